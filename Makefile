@@ -1,0 +1,35 @@
+SHELL := /bin/bash
+
+# The chores of the tree. Everything is built in one place and with one profile (release), so that
+# running, testing and linting share what they compile. RocksDB is compiled once per machine.
+
+export CARGO_TARGET_DIR ?= $(HOME)/.cache/plimsoll/target
+export DATA RESP HTTP ARGS
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test bench-redis bench-rows soak clean-data
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
+
+run: ## build, start one node, load the sample on the first start (DATA=, RESP=, HTTP=, ARGS=)
+	@scripts/run.sh
+
+build: ## build the binary
+	@scripts/deps.sh build && . scripts/env.sh && build_plimsoll && echo "$$plimsoll"
+
+test: ## format, clippy, unit and property tests, tidy, end-to-end tests
+	@scripts/test.sh
+
+bench-redis: build ## GET and SET beside redis-server (ARGS="--laps 5 --json out.json")
+	@scripts/deps.sh test && python3 scripts/bench_redis.py $(ARGS)
+
+bench-rows: build ## reads through RESP beside the same reads in-process on raw RocksDB
+	@scripts/deps.sh test && . scripts/env.sh && use_rocksdb && cargo build --release --locked -p xtask --example raw_reads
+	@python3 scripts/bench_rows.py $$CARGO_TARGET_DIR/release/examples/raw_reads $(ARGS)
+
+soak: build ## kill and power-loss tests, ten times as long
+	@scripts/deps.sh test && PLIMSOLL_RUNS=1000 $$(scripts/venv.sh) -m pytest -q tests/test_kill.py tests/test_power_loss.py
+
+clean-data: ## delete the data folder of `make run`
+	rm -rf -- "$${DATA:-./data}"

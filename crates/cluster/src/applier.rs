@@ -1,0 +1,392 @@
+//! The applier: one thread that reads its groups' log in order, keeps each group's chain, and
+//! brings the replicas forward. It answers the clients whose records it applies.
+//!
+//! A replica that cannot go on (a full disk) holds its thread at that record, named in its
+//! fault, and is tried again; a chain fault stops the group for good.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use plimsoll_log::record::{self, Record};
+use plimsoll_log::rules::chain::{Chain, Position};
+use plimsoll_log::rules::sessions::Verdict;
+use plimsoll_log::{Entry, GroupId, Log, Lsn, PartitionId, Reader};
+use plimsoll_storage::execute::ReadContext;
+use plimsoll_storage::partition::{Applied, ApplyError, Effect, Observer, Overlay, Replica};
+use plimsoll_storage::{Argv, ErrorReply, Reply, command, execute};
+use tokio::sync::oneshot;
+
+use crate::lead::{SharedTail, Step, Submission, Tail, now_ms, outcome_unknown, too_much};
+use crate::partition::Partition;
+use crate::session::cheap_random;
+
+/// Bytes read from the log at once.
+const READ_BYTES_MAX: usize = 8 << 20;
+/// How long the thread waits for the log before it looks for commands.
+const READ_TIMEOUT: Duration = Duration::from_millis(50);
+/// How long a replica that could not apply rests before it is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
+/// Commands that may wait for the thread.
+const COMMANDS_MAX: usize = 64;
+
+/// What is asked of an applier beside the log.
+enum Command {
+    Add(Box<Replica>, Arc<Partition>, GroupId, oneshot::Sender<()>),
+    Mark(SyncSender<Vec<Mark>>),
+    Stop,
+}
+
+/// How far one group is: what may be trimmed once the stores are flushed.
+pub(crate) struct Mark {
+    pub group: GroupId,
+    /// The position of the group's chain.
+    pub position: Position,
+    /// Each replica's partition and the position that its stamp names.
+    pub replicas: Vec<(Arc<Partition>, Position)>,
+}
+
+/// The handle of an applier's thread.
+pub(crate) struct Applier {
+    commands: SyncSender<Command>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// A group as its applier begins with it.
+pub(crate) struct GroupStart {
+    pub group: GroupId,
+    pub chain: Chain,
+    pub tail: SharedTail,
+    pub replicas: Vec<(Replica, Arc<Partition>)>,
+}
+
+impl Applier {
+    /// Starts the thread; it reads each group from after its chain on.
+    pub(crate) fn start(
+        log: &dyn Log,
+        groups: Vec<GroupStart>,
+    ) -> Result<Self, plimsoll_log::LogError> {
+        let positions: Vec<(GroupId, Lsn)> =
+            groups.iter().map(|start| (start.group, start.chain.position().lsn.next())).collect();
+        let reader = log.read(&positions)?;
+        let (commands, received) = sync_channel(COMMANDS_MAX);
+        let groups = groups.into_iter().map(|start| (start.group, Group::new(start))).collect();
+        let worker = Worker { reader, groups, commands: received, is_stopping: false };
+        let thread = std::thread::Builder::new().name("apply".to_owned()).spawn(|| worker.run());
+        let thread = thread.map_err(|error| plimsoll_log::LogError::Failed(error.to_string()))?;
+        Ok(Self { commands, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Hands a new replica to the thread, and waits until it is served.
+    pub(crate) async fn add(
+        &self,
+        replica: Replica,
+        partition: Arc<Partition>,
+        group: GroupId,
+    ) -> bool {
+        let (done, added) = oneshot::channel();
+        let command = Command::Add(Box::new(replica), partition, group, done);
+        self.commands.try_send(command).is_ok() && added.await.is_ok()
+    }
+
+    /// Stamps every replica of the thread's groups, and says where they stand. Blocks.
+    pub(crate) fn mark(&self) -> Vec<Mark> {
+        let (done, marked) = sync_channel(1);
+        if self.commands.send(Command::Mark(done)).is_err() {
+            return Vec::new();
+        }
+        marked.recv().unwrap_or_default()
+    }
+
+    /// Ends the thread after what it is doing. Blocks.
+    pub(crate) fn stop(&self) {
+        // A thread that is gone has stopped.
+        let _ = self.commands.send(Command::Stop);
+        let thread = self.thread.lock().take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("an apply thread panicked");
+        }
+    }
+}
+
+struct Group {
+    chain: Chain,
+    tail: SharedTail,
+    replicas: HashMap<PartitionId, (Replica, Arc<Partition>)>,
+    fault: Option<String>,
+}
+
+impl Group {
+    fn new(start: GroupStart) -> Self {
+        let replicas = start
+            .replicas
+            .into_iter()
+            .map(|(replica, partition)| (replica.id(), (replica, partition)));
+        let group = Self {
+            chain: start.chain,
+            tail: start.tail,
+            replicas: replicas.collect(),
+            fault: None,
+        };
+        group.publish();
+        group
+    }
+
+    fn publish(&self) {
+        let log_time_ms = self.chain.position().log_time_ms;
+        *self.tail.lock() = Tail { anchor: self.chain.anchor(), log_time_ms };
+    }
+
+    fn stop(&mut self, fault: &str) {
+        tracing::error!(fault, "apply of a log group stops");
+        for (_, partition) in self.replicas.values() {
+            partition.set_fault(Some(fault.to_owned()));
+        }
+        self.fault = Some(fault.to_owned());
+    }
+}
+
+/// What the thread is at when it looks for commands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Activity {
+    BetweenRecords,
+    InRecord,
+}
+
+struct Worker {
+    reader: Box<dyn Reader>,
+    groups: HashMap<GroupId, Group>,
+    commands: Receiver<Command>,
+    is_stopping: bool,
+}
+
+impl Worker {
+    fn run(mut self) {
+        let mut entries = Vec::new();
+        while !self.is_stopping {
+            self.obey(Activity::BetweenRecords);
+            if let Err(error) = self.reader.next(&mut entries, READ_BYTES_MAX, READ_TIMEOUT) {
+                let fault = format!("the log cannot be read: {error}");
+                self.groups.values_mut().for_each(|group| group.stop(&fault));
+                // Commands are still answered: the node serves reads, and can be stopped.
+                while !self.is_stopping {
+                    self.obey(Activity::BetweenRecords);
+                    std::thread::sleep(READ_TIMEOUT);
+                }
+            }
+            for entry in entries.drain(..) {
+                self.apply(&entry);
+            }
+        }
+    }
+
+    fn obey(&mut self, activity: Activity) {
+        loop {
+            match self.commands.try_recv() {
+                Ok(Command::Add(replica, partition, group, done)) => {
+                    if let Some(group) = self.groups.get_mut(&group) {
+                        if let Some(fault) = &group.fault {
+                            partition.set_fault(Some(fault.clone()));
+                        }
+                        group.replicas.insert(replica.id(), (*replica, partition));
+                        // Who asked may be gone; the replica is served all the same.
+                        let _ = done.send(());
+                    }
+                }
+                // A replica is out of its place, so nothing can be said of its group.
+                Ok(Command::Mark(done)) if activity == Activity::InRecord => {
+                    let _ = done.send(Vec::new());
+                }
+                Ok(Command::Mark(done)) => {
+                    let marks = self.groups.iter_mut().map(|(id, group)| mark(*id, group));
+                    let _ = done.send(marks.collect());
+                }
+                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => {
+                    self.is_stopping = true;
+                    return;
+                }
+                Err(TryRecvError::Empty) => return,
+            }
+        }
+    }
+
+    fn apply(&mut self, entry: &Entry) {
+        let Some(group) = self.groups.get_mut(&entry.group) else { return };
+        if group.fault.is_some() {
+            return;
+        }
+        let (record, position) = match advance(&mut group.chain, entry) {
+            Ok(advanced) => advanced,
+            Err(fault) => return group.stop(&format!("log group {}: {fault}", entry.group)),
+        };
+        if let Some((mut replica, partition)) = group.replicas.remove(&record.partition) {
+            let submissions = partition.lead.take(&record.lead).unwrap_or_default();
+            let done =
+                self.apply_until_done(&mut replica, &partition, position, &record, submissions);
+            if let Err(fault) = done {
+                partition.set_fault(Some(fault));
+            }
+            if let Some(group) = self.groups.get_mut(&entry.group) {
+                group.replicas.insert(record.partition, (replica, partition));
+            }
+        }
+        if let Some(group) = self.groups.get(&entry.group) {
+            group.publish();
+        }
+    }
+
+    /// Applies, trying again while the store fails; commands are obeyed meanwhile.
+    fn apply_until_done(
+        &mut self,
+        replica: &mut Replica,
+        partition: &Partition,
+        position: Position,
+        record: &Record,
+        submissions: Vec<Submission>,
+    ) -> Result<(), String> {
+        if let Some(fault) = partition.fault() {
+            submissions.into_iter().for_each(|it| answer(it, Err(outcome_unknown())));
+            return Err(fault);
+        }
+        let mut has_failed = false;
+        loop {
+            let mut replies = Replies::new(&submissions);
+            match replica.apply(position, record, &mut replies) {
+                Ok(applied) => {
+                    let replies = replies.done;
+                    // Before the answers: who has one may count at once.
+                    partition.counted(&replica.stamp());
+                    deliver(applied, submissions, replies);
+                    if has_failed {
+                        tracing::info!(partition = %replica.id(), "apply goes on");
+                        partition.set_fault(None);
+                    }
+                    return Ok(());
+                }
+                Err(ApplyError::Store(error)) => {
+                    let fault = format!("partition {} waits: {error}", replica.id());
+                    if !has_failed {
+                        tracing::error!(fault, "apply is stopped");
+                        partition.set_fault(Some(fault.clone()));
+                        has_failed = true;
+                    }
+                    self.obey(Activity::InRecord);
+                    if self.is_stopping {
+                        return Err(fault);
+                    }
+                    std::thread::sleep(RETRY_INTERVAL);
+                }
+                Err(error) => {
+                    let fault = format!("partition {} stopped: {error}", replica.id());
+                    tracing::error!(fault, "apply stops");
+                    submissions.into_iter().for_each(|it| answer(it, Err(outcome_unknown())));
+                    return Err(fault);
+                }
+            }
+        }
+    }
+}
+
+fn mark(id: GroupId, group: &mut Group) -> Mark {
+    let position = group.chain.position();
+    let mut replicas = Vec::new();
+    for (replica, partition) in group.replicas.values_mut() {
+        // A partition that has stopped stays where it is, and keeps its part of the log.
+        if partition.fault().is_none() {
+            replica.pass(position);
+        }
+        match replica.mark() {
+            Ok(position) => replicas.push((Arc::clone(partition), position)),
+            Err(error) => {
+                tracing::warn!(partition = %replica.id(), %error, "a replica cannot be stamped");
+                let unmoved = Position { lsn: Lsn(0), hash: 0, log_time_ms: 0 };
+                replicas.push((Arc::clone(partition), unmoved));
+            }
+        }
+    }
+    Mark { group: id, position, replicas }
+}
+
+/// Decodes a record and takes it into the chain.
+pub(crate) fn advance(chain: &mut Chain, entry: &Entry) -> Result<(Record, Position), String> {
+    let describe = |error: record::RecordError| format!("record {}: {error}", entry.lsn);
+    let record = Record::decode(&entry.record).map_err(describe)?;
+    let checksum = record::checksum(&entry.record).map_err(describe)?;
+    let position = chain
+        .advance(entry.lsn, checksum, record.stamp_ms, &record.anchor)
+        .map_err(|fault| fault.to_string())?;
+    Ok((record, position))
+}
+
+/// Gathers the replies of a record, reads of the same pipeline among them.
+struct Replies<'a> {
+    submissions: &'a [Submission],
+    done: Vec<Vec<Reply>>,
+}
+
+impl<'a> Replies<'a> {
+    fn new(submissions: &'a [Submission]) -> Self {
+        let done = submissions.iter().map(|it| Vec::with_capacity(it.steps.len())).collect();
+        Self { submissions, done }
+    }
+}
+
+impl Observer for Replies<'_> {
+    fn operation(
+        &mut self,
+        (item, _): (usize, usize),
+        effect: Effect,
+        rows: &Overlay<'_>,
+        keys: u64,
+    ) {
+        let (Some(submission), Some(replies)) =
+            (self.submissions.get(item), self.done.get_mut(item))
+        else {
+            return;
+        };
+        replies.push(reply_of(effect));
+        while let Some(Step::Read(argv)) = submission.steps.get(replies.len()) {
+            replies.push(read(argv, rows, keys));
+        }
+    }
+}
+
+fn read(argv: &Argv, rows: &Overlay<'_>, keys: u64) -> Reply {
+    let context = ReadContext { now_ms: now_ms(), seed: cheap_random(), keys, cursors: None };
+    match command::parse(argv) {
+        Ok(command) => execute::read(&command, rows, &context)
+            .unwrap_or_else(|error| Reply::Error(ErrorReply::err(error.to_string()))),
+        Err(error) => Reply::Error(error),
+    }
+}
+
+/// What a client is told of an operation.
+fn reply_of(effect: Effect) -> Reply {
+    match effect {
+        Effect::Ran(reply) => reply,
+        Effect::Settled(Verdict::TooOld) => {
+            too_much("the operation is older than log time allows").into()
+        }
+        Effect::Settled(_) => outcome_unknown().into(),
+    }
+}
+
+fn deliver(applied: Applied, submissions: Vec<Submission>, replies: Vec<Vec<Reply>>) {
+    for (submission, replies) in submissions.into_iter().zip(replies) {
+        let outcome = match applied {
+            Applied::Taken => Ok(replies),
+            // It did not run, and never will: the lead has gone on to another epoch.
+            Applied::Passed(_) => Err(too_much("the log did not take the write")),
+            Applied::Contained => Err(outcome_unknown()),
+        };
+        answer(submission, outcome);
+    }
+}
+
+fn answer(submission: Submission, outcome: Result<Vec<Reply>, ErrorReply>) {
+    // Nobody waits where the client has hung up.
+    let _ = submission.done.send(outcome);
+}

@@ -1,0 +1,247 @@
+//! The lead of a partition: many clients' operations become one record. One record at a time is
+//! in the log's hands; what arrives meanwhile waits and goes together into the next, so a slow
+//! sync makes larger records and not a longer queue.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use plimsoll_log::record::{Anchor, Item, LeadStamp, Record};
+use plimsoll_log::{AppendError, GroupId, LeadId, Log, PartitionId, RECORD_BYTES_MAX, SessionId};
+use plimsoll_storage::{Argv, ErrorReply, Reply};
+use tokio::sync::oneshot;
+
+/// What may wait at one lead, bytes; beyond it, work is refused.
+const QUEUE_BYTES_MAX: usize = 64 << 20;
+/// What a record takes beside its operations' payloads, at most.
+const RECORD_OVERHEAD_BYTES: usize = 1024;
+/// What a submission takes in a record beside its payloads.
+const SUBMISSION_OVERHEAD_BYTES: usize = 64;
+/// What each payload takes beside itself.
+const PAYLOAD_OVERHEAD_BYTES: usize = 4;
+/// The largest submission, bytes as [`Submission::bytes`] counts them.
+pub(crate) const SUBMISSION_BYTES_MAX: usize = RECORD_BYTES_MAX - RECORD_OVERHEAD_BYTES;
+
+/// A step of a submission, answered by one reply.
+pub(crate) enum Step {
+    /// An operation, encoded.
+    Write(Bytes),
+    /// A read that is to see the operations before it and none after.
+    Read(Argv),
+}
+
+/// What one client wants done in order, without anything of it seen half done.
+pub(crate) struct Submission {
+    pub session: SessionId,
+    /// The number of the first operation.
+    pub first: u64,
+    pub acked: u64,
+    /// The first step is a write.
+    pub steps: Vec<Step>,
+    /// Gets one reply for each step, or an error for all of them.
+    pub done: oneshot::Sender<Result<Vec<Reply>, ErrorReply>>,
+}
+
+impl Submission {
+    /// The bytes that it will take in a record.
+    pub(crate) fn bytes(&self) -> usize {
+        let bytes = |step: &Step| match step {
+            Step::Write(payload) => payload.len() + PAYLOAD_OVERHEAD_BYTES,
+            Step::Read(_) => 0,
+        };
+        SUBMISSION_OVERHEAD_BYTES + self.steps.iter().map(bytes).sum::<usize>()
+    }
+
+    fn item(&self, stamp_ms: u64) -> Item {
+        let payload = |step: &Step| match step {
+            Step::Write(payload) => Some(payload.clone()),
+            Step::Read(_) => None,
+        };
+        Item::Operations {
+            session: self.session,
+            first: self.first,
+            acked: self.acked,
+            stamp_ms,
+            payloads: self.steps.iter().filter_map(payload).collect(),
+        }
+    }
+
+    /// Answers that none of it will run.
+    fn refuse(self, error: ErrorReply) {
+        // Nobody waits where the client has hung up.
+        let _ = self.done.send(Err(error));
+    }
+}
+
+/// What of a group was applied here: leads anchor their records to it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tail {
+    pub anchor: Anchor,
+    pub log_time_ms: u64,
+}
+
+/// The tail of a group, written by its applier.
+pub(crate) type SharedTail = Arc<Mutex<Tail>>;
+
+/// A partition's lead on this node.
+pub(crate) struct Lead {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    partition: PartitionId,
+    group: GroupId,
+    id: LeadId,
+    log: Arc<dyn Log>,
+    tail: SharedTail,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Submission>,
+    queue_bytes: usize,
+    epoch: u32,
+    /// The n of the last record made in this epoch.
+    n: u64,
+    /// Whether the log still has to answer for the last record.
+    is_appending: bool,
+    /// Records that were not applied yet, in their order.
+    records: VecDeque<(LeadStamp, Vec<Submission>)>,
+}
+
+impl Lead {
+    pub(crate) fn new(
+        partition: PartitionId,
+        group: GroupId,
+        id: LeadId,
+        log: Arc<dyn Log>,
+        tail: SharedTail,
+    ) -> Self {
+        let state = Mutex::new(State { epoch: 1, ..State::default() });
+        Self { inner: Arc::new(Inner { partition, group, id, log, tail, state }) }
+    }
+
+    /// Takes a submission, or refuses it at once where too much waits already.
+    pub(crate) fn submit(&self, submission: Submission) {
+        let bytes = submission.bytes();
+        let mut state = self.inner.state.lock();
+        if state.queue_bytes + bytes > QUEUE_BYTES_MAX {
+            drop(state);
+            submission.refuse(too_much("writes wait for the log"));
+            return;
+        }
+        state.queue_bytes += bytes;
+        state.queue.push_back(submission);
+        if !state.is_appending {
+            self.inner.append_next(state);
+        }
+    }
+
+    /// The submissions of a record that is about to be applied; `None` where it is another's.
+    pub(crate) fn take(&self, stamp: &LeadStamp) -> Option<Vec<Submission>> {
+        if stamp.lead != self.inner.id {
+            return None;
+        }
+        let records = &mut self.inner.state.lock().records;
+        let at = records.iter().position(|(at, _)| at == stamp)?;
+        records.remove(at).map(|(_, submissions)| submissions)
+    }
+
+    /// Bytes that wait for a record.
+    pub(crate) fn queue_bytes(&self) -> usize {
+        self.inner.state.lock().queue_bytes
+    }
+}
+
+impl Inner {
+    /// Makes the next record of what waits, and hands it to the log without holding the lock.
+    fn append_next(self: &Arc<Self>, mut state: parking_lot::MutexGuard<'_, State>) {
+        let Some(record) = self.next_record(&mut state) else {
+            state.is_appending = false;
+            return;
+        };
+        state.is_appending = true;
+        drop(state);
+        let stamp = record.lead;
+        let lead: Weak<Self> = Arc::downgrade(self);
+        let done = move |outcome| {
+            if let Some(lead) = lead.upgrade() {
+                lead.appended(stamp, outcome);
+            }
+        };
+        self.log.append(self.group, record.encode(), Box::new(done));
+    }
+
+    fn next_record(&self, state: &mut State) -> Option<Record> {
+        let mut bytes = 0;
+        let mut submissions = Vec::new();
+        while let Some(submission) = state.queue.front() {
+            bytes += submission.bytes();
+            if bytes > SUBMISSION_BYTES_MAX && !submissions.is_empty() {
+                bytes -= submission.bytes();
+                break;
+            }
+            submissions.extend(state.queue.pop_front());
+        }
+        if submissions.is_empty() {
+            return None;
+        }
+        state.queue_bytes -= bytes;
+        state.n += 1;
+        let lead = LeadStamp { lead: self.id, epoch: state.epoch, n: state.n };
+        let tail = *self.tail.lock();
+        // Log time may be ahead of a clock that was set back; stamps do not go back with it.
+        let stamp_ms = now_ms().max(tail.log_time_ms);
+        let items = submissions.iter().map(|submission| submission.item(stamp_ms)).collect();
+        state.records.push_back((lead, submissions));
+        let anchor = tail.anchor;
+        Some(Record { partition: self.partition, lead, stamp_ms, anchor, items })
+    }
+
+    /// The log has answered for a record: the next may go.
+    fn appended(
+        self: &Arc<Self>,
+        stamp: LeadStamp,
+        outcome: Result<plimsoll_log::Lsn, AppendError>,
+    ) {
+        let mut state = self.state.lock();
+        let mut given_up = Vec::new();
+        let mut reply = None;
+        if let Err(error) = outcome {
+            // The sequence has a gap now; the next record begins a new one.
+            state.epoch += 1;
+            state.n = 0;
+            if let Some(at) = state.records.iter().position(|(at, _)| *at == stamp) {
+                given_up =
+                    state.records.remove(at).map(|(_, given_up)| given_up).unwrap_or_default();
+            }
+            reply = Some(match error {
+                AppendError::Refused(reason) => too_much(&reason),
+                AppendError::Unknown(_) => outcome_unknown(),
+            });
+        }
+        self.append_next(state);
+        if let Some(reply) = reply {
+            given_up.into_iter().for_each(|submission| submission.refuse(reply.clone()));
+        }
+    }
+}
+
+/// The refusal of work for load: it did not run, and may be tried again.
+pub(crate) fn too_much(reason: &str) -> ErrorReply {
+    ErrorReply::new("TRYAGAIN", reason.to_owned())
+}
+
+/// Whether it ran or will run cannot be said.
+pub(crate) fn outcome_unknown() -> ErrorReply {
+    ErrorReply::new("TIMEOUT", "outcome unknown")
+}
+
+/// This node's clock, ms since 1970.
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,120 @@
+//! The node's chores, on one thread: rows are flushed so that the log can be trimmed and a
+//! restart has little to replay, and rows that have expired are swept.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use plimsoll_log::Lsn;
+use plimsoll_storage::execute;
+use plimsoll_storage::operation::Operation;
+use tokio::sync::oneshot;
+
+use crate::lead::{Step, Submission, now_ms};
+use crate::node::Shared;
+use crate::partition::Partition;
+use crate::session::ClientSession;
+
+/// How often chores are looked for.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// After how long what was written is flushed, however little it is.
+const FLUSH_INTERVAL: Duration = Duration::from_secs(60);
+/// After how many bytes of log rows are flushed: what a restart replays at most.
+const FLUSH_LOG_BYTES: u64 = 256 << 20;
+/// How many rows one sweep removes.
+const SWEEP_ROWS_MAX: u64 = 1000;
+
+/// The handle of the thread.
+pub(crate) struct Maintenance {
+    stop: SyncSender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Maintenance {
+    pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
+        let (stop, stopped) = sync_channel(1);
+        let weak = Arc::downgrade(shared);
+        let session = shared.sessions.session();
+        let run = move || run(&weak, &stopped, session);
+        let thread = std::thread::Builder::new().name("maintenance".to_owned()).spawn(run)?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Ends the thread after what it is doing. Blocks.
+    pub(crate) fn stop(self) {
+        // A thread that is gone has stopped.
+        let _ = self.stop.send(());
+        if self.thread.join().is_err() {
+            tracing::error!("the maintenance thread panicked");
+        }
+    }
+}
+
+fn run(shared: &Weak<Shared>, stopped: &Receiver<()>, mut session: ClientSession) {
+    let mut flushed_at = Instant::now();
+    let mut flushed_bytes = 0;
+    while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+        let Some(shared) = shared.upgrade() else { return };
+        for (_, table) in shared.tables.iter() {
+            for partition in table.partitions() {
+                sweep(partition, &mut session);
+            }
+        }
+        let log_bytes = shared.log.stats().append_bytes;
+        let is_due = log_bytes > flushed_bytes && flushed_at.elapsed() >= FLUSH_INTERVAL;
+        if is_due || log_bytes - flushed_bytes >= FLUSH_LOG_BYTES {
+            flush(&shared);
+            flushed_at = Instant::now();
+            flushed_bytes = log_bytes;
+        }
+    }
+}
+
+/// Makes all rows durable and trims the log behind them. What fails is reported and left for the
+/// next time: it costs space and replay, no data.
+pub(crate) fn flush(shared: &Shared) {
+    for applier in shared.appliers.get().map(Vec::as_slice).unwrap_or_default() {
+        for mark in applier.mark() {
+            let mut durable = mark.position.lsn;
+            for (partition, position) in &mark.replicas {
+                match partition.store.flush() {
+                    Ok(()) => durable = durable.min(position.lsn),
+                    Err(error) => {
+                        tracing::warn!(partition = %partition.id, %error, "rows cannot be flushed");
+                        durable = Lsn(0);
+                    }
+                }
+            }
+            if durable == Lsn(0) {
+                continue;
+            }
+            let metadata = &shared.metadata.store;
+            let kept = metadata.put_group(mark.group, &mark.position);
+            let trimmed = kept
+                .and_then(|()| metadata.flush())
+                .map_err(|error| error.to_string())
+                .and_then(|()| shared.trim(mark.group, durable));
+            if let Err(error) = trimmed {
+                tracing::warn!(group = %mark.group, error, "the log cannot be trimmed");
+            }
+        }
+    }
+}
+
+fn sweep(partition: &Partition, session: &mut ClientSession) {
+    match execute::has_due(&partition.store, now_ms()) {
+        Ok(true) => {
+            let (done, _) = oneshot::channel();
+            let first = session.take(1);
+            let sweep = Operation::Sweep { limit: SWEEP_ROWS_MAX }.encode();
+            let steps = vec![Step::Write(sweep)];
+            let (session, acked) = (session.id(), first - 1);
+            partition.lead.submit(Submission { session, first, acked, steps, done });
+        }
+        Ok(false) => {}
+        Err(error) => {
+            tracing::warn!(partition = %partition.id, %error, "expired rows cannot be looked for");
+        }
+    }
+}

@@ -1,0 +1,443 @@
+//! A node from its opening to its close: the data folder, the log, the replicas, the threads.
+//!
+//! Opening replays the log over what each replica contains, and returns when everything that was
+//! acknowledged before is there again.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use plimsoll_log::embedded::{self, Embedded};
+use plimsoll_log::rules::chain::{Chain, Position};
+use plimsoll_log::{GroupId, Incarnation, LeadId, Log, LogError, Lsn, PartitionId};
+use plimsoll_storage::ErrorReply;
+use plimsoll_storage::execute::{ReadContext, ScanCursors};
+use plimsoll_storage::partition::{ApplyError, Replica, Resources, StoreOptions};
+use plimsoll_storage::rows::key::partition_of;
+
+use crate::applier::{self, Applier, GroupStart};
+use crate::coordinator::{Coordinator, submit_to};
+use crate::lead::{Lead, SharedTail, Step, now_ms};
+use crate::maintenance::{self, Maintenance};
+use crate::metadata;
+use crate::partition::Partition;
+use crate::session::{SessionPool, cheap_random, random_u64};
+use crate::table::{Table, TableDefinition, Tables};
+use plimsoll_storage::operation::Operation;
+
+/// Log groups that partitions are spread over, beside the metadata's.
+const GROUPS: u16 = 16;
+/// The most partitions that a database's table may have: a scan's cursor has room for no more.
+pub(crate) const PARTITIONS_MAX: u32 = 1024;
+/// Bytes read at once while the metadata is replayed.
+const READ_BYTES_MAX: usize = 8 << 20;
+/// How long one read of the log may wait while it is replayed.
+const READ_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often progress of a long replay is told.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What a node is opened with.
+#[derive(Clone, Debug)]
+pub struct NodeSettings {
+    /// The folder for everything it keeps; made where it is not there.
+    pub data_dir: PathBuf,
+    /// How the embedded log syncs and how much it holds in memory; the number of groups is the
+    /// node's own to choose.
+    pub log: embedded::Options,
+    /// What rows may take in memory.
+    pub store: StoreOptions,
+    /// Partitions of a table that `SELECT` reaches, when it is created: 1 to 1,024. Default 1.
+    pub database_partitions: u32,
+}
+
+/// Why a node cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The data folder cannot be used.
+    #[error("{}: {reason}", path.display())]
+    Folder {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The log cannot be opened or read.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// Rows and log do not fit together.
+    #[error("{0}")]
+    Mismatch(String),
+}
+
+/// What all parts of a node share.
+pub(crate) struct Shared {
+    pub log: Arc<Embedded>,
+    pub resources: Resources,
+    pub metadata: Arc<Partition>,
+    pub tables: Tables,
+    pub sessions: Arc<SessionPool>,
+    pub cursors: ScanCursors,
+    pub appliers: OnceLock<Vec<Applier>>,
+    partitions_dir: PathBuf,
+    lead: LeadId,
+    tails: HashMap<GroupId, SharedTail>,
+    database_partitions: u32,
+    creation: tokio::sync::Mutex<()>,
+}
+
+/// A node that is open. Dropping it stops it where it is: what is not flushed is replayed.
+pub struct Node {
+    shared: Arc<Shared>,
+    maintenance: Option<Maintenance>,
+}
+
+impl Node {
+    /// Opens the node's folder and brings its replicas forward; blocks until they are.
+    ///
+    /// # Errors
+    /// Where the folder is in use or not writable, or the log or rows are damaged.
+    ///
+    /// # Panics
+    /// Where `database_partitions` is out of its range.
+    pub fn open(settings: NodeSettings) -> Result<Self, OpenError> {
+        let partitions = settings.database_partitions;
+        assert!((1..=PARTITIONS_MAX).contains(&partitions), "a table has 1 to 1,024 partitions");
+        let partitions_dir = settings.data_dir.join("partitions");
+        std::fs::create_dir_all(&partitions_dir).map_err(folder(&partitions_dir))?;
+        let log_options = embedded::Options { groups: GROUPS + 1, ..settings.log };
+        let log = Embedded::open(&settings.data_dir.join("log"), &log_options)?;
+        let opening = Opening {
+            incarnation: log.incarnation(),
+            log: Arc::new(log),
+            resources: Resources::new(settings.store),
+            partitions_dir,
+            lead: LeadId(random_u64()),
+        };
+        opening.run(partitions)
+    }
+
+    /// Where requests go.
+    #[must_use]
+    pub fn coordinator(&self) -> Arc<Coordinator> {
+        Arc::new(Coordinator::new(Arc::clone(&self.shared)))
+    }
+
+    /// Makes everything durable and stops; blocks. Requests still in flight end unknown.
+    pub fn close(mut self) {
+        self.maintenance.take().into_iter().for_each(Maintenance::stop);
+        maintenance::flush(&self.shared);
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.maintenance.take().into_iter().for_each(Maintenance::stop);
+        for applier in self.shared.appliers.get().map(Vec::as_slice).unwrap_or_default() {
+            applier.stop();
+        }
+    }
+}
+
+struct Opening {
+    log: Arc<Embedded>,
+    incarnation: Incarnation,
+    resources: Resources,
+    partitions_dir: PathBuf,
+    lead: LeadId,
+}
+
+impl Opening {
+    fn run(self, database_partitions: u32) -> Result<Node, OpenError> {
+        let tails: HashMap<GroupId, SharedTail> =
+            (0..=GROUPS).map(|group| (GroupId(group), SharedTail::default())).collect();
+        let genesis = Chain::new(self.incarnation).position();
+        let mut metadata = self.replica(metadata::PARTITION, metadata::GROUP, genesis)?;
+        let mut chain = Chain::resume(self.incarnation, metadata.stamp().position);
+        self.replay_metadata(&mut chain, &mut metadata)?;
+        let groups = metadata.store().groups().map_err(mismatch)?;
+        let partition = self.partition(&metadata, metadata::GROUP, &tails);
+        let definitions = metadata::tables(&partition, now_ms()).map_err(OpenError::Mismatch)?;
+        let mut starts: HashMap<GroupId, GroupStart> = HashMap::new();
+        let start = |group, chain| GroupStart {
+            group,
+            chain,
+            tail: Arc::clone(&tails[&group]),
+            replicas: Vec::new(),
+        };
+        starts.insert(metadata::GROUP, start(metadata::GROUP, chain));
+        let tables = Tables::default();
+        let mut replicas: HashMap<GroupId, Vec<(Replica, Arc<Partition>)>> = HashMap::new();
+        for (name, definition) in definitions {
+            let Some(db) = metadata::database_of(&name) else { continue };
+            let mut partitions = Vec::new();
+            for (id, group) in definition.partitions() {
+                let initial = groups.get(&group).copied().unwrap_or(genesis);
+                let replica = self.replica(id, group, initial)?;
+                let partition = self.partition(&replica, group, &tails);
+                partitions.push(Arc::clone(&partition));
+                replicas.entry(group).or_default().push((replica, partition));
+            }
+            tables.insert(db, Table::new(partitions));
+        }
+        for group in (1..=GROUPS).map(GroupId) {
+            let held = replicas.remove(&group).unwrap_or_default();
+            let position = held
+                .iter()
+                .map(|(replica, _)| replica.stamp().position)
+                .min_by_key(|position| position.lsn)
+                .or_else(|| groups.get(&group).copied())
+                .unwrap_or(genesis);
+            let mut start = start(group, Chain::resume(self.incarnation, position));
+            start.replicas = held;
+            starts.insert(group, start);
+        }
+        if let Some(start) = starts.get_mut(&metadata::GROUP) {
+            start.replicas.push((metadata, Arc::clone(&partition)));
+        }
+        self.start(partition, tables, tails, starts, database_partitions)
+    }
+
+    fn start(
+        self,
+        metadata: Arc<Partition>,
+        tables: Tables,
+        tails: HashMap<GroupId, SharedTail>,
+        starts: HashMap<GroupId, GroupStart>,
+        database_partitions: u32,
+    ) -> Result<Node, OpenError> {
+        let mut ends = Vec::new();
+        for group in tails.keys() {
+            ends.push((*group, self.log.bounds(*group)?.last));
+        }
+        let shared = Arc::new(Shared {
+            log: self.log,
+            resources: self.resources,
+            metadata,
+            tables,
+            sessions: Arc::default(),
+            cursors: ScanCursors::default(),
+            appliers: OnceLock::new(),
+            partitions_dir: self.partitions_dir,
+            lead: self.lead,
+            tails,
+            database_partitions,
+            creation: tokio::sync::Mutex::new(()),
+        });
+        let mut shares: Vec<Vec<GroupStart>> = (0..applier_count()).map(|_| Vec::new()).collect();
+        for (group, start) in starts {
+            let at = shared.applier_of(group);
+            shares[at].push(start);
+        }
+        let appliers = shares.into_iter().map(|share| Applier::start(&*shared.log, share));
+        let appliers: Vec<Applier> = appliers.collect::<Result<_, _>>()?;
+        if shared.appliers.set(appliers).is_err() {
+            unreachable!("appliers are started once");
+        }
+        shared.catch_up(&ends)?;
+        let maintenance = Maintenance::start(&shared);
+        let maintenance = maintenance.map_err(folder(Path::new("maintenance thread")))?;
+        Ok(Node { shared, maintenance: Some(maintenance) })
+    }
+
+    fn replica(
+        &self,
+        id: PartitionId,
+        group: GroupId,
+        initial: Position,
+    ) -> Result<Replica, OpenError> {
+        let dir = self.partitions_dir.join(id.to_string());
+        let opened = Replica::open(id, &dir, &self.resources, self.incarnation, initial);
+        let replica = opened.map_err(|error| apply_error(&dir, error))?;
+        let stamp = replica.stamp();
+        if stamp.incarnation != self.incarnation {
+            return Err(OpenError::Mismatch(format!(
+                "{} holds rows of log {}, the log here is {}",
+                dir.display(),
+                stamp.incarnation,
+                self.incarnation
+            )));
+        }
+        let last = self.log.bounds(group)?.last;
+        if stamp.position.lsn > last {
+            return Err(OpenError::Mismatch(format!(
+                "{} contains the log up to {}, but log group {group} ends at {last}: \
+                 the log lost its end",
+                dir.display(),
+                stamp.position.lsn
+            )));
+        }
+        Ok(replica)
+    }
+
+    fn partition(
+        &self,
+        replica: &Replica,
+        group: GroupId,
+        tails: &HashMap<GroupId, SharedTail>,
+    ) -> Arc<Partition> {
+        let log: Arc<dyn Log> = Arc::<Embedded>::clone(&self.log);
+        let lead = Lead::new(replica.id(), group, self.lead, log, Arc::clone(&tails[&group]));
+        Arc::new(Partition::new(replica.id(), replica.store().clone(), lead, replica.stamp()))
+    }
+
+    /// The metadata comes first: it says which other replicas there are.
+    fn replay_metadata(&self, chain: &mut Chain, replica: &mut Replica) -> Result<(), OpenError> {
+        let end = self.log.bounds(metadata::GROUP)?.last;
+        let mut reader = self.log.read(&[(metadata::GROUP, chain.position().lsn.next())])?;
+        let mut entries = Vec::new();
+        while chain.position().lsn < end {
+            reader.next(&mut entries, READ_BYTES_MAX, READ_TIMEOUT)?;
+            for entry in entries.drain(..).filter(|entry| entry.lsn <= end) {
+                let advanced = applier::advance(chain, &entry);
+                let (record, position) = advanced.map_err(OpenError::Mismatch)?;
+                let applied = replica.apply(position, &record, &mut ());
+                applied.map_err(|error| apply_error(&self.partitions_dir, error))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// How many partitions the table has, or will have.
+    pub(crate) fn partition_count(&self, table: Option<&Table>) -> usize {
+        table.map_or(self.database_partitions as usize, |table| table.partitions().len())
+    }
+
+    /// The ordinal that a key will have in a table that does not exist yet.
+    pub(crate) fn ordinal_in_new_table(&self, key: &[u8]) -> usize {
+        partition_of(key, self.database_partitions) as usize
+    }
+
+    /// A database's table, created where it is not there.
+    pub(crate) async fn table_for_write(&self, db: u32) -> Result<&Table, ErrorReply> {
+        if let Some(table) = self.tables.get(db) {
+            return Ok(table);
+        }
+        let _creating = self.creation.lock().await;
+        if self.tables.get(db).is_none() {
+            let definition = self.create_table(db).await?;
+            self.open_table(db, &definition).await?;
+        }
+        self.tables.get(db).ok_or_else(|| ErrorReply::err("DB index is out of range"))
+    }
+
+    async fn create_table(&self, db: u32) -> Result<TableDefinition, ErrorReply> {
+        let incarnation = random_u64();
+        let first = incarnation % u64::from(GROUPS);
+        let group = |ordinal: u32| {
+            let group = (first + u64::from(ordinal)) % u64::from(GROUPS);
+            u16::try_from(group + 1).unwrap_or(1)
+        };
+        let groups = (0..self.database_partitions).map(group).collect();
+        let definition = TableDefinition { incarnation, groups };
+        let name = metadata::table_name(db);
+        let create = Operation::Command(metadata::create_table(&name, &definition)).encode();
+        let mut session = self.sessions.session();
+        submit_to(&self.metadata, &mut session, vec![Step::Write(create)]).await?;
+        let tables = metadata::tables(&self.metadata, now_ms()).map_err(ErrorReply::err)?;
+        let found = tables.into_iter().find(|(found, _)| *found == name.as_bytes());
+        found.map(|(_, found)| found).ok_or_else(|| ErrorReply::err("the table was not created"))
+    }
+
+    async fn open_table(&self, db: u32, definition: &TableDefinition) -> Result<(), ErrorReply> {
+        let mut partitions = Vec::new();
+        for (id, group) in definition.partitions() {
+            let (replica, partition) = self.new_replica(id, group).map_err(ErrorReply::err)?;
+            partitions.push(Arc::clone(&partition));
+            let appliers = self.appliers.get().map(Vec::as_slice).unwrap_or_default();
+            let applier = appliers.get(self.applier_of(group));
+            let is_added = match applier {
+                Some(applier) => applier.add(replica, partition, group).await,
+                None => false,
+            };
+            if !is_added {
+                return Err(ErrorReply::err("the node is stopping"));
+            }
+        }
+        self.tables.insert(db, Table::new(partitions));
+        Ok(())
+    }
+
+    /// A replica of a partition that nothing was written to yet: it begins where its group is.
+    fn new_replica(
+        &self,
+        id: PartitionId,
+        group: GroupId,
+    ) -> Result<(Replica, Arc<Partition>), String> {
+        let shared_tail = self.tails.get(&group).ok_or("the table names an unknown log group")?;
+        let tail = *shared_tail.lock();
+        let initial = Position {
+            lsn: tail.anchor.lsn,
+            hash: tail.anchor.hash,
+            log_time_ms: tail.log_time_ms,
+        };
+        let dir = self.partitions_dir.join(id.to_string());
+        let incarnation = self.log.incarnation();
+        let mut replica = Replica::open(id, &dir, &self.resources, incarnation, initial)
+            .map_err(|error| error.to_string())?;
+        // Durable before it is used, so that a restart knows where it begins.
+        replica.mark().map_err(|error| error.to_string())?;
+        replica.store().flush().map_err(|error| error.to_string())?;
+        let log: Arc<dyn Log> = Arc::<Embedded>::clone(&self.log);
+        let lead = Lead::new(id, group, self.lead, log, Arc::clone(shared_tail));
+        let partition = Partition::new(id, replica.store().clone(), lead, replica.stamp());
+        Ok((replica, Arc::new(partition)))
+    }
+
+    /// What a read that begins now knows of a partition with `keys` keys.
+    pub(crate) fn read_context(&self, keys: u64) -> ReadContext<'_> {
+        ReadContext { now_ms: now_ms(), seed: cheap_random(), keys, cursors: Some(&self.cursors) }
+    }
+
+    pub(crate) fn trim(&self, group: GroupId, up_to: Lsn) -> Result<(), String> {
+        self.log.trim(group, up_to).map_err(|error| error.to_string())
+    }
+
+    fn applier_of(&self, group: GroupId) -> usize {
+        usize::from(group.0) % applier_count()
+    }
+
+    /// Waits until what the log held at the opening is applied.
+    fn catch_up(&self, ends: &[(GroupId, Lsn)]) -> Result<(), OpenError> {
+        let mut told_at = Instant::now();
+        loop {
+            let behind = |(group, end): &&(GroupId, Lsn)| {
+                self.tails.get(group).is_some_and(|tail| tail.lock().anchor.lsn < *end)
+            };
+            let left = ends.iter().filter(behind).count();
+            if left == 0 {
+                return Ok(());
+            }
+            let held = self.tables.iter().flat_map(|(_, table)| table.partitions());
+            let mut partitions = held.chain([&self.metadata]);
+            if let Some(fault) = partitions.find_map(|partition| partition.fault()) {
+                return Err(OpenError::Mismatch(fault));
+            }
+            if told_at.elapsed() >= PROGRESS_INTERVAL {
+                tracing::info!(groups = left, "the log is being replayed");
+                told_at = Instant::now();
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// One for every two processors: apply is bound by the rows' memory, and clients need the rest.
+fn applier_count() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 8))
+}
+
+fn folder(path: &Path) -> impl FnOnce(std::io::Error) -> OpenError {
+    let path = path.to_owned();
+    move |error| OpenError::Folder { path, reason: error.to_string() }
+}
+
+fn mismatch(error: impl ToString) -> OpenError {
+    OpenError::Mismatch(error.to_string())
+}
+
+fn apply_error(dir: &Path, error: ApplyError) -> OpenError {
+    OpenError::Folder { path: dir.to_owned(), reason: error.to_string() }
+}

@@ -1,0 +1,54 @@
+//! A partition as the coordinator sees it: its rows to read, its lead to write through, and
+//! whether it is well.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use plimsoll_log::PartitionId;
+use plimsoll_storage::partition::{Stamp, Store};
+
+use crate::lead::Lead;
+
+/// One partition on this node.
+pub(crate) struct Partition {
+    pub(crate) id: PartitionId,
+    pub(crate) store: Store,
+    pub(crate) lead: Lead,
+    keys: AtomicU64,
+    expires: AtomicU64,
+    fault: Mutex<Option<String>>,
+}
+
+impl Partition {
+    pub(crate) fn new(id: PartitionId, store: Store, lead: Lead, stamp: Stamp) -> Self {
+        let fault = Mutex::new(None);
+        let keys = AtomicU64::new(stamp.keys);
+        let expires = AtomicU64::new(stamp.expires);
+        Self { id, store, lead, keys, expires, fault }
+    }
+
+    /// The applier tells what it counted.
+    pub(crate) fn counted(&self, stamp: &Stamp) {
+        self.keys.store(stamp.keys, Ordering::Relaxed);
+        self.expires.store(stamp.expires, Ordering::Relaxed);
+    }
+
+    /// Keys, those expired but not swept included.
+    pub(crate) fn keys(&self) -> u64 {
+        self.keys.load(Ordering::Relaxed)
+    }
+
+    /// Keys with an expiry.
+    pub(crate) fn expires(&self) -> u64 {
+        self.expires.load(Ordering::Relaxed)
+    }
+
+    /// Says why apply stopped; `None` when it goes on.
+    pub(crate) fn set_fault(&self, fault: Option<String>) {
+        *self.fault.lock() = fault;
+    }
+
+    pub(crate) fn fault(&self) -> Option<String> {
+        self.fault.lock().clone()
+    }
+}

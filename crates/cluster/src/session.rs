@@ -1,0 +1,104 @@
+//! A client's run of operations, each with a number, so that none can run twice.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use plimsoll_log::SessionId;
+
+/// How many sessions without a connection are kept for the next ones.
+const IDLE_MAX: usize = 1024;
+
+/// The run of operations of one connection; one request of it is in flight at a time.
+pub struct ClientSession {
+    run: Run,
+    pool: Arc<SessionPool>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    id: SessionId,
+    /// The number of the next operation, from 1.
+    next: u64,
+    /// Results up to this number have arrived.
+    acked: u64,
+}
+
+impl ClientSession {
+    pub(crate) fn id(&self) -> SessionId {
+        self.run.id
+    }
+
+    pub(crate) fn acked(&self) -> u64 {
+        self.run.acked
+    }
+
+    /// Takes `count` numbers, and says the first.
+    pub(crate) fn take(&mut self, count: u64) -> u64 {
+        let first = self.run.next;
+        self.run.next += count;
+        first
+    }
+
+    /// All operations so far were answered.
+    pub(crate) fn settle(&mut self) {
+        self.run.acked = self.run.next - 1;
+    }
+
+    /// Begins a new run: the outcome of the last operation is unknown, and it must not share its
+    /// session with what comes after.
+    pub(crate) fn renew(&mut self) {
+        self.run = Run::new();
+    }
+}
+
+impl Drop for ClientSession {
+    fn drop(&mut self) {
+        // One in flight (a connection that hung up) makes the run unfit for the next client.
+        if self.run.acked + 1 == self.run.next {
+            let mut idle = self.pool.idle.lock();
+            if idle.len() < IDLE_MAX {
+                idle.push(self.run);
+            }
+        }
+    }
+}
+
+impl Run {
+    fn new() -> Self {
+        Self { id: SessionId(random_u64()), next: 1, acked: 0 }
+    }
+}
+
+/// Sessions whose connection is gone, to be used again: replicas remember each session for a
+/// window of log time, so their number should follow that of connections at once.
+#[derive(Default)]
+pub(crate) struct SessionPool {
+    idle: Mutex<Vec<Run>>,
+}
+
+impl SessionPool {
+    pub(crate) fn session(self: &Arc<Self>) -> ClientSession {
+        let run = self.idle.lock().pop().unwrap_or_else(Run::new);
+        ClientSession { run, pool: Arc::clone(self) }
+    }
+}
+
+/// A number that no other process draws: from the operating system's generator.
+pub(crate) fn random_u64() -> u64 {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    u64::from_le_bytes(bytes)
+}
+
+/// A number for commands that pick at random: cheap, and nothing is guarded by it.
+pub(crate) fn cheap_random() -> u64 {
+    use std::cell::Cell;
+    use std::hash::{BuildHasher, RandomState};
+    thread_local! {
+        static STATE: Cell<u64> = Cell::new(RandomState::new().hash_one(0));
+    }
+    STATE.with(|state| {
+        state.set(state.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
+        state.get()
+    })
+}

@@ -1,0 +1,32 @@
+//! What a node can say of itself: numbers only, to be put into words by the server.
+
+use plimsoll_log::embedded::Stats;
+use plimsoll_storage::partition::StoreStatistics;
+
+/// A node's figures at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Statistics {
+    /// The databases that have been written to, by number.
+    pub databases: Vec<DatabaseStatistics>,
+    /// What the log did since it was opened.
+    pub log: Stats,
+    /// What rows take in memory.
+    pub store: StoreStatistics,
+    /// Bytes in the files of all partitions.
+    pub files_bytes: u64,
+    /// Writes that wait at leads, bytes.
+    pub queue_bytes: usize,
+    /// Partitions that have stopped, and why.
+    pub faults: Vec<String>,
+}
+
+/// One database's figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DatabaseStatistics {
+    /// Its number.
+    pub db: u32,
+    /// Keys, those expired but not swept included.
+    pub keys: u64,
+    /// Keys with an expiry.
+    pub expires: u64,
+}

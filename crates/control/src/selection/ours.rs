@@ -1,0 +1,518 @@
+//! Our rule: the least time that a request takes from its sender and from those behind it.
+//!
+//! ```text
+//! cost      = run * pressure + 2 * wait + network + failing * deadline,  at least `unanswered`,
+//!             + zone penalty
+//! wait      = work each / workers * excess,  at least half the fresh part of the oldest
+//! excess    = (x + sqrt(x^2 + v)) / 2,  x = in flight + 1 - workers,  v = 1 + workers / 2
+//! in flight = own now + f * others then + (1 - f) * their average + (own now - own then) * peers
+//!             f = exp(-age of the report / drain time), peers = average others / average own
+//! ```
+//!
+//! `wait` counts twice because a request that joins a queue also delays what comes after it;
+//! counted once, all crowd the fast nodes until these are as slow as the slow ones. `run`,
+//! the work that waits and the total in flight are measured by the node. `excess` is max(0, x) with its corner
+//! rounded, because the number in flight is never known exactly: among nodes with free workers
+//! the less busy one wins a little. Against herds, a report fades to the node's own average, and
+//! what this coordinator sent since the report stands for what the others sent too, in the
+//! proportion in which they usually do (C3's concurrency compensation, measured). `unanswered` is the age of the oldest own request that the node owes, and it
+//! outranks any report; so a stopped node, which cannot speak about itself, leaves the ranking
+//! within one response time.
+//!
+//! Around the score: near-equals are chosen at random; a sick node is left out and tried again
+//! after a wait that doubles ([`Health`]); one that was slow is tried with at most one request in
+//! two hundred; a new or restarted one is entered by turn and then by rank, never above 1.8 fair
+//! shares. Where candidates are many, sixteen stand for all: those heard from last, and random
+//! ones.
+
+use std::collections::VecDeque;
+
+use super::health::Health;
+use super::{Book, ByNode, Candidate, Failure, Flight, NodeId, Reply, RuleState, Scene};
+use crate::average::{FadingHistogram, FadingMean, fade};
+use crate::load_line::{Class, Heard, LoadLine};
+use crate::random::Random;
+
+/// Averages over a node's reports fade by e in this time.
+const SPAN_NS: u64 = 1_000_000_000;
+/// A node unheard of for this long is as good as new.
+const FORGET_NS: u64 = 60_000_000_000;
+/// The bounds of the time in which a report goes stale.
+const STALE_MIN_NS: u64 = 2_000_000;
+const STALE_MAX_NS: u64 = 1_000_000_000;
+/// Costs within this factor of the best are near-equals.
+const NEAR: f64 = 1.05;
+/// How often a wait counts: for the request and for those that it delays.
+const QUEUE: f64 = 2.0;
+/// Candidates looked at in one choice, half of them those heard from last.
+const LOOK_MAX: usize = 16;
+/// Trials earned by one choice, and the most that can be saved.
+const TRIALS_A_PICK: f64 = 0.005;
+const TRIALS_MAX: f64 = 2.0;
+/// The run time assumed before anything is known.
+const RUN_NS: f64 = 1_000_000.0;
+/// How often the tail of each class is computed anew.
+const TAIL_EVERY_NS: u64 = 50_000_000;
+const TAIL_HALF_LIFE_NS: u64 = 5_000_000_000;
+/// How many coordinators of its own kind one is taken to stand for at most.
+const PEERS_MAX: f64 = 16.0;
+/// A few candidates are probed when their report is older than this.
+const PROBE_AFTER_NS: u64 = 10_000_000;
+
+/// All that the score is made of. Larger is worse in each field except `workers`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// Run time of the asked class at the node, ns.
+    pub run_ns: f64,
+    /// At least 1; by how much debts slow the run.
+    pub pressure: f64,
+    /// Requests in flight there, own and others', without the one to be sent.
+    pub in_flight: f64,
+    /// Reported run time of all that waits there over the workers, ns.
+    pub backlog_ns: f64,
+    /// Requests that can run at once, at least 1.
+    pub workers: f64,
+    /// The part of the reported oldest wait that is still news, ns.
+    pub oldest_wait_ns: f64,
+    /// Time to and from the node, ns.
+    pub network_ns: f64,
+    /// Share of requests that fail, 0 to 1.
+    pub failing: f64,
+    /// What a failure costs, ns.
+    pub deadline_ns: f64,
+    /// Age of the oldest own request that the node owes, ns; 0 where it owes none.
+    pub unanswered_ns: f64,
+    /// The zone penalty, ns.
+    pub zone_ns: f64,
+}
+
+/// What sending a request there costs, ns: the formula at the head of this file. Never less than
+/// the expected time to the answer.
+#[must_use]
+pub fn cost_ns(e: &Estimate) -> f64 {
+    let x = e.in_flight + 1.0 - e.workers;
+    let v = 1.0 + e.workers / 2.0;
+    let excess = f64::midpoint(x, (x * x + v).sqrt());
+    let wait = (e.run_ns / e.workers * excess).max(e.backlog_ns).max(e.oldest_wait_ns / 2.0);
+    let failing_ns = e.failing * e.deadline_ns;
+    let reported = e.run_ns * e.pressure + QUEUE * wait + e.network_ns + failing_ns;
+    reported.max(e.unanswered_ns) + e.zone_ns
+}
+
+#[derive(Clone, Debug)]
+struct Node {
+    health: Health,
+    heard: Option<Heard>,
+    /// Own requests out when the line was heard; the line's others are its total without them.
+    own_when_heard: u32,
+    others: FadingMean,
+    own: FadingMean,
+    backlog: FadingMean,
+    /// Response time less the node's own part of it.
+    network: FadingMean,
+    /// Response times, for nodes that send no line.
+    response: FadingMean,
+    probing: bool,
+    last_heard_ns: u64,
+}
+
+impl Node {
+    fn new(now_ns: u64) -> Self {
+        Self {
+            health: Health::new(now_ns),
+            heard: None,
+            own_when_heard: 0,
+            others: FadingMean::new(SPAN_NS),
+            own: FadingMean::new(SPAN_NS),
+            backlog: FadingMean::new(SPAN_NS),
+            network: FadingMean::new(SPAN_NS),
+            response: FadingMean::new(SPAN_NS),
+            probing: false,
+            last_heard_ns: now_ns,
+        }
+    }
+
+    fn hear(&mut self, now_ns: u64, line: &LoadLine, own: u32) {
+        if self.heard.is_some_and(|heard| heard.line.boot != line.boot) {
+            *self = Self::new(now_ns);
+        }
+        self.heard = Some(Heard { line: *line, at_ns: now_ns });
+        self.own_when_heard = own;
+        self.others.add(now_ns, f64::from(line.in_flight.saturating_sub(own)));
+        self.own.add(now_ns, f64::from(own));
+        self.backlog.add(now_ns, backlog_of(line));
+    }
+
+    fn backlog_ns(&self, fresh: f64) -> f64 {
+        let Some(heard) = self.heard else { return 0.0 };
+        let reported = backlog_of(&heard.line);
+        reported * fresh + self.backlog.mean().unwrap_or(reported) * (1.0 - fresh)
+    }
+
+    /// Requests in flight there, as far as it can be known. What this coordinator did since the
+    /// report the others are taken to have done too, each in its proportion.
+    fn in_flight(&self, own: f64, fresh: f64) -> f64 {
+        let Some(heard) = self.heard else { return own };
+        let own_then = f64::from(self.own_when_heard);
+        let others = f64::from(heard.line.in_flight.saturating_sub(self.own_when_heard));
+        let usual = self.others.mean().unwrap_or(others);
+        let peers = (usual / self.own.mean().unwrap_or(1.0).max(0.1)).min(PEERS_MAX);
+        let since = (own - own_then) * peers;
+        own + (others * fresh + usual * (1.0 - fresh) + since).max(0.0)
+    }
+
+    /// How much of the report is still news.
+    fn freshness(&self, now_ns: u64) -> f64 {
+        self.heard.map_or(0.0, |heard| {
+            let line = &heard.line;
+            let drain_ns = line.work_ns / u64::from(line.workers.max(1)) + line.latency_ns;
+            fade(heard.age_ns(now_ns), drain_ns.clamp(STALE_MIN_NS, STALE_MAX_NS))
+        })
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Ours {
+    nodes: ByNode<Node>,
+    /// The nodes heard from last, the latest at the back.
+    lately: VecDeque<NodeId>,
+    /// Run times of all nodes, for one that has not reported its own.
+    class_run: [FadingMean; Class::COUNT],
+    responses: Vec<FadingHistogram>,
+    tail_ns: [u64; Class::COUNT],
+    tail_at_ns: u64,
+    trials: f64,
+    look: Vec<usize>,
+    /// Whether any of those looked at has earned its full share. Where none has, there is nothing
+    /// to measure the young against, and all are ranked alike.
+    any_grown: bool,
+}
+
+impl Default for Ours {
+    fn default() -> Self {
+        Self {
+            nodes: ByNode::default(),
+            lately: VecDeque::new(),
+            class_run: [FadingMean::new(SPAN_NS); Class::COUNT],
+            responses: vec![FadingHistogram::new(TAIL_HALF_LIFE_NS); Class::COUNT],
+            tail_ns: [0; Class::COUNT],
+            tail_at_ns: 0,
+            trials: 1.0,
+            look: Vec::new(),
+            any_grown: false,
+        }
+    }
+}
+
+impl Ours {
+    fn estimate(&self, scene: &Scene<'_>, candidate: Candidate) -> Estimate {
+        let (now_ns, class) = (scene.now_ns, scene.ask.class);
+        let own = f64::from(scene.book.outstanding(candidate.node));
+        let peers_run = self.class_run[class.slot()].mean().unwrap_or(RUN_NS);
+        let mut estimate = Estimate {
+            run_ns: peers_run,
+            pressure: 1.0,
+            in_flight: own,
+            backlog_ns: 0.0,
+            workers: 1.0,
+            oldest_wait_ns: 0.0,
+            network_ns: 0.0,
+            failing: 0.0,
+            deadline_ns: 0.0,
+            unanswered_ns: 0.0,
+            zone_ns: f64::from(candidate.zone_penalty_us) * 1e3,
+        };
+        let Some(node) = self.nodes.get(candidate.node) else { return estimate };
+        estimate.failing = node.health.failing(now_ns);
+        estimate.deadline_ns = node.health.deadline_ns as f64;
+        estimate.unanswered_ns = self.unanswered_ns(scene, candidate.node, node) as f64;
+        let Some(heard) = node.heard else {
+            let response = node.response.mean().unwrap_or(peers_run);
+            return Estimate { run_ns: response, ..estimate };
+        };
+        let line = &heard.line;
+        if line.run_ns[class.slot()] > 0 {
+            estimate.run_ns = line.run_ns[class.slot()] as f64;
+        }
+        let fresh = node.freshness(now_ns);
+        estimate.in_flight = node.in_flight(own, fresh);
+        estimate.backlog_ns = node.backlog_ns(fresh);
+        estimate.workers = f64::from(line.workers.max(1));
+        estimate.pressure = pressure(line, class);
+        estimate.oldest_wait_ns = line.oldest_wait_ns as f64 * fresh;
+        estimate.network_ns = node.network.mean().unwrap_or(0.0);
+        estimate
+    }
+
+    /// The age of the oldest request that the node owes: of the asked class while the node says
+    /// nothing at all, of any class once it is far beyond that class's tail.
+    fn unanswered_ns(&self, scene: &Scene<'_>, id: NodeId, node: &Node) -> u64 {
+        if scene.book.outstanding(id) == 0 {
+            return 0;
+        }
+        let silence_ns = node.health.silence_ns(scene.now_ns);
+        let owed = |class: Class| {
+            let age_ns = scene.now_ns.saturating_sub(scene.book.oldest_sent_ns(id, class)?);
+            let tail_ns = self.tail_ns[class.slot()];
+            let late = tail_ns > 0 && age_ns > tail_ns.saturating_mul(2);
+            match class == scene.ask.class {
+                true if late => Some(age_ns),
+                true => Some(age_ns.min(silence_ns)),
+                false if late => Some(age_ns.min(silence_ns)),
+                false => None,
+            }
+        };
+        Class::ALL.into_iter().filter_map(owed).max().unwrap_or(0)
+    }
+
+    /// Fills `look` with the indices to decide among.
+    fn look_at(&mut self, scene: &Scene<'_>, random: &mut Random) {
+        let count = scene.candidates.len();
+        self.look.clear();
+        if count <= LOOK_MAX {
+            self.look.extend(0..count);
+            return;
+        }
+        for node in self.lately.iter().rev().take(LOOK_MAX / 2) {
+            // Candidates usually come in order; where they do not, a node may be missed, and a
+            // random one takes its place.
+            let found = scene.candidates.binary_search_by_key(node, |c| c.node);
+            self.look.extend(found.ok());
+        }
+        for _ in 0..2 * LOOK_MAX {
+            let at = random.below(count);
+            if self.look.len() < LOOK_MAX && !self.look.contains(&at) {
+                self.look.push(at);
+            }
+        }
+    }
+
+    /// A node that is worth a trial now, if the budget has one.
+    fn trial(&mut self, scene: &Scene<'_>) -> Option<usize> {
+        self.trials = (self.trials + TRIALS_A_PICK).min(TRIALS_MAX);
+        if self.trials < 1.0 || self.look.len() < 2 {
+            return None;
+        }
+        let due = |at: &usize| {
+            let id = scene.candidates[*at].node;
+            let out = scene.book.outstanding(id);
+            self.nodes.get(id).is_some_and(|node| node.health.trial_due(scene.now_ns, out))
+        };
+        let at = self.look.iter().copied().find(due)?;
+        self.trials -= 1.0;
+        if let Some(node) = self.nodes.get_mut(scene.candidates[at].node) {
+            node.health.on_trial();
+        }
+        Some(at)
+    }
+
+    /// Gives the young among the looked-at their share of this choice; returns an infant whose
+    /// turn it is.
+    fn enter_young(&mut self, scene: &Scene<'_>) -> Option<usize> {
+        let count = self.look.len();
+        let mut turn = None;
+        self.any_grown = false;
+        for at in &self.look {
+            let id = scene.candidates[*at].node;
+            let node = self.nodes.get_or(id, || Node::new(scene.now_ns));
+            if scene.now_ns.saturating_sub(node.last_heard_ns) > FORGET_NS
+                && scene.book.outstanding(id) == 0
+            {
+                *node = Node::new(scene.now_ns);
+            }
+            let health = &mut node.health;
+            self.any_grown |= !health.is_young();
+            health.grant(count);
+            let may = health.may_be_chosen(scene.book.outstanding(id)) && !health.is_sick();
+            if health.is_infant() && may {
+                turn = Some(*at);
+            }
+        }
+        turn.filter(|_| self.any_grown)
+    }
+
+    fn is_eligible(&self, scene: &Scene<'_>, at: usize) -> bool {
+        let id = scene.candidates[at].node;
+        self.nodes.get(id).is_none_or(|node| {
+            let health = &node.health;
+            let earned = !health.is_infant() && health.may_be_chosen(scene.book.outstanding(id));
+            !health.is_sick() && (earned || !self.any_grown)
+        })
+    }
+
+    fn is_sick(&self, scene: &Scene<'_>, at: usize) -> bool {
+        let node = self.nodes.get(scene.candidates[at].node);
+        node.is_some_and(|node| node.health.is_sick())
+    }
+
+    /// The cheapest of `among`, near-equals by chance.
+    fn cheapest(&self, scene: &Scene<'_>, among: &[usize], random: &mut Random) -> Option<usize> {
+        let cost = |at: usize| cost_ns(&self.estimate(scene, scene.candidates[at]));
+        let costs: Vec<(usize, f64)> = among.iter().map(|at| (*at, cost(*at))).collect();
+        let best = costs.iter().map(|(_, cost)| *cost).fold(f64::INFINITY, f64::min);
+        let near: Vec<usize> =
+            costs.iter().filter(|(_, cost)| *cost <= best * NEAR).map(|(at, _)| *at).collect();
+        near.get(random.below(near.len())).copied()
+    }
+
+    fn refresh_tails(&mut self, now_ns: u64) {
+        if now_ns.saturating_sub(self.tail_at_ns) >= TAIL_EVERY_NS {
+            self.tail_at_ns = now_ns;
+            for (tail_ns, responses) in self.tail_ns.iter_mut().zip(&self.responses) {
+                *tail_ns = responses.quantile(0.99).unwrap_or(0);
+            }
+        }
+    }
+
+    fn hear(&mut self, now_ns: u64, id: NodeId, line: &LoadLine, own: u32) {
+        let node = self.nodes.get_or(id, || Node::new(now_ns));
+        node.hear(now_ns, line, own);
+        node.last_heard_ns = now_ns;
+        if self.lately.back() != Some(&id) {
+            self.lately.retain(|known| *known != id);
+            self.lately.push_back(id);
+            if self.lately.len() > LOOK_MAX {
+                self.lately.pop_front();
+            }
+        }
+    }
+}
+
+fn backlog_of(line: &LoadLine) -> f64 {
+    line.work_ns as f64 / f64::from(line.workers.max(1))
+}
+
+/// Debts beyond four fifths slow a node, up to five times at the limit: memory for all, the write
+/// path for writes.
+fn pressure(line: &LoadLine, class: Class) -> f64 {
+    let over = |permille: u32| f64::from(permille.saturating_sub(800)) / 200.0;
+    let writes = if class == Class::Write { over(line.write_debt_permille) } else { 0.0 };
+    1.0 + 4.0 * over(line.memory_debt_permille).max(writes)
+}
+
+impl RuleState for Ours {
+    fn pick(&mut self, scene: &Scene<'_>, random: &mut Random) -> usize {
+        self.refresh_tails(scene.now_ns);
+        self.look_at(scene, random);
+        let turn = self.enter_young(scene);
+        if let Some(at) = turn.or_else(|| self.trial(scene)) {
+            if let Some(node) = self.nodes.get_mut(scene.candidates[at].node) {
+                node.health.spend();
+            }
+            return at;
+        }
+        let look = std::mem::take(&mut self.look);
+        let mut among: Vec<usize> =
+            look.iter().copied().filter(|at| self.is_eligible(scene, *at)).collect();
+        if among.is_empty() {
+            among = look.iter().copied().filter(|at| !self.is_sick(scene, *at)).collect();
+        }
+        let best = self.cheapest(scene, if among.is_empty() { &look } else { &among }, random);
+        self.look = look;
+        let at = best.unwrap_or(0);
+        if let Some(node) = self.nodes.get_mut(scene.candidates[at].node) {
+            node.health.spend();
+        }
+        at
+    }
+
+    fn cost(&self, scene: &Scene<'_>, candidate: Candidate) -> f64 {
+        let expected = cost_ns(&self.estimate(scene, candidate));
+        let sick = self.nodes.get(candidate.node).is_some_and(|node| node.health.is_sick());
+        // After all that are not, by a day.
+        expected + if sick { 8.64e13 } else { 0.0 }
+    }
+
+    fn on_send(&mut self, now_ns: u64, flight: &Flight) {
+        self.nodes.get_or(flight.node, || Node::new(now_ns)).health.on_send(now_ns);
+    }
+
+    fn on_reply(&mut self, now_ns: u64, reply: &Reply<'_>, book: &Book) {
+        let (id, slot) = (reply.flight.node, reply.flight.class.slot());
+        let own = book.outstanding(id);
+        if let Some(line) = reply.line {
+            self.hear(now_ns, id, line, own);
+            if line.run_ns[slot] > 0 {
+                self.class_run[slot].add(now_ns, line.run_ns[slot] as f64);
+            }
+        }
+        self.responses[slot].add(now_ns, reply.response_ns);
+        let usual = self.class_run[slot].mean().unwrap_or(f64::INFINITY);
+        let node = self.nodes.get_or(id, || Node::new(now_ns));
+        node.last_heard_ns = now_ns;
+        node.response.add(now_ns, reply.response_ns as f64);
+        if let Some(server_ns) = reply.server_ns {
+            node.network.add(now_ns, reply.response_ns.saturating_sub(server_ns) as f64);
+        }
+        let slow = reply.response_ns as f64 > 2.0 * usual;
+        node.health.on_answer(now_ns, own, slow);
+    }
+
+    fn on_failure(&mut self, now_ns: u64, flight: &Flight, failure: &Failure, book: &Book) {
+        let out = book.outstanding(flight.node);
+        if let Some(line) = &failure.line {
+            self.hear(now_ns, flight.node, line, out);
+        }
+        let node = self.nodes.get_or(flight.node, || Node::new(now_ns));
+        let took_ns = now_ns.saturating_sub(flight.sent_ns).max(failure.deadline_ns);
+        node.health.deadline_ns = took_ns;
+        node.response.add(now_ns, took_ns as f64);
+        node.health.on_failure(now_ns, flight.sent_ns, failure.kind, out);
+    }
+
+    fn on_cancel(&mut self, now_ns: u64, flight: &Flight, book: &Book) {
+        let out = book.outstanding(flight.node);
+        let waited_ns = now_ns.saturating_sub(flight.sent_ns);
+        if let Some(node) = self.nodes.get_mut(flight.node) {
+            // It would have taken longer, so the average may only rise by this.
+            if node.response.mean().is_none_or(|mean| waited_ns as f64 > mean) {
+                node.response.add(now_ns, waited_ns as f64);
+            }
+            node.health.on_cancel(now_ns, flight.sent_ns, out);
+        }
+    }
+
+    fn on_probe(&mut self, now_ns: u64, id: NodeId, line: &LoadLine, book: &Book) {
+        self.hear(now_ns, id, line, book.outstanding(id));
+        if let Some(node) = self.nodes.get_mut(id) {
+            node.probing = false;
+            node.health.on_probe(now_ns, true);
+        }
+    }
+
+    fn on_probe_lost(&mut self, now_ns: u64, id: NodeId) {
+        if let Some(node) = self.nodes.get_mut(id) {
+            node.probing = false;
+            node.health.on_probe(now_ns, false);
+        }
+    }
+
+    fn probes(&mut self, scene: &Scene<'_>, random: &mut Random, out: &mut Vec<NodeId>) {
+        // Among few, the one with the oldest report; among many, two at random.
+        let count = scene.candidates.len();
+        let tries = if count <= LOOK_MAX { 1 } else { 2 };
+        for _ in 0..tries {
+            let age = |at: usize| {
+                let node = self.nodes.get(scene.candidates[at].node)?;
+                let heard_ns = node.heard.map_or(0, |heard| heard.at_ns);
+                (!node.probing).then(|| scene.now_ns.saturating_sub(heard_ns))
+            };
+            let at = match count <= LOOK_MAX {
+                true => (0..count).max_by_key(|at| age(*at)).unwrap_or(0),
+                false => random.below(count),
+            };
+            if age(at).is_some_and(|age_ns| age_ns >= PROBE_AFTER_NS) {
+                let id = scene.candidates[at].node;
+                if let Some(node) = self.nodes.get_mut(id) {
+                    node.probing = true;
+                    out.push(id);
+                }
+            }
+        }
+    }
+
+    fn forget(&mut self, node: NodeId) {
+        self.nodes.remove(node);
+        self.lately.retain(|known| *known != node);
+    }
+}

@@ -1,0 +1,134 @@
+//! The experiments: each has a plan (which runs to make) and a verdict (what was aimed at and
+//! what came out). Figures of others stand in `published`; what carries a plan out, in `plan.rs`.
+
+mod admission_queue;
+mod calibrate;
+mod compare;
+mod laps;
+mod plan;
+mod replica_selection;
+mod selection_findings;
+
+use std::collections::BTreeMap;
+
+use crate::result::{Finding, Plots, Results};
+use crate::{LabError, Progress, SimulateOptions};
+
+/// How much of an experiment is run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Size {
+    /// Seconds; for tests. The figures mean little.
+    Quick,
+    /// The size of the published study, minutes.
+    #[default]
+    Study,
+    /// More seeds, more nodes, longer.
+    Full,
+}
+
+/// What a plan is made from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    pub(crate) size: Size,
+    /// Data nodes, where the caller wants another number than the experiment's own.
+    pub(crate) nodes: Option<usize>,
+}
+
+impl Setup {
+    pub(crate) fn scaled(&self, study: u64, quick: u64) -> u64 {
+        if self.size == Size::Quick { quick } else { study }
+    }
+}
+
+/// One experiment.
+pub(crate) struct Experiment {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) plan: fn(&Setup) -> plan::Plan,
+    pub(crate) baseline: &'static str,
+    pub(crate) metrics: &'static [&'static str],
+    pub(crate) published: fn(&str, &str, &str) -> Vec<(String, f64)>,
+    pub(crate) findings: fn(&Results) -> Vec<Finding>,
+}
+
+/// Metrics that are compared where an experiment names no others.
+const METRICS: [&str; 5] = [
+    "throughput_ops_s.median",
+    "latency_ms.mean",
+    "latency_ms.p50",
+    "latency_ms.p90",
+    "latency_ms.p99",
+];
+
+pub(crate) const ALL: [Experiment; 2] = [
+    Experiment {
+        name: "replica-selection",
+        about: "which replica serves a read: the adaptive replica selection study, one node stressed",
+        plan: replica_selection::plan,
+        baseline: "off",
+        metrics: &METRICS,
+        published: replica_selection::published,
+        findings: selection_findings::findings,
+    },
+    Experiment {
+        name: "admission-queue",
+        about: "who waits and who is refused: the study of a queue sized by Little's law",
+        plan: admission_queue::plan,
+        baseline: "fixed",
+        metrics: &["throughput_ops_s.median", "latency_ms.mean", "latency_ms.p99", "latency_ms.p100"],
+        published: admission_queue::published,
+        findings: admission_queue::findings,
+    },
+];
+
+/// Plans, runs and judges.
+///
+/// # Errors
+/// An experiment that does not exist, or a caller that wants no more.
+pub(crate) fn simulate(
+    options: &SimulateOptions,
+    progress: &mut dyn Progress,
+) -> Result<(Results, Plots), LabError> {
+    let wanted = options.experiment.as_str();
+    let Some(experiment) = ALL.iter().find(|one| one.name == wanted) else {
+        return Err(LabError::UnknownExperiment {
+            name: wanted.to_owned(),
+            known: ALL.iter().map(|one| one.name).collect::<Vec<_>>().join(", "),
+        });
+    };
+    progress.note("fitting to the published runs without adaptation");
+    let plan = (experiment.plan)(&Setup { size: options.size, nodes: options.nodes });
+    let (mut results, series) = plan::carry_out(&plan, options.seed, progress)?;
+    results.comparisons = compare::all(experiment, &results);
+    let findings = (experiment.findings)(&results);
+    Ok((results, Plots { series, findings }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Print;
+    impl Progress for Print {
+        fn note(&mut self, _: &str) {}
+        fn step(&mut self, _: usize, _: usize, _: &str) -> bool { true }
+    }
+
+    #[test]
+    fn scratch2() {
+        let size = if std::env::var("FULL").is_ok() { Size::Study } else { Size::Quick };
+        let name = std::env::var("EXP").unwrap_or("replica-selection".into());
+        let t = std::time::Instant::now();
+        let (results, plots) = simulate(&SimulateOptions { experiment: name, nodes: None, size, seed: 1 }, &mut Print).unwrap();
+        println!("took {:?}", t.elapsed());
+        for s in &results.scenarios {
+            println!("== {} {:?}", s.name, s.fault);
+            for v in &s.variants {
+                let m = |p: &str| compare::value(&results, &s.name, &v.name, p).unwrap_or(f64::NAN);
+                let shares: Vec<f64> = v.laps[0].nodes.iter().take(6).map(|n| (1000.0 * compare::share(&results, &s.name, &v.name, &n.name).unwrap_or(0.0)).round() / 10.0).collect();
+                println!("{:18} tput {:8.1} mean {:7.1} p50 {:7.1} p90 {:7.1} p99 {:7.1} p999 {:7.1} max {:8.1} err {:.4} ref {:.4} {shares:?}", v.name, m("throughput_ops_s.median"), m("latency_ms.mean"), m("latency_ms.p50"), m("latency_ms.p90"), m("latency_ms.p99"), m("latency_ms.p99_9"), m("latency_ms.p100"), m("error_rate"), m("refused_rate"));
+            }
+        }
+        for f in &plots.findings { println!("{:?}", f); }
+    }
+}

@@ -1,0 +1,129 @@
+//! The verdict on `replica-selection`: predictions beside what was published, and the shares of
+//! unloaded throughput that each rule keeps when one node is stressed.
+
+use super::compare::{share, value};
+use super::replica_selection::{SCENARIOS, published};
+use crate::published::SELECTION;
+use crate::result::{Finding, Results};
+
+const THROUGHPUT: &str = "throughput_ops_s.median";
+/// A prediction is good if it is off by so many points at most.
+const POINTS: f64 = 15.0;
+
+pub(crate) fn findings(results: &Results) -> Vec<Finding> {
+    let mut found = predictions(results);
+    found.extend(kept(results));
+    found.extend(unfitted(results));
+    found
+}
+
+/// Each published change of the loaded scenarios beside the predicted one.
+fn predictions(results: &Results) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for scenario in SCENARIOS {
+        for metric in [THROUGHPUT, "latency_ms.p50", "latency_ms.p90", "latency_ms.p99"] {
+            let of = |variant| value(results, scenario, variant, metric);
+            let Some((off, c3)) = of("off").zip(of("c3")) else { continue };
+            let predicted = (c3 / off - 1.0) * 100.0;
+            for (generation, was) in published(scenario, "c3", metric) {
+                // Medians and unloaded scenarios are told; the promise is about the rest.
+                let promised = scenario.ends_with("-loaded") && !metric.ends_with("p50");
+                found.push(Finding {
+                    what: format!("{scenario}: c3's {metric} against off"),
+                    aim: format!("{was:+.1} % ({generation})"),
+                    measured: format!("{predicted:+.1} %"),
+                    reached: promised.then_some((predicted - was).abs() <= POINTS),
+                });
+            }
+        }
+    }
+    found
+}
+
+/// Throughput with one stressed node, of the rotation's without.
+fn kept(results: &Results) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (copies, aim, rotation, c3) in [("one", 0.95, 0.43, 0.92), ("four", 0.99, 0.60, 0.99)] {
+        let of = |variant: &str| {
+            let unloaded = value(results, &format!("{copies}-replica{}", plural(copies)), "off", THROUGHPUT)?;
+            let scenario = format!("{copies}-replica{}-loaded", plural(copies));
+            Some(value(results, &scenario, variant, THROUGHPUT)? / unloaded)
+        };
+        let tell = |variant: &str, aim: String, reached: Option<bool>| Finding {
+            what: format!("{copies} replica{}: throughput kept by {variant}", plural(copies)),
+            aim,
+            measured: of(variant).map_or_else(|| "n/a".to_owned(), |kept| format!("{kept:.3}")),
+            reached,
+        };
+        found.push(tell("off", format!("{rotation} (published)"), None));
+        found.push(tell("c3", format!("{c3} (published)"), None));
+        let ours = of("ours").zip(of("c3"));
+        let reached = ours.map(|(ours, c3)| ours >= aim && ours >= c3);
+        found.push(tell("ours", format!("at least {aim}, never below c3"), reached));
+        let ceiling = ceiling(results, copies);
+        found.push(Finding::told(
+            format!("{copies} replica{}: the most that any rule could keep", plural(copies)),
+            ceiling.map(|kept| format!("{kept:.3} (processors not taken by the stress)")),
+        ));
+    }
+    found
+}
+
+fn plural(copies: &str) -> &'static str {
+    if copies == "one" { "" } else { "s" }
+}
+
+/// If every processor that is left worked all the time, of what rotation has unloaded.
+fn ceiling(results: &Results, copies: &str) -> Option<f64> {
+    let loaded = format!("{copies}-replica{}-loaded", plural(copies));
+    let unloaded = format!("{copies}-replica{}", plural(copies));
+    let fault = |name: &str| results.scenarios.iter().find(|one| one.name == name).map(|one| &one.fault.fit);
+    let competitors = *fault(&loaded)?.get("competitors")?;
+    let slow = fault(&unloaded)?.get("slow_factor").copied().unwrap_or(1.0);
+    let work_s = fault("one-replica")?.get("work_ms")? / 1e3;
+    let (nodes, parts, workers, cpus) = (5.0, 5.0, 25.0, 16.0);
+    let left = (nodes - 2.0) + workers / (workers + competitors) + 1.0 / slow;
+    let most = left * cpus / work_s / parts;
+    Some(most / value(results, &unloaded, "off", THROUGHPUT)?)
+}
+
+/// What the model says without having been told: the unfitted rotation runs and the node shares.
+fn unfitted(results: &Results) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (scenario, metric) in [
+        ("one-replica", "latency_ms.p50"),
+        ("one-replica", "latency_ms.p90"),
+        ("one-replica-loaded", "latency_ms.p90"),
+        ("one-replica-loaded", "latency_ms.p99"),
+        ("four-replicas", "latency_ms.p50"),
+        ("four-replicas", "latency_ms.p99"),
+        ("four-replicas-loaded", "latency_ms.p50"),
+        ("four-replicas-loaded", "latency_ms.p99"),
+        ("round-robin", THROUGHPUT),
+        ("round-robin", "latency_ms.p99"),
+    ] {
+        let was = SELECTION.total(scenario, "off", "first", metric);
+        let Some((was, is)) = was.zip(value(results, scenario, "off", metric)) else { continue };
+        found.push(Finding {
+            what: format!("{scenario}: off's {metric}, not fitted"),
+            aim: format!("{was:.1} (published)"),
+            measured: format!("{is:.1}"),
+            reached: None,
+        });
+    }
+    for nodes in &SELECTION.nodes {
+        // The client node counts its own searches; it holds no data.
+        let data = nodes.completed.iter().filter(|(name, _)| *name != "esclient");
+        let all: u64 = data.map(|(_, count)| count).sum();
+        let was = nodes.completed.get("es3").map(|count| *count as f64 / all as f64);
+        let is = share(results, &nodes.scenario, &nodes.variant, "es3");
+        let Some((was, is)) = was.zip(is) else { continue };
+        found.push(Finding {
+            what: format!("{}: stressed node's share under {}", nodes.scenario, nodes.variant),
+            aim: format!("{:.1} % (published)", was * 100.0),
+            measured: format!("{:.1} %", is * 100.0),
+            reached: None,
+        });
+    }
+    found
+}

@@ -1,0 +1,159 @@
+//! Published figures that experiments are compared with. They are data, transcribed with their
+//! source into `published/*.json` of this crate, and nothing here corrects them.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+/// The study of replica selection.
+#[derive(Debug, Deserialize)]
+pub(crate) struct SelectionStudy {
+    pub(crate) source: String,
+    /// What each generation of runs is called.
+    pub(crate) generations: BTreeMap<String, String>,
+    pub(crate) nodes: Vec<SelectionNodes>,
+    pub(crate) runs: Vec<SelectionRun>,
+}
+
+/// Completed tasks by node in one run of it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct SelectionNodes {
+    pub(crate) scenario: String,
+    pub(crate) variant: String,
+    pub(crate) completed: BTreeMap<String, u64>,
+}
+
+/// One table of it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct SelectionRun {
+    pub(crate) scenario: String,
+    pub(crate) variant: String,
+    pub(crate) generation: String,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// One row: its laps where they were given, and the total. Error rates are percent there.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) metric: String,
+    pub(crate) laps: Vec<f64>,
+    pub(crate) total: f64,
+}
+
+impl SelectionStudy {
+    /// A total; the runs without selection were made once and count for every generation.
+    pub(crate) fn total(&self, scenario: &str, variant: &str, generation: &str, metric: &str) -> Option<f64> {
+        let run = self.runs.iter().find(|run| {
+            run.scenario == scenario
+                && run.variant == variant
+                && (run.generation == generation || variant == "off")
+        })?;
+        run.rows.iter().find(|row| row.metric == metric).map(|row| row.total)
+    }
+
+    /// Change in percent from the run without selection, by generation.
+    pub(crate) fn changes(&self, scenario: &str, metric: &str) -> Vec<(&str, f64)> {
+        let change = |(key, name): (&String, &'static str)| {
+            let off = self.total(scenario, "off", key, metric)?;
+            let on = self.total(scenario, "c3", key, metric)?;
+            Some((name, (on / off - 1.0) * 100.0))
+        };
+        let named = |(key, name)| change((key, name));
+        SELECTION.generations.iter().map(|(key, name)| (key, name.as_str())).filter_map(named).collect()
+    }
+}
+
+/// The study of the queue that sizes itself.
+#[derive(Debug, Deserialize)]
+pub(crate) struct QueueStudy {
+    pub(crate) source: String,
+    pub(crate) note: String,
+    pub(crate) runs: Vec<QueueRun>,
+    pub(crate) nodes: Vec<QueueNodes>,
+    /// By node: seconds, mean task ms, tasks a second, optimal, capacity.
+    pub(crate) frames: BTreeMap<String, Vec<(f64, f64, f64, u64, u64)>>,
+}
+
+/// One JMeter table: total time, q/s, mean, min and max ms, errors of each instance.
+#[derive(Debug, Deserialize)]
+pub(crate) struct QueueRun {
+    pub(crate) variant: String,
+    pub(crate) run: String,
+    pub(crate) instances: Vec<(String, f64, u64, u64, u64, u64)>,
+}
+
+/// Handled and rejected tasks by node.
+#[derive(Debug, Deserialize)]
+pub(crate) struct QueueNodes {
+    pub(crate) variant: String,
+    pub(crate) handled: BTreeMap<String, u64>,
+    pub(crate) rejected: BTreeMap<String, u64>,
+}
+
+impl QueueStudy {
+    /// Mean response time of a run, ms, over its instances.
+    pub(crate) fn mean_ms(run: &QueueRun) -> f64 {
+        run.instances.iter().map(|i| i.2 as f64).sum::<f64>() / run.instances.len().max(1) as f64
+    }
+
+    /// Greatest response time of a run, ms.
+    pub(crate) fn max_ms(run: &QueueRun) -> f64 {
+        run.instances.iter().map(|i| i.4 as f64).fold(0.0, f64::max)
+    }
+
+    /// Requests a second of all instances of a run.
+    pub(crate) fn rate(run: &QueueRun) -> f64 {
+        run.instances.iter().map(|i| i.1).sum()
+    }
+
+    pub(crate) fn run(&self, name: &str) -> Option<&QueueRun> {
+        self.runs.iter().find(|run| run.run == name)
+    }
+
+    /// Clients that the runs without adjustment had under way on average, by Little's law.
+    pub(crate) fn clients(&self) -> f64 {
+        let fixed: Vec<&QueueRun> = self.runs.iter().filter(|run| run.variant == "fixed").collect();
+        let sum: f64 = fixed.iter().map(|run| Self::rate(run) * Self::mean_ms(run) / 1e3).sum();
+        sum / fixed.len().max(1) as f64
+    }
+}
+
+pub(crate) static SELECTION: LazyLock<SelectionStudy> =
+    LazyLock::new(|| parse(include_str!("../../published/replica_selection.json")));
+pub(crate) static QUEUE: LazyLock<QueueStudy> =
+    LazyLock::new(|| parse(include_str!("../../published/admission_queue.json")));
+
+fn parse<T: for<'a> Deserialize<'a>>(text: &str) -> T {
+    serde_json::from_str(text).unwrap_or_else(|e| unreachable!("the data of this crate: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_those_of_the_studys_own_summaries() {
+        let of = |scenario, metric| {
+            let changes = SELECTION.changes(scenario, metric);
+            changes.iter().map(|(name, change)| (*name, (change * 10.0).round() / 10.0)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            of("one-replica-loaded", "throughput_ops_s.median"),
+            [("b back to 3", 113.4), ("first run, b = 4", 115.8), ("after review", 120.7)]
+        );
+        assert_eq!(of("four-replicas-loaded", "latency_ms.p99"), [("first run, b = 4", -16.9)]);
+        assert_eq!(of("pmc-term", "latency_ms.p99"), [("first run, b = 4", -45.7)]);
+        assert_eq!(SELECTION.runs.iter().filter(|run| !run.rows.is_empty()).count(), 26);
+    }
+
+    #[test]
+    fn the_queue_studys_second_average_comes_from_its_rows() {
+        let mean = |name: &str| QUEUE.run(name).map(QueueStudy::mean_ms);
+        assert_eq!(mean("None #1"), Some(8257.8));
+        assert_eq!(mean("None #2"), Some(8663.8));
+        assert_eq!(mean("Auto #2"), Some(6494.6));
+        assert_eq!((QUEUE.frames["es1"].len(), QUEUE.frames["es5"].len()), (200, 139));
+        assert!((389.0..392.0).contains(&QUEUE.clients()), "{}", QUEUE.clients());
+    }
+}

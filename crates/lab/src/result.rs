@@ -1,0 +1,329 @@
+//! `result.json`: what an experiment found, in the shape that scripts rely on. The live lab and
+//! the simulator write the same; what has no meaning in one of them is null. Beside it
+//! `plots.json` holds what only the pictures need. Times are milliseconds, rates are per second,
+//! shares and error rates go from 0 to 1, changes are percent.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::LabError;
+
+/// The version of the shape; it changes when a name changes its meaning or goes away.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// The largest `result.json` or `plots.json` that is read back, in bytes.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// How requests were issued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// So many clients, each waiting for its answer.
+    Closed,
+    /// By the clock, whatever became of earlier ones.
+    Open,
+    /// In the simulator.
+    Simulated,
+}
+
+/// A whole experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// See [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// The experiment's name.
+    pub experiment: String,
+    /// How it was run.
+    pub mode: Mode,
+    /// The machine, or `simulated`.
+    pub host: String,
+    /// The number from which all chance was drawn.
+    pub seed: u64,
+    /// The situations, in the order in which they ran.
+    pub scenarios: Vec<Scenario>,
+    /// Each contender against the baseline of its scenario.
+    pub comparisons: Vec<Comparison>,
+}
+
+/// One situation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scenario {
+    /// Its name.
+    pub name: String,
+    /// What is wrong in it.
+    pub fault: FaultNote,
+    /// How it is loaded.
+    pub load: LoadNote,
+    /// The arms.
+    pub variants: Vec<Variant>,
+}
+
+/// What is wrong in a scenario, and what of it was fitted to published figures.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FaultNote {
+    /// `none`, `stress`, `hung`, ...
+    pub kind: String,
+    /// Fitted quantities by name; empty where nothing was fitted.
+    pub fit: BTreeMap<String, f64>,
+}
+
+/// The load: one of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadNote {
+    /// A closed loop of so many clients.
+    Clients(usize),
+    /// An open loop of so many requests a second.
+    RateOpsS(f64),
+}
+
+/// One arm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Variant {
+    /// Its name.
+    pub name: String,
+    /// The settings that make it.
+    pub settings: BTreeMap<String, Value>,
+    /// Repetitions.
+    pub laps: Vec<Lap>,
+}
+
+/// One repetition.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lap {
+    /// Whether it may be used.
+    pub valid: bool,
+    /// Why not.
+    pub reason: Option<String>,
+    /// Requests issued.
+    pub n: u64,
+    /// Answers a second, counted from the start as Rally counts them, once a second.
+    pub throughput_ops_s: Spread,
+    /// From the moment a request was due to its answer.
+    pub latency_ms: Quantiles,
+    /// From the moment it was sent to its answer.
+    pub service_time_ms: Quantiles,
+    /// Requests that failed, of those issued.
+    pub error_rate: f64,
+    /// Requests refused, whole or in part, of those issued.
+    pub refused_rate: f64,
+    /// Processor time of all nodes.
+    pub cpu_s: Option<f64>,
+    /// Peak resident memory of all nodes.
+    pub rss_peak_bytes: Option<u64>,
+    /// Segments of the index.
+    pub segment_count: Option<u64>,
+    /// Memory of the index by kind.
+    pub memory: Option<BTreeMap<String, f64>>,
+    /// Each node.
+    pub nodes: Vec<NodeLap>,
+}
+
+/// A rate over a lap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The least.
+    pub min: f64,
+    /// The middle.
+    pub median: f64,
+    /// All answers over all time.
+    pub mean: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+/// A distribution of times. A percentile is there only if at least ten samples lie beyond it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Quantiles {
+    /// Mean; none without samples.
+    pub mean: Option<f64>,
+    /// The least.
+    pub min: Option<f64>,
+    /// 50th percentile.
+    pub p50: Option<f64>,
+    /// 90th percentile.
+    pub p90: Option<f64>,
+    /// 99th percentile.
+    pub p99: Option<f64>,
+    /// 99.9th percentile.
+    pub p99_9: Option<f64>,
+    /// 99.99th percentile.
+    pub p99_99: Option<f64>,
+    /// The greatest.
+    pub p100: Option<f64>,
+}
+
+/// A node over a lap.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeLap {
+    /// Its name.
+    pub name: String,
+    /// Tasks that ran to their end.
+    pub completed: u64,
+    /// Tasks refused.
+    pub rejected: u64,
+    /// Processor time.
+    pub cpu_s: Option<f64>,
+    /// Bytes read and written.
+    pub io_bytes: Option<u64>,
+    /// Bytes sent and received.
+    pub net_bytes: Option<u64>,
+    /// The table that its queue writes.
+    pub frames: Vec<Frame>,
+}
+
+/// One row of a queue's table, after a fixed number of tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Frame {
+    /// How long these tasks took together.
+    pub seconds: f64,
+    /// Mean time of one, waiting included.
+    pub avg_task_ms: f64,
+    /// Tasks a second.
+    pub tasks_s: f64,
+    /// The queue's length that the rule wants; none where the rule wants none.
+    pub optimal: Option<u64>,
+    /// The queue's length allowed from here on; none where it is not a number of requests.
+    pub capacity: Option<u64>,
+}
+
+/// A contender against a baseline, over whole laps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The scenario.
+    pub scenario: String,
+    /// The variant compared with.
+    pub baseline: String,
+    /// The variant compared.
+    pub contender: String,
+    /// The path of the metric in the lap.
+    pub metric: String,
+    /// Change of the mean over laps.
+    pub change_percent: f64,
+    /// 95 % confidence interval of it (bootstrap over whole laps).
+    pub ci95: [f64; 2],
+    /// Whether the interval leaves out zero.
+    pub resolved: bool,
+    /// The change that was published, if any.
+    pub published_change_percent: Option<f64>,
+    /// Which of the published generations that is.
+    pub published_as: Option<String>,
+}
+
+/// What the pictures need beyond the results.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plots {
+    /// One for each scenario and variant, from its first lap.
+    pub series: Vec<Series>,
+    /// What was aimed at and what came out.
+    pub findings: Vec<Finding>,
+}
+
+/// The course of one lap.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// The scenario.
+    pub scenario: String,
+    /// The variant.
+    pub variant: String,
+    /// Response time in ms at [`QUANTILES`].
+    pub latency_ms: Vec<f64>,
+    /// Seconds from the start.
+    pub at_s: Vec<f64>,
+    /// Answers a second since the point before.
+    pub answered_s: Vec<f64>,
+    /// Requests waiting at each of `nodes`.
+    pub queued: Vec<Vec<u32>>,
+    /// Names of the nodes of `queued`.
+    pub nodes: Vec<String>,
+}
+
+/// The quantiles of [`Series::latency_ms`].
+pub const QUANTILES: [f64; 14] = [
+    0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999,
+];
+
+/// One line about an aim.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The quantity.
+    pub what: String,
+    /// What was aimed at, or published.
+    pub aim: String,
+    /// What came out.
+    pub measured: String,
+    /// Whether the one meets the other; none where nothing was promised.
+    pub reached: Option<bool>,
+}
+
+/// The number at `path` (such as `latency_ms.p99`) of a lap; `cpu_s_per_op` is derived.
+#[must_use]
+pub fn metric(lap: &Lap, path: &str) -> Option<f64> {
+    let quantile = |of: &Quantiles, name: &str| match name {
+        "mean" => of.mean,
+        "min" => of.min,
+        "p50" => of.p50,
+        "p90" => of.p90,
+        "p99" => of.p99,
+        "p99_9" => of.p99_9,
+        "p99_99" => of.p99_99,
+        "p100" => of.p100,
+        _ => None,
+    };
+    let spread = &lap.throughput_ops_s;
+    match path.split_once('.') {
+        Some(("latency_ms", name)) => quantile(&lap.latency_ms, name),
+        Some(("service_time_ms", name)) => quantile(&lap.service_time_ms, name),
+        Some(("throughput_ops_s", "min")) => Some(spread.min),
+        Some(("throughput_ops_s", "median")) => Some(spread.median),
+        Some(("throughput_ops_s", "mean")) => Some(spread.mean),
+        Some(("throughput_ops_s", "max")) => Some(spread.max),
+        None if path == "error_rate" => Some(lap.error_rate),
+        None if path == "refused_rate" => Some(lap.refused_rate),
+        None if path == "cpu_s" => lap.cpu_s,
+        None if path == "cpu_s_per_op" => lap.cpu_s.map(|s| s / lap.n.max(1) as f64),
+        _ => None,
+    }
+}
+
+/// Reads `DIR/<name>`.
+pub(crate) fn read<T: for<'a> Deserialize<'a>>(dir: &Path, name: &str) -> Result<T, LabError> {
+    let path = dir.join(name);
+    let fail = |source| LabError::Read { path: path.clone(), source };
+    let size = std::fs::metadata(&path).map_err(fail)?.len();
+    if size > FILE_BYTES_MAX {
+        return Err(LabError::TooLarge { path, bytes: size });
+    }
+    let text = std::fs::read_to_string(&path).map_err(fail)?;
+    serde_json::from_str(&text).map_err(|source| LabError::Parse { path, source })
+}
+
+/// Writes `DIR/<name>`; the folder is made if it is not there.
+pub(crate) fn write(dir: &Path, name: &str, text: &str) -> Result<(), LabError> {
+    let path = dir.join(name);
+    std::fs::create_dir_all(dir)
+        .and_then(|()| std::fs::write(&path, text))
+        .map_err(|source| LabError::Write { path, source })
+}
+
+impl Finding {
+    /// A quantity with an aim; what is not known is not reached.
+    pub(crate) fn compare(
+        what: String,
+        aim: String,
+        measured: Option<String>,
+        reached: Option<bool>,
+    ) -> Self {
+        let reached = Some(reached.unwrap_or(false));
+        Self { what, aim, measured: measured.unwrap_or_else(|| "n/a".to_owned()), reached }
+    }
+
+    /// A quantity that nobody promised anything about.
+    pub(crate) fn told(what: String, measured: Option<String>) -> Self {
+        let measured = measured.unwrap_or_else(|| "n/a".to_owned());
+        Self { what, aim: "-".to_owned(), measured, reached: None }
+    }
+}

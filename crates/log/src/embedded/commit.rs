@@ -1,0 +1,189 @@
+//! The commit thread: takes what waits in the queue, of all groups, gives each append the next
+//! position of its group, writes one batch, syncs once, publishes, and tells the outcomes.
+//!
+//! After a failed sync, or a failed write of another kind than a full disk, nothing more is
+//! appended until the log is opened anew.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::header::Header;
+use super::queue::{Pending, Work};
+use super::store::{Batch, WriteError};
+use super::{Core, Durability};
+use crate::{AppendError, GroupId, Lsn};
+
+/// After a write that found the disk full, appends are refused for this long without trying.
+const FULL_PAUSE: Duration = Duration::from_millis(100);
+
+/// The state of the commit thread.
+pub(super) struct Committer {
+    core: Arc<Core>,
+    /// The last position given, by group.
+    last: Vec<Lsn>,
+    /// The last sequence given.
+    sequence: u64,
+    /// Since when the disk is full, and what was said.
+    full: Option<(Instant, String)>,
+}
+
+impl Committer {
+    /// Goes on after what the log holds.
+    pub fn new(core: Arc<Core>, last: Vec<Lsn>, sequence: u64) -> Self {
+        Self { core, last, sequence, full: None }
+    }
+
+    /// Runs until the queue is finished.
+    pub fn run(mut self) {
+        let core = Arc::clone(&self.core);
+        let _guard = StopOnPanic(Arc::clone(&core));
+        while let Some(work) = core.queue.take() {
+            let bytes = work.bytes();
+            self.commit(work);
+            core.queue.finished(bytes);
+        }
+    }
+
+    fn commit(&mut self, work: Work) {
+        let Work { mut appends, trims, .. } = work;
+        if let Some(refusal) = self.refusal() {
+            self.fail(appends.drain(..), &refusal);
+        }
+        let mut batch = Batch { entries: Vec::new(), trims: trims.clone() };
+        let positions = self.fill(&mut batch, &appends);
+        if batch.entries.is_empty() && batch.trims.is_empty() {
+            return;
+        }
+        match self.core.store.write(batch).and_then(|()| self.make_durable(appends.len())) {
+            Ok(()) => self.succeed(appends, positions),
+            Err(WriteError::NoSpace(reason)) => {
+                tracing::warn!(%reason, "the disk is full, appends are refused");
+                let refusal = AppendError::Refused(reason.clone());
+                self.core.reserve.release();
+                self.full = Some((Instant::now(), reason));
+                self.fail(appends.into_iter(), &refusal);
+                self.trim_anyway(trims);
+            }
+            Err(WriteError::NotWritten(reason)) => {
+                self.core.stop(&reason);
+                self.fail(appends.into_iter(), &AppendError::Refused(reason));
+            }
+            Err(WriteError::Unknown(reason)) => {
+                self.core.stop(&reason);
+                self.fail(appends.into_iter(), &AppendError::Unknown(reason));
+            }
+        }
+    }
+
+    /// Why appends are refused now, if they are.
+    fn refusal(&mut self) -> Option<AppendError> {
+        if let Some(reason) = self.core.stopped() {
+            return Some(AppendError::Refused(reason));
+        }
+        let (since, reason) = self.full.as_ref()?;
+        if since.elapsed() < FULL_PAUSE {
+            return Some(AppendError::Refused(reason.clone()));
+        }
+        self.full = None;
+        None
+    }
+
+    /// Adds the appends to the batch; returns their positions, in their order.
+    fn fill(&self, batch: &mut Batch, appends: &[Pending]) -> Vec<Lsn> {
+        let synced = self.core.synced.load(Ordering::Acquire);
+        let mut slots: Vec<Option<usize>> = vec![None; self.last.len()];
+        let mut positions = Vec::with_capacity(appends.len());
+        for (sequence, append) in (self.sequence + 1..).zip(appends) {
+            let group = usize::from(append.group.0);
+            let slot = *slots[group].get_or_insert_with(|| {
+                batch.entries.push((append.group, Vec::new()));
+                batch.entries.len() - 1
+            });
+            let payloads = &mut batch.entries[slot].1;
+            let lsn = Lsn(self.last[group].0 + 1 + payloads.len() as u64);
+            let header = Header {
+                incarnation: self.core.incarnation,
+                group: append.group,
+                record_bytes: u32::try_from(append.record.len()).unwrap_or(u32::MAX),
+                lsn,
+                sequence,
+                synced,
+                record_crc: crc32fast::hash(&append.record),
+            };
+            payloads.push(header.wrap(&append.record));
+            positions.push(lsn);
+        }
+        positions
+    }
+
+    /// Syncs where appends are to be durable before they are acknowledged.
+    fn make_durable(&self, append_count: usize) -> Result<(), WriteError> {
+        let upto = self.sequence + append_count as u64;
+        if self.core.durability() == Durability::Request && append_count > 0 {
+            return self.core.sync(upto).map_err(WriteError::Unknown);
+        }
+        // The underlying engine syncs a full file by itself; its failure counts as any other.
+        self.core.watch.failure().map_or(Ok(()), |reason| Err(WriteError::Unknown(reason)))
+    }
+
+    fn succeed(&mut self, appends: Vec<Pending>, positions: Vec<Lsn>) {
+        if appends.is_empty() {
+            return;
+        }
+        let oldest = appends[0].queued;
+        let bytes: usize = appends.iter().map(|append| append.record.len()).sum();
+        self.sequence += appends.len() as u64;
+        self.core.written.store(self.sequence, Ordering::Release);
+        for (append, lsn) in appends.iter().zip(&positions) {
+            self.last[usize::from(append.group.0)] = *lsn;
+        }
+        let published =
+            |(append, lsn): (&Pending, &Lsn)| (append.group, *lsn, append.record.clone());
+        let records: Vec<(GroupId, Lsn, Bytes)> =
+            appends.iter().zip(&positions).map(published).collect();
+        self.core.tail.publish(records.into_iter());
+        self.core.stats.lock().committed(appends.len() as u64, bytes as u64, oldest.elapsed());
+        for (append, lsn) in appends.into_iter().zip(positions) {
+            (append.done)(Ok(lsn));
+        }
+    }
+
+    fn fail(&self, appends: impl Iterator<Item = Pending>, error: &AppendError) {
+        let mut count = 0;
+        for append in appends {
+            (append.done)(Err(error.clone()));
+            count += 1;
+        }
+        self.core.stats.lock().appends_failed += count;
+    }
+
+    /// A full disk must not keep the log from giving space back: trims are tried by themselves.
+    fn trim_anyway(&self, trims: Vec<(GroupId, Lsn)>) {
+        if trims.is_empty() {
+            return;
+        }
+        if let Err(error) = self.core.store.write(Batch { entries: Vec::new(), trims }) {
+            tracing::warn!(?error, "the log cannot be trimmed");
+        }
+    }
+}
+
+/// A panic here, be it in a caller's `done`, must not leave everybody waiting.
+struct StopOnPanic(Arc<Core>);
+
+impl Drop for StopOnPanic {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let reason = "the commit thread panicked";
+        self.0.stop(reason);
+        for pending in self.0.queue.drain() {
+            (pending.done)(Err(AppendError::Refused(reason.to_owned())));
+        }
+        self.0.tail.close(reason);
+    }
+}

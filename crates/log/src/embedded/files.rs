@@ -1,0 +1,207 @@
+//! The file system that the underlying engine works on: plain files, watched. It syncs when the
+//! engine in front says so, keeps the first failed sync instead of letting the underlying engine
+//! panic over it, counts bytes, and asks the judge of damage before recovery cuts a file.
+//!
+//! It knows nothing of what the files hold.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use raft_engine::env::{FileSystem, Handle, Permission, WriteExt};
+use rustix::fs::{FallocateFlags, fallocate};
+
+/// Decides whether recovery may cut a file at a position.
+pub(super) type Judge = Box<dyn FnMut(&Path, u64) -> io::Result<()> + Send>;
+
+/// What all files of one log share.
+#[derive(Default)]
+pub(super) struct Watch {
+    /// Files with bytes that no sync has covered. Held while syncing: who finds the list empty
+    /// must not return before the sync that emptied it.
+    dirty: Mutex<Vec<Arc<LogFile>>>,
+    /// The first sync that failed. After it nothing that the system says of these files can be
+    /// trusted (a second sync would report success for pages that were dropped).
+    failed: Mutex<Option<String>>,
+    judge: Mutex<Option<Judge>>,
+    bytes_written: AtomicU64,
+}
+
+impl Watch {
+    /// Makes everything written so far durable.
+    pub fn sync(&self) -> Result<(), String> {
+        let mut dirty = self.dirty.lock();
+        for file in dirty.drain(..) {
+            file.dirty.store(false, Ordering::SeqCst);
+            self.note(&file.path, file.file.sync_data());
+        }
+        self.failure().map_or(Ok(()), Err)
+    }
+
+    /// The first sync that failed, if one did.
+    pub fn failure(&self) -> Option<String> {
+        self.failed.lock().clone()
+    }
+
+    /// Bytes handed to the system, preallocation not counted.
+    pub fn bytes_written(&self) -> u64 {
+        self.bytes_written.load(Ordering::Relaxed)
+    }
+
+    /// Installs the judge for the length of a recovery.
+    pub fn judge_with(&self, judge: Option<Judge>) {
+        *self.judge.lock() = judge;
+    }
+
+    /// Keeps the first failure of a sync.
+    pub fn note(&self, path: &Path, result: io::Result<()>) {
+        if let Err(error) = result {
+            let said = format!("sync of {} failed: {error}", path.display());
+            self.failed.lock().get_or_insert(said);
+        }
+    }
+}
+
+/// The file system.
+pub(super) struct Files(pub Arc<Watch>);
+
+/// One open file.
+pub(super) struct LogFile {
+    file: File,
+    path: PathBuf,
+    dirty: AtomicBool,
+    watch: Arc<Watch>,
+}
+
+/// A position in an open file, for reading or writing.
+pub(super) struct Cursor {
+    file: Arc<LogFile>,
+    position: u64,
+}
+
+impl FileSystem for Files {
+    type Handle = LogFile;
+    type Reader = Cursor;
+    type Writer = Cursor;
+
+    fn create<P: AsRef<Path>>(&self, path: P) -> io::Result<LogFile> {
+        let mut options = OpenOptions::new();
+        self.open_with(options.read(true).write(true).create(true).truncate(false), path.as_ref())
+    }
+
+    fn open<P: AsRef<Path>>(&self, path: P, permission: Permission) -> io::Result<LogFile> {
+        let mut options = OpenOptions::new();
+        self.open_with(options.read(true).write(permission == Permission::ReadWrite), path.as_ref())
+    }
+
+    fn delete<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    fn rename<P: AsRef<Path>>(&self, from: P, to: P) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    fn new_reader(&self, file: Arc<LogFile>) -> io::Result<Cursor> {
+        Ok(Cursor { file, position: 0 })
+    }
+
+    fn new_writer(&self, file: Arc<LogFile>) -> io::Result<Cursor> {
+        Ok(Cursor { file, position: 0 })
+    }
+}
+
+impl Files {
+    fn open_with(&self, options: &OpenOptions, path: &Path) -> io::Result<LogFile> {
+        Ok(LogFile {
+            file: options.open(path)?,
+            path: path.to_path_buf(),
+            dirty: AtomicBool::new(false),
+            watch: Arc::clone(&self.0),
+        })
+    }
+}
+
+impl Handle for LogFile {
+    /// Called by recovery alone, at the first bytes of a file that it cannot read.
+    fn truncate(&self, offset: usize) -> io::Result<()> {
+        if let Some(judge) = self.watch.judge.lock().as_mut() {
+            judge(&self.path, offset as u64)?;
+        }
+        self.file.set_len(offset as u64)
+    }
+
+    fn file_size(&self) -> io::Result<usize> {
+        usize::try_from(self.file.metadata()?.len()).map_err(io::Error::other)
+    }
+
+    /// Called when a file is full or closed. The underlying engine panics over an error here, so
+    /// it is kept for the commit loop, which looks before it acknowledges anything.
+    fn sync(&self) -> io::Result<()> {
+        self.watch.note(&self.path, self.file.sync_data());
+        Ok(())
+    }
+}
+
+impl Read for Cursor {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.file.read_at(buffer, self.position)?;
+        self.position += count as u64;
+        Ok(count)
+    }
+}
+
+impl Write for Cursor {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let file = &self.file;
+        if !file.dirty.swap(true, Ordering::SeqCst) {
+            file.watch.dirty.lock().push(Arc::clone(file));
+        }
+        let count =
+            file.file.write_at(bytes, self.position).map_err(|error| match error.kind() {
+                // The word by which the underlying engine knows this error: it goes on in a new file.
+                io::ErrorKind::StorageFull => {
+                    io::Error::new(error.kind(), "nospace: the disk is full")
+                }
+                _ => error,
+            })?;
+        file.watch.bytes_written.fetch_add(count as u64, Ordering::Relaxed);
+        self.position += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for Cursor {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let base = match to {
+            SeekFrom::Start(position) => Some(position),
+            SeekFrom::Current(by) => self.position.checked_add_signed(by),
+            SeekFrom::End(by) => self.file.file.metadata()?.len().checked_add_signed(by),
+        };
+        self.position = base.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        Ok(self.position)
+    }
+}
+
+impl WriteExt for Cursor {
+    fn truncate(&mut self, offset: usize) -> io::Result<()> {
+        self.file.file.set_len(offset as u64)?;
+        self.position = offset as u64;
+        Ok(())
+    }
+
+    fn allocate(&mut self, offset: usize, size: usize) -> io::Result<()> {
+        match fallocate(&self.file.file, FallocateFlags::empty(), offset as u64, size as u64) {
+            Err(error) if error != rustix::io::Errno::OPNOTSUPP => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+}

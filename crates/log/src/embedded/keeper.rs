@@ -1,0 +1,178 @@
+//! The housekeeping thread: syncs an `async` log, keeps the mark, trims, gives space back.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::store::FILE_BYTES;
+use super::{Core, Durability, damage};
+use crate::{GroupId, LogError, Lsn};
+
+/// How often it looks, at most.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// A log without appends for this long is marked.
+const IDLE_BEFORE_MARK: Duration = Duration::from_secs(1);
+/// Trims are gathered for this long.
+const TRIM_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Below this, files are not worth moving anything for.
+const PINNED_BYTES_MIN: u64 = 4 * FILE_BYTES;
+
+/// Ends the thread.
+#[derive(Default)]
+pub(super) struct Bell {
+    closing: Mutex<bool>,
+    rung: Condvar,
+}
+
+impl Bell {
+    /// Ends the thread soon.
+    pub fn ring(&self) {
+        *self.closing.lock() = true;
+        self.rung.notify_all();
+    }
+
+    fn wait(&self, timeout: Duration) -> bool {
+        let mut closing = self.closing.lock();
+        if !*closing {
+            self.rung.wait_for(&mut closing, timeout);
+        }
+        *closing
+    }
+}
+
+/// The state of the housekeeping thread.
+pub(super) struct Keeper {
+    core: Arc<Core>,
+    /// What the underlying engine was last told to forget, by group.
+    trimmed: Vec<Lsn>,
+    space: Space,
+    synced_at: Instant,
+    trimmed_at: Instant,
+    /// The last sequence written that was seen, and when it changed.
+    seen: (u64, Instant),
+}
+
+impl Keeper {
+    /// Goes on after an open; `trimmed` is what the underlying engine has forgotten, by group.
+    pub fn new(core: Arc<Core>, trimmed: Vec<Lsn>) -> Self {
+        let now = Instant::now();
+        let seen = (core.written.load(Ordering::Acquire), now);
+        Self { core, trimmed, space: Space::default(), synced_at: now, trimmed_at: now, seen }
+    }
+
+    /// Runs until the bell rings.
+    pub fn run(mut self) {
+        let core = Arc::clone(&self.core);
+        let look = || LOOK_INTERVAL.min(core.sync_interval);
+        while !core.bell.wait(look()) {
+            if core.stopped().is_some() {
+                continue;
+            }
+            let now = Instant::now();
+            self.sync_if_due(now);
+            if let Err(error) = self.trim_if_due(now).and_then(|()| self.mark_if_idle(now)) {
+                tracing::warn!(%error, "the log's mark cannot be kept");
+            }
+            self.core.reserve.restore_if_due(now);
+        }
+    }
+
+    fn sync_if_due(&mut self, now: Instant) {
+        let asynchronous = self.core.durability() == Durability::Async;
+        let written = self.core.written.load(Ordering::Acquire);
+        if !asynchronous
+            || now - self.synced_at < self.core.sync_interval
+            || written == self.core.synced.load(Ordering::Acquire)
+        {
+            return;
+        }
+        self.synced_at = now;
+        if let Err(reason) = self.core.sync(written) {
+            self.core.stop(&reason);
+        }
+    }
+
+    fn mark_if_idle(&mut self, now: Instant) -> Result<(), LogError> {
+        let written = self.core.written.load(Ordering::Acquire);
+        if written != self.seen.0 {
+            self.seen = (written, now);
+        }
+        let synced = self.core.synced.load(Ordering::Acquire);
+        let marked = self.core.marked.lock().synced;
+        if now - self.seen.1 < IDLE_BEFORE_MARK || synced != written || synced == marked {
+            return Ok(());
+        }
+        self.core.mark()
+    }
+
+    /// What is trimmed is marked first, so that a log that begins later than its mark says has
+    /// lost something.
+    fn trim_if_due(&mut self, now: Instant) -> Result<(), LogError> {
+        if now - self.trimmed_at < TRIM_INTERVAL {
+            return Ok(());
+        }
+        self.trimmed_at = now;
+        let bounds = self.core.tail.all_bounds();
+        // What was trimmed the last time has reached the underlying engine by now.
+        let held_records = bounds.iter().map(|held| held.last.0 + 1 - held.first.0).sum();
+        self.space.give_back_if_due(&self.core, held_records);
+        let gone = bounds.iter().map(|held| Lsn(held.first.0 - 1));
+        let trims: Vec<_> = (0..)
+            .map(GroupId)
+            .zip(gone)
+            .filter(|(group, up_to)| *up_to > self.trimmed[usize::from(group.0)])
+            .collect();
+        if trims.is_empty() {
+            return Ok(());
+        }
+        self.core.mark()?;
+        for (group, up_to) in &trims {
+            let trimmed = &mut self.trimmed[usize::from(group.0)];
+            self.space.garbage_records += up_to.0 - trimmed.0;
+            *trimmed = *up_to;
+        }
+        self.core.queue.trim(trims);
+        Ok(())
+    }
+}
+
+/// How much of the log's files is trimmed, by estimate: records are taken to be of one size.
+#[derive(Default)]
+struct Space {
+    garbage_records: u64,
+    /// Space is given back where this much is garbage; at the first trim whatever there is.
+    due_bytes: u64,
+}
+
+impl Space {
+    fn give_back_if_due(&mut self, core: &Core, held_records: u64) {
+        if self.garbage_records == 0 {
+            return;
+        }
+        let used_bytes = damage::used_bytes(&core.dir);
+        let garbage_bytes =
+            scale(used_bytes, self.garbage_records, self.garbage_records + held_records);
+        if garbage_bytes < self.due_bytes {
+            return;
+        }
+        let pinned = garbage_bytes > used_bytes / 2 && used_bytes > PINNED_BYTES_MIN;
+        if let Err(reason) = core.store.give_space_back(pinned) {
+            tracing::warn!(%reason, "the log cannot give space back");
+        }
+        let left_bytes = damage::used_bytes(&core.dir);
+        let garbage_left_bytes =
+            garbage_bytes.saturating_sub(used_bytes.saturating_sub(left_bytes));
+        let live_bytes = left_bytes.saturating_sub(garbage_left_bytes);
+        self.garbage_records = scale(held_records, garbage_left_bytes, live_bytes);
+        self.due_bytes = garbage_left_bytes + FILE_BYTES;
+    }
+}
+
+/// `value * part / whole`, without overflow.
+fn scale(value: u64, part: u64, whole: u64) -> u64 {
+    let scaled = u128::from(value) * u128::from(part) / u128::from(whole.max(1));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,17 @@
+//! The replicated log: what Plimsoll asks of an engine ([`Log`]), the bytes of a
+//! record ([`record`]), the rules that make an ordered, durable append enough
+//! ([`rules`], pure), and the engines themselves.
+//!
+//! It knows nothing of rows, tables or commands: the payload of an operation is opaque here.
+
+pub mod embedded;
+mod engine;
+mod ids;
+pub mod record;
+pub mod rules;
+
+pub use engine::{AppendDone, AppendError, Bounds, Entry, Log, LogError, Reader};
+pub use ids::{GroupId, Incarnation, LeadId, Lsn, PartitionId, SessionId};
+
+/// The largest record, in bytes: one larger mutation is refused before it is appended.
+pub const RECORD_BYTES_MAX: usize = 8 * 1024 * 1024;

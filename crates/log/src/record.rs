@@ -1,0 +1,308 @@
+//! The bytes of a record, and nothing of what they mean.
+//!
+//! | field | bytes |
+//! |---|---|
+//! | format, now 1 | 1 |
+//! | partition: table incarnation, ordinal | 8, 4 |
+//! | lead: id, epoch, n | 8, 4, 8 |
+//! | stamp, ms since 1970 by the lead's clock | 8 |
+//! | anchor: log incarnation, LSN, chain hash | 8, 8, 8 |
+//! | number of items | varint |
+//! | each item: kind 0 (operations): session 8, first number, acked, stamp, count, then each payload with its length | varints |
+//! | each item: kind 1 (fence): session 8, number, stamp | varints |
+//! | checksum: XXH3-64 of all before it | 8 |
+//!
+//! Integers are little-endian, varints LEB128. The format number is stable: a change of
+//! meaning takes the next one.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::{Incarnation, LeadId, Lsn, PartitionId, SessionId};
+
+const FORMAT: u8 = 1;
+const KIND_OPERATIONS: u8 = 0;
+const KIND_FENCE: u8 = 1;
+/// Fixed fields before the items.
+const HEADER_BYTES: usize = 1 + 12 + 20 + 8 + 24;
+const CHECKSUM_BYTES: usize = 8;
+
+/// Where a record stands in its lead's sequence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct LeadStamp {
+    /// The lead's session.
+    pub lead: LeadId,
+    /// Raised by the lead when it gives up a sequence.
+    pub epoch: u32,
+    /// 1 for the epoch's first record, then one more each.
+    pub n: u64,
+}
+
+/// What the lead had applied when it made the record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Anchor {
+    /// The log it read.
+    pub incarnation: Incarnation,
+    /// The last position it had applied.
+    pub lsn: Lsn,
+    /// The chain's hash there.
+    pub hash: u64,
+}
+
+/// One entry of a record.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Item {
+    /// Consecutive operations of one session.
+    Operations {
+        /// The client session.
+        session: SessionId,
+        /// The number of the first; the others follow without gaps.
+        first: u64,
+        /// Results up to this number have reached the coordinator and may be forgotten.
+        acked: u64,
+        /// When the coordinator took them, ms since 1970: relative times count from here.
+        /// An operation keeps its stamp whenever it is sent again, and within a session stamps
+        /// never decrease as numbers grow: what is forgotten stays too old to run again.
+        stamp_ms: u64,
+        /// One for each operation; opaque to the log.
+        payloads: Vec<Bytes>,
+    },
+    /// Settles an operation: whichever of the two is applied first wins.
+    Fence {
+        /// The client session.
+        session: SessionId,
+        /// The operation that is not to run after this.
+        number: u64,
+        /// The operation's own stamp, ms since 1970: it tells whether what became of the
+        /// operation can still be known.
+        stamp_ms: u64,
+    },
+}
+
+/// A record: what one lead appends at once for one partition.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Record {
+    /// Whose rows it changes.
+    pub partition: PartitionId,
+    /// Its place in the lead's sequence.
+    pub lead: LeadStamp,
+    /// The lead's clock, ms since 1970.
+    pub stamp_ms: u64,
+    /// What the lead had applied.
+    pub anchor: Anchor,
+    /// In the order in which they are applied; empty for a marker.
+    pub items: Vec<Item>,
+}
+
+/// Why bytes are no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// They end before the record does.
+    #[error("the record is truncated")]
+    Truncated,
+    /// They have a format that this version does not know.
+    #[error("the record has the unknown format {0}")]
+    UnknownFormat(u8),
+    /// They are not what was written.
+    #[error("the record's checksum does not match")]
+    ChecksumMismatch,
+    /// They are well-formed, but not a record.
+    #[error("the record is malformed: {0}")]
+    Malformed(&'static str),
+}
+
+impl Record {
+    /// The record's bytes.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(HEADER_BYTES + 64 + self.payload_bytes());
+        out.put_u8(FORMAT);
+        out.put_u64_le(self.partition.table);
+        out.put_u32_le(self.partition.ordinal);
+        out.put_u64_le(self.lead.lead.0);
+        out.put_u32_le(self.lead.epoch);
+        out.put_u64_le(self.lead.n);
+        out.put_u64_le(self.stamp_ms);
+        out.put_u64_le(self.anchor.incarnation.0);
+        out.put_u64_le(self.anchor.lsn.0);
+        out.put_u64_le(self.anchor.hash);
+        put_varint(&mut out, self.items.len() as u64);
+        for item in &self.items {
+            item.encode(&mut out);
+        }
+        let checksum = xxh3_64(&out);
+        out.put_u64_le(checksum);
+        out.freeze()
+    }
+
+    /// The record in `bytes`, its payloads being slices of them.
+    ///
+    /// # Errors
+    /// Where the bytes are not exactly one record of a known format.
+    pub fn decode(bytes: &Bytes) -> Result<Self, RecordError> {
+        let body_len = verified_body(bytes)?.len();
+        let mut rest = bytes.slice(1..body_len);
+        let partition = PartitionId { table: rest.get_u64_le(), ordinal: rest.get_u32_le() };
+        let lead = LeadStamp {
+            lead: LeadId(rest.get_u64_le()),
+            epoch: rest.get_u32_le(),
+            n: rest.get_u64_le(),
+        };
+        let stamp_ms = rest.get_u64_le();
+        let anchor = Anchor {
+            incarnation: Incarnation(rest.get_u64_le()),
+            lsn: Lsn(rest.get_u64_le()),
+            hash: rest.get_u64_le(),
+        };
+        let count = get_varint(&mut rest)?;
+        let mut items = Vec::new();
+        for _ in 0..count {
+            items.push(Item::decode(&mut rest)?);
+        }
+        if rest.has_remaining() {
+            return Err(RecordError::Malformed("bytes after the last item"));
+        }
+        Ok(Self { partition, lead, stamp_ms, anchor, items })
+    }
+
+    fn payload_bytes(&self) -> usize {
+        let item_bytes = |item: &Item| match item {
+            Item::Operations { payloads, .. } => {
+                payloads.iter().map(|payload| payload.len() + 4).sum::<usize>() + 40
+            }
+            Item::Fence { .. } => 29,
+        };
+        self.items.iter().map(item_bytes).sum()
+    }
+}
+
+impl Item {
+    fn encode(&self, out: &mut BytesMut) {
+        match self {
+            Self::Operations { session, first, acked, stamp_ms, payloads } => {
+                out.put_u8(KIND_OPERATIONS);
+                out.put_u64_le(session.0);
+                put_varint(out, *first);
+                put_varint(out, *acked);
+                put_varint(out, *stamp_ms);
+                put_varint(out, payloads.len() as u64);
+                for payload in payloads {
+                    put_varint(out, payload.len() as u64);
+                    out.put_slice(payload);
+                }
+            }
+            Self::Fence { session, number, stamp_ms } => {
+                out.put_u8(KIND_FENCE);
+                out.put_u64_le(session.0);
+                put_varint(out, *number);
+                put_varint(out, *stamp_ms);
+            }
+        }
+    }
+
+    fn decode(rest: &mut Bytes) -> Result<Self, RecordError> {
+        if rest.remaining() < 9 {
+            return Err(RecordError::Truncated);
+        }
+        let kind = rest.get_u8();
+        let session = SessionId(rest.get_u64_le());
+        match kind {
+            KIND_OPERATIONS => {
+                let first = get_varint(rest)?;
+                let acked = get_varint(rest)?;
+                let stamp_ms = get_varint(rest)?;
+                let count = get_varint(rest)?;
+                // A number may not wrap, and a count may not ask for more than is there.
+                if first.checked_add(count).is_none() || count > rest.remaining() as u64 {
+                    return Err(RecordError::Malformed("more operations than bytes"));
+                }
+                let mut payloads = Vec::new();
+                for _ in 0..count {
+                    let len = usize::try_from(get_varint(rest)?).unwrap_or(usize::MAX);
+                    if len > rest.remaining() {
+                        return Err(RecordError::Truncated);
+                    }
+                    payloads.push(rest.split_to(len));
+                }
+                Ok(Self::Operations { session, first, acked, stamp_ms, payloads })
+            }
+            KIND_FENCE => {
+                let number = get_varint(rest)?;
+                Ok(Self::Fence { session, number, stamp_ms: get_varint(rest)? })
+            }
+            _ => Err(RecordError::Malformed("unknown kind of item")),
+        }
+    }
+}
+
+/// All but the checksum, which is that of the rest.
+fn verified_body(bytes: &[u8]) -> Result<&[u8], RecordError> {
+    if bytes.first().is_some_and(|format| *format != FORMAT) {
+        return Err(RecordError::UnknownFormat(bytes[0]));
+    }
+    let checksum = checksum(bytes)?;
+    let body = &bytes[..bytes.len() - CHECKSUM_BYTES];
+    if xxh3_64(body) != checksum {
+        return Err(RecordError::ChecksumMismatch);
+    }
+    Ok(body)
+}
+
+/// The checksum that an encoded record carries, unchecked: what the chain is made of.
+///
+/// # Errors
+/// [`RecordError::Truncated`] where the bytes are shorter than any record.
+pub fn checksum(bytes: &[u8]) -> Result<u64, RecordError> {
+    if bytes.len() < HEADER_BYTES + 1 + CHECKSUM_BYTES {
+        return Err(RecordError::Truncated);
+    }
+    let (_, tail) = bytes.split_at(bytes.len() - CHECKSUM_BYTES);
+    Ok(u64::from_le_bytes(tail.try_into().map_err(|_| RecordError::Truncated)?))
+}
+
+/// The partition that an encoded record is for, read without decoding the rest: a node passes
+/// over what it does not hold. The whole record is verified first: a damaged byte must not make
+/// a node pass over a record of its own.
+///
+/// # Errors
+/// As [`Record::decode`] for damage; what the items hold is not looked at.
+pub fn partition(bytes: &[u8]) -> Result<PartitionId, RecordError> {
+    verified_body(bytes)?;
+    let mut rest = &bytes[1..];
+    Ok(PartitionId { table: rest.get_u64_le(), ordinal: rest.get_u32_le() })
+}
+
+/// Appends an unsigned LEB128 number.
+pub fn put_varint(out: &mut impl BufMut, mut value: u64) {
+    while value >= 0x80 {
+        out.put_u8((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    out.put_u8((value & 0x7f) as u8);
+}
+
+/// Takes an unsigned LEB128 number.
+///
+/// # Errors
+/// [`RecordError::Truncated`], or [`RecordError::Malformed`] where it is over 64 bits.
+pub fn get_varint(rest: &mut impl Buf) -> Result<u64, RecordError> {
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        if !rest.has_remaining() {
+            return Err(RecordError::Truncated);
+        }
+        let byte = rest.get_u8();
+        let bits = u64::from(byte & 0x7f);
+        if shift == 63 && bits > 1 {
+            break;
+        }
+        value |= bits << shift;
+        if byte & 0x80 == 0 {
+            return Ok(value);
+        }
+    }
+    Err(RecordError::Malformed("a number over 64 bits"))
+}
+
+#[cfg(test)]
+mod tests;

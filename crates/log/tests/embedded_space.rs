@@ -1,0 +1,164 @@
+//! The embedded log and the disk: a full one, and space that comes back.
+
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use bytes::Bytes;
+use plimsoll_log::embedded::{Embedded, Options};
+use plimsoll_log::{AppendError, GroupId, Log, Lsn};
+
+const FOREVER: Duration = Duration::from_secs(60);
+
+fn open(dir: &Path) -> Embedded {
+    let small = Options { groups: 2, cache_bytes_max: 0, ..Options::default() };
+    Embedded::open(dir, &small).unwrap()
+}
+
+fn append(log: &Embedded, group: u16, record: Vec<u8>) -> Result<Lsn, AppendError> {
+    let (tell, told) = sync_channel(1);
+    let done = move |outcome| tell.send(outcome).unwrap();
+    log.append(GroupId(group), Bytes::from(record), Box::new(done));
+    told.recv_timeout(FOREVER).unwrap()
+}
+
+fn assert_holds(log: &Embedded, group: u16, expected: &[Vec<u8>]) {
+    let mut reader = log.read(&[(GroupId(group), Lsn(1))]).unwrap();
+    let mut entries = Vec::new();
+    while entries.len() < expected.len() {
+        reader.next(&mut entries, 1 << 20, FOREVER).unwrap();
+    }
+    for (lsn, (entry, record)) in (1..).zip(entries.iter().zip(expected)) {
+        assert!(entry.lsn == Lsn(lsn) && entry.record == *record, "LSN {lsn}");
+    }
+    assert_eq!(log.bounds(GroupId(group)).unwrap().last, Lsn(expected.len() as u64));
+}
+
+/// A file system of its own, in memory.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount(size: &str) -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", size, "plimsoll-test"])
+            .arg(dir.path())
+            .output();
+        match mounted {
+            Ok(output) if output.status.success() => Some(Self(dir)),
+            Ok(output) => {
+                println!("skipped: {}", String::from_utf8_lossy(&output.stderr));
+                None
+            }
+            Err(error) => {
+                println!("skipped: no mount: {error}");
+                None
+            }
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_appends_and_the_log_goes_on_when_there_is_room() {
+    let Some(disk) = SmallDisk::mount("size=16m") else { return };
+    let dir = disk.path().join("log");
+    let filler = disk.path().join("filler");
+    let log = open(&dir);
+    let mut held: Vec<Vec<u8>> = Vec::new();
+    for round in 0..3u8 {
+        fs::write(&filler, vec![1; 6 << 20]).unwrap();
+        let mut refused = 0;
+        while refused < 3 {
+            let record = vec![held.len() as u8; 300_000 + usize::from(round)];
+            match append(&log, 0, record.clone()) {
+                Ok(lsn) => {
+                    held.push(record);
+                    assert_eq!(lsn, Lsn(held.len() as u64));
+                }
+                Err(AppendError::Refused(_)) => refused += 1,
+                Err(unknown) => panic!("{unknown}"),
+            }
+        }
+        assert_eq!(log.health(), Ok(()), "a full disk is no reason to stop for good");
+        assert_holds(&log, 0, &held);
+        fs::remove_file(&filler).unwrap();
+        let record = vec![7; 1000];
+        // For a moment after a failure nothing is tried.
+        while append(&log, 0, record.clone()).is_err() {
+            std::thread::yield_now();
+        }
+        held.push(record);
+        assert_holds(&log, 0, &held);
+        if held.len() > 30 {
+            break;
+        }
+    }
+    drop(log);
+    assert_holds(&open(&dir), 0, &held);
+}
+
+#[test]
+fn a_log_on_a_full_disk_can_be_opened_and_read() {
+    let Some(disk) = SmallDisk::mount("size=8m") else { return };
+    let dir = disk.path().join("log");
+    let held = vec![vec![1; 100_000], vec![2; 100_000]];
+    let log = open(&dir);
+    for record in &held {
+        append(&log, 1, record.clone()).unwrap();
+    }
+    drop(log);
+    let filler = fs::File::create(disk.path().join("filler")).unwrap();
+    let mut filler = std::io::BufWriter::new(filler);
+    while std::io::Write::write_all(&mut filler, &[1; 4096]).is_ok() {}
+    let log = open(&dir);
+    assert_holds(&log, 1, &held);
+    assert!(matches!(append(&log, 1, vec![3; 5 << 20]), Err(AppendError::Refused(_))));
+    assert_eq!(log.health(), Ok(()));
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let listing = fs::read_dir(dir.join("records")).unwrap();
+    let paths = listing.map(|found| found.unwrap().path());
+    paths.filter(|path| path.extension().is_some_and(|kind| kind == "raftlog")).collect()
+}
+
+/// Also where a quiet group has its only records in the oldest file.
+#[test]
+fn trimmed_files_are_given_back_and_quiet_groups_keep_their_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = open(dir.path());
+    let quiet = vec![b"quiet".to_vec(), b"group".to_vec()];
+    for record in &quiet {
+        append(&log, 1, record.clone()).unwrap();
+    }
+    let mut last = Lsn(0);
+    while files(dir.path()).len() < 6 {
+        last = append(&log, 0, vec![0x77; 4 << 20]).unwrap();
+    }
+    log.trim(GroupId(0), last).unwrap();
+    while files(dir.path()).len() > 3 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_holds(&log, 1, &quiet);
+    let next = append(&log, 0, b"more".to_vec()).unwrap();
+    assert_eq!(next, last.next());
+    drop(log);
+    let log = open(dir.path());
+    assert_holds(&log, 1, &quiet);
+    assert_eq!(log.bounds(GroupId(0)).unwrap().first, last);
+    assert_eq!(append(&log, 1, b"third".to_vec()).unwrap(), Lsn(3));
+}

@@ -1,0 +1,148 @@
+//! The command line: flags into settings. It runs nothing.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::settings::{Raw, Settings, SettingsError};
+
+const EXAMPLES: &str = "\
+Examples:
+  plimsoll serve
+      One node on loopback: Redis clients on 127.0.0.1:6380, metrics on
+      127.0.0.1:9200/_metrics, data in ./data.
+  plimsoll serve --data /var/lib/plimsoll --resp 0.0.0.0:6380 \\
+                 --set resp.password_file=/etc/plimsoll/password
+      Open to the network, with a password.
+  plimsoll serve --set log.durability=async --set cache.size=1gb
+      Answers writes before they are synced; more memory for reads.
+  plimsoll serve --config plimsoll.toml --log-format json
+      From a settings file (TOML or YAML), with messages for machines.
+
+A flag goes before --set, and that before the file. Exit codes: 0 after SIGTERM
+or SIGINT, 1 where the node fails, 2 where the command line or a setting is wrong.";
+
+/// A replicated search and key-value store that knows its load line.
+#[derive(Debug, Parser)]
+#[command(name = "plimsoll", version, subcommand_required = true, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What the binary can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Runs a node until SIGTERM.
+    #[command(after_help = EXAMPLES)]
+    Serve(ServeArgs),
+}
+
+/// The flags of `plimsoll serve`, as section names of the settings.
+#[derive(Debug, Default, Args)]
+pub struct ServeArgs {
+    /// Settings file, TOML or YAML.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The node's name [default: node-1].
+    #[arg(long, value_name = "NAME")]
+    pub node: Option<String>,
+    /// Folder of log and rows [default: ./data].
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<String>,
+    /// Where HTTP listens [default: 127.0.0.1:9200].
+    #[arg(long, value_name = "ADDR")]
+    pub http: Option<String>,
+    /// Where Redis clients connect [default: 127.0.0.1:6380].
+    #[arg(long, value_name = "ADDR")]
+    pub resp: Option<String>,
+    /// Where other nodes connect; not used by this version [default: 127.0.0.1:9300].
+    #[arg(long, value_name = "ADDR")]
+    pub rpc: Option<String>,
+    /// The log; this version has only `embedded` [default: embedded].
+    #[arg(long, value_name = "LOG")]
+    pub log: Option<String>,
+    /// How messages are written to standard error: text or json [default: text].
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<String>,
+    /// Any setting; may be given several times.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub settings: Vec<String>,
+    /// Listen beyond loopback without authentication.
+    #[arg(long)]
+    pub insecure: bool,
+}
+
+impl ServeArgs {
+    /// The settings: file, then `--set`, then flags.
+    ///
+    /// # Errors
+    /// Names the key and who gave it.
+    pub fn resolve(&self) -> Result<Settings, SettingsError> {
+        let mut raw = Raw::default();
+        if let Some(path) = &self.config {
+            raw.file(path)?;
+        }
+        for assignment in &self.settings {
+            raw.assignment(assignment)?;
+        }
+        let insecure = self.insecure.then(|| "true".to_owned());
+        for (key, value, flag) in [
+            ("node.name", &self.node, "--node"),
+            ("path.data", &self.data, "--data"),
+            ("http.address", &self.http, "--http"),
+            ("resp.address", &self.resp, "--resp"),
+            ("rpc.address", &self.rpc, "--rpc"),
+            ("log.engine", &self.log, "--log"),
+            ("logger.format", &self.log_format, "--log-format"),
+            ("node.insecure", &insecure, "--insecure"),
+        ] {
+            if let Some(value) = value {
+                raw.set(key, value, flag)?;
+            }
+        }
+        Settings::resolve(&raw)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::table::SETTINGS;
+
+    fn resolve(words: &[&str]) -> Result<Settings, String> {
+        let words = ["plimsoll", "serve"].iter().chain(words);
+        let Command::Serve(args) = Cli::try_parse_from(words).unwrap().command;
+        args.resolve().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn flags_are_settings_and_come_last() {
+        let settings =
+            resolve(&["--set", "resp.address=127.0.0.1:1", "--resp", "127.0.0.1:2"]).unwrap();
+        assert_eq!(settings.resp.port(), 2);
+        assert!(resolve(&["--insecure"]).unwrap().insecure);
+        assert!(resolve(&["--rpc", "127.0.0.1:3"]).unwrap().rpc_given);
+        let refused = resolve(&["--log", "nats://127.0.0.1:4222"]).unwrap_err();
+        assert!(refused.contains("--log") && refused.contains("only the log `embedded`"));
+    }
+
+    /// The table names each flag, and each flag that is named exists.
+    #[test]
+    fn the_table_and_the_flags_agree() {
+        use clap::CommandFactory;
+        let cli = Cli::command();
+        let serve = cli.find_subcommand("serve").unwrap();
+        let flags: Vec<String> = serve
+            .get_arguments()
+            .filter_map(|arg| arg.get_long().map(|long| format!("--{long}")))
+            .filter(|flag| !["--config", "--set"].contains(&flag.as_str()))
+            .collect();
+        let mut named: Vec<&str> = SETTINGS.iter().filter_map(|setting| setting.flag).collect();
+        named.sort_unstable();
+        let mut flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        flags.sort_unstable();
+        assert_eq!(named, flags);
+    }
+}

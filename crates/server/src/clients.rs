@@ -1,0 +1,216 @@
+//! The connections that are open: what CLIENT LIST shows of each, how many there may be, and how
+//! one is told to end. It does not serve them.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::commands;
+
+/// The longest name of a connection, or of a client library, in bytes.
+pub const NAME_BYTES_MAX: usize = 512;
+
+/// One connection as others see it.
+#[derive(Debug)]
+pub struct Client {
+    /// Unique while the process lives, from 1.
+    pub id: u64,
+    /// Where it comes from.
+    pub remote: SocketAddr,
+    /// Where it arrived.
+    pub local: SocketAddr,
+    connected: Instant,
+    /// Milliseconds from `connected` to the last request.
+    active_ms: AtomicU64,
+    names: Mutex<Names>,
+    db: AtomicU32,
+    protocol: AtomicU8,
+    /// Commands queued, plus one; 0 outside of a transaction.
+    queued: AtomicUsize,
+    /// The last command's position among all commands, plus one; 0 before the first.
+    command: AtomicUsize,
+    killed: AtomicBool,
+    kill: Notify,
+}
+
+/// What a connection calls itself.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// CLIENT SETNAME.
+    pub name: String,
+    /// CLIENT SETINFO LIB-NAME.
+    pub library: String,
+    /// CLIENT SETINFO LIB-VER.
+    pub library_version: String,
+}
+
+/// What a connection's task knows better than this registry; noted once for each batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Noted {
+    /// The database.
+    pub db: u32,
+    /// 2 or 3.
+    pub protocol: u8,
+    /// Commands queued in a transaction, if there is one.
+    pub queued: Option<usize>,
+    /// The last command's position among all commands.
+    pub command: Option<usize>,
+}
+
+impl Client {
+    /// Notes the state after a batch of requests.
+    pub fn note(&self, now: Instant, noted: Noted) {
+        let active = now.saturating_duration_since(self.connected).as_millis();
+        self.active_ms.store(u64::try_from(active).unwrap_or(u64::MAX), Relaxed);
+        self.db.store(noted.db, Relaxed);
+        self.protocol.store(noted.protocol, Relaxed);
+        self.queued.store(noted.queued.map_or(0, |queued| queued + 1), Relaxed);
+        self.command.store(noted.command.map_or(0, |command| command + 1), Relaxed);
+    }
+
+    /// What it calls itself.
+    #[must_use]
+    pub fn names(&self) -> Names {
+        self.names.lock().clone()
+    }
+
+    /// Changes what it calls itself.
+    pub fn rename(&self, change: impl FnOnce(&mut Names)) {
+        change(&mut self.names.lock());
+    }
+
+    /// Tells its task to end; a batch that is running is answered first.
+    pub fn kill(&self) {
+        self.killed.store(true, Relaxed);
+        self.kill.notify_one();
+    }
+
+    /// Whether it was told to end.
+    #[must_use]
+    pub fn is_killed(&self) -> bool {
+        self.killed.load(Relaxed)
+    }
+
+    /// Completes when it is told to end.
+    pub fn killed(&self) -> impl Future<Output = ()> + '_ {
+        self.kill.notified()
+    }
+
+    /// Its line of CLIENT LIST: the fields of Redis that have a meaning here.
+    #[must_use]
+    pub fn line(&self, now: Instant) -> String {
+        let age = now.saturating_duration_since(self.connected);
+        let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+        let idle_ms = age_ms.saturating_sub(self.active_ms.load(Relaxed));
+        let queued = self.queued.load(Relaxed);
+        let multi = if queued == 0 { "-1".to_owned() } else { (queued - 1).to_string() };
+        let command = self.command.load(Relaxed).checked_sub(1);
+        let command = command.and_then(|index| commands::all().get(index));
+        let names = self.names();
+        format!(
+            "id={} addr={} laddr={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 \
+             multi={multi} cmd={} user=default lib-name={} lib-ver={} resp={}",
+            self.id,
+            self.remote,
+            self.local,
+            names.name,
+            age_ms / 1000,
+            idle_ms / 1000,
+            if queued == 0 { 'N' } else { 'x' },
+            self.db.load(Relaxed),
+            command.map_or("NULL", |entry| entry.spec.name),
+            names.library,
+            names.library_version,
+            self.protocol.load(Relaxed),
+        )
+    }
+}
+
+/// All connections.
+#[derive(Debug)]
+pub struct Clients {
+    open: Mutex<BTreeMap<u64, Arc<Client>>>,
+    next: AtomicU64,
+    count_max: AtomicUsize,
+    /// Connections taken since the start.
+    pub accepted: AtomicU64,
+    /// Connections refused because there were too many.
+    pub refused: AtomicU64,
+}
+
+impl Clients {
+    /// No connections yet, `count_max` at most.
+    #[must_use]
+    pub fn new(count_max: usize) -> Self {
+        Self {
+            open: Mutex::default(),
+            next: AtomicU64::new(1),
+            count_max: AtomicUsize::new(count_max),
+            accepted: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes a connection in; none where there are too many.
+    pub fn add(&self, remote: SocketAddr, local: SocketAddr) -> Option<Arc<Client>> {
+        let mut open = self.open.lock();
+        if open.len() >= self.count_max.load(Relaxed) {
+            self.refused.fetch_add(1, Relaxed);
+            return None;
+        }
+        self.accepted.fetch_add(1, Relaxed);
+        let client = Arc::new(Client {
+            id: self.next.fetch_add(1, Relaxed),
+            remote,
+            local,
+            connected: Instant::now(),
+            active_ms: AtomicU64::new(0),
+            names: Mutex::default(),
+            db: AtomicU32::new(0),
+            protocol: AtomicU8::new(2),
+            queued: AtomicUsize::new(0),
+            command: AtomicUsize::new(0),
+            killed: AtomicBool::new(false),
+            kill: Notify::new(),
+        });
+        open.insert(client.id, Arc::clone(&client));
+        Some(client)
+    }
+
+    /// Forgets a connection that ended.
+    pub fn remove(&self, client: &Client) {
+        self.open.lock().remove(&client.id);
+    }
+
+    /// All of them, the oldest first.
+    #[must_use]
+    pub fn list(&self) -> Vec<Arc<Client>> {
+        self.open.lock().values().cloned().collect()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.open.lock().len()
+    }
+
+    /// How many there may be.
+    #[must_use]
+    pub fn count_max(&self) -> usize {
+        self.count_max.load(Relaxed)
+    }
+
+    /// Changes how many there may be; those that are open stay.
+    pub fn set_count_max(&self, count_max: usize) {
+        self.count_max.store(count_max, Relaxed);
+    }
+}

@@ -1,0 +1,227 @@
+//! Commands in order: those on rows gather until something else comes, then run together; the
+//! server's own run one by one; between MULTI and EXEC all are queued.
+
+use std::time::{Duration, Instant};
+
+use plimsoll_cluster::Request;
+use plimsoll_storage::{
+    Argv, ErrorReply, Reply,
+    command::spec::{Access, unknown_command},
+};
+
+use super::{Connection, End, OUTPUT_BYTES_HIGH, state::Queued};
+use crate::{
+    commands::{self, Entry, Own, Runs},
+    handlers,
+    metrics::Class,
+};
+
+/// How many row commands may run together at first, at least and at most. Their replies are in
+/// memory at once, so the number follows the size of recent replies.
+pub(super) const RUN_COMMANDS_FIRST: usize = 64;
+const RUN_COMMANDS_MIN: usize = 16;
+const RUN_COMMANDS_MAX: usize = 1024;
+/// What the replies of one run should take together.
+const RUN_REPLY_BYTES: usize = 4 * 1024 * 1024;
+
+/// The longest DEBUG SLEEP.
+const SLEEP_MAX: Duration = Duration::from_secs(600);
+
+impl Connection {
+    /// Takes one command; its reply, and that of all before it, will follow in order.
+    pub(super) async fn dispatch(&mut self, argv: Argv) -> Result<(), End> {
+        let Some(entry) = commands::find(argv.name()) else {
+            self.run_rows().await?;
+            self.refuse_unknown(&argv);
+            return Ok(());
+        };
+        self.last_command = Some(entry.index);
+        if !self.state.is_authenticated && !entry.is_open_to_all() {
+            let error = match entry.spec.check(&argv) {
+                Ok(_) => ErrorReply::new("NOAUTH", "Authentication required."),
+                Err(error) => error,
+            };
+            self.state.refuse(Some(entry), error);
+            return Ok(());
+        }
+        if entry.runs == Runs::Rows && !self.state.transaction.is_open() {
+            self.requests.push(Request::Command(argv));
+            self.entries.push(entry);
+            if self.requests.len() >= self.run_max {
+                self.run_rows().await?;
+            }
+            return Ok(());
+        }
+        self.run_rows().await?;
+        if let Err(error) = entry.spec.check(&argv) {
+            self.state.refuse(Some(entry), error);
+            return Ok(());
+        }
+        if self.state.transaction.is_open() && !entry.is_never_queued() {
+            self.queue(entry, argv);
+            return Ok(());
+        }
+        let Runs::Here(own) = entry.runs else { return Ok(()) };
+        let began = Instant::now();
+        let reply = self.run_own(own, &argv).await.unwrap_or_else(Reply::Error);
+        self.ran(entry, began.elapsed(), &reply);
+        let class = if own == Own::Exec { Class::Transaction } else { Class::Connection };
+        self.state.shared.metrics.took(class, began.elapsed());
+        self.state.answer(&reply);
+        if self.state.output.len() >= OUTPUT_BYTES_HIGH {
+            self.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// Runs the row commands that gathered.
+    pub(super) async fn run_rows(&mut self) -> Result<(), End> {
+        if self.requests.is_empty() {
+            return Ok(());
+        }
+        let began = Instant::now();
+        let mut replies = std::mem::take(&mut self.row_replies);
+        let coordinator = &self.state.shared.coordinator;
+        coordinator.execute(&mut self.session, self.state.db, &self.requests, &mut replies).await;
+        assert_eq!(replies.len(), self.requests.len(), "one reply for each request");
+        self.count_run(&replies, began.elapsed());
+        let mut reply_bytes_max = 1;
+        for reply in replies.drain(..) {
+            let before = self.state.output.len();
+            self.state.answer(&reply);
+            reply_bytes_max = reply_bytes_max.max(self.state.output.len() - before);
+            if self.state.output.len() >= OUTPUT_BYTES_HIGH {
+                self.flush().await?;
+            }
+        }
+        self.row_replies = replies;
+        self.requests.clear();
+        self.entries.clear();
+        self.run_max = (RUN_REPLY_BYTES / reply_bytes_max)
+            .min(self.run_max * 2)
+            .clamp(RUN_COMMANDS_MIN, RUN_COMMANDS_MAX);
+        Ok(())
+    }
+
+    /// Counts the commands of a run: equal ones next to each other at once.
+    fn count_run(&self, replies: &[Reply], took: Duration) {
+        let usage = &self.state.shared.usage;
+        let each = took / u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
+        for same in self.entries.chunk_by(|a, b| a.index == b.index) {
+            let calls = u32::try_from(same.len()).unwrap_or(u32::MAX);
+            usage.ran(same[0].index, u64::from(calls), each * calls);
+        }
+        for (entry, reply) in self.entries.iter().zip(replies) {
+            if let Reply::Error(error) = reply {
+                usage.failed(entry.index, error);
+            }
+        }
+        let writes = self.entries.iter().any(|entry| entry.spec.access == Access::Write);
+        let class = if writes { Class::Write } else { Class::Read };
+        self.state.shared.metrics.took(class, took);
+    }
+
+    fn ran(&self, entry: &Entry, took: Duration, reply: &Reply) {
+        self.state.shared.usage.ran(entry.index, 1, took);
+        if let Reply::Error(error) = reply {
+            self.state.shared.usage.failed(entry.index, error);
+        }
+    }
+
+    fn refuse_unknown(&mut self, argv: &Argv) {
+        // A browser that was tricked into talking to us sends these words; Redis hangs up too.
+        if [&b"post"[..], b"host:"].iter().any(|word| argv.name().eq_ignore_ascii_case(word)) {
+            tracing::warn!(
+                client = self.state.client.id,
+                remote = %self.state.client.remote,
+                "HTTP arrived where Redis clients connect; connection closed"
+            );
+            self.state.is_closing = true;
+            return;
+        }
+        self.state.refuse(None, unknown_command(argv));
+    }
+
+    fn queue(&mut self, entry: &'static Entry, argv: Argv) {
+        let outcome = if entry.is_refused_in_transaction() {
+            Err(ErrorReply::err("Command not allowed inside a transaction"))
+        } else {
+            self.state.transaction.queue(Queued { entry, argv })
+        };
+        match outcome {
+            Ok(()) => self.state.answer(&Reply::Status("QUEUED")),
+            Err(error) => self.state.refuse(Some(entry), error),
+        }
+    }
+
+    async fn run_own(&mut self, own: Own, argv: &Argv) -> Result<Reply, ErrorReply> {
+        match own {
+            Own::Multi => self.state.transaction.open().map(|()| Reply::OK),
+            Own::Exec => self.exec().await,
+            Own::Watch => self.watch(argv).await,
+            Own::Flushall => {
+                handlers::server::check_flush_mode(argv)?;
+                Ok(self.state.shared.coordinator.flush_all(&mut self.session).await)
+            }
+            Own::Debug => {
+                let pause = handlers::server::debug_sleep(argv)?;
+                tokio::time::sleep(pause.min(SLEEP_MAX)).await;
+                Ok(Reply::OK)
+            }
+            _ => handlers::run(&mut self.state, own, argv),
+        }
+    }
+
+    async fn watch(&mut self, argv: &Argv) -> Result<Reply, ErrorReply> {
+        self.state.transaction.may_watch()?;
+        for key in (1..argv.len()).filter_map(|at| argv.get_bytes(at)) {
+            if !self.state.transaction.is_watched(self.state.db, &key) {
+                // Its own copy: a watched key must not hold the bytes of a whole batch.
+                let key = bytes::Bytes::copy_from_slice(&key);
+                let watched = self.state.shared.coordinator.watch(self.state.db, key).await?;
+                self.state.transaction.watch(watched)?;
+            }
+        }
+        Ok(Reply::OK)
+    }
+
+    /// EXEC. Row commands run as one; the server's own, which touch no rows, run after them, and
+    /// each reply stands where its command stood.
+    async fn exec(&mut self) -> Result<Reply, ErrorReply> {
+        let (watched, queue) = self.state.transaction.exec()?;
+        let began = Instant::now();
+        let commands: Vec<Argv> = queue
+            .iter()
+            .filter(|queued| queued.entry.runs == Runs::Rows)
+            .map(|queued| queued.argv.clone())
+            .collect();
+        let rows = if commands.is_empty() && watched.is_empty() {
+            Vec::new()
+        } else {
+            let request = [Request::Transaction { watched, commands }];
+            let mut replies = Vec::with_capacity(1);
+            let coordinator = &self.state.shared.coordinator;
+            coordinator.execute(&mut self.session, self.state.db, &request, &mut replies).await;
+            match replies.pop() {
+                Some(Reply::Array(rows)) => rows,
+                Some(other) => return Ok(other),
+                None => unreachable!("one reply for each request"),
+            }
+        };
+        let each = began.elapsed() / u32::try_from(rows.len().max(1)).unwrap_or(u32::MAX);
+        let mut rows = rows.into_iter();
+        let mut replies = Vec::with_capacity(queue.len());
+        for Queued { entry, argv } in queue {
+            let (reply, took) = match entry.runs {
+                Runs::Rows => (rows.next().expect("one reply for each queued command"), each),
+                Runs::Here(own) => {
+                    let reply = handlers::run(&mut self.state, own, &argv);
+                    (reply.unwrap_or_else(Reply::Error), Duration::ZERO)
+                }
+            };
+            self.ran(entry, took, &reply);
+            replies.push(reply);
+        }
+        Ok(Reply::Array(replies))
+    }
+}

@@ -1,0 +1,217 @@
+//! One client's connection: a task that reads what is there, runs all whole commands in order,
+//! and writes all their replies at once.
+//!
+//! Back-pressure: nothing more is read while replies wait to be written, and a long batch stops
+//! to write when its replies pass [`OUTPUT_BYTES_HIGH`].
+
+mod dispatch;
+pub mod state;
+pub mod transaction;
+
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Instant,
+};
+
+use bytes::{Buf, BytesMut};
+use plimsoll_cluster::{ClientSession, Request};
+use plimsoll_storage::{Argv, ErrorReply, Reply};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use self::state::State;
+use crate::{
+    clients::{Client, Noted},
+    commands::Entry,
+    node::Shared,
+    resp::{Decoder, Limits},
+};
+
+/// The most commands that are decoded before they run.
+const BATCH_COMMANDS_MAX: usize = 1024;
+/// Bytes asked of the socket at first, and at most, at once. The buffer grows while reads fill
+/// it, so that an idle connection holds little.
+const READ_BYTES_MIN: usize = 4 * 1024;
+const READ_BYTES_MAX: usize = 256 * 1024;
+/// Replies are written before more commands run when they take this much.
+const OUTPUT_BYTES_HIGH: usize = 1024 * 1024;
+/// A buffer that grew beyond this is let go once it is empty.
+const BUFFER_BYTES_KEPT: usize = 256 * 1024;
+
+/// A connection and its task's memory.
+pub struct Connection {
+    stream: TcpStream,
+    state: State,
+    session: ClientSession,
+    input: BytesMut,
+    decoder: Decoder,
+    commands: Vec<Argv>,
+    /// Row commands that run together, what is known of each, and their replies.
+    requests: Vec<Request>,
+    entries: Vec<&'static Entry>,
+    row_replies: Vec<Reply>,
+    /// How many of them may run together, by the size of recent replies.
+    run_max: usize,
+    read_bytes: usize,
+    last_command: Option<usize>,
+}
+
+/// The end of a connection that nobody has to hear of.
+enum End {
+    /// The client or the network ended it.
+    Gone,
+    /// Someone told it to end.
+    Killed,
+}
+
+impl Connection {
+    /// A connection that was just accepted.
+    #[must_use]
+    pub fn new(stream: TcpStream, shared: Arc<Shared>, client: Arc<Client>) -> Self {
+        let session = shared.coordinator.session();
+        Self {
+            stream,
+            state: State::new(shared, client),
+            session,
+            input: BytesMut::new(),
+            decoder: Decoder::default(),
+            commands: Vec::new(),
+            requests: Vec::new(),
+            entries: Vec::new(),
+            row_replies: Vec::new(),
+            run_max: dispatch::RUN_COMMANDS_FIRST,
+            read_bytes: READ_BYTES_MIN,
+            last_command: None,
+        }
+    }
+
+    /// Serves the client until either side ends it.
+    pub async fn serve(mut self) {
+        let why = match self.run().await {
+            Ok(()) => "closed",
+            Err(End::Gone) => "gone",
+            Err(End::Killed) => "told to end",
+        };
+        let client = &self.state.client;
+        tracing::debug!(client = client.id, remote = %client.remote, why, "connection ended");
+    }
+
+    async fn run(&mut self) -> Result<(), End> {
+        loop {
+            let (limits, commands_max) = if self.state.is_authenticated {
+                (Limits::FULL, BATCH_COMMANDS_MAX)
+            } else {
+                // One at a time, because AUTH changes the limits for what comes after it.
+                (Limits::UNAUTHENTICATED, 1)
+            };
+            let mut commands = std::mem::take(&mut self.commands);
+            let decoded =
+                self.decoder.decode(&mut self.input, &limits, commands_max, &mut commands);
+            let had_commands = !commands.is_empty();
+            if had_commands {
+                self.run_batch(&mut commands).await?;
+            }
+            self.commands = commands;
+            if let Err(error) = decoded {
+                let error = ErrorReply::err(error.to_string());
+                tracing::info!(client = self.state.client.id, %error, "connection refused");
+                self.state.shared.usage.rejected(None, &error);
+                self.state.protocol.error(&mut self.state.output, &error);
+                self.state.is_closing = true;
+            }
+            self.flush().await?;
+            if self.state.is_closing {
+                // The client reads the last words before it sees the end.
+                let _ = self.stream.shutdown().await;
+                return Ok(());
+            }
+            if self.state.client.is_killed() {
+                return Err(End::Killed);
+            }
+            if !had_commands {
+                self.read().await?;
+            }
+        }
+    }
+
+    /// Runs commands, and notes what others may see of it.
+    async fn run_batch(&mut self, commands: &mut Vec<Argv>) -> Result<(), End> {
+        for argv in commands.drain(..) {
+            if self.state.is_closing {
+                break;
+            }
+            self.dispatch(argv).await?;
+        }
+        self.run_rows().await?;
+        let state = &self.state;
+        state.client.note(
+            Instant::now(),
+            Noted {
+                db: state.db,
+                protocol: state.protocol.number(),
+                queued: state.transaction.queued(),
+                command: self.last_command,
+            },
+        );
+        Ok(())
+    }
+
+    /// Waits for bytes.
+    async fn read(&mut self) -> Result<(), End> {
+        let missing = self.decoder.missing(&self.input);
+        self.input.reserve(self.read_bytes.max(missing.min(READ_BYTES_MAX)));
+        let room = self.input.capacity() - self.input.len();
+        let read = tokio::select! {
+            biased;
+            read = self.stream.read_buf(&mut self.input) => read,
+            () = self.state.client.killed() => return Err(End::Killed),
+        };
+        let read = gone(read)?;
+        if read == 0 {
+            return Err(End::Gone);
+        }
+        self.state.shared.usage.bytes_in.fetch_add(read as u64, Relaxed);
+        if read == room {
+            self.read_bytes = (self.read_bytes * 2).min(READ_BYTES_MAX);
+        }
+        Ok(())
+    }
+
+    /// Writes all replies that wait. A client that does not read them is cut off when it is told
+    /// to end, unless that is because the node stops: then it has until the node does.
+    async fn flush(&mut self) -> Result<(), End> {
+        let len = self.state.output.len();
+        while self.state.output.has_remaining() {
+            let is_draining = self.state.shared.is_draining();
+            let written = tokio::select! {
+                biased;
+                written = self.stream.write_buf(&mut self.state.output) => written,
+                () = self.state.client.killed(), if !is_draining => {
+                    if self.state.shared.is_draining() {
+                        continue;
+                    }
+                    return Err(End::Killed);
+                }
+            };
+            gone(written)?;
+        }
+        self.state.shared.usage.bytes_out.fetch_add(len as u64, Relaxed);
+        if len > BUFFER_BYTES_KEPT {
+            self.state.output = BytesMut::new();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.state.shared.clients.remove(&self.state.client);
+    }
+}
+
+fn gone<T>(outcome: io::Result<T>) -> Result<T, End> {
+    outcome.map_err(|_| End::Gone)
+}

@@ -1,0 +1,140 @@
+//! CONFIG: the few of Redis' parameters that mean something here, with what is true of them.
+
+use plimsoll_storage::{
+    Argv, ErrorReply, Reply,
+    command::args::{parse_integer, syntax_error},
+    execute,
+};
+
+use super::{help, subcommand, text};
+use crate::{
+    commands,
+    connection::state::State,
+    resp::Limits,
+    settings::{Durability, PASSWORD_BYTES_MAX},
+};
+
+/// A parameter: its name, what it is now, and how it is changed, if it can be.
+struct Parameter {
+    name: &'static str,
+    get: fn(&State) -> String,
+    set: Option<fn(&State, &[u8]) -> Result<(), String>>,
+}
+
+const fn fixed(name: &'static str, get: fn(&State) -> String) -> Parameter {
+    Parameter { name, get, set: None }
+}
+
+const PARAMETERS: &[Parameter] = &[
+    // The log is an append-only file in Redis' words, and there are no snapshots to schedule.
+    fixed("save", |_| String::new()),
+    fixed("appendonly", |_| "yes".to_owned()),
+    fixed("appendfsync", |state| {
+        match state.shared.settings.durability {
+            Durability::Request => "always",
+            Durability::Async => "everysec",
+        }
+        .to_owned()
+    }),
+    fixed("bind", |state| state.shared.settings.resp.ip().to_string()),
+    fixed("port", |state| state.shared.resp_port.to_string()),
+    fixed("dir", |state| state.shared.settings.data.display().to_string()),
+    fixed("databases", |_| plimsoll_cluster::DATABASES.to_string()),
+    fixed("maxmemory", |_| "0".to_owned()),
+    fixed("maxmemory-policy", |_| "noeviction".to_owned()),
+    fixed("proto-max-bulk-len", |_| Limits::FULL.bulk_bytes_max.to_string()),
+    fixed("timeout", |_| "0".to_owned()),
+    fixed("cluster-enabled", |_| "no".to_owned()),
+    Parameter {
+        name: "maxclients",
+        get: |state| state.shared.clients.count_max().to_string(),
+        set: Some(|state, text| {
+            let count = parse_integer(text).and_then(|count| usize::try_from(count).ok());
+            match count {
+                Some(count @ 1..=1_000_000) => {
+                    state.shared.clients.set_count_max(count);
+                    Ok(())
+                }
+                _ => Err("argument must be between 1 and 1000000 inclusive".to_owned()),
+            }
+        }),
+    },
+    Parameter {
+        name: "requirepass",
+        // Nobody needs to read it back.
+        get: |_| String::new(),
+        set: Some(|state, text| {
+            if state.shared.password.set(text) {
+                Ok(())
+            } else {
+                Err(format!("the password is longer than {PASSWORD_BYTES_MAX} bytes"))
+            }
+        }),
+    },
+];
+
+/// Runs a subcommand that was checked.
+///
+/// # Errors
+/// The refusal to answer with.
+pub fn run(state: &State, argv: &Argv) -> Result<Reply, ErrorReply> {
+    match &*subcommand(argv) {
+        b"get" => Ok(get(state, argv)),
+        b"set" => set(state, argv),
+        b"resetstat" => {
+            state.shared.usage.reset();
+            Ok(Reply::OK)
+        }
+        b"rewrite" => Err(ErrorReply::err("The server is running without a config file")),
+        _ => Ok(help(commands::find(b"config").map_or(&[], |entry| entry.spec.subcommands))),
+    }
+}
+
+fn get(state: &State, argv: &Argv) -> Reply {
+    let patterns: Vec<Vec<u8>> = argv.iter().skip(2).map(<[u8]>::to_ascii_lowercase).collect();
+    let wanted = |parameter: &&Parameter| {
+        patterns.iter().any(|pattern| execute::matches(pattern, parameter.name.as_bytes()))
+    };
+    let pair = |parameter: &Parameter| (text(parameter.name), text((parameter.get)(state)));
+    Reply::Map(PARAMETERS.iter().filter(wanted).map(pair).collect())
+}
+
+/// All parameters are found before the first is changed; a value that is refused leaves those
+/// before it changed.
+fn set(state: &State, argv: &Argv) -> Result<Reply, ErrorReply> {
+    if !argv.len().is_multiple_of(2) {
+        return Err(syntax_error());
+    }
+    let mut changes = Vec::new();
+    for at in (2..argv.len()).step_by(2) {
+        let [name, value] = [at, at + 1].map(|at| argv.get(at).unwrap_or_default());
+        let parameter = PARAMETERS
+            .iter()
+            .find(|parameter| parameter.name.as_bytes().eq_ignore_ascii_case(name));
+        let Some(parameter) = parameter else {
+            let name = String::from_utf8_lossy(name);
+            return Err(ErrorReply::err(format!(
+                "Unknown option or number of arguments for CONFIG SET - '{name}'"
+            )));
+        };
+        changes.push((parameter, value));
+    }
+    for (parameter, value) in changes {
+        change(state, parameter, value).map_err(|why| {
+            ErrorReply::err(format!(
+                "CONFIG SET failed (possibly related to argument '{}') - {why}",
+                parameter.name
+            ))
+        })?;
+    }
+    Ok(Reply::OK)
+}
+
+fn change(state: &State, parameter: &Parameter, value: &[u8]) -> Result<(), String> {
+    match parameter.set {
+        Some(set) => set(state, value),
+        // To say what is already so changes nothing.
+        None if (parameter.get)(state).as_bytes().eq_ignore_ascii_case(value) => Ok(()),
+        None => Err("can't set immutable config".to_owned()),
+    }
+}

@@ -1,0 +1,56 @@
+//! The binary `plimsoll`: parses the command line, sets messages up, runs what was asked for and
+//! turns its outcome into an exit code.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use plimsoll_server::{
+    cli::{Cli, Command, ServeArgs},
+    serve::serve,
+    settings::Settings,
+};
+use tracing::level_filters::LevelFilter;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The command line or a setting is wrong.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Serve(args) => run_serve(&args),
+    }
+}
+
+fn run_serve(args: &ServeArgs) -> ExitCode {
+    let settings = match args.resolve() {
+        Ok(settings) => settings,
+        Err(error) => {
+            eprintln!("plimsoll: {error}");
+            return USAGE.into();
+        }
+    };
+    start_messages(&settings);
+    match serve(settings) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("plimsoll: {error}");
+            if error.is_usage() { USAGE.into() } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+/// Messages go to standard error; standard output has the `ready` line alone.
+fn start_messages(settings: &Settings) {
+    let level = settings.logger_level.parse().unwrap_or(LevelFilter::INFO);
+    let messages = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(false);
+    if settings.logger_json {
+        messages.json().init();
+    } else {
+        messages.init();
+    }
+}

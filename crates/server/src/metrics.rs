@@ -1,0 +1,176 @@
+//! What Prometheus reads. Counters that others keep are copied when they are asked for; only
+//! latencies are recorded as they happen.
+
+use std::time::Duration;
+
+use metrics::{Histogram, Key, Label, Level, Metadata, Recorder, SharedString, Unit};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusRecorder};
+use plimsoll_cluster::Statistics;
+
+use crate::{commands, node::Shared, process};
+
+/// A class of work with a latency of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Row commands that ran together, all of them reads.
+    Read,
+    /// Row commands that ran together, a write among them.
+    Write,
+    /// An EXEC.
+    Transaction,
+    /// One of the server's own commands.
+    Connection,
+}
+
+/// The classes by their label.
+const CLASSES: [(Class, &str); 4] = [
+    (Class::Read, "read"),
+    (Class::Write, "write"),
+    (Class::Transaction, "transaction"),
+    (Class::Connection, "connection"),
+];
+
+/// Upper bounds of the histogram, in seconds: from a read out of memory to a stalled disk.
+const BOUNDS_SECONDS: [f64; 16] = [
+    0.000_01, 0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05,
+    0.1, 0.5, 1.0, 10.0,
+];
+
+const RUN_SECONDS: &str = "plimsoll_resp_run_duration_seconds";
+const METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, None);
+
+/// The recorder and the handles that are used often.
+pub struct Metrics {
+    recorder: PrometheusRecorder,
+    took: [Histogram; CLASSES.len()],
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let recorder = PrometheusBuilder::new()
+            .set_buckets_for_metric(Matcher::Full(RUN_SECONDS.to_owned()), &BOUNDS_SECONDS)
+            .expect("the bounds are not empty")
+            .build_recorder();
+        recorder.describe_histogram(
+            RUN_SECONDS.into(),
+            Some(Unit::Seconds),
+            "Time that commands of one connection which ran together took, without the socket"
+                .into(),
+        );
+        let took = CLASSES.map(|(_, label)| {
+            recorder.register_histogram(&key(RUN_SECONDS, Some(("class", label.into()))), &METADATA)
+        });
+        Self { recorder, took }
+    }
+}
+
+impl Metrics {
+    /// Records how long work of a class took.
+    pub fn took(&self, class: Class, took: Duration) {
+        let at = CLASSES.iter().position(|(known, _)| *known == class);
+        self.took[at.expect("every class stands in the table")].record(took.as_secs_f64());
+    }
+
+    /// Sorts recorded latencies into their buckets; to be called every second or so, because
+    /// they take memory until then.
+    pub fn run_upkeep(&self) {
+        self.recorder.handle().run_upkeep();
+    }
+
+    /// All figures, as Prometheus reads them.
+    #[must_use]
+    pub fn render(&self, shared: &Shared) -> String {
+        self.clients(shared);
+        self.node(&shared.coordinator.statistics());
+        self.recorder.handle().render()
+    }
+
+    fn clients(&self, shared: &Shared) {
+        let figures = shared.usage.figures();
+        for (entry, command) in commands::all().iter().zip(&figures.commands) {
+            if command.calls + command.rejected == 0 {
+                continue;
+            }
+            let label = Some(("command", entry.spec.name.into()));
+            let micros = u64::try_from(command.took.as_micros()).unwrap_or(u64::MAX);
+            self.count("plimsoll_resp_commands_total", label.clone(), command.calls);
+            self.count("plimsoll_resp_command_microseconds_total", label.clone(), micros);
+            self.count("plimsoll_resp_commands_rejected_total", label.clone(), command.rejected);
+            self.count("plimsoll_resp_commands_failed_total", label, command.failed);
+        }
+        for (code, count) in figures.errors {
+            self.count("plimsoll_resp_errors_total", Some(("code", code.into())), count);
+        }
+        self.count("plimsoll_resp_received_bytes_total", None, figures.bytes_in);
+        self.count("plimsoll_resp_sent_bytes_total", None, figures.bytes_out);
+        let clients = &shared.clients;
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        self.count("plimsoll_resp_accepted_total", None, clients.accepted.load(relaxed));
+        self.count("plimsoll_resp_refused_total", None, clients.refused.load(relaxed));
+        self.show("plimsoll_resp_connections", None, clients.count() as f64);
+    }
+
+    fn node(&self, statistics: &Statistics) {
+        for database in &statistics.databases {
+            let label = Some(("db", database.db.to_string().into()));
+            self.show("plimsoll_keys", label.clone(), database.keys as f64);
+            self.show("plimsoll_keys_with_expiry", label, database.expires as f64);
+        }
+        let log = &statistics.log;
+        self.count("plimsoll_log_appends_total", None, log.appends);
+        self.count("plimsoll_log_appends_failed_total", None, log.appends_failed);
+        self.count("plimsoll_log_append_bytes_total", None, log.append_bytes);
+        self.count("plimsoll_log_written_bytes_total", None, log.written_bytes);
+        self.count("plimsoll_log_commits_total", None, log.commits);
+        self.count("plimsoll_log_syncs_total", None, log.syncs);
+        self.show("plimsoll_log_sync_last_seconds", None, log.sync_last.as_secs_f64());
+        self.show("plimsoll_log_sync_average_seconds", None, log.sync_average.as_secs_f64());
+        self.show("plimsoll_log_append_average_seconds", None, log.append_average.as_secs_f64());
+        self.show("plimsoll_log_queue_bytes", None, log.queue_bytes as f64);
+        self.show("plimsoll_log_queue_age_seconds", None, log.queue_age.as_secs_f64());
+        self.show("plimsoll_log_cache_bytes", None, log.cache_bytes as f64);
+        self.show("plimsoll_lead_queue_bytes", None, statistics.queue_bytes as f64);
+        self.show("plimsoll_rows_files_bytes", None, statistics.files_bytes as f64);
+        let store = &statistics.store;
+        self.show("plimsoll_block_cache_bytes", None, store.block_cache_bytes as f64);
+        self.show("plimsoll_write_buffer_bytes", None, store.write_buffer_bytes as f64);
+        self.show("plimsoll_partition_faults", None, statistics.faults.len() as f64);
+        self.show("process_resident_memory_bytes", None, process::resident_bytes() as f64);
+        let (user, system) = process::cpu_time();
+        let micros = u64::try_from((user + system).as_micros()).unwrap_or(u64::MAX);
+        self.count("plimsoll_process_cpu_microseconds_total", None, micros);
+    }
+
+    fn count(&self, name: &'static str, label: Option<(&'static str, SharedString)>, value: u64) {
+        self.recorder.register_counter(&key(name, label), &METADATA).absolute(value);
+    }
+
+    fn show(&self, name: &'static str, label: Option<(&'static str, SharedString)>, value: f64) {
+        self.recorder.register_gauge(&key(name, label), &METADATA).set(value);
+    }
+}
+
+fn key(name: &'static str, label: Option<(&'static str, SharedString)>) -> Key {
+    let labels = label.map(|(name, value)| Label::new(name, value));
+    Key::from_parts(name, labels.into_iter().collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_end_in_their_bucket() {
+        let metrics = Metrics::default();
+        metrics.took(Class::Write, Duration::from_millis(3));
+        metrics.run_upkeep();
+        let page = metrics.recorder.handle().render();
+        for line in [
+            "plimsoll_resp_run_duration_seconds_bucket{class=\"write\",le=\"0.002\"} 0",
+            "plimsoll_resp_run_duration_seconds_bucket{class=\"write\",le=\"0.005\"} 1",
+            "plimsoll_resp_run_duration_seconds_count{class=\"write\"} 1",
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line} in\n{page}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! A node from its settings to its end: ports, rows, clients, the `ready` line, the drain.
+
+use std::{
+    io::{self, Write},
+    sync::Arc,
+    time::Duration,
+};
+
+use plimsoll_cluster::{Node, OpenError};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    signal::unix::{SignalKind, signal},
+    time::{Instant, MissedTickBehavior, interval, sleep},
+};
+
+use crate::{
+    connection::Connection,
+    http,
+    listen::{self, ListenError, Port},
+    metrics::Metrics,
+    node::{self, Shared},
+    settings::Settings,
+};
+
+/// How long a silent peer is trusted to be there. Redis' default.
+const KEEPALIVE: Duration = Duration::from_secs(300);
+/// How long to wait when no connection can be accepted, most likely for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How often the drain looks whether all connections are gone.
+const DRAIN_PAUSE: Duration = Duration::from_millis(5);
+/// How long tasks that do not end keep the process.
+const RUNTIME_PAUSE: Duration = Duration::from_secs(1);
+
+/// Why a node does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// A port.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The data.
+    #[error("cannot open the data folder: {0}")]
+    Open(#[from] OpenError),
+    /// The operating system.
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
+
+impl ServeError {
+    /// Whether the command line or the settings are at fault, rather than the machine.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Listen(ListenError::Exposed(_)))
+    }
+}
+
+/// Runs a node until SIGTERM or SIGINT, then drains it.
+///
+/// # Errors
+/// Where it cannot start. Once it is ready, errors end connections, not the node.
+pub fn serve(settings: Settings) -> Result<(), ServeError> {
+    listen::check_exposure(&settings)?;
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if settings.processors > 0 {
+        builder.worker_threads(settings.processors);
+    }
+    let runtime = builder.enable_all().thread_name("plimsoll").build()?;
+    let served = runtime.block_on(run(settings));
+    runtime.shutdown_timeout(RUNTIME_PAUSE);
+    served
+}
+
+async fn run(settings: Settings) -> Result<(), ServeError> {
+    // Taken first: a busy port is known before a long replay, and nobody connects during it.
+    let resp = Port::take(settings.resp, "resp.address")?;
+    let http = Port::take(settings.http, "http.address")?;
+    if settings.rpc_given {
+        tracing::warn!("rpc.address is not used: this version is one node");
+    }
+    let node_settings = node::settings(&settings);
+    let drain_timeout = settings.drain_timeout;
+    let opened = tokio::task::spawn_blocking(move || Node::open(node_settings)).await;
+    let node = opened.map_err(io::Error::other)??;
+    let mut term = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+
+    let (resp, http) = (resp.listen()?, http.listen()?);
+    let addresses = (resp.local_addr()?, http.local_addr()?);
+    let port = addresses.0.port();
+    let shared =
+        Arc::new(Shared::new(node.coordinator(), settings, port, Metrics::default()));
+    let router = http::router(Arc::clone(&shared));
+    let tasks = [
+        tokio::spawn(accept(resp, Arc::clone(&shared))),
+        tokio::spawn(async move {
+            if let Err(error) = axum::serve(http, router).await {
+                tracing::error!(%error, "HTTP ended");
+            }
+        }),
+        tokio::spawn(tick(Arc::clone(&shared))),
+    ];
+    say_ready(&shared, addresses)?;
+
+    let signal = tokio::select! {
+        _ = term.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+    };
+    tracing::info!(signal, clients = shared.clients.count(), "draining");
+    for task in tasks {
+        task.abort();
+    }
+    drain(&shared, drain_timeout).await;
+    tokio::task::spawn_blocking(move || node.close()).await.map_err(io::Error::other)?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// The one line on standard output: scripts wait for it.
+fn say_ready(
+    shared: &Shared,
+    (resp, http): (std::net::SocketAddr, std::net::SocketAddr),
+) -> io::Result<()> {
+    let settings = &shared.settings;
+    let mut out = io::stdout().lock();
+    writeln!(
+        out,
+        "ready node={} resp={resp} http={http} data={} log=embedded",
+        settings.node_name,
+        settings.data.display()
+    )?;
+    out.flush()?;
+    tracing::info!(
+        node = settings.node_name,
+        %resp,
+        %http,
+        data = %settings.data.display(),
+        durability = ?settings.durability,
+        password = shared.password.is_required(),
+        "ready"
+    );
+    Ok(())
+}
+
+/// Takes connections in until it is aborted.
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, remote)) => {
+                if let Err(error) = welcome(stream, remote, &shared) {
+                    tracing::debug!(%remote, %error, "connection lost before it began");
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn welcome(
+    stream: TcpStream,
+    remote: std::net::SocketAddr,
+    shared: &Arc<Shared>,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
+    let local = stream.local_addr()?;
+    match shared.clients.add(remote, local) {
+        Some(client) => {
+            let connection = Connection::new(stream, Arc::clone(shared), client);
+            tokio::spawn(connection.serve());
+        }
+        None => {
+            // The socket is new, so these few bytes fit; if not, the client sees the end alone.
+            stream.try_write(b"-ERR max number of clients reached\r\n")?;
+        }
+    }
+    Ok(())
+}
+
+/// What has to be done every second.
+async fn tick(shared: Arc<Shared>) {
+    let mut second = interval(Duration::from_secs(1));
+    second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut commands, mut at) = (shared.usage.total(), Instant::now());
+    let mut faults = 0;
+    loop {
+        second.tick().await;
+        shared.metrics.run_upkeep();
+        let (total, now) = (shared.usage.total(), Instant::now());
+        let millis = u64::try_from((now - at).as_millis()).unwrap_or(u64::MAX).max(1);
+        shared.usage.set_per_second((total - commands).saturating_mul(1000) / millis);
+        (commands, at) = (total, now);
+        let found = shared.coordinator.statistics().faults;
+        if found.len() > faults {
+            tracing::error!(?found, "partitions have stopped");
+        }
+        faults = found.len();
+    }
+}
+
+/// Ends all connections once their requests are answered, as far as the time goes.
+async fn drain(shared: &Shared, timeout: Duration) {
+    shared.drain();
+    let end = Instant::now() + timeout;
+    while shared.clients.count() > 0 && Instant::now() < end {
+        sleep(DRAIN_PAUSE).await;
+    }
+    let left = shared.clients.count();
+    if left > 0 {
+        tracing::warn!(left, "connections were cut off: node.drain_timeout is over");
+    }
+}

@@ -1,0 +1,197 @@
+//! Settings: a table of definitions ([`table`]), what was given ([`raw`]), and what it comes to
+//! ([`Settings`]). They belong to one process and are fixed while it runs, but for what
+//! `CONFIG SET` may change.
+
+pub mod raw;
+pub mod reference;
+pub mod table;
+pub mod units;
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+pub use raw::{Raw, SettingsError};
+use table::Kind;
+
+/// The longest password, in bytes. Redis has none; a bound keeps comparing it in constant time
+/// cheap.
+pub const PASSWORD_BYTES_MAX: usize = 512;
+
+/// When a write is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// After it was synced to disk.
+    Request,
+    /// Before; the log is synced at intervals.
+    Async,
+}
+
+/// What a node runs with: everything parsed and within its range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// `node.name`
+    pub node_name: String,
+    /// `node.processors`, 0 for as many as there are
+    pub processors: usize,
+    /// `node.drain_timeout`
+    pub drain_timeout: Duration,
+    /// `node.insecure`
+    pub insecure: bool,
+    /// `path.data`
+    pub data: PathBuf,
+    /// `http.address`
+    pub http: SocketAddr,
+    /// `resp.address`
+    pub resp: SocketAddr,
+    /// Whether somebody gave `rpc.address`, which this version does not use.
+    pub rpc_given: bool,
+    /// `resp.password`, or what `resp.password_file` holds
+    pub password: Option<String>,
+    /// `resp.max_clients`
+    pub max_clients: usize,
+    /// `resp.number_of_shards`
+    pub resp_shards: u32,
+    /// `log.durability`
+    pub durability: Durability,
+    /// `log.sync_interval`
+    pub sync_interval: Duration,
+    /// `cache.size`, in bytes
+    pub cache_bytes: usize,
+    /// `logger.level`
+    pub logger_level: String,
+    /// `logger.format` is `json`
+    pub logger_json: bool,
+}
+
+impl Settings {
+    /// Parses what was given and fills in defaults.
+    ///
+    /// # Errors
+    /// Names the key and who gave it, where a value does not fit.
+    pub fn resolve(raw: &Raw) -> Result<Self, SettingsError> {
+        let settings = Self {
+            node_name: text(raw, "node.name")?,
+            processors: size(raw, "node.processors")?,
+            drain_timeout: parsed(raw, "node.drain_timeout", units::duration)?,
+            insecure: text(raw, "node.insecure")? == "true",
+            data: text(raw, "path.data")?.into(),
+            http: parsed(raw, "http.address", address)?,
+            resp: parsed(raw, "resp.address", address)?,
+            rpc_given: parsed(raw, "rpc.address", address).map(|_| raw.get("rpc.address").is_some())?,
+            password: password(raw)?,
+            max_clients: size(raw, "resp.max_clients")?,
+            resp_shards: parsed(raw, "resp.number_of_shards", |text| {
+                text.parse::<u32>().map_err(|error| error.to_string())
+            })?,
+            durability: match text(raw, "log.durability")?.as_str() {
+                "async" => Durability::Async,
+                _ => Durability::Request,
+            },
+            sync_interval: parsed(raw, "log.sync_interval", units::duration)?,
+            cache_bytes: parsed(raw, "cache.size", |text| {
+                units::bytes(text)
+                    .and_then(|bytes| usize::try_from(bytes).map_err(|error| error.to_string()))
+            })?,
+            logger_level: text(raw, "logger.level")?,
+            logger_json: text(raw, "logger.format")? == "json",
+        };
+        parsed(raw, "log.engine", engine)?;
+        Ok(settings)
+    }
+}
+
+/// What a key was set to, or its default, in its range.
+fn text(raw: &Raw, key: &'static str) -> Result<String, SettingsError> {
+    parsed(raw, key, |text| Ok(text.to_owned()))
+}
+
+fn size(raw: &Raw, key: &'static str) -> Result<usize, SettingsError> {
+    parsed(raw, key, |text| text.parse::<usize>().map_err(|error| error.to_string()))
+}
+
+fn parsed<T>(
+    raw: &Raw,
+    key: &'static str,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<T, SettingsError> {
+    let definition = table::find(key).expect("the key stands in the table");
+    let (text, origin) = match raw.get(key) {
+        Some(given) => (given.text.as_str(), given.origin.as_str()),
+        None => (definition.default, "its default"),
+    };
+    check(definition.kind, text).and_then(|()| parse(text)).map_err(|message| {
+        SettingsError::Value { key: key.to_owned(), origin: origin.to_owned(), message }
+    })
+}
+
+/// Whether a text is what a setting takes.
+fn check(kind: Kind, text: &str) -> Result<(), String> {
+    let shown = |message: String| format!("`{text}` {message}");
+    let within = |value: u64, min: u64, max: u64, show: &dyn Fn(u64) -> String| {
+        if (min..=max).contains(&value) {
+            Ok(())
+        } else {
+            Err(shown(format!("is not between {} and {}", show(min), show(max))))
+        }
+    };
+    match kind {
+        Kind::Text | Kind::Path | Kind::Secret => Ok(()),
+        Kind::Address => address(text).map(drop),
+        Kind::Count(min, max) => match text.parse() {
+            Ok(value) => within(value, min, max, &|value| value.to_string()),
+            Err(_) => Err(shown("is not a whole number".to_owned())),
+        },
+        Kind::Bytes(min, max) => {
+            within(units::bytes(text).map_err(shown)?, min, max, &units::show_bytes)
+        }
+        Kind::Duration(min, max) => {
+            let micros = units::duration(text).map_err(shown)?.as_micros();
+            let show = |micros| units::show_duration(Duration::from_micros(micros));
+            within(u64::try_from(micros).unwrap_or(u64::MAX), min, max, &show)
+        }
+        Kind::Toggle => check(Kind::Choice(&["true", "false"]), text),
+        Kind::Choice(words) if words.contains(&text) => Ok(()),
+        Kind::Choice(words) => Err(shown(format!("is none of {}", words.join(", ")))),
+    }
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let text = text.replace("localhost:", "127.0.0.1:");
+    text.parse().map_err(|_| format!("`{text}` is not an address such as 127.0.0.1:6380"))
+}
+
+fn engine(text: &str) -> Result<(), String> {
+    if text == "embedded" {
+        return Ok(());
+    }
+    let known = text.starts_with("nats://") || text.starts_with("plimsoll://");
+    Err(if known {
+        format!("`{text}`: this version has only the log `embedded`; shared logs come later")
+    } else {
+        format!("`{text}` is no log; this version has only `embedded`")
+    })
+}
+
+fn password(raw: &Raw) -> Result<Option<String>, SettingsError> {
+    let from_file = parsed(raw, "resp.password_file", |path| {
+        if path.is_empty() {
+            return Ok(String::new());
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+        let text = text.trim_end_matches(['\r', '\n']);
+        if text.is_empty() { Err(format!("{path} is empty")) } else { Ok(text.to_owned()) }
+    })?;
+    let given = parsed(raw, "resp.password", |text| {
+        if !text.is_empty() && !from_file.is_empty() {
+            return Err("is set, and so is resp.password_file; keep one".to_owned());
+        }
+        let password = if text.is_empty() { &from_file } else { text };
+        if password.len() > PASSWORD_BYTES_MAX {
+            return Err(format!("is longer than {PASSWORD_BYTES_MAX} bytes"));
+        }
+        Ok(password.to_owned())
+    })?;
+    Ok((!given.is_empty()).then_some(given))
+}
+
+#[cfg(test)]
+mod tests;

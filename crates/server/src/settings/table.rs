@@ -1,0 +1,190 @@
+//! Every setting, once: its key, what it takes, its default and what it is for. The reference
+//! page, the example file, `--help` and the parser all come from here.
+
+/// What a setting takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Any words; empty where there is none.
+    Text,
+    /// Words that are never shown.
+    Secret,
+    /// A file or folder; empty where there is none.
+    Path,
+    /// `host:port`; port 0 takes any free port.
+    Address,
+    /// A whole number in a range, both ends included.
+    Count(u64, u64),
+    /// A size in a range, both ends included, in bytes.
+    Bytes(u64, u64),
+    /// A duration in a range, both ends included, in microseconds.
+    Duration(u64, u64),
+    /// `true` or `false`.
+    Toggle,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+}
+
+/// One setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Definition {
+    /// Its name: words between dots, Elasticsearch's where that has one.
+    pub key: &'static str,
+    /// What it takes.
+    pub kind: Kind,
+    /// Its value where none is given, as one would write it.
+    pub default: &'static str,
+    /// The flag of `plimsoll serve` that says the same, if there is one.
+    pub flag: Option<&'static str>,
+    /// What it is for: plain sentences.
+    pub text: &'static str,
+}
+
+const fn define(
+    key: &'static str,
+    kind: Kind,
+    default: &'static str,
+    flag: Option<&'static str>,
+    text: &'static str,
+) -> Definition {
+    Definition { key, kind, default, flag, text }
+}
+
+/// All settings, in the order of the reference page.
+pub const SETTINGS: &[Definition] = &[
+    define(
+        "node.name",
+        Kind::Text,
+        "node-1",
+        Some("--node"),
+        "The node's name, in logs and in what it says of itself.",
+    ),
+    define(
+        "node.processors",
+        Kind::Count(0, 1024),
+        "0",
+        None,
+        "Threads that serve clients; 0 takes one for each processor.",
+    ),
+    define(
+        "node.drain_timeout",
+        Kind::Duration(0, 3_600_000_000),
+        "10s",
+        None,
+        "How long a node that was told to stop waits for requests in flight.",
+    ),
+    define(
+        "node.insecure",
+        Kind::Toggle,
+        "false",
+        Some("--insecure"),
+        "Lets the node listen beyond loopback without authentication. Anyone who reaches the \
+         port can then read and change everything.",
+    ),
+    define(
+        "path.data",
+        Kind::Path,
+        "./data",
+        Some("--data"),
+        "The folder of log and rows. One node at a time.",
+    ),
+    define(
+        "http.address",
+        Kind::Address,
+        "127.0.0.1:9200",
+        Some("--http"),
+        "Where HTTP listens. This version serves `GET /_metrics` there.",
+    ),
+    define(
+        "resp.address",
+        Kind::Address,
+        "127.0.0.1:6380",
+        Some("--resp"),
+        "Where Redis clients connect.",
+    ),
+    define(
+        "rpc.address",
+        Kind::Address,
+        "127.0.0.1:9300",
+        Some("--rpc"),
+        "Where other nodes connect. This version is one node and opens no such port.",
+    ),
+    define(
+        "resp.password",
+        Kind::Secret,
+        "",
+        None,
+        "The password of the user `default`, at most 512 bytes. Empty: clients need none.",
+    ),
+    define(
+        "resp.password_file",
+        Kind::Path,
+        "",
+        None,
+        "A file that holds the password instead, so that it stands in no command line. The line \
+         end is not part of it.",
+    ),
+    define(
+        "resp.max_clients",
+        Kind::Count(1, 1_000_000),
+        "10000",
+        None,
+        "Connections at once; one more is told so and closed.",
+    ),
+    define(
+        "resp.number_of_shards",
+        Kind::Count(1, 1024),
+        "1",
+        None,
+        "Partitions of a table `db<n>`, fixed when SELECT n is first written to. With more than \
+         one, the keys of a transaction must share a hash tag.",
+    ),
+    define(
+        "log.engine",
+        Kind::Text,
+        "embedded",
+        Some("--log"),
+        "The log. This version has `embedded` only, which lies in the data folder.",
+    ),
+    define(
+        "log.durability",
+        Kind::Choice(&["request", "async"]),
+        "request",
+        None,
+        "`request` syncs a write to disk before it is answered. `async` answers first: a power \
+         loss may take the last writes, up to the sync interval.",
+    ),
+    define(
+        "log.sync_interval",
+        Kind::Duration(1_000, 60_000_000),
+        "1s",
+        None,
+        "How often the log is synced under `async`.",
+    ),
+    define(
+        "cache.size",
+        Kind::Bytes(1 << 20, 1 << 40),
+        "256mb",
+        None,
+        "Memory for blocks of rows that were read, all partitions together. Taken as it fills.",
+    ),
+    define(
+        "logger.level",
+        Kind::Choice(&["error", "warn", "info", "debug", "trace"]),
+        "info",
+        None,
+        "The least urgent messages that are written to standard error.",
+    ),
+    define(
+        "logger.format",
+        Kind::Choice(&["text", "json"]),
+        "text",
+        Some("--log-format"),
+        "How messages are written: lines for people, or one JSON object in each.",
+    ),
+];
+
+/// The setting of this name.
+#[must_use]
+pub fn find(key: &str) -> Option<&'static Definition> {
+    SETTINGS.iter().find(|definition| definition.key == key)
+}

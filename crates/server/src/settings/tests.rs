@@ -1,0 +1,131 @@
+//! Settings by text, and the generated pages.
+
+use std::path::Path;
+
+use super::*;
+
+/// What `--set` words come to: one field, or the refusal.
+fn resolve(words: &[&str]) -> Result<Settings, String> {
+    let mut raw = Raw::default();
+    for word in words {
+        raw.assignment(word).map_err(|error| error.to_string())?;
+    }
+    Settings::resolve(&raw).map_err(|error| error.to_string())
+}
+
+#[test]
+fn defaults_resolve_and_values_are_taken() {
+    let defaults = resolve(&[]).unwrap();
+    assert_eq!(defaults.resp.to_string(), "127.0.0.1:6380");
+    assert_eq!((defaults.max_clients, defaults.password), (10_000, None));
+    let settings = resolve(&[
+        "log.durability=async",
+        "log.sync_interval=250ms",
+        "cache.size = 64MiB",
+        "resp.password=s=cret",
+    ])
+    .unwrap();
+    assert_eq!(settings.durability, Durability::Async);
+    assert_eq!(settings.sync_interval, Duration::from_millis(250));
+    assert_eq!(settings.cache_bytes, 64 << 20);
+    assert_eq!(settings.password.as_deref(), Some("s=cret"));
+}
+
+#[test]
+fn refusals_name_the_key() {
+    for (words, refusal) in [
+        (
+            "log.durabilty=async",
+            "unknown setting `log.durabilty` (from --set); did you mean `log.durability`?",
+        ),
+        ("nonsense=1", "unknown setting `nonsense` (from --set)"),
+        ("node.name", "setting `node.name` (from --set): lacks its value; write --set key=value"),
+        (
+            "log.durability=maybe",
+            "setting `log.durability` (from --set): `maybe` is none of request, async",
+        ),
+        (
+            "resp.max_clients=0",
+            "setting `resp.max_clients` (from --set): `0` is not between 1 and 1000000",
+        ),
+        (
+            "cache.size=64",
+            "setting `cache.size` (from --set): `64` lacks a unit; write a size such as 64kb, \
+             256mb or 2gb",
+        ),
+        (
+            "resp.address=6380",
+            "setting `resp.address` (from --set): `6380` is not an address such as 127.0.0.1:6380",
+        ),
+        (
+            "log.engine=nats://a:4222",
+            "setting `log.engine` (from --set): `nats://a:4222`: this version has only the log \
+             `embedded`; shared logs come later",
+        ),
+    ] {
+        assert_eq!(resolve(&[words]).unwrap_err(), refusal);
+    }
+}
+
+#[test]
+fn files_in_both_formats_nested_and_dotted() {
+    let folder = tempfile::tempdir().unwrap();
+    let load = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        let mut raw = Raw::default();
+        raw.file(&path).and_then(|()| Settings::resolve(&raw)).map_err(|error| error.to_string())
+    };
+    for (name, text) in [
+        ("a.toml", "resp.max_clients = 7\n[log]\ndurability = \"async\"\n"),
+        ("a.yaml", "resp:\n  max_clients: 7\nlog.durability: async\n"),
+        ("a.yml", "resp.max_clients: 7\nlog:\n  durability: async\n"),
+    ] {
+        let settings = load(name, text).unwrap();
+        assert_eq!((settings.max_clients, settings.durability), (7, Durability::Async), "{name}");
+    }
+    let refused = load("b.yaml", "resp:\n  max_cleints: 7\n").unwrap_err();
+    assert!(refused.contains("`resp.max_cleints`") && refused.contains("b.yaml"), "{refused}");
+    assert!(load("c.toml", "not toml at all").unwrap_err().contains("c.toml"));
+    assert!(load("d.yaml", "resp.max_clients: [1, 2]").unwrap_err().contains("list"));
+}
+
+#[test]
+fn a_password_file_is_read_without_its_line_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("password");
+    std::fs::write(&path, "secret\n").unwrap();
+    let file = format!("resp.password_file={}", path.display());
+    assert_eq!(resolve(&[&file]).unwrap().password.as_deref(), Some("secret"));
+    assert!(resolve(&[&file, "resp.password=other"]).unwrap_err().contains("keep one"));
+    assert!(resolve(&["resp.password_file=/nonexistent"]).is_err());
+}
+
+/// `UPDATE_DOCS=1 cargo test -p plimsoll-server` rewrites the pages.
+#[test]
+fn generated_pages_are_up_to_date() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    for (name, page) in
+        [("settings.md", reference::markdown()), ("plimsoll.example.toml", reference::example())]
+    {
+        let path = docs.join(name);
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(&path, &page).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), page, "{name} is out of date");
+    }
+    // The example is a settings file itself, once its settings are switched on.
+    let on: String = reference::example()
+        .lines()
+        .filter(|line| !line.starts_with("# "))
+        .map(|line| format!("{}\n", line.trim_start_matches('#')))
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("example.toml");
+    std::fs::write(&path, on).unwrap();
+    let mut raw = Raw::default();
+    raw.file(&path).unwrap();
+    let mut settings = Settings::resolve(&raw).unwrap();
+    settings.rpc_given = false;
+    assert_eq!(settings, resolve(&[]).unwrap());
+}

@@ -1,0 +1,93 @@
+//! Sizes and durations as people write them. Elasticsearch's spellings: a kilobyte is 1024
+//! bytes, and a number without a unit is refused rather than guessed at.
+
+use std::time::Duration;
+
+/// The units of sizes, in bytes.
+const SIZES: [(&str, u64); 5] =
+    [("b", 1), ("kb", 1 << 10), ("mb", 1 << 20), ("gb", 1 << 30), ("tb", 1 << 40)];
+
+/// The units of durations, in microseconds.
+const DURATIONS: [(&str, u64); 6] = [
+    ("micros", 1),
+    ("ms", 1_000),
+    ("s", 1_000_000),
+    ("m", 60_000_000),
+    ("h", 3_600_000_000),
+    ("d", 86_400_000_000),
+];
+
+/// A size in bytes: `512b`, `64kb`, `256mb`, `2gb`; upper case is the same, and so is `MiB`.
+///
+/// # Errors
+/// Words on what is wrong, without the value.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let text = text.trim().to_ascii_lowercase().replace("ib", "b");
+    scaled(&text, &SIZES, "a size such as 64kb, 256mb or 2gb")
+}
+
+/// A duration: `250micros`, `10ms`, `5s`, `2m`, `1h`, `7d`.
+///
+/// # Errors
+/// Words on what is wrong, without the value.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    scaled(text.trim(), &DURATIONS, "a duration such as 10ms, 5s or 2m").map(Duration::from_micros)
+}
+
+/// A size as people read it: the largest unit that divides it.
+#[must_use]
+pub fn show_bytes(bytes: u64) -> String {
+    let unit = SIZES.iter().rev().find(|(_, scale)| bytes >= *scale && bytes.is_multiple_of(*scale));
+    let (name, scale) = unit.unwrap_or(&SIZES[0]);
+    format!("{}{name}", bytes / scale)
+}
+
+/// A duration as people read it: the largest unit that divides it, down to microseconds.
+#[must_use]
+pub fn show_duration(duration: Duration) -> String {
+    let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+    let fits = |scale: u64| micros >= scale && micros.is_multiple_of(scale);
+    let (name, scale) =
+        DURATIONS.iter().rev().find(|(_, scale)| fits(*scale)).unwrap_or(&DURATIONS[1]);
+    format!("{}{name}", micros / scale)
+}
+
+fn scaled(text: &str, units: &[(&str, u64)], wanted: &str) -> Result<u64, String> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| format!("is not {wanted}"))?;
+    let unit = unit.trim();
+    if unit.is_empty() {
+        return if number == 0 { Ok(0) } else { Err(format!("lacks a unit; write {wanted}")) };
+    }
+    let scale = units.iter().find(|(name, _)| *name == unit).map(|(_, scale)| *scale);
+    scale.and_then(|scale| number.checked_mul(scale)).ok_or_else(|| format!("is not {wanted}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, want) in
+            [("0", 0), ("512b", 512), ("64kb", 65_536), ("2 MiB", 2 << 20), ("1GB", 1 << 30)]
+        {
+            assert_eq!(bytes(text), Ok(want), "{text}");
+        }
+        for text in ["", "mb", "64", "1.5mb", "-1", "64 parsecs", "99999999999tb"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_and_back() {
+        for text in ["250micros", "10ms", "5s", "2m", "1h", "7d"] {
+            assert_eq!(show_duration(duration(text).unwrap()), text);
+        }
+        assert!(duration("5").unwrap_err().contains("unit"));
+        for text in ["512b", "64kb", "256mb", "2gb"] {
+            assert_eq!(show_bytes(bytes(text).unwrap()), text);
+        }
+    }
+}

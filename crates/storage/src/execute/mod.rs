@@ -1,0 +1,204 @@
+//! What commands do to rows. Deterministic: the same rows, command and context give the same
+//! rows and answer on every replica; the only clock is the context's. What a command's
+//! arguments mean is [`crate::command`]'s.
+//!
+//! A key or field that has expired is absent, also while its rows are still stored; [`sweep`]
+//! and the next write to it take them away. A command that is refused has changed nothing else.
+
+mod bits;
+mod cursors;
+mod fields;
+mod float;
+mod glob;
+mod hash_edit;
+mod hashes;
+mod keys;
+mod lcs;
+mod random;
+mod scan;
+mod store;
+mod strings;
+mod sweep;
+
+pub use cursors::{CURSORS_MAX, ScanCursors};
+pub use glob::matches;
+pub(crate) use keys::OBJECT_HELP;
+pub use store::last_change;
+pub use sweep::{has_due, sweep};
+
+use crate::command::{Body, Command, Read, Write};
+use crate::rows::{RowsRead, RowsWrite, StoreError};
+use crate::{ErrorReply, Reply};
+use store::Edit;
+
+/// What a command that reads knows beside the rows.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadContext<'a> {
+    /// The time, ms since 1970: what expired up to now is absent.
+    pub now_ms: u64,
+    /// What is drawn at random is drawn from this.
+    pub seed: u64,
+    /// Keys that the partition stores, those included that have expired and were not swept.
+    pub keys: u64,
+    /// Where scans of large hashes go on; without it such a hash is shown whole.
+    pub cursors: Option<&'a ScanCursors>,
+}
+
+/// What a command that writes knows beside the rows, and the partition's counters that it keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteContext {
+    /// Log time, ms since 1970: what expired up to now is absent.
+    pub now_ms: u64,
+    /// The operation's stamp, ms since 1970: a relative expiry counts from it.
+    pub stamp_ms: u64,
+    /// What is drawn at random is drawn from this.
+    pub seed: u64,
+    /// The partition's sequence number: one more for each row changed.
+    pub sequence: u64,
+    /// Keys that the partition stores, those included that have expired and were not swept.
+    pub keys: u64,
+    /// How many of them have an expiry.
+    pub expires: u64,
+}
+
+/// Why a command gives no answer of its own.
+#[derive(Debug)]
+enum Fault {
+    Store(StoreError),
+    Refused(ErrorReply),
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<ErrorReply> for Fault {
+    fn from(error: ErrorReply) -> Self {
+        Self::Refused(error)
+    }
+}
+
+type Answer = Result<Reply, Fault>;
+
+fn settle(answer: Answer) -> Result<Reply, StoreError> {
+    match answer {
+        Ok(reply) => Ok(reply),
+        Err(Fault::Refused(error)) => Ok(Reply::Error(error)),
+        Err(Fault::Store(error)) => Err(error),
+    }
+}
+
+/// Runs a command that changes nothing.
+///
+/// # Errors
+/// Where the store fails; a refusal is a reply.
+///
+/// # Panics
+/// Where the command is one that writes.
+pub fn read<R: RowsRead + ?Sized>(
+    command: &Command<'_>,
+    rows: &R,
+    context: &ReadContext<'_>,
+) -> Result<Reply, StoreError> {
+    match &command.body {
+        Body::Read(read) => settle(run_read(read, rows, context)),
+        Body::Write(_) => panic!("`{}` writes", command.spec().name),
+    }
+}
+
+/// Runs a command, which may be one that changes nothing.
+///
+/// # Errors
+/// Where the store fails: the rows are then half changed and must not be kept. A refusal is a
+/// reply.
+pub fn write<W: RowsWrite + ?Sized>(
+    command: &Command<'_>,
+    rows: &mut W,
+    context: &mut WriteContext,
+) -> Result<Reply, StoreError> {
+    match &command.body {
+        Body::Read(read) => {
+            let seed = random::next(&mut context.seed);
+            let (now_ms, keys) = (context.now_ms, context.keys);
+            let context = ReadContext { now_ms, seed, keys, cursors: None };
+            settle(run_read(read, rows, &context))
+        }
+        Body::Write(write) => settle(run_write(write, &mut Edit { rows, context })),
+    }
+}
+
+fn run_read<R: RowsRead + ?Sized>(read: &Read<'_>, rows: &R, context: &ReadContext<'_>) -> Answer {
+    let now_ms = context.now_ms;
+    match *read {
+        Read::Get(key) => strings::get(rows, key, now_ms),
+        Read::GetMany(keys) => strings::get_many(rows, keys, now_ms),
+        Read::Length(key) => strings::length(rows, key, now_ms),
+        Read::GetRange(range) => strings::get_range(rows, range, now_ms),
+        Read::GetBit { key, offset } => bits::get(rows, key, offset, now_ms),
+        Read::BitCount { key, part } => bits::count(rows, key, part, now_ms),
+        Read::Lcs(wanted) => lcs::lcs(rows, wanted, now_ms),
+        Read::HashGet(field) => hashes::get(rows, field, now_ms),
+        Read::HashGetMany { key, fields } => hashes::get_many(rows, key, fields, now_ms),
+        Read::HashAll { key, parts } => hashes::all(rows, key, parts, now_ms),
+        Read::HashLength(key) => hashes::length(rows, key, now_ms),
+        Read::HashExists(field) => hashes::exists(rows, field, now_ms),
+        Read::HashValueLength(field) => hashes::value_length(rows, field, now_ms),
+        Read::HashScan { key, scan } => scan::fields(rows, key, scan, context),
+        Read::HashRandom { key, count, values } => {
+            hashes::random(rows, key, count, values, context)
+        }
+        Read::FieldExpiry { key, form, fields } => fields::expiry(rows, key, form, fields, now_ms),
+        Read::Exists(keys) => keys::exists(rows, keys, now_ms),
+        Read::Kind(key) => keys::kind(rows, key, now_ms),
+        Read::Expiry { key, form } => keys::expiry(rows, key, form, now_ms),
+        Read::Scan(scan) => scan::keys(rows, scan, now_ms),
+        Read::Keys(pattern) => scan::matching_keys(rows, pattern, now_ms),
+        Read::RandomKey => scan::random_key(rows, context),
+        Read::Size => keys::size(rows, context),
+        Read::Object { key, question } => keys::object(rows, key, question, now_ms),
+        Read::ObjectHelp => Ok(keys::object_help()),
+        Read::MemoryUsage(key) => keys::memory_usage(rows, key, now_ms),
+    }
+}
+
+fn run_write<W: RowsWrite + ?Sized>(write: &Write<'_>, edit: &mut Edit<'_, W>) -> Answer {
+    match *write {
+        Write::Set(set) => strings::set(edit, set),
+        Write::GetDelete(key) => strings::get_delete(edit, key),
+        Write::GetExpire { key, expiry } => strings::get_expire(edit, key, expiry),
+        Write::SetMany { pairs, absent } => strings::set_many(edit, pairs, absent),
+        Write::Append { key, value } => strings::append(edit, key, value),
+        Write::SetRange { key, offset, value } => strings::set_range(edit, key, offset, value),
+        Write::Increment { key, by } => strings::increment(edit, key, by),
+        Write::IncrementFloat { key, by } => strings::increment_float(edit, key, by),
+        Write::SetBit { key, offset, bit } => bits::set(edit, key, offset, bit),
+        Write::HashSet { key, pairs, ok } => hashes::set(edit, key, pairs, ok),
+        Write::HashSetNew { key, field, value } => hashes::set_new(edit, key, field, value),
+        Write::HashDelete { key, fields, get } => hashes::delete(edit, key, fields, get),
+        Write::HashIncrement { key, field, by } => hashes::increment(edit, key, field, by),
+        Write::HashIncrementFloat { key, field, by } => {
+            hashes::increment_float(edit, key, field, by)
+        }
+        Write::FieldExpire { key, moment, condition, fields } => {
+            fields::expire(edit, key, moment, condition, fields)
+        }
+        Write::FieldPersist { key, fields } => fields::persist(edit, key, fields),
+        Write::FieldGetExpire { key, expiry, fields } => {
+            fields::get_expire(edit, key, expiry, fields)
+        }
+        Write::FieldSetExpire { key, present, expiry, pairs } => {
+            fields::set_expire(edit, key, present, expiry, pairs)
+        }
+        Write::Delete(keys) => keys::delete(edit, keys),
+        Write::Expire { key, moment, condition } => keys::expire(edit, key, moment, condition),
+        Write::Persist(key) => keys::persist(edit, key),
+        Write::Rename { from, to, absent } => keys::rename(edit, from, to, absent),
+        Write::Copy { from, to, replace } => keys::copy(edit, from, to, replace),
+        Write::Flush => Ok(keys::flush(edit)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! Walks over keys and over the fields of a large hash, some at a time.
+//!
+//! A cursor over keys is the upper 52 bits of the order hash to go on from: nothing is
+//! remembered, and a key that is there all the while is shown, as its place never changes. Keys
+//! that share the 52 bits come together, so COUNT is a floor. Above the 52 bits a coordinator
+//! may put what it needs; it is not looked at here.
+
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+
+use super::cursors::HashPlace;
+use super::hashes::visit_fields;
+use super::keys::kind_name;
+use super::store::{find_hash, is_live};
+use super::{Answer, ReadContext, glob, random};
+use crate::Reply;
+use crate::command::args::invalid_cursor;
+use crate::command::read::Scan;
+use crate::rows::key::{self, KeyRows, RowKey};
+use crate::rows::meta::{Fields, Meta};
+use crate::rows::{RowsRead, StoreError};
+
+/// Bits of a cursor over keys.
+const CURSOR_BITS: u32 = 52;
+/// A hash of up to this many fields is shown whole, whatever COUNT says.
+const WHOLE_FIELDS_MAX: u64 = 512;
+/// After so many field rows of one hash the walk over keys leaps over the rest.
+const LEAP_AFTER_ROWS: usize = 64;
+
+/// Shows the key, order hash and meta row of each key that is there, from an order hash on,
+/// until told to stop.
+fn visit_keys<R: RowsRead + ?Sized>(
+    rows: &R,
+    from_hash: u64,
+    now_ms: u64,
+    visit: &mut dyn FnMut(&RowKey<'_>, &Meta) -> ControlFlow<()>,
+) -> Result<(), StoreError> {
+    let mut from = key::rows_from(from_hash);
+    loop {
+        let (mut passed, mut leap, mut failed) = (0, None, None);
+        rows.scan(&from, key::ROWS_END, &mut |row, value| {
+            let Some(parsed) = RowKey::parse(row) else {
+                failed = Some(StoreError::Failed("a row's key is damaged".into()));
+                return ControlFlow::Break(());
+            };
+            if parsed.field.is_some() {
+                passed += 1;
+                if passed < LEAP_AFTER_ROWS {
+                    return ControlFlow::Continue(());
+                }
+                leap = Some(key::end_of(parsed.stem));
+                return ControlFlow::Break(());
+            }
+            passed = 0;
+            let live = Meta::decode(value).and_then(|(meta, _)| {
+                let key = KeyRows::new(parsed.key);
+                Ok(is_live(rows, &key, &meta, now_ms)?.then_some(meta))
+            });
+            match live {
+                Ok(Some(meta)) => visit(&parsed, &meta),
+                Ok(None) => ControlFlow::Continue(()),
+                Err(error) => {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        })?;
+        match (failed, leap) {
+            (Some(error), _) => return Err(error),
+            (None, Some(leap)) => from = leap,
+            (None, None) => return Ok(()),
+        }
+    }
+}
+
+fn bulk(bytes: &[u8]) -> Reply {
+    Reply::Bulk(Bytes::copy_from_slice(bytes))
+}
+
+fn page(cursor: u64, items: Vec<Reply>) -> Reply {
+    Reply::Array(vec![Reply::bulk(cursor.to_string()), Reply::Array(items)])
+}
+
+fn is_shown(pattern: Option<&[u8]>, name: &[u8]) -> bool {
+    pattern.is_none_or(|pattern| glob::matches(pattern, name))
+}
+
+pub(super) fn keys<R: RowsRead + ?Sized>(rows: &R, scan: Scan<'_>, now_ms: u64) -> Answer {
+    let from_hash = scan.cursor << (u64::BITS - CURSOR_BITS);
+    let (mut items, mut seen, mut last, mut next) = (Vec::new(), 0, None, 0);
+    visit_keys(rows, from_hash, now_ms, &mut |row, meta| {
+        let place = row.hash >> (u64::BITS - CURSOR_BITS);
+        if seen >= scan.count && last != Some(place) {
+            next = place;
+            return ControlFlow::Break(());
+        }
+        seen += 1;
+        last = Some(place);
+        let kind = kind_name(&meta.kind).as_bytes();
+        if scan.kind.is_none_or(|wanted| wanted.eq_ignore_ascii_case(kind))
+            && is_shown(scan.pattern, row.key)
+        {
+            items.push(bulk(row.key));
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(page(next, items))
+}
+
+pub(super) fn matching_keys<R: RowsRead + ?Sized>(rows: &R, pattern: &[u8], now_ms: u64) -> Answer {
+    let mut items = Vec::new();
+    visit_keys(rows, 0, now_ms, &mut |row, _| {
+        if glob::matches(pattern, row.key) {
+            items.push(bulk(row.key));
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(Reply::Array(items))
+}
+
+/// The first key from a random place on. A key after a large gap is drawn more often.
+pub(super) fn random_key<R: RowsRead + ?Sized>(rows: &R, context: &ReadContext<'_>) -> Answer {
+    let mut seed = context.seed;
+    let mut drawn = Reply::Nil;
+    for from_hash in [random::next(&mut seed), 0] {
+        visit_keys(rows, from_hash, context.now_ms, &mut |row, _| {
+            drawn = bulk(row.key);
+            ControlFlow::Break(())
+        })?;
+        if drawn != Reply::Nil {
+            break;
+        }
+    }
+    Ok(drawn)
+}
+
+pub(super) fn fields<R: RowsRead + ?Sized>(
+    rows: &R,
+    name: &[u8],
+    scan: Scan<'_>,
+    context: &ReadContext<'_>,
+) -> Answer {
+    let mut key = KeyRows::new(name);
+    let place = match (scan.cursor, context.cursors) {
+        (0, _) => None,
+        (cursor, Some(cursors)) => {
+            let place = cursors.get(cursor).filter(|place| place.key == name);
+            Some(place.ok_or_else(invalid_cursor)?)
+        }
+        (_, None) => return Err(invalid_cursor().into()),
+    };
+    let Some(hash) = find_hash(rows, &mut key, context.now_ms)? else {
+        return Ok(page(0, Vec::new()));
+    };
+    // A hash made anew since then holds nothing that was there from the start of the scan.
+    if place.as_ref().is_some_and(|place| place.generation != hash.generation) {
+        return Ok(page(0, Vec::new()));
+    }
+    let is_whole = place.is_none() && hash.total <= WHOLE_FIELDS_MAX;
+    let count = match context.cursors {
+        Some(_) if !is_whole => scan.count,
+        _ => usize::MAX,
+    };
+    let from = place.map(|place| place.field).unwrap_or_default();
+    let (items, next) = field_page(rows, &key, &hash, &from, &scan, count, context.now_ms)?;
+    let cursor = match (next, context.cursors) {
+        (Some(field), Some(cursors)) => {
+            let place = HashPlace { key: name.to_vec(), generation: hash.generation, field };
+            cursors.put(place, context.seed)
+        }
+        _ => 0,
+    };
+    Ok(page(cursor, items))
+}
+
+/// Fields and values from a field on, after looking at `count`; and the field to go on from.
+fn field_page<R: RowsRead + ?Sized>(
+    rows: &R,
+    key: &KeyRows,
+    hash: &Fields,
+    from: &[u8],
+    scan: &Scan<'_>,
+    count: usize,
+    now_ms: u64,
+) -> Result<(Vec<Reply>, Option<Vec<u8>>), StoreError> {
+    let (mut items, mut seen, mut next) = (Vec::new(), 0, None);
+    visit_fields(rows, key, hash, from, now_ms, &mut |field, value| {
+        if seen == count {
+            next = Some(field.to_vec());
+            return ControlFlow::Break(());
+        }
+        seen += 1;
+        if is_shown(scan.pattern, field) {
+            items.push(bulk(field));
+            items.push(bulk(value));
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok((items, next))
+}

@@ -1,0 +1,330 @@
+//! Keys found, put and taken away as a whole: meta rows, the expiry index and the partition's
+//! counters kept in step. What a hash's fields hold is `hash_edit`'s.
+
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::{Fault, WriteContext};
+use crate::ErrorReply;
+use crate::rows::key::{self, KeyRows, StoreKey};
+use crate::rows::meta::{Fields, Found, Kind, Meta, RowBytes};
+use crate::rows::{RowsRead, RowsWrite, StoreError};
+
+/// A hash of more fields is taken away by one range, of fewer one by one: a range costs every
+/// later read that passes it.
+const POINT_DELETES_MAX: u64 = 64;
+
+/// The refusal of a key of another type.
+pub(super) fn wrong_type() -> ErrorReply {
+    ErrorReply::new("WRONGTYPE", "Operation against a key holding the wrong kind of value")
+}
+
+/// The meta row of a key that is there.
+pub(super) fn find<R: RowsRead + ?Sized>(
+    rows: &R,
+    key: &mut KeyRows,
+    now_ms: u64,
+) -> Result<Option<Found>, StoreError> {
+    let Some(row) = rows.get(key.meta())? else { return Ok(None) };
+    let found = Found::new(row)?;
+    Ok(if is_live(rows, key, &found.meta, now_ms)? { Some(found) } else { None })
+}
+
+/// The string under a key.
+pub(super) fn find_string<R: RowsRead + ?Sized>(
+    rows: &R,
+    key: &[u8],
+    now_ms: u64,
+) -> Result<Option<Found>, Fault> {
+    match find(rows, &mut KeyRows::new(key), now_ms)? {
+        Some(found) if found.meta.kind != Kind::String => Err(wrong_type().into()),
+        found => Ok(found),
+    }
+}
+
+/// The hash under a key: what its meta row knows of its fields.
+pub(super) fn find_hash<R: RowsRead + ?Sized>(
+    rows: &R,
+    key: &mut KeyRows,
+    now_ms: u64,
+) -> Result<Option<Fields>, Fault> {
+    match find(rows, key, now_ms)?.map(|found| found.meta.kind) {
+        Some(Kind::String) => Err(wrong_type().into()),
+        Some(Kind::Hash(fields)) => Ok(Some(fields)),
+        None => Ok(None),
+    }
+}
+
+/// Whether a stored key is there at a time: neither it nor all of its fields have expired.
+pub(super) fn is_live<R: RowsRead + ?Sized>(
+    rows: &R,
+    key: &KeyRows,
+    meta: &Meta,
+    now_ms: u64,
+) -> Result<bool, StoreError> {
+    if meta.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms) {
+        return Ok(false);
+    }
+    match &meta.kind {
+        Kind::Hash(fields) if fields.expiring == fields.total => {
+            Ok(count_live(rows, key, fields, now_ms)? > 0)
+        }
+        _ => Ok(true),
+    }
+}
+
+/// How many of a hash's fields are there at a time.
+pub(super) fn count_live<R: RowsRead + ?Sized>(
+    rows: &R,
+    key: &KeyRows,
+    fields: &Fields,
+    now_ms: u64,
+) -> Result<u64, StoreError> {
+    let mut expired = 0;
+    visit_expired(rows, key, fields, now_ms, &mut |_, _| expired += 1)?;
+    Ok(fields.total.saturating_sub(expired))
+}
+
+/// Shows the expiry and row key of each of a hash's fields that has expired. It looks at what
+/// is due in the expiry index, which is little where sweeps are regular, not at the hash.
+fn visit_expired<R: RowsRead + ?Sized>(
+    rows: &R,
+    key: &KeyRows,
+    fields: &Fields,
+    now_ms: u64,
+    visit: &mut dyn FnMut(u64, &[u8]),
+) -> Result<(), StoreError> {
+    if fields.expiring == 0 || fields.expiring_from_ms > now_ms {
+        return Ok(());
+    }
+    let from = key::expiry_from(fields.expiring_from_ms);
+    let prefix = key.fields_from(fields.generation);
+    rows.scan(&from, &key::expiry_after(now_ms), &mut |entry, _| {
+        if let Some((expiry_ms, row)) = key::parse_expiry(entry)
+            && row.starts_with(&prefix)
+        {
+            visit(expiry_ms, row);
+        }
+        ControlFlow::Continue(())
+    })
+}
+
+/// The number of a key's last change, for comparison alone: 0 where it is absent; also another
+/// one after fields have expired.
+///
+/// # Errors
+/// Where the store fails.
+pub fn last_change<R: RowsRead + ?Sized>(
+    rows: &R,
+    key: &[u8],
+    now_ms: u64,
+) -> Result<u64, StoreError> {
+    let mut key = KeyRows::new(key);
+    let Some(found) = find(rows, &mut key, now_ms)? else { return Ok(0) };
+    let mut expired = 0u64;
+    if let Kind::Hash(fields) = &found.meta.kind {
+        visit_expired(rows, &key, fields, now_ms, &mut |_, _| expired += 1)?;
+    }
+    // Sequence numbers stay far below 2^40, so that the two do not meet.
+    Ok(found.meta.last_change ^ (expired << 40))
+}
+
+/// Rows being changed by one operation.
+pub(super) struct Edit<'a, W: ?Sized> {
+    pub rows: &'a mut W,
+    pub context: &'a mut WriteContext,
+}
+
+impl<W: RowsWrite + ?Sized> Edit<'_, W> {
+    /// Counts a change: its number.
+    pub fn change(&mut self) -> u64 {
+        self.context.sequence += 1;
+        self.context.sequence
+    }
+
+    /// The meta row of a key that is there, all of its fields being there too: what has expired
+    /// is taken away first.
+    pub fn open(&mut self, key: &mut KeyRows) -> Result<Option<Found>, StoreError> {
+        let now_ms = self.context.now_ms;
+        let Some(row) = self.rows.get(key.meta())? else { return Ok(None) };
+        let mut found = Found::new(row)?;
+        if found.meta.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms) {
+            self.remove(key, &found.meta)?;
+            return Ok(None);
+        }
+        let Kind::Hash(mut fields) = found.meta.kind else { return Ok(Some(found)) };
+        let mut expired: Vec<(u64, StoreKey)> = Vec::new();
+        visit_expired(self.rows, key, &fields, now_ms, &mut |expiry_ms, row| {
+            expired.push((expiry_ms, StoreKey::from_slice(row)));
+        })?;
+        if expired.is_empty() {
+            return Ok(Some(found));
+        }
+        for (expiry_ms, row) in &expired {
+            self.rows.delete(row);
+            self.rows.delete(&key::expiry_entry(*expiry_ms, row));
+            self.change();
+        }
+        let count = expired.len() as u64;
+        fields.total = fields.total.saturating_sub(count);
+        fields.expiring = fields.expiring.saturating_sub(count);
+        fields.expiring_from_ms = now_ms.saturating_add(1);
+        found.meta.kind = Kind::Hash(fields);
+        if fields.total == 0 {
+            self.remove(key, &found.meta)?;
+            return Ok(None);
+        }
+        found.meta.last_change = self.change();
+        self.put_hash(key, Some(&found.meta), &found.meta);
+        Ok(Some(found))
+    }
+
+    /// The string under a key.
+    pub fn open_string(&mut self, key: &mut KeyRows) -> Result<Option<Found>, Fault> {
+        match self.open(key)? {
+            Some(found) if found.meta.kind != Kind::String => Err(wrong_type().into()),
+            found => Ok(found),
+        }
+    }
+
+    /// Puts a string, its value being the parts one after the other, in the place of what was
+    /// there. One that has expired already only takes that away.
+    pub fn put_string(
+        &mut self,
+        key: &mut KeyRows,
+        mut old: Option<&Meta>,
+        expiry_ms: Option<u64>,
+        parts: &[&[u8]],
+    ) -> Result<(), StoreError> {
+        let is_past = expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.context.now_ms);
+        if let Some(meta) = old
+            && (is_past || meta.kind != Kind::String)
+        {
+            self.remove(key, meta)?;
+            old = None;
+        }
+        if is_past {
+            return Ok(());
+        }
+        let meta = Meta { kind: Kind::String, last_change: self.change(), expiry_ms };
+        let mut row = RowBytes::new();
+        meta.encode(&mut row);
+        for part in parts {
+            row.extend_from_slice(part);
+        }
+        self.put_meta(key, old, &meta, &row);
+        Ok(())
+    }
+
+    /// Puts a hash's meta row.
+    pub fn put_hash(&mut self, key: &mut KeyRows, old: Option<&Meta>, meta: &Meta) {
+        let mut row = RowBytes::new();
+        meta.encode(&mut row);
+        self.put_meta(key, old, meta, &row);
+    }
+
+    fn put_meta(&mut self, key: &mut KeyRows, old: Option<&Meta>, meta: &Meta, row: &[u8]) {
+        let old_expiry_ms = old.and_then(|old| old.expiry_ms);
+        if old.is_none() {
+            self.context.keys += 1;
+        }
+        self.count_expiry(old_expiry_ms.is_some(), meta.expiry_ms.is_some());
+        self.move_expiry(key.meta(), old_expiry_ms, meta.expiry_ms);
+        self.rows.put(key.meta(), row);
+    }
+
+    /// Gives a key that is there another expiry, or none; a past one takes it away.
+    pub fn set_expiry(
+        &mut self,
+        key: &mut KeyRows,
+        found: &Found,
+        expiry_ms: Option<u64>,
+    ) -> Result<(), StoreError> {
+        if expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.context.now_ms) {
+            return self.remove(key, &found.meta);
+        }
+        match found.meta.kind {
+            Kind::String => self.put_string(key, Some(&found.meta), expiry_ms, &[found.value()]),
+            Kind::Hash(_) => {
+                let meta = Meta { expiry_ms, last_change: self.change(), ..found.meta };
+                self.put_hash(key, Some(&found.meta), &meta);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes a key away, with all of its fields.
+    pub fn remove(&mut self, key: &mut KeyRows, meta: &Meta) -> Result<(), StoreError> {
+        if let Kind::Hash(fields) = &meta.kind {
+            self.remove_fields(key, fields)?;
+        }
+        self.move_expiry(key.meta(), meta.expiry_ms, None);
+        self.rows.delete(key.meta());
+        self.change();
+        self.context.keys = self.context.keys.saturating_sub(1);
+        self.count_expiry(meta.expiry_ms.is_some(), false);
+        Ok(())
+    }
+
+    fn remove_fields(&mut self, key: &KeyRows, fields: &Fields) -> Result<(), StoreError> {
+        let (from, to) = (key.fields_from(fields.generation), key.fields_to(fields.generation));
+        let is_small = fields.total <= POINT_DELETES_MAX;
+        let mut doomed: SmallVec<[StoreKey; 8]> = SmallVec::new();
+        if fields.expiring > 0 || is_small {
+            let mut damage = None;
+            self.rows.scan(&from, &to, &mut |row, value| {
+                match crate::rows::field::FieldHead::decode(value) {
+                    Ok((head, _)) => {
+                        if let Some(expiry_ms) = head.expiry_ms {
+                            doomed.push(key::expiry_entry(expiry_ms, row));
+                        }
+                    }
+                    Err(error) => damage = Some(error),
+                }
+                if is_small {
+                    doomed.push(StoreKey::from_slice(row));
+                }
+                if damage.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+            if let Some(error) = damage {
+                return Err(error);
+            }
+        }
+        for row in &doomed {
+            self.rows.delete(row);
+        }
+        if !is_small {
+            self.rows.delete_range(&from, &to);
+        }
+        Ok(())
+    }
+
+    /// Moves a row's entry of the expiry index.
+    pub fn move_expiry(&mut self, row: &[u8], from_ms: Option<u64>, to_ms: Option<u64>) {
+        if from_ms == to_ms {
+            return;
+        }
+        if let Some(expiry_ms) = from_ms {
+            self.rows.delete(&key::expiry_entry(expiry_ms, row));
+        }
+        if let Some(expiry_ms) = to_ms {
+            self.rows.put(&key::expiry_entry(expiry_ms, row), &[]);
+        }
+    }
+
+    fn count_expiry(&mut self, before: bool, after: bool) {
+        let expires = &mut self.context.expires;
+        match (before, after) {
+            (false, true) => *expires += 1,
+            (true, false) => *expires = expires.saturating_sub(1),
+            _ => {}
+        }
+    }
+}
+
+/// A number as a string's value.
+pub(super) fn integer_bytes(value: i64) -> Bytes {
+    value.to_string().into()
+}

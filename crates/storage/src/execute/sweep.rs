@@ -1,0 +1,87 @@
+//! Takes away what has expired by log time, as the expiry index says it.
+
+use std::ops::ControlFlow;
+
+use super::WriteContext;
+use super::hash_edit::HashEdit;
+use super::store::Edit;
+use crate::rows::key::{self, KeyRows, RowKey, StoreKey};
+use crate::rows::meta::{Found, Kind};
+use crate::rows::{RowsRead, RowsWrite, StoreError};
+
+/// Whether a sweep at this time would take anything away.
+///
+/// # Errors
+/// Where the store fails.
+pub fn has_due<R: RowsRead + ?Sized>(rows: &R, now_ms: u64) -> Result<bool, StoreError> {
+    let mut is_due = false;
+    rows.scan(&key::expiry_from(0), &key::expiry_after(now_ms), &mut |_, _| {
+        is_due = true;
+        ControlFlow::Break(())
+    })?;
+    Ok(is_due)
+}
+
+/// Takes away keys and fields that have expired, the earliest first, up to `limit` entries of
+/// the expiry index. A hash without fields goes too.
+///
+/// Returns how many keys and fields went, not counting the fields of keys that went.
+///
+/// # Errors
+/// Where the store fails: the rows are then half changed and must not be kept.
+pub fn sweep<W: RowsWrite + ?Sized>(
+    rows: &mut W,
+    context: &mut WriteContext,
+    limit: usize,
+) -> Result<u64, StoreError> {
+    let mut due: Vec<StoreKey> = Vec::new();
+    let to = key::expiry_after(context.now_ms);
+    rows.scan(&key::expiry_from(0), &to, &mut |entry, _| {
+        if due.len() == limit {
+            return ControlFlow::Break(());
+        }
+        due.push(StoreKey::from_slice(entry));
+        ControlFlow::Continue(())
+    })?;
+    let mut removed = 0;
+    let mut edit = Edit { rows, context };
+    for entry in due {
+        removed += take(&mut edit, &entry)?;
+    }
+    Ok(removed)
+}
+
+/// Takes away what an entry of the expiry index names; the entry in any case, so that one that
+/// nothing stands behind does not stay in the way.
+fn take<W: RowsWrite + ?Sized>(edit: &mut Edit<'_, W>, entry: &[u8]) -> Result<u64, StoreError> {
+    let parsed = key::parse_expiry(entry)
+        .and_then(|(expiry_ms, row)| Some((expiry_ms, RowKey::parse(row)?)));
+    let mut removed = 0;
+    if let Some((expiry_ms, row)) = parsed {
+        let mut key = KeyRows::new(row.key);
+        if let Some(meta) = edit.rows.get(key.meta())? {
+            let meta = Found::new(meta)?.meta;
+            match (row.field, meta.kind) {
+                (None, _) if meta.expiry_ms == Some(expiry_ms) => {
+                    edit.remove(&mut key, &meta)?;
+                    removed = 1;
+                }
+                (Some((generation, field)), Kind::Hash(fields))
+                    if generation == fields.generation =>
+                {
+                    let mut hash = HashEdit::of(key, meta, fields);
+                    if let Some(found) = hash.get(edit, field)?
+                        && found.head.expiry_ms == Some(expiry_ms)
+                    {
+                        hash.delete(edit, field, &found.head);
+                        hash.finish(edit)?;
+                        removed = 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    edit.rows.delete(entry);
+    Ok(removed)
+}

@@ -1,0 +1,193 @@
+//! What the log carries for a partition's rows: one command, a transaction or a sweep; its bytes
+//! and how it runs. The log itself knows nothing of it.
+//!
+//! | operation | bytes |
+//! |---|---|
+//! | command | `01`, the command |
+//! | transaction | `02`, number of watched keys, for each its length, the key and its last change; number of commands, each command |
+//! | sweep | `03`, limit |
+//!
+//! A command is its number of arguments, then each with its length. All numbers are varints. The
+//! first byte is stable; a change of meaning takes another.
+
+pub mod reply_codec;
+
+pub use reply_codec::{decode as decode_reply, encode as encode_reply};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use plimsoll_log::record::{RecordError, get_varint, put_varint};
+
+use crate::command;
+use crate::execute::{self, WriteContext};
+use crate::rows::{RowsWrite, StoreError};
+use crate::{Argv, Reply};
+
+const KIND_COMMAND: u8 = 1;
+const KIND_TRANSACTION: u8 = 2;
+const KIND_SWEEP: u8 = 3;
+
+/// What the log carries for a partition's rows.
+#[derive(Clone, Debug)]
+pub enum Operation {
+    /// One command.
+    Command(Argv),
+    /// Commands with no other between them.
+    Transaction {
+        /// Keys and the number of each one's last change as it was seen
+        /// ([`execute::last_change`]); nothing runs where one is another.
+        watched: Vec<(Bytes, u64)>,
+        /// In order.
+        commands: Vec<Argv>,
+    },
+    /// Takes away what has expired.
+    Sweep {
+        /// How many keys and fields at most.
+        limit: u64,
+    },
+}
+
+impl Operation {
+    /// The operation's bytes.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(self.bytes_estimate());
+        match self {
+            Self::Command(argv) => {
+                out.put_u8(KIND_COMMAND);
+                argv.encode(&mut out);
+            }
+            Self::Transaction { watched, commands } => {
+                out.put_u8(KIND_TRANSACTION);
+                put_varint(&mut out, watched.len() as u64);
+                for (key, last_change) in watched {
+                    put_varint(&mut out, key.len() as u64);
+                    out.put_slice(key);
+                    put_varint(&mut out, *last_change);
+                }
+                put_varint(&mut out, commands.len() as u64);
+                for argv in commands {
+                    argv.encode(&mut out);
+                }
+            }
+            Self::Sweep { limit } => {
+                out.put_u8(KIND_SWEEP);
+                put_varint(&mut out, *limit);
+            }
+        }
+        out.freeze()
+    }
+
+    fn bytes_estimate(&self) -> usize {
+        let command = |argv: &Argv| 4 + argv.bytes_len() + 4 * argv.len();
+        match self {
+            Self::Command(argv) => 1 + command(argv),
+            Self::Transaction { watched, commands } => {
+                let keys: usize = watched.iter().map(|(key, _)| key.len() + 15).sum();
+                16 + keys + commands.iter().map(command).sum::<usize>()
+            }
+            Self::Sweep { .. } => 11,
+        }
+    }
+
+    /// The operation in `bytes`, its arguments being slices of them.
+    ///
+    /// # Errors
+    /// Where the bytes are not exactly one operation of a known kind.
+    pub fn decode(bytes: &Bytes) -> Result<Self, RecordError> {
+        let kind = *bytes.first().ok_or(RecordError::Truncated)?;
+        let mut at = 1;
+        let operation = match kind {
+            KIND_COMMAND => Self::Command(Argv::decode(bytes, &mut at)?),
+            KIND_TRANSACTION => {
+                let mut watched = Vec::new();
+                for _ in 0..take_count(bytes, &mut at)? {
+                    let key = take_bytes(bytes, &mut at)?;
+                    watched.push((key, take_varint(bytes, &mut at)?));
+                }
+                let mut commands = Vec::new();
+                for _ in 0..take_count(bytes, &mut at)? {
+                    commands.push(Argv::decode(bytes, &mut at)?);
+                }
+                Self::Transaction { watched, commands }
+            }
+            KIND_SWEEP => Self::Sweep { limit: take_varint(bytes, &mut at)? },
+            other => return Err(RecordError::UnknownFormat(other)),
+        };
+        if at == bytes.len() {
+            Ok(operation)
+        } else {
+            Err(RecordError::Malformed("bytes after the operation"))
+        }
+    }
+}
+
+/// Runs an operation.
+///
+/// # Errors
+/// Where the store fails: the rows are then half changed and must not be kept. A refusal is a
+/// reply; within a transaction it stands among the replies, and the others still run.
+pub fn run<W: RowsWrite + ?Sized>(
+    operation: &Operation,
+    rows: &mut W,
+    context: &mut WriteContext,
+) -> Result<Reply, StoreError> {
+    match operation {
+        Operation::Command(argv) => run_command(argv, rows, context),
+        Operation::Transaction { watched, commands } => {
+            for (key, last_change) in watched {
+                if execute::last_change(rows, key, context.now_ms)? != *last_change {
+                    return Ok(Reply::NilArray);
+                }
+            }
+            let mut replies = Vec::with_capacity(commands.len());
+            for argv in commands {
+                replies.push(run_command(argv, rows, context)?);
+            }
+            Ok(Reply::Array(replies))
+        }
+        Operation::Sweep { limit } => {
+            let limit = usize::try_from(*limit).unwrap_or(usize::MAX);
+            let removed = execute::sweep(rows, context, limit)?;
+            Ok(Reply::Integer(i64::try_from(removed).unwrap_or(i64::MAX)))
+        }
+    }
+}
+
+fn run_command<W: RowsWrite + ?Sized>(
+    argv: &Argv,
+    rows: &mut W,
+    context: &mut WriteContext,
+) -> Result<Reply, StoreError> {
+    match command::parse(argv) {
+        Ok(command) => execute::write(&command, rows, context),
+        Err(refusal) => Ok(Reply::Error(refusal)),
+    }
+}
+
+fn take_varint(bytes: &Bytes, at: &mut usize) -> Result<u64, RecordError> {
+    let mut rest = bytes.get(*at..).ok_or(RecordError::Truncated)?;
+    let value = get_varint(&mut rest)?;
+    *at = bytes.len() - rest.len();
+    Ok(value)
+}
+
+/// A number of things that each take a byte at least.
+fn take_count(bytes: &Bytes, at: &mut usize) -> Result<u64, RecordError> {
+    let count = take_varint(bytes, at)?;
+    if count > (bytes.len() - *at) as u64 {
+        return Err(RecordError::Malformed("more entries than bytes"));
+    }
+    Ok(count)
+}
+
+fn take_bytes(bytes: &Bytes, at: &mut usize) -> Result<Bytes, RecordError> {
+    let len = usize::try_from(take_varint(bytes, at)?).unwrap_or(usize::MAX);
+    let end = at.checked_add(len).filter(|end| *end <= bytes.len());
+    let end = end.ok_or(RecordError::Truncated)?;
+    let taken = bytes.slice(*at..end);
+    *at = end;
+    Ok(taken)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,357 @@
+//! Apply: what a record of the log does to a replica. The same bytes at the same position have
+//! the same effect on every replica, whatever clock or load it has.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use bytes::Bytes;
+use plimsoll_log::record::{Item, Record, RecordError};
+use plimsoll_log::rules::chain::Position;
+use plimsoll_log::rules::is_too_old;
+use plimsoll_log::rules::leads::{self, LeadState, LeadVerdict};
+use plimsoll_log::rules::sessions::{SessionState, Verdict};
+use plimsoll_log::{Incarnation, LeadId, PartitionId, SessionId};
+use rust_rocksdb::WriteBatch;
+use xxhash_rust::xxh3::Xxh3Default;
+
+use super::overlay::Overlay;
+use super::store::{Resources, Store};
+use super::system::{self, Stamp};
+use crate::execute::WriteContext;
+use crate::operation::Operation;
+use crate::reply::Reply;
+use crate::rows::{RowsRead, StoreError};
+
+/// How often, in log time, forgotten sessions and leads are removed, ms.
+const FORGET_INTERVAL_MS: u64 = 60_000;
+
+/// What became of one operation of a record.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// It ran and answers this.
+    Ran(Reply),
+    /// It did not run: the session knows it already, or refuses it. Of a fence: the answer.
+    Settled(Verdict),
+}
+
+/// Learns what each operation did, while later operations have not run yet.
+pub trait Observer {
+    /// The operation at (item, index; 0 of a fence) is through; `rows` is the state
+    /// after it, and `keys` the number of keys in it.
+    fn operation(&mut self, at: (usize, usize), effect: Effect, rows: &Overlay<'_>, keys: u64);
+}
+
+/// Nobody waits here for the answers.
+impl Observer for () {
+    fn operation(&mut self, _: (usize, usize), _: Effect, _: &Overlay<'_>, _: u64) {}
+}
+
+/// What apply did with a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// Its operations were applied.
+    Taken,
+    /// The replica contains it already.
+    Contained,
+    /// It was a no-op under the rule of leads.
+    Passed(LeadVerdict),
+}
+
+/// Why a replica stops applying. Its rows stay as they were before the record.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ApplyError {
+    /// The disk is full or failing: the same record may be tried again.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Bytes that this version cannot read, in the log or in the replica's own rows.
+    #[error("{0}: {1}")]
+    Unreadable(&'static str, RecordError),
+    /// The replica contains a state that the log never had.
+    #[error("the replica has {held:016x} at {position}, the log has {expected:016x}")]
+    Forked {
+        /// Where they were compared.
+        position: plimsoll_log::Lsn,
+        /// The replica's chain hash.
+        held: u64,
+        /// The log's chain hash.
+        expected: u64,
+    },
+}
+
+/// One node's replica of a partition, at one position of its group's log.
+pub struct Replica {
+    id: PartitionId,
+    store: Store,
+    stamp: Stamp,
+    sessions: HashMap<SessionId, SessionState>,
+    leads: HashMap<LeadId, LeadState>,
+}
+
+impl Replica {
+    /// Opens the replica in `dir`, or makes an empty one that stands at `initial`.
+    ///
+    /// # Errors
+    /// Where the folder cannot be opened or holds rows that this version cannot read.
+    pub fn open(
+        id: PartitionId,
+        dir: &Path,
+        resources: &Resources,
+        incarnation: Incarnation,
+        initial: Position,
+    ) -> Result<Self, ApplyError> {
+        let store = Store::open(dir, resources)?;
+        let stamp = match store.get(system::STAMP_KEY)? {
+            Some(bytes) => Stamp::decode(&bytes).map_err(unreadable("the stamp"))?,
+            None => Stamp { incarnation, position: initial, sequence: 0, keys: 0, expires: 0 },
+        };
+        let sessions = load(&store, system::SESSIONS_FROM, system::SESSIONS_TO, |id, value| {
+            Ok((SessionId(id), system::decode_session(value)?))
+        })?;
+        let leads = load(&store, system::LEADS_FROM, system::LEADS_TO, |id, value| {
+            Ok((LeadId(id), system::decode_lead(value)?))
+        })?;
+        Ok(Self { id, store, stamp, sessions, leads })
+    }
+
+    /// Which partition it is a replica of.
+    #[must_use]
+    pub fn id(&self) -> PartitionId {
+        self.id
+    }
+
+    /// What it contains.
+    #[must_use]
+    pub fn stamp(&self) -> Stamp {
+        self.stamp
+    }
+
+    /// Its rows, to read.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Notes that the log up to `position` holds nothing more for this replica.
+    pub fn pass(&mut self, position: Position) {
+        if position.lsn > self.stamp.position.lsn {
+            self.stamp.position = position;
+        }
+    }
+
+    /// Writes the stamp also where no record did, and says which position it names: once
+    /// [`Store::flush`] has returned after this, all up to there is durable.
+    ///
+    /// # Errors
+    /// Where the store fails.
+    pub fn mark(&mut self) -> Result<Position, ApplyError> {
+        let mut batch = WriteBatch::default();
+        batch.put(system::STAMP_KEY, self.stamp.encode());
+        self.store.write(&batch)?;
+        Ok(self.stamp.position)
+    }
+
+    /// Applies the record that stands at `position` (the chain after it).
+    ///
+    /// # Errors
+    /// The replica is as it was before the record, and may be given it again.
+    pub fn apply(
+        &mut self,
+        position: Position,
+        record: &Record,
+        observer: &mut dyn Observer,
+    ) -> Result<Applied, ApplyError> {
+        let held = self.stamp.position;
+        if position.lsn <= held.lsn {
+            if position.lsn == held.lsn && position.hash != held.hash {
+                return Err(ApplyError::Forked {
+                    position: held.lsn,
+                    held: held.hash,
+                    expected: position.hash,
+                });
+            }
+            return Ok(Applied::Contained);
+        }
+        let log_time_ms = position.log_time_ms;
+        let lead = self.leads.get(&record.lead.lead);
+        let state = match leads::admit(lead, &record.lead, record.stamp_ms, log_time_ms) {
+            LeadVerdict::Take(state) => state,
+            verdict => {
+                self.stamp.position = position;
+                return Ok(Applied::Passed(verdict));
+            }
+        };
+        let mut application = Application::new(self, position);
+        application.run(&self.sessions, record, observer)?;
+        let Application { overlay, stamp, sessions, .. } = application;
+        let mut batch = overlay.into_batch();
+        // First, because a session or lead may be forgotten and new in the same record.
+        self.forget(held.log_time_ms, log_time_ms, &mut batch);
+        for (id, session) in &sessions {
+            batch.put(system::session_key(*id), system::encode_session(session));
+        }
+        batch.put(system::lead_key(record.lead.lead), system::encode_lead(&state));
+        batch.put(system::STAMP_KEY, stamp.encode());
+        self.store.write(&batch)?;
+        self.stamp = stamp;
+        self.sessions.extend(sessions);
+        self.leads.insert(record.lead.lead, state);
+        Ok(Applied::Taken)
+    }
+
+    /// A hash of all that must be the same on every replica at the same position.
+    ///
+    /// # Errors
+    /// Where the store fails.
+    pub fn digest(&self) -> Result<u64, StoreError> {
+        let mut hash = Xxh3Default::new();
+        hash.update(&self.stamp.encode());
+        self.store.scan(&[0], &[0xff], &mut |key, value| {
+            if key != system::STAMP_KEY && !key.starts_with(system::GROUPS_FROM) {
+                hash.update(&(key.len() as u64).to_le_bytes());
+                hash.update(key);
+                hash.update(&(value.len() as u64).to_le_bytes());
+                hash.update(value);
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(hash.digest())
+    }
+
+    /// Removes what the window of log time has passed over, at moments fixed by log time.
+    fn forget(&mut self, before_ms: u64, now_ms: u64, batch: &mut WriteBatch) {
+        if before_ms / FORGET_INTERVAL_MS == now_ms / FORGET_INTERVAL_MS {
+            return;
+        }
+        self.sessions.retain(|id, session| {
+            let is_kept = !session.is_forgotten(now_ms);
+            if !is_kept {
+                batch.delete(system::session_key(*id));
+            }
+            is_kept
+        });
+        self.leads.retain(|id, lead| {
+            let is_kept = !is_too_old(lead.seen_ms, now_ms);
+            if !is_kept {
+                batch.delete(system::lead_key(*id));
+            }
+            is_kept
+        });
+    }
+}
+
+/// A record on its way into a replica: everything changed so far, none of it written.
+struct Application<'a> {
+    overlay: Overlay<'a>,
+    stamp: Stamp,
+    sessions: HashMap<SessionId, SessionState>,
+    log_time_ms: u64,
+}
+
+impl<'a> Application<'a> {
+    fn new(replica: &'a Replica, position: Position) -> Self {
+        Self {
+            overlay: Overlay::new(&replica.store),
+            stamp: Stamp { position, ..replica.stamp },
+            sessions: HashMap::new(),
+            log_time_ms: position.log_time_ms,
+        }
+    }
+
+    fn run(
+        &mut self,
+        known: &HashMap<SessionId, SessionState>,
+        record: &Record,
+        observer: &mut dyn Observer,
+    ) -> Result<(), ApplyError> {
+        for (at, item) in record.items.iter().enumerate() {
+            match item {
+                Item::Operations { session: id, first, acked, stamp_ms, payloads } => {
+                    let mut session = self.session(known, *id);
+                    session.acknowledge(*acked, self.log_time_ms);
+                    for ((number, payload), index) in (*first..).zip(payloads).zip(0..) {
+                        let effect = self.operation(&mut session, number, *stamp_ms, payload)?;
+                        observer.operation((at, index), effect, &self.overlay, self.stamp.keys);
+                    }
+                    self.sessions.insert(*id, session);
+                }
+                Item::Fence { session: id, number, stamp_ms } => {
+                    let mut session = self.session(known, *id);
+                    let verdict = session.fence(*number, *stamp_ms, self.log_time_ms);
+                    self.sessions.insert(*id, session);
+                    let effect = Effect::Settled(verdict);
+                    observer.operation((at, 0), effect, &self.overlay, self.stamp.keys);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The session's state so far; that of a session never seen is empty.
+    fn session(&mut self, known: &HashMap<SessionId, SessionState>, id: SessionId) -> SessionState {
+        if let Some(session) = self.sessions.remove(&id) {
+            return session;
+        }
+        known.get(&id).cloned().unwrap_or_default()
+    }
+
+    fn operation(
+        &mut self,
+        session: &mut SessionState,
+        number: u64,
+        stamp_ms: u64,
+        payload: &Bytes,
+    ) -> Result<Effect, ApplyError> {
+        match session.admit(number, stamp_ms, self.log_time_ms) {
+            Verdict::Fresh => {}
+            verdict => return Ok(Effect::Settled(verdict)),
+        }
+        let operation = Operation::decode(payload).map_err(unreadable("an operation"))?;
+        let mut context = WriteContext {
+            now_ms: self.log_time_ms,
+            stamp_ms,
+            seed: self.stamp.position.lsn.0 ^ number,
+            sequence: self.stamp.sequence,
+            keys: self.stamp.keys,
+            expires: self.stamp.expires,
+        };
+        let reply = crate::operation::run(&operation, &mut self.overlay, &mut context)?;
+        self.stamp.sequence = context.sequence;
+        self.stamp.keys = context.keys;
+        self.stamp.expires = context.expires;
+        let result = crate::operation::encode_reply(&reply);
+        session.finish(number, result, stamp_ms, self.log_time_ms);
+        Ok(Effect::Ran(reply))
+    }
+}
+
+fn load<K: std::hash::Hash + Eq, V>(
+    store: &Store,
+    from: &[u8],
+    to: &[u8],
+    decode: impl Fn(u64, &[u8]) -> Result<(K, V), RecordError>,
+) -> Result<HashMap<K, V>, ApplyError> {
+    let mut states = HashMap::new();
+    let mut fault = None;
+    store.scan(from, to, &mut |key, value| {
+        let id = system::id_of(key).ok_or(RecordError::Malformed("a key without an id"));
+        match id.and_then(|id| decode(id, value)) {
+            Ok((id, state)) => {
+                states.insert(id, state);
+                ControlFlow::Continue(())
+            }
+            Err(error) => {
+                fault = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    })?;
+    match fault {
+        Some(error) => Err(ApplyError::Unreadable("a session or lead", error)),
+        None => Ok(states),
+    }
+}
+
+fn unreadable(what: &'static str) -> impl Fn(RecordError) -> ApplyError {
+    move |error| ApplyError::Unreadable(what, error)
+}

@@ -1,0 +1,323 @@
+//! RocksDB as a partition uses it: one column family, no WAL, what is shared between the
+//! partitions of a node (block cache, write buffers). What the rows mean is not its business.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use plimsoll_log::GroupId;
+use plimsoll_log::rules::chain::Position;
+use rust_rocksdb::{
+    BlockBasedOptions, Cache, DB, DBCompressionType, FlushOptions, Options, ReadOptions, ReadTier,
+    SnapshotWithThreadMode, WriteBatch, WriteBufferManager, WriteOptions,
+};
+
+use super::system;
+use crate::rows::{RowsRead, StoreError};
+
+/// What a node's partitions share, and how large it may grow.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreOptions {
+    /// Blocks read from files, bytes. Default 256 MiB.
+    pub block_cache_bytes: usize,
+    /// Rows not yet flushed, over all partitions, bytes. Default 128 MiB.
+    pub write_buffer_bytes: usize,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self { block_cache_bytes: 256 << 20, write_buffer_bytes: 128 << 20 }
+    }
+}
+
+/// The parts of RocksDB that all partitions of a node share.
+pub struct Resources {
+    cache: Cache,
+    write_buffers: WriteBufferManager,
+    options: StoreOptions,
+}
+
+/// What the stores of a node hold, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreStatistics {
+    /// Blocks in the shared cache.
+    pub block_cache_bytes: usize,
+    /// Rows not yet flushed.
+    pub write_buffer_bytes: usize,
+}
+
+impl Resources {
+    /// Sets the shared parts up; memory is taken as it is used.
+    #[must_use]
+    pub fn new(options: StoreOptions) -> Self {
+        Self {
+            cache: Cache::new_hyper_clock_cache(options.block_cache_bytes, 0),
+            // Stalling writers is not its job: it makes the fullest buffer flush.
+            write_buffers: WriteBufferManager::new_write_buffer_manager(
+                options.write_buffer_bytes,
+                false,
+            ),
+            options,
+        }
+    }
+
+    /// What is held now.
+    #[must_use]
+    pub fn statistics(&self) -> StoreStatistics {
+        StoreStatistics {
+            block_cache_bytes: self.cache.get_usage(),
+            write_buffer_bytes: self.write_buffers.get_usage(),
+        }
+    }
+
+    fn rocksdb_options(&self) -> Options {
+        let mut table = BlockBasedOptions::default();
+        table.set_block_cache(&self.cache);
+        table.set_bloom_filter(10.0, false);
+        table.set_cache_index_and_filter_blocks(true);
+        table.set_cache_index_and_filter_blocks_with_high_priority(true);
+        table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+        table.set_block_size(8 << 10);
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.set_block_based_table_factory(&table);
+        options.set_write_buffer_manager(&self.write_buffers);
+        // Large, so that the shared budget decides when a partition flushes.
+        options.set_write_buffer_size(self.options.write_buffer_bytes / 2);
+        options.set_max_write_buffer_number(4);
+        options.set_memtable_whole_key_filtering(true);
+        options.set_memtable_prefix_bloom_ratio(0.02);
+        options.set_compression_type(DBCompressionType::Lz4);
+        options.set_bottommost_compression_type(DBCompressionType::Zstd);
+        options.set_max_background_jobs(2);
+        options.set_max_open_files(256);
+        options.set_keep_log_file_num(2);
+        options.set_stats_dump_period_sec(0);
+        options.set_paranoid_checks(true);
+        // Without a WAL the memtable would be lost at close; `Store::flush` is called instead.
+        options.set_avoid_flush_during_shutdown(true);
+        options
+    }
+}
+
+/// One partition's RocksDB; cloned handles read and write the same rows.
+#[derive(Clone)]
+pub struct Store {
+    db: Arc<DB>,
+}
+
+impl Store {
+    /// Opens the rows in `dir`, or makes an empty folder of them.
+    ///
+    /// # Errors
+    /// Where RocksDB cannot open it: damaged, in use, or not writable.
+    pub fn open(dir: &Path, resources: &Resources) -> Result<Self, StoreError> {
+        let db = DB::open(&resources.rocksdb_options(), dir).map_err(failed)?;
+        Ok(Self { db: Arc::new(db) })
+    }
+
+    /// The rows as they are now, unmoved by what is written after.
+    #[must_use]
+    pub fn snapshot(&self) -> StoreSnapshot<'_> {
+        StoreSnapshot { snapshot: self.db.snapshot() }
+    }
+
+    /// The rows as they are now, as far as they are in memory.
+    #[must_use]
+    pub fn cached(&self) -> CachedStore<'_> {
+        CachedStore { snapshot: self.db.snapshot() }
+    }
+
+    /// Single rows, as far as they are in memory.
+    #[must_use]
+    pub fn cached_row(&self) -> CachedRow<'_> {
+        CachedRow { db: &self.db, options: cached_only() }
+    }
+
+    /// Keeps the position of a group of which the node may hold no replica.
+    ///
+    /// # Errors
+    /// Where the store fails.
+    pub fn put_group(&self, group: GroupId, position: &Position) -> Result<(), StoreError> {
+        let mut batch = WriteBatch::default();
+        batch.put(system::group_key(group), system::encode_position(position));
+        self.write(&batch)
+    }
+
+    /// The positions kept by [`Self::put_group`].
+    ///
+    /// # Errors
+    /// Where the store fails or holds what this version cannot read.
+    pub fn groups(&self) -> Result<HashMap<GroupId, Position>, StoreError> {
+        let mut groups = HashMap::new();
+        let mut unreadable = Ok(());
+        self.scan(system::GROUPS_FROM, system::GROUPS_TO, &mut |key, value| {
+            match (system::group_of(key), system::decode_position(value)) {
+                (Some(group), Ok(position)) => {
+                    groups.insert(group, position);
+                }
+                (_, decoded) => {
+                    let error = decoded.err();
+                    unreadable = Err(StoreError::Failed(format!("a group's position: {error:?}")));
+                }
+            }
+            ControlFlow::Continue(())
+        })?;
+        unreadable.map(|()| groups)
+    }
+
+    /// Writes a batch whole or not at all; visible at once, durable after the next flush.
+    pub(super) fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
+        let mut options = WriteOptions::default();
+        options.disable_wal(true);
+        self.db.write_opt(batch, &options).map_err(failed)
+    }
+
+    /// Makes all that was written durable.
+    ///
+    /// # Errors
+    /// Where the disk is full or fails; the rows stay in memory then.
+    pub fn flush(&self) -> Result<(), StoreError> {
+        let mut options = FlushOptions::default();
+        options.set_wait(true);
+        self.db.flush_opt(&options).map_err(failed)
+    }
+
+    /// Bytes in the files of this partition.
+    #[must_use]
+    pub fn files_bytes(&self) -> u64 {
+        let property = self.db.property_int_value("rocksdb.total-sst-files-size");
+        property.ok().flatten().unwrap_or(0)
+    }
+}
+
+impl RowsRead for Store {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        let value = self.db.get_pinned(key).map_err(failed)?;
+        Ok(value.map(|value| Bytes::copy_from_slice(&value)))
+    }
+
+    fn scan(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        walk(self.db.raw_iterator_opt(bounds(to)), from, visit)
+    }
+}
+
+/// A consistent state of a partition's rows.
+pub struct StoreSnapshot<'a> {
+    snapshot: SnapshotWithThreadMode<'a, DB>,
+}
+
+impl RowsRead for StoreSnapshot<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        let value = self.snapshot.get_pinned(key).map_err(failed)?;
+        Ok(value.map(|value| Bytes::copy_from_slice(&value)))
+    }
+
+    fn scan(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        walk(self.snapshot.raw_iterator_opt(bounds(to)), from, visit)
+    }
+}
+
+/// How many rows a [`CachedStore`] shows in one scan: beyond, it would take too long for a
+/// thread that must not block.
+const CACHED_SCAN_ROWS_MAX: usize = 1024;
+
+/// A consistent state of the rows, read only as far as that needs no disk and little time;
+/// [`StoreError::NotCached`] otherwise, so that the read can be handed on.
+pub struct CachedStore<'a> {
+    snapshot: SnapshotWithThreadMode<'a, DB>,
+}
+
+impl RowsRead for CachedStore<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        let value = self.snapshot.get_pinned_opt(key, cached_only()).map_err(failed)?;
+        Ok(value.map(|value| Bytes::copy_from_slice(&value)))
+    }
+
+    fn scan(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        let mut options = cached_only();
+        options.set_iterate_upper_bound(to);
+        let mut rows = 0;
+        let mut is_cut = false;
+        walk(self.snapshot.raw_iterator_opt(options), from, &mut |key, value| {
+            rows += 1;
+            is_cut = rows > CACHED_SCAN_ROWS_MAX;
+            if is_cut { ControlFlow::Break(()) } else { visit(key, value) }
+        })?;
+        if is_cut { Err(StoreError::NotCached) } else { Ok(()) }
+    }
+}
+
+/// The current rows, one at a time: for commands that read a single row, which need no
+/// consistent state.
+pub struct CachedRow<'a> {
+    db: &'a DB,
+    options: ReadOptions,
+}
+
+impl RowsRead for CachedRow<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        let value = self.db.get_pinned_opt(key, &self.options).map_err(failed)?;
+        Ok(value.map(|value| Bytes::copy_from_slice(&value)))
+    }
+
+    fn scan(
+        &self,
+        _from: &[u8],
+        _to: &[u8],
+        _visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        Err(StoreError::NotCached)
+    }
+}
+
+fn cached_only() -> ReadOptions {
+    let mut options = ReadOptions::default();
+    options.set_read_tier(ReadTier::BlockCache);
+    options
+}
+
+fn bounds(to: &[u8]) -> ReadOptions {
+    let mut options = ReadOptions::default();
+    options.set_iterate_upper_bound(to);
+    options
+}
+
+fn walk<D: rust_rocksdb::DBAccess>(
+    mut rows: rust_rocksdb::DBRawIteratorWithThreadMode<'_, D>,
+    from: &[u8],
+    visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+) -> Result<(), StoreError> {
+    rows.seek(from);
+    while let Some((key, value)) = rows.item() {
+        if visit(key, value).is_break() {
+            return Ok(());
+        }
+        rows.next();
+    }
+    rows.status().map_err(failed)
+}
+
+fn failed(error: rust_rocksdb::Error) -> StoreError {
+    if error.kind() == rust_rocksdb::ErrorKind::Incomplete {
+        return StoreError::NotCached;
+    }
+    StoreError::Failed(error.into_string())
+}

@@ -1,0 +1,210 @@
+//! The rows that a replica keeps for itself, first byte 0x00, each with a format number:
+//!
+//! | key | value |
+//! |---|---|
+//! | 0x00 `G` group (2, BE) | 1, LSN, chain hash (8), log time: the node's own, not the table's |
+//! | 0x00 `L` lead id (8, BE) | 1, epoch, last n, seen |
+//! | 0x00 `P` | 1, log incarnation (8), LSN, chain hash (8), log time, sequence, keys, expires |
+//! | 0x00 `S` session id (8, BE) | 1, last, floor, seen, then (number, kind, result) each |
+//!
+//! Numbers not sized here are varints; kinds are 0 ran (with length and bytes), 1 ran but not
+//! kept, 2 fenced: stable.
+
+use std::collections::VecDeque;
+
+use bytes::{Buf, BufMut, Bytes};
+use plimsoll_log::record::{RecordError, get_varint, put_varint};
+use plimsoll_log::rules::chain::Position;
+use plimsoll_log::rules::leads::LeadState;
+use plimsoll_log::rules::sessions::{Outcome, SessionState};
+use plimsoll_log::{GroupId, Incarnation, LeadId, Lsn, SessionId};
+
+const FORMAT: u8 = 1;
+const KIND_RAN: u8 = 0;
+const KIND_RAN_UNKEPT: u8 = 1;
+const KIND_FENCED: u8 = 2;
+
+/// The key of the stamp.
+pub(super) const STAMP_KEY: &[u8] = b"\x00P";
+/// Where the rows of groups begin: positions that the node keeps beside a partition.
+pub(super) const GROUPS_FROM: &[u8] = b"\x00G";
+/// Where the rows of groups end.
+pub(super) const GROUPS_TO: &[u8] = b"\x00H";
+/// Where lead rows begin; they end before [`STAMP_KEY`].
+pub(super) const LEADS_FROM: &[u8] = b"\x00L";
+/// Where lead rows end.
+pub(super) const LEADS_TO: &[u8] = b"\x00M";
+/// Where session rows begin.
+pub(super) const SESSIONS_FROM: &[u8] = b"\x00S";
+/// Where session rows end.
+pub(super) const SESSIONS_TO: &[u8] = b"\x00T";
+
+/// What of the log a replica contains, and what it has counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The log that it was brought forward from.
+    pub incarnation: Incarnation,
+    /// How far.
+    pub position: Position,
+    /// Changes of rows so far: the sequence number of the last.
+    pub sequence: u64,
+    /// Keys, those expired but not swept included.
+    pub keys: u64,
+    /// Keys with an expiry.
+    pub expires: u64,
+}
+
+pub(super) fn session_key(session: SessionId) -> [u8; 10] {
+    id_key(b'S', session.0)
+}
+
+pub(super) fn lead_key(lead: LeadId) -> [u8; 10] {
+    id_key(b'L', lead.0)
+}
+
+pub(super) fn group_key(group: GroupId) -> [u8; 4] {
+    let [high, low] = group.0.to_be_bytes();
+    [0, b'G', high, low]
+}
+
+/// The group in a group's key.
+pub(super) fn group_of(key: &[u8]) -> Option<GroupId> {
+    Some(GroupId(u16::from_be_bytes(key.get(2..)?.try_into().ok()?)))
+}
+
+pub(super) fn encode_position(position: &Position) -> Vec<u8> {
+    let mut out = vec![FORMAT];
+    put_position(&mut out, position);
+    out
+}
+
+pub(super) fn decode_position(bytes: &[u8]) -> Result<Position, RecordError> {
+    take_position(&mut body(bytes)?)
+}
+
+fn put_position(out: &mut Vec<u8>, position: &Position) {
+    put_varint(out, position.lsn.0);
+    out.put_u64_le(position.hash);
+    put_varint(out, position.log_time_ms);
+}
+
+fn take_position(rest: &mut &[u8]) -> Result<Position, RecordError> {
+    Ok(Position {
+        lsn: Lsn(get_varint(rest)?),
+        hash: take_u64(rest)?,
+        log_time_ms: get_varint(rest)?,
+    })
+}
+
+fn id_key(kind: u8, id: u64) -> [u8; 10] {
+    let mut key = [0, kind, 0, 0, 0, 0, 0, 0, 0, 0];
+    key[2..].copy_from_slice(&id.to_be_bytes());
+    key
+}
+
+/// The id in a session's or a lead's key.
+pub(super) fn id_of(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(key.get(2..)?.try_into().ok()?))
+}
+
+impl Stamp {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![FORMAT];
+        out.put_u64_le(self.incarnation.0);
+        put_position(&mut out, &self.position);
+        put_varint(&mut out, self.sequence);
+        put_varint(&mut out, self.keys);
+        put_varint(&mut out, self.expires);
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
+        let mut rest = body(bytes)?;
+        Ok(Self {
+            incarnation: Incarnation(take_u64(&mut rest)?),
+            position: take_position(&mut rest)?,
+            sequence: get_varint(&mut rest)?,
+            keys: get_varint(&mut rest)?,
+            expires: get_varint(&mut rest)?,
+        })
+    }
+}
+
+pub(super) fn encode_lead(state: &LeadState) -> Vec<u8> {
+    let mut out = vec![FORMAT];
+    put_varint(&mut out, u64::from(state.epoch));
+    put_varint(&mut out, state.last);
+    put_varint(&mut out, state.seen_ms);
+    out
+}
+
+pub(super) fn decode_lead(bytes: &[u8]) -> Result<LeadState, RecordError> {
+    let mut rest = body(bytes)?;
+    let epoch = u32::try_from(get_varint(&mut rest)?);
+    Ok(LeadState {
+        epoch: epoch.map_err(|_| RecordError::Malformed("an epoch over 32 bits"))?,
+        last: get_varint(&mut rest)?,
+        seen_ms: get_varint(&mut rest)?,
+    })
+}
+
+pub(super) fn encode_session(state: &SessionState) -> Vec<u8> {
+    let mut out = vec![FORMAT];
+    put_varint(&mut out, state.last);
+    put_varint(&mut out, state.floor);
+    put_varint(&mut out, state.seen_ms);
+    for (number, outcome) in state.outcomes() {
+        put_varint(&mut out, *number);
+        match outcome {
+            Outcome::Ran(result) => {
+                out.put_u8(KIND_RAN);
+                put_varint(&mut out, result.len() as u64);
+                out.put_slice(result);
+            }
+            Outcome::RanUnkept => out.put_u8(KIND_RAN_UNKEPT),
+            Outcome::Fenced => out.put_u8(KIND_FENCED),
+        }
+    }
+    out
+}
+
+pub(super) fn decode_session(bytes: &[u8]) -> Result<SessionState, RecordError> {
+    let mut rest = body(bytes)?;
+    let last = get_varint(&mut rest)?;
+    let floor = get_varint(&mut rest)?;
+    let seen_ms = get_varint(&mut rest)?;
+    let mut outcomes = VecDeque::new();
+    while rest.has_remaining() {
+        let number = get_varint(&mut rest)?;
+        let kind = rest.first().copied().ok_or(RecordError::Truncated)?;
+        rest.advance(1);
+        let outcome = match kind {
+            KIND_RAN => {
+                let len = usize::try_from(get_varint(&mut rest)?).unwrap_or(usize::MAX);
+                let result = rest.get(..len).ok_or(RecordError::Truncated)?;
+                rest.advance(len);
+                Outcome::Ran(Bytes::copy_from_slice(result))
+            }
+            KIND_RAN_UNKEPT => Outcome::RanUnkept,
+            KIND_FENCED => Outcome::Fenced,
+            _ => return Err(RecordError::Malformed("unknown kind of outcome")),
+        };
+        outcomes.push_back((number, outcome));
+    }
+    Ok(SessionState::from_parts(last, floor, seen_ms, outcomes))
+}
+
+fn body(bytes: &[u8]) -> Result<&[u8], RecordError> {
+    match bytes.split_first() {
+        Some((&FORMAT, rest)) => Ok(rest),
+        Some((format, _)) => Err(RecordError::UnknownFormat(*format)),
+        None => Err(RecordError::Truncated),
+    }
+}
+
+fn take_u64(rest: &mut &[u8]) -> Result<u64, RecordError> {
+    if rest.remaining() < 8 {
+        return Err(RecordError::Truncated);
+    }
+    Ok(rest.get_u64_le())
+}

@@ -1,0 +1,115 @@
+//! The entry points of the fuzz targets: each takes any bytes, and panics where what they reach
+//! does not keep its word. The smoke test calls the same functions without a fuzzer.
+//!
+//! They judge bytes and single commands; what happens to a node under them is tested elsewhere.
+
+use bytes::{Bytes, BytesMut};
+use plimsoll_log::record::{self, Record};
+use plimsoll_server::resp::{Decoder, Limits, Protocol, ProtocolError};
+use plimsoll_storage::execute::WriteContext;
+use plimsoll_storage::operation::{self, Operation};
+use plimsoll_storage::rows::MemoryRows;
+use plimsoll_storage::{Argv, command};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A record from the log, damaged or not: as it came, and again with a checksum that is right,
+/// so that what the checksum would have kept out is looked at too.
+pub fn record(data: &[u8]) {
+    let _ = Record::decode(&Bytes::copy_from_slice(data));
+    let _ = record::partition(data);
+    let mut sealed = [&[1], data].concat();
+    sealed.extend_from_slice(&xxh3_64(&sealed).to_le_bytes());
+    let sealed = Bytes::from(sealed);
+    if let Ok(decoded) = Record::decode(&sealed) {
+        assert_eq!(record::partition(&sealed), Ok(decoded.partition));
+        assert_eq!(Record::decode(&decoded.encode()), Ok(decoded));
+    }
+}
+
+/// A client's bytes: in one piece, and in pieces as long as the first byte says. Both must give
+/// the same commands and the same end.
+pub fn resp(data: &[u8]) {
+    let Some((piece, input)) = data.split_first() else { return };
+    let limits = if piece & 0x80 == 0 { Limits::FULL } else { Limits::UNAUTHENTICATED };
+    let whole = decode_pieces([input].into_iter(), &limits);
+    let piece = usize::from(piece & 0x7f).max(1);
+    assert_eq!(decode_pieces(input.chunks(piece), &limits), whole);
+    for argv in &whole.0 {
+        let argv = Argv::of(argv);
+        if let Err(refusal) = command::parse(&argv) {
+            Protocol::Resp2.error(&mut BytesMut::new(), &refusal);
+        }
+    }
+}
+
+type Decoded = (Vec<Vec<Vec<u8>>>, Result<(), ProtocolError>);
+
+fn decode_pieces<'a>(pieces: impl Iterator<Item = &'a [u8]>, limits: &Limits) -> Decoded {
+    let (mut decoder, mut input) = (Decoder::default(), BytesMut::new());
+    let (mut commands, mut all) = (Vec::new(), Vec::new());
+    for piece in pieces {
+        input.extend_from_slice(piece);
+        loop {
+            let outcome = decoder.decode(&mut input, limits, 64, &mut commands);
+            let count = commands.len();
+            all.extend(commands.drain(..).map(|argv| argv.iter().map(<[u8]>::to_vec).collect()));
+            if outcome.is_err() {
+                return (all, outcome);
+            }
+            if count == 0 {
+                break;
+            }
+        }
+    }
+    (all, Ok(()))
+}
+
+/// What the log carries of an operation, and what a session keeps of its reply.
+pub fn operation(data: &[u8]) {
+    let bytes = Bytes::copy_from_slice(data);
+    if let Ok(decoded) = Operation::decode(&bytes) {
+        let encoded = decoded.encode();
+        let again = Operation::decode(&encoded).expect("what was encoded can be decoded");
+        assert_eq!(again.encode(), encoded);
+        run(&decoded);
+    }
+    if let Ok(reply) = operation::decode_reply(&bytes) {
+        let encoded = operation::encode_reply(&reply);
+        assert_eq!(operation::decode_reply(&encoded).as_ref(), Ok(&reply));
+    }
+}
+
+/// A transaction in words: a line for each command, blanks between its arguments.
+pub fn commands(data: &[u8]) {
+    let lines = data.split(|byte| *byte == b'\n').take(64);
+    let commands = lines
+        .map(|line| line.split(|byte| *byte == b' ').filter(|word| !word.is_empty()))
+        .map(|words| Argv::of(&words.collect::<Vec<_>>()))
+        .filter(|argv| !argv.is_empty())
+        .collect();
+    run(&Operation::Transaction { watched: Vec::new(), commands });
+}
+
+/// Runs it on two replicas, which must not differ after it, and keeps and restores the reply.
+fn run(operation: &Operation) {
+    let replica = || {
+        let mut rows = MemoryRows::default();
+        let mut context = WriteContext {
+            now_ms: 1_700_000_000_500,
+            stamp_ms: 1_700_000_000_000,
+            seed: 5,
+            sequence: 0,
+            keys: 0,
+            expires: 0,
+        };
+        let reply = operation::run(operation, &mut rows, &mut context).expect("memory has no faults");
+        (rows, context, operation::encode_reply(&reply))
+    };
+    let ((rows, context, reply), (other_rows, other_context, other_reply)) = (replica(), replica());
+    assert!(rows.iter().eq(other_rows.iter()));
+    assert_eq!((context, &reply), (other_context, &other_reply));
+    let reply = operation::decode_reply(&reply).expect("what was kept can be restored");
+    for protocol in [Protocol::Resp2, Protocol::Resp3] {
+        protocol.encode(&mut BytesMut::new(), &reply);
+    }
+}

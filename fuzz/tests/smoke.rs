@@ -1,0 +1,78 @@
+//! The entry points of the fuzz targets under random input, half of it shaped as what they
+//! expect. No fuzzer and no nightly toolchain is needed.
+
+use proptest::prelude::*;
+
+/// Bytes that the formats are made of, and any others.
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    let small = prop_oneof![0u8..12, Just(0x80), Just(0xff), any::<u8>()];
+    prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..300),
+        prop::collection::vec(small, 0..300),
+    ]
+}
+
+/// A record's fixed fields and then small bytes: a count, kinds, lengths.
+fn record_body() -> impl Strategy<Value = Vec<u8>> {
+    let items = prop::collection::vec(prop_oneof![0u8..4, Just(0x80), any::<u8>()], 1..200);
+    items.prop_map(|items| [vec![0; 64], items].concat())
+}
+
+fn word() -> impl Strategy<Value = Vec<u8>> {
+    let words = [
+        "SET", "GET", "APPEND", "SETRANGE", "GETRANGE", "INCRBY", "INCRBYFLOAT", "DEL", "EXPIRE",
+        "PEXPIREAT", "PERSIST", "RENAME", "COPY", "HSET", "HGET", "HDEL", "HINCRBY", "HEXPIRE",
+        "HPERSIST", "HRANDFIELD", "HSCAN", "SCAN", "MSET", "SETBIT", "BITCOUNT", "LCS", "FIELDS",
+        "EX", "PX", "NX", "XX", "KEEPTTL", "MATCH", "COUNT", "a", "b", "c", "0", "1", "2", "-1",
+        "1.5", "9223372036854775807", "-9223372036854775808", "1e308", "*", "",
+    ];
+    let any_word = prop::collection::vec(any::<u8>(), 0..8);
+    let known = prop::sample::select(words.to_vec()).prop_map(|word| word.as_bytes().to_vec());
+    prop_oneof![9 => known, 1 => any_word]
+}
+
+fn lines() -> impl Strategy<Value = Vec<Vec<Vec<u8>>>> {
+    prop::collection::vec(prop::collection::vec(word(), 1..7), 1..12)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn record(data in prop_oneof![bytes(), record_body()]) {
+        plimsoll_fuzz::record(&data);
+    }
+
+    #[test]
+    fn operation(kind in 0u8..12, data in bytes()) {
+        plimsoll_fuzz::operation(&data);
+        plimsoll_fuzz::operation(&[&[kind], &data[..]].concat());
+    }
+
+    #[test]
+    fn commands(lines in lines()) {
+        let lines: Vec<_> = lines.iter().map(|words| words.join(&b' ')).collect();
+        plimsoll_fuzz::commands(&lines.join(&b'\n'));
+    }
+
+    #[test]
+    fn resp(first in any::<u8>(), lines in lines(), noise in bytes(), inline in any::<bool>()) {
+        let mut data = vec![first];
+        for words in &lines {
+            if inline {
+                data.extend_from_slice(&words.join(&b' '));
+            } else {
+                data.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+                for word in words {
+                    data.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+                    data.extend_from_slice(word);
+                    data.extend_from_slice(b"\r\n");
+                }
+            }
+            data.extend_from_slice(b"\r\n");
+        }
+        data.extend_from_slice(&noise);
+        plimsoll_fuzz::resp(&data);
+        plimsoll_fuzz::resp(&noise);
+    }
+}

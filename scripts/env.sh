@@ -1,0 +1,20 @@
+# shellcheck shell=bash
+# Sourced by the other scripts: where builds go and which RocksDB they link.
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cache=${PLIMSOLL_CACHE:-$HOME/.cache/plimsoll}
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
+plimsoll=${PLIMSOLL_BIN:-$CARGO_TARGET_DIR/release/plimsoll}
+
+# Compiles RocksDB on the first call of a machine, then only prints where it is.
+use_rocksdb() {
+  local lines
+  lines=$("$root/scripts/rocksdb.sh") || return 1
+  eval "$lines"
+}
+
+# Nothing to build where PLIMSOLL_BIN names a binary.
+build_plimsoll() {
+  [ -z "${PLIMSOLL_BIN:-}" ] || return 0
+  use_rocksdb || return 1
+  (cd "$root" && cargo build --release --locked --bin plimsoll)
+}

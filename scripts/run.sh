@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# Builds Plimsoll, starts one node, loads the sample into a new data folder, and says what to try.
+# Settings: DATA (./data), RESP (127.0.0.1:6380), HTTP (127.0.0.1:9200). Ctrl-C stops the node.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+cd "$root"
+
+data=${DATA:-$root/data} resp=${RESP:-127.0.0.1:6380} http=${HTTP:-127.0.0.1:9200}
+ready_seconds=60
+
+# Prints who listens on a port, from /proc, so that it works where ss and lsof are not installed.
+port_owner() {
+  local inode fd pid
+  inode=$(awk -v port="$(printf ':%04X' "$1")" \
+    '$4 == "0A" && substr($2, length($2) - 4) == port {print $10; exit}' \
+    /proc/net/tcp /proc/net/tcp6 2>/dev/null)
+  [ -n "$inode" ] || return 1
+  fd=$(find /proc/[0-9]*/fd -lname "socket:\[$inode\]" 2>/dev/null | head -n 1 || true)
+  if [ -z "$fd" ]; then echo "a process of another user"; return 0; fi
+  pid=$(cut -d/ -f3 <<<"$fd")
+  echo "process $pid ($(tr '\0' ' ' <"/proc/$pid/cmdline" | cut -c1-80 | sed 's/ *$//'))"
+}
+
+check_ports() {
+  local name owner
+  for name in RESP HTTP; do
+    local address=${name,,}
+    address=${!address}
+    if owner=$(port_owner "${address##*:}"); then
+      echo "run: port ${address##*:} is taken by $owner" >&2
+      echo "run: stop it, or choose another: make run $name=${address%:*}:$((${address##*:} + 1))" >&2
+      exit 1
+    fi
+  done
+}
+
+say_build_time() {
+  [ -x "$plimsoll" ] && return
+  local cores minutes=3
+  cores=$(nproc)
+  # Core minutes measured on Debian 12: about 25 for RocksDB (kept in the cache), 12 for the rest.
+  [ -e "$(scripts/rocksdb.sh --path)/librocksdb.a" ] || minutes=$((minutes + 25 / cores))
+  minutes=$((minutes + 12 / cores))
+  echo "The first build takes about $minutes minutes on $cores cores; later ones take seconds."
+}
+
+stop_node() {
+  trap - INT TERM EXIT
+  kill -TERM "$node" 2>/dev/null && echo "stopping the node" || true
+  wait "$node" 2>/dev/null || true
+}
+
+wait_ready() {
+  local waited=0
+  until grep -q '^ready ' "$output"; do
+    kill -0 "$node" 2>/dev/null || { cat "$output" >&2; exit 1; }
+    ((waited++ < ready_seconds * 10)) || { echo "run: not ready after $ready_seconds s" >&2; exit 1; }
+    sleep 0.1
+  done
+}
+
+# One question that needs nothing but bash.
+plain_question() {
+  printf "bash -c 'exec 3<>/dev/tcp/%s/%s; printf \"%s\\\\r\\\\nQUIT\\\\r\\\\n\" >&3; cat <&3'" "${resp%:*}" "${resp##*:}" "$1"
+}
+
+# The first line is run here before it is shown: what is printed is known to answer.
+say_what_to_try() {
+  local one two='HMGET city:1850147 name country population' three='GET log:1'
+  one=$(plain_question 'HGETALL city:2643743')
+  if command -v redis-cli >/dev/null; then
+    two="redis-cli -h ${resp%:*} -p ${resp##*:} $two"
+    three="redis-cli -h ${resp%:*} -p ${resp##*:} $three"
+  else
+    two=$(plain_question "$two") three=$(plain_question "$three")
+  fi
+  bash -c "$one" | grep -q London || echo "run: warning: the sample is not in $data" >&2
+  printf '\nPlimsoll answers. Copy a line into another shell:\n\n  %s\n  %s\n  %s\n\n' "$one" "$two" "$three"
+  printf 'Ctrl-C stops the node; the data stays in %s.\n' "$data"
+}
+
+scripts/deps.sh build
+check_ports
+say_build_time
+build_plimsoll
+
+new=yes
+[ -d "$data" ] && [ -n "$(ls -A "$data")" ] && new=no
+output=$(mktemp)
+"$plimsoll" serve --data "$data" --resp "$resp" --http "$http" ${ARGS:-} >"$output" &
+node=$!
+trap 'stop_node; rm -f "$output"; exit 0' INT TERM
+trap 'stop_node; rm -f "$output"' EXIT
+wait_ready
+if [ "$new" = yes ]; then
+  scripts/load_sample.sh "${resp%:*}" "${resp##*:}" ||
+    echo "run: the sample was not loaded whole; again: scripts/load_sample.sh ${resp%:*} ${resp##*:}" >&2
+fi
+say_what_to_try
+wait "$node"

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Every check of the tree, one stage after the other; stops at the first that fails and names it.
+set -uo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+cd "$root"
+
+stage() { # name, command...
+  local name=$1 begin=$SECONDS
+  shift
+  printf '\n==== %s\n' "$name"
+  if ! "$@"; then
+    printf '\nFAILED: %s (%s)\n' "$name" "$*" >&2
+    exit 1
+  fi
+  printf -- '---- %s: passed in %d s\n' "$name" $((SECONDS - begin))
+}
+
+end_to_end() {
+  local python
+  python=$(scripts/venv.sh) || return 1
+  PLIMSOLL_BIN=$plimsoll "$python" -m pytest -q --durations=8 tests
+}
+
+stage 'dependencies' scripts/deps.sh test
+stage 'format' cargo fmt --all --check
+stage 'RocksDB' use_rocksdb
+stage 'clippy' cargo clippy --release --workspace --all-targets --locked -- -D warnings
+stage 'unit and property tests, tidy' cargo test --release --workspace --locked
+stage 'binary' build_plimsoll
+stage 'end to end' end_to_end
+printf '\nall stages passed in %d s\n' $SECONDS

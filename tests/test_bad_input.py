@@ -1,0 +1,214 @@
+"""Malformed input and a failing machine: a clear error, the node lives on, nothing half-written."""
+
+import os
+import socket
+import subprocess
+
+import pytest
+from resp import Closed, Connection, bulk, encode
+
+MIB = 1 << 20
+NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+
+
+def assert_alive(node):
+    with Connection(node.port) as connection:
+        assert connection.ask("PING") == b"+PONG\r\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"*abc\r\n", b"invalid multibulk length"),
+        (b"*2147483648\r\n", b"invalid multibulk length"),
+        (b"*9223372036854775808\r\n", b"invalid multibulk length"),
+        (b"*1\r\n$abc\r\n", b"invalid bulk length"),
+        (b"*1\r\n$-5\r\n", b"invalid bulk length"),
+        (b"*1\r\n$536870913\r\n", b"invalid bulk length"),
+        (b"*1\r\n:4\r\n", b"expected '$', got ':'"),
+        (b"*1\r\n*1\r\n$4\r\nPING\r\n", b"expected '$', got '*'"),
+        (b'GET "unbalanced\r\n', b"unbalanced quotes in request"),
+    ],
+)
+def test_protocol_errors_are_named_and_close(node, data, error):
+    with Connection(node.port) as connection:
+        connection.send(encode("SET", "a", "1") + data)
+        answer, closed = connection.rest(5)
+    assert answer == b"+OK\r\n-ERR Protocol error: " + error + b"\r\n"
+    assert closed
+    assert_alive(node)
+
+
+def test_a_request_cut_off_anywhere_writes_nothing(node):
+    request = encode("MSET", "a", "1", "b", "2")
+    for end in range(len(request)):
+        with Connection(node.port) as connection:
+            connection.send(request[:end])
+    with Connection(node.port) as connection:
+        assert connection.ask("DBSIZE") == b":0\r\n"
+
+
+def test_a_transaction_cut_off_before_exec_writes_nothing(node):
+    with Connection(node.port) as connection:
+        connection.ask_many([("MULTI",), ("SET", "a", "1"), ("SET", "b", "1")])
+        connection.send(encode("EXEC")[:-1])
+    with Connection(node.port) as connection:
+        assert connection.ask("DBSIZE") == b":0\r\n"
+
+
+def test_headers_that_promise_much_cost_little(node):
+    before = node.resident_bytes()
+    connections = []
+    for header in [b"*1\r\n$536870912\r\n", b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$536870912\r\nx", b"*2147483647\r\n"] * 20:
+        connection = Connection(node.port)
+        connection.send(header)
+        connections.append(connection)
+    assert_alive(node)
+    assert node.resident_bytes() - before < 64 * MIB
+    for connection in connections:
+        connection.close()
+    assert_alive(node)
+
+
+def test_a_stream_of_bytes_without_an_end_is_refused(node):
+    """An inline command is at most 64 KiB; what never ends must not be kept."""
+    before = node.resident_bytes()
+    with Connection(node.port) as connection:
+        try:
+            for _ in range(256):
+                connection.send(b"x" * 65536)
+            answer, closed = connection.rest(5)
+        except Closed:
+            closed = True
+    assert closed
+    assert node.resident_bytes() - before < 64 * MIB
+    assert_alive(node)
+
+
+def test_a_value_over_the_limit_is_refused(node):
+    with Connection(node.port, timeout_seconds=60) as connection:
+        try:
+            connection.send(encode("SET", "a", b"x" * (64 * MIB)))
+            assert connection.reply().startswith(b"-ERR")
+        except Closed:
+            pass
+    with Connection(node.port) as connection:
+        assert bulk(connection.ask("GET", "a")) is None
+
+
+def test_deep_and_long_arrays(node):
+    with Connection(node.port) as connection:
+        connection.send(b"*1\r\n" * 100_000)
+        answer, closed = connection.rest(5)
+    assert answer.startswith(b"-ERR Protocol error") and closed
+    with Connection(node.port) as connection:
+        assert connection.ask("DEL", *[f"k:{n}" for n in range(100_000)]) == b":0\r\n"
+
+
+def test_random_bytes(node):
+    for seed in range(200):
+        noise = b"".join(
+            bytes([(seed * 7 + n * n * 31 + n) % 256]) if n % 3 else b"*$:\r\n+-"[(seed + n) % 7 :][:1]
+            for n in range(200)
+        )
+        with Connection(node.port) as connection:
+            connection.send(noise)
+    assert_alive(node)
+
+
+@pytest.mark.parametrize("command", ["GET", "SET a", "HSET h f", "MSET a", "INCRBY a", "EXPIRE a", "HGETALL", "WATCH"])
+def test_wrong_arity(node, command):
+    with Connection(node.port) as connection:
+        name = command.split()[0].lower()
+        wanted = f"-ERR wrong number of arguments for '{name}' command\r\n".encode()
+        assert connection.ask(*command.split()) == wanted
+        assert connection.ask("DBSIZE") == b":0\r\n"
+
+
+def test_a_client_that_does_not_read_does_not_stop_others(node):
+    with Connection(node.port) as writer:
+        writer.ask("SET", "a", b"x" * MIB)
+    with Connection(node.port, timeout_seconds=1) as lazy:
+        before = node.resident_bytes()
+        try:
+            for _ in range(2000):
+                lazy.send(encode("GET", "a") * 10)
+        except Closed:
+            pass
+        assert_alive(node)
+        assert node.resident_bytes() - before < 512 * MIB
+    assert_alive(node)
+
+
+def test_a_second_node_on_the_same_folder_gives_up(new_node):
+    first = new_node().start()
+    second = new_node(data=first.data).spawn()
+    assert second.exit_code() != 0
+    assert str(first.data) in second.text() or "in use" in second.text(), second.text()
+    assert_alive(first)
+
+
+def test_a_busy_port_is_named(new_node):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        node = new_node(port=port).spawn()
+        assert node.exit_code() != 0
+    assert f"127.0.0.1:{port}" in node.text(), node.text()
+
+
+def test_a_bind_beyond_this_machine_needs_a_word(new_node):
+    node = new_node(host="0.0.0.0").spawn()
+    assert node.exit_code() != 0
+    assert "insecure" in node.text(), node.text()
+
+
+def test_unknown_settings_are_refused(new_node):
+    node = new_node(settings=["log.durabilty=async"]).spawn()
+    assert node.exit_code() != 0
+    assert "log.durabilty" in node.text()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a disk of its own, and a way to change that disk."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", folder], check=True)
+    yield folder, lambda options: subprocess.run(["mount", "-o", f"remount,{options}", folder], check=True)
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+@NEEDS_ROOT
+def test_a_full_disk_refuses_writes_and_keeps_what_was_acknowledged(new_node, small_disk):
+    folder, remount = small_disk
+    node = new_node(data=folder / "data").start()
+    acknowledged, refused = 0, None
+    with Connection(node.port, timeout_seconds=60) as connection:
+        while refused is None and acknowledged < 4000:
+            reply = connection.ask("SET", f"k:{acknowledged}", os.urandom(50) * 2000)
+            if reply == b"+OK\r\n":
+                acknowledged += 1
+            else:
+                refused = reply
+    assert refused is not None, "the disk never filled"
+    assert refused.startswith(b"-"), refused
+    assert_alive(node)
+    assert 0 == node.terminate() or node.process.poll() is not None
+    remount("size=1g")
+    node.start()
+    with Connection(node.port, timeout_seconds=60) as connection:
+        for n in range(acknowledged):
+            value = bulk(connection.ask("GET", f"k:{n}"))
+            assert value is not None and value == value[:50] * 2000, f"k:{n} is lost or torn"
+        assert connection.ask("SET", "after", "1") == b"+OK\r\n"
+
+
+@NEEDS_ROOT
+def test_a_read_only_folder_is_named(new_node, small_disk):
+    folder, remount = small_disk
+    (folder / "data").mkdir()
+    remount("ro")
+    node = new_node(data=folder / "data").spawn()
+    assert node.exit_code() != 0
+    assert str(folder) in node.text(), node.text()
+    assert not list((folder / "data").iterdir())
