@@ -8,7 +8,7 @@ use plimsoll_log::record::{self, Record};
 use plimsoll_server::resp::{Decoder, Limits, Protocol, ProtocolError};
 use plimsoll_storage::execute::WriteContext;
 use plimsoll_storage::operation::{self, Operation};
-use plimsoll_storage::rows::MemoryRows;
+use plimsoll_storage::rows::memory::MemoryRows;
 use plimsoll_storage::{Argv, command};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -102,7 +102,8 @@ fn run(operation: &Operation) {
             keys: 0,
             expires: 0,
         };
-        let reply = operation::run(operation, &mut rows, &mut context).expect("memory has no faults");
+        let reply =
+            operation::run(operation, &mut rows, &mut context).expect("memory has no faults");
         (rows, context, operation::encode_reply(&reply))
     };
     let ((rows, context, reply), (other_rows, other_context, other_reply)) = (replica(), replica());

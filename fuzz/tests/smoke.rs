@@ -6,10 +6,7 @@ use proptest::prelude::*;
 /// Bytes that the formats are made of, and any others.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let small = prop_oneof![0u8..12, Just(0x80), Just(0xff), any::<u8>()];
-    prop_oneof![
-        prop::collection::vec(any::<u8>(), 0..300),
-        prop::collection::vec(small, 0..300),
-    ]
+    prop_oneof![prop::collection::vec(any::<u8>(), 0..300), prop::collection::vec(small, 0..300),]
 }
 
 /// A record's fixed fields and then small bytes: a count, kinds, lengths.
@@ -20,11 +17,53 @@ fn record_body() -> impl Strategy<Value = Vec<u8>> {
 
 fn word() -> impl Strategy<Value = Vec<u8>> {
     let words = [
-        "SET", "GET", "APPEND", "SETRANGE", "GETRANGE", "INCRBY", "INCRBYFLOAT", "DEL", "EXPIRE",
-        "PEXPIREAT", "PERSIST", "RENAME", "COPY", "HSET", "HGET", "HDEL", "HINCRBY", "HEXPIRE",
-        "HPERSIST", "HRANDFIELD", "HSCAN", "SCAN", "MSET", "SETBIT", "BITCOUNT", "LCS", "FIELDS",
-        "EX", "PX", "NX", "XX", "KEEPTTL", "MATCH", "COUNT", "a", "b", "c", "0", "1", "2", "-1",
-        "1.5", "9223372036854775807", "-9223372036854775808", "1e308", "*", "",
+        "SET",
+        "GET",
+        "APPEND",
+        "SETRANGE",
+        "GETRANGE",
+        "INCRBY",
+        "INCRBYFLOAT",
+        "DEL",
+        "EXPIRE",
+        "PEXPIREAT",
+        "PERSIST",
+        "RENAME",
+        "COPY",
+        "HSET",
+        "HGET",
+        "HDEL",
+        "HINCRBY",
+        "HEXPIRE",
+        "HPERSIST",
+        "HRANDFIELD",
+        "HSCAN",
+        "SCAN",
+        "MSET",
+        "SETBIT",
+        "BITCOUNT",
+        "LCS",
+        "FIELDS",
+        "EX",
+        "PX",
+        "NX",
+        "XX",
+        "KEEPTTL",
+        "MATCH",
+        "COUNT",
+        "a",
+        "b",
+        "c",
+        "0",
+        "1",
+        "2",
+        "-1",
+        "1.5",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "1e308",
+        "*",
+        "",
     ];
     let any_word = prop::collection::vec(any::<u8>(), 0..8);
     let known = prop::sample::select(words.to_vec()).prop_map(|word| word.as_bytes().to_vec());

@@ -13,7 +13,9 @@ use plimsoll_log::rules::chain::{Chain, Position};
 use plimsoll_log::{GroupId, Incarnation, LeadId, Log, LogError, Lsn, PartitionId};
 use plimsoll_storage::ErrorReply;
 use plimsoll_storage::execute::{ReadContext, ScanCursors};
-use plimsoll_storage::partition::{ApplyError, Replica, Resources, StoreOptions};
+use plimsoll_storage::partition::{
+    ApplyError, BeforeFlush, Replica, Resources, StoreOptions,
+};
 use plimsoll_storage::rows::key::partition_of;
 
 use crate::applier::{self, Applier, GroupStart};
@@ -107,10 +109,11 @@ impl Node {
         std::fs::create_dir_all(&partitions_dir).map_err(folder(&partitions_dir))?;
         let log_options = embedded::Options { groups: GROUPS + 1, ..settings.log };
         let log = Embedded::open(&settings.data_dir.join("log"), &log_options)?;
+        let log = Arc::new(log);
         let opening = Opening {
             incarnation: log.incarnation(),
-            log: Arc::new(log),
-            resources: Resources::new(settings.store),
+            resources: Resources::new(settings.store, before_flush(&log)),
+            log,
             partitions_dir,
             lead: LeadId(random_u64()),
         };
@@ -422,6 +425,17 @@ impl Shared {
             std::thread::sleep(Duration::from_millis(2));
         }
     }
+}
+
+/// An `async` log may be behind its readers: it is synced before rows become durable.
+fn before_flush(log: &Arc<Embedded>) -> BeforeFlush {
+    let log = Arc::downgrade(log);
+    Arc::new(move || {
+        let synced = log.upgrade().map_or(Ok(()), |log| log.sync());
+        if let Err(error) = synced {
+            tracing::error!(%error, "the log cannot be synced before a flush");
+        }
+    })
 }
 
 /// One for every two processors: apply is bound by the rows' memory, and clients need the rest.

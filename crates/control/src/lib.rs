@@ -10,6 +10,7 @@ pub mod load_line;
 pub mod pacing;
 mod random;
 pub mod selection;
+pub mod transfer;
 
 pub use load_line::{Class, Heard, Job, LoadLine, Meter, Outside};
 pub use random::Random;

@@ -105,6 +105,25 @@ fn one_slow_copy_hurts_nobody_more_than_under_any_other_rule() {
 }
 
 #[test]
+fn a_ramp_beyond_capacity_is_met_as_well_as_by_the_best_rule() {
+    // Twenty nodes, half of them at half their speed, twenty coordinators, any node may serve.
+    for load in [0.75, 1.03, 1.74] {
+        let p99 = |rule: Rule| {
+            let faults = (0..10).map(|node| (node, Fault::Slow(2.0), 0, EVER)).collect();
+            let layout = Plan { nodes: 20, copies: 20, partitions: 20, faults, ..Plan::default() };
+            let rate = 15.0 * 8.0 / 0.005 * load;
+            let load = Plan { coordinators: 20, rate, deadline_ns: 5 * SECOND, ..layout };
+            run(Plan { rule, end_ns: 2 * SECOND, ..load }).quantile_ms(0.99, SECOND)
+        };
+        let ours = p99(Rule::Ours);
+        for (name, rule) in Rule::NAMED.into_iter().skip(1) {
+            let theirs = p99(rule);
+            assert!(ours <= 1.05 * theirs, "{load}: {ours} against {name} {theirs}");
+        }
+    }
+}
+
+#[test]
 fn a_closed_loop_keeps_its_throughput_beside_a_slow_node() {
     // A hundred clients, each request to all of five partitions, two copies: the layout of the
     // first study, with a node that keeps a third of its speed.

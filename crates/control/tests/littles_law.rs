@@ -5,6 +5,7 @@ use plimsoll_control::Class;
 use plimsoll_control::admission::{
     Admission, AdmissionRule, Arrival, Frame, LittlesLawForm, LittlesLawSettings, QueueSizer, Tier,
 };
+use plimsoll_control::average::whole;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -18,7 +19,7 @@ fn frame(capacity: u64, rate: f64) -> Frame {
     let settings =
         LittlesLawSettings { initial_queue_size: capacity, ..LittlesLawSettings::default() };
     let mut sizer = QueueSizer::new(settings, LittlesLawForm::Target, 0);
-    let length_ns = (2_000.0 / rate * 1e9) as u64;
+    let length_ns = whole(2_000.0 / rate * 1e9);
     let ends = (1..=2_000).map(|task| length_ns / 2_000 * task);
     let frames: Vec<Frame> = ends
         .enumerate()
@@ -34,12 +35,12 @@ fn the_published_frames_follow() {
     let mut before = ("", 0);
     for row in rows(include_str!("data/queue_frames.csv")) {
         let number = |at: usize| row[at].parse::<f64>().expect("a number");
-        let (node, optimal, capacity) = (row[0], number(5) as u64, number(6) as u64);
+        let (node, optimal, capacity) = (row[0], whole(number(5)), whole(number(6)));
         let from = if before.0 == node { before.1 } else { 1_000 };
         // The rate is printed to two places; the smallest step within them may be needed where
         // the product is a whole number.
         let printed = number(4);
-        let exact = ((printed * 5.0 + 1e-9) as u64) == optimal;
+        let exact = whole((printed * 5.0 + 1e-9).floor()) == optimal;
         let found = frame(from, if exact { printed + 1e-7 } else { printed - 0.004 });
         if (found.optimal, found.capacity) != (optimal, capacity) {
             odd.push((node, row[1], found.optimal, optimal, found.capacity, capacity));

@@ -51,11 +51,11 @@ impl SmallDisk {
         match mounted {
             Ok(output) if output.status.success() => Some(Self(dir)),
             Ok(output) => {
-                println!("skipped: {}", String::from_utf8_lossy(&output.stderr));
+                eprintln!("skipped: {}", String::from_utf8_lossy(&output.stderr));
                 None
             }
             Err(error) => {
-                println!("skipped: no mount: {error}");
+                eprintln!("skipped: no mount: {error}");
                 None
             }
         }

@@ -2,6 +2,8 @@
 //! same. Differences that are meant are listed in [`normalise`]; commands that Redis 7.0 lacks
 //! are tested elsewhere.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -219,7 +221,7 @@ fn float() -> Word {
         (-1000i64..1000, 0u32..5).prop_map(|(n, places)| format!("{}e-{places}", n)),
         any::<f64>().prop_filter("not a number", |n| n.is_finite()).prop_map(|n| format!("{n:e}")),
         (-1.0e6..1.0e6f64).prop_map(|n| n.to_string()),
-        one_of(&["1.1", "0.1", "-0.0", "1e20", "1e-19", "123456789.987654321", "1e4930", "."]),
+        one_of(&["1.1", "0.1", "-0.0", "1e20", "1e-19", "123456789.987654321", "1e300", "."]),
     ]
     .boxed()
 }

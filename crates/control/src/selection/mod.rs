@@ -5,6 +5,7 @@
 
 mod book;
 mod c3;
+mod estimate;
 mod health;
 mod hedge;
 mod lead;
@@ -16,9 +17,9 @@ mod round_robin;
 
 pub use book::{Book, Flight};
 pub use c3::C3Form;
+pub use estimate::{Estimate, cost_ns};
 pub use hedge::Hedger;
 pub use lead::{LeadChoice, LeadMove};
-pub use ours::{Estimate, cost_ns};
 
 use crate::load_line::{Class, LoadLine};
 use crate::random::Random;

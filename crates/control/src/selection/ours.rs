@@ -19,7 +19,8 @@
 //! outranks any report; so a stopped node, which cannot speak about itself, leaves the ranking
 //! within one response time.
 //!
-//! Around the score: near-equals are chosen at random; a sick node is left out and tried again
+//! Around the score: the first tenth by which a node's run time differs from its peers' is taken
+//! for chance; near-equals are chosen at random; a sick node is left out and tried again
 //! after a wait that doubles ([`Health`]); one that was slow is tried with at most one request in
 //! two hundred; a new or restarted one is entered by turn and then by rank, never above 1.8 fair
 //! shares. Where candidates are many, sixteen stand for all: those heard from last, and random
@@ -27,6 +28,7 @@
 
 use std::collections::VecDeque;
 
+use super::estimate::{Estimate, cost_ns, pressure, told_apart};
 use super::health::Health;
 use super::{Book, ByNode, Candidate, Failure, Flight, NodeId, Reply, RuleState, Scene};
 use crate::average::{FadingHistogram, FadingMean, fade};
@@ -42,8 +44,6 @@ const STALE_MIN_NS: u64 = 2_000_000;
 const STALE_MAX_NS: u64 = 1_000_000_000;
 /// Costs within this factor of the best are near-equals.
 const NEAR: f64 = 1.05;
-/// How often a wait counts: for the request and for those that it delays.
-const QUEUE: f64 = 2.0;
 /// Candidates looked at in one choice, half of them those heard from last.
 const LOOK_MAX: usize = 16;
 /// Trials earned by one choice, and the most that can be saved.
@@ -58,46 +58,6 @@ const TAIL_HALF_LIFE_NS: u64 = 5_000_000_000;
 const PEERS_MAX: f64 = 16.0;
 /// A few candidates are probed when their report is older than this.
 const PROBE_AFTER_NS: u64 = 10_000_000;
-
-/// All that the score is made of. Larger is worse in each field except `workers`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimate {
-    /// Run time of the asked class at the node, ns.
-    pub run_ns: f64,
-    /// At least 1; by how much debts slow the run.
-    pub pressure: f64,
-    /// Requests in flight there, own and others', without the one to be sent.
-    pub in_flight: f64,
-    /// Reported run time of all that waits there over the workers, ns.
-    pub backlog_ns: f64,
-    /// Requests that can run at once, at least 1.
-    pub workers: f64,
-    /// The part of the reported oldest wait that is still news, ns.
-    pub oldest_wait_ns: f64,
-    /// Time to and from the node, ns.
-    pub network_ns: f64,
-    /// Share of requests that fail, 0 to 1.
-    pub failing: f64,
-    /// What a failure costs, ns.
-    pub deadline_ns: f64,
-    /// Age of the oldest own request that the node owes, ns; 0 where it owes none.
-    pub unanswered_ns: f64,
-    /// The zone penalty, ns.
-    pub zone_ns: f64,
-}
-
-/// What sending a request there costs, ns: the formula at the head of this file. Never less than
-/// the expected time to the answer.
-#[must_use]
-pub fn cost_ns(e: &Estimate) -> f64 {
-    let x = e.in_flight + 1.0 - e.workers;
-    let v = 1.0 + e.workers / 2.0;
-    let excess = f64::midpoint(x, (x * x + v).sqrt());
-    let wait = (e.run_ns / e.workers * excess).max(e.backlog_ns).max(e.oldest_wait_ns / 2.0);
-    let failing_ns = e.failing * e.deadline_ns;
-    let reported = e.run_ns * e.pressure + QUEUE * wait + e.network_ns + failing_ns;
-    reported.max(e.unanswered_ns) + e.zone_ns
-}
 
 #[derive(Clone, Debug)]
 struct Node {
@@ -232,7 +192,7 @@ impl Ours {
         };
         let line = &heard.line;
         if line.run_ns[class.slot()] > 0 {
-            estimate.run_ns = line.run_ns[class.slot()] as f64;
+            estimate.run_ns = told_apart(line.run_ns[class.slot()] as f64, peers_run);
         }
         let fresh = node.freshness(now_ns);
         estimate.in_flight = node.in_flight(own, fresh);
@@ -380,14 +340,6 @@ impl Ours {
 
 fn backlog_of(line: &LoadLine) -> f64 {
     line.work_ns as f64 / f64::from(line.workers.max(1))
-}
-
-/// Debts beyond four fifths slow a node, up to five times at the limit: memory for all, the write
-/// path for writes.
-fn pressure(line: &LoadLine, class: Class) -> f64 {
-    let over = |permille: u32| f64::from(permille.saturating_sub(800)) / 200.0;
-    let writes = if class == Class::Write { over(line.write_debt_permille) } else { 0.0 };
-    1.0 + 4.0 * over(line.memory_debt_permille).max(writes)
 }
 
 impl RuleState for Ours {

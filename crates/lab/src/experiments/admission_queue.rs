@@ -34,6 +34,8 @@ const STRESSED: usize = 4;
 /// tasks are as many of the one as of the other.
 const QUERY_MS: f64 = 325.0;
 const FETCH_MS: f64 = 15.0;
+/// Requests a second that the study's five load generators aimed at together.
+const RATE_MAX: u64 = 100;
 const FRAME_TASKS: u32 = 2_000;
 
 /// Variants by name, with their admission and selection.
@@ -62,9 +64,9 @@ fn variants() -> Vec<(&'static str, AdmissionRule, Rule)> {
 
 pub(crate) fn plan(setup: &Setup) -> Plan {
     let (mut spec, found) = stressed(setup);
-    spec.stop = Stop::Requests(setup.scaled(200_000, 6_000));
-    let laps = if setup.size == Size::Quick { 1 } else { 3 };
-    let Load::Closed { clients } = spec.load else { return Plan::empty("admission-queue") };
+    spec.stop = Stop::Requests(setup.scaled(std::env::var("NQ").ok().and_then(|n| n.parse().ok()).unwrap_or(200_000), 6_000));
+    let laps = if setup.size == Size::Quick { 1 } else { std::env::var("NL").ok().and_then(|n| n.parse().ok()).unwrap_or(3) };
+    let Load::Closed { clients, .. } = spec.load else { return Plan::empty("admission-queue") };
     let note = Note {
         scenario: SCENARIO.to_owned(),
         fault: FaultNote { kind: "stress".to_owned(), fit: found },
@@ -124,7 +126,7 @@ pub(crate) fn stressed(setup: &Setup) -> (RunSpec, BTreeMap<String, f64>) {
             invalid_share: 0.0,
             deadline_ns: None,
         },
-        load: Load::Closed { clients: clients() },
+        load: Load::Closed { clients: clients(), pace_ns: SECOND_NS / RATE_MAX },
         policy: Policy::select(Rule::RoundRobin),
         stop: Stop::Requests(0),
         windows_ns: vec![0],

@@ -193,7 +193,7 @@ fn pmc(setup: &Setup) -> Vec<Situation> {
         .map(|(name, clients)| {
             let of = |metric| SELECTION.total(name, "off", "first", metric).unwrap_or(1.0);
             let mut spec = base(nodes, pairs(nodes));
-            spec.load = Load::Closed { clients };
+            spec.load = Load::Closed { clients, pace_ns: 0 };
             spec.operation.variation = 0.05;
             spec.operation.invalid_share = 0.0;
             spec.sample_ns = SECOND_NS / 10;
@@ -274,7 +274,7 @@ fn base(nodes: usize, copies: Vec<Vec<usize>>) -> RunSpec {
             invalid_share: INVALID_SHARE,
             deadline_ns: None,
         },
-        load: Load::Closed { clients: CLIENTS },
+        load: Load::Closed { clients: CLIENTS, pace_ns: 0 },
         policy: Policy::select(Rule::RoundRobin),
         stop: Stop::Requests(0),
         windows_ns: vec![0],

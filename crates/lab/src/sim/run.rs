@@ -82,6 +82,8 @@ pub(super) struct Run<'a> {
     pub(super) streams: Streams,
     pub(super) numbers: u64,
     seed: u64,
+    /// When a paced client may issue next.
+    next_turn_ns: u64,
     issued: u64,
     active: u64,
     between: LogNormal,
@@ -130,6 +132,7 @@ impl<'a> Run<'a> {
             streams,
             numbers: 0,
             seed,
+            next_turn_ns: 0,
             issued: 0,
             active: 0,
             between: LogNormal::new(1.0, spec.operation.variation),
@@ -159,8 +162,11 @@ impl<'a> Run<'a> {
         }
         self.agenda.at(self.spec.sample_ns, Event::Sample);
         match &self.spec.load {
-            Load::Closed { clients } => {
-                (0..*clients).for_each(|client| self.agenda.at(0, Event::Issue { client }));
+            Load::Closed { clients, pace_ns } => {
+                for client in 0..*clients {
+                    self.next_turn_ns = pace_ns * client as u64;
+                    self.agenda.at(self.next_turn_ns, Event::Issue { client });
+                }
             }
             Load::Open { .. } => self.agenda.at(0, Event::Arrive),
         }
@@ -310,8 +316,9 @@ impl<'a> Run<'a> {
         self.measure.end(now_ns, one.issued_ns, one.window, ending, missing);
         self.active -= 1;
         self.note([2, number, ending as u64], format_args!("{ending:?} {number}"));
-        if let Some(client) = client {
-            self.agenda.after(0, Event::Issue { client });
+        if let (Some(client), Load::Closed { pace_ns, .. }) = (client, &self.spec.load) {
+            self.next_turn_ns = self.next_turn_ns.saturating_add(*pace_ns).max(now_ns);
+            self.agenda.at(self.next_turn_ns, Event::Issue { client });
         }
         self.forget_request(request);
     }

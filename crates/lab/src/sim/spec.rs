@@ -121,8 +121,9 @@ pub(crate) struct Operation {
 /// Who asks, and how fast.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Load {
-    /// So many clients, each with one request at a time and no pause.
-    Closed { clients: usize },
+    /// So many clients, each with one request at a time. `pace_ns` is the least time between two
+    /// requests of whichever clients, as a shared throughput timer keeps it; 0 for none.
+    Closed { clients: usize, pace_ns: u64 },
     /// Requests come at random (Poisson), whatever becomes of them: rates per second, each from a
     /// time on.
     Open { rates: Vec<(u64, f64)> },

@@ -10,7 +10,7 @@ fn spec(rule: Rule, clients: usize, work_ms: f64, v: f64, pv: f64, h: f64, copie
     RunSpec {
         cluster: Cluster { nodes, copies, coordinators: 1, network_ns: 200_000.0 },
         operation: Operation { class: Class::Search, spread: Spread::All, work_ns: work_ms * 1e6, variation: v, part_variation: pv, fetch_ns: None, invalid_share: 0.0098, deadline_ns: None },
-        load: Load::Closed { clients },
+        load: Load::Closed { clients, pace_ns: 0 },
         policy: Policy::select(rule),
         stop: Stop::Requests(n),
         windows_ns: vec![0],

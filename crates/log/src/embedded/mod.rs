@@ -126,6 +126,18 @@ impl Embedded {
         self.core.asynchronous.store(durability == Durability::Async, Ordering::Release);
     }
 
+    /// Makes what is published durable: of an `async` log, what was not synced yet.
+    ///
+    /// # Errors
+    /// Where the disk fails.
+    pub fn sync(&self) -> Result<(), LogError> {
+        let written = self.core.written.load(Ordering::Acquire);
+        if self.core.synced.load(Ordering::Acquire) >= written {
+            return Ok(());
+        }
+        self.core.sync(written).map_err(LogError::Failed)
+    }
+
     /// The log's figures now.
     #[must_use]
     pub fn stats(&self) -> Stats {

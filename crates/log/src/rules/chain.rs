@@ -45,7 +45,9 @@ pub enum ChainFault {
         applied: Lsn,
     },
     /// The lead had applied more than this log held before its record.
-    #[error("record {lsn} was made after {anchor}, but only {applied} came before it here: the log lost its end")]
+    #[error(
+        "record {lsn} was made after {anchor}, but only {applied} came before it here: the log lost its end"
+    )]
     Rewound {
         /// The record's position.
         lsn: Lsn,
@@ -63,7 +65,9 @@ pub enum ChainFault {
         anchor: Lsn,
     },
     /// The lead had applied something else at the same position.
-    #[error("record {lsn} saw {found:016x} at {anchor}, here it was {expected:016x}: the log forked")]
+    #[error(
+        "record {lsn} saw {found:016x} at {anchor}, here it was {expected:016x}: the log forked"
+    )]
     Forked {
         /// The record's position.
         lsn: Lsn,
@@ -108,11 +112,7 @@ impl Chain {
     /// What a record made now is anchored to.
     #[must_use]
     pub fn anchor(&self) -> Anchor {
-        Anchor {
-            incarnation: self.incarnation,
-            lsn: self.position.lsn,
-            hash: self.position.hash,
-        }
+        Anchor { incarnation: self.incarnation, lsn: self.position.lsn, hash: self.position.hash }
     }
 
     /// Takes the next record of the log, or says why this cannot be the log.

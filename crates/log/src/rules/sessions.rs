@@ -106,11 +106,8 @@ impl SessionState {
 
     /// Keeps the result of an operation that was fresh and ran.
     pub fn finish(&mut self, number: u64, result: Bytes, stamp_ms: u64, log_time_ms: u64) {
-        let outcome = if result.len() > RESULT_BYTES_MAX {
-            Outcome::RanUnkept
-        } else {
-            Outcome::Ran(result)
-        };
+        let outcome =
+            if result.len() > RESULT_BYTES_MAX { Outcome::RanUnkept } else { Outcome::Ran(result) };
         self.push(number, outcome, stamp_ms, log_time_ms);
     }
 

@@ -2,6 +2,9 @@
 //! is driven through the real rules and checked in every state. Then the apply is broken on
 //! purpose, once for each rule, and the same properties must say so.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and report")]
+
+#[allow(dead_code, reason = "the property tests ask more of it")]
 #[path = "../rules/replica.rs"]
 mod replica;
 mod world;
@@ -173,10 +176,9 @@ fn one_session_with_two_operations() {
 fn two_sessions_with_two_operations_each() {
     let limits =
         Limits { sessions: 2, records: 4, entries: 4, landings: 1, ticks: 0, give_ups: 0, ..SMALL };
-    let sometimes =
-        vec![Property::sometimes("four done", |_, world: &World| {
-            both_done(world) && operations(world).count() == 4
-        })];
+    let sometimes = vec![Property::sometimes("four done", |_, world: &World| {
+        both_done(world) && operations(world).count() == 4
+    })];
     explore(limits, Mutation::None, sometimes);
 }
 

@@ -17,7 +17,12 @@ use crate::replica::{Answer, Applied, Mutation, Replica};
 #[derive(Clone, Debug)]
 enum ItemPlan {
     /// New operations of a session, as many as said, and what is acknowledged with them.
-    New { session: u8, count: u8, payload: [u8; 3], acked: u64 },
+    New {
+        session: u8,
+        count: u8,
+        payload: [u8; 3],
+        acked: u64,
+    },
     /// An operation once more.
     Again(Index),
     Fence(Index),
@@ -26,12 +31,26 @@ enum ItemPlan {
 #[derive(Clone, Debug)]
 enum Step {
     /// A lead makes a record; it lands at once or may land later.
-    Make { lead: u8, raise: bool, items: Vec<ItemPlan>, anchor: Index, lands: bool },
+    Make {
+        lead: u8,
+        raise: bool,
+        items: Vec<ItemPlan>,
+        anchor: Index,
+        lands: bool,
+    },
     /// A record made before lands, perhaps not for the first time.
-    Land { which: Index, gap: u64 },
-    Pass { ms: u64 },
+    Land {
+        which: Index,
+        gap: u64,
+    },
+    Pass {
+        ms: u64,
+    },
     /// The second replica restarts as it was so many records ago and reads from before that.
-    Restart { back: usize, overlap: usize },
+    Restart {
+        back: usize,
+        overlap: usize,
+    },
     Sweep,
 }
 
@@ -50,7 +69,8 @@ fn item_plan() -> impl Strategy<Value = ItemPlan> {
 
 fn step() -> impl Strategy<Value = Step> {
     let items = prop::collection::vec(item_plan(), 0..4);
-    let make = (0u8..3, prop::bool::weighted(0.3), items, any::<Index>(), prop::bool::weighted(0.8));
+    let make =
+        (0u8..3, prop::bool::weighted(0.3), items, any::<Index>(), prop::bool::weighted(0.8));
     let ms = prop::sample::select(vec![1, 499, 100_000, 300_000, 599_600, 600_001, 600_400]);
     prop_oneof![
         6 => make.prop_map(|(lead, raise, items, anchor, lands)| {

@@ -18,7 +18,6 @@ pub const INCARNATION: Incarnation = Incarnation(0x706c_696d);
 
 /// A way in which a careless apply would differ: each must be noticed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(dead_code, reason = "not every test that shares this file breaks it")]
 pub enum Mutation {
     #[default]
     None,
@@ -127,7 +126,6 @@ impl Replica {
     }
 
     /// Deletes what is due to be forgotten; whether and when is each replica's own affair.
-    #[allow(dead_code, reason = "not every test that shares this file sweeps")]
     pub fn sweep(&mut self) {
         let log_time_ms = self.log_time_ms();
         self.leads.retain(|_, state| !is_too_old(state.seen_ms, log_time_ms));
@@ -183,7 +181,10 @@ impl Replica {
         let (Item::Operations { session, .. } | Item::Fence { session, .. }) = *item;
         let mut state = self.sessions.remove(&session).unwrap_or_default();
         if self.mutation == Mutation::ForgetEarly
-            && is_too_old(state.seen_ms.saturating_sub(plimsoll_log::rules::WINDOW_MS / 2), log_time_ms)
+            && is_too_old(
+                state.seen_ms.saturating_sub(plimsoll_log::rules::WINDOW_MS / 2),
+                log_time_ms,
+            )
         {
             state = SessionState::default();
         }

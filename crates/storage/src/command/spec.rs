@@ -199,7 +199,11 @@ impl Spec {
         let KeyRange { first, last, step } = self.keys;
         let position = |at: i32| {
             let back = usize::try_from(at.unsigned_abs()).unwrap_or(usize::MAX);
-            if at < 0 { argv.len().saturating_sub(back) } else { back.min(argv.len() - 1) }
+            if at < 0 {
+                argv.len().saturating_sub(back)
+            } else {
+                back.min(argv.len().saturating_sub(1))
+            }
         };
         let positions = (first > 0).then(|| position(first)..=position(last));
         let step = usize::try_from(step).unwrap_or(1).max(1);

@@ -112,7 +112,8 @@ const MEMORY: &[Spec] =
 /// Longest name of a command, in bytes.
 const NAME_BYTES_MAX: usize = 16;
 /// Slots of the hash table: few enough collisions that a name is found at its first slot mostly.
-const SLOTS: usize = 1024;
+const SLOTS: usize = 1 << SLOT_BITS;
+const SLOT_BITS: u32 = 10;
 const EMPTY: u8 = u8::MAX;
 
 /// From the hash of a name to its position in [`SPECS`], made when this is compiled.
@@ -142,10 +143,11 @@ const fn positions() -> [u8; SLOTS] {
 }
 
 /// The slot where the search for a name, in lower case and padded with zeros, begins.
+#[expect(clippy::cast_possible_truncation, reason = "the upper half is folded into the lower")]
 const fn slot(name: [u8; NAME_BYTES_MAX]) -> usize {
     let name = u128::from_le_bytes(name);
-    let folded = ((name >> 64) ^ (name & u64::MAX as u128)) as u64;
-    (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize
+    let folded = (name >> 64) as u64 ^ name as u64;
+    (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - SLOT_BITS)) as usize
 }
 
 /// The command of a name in any case; allocates nothing.

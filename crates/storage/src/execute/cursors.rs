@@ -9,6 +9,8 @@ use super::random;
 
 /// How many scans are remembered; the oldest is forgotten first.
 pub const CURSORS_MAX: usize = 65_536;
+/// How many bytes of keys and fields they may take together.
+const PLACES_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// A cursor is below this, so that a client that keeps it in a double keeps it exactly.
 const CURSOR_LIMIT: u64 = 1 << 52;
 
@@ -19,6 +21,12 @@ pub(super) struct HashPlace {
     pub generation: u64,
     /// The first field not shown yet.
     pub field: Vec<u8>,
+}
+
+impl HashPlace {
+    fn bytes(&self) -> usize {
+        self.key.len() + self.field.len()
+    }
 }
 
 /// The scans of large hashes that a node remembers, by their cursors.
@@ -32,6 +40,15 @@ struct Table {
     places: HashMap<u64, HashPlace>,
     /// The cursors in the order in which they were given out.
     order: VecDeque<u64>,
+    /// Bytes of all places.
+    bytes: usize,
+}
+
+impl Table {
+    fn forget_oldest(&mut self) {
+        let place = self.order.pop_front().and_then(|cursor| self.places.remove(&cursor));
+        self.bytes -= place.map_or(0, |place| place.bytes());
+    }
 }
 
 impl ScanCursors {
@@ -56,11 +73,12 @@ impl ScanCursors {
                 break cursor;
             }
         };
-        if table.order.len() == CURSORS_MAX
-            && let Some(oldest) = table.order.pop_front()
+        while table.order.len() == CURSORS_MAX
+            || (table.bytes + place.bytes() > PLACES_BYTES_MAX && !table.order.is_empty())
         {
-            table.places.remove(&oldest);
+            table.forget_oldest();
         }
+        table.bytes += place.bytes();
         table.order.push_back(cursor);
         table.places.insert(cursor, place);
         cursor
@@ -90,5 +108,15 @@ mod tests {
         cursors.put(place(7), 7);
         assert_eq!((cursors.get(first), cursors.len()), (None, CURSORS_MAX));
         assert_eq!(cursors.get(second), Some(place(1)));
+    }
+
+    #[test]
+    fn large_keys_leave_room_for_fewer_scans() {
+        let cursors = ScanCursors::default();
+        for n in 0..100 {
+            let place = HashPlace { key: vec![0; 1 << 20], generation: n, field: vec![] };
+            cursors.put(place, n);
+        }
+        assert_eq!(cursors.len(), 32);
     }
 }

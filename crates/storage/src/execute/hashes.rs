@@ -13,7 +13,7 @@ use crate::command::read::{OneField, Parts};
 use crate::rows::field::{Field, FieldHead};
 use crate::rows::key::{KeyRows, RowKey};
 use crate::rows::meta::Fields;
-use crate::rows::{RowsRead, RowsWrite, StoreError};
+use crate::rows::{RowsRead, RowsWrite, StoreError, Visit};
 use crate::{ErrorReply, Reply};
 
 /// A field that is there.
@@ -82,7 +82,7 @@ pub(super) fn visit_fields<R: RowsRead + ?Sized>(
     fields: &Fields,
     from: &[u8],
     now_ms: u64,
-    visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    visit: Visit<'_>,
 ) -> Result<(), StoreError> {
     let mut start = key.fields_from(fields.generation);
     start.extend_from_slice(from);

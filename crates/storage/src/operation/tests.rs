@@ -1,1 +1,85 @@
+//! Bytes of operations and replies: what is written is read, and any bytes are read or refused.
 
+use proptest::prelude::*;
+
+use super::*;
+use crate::ErrorReply;
+
+fn argv() -> impl Strategy<Value = Argv> {
+    prop::collection::vec(any::<Vec<u8>>(), 0..5).prop_map(|parts| Argv::of(&parts))
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let watched = prop::collection::vec((any::<Vec<u8>>(), any::<u64>()), 0..4);
+    prop_oneof![
+        argv().prop_map(Operation::Command),
+        (watched, prop::collection::vec(argv(), 0..4)).prop_map(|(watched, commands)| {
+            let watched = watched.into_iter().map(|(key, change)| (key.into(), change)).collect();
+            Operation::Transaction { watched, commands }
+        }),
+        any::<u64>().prop_map(|limit| Operation::Sweep { limit }),
+    ]
+}
+
+fn reply() -> impl Strategy<Value = Reply> {
+    let leaf = prop_oneof![
+        Just(Reply::OK),
+        Just(Reply::Status("hash")),
+        Just(Reply::Status(crate::execute::OBJECT_HELP[3])),
+        any::<i64>().prop_map(Reply::Integer),
+        any::<Vec<u8>>().prop_map(Reply::bulk),
+        Just(Reply::Nil),
+        Just(Reply::NilArray),
+        any::<String>().prop_map(Reply::Verbatim),
+        any::<String>().prop_map(|message| Reply::Error(ErrorReply::new("WRONGTYPE", message))),
+    ];
+    leaf.prop_recursive(4, 32, 5, |item| {
+        prop_oneof![
+            prop::collection::vec(item.clone(), 0..5).prop_map(Reply::Array),
+            prop::collection::vec(item.clone(), 0..5).prop_map(Reply::Set),
+            prop::collection::vec((item.clone(), item), 0..5).prop_map(Reply::Map),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn an_operation_is_read_as_it_was_written(operation in operation()) {
+        let bytes = operation.encode();
+        let read = Operation::decode(&bytes).unwrap();
+        prop_assert_eq!(read.encode(), bytes.clone());
+        for end in 0..bytes.len() {
+            prop_assert!(Operation::decode(&bytes.slice(..end)).is_err());
+        }
+        let longer = Bytes::from([bytes.as_ref(), &[0]].concat());
+        prop_assert!(Operation::decode(&longer).is_err());
+    }
+
+    #[test]
+    fn a_reply_is_read_as_it_was_written(reply in reply()) {
+        let bytes = encode_reply(&reply);
+        prop_assert_eq!(decode_reply(&bytes).unwrap(), reply);
+        for end in 0..bytes.len() {
+            prop_assert!(decode_reply(&bytes.slice(..end)).is_err());
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(kind in 0u8..12, rest: Vec<u8>) {
+        let bytes = Bytes::from([&[kind], rest.as_slice()].concat());
+        let _ = Operation::decode(&bytes);
+        let _ = decode_reply(&bytes);
+    }
+}
+
+#[test]
+fn a_reply_that_is_too_deep_is_refused() {
+    let bytes = Bytes::from([6u8, 1].repeat(100_000));
+    assert!(decode_reply(&bytes).is_err());
+}
+
+#[test]
+fn a_status_of_no_known_word_is_kept_as_bytes() {
+    let bytes = encode_reply(&Reply::Status("unheard of"));
+    assert_eq!(decode_reply(&bytes).unwrap(), Reply::bulk("unheard of"));
+}

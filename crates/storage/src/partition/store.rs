@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use plimsoll_log::GroupId;
 use plimsoll_log::rules::chain::Position;
+use rust_rocksdb::event_listener::{EventListener, FlushJobInfo};
 use rust_rocksdb::{
     BlockBasedOptions, Cache, DB, DBCompressionType, FlushOptions, Options, ReadOptions, ReadTier,
     SnapshotWithThreadMode, WriteBatch, WriteBufferManager, WriteOptions,
@@ -37,6 +38,19 @@ pub struct Resources {
     cache: Cache,
     write_buffers: WriteBufferManager,
     options: StoreOptions,
+    before_flush: BeforeFlush,
+}
+
+/// Called before rows reach a file, on RocksDB's thread: makes the log durable that far, so that
+/// rows never contain what the log may still lose.
+pub type BeforeFlush = Arc<dyn Fn() + Send + Sync>;
+
+struct FlushListener(BeforeFlush);
+
+impl EventListener for FlushListener {
+    fn on_flush_begin(&self, _: &FlushJobInfo) {
+        (self.0)();
+    }
 }
 
 /// What the stores of a node hold, bytes.
@@ -51,7 +65,7 @@ pub struct StoreStatistics {
 impl Resources {
     /// Sets the shared parts up; memory is taken as it is used.
     #[must_use]
-    pub fn new(options: StoreOptions) -> Self {
+    pub fn new(options: StoreOptions, before_flush: BeforeFlush) -> Self {
         Self {
             cache: Cache::new_hyper_clock_cache(options.block_cache_bytes, 0),
             // Stalling writers is not its job: it makes the fullest buffer flush.
@@ -60,6 +74,7 @@ impl Resources {
                 false,
             ),
             options,
+            before_flush,
         }
     }
 
@@ -96,6 +111,7 @@ impl Resources {
         options.set_keep_log_file_num(2);
         options.set_stats_dump_period_sec(0);
         options.set_paranoid_checks(true);
+        options.add_event_listener(FlushListener(Arc::clone(&self.before_flush)));
         // Without a WAL the memtable would be lost at close; `Store::flush` is called instead.
         options.set_avoid_flush_during_shutdown(true);
         options

@@ -74,9 +74,13 @@ impl Observer for Effects {
     }
 }
 
+fn resources() -> Resources {
+    Resources::new(StoreOptions::default(), std::sync::Arc::new(|| ()))
+}
+
 fn open(dir: &Path) -> Replica {
     let genesis = Chain::new(LOG).position();
-    Replica::open(ID, dir, &Resources::new(StoreOptions::default()), LOG, genesis).unwrap()
+    Replica::open(ID, dir, &resources(), LOG, genesis).unwrap()
 }
 
 fn apply(replica: &mut Replica, log: &TestLog) -> Vec<Effect> {
@@ -243,7 +247,7 @@ proptest! {
     #[test]
     fn the_overlay_shows_what_the_store_will(before in changes(), after in changes()) {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path(), &Resources::new(StoreOptions::default())).unwrap();
+        let store = Store::open(dir.path(), &resources()).unwrap();
         let mut model = BTreeMap::new();
         for round in [before, after] {
             let mut overlay = Overlay::new(&store);

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included};
-use std::ops::ControlFlow;
 
 use bytes::Bytes;
 
-use super::{RowsRead, RowsWrite, StoreError};
+use super::{RowsRead, RowsWrite, StoreError, Visit};
 
 /// Rows in one sorted map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,12 +37,7 @@ impl RowsRead for MemoryRows {
         Ok(self.rows.get(key).cloned())
     }
 
-    fn scan(
-        &self,
-        from: &[u8],
-        to: &[u8],
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
+    fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
         if from >= to {
             return Ok(());
         }
@@ -66,6 +60,9 @@ impl RowsWrite for MemoryRows {
     }
 
     fn delete_range(&mut self, from: &[u8], to: &[u8]) {
+        if from >= to {
+            return;
+        }
         let doomed = self.rows.range::<[u8], _>((Included(from), Excluded(to)));
         let doomed: Vec<Vec<u8>> = doomed.map(|(key, _)| key.clone()).collect();
         for key in doomed {

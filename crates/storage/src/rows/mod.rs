@@ -26,6 +26,9 @@ pub enum StoreError {
     NotCached,
 }
 
+/// Is shown a key and its value, and says whether to go on.
+pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
+
 /// Rows to read, as one consistent state. Keys are the store's own (see `rows::key`).
 pub trait RowsRead {
     /// The value under a key.
@@ -38,12 +41,7 @@ pub trait RowsRead {
     ///
     /// # Errors
     /// Where the store fails.
-    fn scan(
-        &self,
-        from: &[u8],
-        to: &[u8],
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StoreError>;
+    fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError>;
 }
 
 /// Rows to read and change; a change is seen by what is read after it.

@@ -1,0 +1,172 @@
+//! Commands run on rows in memory by short scripts; after every line the rows, the expiry index
+//! and the counters agree with each other.
+
+mod basics;
+mod expiry;
+mod scans;
+
+use std::ops::ControlFlow;
+
+use super::{ReadContext, ScanCursors, WriteContext};
+use crate::operation::{self, Operation};
+use crate::rows::RowsRead;
+use crate::rows::field::FieldHead;
+use crate::rows::key::{self, KIND_EXPIRY, RowKey};
+use crate::rows::memory::MemoryRows;
+use crate::rows::meta::{Kind, Meta};
+use crate::{Argv, Reply};
+
+/// A partition in memory and its clock.
+struct Bench {
+    rows: MemoryRows,
+    context: WriteContext,
+    cursors: ScanCursors,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let (now_ms, stamp_ms) = (1_000_000, 1_000_000);
+        let context = WriteContext { now_ms, stamp_ms, seed: 7, sequence: 0, keys: 0, expires: 0 };
+        Self { rows: MemoryRows::default(), context, cursors: ScanCursors::default() }
+    }
+
+    fn write(&mut self, parts: &[&str]) -> Reply {
+        let operation = Operation::Command(Argv::of(parts));
+        let reply = operation::run(&operation, &mut self.rows, &mut self.context).unwrap();
+        self.check_rows();
+        reply
+    }
+
+    /// As a client's read runs: outside the log, with cursors.
+    fn read(&self, parts: &[&str]) -> Reply {
+        let argv = Argv::of(parts);
+        let command = crate::command::parse(&argv).unwrap();
+        assert!(!command.is_write());
+        let context = ReadContext {
+            now_ms: self.context.now_ms,
+            seed: self.context.sequence,
+            keys: self.context.keys,
+            cursors: Some(&self.cursors),
+        };
+        super::read(&command, &self.rows, &context).unwrap()
+    }
+
+    /// Lets time pass.
+    fn pass(&mut self, ms: u64) {
+        self.context.now_ms += ms;
+        self.context.stamp_ms = self.context.now_ms;
+    }
+
+    /// The index has an entry for each expiry and no other, a hash's counts are those of its
+    /// rows, and the partition's are those of its keys.
+    fn check_rows(&self) {
+        let (mut entries, mut expected) = (Vec::new(), Vec::new());
+        let (mut keys, mut expires) = (0, 0);
+        let mut open: Option<crate::rows::meta::Fields> = None;
+        let mut counted = crate::rows::meta::Fields::default();
+        let done = |open: &Option<crate::rows::meta::Fields>, counted: &_| {
+            if let Some(fields) = open {
+                assert_eq!((fields.total, fields.expiring), *counted, "a hash's counts");
+                assert!(fields.total > 0, "an empty hash is stored");
+            }
+        };
+        for (row, value) in self.rows.iter() {
+            if row[0] == KIND_EXPIRY {
+                entries.push(row.to_vec());
+                continue;
+            }
+            let parsed = RowKey::parse(row).unwrap();
+            let expiry_ms = if let Some((generation, _)) = parsed.field {
+                let (head, _) = FieldHead::decode(value).unwrap();
+                let fields = open.as_ref().expect("a field row follows its meta row");
+                assert_eq!(fields.generation, generation, "a row of an old generation");
+                counted.total += 1;
+                if let Some(expiry_ms) = head.expiry_ms {
+                    counted.expiring += 1;
+                    assert!(expiry_ms >= fields.expiring_from_ms);
+                }
+                head.expiry_ms
+            } else {
+                done(&open, &(counted.total, counted.expiring));
+                counted = Default::default();
+                let (meta, _) = Meta::decode(value).unwrap();
+                open = match meta.kind {
+                    Kind::Hash(fields) => Some(fields),
+                    Kind::String => None,
+                };
+                keys += 1;
+                expires += u64::from(meta.expiry_ms.is_some());
+                assert!(meta.last_change <= self.context.sequence);
+                meta.expiry_ms
+            };
+            expected.extend(expiry_ms.map(|at| key::expiry_entry(at, row).to_vec()));
+        }
+        done(&open, &(counted.total, counted.expiring));
+        expected.sort();
+        assert_eq!(entries, expected, "the expiry index");
+        assert_eq!((self.context.keys, self.context.expires), (keys, expires), "the counters");
+    }
+
+    fn row_count(&self) -> usize {
+        let mut count = 0;
+        self.rows
+            .scan(&[], &[0xff], &mut |_, _| {
+                count += 1;
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        count
+    }
+}
+
+/// A reply in one line.
+fn show(reply: &Reply) -> String {
+    let list = |items: &[Reply]| items.iter().map(show).collect::<Vec<_>>().join(" ");
+    match reply {
+        Reply::Status(word) => (*word).into(),
+        Reply::Integer(number) => number.to_string(),
+        Reply::Bulk(bytes) => format!("\"{}\"", bytes.escape_ascii()),
+        Reply::Nil => "nil".into(),
+        Reply::NilArray => "nil array".into(),
+        Reply::Array(items) | Reply::Set(items) => format!("[{}]", list(items)),
+        Reply::Map(pairs) => {
+            let pairs: Vec<String> = pairs
+                .iter()
+                .map(|(name, value)| format!("{}: {}", show(name), show(value)))
+                .collect();
+            format!("{{{}}}", pairs.join(", "))
+        }
+        Reply::Verbatim(text) => text.clone(),
+        Reply::Error(error) => format!("-{error}"),
+    }
+}
+
+/// Runs a script on empty rows. A line is a command and, after `=>`, its answer; `+n` lets n
+/// milliseconds pass; `sweep n` sweeps, the answer being how many went; `rows` counts all rows.
+/// Words are parted by spaces; `''` is an empty one.
+#[track_caller]
+fn check(script: &str) {
+    let mut bench = Bench::new();
+    for line in script.lines().map(str::trim_start).filter(|line| !line.is_empty()) {
+        let (command, expected) = line.split_once(" => ").unwrap_or((line, ""));
+        let words: Vec<&str> =
+            command.split(' ').map(|word| if word == "''" { "" } else { word }).collect();
+        let answer = match words.as_slice() {
+            [word] if word.starts_with('+') => {
+                bench.pass(word[1..].parse().unwrap());
+                String::new()
+            }
+            ["sweep", limit] => {
+                let limit = limit.parse().unwrap();
+                let operation = Operation::Sweep { limit };
+                let reply =
+                    operation::run(&operation, &mut bench.rows, &mut bench.context).unwrap();
+                bench.check_rows();
+                show(&reply)
+            }
+            ["rows"] => bench.row_count().to_string(),
+            words => show(&bench.write(words)),
+        };
+        assert_eq!(answer, expected, "in `{line}` of:\n{script}");
+    }
+}

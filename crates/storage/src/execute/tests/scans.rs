@@ -1,0 +1,112 @@
+//! Scans show everything once, however large the hashes between.
+
+use std::collections::BTreeSet;
+
+use super::{Bench, show};
+use crate::Reply;
+
+/// The cursor and the items of a page.
+fn page(reply: Reply) -> (String, Vec<String>) {
+    let Reply::Array(parts) = reply else { panic!("a page is a list, not {}", show(&reply)) };
+    let [Reply::Bulk(cursor), Reply::Array(items)] = parts.as_slice() else {
+        panic!("a page has two parts");
+    };
+    let cursor = String::from_utf8(cursor.to_vec()).unwrap();
+    (cursor, items.iter().map(|item| show(item).trim_matches('"').into()).collect())
+}
+
+#[test]
+fn a_scan_shows_every_key_once() {
+    let mut bench = Bench::new();
+    let mut expected = BTreeSet::new();
+    for n in 0..300 {
+        let key = format!("key:{n}");
+        // Some hashes are large enough to be leapt over.
+        let fields = if n % 50 == 0 { 200 } else { 1 };
+        for field in 0..fields {
+            bench.write(&["HSET", &key, &format!("f{field}"), "v"]);
+        }
+        expected.insert(key);
+    }
+    bench.write(&["SET", "gone", "v", "PX", "1"]);
+    bench.pass(1);
+    let (mut cursor, mut seen, mut pages) = ("0".to_string(), Vec::new(), 0);
+    loop {
+        let (next, items) = page(bench.read(&["SCAN", &cursor, "COUNT", "7"]));
+        assert!(next == "0" || items.len() >= 7);
+        seen.extend(items);
+        pages += 1;
+        if next == "0" {
+            break;
+        }
+        assert!(next.parse::<u64>().unwrap() < 1 << 52);
+        cursor = next;
+    }
+    assert!(pages > 30, "{pages}");
+    assert_eq!(seen.len(), expected.len());
+    assert_eq!(seen.iter().cloned().collect::<BTreeSet<_>>(), expected);
+    let (_, all) = page(bench.read(&["SCAN", "0", "COUNT", "1000", "MATCH", "key:1?"]));
+    assert_eq!(all.len(), 10);
+    assert_eq!(show(&bench.read(&["SCAN", "0", "COUNT", "1000", "TYPE", "string"])), "[\"0\" []]");
+    let Reply::Array(keys) = bench.read(&["KEYS", "key:*"]) else { panic!() };
+    assert_eq!(keys.len(), 300);
+    assert!(matches!(bench.read(&["RANDOMKEY"]), Reply::Bulk(_)));
+}
+
+#[test]
+fn a_small_hash_comes_whole_and_a_large_one_in_pages() {
+    let mut bench = Bench::new();
+    for n in 0..512 {
+        bench.write(&["HSET", "h", &format!("f{n:04}"), "v"]);
+    }
+    let (cursor, items) = page(bench.read(&["HSCAN", "h", "0", "COUNT", "1"]));
+    assert_eq!((cursor.as_str(), items.len()), ("0", 1024));
+
+    bench.write(&["HSET", "h", "g", "v"]);
+    let (mut cursor, mut seen) = ("0".to_string(), Vec::new());
+    loop {
+        let (next, items) = page(bench.read(&["HSCAN", "h", &cursor, "COUNT", "100"]));
+        seen.extend(items.chunks(2).map(|pair| pair[0].clone()));
+        if next == "0" {
+            break;
+        }
+        assert_eq!(items.len(), 200);
+        // Asked again, a cursor answers the same.
+        assert_eq!(page(bench.read(&["HSCAN", "h", &cursor, "COUNT", "100"])).1, items);
+        cursor = next;
+    }
+    assert_eq!(seen.len(), 513);
+    assert!(seen.is_sorted());
+
+    // A cursor belongs to its hash, and ends with it.
+    bench.write(&["HSET", "other", "f", "v"]);
+    assert_eq!(show(&bench.read(&["HSCAN", "other", &cursor])), "-ERR invalid cursor");
+    bench.write(&["DEL", "h"]);
+    bench.write(&["HSET", "h", "z", "v"]);
+    assert_eq!(show(&bench.read(&["HSCAN", "h", &cursor])), "[\"0\" []]");
+    // In a transaction there are no pages.
+    for n in 0..600 {
+        bench.write(&["HSET", "h", &format!("f{n}"), "v"]);
+    }
+    assert_eq!(page(bench.write(&["HSCAN", "h", "0"])).1.len(), 1202);
+}
+
+#[test]
+fn fields_are_drawn_without_repeats_unless_asked() {
+    let mut bench = Bench::new();
+    for n in 0..20 {
+        bench.write(&["HSET", "h", &format!("f{n}"), &format!("v{n}")]);
+    }
+    let list = |reply: Reply| match reply {
+        Reply::Array(items) => items.iter().map(show).collect::<Vec<_>>(),
+        other => panic!("{}", show(&other)),
+    };
+    let drawn = list(bench.read(&["HRANDFIELD", "h", "15"]));
+    assert_eq!((drawn.len(), drawn.iter().collect::<BTreeSet<_>>().len()), (15, 15));
+    assert_eq!(list(bench.read(&["HRANDFIELD", "h", "100"])).len(), 20);
+    assert_eq!(list(bench.read(&["HRANDFIELD", "h", "-100"])).len(), 100);
+    let pairs = list(bench.read(&["HRANDFIELD", "h", "3", "WITHVALUES"]));
+    assert_eq!(pairs.len(), 6);
+    assert!(pairs.chunks(2).all(|pair| pair[0].replace('f', "v") == pair[1]));
+    assert_eq!(list(bench.read(&["HRANDFIELD", "none", "-5"])).len(), 0);
+}
