@@ -86,6 +86,12 @@ class Node:
         self.process.kill()
         self.process.wait()
 
+    def kill_while_stopping(self, after_seconds):
+        """Asks for a drained stop, which flushes rows and trims the log, and kills in the middle of it."""
+        self.process.send_signal(signal.SIGTERM)
+        time.sleep(after_seconds)
+        self.kill()
+
     def terminate(self, timeout_seconds=20):
         """Asks for a drained stop and returns the exit code."""
         if self.process.poll() is None:

@@ -13,7 +13,7 @@ import sys
 import time
 
 import pytest
-from workload import Workload, Wrong
+from workload import Workload, Wrong, end_somehow
 
 HERE = pathlib.Path(__file__).parent / "powerloss"
 sys.path.insert(0, str(HERE))
@@ -72,10 +72,7 @@ class Machine:
             self.prepare()
         self.node.start()
         load.check(self.node.port, recent=200)
-        load.run_until(
-            self.node.port,
-            lambda: (time.sleep(chance.uniform(0, LOAD_SECONDS_MAX)), self.node.kill()),
-        )
+        load.run_until(self.node.port, lambda: end_somehow(self.node, chance, LOAD_SECONDS_MAX))
         self.lose_power(seed if torn else 0)
 
 
@@ -92,7 +89,10 @@ def test_power_loss_under_mixed_load(new_node, shim, tmp_path, note):
     load.check(machine.node.port)
     assert load.done > RUNS, "the load hardly ran, so the losses proved nothing"
     assert machine.lost > 0, "the shim saw nothing unsynced, so it lost nothing"
-    note(f"power loss: {RUNS} runs, {load.done} operations acknowledged, none lost; {machine.lost} unsynced changes dropped")
+    note(
+        f"power loss: {RUNS} runs, {load.done} operations acknowledged, none lost; "
+        f"{machine.lost} unsynced changes dropped (seed {first})"
+    )
 
 
 def test_the_power_loss_test_finds_a_loss_without_syncing(new_node, shim, tmp_path, note):

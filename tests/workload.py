@@ -7,6 +7,7 @@ once or not at all. After a check the writers take over what the node holds and 
 
 import random
 import threading
+import time
 
 from resp import Closed, Connection, bulk, encode, number
 
@@ -132,6 +133,15 @@ class Writer:
         if not unknown or value != self.value(n):
             raise Wrong(f"{self.name}: write {n} holds {value!r} and was never acknowledged")
         return 1
+
+
+def end_somehow(node, chance, load_seconds_max):
+    """Lets the load run for a random time and kills the node, now and then while it stops by itself."""
+    time.sleep(chance.uniform(0, load_seconds_max))
+    if chance.random() < 0.3:
+        node.kill_while_stopping(chance.uniform(0, 0.3))
+    else:
+        node.kill()
 
 
 class Workload:

@@ -259,6 +259,9 @@ impl Worker {
                     let replies = replies.done;
                     // Before the answers: who has one may count at once.
                     partition.counted(&replica.stamp());
+                    if matches!(applied, Applied::Passed(_)) {
+                        partition.lead.passed(&record.lead);
+                    }
                     deliver(applied, submissions, replies);
                     if has_failed {
                         tracing::info!(partition = %replica.id(), "apply goes on");
@@ -378,7 +381,7 @@ fn deliver(applied: Applied, submissions: Vec<Submission>, replies: Vec<Vec<Repl
     for (submission, replies) in submissions.into_iter().zip(replies) {
         let outcome = match applied {
             Applied::Taken => Ok(replies),
-            // It did not run, and never will: the lead has gone on to another epoch.
+            // It did not run, and never will.
             Applied::Passed(_) => Err(too_much("the log did not take the write")),
             Applied::Contained => Err(outcome_unknown()),
         };

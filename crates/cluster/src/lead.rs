@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use plimsoll_log::record::{Anchor, Item, LeadStamp, Record};
+use plimsoll_log::rules::WINDOW_MS;
 use plimsoll_log::{AppendError, GroupId, LeadId, Log, PartitionId, RECORD_BYTES_MAX, SessionId};
 use plimsoll_storage::{Argv, ErrorReply, Reply};
 use tokio::sync::oneshot;
@@ -21,6 +22,9 @@ const RECORD_OVERHEAD_BYTES: usize = 1024;
 const SUBMISSION_OVERHEAD_BYTES: usize = 64;
 /// What each payload takes beside itself.
 const PAYLOAD_OVERHEAD_BYTES: usize = 4;
+/// After how long without a record a lead begins a new epoch, ms: replicas forget it after a
+/// window.
+const IDLE_MS_MAX: u64 = WINDOW_MS / 2;
 /// The largest submission, bytes as [`Submission::bytes`] counts them.
 pub(crate) const SUBMISSION_BYTES_MAX: usize = RECORD_BYTES_MAX - RECORD_OVERHEAD_BYTES;
 
@@ -106,10 +110,20 @@ struct State {
     epoch: u32,
     /// The n of the last record made in this epoch.
     n: u64,
+    /// The stamp of the last record, ms since 1970.
+    stamp_ms: u64,
     /// Whether the log still has to answer for the last record.
     is_appending: bool,
     /// Records that were not applied yet, in their order.
     records: VecDeque<(LeadStamp, Vec<Submission>)>,
+}
+
+impl State {
+    /// The next record begins a sequence anew.
+    fn begin_epoch(&mut self) {
+        self.epoch += 1;
+        self.n = 0;
+    }
 }
 
 impl Lead {
@@ -148,6 +162,15 @@ impl Lead {
         let records = &mut self.inner.state.lock().records;
         let at = records.iter().position(|(at, _)| at == stamp)?;
         records.remove(at).map(|(_, submissions)| submissions)
+    }
+
+    /// Learns that replicas passed one of its records over: what follows it in the same epoch
+    /// would be passed over too.
+    pub(crate) fn passed(&self, stamp: &LeadStamp) {
+        let mut state = self.inner.state.lock();
+        if stamp.lead == self.inner.id && stamp.epoch == state.epoch {
+            state.begin_epoch();
+        }
     }
 
     /// Bytes that wait for a record.
@@ -190,11 +213,15 @@ impl Inner {
             return None;
         }
         state.queue_bytes -= bytes;
-        state.n += 1;
-        let lead = LeadStamp { lead: self.id, epoch: state.epoch, n: state.n };
         let tail = *self.tail.lock();
         // Log time may be ahead of a clock that was set back; stamps do not go back with it.
         let stamp_ms = now_ms().max(tail.log_time_ms);
+        if stamp_ms - state.stamp_ms.min(stamp_ms) > IDLE_MS_MAX {
+            state.begin_epoch();
+        }
+        state.stamp_ms = stamp_ms;
+        state.n += 1;
+        let lead = LeadStamp { lead: self.id, epoch: state.epoch, n: state.n };
         let items = submissions.iter().map(|submission| submission.item(stamp_ms)).collect();
         state.records.push_back((lead, submissions));
         let anchor = tail.anchor;
@@ -211,9 +238,8 @@ impl Inner {
         let mut given_up = Vec::new();
         let mut reply = None;
         if let Err(error) = outcome {
-            // The sequence has a gap now; the next record begins a new one.
-            state.epoch += 1;
-            state.n = 0;
+            // The sequence has a gap now.
+            state.begin_epoch();
             if let Some(at) = state.records.iter().position(|(at, _)| *at == stamp) {
                 given_up =
                     state.records.remove(at).map(|(_, given_up)| given_up).unwrap_or_default();

@@ -13,9 +13,7 @@ use plimsoll_log::rules::chain::{Chain, Position};
 use plimsoll_log::{GroupId, Incarnation, LeadId, Log, LogError, Lsn, PartitionId};
 use plimsoll_storage::ErrorReply;
 use plimsoll_storage::execute::{ReadContext, ScanCursors};
-use plimsoll_storage::partition::{
-    ApplyError, BeforeFlush, Replica, Resources, StoreOptions,
-};
+use plimsoll_storage::partition::{ApplyError, BeforeFlush, Replica, Resources, StoreOptions};
 use plimsoll_storage::rows::key::partition_of;
 
 use crate::applier::{self, Applier, GroupStart};

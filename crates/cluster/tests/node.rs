@@ -1,5 +1,7 @@
 //! A whole node without a network: what is answered is there after it opens again.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at what it does not expect")]
+
 use std::path::Path;
 use std::sync::Arc;
 

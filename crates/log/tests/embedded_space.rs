@@ -64,6 +64,12 @@ impl SmallDisk {
     fn path(&self) -> &Path {
         self.0.path()
     }
+
+    /// Leaves no room at all.
+    fn fill(&self) {
+        let mut filler = fs::File::create(self.path().join("filler")).unwrap();
+        while std::io::Write::write_all(&mut filler, &[1; 4096]).is_ok() {}
+    }
 }
 
 impl Drop for SmallDisk {
@@ -121,13 +127,33 @@ fn a_log_on_a_full_disk_can_be_opened_and_read() {
         append(&log, 1, record.clone()).unwrap();
     }
     drop(log);
-    let filler = fs::File::create(disk.path().join("filler")).unwrap();
-    let mut filler = std::io::BufWriter::new(filler);
-    while std::io::Write::write_all(&mut filler, &[1; 4096]).is_ok() {}
+    disk.fill();
     let log = open(&dir);
     assert_holds(&log, 1, &held);
     assert!(matches!(append(&log, 1, vec![3; 5 << 20]), Err(AppendError::Refused(_))));
     assert_eq!(log.health(), Ok(()));
+}
+
+#[test]
+fn a_full_disk_is_no_reason_not_to_give_space_back() {
+    let Some(disk) = SmallDisk::mount("size=280m") else { return };
+    let dir = disk.path().join("log");
+    let log = open(&dir);
+    let mut last = Lsn(0);
+    while files(&dir).len() < 3 {
+        last = append(&log, 0, vec![0x33; 4 << 20]).unwrap();
+    }
+    disk.fill();
+    let large = || vec![0x44; 5 << 20];
+    assert!(matches!(append(&log, 0, large()), Err(AppendError::Refused(_))));
+    log.trim(GroupId(0), last).unwrap();
+    // What the trim gives back is the log's again.
+    while append(&log, 0, large()).is_err() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(log.bounds(GroupId(0)).unwrap().last, last.next());
+    drop(log);
+    assert_eq!(open(&dir).bounds(GroupId(0)).unwrap().last, last.next());
 }
 
 fn files(dir: &Path) -> Vec<PathBuf> {

@@ -72,8 +72,7 @@ impl Port {
     }
 
     fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
-        let socket =
-            if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         // A node that restarts gets its port back at once.
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;

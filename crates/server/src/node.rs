@@ -114,8 +114,7 @@ pub fn settings(settings: &Settings) -> NodeSettings {
         sync_interval_ms,
         ..embedded::Options::default()
     };
-    let store =
-        StoreOptions { block_cache_bytes: settings.cache_bytes, ..StoreOptions::default() };
+    let store = StoreOptions { block_cache_bytes: settings.cache_bytes, ..StoreOptions::default() };
     NodeSettings {
         data_dir: settings.data.clone(),
         log,

@@ -87,8 +87,7 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
     let (resp, http) = (resp.listen()?, http.listen()?);
     let addresses = (resp.local_addr()?, http.local_addr()?);
     let port = addresses.0.port();
-    let shared =
-        Arc::new(Shared::new(node.coordinator(), settings, port, Metrics::default()));
+    let shared = Arc::new(Shared::new(node.coordinator(), settings, port, Metrics::default()));
     let router = http::router(Arc::clone(&shared));
     let tasks = [
         tokio::spawn(accept(resp, Arc::clone(&shared))),

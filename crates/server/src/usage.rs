@@ -209,18 +209,14 @@ mod tests {
         usage.ran(get, 3, Duration::from_micros(6));
         usage.failed(get, &ErrorReply::new("WRONGTYPE", "x"));
         usage.rejected(None, &ErrorReply::err("unknown"));
-        let want = CommandFigures {
-            calls: 3,
-            took: Duration::from_micros(6),
-            rejected: 0,
-            failed: 1,
-        };
+        let want =
+            CommandFigures { calls: 3, took: Duration::from_micros(6), rejected: 0, failed: 1 };
         let figures = usage.figures_since_reset();
         assert_eq!(figures.commands[get], want);
-        assert_eq!(figures.errors.into_iter().collect::<Vec<_>>(), [
-            ("ERR".to_owned(), 1),
-            ("WRONGTYPE".to_owned(), 1)
-        ]);
+        assert_eq!(
+            figures.errors.into_iter().collect::<Vec<_>>(),
+            [("ERR".to_owned(), 1), ("WRONGTYPE".to_owned(), 1)]
+        );
         usage.reset();
         usage.ran(get, 1, Duration::ZERO);
         let figures = usage.figures_since_reset();

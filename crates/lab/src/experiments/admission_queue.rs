@@ -78,6 +78,7 @@ pub(crate) fn plan(setup: &Setup) -> Plan {
         spec: RunSpec { policy: Policy { selection, hedging: false, admission }, ..spec.clone() },
         notes: vec![Some(note.clone())],
         laps,
+        first_lap: 0,
     };
     let jobs = variants().into_iter().map(job).collect();
     Plan { experiment: "admission-queue".to_owned(), jobs }

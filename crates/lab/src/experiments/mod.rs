@@ -2,12 +2,18 @@
 //! what came out). Figures of others stand in `published`; what carries a plan out, in `plan.rs`.
 
 mod admission_queue;
+mod bench;
 mod calibrate;
 mod compare;
 mod laps;
+mod load_ramp;
+mod open_loop;
+mod overload_step;
 mod plan;
 mod replica_selection;
+mod scale;
 mod selection_findings;
+mod sick_copies;
 
 use std::collections::BTreeMap;
 
@@ -60,7 +66,18 @@ const METRICS: [&str; 5] = [
     "latency_ms.p99",
 ];
 
-pub(crate) const ALL: [Experiment; 2] = [
+/// What the experiments beyond the studies have in common: nothing was published.
+const BEYOND: Experiment = Experiment {
+    name: "",
+    about: "",
+    plan: |_| plan::Plan::empty(""),
+    baseline: "off",
+    metrics: &METRICS,
+    published: |_, _, _| Vec::new(),
+    findings: |_| Vec::new(),
+};
+
+pub(crate) const ALL: [Experiment; 7] = [
     Experiment {
         name: "replica-selection",
         about: "which replica serves a read: the adaptive replica selection study, one node stressed",
@@ -78,6 +95,43 @@ pub(crate) const ALL: [Experiment; 2] = [
         metrics: &["throughput_ops_s.median", "latency_ms.mean", "latency_ms.p99", "latency_ms.p100"],
         published: admission_queue::published,
         findings: admission_queue::findings,
+    },
+    Experiment {
+        name: "open-loop",
+        about: "requests by the clock at 30, 60 and 90 % of what a stressed cluster can do",
+        plan: open_loop::plan,
+        findings: open_loop::findings,
+        ..BEYOND
+    },
+    Experiment {
+        name: "load-ramp",
+        about: "Prequal's ramp from 0.75 to 1.74 of the allotment, with unquiet neighbours",
+        plan: load_ramp::plan,
+        findings: load_ramp::findings,
+        metrics: &["latency_ms.p50", "latency_ms.p99", "latency_ms.p99_9"],
+        ..BEYOND
+    },
+    Experiment {
+        name: "sick-copies",
+        about: "a hung, failing, slow, new or cold copy: its share, and how soon it is back",
+        plan: sick_copies::plan,
+        findings: sick_copies::findings,
+        ..BEYOND
+    },
+    Experiment {
+        name: "overload-step",
+        about: "demand jumps to 1.4 of capacity: goodput, and the wait of what is admitted",
+        plan: overload_step::plan,
+        baseline: "fixed",
+        findings: overload_step::findings,
+        ..BEYOND
+    },
+    Experiment {
+        name: "scale",
+        about: "20 coordinators and 200 nodes, in full 100 and 1,000, one in twenty stressed",
+        plan: scale::plan,
+        findings: scale::findings,
+        ..BEYOND
     },
 ];
 

@@ -33,6 +33,8 @@ pub(crate) struct Job {
     /// For each window of the run its scenario; none for one that is not reported.
     pub(crate) notes: Vec<Option<Note>>,
     pub(crate) laps: u64,
+    /// The number of the first lap, which is part of its seed.
+    pub(crate) first_lap: u64,
 }
 
 /// A plan and the name it reports under.
@@ -69,7 +71,7 @@ pub(crate) fn carry_out(
         .jobs
         .iter()
         .enumerate()
-        .flat_map(|(job, of)| (0..of.laps).map(move |lap| (job, lap)))
+        .flat_map(|(job, of)| (of.first_lap..of.first_lap + of.laps).map(move |lap| (job, lap)))
         .collect();
     let next = AtomicUsize::new(0);
     let mut made: Vec<Option<Made>> = runs.iter().map(|_| None).collect();
@@ -110,7 +112,7 @@ fn make(job: &Job, number: usize, lap: u64, seed: u64) -> Made {
     // All variants of a scenario meet the same requests in the same lap.
     let outcome = sim::run(&job.spec, derive(seed, lap), false);
     let laps = laps::of_windows(&job.spec, &outcome);
-    let first = lap == 0;
+    let first = lap == job.first_lap && lap == 0;
     let series = match first {
         true => laps::series(job, &outcome),
         false => Vec::new(),

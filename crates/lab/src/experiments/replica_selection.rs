@@ -88,7 +88,7 @@ pub(crate) fn plan(setup: &Setup) -> Plan {
                 load: LoadNote::Clients(situation.clients),
             };
             let notes = vec![Some(note)];
-            jobs.push(Job { variant: name.to_owned(), settings, spec, notes, laps });
+            jobs.push(Job { variant: name.to_owned(), settings, spec, notes, laps, first_lap: 0 });
         }
     }
     Plan { experiment: "replica-selection".to_owned(), jobs }

@@ -72,9 +72,7 @@ impl Entry {
     pub fn is_never_queued(&self) -> bool {
         matches!(
             self.runs,
-            Runs::Here(
-                Own::Multi | Own::Exec | Own::Discard | Own::Watch | Own::Quit | Own::Reset
-            )
+            Runs::Here(Own::Multi | Own::Exec | Own::Discard | Own::Watch | Own::Quit | Own::Reset)
         )
     }
 
@@ -218,9 +216,8 @@ fn fold(name: &[u8]) -> Option<u128> {
 
 /// Where the search for a name begins. Fibonacci hashing of its two halves.
 fn slot(name: u128) -> usize {
-    let [low, high] = [name, name >> 64].map(|half| {
-        u64::try_from(half & u128::from(u64::MAX)).expect("a half has 64 bits")
-    });
+    let [low, high] = [name, name >> 64]
+        .map(|half| u64::try_from(half & u128::from(u64::MAX)).expect("a half has 64 bits"));
     let hash = (low ^ high.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
     usize::try_from(hash).expect("ten bits")
 }

@@ -147,8 +147,9 @@ mod tests {
     fn check(script: &str, expected: &str) {
         let mut transaction = Transaction::<String>::default();
         let lines = script.lines().map(str::trim).filter(|line| !line.is_empty());
-        let answers: Vec<String> =
-            lines.map(|line| step(&mut transaction, line).unwrap_or_else(|e| e.to_string())).collect();
+        let answers: Vec<String> = lines
+            .map(|line| step(&mut transaction, line).unwrap_or_else(|e| e.to_string()))
+            .collect();
         let expected: Vec<&str> =
             expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         assert_eq!(answers, expected);

@@ -60,7 +60,8 @@ fn note(state: &State) {
 /// # Errors
 /// A name with spaces or unprintable bytes, which would break CLIENT LIST, or one that is long.
 pub fn set_name(state: &State, name: &[u8]) -> Result<(), ErrorReply> {
-    let name = printable(name, "Client names cannot contain spaces, newlines or special characters.")?;
+    let name =
+        printable(name, "Client names cannot contain spaces, newlines or special characters.")?;
     state.client.rename(|names| names.name = name);
     Ok(())
 }
@@ -162,9 +163,10 @@ impl Conditions {
                 b"id" => {
                     let id = parse_integer(value).ok_or_else(not_integer)?;
                     let id = u64::try_from(id).ok().filter(|id| *id > 0);
-                    this.id = Some(id.ok_or_else(|| {
-                        ErrorReply::err("client-id should be greater than 0")
-                    })?);
+                    this.id =
+                        Some(id.ok_or_else(|| {
+                            ErrorReply::err("client-id should be greater than 0")
+                        })?);
                 }
                 b"addr" => this.remote = Some(value.to_vec()),
                 b"laddr" => this.local = Some(value.to_vec()),

@@ -21,9 +21,8 @@ pub fn run(argv: &Argv) -> Result<Reply, ErrorReply> {
         b"info" => Ok(match named(argv) {
             None => Reply::Array(commands::all().iter().map(|entry| info(entry.spec)).collect()),
             Some(found) => {
-                let known = |entry: Option<&Entry>| {
-                    entry.map_or(Reply::NilArray, |entry| info(entry.spec))
-                };
+                let known =
+                    |entry: Option<&Entry>| entry.map_or(Reply::NilArray, |entry| info(entry.spec));
                 Reply::Array(found.map(known).collect())
             }
         }),
@@ -36,9 +35,7 @@ pub fn run(argv: &Argv) -> Result<Reply, ErrorReply> {
         }
         b"list" => Err(plimsoll_storage::command::args::syntax_error()),
         b"getkeys" => get_keys(argv),
-        b"help" => {
-            Ok(help(commands::find(b"command").map_or(&[], |entry| entry.spec.subcommands)))
-        }
+        b"help" => Ok(help(commands::find(b"command").map_or(&[], |entry| entry.spec.subcommands))),
         other => Err(unknown_subcommand("command", other)),
     }
 }
@@ -104,16 +101,14 @@ fn docs(entry: &Entry) -> (Reply, Reply) {
 fn get_keys(argv: &Argv) -> Result<Reply, ErrorReply> {
     let parts: Vec<&[u8]> = argv.iter().skip(2).collect();
     let inner = Argv::of(&parts);
-    let entry = commands::find(inner.name())
-        .ok_or_else(|| ErrorReply::err("Invalid command specified"))?;
-    let spec = entry.spec.check(&inner).map_err(|_| {
-        ErrorReply::err("Invalid number of arguments specified for command")
-    })?;
-    let keys: Vec<Reply> = spec
-        .key_positions(&inner)
-        .filter_map(|at| inner.get_bytes(at))
-        .map(Reply::Bulk)
-        .collect();
+    let entry =
+        commands::find(inner.name()).ok_or_else(|| ErrorReply::err("Invalid command specified"))?;
+    let spec = entry
+        .spec
+        .check(&inner)
+        .map_err(|_| ErrorReply::err("Invalid number of arguments specified for command"))?;
+    let keys: Vec<Reply> =
+        spec.key_positions(&inner).filter_map(|at| inner.get_bytes(at)).map(Reply::Bulk).collect();
     if keys.is_empty() {
         return Err(ErrorReply::err("The command has no key arguments"));
     }

@@ -14,11 +14,14 @@ use crate::{
     settings::{Durability, PASSWORD_BYTES_MAX},
 };
 
+/// Changes a parameter, or says why not.
+type Set = fn(&State, &[u8]) -> Result<(), String>;
+
 /// A parameter: its name, what it is now, and how it is changed, if it can be.
 struct Parameter {
     name: &'static str,
     get: fn(&State) -> String,
-    set: Option<fn(&State, &[u8]) -> Result<(), String>>,
+    set: Option<Set>,
 }
 
 const fn fixed(name: &'static str, get: fn(&State) -> String) -> Parameter {

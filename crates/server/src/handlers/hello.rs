@@ -25,9 +25,7 @@ pub fn hello(state: &mut State, argv: &Argv) -> Result<Reply, ErrorReply> {
             Some(3) => Protocol::Resp3,
             Some(_) => return Err(ErrorReply::new("NOPROTO", "unsupported protocol version")),
             None => {
-                return Err(ErrorReply::err(
-                    "Protocol version is not an integer or out of range",
-                ));
+                return Err(ErrorReply::err("Protocol version is not an integer or out of range"));
             }
         },
     };

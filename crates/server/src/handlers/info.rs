@@ -43,8 +43,8 @@ pub fn run(state: &State, argv: &Argv) -> Result<Reply, ErrorReply> {
             if !text.is_empty() {
                 text.push_str("\r\n");
             }
-            let written = write!(text, "# {title}\r\n")
-                .and_then(|()| section(&mut text, state, &statistics));
+            let written =
+                write!(text, "# {title}\r\n").and_then(|()| section(&mut text, state, &statistics));
             written.expect("text in memory takes any words");
         }
     }

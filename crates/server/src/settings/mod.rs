@@ -76,7 +76,8 @@ impl Settings {
             data: text(raw, "path.data")?.into(),
             http: parsed(raw, "http.address", address)?,
             resp: parsed(raw, "resp.address", address)?,
-            rpc_given: parsed(raw, "rpc.address", address).map(|_| raw.get("rpc.address").is_some())?,
+            rpc_given: parsed(raw, "rpc.address", address)
+                .map(|_| raw.get("rpc.address").is_some())?,
             password: password(raw)?,
             max_clients: size(raw, "resp.max_clients")?,
             resp_shards: parsed(raw, "resp.number_of_shards", |text| {

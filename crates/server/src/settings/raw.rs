@@ -74,8 +74,7 @@ impl Raw {
     /// # Errors
     /// Where nobody knows it.
     pub fn set(&mut self, key: &str, text: &str, origin: &str) -> Result<(), SettingsError> {
-        let unknown =
-            || SettingsError::Unknown { key: key.to_owned(), origin: origin.to_owned() };
+        let unknown = || SettingsError::Unknown { key: key.to_owned(), origin: origin.to_owned() };
         let definition = table::find(key).ok_or_else(unknown)?;
         let given = Given { text: text.to_owned(), origin: origin.to_owned() };
         self.given.insert(definition.key, given);
@@ -103,8 +102,7 @@ impl Raw {
         let text = match value.kind {
             ValueKind::Table(entries) => {
                 for (name, value) in entries {
-                    let key =
-                        if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
+                    let key = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
                     self.flatten(&key, value, origin)?;
                 }
                 return Ok(());

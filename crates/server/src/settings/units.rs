@@ -37,7 +37,8 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// A size as people read it: the largest unit that divides it.
 #[must_use]
 pub fn show_bytes(bytes: u64) -> String {
-    let unit = SIZES.iter().rev().find(|(_, scale)| bytes >= *scale && bytes.is_multiple_of(*scale));
+    let unit =
+        SIZES.iter().rev().find(|(_, scale)| bytes >= *scale && bytes.is_multiple_of(*scale));
     let (name, scale) = unit.unwrap_or(&SIZES[0]);
     format!("{}{name}", bytes / scale)
 }

@@ -14,7 +14,8 @@ mod system;
 pub use apply::{Applied, ApplyError, Effect, Observer, Replica};
 pub use overlay::Overlay;
 pub use store::{
-    BeforeFlush, CachedRow, CachedStore, Resources, Store, StoreOptions, StoreSnapshot, StoreStatistics,
+    BeforeFlush, CachedRow, CachedStore, Resources, Store, StoreOptions, StoreSnapshot,
+    StoreStatistics,
 };
 pub use system::Stamp;
 

@@ -10,7 +10,7 @@ use rust_rocksdb::WriteBatch;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::store::Store;
-use crate::rows::{RowsRead, RowsWrite, StoreError};
+use crate::rows::{RowsRead, RowsWrite, StoreError, Visit};
 
 type Changes = HashMap<Box<[u8]>, Option<Bytes>, BuildHasherDefault<Xxh3Default>>;
 
@@ -20,8 +20,8 @@ pub struct Overlay<'a> {
     batch: WriteBatch,
     /// The latest change of each row; `None` is removed.
     changes: Changes,
-    /// Ranges removed, each before some of `changes`: they hide the store's rows.
-    removed: Vec<(Box<[u8]>, Box<[u8]>)>,
+    /// Ranges removed, from and to, each before some of `changes`: they hide the store's rows.
+    removed: Vec<[Box<[u8]>; 2]>,
 }
 
 impl<'a> Overlay<'a> {
@@ -39,7 +39,7 @@ impl<'a> Overlay<'a> {
     }
 
     fn is_removed(&self, key: &[u8]) -> bool {
-        self.removed.iter().any(|(from, to)| &**from <= key && key < &**to)
+        self.removed.iter().any(|[from, to]| &**from <= key && key < &**to)
     }
 }
 
@@ -54,12 +54,7 @@ impl RowsRead for Overlay<'_> {
         self.store.get(key)
     }
 
-    fn scan(
-        &self,
-        from: &[u8],
-        to: &[u8],
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
+    fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
         let mut changed: Vec<(&[u8], &Option<Bytes>)> = self
             .changes
             .iter()
@@ -113,6 +108,6 @@ impl RowsWrite for Overlay<'_> {
     fn delete_range(&mut self, from: &[u8], to: &[u8]) {
         self.batch.delete_range(from, to);
         self.changes.retain(|key, _| &**key < from || to <= &**key);
-        self.removed.push((from.into(), to.into()));
+        self.removed.push([from.into(), to.into()]);
     }
 }

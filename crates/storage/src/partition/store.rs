@@ -16,7 +16,7 @@ use rust_rocksdb::{
 };
 
 use super::system;
-use crate::rows::{RowsRead, StoreError};
+use crate::rows::{RowsRead, StoreError, Visit};
 
 /// What a node's partitions share, and how large it may grow.
 #[derive(Clone, Copy, Debug)]
@@ -215,12 +215,7 @@ impl RowsRead for Store {
         Ok(value.map(|value| Bytes::copy_from_slice(&value)))
     }
 
-    fn scan(
-        &self,
-        from: &[u8],
-        to: &[u8],
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
+    fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
         walk(self.db.raw_iterator_opt(bounds(to)), from, visit)
     }
 }
@@ -236,12 +231,7 @@ impl RowsRead for StoreSnapshot<'_> {
         Ok(value.map(|value| Bytes::copy_from_slice(&value)))
     }
 
-    fn scan(
-        &self,
-        from: &[u8],
-        to: &[u8],
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
+    fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
         walk(self.snapshot.raw_iterator_opt(bounds(to)), from, visit)
     }
 }
@@ -262,12 +252,7 @@ impl RowsRead for CachedStore<'_> {
         Ok(value.map(|value| Bytes::copy_from_slice(&value)))
     }
 
-    fn scan(
-        &self,
-        from: &[u8],
-        to: &[u8],
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
+    fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
         let mut options = cached_only();
         options.set_iterate_upper_bound(to);
         let mut rows = 0;
@@ -294,12 +279,7 @@ impl RowsRead for CachedRow<'_> {
         Ok(value.map(|value| Bytes::copy_from_slice(&value)))
     }
 
-    fn scan(
-        &self,
-        _from: &[u8],
-        _to: &[u8],
-        _visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
+    fn scan(&self, _from: &[u8], _to: &[u8], _visit: Visit<'_>) -> Result<(), StoreError> {
         Err(StoreError::NotCached)
     }
 }
@@ -319,7 +299,7 @@ fn bounds(to: &[u8]) -> ReadOptions {
 fn walk<D: rust_rocksdb::DBAccess>(
     mut rows: rust_rocksdb::DBRawIteratorWithThreadMode<'_, D>,
     from: &[u8],
-    visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    visit: Visit<'_>,
 ) -> Result<(), StoreError> {
     rows.seek(from);
     while let Some((key, value)) = rows.item() {

@@ -23,6 +23,7 @@ const START_MS: u64 = 1_700_000_000_000;
 /// A log made by one lead, and what of it a replica may be given.
 struct TestLog {
     chain: Chain,
+    epoch: u32,
     n: u64,
     stamp_ms: u64,
     entries: Vec<(Position, Record)>,
@@ -30,7 +31,7 @@ struct TestLog {
 
 impl TestLog {
     fn new() -> Self {
-        Self { chain: Chain::new(LOG), n: 0, stamp_ms: START_MS, entries: Vec::new() }
+        Self { chain: Chain::new(LOG), epoch: 1, n: 0, stamp_ms: START_MS, entries: Vec::new() }
     }
 
     /// Appends a record of one session's commands, one operation each.
@@ -53,7 +54,7 @@ impl TestLog {
         self.n += 1;
         let record = Record {
             partition: ID,
-            lead: LeadStamp { lead: LeadId(5), epoch: 1, n: self.n },
+            lead: LeadStamp { lead: LeadId(5), epoch: self.epoch, n: self.n },
             stamp_ms: self.stamp_ms,
             anchor: self.chain.anchor(),
             items,
@@ -156,6 +157,8 @@ fn an_old_operation_is_refused_once_its_session_is_forgotten() {
     log.append(1, 1, &["INCR n"]);
     let old = log.entries[0].1.items[0].clone();
     log.stamp_ms += plimsoll_log::rules::WINDOW_MS + 60_000;
+    // The lead is forgotten as well, and knows it.
+    (log.epoch, log.n) = (2, 0);
     log.append(2, 1, &["INCR n"]);
     log.append_items(vec![old]);
     let effects = apply(&mut replica, &log);
