@@ -10,7 +10,10 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use plimsoll_log::record::{Anchor, Item, LeadStamp, Record};
 use plimsoll_log::rules::WINDOW_MS;
-use plimsoll_log::{AppendError, GroupId, LeadId, Log, PartitionId, RECORD_BYTES_MAX, SessionId};
+use plimsoll_log::rules::chain::Chain;
+use plimsoll_log::{
+    AppendError, GroupId, LeadId, Log, Lsn, PartitionId, RECORD_BYTES_MAX, SessionId,
+};
 use plimsoll_storage::{Argv, ErrorReply, Reply};
 use tokio::sync::oneshot;
 
@@ -116,6 +119,8 @@ struct State {
     is_appending: bool,
     /// Records that were not applied yet, in their order.
     records: VecDeque<(LeadStamp, Vec<Submission>)>,
+    /// Why nothing more is appended: the log is not the one that was read.
+    fault: Option<String>,
 }
 
 impl State {
@@ -142,6 +147,12 @@ impl Lead {
     pub(crate) fn submit(&self, submission: Submission) {
         let bytes = submission.bytes();
         let mut state = self.inner.state.lock();
+        if let Some(fault) = &state.fault {
+            let fault = ErrorReply::err(fault.clone());
+            drop(state);
+            submission.refuse(fault);
+            return;
+        }
         if state.queue_bytes + bytes > QUEUE_BYTES_MAX {
             drop(state);
             submission.refuse(too_much("writes wait for the log"));
@@ -188,11 +199,11 @@ impl Inner {
         };
         state.is_appending = true;
         drop(state);
-        let stamp = record.lead;
+        let (stamp, anchor) = (record.lead, record.anchor);
         let lead: Weak<Self> = Arc::downgrade(self);
         let done = move |outcome| {
             if let Some(lead) = lead.upgrade() {
-                lead.appended(stamp, outcome);
+                lead.appended(stamp, &anchor, outcome);
             }
         };
         self.log.append(self.group, record.encode(), Box::new(done));
@@ -232,27 +243,35 @@ impl Inner {
     fn appended(
         self: &Arc<Self>,
         stamp: LeadStamp,
-        outcome: Result<plimsoll_log::Lsn, AppendError>,
+        anchor: &Anchor,
+        outcome: Result<Lsn, AppendError>,
     ) {
         let mut state = self.state.lock();
-        let mut given_up = Vec::new();
-        let mut reply = None;
-        if let Err(error) = outcome {
-            // The sequence has a gap now.
-            state.begin_epoch();
-            if let Some(at) = state.records.iter().position(|(at, _)| *at == stamp) {
-                given_up =
-                    state.records.remove(at).map(|(_, given_up)| given_up).unwrap_or_default();
-            }
-            reply = Some(match error {
-                AppendError::Refused(reason) => too_much(&reason),
-                AppendError::Unknown(_) => outcome_unknown(),
-            });
+        let error = match outcome {
+            Ok(lsn) => match Chain::check_appended(anchor, lsn) {
+                Ok(()) => return self.append_next(state),
+                Err(fault) => {
+                    tracing::error!(partition = %self.partition, %fault, "the lead stops");
+                    state.fault = Some(fault.to_string());
+                    outcome_unknown()
+                }
+            },
+            Err(AppendError::Refused(reason)) => too_much(&reason),
+            Err(AppendError::Unknown(_)) => outcome_unknown(),
+        };
+        // The sequence has a gap now.
+        state.begin_epoch();
+        let at = state.records.iter().position(|(at, _)| *at == stamp);
+        let mut given_up: Vec<Submission> = at
+            .and_then(|at| state.records.remove(at))
+            .map(|(_, submissions)| submissions)
+            .unwrap_or_default();
+        if state.fault.is_some() {
+            given_up.extend(state.queue.drain(..));
+            state.queue_bytes = 0;
         }
         self.append_next(state);
-        if let Some(reply) = reply {
-            given_up.into_iter().for_each(|submission| submission.refuse(reply.clone()));
-        }
+        given_up.into_iter().for_each(|submission| submission.refuse(error.clone()));
     }
 }
 

@@ -4,13 +4,26 @@
 
 mod experiments;
 mod published;
+mod report;
 pub mod result;
 mod sim;
 mod stats;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use experiments::Size;
+use result::{Plots, Results};
+
+/// The files of a run, in its folder.
+pub const RESULT_FILE: &str = "result.json";
+/// What the pictures need beyond the results.
+pub const PLOTS_FILE: &str = "plots.json";
+/// The page.
+pub const PAGE_FILE: &str = "report.html";
+/// The text.
+pub const TEXT_FILE: &str = "report.txt";
+/// Data nodes that may be asked for.
+pub const NODES: std::ops::RangeInclusive<usize> = 3..=1_000;
 
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +35,12 @@ pub enum LabError {
         name: String,
         /// The names that exist.
         known: String,
+    },
+    /// A number of nodes that is too small or too large.
+    #[error("{nodes} nodes cannot be simulated; from {} to {} can", NODES.start(), NODES.end())]
+    Nodes {
+        /// The number.
+        nodes: usize,
     },
     /// The caller asked to stop.
     #[error("stopped before the end")]
@@ -79,4 +98,77 @@ pub struct SimulateOptions {
     pub size: Size,
     /// Where all chance comes from.
     pub seed: u64,
+    /// The folder to write to; it is made if it is not there. None writes nothing.
+    pub out: Option<PathBuf>,
+}
+
+/// What a simulation found.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What stands in `result.json`.
+    pub results: Results,
+    /// What stands in `plots.json`.
+    pub plots: Plots,
+    /// The report for a terminal.
+    pub text: String,
+}
+
+/// An experiment by its name and in one sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The name.
+    pub name: &'static str,
+    /// What it asks.
+    pub about: &'static str,
+}
+
+/// The experiments.
+#[must_use]
+pub fn list() -> Vec<Listed> {
+    let listed = |one: &experiments::Experiment| Listed { name: one.name, about: one.about };
+    experiments::ALL.iter().map(listed).collect()
+}
+
+/// Simulates an experiment and writes `result.json`, `plots.json`, `report.txt` and `report.html`
+/// where a folder is given. The same options give the same files.
+///
+/// # Errors
+/// An unknown experiment, a number of nodes out of range, a caller that asked to stop, or a file
+/// that cannot be written.
+pub fn simulate(
+    options: &SimulateOptions,
+    progress: &mut dyn Progress,
+) -> Result<Outcome, LabError> {
+    if let Some(nodes) = options.nodes.filter(|nodes| !NODES.contains(nodes)) {
+        return Err(LabError::Nodes { nodes });
+    }
+    let (results, plots) = experiments::simulate(options, progress)?;
+    let text = report::text(&results, &plots);
+    if let Some(dir) = &options.out {
+        let as_json = |source| LabError::Parse { path: dir.join(RESULT_FILE), source };
+        let json = serde_json::to_string_pretty(&results).map_err(as_json)?;
+        result::write(dir, RESULT_FILE, &json)?;
+        let json = serde_json::to_string(&plots).map_err(as_json)?;
+        result::write(dir, PLOTS_FILE, &json)?;
+        result::write(dir, TEXT_FILE, &text)?;
+        result::write(dir, PAGE_FILE, &report::page(&results, &plots))?;
+    }
+    Ok(Outcome { results, plots, text })
+}
+
+/// Makes the reports of a folder again from its `result.json`, and `plots.json` if it is there;
+/// returns the text.
+///
+/// # Errors
+/// A file that is missing, is not a result, or cannot be written.
+pub fn report(dir: &Path) -> Result<String, LabError> {
+    let results: Results = result::read(dir, RESULT_FILE)?;
+    let plots = match dir.join(PLOTS_FILE).exists() {
+        true => result::read(dir, PLOTS_FILE)?,
+        false => Plots::default(),
+    };
+    let text = report::text(&results, &plots);
+    result::write(dir, TEXT_FILE, &text)?;
+    result::write(dir, PAGE_FILE, &report::page(&results, &plots))?;
+    Ok(text)
 }

@@ -26,6 +26,15 @@ fn append(log: &Embedded, group: u16, record: Vec<u8>) -> Result<Lsn, AppendErro
     told.recv_timeout(FOREVER).unwrap()
 }
 
+/// Waits for something that the log does by itself.
+fn until(mut done: impl FnMut() -> bool) {
+    let begun = std::time::Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < FOREVER, "it never happens");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 fn assert_holds(log: &Embedded, group: u16, expected: &[Vec<u8>]) {
     let mut reader = log.read(&[(GroupId(group), Lsn(1))]).unwrap();
     let mut entries = Vec::new();
@@ -104,9 +113,7 @@ fn a_full_disk_refuses_appends_and_the_log_goes_on_when_there_is_room() {
         fs::remove_file(&filler).unwrap();
         let record = vec![7; 1000];
         // For a moment after a failure nothing is tried.
-        while append(&log, 0, record.clone()).is_err() {
-            std::thread::yield_now();
-        }
+        until(|| append(&log, 0, record.clone()).is_ok());
         held.push(record);
         assert_holds(&log, 0, &held);
         if held.len() > 30 {
@@ -148,9 +155,7 @@ fn a_full_disk_is_no_reason_not_to_give_space_back() {
     assert!(matches!(append(&log, 0, large()), Err(AppendError::Refused(_))));
     log.trim(GroupId(0), last).unwrap();
     // What the trim gives back is the log's again.
-    while append(&log, 0, large()).is_err() {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until(|| append(&log, 0, large()).is_ok());
     assert_eq!(log.bounds(GroupId(0)).unwrap().last, last.next());
     drop(log);
     assert_eq!(open(&dir).bounds(GroupId(0)).unwrap().last, last.next());
@@ -176,9 +181,7 @@ fn trimmed_files_are_given_back_and_quiet_groups_keep_their_records() {
         last = append(&log, 0, vec![0x77; 4 << 20]).unwrap();
     }
     log.trim(GroupId(0), last).unwrap();
-    while files(dir.path()).len() > 3 {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until(|| files(dir.path()).len() <= 3);
     assert_holds(&log, 1, &quiet);
     let next = append(&log, 0, b"more".to_vec()).unwrap();
     assert_eq!(next, last.next());

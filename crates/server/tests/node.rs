@@ -1,4 +1,5 @@
 //! A node from outside: how it starts and stops, what it refuses, and that it lives on.
+#![expect(clippy::unwrap_used, reason = "a test says so by failing")]
 
 mod support;
 

@@ -64,8 +64,8 @@ fn variants() -> Vec<(&'static str, AdmissionRule, Rule)> {
 
 pub(crate) fn plan(setup: &Setup) -> Plan {
     let (mut spec, found) = stressed(setup);
-    spec.stop = Stop::Requests(setup.scaled(std::env::var("NQ").ok().and_then(|n| n.parse().ok()).unwrap_or(200_000), 6_000));
-    let laps = if setup.size == Size::Quick { 1 } else { std::env::var("NL").ok().and_then(|n| n.parse().ok()).unwrap_or(3) };
+    spec.stop = Stop::Requests(setup.scaled(200_000, 6_000));
+    let laps = if setup.size == Size::Quick { 1 } else { 3 };
     let Load::Closed { clients, .. } = spec.load else { return Plan::empty("admission-queue") };
     let note = Note {
         scenario: SCENARIO.to_owned(),

@@ -15,8 +15,6 @@ mod scale;
 mod selection_findings;
 mod sick_copies;
 
-use std::collections::BTreeMap;
-
 use crate::result::{Finding, Plots, Results};
 use crate::{LabError, Progress, SimulateOptions};
 
@@ -158,31 +156,30 @@ pub(crate) fn simulate(
     Ok((results, Plots { series, findings }))
 }
 
+/// A result as small as can be, for the tests of the reports.
 #[cfg(test)]
-mod tests {
-    use super::*;
+pub(crate) fn tiny() -> Results {
+    let plan = overload_step::plan(&Setup { size: Size::Quick, nodes: None });
+    let mut first = plan.jobs[0].clone();
+    first.notes[1].as_mut().expect("told").scenario = "tiny".to_owned();
+    first.spec.stop = crate::sim::Stop::At(crate::sim::SECOND_NS);
+    let plan = plan::Plan { experiment: plan.experiment, jobs: vec![first] };
+    let (results, _) = plan::carry_out(&plan, 1, &mut Silent).expect("nobody stops it");
+    results
+}
 
-    struct Print;
-    impl Progress for Print {
-        fn note(&mut self, _: &str) {}
-        fn step(&mut self, _: usize, _: usize, _: &str) -> bool { true }
-    }
+/// A listener that never stops anything.
+#[cfg(test)]
+pub(crate) struct Silent;
 
-    #[test]
-    fn scratch2() {
-        let size = if std::env::var("FULL").is_ok() { Size::Study } else { Size::Quick };
-        let name = std::env::var("EXP").unwrap_or("replica-selection".into());
-        let t = std::time::Instant::now();
-        let (results, plots) = simulate(&SimulateOptions { experiment: name, nodes: None, size, seed: 1 }, &mut Print).unwrap();
-        println!("took {:?}", t.elapsed());
-        for s in &results.scenarios {
-            println!("== {} {:?}", s.name, s.fault);
-            for v in &s.variants {
-                let m = |p: &str| compare::value(&results, &s.name, &v.name, p).unwrap_or(f64::NAN);
-                let shares: Vec<f64> = v.laps[0].nodes.iter().take(6).map(|n| (1000.0 * compare::share(&results, &s.name, &v.name, &n.name).unwrap_or(0.0)).round() / 10.0).collect();
-                println!("{:18} tput {:8.1} mean {:7.1} p50 {:7.1} p90 {:7.1} p99 {:7.1} p999 {:7.1} max {:8.1} err {:.4} ref {:.4} {shares:?}", v.name, m("throughput_ops_s.median"), m("latency_ms.mean"), m("latency_ms.p50"), m("latency_ms.p90"), m("latency_ms.p99"), m("latency_ms.p99_9"), m("latency_ms.p100"), m("error_rate"), m("refused_rate"));
-            }
-        }
-        for f in &plots.findings { println!("{:?}", f); }
+#[cfg(test)]
+impl Progress for Silent {
+    fn note(&mut self, _: &str) {}
+
+    fn step(&mut self, _: usize, _: usize, _: &str) -> bool {
+        true
     }
 }
+
+#[cfg(test)]
+mod tests;

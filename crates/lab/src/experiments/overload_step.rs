@@ -20,8 +20,8 @@ const WINDOWS: [(&str, f64, f64); 8] = [
     ("unloaded", 1.0, 0.3),
     ("peak", 4.0, 0.95),
     ("step-0-100ms", 7.0, 1.4),
-    ("step-100-200ms", 7.1, 1.4),
-    ("step-200-500ms", 7.2, 1.4),
+    ("step-100-300ms", 7.1, 1.4),
+    ("step-300-500ms", 7.3, 1.4),
     ("step-500ms-1s", 7.5, 1.4),
     ("settled", 8.0, 1.4),
 ];
@@ -98,10 +98,10 @@ pub(crate) fn findings(results: &Results) -> Vec<Finding> {
         tell("p99 of the admitted over the unloaded p99", "at most 2", of_unloaded("settled"), &|r| {
             r <= 2.0
         });
-        tell("goodput 100 to 200 ms after the step", "at least 0.95", of_peak("step-100-200ms"), &|r| {
+        tell("goodput 100 to 300 ms after the step", "at least 0.95", of_peak("step-100-300ms"), &|r| {
             r >= 0.95
         });
-        tell("p99 100 to 200 ms after the step", "at most 2", of_unloaded("step-100-200ms"), &|r| {
+        tell("p99 100 to 300 ms after the step", "at most 2", of_unloaded("step-100-300ms"), &|r| {
             r <= 2.0
         });
     }

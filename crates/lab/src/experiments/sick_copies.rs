@@ -13,6 +13,8 @@ const NODES: usize = 3;
 const SICK: usize = 2;
 /// The part of all three nodes' capacity that is asked for: two can bear it.
 const LOAD: f64 = 0.5;
+/// The same where only one is left.
+const LOAD_TWO: f64 = 0.25;
 const SLOW: f64 = 10.0;
 /// Times in seconds: sick from, healed at, measured as healed from, end.
 const FROM_S: f64 = 5.0;
@@ -44,14 +46,15 @@ pub(crate) fn plan(setup: &Setup) -> Plan {
                 variation: 0.5,
                 deadline_ms: 500,
             };
-            let mut spec = plain.spec(&[(0.0, LOAD)], END_S);
+            let load = if fault == "two-slow" { LOAD_TWO } else { LOAD };
+            let mut spec = plain.spec(&[(0.0, load)], END_S);
             set(&mut spec);
             spec.windows_ns = WINDOWS.iter().map(|(_, from_s)| ns(*from_s)).collect();
             let notes: Vec<_> = WINDOWS
                 .iter()
                 .map(|(window, _)| {
                     let name = format!("{fault}-{count}-coordinators/{window}");
-                    Some(note(name, fault, LOAD * plain.capacity()))
+                    Some(note(name, fault, load * plain.capacity()))
                 })
                 .collect();
             jobs.extend(by_rule(&spec, &notes, laps));
@@ -107,8 +110,11 @@ pub(crate) fn findings(results: &Results) -> Vec<Finding> {
                 let best = best_static_share();
                 tell(
                     "after-1s",
-                    format!("within a quarter of the best static weight ({:.1} %)", best * 100.0),
-                    &|share| (share - best).abs() <= best / 4.0,
+                    format!(
+                        "within a quarter of the best static weight ({:.1} %), or trials: under 1 %",
+                        best * 100.0
+                    ),
+                    &|share| (share - best).abs() <= best / 4.0 || share < 0.01,
                 );
             }
             Some("new" | "cold") => {

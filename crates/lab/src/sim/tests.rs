@@ -1,41 +1,143 @@
-//! The simulator against itself: the same seed gives the same log. Scripts name this test first.
+//! The simulator itself. The first test is what all others rest on: the same seed twice gives the
+//! same log, event by event.
 
 use plimsoll_control::Class;
+use plimsoll_control::admission::AdmissionRule;
 use plimsoll_control::selection::Rule;
+
 use super::*;
 
-fn spec(rule: Rule, clients: usize, work_ms: f64, v: f64, pv: f64, h: f64, copies: Vec<Vec<usize>>, n: u64) -> RunSpec {
-    let mut nodes: Vec<NodeSpec> = (1..=5).map(|i| NodeSpec::healthy(format!("es{i}"), 16)).collect();
-    if h > 0.0 { nodes[2].faults.push(Fault::always(FaultKind::Stress { competitors: h })); }
+/// A small cluster in which everything happens: a stressed, a hung, a failing and a pausing node,
+/// a node that joins cold, refusals, retries, hedges, deadlines, fetches.
+fn eventful(selection: Rule) -> RunSpec {
+    let mut nodes: Vec<NodeSpec> =
+        (1..=5).map(|number| NodeSpec::healthy(format!("n{number}"), 4)).collect();
+    let kinds = [
+        FaultKind::Stress { competitors: 8.0 },
+        FaultKind::Hung,
+        FaultKind::Failing,
+        FaultKind::Pauses { every_ns: 2e8, for_ns: 3e7 },
+    ];
+    for (node, kind) in nodes.iter_mut().zip(kinds) {
+        node.faults.push(Fault::between(SECOND_NS, 3 * SECOND_NS, kind));
+    }
+    nodes[4].joins_ns = SECOND_NS;
+    (nodes[4].cold_factor, nodes[4].cold_requests) = (5.0, 50.0);
     RunSpec {
-        cluster: Cluster { nodes, copies, coordinators: 1, network_ns: 200_000.0 },
-        operation: Operation { class: Class::Search, spread: Spread::All, work_ns: work_ms * 1e6, variation: v, part_variation: pv, fetch_ns: None, invalid_share: 0.0098, deadline_ns: None },
-        load: Load::Closed { clients, pace_ns: 0 },
-        policy: Policy::select(rule),
-        stop: Stop::Requests(n),
-        windows_ns: vec![0],
-        sample_ns: SECOND_NS,
-        frame_tasks: 0,
+        cluster: Cluster {
+            nodes,
+            copies: (0..4).map(|p| (0..3).map(|step| (p + step) % 5).collect()).collect(),
+            coordinators: 3,
+            network_ns: 3e5,
+        },
+        operation: Operation {
+            class: Class::Search,
+            spread: Spread::All,
+            work_ns: 8e6,
+            variation: 0.5,
+            part_variation: 0.5,
+            fetch_ns: Some(1e6),
+            invalid_share: 0.01,
+            deadline_ns: Some(400 * MS_NS),
+        },
+        load: Load::Open { rates: vec![(0, 150.0), (2 * SECOND_NS, 450.0)] },
+        policy: Policy { selection, hedging: true, admission: AdmissionRule::Ours },
+        stop: Stop::At(4 * SECOND_NS),
+        windows_ns: vec![0, 2 * SECOND_NS],
+        sample_ns: SECOND_NS / 10,
+        frame_tasks: 100,
+    }
+}
+
+fn calm(clients: usize) -> RunSpec {
+    let mut spec = eventful(Rule::RoundRobin);
+    spec.cluster.nodes.iter_mut().for_each(|node| {
+        node.faults.clear();
+        node.joins_ns = 0;
+    });
+    spec.operation.deadline_ns = None;
+    spec.operation.invalid_share = 0.0;
+    spec.load = Load::Closed { clients, pace_ns: 0 };
+    spec.policy = Policy::select(Rule::RoundRobin);
+    spec.stop = Stop::Requests(2_000);
+    spec
+}
+
+#[test]
+fn a00_the_same_seed_gives_the_same_log() {
+    for (name, rule) in Rule::NAMED {
+        let spec = eventful(rule);
+        let (one, two) = (run(&spec, 42, true), run(&spec, 42, true));
+        assert!(one.log.len() > 5_000, "{name}: {}", one.log.len());
+        assert_eq!(one.log, two.log, "{name}");
+        assert_eq!((one.checksum, one.events), (two.checksum, two.events), "{name}");
+        assert_ne!(run(&spec, 43, false).checksum, one.checksum, "{name}");
     }
 }
 
 #[test]
-fn scratch() {
-    let two = vec![vec![0, 1], vec![2, 1], vec![2, 3], vec![3, 4], vec![4, 0]];
-    let rot = |o: usize| -> Vec<usize> { (0..5).map(|i| (i + o) % 5).collect() };
-    let five: Vec<Vec<usize>> = [0, 0, 1, 1, 2].iter().map(|o| rot(*o)).collect();
-    let n: u64 = std::env::var("N").ok().and_then(|n| n.parse().ok()).unwrap_or(40_000);
-    let f = |name: &str, d: f64| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(d);
-    let (w, v, pv, h1, h4) = (f("W", 150.0), f("V", 0.1), f("PV", 0.5), f("H1", 39.0), f("H4", 26.0));
-    for (name, copies, h) in [("1", two.clone(), 0.0), ("1L", two, h1), ("4", five.clone(), 0.0), ("4L", five, h4)] {
-        for (rn, rule) in Rule::NAMED.iter().filter(|r| ["round_robin","c3","c3_first","ours","c3_b4"].contains(&r.0)) {
-            let t = std::time::Instant::now();
-            let o = run(&spec(*rule, 100, w, v, pv, h, copies.clone(), n), 7, false);
-            let l = o.latency_us();
-            let q = |p: f64| l.value_at_quantile(p) as f64 / 1e3;
-            let total: u64 = o.nodes.iter().map(|n| n.completed).sum();
-            let share: Vec<f64> = o.nodes.iter().map(|n| (n.completed as f64 / total as f64 * 1000.0).round() / 10.0).collect();
-            println!("{name:3} {rn:12} tput {:6.1} p50 {:7.0} p90 {:7.0} p99 {:7.0} p999 {:7.0} share {share:?} events {} {:.2}s", n as f64 / (o.ended_ns as f64 / 1e9), q(0.5), q(0.9), q(0.99), q(0.999), o.events, t.elapsed().as_secs_f64());
-        }
+fn every_request_ends_once() {
+    for (name, rule) in Rule::NAMED {
+        let outcome = run(&eventful(rule), 1, false);
+        let issued = outcome.sum(|window| window.issued);
+        let ended = outcome
+            .sum(|window| window.answered + window.refused + window.failed + window.invalid);
+        assert_eq!(issued, ended, "{name}");
+        assert!(outcome.sum(|window| window.answered) > issued / 4, "{name}");
     }
+}
+
+#[test]
+fn a_closed_loop_obeys_littles_law() {
+    let outcome = run(&calm(20), 5, false);
+    let rate = 2_000.0 / (outcome.ended_ns as f64 / 1e9);
+    let under_way = rate * outcome.latency_us().mean() / 1e6;
+    // The last requests leave the loop one after another.
+    assert!((under_way - 20.0).abs() < 0.6, "{under_way}");
+}
+
+#[test]
+fn utilisation_is_work_over_time() {
+    let outcome = run(&calm(200), 5, false);
+    let cpu_s: f64 = outcome.nodes.iter().map(|node| node.cpu_s).sum();
+    // Four parts of 8 ms and their fetches of 1 ms for each request.
+    let work_s = 2_000.0 * 4.0 * 0.009;
+    assert!((cpu_s / work_s - 1.0).abs() < 0.05, "{cpu_s} {work_s}");
+    let capacity_s = 5.0 * 4.0 * outcome.ended_ns as f64 / 1e9;
+    assert!(cpu_s <= capacity_s, "{cpu_s} of {capacity_s}");
+}
+
+#[test]
+fn variants_meet_the_same_requests() {
+    let mut rotation = calm(1);
+    rotation.cluster.nodes.truncate(1);
+    rotation.cluster.copies = vec![vec![0]; 4];
+    let mut ours = rotation.clone();
+    ours.policy.selection = Rule::Ours;
+    let of = |spec: &RunSpec| run(spec, 9, false).latency_us();
+    // One node, one client: no rule can make a difference but by the network's chance.
+    let (one, two) = (of(&rotation), of(&ours));
+    assert!((one.mean() / two.mean() - 1.0).abs() < 0.01, "{} {}", one.mean(), two.mean());
+}
+
+#[test]
+fn a_hung_node_loses_nothing_and_goes_on() {
+    let mut spec = calm(10);
+    spec.cluster.copies = vec![vec![1]];
+    spec.cluster.nodes[1].faults =
+        vec![Fault::between(SECOND_NS, 2 * SECOND_NS, FaultKind::Hung)];
+    let outcome = run(&spec, 3, false);
+    assert_eq!(outcome.sum(|window| window.answered), 2_000);
+    let longest_s = outcome.latency_us().max() as f64 / 1e6;
+    assert!((1.0..1.2).contains(&longest_s), "{longest_s}");
+}
+
+#[test]
+fn hedges_stay_within_their_budget() {
+    let mut spec = eventful(Rule::Ours);
+    spec.operation.deadline_ns = Some(10 * SECOND_NS);
+    let outcome = run(&spec, 4, false);
+    let sent: u64 = outcome.windows.iter().flat_map(|window| &window.sent).sum();
+    let hedges = outcome.sum(|window| window.hedges);
+    assert!(hedges > 0 && hedges as f64 <= sent as f64 * 0.021 + 30.0, "{hedges} of {sent}");
 }

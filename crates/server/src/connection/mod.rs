@@ -117,7 +117,7 @@ impl Connection {
             self.commands = commands;
             if let Err(error) = decoded {
                 let error = ErrorReply::err(error.to_string());
-                tracing::info!(client = self.state.client.id, %error, "connection refused");
+                tracing::debug!(client = self.state.client.id, %error, "not the protocol");
                 self.state.shared.usage.rejected(None, &error);
                 self.state.protocol.error(&mut self.state.output, &error);
                 self.state.is_closing = true;

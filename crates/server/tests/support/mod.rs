@@ -22,7 +22,8 @@ pub struct Node {
 pub fn command(data: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     command
-        .args(["serve", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data"])
+        .args(["serve", "--set", "resp.address=127.0.0.1:0", "--set", "http.address=127.0.0.1:0"])
+        .arg("--data")
         .arg(data)
         .args(args)
         .stdin(Stdio::null())
@@ -32,7 +33,6 @@ pub fn command(data: &Path, args: &[&str]) -> Command {
 }
 
 /// Starts a node that is not expected to run.
-#[allow(dead_code)]
 pub fn refused(data: &Path, args: &[&str]) -> (Option<i32>, String) {
     let Output { status, stderr, .. } = command(data, args).output().unwrap();
     (status.code(), String::from_utf8_lossy(&stderr).into_owned())
@@ -59,7 +59,6 @@ impl Node {
     }
 
     /// Asks it to stop, and says how it ended.
-    #[allow(dead_code)]
     pub fn terminate(mut self) -> Option<i32> {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -67,13 +66,11 @@ impl Node {
     }
 
     /// Stops it without a chance to do anything.
-    #[allow(dead_code)]
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    #[allow(dead_code)]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -121,7 +118,6 @@ impl Client {
     }
 
     /// All bytes until the other side closes.
-    #[allow(dead_code)]
     pub fn rest(&mut self) -> String {
         let mut bytes = Vec::new();
         self.reader.read_to_end(&mut bytes).unwrap();

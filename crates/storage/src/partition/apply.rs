@@ -103,7 +103,14 @@ impl Replica {
         let store = Store::open(dir, resources)?;
         let stamp = match store.get(system::STAMP_KEY)? {
             Some(bytes) => Stamp::decode(&bytes).map_err(unreadable("the stamp"))?,
-            None => Stamp { incarnation, position: initial, sequence: 0, keys: 0, expires: 0 },
+            None => Stamp {
+                incarnation,
+                position: initial,
+                sequence: 0,
+                keys: 0,
+                expires: 0,
+                swept_ms: 0,
+            },
         };
         let sessions = load(&store, system::SESSIONS_FROM, system::SESSIONS_TO, |id, value| {
             Ok((SessionId(id), system::decode_session(value)?))
@@ -183,10 +190,13 @@ impl Replica {
         };
         let mut application = Application::new(self, position);
         application.run(&self.sessions, record, observer)?;
-        let Application { overlay, stamp, sessions, .. } = application;
+        let Application { overlay, mut stamp, sessions, .. } = application;
         let mut batch = overlay.into_batch();
         // First, because a session or lead may be forgotten and new in the same record.
-        self.forget(held.log_time_ms, log_time_ms, &mut batch);
+        if log_time_ms >= stamp.swept_ms + FORGET_INTERVAL_MS {
+            self.forget(log_time_ms, &mut batch);
+            stamp.swept_ms = log_time_ms;
+        }
         for (id, session) in &sessions {
             batch.put(system::session_key(*id), system::encode_session(session));
         }
@@ -218,11 +228,8 @@ impl Replica {
         Ok(hash.digest())
     }
 
-    /// Removes what the window of log time has passed over, at moments fixed by log time.
-    fn forget(&mut self, before_ms: u64, now_ms: u64, batch: &mut WriteBatch) {
-        if before_ms / FORGET_INTERVAL_MS == now_ms / FORGET_INTERVAL_MS {
-            return;
-        }
+    /// Removes what the window of log time has passed over.
+    fn forget(&mut self, now_ms: u64, batch: &mut WriteBatch) {
         self.sessions.retain(|id, session| {
             let is_kept = !session.is_forgotten(now_ms);
             if !is_kept {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0x00 `G` group (2, BE) | 1, LSN, chain hash (8), log time: the node's own, not the table's |
 //! | 0x00 `L` lead id (8, BE) | 1, epoch, last n, seen |
-//! | 0x00 `P` | 1, log incarnation (8), LSN, chain hash (8), log time, sequence, keys, expires |
+//! | 0x00 `P` | 1, log incarnation (8), LSN, chain hash (8), log time, sequence, keys, expires, swept |
 //! | 0x00 `S` session id (8, BE) | 1, last, floor, seen, then (number, kind, result) each |
 //!
 //! Numbers not sized here are varints; kinds are 0 ran (with length and bytes), 1 ran but not
@@ -52,6 +52,8 @@ pub struct Stamp {
     pub keys: u64,
     /// Keys with an expiry.
     pub expires: u64,
+    /// Log time when forgotten sessions and leads were last removed, ms.
+    pub swept_ms: u64,
 }
 
 pub(super) fn session_key(session: SessionId) -> [u8; 10] {
@@ -115,6 +117,7 @@ impl Stamp {
         put_varint(&mut out, self.sequence);
         put_varint(&mut out, self.keys);
         put_varint(&mut out, self.expires);
+        put_varint(&mut out, self.swept_ms);
         out
     }
 
@@ -126,6 +129,7 @@ impl Stamp {
             sequence: get_varint(&mut rest)?,
             keys: get_varint(&mut rest)?,
             expires: get_varint(&mut rest)?,
+            swept_ms: get_varint(&mut rest)?,
         })
     }
 }
