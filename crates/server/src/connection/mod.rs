@@ -186,9 +186,10 @@ impl Connection {
         let len = self.state.output.len();
         while self.state.output.has_remaining() {
             let is_draining = self.state.shared.is_draining();
+            // Not `write_buf`: there is one piece, and the gathering call costs more for it.
             let written = tokio::select! {
                 biased;
-                written = self.stream.write_buf(&mut self.state.output) => written,
+                written = self.stream.write(&self.state.output) => gone(written)?,
                 () = self.state.client.killed(), if !is_draining => {
                     if self.state.shared.is_draining() {
                         continue;
@@ -196,7 +197,7 @@ impl Connection {
                     return Err(End::Killed);
                 }
             };
-            gone(written)?;
+            self.state.output.advance(written);
         }
         self.state.shared.usage.bytes_out.fetch_add(len as u64, Relaxed);
         if len > BUFFER_BYTES_KEPT {
