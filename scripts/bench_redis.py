@@ -36,6 +36,7 @@ SIZES = (100, 1024)
 COMMANDS = ("set", "get")
 READY_SECONDS = 30
 IDLE_SECONDS = 2
+RUN_SECONDS_MAX = 120
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -114,7 +115,8 @@ def benchmark(port, command, pipeline, size, requests):
     """Runs redis-benchmark once and returns operations per second and p99 in milliseconds."""
     words = ["redis-benchmark", "-p", port, "-t", command, "-c", CLIENTS, "-P", pipeline, "-d", size]
     words += ["-r", KEYS, "-n", requests, "--csv"]
-    result = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=True)
+    # The tool spins for good when its server dies; no run should take this long.
+    result = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=True, timeout=RUN_SECONDS_MAX)
     rows = list(csv.DictReader(line for line in io.StringIO(result.stdout) if line.startswith('"')))
     return float(rows[0]["rps"]), float(rows[0]["p99_latency_ms"])
 

@@ -20,7 +20,7 @@ use plimsoll_storage::partition::{Applied, ApplyError, Effect, Observer, Overlay
 use plimsoll_storage::{Argv, ErrorReply, Reply, command, execute};
 use tokio::sync::oneshot;
 
-use crate::lead::{SharedTail, Step, Submission, Tail, now_ms, outcome_unknown, too_much};
+use crate::lead::{SharedTail, Step, Submission, Tail, outcome_unknown, too_much};
 use crate::partition::Partition;
 use crate::session::cheap_random;
 
@@ -75,7 +75,8 @@ impl Applier {
         let (commands, received) = sync_channel(COMMANDS_MAX);
         let groups = groups.into_iter().map(|start| (start.group, Group::new(start))).collect();
         let worker = Worker { reader, groups, commands: received, is_stopping: false };
-        let thread = std::thread::Builder::new().name("apply".to_owned()).spawn(|| worker.run());
+        let run = move || worker.run_until_stopped();
+        let thread = std::thread::Builder::new().name("apply".to_owned()).spawn(run);
         let thread = thread.map_err(|error| plimsoll_log::LogError::Failed(error.to_string()))?;
         Ok(Self { commands, thread: Mutex::new(Some(thread)) })
     }
@@ -116,11 +117,15 @@ struct Group {
     chain: Chain,
     tail: SharedTail,
     replicas: HashMap<PartitionId, (Replica, Arc<Partition>)>,
+    /// The partitions of all replicas, also of one that is out of its place for apply.
+    partitions: Vec<Arc<Partition>>,
     fault: Option<String>,
 }
 
 impl Group {
     fn new(start: GroupStart) -> Self {
+        let partitions =
+            start.replicas.iter().map(|(_, partition)| Arc::clone(partition)).collect();
         let replicas = start
             .replicas
             .into_iter()
@@ -129,10 +134,27 @@ impl Group {
             chain: start.chain,
             tail: start.tail,
             replicas: replicas.collect(),
+            partitions,
             fault: None,
         };
         group.publish();
         group
+    }
+
+    /// Takes a new replica in where the group stands now: from here on every mark includes it,
+    /// and nothing in the log before is its own.
+    fn add(&mut self, mut replica: Replica, partition: Arc<Partition>) -> bool {
+        replica.pass(self.chain.position());
+        if let Err(error) = replica.mark() {
+            tracing::error!(partition = %replica.id(), %error, "a new replica cannot be stamped");
+            return false;
+        }
+        if let Some(fault) = &self.fault {
+            partition.set_fault(Some(fault.clone()));
+        }
+        self.partitions.push(Arc::clone(&partition));
+        self.replicas.insert(replica.id(), (replica, partition));
+        true
     }
 
     fn publish(&self) {
@@ -142,7 +164,7 @@ impl Group {
 
     fn stop(&mut self, fault: &str) {
         tracing::error!(fault, "apply of a log group stops");
-        for (_, partition) in self.replicas.values() {
+        for partition in &self.partitions {
             partition.set_fault(Some(fault.to_owned()));
         }
         self.fault = Some(fault.to_owned());
@@ -164,18 +186,30 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self) {
+    /// Runs; after a panic, which is a fault of ours, nothing of the thread's groups is applied
+    /// any more, and that is said.
+    fn run_until_stopped(mut self) {
+        let run = std::panic::AssertUnwindSafe(|| self.run());
+        if std::panic::catch_unwind(run).is_err() {
+            self.stop_all("apply panicked; the log has what was said");
+        }
+    }
+
+    /// Stops all groups; commands are still answered: the node serves reads and can be stopped.
+    fn stop_all(&mut self, fault: &str) {
+        self.groups.values_mut().for_each(|group| group.stop(fault));
+        while !self.is_stopping {
+            self.obey(Activity::InRecord);
+            std::thread::sleep(READ_TIMEOUT);
+        }
+    }
+
+    fn run(&mut self) {
         let mut entries = Vec::new();
         while !self.is_stopping {
             self.obey(Activity::BetweenRecords);
             if let Err(error) = self.reader.next(&mut entries, READ_BYTES_MAX, READ_TIMEOUT) {
-                let fault = format!("the log cannot be read: {error}");
-                self.groups.values_mut().for_each(|group| group.stop(&fault));
-                // Commands are still answered: the node serves reads, and can be stopped.
-                while !self.is_stopping {
-                    self.obey(Activity::BetweenRecords);
-                    std::thread::sleep(READ_TIMEOUT);
-                }
+                self.stop_all(&format!("the log cannot be read: {error}"));
             }
             for entry in entries.drain(..) {
                 self.apply(&entry);
@@ -187,11 +221,9 @@ impl Worker {
         loop {
             match self.commands.try_recv() {
                 Ok(Command::Add(replica, partition, group, done)) => {
-                    if let Some(group) = self.groups.get_mut(&group) {
-                        if let Some(fault) = &group.fault {
-                            partition.set_fault(Some(fault.clone()));
-                        }
-                        group.replicas.insert(replica.id(), (*replica, partition));
+                    if let Some(group) = self.groups.get_mut(&group)
+                        && group.add(*replica, partition)
+                    {
                         // Who asked may be gone; the replica is served all the same.
                         let _ = done.send(());
                     }
@@ -238,6 +270,11 @@ impl Worker {
         }
     }
 
+    fn partitions_that_are_well(&self) -> Vec<Arc<Partition>> {
+        let partitions = self.groups.values().flat_map(|group| &group.partitions);
+        partitions.filter(|partition| partition.fault().is_none()).cloned().collect()
+    }
+
     /// Applies, trying again while the store fails; commands are obeyed meanwhile.
     fn apply_until_done(
         &mut self,
@@ -251,9 +288,10 @@ impl Worker {
             submissions.into_iter().for_each(|it| answer(it, Err(outcome_unknown())));
             return Err(fault);
         }
-        let mut has_failed = false;
+        // Those that were well and wait with this one, because they share its thread.
+        let mut waiting: Vec<Arc<Partition>> = Vec::new();
         loop {
-            let mut replies = Replies::new(&submissions);
+            let mut replies = Replies::new(&submissions, position.log_time_ms);
             match replica.apply(position, record, &mut replies) {
                 Ok(applied) => {
                     let replies = replies.done;
@@ -263,18 +301,18 @@ impl Worker {
                         partition.lead.passed(&record.lead);
                     }
                     deliver(applied, submissions, replies);
-                    if has_failed {
-                        tracing::info!(partition = %replica.id(), "apply goes on");
+                    for partition in waiting {
+                        tracing::info!(partition = %partition.id, "apply goes on");
                         partition.set_fault(None);
                     }
                     return Ok(());
                 }
                 Err(ApplyError::Store(error)) => {
                     let fault = format!("partition {} waits: {error}", replica.id());
-                    if !has_failed {
+                    if waiting.is_empty() {
                         tracing::error!(fault, "apply is stopped");
-                        partition.set_fault(Some(fault.clone()));
-                        has_failed = true;
+                        waiting = self.partitions_that_are_well();
+                        waiting.iter().for_each(|it| it.set_fault(Some(fault.clone())));
                     }
                     self.obey(Activity::InRecord);
                     if self.is_stopping {
@@ -327,13 +365,15 @@ pub(crate) fn advance(chain: &mut Chain, entry: &Entry) -> Result<(Record, Posit
 /// Gathers the replies of a record, reads of the same pipeline among them.
 struct Replies<'a> {
     submissions: &'a [Submission],
+    /// Log time: what the writes beside go by.
+    now_ms: u64,
     done: Vec<Vec<Reply>>,
 }
 
 impl<'a> Replies<'a> {
-    fn new(submissions: &'a [Submission]) -> Self {
+    fn new(submissions: &'a [Submission], now_ms: u64) -> Self {
         let done = submissions.iter().map(|it| Vec::with_capacity(it.steps.len())).collect();
-        Self { submissions, done }
+        Self { submissions, now_ms, done }
     }
 }
 
@@ -352,13 +392,13 @@ impl Observer for Replies<'_> {
         };
         replies.push(reply_of(effect));
         while let Some(Step::Read(argv)) = submission.steps.get(replies.len()) {
-            replies.push(read(argv, rows, keys));
+            replies.push(read(argv, rows, self.now_ms, keys));
         }
     }
 }
 
-fn read(argv: &Argv, rows: &Overlay<'_>, keys: u64) -> Reply {
-    let context = ReadContext { now_ms: now_ms(), seed: cheap_random(), keys, cursors: None };
+fn read(argv: &Argv, rows: &Overlay<'_>, now_ms: u64, keys: u64) -> Reply {
+    let context = ReadContext { now_ms, seed: cheap_random(), keys, cursors: None };
     match command::parse(argv) {
         Ok(command) => execute::read(&command, rows, &context)
             .unwrap_or_else(|error| Reply::Error(ErrorReply::err(error.to_string()))),

@@ -13,7 +13,7 @@ use plimsoll_storage::rows::StoreError;
 use plimsoll_storage::{Argv, ErrorReply, Reply};
 use tokio::sync::oneshot;
 
-use crate::lead::{SUBMISSION_BYTES_MAX, Step, Submission, now_ms, outcome_unknown};
+use crate::lead::{SUBMISSION_BYTES_MAX, Step, Submission, outcome_unknown};
 use crate::node::Shared;
 use crate::partition::Partition;
 use crate::scatter::{self, Route};
@@ -87,10 +87,11 @@ impl Coordinator {
             return Ok(Watched { db, key, change: 0 });
         };
         let partition = &table.partitions()[table.ordinal_of(&key)];
-        let change = match execute::last_change(&partition.store.cached_row(), &key, now_ms()) {
+        let now_ms = partition.read_time_ms();
+        let change = match execute::last_change(&partition.store.cached_row(), &key, now_ms) {
             Err(StoreError::NotCached) => {
                 let (store, key) = (partition.store.clone(), key.clone());
-                blocking(move || execute::last_change(&store, &key, now_ms())).await
+                blocking(move || execute::last_change(&store, &key, now_ms)).await
             }
             outcome => outcome,
         };
@@ -126,7 +127,7 @@ impl Coordinator {
             log: shared.log.stats(),
             store: shared.resources.statistics(),
             files_bytes: partitions().map(|partition| partition.store.files_bytes()).sum(),
-            queue_bytes: partitions().map(|partition| partition.lead.queue_bytes()).sum(),
+            queue_bytes: partitions().map(|partition| partition.lead.waiting_bytes()).sum(),
             faults: partitions().filter_map(|partition| partition.fault()).collect(),
         }
     }
@@ -143,14 +144,15 @@ impl Coordinator {
     }
 
     fn plan<'a>(&'a self, db: u32, request: &'a Request) -> Plan<'a> {
-        let table = self.shared.tables.get(db);
         match request {
             Request::Command(argv) => match command::parse(argv) {
-                Ok(command) => self.plan_command(table, command, argv),
+                Ok(command) => self.plan_command(db, command, argv),
                 Err(error) => Plan::Reply(error.into()),
             },
             Request::Transaction { watched, commands } => {
-                match self.transaction_ordinal(table, db, watched, commands) {
+                let count = self.partition_count(db);
+                let ordinal_of = |key: &[u8]| self.ordinal_of(db, key);
+                match scatter::transaction_ordinal(db, watched, commands, count, ordinal_of) {
                     Ok(ordinal) => Plan::Write(ordinal, scatter::transaction(watched, commands)),
                     Err(error) => Plan::Reply(error.into()),
                 }
@@ -158,46 +160,18 @@ impl Coordinator {
         }
     }
 
-    fn plan_command<'a>(
-        &'a self,
-        table: Option<&'a Table>,
-        command: Command<'a>,
-        argv: &'a Argv,
-    ) -> Plan<'a> {
-        let ordinal_of = |key: &[u8]| match table {
-            Some(table) => table.ordinal_of(key),
-            None => self.shared.ordinal_in_new_table(key),
-        };
-        match scatter::route(&command, self.shared.partition_count(table), ordinal_of) {
+    fn plan_command<'a>(&'a self, db: u32, command: Command<'a>, argv: &'a Argv) -> Plan<'a> {
+        let ordinal_of = |key: &[u8]| self.ordinal_of(db, key);
+        match scatter::route(&command, self.partition_count(db), ordinal_of) {
             Route::One(ordinal) if command.is_write() => {
                 Plan::Write(ordinal, Operation::Command(argv.clone()).encode())
             }
             Route::One(ordinal) => {
-                Plan::Read(table.map(|table| &table.partitions()[ordinal]), command, argv)
+                Plan::Read(self.table(db).map(|table| &table.partitions()[ordinal]), command, argv)
             }
             Route::Several => Plan::Scatter(command, argv),
             Route::Refused(error) => Plan::Reply(error.into()),
         }
-    }
-
-    fn transaction_ordinal(
-        &self,
-        table: Option<&Table>,
-        db: u32,
-        watched: &[Watched],
-        commands: &[Argv],
-    ) -> Result<usize, ErrorReply> {
-        let ordinal_of = |key: &[u8]| match table {
-            Some(table) => table.ordinal_of(key),
-            None => self.shared.ordinal_in_new_table(key),
-        };
-        scatter::transaction_ordinal(
-            db,
-            watched,
-            commands,
-            self.shared.partition_count(table),
-            ordinal_of,
-        )
     }
 
     /// Reads one partition; none is an empty one.
@@ -207,8 +181,7 @@ impl Coordinator {
         command: &Command<'_>,
         argv: &Argv,
     ) -> Reply {
-        let keys = partition.map_or(0, |partition| partition.keys());
-        let context = self.shared.read_context(keys);
+        let context = self.shared.read_context(partition.map(AsRef::as_ref));
         let Some(partition) = partition else {
             return execute::read(command, &scatter::NoRows, &context).unwrap_or_else(failed);
         };
@@ -233,7 +206,7 @@ impl Coordinator {
                 Ok(command) => command,
                 Err(error) => return Ok(Reply::Error(error)),
             };
-            let context = shared.read_context(partition.keys());
+            let context = shared.read_context(Some(&partition));
             execute::read(&command, &partition.store.snapshot(), &context)
         };
         blocking(read).await.unwrap_or_else(failed)
@@ -255,8 +228,9 @@ impl Coordinator {
         while let Some((request, after)) = rest.split_first() {
             let step = match (self.plan(db, request), request) {
                 (Plan::Write(at, payload), _) if at == ordinal => Step::Write(payload),
-                (Plan::Read(Some(partition), ..), Request::Command(argv))
-                    if self.is_at(db, ordinal, partition) =>
+                // What may take long must not hold the thread that applies everyone's writes.
+                (Plan::Read(Some(partition), command, argv), _)
+                    if scatter::is_short_read(&command) && self.is_at(db, ordinal, partition) =>
                 {
                     Step::Read(argv.clone())
                 }
@@ -304,8 +278,17 @@ impl Coordinator {
         self.shared.tables.get(db)
     }
 
-    pub(crate) async fn table_for_write(&self, db: u32) -> Result<&Table, ErrorReply> {
-        self.shared.table_for_write(db).await
+    /// How many partitions a database's table has, or will have.
+    pub(crate) fn partition_count(&self, db: u32) -> usize {
+        self.shared.partition_count(self.table(db))
+    }
+
+    /// The ordinal of the partition that holds a key, or will.
+    pub(crate) fn ordinal_of(&self, db: u32, key: &[u8]) -> usize {
+        match self.table(db) {
+            Some(table) => table.ordinal_of(key),
+            None => self.shared.ordinal_in_new_table(key),
+        }
     }
 }
 
@@ -332,7 +315,11 @@ pub(crate) async fn submit_to(
     partition.lead.submit(submission);
     match tokio::time::timeout(WRITE_TIMEOUT, answered).await {
         Ok(Ok(outcome)) => {
-            session.settle();
+            if outcome.as_ref().is_err_and(|error| *error == outcome_unknown()) {
+                session.renew();
+            } else {
+                session.settle();
+            }
             outcome
         }
         // Too late, or the lead is gone because the node is stopping.

@@ -17,8 +17,8 @@ use plimsoll_log::{
 use plimsoll_storage::{Argv, ErrorReply, Reply};
 use tokio::sync::oneshot;
 
-/// What may wait at one lead, bytes; beyond it, work is refused.
-const QUEUE_BYTES_MAX: usize = 64 << 20;
+/// What may wait at one lead for the log and for apply, bytes; beyond it, work is refused.
+const WAITING_BYTES_MAX: usize = 64 << 20;
 /// What a record takes beside its operations' payloads, at most.
 const RECORD_OVERHEAD_BYTES: usize = 1024;
 /// What a submission takes in a record beside its payloads.
@@ -30,6 +30,9 @@ const PAYLOAD_OVERHEAD_BYTES: usize = 4;
 const IDLE_MS_MAX: u64 = WINDOW_MS / 2;
 /// The largest submission, bytes as [`Submission::bytes`] counts them.
 pub(crate) const SUBMISSION_BYTES_MAX: usize = RECORD_BYTES_MAX - RECORD_OVERHEAD_BYTES;
+
+/// What a submission is answered: one reply for each step, or why none of it can be said to have run.
+pub(crate) type Answer = Result<Vec<Reply>, ErrorReply>;
 
 /// A step of a submission, answered by one reply.
 pub(crate) enum Step {
@@ -48,7 +51,7 @@ pub(crate) struct Submission {
     /// The first step is a write.
     pub steps: Vec<Step>,
     /// Gets one reply for each step, or an error for all of them.
-    pub done: oneshot::Sender<Result<Vec<Reply>, ErrorReply>>,
+    pub done: oneshot::Sender<Answer>,
 }
 
 impl Submission {
@@ -109,7 +112,8 @@ struct Inner {
 #[derive(Default)]
 struct State {
     queue: VecDeque<Submission>,
-    queue_bytes: usize,
+    /// Bytes of what was submitted and not applied yet, in the queue or in `records`.
+    waiting_bytes: usize,
     epoch: u32,
     /// The n of the last record made in this epoch.
     n: u64,
@@ -124,6 +128,14 @@ struct State {
 }
 
 impl State {
+    /// Takes a record's submissions out.
+    fn remove(&mut self, stamp: &LeadStamp) -> Option<Vec<Submission>> {
+        let at = self.records.iter().position(|(at, _)| at == stamp)?;
+        let (_, submissions) = self.records.remove(at)?;
+        self.waiting_bytes -= submissions.iter().map(Submission::bytes).sum::<usize>();
+        Some(submissions)
+    }
+
     /// The next record begins a sequence anew.
     fn begin_epoch(&mut self) {
         self.epoch += 1;
@@ -153,12 +165,12 @@ impl Lead {
             submission.refuse(fault);
             return;
         }
-        if state.queue_bytes + bytes > QUEUE_BYTES_MAX {
+        if state.waiting_bytes + bytes > WAITING_BYTES_MAX {
             drop(state);
             submission.refuse(too_much("writes wait for the log"));
             return;
         }
-        state.queue_bytes += bytes;
+        state.waiting_bytes += bytes;
         state.queue.push_back(submission);
         if !state.is_appending {
             self.inner.append_next(state);
@@ -170,9 +182,7 @@ impl Lead {
         if stamp.lead != self.inner.id {
             return None;
         }
-        let records = &mut self.inner.state.lock().records;
-        let at = records.iter().position(|(at, _)| at == stamp)?;
-        records.remove(at).map(|(_, submissions)| submissions)
+        self.inner.state.lock().remove(stamp)
     }
 
     /// Learns that replicas passed one of its records over: what follows it in the same epoch
@@ -184,9 +194,9 @@ impl Lead {
         }
     }
 
-    /// Bytes that wait for a record.
-    pub(crate) fn queue_bytes(&self) -> usize {
-        self.inner.state.lock().queue_bytes
+    /// Bytes that wait for the log or for apply.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.inner.state.lock().waiting_bytes
     }
 }
 
@@ -215,7 +225,6 @@ impl Inner {
         while let Some(submission) = state.queue.front() {
             bytes += submission.bytes();
             if bytes > SUBMISSION_BYTES_MAX && !submissions.is_empty() {
-                bytes -= submission.bytes();
                 break;
             }
             submissions.extend(state.queue.pop_front());
@@ -223,7 +232,6 @@ impl Inner {
         if submissions.is_empty() {
             return None;
         }
-        state.queue_bytes -= bytes;
         let tail = *self.tail.lock();
         // Log time may be ahead of a clock that was set back; stamps do not go back with it.
         let stamp_ms = now_ms().max(tail.log_time_ms);
@@ -261,16 +269,14 @@ impl Inner {
         };
         // The sequence has a gap now.
         state.begin_epoch();
-        let at = state.records.iter().position(|(at, _)| *at == stamp);
-        let mut given_up: Vec<Submission> = at
-            .and_then(|at| state.records.remove(at))
-            .map(|(_, submissions)| submissions)
-            .unwrap_or_default();
-        if state.fault.is_some() {
-            given_up.extend(state.queue.drain(..));
-            state.queue_bytes = 0;
-        }
-        self.append_next(state);
+        let given_up = state.remove(&stamp).unwrap_or_default();
+        // What waits would be refused as well: it is told now, and not one record at a time.
+        let queued: Vec<Submission> = state.queue.drain(..).collect();
+        state.waiting_bytes -= queued.iter().map(Submission::bytes).sum::<usize>();
+        state.is_appending = false;
+        drop(state);
+        let behind = too_much("the log did not take the writes before");
+        queued.into_iter().for_each(|submission| submission.refuse(behind.clone()));
         given_up.into_iter().for_each(|submission| submission.refuse(error.clone()));
     }
 }

@@ -1,23 +1,27 @@
 //! The node's chores, on one thread: rows are flushed so that the log can be trimmed and a
 //! restart has little to replay, and rows that have expired are swept.
 
+use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use plimsoll_log::Lsn;
+use plimsoll_log::{Lsn, PartitionId};
 use plimsoll_storage::execute;
 use plimsoll_storage::operation::Operation;
 use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 
-use crate::lead::{Step, Submission, now_ms};
+use crate::lead::{Answer, Step, Submission};
 use crate::node::Shared;
 use crate::partition::Partition;
 use crate::session::ClientSession;
 
 /// How often chores are looked for.
-const INTERVAL: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_millis(250);
+/// How soon again while there is more to sweep.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(20);
 /// After how long what was written is flushed, however little it is.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(60);
 /// After how many bytes of log rows are flushed: what a restart replays at most.
@@ -54,13 +58,17 @@ impl Maintenance {
 fn run(shared: &Weak<Shared>, stopped: &Receiver<()>, mut session: ClientSession) {
     let mut flushed_at = Instant::now();
     let mut flushed_bytes = 0;
-    while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+    let mut sweeps = HashMap::new();
+    let mut interval = INTERVAL;
+    while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
         let Some(shared) = shared.upgrade() else { return };
         for (_, table) in shared.tables.iter() {
             for partition in table.partitions() {
-                sweep(partition, &mut session);
+                sweep(partition, &mut session, &mut sweeps);
             }
         }
+        interval = if sweeps.is_empty() { INTERVAL } else { SWEEP_INTERVAL };
+        relieve(&shared);
         let log_bytes = shared.log.stats().append_bytes;
         let is_due = log_bytes > flushed_bytes && flushed_at.elapsed() >= FLUSH_INTERVAL;
         if is_due || log_bytes - flushed_bytes >= FLUSH_LOG_BYTES {
@@ -102,10 +110,39 @@ pub(crate) fn flush(shared: &Shared) {
     }
 }
 
-fn sweep(partition: &Partition, session: &mut ClientSession) {
-    match execute::has_due(&partition.store, now_ms()) {
+/// Flushes the partition that holds most, where all together hold too much.
+fn relieve(shared: &Shared) {
+    let (held, budget) = shared.resources.write_buffers();
+    if held < budget / 4 * 3 {
+        return;
+    }
+    let partitions = shared.tables.iter().flat_map(|(_, table)| table.partitions());
+    if let Some(fullest) = partitions.max_by_key(|it| it.store.unflushed_bytes())
+        && let Err(error) = fullest.store.flush()
+    {
+        tracing::warn!(partition = %fullest.id, %error, "rows cannot be flushed");
+    }
+}
+
+/// Has a partition remove rows that are due, one sweep at a time.
+fn sweep(
+    partition: &Partition,
+    session: &mut ClientSession,
+    sweeps: &mut HashMap<PartitionId, oneshot::Receiver<Answer>>,
+) {
+    if let Some(running) = sweeps.get_mut(&partition.id) {
+        if running.try_recv() == Err(TryRecvError::Empty) {
+            return;
+        }
+        sweeps.remove(&partition.id);
+    }
+    if partition.fault().is_some() {
+        return;
+    }
+    match execute::has_due(&partition.store, partition.read_time_ms()) {
         Ok(true) => {
-            let (done, _) = oneshot::channel();
+            let (done, running) = oneshot::channel();
+            sweeps.insert(partition.id, running);
             let first = session.take(1);
             let sweep = Operation::Sweep { limit: SWEEP_ROWS_MAX }.encode();
             let steps = vec![Step::Write(sweep)];

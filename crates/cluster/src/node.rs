@@ -14,6 +14,7 @@ use plimsoll_log::{GroupId, Incarnation, LeadId, Log, LogError, Lsn, PartitionId
 use plimsoll_storage::ErrorReply;
 use plimsoll_storage::execute::{ReadContext, ScanCursors};
 use plimsoll_storage::partition::{ApplyError, BeforeFlush, Replica, Resources, StoreOptions};
+use plimsoll_storage::rows::StoreError;
 use plimsoll_storage::rows::key::partition_of;
 
 use crate::applier::{self, Applier, GroupStart};
@@ -105,6 +106,7 @@ impl Node {
         assert!((1..=PARTITIONS_MAX).contains(&partitions), "a table has 1 to 1,024 partitions");
         let partitions_dir = settings.data_dir.join("partitions");
         std::fs::create_dir_all(&partitions_dir).map_err(folder(&partitions_dir))?;
+        sync_dir(&settings.data_dir).map_err(folder(&settings.data_dir))?;
         let log_options = embedded::Options { groups: GROUPS + 1, ..settings.log };
         let log = Embedded::open(&settings.data_dir.join("log"), &log_options)?;
         let log = Arc::new(log);
@@ -175,6 +177,12 @@ impl Opening {
             for (id, group) in definition.partitions() {
                 let initial = groups.get(&group).copied().unwrap_or(genesis);
                 let replica = self.replica(id, group, initial)?;
+                if replica.is_new() && metadata.store().is_held(id).map_err(mismatch)? {
+                    return Err(OpenError::Mismatch(format!(
+                        "the rows of partition {id} are gone from {}",
+                        self.partitions_dir.display()
+                    )));
+                }
                 let partition = self.partition(&replica, group, &tails);
                 partitions.push(Arc::clone(&partition));
                 replicas.entry(group).or_default().push((replica, partition));
@@ -343,9 +351,13 @@ impl Shared {
     }
 
     async fn open_table(&self, db: u32, definition: &TableDefinition) -> Result<(), ErrorReply> {
+        // All are opened before any is served: a failure leaves nothing behind.
+        let opened: Result<Vec<_>, String> = definition
+            .partitions()
+            .map(|(id, group)| self.new_replica(id, group).map(|opened| (group, opened)))
+            .collect();
         let mut partitions = Vec::new();
-        for (id, group) in definition.partitions() {
-            let (replica, partition) = self.new_replica(id, group).map_err(ErrorReply::err)?;
+        for (group, (replica, partition)) in opened.map_err(ErrorReply::err)? {
             partitions.push(Arc::clone(&partition));
             let appliers = self.appliers.get().map(Vec::as_slice).unwrap_or_default();
             let applier = appliers.get(self.applier_of(group));
@@ -357,8 +369,19 @@ impl Shared {
                 return Err(ErrorReply::err("the node is stopping"));
             }
         }
+        self.keep_replicas(&partitions).map_err(|error| ErrorReply::err(error.to_string()))?;
         self.tables.insert(db, Table::new(partitions));
         Ok(())
+    }
+
+    /// Makes new replicas durable with where they begin, and notes that they must be there: one
+    /// that is gone at the next opening is a loss and not a new one.
+    fn keep_replicas(&self, partitions: &[Arc<Partition>]) -> Result<(), StoreError> {
+        for partition in partitions {
+            partition.store.flush()?;
+            self.metadata.store.put_held(partition.id)?;
+        }
+        self.metadata.store.flush()
     }
 
     /// A replica of a partition that nothing was written to yet: it begins where its group is.
@@ -376,20 +399,23 @@ impl Shared {
         };
         let dir = self.partitions_dir.join(id.to_string());
         let incarnation = self.log.incarnation();
-        let mut replica = Replica::open(id, &dir, &self.resources, incarnation, initial)
+        let replica = Replica::open(id, &dir, &self.resources, incarnation, initial)
             .map_err(|error| error.to_string())?;
-        // Durable before it is used, so that a restart knows where it begins.
-        replica.mark().map_err(|error| error.to_string())?;
-        replica.store().flush().map_err(|error| error.to_string())?;
+        sync_dir(&self.partitions_dir).map_err(|error| error.to_string())?;
         let log: Arc<dyn Log> = Arc::<Embedded>::clone(&self.log);
         let lead = Lead::new(id, group, self.lead, log, Arc::clone(shared_tail));
         let partition = Partition::new(id, replica.store().clone(), lead, replica.stamp());
         Ok((replica, Arc::new(partition)))
     }
 
-    /// What a read that begins now knows of a partition with `keys` keys.
-    pub(crate) fn read_context(&self, keys: u64) -> ReadContext<'_> {
-        ReadContext { now_ms: now_ms(), seed: cheap_random(), keys, cursors: Some(&self.cursors) }
+    /// What a read that begins now knows of a partition; none is an empty one.
+    pub(crate) fn read_context(&self, partition: Option<&Partition>) -> ReadContext<'_> {
+        ReadContext {
+            now_ms: partition.map_or_else(now_ms, Partition::read_time_ms),
+            seed: cheap_random(),
+            keys: partition.map_or(0, Partition::keys),
+            cursors: Some(&self.cursors),
+        }
     }
 
     pub(crate) fn trim(&self, group: GroupId, up_to: Lsn) -> Result<(), String> {
@@ -439,6 +465,11 @@ fn before_flush(log: &Arc<Embedded>) -> BeforeFlush {
 /// One for every two processors: apply is bound by the rows' memory, and clients need the rest.
 fn applier_count() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 8))
+}
+
+/// Makes the entries of a folder durable.
+fn sync_dir(dir: &Path) -> std::io::Result<()> {
+    std::fs::File::open(dir)?.sync_all()
 }
 
 fn folder(path: &Path) -> impl FnOnce(std::io::Error) -> OpenError {

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use plimsoll_log::PartitionId;
 use plimsoll_storage::partition::{Stamp, Store};
 
-use crate::lead::Lead;
+use crate::lead::{Lead, now_ms};
 
 /// One partition on this node.
 pub(crate) struct Partition {
@@ -16,6 +16,7 @@ pub(crate) struct Partition {
     pub(crate) lead: Lead,
     keys: AtomicU64,
     expires: AtomicU64,
+    log_time_ms: AtomicU64,
     fault: Mutex<Option<String>>,
 }
 
@@ -24,13 +25,21 @@ impl Partition {
         let fault = Mutex::new(None);
         let keys = AtomicU64::new(stamp.keys);
         let expires = AtomicU64::new(stamp.expires);
-        Self { id, store, lead, keys, expires, fault }
+        let log_time_ms = AtomicU64::new(stamp.position.log_time_ms);
+        Self { id, store, lead, keys, expires, log_time_ms, fault }
     }
 
     /// The applier tells what it counted.
     pub(crate) fn counted(&self, stamp: &Stamp) {
         self.keys.store(stamp.keys, Ordering::Relaxed);
         self.expires.store(stamp.expires, Ordering::Relaxed);
+        self.log_time_ms.store(stamp.position.log_time_ms, Ordering::Relaxed);
+    }
+
+    /// The time that a read of it goes by, ms since 1970: this node's clock, but never before log
+    /// time, which is what a write goes by.
+    pub(crate) fn read_time_ms(&self) -> u64 {
+        now_ms().max(self.log_time_ms.load(Ordering::Relaxed))
     }
 
     /// Keys, those expired but not swept included.

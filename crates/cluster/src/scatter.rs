@@ -13,7 +13,7 @@ use plimsoll_storage::{Argv, ErrorReply, Reply};
 use crate::Watched;
 use crate::coordinator::Coordinator;
 use crate::lead::Step;
-use crate::session::ClientSession;
+use crate::session::{ClientSession, cheap_random};
 
 /// Bits of a scan's cursor that belong to the partition; those above are its ordinal.
 const CURSOR_BITS: u32 = 52;
@@ -91,6 +91,11 @@ pub(crate) fn reads_one_row(command: &Command<'_>) -> bool {
     command.spec().group == Group::String && command.keys().nth(1).is_none()
 }
 
+/// Whether a command reads few rows, all of given keys.
+pub(crate) fn is_short_read(command: &Command<'_>) -> bool {
+    command.spec().fast && command.keys().next().is_some()
+}
+
 fn is_splittable(command: &Command<'_>) -> bool {
     matches!(command.spec().name, "del" | "unlink" | "exists" | "touch" | "mget" | "mset")
 }
@@ -128,7 +133,7 @@ impl Coordinator {
         db: u32,
         argv: &Argv,
     ) -> Result<Vec<Reply>, ErrorReply> {
-        let count = self.table_for_write(db).await?.partitions().len();
+        let count = self.partition_count(db);
         let mut replies = Vec::with_capacity(count);
         for ordinal in 0..count {
             replies.push(self.ask(session, db, ordinal, argv.clone()).await?);
@@ -145,7 +150,7 @@ impl Coordinator {
         step: usize,
     ) -> Result<Vec<Reply>, ErrorReply> {
         let mut replies = Vec::new();
-        for (ordinal, positions) in self.positions(db, argv, step).await? {
+        for (ordinal, positions) in self.positions(db, argv, step) {
             let arguments = positions.iter().flat_map(|at| *at..*at + step);
             let parts: Vec<&[u8]> =
                 std::iter::once(0).chain(arguments).filter_map(|at| argv.get(at)).collect();
@@ -161,7 +166,7 @@ impl Coordinator {
         argv: &Argv,
     ) -> Result<Reply, ErrorReply> {
         let mut values = vec![Reply::Nil; argv.len() - 1];
-        for (ordinal, positions) in self.positions(db, argv, 1).await? {
+        for (ordinal, positions) in self.positions(db, argv, 1) {
             let keys = positions.iter().filter_map(|at| argv.get(*at));
             let parts: Vec<&[u8]> = std::iter::once(argv.name()).chain(keys).collect();
             match self.ask(session, db, ordinal, Argv::of(&parts)).await? {
@@ -178,20 +183,14 @@ impl Coordinator {
     }
 
     /// The positions of the keys in `argv` by the partition that each lies in.
-    async fn positions(
-        &self,
-        db: u32,
-        argv: &Argv,
-        step: usize,
-    ) -> Result<BTreeMap<usize, Vec<usize>>, ErrorReply> {
-        let table = self.table_for_write(db).await?;
+    fn positions(&self, db: u32, argv: &Argv, step: usize) -> BTreeMap<usize, Vec<usize>> {
         let mut positions: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for at in (1..argv.len()).step_by(step) {
             if let Some(key) = argv.get(at) {
-                positions.entry(table.ordinal_of(key)).or_default().push(at);
+                positions.entry(self.ordinal_of(db, key)).or_default().push(at);
             }
         }
-        Ok(positions)
+        positions
     }
 
     async fn ask(
@@ -228,8 +227,9 @@ impl Coordinator {
             parts.map(|(at, part)| if at == 1 { local.as_bytes() } else { part }).collect();
         let argv = Argv::of(&parts);
         let command = command::parse(&argv)?;
-        let Reply::Array(mut page) = self.read(Some(partition), &command, &argv).await else {
-            return end;
+        let mut page = match self.read(Some(partition), &command, &argv).await {
+            Reply::Array(page) => page,
+            error => return Ok(error),
         };
         if let Some(Reply::Bulk(next)) = page.first_mut() {
             let local: u64 =
@@ -265,8 +265,11 @@ fn concatenated(replies: Vec<Reply>) -> Reply {
     Reply::Array(items)
 }
 
-fn any_key(replies: Vec<Reply>) -> Reply {
-    replies.into_iter().find(|reply| *reply != Reply::Nil).unwrap_or(Reply::Nil)
+/// One of the partitions' random keys, drawn so that a full partition is not always the first.
+fn any_key(mut replies: Vec<Reply>) -> Reply {
+    replies.retain(|reply| *reply != Reply::Nil);
+    let at = cheap_random() % (replies.len() as u64).max(1);
+    usize::try_from(at).ok().and_then(|at| replies.into_iter().nth(at)).unwrap_or(Reply::Nil)
 }
 
 fn first_error_or_ok(replies: Vec<Reply>) -> Reply {

@@ -2,7 +2,10 @@
 //! runs them over the control crate's own code, and the reports. It knows neither the command
 //! line nor a screen: callers pass options and a [`Progress`], and get text.
 
+#[cfg(test)]
+mod determinism;
 mod experiments;
+mod files;
 mod published;
 mod report;
 pub mod result;
@@ -147,11 +150,11 @@ pub fn simulate(
     if let Some(dir) = &options.out {
         let as_json = |source| LabError::Parse { path: dir.join(RESULT_FILE), source };
         let json = serde_json::to_string_pretty(&results).map_err(as_json)?;
-        result::write(dir, RESULT_FILE, &json)?;
+        files::write(dir, RESULT_FILE, &json)?;
         let json = serde_json::to_string(&plots).map_err(as_json)?;
-        result::write(dir, PLOTS_FILE, &json)?;
-        result::write(dir, TEXT_FILE, &text)?;
-        result::write(dir, PAGE_FILE, &report::page(&results, &plots))?;
+        files::write(dir, PLOTS_FILE, &json)?;
+        files::write(dir, TEXT_FILE, &text)?;
+        files::write(dir, PAGE_FILE, &report::page(&results, &plots))?;
     }
     Ok(Outcome { results, plots, text })
 }
@@ -162,13 +165,13 @@ pub fn simulate(
 /// # Errors
 /// A file that is missing, is not a result, or cannot be written.
 pub fn report(dir: &Path) -> Result<String, LabError> {
-    let results: Results = result::read(dir, RESULT_FILE)?;
+    let results: Results = files::read(dir, RESULT_FILE)?;
     let plots = match dir.join(PLOTS_FILE).exists() {
-        true => result::read(dir, PLOTS_FILE)?,
+        true => files::read(dir, PLOTS_FILE)?,
         false => Plots::default(),
     };
     let text = report::text(&results, &plots);
-    result::write(dir, TEXT_FILE, &text)?;
-    result::write(dir, PAGE_FILE, &report::page(&results, &plots))?;
+    files::write(dir, TEXT_FILE, &text)?;
+    files::write(dir, PAGE_FILE, &report::page(&results, &plots))?;
     Ok(text)
 }

@@ -4,18 +4,12 @@
 //! shares and error rates go from 0 to 1, changes are percent.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::LabError;
-
 /// The version of the shape; it changes when a name changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
-
-/// The largest `result.json` or `plots.json` that is read back, in bytes.
-const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// How requests were issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -239,12 +233,17 @@ pub struct Series {
     pub queued: Vec<Vec<u32>>,
     /// Names of the nodes of `queued`.
     pub nodes: Vec<String>,
+    /// Counts that only a simulation knows: `events`; `partial_rate`, answers of which a part is
+    /// missing, and `hedge_rate`, both of requests issued; `writes_held_s`, seconds of writes that
+    /// the nodes held back together.
+    pub counts: BTreeMap<String, f64>,
+    /// Checksum of the run's log: two runs of one seed have the same.
+    pub log_checksum: String,
 }
 
 /// The quantiles of [`Series::latency_ms`].
-pub const QUANTILES: [f64; 14] = [
-    0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999,
-];
+pub const QUANTILES: [f64; 14] =
+    [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999];
 
 /// One line about an aim.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -287,26 +286,6 @@ pub fn metric(lap: &Lap, path: &str) -> Option<f64> {
         None if path == "cpu_s_per_op" => lap.cpu_s.map(|s| s / lap.n.max(1) as f64),
         _ => None,
     }
-}
-
-/// Reads `DIR/<name>`.
-pub(crate) fn read<T: for<'a> Deserialize<'a>>(dir: &Path, name: &str) -> Result<T, LabError> {
-    let path = dir.join(name);
-    let fail = |source| LabError::Read { path: path.clone(), source };
-    let size = std::fs::metadata(&path).map_err(fail)?.len();
-    if size > FILE_BYTES_MAX {
-        return Err(LabError::TooLarge { path, bytes: size });
-    }
-    let text = std::fs::read_to_string(&path).map_err(fail)?;
-    serde_json::from_str(&text).map_err(|source| LabError::Parse { path, source })
-}
-
-/// Writes `DIR/<name>`; the folder is made if it is not there.
-pub(crate) fn write(dir: &Path, name: &str, text: &str) -> Result<(), LabError> {
-    let path = dir.join(name);
-    std::fs::create_dir_all(dir)
-        .and_then(|()| std::fs::write(&path, text))
-        .map_err(|source| LabError::Write { path, source })
 }
 
 impl Finding {

@@ -105,8 +105,12 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
         _ = interrupt.recv() => "SIGINT",
     };
     tracing::info!(signal, clients = shared.clients.count(), "draining");
-    for task in tasks {
+    for task in &tasks {
         task.abort();
+    }
+    for task in tasks {
+        // One that is still taking a connection in would let it miss the drain.
+        let _ = task.await;
     }
     drain(&shared, drain_timeout).await;
     tokio::task::spawn_blocking(move || node.close()).await.map_err(io::Error::other)?;

@@ -16,11 +16,11 @@ use plimsoll_control::selection::Rule;
 use serde_json::{Value, json};
 
 use super::calibrate::{Unknown, fit};
-use super::compare::{find, value, values};
+use super::compare::{count, find, value, values};
 use super::plan::{Job, Note, Plan};
 use super::{Setup, Size};
 use crate::published::{QUEUE, QueueStudy};
-use crate::result::{FaultNote, Finding, LoadNote, Results};
+use crate::result::{FaultNote, Finding, LoadNote, Results, Series};
 use crate::sim::{
     Cluster, Fault, FaultKind, Load, MS_NS, NodeSpec, Operation, Policy, RunSpec, SECOND_NS,
     Spread, Stop,
@@ -64,7 +64,7 @@ fn variants() -> Vec<(&'static str, AdmissionRule, Rule)> {
 
 pub(crate) fn plan(setup: &Setup) -> Plan {
     let (mut spec, found) = stressed(setup);
-    spec.stop = Stop::Requests(setup.scaled(200_000, 6_000));
+    spec.stop = Stop::Requests(setup.fanned(200_000, 6_000));
     let laps = if setup.size == Size::Quick { 1 } else { 3 };
     let Load::Closed { clients, .. } = spec.load else { return Plan::empty("admission-queue") };
     let note = Note {
@@ -75,7 +75,7 @@ pub(crate) fn plan(setup: &Setup) -> Plan {
     let job = |(name, admission, selection): (&str, AdmissionRule, Rule)| Job {
         variant: name.to_owned(),
         settings: settings(admission, selection),
-        spec: RunSpec { policy: Policy { selection, hedging: false, admission }, ..spec.clone() },
+        spec: RunSpec { policy: Policy { admission, ..Policy::select(selection) }, ..spec.clone() },
         notes: vec![Some(note.clone())],
         laps,
         first_lap: 0,
@@ -86,7 +86,8 @@ pub(crate) fn plan(setup: &Setup) -> Plan {
 
 fn settings(admission: AdmissionRule, selection: Rule) -> BTreeMap<String, Value> {
     let mut all = BTreeMap::from([("selection".to_owned(), json!(format!("{selection:?}")))]);
-    let mut set = |name: &str, value: Value| all.insert(format!("thread_pool.search.{name}"), value);
+    let mut set =
+        |name: &str, value: Value| all.insert(format!("thread_pool.search.{name}"), value);
     match admission {
         AdmissionRule::Ours => {}
         AdmissionRule::Fixed { capacity } => {
@@ -133,6 +134,7 @@ pub(crate) fn stressed(setup: &Setup) -> (RunSpec, BTreeMap<String, f64>) {
         windows_ns: vec![0],
         sample_ns: 5 * SECOND_NS,
         frame_tasks: FRAME_TASKS,
+        resources: None,
     };
     let competitors = Unknown {
         name: "competitors",
@@ -146,7 +148,7 @@ pub(crate) fn stressed(setup: &Setup) -> (RunSpec, BTreeMap<String, f64>) {
         },
         measure: &|outcome| outcome.latency_us().mean() / 1e3,
     };
-    let mut found = fit(&mut spec, &[competitors], 1, setup.scaled(16_000, 4_000));
+    let mut found = fit(&mut spec, &[competitors], 1, setup.fanned(16_000, 4_000));
     found.insert("clients".to_owned(), clients() as f64);
     (spec, found)
 }
@@ -176,10 +178,16 @@ pub(crate) fn published(_scenario: &str, variant: &str, metric: &str) -> Vec<(St
     with.map(|run| (run.run.clone(), (measure(run) / base - 1.0) * 100.0)).collect()
 }
 
-pub(crate) fn findings(results: &Results) -> Vec<Finding> {
+pub(crate) fn findings(results: &Results, series: &[Series]) -> Vec<Finding> {
     let mean = |variant| value(results, SCENARIO, variant, "latency_ms.mean");
     let Some(fixed) = mean("fixed") else { return Vec::new() };
     let mut found = Vec::new();
+    for (variant, _, _) in variants() {
+        found.push(Finding::told(
+            format!("{variant}: complete answers a second"),
+            complete_s(results, series, variant).map(|rate| format!("{rate:.1}")),
+        ));
+    }
     for (variant, was) in [("littles_law_5s", -15.1), ("littles_law_4s", -23.2)] {
         let change = mean(variant).map(|ms| (ms / fixed - 1.0) * 100.0);
         found.push(Finding::compare(
@@ -212,12 +220,25 @@ pub(crate) fn findings(results: &Results) -> Vec<Finding> {
             ratio.map(|ratio| ratio <= 1.1),
         ));
         let refused = value(results, SCENARIO, variant, "refused_rate");
+        let partial = count(series, SCENARIO, variant, "partial_rate");
         found.push(Finding::told(
             format!("{variant}: requests refused, whole or in part"),
-            refused.map(|rate| format!("{:.2} %", rate * 100.0)),
+            refused.zip(partial).map(|(all, part)| {
+                format!("{:.2} %, of which in part {:.2} %", all * 100.0, part * 100.0)
+            }),
         ));
     }
     found
+}
+
+/// Answers a second of which no part is missing: a low mean response is worth nothing without it.
+fn complete_s(results: &Results, series: &[Series], variant: &str) -> Option<f64> {
+    let rate = value(results, SCENARIO, variant, "throughput_ops_s.mean")?;
+    let refused = value(results, SCENARIO, variant, "refused_rate")?;
+    let failed = value(results, SCENARIO, variant, "error_rate")?;
+    let partial = count(series, SCENARIO, variant, "partial_rate")?;
+    let whole = 1.0 - refused - failed;
+    Some(rate * whole / (whole + partial).max(1e-9))
 }
 
 fn greatest(results: &Results, variant: &str) -> Option<f64> {

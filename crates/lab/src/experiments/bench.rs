@@ -70,6 +70,7 @@ impl Plain {
             windows_ns: vec![0],
             sample_ns: SECOND_NS / 20,
             frame_tasks: 0,
+            resources: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! beside it where one was published for that arm.
 
 use super::Experiment;
-use crate::result::{Comparison, Lap, Results, Variant, metric};
+use crate::result::{Comparison, Lap, Results, Series, Variant, metric};
 use crate::sim::derive;
 use crate::stats;
 
@@ -77,4 +77,10 @@ pub(crate) fn share(results: &Results, scenario: &str, variant: &str, node: &str
         }
     }
     (all > 0).then(|| own as f64 / all as f64)
+}
+
+/// A count of a variant's first lap.
+pub(crate) fn count(series: &[Series], scenario: &str, variant: &str, name: &str) -> Option<f64> {
+    let one = series.iter().find(|one| one.scenario == scenario && one.variant == variant)?;
+    one.counts.get(name).copied()
 }

@@ -1,5 +1,7 @@
 //! From what a run measured to laps and series of the report.
 
+use std::collections::BTreeMap;
+
 use super::plan::Job;
 use crate::result::{Frame, Lap, NodeLap, QUANTILES, Series, Spread};
 use crate::sim::{FrameRow, Outcome, RunSpec, Window};
@@ -120,6 +122,8 @@ pub(crate) fn series(job: &Job, outcome: &Outcome) -> Vec<Series> {
         answered_s: Vec::new(),
         queued: vec![Vec::new(); job.spec.cluster.nodes.len().min(NODES_MAX)],
         nodes: names.collect(),
+        counts: BTreeMap::new(),
+        log_checksum: format!("{:016x}", outcome.checksum),
     };
     let mut before_s = 0.0;
     for points in outcome.points.chunks(step) {
@@ -147,17 +151,31 @@ pub(crate) fn series(job: &Job, outcome: &Outcome) -> Vec<Series> {
         };
         let scenario = note.scenario.clone();
         all.push(match all.is_empty() {
-            true => Series { scenario, latency_ms, ..course.clone() },
+            true => {
+                Series { scenario, latency_ms, counts: counts(outcome, window), ..course.clone() }
+            }
             false => Series {
                 scenario,
                 latency_ms,
-                variant: job.variant.clone(),
                 at_s: Vec::new(),
                 answered_s: Vec::new(),
                 queued: Vec::new(),
                 nodes: Vec::new(),
+                counts: counts(outcome, window),
+                ..course.clone()
             },
         });
     }
     all
+}
+
+fn counts(outcome: &Outcome, window: &Window) -> BTreeMap<String, f64> {
+    let issued = window.issued.max(1) as f64;
+    let held_s: f64 = outcome.nodes.iter().map(|node| node.stalled_s).sum();
+    BTreeMap::from([
+        ("events".to_owned(), outcome.events as f64),
+        ("partial_rate".to_owned(), window.partial as f64 / issued),
+        ("hedge_rate".to_owned(), window.hedges as f64 / issued),
+        ("writes_held_s".to_owned(), held_s),
+    ])
 }

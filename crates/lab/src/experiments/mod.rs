@@ -5,17 +5,19 @@ mod admission_queue;
 mod bench;
 mod calibrate;
 mod compare;
+mod controllers;
 mod laps;
 mod load_ramp;
 mod open_loop;
 mod overload_step;
 mod plan;
+mod pmc;
 mod replica_selection;
 mod scale;
 mod selection_findings;
 mod sick_copies;
 
-use crate::result::{Finding, Plots, Results};
+use crate::result::{Finding, Plots, Results, Series};
 use crate::{LabError, Progress, SimulateOptions};
 
 /// How much of an experiment is run.
@@ -42,6 +44,18 @@ impl Setup {
     pub(crate) fn scaled(&self, study: u64, quick: u64) -> u64 {
         if self.size == Size::Quick { quick } else { study }
     }
+
+    /// The same for requests that touch every node: a larger cluster gets fewer of them, so that
+    /// the work of a run stays what it is at the study's five.
+    pub(crate) fn fanned(&self, study: u64, quick: u64) -> u64 {
+        let nodes = self.nodes.unwrap_or(5).max(5) as u64;
+        (self.scaled(study, quick) * 5 / nodes).max(200)
+    }
+
+    /// How often unknowns that depend on one another are fitted over.
+    pub(crate) fn rounds(&self) -> usize {
+        if self.size == Size::Quick { 1 } else { 3 }
+    }
 }
 
 /// One experiment.
@@ -52,7 +66,7 @@ pub(crate) struct Experiment {
     pub(crate) baseline: &'static str,
     pub(crate) metrics: &'static [&'static str],
     pub(crate) published: fn(&str, &str, &str) -> Vec<(String, f64)>,
-    pub(crate) findings: fn(&Results) -> Vec<Finding>,
+    pub(crate) findings: fn(&Results, &[Series]) -> Vec<Finding>,
 }
 
 /// Metrics that are compared where an experiment names no others.
@@ -72,10 +86,10 @@ const BEYOND: Experiment = Experiment {
     baseline: "off",
     metrics: &METRICS,
     published: |_, _, _| Vec::new(),
-    findings: |_| Vec::new(),
+    findings: |_, _| Vec::new(),
 };
 
-pub(crate) const ALL: [Experiment; 7] = [
+pub(crate) const ALL: [Experiment; 8] = [
     Experiment {
         name: "replica-selection",
         about: "which replica serves a read: the adaptive replica selection study, one node stressed",
@@ -90,7 +104,12 @@ pub(crate) const ALL: [Experiment; 7] = [
         about: "who waits and who is refused: the study of a queue sized by Little's law",
         plan: admission_queue::plan,
         baseline: "fixed",
-        metrics: &["throughput_ops_s.median", "latency_ms.mean", "latency_ms.p99", "latency_ms.p100"],
+        metrics: &[
+            "throughput_ops_s.median",
+            "latency_ms.mean",
+            "latency_ms.p99",
+            "latency_ms.p100",
+        ],
         published: admission_queue::published,
         findings: admission_queue::findings,
     },
@@ -125,6 +144,15 @@ pub(crate) const ALL: [Experiment; 7] = [
         ..BEYOND
     },
     Experiment {
+        name: "controllers",
+        about: "all on/off combinations of selection, admission, breakers and pacing",
+        plan: controllers::plan,
+        baseline: controllers::NONE,
+        metrics: &["throughput_ops_s.mean", "latency_ms.p50", "latency_ms.p99"],
+        findings: controllers::findings,
+        ..BEYOND
+    },
+    Experiment {
         name: "scale",
         about: "20 coordinators and 200 nodes, in full 100 and 1,000, one in twenty stressed",
         plan: scale::plan,
@@ -152,7 +180,7 @@ pub(crate) fn simulate(
     let plan = (experiment.plan)(&Setup { size: options.size, nodes: options.nodes });
     let (mut results, series) = plan::carry_out(&plan, options.seed, progress)?;
     results.comparisons = compare::all(experiment, &results);
-    let findings = (experiment.findings)(&results);
+    let findings = (experiment.findings)(&results, &series);
     Ok((results, Plots { series, findings }))
 }
 

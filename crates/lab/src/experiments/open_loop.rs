@@ -7,7 +7,7 @@ use super::compare::value;
 use super::plan::{Note, Plan};
 use super::replica_selection::{Situation, complex};
 use super::{Setup, Size};
-use crate::result::{Finding, LoadNote, Results};
+use crate::result::{Finding, LoadNote, Results, Series};
 use crate::sim::{FaultKind, Load, NodeSpec, RunSpec, Stop};
 
 const PERCENTS: [u32; 3] = [30, 60, 90];
@@ -15,7 +15,7 @@ const PERCENTS: [u32; 3] = [30, 60, 90];
 const NO_WORSE: f64 = 1.01;
 
 pub(crate) fn plan(setup: &Setup) -> Plan {
-    let requests = setup.scaled(20_000, 2_000);
+    let requests = setup.fanned(20_000, 2_000);
     let laps = match setup.size {
         Size::Quick => 1,
         Size::Study => 5,
@@ -68,7 +68,7 @@ fn capacity(spec: &RunSpec) -> f64 {
     cpus / (spec.operation.work_ns / 1e9) / spec.cluster.copies.len() as f64
 }
 
-pub(crate) fn findings(results: &Results) -> Vec<Finding> {
+pub(crate) fn findings(results: &Results, _: &[Series]) -> Vec<Finding> {
     let mut found = Vec::new();
     for scenario in results.scenarios.iter().filter(|one| one.name.contains("-loaded-")) {
         for percentile in ["latency_ms.p50", "latency_ms.p90", "latency_ms.p99"] {

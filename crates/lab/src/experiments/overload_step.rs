@@ -12,7 +12,7 @@ use super::bench::{Plain, note, ns};
 use super::compare::value;
 use super::plan::{Job, Plan};
 use super::{Setup, Size};
-use crate::result::{Finding, Results};
+use crate::result::{Finding, Results, Series};
 use crate::sim::Policy;
 
 const WINDOWS: [(&str, f64, f64); 8] = [
@@ -56,7 +56,7 @@ pub(crate) fn plan(setup: &Setup) -> Plan {
         variant: name.to_owned(),
         settings: BTreeMap::from([("admission".to_owned(), json!(format!("{admission:?}")))]),
         spec: crate::sim::RunSpec {
-            policy: Policy { selection, hedging: false, admission },
+            policy: Policy { admission, ..Policy::select(selection) },
             ..spec.clone()
         },
         notes: notes.clone(),
@@ -73,7 +73,7 @@ pub(crate) fn plan(setup: &Setup) -> Plan {
     Plan { experiment: "overload-step".to_owned(), jobs: jobs.into_iter().map(job).collect() }
 }
 
-pub(crate) fn findings(results: &Results) -> Vec<Finding> {
+pub(crate) fn findings(results: &Results, _: &[Series]) -> Vec<Finding> {
     let mut found = Vec::new();
     for variant in ["fixed", "littles_law", "ours", "ours+selection"] {
         let goodput = |window: &str| value(results, window, variant, "throughput_ops_s.mean");
@@ -92,18 +92,30 @@ pub(crate) fn findings(results: &Results) -> Vec<Finding> {
         let peak = goodput("peak").map(|rate| rate / 0.95);
         let of_peak = |window| goodput(window).zip(peak).map(|(rate, peak)| rate / peak);
         let of_unloaded = |window| p99(window).zip(p99("unloaded")).map(|(ms, free)| ms / free);
-        tell("goodput at 1.4 of capacity, of the capacity", "at least 0.95", of_peak("settled"), &|r| {
-            r >= 0.95
-        });
-        tell("p99 of the admitted over the unloaded p99", "at most 2", of_unloaded("settled"), &|r| {
-            r <= 2.0
-        });
-        tell("goodput 100 to 300 ms after the step", "at least 0.95", of_peak("step-100-300ms"), &|r| {
-            r >= 0.95
-        });
-        tell("p99 100 to 300 ms after the step", "at most 2", of_unloaded("step-100-300ms"), &|r| {
-            r <= 2.0
-        });
+        tell(
+            "goodput at 1.4 of capacity, of the capacity",
+            "at least 0.95",
+            of_peak("settled"),
+            &|r| r >= 0.95,
+        );
+        tell(
+            "p99 of the admitted over the unloaded p99",
+            "at most 2",
+            of_unloaded("settled"),
+            &|r| r <= 2.0,
+        );
+        tell(
+            "goodput 100 to 300 ms after the step",
+            "at least 0.95",
+            of_peak("step-100-300ms"),
+            &|r| r >= 0.95,
+        );
+        tell(
+            "p99 100 to 300 ms after the step",
+            "at most 2",
+            of_unloaded("step-100-300ms"),
+            &|r| r <= 2.0,
+        );
     }
     found
 }

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::calibrate::{Unknown, fit, percentile, rate};
 use super::plan::{Job, Note, Plan};
-use super::{Setup, Size};
+use super::{Setup, Size, pmc};
 use crate::published::SELECTION;
 use crate::result::{FaultNote, LoadNote};
 use crate::sim::{
@@ -97,7 +97,7 @@ pub(crate) fn plan(setup: &Setup) -> Plan {
 /// All scenarios of the study, fitted, on two threads.
 pub(crate) fn situations(setup: &Setup) -> Vec<Situation> {
     let (complex, pmc) = std::thread::scope(|scope| {
-        let other = scope.spawn(|| pmc(setup));
+        let other = scope.spawn(|| pmc::situations(setup));
         let complex = complex(setup);
         (complex, other.join().unwrap_or_default())
     });
@@ -106,8 +106,8 @@ pub(crate) fn situations(setup: &Setup) -> Vec<Situation> {
 
 /// The complex query's five scenarios.
 pub(crate) fn complex(setup: &Setup) -> Vec<Situation> {
-    let requests = setup.scaled(40_000, 3_000);
-    let sample = setup.scaled(12_000, 3_000);
+    let requests = setup.fanned(40_000, 1_500);
+    let sample = setup.fanned(12_000, 2_000);
     let nodes = setup.nodes.unwrap_or(5);
     let of = |scenario, metric| SELECTION.total(scenario, "off", "first", metric).unwrap_or(1.0);
     let throughput = "throughput_ops_s.median";
@@ -129,7 +129,7 @@ pub(crate) fn complex(setup: &Setup) -> Vec<Situation> {
         set: &|spec, variation| spec.operation.part_variation = variation,
         measure: &|outcome| percentile(outcome, 0.99) / percentile(outcome, 0.5),
     };
-    let shape = fit(&mut one, &[work, apart], 2, sample);
+    let shape = fit(&mut one, &[work, apart], setup.rounds().min(2), sample);
     let situation = |name, spec: &RunSpec, kind: &str, fit: BTreeMap<String, f64>| Situation {
         name,
         spec: spec.clone(),
@@ -181,87 +181,8 @@ fn set_fault(spec: &mut RunSpec, node: usize, kind: FaultKind) {
     spec.cluster.nodes[node].faults = vec![Fault::always(kind)];
 }
 
-/// The PMC operations: short requests, and nodes that pause now and then.
-fn pmc(setup: &Setup) -> Vec<Situation> {
-    // Throughput times response time, as published.
-    const CLIENTS_OF: [usize; 5] = [100, 100, 100, 10, 10];
-    let nodes = setup.nodes.unwrap_or(5);
-    let sample = setup.scaled(8_000, 2_000);
-    SCENARIOS[5..]
-        .iter()
-        .zip(CLIENTS_OF)
-        .map(|(name, clients)| {
-            let of = |metric| SELECTION.total(name, "off", "first", metric).unwrap_or(1.0);
-            let mut spec = base(nodes, pairs(nodes));
-            spec.load = Load::Closed { clients, pace_ns: 0 };
-            spec.operation.variation = 0.05;
-            spec.operation.invalid_share = 0.0;
-            spec.sample_ns = SECOND_NS / 10;
-            pauses(&mut spec, 2e9, 5e7);
-            let unknowns = [
-                Unknown {
-                    name: "work_ms",
-                    range: (0.05, 60.0),
-                    rising: true,
-                    target: of("latency_ms.p50"),
-                    set: &|spec, ms| spec.operation.work_ns = ms * MS_NS as f64,
-                    measure: &|outcome| percentile(outcome, 0.5),
-                },
-                Unknown {
-                    name: "part_variation",
-                    range: (0.02, 4.0),
-                    rising: true,
-                    target: of("latency_ms.p90") / of("latency_ms.p50"),
-                    set: &|spec, variation| spec.operation.part_variation = variation,
-                    measure: &|outcome| percentile(outcome, 0.9) / percentile(outcome, 0.5),
-                },
-                Unknown {
-                    name: "pause_ms",
-                    range: (1.0, 400.0),
-                    rising: true,
-                    target: of("latency_ms.p99"),
-                    set: &|spec, ms| {
-                        let (every_ns, _) = paused(spec);
-                        pauses(spec, every_ns, ms * MS_NS as f64);
-                    },
-                    measure: &|outcome| percentile(outcome, 0.99),
-                },
-                Unknown {
-                    name: "pause_every_ms",
-                    range: (50.0, 60_000.0),
-                    rising: true,
-                    target: of("throughput_ops_s.median"),
-                    set: &|spec, ms| {
-                        let (_, for_ns) = paused(spec);
-                        pauses(spec, ms * MS_NS as f64, for_ns);
-                    },
-                    measure: &rate,
-                },
-            ];
-            let found = fit(&mut spec, &unknowns, 3, sample);
-            let fault = FaultNote { kind: "pauses".to_owned(), fit: found };
-            let requests = setup.scaled(20_000, 2_000);
-            Situation { name, spec, fault, clients, requests }
-        })
-        .collect()
-}
-
-fn pauses(spec: &mut RunSpec, every_ns: f64, for_ns: f64) {
-    for node in &mut spec.cluster.nodes {
-        node.faults = vec![Fault::always(FaultKind::Pauses { every_ns, for_ns })];
-    }
-}
-
-fn paused(spec: &RunSpec) -> (f64, f64) {
-    let fault = spec.cluster.nodes.first().and_then(|node| node.faults.first());
-    match fault.map(|fault| fault.kind) {
-        Some(FaultKind::Pauses { every_ns, for_ns }) => (every_ns, for_ns),
-        _ => (1e9, 1e6),
-    }
-}
-
 /// The unloaded cluster with the complex query; what is fitted starts anywhere.
-fn base(nodes: usize, copies: Vec<Vec<usize>>) -> RunSpec {
+pub(crate) fn base(nodes: usize, copies: Vec<Vec<usize>>) -> RunSpec {
     RunSpec {
         cluster: cluster(nodes, copies),
         operation: Operation {
@@ -280,6 +201,7 @@ fn base(nodes: usize, copies: Vec<Vec<usize>>) -> RunSpec {
         windows_ns: vec![0],
         sample_ns: SECOND_NS,
         frame_tasks: 0,
+        resources: None,
     }
 }
 

@@ -4,13 +4,13 @@
 use super::compare::{share, value};
 use super::replica_selection::{SCENARIOS, published};
 use crate::published::SELECTION;
-use crate::result::{Finding, Results};
+use crate::result::{Finding, Results, Series};
 
 const THROUGHPUT: &str = "throughput_ops_s.median";
 /// A prediction is good if it is off by so many points at most.
 const POINTS: f64 = 15.0;
 
-pub(crate) fn findings(results: &Results) -> Vec<Finding> {
+pub(crate) fn findings(results: &Results, _: &[Series]) -> Vec<Finding> {
     let mut found = predictions(results);
     found.extend(kept(results));
     found.extend(unfitted(results));
@@ -45,7 +45,8 @@ fn kept(results: &Results) -> Vec<Finding> {
     let mut found = Vec::new();
     for (copies, aim, rotation, c3) in [("one", 0.95, 0.43, 0.92), ("four", 0.99, 0.60, 0.99)] {
         let of = |variant: &str| {
-            let unloaded = value(results, &format!("{copies}-replica{}", plural(copies)), "off", THROUGHPUT)?;
+            let unloaded =
+                value(results, &format!("{copies}-replica{}", plural(copies)), "off", THROUGHPUT)?;
             let scenario = format!("{copies}-replica{}-loaded", plural(copies));
             Some(value(results, &scenario, variant, THROUGHPUT)? / unloaded)
         };
@@ -77,7 +78,9 @@ fn plural(copies: &str) -> &'static str {
 fn ceiling(results: &Results, copies: &str) -> Option<f64> {
     let loaded = format!("{copies}-replica{}-loaded", plural(copies));
     let unloaded = format!("{copies}-replica{}", plural(copies));
-    let fault = |name: &str| results.scenarios.iter().find(|one| one.name == name).map(|one| &one.fault.fit);
+    let fault = |name: &str| {
+        results.scenarios.iter().find(|one| one.name == name).map(|one| &one.fault.fit)
+    };
     let competitors = *fault(&loaded)?.get("competitors")?;
     let slow = fault(&unloaded)?.get("slow_factor").copied().unwrap_or(1.0);
     let work_s = fault("one-replica")?.get("work_ms")? / 1e3;

@@ -6,7 +6,7 @@ use super::bench::{Plain, by_rule, note, ns};
 use super::compare::{find, share};
 use super::plan::{Job, Plan};
 use super::{Setup, Size};
-use crate::result::{Finding, Results};
+use crate::result::{Finding, Results, Series};
 use crate::sim::{Fault, FaultKind, RunSpec};
 
 const NODES: usize = 3;
@@ -90,7 +90,7 @@ fn join(spec: &mut RunSpec, cold_factor: f64) {
     (node.cold_factor, node.cold_requests) = (cold_factor, 500.0);
 }
 
-pub(crate) fn findings(results: &Results) -> Vec<Finding> {
+pub(crate) fn findings(results: &Results, _: &[Series]) -> Vec<Finding> {
     let mut found = Vec::new();
     let cases = results.scenarios.iter().filter_map(|one| one.name.strip_suffix("/before"));
     for case in cases {
@@ -131,8 +131,9 @@ pub(crate) fn findings(results: &Results) -> Vec<Finding> {
                 (share - fair).abs() <= fair / 4.0
             });
         }
-        let lost = find(results, &format!("{case}/after-1s"), "ours")
-            .map(|one| one.laps.iter().map(|lap| lap.error_rate).sum::<f64>() / one.laps.len() as f64);
+        let lost = find(results, &format!("{case}/after-1s"), "ours").map(|one| {
+            one.laps.iter().map(|lap| lap.error_rate).sum::<f64>() / one.laps.len() as f64
+        });
         found.push(Finding::told(
             format!("{case}/after-1s: requests lost under ours"),
             lost.map(|rate| format!("{:.3} %", rate * 100.0)),

@@ -19,9 +19,10 @@ fn run(experiment: &str) -> (Results, Plots) {
 }
 
 fn change(results: &Results, scenario: &str, contender: &str, metric: &str) -> f64 {
-    let found = results.comparisons.iter().find(|one| {
-        one.scenario == scenario && one.contender == contender && one.metric == metric
-    });
+    let found = results
+        .comparisons
+        .iter()
+        .find(|one| one.scenario == scenario && one.contender == contender && one.metric == metric);
     found.map_or(f64::NAN, |one| one.change_percent)
 }
 
@@ -74,7 +75,10 @@ fn the_queue_study_comes_out_as_published() {
     let stressed = lap.nodes.last().expect("nodes");
     let frame = stressed.frames.first().expect("a frame");
     assert_eq!(frame.capacity, Some(950));
-    assert_eq!(frame.optimal, Some(plimsoll_control::average::whole((frame.tasks_s * 5.0).floor())));
+    assert_eq!(
+        frame.optimal,
+        Some(plimsoll_control::average::whole((frame.tasks_s * 5.0).floor()))
+    );
     assert!(plots.findings.iter().any(|one| one.what.starts_with("littles_law_5s")));
 }
 

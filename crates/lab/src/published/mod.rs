@@ -33,17 +33,22 @@ pub(crate) struct SelectionRun {
     pub(crate) rows: Vec<Row>,
 }
 
-/// One row: its laps where they were given, and the total. Error rates are percent there.
+/// One row's total; the file has the laps as well, where they were given. Error rates are percent.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Row {
     pub(crate) metric: String,
-    pub(crate) laps: Vec<f64>,
     pub(crate) total: f64,
 }
 
 impl SelectionStudy {
     /// A total; the runs without selection were made once and count for every generation.
-    pub(crate) fn total(&self, scenario: &str, variant: &str, generation: &str, metric: &str) -> Option<f64> {
+    pub(crate) fn total(
+        &self,
+        scenario: &str,
+        variant: &str,
+        generation: &str,
+        metric: &str,
+    ) -> Option<f64> {
         let run = self.runs.iter().find(|run| {
             run.scenario == scenario
                 && run.variant == variant
@@ -60,7 +65,12 @@ impl SelectionStudy {
             Some((name, (on / off - 1.0) * 100.0))
         };
         let named = |(key, name)| change((key, name));
-        SELECTION.generations.iter().map(|(key, name)| (key, name.as_str())).filter_map(named).collect()
+        SELECTION
+            .generations
+            .iter()
+            .map(|(key, name)| (key, name.as_str()))
+            .filter_map(named)
+            .collect()
     }
 }
 
@@ -71,9 +81,12 @@ pub(crate) struct QueueStudy {
     pub(crate) note: String,
     pub(crate) runs: Vec<QueueRun>,
     pub(crate) nodes: Vec<QueueNodes>,
-    /// By node: seconds, mean task ms, tasks a second, optimal, capacity.
-    pub(crate) frames: BTreeMap<String, Vec<(f64, f64, f64, u64, u64)>>,
+    /// By node.
+    pub(crate) frames: BTreeMap<String, Vec<PublishedFrame>>,
 }
+
+/// Seconds, mean task ms, tasks a second, optimal, capacity.
+pub(crate) type PublishedFrame = (f64, f64, f64, u64, u64);
 
 /// One JMeter table: total time, q/s, mean, min and max ms, errors of each instance.
 #[derive(Debug, Deserialize)]
@@ -107,10 +120,6 @@ impl QueueStudy {
         run.instances.iter().map(|i| i.1).sum()
     }
 
-    pub(crate) fn run(&self, name: &str) -> Option<&QueueRun> {
-        self.runs.iter().find(|run| run.run == name)
-    }
-
     /// Clients that the runs without adjustment had under way on average, by Little's law.
     pub(crate) fn clients(&self) -> f64 {
         let fixed: Vec<&QueueRun> = self.runs.iter().filter(|run| run.variant == "fixed").collect();
@@ -136,7 +145,10 @@ mod tests {
     fn changes_are_those_of_the_studys_own_summaries() {
         let of = |scenario, metric| {
             let changes = SELECTION.changes(scenario, metric);
-            changes.iter().map(|(name, change)| (*name, (change * 10.0).round() / 10.0)).collect::<Vec<_>>()
+            changes
+                .iter()
+                .map(|(name, change)| (*name, (change * 10.0).round() / 10.0))
+                .collect::<Vec<_>>()
         };
         assert_eq!(
             of("one-replica-loaded", "throughput_ops_s.median"),
@@ -149,7 +161,8 @@ mod tests {
 
     #[test]
     fn the_queue_studys_second_average_comes_from_its_rows() {
-        let mean = |name: &str| QUEUE.run(name).map(QueueStudy::mean_ms);
+        let run = |name: &str| QUEUE.runs.iter().find(|run| run.run == name);
+        let mean = |name: &str| run(name).map(QueueStudy::mean_ms);
         assert_eq!(mean("None #1"), Some(8257.8));
         assert_eq!(mean("None #2"), Some(8663.8));
         assert_eq!(mean("Auto #2"), Some(6494.6));

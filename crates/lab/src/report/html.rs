@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::svg::escape;
 use super::{figures_or, pictures, reached};
-use crate::result::{Plots, Results, Scenario, Series, metric};
+use crate::result::{Finding, Plots, Results, Scenario, Series, metric};
 use crate::stats;
 
 /// Scenarios that are open when the page is; more would bury what follows.
@@ -25,7 +25,7 @@ const COLUMNS: [(&str, &str); 6] = [
 pub(crate) fn page(results: &Results, plots: &Plots) -> String {
     let title = format!("Plimsoll lab: {}", escape(&results.experiment));
     let mut body = format!(
-        "<header><h1>{title}</h1><p>{} scenarios, {:?} host, seed {}.</p></header>",
+        "<header><h1>{title}</h1><p>{} scenarios, host {}, seed {}.</p></header>",
         results.scenarios.len(),
         escape(&results.host),
         results.seed
@@ -62,20 +62,31 @@ fn about(scenario: &Scenario) -> String {
         .iter()
         .map(|(name, value)| format!("{} {}", escape(name), super::figures(*value)))
         .collect();
-    let fitted = if fit.is_empty() { String::new() } else { format!("; fitted: {}", fit.join(", ")) };
+    let fitted =
+        if fit.is_empty() { String::new() } else { format!("; fitted: {}", fit.join(", ")) };
     let load = match scenario.load {
         crate::result::LoadNote::Clients(clients) => format!("{clients} clients"),
-        crate::result::LoadNote::RateOpsS(rate) => format!("{} requests a second", super::figures(rate)),
+        crate::result::LoadNote::RateOpsS(rate) => {
+            format!("{} requests a second", super::figures(rate))
+        }
     };
     format!("<p>{load}; fault: {}{fitted}</p>", escape(&scenario.fault.kind))
 }
 
+/// The aims first; what was only to be told is there for who opens it.
 fn findings(plots: &Plots) -> String {
-    if plots.findings.is_empty() {
+    let (aims, told): (Vec<&Finding>, Vec<&Finding>) =
+        plots.findings.iter().partition(|finding| finding.reached.is_some());
+    finding_table("What was aimed at", " open", &aims)
+        + &finding_table("More figures, beside the published ones", "", &told)
+}
+
+fn finding_table(title: &str, open: &str, findings: &[&Finding]) -> String {
+    if findings.is_empty() {
         return String::new();
     }
     let mut rows = String::new();
-    for finding in &plots.findings {
+    for finding in findings {
         let class = match finding.reached {
             Some(true) => "good",
             Some(false) => "bad",
@@ -91,7 +102,7 @@ fn findings(plots: &Plots) -> String {
         );
     }
     format!(
-        "<details open><summary><h2>What came out</h2></summary><div class=\"wide\"><table>\
+        "<details{open}><summary><h2>{title}</h2></summary><div class=\"wide\"><table>\
          <thead><tr><th>quantity</th><th>aim or published</th><th>here</th><th>reached</th></tr>\
          </thead><tbody>{rows}</tbody></table></div></details>"
     )
@@ -102,12 +113,14 @@ fn summary(scenario: &Scenario) -> String {
     for variant in &scenario.variants {
         let _ = write!(rows, "<tr><td>{}</td>", escape(&variant.name));
         for (_, path) in COLUMNS {
-            let values: Vec<f64> = variant.laps.iter().filter_map(|lap| metric(lap, path)).collect();
+            let values: Vec<f64> =
+                variant.laps.iter().filter_map(|lap| metric(lap, path)).collect();
             let mean = (!values.is_empty()).then(|| stats::mean(&values));
             let _ = write!(rows, "<td class=\"number\">{}</td>", figures_or(mean));
         }
         for path in ["error_rate", "refused_rate"] {
-            let values: Vec<f64> = variant.laps.iter().filter_map(|lap| metric(lap, path)).collect();
+            let values: Vec<f64> =
+                variant.laps.iter().filter_map(|lap| metric(lap, path)).collect();
             let _ = write!(rows, "<td class=\"number\">{:.2} %</td>", stats::mean(&values) * 100.0);
         }
         rows.push_str("</tr>");

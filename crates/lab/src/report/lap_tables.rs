@@ -38,8 +38,13 @@ const SUMMARY: [(&str, &str); 4] = [
 /// Variants whose laps are told one by one; the others are in the summaries and in the files.
 const IN_FULL: [&str; 6] = ["off", "c3", "ours", "fixed", "littles_law_5s", "littles_law_4s"];
 
-pub(crate) fn scenario(results: &Results, scenario: &Scenario) -> String {
+/// With `brief` only the summary: an experiment of a hundred scenarios is read by what it found.
+pub(crate) fn scenario(results: &Results, scenario: &Scenario, brief: bool) -> String {
     let mut text = format!("== {}{}\n\n", scenario.name, fault(scenario));
+    if brief {
+        text.push_str(&summary(scenario).to_string());
+        return text;
+    }
     for variant in &scenario.variants {
         if IN_FULL.contains(&variant.name.as_str()) && variant.laps.len() > 1 {
             text.push_str(&laps(variant).to_string());
@@ -52,8 +57,12 @@ pub(crate) fn scenario(results: &Results, scenario: &Scenario) -> String {
 }
 
 fn fault(scenario: &Scenario) -> String {
-    let fit: Vec<String> =
-        scenario.fault.fit.iter().map(|(name, value)| format!("{name} {}", figures(*value))).collect();
+    let fit: Vec<String> = scenario
+        .fault
+        .fit
+        .iter()
+        .map(|(name, value)| format!("{name} {}", figures(*value)))
+        .collect();
     match (scenario.fault.kind.as_str(), fit.is_empty()) {
         ("none" | "", true) => String::new(),
         (kind, true) => format!(" ({kind})"),

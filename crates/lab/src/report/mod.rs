@@ -14,6 +14,9 @@ use table::Table;
 
 pub(crate) use html::page;
 
+/// Scenarios up to which each is told lap by lap.
+const IN_FULL_MAX: usize = 12;
+
 /// The whole text report.
 pub(crate) fn text(results: &Results, plots: &Plots) -> String {
     let mut text = format!(
@@ -23,8 +26,9 @@ pub(crate) fn text(results: &Results, plots: &Plots) -> String {
         results.host,
         results.seed
     );
+    let brief = results.scenarios.len() > IN_FULL_MAX;
     for scenario in &results.scenarios {
-        text.push_str(&lap_tables::scenario(results, scenario));
+        text.push_str(&lap_tables::scenario(results, scenario, brief));
         if scenario.variants.iter().any(|variant| has_frames(&variant.laps)) {
             text.push_str(&queue_tables::scenario(scenario));
         }
@@ -40,7 +44,8 @@ fn has_frames(laps: &[crate::result::Lap]) -> bool {
 }
 
 fn findings(findings: &[Finding]) -> String {
-    let mut table = Table::new("What came out", &["quantity", "aim or published", "here", "reached"]);
+    let mut table =
+        Table::new("What came out", &["quantity", "aim or published", "here", "reached"]);
     for finding in findings {
         table.row([&finding.what, &finding.aim, &finding.measured, reached(finding)]);
     }

@@ -7,7 +7,9 @@ use crate::result::{QUANTILES, Scenario, Series, Variant};
 /// Nodes beyond this many are not drawn one by one.
 const NODES_MAX: usize = 12;
 /// Percentiles with a label on the axis.
-const LABELLED: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.0];
+const LABELLED: [f64; 6] = [0.1, 0.5, 0.9, 0.99, 0.999, 0.9999];
+/// The least is left out: one request that was wrong would set the scale.
+const LEFT_OUT: usize = 1;
 
 /// All pictures of a scenario, as SVG.
 pub(crate) fn of(scenario: &Scenario, series: &[&Series]) -> Vec<String> {
@@ -39,11 +41,16 @@ fn distribution(series: &[&Series]) -> String {
         .filter(|one| !one.latency_ms.is_empty())
         .map(|one| Line {
             name: one.variant.clone(),
-            points: QUANTILES.iter().map(|p| place(*p)).zip(one.latency_ms.iter().copied()).collect(),
+            points: QUANTILES
+                .iter()
+                .map(|p| place(*p))
+                .zip(one.latency_ms.iter().copied())
+                .skip(LEFT_OUT)
+                .collect(),
         })
         .collect();
     let longest = drawn.iter().map(|line| line.points.len()).max().unwrap_or(0);
-    let last = QUANTILES.get(longest.saturating_sub(1)).copied().unwrap_or(0.5);
+    let last = QUANTILES.get((longest + LEFT_OUT).saturating_sub(1)).copied().unwrap_or(0.5);
     let ticks: Vec<(f64, String)> = LABELLED
         .iter()
         .filter(|p| **p <= last)
@@ -66,7 +73,13 @@ fn throughput(series: &[&Series]) -> String {
             points: one.at_s.iter().copied().zip(one.answered_s.iter().copied()).collect(),
         })
         .collect();
-    lines("Throughput over the first lap", &drawn, &seconds(series), Scale::Linear, "answers a second")
+    lines(
+        "Throughput over the first lap",
+        &drawn,
+        &seconds(series),
+        Scale::Linear,
+        "answers a second",
+    )
 }
 
 fn shares(scenario: &Scenario) -> Option<String> {
@@ -100,7 +113,12 @@ fn queues(series: &Series) -> String {
         .zip(&series.queued)
         .map(|(name, waiting)| Line {
             name: name.clone(),
-            points: series.at_s.iter().copied().zip(waiting.iter().map(|n| f64::from(*n))).collect(),
+            points: series
+                .at_s
+                .iter()
+                .copied()
+                .zip(waiting.iter().map(|n| f64::from(*n)))
+                .collect(),
         })
         .collect();
     let title = format!("Queue of each node, {}", series.variant);

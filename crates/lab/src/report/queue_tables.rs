@@ -25,8 +25,7 @@ pub(crate) fn scenario(scenario: &Scenario) -> String {
     text
 }
 
-const COLUMNS: [&str; 7] =
-    ["Lap", "total time", "q/s", "Avg (ms)", "Min", "Max", "Error"];
+const COLUMNS: [&str; 7] = ["Lap", "total time", "q/s", "Avg (ms)", "Min", "Max", "Error"];
 
 fn generator(variant: &Variant) -> Table {
     let mut table = Table::new(&format!("load generator, {}", variant.name), &COLUMNS);

@@ -7,7 +7,7 @@ use std::fmt::Write;
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 56.0;
-const RIGHT: f64 = 12.0;
+const RIGHT: f64 = 30.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 40.0;
 
@@ -39,7 +39,11 @@ pub(crate) fn lines(
     let mut body = axis.draw(unit);
     for (at, label) in ticks {
         let at = x(*at);
-        let _ = write!(body, r#"<text x="{at:.1}" y="{:.1}" class="tick mid">{label}</text>"#, HEIGHT - 22.0);
+        let _ = write!(
+            body,
+            r#"<text x="{at:.1}" y="{:.1}" class="tick mid">{label}</text>"#,
+            HEIGHT - 22.0
+        );
     }
     for (number, line) in lines.iter().enumerate() {
         let points: Vec<String> = line
@@ -55,8 +59,14 @@ pub(crate) fn lines(
 }
 
 /// Groups of bars: for each group a name and one value for each of `names`.
-pub(crate) fn bars(title: &str, names: &[&str], groups: &[(String, Vec<f64>)], unit: &str) -> String {
-    let axis = Axis::of(groups.iter().flat_map(|group| &group.1).copied().chain([0.0]), Scale::Linear);
+pub(crate) fn bars(
+    title: &str,
+    names: &[&str],
+    groups: &[(String, Vec<f64>)],
+    unit: &str,
+) -> String {
+    let axis =
+        Axis::of(groups.iter().flat_map(|group| &group.1).copied().chain([0.0]), Scale::Linear);
     let mut body = axis.draw(unit);
     let wide = (WIDTH - LEFT - RIGHT) / groups.len().max(1) as f64;
     let bar = wide * 0.8 / names.len().max(1) as f64;
@@ -73,7 +83,12 @@ pub(crate) fn bars(title: &str, names: &[&str], groups: &[(String, Vec<f64>)], u
             );
         }
         let middle = start + wide * 0.4;
-        let _ = write!(body, r#"<text x="{middle:.1}" y="{:.1}" class="tick mid">{}</text>"#, HEIGHT - 22.0, escape(group));
+        let _ = write!(
+            body,
+            r#"<text x="{middle:.1}" y="{:.1}" class="tick mid">{}</text>"#,
+            HEIGHT - 22.0,
+            escape(group)
+        );
     }
     frame(title, &body, names)
 }
@@ -145,7 +160,13 @@ impl Axis {
                 y + 4.0
             );
         }
-        let _ = write!(body, r#"<text x="{:.1}" y="{:.1}" class="tick mid">{}</text>"#, WIDTH / 2.0, HEIGHT - 4.0, escape(unit));
+        let _ = write!(
+            body,
+            r#"<text x="{:.1}" y="{:.1}" class="tick mid">{}</text>"#,
+            WIDTH / 2.0,
+            HEIGHT - 4.0,
+            escape(unit)
+        );
         body
     }
 }
@@ -159,10 +180,10 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
     if low.is_finite() { (low, high) } else { (0.0, 1.0) }
 }
 
-/// The next number of the form 1, 2, 2.5, 5 times a power of ten.
+/// The next number whose quarters are short.
 fn round_up(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
-    let steps = [1.0, 2.0, 2.5, 4.0, 5.0, 8.0, 10.0];
+    let steps = [1.0, 1.2, 1.6, 2.0, 2.4, 3.2, 4.0, 6.0, 8.0, 10.0];
     steps.iter().map(|step| step * power).find(|step| *step >= value).unwrap_or(10.0 * power)
 }
 

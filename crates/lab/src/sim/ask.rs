@@ -6,9 +6,10 @@ use plimsoll_control::Class;
 use plimsoll_control::LoadLine;
 use plimsoll_control::selection::{Ask, Failure, FailureKind, Rule};
 
+use super::event::Event;
 use super::measure::Ending;
 use super::request::Attempt;
-use super::run::{Event, Run, node_id};
+use super::run::{Run, node_id};
 use super::spec::SECOND_NS;
 
 /// The time given to a request without a deadline, where a failure has to be put into time.
@@ -86,7 +87,6 @@ impl Run<'_> {
             part,
             node,
             class: ask.class,
-            hedge,
             flight: Some(flight),
             cancelled: false,
             reached_ns: 0,

@@ -75,10 +75,6 @@ impl Cpu {
         self.speed = speed;
     }
 
-    pub(crate) fn jobs(&self) -> usize {
-        self.running.len()
-    }
-
     /// Processor time that our jobs have had, in seconds.
     pub(crate) fn used_s(&self) -> f64 {
         self.used_ns / 1e9
@@ -111,6 +107,12 @@ impl Cpu {
         let job = self.running.pop()?;
         self.clock = self.clock.max(job.ends);
         Some(job.token)
+    }
+
+    /// Takes a job off the processors before its end.
+    pub(crate) fn stop(&mut self, now_ns: u64, token: usize) {
+        self.advance(now_ns);
+        self.running.retain(|job| job.token != token);
     }
 
     fn rate(&self) -> f64 {

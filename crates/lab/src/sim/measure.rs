@@ -12,7 +12,8 @@ const POINTS_MAX: usize = 20_000;
 
 /// An empty histogram of µs.
 pub(crate) fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LATENCY_MAX_US, 3).unwrap_or_else(|_| unreachable!("valid bounds"))
+    Histogram::new_with_bounds(1, LATENCY_MAX_US, 3)
+        .unwrap_or_else(|_| unreachable!("valid bounds"))
 }
 
 /// How a request ended for its client.
@@ -55,8 +56,6 @@ pub(crate) struct Point {
     pub(crate) answered: u64,
     /// Requests waiting, by node.
     pub(crate) queued: Vec<u32>,
-    /// Mean response time of those answered since the last point, ms.
-    pub(crate) latency_ms: f64,
 }
 
 /// One row of the table that a node's queue writes after every so many tasks.
@@ -74,6 +73,8 @@ pub(crate) struct NodeCounts {
     pub(crate) completed: u64,
     pub(crate) rejected: u64,
     pub(crate) cpu_s: f64,
+    /// Seconds of writes that were held back.
+    pub(crate) stalled_s: f64,
     pub(crate) frames: Vec<FrameRow>,
 }
 
@@ -87,6 +88,8 @@ pub(crate) struct Outcome {
     pub(crate) ended_ns: u64,
     pub(crate) checksum: u64,
     pub(crate) events: u64,
+    /// The log's first lines, where they were asked for.
+    #[cfg(test)]
     pub(crate) log: Vec<String>,
 }
 
@@ -113,7 +116,6 @@ pub(crate) struct Measure {
     current: usize,
     points: Vec<Point>,
     answered_since: u64,
-    latency_since_ms: f64,
     ended_ns: u64,
 }
 
@@ -136,14 +138,7 @@ impl Measure {
         if windows.is_empty() {
             windows.push(window(&0));
         }
-        Self {
-            windows,
-            current: 0,
-            points: Vec::new(),
-            answered_since: 0,
-            latency_since_ms: 0.0,
-            ended_ns: 0,
-        }
+        Self { windows, current: 0, points: Vec::new(), answered_since: 0, ended_ns: 0 }
     }
 
     /// The window of now.
@@ -182,7 +177,6 @@ impl Measure {
             Ending::Answered => {
                 self.windows[came].came += 1;
                 self.answered_since += 1;
-                self.latency_since_ms += took_ns as f64 / 1e6;
                 self.windows[window].answered += 1;
                 self.windows[window].partial += u64::from(missing);
                 self.windows[window].latency_us.saturating_record((took_ns / 1_000).max(1));
@@ -199,9 +193,8 @@ impl Measure {
 
     pub(crate) fn sample(&mut self, now_ns: u64, queued: Vec<u32>) {
         let answered = std::mem::take(&mut self.answered_since);
-        let latency_ms = std::mem::take(&mut self.latency_since_ms) / answered.max(1) as f64;
         if self.points.len() < POINTS_MAX {
-            self.points.push(Point { at_ns: now_ns, answered, queued, latency_ms });
+            self.points.push(Point { at_ns: now_ns, answered, queued });
         }
     }
 
@@ -213,6 +206,7 @@ impl Measure {
             ended_ns: self.ended_ns,
             checksum: trace.checksum(),
             events: trace.events(),
+            #[cfg(test)]
             log: trace.lines().to_vec(),
         }
     }

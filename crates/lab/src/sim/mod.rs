@@ -3,23 +3,30 @@
 //! specification and seed give the same run, event by event.
 
 mod agenda;
-#[cfg(test)]
-mod tests;
 mod ask;
+mod clients;
 mod cpu;
 mod dist;
+mod event;
+mod faults;
 mod measure;
 mod node;
 mod request;
+mod resources;
 mod run;
 mod serve;
 mod spec;
 mod trace;
 
+#[cfg(test)]
+pub(crate) mod tests;
+
 pub(crate) use dist::derive;
-pub(crate) use measure::{FrameRow, NodeCounts, Outcome, Window, histogram};
+#[cfg(test)]
+pub(crate) use measure::histogram;
+pub(crate) use measure::{FrameRow, NodeCounts, Outcome, Window};
 pub(crate) use run::run;
 pub(crate) use spec::{
-    Cluster, Fault, FaultKind, Load, MS_NS, NodeSpec, Operation, Policy, RunSpec, SECOND_NS,
-    Spread, Stop,
+    Cluster, Fault, FaultKind, Load, MS_NS, NodeSpec, Operation, Policy, Resources, RunSpec,
+    SECOND_NS, Spread, Stop,
 };

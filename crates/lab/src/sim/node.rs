@@ -7,7 +7,8 @@ use plimsoll_control::{Job, LoadLine, Meter, Outside};
 
 use super::cpu::Cpu;
 use super::measure::{FrameRow, NodeCounts};
-use super::spec::{FaultKind, NodeSpec, Policy};
+use super::resources::{Holdings, SWAPPING};
+use super::spec::{FaultKind, NodeSpec, RunSpec};
 
 /// A node of the run.
 pub(crate) struct Node {
@@ -16,6 +17,7 @@ pub(crate) struct Node {
     pub(crate) admission: Admission,
     pub(crate) meter: Meter,
     pub(crate) counts: NodeCounts,
+    pub(super) holdings: Option<Holdings>,
     /// Requests that came while the process was stopped.
     pub(crate) stalled: Vec<usize>,
     /// Whether it pauses now.
@@ -29,17 +31,19 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn new(spec: NodeSpec, number: usize, policy: &Policy, frame_tasks: u32) -> Self {
+    pub(crate) fn new(spec: NodeSpec, number: usize, run: &RunSpec) -> Self {
+        let policy = &run.policy;
         let workers = usize::try_from(spec.workers).unwrap_or(1);
         Self {
             cpu: Cpu::new(spec.cpus),
             admission: Admission::new(policy.admission, workers, spec.joins_ns),
             meter: Meter::new(number as u64 + 1, spec.workers),
             counts: NodeCounts::default(),
+            holdings: run.resources.map(|resources| Holdings::new(resources, policy)),
             stalled: Vec::new(),
             paused: false,
             version: 0,
-            frame_tasks,
+            frame_tasks: run.frame_tasks,
             fixed_capacity: match policy.admission {
                 AdmissionRule::Fixed { capacity } => u64::try_from(capacity).ok(),
                 _ => None,
@@ -73,6 +77,10 @@ impl Node {
                 FaultKind::Failing | FaultKind::Pauses { .. } => {}
             }
         }
+        if let Some(holdings) = &self.holdings {
+            competitors += holdings.competitors();
+            speed *= if holdings.is_swapping() { SWAPPING } else { 1.0 };
+        }
         self.cpu.set(now_ns, competitors, if self.paused { 0.0 } else { speed });
         self.version += 1;
     }
@@ -100,6 +108,9 @@ impl Node {
         let task_ns = now_ns.saturating_sub(job.arrived_ns);
         let closed = self.admission.on_finish(now_ns, started, now_ns.saturating_sub(started_ns));
         self.counts.completed += 1;
+        if let Some(holdings) = self.holdings.as_mut() {
+            holdings.completed(task_ns);
+        }
         self.frame_task_ns += task_ns;
         let frame = u64::from(self.frame_tasks);
         if frame > 0 && self.counts.completed.is_multiple_of(frame) {
@@ -125,7 +136,13 @@ impl Node {
 
     /// The load line of now.
     pub(crate) fn line(&self, now_ns: u64) -> LoadLine {
-        let outside = Outside { cpu_demand_permille: self.cpu.demand_permille(), ..Outside::default() };
+        let debts = self.holdings.as_ref();
+        let outside = Outside {
+            cpu_demand_permille: self.cpu.demand_permille(),
+            memory_debt_permille: debts.map_or(0, Holdings::memory_debt_permille),
+            write_debt_permille: debts.map_or(0, Holdings::write_debt_permille),
+            ..Outside::default()
+        };
         self.meter.line(now_ns, self.admission.oldest_arrived_ns(), &outside)
     }
 }

@@ -31,6 +31,8 @@ pub(crate) struct Request {
 pub(crate) struct Part {
     pub(crate) partition: usize,
     pub(crate) work_ns: f64,
+    /// Memory that it holds while it runs.
+    pub(crate) bytes: u64,
     /// Places among the partition's candidates that have been asked, in order.
     pub(crate) tried: Vec<usize>,
     pub(crate) under_way: Vec<usize>,
@@ -46,7 +48,6 @@ pub(crate) struct Attempt {
     pub(crate) part: usize,
     pub(crate) node: usize,
     pub(crate) class: Class,
-    pub(crate) hedge: bool,
     /// The coordinator's handle; gone once it no longer waits.
     pub(crate) flight: Option<Flight>,
     /// Whether the node has been told that nobody waits.

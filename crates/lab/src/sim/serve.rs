@@ -4,8 +4,10 @@
 use plimsoll_control::admission::{Arrival, Started, Tier};
 use plimsoll_control::selection::FailureKind;
 
+use super::event::Event;
 use super::request::{Answer, Attempt};
-use super::run::{Event, Run};
+use super::resources::Memory;
+use super::run::Run;
 
 impl Run<'_> {
     /// An attempt is at its node.
@@ -90,6 +92,16 @@ impl Run<'_> {
             self.reply(attempt, None);
             return;
         }
+        let bytes = self.requests[one.request].parts[one.part].bytes;
+        one.job = Some(job);
+        if !self.get_memory(node, attempt, bytes) {
+            self.nodes[node].skip(now_ns, job, &started);
+            self.nodes[node].counts.rejected += 1;
+            self.attempts[attempt].job = None;
+            self.reply(attempt, Some(FailureKind::Refused));
+            return;
+        }
+        let one = &mut self.attempts[attempt];
         let at_node = &mut self.nodes[node];
         at_node.meter.start(now_ns, &mut job);
         one.started_ns = now_ns;
@@ -97,6 +109,49 @@ impl Run<'_> {
         one.started = Some(started);
         let work_ns = at_node.work_ns(self.requests[one.request].parts[one.part].work_ns);
         at_node.cpu.start(now_ns, attempt, work_ns);
+    }
+
+    /// Whether an attempt may hold so much; whoever has to yield for it is given up.
+    fn get_memory(&mut self, node: usize, attempt: usize, bytes: u64) -> bool {
+        loop {
+            let Some(holdings) = self.nodes[node].holdings.as_mut() else { return true };
+            match holdings.reserve(attempt, bytes) {
+                Memory::Granted => {
+                    self.swap(node);
+                    return true;
+                }
+                Memory::Victim(victim) => self.yield_memory(node, victim),
+                Memory::Refused => return false,
+            }
+        }
+    }
+
+    /// A running attempt is given up for its memory.
+    fn yield_memory(&mut self, node: usize, victim: usize) {
+        let now_ns = self.now_ns();
+        let one = &mut self.attempts[victim];
+        let (job, started, started_ns) = (one.job.take(), one.started.take(), one.started_ns);
+        let at_node = &mut self.nodes[node];
+        if let Some(holdings) = at_node.holdings.as_mut() {
+            holdings.free(victim);
+        }
+        at_node.cpu.stop(now_ns, victim);
+        if let (Some(job), Some(started)) = (job, started) {
+            at_node.meter.finish(now_ns, job, false);
+            at_node.admission.on_finish(now_ns, &started, now_ns.saturating_sub(started_ns));
+        }
+        at_node.counts.rejected += 1;
+        let number = self.attempts[victim].number;
+        self.note([8, number, node as u64], format_args!("{node} takes back {number}"));
+        self.reply(victim, Some(FailureKind::Refused));
+    }
+
+    /// Takes into account that the node may have begun or ceased to swap.
+    fn swap(&mut self, node: usize) {
+        let now_ns = self.now_ns();
+        if self.nodes[node].holdings.is_some() {
+            self.nodes[node].adjust(now_ns);
+        }
     }
 
     /// Enters when the next job will end, as things stand.
@@ -120,6 +175,10 @@ impl Run<'_> {
         if let (Some(job), Some(started)) = (one.job.take(), one.started.take()) {
             self.nodes[node].complete(now_ns, job, &started, started_ns);
         }
+        if let Some(holdings) = self.nodes[node].holdings.as_mut() {
+            holdings.free(attempt);
+        }
+        self.swap(node);
         self.reply(attempt, None);
         self.fill(node);
     }

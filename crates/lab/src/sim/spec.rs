@@ -142,12 +142,47 @@ pub(crate) struct Policy {
     pub(crate) selection: Rule,
     pub(crate) hedging: bool,
     pub(crate) admission: AdmissionRule,
+    /// Memory breakers and the pacing of background work; they matter only with [`Resources`].
+    pub(crate) breakers: bool,
+    pub(crate) pacing: bool,
+}
+
+/// Memory and disk of each node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Resources {
+    pub(crate) memory_bytes: u64,
+    /// What a request holds while it runs: mean, and coefficient of variation.
+    pub(crate) request_bytes: f64,
+    pub(crate) request_variation: f64,
+    pub(crate) disk_bytes_s: u64,
+    /// Threads that background work keeps busy at the disk's full rate.
+    pub(crate) background_threads: f64,
+    pub(crate) amplification: f64,
+    /// Debt at which writes stall.
+    pub(crate) stall_bytes: f64,
+    /// Writes: a quiet rate and a burst's, which takes a third of every `burst_every_s`.
+    pub(crate) quiet_bytes_s: f64,
+    pub(crate) burst_bytes_s: f64,
+    pub(crate) burst_every_s: u64,
+}
+
+impl Resources {
+    pub(crate) fn ingest_bytes_s(&self, now_ns: u64) -> f64 {
+        let second = now_ns / SECOND_NS % self.burst_every_s.max(1);
+        if second * 3 < self.burst_every_s { self.burst_bytes_s } else { self.quiet_bytes_s }
+    }
 }
 
 impl Policy {
     /// Selection alone, with the queue of 1,000 that Elasticsearch had.
     pub(crate) fn select(selection: Rule) -> Self {
-        Self { selection, hedging: false, admission: AdmissionRule::Fixed { capacity: 1_000 } }
+        Self {
+            selection,
+            hedging: false,
+            admission: AdmissionRule::Fixed { capacity: 1_000 },
+            breakers: false,
+            pacing: false,
+        }
     }
 }
 
@@ -165,4 +200,6 @@ pub(crate) struct RunSpec {
     pub(crate) sample_ns: u64,
     /// Completed tasks of a node that make one frame of its table; 0 for none.
     pub(crate) frame_tasks: u32,
+    /// Memory and disk, where they are part of the experiment.
+    pub(crate) resources: Option<Resources>,
 }

@@ -42,6 +42,7 @@ impl Trace {
         self.events
     }
 
+    #[cfg(test)]
     pub(crate) fn lines(&self) -> &[String] {
         self.lines.as_deref().unwrap_or_default()
     }

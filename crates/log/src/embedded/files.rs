@@ -158,17 +158,17 @@ impl Read for Cursor {
 impl Write for Cursor {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let file = &self.file;
+        let written = file.file.write_at(bytes, self.position);
+        // After the write, also a failed one: a sync that runs meanwhile would otherwise take the
+        // file off the list without these bytes.
         if !file.dirty.swap(true, Ordering::SeqCst) {
             file.watch.dirty.lock().push(Arc::clone(file));
         }
-        let count =
-            file.file.write_at(bytes, self.position).map_err(|error| match error.kind() {
-                // The word by which the underlying engine knows this error: it goes on in a new file.
-                io::ErrorKind::StorageFull => {
-                    io::Error::new(error.kind(), "nospace: the disk is full")
-                }
-                _ => error,
-            })?;
+        let count = written.map_err(|error| match error.kind() {
+            // The word by which the underlying engine knows this error: it goes on in a new file.
+            io::ErrorKind::StorageFull => io::Error::new(error.kind(), "nospace: the disk is full"),
+            _ => error,
+        })?;
         file.watch.bytes_written.fetch_add(count as u64, Ordering::Relaxed);
         self.position += count as u64;
         Ok(count)

@@ -146,7 +146,8 @@ impl Connection {
         let outcome = if entry.is_refused_in_transaction() {
             Err(ErrorReply::err("Command not allowed inside a transaction"))
         } else {
-            self.state.transaction.queue(Queued { entry, argv })
+            let bytes = argv.bytes_len();
+            self.state.transaction.queue(Queued { entry, argv }, bytes)
         };
         match outcome {
             Ok(()) => self.state.answer(&Reply::Status("QUEUED")),

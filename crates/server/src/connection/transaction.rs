@@ -4,9 +4,11 @@
 use plimsoll_cluster::Watched;
 use plimsoll_storage::ErrorReply;
 
-/// The most commands that one transaction queues. They end up in one log record, which bounds
-/// their bytes.
+/// The most commands that one transaction queues.
 const COMMANDS_MAX: usize = 1024 * 1024;
+
+/// The most bytes of arguments that one transaction queues: they end up in one record.
+const BYTES_MAX: usize = plimsoll_log::RECORD_BYTES_MAX;
 
 /// The most keys that a connection watches at once.
 const WATCHED_MAX: usize = 64 * 1024;
@@ -16,6 +18,8 @@ const WATCHED_MAX: usize = 64 * 1024;
 pub struct Transaction<T> {
     /// What was queued since MULTI; none outside.
     queue: Option<Vec<T>>,
+    /// Bytes of arguments in the queue.
+    queue_bytes: usize,
     /// A command was refused since MULTI, so EXEC will refuse them all.
     poisoned: bool,
     watched: Vec<Watched>,
@@ -23,7 +27,7 @@ pub struct Transaction<T> {
 
 impl<T> Default for Transaction<T> {
     fn default() -> Self {
-        Self { queue: None, poisoned: false, watched: Vec::new() }
+        Self { queue: None, queue_bytes: 0, poisoned: false, watched: Vec::new() }
     }
 }
 
@@ -49,22 +53,28 @@ impl<T> Transaction<T> {
             return Err(ErrorReply::err("MULTI calls can not be nested"));
         }
         self.queue = Some(Vec::new());
+        self.queue_bytes = 0;
         Ok(())
     }
 
-    /// Takes a command for later.
+    /// Takes a command with `bytes` of arguments for later.
     ///
     /// # Errors
-    /// Where there are too many; EXEC will then refuse all.
+    /// Where there are too many, or too large together; EXEC will then refuse all.
     ///
     /// # Panics
     /// Outside of a transaction.
-    pub fn queue(&mut self, command: T) -> Result<(), ErrorReply> {
+    pub fn queue(&mut self, command: T, bytes: usize) -> Result<(), ErrorReply> {
         let queue = self.queue.as_mut().expect("commands are queued between MULTI and EXEC");
         if queue.len() >= COMMANDS_MAX {
             self.poisoned = true;
             return Err(ErrorReply::err(format!("transaction exceeds {COMMANDS_MAX} commands")));
         }
+        if self.queue_bytes + bytes > BYTES_MAX {
+            self.poisoned = true;
+            return Err(ErrorReply::err(format!("transaction exceeds {BYTES_MAX} bytes")));
+        }
+        self.queue_bytes += bytes;
         queue.push(command);
         Ok(())
     }
@@ -183,7 +193,7 @@ mod tests {
                 Ok(format!("run [{}] if [{}]", queue.join(" "), keys.join(" ")))
             }
             command if transaction.is_open() => {
-                transaction.queue(command.to_owned()).map(|()| "queued".into())
+                transaction.queue(command.to_owned(), 1).map(|()| "queued".into())
             }
             command => Ok(format!("run {command}")),
         }

@@ -17,9 +17,11 @@
 pub mod decode;
 pub mod encode;
 pub mod inline;
+pub mod limits;
 
-pub use decode::{Decoder, Limits, ProtocolError};
+pub use decode::Decoder;
 pub use encode::Protocol;
+pub use limits::{Limits, ProtocolError};
 
 #[cfg(test)]
 mod tests;

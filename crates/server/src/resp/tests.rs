@@ -86,7 +86,7 @@ fn requests_and_refusals() {
 
 #[test]
 fn endless_lines_and_sums_are_refused() {
-    let long = vec![b'1'; super::decode::LINE_BYTES_MAX + 1];
+    let long = vec![b'1'; super::limits::LINE_BYTES_MAX + 1];
     let with = |start: &[u8]| [start, &long].concat();
     for (bytes, shown) in [
         (with(b"*"), "-ERR Protocol error: too big mbulk count string"),

@@ -86,6 +86,7 @@ pub struct Replica {
     stamp: Stamp,
     sessions: HashMap<SessionId, SessionState>,
     leads: HashMap<LeadId, LeadState>,
+    is_new: bool,
 }
 
 impl Replica {
@@ -101,7 +102,9 @@ impl Replica {
         initial: Position,
     ) -> Result<Self, ApplyError> {
         let store = Store::open(dir, resources)?;
-        let stamp = match store.get(system::STAMP_KEY)? {
+        let stamped = store.get(system::STAMP_KEY)?;
+        let is_new = stamped.is_none();
+        let stamp = match stamped {
             Some(bytes) => Stamp::decode(&bytes).map_err(unreadable("the stamp"))?,
             None => Stamp {
                 incarnation,
@@ -118,7 +121,7 @@ impl Replica {
         let leads = load(&store, system::LEADS_FROM, system::LEADS_TO, |id, value| {
             Ok((LeadId(id), system::decode_lead(value)?))
         })?;
-        Ok(Self { id, store, stamp, sessions, leads })
+        Ok(Self { id, store, stamp, sessions, leads, is_new })
     }
 
     /// Which partition it is a replica of.
@@ -146,6 +149,12 @@ impl Replica {
         }
     }
 
+    /// Whether nothing was ever stamped in its folder.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
     /// Writes the stamp also where no record did, and says which position it names: once
     /// [`Store::flush`] has returned after this, all up to there is durable.
     ///
@@ -155,6 +164,7 @@ impl Replica {
         let mut batch = WriteBatch::default();
         batch.put(system::STAMP_KEY, self.stamp.encode());
         self.store.write(&batch)?;
+        self.is_new = false;
         Ok(self.stamp.position)
     }
 
@@ -193,8 +203,9 @@ impl Replica {
         let Application { overlay, mut stamp, sessions, .. } = application;
         let mut batch = overlay.into_batch();
         // First, because a session or lead may be forgotten and new in the same record.
-        if log_time_ms >= stamp.swept_ms + FORGET_INTERVAL_MS {
-            self.forget(log_time_ms, &mut batch);
+        let forgets = log_time_ms >= stamp.swept_ms + FORGET_INTERVAL_MS;
+        if forgets {
+            self.delete_forgotten(log_time_ms, &mut batch);
             stamp.swept_ms = log_time_ms;
         }
         for (id, session) in &sessions {
@@ -203,6 +214,11 @@ impl Replica {
         batch.put(system::lead_key(record.lead.lead), system::encode_lead(&state));
         batch.put(system::STAMP_KEY, stamp.encode());
         self.store.write(&batch)?;
+        if forgets {
+            self.sessions.retain(|_, session| !session.is_forgotten(log_time_ms));
+            self.leads.retain(|_, lead| !is_too_old(lead.seen_ms, log_time_ms));
+        }
+        self.is_new = false;
         self.stamp = stamp;
         self.sessions.extend(sessions);
         self.leads.insert(record.lead.lead, state);
@@ -217,7 +233,7 @@ impl Replica {
         let mut hash = Xxh3Default::new();
         hash.update(&self.stamp.encode());
         self.store.scan(&[0], &[0xff], &mut |key, value| {
-            if key != system::STAMP_KEY && !key.starts_with(system::GROUPS_FROM) {
+            if key != system::STAMP_KEY && !system::is_of_the_node(key) {
                 hash.update(&(key.len() as u64).to_le_bytes());
                 hash.update(key);
                 hash.update(&(value.len() as u64).to_le_bytes());
@@ -228,22 +244,18 @@ impl Replica {
         Ok(hash.digest())
     }
 
-    /// Removes what the window of log time has passed over.
-    fn forget(&mut self, now_ms: u64, batch: &mut WriteBatch) {
-        self.sessions.retain(|id, session| {
-            let is_kept = !session.is_forgotten(now_ms);
-            if !is_kept {
+    /// Deletes the rows of what the window of log time has passed over.
+    fn delete_forgotten(&self, now_ms: u64, batch: &mut WriteBatch) {
+        for (id, session) in &self.sessions {
+            if session.is_forgotten(now_ms) {
                 batch.delete(system::session_key(*id));
             }
-            is_kept
-        });
-        self.leads.retain(|id, lead| {
-            let is_kept = !is_too_old(lead.seen_ms, now_ms);
-            if !is_kept {
+        }
+        for (id, lead) in &self.leads {
+            if is_too_old(lead.seen_ms, now_ms) {
                 batch.delete(system::lead_key(*id));
             }
-            is_kept
-        });
+        }
     }
 }
 

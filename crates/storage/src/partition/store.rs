@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use plimsoll_log::GroupId;
 use plimsoll_log::rules::chain::Position;
+use plimsoll_log::{GroupId, PartitionId};
 use rust_rocksdb::event_listener::{EventListener, FlushJobInfo};
 use rust_rocksdb::{
     BlockBasedOptions, Cache, DB, DBCompressionType, FlushOptions, Options, ReadOptions, ReadTier,
@@ -68,9 +68,10 @@ impl Resources {
     pub fn new(options: StoreOptions, before_flush: BeforeFlush) -> Self {
         Self {
             cache: Cache::new_hyper_clock_cache(options.block_cache_bytes, 0),
-            // Stalling writers is not its job: it makes the fullest buffer flush.
+            // Counts, and stalls nobody. Who is to flush is chosen by `cluster`, because this
+            // would flush the partition written last, however little it holds.
             write_buffers: WriteBufferManager::new_write_buffer_manager(
-                options.write_buffer_bytes,
+                options.write_buffer_bytes * 2,
                 false,
             ),
             options,
@@ -85,6 +86,12 @@ impl Resources {
             block_cache_bytes: self.cache.get_usage(),
             write_buffer_bytes: self.write_buffers.get_usage(),
         }
+    }
+
+    /// Bytes of rows not yet flushed, and how many there should be at most.
+    #[must_use]
+    pub fn write_buffers(&self) -> (usize, usize) {
+        (self.write_buffers.get_usage(), self.options.write_buffer_bytes)
     }
 
     fn rocksdb_options(&self) -> Options {
@@ -160,6 +167,31 @@ impl Store {
         let mut batch = WriteBatch::default();
         batch.put(system::group_key(group), system::encode_position(position));
         self.write(&batch)
+    }
+
+    /// Notes that the node holds a replica: its folder must be there from now on.
+    ///
+    /// # Errors
+    /// Where the store fails.
+    pub fn put_held(&self, id: PartitionId) -> Result<(), StoreError> {
+        let mut batch = WriteBatch::default();
+        batch.put(system::held_key(id), []);
+        self.write(&batch)
+    }
+
+    /// Whether the node was noted to hold a replica.
+    ///
+    /// # Errors
+    /// Where the store fails.
+    pub fn is_held(&self, id: PartitionId) -> Result<bool, StoreError> {
+        Ok(self.get(&system::held_key(id))?.is_some())
+    }
+
+    /// Bytes of rows that were not flushed.
+    #[must_use]
+    pub fn unflushed_bytes(&self) -> u64 {
+        let property = self.db.property_int_value("rocksdb.cur-size-all-mem-tables");
+        property.ok().flatten().unwrap_or(0)
     }
 
     /// The positions kept by [`Self::put_group`].

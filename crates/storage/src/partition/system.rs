@@ -4,6 +4,7 @@
 //! |---|---|
 //! | 0x00 `G` group (2, BE) | 1, LSN, chain hash (8), log time: the node's own, not the table's |
 //! | 0x00 `L` lead id (8, BE) | 1, epoch, last n, seen |
+//! | 0x00 `N` table (8, BE), ordinal (4, BE) | empty: the node holds this replica |
 //! | 0x00 `P` | 1, log incarnation (8), LSN, chain hash (8), log time, sequence, keys, expires, swept |
 //! | 0x00 `S` session id (8, BE) | 1, last, floor, seen, then (number, kind, result) each |
 //!
@@ -17,7 +18,7 @@ use plimsoll_log::record::{RecordError, get_varint, put_varint};
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::rules::leads::LeadState;
 use plimsoll_log::rules::sessions::{Outcome, SessionState};
-use plimsoll_log::{GroupId, Incarnation, LeadId, Lsn, SessionId};
+use plimsoll_log::{GroupId, Incarnation, LeadId, Lsn, PartitionId, SessionId};
 
 const FORMAT: u8 = 1;
 const KIND_RAN: u8 = 0;
@@ -96,6 +97,20 @@ fn take_position(rest: &mut &[u8]) -> Result<Position, RecordError> {
         hash: take_u64(rest)?,
         log_time_ms: get_varint(rest)?,
     })
+}
+
+/// The key of the note that the node holds a replica.
+pub(super) fn held_key(id: PartitionId) -> [u8; 14] {
+    let mut key = [0; 14];
+    key[1] = b'N';
+    key[2..10].copy_from_slice(&id.table.to_be_bytes());
+    key[10..].copy_from_slice(&id.ordinal.to_be_bytes());
+    key
+}
+
+/// Whether a row is the node's own, and not the same on every replica.
+pub(super) fn is_of_the_node(key: &[u8]) -> bool {
+    key.starts_with(GROUPS_FROM) || key.starts_with(b"\x00N")
 }
 
 fn id_key(kind: u8, id: u64) -> [u8; 10] {
