@@ -19,3 +19,4 @@ pub mod resp;
 pub mod serve;
 pub mod settings;
 pub mod usage;
+pub mod workers;

@@ -21,6 +21,7 @@ use crate::{
     metrics::Metrics,
     node::{self, Shared},
     settings::Settings,
+    workers::Workers,
 };
 
 /// How long a silent peer is trusted to be there. Redis' default.
@@ -60,11 +61,8 @@ impl ServeError {
 /// Where it cannot start. Once it is ready, errors end connections, not the node.
 pub fn serve(settings: Settings) -> Result<(), ServeError> {
     listen::check_exposure(&settings)?;
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    if settings.processors > 0 {
-        builder.worker_threads(settings.processors);
-    }
-    let runtime = builder.enable_all().thread_name("plimsoll").build()?;
+    // Connections have threads of their own; here are only the ports, HTTP and the signals.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(run(settings));
     runtime.shutdown_timeout(RUNTIME_PAUSE);
     served
@@ -79,6 +77,10 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
     }
     let node_settings = node::settings(&settings);
     let drain_timeout = settings.drain_timeout;
+    let processors = match settings.processors {
+        0 => std::thread::available_parallelism()?.get(),
+        given => given,
+    };
     let opened = tokio::task::spawn_blocking(move || Node::open(node_settings)).await;
     let node = opened.map_err(io::Error::other)??;
     let mut term = signal(SignalKind::terminate())?;
@@ -88,9 +90,10 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
     let addresses = (resp.local_addr()?, http.local_addr()?);
     let port = addresses.0.port();
     let shared = Arc::new(Shared::new(node.coordinator(), settings, port, Metrics::default()));
+    let workers = Arc::new(Workers::start(processors)?);
     let router = http::router(Arc::clone(&shared));
     let tasks = [
-        tokio::spawn(accept(resp, Arc::clone(&shared))),
+        tokio::spawn(accept(resp, Arc::clone(&shared), Arc::clone(&workers))),
         tokio::spawn(async move {
             if let Err(error) = axum::serve(http, router).await {
                 tracing::error!(%error, "HTTP ended");
@@ -113,6 +116,10 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
         let _ = task.await;
     }
     drain(&shared, drain_timeout).await;
+    // The accepting task has ended, so this is the last owner.
+    if let Some(workers) = Arc::into_inner(workers) {
+        tokio::task::spawn_blocking(move || workers.stop()).await.map_err(io::Error::other)?;
+    }
     tokio::task::spawn_blocking(move || node.close()).await.map_err(io::Error::other)?;
     tracing::info!("stopped");
     Ok(())
@@ -145,11 +152,11 @@ fn say_ready(
 }
 
 /// Takes connections in until it is aborted.
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, shared: Arc<Shared>, workers: Arc<Workers>) {
     loop {
         match listener.accept().await {
             Ok((stream, remote)) => {
-                if let Err(error) = welcome(stream, remote, &shared) {
+                if let Err(error) = welcome(stream, remote, &shared, &workers) {
                     tracing::debug!(%remote, %error, "connection lost before it began");
                 }
             }
@@ -165,14 +172,16 @@ fn welcome(
     stream: TcpStream,
     remote: std::net::SocketAddr,
     shared: &Arc<Shared>,
+    workers: &Workers,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
     SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
     let local = stream.local_addr()?;
     match shared.clients.add(remote, local) {
         Some(client) => {
-            let connection = Connection::new(stream, Arc::clone(shared), client);
-            tokio::spawn(connection.serve());
+            let (owner, taken) = (Arc::clone(shared), Arc::clone(&client));
+            let serve = move |stream| Connection::new(stream, owner, taken).serve();
+            workers.serve(stream, serve).inspect_err(|_| shared.clients.remove(&client))?;
         }
         None => {
             // The socket is new, so these few bytes fit; if not, the client sees the end alone.

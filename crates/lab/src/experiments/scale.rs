@@ -18,7 +18,7 @@ pub(crate) fn plan(setup: &Setup) -> Plan {
     let (nodes, coordinators, end_s, laps) = match setup.size {
         Size::Quick => (40, 4, 2.0, 1),
         Size::Study => (200, 20, 24.0, 3),
-        Size::Full => (1_000, 100, 80.0, 1),
+        Size::Full => (1_000, 100, 40.0, 1),
     };
     let nodes = setup.nodes.unwrap_or(nodes);
     let plain =
@@ -55,11 +55,14 @@ fn told(results: &Results, series: &[Series], scenario: &str, name: &str) -> Fin
     };
     let hedges = count(series, scenario, name, "hedge_rate").unwrap_or(0.0);
     Finding::told(
-        format!("{scenario}, {name}: p50, p99; share of the stressed twentieth; hedges"),
+        format!(
+            "{scenario}, {name}: p50, p99 of the answered; lost; stressed twentieth's share; hedges"
+        ),
         Some(format!(
-            "{:.1} ms, {:.1} ms; {:.2} %; {:.2} %",
+            "{:.1} ms, {:.1} ms; {:.2} %; {:.2} %; {:.2} %",
             of("latency_ms.p50"),
             of("latency_ms.p99"),
+            of("error_rate") * 100.0,
             sent(20) as f64 / sent(1).max(1) as f64 * 100.0,
             hedges * 100.0
         )),

@@ -13,7 +13,8 @@ const NODES: usize = 3;
 const SICK: usize = 2;
 /// The part of all three nodes' capacity that is asked for: two can bear it.
 const LOAD: f64 = 0.5;
-/// The same where only one is left.
+/// What two sick copies of three are called, and the load that the third can bear.
+const TWO: &str = "two-";
 const LOAD_TWO: f64 = 0.25;
 const SLOW: f64 = 10.0;
 /// Times in seconds: sick from, healed at, measured as healed from, end.
@@ -46,7 +47,7 @@ pub(crate) fn plan(setup: &Setup) -> Plan {
                 variation: 0.5,
                 deadline_ms: 500,
             };
-            let load = if fault == "two-slow" { LOAD_TWO } else { LOAD };
+            let load = if fault.starts_with(TWO) { LOAD_TWO } else { LOAD };
             let mut spec = plain.spec(&[(0.0, load)], END_S);
             set(&mut spec);
             spec.windows_ns = WINDOWS.iter().map(|(_, from_s)| ns(*from_s)).collect();
@@ -66,21 +67,25 @@ pub(crate) fn plan(setup: &Setup) -> Plan {
 type Set = fn(&mut RunSpec);
 
 /// Each fault and how it is put into a specification.
-const FAULTS: [(&str, Set); 6] = [
+const FAULTS: [(&str, Set); 8] = [
     ("hung", |spec| sick(spec, SICK, FaultKind::Hung)),
     ("failing", |spec| sick(spec, SICK, FaultKind::Failing)),
     ("slow", |spec| sick(spec, SICK, FaultKind::Slow { factor: SLOW })),
     ("new", |spec| join(spec, 1.0)),
     ("cold", |spec| join(spec, SLOW)),
-    ("two-slow", |spec| {
-        sick(spec, SICK, FaultKind::Slow { factor: SLOW });
-        sick(spec, SICK - 1, FaultKind::Slow { factor: SLOW });
-    }),
+    ("two-slow", |spec| two_sick(spec, FaultKind::Slow { factor: SLOW })),
+    ("two-hung", |spec| two_sick(spec, FaultKind::Hung)),
+    ("two-failing", |spec| two_sick(spec, FaultKind::Failing)),
 ];
 
 fn sick(spec: &mut RunSpec, node: usize, kind: FaultKind) {
     let node = node % spec.cluster.nodes.len();
     spec.cluster.nodes[node].faults = vec![Fault::between(ns(FROM_S), ns(HEALED_S), kind)];
+}
+
+fn two_sick(spec: &mut RunSpec, kind: FaultKind) {
+    sick(spec, SICK, kind);
+    sick(spec, SICK - 1, kind);
 }
 
 fn join(spec: &mut RunSpec, cold_factor: f64) {
@@ -95,18 +100,23 @@ pub(crate) fn findings(results: &Results, _: &[Series]) -> Vec<Finding> {
     let cases = results.scenarios.iter().filter_map(|one| one.name.strip_suffix("/before"));
     for case in cases {
         let fair = 1.0 / NODES as f64;
-        let of = |window: &str| share(results, &format!("{case}/{window}"), "ours", "n3");
+        let two = case.starts_with(TWO);
+        let of = |window: &str| {
+            let share = |node| share(results, &format!("{case}/{window}"), "ours", node);
+            if two { Some(share("n2")? + share("n3")?) } else { share("n3") }
+        };
         let told = |share: Option<f64>| share.map(|share| format!("{:.2} %", share * 100.0));
         let mut tell = |window: &str, aim: String, good: &dyn Fn(f64) -> bool| {
             let share = of(window);
-            let what = format!("{case}/{window}: share of the sick copy under ours");
+            let what = format!("{case}/{window}: share of what is sick under ours");
             found.push(Finding::compare(what, aim, told(share), share.map(good)));
         };
-        match case.split_once('-').map(|(fault, _)| fault) {
+        let fault = case.strip_prefix(TWO).unwrap_or(case).split('-').next();
+        match fault {
             Some("hung" | "failing") => {
                 tell("after-1s", "under 1 %".to_owned(), &|share| share < 0.01);
             }
-            Some("slow") => {
+            Some("slow") if !two => {
                 let best = best_static_share();
                 tell(
                     "after-1s",
@@ -126,7 +136,7 @@ pub(crate) fn findings(results: &Results, _: &[Series]) -> Vec<Finding> {
             }
             _ => {}
         }
-        if !case.starts_with("two") {
+        if !two {
             tell("healed", "back 10 s later (fair within a quarter)".to_owned(), &|share| {
                 (share - fair).abs() <= fair / 4.0
             });

@@ -25,7 +25,7 @@ const COLUMNS: [(&str, &str); 6] = [
 pub(crate) fn page(results: &Results, plots: &Plots) -> String {
     let title = format!("Plimsoll lab: {}", escape(&results.experiment));
     let mut body = format!(
-        "<header><h1>{title}</h1><p>{} scenarios, host {}, seed {}.</p></header>",
+        "<header><h1>{title}</h1><p>scenarios: {}, host: {}, seed: {}</p></header>",
         results.scenarios.len(),
         escape(&results.host),
         results.seed

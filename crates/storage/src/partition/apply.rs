@@ -201,7 +201,7 @@ impl Replica {
         let mut application = Application::new(self, position);
         application.run(&self.sessions, record, observer)?;
         let Application { overlay, mut stamp, sessions, .. } = application;
-        let mut batch = overlay.into_batch();
+        let (mut batch, changes) = overlay.into_parts();
         // First, because a session or lead may be forgotten and new in the same record.
         let forgets = log_time_ms >= stamp.swept_ms + FORGET_INTERVAL_MS;
         if forgets {
@@ -213,7 +213,7 @@ impl Replica {
         }
         batch.put(system::lead_key(record.lead.lead), system::encode_lead(&state));
         batch.put(system::STAMP_KEY, stamp.encode());
-        self.store.write(&batch)?;
+        self.store.write_changes(&batch, &changes)?;
         if forgets {
             self.sessions.retain(|_, session| !session.is_forgotten(log_time_ms));
             self.leads.retain(|_, lead| !is_too_old(lead.seen_ms, log_time_ms));

@@ -8,6 +8,7 @@
 
 mod apply;
 mod overlay;
+mod row_cache;
 mod store;
 mod system;
 

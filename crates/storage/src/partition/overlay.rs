@@ -12,14 +12,21 @@ use xxhash_rust::xxh3::Xxh3Default;
 use super::store::Store;
 use crate::rows::{RowsRead, RowsWrite, StoreError, Visit};
 
-type Changes = HashMap<Box<[u8]>, Option<Bytes>, BuildHasherDefault<Xxh3Default>>;
+/// The latest change of each row; `None` is removed.
+type Rows = HashMap<Box<[u8]>, Option<Bytes>, BuildHasherDefault<Xxh3Default>>;
+
+/// What a record changed, as far as caches must know it.
+pub(super) struct Changes {
+    pub rows: Rows,
+    /// Whether ranges were removed besides.
+    pub has_ranges: bool,
+}
 
 /// The store's rows under the changes of one record.
 pub struct Overlay<'a> {
     store: &'a Store,
     batch: WriteBatch,
-    /// The latest change of each row; `None` is removed.
-    changes: Changes,
+    changes: Rows,
     /// Ranges removed, from and to, each before some of `changes`: they hide the store's rows.
     removed: Vec<[Box<[u8]>; 2]>,
 }
@@ -28,14 +35,14 @@ impl<'a> Overlay<'a> {
     /// No changes yet.
     #[must_use]
     pub fn new(store: &'a Store) -> Self {
-        let changes = Changes::default();
+        let changes = Rows::default();
         Self { store, batch: WriteBatch::default(), changes, removed: Vec::new() }
     }
 
-    /// All changes in order.
-    #[must_use]
-    pub(super) fn into_batch(self) -> WriteBatch {
-        self.batch
+    /// All changes in order, and the latest of each row.
+    pub(super) fn into_parts(self) -> (WriteBatch, Changes) {
+        let has_ranges = !self.removed.is_empty();
+        (self.batch, Changes { rows: self.changes, has_ranges })
     }
 
     fn is_removed(&self, key: &[u8]) -> bool {

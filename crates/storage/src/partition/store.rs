@@ -5,16 +5,20 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::{GroupId, PartitionId};
 use rust_rocksdb::event_listener::{EventListener, FlushJobInfo};
 use rust_rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, FlushOptions, Options, ReadOptions, ReadTier,
-    SnapshotWithThreadMode, WriteBatch, WriteBufferManager, WriteOptions,
+    BlockBasedOptions, Cache, DB, DBCompressionType, DBPinnableSlice, DataBlockIndexType,
+    FlushOptions, Options, ReadOptions, ReadTier, SnapshotWithThreadMode, WriteBatch,
+    WriteBufferManager, WriteOptions,
 };
 
+use super::overlay::Changes;
+use super::row_cache::{RowCache, StoreNumber};
 use super::system;
 use crate::rows::{RowsRead, StoreError, Visit};
 
@@ -25,11 +29,17 @@ pub struct StoreOptions {
     pub block_cache_bytes: usize,
     /// Rows not yet flushed, over all partitions, bytes. Default 128 MiB.
     pub write_buffer_bytes: usize,
+    /// Single rows read or written last, bytes. Default 64 MiB.
+    pub row_cache_bytes: usize,
 }
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        Self { block_cache_bytes: 256 << 20, write_buffer_bytes: 128 << 20 }
+        Self {
+            block_cache_bytes: 256 << 20,
+            write_buffer_bytes: 128 << 20,
+            row_cache_bytes: 64 << 20,
+        }
     }
 }
 
@@ -39,6 +49,8 @@ pub struct Resources {
     write_buffers: WriteBufferManager,
     options: StoreOptions,
     before_flush: BeforeFlush,
+    rows: Arc<RowCache>,
+    stores: AtomicU32,
 }
 
 /// Called before rows reach a file, on RocksDB's thread: makes the log durable that far, so that
@@ -60,6 +72,8 @@ pub struct StoreStatistics {
     pub block_cache_bytes: usize,
     /// Rows not yet flushed.
     pub write_buffer_bytes: usize,
+    /// Single rows read or written last.
+    pub row_cache_bytes: usize,
 }
 
 impl Resources {
@@ -76,6 +90,8 @@ impl Resources {
             ),
             options,
             before_flush,
+            rows: Arc::new(RowCache::new(options.row_cache_bytes)),
+            stores: AtomicU32::new(0),
         }
     }
 
@@ -85,6 +101,7 @@ impl Resources {
         StoreStatistics {
             block_cache_bytes: self.cache.get_usage(),
             write_buffer_bytes: self.write_buffers.get_usage(),
+            row_cache_bytes: self.rows.bytes(),
         }
     }
 
@@ -101,7 +118,8 @@ impl Resources {
         table.set_cache_index_and_filter_blocks(true);
         table.set_cache_index_and_filter_blocks_with_high_priority(true);
         table.set_pin_l0_filter_and_index_blocks_in_cache(true);
-        table.set_block_size(8 << 10);
+        table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
+        table.set_data_block_hash_ratio(0.75);
         let mut options = Options::default();
         options.create_if_missing(true);
         options.set_block_based_table_factory(&table);
@@ -129,6 +147,8 @@ impl Resources {
 #[derive(Clone)]
 pub struct Store {
     db: Arc<DB>,
+    rows: Arc<RowCache>,
+    number: StoreNumber,
 }
 
 impl Store {
@@ -138,7 +158,8 @@ impl Store {
     /// Where RocksDB cannot open it: damaged, in use, or not writable.
     pub fn open(dir: &Path, resources: &Resources) -> Result<Self, StoreError> {
         let db = DB::open(&resources.rocksdb_options(), dir).map_err(failed)?;
-        Ok(Self { db: Arc::new(db) })
+        let number = resources.stores.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { db: Arc::new(db), rows: Arc::clone(&resources.rows), number })
     }
 
     /// The rows as they are now, unmoved by what is written after.
@@ -156,7 +177,7 @@ impl Store {
     /// Single rows, as far as they are in memory.
     #[must_use]
     pub fn cached_row(&self) -> CachedRow<'_> {
-        CachedRow { db: &self.db, options: cached_only() }
+        CachedRow { store: self }
     }
 
     /// Keeps the position of a group of which the node may hold no replica.
@@ -216,6 +237,44 @@ impl Store {
         unreadable.map(|()| groups)
     }
 
+    /// Reads a row from memory, or by `read` and then keeps it there.
+    fn get_through<'a>(
+        &'a self,
+        key: &[u8],
+        read: impl FnOnce(&[u8]) -> Result<Option<DBPinnableSlice<'a>>, rust_rocksdb::Error>,
+    ) -> Result<Option<Bytes>, StoreError> {
+        let miss = match self.rows.get(self.number, key) {
+            Ok(value) => return Ok(Some(value)),
+            Err(miss) => miss,
+        };
+        let value = read(key).map_err(failed)?.map(|value| Bytes::copy_from_slice(&value));
+        if let Some(value) = &value {
+            self.rows.keep(self.number, key, value, &miss);
+        }
+        Ok(value)
+    }
+
+    /// Writes the changes of a record whole or not at all.
+    pub(super) fn write_changes(
+        &self,
+        batch: &WriteBatch,
+        changes: &Changes,
+    ) -> Result<(), StoreError> {
+        if changes.has_ranges {
+            self.rows.begin_write_all();
+        }
+        changes.rows.keys().for_each(|key| self.rows.begin_write(self.number, key));
+        let written = self.write(batch);
+        for (key, value) in &changes.rows {
+            let value = value.as_ref().filter(|_| written.is_ok());
+            self.rows.end_write(self.number, key, value);
+        }
+        if changes.has_ranges {
+            self.rows.end_write_all();
+        }
+        written
+    }
+
     /// Writes a batch whole or not at all; visible at once, durable after the next flush.
     pub(super) fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
         let mut options = WriteOptions::default();
@@ -243,8 +302,7 @@ impl Store {
 
 impl RowsRead for Store {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        let value = self.db.get_pinned(key).map_err(failed)?;
-        Ok(value.map(|value| Bytes::copy_from_slice(&value)))
+        self.get_through(key, |key| self.db.get_pinned(key))
     }
 
     fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
@@ -301,14 +359,19 @@ impl RowsRead for CachedStore<'_> {
 /// The current rows, one at a time: for commands that read a single row, which need no
 /// consistent state.
 pub struct CachedRow<'a> {
-    db: &'a DB,
-    options: ReadOptions,
+    store: &'a Store,
+}
+
+thread_local! {
+    /// Made once a thread: making them takes as long as reading a row from memory.
+    static CACHED_ONLY: ReadOptions = cached_only();
 }
 
 impl RowsRead for CachedRow<'_> {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        let value = self.db.get_pinned_opt(key, &self.options).map_err(failed)?;
-        Ok(value.map(|value| Bytes::copy_from_slice(&value)))
+        self.store.get_through(key, |key| {
+            CACHED_ONLY.with(|options| self.store.db.get_pinned_opt(key, options))
+        })
     }
 
     fn scan(&self, _from: &[u8], _to: &[u8], _visit: Visit<'_>) -> Result<(), StoreError> {

@@ -275,7 +275,8 @@ proptest! {
                 let value = overlay.get(&[key]).unwrap();
                 prop_assert_eq!(value, model.get(&key).map(|value| Bytes::from(vec![*value])));
             }
-            store.write(&overlay.into_batch()).unwrap();
+            let (batch, changes) = overlay.into_parts();
+            store.write_changes(&batch, &changes).unwrap();
             prop_assert_eq!(&rows_of(&store), &model);
         }
     }

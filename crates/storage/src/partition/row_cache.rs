@@ -1,0 +1,227 @@
+//! The rows read and written last, in memory, for all partitions of a node: what a lookup in
+//! RocksDB's memtable and blocks costs is most of what a command on one row costs.
+//!
+//! It never shows a row that the store has moved on from. A write takes its rows out before the
+//! store changes and puts them back after, so that in between they are read from the store,
+//! which changes at once; a row read meanwhile is not kept. Scans and snapshots do not use it.
+
+use bytes::Bytes;
+use lru::LruCache;
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+/// Parts with a lock each; a power of two.
+const SHARDS: usize = 64;
+/// A row over this many bytes is not kept.
+const ROW_BYTES_MAX: usize = 16 * 1024;
+/// What a row takes beside its key and value, bytes, about.
+const ROW_OVERHEAD_BYTES: usize = 96;
+/// The first byte of the keys that are kept: rows, not the replica's own or the expiry index.
+const ROWS_TAG: u8 = 0x01;
+
+/// A partition's number in the cache, drawn when its store is opened.
+pub(super) type StoreNumber = u32;
+
+type CacheKey = SmallVec<[u8; 64]>;
+
+/// The cache.
+pub(super) struct RowCache {
+    shards: Vec<Mutex<Shard>>,
+    shard_bytes_max: usize,
+}
+
+struct Shard {
+    rows: LruCache<CacheKey, Bytes>,
+    bytes: usize,
+    /// Writes that have taken rows out and not put them back yet.
+    writers: u32,
+    /// Raised by every write: a row read before it is not kept after it.
+    version: u64,
+}
+
+/// A row that was not there, and may be kept once it is read if nothing was written meanwhile.
+pub(super) struct Miss {
+    version: Option<u64>,
+}
+
+impl RowCache {
+    /// An empty cache of at most about `bytes_max` bytes.
+    pub(super) fn new(bytes_max: usize) -> Self {
+        let shard = || Shard { rows: LruCache::unbounded(), bytes: 0, writers: 0, version: 0 };
+        let shards = (0..SHARDS).map(|_| Mutex::new(shard())).collect();
+        Self { shards, shard_bytes_max: bytes_max / SHARDS }
+    }
+
+    /// The row, or what allows to keep it once it is read.
+    pub(super) fn get(&self, store: StoreNumber, key: &[u8]) -> Result<Bytes, Miss> {
+        let mut shard = self.shard(key).lock();
+        if let Some(value) = shard.rows.get(&cache_key(store, key)) {
+            return Ok(value.clone());
+        }
+        let is_kept = shard.writers == 0 && is_row(key);
+        Err(Miss { version: is_kept.then_some(shard.version) })
+    }
+
+    /// Keeps a row that was missed and then read.
+    pub(super) fn keep(&self, store: StoreNumber, key: &[u8], value: &Bytes, miss: &Miss) {
+        let mut shard = self.shard(key).lock();
+        if shard.writers == 0 && miss.version == Some(shard.version) {
+            shard.put(cache_key(store, key), value.clone(), self.shard_bytes_max);
+        }
+    }
+
+    /// Takes a row out before it is written.
+    pub(super) fn begin_write(&self, store: StoreNumber, key: &[u8]) {
+        if is_row(key) {
+            let mut shard = self.shard(key).lock();
+            shard.remove(&cache_key(store, key));
+            shard.writers += 1;
+        }
+    }
+
+    /// Puts a row back after it was written; `None` where it was removed, or is not known.
+    pub(super) fn end_write(&self, store: StoreNumber, key: &[u8], value: Option<&Bytes>) {
+        if is_row(key) {
+            let mut shard = self.shard(key).lock();
+            shard.writers -= 1;
+            shard.version += 1;
+            // Another write may have this row out as well; it is put back by the last.
+            if let Some(value) = value {
+                shard.put(cache_key(store, key), value.clone(), self.shard_bytes_max);
+            }
+        }
+    }
+
+    /// Takes all rows out before a range is removed.
+    pub(super) fn begin_write_all(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            shard.rows.clear();
+            shard.bytes = 0;
+            shard.writers += 1;
+        }
+    }
+
+    /// Ends what [`Self::begin_write_all`] began.
+    pub(super) fn end_write_all(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            shard.writers -= 1;
+            shard.version += 1;
+        }
+    }
+
+    /// Bytes held, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().bytes).sum()
+    }
+
+    fn shard(&self, key: &[u8]) -> &Mutex<Shard> {
+        // The last byte of the order hash that a row's key begins with.
+        let at = key.get(8).copied().unwrap_or_default();
+        &self.shards[usize::from(at) % SHARDS]
+    }
+}
+
+impl Shard {
+    fn put(&mut self, key: CacheKey, value: Bytes, bytes_max: usize) {
+        if value.len() > ROW_BYTES_MAX {
+            self.remove(&key);
+            return;
+        }
+        self.bytes += row_bytes(&key, &value);
+        let key_bytes = key.len();
+        if let Some(replaced) = self.rows.put(key, value) {
+            self.bytes -= key_bytes + replaced.len() + ROW_OVERHEAD_BYTES;
+        }
+        while self.bytes > bytes_max {
+            let Some((key, value)) = self.rows.pop_lru() else { break };
+            self.bytes -= row_bytes(&key, &value);
+        }
+    }
+
+    fn remove(&mut self, key: &CacheKey) {
+        if let Some(value) = self.rows.pop(key) {
+            self.bytes -= row_bytes(key, &value);
+        }
+    }
+}
+
+fn row_bytes(key: &CacheKey, value: &Bytes) -> usize {
+    key.len() + value.len() + ROW_OVERHEAD_BYTES
+}
+
+fn is_row(key: &[u8]) -> bool {
+    key.first() == Some(&ROWS_TAG)
+}
+
+fn cache_key(store: StoreNumber, key: &[u8]) -> CacheKey {
+    let mut cached = CacheKey::from_slice(&store.to_le_bytes());
+    cached.extend_from_slice(key);
+    cached
+}
+
+#[cfg(test)]
+mod tests {
+    //! Tests of what is kept and what is not.
+
+    use super::*;
+
+    const KEY: &[u8] = b"\x01hashhashkey";
+
+    fn bytes(text: &'static str) -> Bytes {
+        Bytes::from_static(text.as_bytes())
+    }
+
+    #[test]
+    fn keeps_what_was_read_unless_it_was_written_meanwhile() {
+        let cache = RowCache::new(1 << 20);
+        let Err(miss) = cache.get(1, KEY) else { panic!("empty") };
+        cache.keep(1, KEY, &bytes("old"), &miss);
+        assert_eq!(cache.get(1, KEY).ok(), Some(bytes("old")));
+        assert!(cache.get(2, KEY).is_err(), "another store's row");
+        cache.begin_write(1, KEY);
+        let Err(during) = cache.get(1, KEY) else { panic!("taken out") };
+        cache.keep(1, KEY, &bytes("old"), &during);
+        assert!(cache.get(1, KEY).is_err(), "not kept while it is written");
+        cache.end_write(1, KEY, Some(&bytes("new")));
+        assert_eq!(cache.get(1, KEY).ok(), Some(bytes("new")));
+        cache.begin_write(1, KEY);
+        cache.end_write(1, KEY, None);
+        cache.keep(1, KEY, &bytes("old"), &miss);
+        cache.keep(1, KEY, &bytes("old"), &during);
+        assert!(cache.get(1, KEY).is_err(), "read before the write, kept after it");
+    }
+
+    #[test]
+    fn a_range_takes_everything_out() {
+        let cache = RowCache::new(1 << 20);
+        let Err(miss) = cache.get(1, KEY) else { panic!("empty") };
+        cache.keep(1, KEY, &bytes("old"), &miss);
+        cache.begin_write_all();
+        assert!(cache.get(1, KEY).is_err());
+        cache.end_write_all();
+        cache.keep(1, KEY, &bytes("old"), &miss);
+        assert!(cache.get(1, KEY).is_err());
+        assert_eq!(cache.bytes(), 0);
+    }
+
+    #[test]
+    fn stays_within_its_bytes_and_counts_them() {
+        let cache = RowCache::new(64 * 1024);
+        for round in 0..2 {
+            for at in 0..5_000u32 {
+                let key = [b"\x01".as_slice(), &at.to_be_bytes(), b"has", &at.to_be_bytes()[3..]];
+                let key = key.concat();
+                cache.begin_write(1, &key);
+                let value = Bytes::from(vec![round; usize::from(at.to_be_bytes()[3])]);
+                cache.end_write(1, &key, Some(&value));
+            }
+            assert!(cache.bytes() <= 64 * 1024, "{}", cache.bytes());
+            assert!(cache.bytes() > 32 * 1024, "{}", cache.bytes());
+        }
+        cache.begin_write_all();
+        cache.end_write_all();
+        assert_eq!(cache.bytes(), 0);
+    }
+}
