@@ -26,6 +26,8 @@ stage 'format' cargo fmt --all --check
 stage 'RocksDB' use_rocksdb
 stage 'clippy' cargo clippy --release --workspace --all-targets --locked -- -D warnings
 stage 'unit and property tests, tidy' cargo test --release --workspace --locked
+stage 'what the fuzz targets call' cargo test --release --locked --no-default-features \
+  --manifest-path fuzz/Cargo.toml
 stage 'binary' build_plimsoll
 stage 'end to end' end_to_end
 printf '\nall stages passed in %d s\n' $SECONDS

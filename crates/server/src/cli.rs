@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::lab::LabCommand;
 use crate::settings::{Raw, Settings, SettingsError};
 
 const EXAMPLES: &str = "\
@@ -22,6 +23,18 @@ Examples:
 A flag goes before --set, and that before the file. Exit codes: 0 after SIGTERM
 or SIGINT, 1 where the node fails, 2 where the command line or a setting is wrong.";
 
+const LAB_EXAMPLES: &str = "\
+Examples:
+  plimsoll lab list
+      The experiments.
+  plimsoll lab simulate replica-selection
+      One slow node of six, with and without replica selection; tables here, result.json and
+      report.html in lab/replica-selection.
+  plimsoll lab simulate admission-queue --seed 7 --out /tmp/queue
+      Search queues on a stressed cluster, from another seed.
+  plimsoll lab report lab/replica-selection
+      The tables of an earlier run again.";
+
 /// A replicated search and key-value store that knows its load line.
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, subcommand_required = true, arg_required_else_help = true)]
@@ -37,6 +50,9 @@ pub enum Command {
     /// Runs a node until SIGTERM.
     #[command(after_help = EXAMPLES)]
     Serve(ServeArgs),
+    /// Experiments: the controllers in a simulated cluster, measured against published studies.
+    #[command(subcommand, after_help = LAB_EXAMPLES)]
+    Lab(LabCommand),
 }
 
 /// The flags of `plimsoll serve`, as section names of the settings.
@@ -113,7 +129,9 @@ mod tests {
 
     fn resolve(words: &[&str]) -> Result<Settings, String> {
         let words = ["plimsoll", "serve"].iter().chain(words);
-        let Command::Serve(args) = Cli::try_parse_from(words).unwrap().command;
+        let Command::Serve(args) = Cli::try_parse_from(words).unwrap().command else {
+            unreachable!("serve was given")
+        };
         args.resolve().map_err(|error| error.to_string())
     }
 

@@ -11,6 +11,7 @@ pub mod commands;
 pub mod connection;
 pub mod handlers;
 pub mod http;
+pub mod lab;
 pub mod listen;
 pub mod metrics;
 pub mod node;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use plimsoll_server::{
     cli::{Cli, Command, ServeArgs},
+    lab::{self, LabCommand},
     serve::serve,
     settings::Settings,
 };
@@ -20,6 +21,17 @@ const USAGE: u8 = 2;
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(args) => run_serve(&args),
+        Command::Lab(command) => run_lab(&command),
+    }
+}
+
+fn run_lab(command: &LabCommand) -> ExitCode {
+    match lab::run(command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("plimsoll: {error}");
+            if error.is_usage() { USAGE.into() } else { ExitCode::FAILURE }
+        }
     }
 }
 

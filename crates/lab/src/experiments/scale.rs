@@ -18,7 +18,7 @@ pub(crate) fn plan(setup: &Setup) -> Plan {
     let (nodes, coordinators, end_s, laps) = match setup.size {
         Size::Quick => (40, 4, 2.0, 1),
         Size::Study => (200, 20, 24.0, 3),
-        Size::Full => (1_000, 100, 40.0, 1),
+        Size::Full => (1_000, 100, 16.0, 1),
     };
     let nodes = setup.nodes.unwrap_or(nodes);
     let plain =
