@@ -118,7 +118,9 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
     drain(&shared, drain_timeout).await;
     // The accepting task has ended, so this is the last owner.
     if let Some(workers) = Arc::into_inner(workers) {
-        tokio::task::spawn_blocking(move || workers.stop()).await.map_err(io::Error::other)?;
+        tokio::task::spawn_blocking(move || workers.stop(RUNTIME_PAUSE))
+            .await
+            .map_err(io::Error::other)?;
     }
     tokio::task::spawn_blocking(move || node.close()).await.map_err(io::Error::other)?;
     tracing::info!("stopped");

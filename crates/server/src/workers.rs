@@ -4,21 +4,14 @@
 use std::{
     future::Future,
     io,
-    net::TcpStream as StdTcpStream,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    thread::JoinHandle,
+    time::Duration,
 };
 
-use tokio::{net::TcpStream, sync::mpsc};
-
-/// Connections that may wait for a thread to take them in.
-const WAITING_MAX: usize = 128;
-
-type Serve = Box<dyn FnOnce(TcpStream) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
+use tokio::{net::TcpStream, runtime::Runtime};
 
 /// The threads.
 pub struct Workers {
@@ -26,10 +19,11 @@ pub struct Workers {
 }
 
 struct Worker {
-    accepted: mpsc::Sender<(StdTcpStream, Serve)>,
-    /// Connections that it serves or is about to.
+    /// Of one thread. The kind for several threads wakes a sleeping thread once for many
+    /// answers; the kind for one makes a system call for each.
+    runtime: Runtime,
+    /// Connections that it serves.
     load: Arc<AtomicUsize>,
-    thread: JoinHandle<()>,
 }
 
 impl Workers {
@@ -45,59 +39,46 @@ impl Workers {
     /// Has the thread with the fewest connections serve one.
     ///
     /// # Errors
-    /// Where the stream cannot be handed over, or too many wait already.
+    /// Where the stream cannot be handed over.
     pub fn serve<F>(
         &self,
         stream: TcpStream,
         serve: impl FnOnce(TcpStream) -> F + Send + 'static,
     ) -> io::Result<()>
     where
-        F: Future<Output = ()> + 'static,
+        F: Future<Output = ()> + Send + 'static,
     {
         let worker = self.workers.iter().min_by_key(|worker| worker.load.load(Ordering::Relaxed));
         let worker = worker.ok_or_else(|| io::Error::other("no thread serves connections"))?;
+        let stream = {
+            let _entered = worker.runtime.enter();
+            TcpStream::from_std(stream.into_std()?)?
+        };
         worker.load.fetch_add(1, Ordering::Relaxed);
         let load = Arc::clone(&worker.load);
-        let serve: Serve = Box::new(move |stream| {
-            let served = serve(stream);
-            Box::pin(async move {
-                served.await;
-                load.fetch_sub(1, Ordering::Relaxed);
-            })
+        let served = serve(stream);
+        worker.runtime.spawn(async move {
+            served.await;
+            load.fetch_sub(1, Ordering::Relaxed);
         });
-        worker.accepted.try_send((stream.into_std()?, serve)).map_err(|error| {
-            worker.load.fetch_sub(1, Ordering::Relaxed);
-            io::Error::other(error.to_string())
-        })
+        Ok(())
     }
 
-    /// Ends the threads; what they still serve is cut off. Blocks.
-    pub fn stop(self) {
-        let threads: Vec<_> = self.workers.into_iter().map(|worker| worker.thread).collect();
-        for thread in threads {
-            if thread.join().is_err() {
-                tracing::error!("a thread that serves connections panicked");
-            }
+    /// Ends the threads; what they still serve after `timeout` is cut off. Blocks.
+    pub fn stop(self, timeout: Duration) {
+        for worker in self.workers {
+            worker.runtime.shutdown_timeout(timeout);
         }
     }
 }
 
 impl Worker {
     fn start() -> io::Result<Self> {
-        let (accepted, mut waiting) = mpsc::channel::<(StdTcpStream, Serve)>(WAITING_MAX);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let run = move || {
-            let local = tokio::task::LocalSet::new();
-            local.block_on(&runtime, async move {
-                while let Some((stream, serve)) = waiting.recv().await {
-                    match TcpStream::from_std(stream) {
-                        Ok(stream) => drop(tokio::task::spawn_local(serve(stream))),
-                        Err(error) => tracing::warn!(%error, "a connection was lost"),
-                    }
-                }
-            });
-        };
-        let thread = std::thread::Builder::new().name("connections".to_owned()).spawn(run)?;
-        Ok(Self { accepted, load: Arc::default(), thread })
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("connections")
+            .enable_all()
+            .build()?;
+        Ok(Self { runtime, load: Arc::default() })
     }
 }

@@ -1,1 +1,1 @@
-//! Placeholder header.
+//! What the standard library could have had, and little of it: nothing so far.
