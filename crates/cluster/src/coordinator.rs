@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use plimsoll_log::Log;
 use plimsoll_storage::command::{self, Command};
 use plimsoll_storage::execute;
 use plimsoll_storage::operation::Operation;
@@ -130,17 +129,6 @@ impl Coordinator {
             queue_bytes: partitions().map(|partition| partition.lead.waiting_bytes()).sum(),
             faults: partitions().filter_map(|partition| partition.fault()).collect(),
         }
-    }
-
-    /// The log's incarnation: tells this node's data from any other's.
-    #[must_use]
-    pub fn incarnation(&self) -> u64 {
-        self.shared.log.incarnation().0
-    }
-
-    /// Makes all rows durable now; the log keeps less to replay. Blocks.
-    pub fn flush_rows(&self) {
-        crate::maintenance::flush(&self.shared);
     }
 
     fn plan<'a>(&'a self, db: u32, request: &'a Request) -> Plan<'a> {

@@ -159,7 +159,9 @@ impl Opening {
         let mut chain = Chain::resume(self.incarnation, metadata.stamp().position);
         self.replay_metadata(&mut chain, &mut metadata)?;
         let groups = metadata.store().groups().map_err(mismatch)?;
-        let partition = self.partition(&metadata, metadata::GROUP, &tails);
+        let group = metadata::GROUP;
+        let partition =
+            partition_of_replica(&metadata, group, self.lead, &self.log, &tails[&group]);
         let definitions = metadata::tables(&partition, now_ms()).map_err(OpenError::Mismatch)?;
         let mut starts: HashMap<GroupId, GroupStart> = HashMap::new();
         let start = |group, chain| GroupStart {
@@ -183,7 +185,8 @@ impl Opening {
                         self.partitions_dir.display()
                     )));
                 }
-                let partition = self.partition(&replica, group, &tails);
+                let partition =
+                    partition_of_replica(&replica, group, self.lead, &self.log, &tails[&group]);
                 partitions.push(Arc::clone(&partition));
                 replicas.entry(group).or_default().push((replica, partition));
             }
@@ -277,17 +280,6 @@ impl Opening {
             )));
         }
         Ok(replica)
-    }
-
-    fn partition(
-        &self,
-        replica: &Replica,
-        group: GroupId,
-        tails: &HashMap<GroupId, SharedTail>,
-    ) -> Arc<Partition> {
-        let log: Arc<dyn Log> = Arc::<Embedded>::clone(&self.log);
-        let lead = Lead::new(replica.id(), group, self.lead, log, Arc::clone(&tails[&group]));
-        Arc::new(Partition::new(replica.id(), replica.store().clone(), lead, replica.stamp()))
     }
 
     /// The metadata comes first: it says which other replicas there are.
@@ -402,10 +394,8 @@ impl Shared {
         let replica = Replica::open(id, &dir, &self.resources, incarnation, initial)
             .map_err(|error| error.to_string())?;
         sync_dir(&self.partitions_dir).map_err(|error| error.to_string())?;
-        let log: Arc<dyn Log> = Arc::<Embedded>::clone(&self.log);
-        let lead = Lead::new(id, group, self.lead, log, Arc::clone(shared_tail));
-        let partition = Partition::new(id, replica.store().clone(), lead, replica.stamp());
-        Ok((replica, Arc::new(partition)))
+        let partition = partition_of_replica(&replica, group, self.lead, &self.log, shared_tail);
+        Ok((replica, partition))
     }
 
     /// What a read that begins now knows of a partition; none is an empty one.
@@ -449,6 +439,19 @@ impl Shared {
             std::thread::sleep(Duration::from_millis(2));
         }
     }
+}
+
+/// What the coordinator sees of a replica, with a lead to write through.
+fn partition_of_replica(
+    replica: &Replica,
+    group: GroupId,
+    lead: LeadId,
+    log: &Arc<Embedded>,
+    tail: &SharedTail,
+) -> Arc<Partition> {
+    let log: Arc<dyn Log> = Arc::<Embedded>::clone(log);
+    let lead = Lead::new(replica.id(), group, lead, log, Arc::clone(tail));
+    Arc::new(Partition::new(replica.id(), replica.store().clone(), lead, replica.stamp()))
 }
 
 /// An `async` log may be behind its readers: it is synced before rows become durable.
