@@ -7,7 +7,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/plimsoll/target
 export DATA RESP HTTP ARGS
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test bench-redis bench-rows soak clean-data
+.PHONY: help run build test bench-redis bench-rows bench-rally soak clean-data
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -27,6 +27,16 @@ bench-redis: build ## GET and SET beside redis-server (ARGS="--laps 5 --json out
 bench-rows: build ## reads through RESP beside the same reads in-process on raw RocksDB
 	@scripts/deps.sh test && . scripts/env.sh && use_rocksdb && cargo build --release --locked -p xtask --example raw_reads
 	@python3 scripts/bench_rows.py $$CARGO_TARGET_DIR/release/examples/raw_reads $(ARGS)
+
+bench-rally: build ## esrally and opensearch-benchmark against a fresh node, offline, with a small track
+	@scripts/deps.sh test && scripts/rally.sh
+
+bench-documents: build ## documents and searches beside OpenSearch 2.19 (ARGS="--quick")
+	@scripts/deps.sh test && . scripts/env.sh && use_rocksdb && cargo build --release --locked -p xtask --example http_load
+	@python3 scripts/bench_documents.py $$CARGO_TARGET_DIR/release/plimsoll $$CARGO_TARGET_DIR/release/examples/http_load $(ARGS)
+
+test-jetstream: ## the log's JetStream engine on real servers of two versions (three minutes)
+	@scripts/deps.sh test && cargo test --release --locked -p plimsoll-log --features jetstream --test jetstream
 
 soak: build ## kill and power-loss tests, ten times as long
 	@scripts/deps.sh test && PLIMSOLL_RUNS=1000 $$(scripts/venv.sh) -m pytest -q tests/test_kill.py tests/test_power_loss.py

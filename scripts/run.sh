@@ -64,18 +64,18 @@ plain_question() {
   printf "bash -c 'exec 3<>/dev/tcp/%s/%s; printf \"%s\\\\r\\\\nQUIT\\\\r\\\\n\" >&3; cat <&3'" "${resp%:*}" "${resp##*:}" "$1"
 }
 
-# The first line is run here before it is shown: what is printed is known to answer.
+# The lines are run here before they are shown: what is printed is known to answer.
 say_what_to_try() {
-  local one two='HMGET city:1850147 name country population' three='GET log:1'
+  local one two three
   one=$(plain_question 'HGETALL city:2643743')
-  if command -v redis-cli >/dev/null; then
-    two="redis-cli -h ${resp%:*} -p ${resp##*:} $two"
-    three="redis-cli -h ${resp%:*} -p ${resp##*:} $three"
-  else
-    two=$(plain_question "$two") three=$(plain_question "$three")
+  two="curl -s 'http://$http/cities/_search?q=name:london&filter_path=hits.total,hits.hits._source&pretty'"
+  three="curl -s 'http://$http/logs/_search?size=0&filter_path=aggregations&pretty' -H 'Content-Type: application/json' -d '{\"aggs\":{\"by_status\":{\"terms\":{\"field\":\"status\"}}}}'"
+  bash -c "$one" | grep -q London || echo "run: warning: the rows of the sample are not in $data" >&2
+  if command -v curl >/dev/null; then
+    bash -c "$two" | grep -q London && bash -c "$three" | grep -q by_status ||
+      echo "run: warning: the documents of the sample are not in $data" >&2
   fi
-  bash -c "$one" | grep -q London || echo "run: warning: the sample is not in $data" >&2
-  printf '\nPlimsoll answers. Copy a line into another shell:\n\n  %s\n  %s\n  %s\n\n' "$one" "$two" "$three"
+  printf '\nPlimsoll answers. Copy a line into another shell (a row, a search, an aggregation):\n\n  %s\n  %s\n  %s\n\n' "$one" "$two" "$three"
   printf 'Ctrl-C stops the node; the data stays in %s.\n' "$data"
 }
 
@@ -93,8 +93,9 @@ trap 'stop_node; rm -f "$output"; exit 0' INT TERM
 trap 'stop_node; rm -f "$output"' EXIT
 wait_ready
 if [ "$new" = yes ]; then
-  scripts/load_sample.sh "${resp%:*}" "${resp##*:}" ||
-    echo "run: the sample was not loaded whole; again: scripts/load_sample.sh ${resp%:*} ${resp##*:}" >&2
+  to=("${resp%:*}" "${resp##*:}" "${http%:*}" "${http##*:}")
+  scripts/load_sample.sh "${to[@]}" ||
+    echo "run: the sample was not loaded whole; again: scripts/load_sample.sh ${to[*]}" >&2
 fi
 say_what_to_try
 wait "$node"

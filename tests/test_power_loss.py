@@ -13,6 +13,7 @@ import sys
 import time
 
 import pytest
+from document_workload import DocumentWorkload
 from workload import Workload, Wrong, end_somehow
 
 HERE = pathlib.Path(__file__).parent / "powerloss"
@@ -21,6 +22,7 @@ from restore import restore  # noqa: E402
 
 RUNS = int(os.environ.get("PLIMSOLL_RUNS", "100"))
 RUNS_UNSYNCED = 10
+DOCUMENT_RUNS = max(1, RUNS // 4)
 WRITERS = 6
 LOAD_SECONDS_MAX = 0.4
 
@@ -92,6 +94,25 @@ def test_power_loss_under_mixed_load(new_node, shim, tmp_path, note):
     note(
         f"power loss: {RUNS} runs, {load.done} operations acknowledged, none lost; "
         f"{machine.lost} unsynced changes dropped (seed {first})"
+    )
+
+
+def test_power_loss_under_a_load_of_documents(new_node, shim, tmp_path, note):
+    first = int(os.environ.get("PLIMSOLL_SEED", "1"))
+    machine = Machine(new_node, shim, tmp_path)
+    load = DocumentWorkload(machine.node, WRITERS, first)
+    for seed in range(first, first + DOCUMENT_RUNS):
+        try:
+            machine.run(load, seed, torn=seed % 2 == 1)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}\n{machine.node.text()}") from error
+    machine.prepare()
+    machine.node.start()
+    load.check(machine.node.port)
+    assert load.done > DOCUMENT_RUNS, "the load hardly ran, so the losses proved nothing"
+    note(
+        f"power loss with documents: {DOCUMENT_RUNS} runs, {load.done} changes acknowledged; rows, index "
+        f"and _source agree (seed {first})"
     )
 
 

@@ -4,8 +4,15 @@
 //! They judge bytes and single commands; what happens to a node under them is tested elsewhere.
 
 use bytes::{Bytes, BytesMut};
+use plimsoll_index::mapping::Mapping;
+use plimsoll_index::search::SearchRequest;
 use plimsoll_log::record::{self, Record};
 use plimsoll_server::resp::{Decoder, Limits, Protocol, ProtocolError};
+use plimsoll_server::rest::documents::bulk::{
+    lines::Lines,
+    parser::{Item, Parser},
+};
+use plimsoll_server::rest::documents::update::Change;
 use plimsoll_storage::execute::WriteContext;
 use plimsoll_storage::operation::{self, Operation};
 use plimsoll_storage::rows::memory::MemoryRows;
@@ -112,5 +119,60 @@ fn run(operation: &Operation) {
     let reply = operation::decode_reply(&reply).expect("what was kept can be restored");
     for protocol in [Protocol::Resp2, Protocol::Resp3] {
         protocol.encode(&mut BytesMut::new(), &reply);
+    }
+}
+
+/// The body of a bulk request: in one piece, and in pieces as long as the first byte says. Both
+/// must give the same items and the same end; updates among them are read too.
+pub fn bulk(data: &[u8]) {
+    let Some((piece, body)) = data.split_first() else { return };
+    let whole = bulk_pieces([body].into_iter());
+    assert_eq!(bulk_pieces(body.chunks(usize::from(*piece).max(1))), whole);
+    for item in &whole.0 {
+        if let Err(error) = Change::parse(&item.source) {
+            assert_eq!(error.status, 400);
+        }
+    }
+}
+
+/// The items of a body, and the status and words of its end where that is an error.
+fn bulk_pieces<'a>(
+    pieces: impl Iterator<Item = &'a [u8]>,
+) -> (Vec<Item>, Result<(), (u16, String)>) {
+    let (mut lines, mut parser, mut items) = (Lines::default(), Parser::default(), Vec::new());
+    for piece in pieces {
+        lines.push(Bytes::copy_from_slice(piece));
+        while let Some(line) = lines.next_line() {
+            match parser.line(line) {
+                Ok(item) => items.extend(item),
+                Err(error) => return (items, Err((error.status, error.reason))),
+            }
+        }
+    }
+    let end = parser.finish().map_err(|error| (error.status, error.reason));
+    (items, end)
+}
+
+/// A mapping, a document and a search, one line each, as far as they are JSON.
+pub fn documents(data: &[u8]) {
+    let mut lines = data.split(|byte| *byte == b'\n');
+    let (first, second) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    let mapping = serde_json::from_slice(first).ok().and_then(|body| Mapping::parse(&body).ok());
+    let mapping = mapping.unwrap_or_else(Mapping::empty);
+    match mapping.check("id", second) {
+        Ok(Some(delta)) => {
+            let grown = mapping.merge(&delta);
+            assert!(grown.is_ok(), "a mapping takes what its own check adds");
+            let again = grown.and_then(|grown| grown.check("id", second));
+            assert_eq!(again, Ok(None), "and then the document adds nothing");
+        }
+        Ok(None) => {}
+        Err(error) => assert!((400..500).contains(&error.status), "{error}"),
+    }
+    for line in lines {
+        let Ok(body) = serde_json::from_slice(line) else { continue };
+        if let Err(error) = SearchRequest::parse(&body) {
+            assert!((400..500).contains(&error.status), "{error}");
+        }
     }
 }

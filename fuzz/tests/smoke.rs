@@ -74,6 +74,25 @@ fn lines() -> impl Strategy<Value = Vec<Vec<Vec<u8>>>> {
     prop::collection::vec(prop::collection::vec(word(), 1..7), 1..12)
 }
 
+/// A line of a bulk request, or nearly one.
+fn bulk_line() -> impl Strategy<Value = Vec<u8>> {
+    let line = prop::sample::select(vec![
+        r#"{"index":{"_index":"g","_id":"1"}}"#,
+        r#"{"delete":{"_id":7,"if_seq_no":1,"if_primary_term":1}}"#,
+        r#"{"update":{"_id":"x","retry_on_conflict":3}}"#,
+        r#"{"create":{}}"#,
+        r#"{"doc":{"a":{"b":1}},"doc_as_upsert":true}"#,
+        r#"{"script":{"source":"ctx._source.n += params.i","params":{"i":1}}}"#,
+        r#"{"n":1}"#,
+        "",
+        " \r",
+    ]);
+    let whole = line.prop_map(|line| line.as_bytes().to_vec());
+    let cut =
+        (whole.clone(), 0_usize..40).prop_map(|(line, at)| line[..at.min(line.len())].to_vec());
+    prop_oneof![6 => whole, 1 => cut, 1 => bytes()]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
 
@@ -114,4 +133,33 @@ proptest! {
         plimsoll_fuzz::resp(&data);
         plimsoll_fuzz::resp(&noise);
     }
+
+    #[test]
+    fn bulk(first in any::<u8>(), lines in prop::collection::vec(bulk_line(), 0..12)) {
+        plimsoll_fuzz::bulk(&[vec![first], lines.join(&b'\n')].concat());
+    }
+
+    #[test]
+    fn documents(lines in prop::collection::vec(json_line(), 0..4)) {
+        plimsoll_fuzz::documents(&lines.join(&b'\n'));
+    }
+}
+
+/// JSON that is near to what REST takes, whole or cut.
+fn json_line() -> impl Strategy<Value = Vec<u8>> {
+    let line = prop::sample::select(vec![
+        r#"{"properties":{"a":{"type":"long"},"b":{"type":"text","fields":{"raw":{"type":"keyword"}}}}}"#,
+        r#"{"dynamic":"strict","properties":{"d":{"type":"date","format":"yyyy-MM-dd||epoch_millis"}}}"#,
+        r#"{"a":1,"b":["x",null,{"c":1.5}],"d":"2024-01-01","g":{"lat":1,"lon":2}}"#,
+        r#"{"a":"1e400","b":{"b":{"b":[[[]]]}}}"#,
+        r#"{"query":{"bool":{"must":[{"match":{"b":"x y"}}],"filter":{"range":{"a":{"gte":"now-1d/d"}}}}}}"#,
+        r#"{"query":{"query_string":{"query":"(a:1 OR b:[x TO *}) AND -c:\"y z\"~2^3"}}}"#,
+        r#"{"size":0,"aggs":{"x":{"terms":{"field":"a"},"aggs":{"y":{"date_histogram":{"field":"d","calendar_interval":"month"}}}}}}"#,
+        r#"{"query":{"function_score":{"functions":[{"gauss":{"d":{"origin":"now","scale":"1d"}}}],"script_score":{"script":"Math.log(doc['a'].value)"}}}}"#,
+        r#"{"sort":[{"a":{"order":"desc","missing":"_last"}},"_score"],"highlight":{"fields":{"b":{}}}}"#,
+    ]);
+    let whole = line.prop_map(|line| line.as_bytes().to_vec());
+    let cut =
+        (whole.clone(), 0_usize..90).prop_map(|(line, at)| line[..at.min(line.len())].to_vec());
+    prop_oneof![6 => whole, 1 => cut, 1 => bytes()]
 }

@@ -35,6 +35,8 @@ class Record:
 
 def read_journal(path):
     """The whole records; a last one that was cut off undoes a change that never happened."""
+    if not pathlib.Path(path).exists():
+        return []  # The power went before the process opened a file.
     data = pathlib.Path(path).read_bytes()
     records, at = [], 0
     while at + HEAD.size <= len(data):

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use plimsoll_log::record::{self, Record};
@@ -36,6 +36,8 @@ const COMMANDS_MAX: usize = 64;
 /// What is asked of an applier beside the log.
 enum Command {
     Add(Box<Replica>, Arc<Partition>, GroupId, oneshot::Sender<()>),
+    Remove(PartitionId, GroupId, oneshot::Sender<()>),
+    NoteDocuments(PartitionId, GroupId, oneshot::Sender<()>),
     Mark(SyncSender<Vec<Mark>>),
     Stop,
 }
@@ -74,7 +76,8 @@ impl Applier {
         let reader = log.read(&positions)?;
         let (commands, received) = sync_channel(COMMANDS_MAX);
         let groups = groups.into_iter().map(|start| (start.group, Group::new(start))).collect();
-        let worker = Worker { reader, groups, commands: received, is_stopping: false };
+        let checks = Vec::new();
+        let worker = Worker { reader, groups, checks, commands: received, is_stopping: false };
         let run = move || worker.run_until_stopped();
         let thread = std::thread::Builder::new().name("apply".to_owned()).spawn(run);
         let thread = thread.map_err(|error| plimsoll_log::LogError::Failed(error.to_string()))?;
@@ -91,6 +94,19 @@ impl Applier {
         let (done, added) = oneshot::channel();
         let command = Command::Add(Box::new(replica), partition, group, done);
         self.commands.try_send(command).is_ok() && added.await.is_ok()
+    }
+
+    /// Takes a replica out: what the log still holds for it is passed over.
+    pub(crate) async fn remove(&self, id: PartitionId, group: GroupId) -> bool {
+        let (done, removed) = oneshot::channel();
+        self.commands.try_send(Command::Remove(id, group, done)).is_ok() && removed.await.is_ok()
+    }
+
+    /// Has a replica note which documents change from now on.
+    pub(crate) async fn note_documents(&self, id: PartitionId, group: GroupId) -> bool {
+        let (done, noting) = oneshot::channel();
+        let command = Command::NoteDocuments(id, group, done);
+        self.commands.try_send(command).is_ok() && noting.await.is_ok()
     }
 
     /// Stamps every replica of the thread's groups, and says where they stand. Blocks.
@@ -157,6 +173,17 @@ impl Group {
         true
     }
 
+    fn remove(&mut self, id: PartitionId) {
+        self.replicas.remove(&id);
+        self.partitions.retain(|partition| partition.id != id);
+    }
+
+    fn note_documents(&mut self, id: PartitionId) -> bool {
+        let Some((replica, _)) = self.replicas.get_mut(&id) else { return false };
+        let noted = replica.set_documents(true);
+        noted.inspect_err(|error| tracing::error!(partition = %id, %error, "not indexed")).is_ok()
+    }
+
     fn publish(&self) {
         let log_time_ms = self.chain.position().log_time_ms;
         *self.tail.lock() = Tail { anchor: self.chain.anchor(), log_time_ms };
@@ -181,6 +208,8 @@ enum Activity {
 struct Worker {
     reader: Box<dyn Reader>,
     groups: HashMap<GroupId, Group>,
+    /// Partitions whose lead is to be looked at, and when: it waits for clients to return.
+    checks: Vec<(Instant, Arc<Partition>)>,
     commands: Receiver<Command>,
     is_stopping: bool,
 }
@@ -208,12 +237,37 @@ impl Worker {
         let mut entries = Vec::new();
         while !self.is_stopping {
             self.obey(Activity::BetweenRecords);
-            if let Err(error) = self.reader.next(&mut entries, READ_BYTES_MAX, READ_TIMEOUT) {
+            let timeout = self.check_leads();
+            if let Err(error) = self.reader.next(&mut entries, READ_BYTES_MAX, timeout) {
                 self.stop_all(&format!("the log cannot be read: {error}"));
             }
             for entry in entries.drain(..) {
                 self.apply(&entry);
             }
+        }
+    }
+
+    /// Has leads that waited long enough begin their next record; says for how long the log may
+    /// be waited for.
+    fn check_leads(&mut self) -> Duration {
+        if self.checks.is_empty() {
+            return READ_TIMEOUT;
+        }
+        let now = Instant::now();
+        self.checks.retain_mut(|(at, partition)| {
+            let again = if *at <= now { partition.lead.check(now) } else { Some(*at) };
+            *at = again.unwrap_or(*at);
+            again.is_some()
+        });
+        let next = self.checks.iter().map(|(at, _)| *at - now).min();
+        next.map_or(READ_TIMEOUT, |wait| wait.min(READ_TIMEOUT))
+    }
+
+    fn check_lead(&mut self, at: Instant, partition: &Arc<Partition>) {
+        let same = self.checks.iter_mut().find(|(_, it)| Arc::ptr_eq(it, partition));
+        match same {
+            Some((found, _)) => *found = at,
+            None => self.checks.push((at, Arc::clone(partition))),
         }
     }
 
@@ -225,6 +279,22 @@ impl Worker {
                         && group.add(*replica, partition)
                     {
                         // Who asked may be gone; the replica is served all the same.
+                        let _ = done.send(());
+                    }
+                }
+                // The replica may be out of its place: whoever asked tries again.
+                Ok(Command::Remove(..) | Command::NoteDocuments(..))
+                    if activity == Activity::InRecord => {}
+                Ok(Command::Remove(id, group, done)) => {
+                    if let Some(group) = self.groups.get_mut(&group) {
+                        group.remove(id);
+                        let _ = done.send(());
+                    }
+                }
+                Ok(Command::NoteDocuments(id, group, done)) => {
+                    if let Some(group) = self.groups.get_mut(&group)
+                        && group.note_documents(id)
+                    {
                         let _ = done.send(());
                     }
                 }
@@ -279,7 +349,7 @@ impl Worker {
     fn apply_until_done(
         &mut self,
         replica: &mut Replica,
-        partition: &Partition,
+        partition: &Arc<Partition>,
         position: Position,
         record: &Record,
         submissions: Vec<Submission>,
@@ -300,7 +370,11 @@ impl Worker {
                     if matches!(applied, Applied::Passed(_)) {
                         partition.lead.passed(&record.lead);
                     }
+                    let check_at = partition.lead.answering(submissions.len());
                     deliver(applied, submissions, replies);
+                    if let Some(at) = check_at {
+                        self.check_lead(at, partition);
+                    }
                     for partition in waiting {
                         tracing::info!(partition = %partition.id, "apply goes on");
                         partition.set_fault(None);

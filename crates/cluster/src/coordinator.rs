@@ -55,6 +55,25 @@ impl Coordinator {
         replies: &mut Vec<Reply>,
     ) {
         let mut rest = requests;
+        let mut done = 0;
+        for (at, error) in self.check_rows(db, requests).await {
+            let (before, after) = rest.split_at(at - done);
+            self.run(session, db, before, replies).await;
+            replies.push(Reply::Error(error));
+            rest = after.get(1..).unwrap_or_default();
+            done = at + 1;
+        }
+        self.run(session, db, rest, replies).await;
+    }
+
+    async fn run(
+        &self,
+        session: &mut ClientSession,
+        db: u32,
+        requests: &[Request],
+        replies: &mut Vec<Reply>,
+    ) {
+        let mut rest = requests;
         while let Some((request, after)) = rest.split_first() {
             let taken = match self.plan(db, request) {
                 Plan::Reply(reply) => {
@@ -99,7 +118,7 @@ impl Coordinator {
 
     /// Removes all keys of all databases.
     pub async fn flush_all(&self, session: &mut ClientSession) -> Reply {
-        let databases: Vec<u32> = self.shared.tables.iter().map(|(db, _)| db).collect();
+        let databases: Vec<u32> = self.shared.tables.databases().map(|(db, _)| db).collect();
         let request = [Request::Command(Argv::of(&[b"FLUSHDB"]))];
         for db in databases {
             let mut replies = Vec::new();
@@ -111,23 +130,46 @@ impl Coordinator {
         Reply::OK
     }
 
+    /// Makes everything that was acknowledged durable, of an `async` log too.
+    ///
+    /// # Errors
+    /// Where the disk fails.
+    pub async fn sync(&self) -> Result<(), ErrorReply> {
+        let shared = Arc::clone(&self.shared);
+        let synced = tokio::task::spawn_blocking(move || shared.log.sync()).await;
+        let failed = |error: String| ErrorReply::err(format!("the log cannot be synced: {error}"));
+        match synced {
+            Ok(synced) => synced.map_err(|error| failed(error.to_string())),
+            Err(error) => Err(failed(error.to_string())),
+        }
+    }
+
+    /// Partitions that have stopped, and why.
+    #[must_use]
+    pub fn faults(&self) -> Vec<String> {
+        let partitions = self.shared.tables.partitions();
+        let partitions = partitions.iter();
+        partitions.filter_map(|partition| partition.fault()).collect()
+    }
+
     /// The node's figures at this moment.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let shared = &self.shared;
-        let partitions = || shared.tables.iter().flat_map(|(_, table)| table.partitions());
-        let database = |(db, table): (u32, &Table)| DatabaseStatistics {
+        let partitions = shared.tables.partitions();
+        let partitions = || partitions.iter();
+        let database = |(db, table): (u32, &Arc<Table>)| DatabaseStatistics {
             db,
             keys: table.partitions().iter().map(|partition| partition.keys()).sum(),
             expires: table.partitions().iter().map(|partition| partition.expires()).sum(),
         };
         Statistics {
-            databases: shared.tables.iter().map(database).collect(),
+            databases: shared.tables.databases().map(database).collect(),
             log: shared.log.stats(),
             store: shared.resources.statistics(),
             files_bytes: partitions().map(|partition| partition.store.files_bytes()).sum(),
             queue_bytes: partitions().map(|partition| partition.lead.waiting_bytes()).sum(),
-            faults: partitions().filter_map(|partition| partition.fault()).collect(),
+            faults: self.faults(),
         }
     }
 
@@ -177,7 +219,7 @@ impl Coordinator {
         let outcome = if scatter::reads_one_row(command) {
             execute::read(command, &store.cached_row(), &context)
         } else {
-            execute::read(command, &store.cached(), &context)
+            store.cached().and_then(|rows| execute::read(command, &rows, &context))
         };
         match outcome {
             Ok(reply) => reply,
@@ -195,7 +237,7 @@ impl Coordinator {
                 Err(error) => return Ok(Reply::Error(error)),
             };
             let context = shared.read_context(Some(&partition));
-            execute::read(&command, &partition.store.snapshot(), &context)
+            execute::read(&command, &partition.store.snapshot()?, &context)
         };
         blocking(read).await.unwrap_or_else(failed)
     }
@@ -262,8 +304,12 @@ impl Coordinator {
         submit_to(partition, session, steps).await
     }
 
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     pub(crate) fn table(&self, db: u32) -> Option<&Table> {
-        self.shared.tables.get(db)
+        self.shared.tables.get(db).map(AsRef::as_ref)
     }
 
     /// How many partitions a database's table has, or will have.
@@ -301,21 +347,17 @@ pub(crate) async fn submit_to(
         )));
     }
     partition.lead.submit(submission);
-    match tokio::time::timeout(WRITE_TIMEOUT, answered).await {
-        Ok(Ok(outcome)) => {
-            if outcome.as_ref().is_err_and(|error| *error == outcome_unknown()) {
-                session.renew();
-            } else {
-                session.settle();
-            }
-            outcome
-        }
+    let Some(outcome) = session.wait(answered, WRITE_TIMEOUT).await else {
         // Too late, or the lead is gone because the node is stopping.
-        Ok(Err(_)) | Err(_) => {
-            session.renew();
-            Err(outcome_unknown())
-        }
+        session.renew();
+        return Err(outcome_unknown());
+    };
+    if outcome.as_ref().is_err_and(|error| *error == outcome_unknown()) {
+        session.renew();
+    } else {
+        session.settle();
     }
+    outcome
 }
 
 /// What is to be done with a request.

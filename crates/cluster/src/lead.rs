@@ -1,10 +1,10 @@
 //! The lead of a partition: many clients' operations become one record. One record at a time is
 //! in the log's hands; what arrives meanwhile waits and goes together into the next, so a slow
-//! sync makes larger records and not a longer queue.
+//! sync makes larger records and not a longer queue. When the next begins is [`Gather`]'s to say.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -16,6 +16,8 @@ use plimsoll_log::{
 };
 use plimsoll_storage::{Argv, ErrorReply, Reply};
 use tokio::sync::oneshot;
+
+use crate::gather::Gather;
 
 /// What may wait at one lead for the log and for apply, bytes; beyond it, work is refused.
 const WAITING_BYTES_MAX: usize = 64 << 20;
@@ -121,6 +123,7 @@ struct State {
     stamp_ms: u64,
     /// Whether the log still has to answer for the last record.
     is_appending: bool,
+    gather: Gather,
     /// Records that were not applied yet, in their order.
     records: VecDeque<(LeadStamp, Vec<Submission>)>,
     /// Why nothing more is appended: the log is not the one that was read.
@@ -134,6 +137,13 @@ impl State {
         let (_, submissions) = self.records.remove(at)?;
         self.waiting_bytes -= submissions.iter().map(Submission::bytes).sum::<usize>();
         Some(submissions)
+    }
+
+    /// When someone must look whether the next record has waited long enough.
+    fn check_at(&self, now: Instant) -> Option<Instant> {
+        // Applied already, and the log has not answered yet: the wait is about to begin.
+        let is_late = self.is_appending && self.records.is_empty();
+        self.gather.until().or_else(|| is_late.then(|| now + self.gather.hold()))
     }
 
     /// The next record begins a sequence anew.
@@ -172,9 +182,28 @@ impl Lead {
         }
         state.waiting_bytes += bytes;
         state.queue.push_back(submission);
-        if !state.is_appending {
+        if state.gather.submitted(Instant::now()) {
             self.inner.append_next(state);
         }
+    }
+
+    /// Learns that so many submissions of a record are about to be answered. Says when to
+    /// [`Self::check`], if at all.
+    pub(crate) fn answering(&self, count: usize) -> Option<Instant> {
+        let now = Instant::now();
+        let mut state = self.inner.state.lock();
+        state.gather.answered(count, now);
+        state.check_at(now)
+    }
+
+    /// Begins the next record if it has waited long enough. Says when to look again, if at all.
+    pub(crate) fn check(&self, now: Instant) -> Option<Instant> {
+        let mut state = self.inner.state.lock();
+        if state.gather.is_due(now) {
+            self.inner.append_next(state);
+            return None;
+        }
+        state.check_at(now)
     }
 
     /// The submissions of a record that is about to be applied; `None` where it is another's.
@@ -205,9 +234,11 @@ impl Inner {
     fn append_next(self: &Arc<Self>, mut state: parking_lot::MutexGuard<'_, State>) {
         let Some(record) = self.next_record(&mut state) else {
             state.is_appending = false;
+            state.gather.idle();
             return;
         };
         state.is_appending = true;
+        state.gather.begun(Instant::now());
         drop(state);
         let (stamp, anchor) = (record.lead, record.anchor);
         let lead: Weak<Self> = Arc::downgrade(self);
@@ -257,7 +288,13 @@ impl Inner {
         let mut state = self.state.lock();
         let error = match outcome {
             Ok(lsn) => match Chain::check_appended(anchor, lsn) {
-                Ok(()) => return self.append_next(state),
+                Ok(()) => {
+                    state.is_appending = false;
+                    if state.gather.appended(Instant::now()) {
+                        self.append_next(state);
+                    }
+                    return;
+                }
                 Err(fault) => {
                     tracing::error!(partition = %self.partition, %fault, "the lead stops");
                     state.fault = Some(fault.to_string());
@@ -274,6 +311,7 @@ impl Inner {
         let queued: Vec<Submission> = state.queue.drain(..).collect();
         state.waiting_bytes -= queued.iter().map(Submission::bytes).sum::<usize>();
         state.is_appending = false;
+        state.gather.idle();
         drop(state);
         let behind = too_much("the log did not take the writes before");
         queued.into_iter().for_each(|submission| submission.refuse(behind.clone()));

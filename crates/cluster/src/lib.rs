@@ -5,6 +5,9 @@
 
 mod applier;
 mod coordinator;
+mod creation;
+mod documents;
+mod gather;
 mod lead;
 mod maintenance;
 mod metadata;
@@ -17,7 +20,13 @@ mod statistics;
 mod table;
 
 pub use coordinator::Coordinator;
+pub use documents::{
+    Action, AliasAction, CacheStatistics, Condition, ContextId, Document, DocumentWrite,
+    DocumentsOptions, IndexBody, IndexMetadata, IndexStatistics, PartitionStatistics,
+    PoolStatistics, SearchOptions, SearchOutcome, WriteResult, Written,
+};
 pub use node::{Node, NodeSettings, OpenError};
+pub use plimsoll_index::Error;
 pub use request::{Request, Watched};
 pub use session::ClientSession;
 pub use statistics::{DatabaseStatistics, Statistics};

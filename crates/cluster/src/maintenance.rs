@@ -62,10 +62,8 @@ fn run(shared: &Weak<Shared>, stopped: &Receiver<()>, mut session: ClientSession
     let mut interval = INTERVAL;
     while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
         let Some(shared) = shared.upgrade() else { return };
-        for (_, table) in shared.tables.iter() {
-            for partition in table.partitions() {
-                sweep(partition, &mut session, &mut sweeps);
-            }
+        for partition in shared.tables.partitions() {
+            sweep(&partition, &mut session, &mut sweeps);
         }
         interval = if sweeps.is_empty() { INTERVAL } else { SWEEP_INTERVAL };
         relieve(&shared);
@@ -116,8 +114,8 @@ fn relieve(shared: &Shared) {
     if held < budget / 4 * 3 {
         return;
     }
-    let partitions = shared.tables.iter().flat_map(|(_, table)| table.partitions());
-    if let Some(fullest) = partitions.max_by_key(|it| it.store.unflushed_bytes())
+    let partitions = shared.tables.partitions();
+    if let Some(fullest) = partitions.iter().max_by_key(|it| it.store.unflushed_bytes())
         && let Err(error) = fullest.store.flush()
     {
         tracing::warn!(partition = %fullest.id, %error, "rows cannot be flushed");

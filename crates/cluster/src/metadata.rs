@@ -2,11 +2,14 @@
 //! of its own), so that creating a table is a conditional write evaluated at apply: of several
 //! creations of one name the first in the log wins.
 
-use std::sync::Arc;
-
+use bytes::Bytes;
 use plimsoll_log::{GroupId, PartitionId};
 use plimsoll_storage::execute::{self, ReadContext};
+use plimsoll_storage::operation::Operation;
 use plimsoll_storage::{Argv, Reply, command};
+use serde_json::Value;
+
+use crate::lead::now_ms;
 
 use crate::partition::Partition;
 use crate::table::TableDefinition;
@@ -17,6 +20,8 @@ pub(crate) const PARTITION: PartitionId = PartitionId { table: 0, ordinal: 0 };
 pub(crate) const GROUP: GroupId = GroupId(0);
 /// The hash that holds the tables: name to definition.
 const TABLES_KEY: &[u8] = b"tables";
+/// What the hashes of shared objects begin with; the kind follows.
+const OBJECTS_PREFIX: &str = "objects:";
 
 /// The name of a database's table.
 pub(crate) fn table_name(db: u32) -> String {
@@ -29,37 +34,124 @@ pub(crate) fn database_of(name: &[u8]) -> Option<u32> {
 }
 
 /// The write that creates a table where there is none of its name.
-///
-/// # Panics
-/// Never: a definition is plain data.
 pub(crate) fn create_table(name: &str, definition: &TableDefinition) -> Argv {
-    let definition = serde_json::to_vec(definition).expect("a definition is plain data");
-    Argv::of(&[b"HSETNX", TABLES_KEY, name.as_bytes(), &definition])
+    Argv::of(&[b"HSETNX", TABLES_KEY, name.as_bytes(), &encode(definition)])
+}
+
+/// The write that takes a table away.
+pub(crate) fn delete_table(name: &str) -> Argv {
+    Argv::of(&[b"HDEL", TABLES_KEY, name.as_bytes()])
+}
+
+/// The write that replaces a definition, if no table was changed since it was read: `seen` is
+/// what [`definition`] gave.
+pub(crate) fn replace_definition(name: &str, definition: &TableDefinition, seen: u64) -> Operation {
+    let watched = vec![(Bytes::from_static(TABLES_KEY), seen)];
+    let put = Argv::of(&[b"HSET", TABLES_KEY, name.as_bytes(), &encode(definition)]);
+    Operation::Transaction { watched, commands: vec![put] }
+}
+
+fn encode(definition: &TableDefinition) -> Vec<u8> {
+    serde_json::to_vec(definition).expect("a definition is plain data")
 }
 
 /// The tables as they are now, by name.
 ///
 /// # Errors
 /// Says what cannot be read.
-pub(crate) fn tables(
-    metadata: &Arc<Partition>,
-    now_ms: u64,
-) -> Result<Vec<(Vec<u8>, TableDefinition)>, String> {
-    let argv = Argv::of(&[b"HGETALL".as_slice(), TABLES_KEY]);
-    let command = command::parse(&argv).map_err(|error| error.to_string())?;
-    let context = ReadContext { now_ms, seed: 0, keys: 0, cursors: None };
-    let reply = execute::read(&command, &metadata.store.snapshot(), &context);
-    let Reply::Map(pairs) = reply.map_err(|error| error.to_string())? else {
-        return Err("the metadata's tables are no hash".to_owned());
+pub(crate) fn tables(metadata: &Partition) -> Result<Vec<(String, TableDefinition)>, String> {
+    let table = |(name, definition): (String, Bytes)| {
+        let definition = decode(&name, &definition)?;
+        Ok((name, definition))
     };
-    let table = |(name, definition): (Reply, Reply)| match (name, definition) {
-        (Reply::Bulk(name), Reply::Bulk(definition)) => {
-            let definition = serde_json::from_slice(&definition);
-            let shown = String::from_utf8_lossy(&name);
-            let definition = definition.map_err(|error| format!("table `{shown}`: {error}"))?;
-            Ok((name.to_vec(), definition))
+    hash(metadata, TABLES_KEY)?.into_iter().map(table).collect()
+}
+
+/// A table's definition, and the change of tables that it was read at.
+///
+/// # Errors
+/// Says what cannot be read.
+pub(crate) fn definition(
+    metadata: &Partition,
+    name: &str,
+) -> Result<Option<(TableDefinition, u64)>, String> {
+    // The change first: a definition that is newer than it is refused, and read again.
+    let seen = execute::last_change(&metadata.store, TABLES_KEY, now_ms());
+    let seen = seen.map_err(|error| error.to_string())?;
+    let argv = Argv::of(&[b"HGET", TABLES_KEY, name.as_bytes()]);
+    match read(metadata, &argv)? {
+        Reply::Bulk(bytes) => Ok(Some((decode(name, &bytes)?, seen))),
+        _ => Ok(None),
+    }
+}
+
+fn decode(name: &str, bytes: &[u8]) -> Result<TableDefinition, String> {
+    serde_json::from_slice(bytes).map_err(|error| format!("table `{name}`: {error}"))
+}
+
+/// The write that puts a small object that the cluster shares.
+pub(crate) fn put_object(kind: &str, name: &str, value: &[u8]) -> Argv {
+    Argv::of(&[b"HSET", objects_key(kind).as_bytes(), name.as_bytes(), value])
+}
+
+/// The write that takes such an object away.
+pub(crate) fn delete_object(kind: &str, name: &str) -> Argv {
+    Argv::of(&[b"HDEL", objects_key(kind).as_bytes(), name.as_bytes()])
+}
+
+/// An object of a kind; none also where it cannot be read, which is logged.
+pub(crate) fn object(metadata: &Partition, kind: &str, name: &str) -> Option<Value> {
+    let argv = Argv::of(&[b"HGET", objects_key(kind).as_bytes(), name.as_bytes()]);
+    match read(metadata, &argv) {
+        Ok(Reply::Bulk(bytes)) => parsed(kind, name, &bytes),
+        Ok(_) => None,
+        Err(error) => {
+            tracing::error!(kind, name, error, "the metadata cannot be read");
+            None
         }
-        _ => Err("the metadata's tables are no pairs".to_owned()),
+    }
+}
+
+/// All objects of a kind, by name.
+pub(crate) fn objects(metadata: &Partition, kind: &str) -> Vec<(String, Value)> {
+    let found = hash(metadata, objects_key(kind).as_bytes()).unwrap_or_else(|error| {
+        tracing::error!(kind, error, "the metadata cannot be read");
+        Vec::new()
+    });
+    let object = |(name, bytes): (String, Bytes)| Some((parsed(kind, &name, &bytes)?, name));
+    let mut objects: Vec<(String, Value)> =
+        found.into_iter().filter_map(object).map(|(value, name)| (name, value)).collect();
+    objects.sort_by(|(a, _), (b, _)| a.cmp(b));
+    objects
+}
+
+fn parsed(kind: &str, name: &str, bytes: &[u8]) -> Option<Value> {
+    let value = serde_json::from_slice(bytes);
+    value.inspect_err(|error| tracing::error!(kind, name, %error, "no JSON")).ok()
+}
+
+fn objects_key(kind: &str) -> String {
+    format!("{OBJECTS_PREFIX}{kind}")
+}
+
+/// A hash of the metadata, its fields being names.
+fn hash(metadata: &Partition, key: &[u8]) -> Result<Vec<(String, Bytes)>, String> {
+    let Reply::Map(pairs) = read(metadata, &Argv::of(&[b"HGETALL", key]))? else {
+        return Err("the metadata holds no such hash".to_owned());
     };
-    pairs.into_iter().map(table).collect()
+    let pair = |(name, value): (Reply, Reply)| match (name, value) {
+        (Reply::Bulk(name), Reply::Bulk(value)) => {
+            let name = String::from_utf8(name.to_vec()).map_err(|error| error.to_string())?;
+            Ok((name, value))
+        }
+        _ => Err("the metadata holds no pairs".to_owned()),
+    };
+    pairs.into_iter().map(pair).collect()
+}
+
+fn read(metadata: &Partition, argv: &Argv) -> Result<Reply, String> {
+    let command = command::parse(argv).map_err(|error| error.to_string())?;
+    let context = ReadContext { now_ms: now_ms(), seed: 0, keys: 0, cursors: None };
+    let snapshot = metadata.store.snapshot().map_err(|error| error.to_string())?;
+    execute::read(&command, &snapshot, &context).map_err(|error| error.to_string())
 }

@@ -11,24 +11,22 @@ use std::time::{Duration, Instant};
 use plimsoll_log::embedded::{self, Embedded};
 use plimsoll_log::rules::chain::{Chain, Position};
 use plimsoll_log::{GroupId, Incarnation, LeadId, Log, LogError, Lsn, PartitionId};
-use plimsoll_storage::ErrorReply;
 use plimsoll_storage::execute::{ReadContext, ScanCursors};
 use plimsoll_storage::partition::{ApplyError, BeforeFlush, Replica, Resources, StoreOptions};
-use plimsoll_storage::rows::StoreError;
 use plimsoll_storage::rows::key::partition_of;
 
 use crate::applier::{self, Applier, GroupStart};
-use crate::coordinator::{Coordinator, submit_to};
-use crate::lead::{Lead, SharedTail, Step, now_ms};
+use crate::coordinator::Coordinator;
+use crate::documents::{Documents, DocumentsOptions, IndexMetadata, Refresher};
+use crate::lead::{Lead, SharedTail, now_ms};
 use crate::maintenance::{self, Maintenance};
 use crate::metadata;
 use crate::partition::Partition;
 use crate::session::{SessionPool, cheap_random, random_u64};
-use crate::table::{Table, TableDefinition, Tables};
-use plimsoll_storage::operation::Operation;
+use crate::table::{Table, Tables};
 
 /// Log groups that partitions are spread over, beside the metadata's.
-const GROUPS: u16 = 16;
+pub(crate) const GROUPS: u16 = 16;
 /// The most partitions that a database's table may have: a scan's cursor has room for no more.
 pub(crate) const PARTITIONS_MAX: u32 = 1024;
 /// Bytes read at once while the metadata is replayed.
@@ -50,6 +48,8 @@ pub struct NodeSettings {
     pub store: StoreOptions,
     /// Partitions of a table that `SELECT` reaches, when it is created: 1 to 1,024. Default 1.
     pub database_partitions: u32,
+    /// How documents are indexed and searched.
+    pub documents: DocumentsOptions,
 }
 
 /// Why a node cannot be opened.
@@ -80,17 +80,21 @@ pub(crate) struct Shared {
     pub sessions: Arc<SessionPool>,
     pub cursors: ScanCursors,
     pub appliers: OnceLock<Vec<Applier>>,
-    partitions_dir: PathBuf,
-    lead: LeadId,
-    tails: HashMap<GroupId, SharedTail>,
-    database_partitions: u32,
-    creation: tokio::sync::Mutex<()>,
+    /// What searches of this node share.
+    pub documents: Documents,
+    pub partitions_dir: PathBuf,
+    pub lead: LeadId,
+    pub tails: HashMap<GroupId, SharedTail>,
+    pub database_partitions: u32,
+    /// Held by who changes which tables there are, or what they are made of.
+    pub creation: tokio::sync::Mutex<()>,
 }
 
 /// A node that is open. Dropping it stops it where it is: what is not flushed is replayed.
 pub struct Node {
     shared: Arc<Shared>,
     maintenance: Option<Maintenance>,
+    refresher: Option<Refresher>,
 }
 
 impl Node {
@@ -110,6 +114,7 @@ impl Node {
         let log_options = embedded::Options { groups: GROUPS + 1, ..settings.log };
         let log = Embedded::open(&settings.data_dir.join("log"), &log_options)?;
         let log = Arc::new(log);
+        let documents = Documents::new(&settings.documents);
         let opening = Opening {
             incarnation: log.incarnation(),
             resources: Resources::new(settings.store, before_flush(&log)),
@@ -117,7 +122,7 @@ impl Node {
             partitions_dir,
             lead: LeadId(random_u64()),
         };
-        opening.run(partitions)
+        opening.run(partitions, documents)
     }
 
     /// Where requests go.
@@ -128,14 +133,24 @@ impl Node {
 
     /// Makes everything durable and stops; blocks. Requests still in flight end unknown.
     pub fn close(mut self) {
-        self.maintenance.take().into_iter().for_each(Maintenance::stop);
+        self.stop_chores();
+        for partition in self.shared.tables.partitions() {
+            if let Some(indexer) = partition.indexer() {
+                indexer.close();
+            }
+        }
         maintenance::flush(&self.shared);
+    }
+
+    fn stop_chores(&mut self) {
+        self.refresher.take().into_iter().for_each(Refresher::stop);
+        self.maintenance.take().into_iter().for_each(Maintenance::stop);
     }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.maintenance.take().into_iter().for_each(Maintenance::stop);
+        self.stop_chores();
         for applier in self.shared.appliers.get().map(Vec::as_slice).unwrap_or_default() {
             applier.stop();
         }
@@ -151,7 +166,7 @@ struct Opening {
 }
 
 impl Opening {
-    fn run(self, database_partitions: u32) -> Result<Node, OpenError> {
+    fn run(self, database_partitions: u32, documents: Documents) -> Result<Node, OpenError> {
         let tails: HashMap<GroupId, SharedTail> =
             (0..=GROUPS).map(|group| (GroupId(group), SharedTail::default())).collect();
         let genesis = Chain::new(self.incarnation).position();
@@ -162,7 +177,7 @@ impl Opening {
         let group = metadata::GROUP;
         let partition =
             partition_of_replica(&metadata, group, self.lead, &self.log, &tails[&group]);
-        let definitions = metadata::tables(&partition, now_ms()).map_err(OpenError::Mismatch)?;
+        let definitions = metadata::tables(&partition).map_err(OpenError::Mismatch)?;
         let mut starts: HashMap<GroupId, GroupStart> = HashMap::new();
         let start = |group, chain| GroupStart {
             group,
@@ -174,7 +189,6 @@ impl Opening {
         let tables = Tables::default();
         let mut replicas: HashMap<GroupId, Vec<(Replica, Arc<Partition>)>> = HashMap::new();
         for (name, definition) in definitions {
-            let Some(db) = metadata::database_of(&name) else { continue };
             let mut partitions = Vec::new();
             for (id, group) in definition.partitions() {
                 let initial = groups.get(&group).copied().unwrap_or(genesis);
@@ -190,7 +204,8 @@ impl Opening {
                 partitions.push(Arc::clone(&partition));
                 replicas.entry(group).or_default().push((replica, partition));
             }
-            tables.insert(db, Table::new(partitions));
+            let index = IndexMetadata::of(&name, &definition).map_err(mismatch)?.map(Arc::new);
+            tables.insert(Table::new(&name, definition.incarnation, partitions, index));
         }
         for group in (1..=GROUPS).map(GroupId) {
             let held = replicas.remove(&group).unwrap_or_default();
@@ -207,7 +222,7 @@ impl Opening {
         if let Some(start) = starts.get_mut(&metadata::GROUP) {
             start.replicas.push((metadata, Arc::clone(&partition)));
         }
-        self.start(partition, tables, tails, starts, database_partitions)
+        self.start(partition, tables, tails, starts, (database_partitions, documents))
     }
 
     fn start(
@@ -216,7 +231,7 @@ impl Opening {
         tables: Tables,
         tails: HashMap<GroupId, SharedTail>,
         starts: HashMap<GroupId, GroupStart>,
-        database_partitions: u32,
+        (database_partitions, documents): (u32, Documents),
     ) -> Result<Node, OpenError> {
         let mut ends = Vec::new();
         for group in tails.keys() {
@@ -230,6 +245,7 @@ impl Opening {
             sessions: Arc::default(),
             cursors: ScanCursors::default(),
             appliers: OnceLock::new(),
+            documents,
             partitions_dir: self.partitions_dir,
             lead: self.lead,
             tails,
@@ -247,9 +263,14 @@ impl Opening {
             unreachable!("appliers are started once");
         }
         shared.catch_up(&ends)?;
+        shared.forget_leftovers().map_err(OpenError::Mismatch)?;
+        for table in shared.tables.all().iter().filter(|table| table.index().is_some()) {
+            shared.open_indexers(table).map_err(OpenError::Mismatch)?;
+        }
+        let refresher = Refresher::start(&shared).map_err(folder(Path::new("refresh threads")))?;
         let maintenance = Maintenance::start(&shared);
         let maintenance = maintenance.map_err(folder(Path::new("maintenance thread")))?;
-        Ok(Node { shared, maintenance: Some(maintenance) })
+        Ok(Node { shared, maintenance: Some(maintenance), refresher: Some(refresher) })
     }
 
     fn replica(
@@ -311,93 +332,6 @@ impl Shared {
         partition_of(key, self.database_partitions) as usize
     }
 
-    /// A database's table, created where it is not there.
-    pub(crate) async fn table_for_write(&self, db: u32) -> Result<&Table, ErrorReply> {
-        if let Some(table) = self.tables.get(db) {
-            return Ok(table);
-        }
-        let _creating = self.creation.lock().await;
-        if self.tables.get(db).is_none() {
-            let definition = self.create_table(db).await?;
-            self.open_table(db, &definition).await?;
-        }
-        self.tables.get(db).ok_or_else(|| ErrorReply::err("DB index is out of range"))
-    }
-
-    async fn create_table(&self, db: u32) -> Result<TableDefinition, ErrorReply> {
-        let incarnation = random_u64();
-        let first = incarnation % u64::from(GROUPS);
-        let group = |ordinal: u32| {
-            let group = (first + u64::from(ordinal)) % u64::from(GROUPS);
-            u16::try_from(group + 1).unwrap_or(1)
-        };
-        let groups = (0..self.database_partitions).map(group).collect();
-        let definition = TableDefinition { incarnation, groups };
-        let name = metadata::table_name(db);
-        let create = Operation::Command(metadata::create_table(&name, &definition)).encode();
-        let mut session = self.sessions.session();
-        submit_to(&self.metadata, &mut session, vec![Step::Write(create)]).await?;
-        let tables = metadata::tables(&self.metadata, now_ms()).map_err(ErrorReply::err)?;
-        let found = tables.into_iter().find(|(found, _)| *found == name.as_bytes());
-        found.map(|(_, found)| found).ok_or_else(|| ErrorReply::err("the table was not created"))
-    }
-
-    async fn open_table(&self, db: u32, definition: &TableDefinition) -> Result<(), ErrorReply> {
-        // All are opened before any is served: a failure leaves nothing behind.
-        let opened: Result<Vec<_>, String> = definition
-            .partitions()
-            .map(|(id, group)| self.new_replica(id, group).map(|opened| (group, opened)))
-            .collect();
-        let mut partitions = Vec::new();
-        for (group, (replica, partition)) in opened.map_err(ErrorReply::err)? {
-            partitions.push(Arc::clone(&partition));
-            let appliers = self.appliers.get().map(Vec::as_slice).unwrap_or_default();
-            let applier = appliers.get(self.applier_of(group));
-            let is_added = match applier {
-                Some(applier) => applier.add(replica, partition, group).await,
-                None => false,
-            };
-            if !is_added {
-                return Err(ErrorReply::err("the node is stopping"));
-            }
-        }
-        self.keep_replicas(&partitions).map_err(|error| ErrorReply::err(error.to_string()))?;
-        self.tables.insert(db, Table::new(partitions));
-        Ok(())
-    }
-
-    /// Makes new replicas durable with where they begin, and notes that they must be there: one
-    /// that is gone at the next opening is a loss and not a new one.
-    fn keep_replicas(&self, partitions: &[Arc<Partition>]) -> Result<(), StoreError> {
-        for partition in partitions {
-            partition.store.flush()?;
-            self.metadata.store.put_held(partition.id)?;
-        }
-        self.metadata.store.flush()
-    }
-
-    /// A replica of a partition that nothing was written to yet: it begins where its group is.
-    fn new_replica(
-        &self,
-        id: PartitionId,
-        group: GroupId,
-    ) -> Result<(Replica, Arc<Partition>), String> {
-        let shared_tail = self.tails.get(&group).ok_or("the table names an unknown log group")?;
-        let tail = *shared_tail.lock();
-        let initial = Position {
-            lsn: tail.anchor.lsn,
-            hash: tail.anchor.hash,
-            log_time_ms: tail.log_time_ms,
-        };
-        let dir = self.partitions_dir.join(id.to_string());
-        let incarnation = self.log.incarnation();
-        let replica = Replica::open(id, &dir, &self.resources, incarnation, initial)
-            .map_err(|error| error.to_string())?;
-        sync_dir(&self.partitions_dir).map_err(|error| error.to_string())?;
-        let partition = partition_of_replica(&replica, group, self.lead, &self.log, shared_tail);
-        Ok((replica, partition))
-    }
-
     /// What a read that begins now knows of a partition; none is an empty one.
     pub(crate) fn read_context(&self, partition: Option<&Partition>) -> ReadContext<'_> {
         ReadContext {
@@ -412,7 +346,7 @@ impl Shared {
         self.log.trim(group, up_to).map_err(|error| error.to_string())
     }
 
-    fn applier_of(&self, group: GroupId) -> usize {
+    pub(crate) fn applier_of(&self, group: GroupId) -> usize {
         usize::from(group.0) % applier_count()
     }
 
@@ -427,8 +361,8 @@ impl Shared {
             if left == 0 {
                 return Ok(());
             }
-            let held = self.tables.iter().flat_map(|(_, table)| table.partitions());
-            let mut partitions = held.chain([&self.metadata]);
+            let held = self.tables.partitions();
+            let mut partitions = held.iter().chain([&self.metadata]);
             if let Some(fault) = partitions.find_map(|partition| partition.fault()) {
                 return Err(OpenError::Mismatch(fault));
             }
@@ -442,7 +376,7 @@ impl Shared {
 }
 
 /// What the coordinator sees of a replica, with a lead to write through.
-fn partition_of_replica(
+pub(crate) fn partition_of_replica(
     replica: &Replica,
     group: GroupId,
     lead: LeadId,
@@ -471,7 +405,7 @@ fn applier_count() -> usize {
 }
 
 /// Makes the entries of a folder durable.
-fn sync_dir(dir: &Path) -> std::io::Result<()> {
+pub(crate) fn sync_dir(dir: &Path) -> std::io::Result<()> {
     std::fs::File::open(dir)?.sync_all()
 }
 

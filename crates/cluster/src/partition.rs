@@ -2,11 +2,13 @@
 //! whether it is well.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use plimsoll_log::PartitionId;
+use plimsoll_log::{Lsn, PartitionId};
 use plimsoll_storage::partition::{Stamp, Store};
 
+use crate::documents::Indexer;
 use crate::lead::{Lead, now_ms};
 
 /// One partition on this node.
@@ -14,6 +16,8 @@ pub(crate) struct Partition {
     pub(crate) id: PartitionId,
     pub(crate) store: Store,
     pub(crate) lead: Lead,
+    indexer: OnceLock<Arc<Indexer>>,
+    applied: AtomicU64,
     keys: AtomicU64,
     expires: AtomicU64,
     log_time_ms: AtomicU64,
@@ -25,8 +29,10 @@ impl Partition {
         let fault = Mutex::new(None);
         let keys = AtomicU64::new(stamp.keys);
         let expires = AtomicU64::new(stamp.expires);
+        let applied = AtomicU64::new(stamp.position.lsn.0);
         let log_time_ms = AtomicU64::new(stamp.position.log_time_ms);
-        Self { id, store, lead, keys, expires, log_time_ms, fault }
+        let indexer = OnceLock::new();
+        Self { id, store, lead, indexer, applied, keys, expires, log_time_ms, fault }
     }
 
     /// The applier tells what it counted.
@@ -34,6 +40,23 @@ impl Partition {
         self.keys.store(stamp.keys, Ordering::Relaxed);
         self.expires.store(stamp.expires, Ordering::Relaxed);
         self.log_time_ms.store(stamp.position.log_time_ms, Ordering::Relaxed);
+        self.applied.store(stamp.position.lsn.0, Ordering::Release);
+    }
+
+    /// How far the log was applied: nothing after it is in the rows yet.
+    pub(crate) fn applied(&self) -> Lsn {
+        Lsn(self.applied.load(Ordering::Acquire))
+    }
+
+    /// The index over its documents; `None` where its table is rows alone.
+    pub(crate) fn indexer(&self) -> Option<&Arc<Indexer>> {
+        self.indexer.get()
+    }
+
+    /// Gives it the index over its documents, once.
+    pub(crate) fn set_indexer(&self, indexer: Arc<Indexer>) {
+        let is_new = self.indexer.set(indexer).is_ok();
+        assert!(is_new, "a partition has one index");
     }
 
     /// The time that a read of it goes by, ms since 1970: this node's clock, but never before log

@@ -1,9 +1,13 @@
 //! A client's run of operations, each with a number, so that none can run twice.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use plimsoll_log::SessionId;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 /// How many sessions without a connection are kept for the next ones.
 const IDLE_MAX: usize = 1024;
@@ -11,6 +15,9 @@ const IDLE_MAX: usize = 1024;
 /// The run of operations of one connection; one request of it is in flight at a time.
 pub struct ClientSession {
     run: Run,
+    /// Made by the first wait, and set again only when it has gone off: setting a timer costs
+    /// more than most answers take.
+    timer: Option<Pin<Box<Sleep>>>,
     pool: Arc<SessionPool>,
 }
 
@@ -42,6 +49,29 @@ impl ClientSession {
     /// All operations so far were answered.
     pub(crate) fn settle(&mut self) {
         self.run.acked = self.run.next - 1;
+    }
+
+    /// Waits for an answer; `None` where none came within `timeout`, or none will come.
+    pub(crate) async fn wait<T>(
+        &mut self,
+        mut answer: oneshot::Receiver<T>,
+        timeout: Duration,
+    ) -> Option<T> {
+        let due = Instant::now() + timeout;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
+        loop {
+            tokio::select! {
+                biased;
+                answered = &mut answer => return answered.ok(),
+                () = timer.as_mut() => {
+                    if Instant::now() >= due {
+                        return None;
+                    }
+                    // It was set for an earlier wait.
+                    timer.as_mut().reset(due);
+                }
+            }
+        }
     }
 
     /// Begins a new run: the outcome of the last operation is unknown, and it must not share its
@@ -79,7 +109,7 @@ pub(crate) struct SessionPool {
 impl SessionPool {
     pub(crate) fn session(self: &Arc<Self>) -> ClientSession {
         let run = self.idle.lock().pop().unwrap_or_else(Run::new);
-        ClientSession { run, pool: Arc::clone(self) }
+        ClientSession { run, timer: None, pool: Arc::clone(self) }
     }
 }
 

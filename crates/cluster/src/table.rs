@@ -1,22 +1,49 @@
 //! Tables: what each is made of, and which exist on this node.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::RwLock;
 use plimsoll_log::{GroupId, PartitionId};
 use plimsoll_storage::rows::key::partition_of;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::DATABASES;
+use crate::documents::IndexMetadata;
+use crate::metadata;
 use crate::partition::Partition;
 
-/// A table as the metadata keeps it; fixed for the table's life.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A table as the metadata keeps it. Groups are fixed for the table's life.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TableDefinition {
     /// Tells it from an earlier table of the same name.
     pub incarnation: u64,
     /// The log group of each partition, in the order of their ordinals.
     pub groups: Vec<u16>,
+    /// What makes it an index as well; none for rows alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub documents: Option<DocumentsDefinition>,
+}
+
+/// What a table has that is an index as well.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DocumentsDefinition {
+    /// When it became one, ms since 1970.
+    pub created_ms: u64,
+    /// Settings by their full names.
+    pub settings: Map<String, Value>,
+    /// The mapping's body.
+    pub mapping: Value,
+    /// One more at each change of the mapping.
+    pub mapping_version: u64,
+    /// Other names, each with what it was given.
+    pub aliases: BTreeMap<String, Map<String, Value>>,
+    /// Whether it was closed.
+    pub is_closed: bool,
 }
 
 impl TableDefinition {
@@ -30,17 +57,36 @@ impl TableDefinition {
 
 /// A table on this node.
 pub(crate) struct Table {
+    name: String,
+    incarnation: u64,
     partitions: Vec<Arc<Partition>>,
     count: u32,
+    is_index: AtomicBool,
+    index: RwLock<Option<Arc<IndexMetadata>>>,
 }
 
 impl Table {
     /// # Panics
     /// Where there is no partition: a definition has at least one.
-    pub(crate) fn new(partitions: Vec<Arc<Partition>>) -> Self {
+    pub(crate) fn new(
+        name: &str,
+        incarnation: u64,
+        partitions: Vec<Arc<Partition>>,
+        index: Option<Arc<IndexMetadata>>,
+    ) -> Self {
         assert!(!partitions.is_empty(), "a table has a partition");
         let count = u32::try_from(partitions.len()).expect("partitions are counted in 32 bits");
-        Self { partitions, count }
+        let is_index = AtomicBool::new(index.is_some());
+        let (name, index) = (name.to_owned(), RwLock::new(index));
+        Self { name, incarnation, partitions, count, is_index, index }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.incarnation
     }
 
     pub(crate) fn partitions(&self) -> &[Arc<Partition>] {
@@ -51,29 +97,75 @@ impl Table {
     pub(crate) fn ordinal_of(&self, key: &[u8]) -> usize {
         if self.count == 1 { 0 } else { partition_of(key, self.count) as usize }
     }
+
+    /// What it is as an index; `None` for rows alone.
+    pub(crate) fn index(&self) -> Option<Arc<IndexMetadata>> {
+        self.index.read().clone()
+    }
+
+    /// Whether it is an index as well.
+    pub(crate) fn is_index(&self) -> bool {
+        self.is_index.load(Ordering::Acquire)
+    }
+
+    /// What it is as an index from now on.
+    pub(crate) fn set_index(&self, index: Arc<IndexMetadata>) {
+        for indexer in self.partitions.iter().filter_map(|partition| partition.indexer()) {
+            indexer.set_metadata(Arc::clone(&index));
+        }
+        *self.index.write() = Some(index);
+        self.is_index.store(true, Ordering::Release);
+    }
 }
 
-/// The tables that exist, found without a lock.
+/// The tables that exist. Those of databases are found without a lock, and stay for good.
 #[derive(Default)]
 pub(crate) struct Tables {
-    databases: [OnceLock<Table>; DATABASES as usize],
+    databases: [OnceLock<Arc<Table>>; DATABASES as usize],
+    named: RwLock<BTreeMap<String, Arc<Table>>>,
 }
 
 impl Tables {
-    pub(crate) fn get(&self, db: u32) -> Option<&Table> {
+    /// The table of a database.
+    pub(crate) fn get(&self, db: u32) -> Option<&Arc<Table>> {
         self.databases.get(db as usize)?.get()
     }
 
-    /// Adds the table of a database, once.
-    pub(crate) fn insert(&self, db: u32, table: Table) {
-        if let Some(database) = self.databases.get(db as usize) {
-            let is_new = database.set(table).is_ok();
+    pub(crate) fn by_name(&self, name: &str) -> Option<Arc<Table>> {
+        self.named.read().get(name).cloned()
+    }
+
+    /// Adds a table, once.
+    pub(crate) fn insert(&self, table: Table) -> Arc<Table> {
+        let table = Arc::new(table);
+        if let Some(db) = metadata::database_of(table.name.as_bytes())
+            && let Some(database) = self.databases.get(db as usize)
+        {
+            let is_new = database.set(Arc::clone(&table)).is_ok();
             assert!(is_new, "a database's table is opened once");
         }
+        self.named.write().insert(table.name.clone(), Arc::clone(&table));
+        table
+    }
+
+    /// Forgets a table that is no database's.
+    pub(crate) fn remove(&self, name: &str) -> Option<Arc<Table>> {
+        self.named.write().remove(name)
+    }
+
+    /// All tables, by name.
+    pub(crate) fn all(&self) -> Vec<Arc<Table>> {
+        self.named.read().values().cloned().collect()
     }
 
     /// The number and table of each database that exists.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Table)> {
+    pub(crate) fn databases(&self) -> impl Iterator<Item = (u32, &Arc<Table>)> {
         (0..).zip(&self.databases).filter_map(|(db, table)| Some((db, table.get()?)))
+    }
+
+    /// The partitions of all tables.
+    pub(crate) fn partitions(&self) -> Vec<Arc<Partition>> {
+        let tables = self.named.read();
+        tables.values().flat_map(|table| table.partitions().iter().cloned()).collect()
     }
 }

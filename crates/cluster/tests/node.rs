@@ -167,6 +167,7 @@ fn a_folder_has_one_node() {
         data_dir: dir.path().to_owned(),
         log: Options::default(),
         store: StoreOptions::default(),
+        documents: plimsoll_cluster::DocumentsOptions::default(),
         database_partitions: 1,
     });
     assert!(second.is_err());

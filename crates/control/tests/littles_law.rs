@@ -79,6 +79,7 @@ fn a_target_that_is_too_low_lets_the_queue_fall() {
                 cost_ns: None,
                 deadline_ns: u64::MAX,
                 alternatives: 0,
+                rank: 0,
             };
             // The table lets the task of a second arrive before the one that ends in it leaves.
             let refused = admission.offer(now, arrival).is_err();

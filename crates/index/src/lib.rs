@@ -1,2 +1,16 @@
-//! Mappings, the query language, the inverted index and aggregations. Nothing of it is here yet:
-//! this version holds rows only.
+//! Documents of one partition: what their fields mean ([`mapping`], [`analysis`], [`document`]),
+//! the inverted index over them ([`partition`]), and how it is asked ([`query`], [`search`],
+//! [`aggregation`]).
+//!
+//! It knows no network, no other node and no rows: the source of a document is given to it.
+
+pub mod aggregation;
+pub mod analysis;
+pub mod document;
+pub mod error;
+pub mod mapping;
+pub mod partition;
+pub mod query;
+pub mod search;
+
+pub use error::Error;

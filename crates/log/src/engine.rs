@@ -33,7 +33,8 @@ pub enum AppendError {
     /// It was not appended and never will be: send it again when there is room.
     #[error("the log refuses appends for now: {0}")]
     Refused(String),
-    /// It may or may not stand in the log: only reading the log tells.
+    /// It may or may not stand in the log, or may come to stand there at any later time, after
+    /// what was appended since: only reading the log tells.
     #[error("the outcome of the append is unknown: {0}")]
     Unknown(String),
 }
@@ -76,7 +77,8 @@ pub trait Log: Send + Sync + 'static {
     /// (those of an `async` log as soon as they are written).
     ///
     /// # Errors
-    /// [`LogError::Trimmed`] where a position is no longer held.
+    /// [`LogError::Trimmed`] where a position is no longer held; an engine that has to ask a
+    /// server tells it at the reader's first call instead.
     fn read(&self, from: &[(GroupId, Lsn)]) -> Result<Box<dyn Reader>, LogError>;
 
     /// What the group's log holds: a hint.

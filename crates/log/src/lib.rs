@@ -7,8 +7,11 @@
 pub mod embedded;
 mod engine;
 mod ids;
+#[cfg(feature = "jetstream")]
+pub mod jetstream;
 pub mod record;
 pub mod rules;
+pub mod shared;
 
 pub use engine::{AppendDone, AppendError, Bounds, Entry, Log, LogError, Reader};
 pub use ids::{GroupId, Incarnation, LeadId, Lsn, PartitionId, SessionId};

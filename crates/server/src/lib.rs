@@ -1,6 +1,7 @@
 //! The one crate that knows the network, the command line and the settings file. It turns bytes
 //! into commands ([`resp`], [`commands`]), runs them for each connection ([`connection`],
-//! [`handlers`]) with the coordinator below, and says how the node is ([`metrics`], [`http`]).
+//! [`handlers`]) with the coordinator below, answers REST ([`rest`]), and says how the node is
+//! ([`metrics`]).
 //!
 //! It knows nothing of rows, logs or partitions.
 
@@ -10,13 +11,13 @@ pub mod clients;
 pub mod commands;
 pub mod connection;
 pub mod handlers;
-pub mod http;
 pub mod lab;
 pub mod listen;
 pub mod metrics;
 pub mod node;
 pub mod process;
 pub mod resp;
+pub mod rest;
 pub mod serve;
 pub mod settings;
 pub mod usage;

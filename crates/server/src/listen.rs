@@ -43,10 +43,10 @@ pub fn check_exposure(settings: &Settings) -> Result<(), ListenError> {
             settings.resp
         ));
     }
-    if !settings.http.ip().is_loopback() {
+    if !settings.http.ip().is_loopback() && settings.password.is_none() {
         return exposed(format!(
-            "http.address {} is not loopback, and HTTP has no authentication in this version: \
-             listen on loopback, or pass --insecure",
+            "http.address {} is not loopback and there is no password: listen on loopback, set \
+             resp.password, or pass --insecure",
             settings.http
         ));
     }
@@ -156,8 +156,10 @@ mod tests {
         assert!(check_exposure(&settings(&[open])).unwrap_err().to_string().contains("--insecure"));
         assert!(check_exposure(&settings(&[open, "resp.password=x"])).is_ok());
         assert!(check_exposure(&settings(&[open, "node.insecure=true"])).is_ok());
-        let http = ["http.address=[::]:0", "resp.password=x"];
-        assert!(check_exposure(&settings(&http)).unwrap_err().to_string().contains("http.address"));
+        let http = "http.address=[::]:0";
+        let refused = check_exposure(&settings(&[http])).unwrap_err().to_string();
+        assert!(refused.contains("http.address"));
+        assert!(check_exposure(&settings(&[http, "resp.password=x"])).is_ok());
     }
 
     #[tokio::test]

@@ -134,6 +134,9 @@ impl Metrics {
         let store = &statistics.store;
         self.show("plimsoll_block_cache_bytes", None, store.block_cache_bytes as f64);
         self.show("plimsoll_write_buffer_bytes", None, store.write_buffer_bytes as f64);
+        self.show("plimsoll_row_cache_bytes", None, store.row_cache_bytes as f64);
+        self.count("plimsoll_row_cache_hits_total", None, store.row_cache_hits);
+        self.count("plimsoll_row_cache_misses_total", None, store.row_cache_misses);
         self.show("plimsoll_partition_faults", None, statistics.faults.len() as f64);
         self.show("process_resident_memory_bytes", None, process::resident_bytes() as f64);
         let (user, system) = process::cpu_time();

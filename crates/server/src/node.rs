@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use plimsoll_cluster::{Coordinator, NodeSettings};
+use plimsoll_cluster::{Coordinator, DocumentsOptions, NodeSettings};
 use plimsoll_log::embedded;
 use plimsoll_storage::partition::StoreOptions;
 
@@ -120,5 +120,6 @@ pub fn settings(settings: &Settings) -> NodeSettings {
         log,
         store,
         database_partitions: settings.resp_shards,
+        documents: DocumentsOptions::default(),
     }
 }

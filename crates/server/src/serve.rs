@@ -16,10 +16,10 @@ use tokio::{
 
 use crate::{
     connection::Connection,
-    http,
     listen::{self, ListenError, Port},
     metrics::Metrics,
     node::{self, Shared},
+    rest::{Rest, server::Server},
     settings::Settings,
     workers::Workers,
 };
@@ -61,7 +61,7 @@ impl ServeError {
 /// Where it cannot start. Once it is ready, errors end connections, not the node.
 pub fn serve(settings: Settings) -> Result<(), ServeError> {
     listen::check_exposure(&settings)?;
-    // Connections have threads of their own; here are only the ports, HTTP and the signals.
+    // Connections have threads of their own; here are only the ports and the signals.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(run(settings));
     runtime.shutdown_timeout(RUNTIME_PAUSE);
@@ -78,7 +78,8 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
     let node_settings = node::settings(&settings);
     let drain_timeout = settings.drain_timeout;
     let processors = match settings.processors {
-        0 => std::thread::available_parallelism()?.get(),
+        // Clients' threads sleep little; apply and the log's syncs are not to wait for them.
+        0 => (std::thread::available_parallelism()?.get() - 1).max(1),
         given => given,
     };
     let opened = tokio::task::spawn_blocking(move || Node::open(node_settings)).await;
@@ -91,14 +92,10 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
     let port = addresses.0.port();
     let shared = Arc::new(Shared::new(node.coordinator(), settings, port, Metrics::default()));
     let workers = Arc::new(Workers::start(processors)?);
-    let router = http::router(Arc::clone(&shared));
+    let rest = Rest::new(Arc::clone(&shared), addresses.1).await.map_err(io::Error::other)?;
+    let rest = Server::start(http.into_std()?, Arc::new(rest), processors)?;
     let tasks = [
         tokio::spawn(accept(resp, Arc::clone(&shared), Arc::clone(&workers))),
-        tokio::spawn(async move {
-            if let Err(error) = axum::serve(http, router).await {
-                tracing::error!(%error, "HTTP ended");
-            }
-        }),
         tokio::spawn(tick(Arc::clone(&shared))),
     ];
     say_ready(&shared, addresses)?;
@@ -107,7 +104,9 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
         _ = term.recv() => "SIGTERM",
         _ = interrupt.recv() => "SIGINT",
     };
-    tracing::info!(signal, clients = shared.clients.count(), "draining");
+    let clients = shared.clients.count() + rest.connections();
+    tracing::info!(signal, clients, "draining");
+    rest.drain();
     for task in &tasks {
         task.abort();
     }
@@ -115,7 +114,10 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
         // One that is still taking a connection in would let it miss the drain.
         let _ = task.await;
     }
-    drain(&shared, drain_timeout).await;
+    drain(&shared, &rest, drain_timeout).await;
+    tokio::task::spawn_blocking(move || rest.stop(RUNTIME_PAUSE))
+        .await
+        .map_err(io::Error::other)?;
     // The accepting task has ended, so this is the last owner.
     if let Some(workers) = Arc::into_inner(workers) {
         tokio::task::spawn_blocking(move || workers.stop(RUNTIME_PAUSE))
@@ -206,7 +208,7 @@ async fn tick(shared: Arc<Shared>) {
         let millis = u64::try_from((now - at).as_millis()).unwrap_or(u64::MAX).max(1);
         shared.usage.set_per_second((total - commands).saturating_mul(1000) / millis);
         (commands, at) = (total, now);
-        let found = shared.coordinator.statistics().faults;
+        let found = shared.coordinator.faults();
         if found.len() > faults {
             tracing::error!(?found, "partitions have stopped");
         }
@@ -215,13 +217,14 @@ async fn tick(shared: Arc<Shared>) {
 }
 
 /// Ends all connections once their requests are answered, as far as the time goes.
-async fn drain(shared: &Shared, timeout: Duration) {
+async fn drain(shared: &Shared, rest: &Server, timeout: Duration) {
     shared.drain();
+    let open = || shared.clients.count() + rest.connections();
     let end = Instant::now() + timeout;
-    while shared.clients.count() > 0 && Instant::now() < end {
+    while open() > 0 && Instant::now() < end {
         sleep(DRAIN_PAUSE).await;
     }
-    let left = shared.clients.count();
+    let left = open();
     if left > 0 {
         tracing::warn!(left, "connections were cut off: node.drain_timeout is over");
     }

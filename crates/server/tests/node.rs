@@ -32,6 +32,26 @@ fn sigterm_drains_and_the_data_is_there_again() {
 }
 
 #[test]
+fn save_syncs_an_async_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = ["--set", "log.durability=async", "--set", "log.sync_interval=60s"];
+    let node = Node::start(folder.path(), &settings);
+    let mut client = node.client();
+    client.say("SET a 1");
+    client.say("SET a 2");
+    let mut syncs = || {
+        let info = client.say("INFO persistence");
+        let (_, after) = info.split_once("plimsoll_log_syncs:").unwrap();
+        after.split_once("\\r").unwrap().0.parse::<u64>().unwrap()
+    };
+    let before = syncs();
+    assert_eq!(node.client().say("SAVE"), "+OK\\r\\n");
+    assert_eq!(syncs(), before + 1);
+    assert_eq!(node.client().say("SAVE"), "+OK\\r\\n");
+    assert_eq!(syncs(), before + 1, "there was nothing left to sync");
+}
+
+#[test]
 fn what_is_wrong_at_the_start_is_said_and_the_exit_code_tells_whose_fault_it_is() {
     let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let node = Node::start(folder.path(), &[]);
@@ -244,7 +264,7 @@ fn http_has_metrics_and_says_what_it_lacks() {
     ] {
         assert!(page.contains(line), "{line} in\n{page}");
     }
-    let page = get("GET /index/_search");
+    let page = get("GET /index/_nothing");
     assert!(page.starts_with("HTTP/1.1 400"), "{page}");
-    assert!(page.contains("documents and search are not in this version"), "{page}");
+    assert!(page.contains("no handler found for uri [/index/_nothing] and method [GET]"), "{page}");
 }

@@ -59,6 +59,11 @@ impl AdmissionState for Counted {
         }
     }
 
+    fn cancel(&mut self, id: u64) -> Option<Arrival> {
+        let at = self.waiting.iter().position(|(arrival, _)| arrival.id == id)?;
+        self.waiting.remove(at).map(|(arrival, _)| arrival)
+    }
+
     fn waiting(&self) -> usize {
         self.waiting.len()
     }

@@ -5,6 +5,9 @@
 mod counted;
 mod littles_law;
 mod ours;
+mod shadow;
+
+pub use shadow::WouldRefuse;
 
 pub use littles_law::{Frame, LittlesLawForm, LittlesLawSettings, QueueSizer, SETTING_NAMES};
 
@@ -40,6 +43,10 @@ pub struct Arrival {
     /// Copies that its coordinator could still try elsewhere. A busy node sends such a request
     /// away earlier than one that has nowhere to go.
     pub alternatives: u32,
+    /// A number that the coordinator draws at random for the whole request and gives to each part
+    /// of it. In overload the higher goes first, so that all nodes refuse the same requests; where
+    /// all have the same, the newest goes first.
+    pub rank: u32,
 }
 
 /// Why a request was not served.
@@ -116,9 +123,15 @@ impl AdmissionRule {
 trait AdmissionState: Send {
     fn offer(&mut self, now_ns: u64, arrival: Arrival) -> Result<(), Refusal>;
     fn next(&mut self, now_ns: u64, dropped: &mut Vec<(Arrival, Refusal)>) -> Option<Started>;
+    /// Gives up what has to be given up now; `next` does so as well.
+    fn shed(&mut self, _now_ns: u64, _dropped: &mut Vec<(Arrival, Refusal)>) {}
     fn on_finish(&mut self, now_ns: u64, done: &Started, run_ns: u64) -> Option<Frame>;
+    fn cancel(&mut self, id: u64) -> Option<Arrival>;
     fn waiting(&self) -> usize;
     fn oldest_arrived_ns(&self) -> Option<u64>;
+    fn would_refuse(&self) -> WouldRefuse {
+        WouldRefuse::default()
+    }
 }
 
 /// One pool's admission.
@@ -136,14 +149,31 @@ impl Admission {
     #[must_use]
     pub fn new(rule: AdmissionRule, workers: usize, now_ns: u64) -> Self {
         let workers = workers.max(1);
-        let state: Box<dyn AdmissionState> = match rule {
-            AdmissionRule::Ours => Box::new(ours::Ours::new(workers, now_ns)),
-            AdmissionRule::Fixed { capacity } => Box::new(counted::Counted::fixed(capacity)),
-            AdmissionRule::LittlesLaw { settings, form } => {
-                Box::new(counted::Counted::sized(QueueSizer::new(settings, form, now_ns)))
-            }
+        Self { state: state_of(rule, workers, now_ns), workers, running: 0 }
+    }
+
+    /// Admission by `acting`, while `shadow` is shown the same requests and counts whom it would
+    /// have refused ([`would_refuse`](Self::would_refuse)).
+    #[must_use]
+    pub fn in_shadow(
+        acting: AdmissionRule,
+        shadow: AdmissionRule,
+        workers: usize,
+        now_ns: u64,
+    ) -> Self {
+        let workers = workers.max(1);
+        let state = shadow::Shadowed {
+            acting: state_of(acting, workers, now_ns),
+            shadow: state_of(shadow, workers, now_ns),
+            counts: WouldRefuse::default(),
         };
-        Self { state, workers, running: 0 }
+        Self { state: Box::new(state), workers, running: 0 }
+    }
+
+    /// What a rule in the shadow would have refused so far; nothing where there is none.
+    #[must_use]
+    pub fn would_refuse(&self) -> WouldRefuse {
+        self.state.would_refuse()
     }
 
     /// Whether the request may wait.
@@ -172,6 +202,12 @@ impl Admission {
         self.state.on_finish(now_ns, done, run_ns)
     }
 
+    /// Nobody waits for the request any more: takes it out of the queue and gives it back; none
+    /// where it does not wait here (any more). Costs a look at each that waits.
+    pub fn cancel(&mut self, id: u64) -> Option<Arrival> {
+        self.state.cancel(id)
+    }
+
     /// How many wait.
     #[must_use]
     pub fn waiting(&self) -> usize {
@@ -188,6 +224,16 @@ impl Admission {
     #[must_use]
     pub fn oldest_arrived_ns(&self) -> Option<u64> {
         self.state.oldest_arrived_ns()
+    }
+}
+
+fn state_of(rule: AdmissionRule, workers: usize, now_ns: u64) -> Box<dyn AdmissionState> {
+    match rule {
+        AdmissionRule::Ours => Box::new(ours::Ours::new(workers, now_ns)),
+        AdmissionRule::Fixed { capacity } => Box::new(counted::Counted::fixed(capacity)),
+        AdmissionRule::LittlesLaw { settings, form } => {
+            Box::new(counted::Counted::sized(QueueSizer::new(settings, form, now_ns)))
+        }
     }
 }
 

@@ -11,7 +11,7 @@ const SECOND: u64 = 1_000 * MS;
 
 fn arrival(id: u64, class: Class, deadline_ns: u64) -> Arrival {
     let tier = Tier::Interactive;
-    Arrival { id, class, tier, cost_ns: None, deadline_ns, alternatives: 0 }
+    Arrival { id, class, tier, cost_ns: None, deadline_ns, alternatives: 0, rank: 0 }
 }
 
 /// Teaches a fresh admission what a class's run takes.
@@ -254,6 +254,127 @@ fn a_standing_queue_sends_away_what_has_another_copy() {
     }
     assert_eq!(outcomes[0], Ok(()));
     assert_eq!(outcomes[19], Err(Reason::Elsewhere));
+}
+
+#[test]
+fn nodes_that_know_nothing_of_each_other_shed_the_same_requests() {
+    // Two nodes get a part of each request at 1.4 times of what they can do, with different runs.
+    let served = |seed: u64, ranked: bool| {
+        let mut random = Random::new(seed);
+        let mut admission = Admission::new(AdmissionRule::Ours, 32, 0);
+        let mut runs = BinaryHeap::new();
+        let mut running = std::collections::HashMap::new();
+        let mut served = std::collections::BTreeSet::new();
+        for id in 0..20_000u64 {
+            let now = id * 5 * MS / 32 * 10 / 14;
+            while let Some(Reverse((at, done))) = runs.pop() {
+                if at > now {
+                    runs.push(Reverse((at, done)));
+                    break;
+                }
+                let (started, run_ns): (Started, u64) = running.remove(&done).unwrap();
+                admission.on_finish(at, &started, run_ns);
+                served.insert(done);
+                run_free(at, &mut admission, &mut runs, &mut running, &mut random);
+            }
+            let rank = if ranked {
+                u32::try_from(id.wrapping_mul(0x9E37_79B9) >> 8 & 0xFFFF).unwrap()
+            } else {
+                0
+            };
+            let one = Arrival { rank, ..arrival(id, Class::Search, u64::MAX) };
+            let _ = admission.offer(now, one);
+            run_free(now, &mut admission, &mut runs, &mut running, &mut random);
+        }
+        served
+    };
+    let both = |ranked: bool| {
+        let (one, two) = (served(1, ranked), served(2, ranked));
+        one.intersection(&two).count() as f64 / one.len() as f64
+    };
+    let (by_rank, by_chance) = (both(true), both(false));
+    assert!(by_rank > 0.9 && by_chance < 0.8, "{by_rank} {by_chance}");
+}
+
+type Runs = BinaryHeap<Reverse<(u64, u64)>>;
+
+/// Starts what may start, with exponential runs of 5 ms.
+fn run_free(
+    now: u64,
+    admission: &mut Admission,
+    runs: &mut Runs,
+    running: &mut std::collections::HashMap<u64, (Started, u64)>,
+    random: &mut Random,
+) {
+    while let Some(started) = admission.next(now, &mut Vec::new()) {
+        let run_ns = crate::average::whole(-(1.0 - random.unit()).ln() * 5e6).max(1);
+        runs.push(Reverse((now + run_ns, started.arrival.id)));
+        running.insert(started.arrival.id, (started, run_ns));
+    }
+}
+
+#[test]
+fn a_fetch_is_not_shed() {
+    let mut admission = taught(1, &[(Class::Search, 10 * MS), (Class::Fetch, 10 * MS)]);
+    let mut dropped = Vec::new();
+    for step in 0..400u64 {
+        let now = step * 5 * MS;
+        let class = if step % 8 == 0 { Class::Fetch } else { Class::Search };
+        assert_eq!(admission.offer(now, arrival(step, class, u64::MAX)), Ok(()));
+        let free = step % 2 == 0;
+        if let Some(started) = free.then(|| admission.next(now, &mut dropped)).flatten() {
+            admission.on_finish(now, &started, 10 * MS);
+        }
+    }
+    assert!(dropped.len() > 50, "{}", dropped.len());
+    assert!(dropped.iter().all(|(one, _)| one.class == Class::Search));
+}
+
+#[test]
+fn in_the_shadow_a_rule_counts_and_refuses_nobody() {
+    let fixed = AdmissionRule::Fixed { capacity: 100_000 };
+    let mut admission = Admission::in_shadow(fixed, AdmissionRule::Ours, 4, 0);
+    let (mut id, mut started) = (0, Vec::new());
+    // Half as much again arrives as can be served: one run of 4 ms on each of four workers.
+    for now in (0..2_000).map(|step| step * MS) {
+        if now % (4 * MS) == 0 {
+            for one in started.drain(..) {
+                admission.on_finish(now, &one, 4 * MS);
+            }
+        }
+        for _ in 0..if now % (2 * MS) == 0 { 2 } else { 1 } {
+            id += 1;
+            assert_eq!(admission.offer(now, arrival(id, Class::Get, now + SECOND / 2)), Ok(()));
+        }
+        let mut dropped = Vec::new();
+        started.extend(std::iter::from_fn(|| admission.next(now, &mut dropped)));
+        assert_eq!(dropped, []);
+    }
+    let would = admission.would_refuse();
+    let excess = id / 3;
+    assert!(would.overload + would.hopeless > excess / 2, "{would:?} of {excess}");
+    assert_eq!(would.full + would.elsewhere, 0);
+    assert_eq!(Admission::new(AdmissionRule::Ours, 4, 0).would_refuse(), WouldRefuse::default());
+}
+
+#[test]
+fn what_is_cancelled_leaves_the_queue() {
+    for rule in [AdmissionRule::Ours, AdmissionRule::Fixed { capacity: 10 }] {
+        let mut admission = Admission::new(rule, 1, 0);
+        for id in 0..3 {
+            assert_eq!(admission.offer(0, arrival(id, Class::Get, u64::MAX)), Ok(()));
+        }
+        assert_eq!(admission.cancel(1).map(|one| one.id), Some(1));
+        assert_eq!(admission.cancel(1), None);
+        assert_eq!(admission.waiting(), 2);
+        let mut order = Vec::new();
+        while let Some(started) = admission.next(0, &mut Vec::new()) {
+            order.push(started.arrival.id);
+            admission.on_finish(0, &started, MS);
+        }
+        assert_eq!(order, [0, 2]);
+        assert_eq!(admission.oldest_arrived_ns(), None);
+    }
 }
 
 #[test]

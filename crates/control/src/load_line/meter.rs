@@ -6,6 +6,8 @@ use crate::average::{FadingMean, whole};
 
 /// Run times and waits fade by e in this time.
 const SPAN_NS: u64 = 1_000_000_000;
+/// The number of runs that is told fades by e in this time.
+const RUNS_SPAN_NS: u64 = 5_000_000_000;
 /// Doublings of requests in flight that have latencies of their own.
 const LEVELS: usize = 16;
 /// How many latencies are kept for each of them.
@@ -25,6 +27,8 @@ pub struct Job {
 /// What the rest of the node contributes to the line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outside {
+    /// See [`LoadLine::cpus`].
+    pub cpus: u32,
     /// See [`LoadLine::cpu_demand_permille`].
     pub cpu_demand_permille: u32,
     /// See [`LoadLine::memory_debt_permille`].
@@ -64,6 +68,7 @@ pub struct Meter {
     queued: [u32; Class::COUNT],
     running: [u32; Class::COUNT],
     run: [FadingMean; Class::COUNT],
+    runs: FadingMean,
     wait: FadingMean,
     levels: [Level; LEVELS],
 }
@@ -78,6 +83,7 @@ impl Meter {
             queued: [0; Class::COUNT],
             running: [0; Class::COUNT],
             run: [FadingMean::new(SPAN_NS); Class::COUNT],
+            runs: FadingMean::new(RUNS_SPAN_NS),
             wait: FadingMean::new(SPAN_NS),
             levels: [Level::default(); LEVELS],
         }
@@ -109,6 +115,7 @@ impl Meter {
         self.running[job.class.slot()] -= 1;
         if completed {
             self.run[job.class.slot()].add(now_ns, now_ns.saturating_sub(started_ns) as f64);
+            self.runs.add(now_ns, 1.0);
             self.levels[job.level].add(now_ns.saturating_sub(job.arrived_ns));
         }
     }
@@ -143,12 +150,14 @@ impl Meter {
         LoadLine {
             boot: self.boot,
             workers: self.workers,
+            cpus: outside.cpus,
             in_flight: self.in_flight(),
             queued: self.queued.iter().sum(),
             work_ns,
             queue_wait_ns: whole(self.wait.mean().unwrap_or(0.0) * fresh),
             oldest_wait_ns: oldest_arrived_ns.map_or(0, |at| now_ns.saturating_sub(at)),
             run_ns,
+            runs: u32::try_from(whole(self.runs.weight(now_ns))).unwrap_or(u32::MAX),
             latency_ns: self.latency_ns(),
             cpu_demand_permille: outside.cpu_demand_permille,
             memory_debt_permille: outside.memory_debt_permille,

@@ -40,13 +40,15 @@ impl Class {
 }
 
 /// What a node says about its load. In every field a larger number is worse, except `boot` (a
-/// name) and `workers` (a size).
+/// name), `workers` and `cpus` (sizes) and `runs` (a weight).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadLine {
     /// A number drawn when the process started; a change means that caches and averages are gone.
     pub boot: u64,
     /// Requests that can run at once, at least 1.
     pub workers: u32,
+    /// Processors that the process may use, at least 1; 0 where unknown.
+    pub cpus: u32,
     /// Requests accepted from anyone and not finished: waiting and running.
     pub in_flight: u32,
     /// The part of `in_flight` that waits.
@@ -59,6 +61,9 @@ pub struct LoadLine {
     pub oldest_wait_ns: u64,
     /// Average run time by [`Class::slot`]; 0 where the class has not run.
     pub run_ns: [u64; Class::COUNT],
+    /// How many requests the average run times rest on: those that ran lately, faded by e every
+    /// 5 s. With few of them a run time says little about the node.
+    pub runs: u32,
     /// Median of wait plus run among recent requests that arrived when about as many were in
     /// flight as now (Prequal's latency signal); 0 where unknown.
     pub latency_ns: u64,
@@ -79,12 +84,14 @@ impl LoadLine {
         Self {
             boot,
             workers: if workers == 0 { 1 } else { workers },
+            cpus: 0,
             in_flight: 0,
             queued: 0,
             work_ns: 0,
             queue_wait_ns: 0,
             oldest_wait_ns: 0,
             run_ns: [0; Class::COUNT],
+            runs: 0,
             latency_ns: 0,
             cpu_demand_permille: 0,
             memory_debt_permille: 0,
@@ -104,12 +111,14 @@ impl LoadLine {
         Self {
             boot: self.boot.max(other.boot),
             workers: self.workers.min(other.workers).max(1),
+            cpus: if self.cpus == 0 || other.cpus == 0 { 0 } else { self.cpus.min(other.cpus) },
             in_flight: self.in_flight.max(other.in_flight),
             queued: self.queued.max(other.queued),
             work_ns: self.work_ns.max(other.work_ns),
             queue_wait_ns: self.queue_wait_ns.max(other.queue_wait_ns),
             oldest_wait_ns: self.oldest_wait_ns.max(other.oldest_wait_ns),
             run_ns,
+            runs: self.runs.max(other.runs),
             latency_ns: self.latency_ns.max(other.latency_ns),
             cpu_demand_permille: self.cpu_demand_permille.max(other.cpu_demand_permille),
             memory_debt_permille: self.memory_debt_permille.max(other.memory_debt_permille),

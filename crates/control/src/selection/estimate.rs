@@ -8,11 +8,13 @@ use crate::load_line::{Class, LoadLine};
 const QUEUE: f64 = 2.0;
 /// Differences of run time within this part of the peers' are chance.
 const CHANCE: f64 = 0.1;
+/// So many runs tell as much about a node as its peers do.
+const PEERS_RUNS: f64 = 4.0;
 
-/// All that the score is made of. Larger is worse in each field except `workers`.
+/// All that the score is made of. Larger is worse in each field except `workers` and `cpus`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// Run time of the asked class at the node, ns.
+    /// Run time of the asked class at the node with a processor to itself, ns.
     pub run_ns: f64,
     /// At least 1; by how much debts slow the run.
     pub pressure: f64,
@@ -22,6 +24,10 @@ pub struct Estimate {
     pub backlog_ns: f64,
     /// Requests that can run at once, at least 1.
     pub workers: f64,
+    /// Processors for them, at least 1; infinite where unknown.
+    pub cpus: f64,
+    /// What else wants these processors, in threads.
+    pub competitors: f64,
     /// The part of the reported oldest wait that is still news, ns.
     pub oldest_wait_ns: f64,
     /// Time to and from the node, ns.
@@ -40,24 +46,49 @@ pub struct Estimate {
 /// the expected time to the answer.
 #[must_use]
 pub fn cost_ns(e: &Estimate) -> f64 {
-    let x = e.in_flight + 1.0 - e.workers;
-    let v = 1.0 + e.workers / 2.0;
-    let excess = f64::midpoint(x, (x * x + v).sqrt());
-    let wait = (e.run_ns / e.workers * excess).max(e.backlog_ns).max(e.oldest_wait_ns / 2.0);
+    let jobs = e.in_flight + 1.0;
+    // A pool wider than the processors queues inside them; one that is not only shares them with
+    // others, and its own queue is counted below.
+    let corner = (e.workers - e.cpus).clamp(0.0, 1.0 + e.cpus / 2.0);
+    let wanting = jobs.min(e.workers) + e.competitors - e.cpus;
+    let crowd = if e.cpus.is_finite() { excess(wanting, corner) / e.cpus } else { 0.0 };
+    let stretched = e.run_ns * (1.0 + crowd);
+    let queued = excess(jobs - e.workers, 1.0 + e.workers / 2.0);
+    let wait = (stretched / e.workers * queued).max(e.backlog_ns).max(e.oldest_wait_ns / 2.0);
     let failing_ns = e.failing * e.deadline_ns;
-    let reported = e.run_ns * e.pressure + QUEUE * wait + e.network_ns + failing_ns;
+    let shared = QUEUE * crowd * e.run_ns;
+    let reported = e.run_ns * e.pressure + shared + QUEUE * wait + e.network_ns + failing_ns;
     reported.max(e.unanswered_ns) + e.zone_ns
 }
 
-/// A run time as far as it can be told from its peers': the first tenth of a difference is taken
-/// for chance, or noise would decide between nodes that are alike and queue at the lucky one.
-pub(super) fn told_apart(run_ns: f64, peers_ns: f64) -> f64 {
+/// max(0, x) with its corner rounded.
+fn excess(x: f64, corner: f64) -> f64 {
+    f64::midpoint(x, (x * x + corner).sqrt())
+}
+
+/// A run time as far as it can be told from its peers': it counts by the number of runs that it
+/// rests on, and the first tenth of a difference is taken for chance, or noise would decide between
+/// nodes that are alike and queue at the lucky one.
+pub(super) fn told_apart(run_ns: f64, runs: u32, peers_ns: f64) -> f64 {
+    let runs = f64::from(runs);
+    let run_ns = (run_ns * runs + peers_ns * PEERS_RUNS) / (runs + PEERS_RUNS);
     let chance = CHANCE * peers_ns;
     if run_ns > peers_ns {
         (run_ns - chance).max(peers_ns)
     } else {
         (run_ns + chance).min(peers_ns)
     }
+}
+
+/// By how much the processors stretched a run at the node when it spoke, at least 1.
+pub(super) fn stretch(line: &LoadLine) -> f64 {
+    if line.cpus == 0 { 1.0 } else { (f64::from(line.cpu_demand_permille) / 1e3).max(1.0) }
+}
+
+/// What wants the node's processors beside its requests, in threads.
+pub(super) fn competitors(line: &LoadLine) -> f64 {
+    let wanted = f64::from(line.cpu_demand_permille) / 1e3 * f64::from(line.cpus);
+    (wanted - f64::from(line.in_flight.saturating_sub(line.queued))).max(0.0)
 }
 
 /// Debts beyond four fifths slow a node, up to five times at the limit: memory for all, the write

@@ -4,6 +4,7 @@
 //! [`Rule::Ours`] and five published ones to compare it with.
 
 mod book;
+mod by_node;
 mod c3;
 mod estimate;
 mod health;
@@ -20,6 +21,8 @@ pub use c3::C3Form;
 pub use estimate::{Estimate, cost_ns};
 pub use hedge::Hedger;
 pub use lead::{LeadChoice, LeadMove};
+
+use by_node::ByNode;
 
 use crate::load_line::{Class, LoadLine};
 use crate::random::Random;
@@ -191,23 +194,52 @@ struct Reply<'a> {
 pub struct Selector {
     rule: Rule,
     state: Box<dyn RuleState>,
+    shadow: Option<(Box<dyn RuleState>, Random)>,
+    shadow_picks: ShadowPicks,
     book: Book,
     random: Random,
+}
+
+/// What a rule in the shadow would have done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShadowPicks {
+    /// Choices that it was asked for.
+    pub picks: u64,
+    /// Those in which it would have chosen another copy.
+    pub differed: u64,
 }
 
 impl Selector {
     /// A selector that knows nothing yet. The same seed and events give the same choices.
     #[must_use]
     pub fn new(rule: Rule, seed: u64) -> Self {
-        let state: Box<dyn RuleState> = match rule {
-            Rule::Ours => Box::new(ours::Ours::default()),
-            Rule::RoundRobin => Box::new(round_robin::RoundRobin::default()),
-            Rule::LeastOutstanding => Box::new(least_outstanding::LeastOutstanding),
-            Rule::P2cPeakEwma => Box::new(p2c_peak_ewma::P2cPeakEwma::default()),
-            Rule::C3 { b, form } => Box::new(c3::C3::new(b, form)),
-            Rule::Prequal => Box::new(prequal::Prequal::new(!seed)),
-        };
-        Self { rule, state, book: Book::default(), random: Random::new(seed) }
+        Self {
+            rule,
+            state: state_of(rule, seed),
+            shadow: None,
+            shadow_picks: ShadowPicks::default(),
+            book: Book::default(),
+            random: Random::new(seed),
+        }
+    }
+
+    /// A selector that follows `rule`, while `shadow` hears of every request, is asked for each
+    /// choice, and changes none ([`shadow_picks`](Self::shadow_picks)).
+    #[must_use]
+    pub fn with_shadow(rule: Rule, shadow: Rule, seed: u64) -> Self {
+        let other = (state_of(shadow, !seed), Random::new(!seed));
+        Self { shadow: Some(other), ..Self::new(rule, seed) }
+    }
+
+    /// How often the rule in the shadow would have chosen otherwise; nothing where there is none.
+    #[must_use]
+    pub fn shadow_picks(&self) -> ShadowPicks {
+        self.shadow_picks
+    }
+
+    fn states(&mut self) -> (impl Iterator<Item = &mut Box<dyn RuleState>>, &Book) {
+        let shadow = self.shadow.as_mut().map(|(state, _)| state);
+        (std::iter::once(&mut self.state).chain(shadow), &self.book)
     }
 
     /// Which rule it follows.
@@ -225,11 +257,16 @@ impl Selector {
     /// The index of the candidate that should serve; none where there are no candidates. Never
     /// refuses: where all are sick it names the least bad.
     pub fn pick(&mut self, now_ns: u64, ask: Ask, candidates: &[Candidate]) -> Option<usize> {
-        let scene = Scene { now_ns, ask, candidates, book: &self.book };
-        match candidates.len() {
-            0 => None,
-            _ => Some(self.state.pick(&scene, &mut self.random)),
+        if candidates.is_empty() {
+            return None;
         }
+        let scene = Scene { now_ns, ask, candidates, book: &self.book };
+        let picked = self.state.pick(&scene, &mut self.random);
+        if let Some((shadow, random)) = self.shadow.as_mut() {
+            self.shadow_picks.picks += 1;
+            self.shadow_picks.differed += u64::from(shadow.pick(&scene, random) != picked);
+        }
+        Some(picked)
     }
 
     /// All candidates' indices, the picked one first, for retries and hedges. `out` is emptied.
@@ -259,7 +296,7 @@ impl Selector {
     #[must_use]
     pub fn on_send(&mut self, now_ns: u64, ask: Ask, node: NodeId) -> Flight {
         let flight = self.book.send(now_ns, ask.class, node);
-        self.state.on_send(now_ns, &flight);
+        self.states().0.for_each(|state| state.on_send(now_ns, &flight));
         flight
     }
 
@@ -274,19 +311,22 @@ impl Selector {
         self.book.end(&flight);
         let response_ns = now_ns.saturating_sub(flight.sent_ns);
         let reply = Reply { flight: &flight, response_ns, server_ns, line };
-        self.state.on_reply(now_ns, &reply, &self.book);
+        let (states, book) = self.states();
+        states.for_each(|state| state.on_reply(now_ns, &reply, book));
     }
 
     /// It failed.
     pub fn on_failure(&mut self, now_ns: u64, flight: Flight, failure: &Failure) {
         self.book.end(&flight);
-        self.state.on_failure(now_ns, &flight, failure, &self.book);
+        let (states, book) = self.states();
+        states.for_each(|state| state.on_failure(now_ns, &flight, failure, book));
     }
 
     /// It is no longer waited for, because a hedge was answered first.
     pub fn on_cancel(&mut self, now_ns: u64, flight: Flight) {
         self.book.end(&flight);
-        self.state.on_cancel(now_ns, &flight, &self.book);
+        let (states, book) = self.states();
+        states.for_each(|state| state.on_cancel(now_ns, &flight, book));
     }
 
     /// The nodes that the rule wants to hear from after a pick among `candidates`, appended to
@@ -305,56 +345,29 @@ impl Selector {
 
     /// A probe was answered with this line.
     pub fn on_probe(&mut self, now_ns: u64, node: NodeId, line: &LoadLine) {
-        self.state.on_probe(now_ns, node, line, &self.book);
+        let (states, book) = self.states();
+        states.for_each(|state| state.on_probe(now_ns, node, line, book));
     }
 
     /// A probe was not answered.
     pub fn on_probe_lost(&mut self, now_ns: u64, node: NodeId) {
-        self.state.on_probe_lost(now_ns, node);
+        self.states().0.for_each(|state| state.on_probe_lost(now_ns, node));
     }
 
     /// A node left the cluster; its statistics go.
     pub fn forget(&mut self, node: NodeId) {
-        self.state.forget(node);
+        self.states().0.for_each(|state| state.forget(node));
     }
 }
 
-/// Per-node state in a vector, because node numbers are dense and iteration must not depend on a
-/// hash.
-#[derive(Clone, Debug)]
-struct ByNode<T>(Vec<Option<Box<T>>>);
-
-impl<T> Default for ByNode<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<T> ByNode<T> {
-    fn get(&self, node: NodeId) -> Option<&T> {
-        self.0.get(node.slot())?.as_deref()
-    }
-
-    fn get_mut(&mut self, node: NodeId) -> Option<&mut T> {
-        self.0.get_mut(node.slot())?.as_deref_mut()
-    }
-
-    fn get_or(&mut self, node: NodeId, new: impl FnOnce() -> T) -> &mut T {
-        let slot = node.slot();
-        if slot >= self.0.len() {
-            self.0.resize_with(slot + 1, || None);
-        }
-        self.0[slot].get_or_insert_with(|| Box::new(new()))
-    }
-
-    fn remove(&mut self, node: NodeId) {
-        if let Some(entry) = self.0.get_mut(node.slot()) {
-            *entry = None;
-        }
-    }
-
-    fn len(&self) -> usize {
-        self.0.iter().flatten().count()
+fn state_of(rule: Rule, seed: u64) -> Box<dyn RuleState> {
+    match rule {
+        Rule::Ours => Box::new(ours::Ours::default()),
+        Rule::RoundRobin => Box::new(round_robin::RoundRobin::default()),
+        Rule::LeastOutstanding => Box::new(least_outstanding::LeastOutstanding),
+        Rule::P2cPeakEwma => Box::new(p2c_peak_ewma::P2cPeakEwma::default()),
+        Rule::C3 { b, form } => Box::new(c3::C3::new(b, form)),
+        Rule::Prequal => Box::new(prequal::Prequal::new(!seed)),
     }
 }
 

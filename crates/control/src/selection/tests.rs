@@ -16,7 +16,8 @@ fn near(nodes: &[NodeId]) -> Vec<Candidate> {
 }
 
 fn line(run_ns: u64, in_flight: u32, workers: u32) -> LoadLine {
-    LoadLine { in_flight, run_ns: [run_ns; Class::COUNT], ..LoadLine::idle(7, workers) }
+    let run_ns = [run_ns; Class::COUNT];
+    LoadLine { in_flight, run_ns, runs: 1_000, ..LoadLine::idle(7, workers) }
 }
 
 /// One request to the node at `now_ns`, answered after `took_ns` with the line.
@@ -51,8 +52,10 @@ fn picks(
 
 fn any_estimate() -> impl Strategy<Value = Estimate> {
     let times = prop::array::uniform5(0.0f64..1e10);
-    (times, 0.0f64..500.0, 1.0f64..64.0, 1.0f64..5.0, 0.0f64..1.0, 0.0f64..1e10).prop_map(
-        |(times, in_flight, workers, pressure, failing, deadline_ns)| {
+    let cpus = prop_oneof![Just(f64::INFINITY), (1u32..64).prop_map(f64::from)];
+    let sizes = (1.0f64..64.0, cpus, 0.0f64..64.0);
+    (times, 0.0f64..500.0, sizes, 1.0f64..5.0, 0.0f64..1.0, 0.0f64..1e10).prop_map(
+        |(times, in_flight, (workers, cpus, competitors), pressure, failing, deadline_ns)| {
             let [run_ns, backlog_ns, oldest_wait_ns, network_ns, unanswered_ns] = times;
             Estimate {
                 run_ns,
@@ -60,6 +63,8 @@ fn any_estimate() -> impl Strategy<Value = Estimate> {
                 in_flight: in_flight.round(),
                 backlog_ns,
                 workers: workers.round(),
+                cpus,
+                competitors,
                 oldest_wait_ns,
                 network_ns,
                 failing,
@@ -84,7 +89,7 @@ fn any_line() -> impl Strategy<Value = LoadLine> {
 proptest! {
     #[test]
     fn slower_busier_failing_or_older_in_flight_never_ranks_better(
-        good in any_estimate(), field in 0usize..9, more in 0.0f64..1e9,
+        good in any_estimate(), field in 0usize..11, more in 0.0f64..1e9,
     ) {
         let mut bad = good;
         match field {
@@ -96,11 +101,17 @@ proptest! {
             5 => bad.failing = (bad.failing + more / 1e9).min(1.0),
             6 => bad.deadline_ns += more,
             7 => bad.unanswered_ns += more,
+            8 => bad.competitors += more,
+            9 if good.cpus.is_finite() && good.cpus > 1.0 => bad.cpus -= 1.0,
             _ => bad.pressure += more / 1e9,
         }
         prop_assert!(cost_ns(&bad) >= cost_ns(&good) * (1.0 - 1e-12));
-        bad.workers = (bad.workers - 1.0).max(1.0);
-        prop_assert!(cost_ns(&bad) >= cost_ns(&good) * (1.0 - 1e-12));
+        // Fewer workers are worse where they are all that limits; where processors are shared, a
+        // smaller pool only moves the queue.
+        if bad.cpus.is_infinite() {
+            bad.workers = (bad.workers - 1.0).max(1.0);
+            prop_assert!(cost_ns(&bad) >= cost_ns(&good) * (1.0 - 1e-12));
+        }
     }
 
     #[test]
@@ -304,6 +315,66 @@ fn a_restarted_node_is_new() {
     assert!((50..200).contains(&sent), "{sent} of 300");
 }
 
+/// The share that a new node C gets beside two that are known, between two seconds after it came,
+/// if its `n`-th request takes `run_ns(n)`.
+fn share_of_new(run_ns: impl Fn(u32) -> u64, from_s: u64, to_s: u64) -> f64 {
+    let mut selector = grown(&[A, B], MS);
+    let candidates = near(&[A, B, C]);
+    let (mut served, mut counted, mut of_new) = (0, 0, 0);
+    for now in (10 * SECOND..(10 + to_s) * SECOND).step_by(2_000_000) {
+        let at = selector.pick(now, ASK, &candidates).unwrap();
+        let (boot, took_ns) = if at == 2 { (9, run_ns(served)) } else { (7, MS) };
+        served += u32::from(at == 2);
+        let told = LoadLine { boot, runs: served.min(2_500), ..line(took_ns, 0, 4) };
+        answer(&mut selector, now, candidates[at].node, took_ns, &told);
+        if now >= (10 + from_s) * SECOND {
+            counted += 1;
+            of_new += u32::from(at == 2);
+        }
+    }
+    f64::from(of_new) / f64::from(counted)
+}
+
+#[test]
+fn a_cold_node_gets_enough_to_warm_up_and_a_slow_one_does_not() {
+    let cold = |n: u32| MS + crate::average::whole(9e6 * (-f64::from(n) / 200.0).exp());
+    let warming = share_of_new(cold, 1, 5);
+    assert!((0.03..0.3).contains(&warming), "{warming}");
+    let warm = share_of_new(cold, 40, 41);
+    assert!((0.2..0.5).contains(&warm), "{warm}");
+    let slow = share_of_new(|_| 10 * MS, 10, 15);
+    assert!(slow < 0.01, "{slow}");
+}
+
+#[test]
+fn a_run_time_counts_by_the_runs_that_it_rests_on() {
+    let mut selector = grown(&[A, B], MS);
+    let now = 10 * SECOND;
+    let cost = |selector: &Selector| selector.cost(now, ASK, Candidate::near(A));
+    let costs = [0, 1, 10, 1_000].map(|runs| {
+        selector.on_probe(now, A, &LoadLine { runs, ..line(20 * MS, 0, 4) });
+        cost(&selector)
+    });
+    assert!(costs.is_sorted(), "{costs:?}");
+    assert!(costs[0] < 3.0 * MS as f64 && costs[3] > 15.0 * MS as f64, "{costs:?}");
+}
+
+#[test]
+fn shared_processors_are_a_queue_that_does_not_show() {
+    let mut selector = grown(&[A, B], MS);
+    let now = 10 * SECOND;
+    // Pools so wide that nothing waits in them, on eight processors each.
+    let wide = |in_flight: u32, cpu_demand_permille: u32| LoadLine {
+        cpus: 8,
+        cpu_demand_permille,
+        ..line(MS, in_flight, 64)
+    };
+    selector.on_probe(now, A, &wide(6, 3_000));
+    selector.on_probe(now, B, &wide(12, 1_500));
+    // A has fewer requests, and eighteen threads of others beside them.
+    assert_eq!(picks(&mut selector, now, &near(&[A, B]), 50), [0, 50]);
+}
+
 #[test]
 fn the_zone_is_a_price_and_not_a_wall() {
     let mut selector = grown(&[A, B], MS);
@@ -351,4 +422,27 @@ fn write_debt_is_a_price_for_writes_only() {
     };
     assert!(cost(Class::Write, A) > 3.0 * cost(Class::Write, B));
     assert_eq!(cost(Class::Get, A), cost(Class::Get, B));
+}
+
+#[test]
+fn a_rule_in_the_shadow_is_asked_and_changes_nothing() {
+    let drive = |mut selector: Selector| {
+        let candidates = near(&[A, B, C]);
+        let mut chosen = Vec::new();
+        for step in 0..200u64 {
+            let now = step * 10 * MS;
+            let at = selector.pick(now, ASK, &candidates).unwrap();
+            chosen.push(at);
+            let run_ns = if at == 0 { 20 * MS } else { MS };
+            answer(&mut selector, now, candidates[at].node, run_ns, &line(run_ns, 0, 4));
+        }
+        (chosen, selector.shadow_picks())
+    };
+    let (alone, none) = drive(Selector::new(Rule::RoundRobin, 3));
+    let (shadowed, seen) = drive(Selector::with_shadow(Rule::RoundRobin, Rule::Ours, 3));
+    assert_eq!(alone, shadowed);
+    assert_eq!(none, ShadowPicks::default());
+    assert_eq!(seen.picks, 200);
+    // Rotation asks the slow copy every third time, and ours would not have.
+    assert!(seen.differed >= 60, "{seen:?}");
 }

@@ -12,6 +12,9 @@ pub(crate) struct SelectionStudy {
     pub(crate) source: String,
     /// What each generation of runs is called.
     pub(crate) generations: BTreeMap<String, String>,
+    /// Seconds of young-generation garbage collection of all nodes, by scenario, in the runs
+    /// without selection.
+    pub(crate) young_collections_s_without_selection: BTreeMap<String, f64>,
     pub(crate) nodes: Vec<SelectionNodes>,
     pub(crate) runs: Vec<SelectionRun>,
 }

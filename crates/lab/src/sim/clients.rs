@@ -64,6 +64,7 @@ impl Run<'_> {
             })
             .collect();
         let count = parts.len();
+        let rank = u32::try_from(random.next_u64() >> 32).unwrap_or(0);
         let number = self.next_number();
         let window = self.measure.issue(now_ns);
         let request = self.requests.insert(Request {
@@ -72,6 +73,7 @@ impl Run<'_> {
             client,
             issued_ns: now_ns,
             window,
+            rank,
             parts,
             parts_left: count,
             fetching: false,

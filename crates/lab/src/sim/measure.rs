@@ -73,6 +73,8 @@ pub(crate) struct NodeCounts {
     pub(crate) completed: u64,
     pub(crate) rejected: u64,
     pub(crate) cpu_s: f64,
+    /// The part of the processor time of all tasks begun that crowding has cost, in seconds.
+    pub(crate) crowding_s: f64,
     /// Seconds of writes that were held back.
     pub(crate) stalled_s: f64,
     pub(crate) frames: Vec<FrameRow>,

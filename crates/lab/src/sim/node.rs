@@ -8,7 +8,7 @@ use plimsoll_control::{Job, LoadLine, Meter, Outside};
 use super::cpu::Cpu;
 use super::measure::{FrameRow, NodeCounts};
 use super::resources::{Holdings, SWAPPING};
-use super::spec::{FaultKind, NodeSpec, RunSpec};
+use super::spec::{Fault, FaultKind, NodeSpec, RunSpec};
 
 /// A node of the run.
 pub(crate) struct Node {
@@ -74,7 +74,7 @@ impl Node {
                 FaultKind::Stress { competitors: more } => competitors += more,
                 FaultKind::Slow { factor } => speed /= factor,
                 FaultKind::Hung => speed = 0.0,
-                FaultKind::Failing | FaultKind::Pauses { .. } => {}
+                FaultKind::Failing | FaultKind::Crowding { .. } | FaultKind::Pauses { .. } => {}
             }
         }
         if let Some(holdings) = &self.holdings {
@@ -85,10 +85,17 @@ impl Node {
         self.version += 1;
     }
 
-    /// The work that a request is here, with the cache as it is.
-    pub(crate) fn work_ns(&self, work_ns: f64) -> f64 {
+    /// The work that a request is here, with the cache as it is and all that is in flight.
+    pub(crate) fn work_ns(&mut self, now_ns: u64, work_ns: f64) -> f64 {
+        let in_flight = f64::from(self.meter.in_flight());
+        let crowd = |fault: &Fault| match fault.kind {
+            FaultKind::Crowding { at } if fault.is_on(now_ns) => (in_flight / at).powi(3),
+            _ => 0.0,
+        };
+        let crowd: f64 = self.spec.faults.iter().map(crowd).sum();
+        self.counts.crowding_s += work_ns * crowd / 1e9;
         let seen = self.counts.completed as f64 / self.spec.cold_requests;
-        work_ns * (1.0 + (self.spec.cold_factor - 1.0) * (-seen).exp())
+        work_ns * (1.0 + crowd + (self.spec.cold_factor - 1.0) * (-seen).exp())
     }
 
     /// Offers a request to admission, with the cost that the node itself would predict.
@@ -138,6 +145,7 @@ impl Node {
     pub(crate) fn line(&self, now_ns: u64) -> LoadLine {
         let debts = self.holdings.as_ref();
         let outside = Outside {
+            cpus: u32::try_from(plimsoll_control::average::whole(self.spec.cpus)).unwrap_or(0),
             cpu_demand_permille: self.cpu.demand_permille(),
             memory_debt_permille: debts.map_or(0, Holdings::memory_debt_permille),
             write_debt_permille: debts.map_or(0, Holdings::write_debt_permille),

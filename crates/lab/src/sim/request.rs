@@ -14,6 +14,8 @@ pub(crate) struct Request {
     pub(crate) client: Option<usize>,
     pub(crate) issued_ns: u64,
     pub(crate) window: usize,
+    /// By which nodes in overload agree on whom to refuse.
+    pub(crate) rank: u32,
     pub(crate) parts: Vec<Part>,
     pub(crate) parts_left: usize,
     /// Whether the second round is under way.

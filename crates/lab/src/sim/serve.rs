@@ -40,6 +40,7 @@ impl Run<'_> {
                 Some(deadline_ns) => request.issued_ns + deadline_ns,
                 None => u64::MAX,
             },
+            rank: request.rank,
             // What was found here can be fetched only here.
             alternatives: match request.fetching {
                 true => 0,
@@ -107,7 +108,7 @@ impl Run<'_> {
         one.started_ns = now_ns;
         one.job = Some(job);
         one.started = Some(started);
-        let work_ns = at_node.work_ns(self.requests[one.request].parts[one.part].work_ns);
+        let work_ns = at_node.work_ns(now_ns, self.requests[one.request].parts[one.part].work_ns);
         at_node.cpu.start(now_ns, attempt, work_ns);
     }
 
@@ -197,8 +198,16 @@ impl Run<'_> {
     }
 
     pub(super) fn cancel_at_node(&mut self, attempt: usize, number: u64) {
-        if let Some(one) = self.attempts.get_mut(attempt).filter(|one| one.number == number) {
-            one.cancelled = true;
+        let Some(one) = self.attempts.get_mut(attempt).filter(|one| one.number == number) else {
+            return;
+        };
+        one.cancelled = true;
+        let at_node = &mut self.nodes[one.node];
+        if at_node.admission.cancel(attempt as u64).is_some() {
+            if let Some(job) = one.job.take() {
+                at_node.meter.abandon(job);
+            }
+            self.reply(attempt, None);
         }
     }
 

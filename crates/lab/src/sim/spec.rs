@@ -38,6 +38,9 @@ pub(crate) enum FaultKind {
     /// Threads of others want the processors (the studies' `stress`, as many as it has workers
     /// that the scheduler sees).
     Stress { competitors: f64 },
+    /// A task costs more processor time where many are in flight, as garbage collection over all
+    /// that they hold does: by the factor `1 + (in flight / at)^3`.
+    Crowding { at: f64 },
     /// Everything takes this many times as long.
     Slow { factor: f64 },
     /// The process is stopped: it takes requests in and does nothing, but loses none.

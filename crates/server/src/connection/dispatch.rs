@@ -164,6 +164,10 @@ impl Connection {
                 handlers::server::check_flush_mode(argv)?;
                 Ok(self.state.shared.coordinator.flush_all(&mut self.session).await)
             }
+            Own::Save => {
+                self.state.shared.coordinator.sync().await?;
+                Ok(Reply::OK)
+            }
             Own::Debug => {
                 let pause = handlers::server::debug_sleep(argv)?;
                 tokio::time::sleep(pause.min(SLEEP_MAX)).await;

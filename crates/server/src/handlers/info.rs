@@ -86,6 +86,7 @@ fn memory(out: &mut String, _: &State, statistics: &Statistics) -> std::fmt::Res
     write!(out, "maxmemory:0\r\nmaxmemory_policy:noeviction\r\nmem_allocator:mimalloc\r\n")?;
     write!(out, "plimsoll_block_cache_bytes:{}\r\n", statistics.store.block_cache_bytes)?;
     write!(out, "plimsoll_write_buffer_bytes:{}\r\n", statistics.store.write_buffer_bytes)?;
+    write!(out, "plimsoll_row_cache_bytes:{}\r\n", statistics.store.row_cache_bytes)?;
     write!(out, "plimsoll_log_cache_bytes:{}\r\n", statistics.log.cache_bytes)
 }
 
@@ -112,7 +113,7 @@ fn persistence(out: &mut String, state: &State, statistics: &Statistics) -> std:
     Ok(())
 }
 
-fn stats(out: &mut String, state: &State, _: &Statistics) -> std::fmt::Result {
+fn stats(out: &mut String, state: &State, statistics: &Statistics) -> std::fmt::Result {
     let (usage, clients) = (&state.shared.usage, &state.shared.clients);
     let figures = usage.figures_since_reset();
     write!(out, "total_connections_received:{}\r\n", clients.accepted.load(Relaxed))?;
@@ -122,6 +123,8 @@ fn stats(out: &mut String, state: &State, _: &Statistics) -> std::fmt::Result {
     write!(out, "total_net_output_bytes:{}\r\n", figures.bytes_out)?;
     write!(out, "rejected_connections:{}\r\n", clients.refused.load(Relaxed))?;
     write!(out, "evicted_keys:0\r\n")?;
+    write!(out, "plimsoll_row_cache_hits:{}\r\n", statistics.store.row_cache_hits)?;
+    write!(out, "plimsoll_row_cache_misses:{}\r\n", statistics.store.row_cache_misses)?;
     write!(out, "total_error_replies:{}\r\n", figures.errors.values().sum::<u64>())
 }
 

@@ -49,14 +49,13 @@ pub fn run(state: &mut State, own: Own, argv: &Argv) -> Result<Reply, ErrorReply
             Ok(Reply::OK)
         }
         Own::Wait => server::wait(argv),
-        Own::Save => server::save(state),
-        Own::Bgsave => server::bgsave(state, argv),
         Own::Lastsave => Ok(server::lastsave(state)),
         Own::Slowlog => server::slowlog(argv),
         Own::Latency => server::latency(argv),
         Own::Cluster => Err(ErrorReply::err("This instance has cluster support disabled")),
-        // The connection runs these, because they wait for rows or time.
-        Own::Multi | Own::Exec | Own::Watch | Own::Flushall | Own::Debug => {
+        Own::Bgsave => server::bgsave(state, argv),
+        // The connection runs these, because they wait for rows, the disk or time.
+        Own::Multi | Own::Exec | Own::Watch | Own::Flushall | Own::Debug | Own::Save => {
             Err(ErrorReply::err("Command not allowed inside a transaction"))
         }
     }

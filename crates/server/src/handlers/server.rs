@@ -1,7 +1,7 @@
 //! Commands about the server as a whole that need few words: durability, pauses, and the logs of
 //! slowness that are not kept here.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use plimsoll_storage::{
     Argv, ErrorReply, Reply,
@@ -52,21 +52,7 @@ pub fn wait(argv: &Argv) -> Result<Reply, ErrorReply> {
     Ok(Reply::Integer(0))
 }
 
-/// SAVE: what was acknowledged is on disk already, if the log syncs before it answers.
-///
-/// # Errors
-/// Where it does not, because then this would be a promise that nobody keeps.
-pub fn save(state: &State) -> Result<Reply, ErrorReply> {
-    match state.shared.settings.durability {
-        Durability::Request => Ok(Reply::OK),
-        Durability::Async => Err(ErrorReply::err(
-            "the log is synced every log.sync_interval, not on demand, while log.durability is \
-             async",
-        )),
-    }
-}
-
-/// BGSAVE: as SAVE; the log's own intervals are the background.
+/// BGSAVE: as SAVE, which has the log synced; nobody waits for it here.
 ///
 /// # Errors
 /// Arguments that are not SCHEDULE.
@@ -76,10 +62,16 @@ pub fn bgsave(state: &State, argv: &Argv) -> Result<Reply, ErrorReply> {
         (2, Some(word)) if word.eq_ignore_ascii_case(b"schedule") => {}
         _ => return Err(syntax_error()),
     }
-    match state.shared.settings.durability {
-        Durability::Request => Ok(Reply::Status("Background saving started")),
-        Durability::Async => save(state),
+    // What was acknowledged is on disk already, if the log syncs before it answers.
+    if state.shared.settings.durability == Durability::Async {
+        let coordinator = Arc::clone(&state.shared.coordinator);
+        tokio::spawn(async move {
+            if let Err(error) = coordinator.sync().await {
+                tracing::error!(%error, "BGSAVE failed");
+            }
+        });
     }
+    Ok(Reply::Status("Background saving started"))
 }
 
 /// LASTSAVE: the second up to which everything acknowledged is on disk.

@@ -28,6 +28,8 @@ pub enum Durability {
 /// What a node runs with: everything parsed and within its range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
+    /// `cluster.name`
+    pub cluster_name: String,
     /// `node.name`
     pub node_name: String,
     /// `node.processors`, 0 for as many as there are
@@ -40,6 +42,20 @@ pub struct Settings {
     pub data: PathBuf,
     /// `http.address`
     pub http: SocketAddr,
+    /// `http.max_content_length`, in bytes
+    pub http_max_content_bytes: usize,
+    /// `http.max_clients`
+    pub http_max_clients: usize,
+    /// `http.compression`
+    pub http_compression: bool,
+    /// `network.breaker.inflight_requests.limit`, in bytes
+    pub http_in_flight_bytes: usize,
+    /// `rest.version`
+    pub rest_version: String,
+    /// `rest.distribution`
+    pub rest_distribution: String,
+    /// `rest.tagline`
+    pub rest_tagline: String,
     /// `resp.address`
     pub resp: SocketAddr,
     /// Whether somebody gave `rpc.address`, which this version does not use.
@@ -69,12 +85,20 @@ impl Settings {
     /// Names the key and who gave it, where a value does not fit.
     pub fn resolve(raw: &Raw) -> Result<Self, SettingsError> {
         let settings = Self {
+            cluster_name: text(raw, "cluster.name")?,
             node_name: text(raw, "node.name")?,
             processors: size(raw, "node.processors")?,
             drain_timeout: parsed(raw, "node.drain_timeout", units::duration)?,
             insecure: text(raw, "node.insecure")? == "true",
             data: text(raw, "path.data")?.into(),
             http: parsed(raw, "http.address", address)?,
+            http_max_content_bytes: bytes(raw, "http.max_content_length")?,
+            http_max_clients: size(raw, "http.max_clients")?,
+            http_compression: text(raw, "http.compression")? == "true",
+            http_in_flight_bytes: bytes(raw, "network.breaker.inflight_requests.limit")?,
+            rest_version: text(raw, "rest.version")?,
+            rest_distribution: text(raw, "rest.distribution")?,
+            rest_tagline: text(raw, "rest.tagline")?,
             resp: parsed(raw, "resp.address", address)?,
             rpc_given: parsed(raw, "rpc.address", address)
                 .map(|_| raw.get("rpc.address").is_some())?,
@@ -88,10 +112,7 @@ impl Settings {
                 _ => Durability::Request,
             },
             sync_interval: parsed(raw, "log.sync_interval", units::duration)?,
-            cache_bytes: parsed(raw, "cache.size", |text| {
-                units::bytes(text)
-                    .and_then(|bytes| usize::try_from(bytes).map_err(|error| error.to_string()))
-            })?,
+            cache_bytes: bytes(raw, "cache.size")?,
             logger_level: text(raw, "logger.level")?,
             logger_json: text(raw, "logger.format")? == "json",
         };
@@ -107,6 +128,13 @@ fn text(raw: &Raw, key: &'static str) -> Result<String, SettingsError> {
 
 fn size(raw: &Raw, key: &'static str) -> Result<usize, SettingsError> {
     parsed(raw, key, |text| text.parse::<usize>().map_err(|error| error.to_string()))
+}
+
+fn bytes(raw: &Raw, key: &'static str) -> Result<usize, SettingsError> {
+    parsed(raw, key, |text| {
+        let bytes = units::bytes(text)?;
+        usize::try_from(bytes).map_err(|error| error.to_string())
+    })
 }
 
 fn parsed<T>(

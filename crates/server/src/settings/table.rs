@@ -52,6 +52,13 @@ const fn define(
 /// All settings, in the order of the reference page.
 pub const SETTINGS: &[Definition] = &[
     define(
+        "cluster.name",
+        Kind::Text,
+        "plimsoll",
+        None,
+        "The cluster's name, in what it says of itself.",
+    ),
+    define(
         "node.name",
         Kind::Text,
         "node-1",
@@ -63,7 +70,7 @@ pub const SETTINGS: &[Definition] = &[
         Kind::Count(0, 1024),
         "0",
         None,
-        "Threads that serve clients; 0 takes one for each processor.",
+        "Threads that serve clients; 0 takes one for each processor but one.",
     ),
     define(
         "node.drain_timeout",
@@ -92,7 +99,59 @@ pub const SETTINGS: &[Definition] = &[
         Kind::Address,
         "127.0.0.1:9200",
         Some("--http"),
-        "Where HTTP listens. This version serves `GET /_metrics` there.",
+        "Where REST clients connect, and where Prometheus reads `GET /_metrics`.",
+    ),
+    define(
+        "http.max_content_length",
+        Kind::Bytes(1 << 10, 2 << 30),
+        "100mb",
+        None,
+        "The largest body of a request, inflated if it is compressed. A larger one is answered \
+         413.",
+    ),
+    define(
+        "http.max_clients",
+        Kind::Count(1, 1_000_000),
+        "10000",
+        None,
+        "REST connections at once; one more is closed.",
+    ),
+    define(
+        "http.compression",
+        Kind::Toggle,
+        "true",
+        None,
+        "Whether answers are compressed for clients that take gzip.",
+    ),
+    define(
+        "network.breaker.inflight_requests.limit",
+        Kind::Bytes(1 << 20, 1 << 40),
+        "1gb",
+        None,
+        "Memory for the bodies of all REST requests together. A request that finds no room is \
+         answered 429.",
+    ),
+    define(
+        "rest.version",
+        Kind::Text,
+        "7.10.2",
+        None,
+        "The version of Elasticsearch that `GET /` says, by which clients choose what they send.",
+    ),
+    define(
+        "rest.distribution",
+        Kind::Text,
+        "",
+        None,
+        "What `GET /` says as `version.distribution`. With `opensearch` and a version such as \
+         2.19.1, clients of OpenSearch turn on what only that has. Empty: it is left out.",
+    ),
+    define(
+        "rest.tagline",
+        Kind::Text,
+        "You Know, for Search",
+        None,
+        "The tagline of `GET /`. Clients of Elasticsearch 7 check it word for word.",
     ),
     define(
         "resp.address",
@@ -113,7 +172,8 @@ pub const SETTINGS: &[Definition] = &[
         Kind::Secret,
         "",
         None,
-        "The password of the user `default`, at most 512 bytes. Empty: clients need none.",
+        "The password of the one user, at most 512 bytes: `default` to Redis clients, `default` or \
+         `elastic` to REST clients. Empty: clients need none.",
     ),
     define(
         "resp.password_file",

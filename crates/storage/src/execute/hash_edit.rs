@@ -1,11 +1,14 @@
 //! One hash being changed: its field rows, the expiry index, and the counts in its meta row
 //! kept in step. The meta row is written once, at the end.
 
+use bytes::Bytes;
+
 use super::Fault;
 use super::store::{Edit, wrong_type};
 use crate::rows::field::{Field, FieldHead};
 use crate::rows::key::KeyRows;
-use crate::rows::meta::{Fields, Kind, Meta, RowBytes};
+use crate::rows::meta::{Fields, Found, Kind, Meta, RowBytes};
+use crate::rows::touch::Touch;
 use crate::rows::{RowsWrite, StoreError};
 
 /// A hash being changed.
@@ -15,6 +18,8 @@ pub(super) struct HashEdit {
     old: Option<Meta>,
     pub fields: Fields,
     is_changed: bool,
+    /// Whether documents are noted one by one, and not the key as a whole.
+    is_noted: bool,
 }
 
 impl HashEdit {
@@ -31,7 +36,7 @@ impl HashEdit {
 
     /// The hash of a meta row, some of whose fields may have expired.
     pub fn of(key: KeyRows, meta: Meta, fields: Fields) -> Self {
-        Self { key, old: Some(meta), fields, is_changed: false }
+        Self { key, old: Some(meta), fields, is_changed: false, is_noted: true }
     }
 
     /// The hash under a key, or a new one.
@@ -48,7 +53,28 @@ impl HashEdit {
     /// A new hash under a key that is not there.
     pub fn new<W: RowsWrite + ?Sized>(edit: &mut Edit<'_, W>, key: KeyRows) -> Self {
         let fields = Fields { generation: edit.change(), ..Fields::default() };
-        Self { key, old: None, fields, is_changed: false }
+        Self { key, old: None, fields, is_changed: false, is_noted: true }
+    }
+
+    /// A new hash of many fields under a key that is not there: noted as a whole.
+    pub fn new_in_bulk<W: RowsWrite + ?Sized>(edit: &mut Edit<'_, W>, key: KeyRows) -> Self {
+        edit.rows.touch(Touch::Key(key.key()));
+        Self { is_noted: false, ..Self::new(edit, key) }
+    }
+
+    /// The hash that a string becomes, as the field that has the key's own name, its version,
+    /// number and expiry of the key staying: to who reads documents nothing changes.
+    pub fn of_string<W: RowsWrite + ?Sized>(
+        edit: &mut Edit<'_, W>,
+        key: KeyRows,
+        found: &Found,
+    ) -> Self {
+        let Meta { version, last_change: sequence, .. } = found.meta;
+        let mut hash = Self { old: Some(found.meta), ..Self::new(edit, key) };
+        let name = Bytes::copy_from_slice(hash.key.key());
+        let head = FieldHead { version, sequence, expiry_ms: None };
+        hash.put_row(edit, &name, found.value(), None, &head);
+        hash
     }
 
     /// Gives the whole hash an expiry, when it is written.
@@ -78,7 +104,7 @@ impl HashEdit {
         old: Option<&FieldHead>,
         expiry_ms: Option<u64>,
     ) {
-        let version = old.map_or(1, |old| old.version + 1);
+        let version = old.map_or(1, |old| old.version.saturating_add(1));
         self.put(edit, field, value, old, version, expiry_ms);
     }
 
@@ -109,6 +135,40 @@ impl HashEdit {
             return;
         }
         let head = FieldHead { version, sequence: edit.change(), expiry_ms };
+        self.put_row(edit, field, value, old, &head);
+        self.note(edit, field, old.is_none());
+    }
+
+    /// Sets a document, whose row was `old`, with its version, for good.
+    pub fn set_document<W: RowsWrite + ?Sized>(
+        &mut self,
+        edit: &mut Edit<'_, W>,
+        id: &[u8],
+        source: &[u8],
+        old: Option<&FieldHead>,
+        version: u64,
+        is_new: bool,
+    ) {
+        let head = FieldHead { version, sequence: edit.change(), expiry_ms: None };
+        self.put_row(edit, id, source, old, &head);
+        self.note(edit, id, is_new);
+    }
+
+    fn note<W: RowsWrite + ?Sized>(&self, edit: &mut Edit<'_, W>, id: &[u8], is_new: bool) {
+        if self.is_noted {
+            edit.rows.touch(Touch::Document { key: self.key.key(), id, is_new });
+        }
+    }
+
+    fn put_row<W: RowsWrite + ?Sized>(
+        &mut self,
+        edit: &mut Edit<'_, W>,
+        field: &[u8],
+        value: &[u8],
+        old: Option<&FieldHead>,
+        head: &FieldHead,
+    ) {
+        let expiry_ms = head.expiry_ms;
         let mut bytes = RowBytes::new();
         head.encode(&mut bytes);
         bytes.extend_from_slice(value);
@@ -134,6 +194,7 @@ impl HashEdit {
         edit.move_expiry(row, old.expiry_ms, None);
         edit.rows.delete(row);
         edit.change();
+        self.note(edit, field, false);
         self.fields.total = self.fields.total.saturating_sub(1);
         self.count_expiry(old.expiry_ms, None);
         self.is_changed = true;
@@ -168,10 +229,10 @@ impl HashEdit {
         }
         let kind = Kind::Hash(self.fields);
         if self.fields.total > 0 {
-            let meta = Meta { kind, last_change: edit.change(), expiry_ms };
+            let meta = Meta { kind, last_change: edit.change(), version: 0, expiry_ms };
             edit.put_hash(&mut self.key, self.old.as_ref(), &meta);
         } else if let Some(old) = self.old {
-            edit.remove(&mut self.key, &Meta { kind, ..old })?;
+            edit.remove_meta(&mut self.key, &old);
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use crate::command::read::ObjectQuestion;
 use crate::rows::field::FieldHead;
 use crate::rows::key::{self, KeyRows, RowKey};
 use crate::rows::meta::{Fields, Found, Kind, Meta};
+use crate::rows::touch::Touch;
 use crate::rows::{RowsRead, RowsWrite, StoreError};
 use crate::{ErrorReply, Reply};
 
@@ -262,7 +263,7 @@ fn put_copy<W: RowsWrite + ?Sized>(
     if let Some(old) = old {
         edit.remove(&mut target, old)?;
     }
-    let mut hash = HashEdit::new(edit, target);
+    let mut hash = HashEdit::new_in_bulk(edit, target);
     let mut from = source.fields_from(fields.generation).to_vec();
     loop {
         let chunk = field_rows(edit.rows, source, fields, &from)?;
@@ -300,6 +301,8 @@ fn field_rows<R: RowsRead + ?Sized>(
 pub(super) fn flush<W: RowsWrite + ?Sized>(edit: &mut Edit<'_, W>) -> Reply {
     edit.rows.delete_range(&key::rows_from(0), key::ROWS_END);
     edit.rows.delete_range(&key::expiry_from(0), key::EXPIRY_END);
+    edit.rows.delete_range(key::TOMBSTONES_FROM, key::TOMBSTONES_END);
+    edit.rows.touch(Touch::All);
     edit.change();
     edit.context.keys = 0;
     edit.context.expires = 0;

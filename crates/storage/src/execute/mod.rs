@@ -7,6 +7,8 @@
 
 mod bits;
 mod cursors;
+mod document;
+mod documents;
 mod fields;
 mod float;
 mod glob;
@@ -21,6 +23,11 @@ mod strings;
 mod sweep;
 
 pub use cursors::{CURSORS_MAX, ScanCursors};
+pub use document::write_document;
+pub use documents::{
+    Document, DocumentRow, DocumentsCursor, VisitDocument, document, document_count, documents,
+    documents_of,
+};
 pub use glob::matches;
 pub(crate) use keys::OBJECT_HELP;
 pub use store::last_change;
@@ -125,7 +132,7 @@ pub fn write<W: RowsWrite + ?Sized>(
             let context = ReadContext { now_ms, seed, keys, cursors: None };
             settle(run_read(read, rows, &context))
         }
-        Body::Write(write) => settle(run_write(write, &mut Edit { rows, context })),
+        Body::Write(write) => settle(run_write(write, &mut Edit::new(rows, context))),
     }
 }
 

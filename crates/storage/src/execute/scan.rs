@@ -30,7 +30,7 @@ const LEAP_AFTER_ROWS: usize = 64;
 
 /// Shows the key, order hash and meta row of each key that is there, from an order hash on,
 /// until told to stop.
-fn visit_keys<R: RowsRead + ?Sized>(
+pub(super) fn visit_keys<R: RowsRead + ?Sized>(
     rows: &R,
     from_hash: u64,
     now_ms: u64,

@@ -8,8 +8,9 @@ use smallvec::SmallVec;
 
 use super::{Fault, WriteContext};
 use crate::ErrorReply;
-use crate::rows::key::{self, KeyRows, StoreKey};
+use crate::rows::key::{self, KeyRows, RowKey, StoreKey};
 use crate::rows::meta::{Fields, Found, Kind, Meta, RowBytes};
+use crate::rows::touch::Touch;
 use crate::rows::{RowsRead, RowsWrite, StoreError};
 
 /// A hash of more fields is taken away by one range, of fewer one by one: a range costs every
@@ -135,12 +136,25 @@ pub fn last_change<R: RowsRead + ?Sized>(
 pub(super) struct Edit<'a, W: ?Sized> {
     pub rows: &'a mut W,
     pub context: &'a mut WriteContext,
+    /// The number that all changes share, where they are one to those who count them.
+    shared: Option<u64>,
 }
 
-impl<W: RowsWrite + ?Sized> Edit<'_, W> {
+impl<'a, W: RowsWrite + ?Sized> Edit<'a, W> {
+    /// Changes of which each has its number.
+    pub fn new(rows: &'a mut W, context: &'a mut WriteContext) -> Self {
+        Self { rows, context, shared: None }
+    }
+
+    /// Changes that all have the next number.
+    pub fn as_one(rows: &'a mut W, context: &'a mut WriteContext) -> Self {
+        let shared = Some(context.sequence + 1);
+        Self { rows, context, shared }
+    }
+
     /// Counts a change: its number.
     pub fn change(&mut self) -> u64 {
-        self.context.sequence += 1;
+        self.context.sequence = self.shared.unwrap_or(self.context.sequence + 1);
         self.context.sequence
     }
 
@@ -166,6 +180,9 @@ impl<W: RowsWrite + ?Sized> Edit<'_, W> {
             self.rows.delete(row);
             self.rows.delete(&key::expiry_entry(*expiry_ms, row));
             self.change();
+            if let Some(RowKey { field: Some((_, id)), .. }) = RowKey::parse(row) {
+                self.rows.touch(Touch::Document { key: key.key(), id, is_new: false });
+            }
         }
         let count = expired.len() as u64;
         fields.total = fields.total.saturating_sub(count);
@@ -199,6 +216,7 @@ impl<W: RowsWrite + ?Sized> Edit<'_, W> {
         parts: &[&[u8]],
     ) -> Result<(), StoreError> {
         let is_past = expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.context.now_ms);
+        let is_new = old.is_none();
         if let Some(meta) = old
             && (is_past || meta.kind != Kind::String)
         {
@@ -208,14 +226,27 @@ impl<W: RowsWrite + ?Sized> Edit<'_, W> {
         if is_past {
             return Ok(());
         }
-        let meta = Meta { kind: Kind::String, last_change: self.change(), expiry_ms };
+        let version = old.map_or(1, |old| old.version.saturating_add(1));
+        let meta = Meta { kind: Kind::String, last_change: self.change(), version, expiry_ms };
+        self.put_string_row(key, old, &meta, parts);
+        let key = key.key();
+        self.rows.touch(Touch::Document { key, id: key, is_new });
+        Ok(())
+    }
+
+    fn put_string_row(
+        &mut self,
+        key: &mut KeyRows,
+        old: Option<&Meta>,
+        meta: &Meta,
+        parts: &[&[u8]],
+    ) {
         let mut row = RowBytes::new();
         meta.encode(&mut row);
         for part in parts {
             row.extend_from_slice(part);
         }
-        self.put_meta(key, old, &meta, &row);
-        Ok(())
+        self.put_meta(key, old, meta, &row);
     }
 
     /// Puts a hash's meta row.
@@ -245,27 +276,41 @@ impl<W: RowsWrite + ?Sized> Edit<'_, W> {
         if expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.context.now_ms) {
             return self.remove(key, &found.meta);
         }
+        let meta = Meta { expiry_ms, last_change: self.change(), ..found.meta };
         match found.meta.kind {
-            Kind::String => self.put_string(key, Some(&found.meta), expiry_ms, &[found.value()]),
-            Kind::Hash(_) => {
-                let meta = Meta { expiry_ms, last_change: self.change(), ..found.meta };
-                self.put_hash(key, Some(&found.meta), &meta);
-                Ok(())
+            Kind::String => {
+                self.put_string_row(key, Some(&found.meta), &meta, &[found.value()]);
+                let key = key.key();
+                self.rows.touch(Touch::Document { key, id: key, is_new: false });
             }
+            Kind::Hash(_) => self.put_hash(key, Some(&found.meta), &meta),
         }
+        Ok(())
     }
 
     /// Takes a key away, with all of its fields.
     pub fn remove(&mut self, key: &mut KeyRows, meta: &Meta) -> Result<(), StoreError> {
-        if let Kind::Hash(fields) = &meta.kind {
-            self.remove_fields(key, fields)?;
+        match &meta.kind {
+            Kind::Hash(fields) => {
+                self.remove_fields(key, fields)?;
+                self.rows.touch(Touch::Key(key.key()));
+            }
+            Kind::String => {
+                let key = key.key();
+                self.rows.touch(Touch::Document { key, id: key, is_new: false });
+            }
         }
+        self.remove_meta(key, meta);
+        Ok(())
+    }
+
+    /// Takes a key's meta row away: nothing else of the key is left.
+    pub fn remove_meta(&mut self, key: &mut KeyRows, meta: &Meta) {
         self.move_expiry(key.meta(), meta.expiry_ms, None);
         self.rows.delete(key.meta());
         self.change();
         self.context.keys = self.context.keys.saturating_sub(1);
         self.count_expiry(meta.expiry_ms.is_some(), false);
-        Ok(())
     }
 
     fn remove_fields(&mut self, key: &KeyRows, fields: &Fields) -> Result<(), StoreError> {

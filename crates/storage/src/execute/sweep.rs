@@ -7,6 +7,7 @@ use super::hash_edit::HashEdit;
 use super::store::Edit;
 use crate::rows::key::{self, KeyRows, RowKey, StoreKey};
 use crate::rows::meta::{Found, Kind};
+use crate::rows::tombstone::Tombstone;
 use crate::rows::{RowsRead, RowsWrite, StoreError};
 
 /// Whether a sweep at this time would take anything away.
@@ -25,7 +26,8 @@ pub fn has_due<R: RowsRead + ?Sized>(rows: &R, now_ms: u64) -> Result<bool, Stor
 /// Takes away keys and fields that have expired, the earliest first, up to `limit` entries of
 /// the expiry index. A hash without fields goes too.
 ///
-/// Returns how many keys and fields went, not counting the fields of keys that went.
+/// Returns how many keys and fields went, not counting the fields of keys that went. What was kept
+/// of deleted documents goes too, and is not counted.
 ///
 /// # Errors
 /// Where the store fails: the rows are then half changed and must not be kept.
@@ -44,7 +46,7 @@ pub fn sweep<W: RowsWrite + ?Sized>(
         ControlFlow::Continue(())
     })?;
     let mut removed = 0;
-    let mut edit = Edit { rows, context };
+    let mut edit = Edit::new(rows, context);
     for entry in due {
         removed += take(&mut edit, &entry)?;
     }
@@ -54,8 +56,15 @@ pub fn sweep<W: RowsWrite + ?Sized>(
 /// Takes away what an entry of the expiry index names; the entry in any case, so that one that
 /// nothing stands behind does not stay in the way.
 fn take<W: RowsWrite + ?Sized>(edit: &mut Edit<'_, W>, entry: &[u8]) -> Result<u64, StoreError> {
-    let parsed = key::parse_expiry(entry)
-        .and_then(|(expiry_ms, row)| Some((expiry_ms, RowKey::parse(row)?)));
+    let expiry = key::parse_expiry(entry);
+    if let Some((expiry_ms, row)) = expiry
+        && row.starts_with(key::TOMBSTONES_FROM)
+        && let Some(found) = edit.rows.get(row)?
+        && Tombstone::decode(&found)?.expiry_ms == expiry_ms
+    {
+        edit.rows.delete(row);
+    }
+    let parsed = expiry.and_then(|(expiry_ms, row)| Some((expiry_ms, RowKey::parse(row)?)));
     let mut removed = 0;
     if let Some((expiry_ms, row)) = parsed {
         let mut key = KeyRows::new(row.key);

@@ -1,17 +1,22 @@
-//! What the log carries for a partition's rows: one command, a transaction or a sweep; its bytes
-//! and how it runs. The log itself knows nothing of it.
+//! What the log carries for a partition's rows: one command, a transaction, a sweep or a write of
+//! a document; its bytes and how it runs. The log itself knows nothing of it.
 //!
 //! | operation | bytes |
 //! |---|---|
 //! | command | `01`, the command |
 //! | transaction | `02`, number of watched keys, for each its length, the key and its last change; number of commands, each command |
 //! | sweep | `03`, limit |
+//! | write of a document | `04`, as [`document`] says |
 //!
 //! A command is its number of arguments, then each with its length. All numbers are varints. The
 //! first byte is stable; a change of meaning takes another.
 
+pub mod document;
 pub mod reply_codec;
 
+pub use document::{
+    Action, Condition, DocumentOutcome, DocumentResult, DocumentWrite, PRIMARY_TERM, Present,
+};
 pub use reply_codec::{decode as decode_reply, encode as encode_reply};
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -25,6 +30,7 @@ use crate::{Argv, Reply};
 const KIND_COMMAND: u8 = 1;
 const KIND_TRANSACTION: u8 = 2;
 const KIND_SWEEP: u8 = 3;
+const KIND_DOCUMENT: u8 = 4;
 
 /// What the log carries for a partition's rows.
 #[derive(Clone, Debug)]
@@ -44,6 +50,8 @@ pub enum Operation {
         /// How many keys and fields at most.
         limit: u64,
     },
+    /// Writes a document where its condition holds; answers a [`DocumentOutcome`].
+    Document(DocumentWrite),
 }
 
 impl Operation {
@@ -73,6 +81,10 @@ impl Operation {
                 out.put_u8(KIND_SWEEP);
                 put_varint(&mut out, *limit);
             }
+            Self::Document(write) => {
+                out.put_u8(KIND_DOCUMENT);
+                write.encode(&mut out);
+            }
         }
         out.freeze()
     }
@@ -86,6 +98,7 @@ impl Operation {
                 16 + keys + commands.iter().map(command).sum::<usize>()
             }
             Self::Sweep { .. } => 11,
+            Self::Document(write) => 1 + write.bytes_estimate(),
         }
     }
 
@@ -111,6 +124,7 @@ impl Operation {
                 Self::Transaction { watched, commands }
             }
             KIND_SWEEP => Self::Sweep { limit: take_varint(bytes, &mut at)? },
+            KIND_DOCUMENT => Self::Document(DocumentWrite::decode(bytes, &mut at)?),
             other => return Err(RecordError::UnknownFormat(other)),
         };
         if at == bytes.len() {
@@ -150,6 +164,7 @@ pub fn run<W: RowsWrite + ?Sized>(
             let removed = execute::sweep(rows, context, limit)?;
             Ok(Reply::Integer(i64::try_from(removed).unwrap_or(i64::MAX)))
         }
+        Operation::Document(write) => Ok(execute::write_document(write, rows, context)?.to_reply()),
     }
 }
 

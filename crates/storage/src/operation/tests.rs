@@ -9,6 +9,48 @@ fn argv() -> impl Strategy<Value = Argv> {
     prop::collection::vec(any::<Vec<u8>>(), 0..5).prop_map(|parts| Argv::of(&parts))
 }
 
+fn document() -> impl Strategy<Value = DocumentWrite> {
+    let bytes = || any::<Vec<u8>>().prop_map(Bytes::from);
+    let action = prop_oneof![
+        bytes().prop_map(Action::Index),
+        bytes().prop_map(Action::Create),
+        Just(Action::Delete),
+    ];
+    let condition = prop_oneof![
+        Just(Condition::None),
+        any::<(u64, u64)>()
+            .prop_map(|(seq_no, primary_term)| Condition::IfSequence { seq_no, primary_term }),
+        any::<u64>().prop_map(Condition::External),
+        any::<u64>().prop_map(Condition::ExternalGte),
+    ];
+    (bytes(), prop::option::of(bytes()), action, condition, any::<u64>()).prop_map(
+        |(key, id, action, condition, mapping_version)| {
+            let id = id.unwrap_or_else(|| key.clone());
+            DocumentWrite { key, id, action, condition, mapping_version }
+        },
+    )
+}
+
+fn outcome() -> impl Strategy<Value = DocumentOutcome> {
+    let results = [
+        DocumentResult::Created,
+        DocumentResult::Updated,
+        DocumentResult::Deleted,
+        DocumentResult::NotFound,
+        DocumentResult::Noop,
+    ];
+    let done = (prop::sample::select(results.to_vec()), any::<(u64, u64)>())
+        .prop_map(|(result, (version, seq_no))| DocumentOutcome::Done { result, version, seq_no });
+    let present = any::<(bool, u64, u64)>().prop_map(|(is_deleted, version, seq_no)| Present {
+        is_deleted,
+        version,
+        seq_no,
+    });
+    let conflict =
+        prop::option::of(present).prop_map(|present| DocumentOutcome::Conflict { present });
+    prop_oneof![done, conflict]
+}
+
 fn operation() -> impl Strategy<Value = Operation> {
     let watched = prop::collection::vec((any::<Vec<u8>>(), any::<u64>()), 0..4);
     prop_oneof![
@@ -18,6 +60,7 @@ fn operation() -> impl Strategy<Value = Operation> {
             Operation::Transaction { watched, commands }
         }),
         any::<u64>().prop_map(|limit| Operation::Sweep { limit }),
+        document().prop_map(Operation::Document),
     ]
 }
 
@@ -53,6 +96,24 @@ proptest! {
         }
         let longer = Bytes::from([bytes.as_ref(), &[0]].concat());
         prop_assert!(Operation::decode(&longer).is_err());
+    }
+
+    #[test]
+    fn a_document_is_read_as_it_was_written(write in document()) {
+        let operation = Operation::decode(&Operation::Document(write.clone()).encode());
+        prop_assert!(matches!(operation, Ok(Operation::Document(read)) if read == write));
+    }
+
+    #[test]
+    fn an_outcome_is_read_as_it_was_written(outcome in outcome(), junk: Vec<u8>) {
+        let reply = outcome.to_reply();
+        prop_assert_eq!(DocumentOutcome::from_reply(&reply), Some(outcome));
+        let Reply::Bulk(bytes) = reply else { panic!("not bytes") };
+        for end in 0..bytes.len() {
+            let cut = Reply::Bulk(bytes.slice(..end));
+            prop_assert_eq!(DocumentOutcome::from_reply(&cut), None);
+        }
+        let _ = DocumentOutcome::from_reply(&Reply::bulk(junk));
     }
 
     #[test]

@@ -18,10 +18,12 @@ use xxhash_rust::xxh3::Xxh3Default;
 use super::overlay::Overlay;
 use super::store::{Resources, Store};
 use super::system::{self, Stamp};
+use super::touches;
 use crate::execute::WriteContext;
 use crate::operation::Operation;
 use crate::reply::Reply;
-use crate::rows::{RowsRead, StoreError};
+use crate::rows::touch::Touches;
+use crate::rows::{RowsRead, RowsWrite, StoreError};
 
 /// How often, in log time, forgotten sessions and leads are removed, ms.
 const FORGET_INTERVAL_MS: u64 = 60_000;
@@ -87,6 +89,9 @@ pub struct Replica {
     sessions: HashMap<SessionId, SessionState>,
     leads: HashMap<LeadId, LeadState>,
     is_new: bool,
+    notes_documents: bool,
+    /// What the last record touched.
+    touches: Option<Touches>,
 }
 
 impl Replica {
@@ -121,7 +126,8 @@ impl Replica {
         let leads = load(&store, system::LEADS_FROM, system::LEADS_TO, |id, value| {
             Ok((LeadId(id), system::decode_lead(value)?))
         })?;
-        Ok(Self { id, store, stamp, sessions, leads, is_new })
+        let notes_documents = store.get(system::DOCUMENTS_KEY)?.is_some();
+        Ok(Self { id, store, stamp, sessions, leads, is_new, notes_documents, touches: None })
     }
 
     /// Which partition it is a replica of.
@@ -168,6 +174,38 @@ impl Replica {
         Ok(self.stamp.position)
     }
 
+    /// Says whether changes of documents are noted, because an index follows the rows; kept over
+    /// restarts. Where it begins with rows that are there already, all of them are noted as
+    /// changed at the present position. Where it ends, what was noted is forgotten.
+    ///
+    /// # Errors
+    /// Where the store fails.
+    pub fn set_documents(&mut self, is_on: bool) -> Result<(), StoreError> {
+        if is_on == self.notes_documents {
+            return Ok(());
+        }
+        let mut batch = WriteBatch::default();
+        // The position too, so that nothing is noted after the one that the rows name.
+        batch.put(system::STAMP_KEY, self.stamp.encode());
+        touches::switch(&self.store, self.stamp.position.lsn, is_on, &mut batch)?;
+        self.store.write(&batch)?;
+        self.is_new = false;
+        self.notes_documents = is_on;
+        Ok(())
+    }
+
+    /// Whether changes of documents are noted.
+    #[must_use]
+    pub fn notes_documents(&self) -> bool {
+        self.notes_documents
+    }
+
+    /// Which documents the record applied last has changed: what [`Store::touches`] shows at its
+    /// position. `None` where none did, where that is not noted, and from the second call on.
+    pub fn take_touches(&mut self) -> Option<Touches> {
+        self.touches.take()
+    }
+
     /// Applies the record that stands at `position` (the chain after it).
     ///
     /// # Errors
@@ -179,6 +217,7 @@ impl Replica {
         observer: &mut dyn Observer,
     ) -> Result<Applied, ApplyError> {
         let held = self.stamp.position;
+        self.touches = None;
         if position.lsn <= held.lsn {
             if position.lsn == held.lsn && position.hash != held.hash {
                 return Err(ApplyError::Forked {
@@ -199,21 +238,27 @@ impl Replica {
             }
         };
         let mut application = Application::new(self, position);
+        application.reserve(record);
         application.run(&self.sessions, record, observer)?;
-        let Application { overlay, mut stamp, sessions, .. } = application;
-        let (mut batch, changes) = overlay.into_parts();
+        let Application { mut overlay, mut stamp, sessions, .. } = application;
         // First, because a session or lead may be forgotten and new in the same record.
         let forgets = log_time_ms >= stamp.swept_ms + FORGET_INTERVAL_MS;
         if forgets {
-            self.delete_forgotten(log_time_ms, &mut batch);
+            self.delete_forgotten(log_time_ms, &mut overlay);
             stamp.swept_ms = log_time_ms;
         }
         for (id, session) in &sessions {
-            batch.put(system::session_key(*id), system::encode_session(session));
+            overlay.put_owned(&system::session_key(*id), system::encode_session(session));
         }
-        batch.put(system::lead_key(record.lead.lead), system::encode_lead(&state));
-        batch.put(system::STAMP_KEY, stamp.encode());
-        self.store.write_changes(&batch, &changes)?;
+        overlay.put_owned(&system::lead_key(record.lead.lead), system::encode_lead(&state));
+        overlay.put_owned(system::STAMP_KEY, stamp.encode());
+        let touches = overlay.take_touches();
+        if let Some(touches) = &touches {
+            overlay.put(&system::touches_key(position.lsn), touches.as_bytes());
+        }
+        let changes = overlay.into_changes();
+        self.store.write_changes(changes)?;
+        self.touches = touches;
         if forgets {
             self.sessions.retain(|_, session| !session.is_forgotten(log_time_ms));
             self.leads.retain(|_, lead| !is_too_old(lead.seen_ms, log_time_ms));
@@ -245,15 +290,15 @@ impl Replica {
     }
 
     /// Deletes the rows of what the window of log time has passed over.
-    fn delete_forgotten(&self, now_ms: u64, batch: &mut WriteBatch) {
+    fn delete_forgotten(&self, now_ms: u64, rows: &mut Overlay<'_>) {
         for (id, session) in &self.sessions {
             if session.is_forgotten(now_ms) {
-                batch.delete(system::session_key(*id));
+                rows.delete(&system::session_key(*id));
             }
         }
         for (id, lead) in &self.leads {
             if is_too_old(lead.seen_ms, now_ms) {
-                batch.delete(system::lead_key(*id));
+                rows.delete(&system::lead_key(*id));
             }
         }
     }
@@ -269,12 +314,28 @@ struct Application<'a> {
 
 impl<'a> Application<'a> {
     fn new(replica: &'a Replica, position: Position) -> Self {
+        let overlay = if replica.notes_documents {
+            Overlay::with_touches(&replica.store)
+        } else {
+            Overlay::new(&replica.store)
+        };
         Self {
-            overlay: Overlay::new(&replica.store),
+            overlay,
             stamp: Stamp { position, ..replica.stamp },
             sessions: HashMap::new(),
             log_time_ms: position.log_time_ms,
         }
+    }
+
+    /// Makes room at once for what most records come to: a row for each operation and item.
+    fn reserve(&mut self, record: &Record) {
+        let operations = |item: &Item| match item {
+            Item::Operations { payloads, .. } => payloads.len(),
+            Item::Fence { .. } => 0,
+        };
+        let items = record.items.len();
+        self.overlay.reserve(record.items.iter().map(operations).sum::<usize>() + items + 2);
+        self.sessions.reserve(items);
     }
 
     fn run(

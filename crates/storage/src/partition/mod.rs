@@ -1,24 +1,32 @@
 //! One node's replica of a partition: its rows in RocksDB, stamped with the position of the log
 //! that they contain, and the apply that carries the log's rules out on them.
 //!
-//! Rows, sessions, leads, counters and the stamp go into one atomic batch; RocksDB's own WAL is
-//! off, because the log is the WAL: after a crash the replica stands at its last flush and is
-//! brought forward from the log. Reading the log, placing replicas and answering clients are not
-//! done here.
+//! Rows, sessions, leads, counters and the stamp go into one atomic batch, one for several
+//! records (until then they are seen from memory, see `pending.rs`); RocksDB's own WAL is off,
+//! because the log is the WAL: after a crash the replica stands at its last flush and is brought
+//! forward from the log. Reading the log, placing replicas and answering clients are not done
+//! here.
 
 mod apply;
 mod overlay;
+mod owned;
+mod pending;
 mod row_cache;
 mod store;
 mod system;
+mod touches;
 
 pub use apply::{Applied, ApplyError, Effect, Observer, Replica};
 pub use overlay::Overlay;
+pub use owned::OwnedSnapshot;
 pub use store::{
     BeforeFlush, CachedRow, CachedStore, Resources, Store, StoreOptions, StoreSnapshot,
     StoreStatistics,
 };
 pub use system::Stamp;
+pub use touches::{VisitTouches, position_of, touches_of};
 
+#[cfg(test)]
+mod document_tests;
 #[cfg(test)]
 mod tests;

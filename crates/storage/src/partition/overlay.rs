@@ -1,48 +1,64 @@
 //! A partition's rows while a record is applied to them: the store's, with what the record has
-//! changed so far on top. The changes are gathered into one batch and written at the end.
+//! changed so far on top. The changes are gathered and given to the store at the end.
 
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use rust_rocksdb::WriteBatch;
-use xxhash_rust::xxh3::Xxh3Default;
 
+use super::pending::Rows;
 use super::store::Store;
+use crate::rows::touch::{Touch, TouchLog, Touches};
 use crate::rows::{RowsRead, RowsWrite, StoreError, Visit};
 
-/// The latest change of each row; `None` is removed.
-type Rows = HashMap<Box<[u8]>, Option<Bytes>, BuildHasherDefault<Xxh3Default>>;
-
-/// What a record changed, as far as caches must know it.
+/// What a record changed.
 pub(super) struct Changes {
+    /// The latest change of each row, but for those in `removed`.
     pub rows: Rows,
-    /// Whether ranges were removed besides.
-    pub has_ranges: bool,
+    /// Ranges removed before that, from and to.
+    pub removed: Vec<[Box<[u8]>; 2]>,
 }
 
 /// The store's rows under the changes of one record.
 pub struct Overlay<'a> {
     store: &'a Store,
-    batch: WriteBatch,
     changes: Rows,
     /// Ranges removed, from and to, each before some of `changes`: they hide the store's rows.
     removed: Vec<[Box<[u8]>; 2]>,
+    /// Which documents changed, where an index follows.
+    touches: Option<TouchLog>,
 }
 
 impl<'a> Overlay<'a> {
     /// No changes yet.
     #[must_use]
     pub fn new(store: &'a Store) -> Self {
-        let changes = Rows::default();
-        Self { store, batch: WriteBatch::default(), changes, removed: Vec::new() }
+        Self { store, changes: Rows::default(), removed: Vec::new(), touches: None }
     }
 
-    /// All changes in order, and the latest of each row.
-    pub(super) fn into_parts(self) -> (WriteBatch, Changes) {
-        let has_ranges = !self.removed.is_empty();
-        (self.batch, Changes { rows: self.changes, has_ranges })
+    /// No changes yet; which documents change is noted.
+    pub(super) fn with_touches(store: &'a Store) -> Self {
+        Self { touches: Some(TouchLog::default()), ..Self::new(store) }
+    }
+
+    /// Which documents changed, where that is noted and any did.
+    pub(super) fn take_touches(&mut self) -> Option<Touches> {
+        self.touches.take()?.finish()
+    }
+
+    /// Makes room for so many changed rows.
+    pub(super) fn reserve(&mut self, rows: usize) {
+        self.changes.reserve(rows);
+    }
+
+    /// As [`RowsWrite::put`], of bytes that it can keep.
+    pub(super) fn put_owned(&mut self, key: &[u8], value: Vec<u8>) {
+        self.changes.insert(key.into(), Some(value.into()));
+    }
+
+    /// All changes: a row that was changed before a range around it was removed is not among
+    /// them.
+    pub(super) fn into_changes(self) -> Changes {
+        Changes { rows: self.changes, removed: self.removed }
     }
 
     fn is_removed(&self, key: &[u8]) -> bool {
@@ -103,18 +119,27 @@ impl RowsRead for Overlay<'_> {
 
 impl RowsWrite for Overlay<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) {
-        self.batch.put(key, value);
         self.changes.insert(key.into(), Some(Bytes::copy_from_slice(value)));
     }
 
     fn delete(&mut self, key: &[u8]) {
-        self.batch.delete(key);
         self.changes.insert(key.into(), None);
     }
 
     fn delete_range(&mut self, from: &[u8], to: &[u8]) {
-        self.batch.delete_range(from, to);
         self.changes.retain(|key, _| &**key < from || to <= &**key);
         self.removed.push([from.into(), to.into()]);
+    }
+
+    fn touch(&mut self, touch: Touch<'_>) {
+        if let Some(touches) = &mut self.touches {
+            touches.push(touch);
+        }
+    }
+
+    fn note_mapping(&mut self, version: u64) {
+        if let Some(touches) = &mut self.touches {
+            touches.note_mapping(version);
+        }
     }
 }

@@ -31,12 +31,26 @@ pub(super) struct RowCache {
 }
 
 struct Shard {
-    rows: LruCache<CacheKey, Bytes>,
+    /// `None` is out while it is written.
+    rows: LruCache<CacheKey, Option<Bytes>>,
     bytes: usize,
     /// Writes that have taken rows out and not put them back yet.
     writers: u32,
     /// Raised by every write: a row read before it is not kept after it.
     version: u64,
+    hits: u64,
+    misses: u64,
+}
+
+/// What the cache holds and how often it helped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct RowCacheStatistics {
+    /// Bytes held, about.
+    pub bytes: usize,
+    /// Rows asked for and found.
+    pub hits: u64,
+    /// Rows asked for and not found.
+    pub misses: u64,
 }
 
 /// A row that was not there, and may be kept once it is read if nothing was written meanwhile.
@@ -47,17 +61,19 @@ pub(super) struct Miss {
 impl RowCache {
     /// An empty cache of at most about `bytes_max` bytes.
     pub(super) fn new(bytes_max: usize) -> Self {
-        let shard = || Shard { rows: LruCache::unbounded(), bytes: 0, writers: 0, version: 0 };
-        let shards = (0..SHARDS).map(|_| Mutex::new(shard())).collect();
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         Self { shards, shard_bytes_max: bytes_max / SHARDS }
     }
 
     /// The row, or what allows to keep it once it is read.
     pub(super) fn get(&self, store: StoreNumber, key: &[u8]) -> Result<Bytes, Miss> {
         let mut shard = self.shard(key).lock();
-        if let Some(value) = shard.rows.get(&cache_key(store, key)) {
-            return Ok(value.clone());
+        if let Some(Some(value)) = shard.rows.get(&cache_key(store, key)) {
+            let value = value.clone();
+            shard.hits += 1;
+            return Ok(value);
         }
+        shard.misses += 1;
         let is_kept = shard.writers == 0 && is_row(key);
         Err(Miss { version: is_kept.then_some(shard.version) })
     }
@@ -74,7 +90,7 @@ impl RowCache {
     pub(super) fn begin_write(&self, store: StoreNumber, key: &[u8]) {
         if is_row(key) {
             let mut shard = self.shard(key).lock();
-            shard.remove(&cache_key(store, key));
+            shard.take_out(&cache_key(store, key));
             shard.writers += 1;
         }
     }
@@ -86,8 +102,11 @@ impl RowCache {
             shard.writers -= 1;
             shard.version += 1;
             // Another write may have this row out as well; it is put back by the last.
-            if let Some(value) = value {
-                shard.put(cache_key(store, key), value.clone(), self.shard_bytes_max);
+            match value {
+                Some(value) => {
+                    shard.put(cache_key(store, key), value.clone(), self.shard_bytes_max);
+                }
+                None => shard.remove(&cache_key(store, key)),
             }
         }
     }
@@ -111,9 +130,16 @@ impl RowCache {
         }
     }
 
-    /// Bytes held, about.
-    pub(super) fn bytes(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().bytes).sum()
+    /// The figures now.
+    pub(super) fn statistics(&self) -> RowCacheStatistics {
+        let mut sum = RowCacheStatistics::default();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            sum.bytes += shard.bytes;
+            sum.hits += shard.hits;
+            sum.misses += shard.misses;
+        }
+        sum
     }
 
     fn shard(&self, key: &[u8]) -> &Mutex<Shard> {
@@ -123,32 +149,46 @@ impl RowCache {
     }
 }
 
+impl Default for Shard {
+    fn default() -> Self {
+        let rows = LruCache::unbounded();
+        Self { rows, bytes: 0, writers: 0, version: 0, hits: 0, misses: 0 }
+    }
+}
+
 impl Shard {
     fn put(&mut self, key: CacheKey, value: Bytes, bytes_max: usize) {
         if value.len() > ROW_BYTES_MAX {
             self.remove(&key);
             return;
         }
-        self.bytes += row_bytes(&key, &value);
         let key_bytes = key.len();
-        if let Some(replaced) = self.rows.put(key, value) {
-            self.bytes -= key_bytes + replaced.len() + ROW_OVERHEAD_BYTES;
+        self.bytes += row_bytes(key_bytes, Some(&value));
+        if let Some(replaced) = self.rows.put(key, Some(value)) {
+            self.bytes -= row_bytes(key_bytes, replaced.as_ref());
         }
         while self.bytes > bytes_max {
             let Some((key, value)) = self.rows.pop_lru() else { break };
-            self.bytes -= row_bytes(&key, &value);
+            self.bytes -= row_bytes(key.len(), value.as_ref());
+        }
+    }
+
+    /// Keeps the row's place for what it is about to become.
+    fn take_out(&mut self, key: &CacheKey) {
+        if let Some(value) = self.rows.peek_mut(key).and_then(Option::take) {
+            self.bytes -= value.len();
         }
     }
 
     fn remove(&mut self, key: &CacheKey) {
         if let Some(value) = self.rows.pop(key) {
-            self.bytes -= row_bytes(key, &value);
+            self.bytes -= row_bytes(key.len(), value.as_ref());
         }
     }
 }
 
-fn row_bytes(key: &CacheKey, value: &Bytes) -> usize {
-    key.len() + value.len() + ROW_OVERHEAD_BYTES
+fn row_bytes(key_bytes: usize, value: Option<&Bytes>) -> usize {
+    key_bytes + value.map_or(0, Bytes::len) + ROW_OVERHEAD_BYTES
 }
 
 fn is_row(key: &[u8]) -> bool {
@@ -179,6 +219,7 @@ mod tests {
         let Err(miss) = cache.get(1, KEY) else { panic!("empty") };
         cache.keep(1, KEY, &bytes("old"), &miss);
         assert_eq!(cache.get(1, KEY).ok(), Some(bytes("old")));
+        assert_eq!((cache.statistics().hits, cache.statistics().misses), (1, 1));
         assert!(cache.get(2, KEY).is_err(), "another store's row");
         cache.begin_write(1, KEY);
         let Err(during) = cache.get(1, KEY) else { panic!("taken out") };
@@ -203,7 +244,7 @@ mod tests {
         cache.end_write_all();
         cache.keep(1, KEY, &bytes("old"), &miss);
         assert!(cache.get(1, KEY).is_err());
-        assert_eq!(cache.bytes(), 0);
+        assert_eq!(cache.statistics().bytes, 0);
     }
 
     #[test]
@@ -217,11 +258,11 @@ mod tests {
                 let value = Bytes::from(vec![round; usize::from(at.to_be_bytes()[3])]);
                 cache.end_write(1, &key, Some(&value));
             }
-            assert!(cache.bytes() <= 64 * 1024, "{}", cache.bytes());
-            assert!(cache.bytes() > 32 * 1024, "{}", cache.bytes());
+            assert!(cache.statistics().bytes <= 64 * 1024, "{}", cache.statistics().bytes);
+            assert!(cache.statistics().bytes > 32 * 1024, "{}", cache.statistics().bytes);
         }
         cache.begin_write_all();
         cache.end_write_all();
-        assert_eq!(cache.bytes(), 0);
+        assert_eq!(cache.statistics().bytes, 0);
     }
 }

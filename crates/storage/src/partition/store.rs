@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use plimsoll_log::rules::chain::Position;
@@ -18,6 +18,7 @@ use rust_rocksdb::{
 };
 
 use super::overlay::Changes;
+use super::pending::Pending;
 use super::row_cache::{RowCache, StoreNumber};
 use super::system;
 use crate::rows::{RowsRead, StoreError, Visit};
@@ -50,6 +51,7 @@ pub struct Resources {
     options: StoreOptions,
     before_flush: BeforeFlush,
     rows: Arc<RowCache>,
+    pending_bytes: Arc<AtomicUsize>,
     stores: AtomicU32,
 }
 
@@ -65,7 +67,7 @@ impl EventListener for FlushListener {
     }
 }
 
-/// What the stores of a node hold, bytes.
+/// What the stores of a node hold, bytes, and what that is good for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreStatistics {
     /// Blocks in the shared cache.
@@ -74,6 +76,10 @@ pub struct StoreStatistics {
     pub write_buffer_bytes: usize,
     /// Single rows read or written last.
     pub row_cache_bytes: usize,
+    /// Single rows that were asked for and found among them, by clients and by apply.
+    pub row_cache_hits: u64,
+    /// Single rows that were asked for and not found among them.
+    pub row_cache_misses: u64,
 }
 
 impl Resources {
@@ -91,6 +97,7 @@ impl Resources {
             options,
             before_flush,
             rows: Arc::new(RowCache::new(options.row_cache_bytes)),
+            pending_bytes: Arc::default(),
             stores: AtomicU32::new(0),
         }
     }
@@ -98,17 +105,21 @@ impl Resources {
     /// What is held now.
     #[must_use]
     pub fn statistics(&self) -> StoreStatistics {
+        let rows = self.rows.statistics();
         StoreStatistics {
             block_cache_bytes: self.cache.get_usage(),
-            write_buffer_bytes: self.write_buffers.get_usage(),
-            row_cache_bytes: self.rows.bytes(),
+            write_buffer_bytes: self.write_buffers().0,
+            row_cache_bytes: rows.bytes,
+            row_cache_hits: rows.hits,
+            row_cache_misses: rows.misses,
         }
     }
 
     /// Bytes of rows not yet flushed, and how many there should be at most.
     #[must_use]
     pub fn write_buffers(&self) -> (usize, usize) {
-        (self.write_buffers.get_usage(), self.options.write_buffer_bytes)
+        let pending_bytes = self.pending_bytes.load(Ordering::Relaxed);
+        (self.write_buffers.get_usage() + pending_bytes, self.options.write_buffer_bytes)
     }
 
     fn rocksdb_options(&self) -> Options {
@@ -147,6 +158,7 @@ impl Resources {
 #[derive(Clone)]
 pub struct Store {
     db: Arc<DB>,
+    pending: Arc<Pending>,
     rows: Arc<RowCache>,
     number: StoreNumber,
 }
@@ -159,19 +171,30 @@ impl Store {
     pub fn open(dir: &Path, resources: &Resources) -> Result<Self, StoreError> {
         let db = DB::open(&resources.rocksdb_options(), dir).map_err(failed)?;
         let number = resources.stores.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { db: Arc::new(db), rows: Arc::clone(&resources.rows), number })
+        let pending = Arc::new(Pending::new(Arc::clone(&resources.pending_bytes)));
+        Ok(Self { db: Arc::new(db), pending, rows: Arc::clone(&resources.rows), number })
     }
 
     /// The rows as they are now, unmoved by what is written after.
-    #[must_use]
-    pub fn snapshot(&self) -> StoreSnapshot<'_> {
-        StoreSnapshot { snapshot: self.db.snapshot() }
+    ///
+    /// # Errors
+    /// Where the store fails.
+    pub fn snapshot(&self) -> Result<StoreSnapshot<'_>, StoreError> {
+        self.hand_on()?;
+        Ok(StoreSnapshot { snapshot: self.db.snapshot() })
     }
 
     /// The rows as they are now, as far as they are in memory.
-    #[must_use]
-    pub fn cached(&self) -> CachedStore<'_> {
-        CachedStore { snapshot: self.db.snapshot() }
+    ///
+    /// # Errors
+    /// Where the store fails; [`StoreError::NotCached`] where it would have to be waited for.
+    pub fn cached(&self) -> Result<CachedStore<'_>, StoreError> {
+        self.pending.hand_on_at_once(|batch| {
+            let mut options = write_options();
+            options.set_no_slowdown(true);
+            self.db.write_opt(batch, &options).map_err(failed)
+        })?;
+        Ok(CachedStore { snapshot: self.db.snapshot() })
     }
 
     /// Single rows, as far as they are in memory.
@@ -212,7 +235,7 @@ impl Store {
     #[must_use]
     pub fn unflushed_bytes(&self) -> u64 {
         let property = self.db.property_int_value("rocksdb.cur-size-all-mem-tables");
-        property.ok().flatten().unwrap_or(0)
+        property.ok().flatten().unwrap_or(0) + self.pending.bytes() as u64
     }
 
     /// The positions kept by [`Self::put_group`].
@@ -237,7 +260,8 @@ impl Store {
         unreadable.map(|()| groups)
     }
 
-    /// Reads a row from memory, or by `read` and then keeps it there.
+    /// Reads a row from memory, or by `read` and then keeps it there. What is pending is looked at
+    /// before the store: it leaves there only once the store has it.
     fn get_through<'a>(
         &'a self,
         key: &[u8],
@@ -247,39 +271,65 @@ impl Store {
             Ok(value) => return Ok(Some(value)),
             Err(miss) => miss,
         };
-        let value = read(key).map_err(failed)?.map(|value| Bytes::copy_from_slice(&value));
+        let value = match self.pending.get(key) {
+            Some(value) => value,
+            None => read(key).map_err(failed)?.map(|value| Bytes::copy_from_slice(&value)),
+        };
         if let Some(value) = &value {
             self.rows.keep(self.number, key, value, &miss);
         }
         Ok(value)
     }
 
-    /// Writes the changes of a record whole or not at all.
-    pub(super) fn write_changes(
-        &self,
-        batch: &WriteBatch,
-        changes: &Changes,
-    ) -> Result<(), StoreError> {
-        if changes.has_ranges {
-            self.rows.begin_write_all();
+    /// Takes the changes of a record in, whole or not at all; visible at once.
+    pub(super) fn write_changes(&self, changes: Changes) -> Result<(), StoreError> {
+        if !changes.removed.is_empty() {
+            return self.write_ranges(&changes);
+        }
+        if self.pending.is_full() {
+            self.hand_on()?;
         }
         changes.rows.keys().for_each(|key| self.rows.begin_write(self.number, key));
-        let written = self.write(batch);
+        // Who misses a row in memory waits for all of them; so none is seen without the others.
+        self.pending.merge(changes.rows, |key, value| self.rows.end_write(self.number, key, value));
+        Ok(())
+    }
+
+    /// Takes in what removes ranges, which the store alone can keep.
+    fn write_ranges(&self, changes: &Changes) -> Result<(), StoreError> {
+        let mut batch = WriteBatch::default();
+        changes.removed.iter().for_each(|[from, to]| batch.delete_range(from, to));
+        for (key, value) in &changes.rows {
+            match value {
+                Some(value) => batch.put(key, value),
+                None => batch.delete(key),
+            }
+        }
+        self.rows.begin_write_all();
+        changes.rows.keys().for_each(|key| self.rows.begin_write(self.number, key));
+        let written = self.write(&batch);
         for (key, value) in &changes.rows {
             let value = value.as_ref().filter(|_| written.is_ok());
             self.rows.end_write(self.number, key, value);
         }
-        if changes.has_ranges {
-            self.rows.end_write_all();
-        }
+        self.rows.end_write_all();
         written
     }
 
-    /// Writes a batch whole or not at all; visible at once, durable after the next flush.
+    /// Writes a batch whole or not at all, after what is pending; visible at once, durable after
+    /// the next flush.
     pub(super) fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
-        let mut options = WriteOptions::default();
-        options.disable_wal(true);
-        self.db.write_opt(batch, &options).map_err(failed)
+        self.hand_on()?;
+        self.write_now(batch)
+    }
+
+    /// Gives RocksDB what is pending.
+    fn hand_on(&self) -> Result<(), StoreError> {
+        self.pending.hand_on(|batch| self.write_now(batch))
+    }
+
+    fn write_now(&self, batch: &WriteBatch) -> Result<(), StoreError> {
+        self.db.write_opt(batch, &write_options()).map_err(failed)
     }
 
     /// Makes all that was written durable.
@@ -287,6 +337,7 @@ impl Store {
     /// # Errors
     /// Where the disk is full or fails; the rows stay in memory then.
     pub fn flush(&self) -> Result<(), StoreError> {
+        self.hand_on()?;
         let mut options = FlushOptions::default();
         options.set_wait(true);
         self.db.flush_opt(&options).map_err(failed)
@@ -306,6 +357,7 @@ impl RowsRead for Store {
     }
 
     fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
+        self.hand_on()?;
         walk(self.db.raw_iterator_opt(bounds(to)), from, visit)
     }
 }
@@ -377,6 +429,13 @@ impl RowsRead for CachedRow<'_> {
     fn scan(&self, _from: &[u8], _to: &[u8], _visit: Visit<'_>) -> Result<(), StoreError> {
         Err(StoreError::NotCached)
     }
+}
+
+/// The log is the WAL.
+fn write_options() -> WriteOptions {
+    let mut options = WriteOptions::default();
+    options.disable_wal(true);
+    options
 }
 
 fn cached_only() -> ReadOptions {

@@ -2,11 +2,13 @@
 //!
 //! | key | value |
 //! |---|---|
+//! | 0x00 `D` | 1: changes of documents are noted; the node's own |
 //! | 0x00 `G` group (2, BE) | 1, LSN, chain hash (8), log time: the node's own, not the table's |
 //! | 0x00 `L` lead id (8, BE) | 1, epoch, last n, seen |
 //! | 0x00 `N` table (8, BE), ordinal (4, BE) | empty: the node holds this replica |
 //! | 0x00 `P` | 1, log incarnation (8), LSN, chain hash (8), log time, sequence, keys, expires, swept |
 //! | 0x00 `S` session id (8, BE) | 1, last, floor, seen, then (number, kind, result) each |
+//! | 0x00 `T` LSN (8, BE) | the touches of the record there, see `rows::touch`; the node's own |
 //!
 //! Numbers not sized here are varints; kinds are 0 ran (with length and bytes), 1 ran but not
 //! kept, 2 fenced: stable.
@@ -25,6 +27,8 @@ const KIND_RAN: u8 = 0;
 const KIND_RAN_UNKEPT: u8 = 1;
 const KIND_FENCED: u8 = 2;
 
+/// The key of the note that changes of documents are noted.
+pub(super) const DOCUMENTS_KEY: &[u8] = b"\x00D";
 /// The key of the stamp.
 pub(super) const STAMP_KEY: &[u8] = b"\x00P";
 /// Where the rows of groups begin: positions that the node keeps beside a partition.
@@ -39,6 +43,10 @@ pub(super) const LEADS_TO: &[u8] = b"\x00M";
 pub(super) const SESSIONS_FROM: &[u8] = b"\x00S";
 /// Where session rows end.
 pub(super) const SESSIONS_TO: &[u8] = b"\x00T";
+/// Where the touches of records begin.
+pub(super) const TOUCHES_FROM: &[u8] = b"\x00T";
+/// Where the touches of records end.
+pub(super) const TOUCHES_TO: &[u8] = b"\x00U";
 
 /// What of the log a replica contains, and what it has counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,9 +116,14 @@ pub(super) fn held_key(id: PartitionId) -> [u8; 14] {
     key
 }
 
+/// The key of the touches of the record at a position.
+pub(super) fn touches_key(lsn: Lsn) -> [u8; 10] {
+    id_key(b'T', lsn.0)
+}
+
 /// Whether a row is the node's own, and not the same on every replica.
 pub(super) fn is_of_the_node(key: &[u8]) -> bool {
-    key.starts_with(GROUPS_FROM) || key.starts_with(b"\x00N")
+    matches!(key, [0, b'D' | b'G' | b'N' | b'T', ..])
 }
 
 fn id_key(kind: u8, id: u64) -> [u8; 10] {
@@ -119,7 +132,7 @@ fn id_key(kind: u8, id: u64) -> [u8; 10] {
     key
 }
 
-/// The id in a session's or a lead's key.
+/// The id in a session's or a lead's key, or the LSN in that of touches.
 pub(super) fn id_of(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(2..)?.try_into().ok()?))
 }

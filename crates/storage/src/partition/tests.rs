@@ -16,21 +16,21 @@ use crate::operation::Operation;
 use crate::rows::{RowsRead, RowsWrite};
 use crate::{Argv, Reply};
 
-const ID: PartitionId = PartitionId { table: 7, ordinal: 0 };
+pub(super) const ID: PartitionId = PartitionId { table: 7, ordinal: 0 };
 const LOG: Incarnation = Incarnation(1);
 const START_MS: u64 = 1_700_000_000_000;
 
 /// A log made by one lead, and what of it a replica may be given.
-struct TestLog {
+pub(super) struct TestLog {
     chain: Chain,
     epoch: u32,
     n: u64,
-    stamp_ms: u64,
-    entries: Vec<(Position, Record)>,
+    pub stamp_ms: u64,
+    pub entries: Vec<(Position, Record)>,
 }
 
 impl TestLog {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { chain: Chain::new(LOG), epoch: 1, n: 0, stamp_ms: START_MS, entries: Vec::new() }
     }
 
@@ -50,7 +50,7 @@ impl TestLog {
         self.append_items(vec![item]);
     }
 
-    fn append_items(&mut self, items: Vec<Item>) {
+    pub fn append_items(&mut self, items: Vec<Item>) {
         self.n += 1;
         let record = Record {
             partition: ID,
@@ -79,7 +79,7 @@ fn resources() -> Resources {
     Resources::new(StoreOptions::default(), std::sync::Arc::new(|| ()))
 }
 
-fn open(dir: &Path) -> Replica {
+pub(super) fn open(dir: &Path) -> Replica {
     let genesis = Chain::new(LOG).position();
     Replica::open(ID, dir, &resources(), LOG, genesis).unwrap()
 }
@@ -275,8 +275,7 @@ proptest! {
                 let value = overlay.get(&[key]).unwrap();
                 prop_assert_eq!(value, model.get(&key).map(|value| Bytes::from(vec![*value])));
             }
-            let (batch, changes) = overlay.into_parts();
-            store.write_changes(&batch, &changes).unwrap();
+            store.write_changes(overlay.into_changes()).unwrap();
             prop_assert_eq!(&rows_of(&store), &model);
         }
     }

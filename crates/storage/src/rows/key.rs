@@ -1,11 +1,13 @@
 //! The store's keys: rows in the order of their key's hash, and the expiry index in the order
-//! of time. What stands under them is [`super::meta`]'s and [`super::field`]'s.
+//! of time. What stands under them is [`super::meta`]'s, [`super::field`]'s and
+//! [`super::tombstone`]'s.
 //!
 //! | row | bytes |
 //! |---|---|
 //! | meta row | `01`, order hash 8, length of the Redis key (varint), the Redis key, `00` |
 //! | field row | `01`, order hash 8, length (varint), the Redis key, `01`, generation 8, the field |
 //! | expiry index | `02`, expiry in ms since 1970 8, the key of the row that expires; no value |
+//! | tombstone | `03`, order hash 8, length (varint), the Redis key, the id of the deleted document |
 //!
 //! Integers are big-endian, so that bytes sort as numbers do. The order hash is XXH3-64 of the
 //! whole Redis key. `00` belongs to the replica's own rows. These layouts are stable; a change
@@ -19,6 +21,8 @@ use xxhash_rust::xxh3::xxh3_64;
 pub const KIND_ROW: u8 = 0x01;
 /// First byte of the expiry index.
 pub const KIND_EXPIRY: u8 = 0x02;
+/// First byte of tombstones.
+pub const KIND_TOMBSTONE: u8 = 0x03;
 
 const SUFFIX_META: u8 = 0x00;
 const SUFFIX_FIELD: u8 = 0x01;
@@ -185,6 +189,21 @@ pub fn rows_from(hash: u64) -> StoreKey {
 pub const ROWS_END: &[u8] = &[KIND_ROW + 1];
 /// The first key after the expiry index.
 pub const EXPIRY_END: &[u8] = &[KIND_EXPIRY + 1];
+/// The first key that a tombstone may have.
+pub const TOMBSTONES_FROM: &[u8] = &[KIND_TOMBSTONE];
+/// The first key after all tombstones.
+pub const TOMBSTONES_END: &[u8] = &[KIND_TOMBSTONE + 1];
+
+/// The key of the tombstone of a document.
+#[must_use]
+pub fn tombstone(key: &[u8], id: &[u8]) -> StoreKey {
+    let mut row = StoreKey::from_slice(TOMBSTONES_FROM);
+    row.extend_from_slice(&order_hash(key).to_be_bytes());
+    push_varint(&mut row, key.len() as u64);
+    row.extend_from_slice(key);
+    row.extend_from_slice(id);
+    row
+}
 
 /// The key of an entry of the expiry index.
 #[must_use]

@@ -2,12 +2,12 @@
 //!
 //! | field | bytes |
 //! |---|---|
-//! | format, now 1 | 1 |
+//! | format, now 2 | 1 |
 //! | type: 1 string, 2 hash; plus 128 where it has an expiry | 1 |
 //! | last change: the partition's sequence number | varint |
 //! | expiry, ms since 1970, where it has one | varint |
 //! | of a hash: generation, fields, fields with an expiry, no field expires before (ms) | varints |
-//! | of a string: the value | the rest |
+//! | of a string: version (not in format 1), value | varint, the rest |
 //!
 //! The format number is stable: a change of meaning takes the next one.
 
@@ -18,7 +18,9 @@ use smallvec::SmallVec;
 use super::StoreError;
 use super::key::push_varint;
 
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
+/// Strings had no version.
+const FORMAT_UNVERSIONED: u8 = 1;
 const TYPE_STRING: u8 = 1;
 const TYPE_HASH: u8 = 2;
 const HAS_EXPIRY: u8 = 0x80;
@@ -55,6 +57,9 @@ pub struct Meta {
     pub kind: Kind,
     /// The partition's sequence number at the key's last change.
     pub last_change: u64,
+    /// Of a string: 1 at first, then one more at each overwrite. Of a hash, whose fields have
+    /// versions: 0.
+    pub version: u64,
     /// When the key expires, ms since 1970.
     pub expiry_ms: Option<u64>,
 }
@@ -72,11 +77,14 @@ impl Meta {
         if let Some(expiry_ms) = self.expiry_ms {
             push_varint(out, expiry_ms);
         }
-        if let Kind::Hash(fields) = self.kind {
-            push_varint(out, fields.generation);
-            push_varint(out, fields.total);
-            push_varint(out, fields.expiring);
-            push_varint(out, fields.expiring_from_ms);
+        match self.kind {
+            Kind::String => push_varint(out, self.version),
+            Kind::Hash(fields) => {
+                push_varint(out, fields.generation);
+                push_varint(out, fields.total);
+                push_varint(out, fields.expiring);
+                push_varint(out, fields.expiring_from_ms);
+            }
         }
     }
 
@@ -91,23 +99,27 @@ impl Meta {
 
 fn decode(row: &[u8]) -> Option<(Meta, &[u8])> {
     let (&[format, kind], mut rest) = row.split_first_chunk()?;
-    if format != FORMAT {
+    if format != FORMAT && format != FORMAT_UNVERSIONED {
         return None;
     }
     let mut number = || get_varint(&mut rest).ok();
     let last_change = number()?;
     let expiry_ms = if kind & HAS_EXPIRY == 0 { None } else { Some(number()?) };
-    let kind = match kind & !HAS_EXPIRY {
-        TYPE_STRING => Kind::String,
-        TYPE_HASH => Kind::Hash(Fields {
-            generation: number()?,
-            total: number()?,
-            expiring: number()?,
-            expiring_from_ms: number()?,
-        }),
+    let (kind, version) = match kind & !HAS_EXPIRY {
+        TYPE_STRING if format == FORMAT_UNVERSIONED => (Kind::String, 1),
+        TYPE_STRING => (Kind::String, number()?),
+        TYPE_HASH => {
+            let fields = Fields {
+                generation: number()?,
+                total: number()?,
+                expiring: number()?,
+                expiring_from_ms: number()?,
+            };
+            (Kind::Hash(fields), 0)
+        }
         _ => return None,
     };
-    Some((Meta { kind, last_change, expiry_ms }, rest))
+    Some((Meta { kind, last_change, version, expiry_ms }, rest))
 }
 
 /// A meta row as it was found.
@@ -153,12 +165,18 @@ mod tests {
         let hash = any::<[u64; 4]>().prop_map(|[generation, total, expiring, expiring_from_ms]| {
             Kind::Hash(Fields { generation, total, expiring, expiring_from_ms })
         });
-        let kind = prop_oneof![Just(Kind::String), hash];
-        (kind, any::<u64>(), any::<Option<u64>>()).prop_map(|(kind, last_change, expiry_ms)| Meta {
-            kind,
-            last_change,
-            expiry_ms,
-        })
+        let kind = prop_oneof![
+            any::<u64>().prop_map(|version| (Kind::String, version)),
+            hash.prop_map(|hash| (hash, 0)),
+        ];
+        (kind, any::<u64>(), any::<Option<u64>>()).prop_map(
+            |((kind, version), last_change, expiry_ms)| Meta {
+                kind,
+                last_change,
+                version,
+                expiry_ms,
+            },
+        )
     }
 
     proptest! {
@@ -170,6 +188,13 @@ mod tests {
             prop_assert_eq!(Meta::decode(&row).unwrap(), (meta, value.as_slice()));
             let found = Found::new(Bytes::copy_from_slice(&row)).unwrap();
             prop_assert_eq!(found.value(), value.as_slice());
+        }
+
+        #[test]
+        fn a_string_without_a_version_has_the_first(value: Vec<u8>) {
+            let row = [&[FORMAT_UNVERSIONED, TYPE_STRING, 9], value.as_slice()].concat();
+            let meta = Meta { kind: Kind::String, last_change: 9, version: 1, expiry_ms: None };
+            prop_assert_eq!(Meta::decode(&row).unwrap(), (meta, value.as_slice()));
         }
 
         #[test]

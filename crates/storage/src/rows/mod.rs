@@ -2,6 +2,8 @@
 //!
 //! - [`key`]: the keys of rows and of the expiry index, and which partition a Redis key is in.
 //! - [`meta`], [`field`]: the values of rows.
+//! - [`tombstone`]: what is kept of a deleted document.
+//! - [`touch`]: which documents changed.
 //! - [`memory`]: rows without a disk, for tests and simulations.
 //!
 //! What commands do with rows is [`crate::execute`]'s.
@@ -10,10 +12,14 @@ pub mod field;
 pub mod key;
 pub mod memory;
 pub mod meta;
+pub mod tombstone;
+pub mod touch;
 
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
+
+use touch::Touch;
 
 /// The store failed under a command: never a command's own doing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,4 +60,10 @@ pub trait RowsWrite: RowsRead {
 
     /// Removes all values in `[from, to)`.
     fn delete_range(&mut self, from: &[u8], to: &[u8]);
+
+    /// Learns that documents changed. Nothing happens where no index follows the rows.
+    fn touch(&mut self, _touch: Touch<'_>) {}
+
+    /// Learns the version of the mapping that a document was checked against.
+    fn note_mapping(&mut self, _version: u64) {}
 }

@@ -145,7 +145,7 @@ fn a_field_counts_its_overwrites() {
     }
     bench.write(&["HEXPIRE", "h", "100", "FIELDS", "1", "f"]);
     let mut versions = Vec::new();
-    for (row, value) in bench.rows.iter() {
+    for (row, value) in bench.rows.rows.iter() {
         if RowKey::parse(row).is_some_and(|row| row.field.is_some()) {
             let (head, _) = FieldHead::decode(value).unwrap();
             versions.push((head.version, head.sequence <= bench.context.sequence));
@@ -163,7 +163,7 @@ fn a_large_hash_goes_at_once() {
     bench.write(&["HEXPIRE", "h", "100", "FIELDS", "2", "f7", "f8"]);
     bench.write(&["SET", "other", "v"]);
     assert_eq!(show(&bench.write(&["DEL", "h"])), "1");
-    assert_eq!(bench.rows.len(), 1);
+    assert_eq!(bench.rows.rows.len(), 1);
     let from = crate::rows::key::rows_from(0);
     assert!(bench.rows.get(&from).unwrap().is_none());
 }

@@ -2,6 +2,8 @@
 //! and the counters agree with each other.
 
 mod basics;
+mod documents;
+mod documents_model;
 mod expiry;
 mod scans;
 
@@ -9,16 +11,57 @@ use std::ops::ControlFlow;
 
 use super::{ReadContext, ScanCursors, WriteContext};
 use crate::operation::{self, Operation};
-use crate::rows::RowsRead;
 use crate::rows::field::FieldHead;
-use crate::rows::key::{self, KIND_EXPIRY, RowKey};
+use crate::rows::key::{self, KIND_EXPIRY, KIND_TOMBSTONE, RowKey};
 use crate::rows::memory::MemoryRows;
 use crate::rows::meta::{Kind, Meta};
+use crate::rows::tombstone::Tombstone;
+use crate::rows::touch::{Touch, TouchLog};
+use crate::rows::{RowsRead, RowsWrite, StoreError, Visit};
 use crate::{Argv, Reply};
+
+/// Rows in memory, and which documents changed.
+#[derive(Default)]
+struct NotedRows {
+    rows: MemoryRows,
+    touches: TouchLog,
+}
+
+impl RowsRead for NotedRows {
+    fn get(&self, key: &[u8]) -> Result<Option<bytes::Bytes>, StoreError> {
+        self.rows.get(key)
+    }
+
+    fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
+        self.rows.scan(from, to, visit)
+    }
+}
+
+impl RowsWrite for NotedRows {
+    fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.rows.put(key, value);
+    }
+
+    fn delete(&mut self, key: &[u8]) {
+        self.rows.delete(key);
+    }
+
+    fn delete_range(&mut self, from: &[u8], to: &[u8]) {
+        self.rows.delete_range(from, to);
+    }
+
+    fn touch(&mut self, touch: Touch<'_>) {
+        self.touches.push(touch);
+    }
+
+    fn note_mapping(&mut self, version: u64) {
+        self.touches.note_mapping(version);
+    }
+}
 
 /// A partition in memory and its clock.
 struct Bench {
-    rows: MemoryRows,
+    rows: NotedRows,
     context: WriteContext,
     cursors: ScanCursors,
 }
@@ -27,12 +70,15 @@ impl Bench {
     fn new() -> Self {
         let (now_ms, stamp_ms) = (1_000_000, 1_000_000);
         let context = WriteContext { now_ms, stamp_ms, seed: 7, sequence: 0, keys: 0, expires: 0 };
-        Self { rows: MemoryRows::default(), context, cursors: ScanCursors::default() }
+        Self { rows: NotedRows::default(), context, cursors: ScanCursors::default() }
     }
 
     fn write(&mut self, parts: &[&str]) -> Reply {
-        let operation = Operation::Command(Argv::of(parts));
-        let reply = operation::run(&operation, &mut self.rows, &mut self.context).unwrap();
+        self.run(&Operation::Command(Argv::of(parts)))
+    }
+
+    fn run(&mut self, operation: &Operation) -> Reply {
+        let reply = operation::run(operation, &mut self.rows, &mut self.context).unwrap();
         self.check_rows();
         reply
     }
@@ -70,9 +116,14 @@ impl Bench {
                 assert!(fields.total > 0, "an empty hash is stored");
             }
         };
-        for (row, value) in self.rows.iter() {
+        for (row, value) in self.rows.rows.iter() {
             if row[0] == KIND_EXPIRY {
                 entries.push(row.to_vec());
+                continue;
+            }
+            if row[0] == KIND_TOMBSTONE {
+                let tombstone = Tombstone::decode(value).unwrap();
+                expected.push(key::expiry_entry(tombstone.expiry_ms, row).to_vec());
                 continue;
             }
             let parsed = RowKey::parse(row).unwrap();
@@ -142,7 +193,8 @@ fn show(reply: &Reply) -> String {
 }
 
 /// Runs a script on empty rows. A line is a command and, after `=>`, its answer; `+n` lets n
-/// milliseconds pass; `sweep n` sweeps, the answer being how many went; `rows` counts all rows.
+/// milliseconds pass; `sweep n` sweeps, the answer being how many went; `rows` counts all rows;
+/// `document` is [`documents::run_line`]'s.
 /// Words are parted by spaces; `''` is an empty one.
 #[track_caller]
 fn check(script: &str) {
@@ -158,12 +210,9 @@ fn check(script: &str) {
             }
             ["sweep", limit] => {
                 let limit = limit.parse().unwrap();
-                let operation = Operation::Sweep { limit };
-                let reply =
-                    operation::run(&operation, &mut bench.rows, &mut bench.context).unwrap();
-                bench.check_rows();
-                show(&reply)
+                show(&bench.run(&Operation::Sweep { limit }))
             }
+            ["document", rest @ ..] => documents::run_line(&mut bench, rest),
             ["rows"] => bench.row_count().to_string(),
             words => show(&bench.write(words)),
         };

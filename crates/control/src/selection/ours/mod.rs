@@ -1,17 +1,23 @@
 //! Our rule: the least time that a request takes from its sender and from those behind it.
 //!
 //! ```text
-//! cost      = run * pressure + 2 * wait + network + failing * deadline,  at least `unanswered`,
-//!             + zone penalty
-//! wait      = work each / workers * excess,  at least half the fresh part of the oldest
-//! excess    = (x + sqrt(x^2 + v)) / 2,  x = in flight + 1 - workers,  v = 1 + workers / 2
+//! cost      = run * (pressure + 2 * crowd) + 2 * wait + network + failing * deadline,
+//!             at least `unanswered`,  + zone penalty
+//! crowd     = excess(running + competitors - cpus) / cpus
+//! wait      = run * (1 + crowd) / workers * excess(in flight + 1 - workers),
+//!             at least half the fresh part of the oldest
+//! excess(x) = (x + sqrt(x^2 + v)) / 2,  v = 1 + workers / 2; for the crowd v = workers - cpus,
+//!             from 0 to 1 + cpus / 2
 //! in flight = own now + f * others then + (1 - f) * their average + (own now - own then) * peers
 //!             f = exp(-age of the report / drain time), peers = average others / average own
 //! ```
 //!
 //! `wait` counts twice because a request that joins a queue also delays what comes after it;
-//! counted once, all crowd the fast nodes until these are as slow as the slow ones. `run`,
-//! the work that waits and the total in flight are measured by the node. `excess` is max(0, x) with its corner
+//! counted once, all crowd the fast nodes until these are as slow as the slow ones. A processor
+//! that is shared is a queue that does not show, hence `crowd`: the node reports how many threads
+//! want its processors, its own requests and everything else on the machine, and `run` is its run
+//! time less the stretching that it reported with it. `run`, the work that waits and the total in
+//! flight are measured by the node. `excess` is max(0, x) with its corner
 //! rounded, because the number in flight is never known exactly: among nodes with free workers
 //! the less busy one wins a little. Against herds, a report fades to the node's own average, and
 //! what this coordinator sent since the report stands for what the others sent too, in the
@@ -23,25 +29,27 @@
 //! for chance; near-equals are chosen at random; a sick node is left out and tried again
 //! after a wait that doubles ([`Health`]); one that was slow is tried with at most one request in
 //! two hundred; a new or restarted one is entered by turn and then by rank, never above 1.8 fair
-//! shares. Where candidates are many, sixteen stand for all: those heard from last, and random
+//! shares and, while its caches fill and it gets faster by that, not below a fifth of one. Where candidates are many, sixteen stand for all: those heard from last, and random
 //! ones.
+
+mod node;
+mod score;
 
 use std::collections::VecDeque;
 
-use super::estimate::{Estimate, cost_ns, pressure, told_apart};
-use super::health::Health;
-use super::{Book, ByNode, Candidate, Failure, Flight, NodeId, Reply, RuleState, Scene};
-use crate::average::{FadingHistogram, FadingMean, fade};
-use crate::load_line::{Class, Heard, LoadLine};
+use node::{Node, SPAN_NS};
+
+use super::estimate::{cost_ns, stretch};
+use super::health::OUTCOMES_NS;
+use super::{
+    Book, ByNode, Candidate, Failure, FailureKind, Flight, NodeId, Reply, RuleState, Scene,
+};
+use crate::average::{FadingHistogram, FadingMean};
+use crate::load_line::{Class, LoadLine};
 use crate::random::Random;
 
-/// Averages over a node's reports fade by e in this time.
-const SPAN_NS: u64 = 1_000_000_000;
 /// A node unheard of for this long is as good as new.
 const FORGET_NS: u64 = 60_000_000_000;
-/// The bounds of the time in which a report goes stale.
-const STALE_MIN_NS: u64 = 2_000_000;
-const STALE_MAX_NS: u64 = 1_000_000_000;
 /// Costs within this factor of the best are near-equals.
 const NEAR: f64 = 1.05;
 /// Candidates looked at in one choice, half of them those heard from last.
@@ -49,87 +57,11 @@ const LOOK_MAX: usize = 16;
 /// Trials earned by one choice, and the most that can be saved.
 const TRIALS_A_PICK: f64 = 0.005;
 const TRIALS_MAX: f64 = 2.0;
-/// The run time assumed before anything is known.
-const RUN_NS: f64 = 1_000_000.0;
 /// How often the tail of each class is computed anew.
 const TAIL_EVERY_NS: u64 = 50_000_000;
 const TAIL_HALF_LIFE_NS: u64 = 5_000_000_000;
-/// How many coordinators of its own kind one is taken to stand for at most.
-const PEERS_MAX: f64 = 16.0;
 /// A few candidates are probed when their report is older than this.
 const PROBE_AFTER_NS: u64 = 10_000_000;
-
-#[derive(Clone, Debug)]
-struct Node {
-    health: Health,
-    heard: Option<Heard>,
-    /// Own requests out when the line was heard; the line's others are its total without them.
-    own_when_heard: u32,
-    others: FadingMean,
-    own: FadingMean,
-    backlog: FadingMean,
-    /// Response time less the node's own part of it.
-    network: FadingMean,
-    /// Response times, for nodes that send no line.
-    response: FadingMean,
-    probing: bool,
-    last_heard_ns: u64,
-}
-
-impl Node {
-    fn new(now_ns: u64) -> Self {
-        Self {
-            health: Health::new(now_ns),
-            heard: None,
-            own_when_heard: 0,
-            others: FadingMean::new(SPAN_NS),
-            own: FadingMean::new(SPAN_NS),
-            backlog: FadingMean::new(SPAN_NS),
-            network: FadingMean::new(SPAN_NS),
-            response: FadingMean::new(SPAN_NS),
-            probing: false,
-            last_heard_ns: now_ns,
-        }
-    }
-
-    fn hear(&mut self, now_ns: u64, line: &LoadLine, own: u32) {
-        if self.heard.is_some_and(|heard| heard.line.boot != line.boot) {
-            *self = Self::new(now_ns);
-        }
-        self.heard = Some(Heard { line: *line, at_ns: now_ns });
-        self.own_when_heard = own;
-        self.others.add(now_ns, f64::from(line.in_flight.saturating_sub(own)));
-        self.own.add(now_ns, f64::from(own));
-        self.backlog.add(now_ns, backlog_of(line));
-    }
-
-    fn backlog_ns(&self, fresh: f64) -> f64 {
-        let Some(heard) = self.heard else { return 0.0 };
-        let reported = backlog_of(&heard.line);
-        reported * fresh + self.backlog.mean().unwrap_or(reported) * (1.0 - fresh)
-    }
-
-    /// Requests in flight there, as far as it can be known. What this coordinator did since the
-    /// report the others are taken to have done too, each in its proportion.
-    fn in_flight(&self, own: f64, fresh: f64) -> f64 {
-        let Some(heard) = self.heard else { return own };
-        let own_then = f64::from(self.own_when_heard);
-        let others = f64::from(heard.line.in_flight.saturating_sub(self.own_when_heard));
-        let usual = self.others.mean().unwrap_or(others);
-        let peers = (usual / self.own.mean().unwrap_or(1.0).max(0.1)).min(PEERS_MAX);
-        let since = (own - own_then) * peers;
-        own + (others * fresh + usual * (1.0 - fresh) + since).max(0.0)
-    }
-
-    /// How much of the report is still news.
-    fn freshness(&self, now_ns: u64) -> f64 {
-        self.heard.map_or(0.0, |heard| {
-            let line = &heard.line;
-            let drain_ns = line.work_ns / u64::from(line.workers.max(1)) + line.latency_ns;
-            fade(heard.age_ns(now_ns), drain_ns.clamp(STALE_MIN_NS, STALE_MAX_NS))
-        })
-    }
-}
 
 #[derive(Clone, Debug)]
 pub(super) struct Ours {
@@ -138,6 +70,8 @@ pub(super) struct Ours {
     lately: VecDeque<NodeId>,
     /// Run times of all nodes, for one that has not reported its own.
     class_run: [FadingMean; Class::COUNT],
+    /// Outcomes of all nodes: 1 for a refusal.
+    refusals: FadingMean,
     responses: Vec<FadingHistogram>,
     tail_ns: [u64; Class::COUNT],
     tail_at_ns: u64,
@@ -154,6 +88,7 @@ impl Default for Ours {
             nodes: ByNode::default(),
             lately: VecDeque::new(),
             class_run: [FadingMean::new(SPAN_NS); Class::COUNT],
+            refusals: FadingMean::new(OUTCOMES_NS),
             responses: vec![FadingHistogram::new(TAIL_HALF_LIFE_NS); Class::COUNT],
             tail_ns: [0; Class::COUNT],
             tail_at_ns: 0,
@@ -165,66 +100,6 @@ impl Default for Ours {
 }
 
 impl Ours {
-    fn estimate(&self, scene: &Scene<'_>, candidate: Candidate) -> Estimate {
-        let (now_ns, class) = (scene.now_ns, scene.ask.class);
-        let own = f64::from(scene.book.outstanding(candidate.node));
-        let peers_run = self.class_run[class.slot()].mean().unwrap_or(RUN_NS);
-        let mut estimate = Estimate {
-            run_ns: peers_run,
-            pressure: 1.0,
-            in_flight: own,
-            backlog_ns: 0.0,
-            workers: 1.0,
-            oldest_wait_ns: 0.0,
-            network_ns: 0.0,
-            failing: 0.0,
-            deadline_ns: 0.0,
-            unanswered_ns: 0.0,
-            zone_ns: f64::from(candidate.zone_penalty_us) * 1e3,
-        };
-        let Some(node) = self.nodes.get(candidate.node) else { return estimate };
-        estimate.failing = node.health.failing(now_ns);
-        estimate.deadline_ns = node.health.deadline_ns as f64;
-        estimate.unanswered_ns = self.unanswered_ns(scene, candidate.node, node) as f64;
-        let Some(heard) = node.heard else {
-            let response = node.response.mean().unwrap_or(peers_run);
-            return Estimate { run_ns: response, ..estimate };
-        };
-        let line = &heard.line;
-        if line.run_ns[class.slot()] > 0 {
-            estimate.run_ns = told_apart(line.run_ns[class.slot()] as f64, peers_run);
-        }
-        let fresh = node.freshness(now_ns);
-        estimate.in_flight = node.in_flight(own, fresh);
-        estimate.backlog_ns = node.backlog_ns(fresh);
-        estimate.workers = f64::from(line.workers.max(1));
-        estimate.pressure = pressure(line, class);
-        estimate.oldest_wait_ns = line.oldest_wait_ns as f64 * fresh;
-        estimate.network_ns = node.network.mean().unwrap_or(0.0);
-        estimate
-    }
-
-    /// The age of the oldest request that the node owes: of the asked class while the node says
-    /// nothing at all, of any class once it is far beyond that class's tail.
-    fn unanswered_ns(&self, scene: &Scene<'_>, id: NodeId, node: &Node) -> u64 {
-        if scene.book.outstanding(id) == 0 {
-            return 0;
-        }
-        let silence_ns = node.health.silence_ns(scene.now_ns);
-        let owed = |class: Class| {
-            let age_ns = scene.now_ns.saturating_sub(scene.book.oldest_sent_ns(id, class)?);
-            let tail_ns = self.tail_ns[class.slot()];
-            let late = tail_ns > 0 && age_ns > tail_ns.saturating_mul(2);
-            match class == scene.ask.class {
-                true if late => Some(age_ns),
-                true => Some(age_ns.min(silence_ns)),
-                false if late => Some(age_ns.min(silence_ns)),
-                false => None,
-            }
-        };
-        Class::ALL.into_iter().filter_map(owed).max().unwrap_or(0)
-    }
-
     /// Fills `look` with the indices to decide among.
     fn look_at(&mut self, scene: &Scene<'_>, random: &mut Random) {
         let count = scene.candidates.len();
@@ -266,8 +141,8 @@ impl Ours {
         Some(at)
     }
 
-    /// Gives the young among the looked-at their share of this choice; returns an infant whose
-    /// turn it is.
+    /// Gives the young among the looked-at their share of this choice; returns one whose turn it
+    /// is whatever it costs: an infant, or one that warms up.
     fn enter_young(&mut self, scene: &Scene<'_>) -> Option<usize> {
         let count = self.look.len();
         let mut turn = None;
@@ -284,7 +159,7 @@ impl Ours {
             self.any_grown |= !health.is_young();
             health.grant(count);
             let may = health.may_be_chosen(scene.book.outstanding(id)) && !health.is_sick();
-            if health.is_infant() && may {
+            if may && (health.is_infant() || health.take_owed(scene.now_ns)) {
                 turn = Some(*at);
             }
         }
@@ -338,10 +213,6 @@ impl Ours {
     }
 }
 
-fn backlog_of(line: &LoadLine) -> f64 {
-    line.work_ns as f64 / f64::from(line.workers.max(1))
-}
-
 impl RuleState for Ours {
     fn pick(&mut self, scene: &Scene<'_>, random: &mut Random) -> usize {
         self.refresh_tails(scene.now_ns);
@@ -385,10 +256,15 @@ impl RuleState for Ours {
         if let Some(line) = reply.line {
             self.hear(now_ns, id, line, own);
             if line.run_ns[slot] > 0 {
-                self.class_run[slot].add(now_ns, line.run_ns[slot] as f64);
+                if let Some(node) = self.nodes.get_mut(id) {
+                    let run_ns = line.run_ns[slot] as f64 / stretch(line);
+                    node.health.on_run(now_ns, reply.flight.class, run_ns, line.runs);
+                }
+                self.class_run[slot].add(now_ns, line.run_ns[slot] as f64 / stretch(line));
             }
         }
         self.responses[slot].add(now_ns, reply.response_ns);
+        self.refusals.add(now_ns, 0.0);
         let usual = self.class_run[slot].mean().unwrap_or(f64::INFINITY);
         let node = self.nodes.get_or(id, || Node::new(now_ns));
         node.last_heard_ns = now_ns;
@@ -405,6 +281,8 @@ impl RuleState for Ours {
         if let Some(line) = &failure.line {
             self.hear(now_ns, flight.node, line, out);
         }
+        let refused = failure.kind == FailureKind::Refused;
+        self.refusals.add(now_ns, if refused { 1.0 } else { 0.0 });
         let node = self.nodes.get_or(flight.node, || Node::new(now_ns));
         let took_ns = now_ns.saturating_sub(flight.sent_ns).max(failure.deadline_ns);
         node.health.deadline_ns = took_ns;

@@ -1,0 +1,484 @@
+//! Which indices there are and what they are made of: created, changed and deleted through the
+//! metadata's log. What HTTP calls these things, and which settings there are, is not known here.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use plimsoll_index::Error;
+use plimsoll_index::analysis::Analysis;
+use plimsoll_index::mapping::Mapping;
+use serde_json::{Map, Value, json};
+
+use super::types::{AliasAction, IndexBody, IndexMetadata};
+use crate::Coordinator;
+use crate::lead::now_ms;
+use crate::metadata;
+use crate::node::{PARTITIONS_MAX, Shared};
+use crate::table::{DocumentsDefinition, Table, TableDefinition};
+
+/// The most indices that a cluster holds.
+const INDICES_MAX: usize = 10_000;
+/// The longest name, bytes. Elasticsearch's.
+const NAME_BYTES_MAX: usize = 255;
+/// The largest mapping, settings and aliases of one index, bytes of JSON.
+const DEFINITION_BYTES_MAX: usize = 4 << 20;
+/// How often a change of the metadata is tried again after another came before it.
+const ATTEMPTS_MAX: u32 = 100;
+
+const SHARDS: &str = "index.number_of_shards";
+const REPLICAS: &str = "index.number_of_replicas";
+
+impl IndexMetadata {
+    /// What a definition says; `None` for a table that is no index.
+    ///
+    /// # Errors
+    /// Where its mapping cannot be read: another version wrote it.
+    pub(crate) fn of(name: &str, definition: &TableDefinition) -> Result<Option<Self>, Error> {
+        let Some(documents) = &definition.documents else { return Ok(None) };
+        Ok(Some(Self {
+            name: name.to_owned(),
+            uuid: uuid(definition.incarnation),
+            created_ms: documents.created_ms,
+            replicas: number(&documents.settings, REPLICAS)?.unwrap_or(0),
+            settings: documents.settings.clone(),
+            mapping: mapping_of(&documents.settings, &documents.mapping)?,
+            mapping_version: documents.mapping_version,
+            aliases: documents.aliases.clone(),
+            partitions: u32::try_from(definition.groups.len()).unwrap_or(u32::MAX),
+            is_open: !documents.is_closed,
+        }))
+    }
+}
+
+impl Coordinator {
+    /// The indices that exist, by name, closed ones too.
+    #[must_use]
+    pub fn indices(&self) -> Vec<Arc<IndexMetadata>> {
+        self.shared().tables.all().iter().filter_map(|table| table.index()).collect()
+    }
+
+    /// The index of this name; an alias is not one.
+    #[must_use]
+    pub fn index(&self, name: &str) -> Option<Arc<IndexMetadata>> {
+        self.shared().tables.by_name(name)?.index()
+    }
+
+    /// Creates an index. A table `db<n>` that is there already becomes one with its rows.
+    ///
+    /// # Errors
+    /// `resource_already_exists_exception`, `invalid_index_name_exception`, and what is wrong
+    /// with the mapping or the number of shards.
+    pub async fn create_index(
+        &self,
+        name: &str,
+        body: IndexBody,
+    ) -> Result<Arc<IndexMetadata>, Error> {
+        check_name(name)?;
+        let shared = self.shared();
+        let _changing = shared.creation.lock().await;
+        let shards = number(&body.settings, SHARDS)?.unwrap_or(1);
+        if !(1..=PARTITIONS_MAX).contains(&shards) {
+            let reason = format!(
+                "Failed to parse value [{shards}] for setting [{SHARDS}] must be between 1 and \
+                 {PARTITIONS_MAX}"
+            );
+            return Err(Error::illegal_argument(reason));
+        }
+        let documents = definition_of(body)?;
+        if let Some(table) = shared.tables.by_name(name) {
+            if let Some(index) = table.index() {
+                return Err(already_exists(&index));
+            }
+            return shared.attach_documents(&table, documents).await;
+        }
+        if shared.tables.all().iter().any(|table| has_alias(table, name)) {
+            return Err(name_is_alias(name));
+        }
+        if shared.tables.all().len() >= INDICES_MAX {
+            let reason = format!("this cluster holds {INDICES_MAX} tables already");
+            return Err(Error::new(400, "validation_exception", reason));
+        }
+        let definition = shared.new_definition(shards, Some(documents));
+        let created = shared.create_table(name, &definition).await.map_err(super::write::failed)?;
+        if created.incarnation != definition.incarnation {
+            let index = IndexMetadata::of(name, &created)?.map(Arc::new);
+            return Err(index.map_or_else(|| name_is_alias(name), |index| already_exists(&index)));
+        }
+        let table = shared.open_table(name, &created).await.map_err(super::write::failed)?;
+        table.index().ok_or_else(|| Error::internal("the index was not created"))
+    }
+
+    /// Deletes an index with all its documents.
+    ///
+    /// # Errors
+    /// Where there is none, or it is the table of a database, which Redis clients own.
+    pub async fn delete_index(&self, name: &str) -> Result<(), Error> {
+        let shared = self.shared();
+        let _changing = shared.creation.lock().await;
+        shared.delete_table(name).await
+    }
+
+    /// Adds fields to an index' mapping, or changes what may be changed of those it has.
+    ///
+    /// # Errors
+    /// Where the two do not fit together.
+    pub async fn put_mapping(&self, name: &str, body: &Value) -> Result<Arc<IndexMetadata>, Error> {
+        self.change_index(name, |documents| {
+            let before = mapping_of(&documents.settings, &documents.mapping)?;
+            let after = before.merge(body)?.to_json();
+            if after != documents.mapping {
+                documents.mapping = after;
+                documents.mapping_version += 1;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Changes settings; `null` takes one away. Which may be changed is checked before.
+    ///
+    /// # Errors
+    /// Where there is no such index.
+    pub async fn put_index_settings(
+        &self,
+        name: &str,
+        changes: Map<String, Value>,
+    ) -> Result<(), Error> {
+        let changed = self.change_index(name, |documents| {
+            for (key, value) in &changes {
+                if value.is_null() {
+                    documents.settings.remove(key);
+                } else {
+                    documents.settings.insert(key.clone(), value.clone());
+                }
+            }
+            Ok(())
+        });
+        changed.await.map(drop)
+    }
+
+    /// Opens or closes an index.
+    ///
+    /// # Errors
+    /// Where there is no such index.
+    pub async fn open_index(&self, name: &str, is_open: bool) -> Result<(), Error> {
+        let changed = self.change_index(name, |documents| {
+            documents.is_closed = !is_open;
+            Ok(())
+        });
+        changed.await.map(drop)
+    }
+
+    /// Carries out changes of aliases in their order; all are checked before the first.
+    ///
+    /// # Errors
+    /// Where an index or alias is not there, or an alias has the name of an index.
+    pub async fn update_aliases(&self, actions: Vec<AliasAction>) -> Result<(), Error> {
+        for action in &actions {
+            self.check_alias_action(action, &actions)?;
+        }
+        let (removed, rest): (Vec<_>, Vec<_>) =
+            actions.into_iter().partition(|it| matches!(it, AliasAction::RemoveIndex { .. }));
+        for action in removed.into_iter().chain(rest) {
+            match action {
+                AliasAction::Add { index, alias, body } => {
+                    let changed = self.change_index(&index, |documents| {
+                        documents.aliases.insert(alias.clone(), body.clone());
+                        Ok(())
+                    });
+                    changed.await?;
+                }
+                AliasAction::Remove { index, alias } => {
+                    let changed = self.change_index(&index, |documents| {
+                        documents.aliases.remove(&alias);
+                        Ok(())
+                    });
+                    changed.await?;
+                }
+                AliasAction::RemoveIndex { index } => self.delete_index(&index).await?,
+            }
+        }
+        Ok(())
+    }
+
+    fn check_alias_action(&self, action: &AliasAction, all: &[AliasAction]) -> Result<(), Error> {
+        // An alias may take the name of an index that goes in the same request.
+        let goes = |name: &str| {
+            all.iter().any(|it| matches!(it, AliasAction::RemoveIndex { index } if index == name))
+        };
+        let (AliasAction::Add { index, .. }
+        | AliasAction::Remove { index, .. }
+        | AliasAction::RemoveIndex { index }) = action;
+        let found = self.index(index).ok_or_else(|| no_such_index(index))?;
+        match action {
+            AliasAction::Add { alias, .. } if self.index(alias).is_some() && !goes(alias) => {
+                Err(name_is_index(alias))
+            }
+            AliasAction::Add { alias, .. } => check_name(alias),
+            AliasAction::Remove { alias, .. } if !found.aliases.contains_key(alias) => {
+                let reason = format!("aliases [{alias}] missing");
+                Err(Error::new(404, "aliases_not_found_exception", reason))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A small object that the whole cluster shares, such as a template.
+    #[must_use]
+    pub fn stored(&self, kind: &str, name: &str) -> Option<Value> {
+        metadata::object(&self.shared().metadata, kind, name)
+    }
+
+    /// All objects of a kind, by name.
+    #[must_use]
+    pub fn stored_all(&self, kind: &str) -> Vec<(String, Value)> {
+        metadata::objects(&self.shared().metadata, kind)
+    }
+
+    /// Puts such an object, or takes it away.
+    ///
+    /// # Errors
+    /// Where the metadata cannot be written, or the object is too large.
+    pub async fn store(&self, kind: &str, name: &str, value: Option<Value>) -> Result<(), Error> {
+        let command = match value {
+            Some(value) => metadata::put_object(kind, name, &checked(&value)?),
+            None => metadata::delete_object(kind, name),
+        };
+        self.shared().write_metadata(command).await.map(drop).map_err(super::write::failed)
+    }
+
+    /// Changes what an index is made of: tried again where another change comes between.
+    async fn change_index(
+        &self,
+        name: &str,
+        change: impl Fn(&mut DocumentsDefinition) -> Result<(), Error>,
+    ) -> Result<Arc<IndexMetadata>, Error> {
+        let shared = self.shared();
+        let _changing = shared.creation.lock().await;
+        let table = shared.tables.by_name(name).ok_or_else(|| no_such_index(name))?;
+        shared
+            .change_definition(&table, |definition| {
+                let documents = definition.documents.as_mut().ok_or_else(|| no_such_index(name))?;
+                change(documents)
+            })
+            .await
+    }
+}
+
+impl Shared {
+    /// Makes a table of rows an index as well.
+    async fn attach_documents(
+        &self,
+        table: &Arc<Table>,
+        documents: DocumentsDefinition,
+    ) -> Result<Arc<IndexMetadata>, Error> {
+        let index = self
+            .change_definition(table, |definition| {
+                definition.documents = Some(documents.clone());
+                Ok(())
+            })
+            .await?;
+        self.index_partitions(table).await?;
+        Ok(index)
+    }
+
+    /// Changes a table's definition; the caller holds the lock of changes, so that on this node
+    /// none comes between.
+    async fn change_definition(
+        &self,
+        table: &Arc<Table>,
+        change: impl Fn(&mut TableDefinition) -> Result<(), Error>,
+    ) -> Result<Arc<IndexMetadata>, Error> {
+        let name = table.name();
+        for _ in 0..ATTEMPTS_MAX {
+            let (mut definition, seen) = metadata::definition(&self.metadata, name)
+                .map_err(Error::internal)?
+                .filter(|(found, _)| found.incarnation == table.incarnation())
+                .ok_or_else(|| no_such_index(name))?;
+            let before = definition.clone();
+            change(&mut definition)?;
+            let index = IndexMetadata::of(name, &definition)?.map(Arc::new);
+            let index = index.ok_or_else(|| no_such_index(name))?;
+            if definition != before {
+                checked(&json!(definition))?;
+                let replaced = self.replace_definition(name, &definition, seen).await;
+                if !replaced.map_err(super::write::failed)? {
+                    continue;
+                }
+            }
+            table.set_index(Arc::clone(&index));
+            return Ok(index);
+        }
+        Err(Error::new(503, "process_cluster_event_timeout_exception", "the metadata is busy"))
+    }
+}
+
+fn definition_of(body: IndexBody) -> Result<DocumentsDefinition, Error> {
+    let no_fields = json!({});
+    let mappings = if body.mappings.is_null() { &no_fields } else { &body.mappings };
+    let mapping = mapping_of(&body.settings, mappings)?;
+    body.aliases.keys().try_for_each(|alias| check_name(alias))?;
+    let documents = DocumentsDefinition {
+        created_ms: now_ms(),
+        settings: body.settings,
+        mapping: mapping.to_json(),
+        mapping_version: 1,
+        aliases: body.aliases,
+        is_closed: false,
+    };
+    checked(&json!(documents))?;
+    Ok(documents)
+}
+
+/// A mapping with the analyzers that the settings define.
+fn mapping_of(settings: &Map<String, Value>, body: &Value) -> Result<Mapping, Error> {
+    let mut analysis = json!({});
+    for (key, value) in settings {
+        let Some(path) = key.strip_prefix("index.analysis.") else { continue };
+        // `filter.my_stop.type` stands where {"filter": {"my_stop": {"type": …}}} would.
+        let mut place = &mut analysis;
+        for part in path.split('.') {
+            if !place.is_object() {
+                return Err(Error::illegal_argument(format!("setting [{key}] has no place")));
+            }
+            place = &mut place[part];
+            if place.is_null() {
+                *place = json!({});
+            }
+        }
+        *place = value.clone();
+    }
+    Mapping::with_analysis(Analysis::parse(&analysis)?).create(body)
+}
+
+/// The bytes of a definition or object that is not too large.
+fn checked(value: &Value) -> Result<Vec<u8>, Error> {
+    let bytes = value.to_string().into_bytes();
+    if bytes.len() > DEFINITION_BYTES_MAX {
+        let reason = format!("it takes {} bytes, over {DEFINITION_BYTES_MAX}", bytes.len());
+        return Err(Error::illegal_argument(reason));
+    }
+    Ok(bytes)
+}
+
+/// The name rules of Elasticsearch, in its words.
+fn check_name(name: &str) -> Result<(), Error> {
+    const FORBIDDEN: &str = " \"*,/<>?\\|";
+    let wrong = |why: String| {
+        let reason = format!("Invalid index name [{name}], {why}");
+        Err(Error::new(400, "invalid_index_name_exception", reason)
+            .with("index", name)
+            .with("index_uuid", "_na_"))
+    };
+    if name.is_empty() {
+        return wrong("must not be empty".to_owned());
+    }
+    if name.chars().any(|character| FORBIDDEN.contains(character) || character.is_control()) {
+        let shown = r#"[ , ", *, \, <, |, ,, >, /, ?]"#;
+        return wrong(format!("must not contain the following characters {shown}"));
+    }
+    if name.contains('#') {
+        return wrong("must not contain '#'".to_owned());
+    }
+    if name.contains(':') {
+        return wrong("must not contain ':'".to_owned());
+    }
+    if name.starts_with(['_', '-', '+']) {
+        return wrong("must not start with '_', '-', or '+'".to_owned());
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return wrong(format!("index name is too long, ({} > {NAME_BYTES_MAX})", name.len()));
+    }
+    if name == "." || name == ".." {
+        return wrong("must not be '.' or '..'".to_owned());
+    }
+    if name.to_lowercase() != name {
+        return wrong("must be lowercase".to_owned());
+    }
+    Ok(())
+}
+
+fn number(settings: &Map<String, Value>, key: &str) -> Result<Option<u32>, Error> {
+    let Some(value) = settings.get(key) else { return Ok(None) };
+    let number = match value {
+        Value::Number(number) => number.as_u64().and_then(|number| u32::try_from(number).ok()),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    };
+    let shown = value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
+    number.map(Some).ok_or_else(|| {
+        Error::illegal_argument(format!("Failed to parse value [{shown}] for setting [{key}]"))
+    })
+}
+
+/// Twenty-two URL-safe characters that tell tables apart.
+fn uuid(incarnation: u64) -> String {
+    // The second half is the first once more: only the length is a habit of clients.
+    let bytes = [incarnation.to_be_bytes(), incarnation.rotate_left(29).to_be_bytes()].concat();
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+fn has_alias(table: &Table, name: &str) -> bool {
+    table.index().is_some_and(|index| index.aliases.contains_key(name))
+}
+
+/// 404: there is no index of this name.
+pub(crate) fn no_such_index(name: &str) -> Error {
+    Error::new(404, "index_not_found_exception", format!("no such index [{name}]"))
+        .with("index", name)
+        .with("resource.id", name)
+        .with("resource.type", "index_or_alias")
+        .with("index_uuid", "_na_")
+}
+
+fn already_exists(index: &IndexMetadata) -> Error {
+    let reason = format!("index [{}/{}] already exists", index.name, index.uuid);
+    Error::new(400, "resource_already_exists_exception", reason)
+        .with("index", index.name.clone())
+        .with("index_uuid", index.uuid.clone())
+}
+
+fn name_is_alias(name: &str) -> Error {
+    let reason = format!("Invalid index name [{name}], already exists as alias");
+    Error::new(400, "invalid_index_name_exception", reason).with("index", name)
+}
+
+fn name_is_index(alias: &str) -> Error {
+    let reason = format!(
+        "Invalid alias name [{alias}]: an index or data stream exists with the same name as the \
+         alias"
+    );
+    Error::new(400, "invalid_alias_name_exception", reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_elasticsearch_takes() {
+        for name in ["a", "logs-2024.01.01", "db0", ".kibana", "ünïcode"] {
+            assert!(check_name(name).is_ok(), "{name}");
+        }
+        for (name, words) in [
+            ("Bad", "must be lowercase"),
+            ("_x", "must not start with"),
+            ("..", "must not be '.' or '..'"),
+            ("a/b", "must not contain the following characters"),
+            ("a b", "must not contain the following characters"),
+            ("a#b", "must not contain '#'"),
+            ("", "must not be empty"),
+        ] {
+            let error = check_name(name).unwrap_err();
+            assert!(error.reason.contains(words), "{name}: {}", error.reason);
+        }
+        assert!(check_name(&"x".repeat(256)).unwrap_err().reason.contains("too long"));
+    }
+
+    #[test]
+    fn an_index_has_a_name_of_22_characters_beside_its_own() {
+        assert_eq!(uuid(u64::MAX).len(), 22);
+        assert_ne!(uuid(1), uuid(2));
+    }
+}

@@ -1,0 +1,186 @@
+//! Search contexts: views that are held between requests, for scroll and for a point in time.
+//! Each is let go when nobody asks for it in time; there is a limit to how many there are.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
+use plimsoll_index::Error;
+use plimsoll_index::search::SearchRequest;
+use serde_json::Value;
+
+use super::search::{Last, Part};
+use crate::lead::now_ms;
+use crate::session::random_u64;
+
+/// The most contexts at once. Elasticsearch's `search.max_open_scroll_context`.
+const CONTEXTS_MAX: usize = 500;
+/// The longest time that one may be held between two requests. Elasticsearch's.
+const KEEP_ALIVE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// The name of a context: URL-safe characters that say nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ContextId(String);
+
+impl fmt::Display for ContextId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for ContextId {
+    type Err = Error;
+
+    /// # Errors
+    /// Where it is no name that a node gives out.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match URL_SAFE_NO_PAD.decode(text) {
+            Ok(bytes) if bytes.len() == 16 => Ok(Self(text.to_owned())),
+            _ => Err(Error::illegal_argument(format!("Cannot parse scroll id [{text}]"))),
+        }
+    }
+}
+
+impl ContextId {
+    fn new() -> Self {
+        let bytes = [random_u64().to_be_bytes(), random_u64().to_be_bytes()].concat();
+        Self(URL_SAFE_NO_PAD.encode(bytes))
+    }
+}
+
+/// What a context holds.
+pub(crate) struct Context {
+    pub parts: Arc<Vec<Part>>,
+    /// What a scroll goes on with; `None` for a point in time.
+    pub scroll: Option<Scroll>,
+    pub created_ms: u64,
+    keep_alive: Duration,
+    expires: Instant,
+}
+
+/// Where a scroll is.
+#[derive(Clone)]
+pub(crate) struct Scroll {
+    pub request: Arc<SearchRequest>,
+    /// Those of [`super::SearchOptions`].
+    pub filters: BTreeMap<String, Value>,
+    pub last: Last,
+    pub total: Option<(u64, bool)>,
+}
+
+/// The contexts of a node.
+#[derive(Default)]
+pub(crate) struct Contexts {
+    open: Mutex<HashMap<ContextId, Context>>,
+}
+
+impl Contexts {
+    /// Holds a new context.
+    pub(crate) fn add(
+        &self,
+        parts: Arc<Vec<Part>>,
+        scroll: Option<Scroll>,
+        keep_alive: Duration,
+    ) -> Result<ContextId, Error> {
+        check(keep_alive)?;
+        let mut open = self.open.lock();
+        if open.len() >= CONTEXTS_MAX {
+            let reason = format!(
+                "Trying to create too many scroll contexts. Must be less than or equal to: \
+                 [{CONTEXTS_MAX}]. This limit can be set by changing the \
+                 [search.max_open_scroll_context] setting."
+            );
+            return Err(Error::new(429, "rejected_execution_exception", reason));
+        }
+        let id = ContextId::new();
+        let expires = Instant::now() + keep_alive;
+        open.insert(
+            id.clone(),
+            Context { parts, scroll, created_ms: now_ms(), keep_alive, expires },
+        );
+        Ok(id)
+    }
+
+    /// The parts and scroll of a context, whose time begins anew.
+    pub(crate) fn get(
+        &self,
+        id: &ContextId,
+        keep_alive: Option<Duration>,
+    ) -> Result<(Arc<Vec<Part>>, Option<Scroll>), Error> {
+        keep_alive.map_or(Ok(()), check)?;
+        let mut open = self.open.lock();
+        let context = open.get_mut(id).ok_or_else(|| missing(id))?;
+        context.keep_alive = keep_alive.unwrap_or(context.keep_alive);
+        context.expires = Instant::now() + context.keep_alive;
+        Ok((Arc::clone(&context.parts), context.scroll.clone()))
+    }
+
+    /// A scroll has gone on.
+    pub(crate) fn moved(&self, id: &ContextId, last: Last) {
+        if let Some(scroll) = self.open.lock().get_mut(id).and_then(|it| it.scroll.as_mut()) {
+            scroll.last = last;
+        }
+    }
+
+    pub(crate) fn remove(&self, id: &ContextId) -> bool {
+        self.open.lock().remove(id).is_some()
+    }
+
+    /// Name, creation and keep-alive of each point in time (or scroll).
+    pub(crate) fn list(&self, scrolls: bool) -> Vec<(ContextId, u64, Duration)> {
+        let open = self.open.lock();
+        let wanted = open.iter().filter(|(_, context)| context.scroll.is_some() == scrolls);
+        wanted.map(|(id, context)| (id.clone(), context.created_ms, context.keep_alive)).collect()
+    }
+
+    /// Lets go of those whose time is over.
+    pub(crate) fn expire(&self) {
+        let now = Instant::now();
+        self.open.lock().retain(|_, context| context.expires > now);
+    }
+}
+
+fn check(keep_alive: Duration) -> Result<(), Error> {
+    if keep_alive <= KEEP_ALIVE_MAX {
+        return Ok(());
+    }
+    let reason = format!(
+        "Keep alive for request ({}) is too large. It must be less than (1d). This limit can be \
+         set by changing the [search.max_keep_alive] cluster level setting.",
+        shown(keep_alive)
+    );
+    Err(Error::illegal_argument(reason))
+}
+
+fn shown(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0 => format!("{}ms", duration.as_millis()),
+        s if s % 86_400 == 0 => format!("{}d", s / 86_400),
+        s if s % 3_600 == 0 => format!("{}h", s / 3_600),
+        s if s % 60 == 0 => format!("{}m", s / 60),
+        s => format!("{s}s"),
+    }
+}
+
+/// 404: nobody holds this context any more.
+pub(crate) fn missing(id: &ContextId) -> Error {
+    let reason = format!("No search context found for id [{id}]");
+    let cause = Error::new(404, "search_context_missing_exception", reason);
+    Error::new(404, "search_phase_execution_exception", "all shards failed")
+        .with("phase", "query")
+        .with("grouped", true)
+        .with(
+            "failed_shards",
+            serde_json::json!([{
+                "shard": -1, "index": null, "reason": cause.cause_json()
+            }]),
+        )
+        .rooted_in(cause.clone())
+        .caused_by(cause)
+}

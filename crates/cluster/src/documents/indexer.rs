@@ -1,0 +1,481 @@
+//! The index over one partition's documents, kept up with its rows: what changed since the last
+//! refresh is read from the rows as they are, and a searcher is paired with a snapshot of the
+//! rows at the same position of the log.
+//!
+//! Which rows changed is noted by apply, in the rows' own batch (touches), until the index has
+//! them durably. So no command is run twice, and the log need not be kept for the index.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use plimsoll_index::Error;
+use plimsoll_index::partition::{Grown, IndexError, Options, PartitionIndex, View};
+use plimsoll_log::{Lsn, PartitionId};
+use plimsoll_storage::execute::{self, DocumentsCursor};
+use plimsoll_storage::partition::{Store, StoreSnapshot, position_of, touches_of};
+use plimsoll_storage::rows::StoreError;
+use plimsoll_storage::rows::touch::Touched;
+use self_cell::self_cell;
+use tokio::sync::watch;
+
+use super::types::{Document, IndexMetadata};
+use crate::lead::now_ms;
+use crate::partition::Partition;
+
+/// Documents that are gathered before they are given to the index.
+const BATCH_DOCUMENTS: usize = 16_384;
+/// After how long what is indexed is made durable.
+const PERSIST_INTERVAL: Duration = Duration::from_secs(30);
+/// After how long without a change an index gives back the memory for new documents.
+const REST_AFTER: Duration = Duration::from_secs(5);
+/// After how many documents it is made durable at once.
+const PERSIST_DOCUMENTS: u64 = 500_000;
+
+self_cell!(
+    /// The rows of a partition as they were at one moment, for as long as they are wanted.
+    pub(crate) struct Rows {
+        owner: Store,
+        #[covariant]
+        dependent: StoreSnapshot,
+    }
+);
+
+impl Rows {
+    fn of(store: &Store) -> Result<Self, StoreError> {
+        Self::try_new(store.clone(), |store| store.snapshot())
+    }
+
+    /// The document of this hash key and id, as it was.
+    pub(crate) fn document(
+        &self,
+        key: &[u8],
+        id: &str,
+        now_ms: u64,
+    ) -> Result<Option<Document>, StoreError> {
+        let found = execute::document(self.borrow_dependent(), key, id.as_bytes(), now_ms)?;
+        Ok(found.map(Document::of))
+    }
+}
+
+impl Document {
+    pub(crate) fn of(found: execute::Document) -> Self {
+        Self { seq_no: found.seq_no(), source: found.source, version: found.version }
+    }
+}
+
+/// A searcher and the rows of the same position.
+pub(crate) struct PartitionView {
+    pub searcher: View,
+    pub rows: Rows,
+    pub position: Lsn,
+}
+
+/// The index over one partition.
+pub(crate) struct Indexer {
+    partition: PartitionId,
+    dir: PathBuf,
+    store: Store,
+    metadata: RwLock<Arc<IndexMetadata>>,
+    /// One refresh at a time.
+    work: Mutex<Option<Work>>,
+    view: RwLock<Option<Arc<PartitionView>>>,
+    /// The position of the last view: who waits for a refresh waits for it to pass theirs.
+    refreshed: watch::Sender<u64>,
+    is_behind: AtomicBool,
+    pub counters: Counters,
+}
+
+/// What refreshes did, and searches of this partition.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub refreshes: AtomicU64,
+    pub refresh_us: AtomicU64,
+    pub persists: AtomicU64,
+    pub persist_us: AtomicU64,
+    pub documents: AtomicU64,
+    pub queries: AtomicU64,
+    pub query_us: AtomicU64,
+    pub fetches: AtomicU64,
+    pub fetch_us: AtomicU64,
+}
+
+struct Work {
+    index: PartitionIndex,
+    /// Touches up to here are in the index, if not yet durably.
+    indexed: Lsn,
+    mapping_version: u64,
+    /// The index has none of the rows.
+    must_rebuild: bool,
+    refreshed_at: Instant,
+    persisted_at: Instant,
+    unpersisted: u64,
+    hasher: RandomState,
+}
+
+/// What is gathered of the touches of one refresh.
+#[derive(Default)]
+struct Batch {
+    touched: Touched,
+    /// The hashes of documents that earlier batches indexed.
+    indexed: HashSet<u64>,
+    /// The keys whose documents earlier batches indexed.
+    keys: HashSet<Bytes>,
+}
+
+impl Indexer {
+    /// Opens the index in `dir`, or makes an empty one.
+    pub(crate) fn open(
+        dir: &Path,
+        partition: &Partition,
+        metadata: &Arc<IndexMetadata>,
+    ) -> Result<Self, Error> {
+        std::fs::create_dir_all(dir).map_err(|error| Error::internal(error.to_string()))?;
+        let work = Work::open(dir, metadata)?;
+        Ok(Self {
+            partition: partition.id,
+            dir: dir.to_owned(),
+            store: partition.store.clone(),
+            metadata: RwLock::new(Arc::clone(metadata)),
+            work: Mutex::new(Some(work)),
+            view: RwLock::new(None),
+            refreshed: watch::Sender::new(0),
+            is_behind: AtomicBool::new(true),
+            counters: Counters::default(),
+        })
+    }
+
+    /// What the documents' fields are from now on.
+    pub(crate) fn set_metadata(&self, metadata: Arc<IndexMetadata>) {
+        let is_new_mapping = metadata.mapping_version != self.metadata.read().mapping_version;
+        *self.metadata.write() = metadata;
+        if is_new_mapping {
+            self.is_behind.store(true, Ordering::Release);
+        }
+    }
+
+    /// The last view; `None` before the first refresh.
+    pub(crate) fn view(&self) -> Option<Arc<PartitionView>> {
+        self.view.read().clone()
+    }
+
+    /// Tells when views change: the position of the last one.
+    pub(crate) fn refreshed(&self) -> watch::Receiver<u64> {
+        self.refreshed.subscribe()
+    }
+
+    /// Whether rows changed since the last view.
+    pub(crate) fn is_behind(&self, applied: Lsn) -> bool {
+        *self.refreshed.borrow() < applied.0 || self.is_behind.load(Ordering::Acquire)
+    }
+
+    /// Makes everything that was applied before this call visible to searches. Blocks.
+    pub(crate) fn refresh(&self) -> Result<Arc<PartitionView>, Error> {
+        let mut work = self.work.lock();
+        let Some(work) = work.as_mut() else {
+            return Err(Error::new(400, "index_closed_exception", "closed"));
+        };
+        let began = Instant::now();
+        self.is_behind.store(false, Ordering::Release);
+        let view = match self.refresh_now(work) {
+            Ok(view) => view,
+            Err(fault) => {
+                self.is_behind.store(true, Ordering::Release);
+                return Err(self.recover(work, fault));
+            }
+        };
+        count(&self.counters.refreshes, &self.counters.refresh_us, began);
+        if work.unpersisted >= PERSIST_DOCUMENTS
+            || (work.unpersisted > 0 && work.persisted_at.elapsed() >= PERSIST_INTERVAL)
+        {
+            self.persist_now(work).map_err(|fault| self.recover(work, fault))?;
+        }
+        Ok(view)
+    }
+
+    /// Brings the index back to where it was durable last, or to nothing where its files are
+    /// damaged: the next refresh goes on from there. Says what was wrong.
+    fn recover(&self, work: &mut Work, fault: Fault) -> Error {
+        let error = fault.error();
+        tracing::error!(partition = %self.partition, %error, "the index is opened anew");
+        let is_lost =
+            matches!(fault, Fault::Index(IndexError::Corrupt(_) | IndexError::NeedsRebuild));
+        if is_lost && let Err(error) = PartitionIndex::destroy(&self.dir) {
+            tracing::error!(partition = %self.partition, %error, "files cannot be removed");
+        }
+        match Work::open(&self.dir, &self.metadata.read()) {
+            Ok(opened) => *work = opened,
+            Err(error) => {
+                tracing::error!(partition = %self.partition, %error, "the index cannot be opened");
+            }
+        }
+        error
+    }
+
+    fn refresh_now(&self, work: &mut Work) -> Result<Arc<PartitionView>, Fault> {
+        let rows = Rows::of(&self.store)?;
+        let snapshot = rows.borrow_dependent();
+        let position = position_in(snapshot)?;
+        if let Some(view) = self.view()
+            && view.position == position
+            && work.mapping_version == self.metadata.read().mapping_version
+        {
+            return Ok(view);
+        }
+        let metadata = Arc::clone(&self.metadata.read());
+        let is_rebuilt = work.must_rebuild;
+        if work.mapping_version != metadata.mapping_version {
+            if work.index.set_mapping(&metadata.mapping)? == Grown::NeedsRebuild {
+                return Err(Fault::Index(IndexError::NeedsRebuild));
+            }
+            work.mapping_version = metadata.mapping_version;
+        }
+        if is_rebuilt {
+            self.rebuild(work, &rows)?;
+        } else {
+            self.take_touches(work, &rows)?;
+        }
+        let searcher = work.index.refresh(position.0)?;
+        work.indexed = position;
+        work.refreshed_at = Instant::now();
+        work.must_rebuild = false;
+        let view = Arc::new(PartitionView { searcher, rows, position });
+        *self.view.write() = Some(Arc::clone(&view));
+        self.refreshed.send_replace(position.0);
+        Ok(view)
+    }
+
+    /// Gives the index every document that was touched, as it is in `rows`.
+    fn take_touches(&self, work: &mut Work, rows: &Rows) -> Result<(), Fault> {
+        let mut batch = Batch::default();
+        let mut outcome = Ok(());
+        let visited = touches_of(rows.borrow_dependent(), work.indexed, &mut |_, touches| {
+            batch.touched.add(&touches);
+            if batch.touched.len() >= BATCH_DOCUMENTS {
+                outcome = self.index_batch(work, &mut batch, rows);
+            }
+            if batch.touched.is_all() { ControlFlow::Break(()) } else { go_on(&outcome) }
+        });
+        visited?;
+        outcome?;
+        if batch.touched.is_all() {
+            return self.rebuild(work, rows);
+        }
+        self.index_batch(work, &mut batch, rows)
+    }
+
+    /// Indexes what was gathered. What an earlier batch of the same refresh has indexed may be
+    /// there also where a touch calls it new: it was taken as it is at the end.
+    fn index_batch(&self, work: &mut Work, batch: &mut Batch, rows: &Rows) -> Result<(), Fault> {
+        let touched = std::mem::take(&mut batch.touched);
+        let now_ms = now_ms();
+        for key in touched.keys() {
+            work.index.delete_key(key)?;
+            work.unpersisted += 1;
+            let mut outcome = Ok(());
+            let snapshot = rows.borrow_dependent();
+            let visited = execute::documents_of(snapshot, key, now_ms, &mut |_, id, document| {
+                outcome = put(work, key, id, document.source);
+                go_on(&outcome)
+            });
+            visited?;
+            outcome?;
+            batch.keys.insert(key.clone());
+        }
+        for (key, id, is_new) in touched.documents() {
+            // An id that is no text was written by a Redis client: it is a row, not a document.
+            let Ok(text) = std::str::from_utf8(id) else { continue };
+            let hash = work.hasher.hash_one((key, id));
+            let may_be_there = !is_new || batch.indexed.contains(&hash) || batch.keys.contains(key);
+            match rows.document(key, text, now_ms)? {
+                Some(document) => work.index.put(key, text, &document.source, !may_be_there)?,
+                None => work.index.delete(key, text)?,
+            }
+            batch.indexed.insert(hash);
+            work.unpersisted += 1;
+            self.counters.documents.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Indexes all documents anew.
+    fn rebuild(&self, work: &mut Work, rows: &Rows) -> Result<(), Fault> {
+        tracing::info!(partition = %self.partition, "the index is built anew from the rows");
+        work.index.delete_all()?;
+        let mut outcome = Ok(());
+        let (snapshot, from) = (rows.borrow_dependent(), DocumentsCursor::default());
+        let all = usize::MAX;
+        let visited =
+            execute::documents(snapshot, &from, all, all, now_ms(), &mut |key, id, it| {
+                outcome = put(work, key, id, it.source);
+                self.counters.documents.fetch_add(1, Ordering::Relaxed);
+                go_on(&outcome)
+            });
+        visited?;
+        outcome
+    }
+
+    /// Makes what the last refresh saw durable. Blocks.
+    pub(crate) fn persist(&self) -> Result<(), Error> {
+        match self.work.lock().as_mut() {
+            Some(work) => self.persist_now(work).map_err(|fault| self.recover(work, fault)),
+            None => Ok(()),
+        }
+    }
+
+    fn persist_now(&self, work: &mut Work) -> Result<(), Fault> {
+        let began = Instant::now();
+        let position = work.index.persist()?;
+        self.store.forget_touches(Lsn(position))?;
+        work.unpersisted = 0;
+        work.persisted_at = Instant::now();
+        count(&self.counters.persists, &self.counters.persist_us, began);
+        Ok(())
+    }
+
+    /// Gives the memory for new documents back where none came for a while, and makes durable what
+    /// is not yet. Blocks, but not behind a refresh.
+    pub(crate) fn rest(&self) {
+        let Some(mut work) = self.work.try_lock() else { return };
+        let Some(work) = work.as_mut() else { return };
+        if work.refreshed_at.elapsed() < REST_AFTER {
+            return;
+        }
+        if work.unpersisted > 0 && work.persisted_at.elapsed() >= PERSIST_INTERVAL {
+            if let Err(fault) = self.persist_now(work) {
+                self.recover(work, fault);
+            }
+        } else if work.unpersisted == 0 {
+            work.index.release();
+        }
+    }
+
+    /// Merges segments until there are no more than `segments_max`. Blocks.
+    pub(crate) fn force_merge(&self, segments_max: usize) -> Result<(), Error> {
+        self.refresh()?;
+        match self.work.lock().as_mut() {
+            Some(work) => {
+                let merged = self.merge_now(work, segments_max);
+                merged.map_err(|fault| self.recover(work, fault))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn merge_now(&self, work: &mut Work, segments_max: usize) -> Result<(), Fault> {
+        work.index.force_merge(segments_max)?;
+        let position = work.indexed;
+        let rows = Rows::of(&self.store)?;
+        // The rows may be ahead of the index by now; then the next refresh pairs them.
+        if position_in(rows.borrow_dependent())? == position {
+            let searcher = work.index.refresh(position.0)?;
+            *self.view.write() = Some(Arc::new(PartitionView { searcher, rows, position }));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn statistics(&self) -> Option<plimsoll_index::partition::IndexStatistics> {
+        // A refresh may hold it for long; its figures are then those of the moment after.
+        self.work.lock().as_ref().map(|work| work.index.statistics())
+    }
+
+    /// Makes everything durable and lets go of the files. Blocks.
+    pub(crate) fn close(&self) {
+        let refreshed = self.refresh().map(drop).and_then(|()| self.persist());
+        if let Err(error) = refreshed {
+            tracing::warn!(partition = %self.partition, %error, "the index is behind its rows");
+        }
+        self.work.lock().take();
+    }
+
+    /// Lets go of the files, which are to be deleted.
+    pub(crate) fn delete(&self) {
+        self.work.lock().take();
+        self.view.write().take();
+    }
+
+    /// Where its files are.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+impl Work {
+    fn open(dir: &Path, metadata: &IndexMetadata) -> Result<Self, Error> {
+        let open = || PartitionIndex::open(dir, &metadata.mapping, Options::default());
+        let index = match open() {
+            Err(IndexError::Corrupt(_) | IndexError::NeedsRebuild) => {
+                PartitionIndex::destroy(dir).and_then(|()| open())
+            }
+            opened => opened,
+        };
+        let index = index.map_err(|error| Fault::Index(error).error())?;
+        let indexed = Lsn(index.position());
+        Ok(Self {
+            // What an index that is gone had was noted no longer: all rows are its own again.
+            must_rebuild: indexed == Lsn(0),
+            index,
+            indexed,
+            mapping_version: metadata.mapping_version,
+            refreshed_at: Instant::now(),
+            persisted_at: Instant::now(),
+            unpersisted: 0,
+            hasher: RandomState::new(),
+        })
+    }
+}
+
+/// Why documents cannot be indexed.
+enum Fault {
+    Index(IndexError),
+    Store(StoreError),
+}
+
+impl Fault {
+    fn error(&self) -> Error {
+        match self {
+            Self::Index(error) => Error::internal(error.to_string()),
+            Self::Store(error) => Error::internal(error.to_string()),
+        }
+    }
+}
+
+impl From<IndexError> for Fault {
+    fn from(error: IndexError) -> Self {
+        Self::Index(error)
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+fn put(work: &mut Work, key: &[u8], id: &[u8], source: &[u8]) -> Result<(), Fault> {
+    let Ok(id) = std::str::from_utf8(id) else { return Ok(()) };
+    work.unpersisted += 1;
+    Ok(work.index.put(key, id, source, true)?)
+}
+
+fn go_on(outcome: &Result<(), Fault>) -> ControlFlow<()> {
+    if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+}
+
+/// The position that a snapshot contains.
+fn position_in(rows: &StoreSnapshot<'_>) -> Result<Lsn, StoreError> {
+    let position = position_of(rows)?;
+    Ok(position.map_or(Lsn(0), |position| position.lsn))
+}
+
+fn count(number: &AtomicU64, micros: &AtomicU64, began: Instant) {
+    number.fetch_add(1, Ordering::Relaxed);
+    let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+    micros.fetch_add(took, Ordering::Relaxed);
+}

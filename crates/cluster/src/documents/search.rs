@@ -1,0 +1,530 @@
+//! A search over partitions: asked of each on the search threads, reduced to one answer, and the
+//! documents of its hits fetched from the very views that were asked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use plimsoll_index::Error;
+use plimsoll_index::aggregation::{MAX_BUCKETS_DEFAULT, Unlimited};
+use plimsoll_index::search::{
+    self as partition_search, FetchedRow, Hit, PartitionResult, SearchRequest, Surroundings,
+};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::catalog::no_such_index;
+use super::contexts::{ContextId, Scroll, missing};
+use super::indexer::PartitionView;
+use super::pool::Cancel;
+use super::types::IndexMetadata;
+use crate::Coordinator;
+use crate::lead::now_ms;
+use crate::partition::Partition;
+
+/// How a search is carried out, beside what it asks for.
+#[derive(Clone, Debug, Default)]
+pub struct SearchOptions {
+    /// Only the partitions that hold documents of these routings; all where there are none.
+    pub routing: Vec<String>,
+    /// What every hit of an index must match besides: the filter of the alias that named it.
+    pub filters: BTreeMap<String, Value>,
+    /// Whether the answer may come from the request cache; where not said, it may for searches
+    /// without hits.
+    pub request_cache: Option<bool>,
+    /// After how long partitions that have not answered are left out.
+    pub timeout: Option<Duration>,
+    /// Whether partitions that fail may be left out; true in Elasticsearch.
+    pub allow_partial: bool,
+    /// Holds a scroll for this long.
+    pub scroll: Option<Duration>,
+    /// Asks the views of a point in time, and holds it for longer.
+    pub context: Option<(ContextId, Option<Duration>)>,
+    /// Whether the names of aggregations tell their types.
+    pub typed_keys: bool,
+}
+
+/// What a search found.
+#[derive(Clone, Debug)]
+pub struct SearchOutcome {
+    /// How long it took, ms.
+    pub took_ms: u64,
+    /// Whether partitions were left out because they took too long.
+    pub timed_out: bool,
+    /// Whether collecting ended early because that was asked for.
+    pub terminated_early: Option<bool>,
+    /// Partitions asked, that answered, passed over, that failed.
+    pub shards: [u32; 4],
+    /// Why partitions failed: `shard`, `index`, `node`, `reason` each.
+    pub failures: Vec<Value>,
+    /// How many documents match, and whether that is exact rather than at least; `None` where it
+    /// was not asked for.
+    pub total: Option<(u64, bool)>,
+    /// The best score; `None` where there are no scores.
+    pub max_score: Option<f32>,
+    /// Each hit as it is answered.
+    pub hits: Vec<Box<RawValue>>,
+    /// The aggregations as they are answered.
+    pub aggregations: Option<Value>,
+    /// The scroll that goes on, or the point in time that was asked.
+    pub context: Option<ContextId>,
+}
+
+/// A partition that is asked, with the view that it is asked by.
+#[derive(Clone)]
+pub(crate) struct Part {
+    pub index: Arc<IndexMetadata>,
+    pub ordinal: u32,
+    pub partition: Arc<Partition>,
+    pub view: Arc<PartitionView>,
+}
+
+/// The hit of each part that a scroll goes on after; `None` where it has given none of it.
+pub(crate) type Last = Vec<Option<Hit>>;
+
+/// What the partitions answered.
+struct Answers {
+    results: Vec<(usize, PartitionResult)>,
+    failed: Vec<(usize, Error)>,
+    timed_out: bool,
+}
+
+impl Coordinator {
+    /// Searches indices.
+    ///
+    /// # Errors
+    /// Where the request cannot be carried out on any partition, or, unless partial answers are
+    /// allowed, on one.
+    pub async fn search(
+        &self,
+        targets: &[Arc<IndexMetadata>],
+        request: SearchRequest,
+        options: SearchOptions,
+    ) -> Result<SearchOutcome, Error> {
+        let began = Instant::now();
+        let parts = match &options.context {
+            Some((id, keep_alive)) => self.shared().documents.contexts.get(id, *keep_alive)?.0,
+            None => Arc::new(self.parts(targets, &options.routing).await?),
+        };
+        let request = Arc::new(request);
+        let (mut outcome, last) = self.search_parts(&parts, &request, &options, None).await?;
+        if let Some(keep_alive) = options.scroll {
+            let scroll = Scroll {
+                request: Arc::clone(&request),
+                filters: options.filters.clone(),
+                last,
+                total: outcome.total,
+            };
+            let contexts = &self.shared().documents.contexts;
+            outcome.context = Some(contexts.add(parts, Some(scroll), keep_alive)?);
+        } else {
+            outcome.context = options.context.map(|(id, _)| id);
+        }
+        outcome.took_ms = millis(began);
+        Ok(outcome)
+    }
+
+    /// The next page of a scroll.
+    ///
+    /// # Errors
+    /// Where nobody holds it any more.
+    pub async fn scroll(
+        &self,
+        id: &ContextId,
+        keep_alive: Option<Duration>,
+    ) -> Result<SearchOutcome, Error> {
+        let began = Instant::now();
+        let contexts = &self.shared().documents.contexts;
+        let (parts, scroll) = contexts.get(id, keep_alive)?;
+        let scroll = scroll.ok_or_else(|| missing(id))?;
+        let options = SearchOptions {
+            filters: scroll.filters,
+            request_cache: Some(false),
+            ..SearchOptions::default()
+        };
+        // Aggregations come with the first page alone; the total is that of the first.
+        let mut body = scroll.request.body().clone();
+        if let Some(body) = body.as_object_mut() {
+            body.retain(|key, _| key != "aggs" && key != "aggregations");
+        }
+        let request = SearchRequest::parse(&body)?;
+        let last = Some(&scroll.last);
+        let (mut outcome, last) =
+            self.search_parts(&parts, &Arc::new(request), &options, last).await?;
+        contexts.moved(id, last);
+        outcome.aggregations = None;
+        outcome.total = scroll.total;
+        outcome.context = Some(id.clone());
+        outcome.took_ms = millis(began);
+        Ok(outcome)
+    }
+
+    /// Holds the views of indices as they are now: a point in time.
+    ///
+    /// # Errors
+    /// Where there are too many, or an index is closed.
+    pub async fn open_context(
+        &self,
+        targets: &[Arc<IndexMetadata>],
+        keep_alive: Duration,
+    ) -> Result<ContextId, Error> {
+        let parts = Arc::new(self.parts(targets, &[]).await?);
+        self.shared().documents.contexts.add(parts, None, keep_alive)
+    }
+
+    /// Lets go of a scroll or a point in time; false where nobody held it.
+    #[must_use]
+    pub fn close_context(&self, id: &ContextId) -> bool {
+        self.shared().documents.contexts.remove(id)
+    }
+
+    /// The scrolls, or points in time, that are held: name, creation (ms since 1970), keep-alive.
+    #[must_use]
+    pub fn contexts(&self, scrolls: bool) -> Vec<(ContextId, u64, Duration)> {
+        self.shared().documents.contexts.list(scrolls)
+    }
+
+    /// How many documents match, and [`SearchOutcome::shards`].
+    ///
+    /// # Errors
+    /// As those of [`Self::search`].
+    pub async fn count(
+        &self,
+        targets: &[Arc<IndexMetadata>],
+        request: SearchRequest,
+        options: SearchOptions,
+    ) -> Result<SearchOutcome, Error> {
+        let counting = request.with("size", json!(0))?.with("track_total_hits", json!(true))?;
+        self.search(targets, counting, options).await
+    }
+
+    /// The partitions of indices and their views; those not indexed yet are refreshed first.
+    async fn parts(
+        &self,
+        targets: &[Arc<IndexMetadata>],
+        routing: &[String],
+    ) -> Result<Vec<Part>, Error> {
+        let mut parts = Vec::new();
+        for index in targets {
+            if !index.is_open {
+                return Err(closed(index));
+            }
+            let table = self.shared().tables.by_name(&index.name);
+            let table = table.ok_or_else(|| no_such_index(&index.name))?;
+            let index = table.index().ok_or_else(|| no_such_index(&index.name))?;
+            let wanted: Vec<usize> =
+                routing.iter().map(|routing| table.ordinal_of(routing.as_bytes())).collect();
+            for (ordinal, partition) in table.partitions().iter().enumerate() {
+                if !wanted.is_empty() && !wanted.contains(&ordinal) {
+                    continue;
+                }
+                let view = self.view(partition).await?;
+                let (index, partition) = (Arc::clone(&index), Arc::clone(partition));
+                let ordinal = u32::try_from(ordinal).unwrap_or(u32::MAX);
+                parts.push(Part { index, ordinal, partition, view });
+            }
+        }
+        Ok(parts)
+    }
+
+    async fn view(&self, partition: &Arc<Partition>) -> Result<Arc<PartitionView>, Error> {
+        let unavailable = || Error::new(503, "no_shard_available_action_exception", "no index");
+        let indexer = Arc::clone(partition.indexer().ok_or_else(unavailable)?);
+        match indexer.view() {
+            Some(view) => Ok(view),
+            None => self.shared().documents.pool.run(move || indexer.refresh()).await?,
+        }
+    }
+
+    /// Asks parts; `after` is the hit that a scroll goes on after.
+    async fn search_parts(
+        &self,
+        parts: &Arc<Vec<Part>>,
+        request: &Arc<SearchRequest>,
+        options: &SearchOptions,
+        after: Option<&Last>,
+    ) -> Result<(SearchOutcome, Last), Error> {
+        let cancel = Cancel::default();
+        let _guard = cancel.guard();
+        let answers = self.ask_parts(parts, request, options, after, &cancel).await;
+        let asked = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+        let failed = u32::try_from(answers.failed.len()).unwrap_or(u32::MAX);
+        if !answers.failed.is_empty() && (answers.results.is_empty() || !options.allow_partial) {
+            return Err(all_failed(parts, &answers.failed));
+        }
+        let (positions, results): (Vec<usize>, Vec<PartitionResult>) =
+            answers.results.into_iter().unzip();
+        let reduced = partition_search::reduce_with(
+            request,
+            results,
+            MAX_BUCKETS_DEFAULT,
+            options.typed_keys,
+        )?;
+        let hits: Vec<(usize, Hit)> = reduced
+            .hits
+            .into_iter()
+            .filter_map(|(at, hit)| positions.get(at).map(|part| (*part, hit)))
+            .collect();
+        let mut last = after.cloned().unwrap_or_else(|| vec![None; parts.len()]);
+        for (part, hit) in &hits {
+            if let Some(slot) = last.get_mut(*part) {
+                *slot = Some(hit.clone());
+            }
+        }
+        let fetched = self.fetch(parts, request, hits, &cancel).await?;
+        let terminates = request.body().get("terminate_after").is_some();
+        let outcome = SearchOutcome {
+            took_ms: 0,
+            timed_out: answers.timed_out || reduced.timed_out,
+            terminated_early: terminates.then_some(reduced.terminated_early),
+            shards: [asked, asked - failed, 0, failed],
+            failures: answers
+                .failed
+                .iter()
+                .map(|(at, error)| failure(&parts[*at], error))
+                .collect(),
+            total: reduced.total.map(|total| (total, !reduced.total_is_at_least)),
+            max_score: reduced.max_score,
+            hits: fetched,
+            aggregations: reduced.aggregations,
+            context: None,
+        };
+        Ok((outcome, last))
+    }
+
+    async fn ask_parts(
+        &self,
+        parts: &Arc<Vec<Part>>,
+        request: &Arc<SearchRequest>,
+        options: &SearchOptions,
+        after: Option<&Last>,
+        cancel: &Cancel,
+    ) -> Answers {
+        let asked = (0..parts.len()).map(|at| {
+            let after = after.and_then(|last| last.get(at).cloned().flatten());
+            self.ask_part(parts, at, request, options, (after, cancel))
+        });
+        let answers = join_all(asked);
+        let mut gathered = Answers { results: Vec::new(), failed: Vec::new(), timed_out: false };
+        let answers = match options.timeout {
+            None => answers.await,
+            Some(timeout) => {
+                // Each stops by itself at the time that was set; what they have then counts.
+                let answers = tokio::time::timeout(timeout, answers).await;
+                gathered.timed_out = answers.is_err();
+                answers.unwrap_or_default()
+            }
+        };
+        for (at, answer) in answers.into_iter().enumerate() {
+            match answer {
+                Ok(result) => gathered.results.push((at, result)),
+                Err(error) => gathered.failed.push((at, error)),
+            }
+        }
+        gathered
+    }
+
+    async fn ask_part(
+        &self,
+        parts: &Arc<Vec<Part>>,
+        at: usize,
+        request: &Arc<SearchRequest>,
+        options: &SearchOptions,
+        (after, cancel): (Option<Hit>, &Cancel),
+    ) -> Result<PartitionResult, Error> {
+        let documents = &self.shared().documents;
+        let part = &parts[at];
+        let request = match options.filters.get(&part.index.name) {
+            Some(filter) => Arc::new(filtered(request, filter)?),
+            None => Arc::clone(request),
+        };
+        let key = documents.cache.key(part, &request, options);
+        if let Some(found) = key.as_ref().and_then(|key| documents.cache.get(key)) {
+            return Ok(found);
+        }
+        let (parts, cancel) = (Arc::clone(parts), cancel.clone());
+        let work = move || {
+            let began = Instant::now();
+            let part = &parts[at];
+            let answer = part.query(&request, after.as_ref(), &|| cancel.is_set());
+            part.count_query(began);
+            answer
+        };
+        let answer = documents.pool.run(work).await?;
+        let answer = answer.map_err(|error| of_index(error, &part.index))?;
+        if let Some(key) = key.filter(|_| !answer.timed_out) {
+            documents.cache.put(key, &answer);
+        }
+        Ok(answer)
+    }
+
+    /// The JSON of each hit, from the views that were asked; one whose row is gone is left out.
+    async fn fetch(
+        &self,
+        parts: &Arc<Vec<Part>>,
+        request: &Arc<SearchRequest>,
+        hits: Vec<(usize, Hit)>,
+        cancel: &Cancel,
+    ) -> Result<Vec<Box<RawValue>>, Error> {
+        let mut wanted: BTreeMap<usize, Vec<(usize, Hit)>> = BTreeMap::new();
+        let count = hits.len();
+        for (at, (part, hit)) in hits.into_iter().enumerate() {
+            wanted.entry(part).or_default().push((at, hit));
+        }
+        let fetched = wanted.into_iter().map(|(part, hits)| {
+            let (parts, request, cancel) = (Arc::clone(parts), Arc::clone(request), cancel.clone());
+            let work = move || {
+                if cancel.is_set() {
+                    return Ok(Vec::new());
+                }
+                parts[part].fetch(&request, hits)
+            };
+            self.shared().documents.pool.run(work)
+        });
+        let mut ordered: Vec<Option<Box<RawValue>>> = vec![None; count];
+        for fetched in join_all(fetched).await {
+            for (at, hit) in fetched?? {
+                if let Some(slot) = ordered.get_mut(at) {
+                    *slot = Some(hit);
+                }
+            }
+        }
+        Ok(ordered.into_iter().flatten().collect())
+    }
+}
+
+impl Part {
+    fn query(
+        &self,
+        request: &SearchRequest,
+        after: Option<&Hit>,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<PartitionResult, Error> {
+        let now_ms = now_ms();
+        let row = |key: &[u8], id: &str| self.row(key, id, now_ms);
+        let around = Surroundings {
+            now_ms,
+            cancelled,
+            memory: &Unlimited,
+            max_buckets: MAX_BUCKETS_DEFAULT,
+            after,
+            rows: Some((&self.index.name, &row)),
+        };
+        partition_search::query_phase_in(&self.view.searcher, request, &around)
+    }
+
+    fn fetch(
+        &self,
+        request: &SearchRequest,
+        hits: Vec<(usize, Hit)>,
+    ) -> Result<Vec<(usize, Box<RawValue>)>, Error> {
+        let began = Instant::now();
+        let now_ms = now_ms();
+        let row = |key: &[u8], id: &str| self.row(key, id, now_ms);
+        let (positions, hits): (Vec<usize>, Vec<Hit>) = hits.into_iter().unzip();
+        let searcher = &self.view.searcher;
+        let found =
+            partition_search::fetch_phase(searcher, request, &self.index.name, &hits, &row)?;
+        self.count_fetch(began);
+        Ok(positions.into_iter().zip(found).collect())
+    }
+
+    /// A document's row as of the view; one that cannot be read is said and not shown.
+    fn row(&self, key: &[u8], id: &str, now_ms: u64) -> Option<FetchedRow> {
+        let found = self.view.rows.document(key, id, now_ms);
+        let found = found.unwrap_or_else(|error| {
+            tracing::error!(partition = %self.partition.id, id, %error, "a row cannot be read");
+            None
+        });
+        found.map(|it| FetchedRow { source: it.source, version: it.version, seq_no: it.seq_no })
+    }
+
+    fn count_query(&self, began: Instant) {
+        if let Some(indexer) = self.partition.indexer() {
+            let counters = &indexer.counters;
+            counters.queries.fetch_add(1, Ordering::Relaxed);
+            counters.query_us.fetch_add(micros(began), Ordering::Relaxed);
+        }
+    }
+
+    fn count_fetch(&self, began: Instant) {
+        if let Some(indexer) = self.partition.indexer() {
+            let counters = &indexer.counters;
+            counters.fetches.fetch_add(1, Ordering::Relaxed);
+            counters.fetch_us.fetch_add(micros(began), Ordering::Relaxed);
+        }
+    }
+}
+
+/// The request that only finds what an alias' filter lets through.
+fn filtered(request: &SearchRequest, filter: &Value) -> Result<SearchRequest, Error> {
+    let query = request.body().get("query").cloned().unwrap_or_else(|| json!({ "match_all": {} }));
+    request.with("query", json!({ "bool": { "must": [query], "filter": [filter] } }))
+}
+
+/// An error of a partition's own, saying of which index.
+fn of_index(error: Error, index: &IndexMetadata) -> Error {
+    match &*error.kind {
+        "query_shard_exception" => {
+            error.with("index", index.name.clone()).with("index_uuid", index.uuid.clone())
+        }
+        _ => error,
+    }
+}
+
+fn failure(part: &Part, error: &Error) -> Value {
+    json!({
+        "shard": part.ordinal,
+        "index": part.index.name,
+        "node": null,
+        "reason": error.cause_json(),
+    })
+}
+
+/// The error of a search that no partition could carry out, or one that must be whole.
+fn all_failed(parts: &[Part], failed: &[(usize, Error)]) -> Error {
+    let Some((_, first)) = failed.first() else { return Error::internal("no partition answered") };
+    // The same failure of every partition is said once.
+    let mut shown: Vec<Value> = Vec::new();
+    let mut reasons: Vec<(&str, &str)> = Vec::new();
+    for (at, error) in failed {
+        let reason = (&*error.kind, error.reason.as_str());
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+            shown.push(failure(&parts[*at], error));
+        }
+    }
+    let is_whole = failed.len() == parts.len();
+    let reason = if is_whole { "all shards failed" } else { "Partial shards failure" };
+    let mut root = first.clone();
+    root.caused_by = None;
+    let error = Error::new(first.status, "search_phase_execution_exception", reason)
+        .with("phase", "query")
+        .with("grouped", true)
+        .with("failed_shards", shown)
+        .rooted_in(root);
+    // Faults that are not Elasticsearch's own are shown as a cause besides.
+    match &*first.kind {
+        "illegal_argument_exception" => {
+            let cause = first.clone();
+            error.caused_by(cause.clone().caused_by(cause))
+        }
+        _ => error,
+    }
+}
+
+fn closed(index: &IndexMetadata) -> Error {
+    Error::new(400, "index_closed_exception", "closed")
+        .with("index", index.name.clone())
+        .with("index_uuid", index.uuid.clone())
+}
+
+fn millis(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+fn micros(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,105 @@
+//! What indices can say of themselves: numbers only, to be put into words by the server.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use plimsoll_index::partition::IndexStatistics as SegmentStatistics;
+
+use super::cache::CacheStatistics;
+use super::pool::PoolStatistics;
+use crate::Coordinator;
+
+/// The figures of one index.
+#[derive(Clone, Debug, Default)]
+pub struct IndexStatistics {
+    /// Those of each partition, in the order of their ordinals.
+    pub partitions: Vec<PartitionStatistics>,
+}
+
+/// The figures of one partition of an index, since its node was started.
+#[derive(Clone, Debug, Default)]
+pub struct PartitionStatistics {
+    /// Keys in the rows: documents, or hashes of documents that share a routing.
+    pub keys: u64,
+    /// Bytes of rows and index in files.
+    pub store_bytes: u64,
+    /// Bytes of the index alone.
+    pub index_bytes: u64,
+    /// Bytes of rows that are in memory only; the log has them.
+    pub unflushed_bytes: u64,
+    /// The sequence number of the last change, from 0; `None` before the first.
+    pub position: u64,
+    /// Documents given to the index.
+    pub indexed: u64,
+    /// Refreshes, and how long they took, ms.
+    pub refreshes: (u64, u64),
+    /// Times the index was made durable, and how long that took, ms.
+    pub persists: (u64, u64),
+    /// Searches asked, and how long they took, ms.
+    pub queries: (u64, u64),
+    /// Searches whose hits were fetched, and how long that took, ms.
+    pub fetches: (u64, u64),
+    /// What the inverted index says.
+    pub segments: SegmentStatistics,
+    /// Why it has stopped; `None` where it is well.
+    pub fault: Option<String>,
+}
+
+impl Coordinator {
+    /// The figures of an index; `None` where there is none. Reads the sizes of files.
+    #[must_use]
+    pub fn index_statistics(&self, name: &str) -> Option<IndexStatistics> {
+        let table = self.shared().tables.by_name(name)?;
+        table.index()?;
+        let partitions = table.partitions().iter().map(|partition| {
+            let mut found = PartitionStatistics {
+                keys: partition.keys(),
+                store_bytes: partition.store.files_bytes(),
+                unflushed_bytes: partition.store.unflushed_bytes(),
+                position: partition.applied().0,
+                fault: partition.fault(),
+                ..PartitionStatistics::default()
+            };
+            if let Some(indexer) = partition.indexer() {
+                let counters = &indexer.counters;
+                found.index_bytes = folder_bytes(indexer.dir());
+                found.store_bytes += found.index_bytes;
+                found.indexed = counters.documents.load(Ordering::Relaxed);
+                found.refreshes = timed(&counters.refreshes, &counters.refresh_us);
+                found.persists = timed(&counters.persists, &counters.persist_us);
+                found.queries = timed(&counters.queries, &counters.query_us);
+                found.fetches = timed(&counters.fetches, &counters.fetch_us);
+                found.segments = indexer.statistics().unwrap_or_default();
+            }
+            found
+        });
+        Some(IndexStatistics { partitions: partitions.collect() })
+    }
+
+    /// The figures of the threads that searches run on.
+    #[must_use]
+    pub fn search_pool(&self) -> PoolStatistics {
+        self.shared().documents.pool.statistics()
+    }
+
+    /// The figures of the request cache.
+    #[must_use]
+    pub fn request_cache(&self) -> CacheStatistics {
+        self.shared().documents.cache.statistics()
+    }
+
+    /// Empties the request cache.
+    pub fn clear_request_cache(&self) {
+        self.shared().documents.cache.clear();
+    }
+}
+
+fn timed(number: &AtomicU64, micros: &AtomicU64) -> (u64, u64) {
+    (number.load(Ordering::Relaxed), micros.load(Ordering::Relaxed) / 1000)
+}
+
+/// Bytes of the files in a folder; what vanishes meanwhile counts nothing.
+fn folder_bytes(dir: &Path) -> u64 {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
+}

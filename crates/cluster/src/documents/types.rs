@@ -1,0 +1,152 @@
+//! What documents and indices are made of, as the front ends give and take them.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use plimsoll_index::mapping::Mapping;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// A table with a mapping, as it was at one moment.
+#[derive(Clone, Debug)]
+pub struct IndexMetadata {
+    /// Its name.
+    pub name: String,
+    /// Tells it from an earlier index of the same name: 22 URL-safe characters.
+    pub uuid: String,
+    /// When it was created, ms since 1970.
+    pub created_ms: u64,
+    /// Its settings by their full names (`index.number_of_replicas`), values as they were given.
+    pub settings: Map<String, Value>,
+    /// What its fields are.
+    pub mapping: Mapping,
+    /// One more at each change of the mapping.
+    pub mapping_version: u64,
+    /// Its other names; each with what it was given (`filter`, `index_routing`,
+    /// `search_routing`, `is_write_index`, `is_hidden`).
+    pub aliases: BTreeMap<String, Map<String, Value>>,
+    /// How many partitions it has.
+    pub partitions: u32,
+    /// Copies of each partition beyond the first that it asks for.
+    pub replicas: u32,
+    /// Whether it is open: a closed one keeps its documents and answers nothing.
+    pub is_open: bool,
+}
+
+/// What an index is created with.
+#[derive(Clone, Debug, Default)]
+pub struct IndexBody {
+    /// Settings by their full names (`index.number_of_shards`), checked by whoever gives them.
+    pub settings: Map<String, Value>,
+    /// The mapping's body; `{}` for none.
+    pub mappings: Value,
+    /// Aliases as in [`IndexMetadata::aliases`].
+    pub aliases: BTreeMap<String, Map<String, Value>>,
+}
+
+/// A change of aliases; several happen together or not at all.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum AliasAction {
+    /// Gives an index another name, or changes what it was given.
+    Add {
+        /// The index.
+        index: String,
+        /// The alias.
+        alias: String,
+        /// What it is given.
+        body: Map<String, Value>,
+    },
+    /// Takes a name away.
+    Remove {
+        /// The index.
+        index: String,
+        /// The alias.
+        alias: String,
+    },
+    /// Deletes an index.
+    RemoveIndex {
+        /// The index.
+        index: String,
+    },
+}
+
+/// A document as it is stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Document {
+    /// Its bytes as they were sent.
+    pub source: Bytes,
+    /// 1 for a new document, one more at each change.
+    pub version: u64,
+    /// The number of its last change within the partition, from 0.
+    pub seq_no: u64,
+}
+
+/// What is done to a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Puts it, whether it is there or not.
+    Index,
+    /// Puts it where it is not there.
+    Create,
+    /// Takes it away.
+    Delete,
+}
+
+/// On what a write depends, beside its action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Nothing.
+    None,
+    /// The document's last change was this one.
+    Sequence {
+        /// Its number.
+        seq_no: u64,
+        /// 1 always.
+        primary_term: u64,
+    },
+    /// The version given is above the document's, and becomes it.
+    External(u64),
+    /// The version given is not below the document's, and becomes it.
+    ExternalGte(u64),
+}
+
+/// One change of one document.
+#[derive(Clone, Debug)]
+pub struct DocumentWrite {
+    /// 1 to 512 bytes.
+    pub id: String,
+    /// What chooses its partition; the id where none is given.
+    pub routing: Option<String>,
+    /// What is done.
+    pub action: Action,
+    /// The document; empty for a deletion.
+    pub source: Bytes,
+    /// On what it depends.
+    pub condition: Condition,
+}
+
+/// What became of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteResult {
+    /// It is new.
+    Created,
+    /// It was there before.
+    Updated,
+    /// It is gone.
+    Deleted,
+    /// There was nothing to delete.
+    NotFound,
+}
+
+/// The outcome of a write that was carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// What became of the document.
+    pub result: WriteResult,
+    /// Its version after the write.
+    pub version: u64,
+    /// The number of the change within the partition, from 0.
+    pub seq_no: u64,
+    /// The ordinal of its partition.
+    pub partition: u32,
+}

@@ -1,0 +1,142 @@
+//! Tests of documents over a node: indices, writes and their conditions, rows that are documents,
+//! restarts.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use plimsoll_cluster::{
+    Action, Condition, Coordinator, DocumentWrite, DocumentsOptions, IndexBody, IndexMetadata,
+    Node, NodeSettings, Request, WriteResult,
+};
+use plimsoll_log::embedded;
+use plimsoll_storage::partition::StoreOptions;
+use plimsoll_storage::{Argv, Reply};
+use serde_json::{Map, json};
+
+fn open(dir: &Path) -> Node {
+    let settings = NodeSettings {
+        data_dir: dir.to_owned(),
+        log: embedded::Options::default(),
+        store: StoreOptions::default(),
+        database_partitions: 1,
+        documents: DocumentsOptions::default(),
+    };
+    Node::open(settings).unwrap()
+}
+
+fn write(id: &str, action: Action, source: &'static str) -> DocumentWrite {
+    let source = Bytes::from_static(source.as_bytes());
+    let (id, routing) = (id.to_owned(), None);
+    DocumentWrite { id, routing, action, source, condition: Condition::None }
+}
+
+async fn create(coordinator: &Coordinator, name: &str, shards: u32) -> Arc<IndexMetadata> {
+    let mut settings = Map::new();
+    settings.insert("index.number_of_shards".to_owned(), json!(shards));
+    let mappings = json!({ "properties": { "n": { "type": "long" } } });
+    let body = IndexBody { settings, mappings, ..IndexBody::default() };
+    coordinator.create_index(name, body).await.unwrap()
+}
+
+async fn ask(coordinator: &Coordinator, words: &[&[u8]]) -> Reply {
+    let mut replies = Vec::new();
+    let requests = [Request::Command(Argv::of(words))];
+    coordinator.execute(&mut coordinator.session(), 0, &requests, &mut replies).await;
+    replies.remove(0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_are_written_read_and_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(dir.path());
+    let coordinator = node.coordinator();
+    let index = create(&coordinator, "g", 3).await;
+    assert_eq!((index.partitions, index.uuid.len()), (3, 22));
+    let writes = vec![
+        write("1", Action::Index, r#"{"n": 1}"#),
+        write("1", Action::Index, r#"{"n": 2}"#),
+        write("1", Action::Create, r#"{"n": 3}"#),
+        write("2", Action::Create, r#"{"n": "x"}"#),
+        write("3", Action::Delete, ""),
+        write("4", Action::Index, r#"{"new": "field"}"#),
+    ];
+    let outcomes = coordinator.write_documents(&index, writes).await;
+    let done = |at: usize| outcomes[at].as_ref().unwrap();
+    assert_eq!((done(0).result, done(0).version), (WriteResult::Created, 1));
+    assert_eq!((done(1).result, done(1).version), (WriteResult::Updated, 2));
+    let conflict = outcomes[2].as_ref().unwrap_err();
+    assert_eq!(conflict.status, 409);
+    assert!(
+        conflict.reason.contains("document already exists (current version [2])"),
+        "{conflict}"
+    );
+    assert_eq!(outcomes[3].as_ref().unwrap_err().kind, "mapper_parsing_exception");
+    assert_eq!((done(4).result, done(4).version), (WriteResult::NotFound, 1));
+    let index = coordinator.index("g").unwrap();
+    assert!(index.mapping.field("new").is_some(), "the mapping grew");
+    coordinator.refresh(&index, None).await.unwrap();
+    drop(coordinator);
+    node.close();
+
+    let node = open(dir.path());
+    let coordinator = node.coordinator();
+    let index = coordinator.index("g").unwrap();
+    let found = coordinator.get_document(&index, "1", None).await.unwrap().unwrap();
+    assert_eq!((&found.source[..], found.version), (br#"{"n": 2}"#.as_slice(), 2));
+    assert!(coordinator.get_document(&index, "2", None).await.unwrap().is_none());
+    assert!(index.mapping.field("new").is_some());
+    coordinator.delete_index("g").await.unwrap();
+    assert!(coordinator.index("g").is_none());
+    let entries = std::fs::read_dir(dir.path().join("partitions")).unwrap().count();
+    assert_eq!(entries, 1, "the metadata's alone");
+    // The name is free again, and nothing of the old index is in the new.
+    let index = create(&coordinator, "g", 1).await;
+    assert!(coordinator.get_document(&index, "1", None).await.unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_of_a_mapped_table_is_a_document() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(dir.path());
+    let coordinator = node.coordinator();
+    assert_eq!(ask(&coordinator, &[b"SET", b"early", br#"{"n":1}"#]).await, Reply::OK);
+    let index = create(&coordinator, "db0", 1).await;
+    ask(&coordinator, &[b"HSET", b"a", b"a", br#"{"n":2}"#]).await;
+    ask(&coordinator, &[b"HSET", b"r", b"b", br#"{"n":3}"#]).await;
+    for (id, routing, source) in
+        [("early", None, r#"{"n":1}"#), ("a", None, r#"{"n":2}"#), ("b", Some("r"), r#"{"n":3}"#)]
+    {
+        let found = coordinator.get_document(&index, id, routing).await.unwrap().unwrap();
+        assert_eq!(&found.source[..], source.as_bytes());
+    }
+    let outcomes =
+        coordinator.write_documents(&index, vec![write("z", Action::Index, r#"{"n":9}"#)]).await;
+    assert!(outcomes[0].is_ok());
+    assert_eq!(
+        ask(&coordinator, &[b"HGET", b"z", b"z"]).await,
+        Reply::bulk(br#"{"n":9}"#.to_vec())
+    );
+    let refused = ask(&coordinator, &[b"SET", b"bad", br#"{"n":"x"}"#]).await;
+    assert!(matches!(&refused, Reply::Error(error) if error.message.contains("mapper_parsing")));
+    assert_eq!(ask(&coordinator, &[b"SET", b"plain", b"text"]).await, Reply::OK);
+    coordinator.refresh(&index, None).await.unwrap();
+    assert_eq!(coordinator.delete_index("db0").await.unwrap_err().status, 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_asked_wrongly_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(dir.path());
+    let coordinator = node.coordinator();
+    create(&coordinator, "a", 1).await;
+    let again = coordinator.create_index("a", IndexBody::default()).await.unwrap_err();
+    assert_eq!(again.kind, "resource_already_exists_exception");
+    let wrong = coordinator.create_index("A", IndexBody::default()).await.unwrap_err();
+    assert_eq!(wrong.kind, "invalid_index_name_exception");
+    assert_eq!(coordinator.delete_index("b").await.unwrap_err().kind, "index_not_found_exception");
+    let mut settings = Map::new();
+    settings.insert("index.number_of_shards".to_owned(), json!(0));
+    let none = IndexBody { settings, ..IndexBody::default() };
+    assert_eq!(coordinator.create_index("c", none).await.unwrap_err().status, 400);
+}

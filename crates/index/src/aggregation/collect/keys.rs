@@ -1,0 +1,747 @@
+//! Values of a field as keys of 64 bits, which buckets are told apart by.
+//!
+//! Numbers map to keys in their own order. A string's key is its ordinal where the partition has one
+//! segment; else strings are numbered as they are met, and each segment's ordinals are mapped to
+//! those numbers: few at a time while few are needed, the whole dictionary in one pass once many are.
+
+use std::cmp::Ordering;
+use std::net::Ipv6Addr;
+
+use hashbrown::HashTable;
+use serde_json::Value;
+use tantivy::SegmentReader;
+use tantivy::columnar::{Column, StrColumn};
+
+use super::values::{NumberColumn, NumberForm, Rows, fill_missing, open_number, wrong_type};
+use super::{Batch, Env, bucket_id, index_error};
+use crate::Error;
+use crate::aggregation::fields::{Field, FieldKind};
+use crate::aggregation::partial::{Key, Print};
+use crate::aggregation::request::{Pattern, Source, TermsFilter};
+
+/// An ordinal that was not met yet.
+const UNKNOWN: u32 = u32::MAX;
+/// The whole dictionary is read once more than one in so many of its terms were looked up.
+pub(super) const LOOKUPS_PER_TERMS: usize = 32;
+
+/// The key of the zero that is negative.
+const NEGATIVE_ZERO: u64 = (1 << 63) - 1;
+
+/// Maps a signed number to a key in order.
+pub(super) fn key_of_i64(value: i64) -> u64 {
+    value.cast_unsigned() ^ (1 << 63)
+}
+
+/// The number of such a key.
+pub(super) fn i64_of_key(key: u64) -> i64 {
+    (key ^ (1 << 63)).cast_signed()
+}
+
+/// Maps a double to a key in order; the zero that is negative is zero.
+pub(super) fn key_of_f64(value: f64) -> u64 {
+    let bits = (value + 0.0).to_bits();
+    if bits >> 63 == 0 { bits | (1 << 63) } else { !bits }
+}
+
+/// The double of such a key.
+pub(super) fn f64_of_key(key: u64) -> f64 {
+    f64::from_bits(if key >> 63 == 1 { key & !(1 << 63) } else { !key })
+}
+
+/// Byte strings numbered in the order in which they are met.
+#[derive(Default)]
+pub(super) struct Interner {
+    bytes: Vec<u8>,
+    /// Where each string ends.
+    ends: Vec<usize>,
+    table: HashTable<u32>,
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(bytes)
+}
+
+impl Interner {
+    pub(super) fn get(&self, id: u32) -> &[u8] {
+        slice(&self.bytes, &self.ends, id)
+    }
+
+    pub(super) fn intern(&mut self, text: &[u8]) -> u32 {
+        let Self { bytes, ends, table } = self;
+        let found = table.find(hash(text), |id| slice(bytes, ends, *id) == text);
+        if let Some(id) = found {
+            return *id;
+        }
+        // Four billion terms do not fit into memory.
+        let id = u32::try_from(ends.len()).unwrap_or(UNKNOWN);
+        bytes.extend_from_slice(text);
+        ends.push(bytes.len());
+        table.insert_unique(hash(text), id, |id| hash(slice(bytes, ends, *id)));
+        id
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.capacity()
+            + self.ends.capacity() * size_of::<usize>()
+            + self.table.allocation_size()
+    }
+}
+
+fn slice<'a>(bytes: &'a [u8], ends: &[usize], id: u32) -> &'a [u8] {
+    let id = id as usize;
+    let start = if id == 0 { 0 } else { ends[id - 1] };
+    &bytes[start..ends[id]]
+}
+
+/// What the keys stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    I64,
+    U64,
+    F64,
+    Str,
+    Ip,
+}
+
+enum Opened {
+    None,
+    Number(NumberColumn),
+    Str(StrColumn),
+    Ip(Column<Ipv6Addr>),
+}
+
+/// Reads a field's values as keys.
+pub(super) struct Keys {
+    field: Option<Field>,
+    form: Form,
+    print: Print,
+    nanos: bool,
+    missing: Option<u64>,
+    missing_text: Option<String>,
+    filter: TermsFilter,
+    opened: Opened,
+    /// Where the partition has one segment: its dictionary's number of terms; above it are strings
+    /// that the dictionary lacks.
+    one_segment: Option<(StrColumn, u64)>,
+    interner: Interner,
+    /// Of this segment: the key of each ordinal.
+    ids: Vec<u32>,
+    looked_up: usize,
+    /// Of this segment: which ordinals may have buckets.
+    allowed: Option<Vec<bool>>,
+    accounted: usize,
+    rows: Rows,
+    ords: Vec<u64>,
+    addresses: Vec<Ipv6Addr>,
+    /// Of the last batch: positions and as many keys; a position has no key twice.
+    pub(super) positions: Vec<u32>,
+    pub(super) keys: Vec<u64>,
+}
+
+impl Keys {
+    /// # Errors
+    /// 400 where the field has no column or `missing` is no value of it.
+    pub(super) fn new(
+        env: &Env<'_>,
+        source: &Source,
+        filter: &TermsFilter,
+        kind: &str,
+    ) -> Result<Self, Error> {
+        let field = env.fields.field(&source.field);
+        let mut nanos = false;
+        let (form, print) = match &field {
+            Some(field) => {
+                field.column()?;
+                let form = match &field.kind {
+                    FieldKind::Keyword => Form::Str,
+                    FieldKind::Long => Form::I64,
+                    FieldKind::Date { nanos: is_nanos, .. } => {
+                        nanos = *is_nanos;
+                        Form::I64
+                    }
+                    FieldKind::UnsignedLong | FieldKind::Boolean => Form::U64,
+                    FieldKind::Double => Form::F64,
+                    FieldKind::Ip => Form::Ip,
+                    _ => return Err(wrong_type(field, kind)),
+                };
+                (form, field.print(source))
+            }
+            None => match &source.missing {
+                Some(Value::Number(number)) if number.is_f64() => {
+                    (Form::F64, Print::Double { format: None })
+                }
+                Some(Value::Number(_)) => (Form::I64, Print::Long { format: None }),
+                Some(_) => (Form::Str, Print::Str),
+                None => (Form::Str, Print::Unmapped),
+            },
+        };
+        let mut keys = Self {
+            field,
+            form,
+            print,
+            nanos,
+            missing: None,
+            missing_text: None,
+            filter: filter.clone(),
+            opened: Opened::None,
+            one_segment: None,
+            interner: Interner::default(),
+            ids: Vec::new(),
+            looked_up: 0,
+            allowed: None,
+            accounted: 0,
+            rows: Rows::default(),
+            ords: Vec::new(),
+            addresses: Vec::new(),
+            positions: Vec::new(),
+            keys: Vec::new(),
+        };
+        if let Some(value) = &source.missing {
+            keys.set_missing(env, value)?;
+        }
+        if form == Form::Str
+            && let [segment] = env.searcher.segment_readers()
+            && let Some(column) = keys.open_str(segment)?
+        {
+            let terms = column.num_terms() as u64;
+            keys.one_segment = Some((column, terms));
+        }
+        Ok(keys)
+    }
+
+    fn set_missing(&mut self, env: &Env<'_>, value: &Value) -> Result<(), Error> {
+        match self.form {
+            Form::Str => {
+                self.missing_text = Some(match value {
+                    Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                });
+            }
+            Form::Ip => {
+                let address = value.as_str().and_then(crate::aggregation::parse_ip);
+                let address = address.ok_or_else(|| {
+                    Error::illegal_argument(format!(
+                        "'{}' is not an IP string literal.",
+                        value.as_str().unwrap_or_default()
+                    ))
+                })?;
+                self.missing = Some(u64::from(self.interner.intern(&address.to_be_bytes())));
+            }
+            Form::F64 => {
+                self.missing = Some(key_of_f64(missing_number(env, self.field.as_ref(), value)?))
+            }
+            Form::I64 => {
+                let whole = match value.as_i64() {
+                    Some(whole) => whole,
+                    None => whole_of(missing_number(env, self.field.as_ref(), value)?),
+                };
+                self.missing = Some(key_of_i64(whole));
+            }
+            Form::U64 => {
+                let whole = match value.as_u64() {
+                    Some(whole) => whole,
+                    None => whole_of(missing_number(env, self.field.as_ref(), value)?)
+                        .max(0)
+                        .cast_unsigned(),
+                };
+                self.missing = Some(whole);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn print(&self) -> Print {
+        self.print.clone()
+    }
+
+    pub(super) fn field(&self) -> Option<&Field> {
+        self.field.as_ref()
+    }
+
+    /// The least and greatest key that may occur, where that is known beforehand.
+    pub(super) fn range(&self, env: &Env<'_>) -> Result<Option<(u64, u64)>, Error> {
+        let Some(field) = &self.field else { return Ok(None) };
+        if self.form == Form::Str {
+            return Ok(self.one_segment.as_ref().map(|(_, terms)| (0, *terms)));
+        }
+        let mut range: Option<(u64, u64)> = None;
+        let mut add = |key: u64| {
+            range = Some(range.map_or((key, key), |(min, max)| (min.min(key), max.max(key))));
+        };
+        for segment in env.searcher.segment_readers() {
+            if let Some((min, max)) =
+                open_number_of(segment, field, self.form)?.and_then(|number| number.range())
+            {
+                add(min);
+                add(max);
+            }
+        }
+        if let Some(missing) = self.missing {
+            add(missing);
+        }
+        Ok(if matches!(self.form, Form::I64 | Form::U64) && !self.nanos { range } else { None })
+    }
+
+    fn open_str(&self, segment: &SegmentReader) -> Result<Option<StrColumn>, Error> {
+        let Some(field) = &self.field else { return Ok(None) };
+        let name = field.column()?;
+        if segment.schema().find_field(name).is_none() {
+            return Ok(None);
+        }
+        segment.fast_fields().str(name).map_err(index_error)
+    }
+
+    pub(super) fn segment(&mut self, env: &Env<'_>, segment: &SegmentReader) -> Result<(), Error> {
+        self.opened = Opened::None;
+        self.allowed = None;
+        if let Some(field) = &self.field {
+            match self.form {
+                Form::Str => {
+                    if let Some(column) = self.open_str(segment)? {
+                        if self.one_segment.is_none() {
+                            self.ids.clear();
+                            self.ids.resize(column.num_terms(), UNKNOWN);
+                            self.looked_up = 0;
+                        }
+                        self.allowed = allowed_ordinals(&self.filter, &column)?;
+                        self.opened = Opened::Str(column);
+                    }
+                }
+                Form::Ip => {
+                    let name = field.column()?;
+                    if segment.schema().find_field(name).is_some() {
+                        let column = segment
+                            .fast_fields()
+                            .column_opt::<Ipv6Addr>(name)
+                            .map_err(index_error)?;
+                        self.opened = column.map_or(Opened::None, Opened::Ip);
+                    }
+                }
+                _ => {
+                    let column = open_number(segment, field)?;
+                    self.opened = column.map_or(Opened::None, Opened::Number);
+                }
+            }
+        }
+        if let Some(text) = &self.missing_text
+            && self.missing.is_none()
+        {
+            self.missing = Some(match &self.one_segment {
+                Some((column, terms)) => {
+                    match column.dictionary().term_ord(text).map_err(index_error)? {
+                        Some(ord) => ord,
+                        None => terms + u64::from(self.interner.intern(text.as_bytes())),
+                    }
+                }
+                None => u64::from(self.interner.intern(text.as_bytes())),
+            });
+        }
+        self.account(env)
+    }
+
+    fn account(&mut self, env: &Env<'_>) -> Result<(), Error> {
+        let now = self.interner.bytes()
+            + self.ids.capacity() * size_of::<u32>()
+            + self.allowed.as_ref().map_or(0, Vec::capacity);
+        env.account.adjust(&mut self.accounted, now)
+    }
+
+    /// Fills `positions` and `keys` for a batch.
+    pub(super) fn read(&mut self, env: &Env<'_>, batch: &Batch) -> Result<(), Error> {
+        self.keys.clear();
+        self.rows.positions.clear();
+        let mut several = false;
+        match &self.opened {
+            Opened::None => {}
+            Opened::Number(number) => {
+                several = number.column.get_cardinality().is_multivalue();
+                self.rows.find(&number.column.index, &batch.docs);
+                self.rows.read(&number.column, &mut self.keys);
+                if self.nanos {
+                    for key in &mut self.keys {
+                        *key = key_of_i64(i64_of_key(*key).div_euclid(1_000_000));
+                    }
+                } else if number.form == NumberForm::F64 {
+                    for key in &mut self.keys {
+                        *key = if *key == NEGATIVE_ZERO { 1 << 63 } else { *key };
+                    }
+                }
+            }
+            Opened::Ip(column) => {
+                several = column.get_cardinality().is_multivalue();
+                self.rows.find(&column.index, &batch.docs);
+                self.addresses.clear();
+                self.addresses.resize(self.rows.positions.len(), Ipv6Addr::UNSPECIFIED);
+                self.rows.read_into(column, &mut self.addresses);
+                for address in &self.addresses {
+                    self.keys.push(u64::from(self.interner.intern(&address.octets())));
+                }
+            }
+            Opened::Str(column) => {
+                let column = column.clone();
+                several = column.ords().get_cardinality().is_multivalue();
+                self.read_str(&column, batch)?;
+            }
+        }
+        std::mem::swap(&mut self.positions, &mut self.rows.positions);
+        if several {
+            drop_repeated(&mut self.positions, &mut self.keys);
+        }
+        if let Some(missing) = self.missing {
+            fill_missing(&mut self.positions, &mut self.keys, batch.docs.len(), missing);
+        }
+        self.drop_refused();
+        self.account(env)
+    }
+
+    fn read_str(&mut self, column: &StrColumn, batch: &Batch) -> Result<(), Error> {
+        self.rows.find(&column.ords().index, &batch.docs);
+        self.rows.read(column.ords(), &mut self.ords);
+        if let Some(allowed) = &self.allowed {
+            let mut kept = 0;
+            for at in 0..self.ords.len() {
+                let ord = self.ords[at];
+                if allowed[index(ord)] {
+                    self.ords[kept] = ord;
+                    self.rows.positions[kept] = self.rows.positions[at];
+                    kept += 1;
+                }
+            }
+            self.ords.truncate(kept);
+            self.rows.positions.truncate(kept);
+        }
+        if self.one_segment.is_some() {
+            self.keys.extend_from_slice(&self.ords);
+            return Ok(());
+        }
+        let mut unknown: Vec<u64> =
+            self.ords.iter().copied().filter(|ord| self.ids[index(*ord)] == UNKNOWN).collect();
+        if !unknown.is_empty() {
+            unknown.sort_unstable();
+            unknown.dedup();
+            self.looked_up += unknown.len();
+            if self.looked_up * LOOKUPS_PER_TERMS > column.num_terms() {
+                unknown = (0..column.num_terms() as u64)
+                    .filter(|ord| self.ids[index(*ord)] == UNKNOWN)
+                    .collect();
+            }
+            let (ids, interner) = (&mut self.ids, &mut self.interner);
+            let mut next = unknown.iter();
+            column
+                .dictionary()
+                .sorted_ords_to_term_cb(&unknown, |term| {
+                    if let Some(ord) = next.next() {
+                        ids[index(*ord)] = interner.intern(term);
+                    }
+                })
+                .map_err(index_error)?;
+        }
+        self.keys.extend(self.ords.iter().map(|ord| u64::from(self.ids[index(*ord)])));
+        Ok(())
+    }
+
+    /// Drops keys that `include` and `exclude` refuse, for all forms but ordinals.
+    fn drop_refused(&mut self) {
+        let filter = &self.filter;
+        if filter.include.is_none() && filter.exclude.is_none() && filter.part.is_none() {
+            return;
+        }
+        if matches!(self.opened, Opened::Str(_)) && self.missing.is_none() {
+            return;
+        }
+        let mut kept = 0;
+        for at in 0..self.keys.len() {
+            let key = self.keys[at];
+            let accepted = match self.form {
+                Form::Str => {
+                    // Ordinals were asked before; what is left is the value of those without one.
+                    self.missing != Some(key)
+                        || self.missing_text.as_ref().is_none_or(|text| accepts(filter, text))
+                }
+                _ => accepts_key(filter, self.form, &self.interner, key, &self.print),
+            };
+            if accepted {
+                self.keys[kept] = key;
+                self.positions[kept] = self.positions[at];
+                kept += 1;
+            }
+        }
+        self.keys.truncate(kept);
+        self.positions.truncate(kept);
+    }
+
+    /// Compares keys in the order of what they stand for.
+    pub(super) fn compare(&self, a: u64, b: u64) -> Ordering {
+        let interned = |key: u64| u32::try_from(key).map_or(&[][..], |id| self.interner.get(id));
+        match self.form {
+            Form::Ip => interned(a).cmp(interned(b)),
+            Form::Str if self.one_segment.is_none() => interned(a).cmp(interned(b)),
+            // The only string that is not in the dictionary may stand anywhere in its order.
+            Form::Str if self.missing.is_some() && a != b => self.name(a).cmp(&self.name(b)),
+            _ => a.cmp(&b),
+        }
+    }
+
+    /// Whether the order of keys is that of the numbers that they are.
+    pub(super) fn sorts_as_number(&self) -> bool {
+        match self.form {
+            Form::Ip => false,
+            Form::Str => self.one_segment.is_some() && self.missing.is_none(),
+            _ => true,
+        }
+    }
+
+    fn name(&self, key: u64) -> Key {
+        self.names(&[key]).pop().unwrap_or(Key::Null)
+    }
+
+    /// What keys stand for.
+    pub(super) fn names(&self, keys: &[u64]) -> Vec<Key> {
+        let interned = |key: u64| u32::try_from(key).map_or(&[][..], |id| self.interner.get(id));
+        let text = |bytes: &[u8]| Key::Str(String::from_utf8_lossy(bytes).into_owned());
+        match self.form {
+            Form::I64 => keys.iter().map(|key| Key::I64(i64_of_key(*key))).collect(),
+            Form::U64 if self.print == Print::Bool => {
+                keys.iter().map(|key| Key::I64(i64::from(*key != 0))).collect()
+            }
+            Form::U64 => keys.iter().map(|key| Key::U64(*key)).collect(),
+            Form::F64 => keys.iter().map(|key| Key::F64(f64_of_key(*key))).collect(),
+            Form::Ip => keys
+                .iter()
+                .map(|key| Key::Ip(interned(*key).try_into().unwrap_or_default()))
+                .collect(),
+            Form::Str => match &self.one_segment {
+                None => keys.iter().map(|key| text(interned(*key))).collect(),
+                Some((column, terms)) => {
+                    let mut names = vec![Key::Null; keys.len()];
+                    let mut order: Vec<usize> =
+                        (0..keys.len()).filter(|at| keys[*at] < *terms).collect();
+                    order.sort_by_key(|at| keys[*at]);
+                    let sorted: Vec<u64> = order.iter().map(|at| keys[*at]).collect();
+                    let mut at = order.iter();
+                    // The ordinals come from this very dictionary, which was just read.
+                    let _ = column.dictionary().sorted_ords_to_term_cb(&sorted, |term| {
+                        if let Some(at) = at.next() {
+                            names[*at] = text(term);
+                        }
+                    });
+                    for (at, key) in keys.iter().enumerate().filter(|(_, key)| **key >= *terms) {
+                        names[at] = text(interned(key - terms));
+                    }
+                    names
+                }
+            },
+        }
+    }
+
+    /// Every key that any document of the segment has (for `min_doc_count` 0).
+    pub(super) fn all(
+        &mut self,
+        env: &Env<'_>,
+        segment: &SegmentReader,
+        each: &mut dyn FnMut(u64),
+    ) -> Result<(), Error> {
+        let mut batch = Batch::default();
+        let docs: Vec<u32> = segment.doc_ids_alive().collect();
+        for chunk in docs.chunks(super::BATCH_DOCS) {
+            batch.docs.clear();
+            batch.docs.extend_from_slice(chunk);
+            self.read(env, &batch)?;
+            self.keys.iter().for_each(|key| each(*key));
+        }
+        Ok(())
+    }
+
+    /// How many strings are numbered now.
+    pub(super) fn numbered(&self) -> Result<u32, Error> {
+        bucket_id(self.interner.ends.len())
+    }
+
+    /// Whether keys stand for strings or addresses, not for themselves.
+    pub(super) fn stands_for_bytes(&self) -> bool {
+        matches!(self.form, Form::Str | Form::Ip)
+    }
+
+    /// How many of the lowest keys are ordinals of the one segment's dictionary.
+    pub(super) fn in_dictionary(&self) -> u64 {
+        self.one_segment.as_ref().map_or(0, |(_, terms)| *terms)
+    }
+
+    /// Calls `each` with what sorted keys stand for.
+    pub(super) fn each_bytes(&self, sorted: &[u64], mut each: impl FnMut(u64, &[u8])) {
+        let terms = self.in_dictionary();
+        let split = sorted.partition_point(|key| *key < terms);
+        let (ords, others) = sorted.split_at(split);
+        if let Some((column, _)) = &self.one_segment {
+            let mut next = ords.iter();
+            // The ordinals come from this very dictionary, which was just read.
+            let _ = column.dictionary().sorted_ords_to_term_cb(ords, |term| {
+                if let Some(ord) = next.next() {
+                    each(*ord, term);
+                }
+            });
+        }
+        for key in others {
+            if let Ok(id) = u32::try_from(key - terms) {
+                each(*key, self.interner.get(id));
+            }
+        }
+    }
+
+    /// Whether keys are numbers of strings, small and without gaps.
+    pub(super) fn is_numbered(&self) -> bool {
+        self.one_segment.is_none() && matches!(self.form, Form::Str | Form::Ip)
+    }
+}
+
+fn index(ord: u64) -> usize {
+    usize::try_from(ord).unwrap_or(usize::MAX)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a float to integer cast saturates")]
+fn whole_of(value: f64) -> i64 {
+    value as i64
+}
+
+fn open_number_of(
+    segment: &SegmentReader,
+    field: &Field,
+    form: Form,
+) -> Result<Option<NumberColumn>, Error> {
+    match form {
+        Form::I64 | Form::U64 | Form::F64 => open_number(segment, field),
+        Form::Str | Form::Ip => Ok(None),
+    }
+}
+
+/// Sorts the keys of each position and drops those that repeat.
+fn drop_repeated(positions: &mut Vec<u32>, keys: &mut Vec<u64>) {
+    let mut kept = 0;
+    let mut at = 0;
+    while at < positions.len() {
+        let position = positions[at];
+        let mut end = at + 1;
+        while end < positions.len() && positions[end] == position {
+            end += 1;
+        }
+        keys[at..end].sort_unstable();
+        for from in at..end {
+            if from == at || keys[from] != keys[kept - 1] {
+                keys[kept] = keys[from];
+                positions[kept] = position;
+                kept += 1;
+            }
+        }
+        at = end;
+    }
+    positions.truncate(kept);
+    keys.truncate(kept);
+}
+
+fn accepts(filter: &TermsFilter, text: &str) -> bool {
+    let fits = |pattern: &Pattern| match pattern {
+        Pattern::Regex(regex) => regex.is_match(text),
+        Pattern::List(list) => list.iter().any(|one| one == text),
+    };
+    filter.include.as_ref().is_none_or(fits)
+        && !filter.exclude.as_ref().is_some_and(fits)
+        && filter.part.is_none_or(|(part, parts)| hash(text.as_bytes()) % parts == part)
+}
+
+fn accepts_key(
+    filter: &TermsFilter,
+    form: Form,
+    interner: &Interner,
+    key: u64,
+    print: &Print,
+) -> bool {
+    if let Some((part, parts)) = filter.part {
+        return hash(&key.to_le_bytes()) % parts == part;
+    }
+    let number = match form {
+        Form::I64 => i64_of_key(key) as f64,
+        Form::U64 => key as f64,
+        Form::F64 => f64_of_key(key),
+        Form::Str => return true,
+        Form::Ip => {
+            let address = u32::try_from(key).map_or(&[][..], |id| interner.get(id));
+            let address: u128 = u128::from_be_bytes(address.try_into().unwrap_or_default());
+            let fits = |pattern: &Pattern| match pattern {
+                Pattern::List(list) => {
+                    list.iter().any(|one| crate::aggregation::parse_ip(one) == Some(address))
+                }
+                Pattern::Regex(_) => false,
+            };
+            return filter.include.as_ref().is_none_or(fits)
+                && !filter.exclude.as_ref().is_some_and(fits);
+        }
+    };
+    let fits = |pattern: &Pattern| match pattern {
+        Pattern::List(list) => list.iter().any(|one| match one.as_str() {
+            "true" if *print == Print::Bool => number == 1.0,
+            "false" if *print == Print::Bool => number == 0.0,
+            text => match (form, text.parse::<i64>()) {
+                (Form::I64, Ok(whole)) => key_of_i64(whole) == key,
+                _ => text.parse::<f64>() == Ok(number),
+            },
+        }),
+        Pattern::Regex(_) => false,
+    };
+    filter.include.as_ref().is_none_or(fits) && !filter.exclude.as_ref().is_some_and(fits)
+}
+
+/// Which ordinals `include` and `exclude` let pass; `None` where they say nothing.
+fn allowed_ordinals(filter: &TermsFilter, column: &StrColumn) -> Result<Option<Vec<bool>>, Error> {
+    if filter.include.is_none() && filter.exclude.is_none() && filter.part.is_none() {
+        return Ok(None);
+    }
+    let mut allowed = vec![false; column.num_terms()];
+    if let (Some(Pattern::List(list)), None, None) = (&filter.include, &filter.exclude, filter.part)
+    {
+        for text in list {
+            if let Some(ord) = column.dictionary().term_ord(text).map_err(index_error)? {
+                allowed[index(ord)] = true;
+            }
+        }
+        return Ok(Some(allowed));
+    }
+    let mut stream = column.dictionary().stream().map_err(index_error)?;
+    let mut ord = 0;
+    while stream.advance() {
+        allowed[ord] = std::str::from_utf8(stream.key()).is_ok_and(|text| accepts(filter, text));
+        ord += 1;
+    }
+    Ok(Some(allowed))
+}
+
+/// The number that `missing` stands for; of a date, also as text.
+pub(super) fn missing_number(
+    env: &Env<'_>,
+    field: Option<&Field>,
+    value: &Value,
+) -> Result<f64, Error> {
+    if let Some(number) = crate::aggregation::request_number(value) {
+        return Ok(number);
+    }
+    match (field.map(|field| &field.kind), value) {
+        (Some(FieldKind::Date { format, .. }), Value::String(_)) => {
+            let format = Some(format.as_str());
+            Ok(crate::aggregation::dates::parse_bound(
+                value,
+                format,
+                None,
+                env.context.now_ms,
+                false,
+            )? as f64)
+        }
+        (Some(FieldKind::Boolean), Value::Bool(value)) => Ok(f64::from(u8::from(*value))),
+        (Some(FieldKind::Boolean), Value::String(text)) if text == "true" || text == "false" => {
+            Ok(f64::from(u8::from(text == "true")))
+        }
+        _ => Err(Error::new(
+            400,
+            "number_format_exception",
+            format!("For input string: \"{}\"", value.as_str().unwrap_or_default()),
+        )),
+    }
+}

@@ -1,0 +1,372 @@
+//! What one partition found, and how the findings of several become one.
+//!
+//! All of it is serialisable, also in formats that do not describe themselves, and doubles that may
+//! be infinite travel as their bits, so that JSON carries them too.
+
+use std::cmp::Ordering;
+
+use serde::{Deserialize, Serialize};
+
+use super::request::{Kind, Node};
+use super::sketch::{Distinct, Hdr, TDigest};
+
+/// A double as its bits.
+pub(crate) mod bits {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(value.to_bits())
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        u64::deserialize(deserializer).map(f64::from_bits)
+    }
+}
+
+/// What tells one bucket from the others.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Key {
+    Null,
+    I64(i64),
+    U64(u64),
+    F64(f64),
+    Str(String),
+    /// IPv6, or IPv4 mapped into it.
+    Ip([u8; 16]),
+    Tuple(Vec<Key>),
+    /// From (included) and to (not included).
+    Span(Option<f64>, Option<f64>),
+    IpSpan(Option<[u8; 16]>, Option<[u8; 16]>),
+}
+
+impl Key {
+    fn number(&self) -> Option<f64> {
+        match self {
+            Self::I64(value) => Some(*value as f64),
+            Self::U64(value) => Some(*value as f64),
+            Self::F64(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Null => 0,
+            Self::I64(_) | Self::U64(_) | Self::F64(_) => 1,
+            Self::Str(_) => 2,
+            Self::Ip(_) => 3,
+            Self::Tuple(_) => 4,
+            Self::Span(..) | Self::IpSpan(..) => 5,
+        }
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Self::I64(a), Self::I64(b)) => a.cmp(b),
+            (Self::U64(a), Self::U64(b)) => a.cmp(b),
+            (Self::Str(a), Self::Str(b)) => a.cmp(b),
+            (Self::Ip(a), Self::Ip(b)) => a.cmp(b),
+            (Self::Tuple(a), Self::Tuple(b)) => a.cmp(b),
+            (a, b) => match (a.number(), b.number()) {
+                (Some(a), Some(b)) => a.total_cmp(&b),
+                _ => a.rank().cmp(&b.rank()),
+            },
+        }
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Key {}
+
+/// How a field's values are printed; known where the field is mapped.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Print {
+    /// The partition does not know the field.
+    #[default]
+    Unmapped,
+    Long {
+        format: Option<String>,
+    },
+    UnsignedLong {
+        format: Option<String>,
+    },
+    Double {
+        format: Option<String>,
+    },
+    Str,
+    Bool,
+    Ip,
+    /// Milliseconds since 1970.
+    Date {
+        format: String,
+        zone: Option<String>,
+    },
+    Geohash,
+    Tile,
+}
+
+/// Count, sum, sum of squares, least and greatest of some values.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Stats {
+    pub(crate) count: u64,
+    #[serde(with = "bits")]
+    pub(crate) sum: f64,
+    #[serde(with = "bits")]
+    pub(crate) squares: f64,
+    #[serde(with = "bits")]
+    pub(crate) min: f64,
+    #[serde(with = "bits")]
+    pub(crate) max: f64,
+}
+
+impl Default for Stats {
+    fn default() -> Self {
+        Self { count: 0, sum: 0.0, squares: 0.0, min: f64::INFINITY, max: f64::NEG_INFINITY }
+    }
+}
+
+impl Stats {
+    pub(crate) fn add(&mut self, value: f64) {
+        self.merge(&Self { count: 1, sum: value, squares: value * value, min: value, max: value });
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sum += other.sum;
+        self.squares += other.squares;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+}
+
+/// One hit of `top_hits`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct TopHit {
+    pub(crate) score: f32,
+    pub(crate) sort: Vec<Key>,
+    /// The fetched hit: JSON without `_score` and `sort`.
+    pub(crate) hit: String,
+}
+
+/// One bucket of many.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Bucket {
+    pub(crate) key: Key,
+    pub(crate) count: u64,
+    /// By how much partitions that sent the bucket may be wrong about those they did not send.
+    pub(crate) error: u64,
+    /// Documents of the whole partition that have the term (of significant terms).
+    pub(crate) background: u64,
+    pub(crate) subs: Vec<Partial>,
+}
+
+/// The buckets of an aggregation that has any number of them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Buckets {
+    /// One for each part of the key.
+    pub(crate) prints: Vec<Print>,
+    pub(crate) buckets: Vec<Bucket>,
+    /// Documents in buckets that were not sent.
+    pub(crate) other: u64,
+    /// How many documents a term that was not sent may have at most.
+    pub(crate) error: u64,
+    /// Whether that is unknown, because buckets were not sent by their count.
+    pub(crate) error_unknown: bool,
+    /// Documents looked at, and documents of the whole partition (of significant terms).
+    pub(crate) sizes: (u64, u64),
+    /// Bounds up to which empty buckets are shown, and which cut buckets off: (min, max) of each.
+    pub(crate) extended: Option<(Option<i64>, Option<i64>)>,
+    pub(crate) hard: Option<(Option<i64>, Option<i64>)>,
+    /// The unit that an automatic histogram was collected in: a position in its list.
+    pub(crate) level: u8,
+}
+
+/// What one aggregation found.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) enum Partial {
+    /// Nothing: no partition was asked.
+    #[default]
+    Empty,
+    Stats(Stats, Print),
+    Distinct(Distinct),
+    Digest(TDigest, Print),
+    Hdr(Hdr, Print),
+    Weighted {
+        sum: f64,
+        weight: f64,
+    },
+    /// Top, left, bottom, right.
+    GeoBounds(Option<[f64; 4]>),
+    GeoCentroid {
+        latitude: f64,
+        longitude: f64,
+        count: u64,
+    },
+    TopHits {
+        total: u64,
+        max_score: Option<f32>,
+        hits: Vec<TopHit>,
+    },
+    Single {
+        count: u64,
+        subs: Vec<Partial>,
+    },
+    Buckets(Box<Buckets>),
+}
+
+/// Merges the findings of aggregations side by side.
+pub(crate) fn merge_all(nodes: &[Node], into: &mut Vec<Partial>, from: Vec<Partial>) {
+    into.resize_with(nodes.len().max(into.len()), Partial::default);
+    for ((node, into), from) in nodes.iter().zip(into.iter_mut()).zip(from) {
+        merge(node, into, from);
+    }
+}
+
+fn merge_print(into: &mut Print, from: Print) {
+    // A field that is a long here and a double there is a double.
+    if *into == Print::Unmapped
+        || (matches!(into, Print::Long { .. }) && matches!(from, Print::Double { .. }))
+    {
+        *into = from;
+    }
+}
+
+fn merge(node: &Node, into: &mut Partial, from: Partial) {
+    match (into, from) {
+        (_, Partial::Empty) => {}
+        (into @ Partial::Empty, from) => *into = from,
+        (Partial::Stats(into, print), Partial::Stats(from, other)) => {
+            into.merge(&from);
+            merge_print(print, other);
+        }
+        (Partial::Distinct(into), Partial::Distinct(from)) => into.merge(&from),
+        (Partial::Digest(into, print), Partial::Digest(from, other)) => {
+            into.merge(&from);
+            merge_print(print, other);
+        }
+        (Partial::Hdr(into, print), Partial::Hdr(from, other)) => {
+            into.merge(&from);
+            merge_print(print, other);
+        }
+        (
+            Partial::Weighted { sum, weight },
+            Partial::Weighted { sum: other_sum, weight: other_weight },
+        ) => {
+            *sum += other_sum;
+            *weight += other_weight;
+        }
+        (Partial::GeoBounds(into), Partial::GeoBounds(from)) => {
+            *into = match (*into, from) {
+                (Some(a), Some(b)) => {
+                    Some([a[0].max(b[0]), a[1].min(b[1]), a[2].min(b[2]), a[3].max(b[3])])
+                }
+                (a, b) => a.or(b),
+            };
+        }
+        (
+            Partial::GeoCentroid { latitude, longitude, count },
+            Partial::GeoCentroid {
+                latitude: other_latitude,
+                longitude: other_longitude,
+                count: other,
+            },
+        ) => {
+            *latitude += other_latitude;
+            *longitude += other_longitude;
+            *count += other;
+        }
+        (
+            Partial::TopHits { total, max_score, hits },
+            Partial::TopHits { total: other, max_score: other_score, hits: other_hits },
+        ) => {
+            *total += other;
+            *max_score = match (*max_score, other_score) {
+                (Some(a), Some(b)) => Some(a.max(b)),
+                (a, b) => a.or(b),
+            };
+            hits.extend(other_hits);
+        }
+        (Partial::Single { count, subs }, Partial::Single { count: other, subs: other_subs }) => {
+            *count += other;
+            merge_all(&node.subs, subs, other_subs);
+        }
+        (Partial::Buckets(into), Partial::Buckets(from)) => merge_buckets(node, into, *from),
+        // Two nodes that answer in different forms do not run the same request: what is here stays.
+        _ => {}
+    }
+}
+
+fn merge_buckets(node: &Node, into: &mut Buckets, from: Buckets) {
+    into.prints.resize_with(into.prints.len().max(from.prints.len()), Print::default);
+    for (print, other) in into.prints.iter_mut().zip(from.prints) {
+        merge_print(print, other);
+    }
+    into.other += from.other;
+    into.error += from.error;
+    into.error_unknown |= from.error_unknown;
+    into.sizes.0 += from.sizes.0;
+    into.sizes.1 += from.sizes.1;
+    into.extended = into.extended.or(from.extended);
+    into.hard = into.hard.or(from.hard);
+    if matches!(node.kind, Kind::Range { .. } | Kind::Filters(_)) {
+        for (bucket, other) in into.buckets.iter_mut().zip(from.buckets) {
+            merge_bucket(node, bucket, other);
+        }
+        return;
+    }
+    if matches!(node.kind, Kind::AutoDate(_))
+        && into.level != from.level
+        && !into.buckets.is_empty()
+    {
+        // Partitions that chose different units meet in the coarser one, when all is known.
+        if from.buckets.is_empty() {
+            return;
+        }
+        let level = into.level.max(from.level);
+        super::auto_date::coarsen(node, into, level);
+        let mut from_buckets =
+            Buckets { level: from.level, buckets: from.buckets, ..Buckets::default() };
+        from_buckets.prints.clone_from(&into.prints);
+        super::auto_date::coarsen(node, &mut from_buckets, level);
+        into.buckets.append(&mut from_buckets.buckets);
+    } else {
+        if into.buckets.is_empty() {
+            into.level = from.level;
+        }
+        into.buckets.extend(from.buckets);
+    }
+    unite(node, &mut into.buckets);
+}
+
+/// Sorts buckets by key and merges those of one key.
+pub(crate) fn unite(node: &Node, buckets: &mut Vec<Bucket>) {
+    buckets.sort_by(|a, b| a.key.cmp(&b.key));
+    let mut united: Vec<Bucket> = Vec::with_capacity(buckets.len());
+    for bucket in buckets.drain(..) {
+        match united.last_mut() {
+            Some(last) if last.key == bucket.key => merge_bucket(node, last, bucket),
+            _ => united.push(bucket),
+        }
+    }
+    *buckets = united;
+}
+
+fn merge_bucket(node: &Node, into: &mut Bucket, from: Bucket) {
+    into.count += from.count;
+    into.error += from.error;
+    into.background += from.background;
+    merge_all(&node.subs, &mut into.subs, from.subs);
+}

@@ -1,0 +1,44 @@
+//! What can go wrong with the index's own files.
+
+use std::{fmt, io};
+
+use tantivy::TantivyError;
+
+/// Why the index of a partition cannot go on. After any of these the index is opened again (it is
+/// then as it was persisted last), or thrown away and built from the rows.
+#[derive(Debug)]
+pub enum IndexError {
+    /// The disk failed or is full: open it again when it is well.
+    Io(io::Error),
+    /// Tantivy failed: open it again.
+    Tantivy(TantivyError),
+    /// The files are not what this code writes: throw them away and build the index from rows.
+    Corrupt(String),
+    /// The mapping does not fit the index any more: as above.
+    NeedsRebuild,
+}
+
+impl fmt::Display for IndexError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "index files: {error}"),
+            Self::Tantivy(error) => write!(f, "index: {error}"),
+            Self::Corrupt(what) => write!(f, "index files are damaged: {what}"),
+            Self::NeedsRebuild => write!(f, "the mapping does not fit the index"),
+        }
+    }
+}
+
+impl std::error::Error for IndexError {}
+
+impl From<io::Error> for IndexError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<TantivyError> for IndexError {
+    fn from(error: TantivyError) -> Self {
+        Self::Tantivy(error)
+    }
+}

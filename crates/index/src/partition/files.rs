@@ -1,0 +1,392 @@
+//! The files of one index, as Tantivy's `Directory`: written without waiting for the disk, made
+//! durable together when the index is persisted.
+//!
+//! Tantivy's `meta.json` and `.managed.json` live in memory; the `meta.json` on disk is the one
+//! persisted last. A file that it names, or that the refresh names which is persisted next, is
+//! not deleted before another is persisted. Each opening of the index (its schema grows) has a
+//! *generation*; what threads of an older one still write is refused.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Condvar, Mutex};
+use tantivy::Directory;
+use tantivy::directory::error::{DeleteError, LockError, OpenReadError, OpenWriteError};
+use tantivy::directory::{
+    AntiCallToken, DirectoryLock, FileHandle, Lock, META_LOCK, MmapDirectory, TerminatingWrite,
+    WatchCallback, WatchHandle, WritePtr,
+};
+
+use super::IndexError;
+use super::meta;
+
+/// The name of Tantivy's table of segments.
+const META: &str = "meta.json";
+/// What the table is written as before it takes its place.
+const META_NEW: &str = "meta.json.new";
+
+/// The files of one index.
+#[derive(Clone)]
+pub(super) struct Files(Arc<Shared>);
+
+struct Shared {
+    root: PathBuf,
+    generation: AtomicU64,
+    meta_lock: MetaLock,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Files that Tantivy writes whole and reads whole, by name.
+    small: HashMap<PathBuf, Vec<u8>>,
+    /// How often `meta.json` was written.
+    meta_writes: u64,
+    /// The files that are there, with the generation that made them.
+    created: BTreeMap<PathBuf, u64>,
+    /// The files that are on disk for sure.
+    synced: HashSet<PathBuf>,
+    /// What the `meta.json` on disk names.
+    persisted: BTreeSet<PathBuf>,
+    /// What the refresh names that is persisted next.
+    captured: BTreeSet<PathBuf>,
+    /// Deleted by Tantivy, but named by one of the two above.
+    doomed: BTreeSet<PathBuf>,
+    /// Files that are being written, by generation.
+    writing: BTreeMap<u64, usize>,
+}
+
+impl State {
+    fn is_held(&self, path: &Path) -> bool {
+        self.persisted.contains(path) || self.captured.contains(path)
+    }
+}
+
+impl Files {
+    /// The files in a folder, which is made where it is missing. What the persisted `meta.json`
+    /// does not name is deleted.
+    pub fn open(root: &Path) -> Result<Self, IndexError> {
+        fs::create_dir_all(root)?;
+        let mut state = State::default();
+        match fs::read(root.join(META)) {
+            Ok(bytes) => {
+                state.persisted = meta::files(&bytes)?;
+                state.captured = state.persisted.clone();
+                state.small.insert(PathBuf::from(META), bytes);
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+        for entry in fs::read_dir(root)? {
+            let name = PathBuf::from(entry?.file_name());
+            if state.persisted.contains(&name) {
+                state.synced.insert(name.clone());
+                state.created.insert(name, 0);
+            } else if name != Path::new(META) {
+                fs::remove_file(root.join(&name))?;
+            }
+        }
+        if let Some(missing) =
+            state.persisted.iter().find(|name| !state.created.contains_key(*name))
+        {
+            return Err(IndexError::Corrupt(format!("{} is missing", missing.display())));
+        }
+        // Tantivy then knows the files that are there, and deletes them when they are not needed.
+        let managed: Vec<&PathBuf> = state.persisted.iter().collect();
+        let managed = serde_json::to_vec(&managed).unwrap_or_default();
+        state.small.insert(PathBuf::from(".managed.json"), managed);
+        Ok(Self(Arc::new(Shared {
+            root: root.to_owned(),
+            generation: AtomicU64::new(0),
+            meta_lock: MetaLock::default(),
+            state: Mutex::new(state),
+        })))
+    }
+
+    /// A handle for a new opening of the index; handles from before can write no more.
+    pub fn next_generation(&self) -> Result<FilesHandle, IndexError> {
+        let generation = self.0.generation.fetch_add(1, Ordering::SeqCst) + 1;
+        let mmap = MmapDirectory::open(&self.0.root)
+            .map_err(|error| IndexError::Corrupt(error.to_string()))?;
+        Ok(FilesHandle { files: self.clone(), mmap, generation })
+    }
+
+    /// Lets the handles there are write and delete no more.
+    pub fn end_generation(&self) {
+        let _state = self.0.state.lock();
+        self.0.generation.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The `meta.json` that Tantivy works with; none before there is an index.
+    pub fn meta(&self) -> Option<Vec<u8>> {
+        self.0.state.lock().small.get(Path::new(META)).cloned()
+    }
+
+    /// Replaces the `meta.json` that Tantivy works with.
+    pub fn set_meta(&self, bytes: Vec<u8>) {
+        self.0.state.lock().small.insert(PathBuf::from(META), bytes);
+    }
+
+    /// How often Tantivy wrote `meta.json`: for each commit, and for each merge.
+    pub fn meta_writes(&self) -> u64 {
+        self.0.state.lock().meta_writes
+    }
+
+    /// Whether files are being written: documents being indexed, or a merge.
+    pub fn is_writing(&self) -> bool {
+        let generation = self.0.generation.load(Ordering::SeqCst);
+        self.0.state.lock().writing.contains_key(&generation)
+    }
+
+    /// Holds the files that a `meta.json` names until another is captured.
+    pub fn capture(&self, bytes: &[u8]) -> Result<(), IndexError> {
+        let files = meta::files(bytes)?;
+        self.0.state.lock().captured = files;
+        self.sweep(false);
+        Ok(())
+    }
+
+    /// Makes `bytes` the `meta.json` on disk, and all files that it names durable before.
+    pub fn persist(&self, bytes: &[u8]) -> Result<(), IndexError> {
+        let files = meta::files(bytes)?;
+        let unsynced: Vec<PathBuf> = {
+            let state = self.0.state.lock();
+            files.difference(&state.synced.iter().cloned().collect()).cloned().collect()
+        };
+        for name in &unsynced {
+            File::open(self.0.root.join(name))?.sync_data()?;
+        }
+        if !unsynced.is_empty() {
+            File::open(&self.0.root)?.sync_all()?;
+        }
+        let new = self.0.root.join(META_NEW);
+        let mut file = File::create(&new)?;
+        file.write_all(bytes)?;
+        file.sync_data()?;
+        fs::rename(&new, self.0.root.join(META))?;
+        File::open(&self.0.root)?.sync_all()?;
+        let mut state = self.0.state.lock();
+        state.synced.extend(unsynced);
+        state.persisted = files;
+        drop(state);
+        self.sweep(false);
+        Ok(())
+    }
+
+    /// Puts the file `from` in the place of `to`, durably.
+    pub fn replace(&self, from: &Path, to: &Path) -> io::Result<()> {
+        File::open(self.0.root.join(from))?.sync_data()?;
+        fs::rename(self.0.root.join(from), self.0.root.join(to))?;
+        self.0.state.lock().created.remove(from);
+        File::open(&self.0.root)?.sync_all()
+    }
+
+    /// The bytes of the files that are there, by what comes after the last dot of the name.
+    pub fn bytes_by_part(&self) -> BTreeMap<String, u64> {
+        let names: Vec<PathBuf> = self.0.state.lock().created.keys().cloned().collect();
+        let mut parts = BTreeMap::new();
+        for name in names {
+            let part = name.extension().map(|part| part.to_string_lossy().into_owned());
+            let bytes = fs::metadata(self.0.root.join(&name)).map_or(0, |file| file.len());
+            *parts.entry(part.unwrap_or_default()).or_insert(0) += bytes;
+        }
+        parts
+    }
+
+    /// Deletes what nothing holds any more, and what generations that are over have left. With
+    /// `is_quiet` nobody writes: then also what Tantivy has forgotten to delete, or could not
+    /// because a reader was just being opened.
+    pub fn sweep(&self, is_quiet: bool) {
+        let live = self.0.generation.load(Ordering::SeqCst);
+        let mut state = self.0.state.lock();
+        let named = state.small.get(Path::new(META)).and_then(|bytes| meta::files(bytes).ok());
+        let named = named.unwrap_or_default();
+        let over: Vec<PathBuf> = state
+            .created
+            .iter()
+            .filter(|(name, generation)| {
+                let left = (is_quiet || **generation < live) && !named.contains(*name);
+                (left || state.doomed.contains(*name)) && !state.is_held(name)
+            })
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in over {
+            // A file that cannot be deleted now is deleted when the index is opened next.
+            let _ = fs::remove_file(self.0.root.join(&name));
+            state.created.remove(&name);
+            state.doomed.remove(&name);
+            state.synced.remove(&name);
+        }
+    }
+}
+
+/// What one opening of the index reads and writes by.
+#[derive(Clone)]
+pub(super) struct FilesHandle {
+    files: Files,
+    mmap: MmapDirectory,
+    generation: u64,
+}
+
+impl std::fmt::Debug for FilesHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FilesHandle({})", self.files.0.root.display())
+    }
+}
+
+impl FilesHandle {
+    fn shared(&self) -> &Shared {
+        &self.files.0
+    }
+
+    fn check_live(&self) -> io::Result<()> {
+        if self.shared().generation.load(Ordering::SeqCst) == self.generation {
+            Ok(())
+        } else {
+            Err(io::Error::other("the index was opened again"))
+        }
+    }
+}
+
+impl Directory for FilesHandle {
+    fn get_file_handle(&self, path: &Path) -> Result<Arc<dyn FileHandle>, OpenReadError> {
+        self.mmap.get_file_handle(path)
+    }
+
+    fn delete(&self, path: &Path) -> Result<(), DeleteError> {
+        let mut state = self.shared().state.lock();
+        if self.check_live().is_err() {
+            // What is over is swept.
+            return Ok(());
+        }
+        if state.small.remove(path).is_some() {
+            return Ok(());
+        }
+        if state.is_held(path) {
+            state.doomed.insert(path.to_owned());
+            return Ok(());
+        }
+        state.created.remove(path);
+        state.synced.remove(path);
+        drop(state);
+        self.mmap.delete(path)
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool, OpenReadError> {
+        Ok(self.shared().state.lock().small.contains_key(path) || self.mmap.exists(path)?)
+    }
+
+    fn open_write(&self, path: &Path) -> Result<WritePtr, OpenWriteError> {
+        let wrong = |error| OpenWriteError::wrap_io_error(error, path.to_owned());
+        self.check_live().map_err(wrong)?;
+        let file =
+            OpenOptions::new().write(true).create_new(true).open(self.shared().root.join(path));
+        let file = file.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => OpenWriteError::FileAlreadyExists(path.to_owned()),
+            _ => wrong(error),
+        })?;
+        let mut state = self.shared().state.lock();
+        state.created.insert(path.to_owned(), self.generation);
+        *state.writing.entry(self.generation).or_insert(0) += 1;
+        drop(state);
+        Ok(BufWriter::new(Box::new(FileWriter { file, handle: self.clone() })))
+    }
+
+    fn atomic_read(&self, path: &Path) -> Result<Vec<u8>, OpenReadError> {
+        let small = self.shared().state.lock().small.get(path).cloned();
+        small.ok_or_else(|| OpenReadError::FileDoesNotExist(path.to_owned()))
+    }
+
+    fn atomic_write(&self, path: &Path, data: &[u8]) -> io::Result<()> {
+        let mut state = self.shared().state.lock();
+        self.check_live()?;
+        state.meta_writes += u64::from(path == Path::new(META));
+        state.small.insert(path.to_owned(), data.to_vec());
+        Ok(())
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        // Nothing is durable before `persist`, which syncs the folder itself.
+        Ok(())
+    }
+
+    fn acquire_lock(&self, lock: &Lock) -> Result<DirectoryLock, LockError> {
+        // The other lock keeps two writers apart; the owner of the index has only one.
+        if lock.filepath == META_LOCK.filepath {
+            self.shared().meta_lock.lock();
+            return Ok(DirectoryLock::from(Box::new(MetaGuard(self.files.clone()))));
+        }
+        Ok(DirectoryLock::from(Box::new(())))
+    }
+
+    fn watch(&self, _: WatchCallback) -> tantivy::Result<WatchHandle> {
+        Ok(WatchHandle::empty())
+    }
+}
+
+/// Keeps files from being deleted while a reader opens them. Its guard can be sent to another
+/// thread, which a mutex's cannot.
+#[derive(Default)]
+struct MetaLock {
+    taken: Mutex<bool>,
+    free: Condvar,
+}
+
+impl MetaLock {
+    fn lock(&self) {
+        let mut taken = self.taken.lock();
+        while *taken {
+            self.free.wait(&mut taken);
+        }
+        *taken = true;
+    }
+}
+
+struct MetaGuard(Files);
+
+impl Drop for MetaGuard {
+    fn drop(&mut self) {
+        let lock = &self.0.0.meta_lock;
+        *lock.taken.lock() = false;
+        lock.free.notify_one();
+    }
+}
+
+/// Writes one file; the disk is not waited for.
+struct FileWriter {
+    file: File,
+    handle: FilesHandle,
+}
+
+impl Write for FileWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.handle.check_live()?;
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl TerminatingWrite for FileWriter {
+    fn terminate_ref(&mut self, _: AntiCallToken) -> io::Result<()> {
+        self.handle.check_live()
+    }
+}
+
+impl Drop for FileWriter {
+    fn drop(&mut self) {
+        let mut state = self.handle.shared().state.lock();
+        if let Some(writing) = state.writing.get_mut(&self.handle.generation) {
+            *writing -= 1;
+            if *writing == 0 {
+                state.writing.remove(&self.handle.generation);
+            }
+        }
+    }
+}

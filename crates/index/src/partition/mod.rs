@@ -1,0 +1,27 @@
+//! The inverted index of one partition: [`PartitionIndex`] takes documents in, a refresh gives a
+//! [`View`] of them, persisting makes the last refresh durable.
+//!
+//! What a refresh shows is in memory and in files that the disk need not have yet. After a crash
+//! the index is exactly as it was persisted last, with the position that was given to the refresh
+//! persisted then; the owner puts in again what came after.
+
+mod error;
+mod files;
+mod index;
+mod layout;
+mod meta;
+mod norms;
+mod opening;
+mod options;
+mod record;
+mod sink;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::IndexError;
+pub use index::PartitionIndex;
+pub use layout::{Kind, Layout, Target};
+pub use options::{Grown, IndexStatistics, Options};
+pub use view::View;

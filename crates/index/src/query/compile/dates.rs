@@ -1,0 +1,92 @@
+//! Dates in queries: date maths, formats, time zones, and what a date that leaves something open
+//! means at either end of a range.
+
+use serde_json::Value;
+
+use super::{Context, Resolved};
+use crate::error::Error;
+use crate::mapping::date::{DateFormat, Zone, parse_math_moment};
+use crate::query::parse::as_text;
+
+/// Reads dates as one query has them.
+pub(super) struct DateReader {
+    format: DateFormat,
+    zone: Zone,
+    nanos: bool,
+    now_ms: u64,
+}
+
+impl DateReader {
+    pub(super) fn new(
+        context: &Context<'_>,
+        resolved: Resolved<'_>,
+        nanos: bool,
+        format: Option<&str>,
+        zone: Option<&str>,
+    ) -> Result<Self, Error> {
+        let format = match (format, resolved.field.date_format()) {
+            (Some(format), _) => DateFormat::parse_pattern(format)?,
+            (None, Some(format)) => format.as_ref().clone(),
+            (None, None) => DateFormat::default_date(),
+        };
+        let zone = zone.map_or(Ok(Zone::utc()), Zone::parse)?;
+        Ok(Self { format, zone, nanos, now_ms: context.now_ms })
+    }
+
+    /// The date in the column's unit; `round_up`: its last instant, where it leaves some open.
+    pub(super) fn read(&self, value: &Value, round_up: bool) -> Result<i64, Error> {
+        let text = as_text(value);
+        let moment = parse_math_moment(&text, &self.format, &self.zone, round_up, self.now_ms)
+            .map_err(|error| explained(error, &text, self.format.pattern()))?;
+        if !self.nanos {
+            return Ok(moment.millis);
+        }
+        Ok(moment.as_nanos().unwrap_or(if moment.millis < 0 { 0 } else { i64::MAX }))
+    }
+}
+
+/// The causes that Elasticsearch names for a date that is none.
+fn explained(error: Error, text: &str, format: &str) -> Error {
+    if error.kind != "parse_exception" || error.caused_by.is_some() {
+        return error;
+    }
+    let plain = format!("failed to parse date field [{text}] with format [{format}]");
+    if !error.reason.starts_with(&plain) {
+        return error;
+    }
+    let deepest =
+        Error::new(400, "date_time_parse_exception", "Failed to parse with all enclosed parsers");
+    Error::new(400, "parse_exception", format!("{plain}: [{plain}]"))
+        .caused_by(Error::illegal_argument(plain).caused_by(deepest))
+}
+
+/// Reads a duration such as `10d`, `2h`, `500ms` in milliseconds, as decay functions have them.
+///
+/// # Errors
+/// 400 `parse_exception`, as Elasticsearch words it.
+pub(super) fn duration_ms(text: &str, setting: &str) -> Result<f64, Error> {
+    let text = text.trim();
+    let split = text.find(|letter: char| letter.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let factor = match unit {
+        "nanos" => 1e-6,
+        "micros" => 1e-3,
+        "ms" => 1.0,
+        "s" => 1e3,
+        "m" => 60e3,
+        "h" | "H" => 3_600e3,
+        "d" => 86_400e3,
+        "w" => 604_800e3,
+        "" if number == "0" => 0.0,
+        _ => {
+            return Err(Error::illegal_argument(format!(
+                "failed to parse setting [{setting}] with value [{text}] as a time value: unit is missing or unrecognized"
+            )));
+        }
+    };
+    let number: f64 = number
+        .trim()
+        .parse()
+        .map_err(|_| Error::illegal_argument(format!("failed to parse [{text}]")))?;
+    Ok(number * factor)
+}

@@ -1,0 +1,18 @@
+//! What Tantivy does not have: filters over columns that are read in blocks ([`filter`] with
+//! [`number`], [`geo`], [`keyword`]), automata over terms ([`automaton`]), scores of functions and
+//! scripts ([`score`]), and BM25 whose statistics are those of the field ([`statistics`]).
+//! Nothing here knows the query DSL.
+
+pub(crate) mod automaton;
+pub(crate) mod column;
+pub(crate) mod decay;
+pub(crate) mod exact;
+pub(crate) mod filter;
+pub(crate) mod geo;
+pub(crate) mod keyword;
+pub(crate) mod number;
+pub(crate) mod score;
+pub(crate) mod statistics;
+
+/// Documents that are computed at once.
+pub(crate) const BLOCK: usize = tantivy::COLLECT_BLOCK_BUFFER_LEN;

@@ -1,0 +1,39 @@
+//! The limits of a query: what is refused before it can cost much. They are Elasticsearch's
+//! defaults where it has one.
+
+/// Clauses of one `bool` query, and terms that one text may be cut into
+/// (`indices.query.bool.max_clause_count`).
+pub const CLAUSE_COUNT_MAX: usize = 1024;
+
+/// Values of one `terms` query (`index.max_terms_count`).
+pub const TERMS_COUNT_MAX: usize = 65_536;
+
+/// Queries inside queries.
+pub const DEPTH_MAX: usize = 50;
+
+/// Characters of a regular expression (`index.max_regex_length`).
+pub const REGEX_LENGTH_MAX: usize = 1000;
+
+/// Bytes that the automaton of one regular expression, wildcard or prefix may take.
+pub const AUTOMATON_BYTES_MAX: usize = 4 << 20;
+
+/// Characters of a wildcard pattern.
+pub const WILDCARD_LENGTH_MAX: usize = 4096;
+
+/// Terms that a fuzzy query or the last word of a phrase is widened to.
+pub const EXPANSIONS_MAX_DEFAULT: usize = 50;
+
+/// The most that `max_expansions` may ask for.
+pub const EXPANSIONS_MAX: usize = 1024;
+
+/// Functions of one `function_score` query.
+pub const FUNCTION_COUNT_MAX: usize = 256;
+
+/// Characters of a script.
+pub const SCRIPT_LENGTH_MAX: usize = 65_535;
+
+/// Nodes of a script's tree.
+pub const SCRIPT_NODES_MAX: usize = 4096;
+
+/// Fields that a pattern of a query may name.
+pub const FIELD_COUNT_MAX: usize = 1024;

@@ -1,0 +1,397 @@
+//! The fetch phase: what is shown of each hit.
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use tantivy::query::{EnableScoring, Weight};
+use tantivy::schema::Value as _;
+use tantivy::{DocAddress, DocSet as _, TantivyDocument};
+
+use super::highlight::Highlighter;
+use super::phase::internal;
+use super::request::{SearchRequest, ShownField};
+use super::result::{Hit, SortValue, score_json};
+use super::sort::SortBy;
+use super::source::SourceFilter;
+use super::values;
+use crate::error::Error;
+use crate::mapping::date::{DateFormat, Moment, Zone};
+use crate::partition::{Kind, View};
+use crate::query::Context;
+use crate::query::compile::bind_script;
+
+/// What a row gives to the answer.
+#[derive(Clone, Debug)]
+pub struct FetchedRow {
+    /// The document, byte for byte.
+    pub source: Bytes,
+    /// `_version`
+    pub version: u64,
+    /// `_seq_no`
+    pub seq_no: u64,
+}
+
+/// Renders hits: one JSON object each, in the order given. The source of a document that is shown
+/// whole is shown byte for byte.
+///
+/// `rows` gives the row of a hash key and an id as of the view; a hit whose row is not there is
+/// rendered without `_source`.
+///
+/// # Errors
+/// Those of the index's files, and 400 where what is to be shown does not fit the mapping.
+pub fn fetch_phase(
+    view: &View,
+    request: &SearchRequest,
+    index_name: &str,
+    hits: &[Hit],
+    rows: &dyn Fn(&[u8], &str) -> Option<FetchedRow>,
+) -> Result<Vec<Box<RawValue>>, Error> {
+    let fetcher = Fetcher::new(view, request, index_name)?;
+    hits.iter().map(|hit| fetcher.hit(hit, rows)).collect()
+}
+
+/// What is the same for all hits of one request.
+struct Fetcher<'a> {
+    view: &'a View,
+    request: &'a SearchRequest,
+    index_name: &'a str,
+    source: SourceFilter,
+    shows_metadata: bool,
+    highlighter: Option<Highlighter>,
+    fields: Vec<(String, Option<DateFormat>)>,
+    docvalue_fields: Vec<(String, Option<DateFormat>)>,
+    named: Vec<(String, Box<dyn Weight>)>,
+    context: Context<'a>,
+}
+
+impl<'a> Fetcher<'a> {
+    fn new(view: &'a View, request: &'a SearchRequest, index_name: &'a str) -> Result<Self, Error> {
+        let context = Context::new(view, 0);
+        let highlighter = match &request.highlight {
+            Some(spec) => Some(Highlighter::new(&context, spec, request.query())?),
+            None => None,
+        };
+        let mut named = Vec::new();
+        if let Some(query) = request.query() {
+            for (name, query) in query.named() {
+                let compiled = query.compile(&context)?;
+                let scoring = EnableScoring::disabled_from_searcher(view.searcher());
+                named.push((name.to_owned(), compiled.weight(scoring).map_err(internal)?));
+            }
+        }
+        Ok(Self {
+            view,
+            request,
+            index_name,
+            source: source_filter(view, request),
+            shows_metadata: request
+                .stored_fields
+                .as_ref()
+                .is_none_or(|fields| !fields.iter().any(|field| field == "_none_")),
+            highlighter,
+            fields: expand(view, &request.fields)?,
+            docvalue_fields: expand(view, &request.docvalue_fields)?,
+            named,
+            context,
+        })
+    }
+
+    fn hit(
+        &self,
+        hit: &Hit,
+        rows: &dyn Fn(&[u8], &str) -> Option<FetchedRow>,
+    ) -> Result<Box<RawValue>, Error> {
+        let (id, key) = identity(self.view, hit.address)?;
+        let row = rows(key.as_deref().unwrap_or(id.as_bytes()), &id);
+        let mut head = Map::new();
+        if self.request.explain {
+            head.insert("_shard".to_owned(), json!(format!("[{}][0]", self.index_name)));
+        }
+        head.insert("_index".to_owned(), json!(self.index_name));
+        if self.shows_metadata {
+            head.insert("_id".to_owned(), json!(id));
+        }
+        if let Some(row) = &row {
+            if self.request.version {
+                head.insert("_version".to_owned(), json!(row.version));
+            }
+            if self.request.seq_no_primary_term {
+                head.insert("_seq_no".to_owned(), json!(row.seq_no));
+                head.insert("_primary_term".to_owned(), json!(1));
+            }
+        }
+        head.insert("_score".to_owned(), hit.score.map_or(Value::Null, score_json));
+        if let (Some(key), true) = (&key, self.shows_metadata) {
+            head.insert("_routing".to_owned(), json!(String::from_utf8_lossy(key)));
+        }
+        let tail = self.tail(hit, row.as_ref())?;
+        let shown = match &row {
+            Some(row) if self.source.enabled => self.shown_source(row),
+            _ => None,
+        };
+        assemble(&head, shown.as_deref(), &tail)
+    }
+
+    /// `_source` as text.
+    fn shown_source(&self, row: &FetchedRow) -> Option<String> {
+        let text = std::str::from_utf8(&row.source).ok()?;
+        if self.source.is_whole() {
+            // A line break would end the line of a streamed answer, but JSON is shown as it is.
+            return serde_json::from_str::<&RawValue>(text).ok().map(|raw| raw.get().to_owned());
+        }
+        let source: Value = serde_json::from_str(text).ok()?;
+        Some(self.source.apply(&source).to_string())
+    }
+
+    /// What comes after `_source`.
+    fn tail(&self, hit: &Hit, row: Option<&FetchedRow>) -> Result<Map<String, Value>, Error> {
+        let mut tail = Map::new();
+        let needs_source = !self.fields.is_empty() || self.highlighter.is_some();
+        let source: Value = match row {
+            Some(row) if needs_source => serde_json::from_slice(&row.source).unwrap_or(Value::Null),
+            _ => Value::Null,
+        };
+        let fields = self.shown_fields(hit, &source)?;
+        if !fields.is_empty() {
+            tail.insert("fields".to_owned(), Value::Object(fields));
+        }
+        if let Some(highlighter) = &self.highlighter {
+            let found = highlighter.highlight(&source);
+            if !found.is_empty() {
+                tail.insert("highlight".to_owned(), Value::Object(found));
+            }
+        }
+        if !hit.sort.is_empty() {
+            let values: Vec<Value> =
+                hit.sort.iter().enumerate().map(|(at, value)| self.sort_value(at, value)).collect();
+            tail.insert("sort".to_owned(), Value::from(values));
+        }
+        let matched = self.matched(hit)?;
+        if !matched.is_empty() {
+            tail.insert("matched_queries".to_owned(), Value::from(matched));
+        }
+        if self.request.explain {
+            let explanation = explained(&self.context, self.request, hit.address)?;
+            tail.insert("_explanation".to_owned(), explanation.unwrap_or(Value::Null));
+        }
+        Ok(tail)
+    }
+
+    fn shown_fields(&self, hit: &Hit, source: &Value) -> Result<Map<String, Value>, Error> {
+        let mut shown = Map::new();
+        let reader = self.view.searcher().segment_reader(hit.address.0);
+        for (path, format) in &self.docvalue_fields {
+            let found =
+                values::of_columns(self.view, reader, hit.address.1, path, format.as_ref())?;
+            if !found.is_empty() {
+                shown.insert(path.clone(), Value::from(found));
+            }
+        }
+        for (path, format) in &self.fields {
+            let found = values::of_source(self.view, source, path, format.as_ref());
+            if !found.is_empty() {
+                shown.insert(path.clone(), Value::from(found));
+            }
+        }
+        for (name, script) in &self.request.script_fields {
+            let mut segment =
+                bind_script(&self.context, script)?.segment(reader).map_err(internal)?;
+            let mut value = [0.0];
+            segment.evaluate(&[hit.address.1], &[hit.score.unwrap_or(0.0)], &mut value);
+            shown.insert(name.clone(), json!([value[0]]));
+        }
+        if let (Some(name), Some(group)) = (&self.request.collapse, &hit.group) {
+            shown.insert(name.clone(), json!([group.to_json()]));
+        }
+        Ok(shown)
+    }
+
+    /// A value of `sort`, with the format of its clause.
+    fn sort_value(&self, at: usize, value: &SortValue) -> Value {
+        if let (Some(clause), SortValue::Long(number)) = (self.request.sort.get(at), value)
+            && let SortBy::Field(field) = &clause.by
+            && let Some(format) = &field.format
+            && let Some(target) = self.view.target(&field.name)
+            && let Kind::Date { nanos } = target.kind
+            && let Ok(format) = DateFormat::parse_pattern(format)
+        {
+            let moment =
+                if nanos { Moment::from_nanos(*number) } else { Moment::from_millis(*number) };
+            return Value::from(format.format(moment, &Zone::utc()));
+        }
+        value.to_json()
+    }
+
+    fn matched(&self, hit: &Hit) -> Result<Vec<Value>, Error> {
+        let mut matched = Vec::new();
+        let reader = self.view.searcher().segment_reader(hit.address.0);
+        for (name, weight) in &self.named {
+            let mut scorer = weight.scorer(reader, 1.0).map_err(internal)?;
+            let doc = hit.address.1;
+            if scorer.doc() < doc {
+                scorer.seek(doc);
+            }
+            if scorer.doc() == doc {
+                matched.push(json!(name));
+            }
+        }
+        Ok(matched)
+    }
+}
+
+/// The id of a document, and its hash key where that is another.
+pub(super) fn identity(
+    view: &View,
+    address: (u32, u32),
+) -> Result<(String, Option<Vec<u8>>), Error> {
+    let address = DocAddress::new(address.0, address.1);
+    let stored: TantivyDocument = view.searcher().doc(address).map_err(internal)?;
+    let id = stored.get_first(view.layout().id_field());
+    let id = id.and_then(|value| value.as_str()).unwrap_or_default().to_owned();
+    let key = stored.get_first(view.layout().key_field());
+    Ok((id, key.and_then(|value| value.as_bytes()).map(<[u8]>::to_vec)))
+}
+
+fn source_filter(view: &View, request: &SearchRequest) -> SourceFilter {
+    let (is_kept, includes, excludes) = view.mapping().source_filter();
+    let mut filter = request.source.clone().unwrap_or_default();
+    if request.source.is_none()
+        && let Some(stored) = &request.stored_fields
+    {
+        filter.enabled = stored.iter().any(|field| field == "_source");
+    }
+    filter.enabled &= is_kept;
+    if filter.includes.is_empty() {
+        filter.includes = includes.to_vec();
+    }
+    filter.excludes.extend_from_slice(excludes);
+    filter
+}
+
+/// The paths that patterns mean, with their formats.
+fn expand(view: &View, shown: &[ShownField]) -> Result<Vec<(String, Option<DateFormat>)>, Error> {
+    let mut found = Vec::new();
+    for field in shown {
+        let format = match field.format.as_deref() {
+            None | Some("use_field_mapping") => None,
+            Some(format) => DateFormat::parse_pattern(format).ok(),
+        };
+        let paths: Vec<String> = if field.pattern.contains('*') {
+            view.mapping().paths(&field.pattern).into_iter().map(str::to_owned).collect()
+        } else {
+            vec![field.pattern.clone()]
+        };
+        for path in paths {
+            let own = || {
+                let field = view.mapping().field(&path)?;
+                field.date_format().map(|format| format.as_ref().clone())
+            };
+            let format = format.clone().or_else(own);
+            found.push((path, format));
+        }
+    }
+    Ok(found)
+}
+
+/// The text of a hit: what comes before the source, the source, what comes after.
+fn assemble(
+    head: &Map<String, Value>,
+    source: Option<&str>,
+    tail: &Map<String, Value>,
+) -> Result<Box<RawValue>, Error> {
+    let wrong = |error: serde_json::Error| Error::internal(error.to_string());
+    let mut text = serde_json::to_string(head).map_err(wrong)?;
+    text.pop();
+    if let Some(source) = source {
+        text.push_str(",\"_source\":");
+        text.push_str(source);
+    }
+    if tail.is_empty() {
+        text.push('}');
+    } else {
+        text.push(',');
+        let tail = serde_json::to_string(tail).map_err(wrong)?;
+        text.push_str(&tail[1..]);
+    }
+    RawValue::from_string(text).map_err(wrong)
+}
+
+/// How the score of one document of a view comes about (`_explain`); none where it does not match.
+///
+/// # Errors
+/// As the query phase.
+pub fn explain(
+    view: &View,
+    request: &SearchRequest,
+    now_ms: u64,
+    id: &str,
+) -> Result<Option<Value>, Error> {
+    let context = Context::new(view, now_ms);
+    let term = tantivy::Term::from_field_text(view.layout().id_field(), id);
+    for (segment, reader) in (0u32..).zip(view.searcher().segment_readers()) {
+        let index = reader.inverted_index(view.layout().id_field()).map_err(internal)?;
+        let option = tantivy::schema::IndexRecordOption::Basic;
+        let postings = index
+            .read_postings(&term, option)
+            .map_err(|error| Error::internal(error.to_string()))?;
+        let Some(mut postings) = postings else { continue };
+        while postings.doc() != tantivy::TERMINATED {
+            if !reader.is_deleted(postings.doc()) {
+                return explained(&context, request, (segment, postings.doc()));
+            }
+            postings.advance();
+        }
+    }
+    Ok(None)
+}
+
+fn explained(
+    context: &Context<'_>,
+    request: &SearchRequest,
+    address: (u32, u32),
+) -> Result<Option<Value>, Error> {
+    let searcher = context.view.searcher();
+    let context = Context::exact(context.view, context.now_ms);
+    let query = super::phase::compiled(&context, request.query())?.into_query();
+    let weight = query.weight(EnableScoring::enabled_from_searcher(searcher)).map_err(internal)?;
+    let reader = searcher.segment_reader(address.0);
+    let mut scorer = weight.scorer(reader, 1.0).map_err(internal)?;
+    if scorer.doc() > address.1 || scorer.seek(address.1) != address.1 {
+        return Ok(None);
+    }
+    let found = match weight.explain(reader, address.1) {
+        Ok(explanation) => serde_json::from_str(&explanation.to_pretty_json()).ok(),
+        Err(_) => None,
+    };
+    Ok(Some(found.map_or_else(
+        || json!({"value": score_json(scorer.score()), "description": "score", "details": []}),
+        with_details,
+    )))
+}
+
+/// A count as a whole number.
+#[expect(clippy::cast_possible_truncation, reason = "counts are whole and far below 2^63")]
+fn whole(count: f64) -> Value {
+    Value::from(count as i64)
+}
+
+/// Clients read `details` at every level, and no other lists.
+fn with_details(mut node: Value) -> Value {
+    if let Value::Object(map) = &mut node {
+        map.remove("context");
+        let is_count = map
+            .get("description")
+            .and_then(Value::as_str)
+            .is_some_and(|text| text.contains("number of documents"));
+        if let (true, Some(count)) = (is_count, map.get("value").and_then(Value::as_f64)) {
+            map.insert("value".to_owned(), whole(count));
+        }
+        let details = map.remove("details");
+        let details = match details {
+            Some(Value::Array(items)) => items.into_iter().map(with_details).collect(),
+            _ => Vec::new(),
+        };
+        map.insert("details".to_owned(), Value::Array(details));
+    }
+    node
+}

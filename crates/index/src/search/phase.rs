@@ -1,0 +1,339 @@
+//! The query phase: what one partition finds.
+
+use serde_json::Value;
+use tantivy::Searcher;
+use tantivy::query::{BooleanQuery, ConstScoreQuery, Occur, Query as TantivyQuery};
+
+use super::fetch::{FetchedRow, fetch_phase};
+use super::request::{SearchRequest, TrackTotal};
+use super::result::{Hit, PartitionResult, SortValue};
+use super::sort::SortBy;
+use super::{rescore, sorted, top};
+use crate::aggregation::{self, Memory, Unlimited};
+use crate::error::Error;
+use crate::partition::View;
+use crate::query::ast::{BoostMode, Query, ScoreMode};
+use crate::query::compile::Compiled;
+use crate::query::exec::score::{Combination, ComputedScore};
+use crate::query::{Context, parse};
+
+/// What a search is given besides its request.
+pub struct Surroundings<'a> {
+    /// What `now` means in dates: milliseconds since 1970.
+    pub now_ms: u64,
+    /// Asked often; once it says yes, the search ends with what it has (`timed_out`).
+    pub cancelled: &'a dyn Fn() -> bool,
+    /// Who is told of the memory that aggregations take.
+    pub memory: &'a dyn Memory,
+    /// How many buckets may be made (`search.max_buckets`).
+    pub max_buckets: usize,
+    /// Only hits behind this one, which a search of the same view and request has found. Scrolls
+    /// go on with it.
+    pub after: Option<&'a Hit>,
+    /// The index's name and its rows, where aggregations may show documents (`top_hits`).
+    #[expect(clippy::type_complexity, reason = "the same closure as that of the fetch phase")]
+    pub rows: Option<(&'a str, &'a dyn Fn(&[u8], &str) -> Option<FetchedRow>)>,
+}
+
+impl<'a> Surroundings<'a> {
+    /// A search without limits of memory, for tests and tools.
+    #[must_use]
+    pub fn simple(now_ms: u64, cancelled: &'a dyn Fn() -> bool) -> Self {
+        let max_buckets = aggregation::MAX_BUCKETS_DEFAULT;
+        Self { now_ms, cancelled, memory: &Unlimited, max_buckets, after: None, rows: None }
+    }
+}
+
+/// How much a search collects.
+pub(super) struct Limits<'a> {
+    pub window: usize,
+    pub track_total: TrackTotal,
+    pub terminate_after: u64,
+    pub cancelled: &'a dyn Fn() -> bool,
+    pub after: Option<&'a Hit>,
+}
+
+impl Limits<'_> {
+    /// How many hits are counted before counting may stop.
+    pub(super) const fn count_limit(&self) -> u64 {
+        match self.track_total {
+            TrackTotal::No => 0,
+            TrackTotal::Exact => u64::MAX,
+            TrackTotal::UpTo(limit) => limit,
+        }
+    }
+}
+
+/// How many documents were found, and why no more.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Count {
+    pub found: u64,
+    pub is_exact: bool,
+    pub stopped: bool,
+    pub terminated_early: bool,
+    pub timed_out: bool,
+}
+
+pub(super) fn internal(error: tantivy::TantivyError) -> Error {
+    Error::internal(error.to_string())
+}
+
+/// Finds the best hits of one partition, as [`query_phase_in`] does without limits of memory.
+///
+/// # Errors
+/// As [`query_phase_in`].
+pub fn query_phase(
+    view: &View,
+    request: &SearchRequest,
+    now_ms: u64,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<PartitionResult, Error> {
+    query_phase_in(view, request, &Surroundings::simple(now_ms, cancelled))
+}
+
+/// Finds the best hits of one partition, and aggregates its matches.
+///
+/// # Errors
+/// 400 where the request does not fit the mapping, the breaker's where memory is refused.
+pub fn query_phase_in(
+    view: &View,
+    request: &SearchRequest,
+    around: &Surroundings<'_>,
+) -> Result<PartitionResult, Error> {
+    let window = request.window()?;
+    let context = if is_pruned(request, around.after) {
+        Context::new(view, around.now_ms)
+    } else {
+        Context::exact(view, around.now_ms)
+    };
+    let matching =
+        with_min_score(&context, compiled(&context, request.query())?, request.min_score);
+    let rescored = request.rescore.iter().map(|rescore| rescore.window).max().unwrap_or(0);
+    let limits = Limits {
+        window: if window == 0 { 0 } else { window.max(rescored) },
+        track_total: request.track_total,
+        terminate_after: request.terminate_after,
+        cancelled: around.cancelled,
+        after: around.after,
+    };
+    let mut result = PartitionResult::default();
+    if let Some(aggregations) = &request.aggregations {
+        result.aggregations = Some(aggregate(&context, aggregations, &matching, around)?);
+    }
+    let hits = match &request.post_filter {
+        Some(filter) => filtered(matching, filter.compiled(&context)?),
+        None => matching,
+    };
+    let (hits, count) = find(&context, request, hits, &limits)?;
+    context.check()?;
+    result.hits = hits;
+    result.total = count.found;
+    result.total_is_exact = count.is_exact;
+    result.terminated_early = count.terminated_early;
+    result.timed_out = count.timed_out;
+    for rescore in &request.rescore {
+        rescore.apply(&context, &mut result.hits)?;
+    }
+    context.check()?;
+    result.hits.truncate(window);
+    let has_max = request.is_by_score() || request.track_scores;
+    if has_max {
+        let scores = result.hits.iter().filter_map(|hit| hit.score);
+        result.max_score = scores.reduce(f32::max);
+    }
+    Ok(result)
+}
+
+pub(super) fn compiled(context: &Context<'_>, query: Option<&Query>) -> Result<Compiled, Error> {
+    query.map_or_else(|| Ok(Compiled::all()), |query| query.compiled(context))
+}
+
+/// The matches that score enough.
+fn with_min_score(context: &Context<'_>, matching: Compiled, min_score: Option<f32>) -> Compiled {
+    let Some(least) = min_score else { return matching };
+    match matching.score {
+        Some(score) if score >= least => matching,
+        Some(_) => Compiled::none(),
+        None => {
+            let combination = Combination {
+                score_mode: ScoreMode::Multiply,
+                boost_mode: BoostMode::Multiply,
+                max_boost: f64::INFINITY,
+                min_score: Some(least),
+                is_script_score: false,
+                is_filter: false,
+            };
+            let failure = context.failure().clone();
+            let (inner, functions) = (matching.query, Vec::new());
+            Compiled::scored(ComputedScore { inner, functions, combination, failure })
+        }
+    }
+}
+
+/// The matches that a filter lets pass.
+fn filtered(matching: Compiled, filter: Compiled) -> Compiled {
+    if matching.is_none() || filter.is_none() {
+        return Compiled::none();
+    }
+    let score = matching.score;
+    let filter: Box<dyn TantivyQuery> = match score {
+        Some(_) => filter.query,
+        None => Box::new(ConstScoreQuery::new(filter.query, 0.0)),
+    };
+    let clauses = vec![(Occur::Must, matching.query), (Occur::Must, filter)];
+    let query = Box::new(BooleanQuery::with_minimum_required_clauses(clauses, 0));
+    Compiled { query, score }
+}
+
+fn find(
+    context: &Context<'_>,
+    request: &SearchRequest,
+    hits: Compiled,
+    limits: &Limits<'_>,
+) -> Result<(Vec<Hit>, Count), Error> {
+    let searcher = context.view.searcher();
+    let clauses = sorted::bind(context, &request.sort)?;
+    if hits.is_none() {
+        return Ok((Vec::new(), Count { is_exact: true, ..Count::default() }));
+    }
+    if limits.window == 0 {
+        // Nothing but a number is wanted; without one, only whether the query runs.
+        let (_, count) = top::by_doc(searcher, hits.query.as_ref(), limits)?;
+        return Ok((Vec::new(), count));
+    }
+    let is_plain = request.collapse.is_none() && request.search_after.is_none();
+    let is_by_doc = matches!(
+        request.sort.as_slice(),
+        [only] if matches!(only.by, SortBy::Doc) && !only.descending
+    ) && !request.track_scores;
+    let is_alike = request.is_by_score() && hits.score.is_some();
+    if is_plain && (is_by_doc || is_alike) {
+        let score = hits.score.filter(|_| is_alike);
+        let (addresses, count) = top::by_doc(searcher, hits.query.as_ref(), limits)?;
+        let hits = addresses.into_iter().map(|address| plain_hit(request, address, score));
+        return Ok((hits.collect(), count));
+    }
+    if is_pruned(request, limits.after) {
+        let (mut hits, count) = top::by_score(searcher, hits.query.as_ref(), limits)?;
+        if context.scores_text() {
+            rescore_exactly(context, request, &mut hits)?;
+        }
+        if !request.sort.is_empty() {
+            for hit in &mut hits {
+                hit.sort = hit.score.map(SortValue::Score).into_iter().collect();
+            }
+        }
+        return Ok((hits, count));
+    }
+    sorted::find(context, request, clauses, hits, limits)
+}
+
+/// Whether the best hits are found by score, with pruning.
+fn is_pruned(request: &SearchRequest, after: Option<&Hit>) -> bool {
+    request.is_by_score()
+        && request.collapse.is_none()
+        && request.search_after.is_none()
+        && after.is_none()
+}
+
+/// Gives the best hits the scores that Lucene would give them, bit for bit.
+fn rescore_exactly(
+    context: &Context<'_>,
+    request: &SearchRequest,
+    hits: &mut [Hit],
+) -> Result<(), Error> {
+    let exact = Context::exact(context.view, context.now_ms);
+    let query = compiled(&exact, request.query())?.into_query();
+    rescore::replace(context.view.searcher(), query.as_ref(), hits)?;
+    exact.check()
+}
+
+fn plain_hit(request: &SearchRequest, address: (u32, u32), score: Option<f32>) -> Hit {
+    let sort = match (request.sort.is_empty(), score) {
+        (true, _) => Vec::new(),
+        (false, Some(score)) => vec![SortValue::Score(score)],
+        (false, None) => vec![doc_value(address)],
+    };
+    Hit { address, score, sort, group: None }
+}
+
+/// The value of `_doc` in `sort`: documents of later segments come later.
+pub(super) fn doc_value(address: (u32, u32)) -> SortValue {
+    SortValue::Long(i64::from(address.0) << 32 | i64::from(address.1))
+}
+
+fn aggregate(
+    context: &Context<'_>,
+    aggregations: &aggregation::Aggregations,
+    matching: &Compiled,
+    around: &Surroundings<'_>,
+) -> Result<aggregation::Intermediate, Error> {
+    let view = context.view;
+    let resolve = |node: &Value| -> Result<Box<dyn TantivyQuery>, Error> {
+        Ok(parse(node)?.compiled(context)?.query)
+    };
+    let fetch = |hits: &[aggregation::HitAddress], options: &Value| -> Result<Vec<Value>, Error> {
+        let Some((index, rows)) = around.rows else {
+            return Err(Error::illegal_argument("documents cannot be shown here"));
+        };
+        let shown = SearchRequest::parse(options)?;
+        let hits: Vec<Hit> = hits
+            .iter()
+            .map(|(segment, doc, score)| Hit {
+                address: (*segment, *doc),
+                score: Some(*score),
+                sort: Vec::new(),
+                group: None,
+            })
+            .collect();
+        let rendered = fetch_phase(view, &shown, index, &hits, rows)?;
+        rendered
+            .iter()
+            .map(|hit| {
+                serde_json::from_str(hit.get()).map_err(|error| Error::internal(error.to_string()))
+            })
+            .collect()
+    };
+    let aggregation_context = aggregation::Context {
+        now_ms: around.now_ms,
+        max_buckets: around.max_buckets,
+        memory: around.memory,
+        cancelled: around.cancelled,
+        resolve_query: &resolve,
+        fetch: if around.rows.is_some() { Some(&fetch) } else { None },
+    };
+    let found = aggregations.collect(view, matching.query.as_ref(), &aggregation_context)?;
+    context.check()?;
+    Ok(found)
+}
+
+/// Counts the documents of a partition that match; none: all.
+///
+/// # Errors
+/// As the query phase.
+pub fn count(
+    view: &View,
+    query: Option<&Query>,
+    now_ms: u64,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<u64, Error> {
+    let context = Context::new(view, now_ms);
+    let matching = compiled(&context, query)?;
+    let limits = Limits {
+        window: 0,
+        track_total: TrackTotal::Exact,
+        terminate_after: 0,
+        cancelled,
+        after: None,
+    };
+    let found = counted(view.searcher(), &matching, &limits)?;
+    context.check()?;
+    Ok(found)
+}
+
+fn counted(searcher: &Searcher, matching: &Compiled, limits: &Limits<'_>) -> Result<u64, Error> {
+    if matching.is_none() {
+        return Ok(0);
+    }
+    Ok(top::by_doc(searcher, matching.query.as_ref(), limits)?.1.found)
+}

@@ -1,0 +1,64 @@
+//! Mappings and settings of indices that are there, changed.
+
+use plimsoll_index::Error;
+use serde_json::json;
+
+use super::create::untyped;
+use super::settings::{self, Occasion};
+use crate::rest::answer::Answer;
+use crate::rest::call::Call;
+use crate::rest::expressions::{self, Expand};
+
+/// PUT `/{index}/_mapping`.
+///
+/// # Errors
+/// 400 where a field cannot be or cannot change, 404 where an index is not there.
+pub async fn mapping(mut call: Call) -> Result<Answer, Error> {
+    if let Some(kind) = call.part("type").filter(|kind| *kind != "_doc") {
+        return Err(Error::illegal_argument(format!(
+            "mapping type [{kind}] is not supported: there are no types"
+        )));
+    }
+    let body = call.json_required().await?;
+    let mapping = untyped(&body)?;
+    let options = Expand { allow_no_indices: false, ..Expand::any() }.with_query(&call.query)?;
+    let found = expressions::resolve(call.coordinator(), call.part("index"), &options)?;
+    // Checked for all before it is changed for one.
+    for target in &found {
+        target.index.mapping.merge(mapping)?;
+    }
+    for target in found {
+        call.coordinator().put_mapping(&target.index.name, mapping).await?;
+    }
+    Ok(Answer::acknowledged())
+}
+
+/// PUT `[/{index}]/_settings`.
+///
+/// # Errors
+/// 400 where a setting cannot be or cannot change, 404 where an index is not there.
+pub async fn settings(mut call: Call) -> Result<Answer, Error> {
+    let body = call.json_required().await?;
+    // The settings may stand under `settings`, as in the body of an index.
+    let body = match body.as_object() {
+        Some(object) if object.len() == 1 && object.contains_key("settings") => &body["settings"],
+        _ => &body,
+    };
+    let options = Expand { allow_no_indices: false, ..Expand::any() }.with_query(&call.query)?;
+    let found = expressions::resolve(call.coordinator(), call.part("index"), &options)?;
+    let keeps = call.query.flag_or("preserve_existing", false)?;
+    let mut changes = Vec::new();
+    for target in &found {
+        let mut change = settings::parse(body, Occasion::Change(&target.index))?;
+        if keeps {
+            change.retain(|name, _| !target.index.settings.contains_key(name));
+        }
+        changes.push((target.index.name.clone(), change));
+    }
+    for (name, change) in changes {
+        if !change.is_empty() {
+            call.coordinator().put_index_settings(&name, change).await?;
+        }
+    }
+    Ok(Answer::json(&json!({ "acknowledged": true })))
+}

@@ -1,0 +1,314 @@
+//! The body of a request as it arrives: its type checked, gzip undone, its size and that of all
+//! bodies together bounded.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use axum::body::Body;
+use axum::http::{HeaderMap, header};
+use bytes::{Bytes, BytesMut};
+use flate2::write::MultiGzDecoder;
+use http_body_util::BodyExt;
+use plimsoll_index::Error;
+use sync_wrapper::SyncWrapper;
+
+use super::media;
+
+/// How much of a compressed body is inflated at a time, in compressed bytes: gzip makes at most
+/// about a thousand bytes of one.
+const INFLATE_BYTES: usize = 4 << 10;
+
+/// Memory that bodies of all requests may hold together.
+#[derive(Debug)]
+pub struct InFlight {
+    bytes: AtomicUsize,
+    bytes_max: usize,
+}
+
+impl InFlight {
+    /// Room for so many bytes.
+    #[must_use]
+    pub fn new(bytes_max: usize) -> Self {
+        Self { bytes: AtomicUsize::new(0), bytes_max }
+    }
+
+    /// Bytes that are held now.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+
+    /// The most that may be held.
+    #[must_use]
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    fn take(&self, bytes: usize) -> Result<(), Error> {
+        let held = self.bytes.fetch_add(bytes, Relaxed) + bytes;
+        if held <= self.bytes_max {
+            return Ok(());
+        }
+        self.bytes.fetch_sub(bytes, Relaxed);
+        Err(Error::new(
+            429,
+            "circuit_breaking_exception",
+            format!(
+                "[in_flight_requests] Data too large, data for [<http_request>] would be \
+                 [{held}/{held}b], which is larger than the limit of [{max}/{max}b]",
+                max = self.bytes_max
+            ),
+        )
+        .with("bytes_wanted", held)
+        .with("bytes_limit", self.bytes_max)
+        .with("durability", "TRANSIENT"))
+    }
+}
+
+/// Bytes of one body that are held; dropping it gives them back.
+#[derive(Debug)]
+struct Held {
+    all: Arc<InFlight>,
+    bytes: usize,
+}
+
+impl Held {
+    fn grow(&mut self, bytes: usize) -> Result<(), Error> {
+        self.all.take(bytes)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    fn shrink(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.bytes);
+        self.all.bytes.fetch_sub(bytes, Relaxed);
+        self.bytes -= bytes;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.all.bytes.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+/// The body of one request.
+#[derive(Debug)]
+pub struct RequestBody {
+    /// Only ever read by its one owner, who may lend the rest of the request to others.
+    body: SyncWrapper<Body>,
+    content_type: Option<String>,
+    inflate: Option<MultiGzDecoder<Vec<u8>>>,
+    /// Compressed bytes that are not inflated yet.
+    compressed: Bytes,
+    held: Held,
+    bytes: usize,
+    bytes_max: usize,
+    is_over: bool,
+}
+
+impl RequestBody {
+    /// A body that has not been read.
+    ///
+    /// # Errors
+    /// 413 where its length is said to be over the limit, 415 for an encoding other than gzip,
+    /// 406 for a type that is not JSON.
+    pub fn new(
+        body: Body,
+        headers: &HeaderMap,
+        bytes_max: usize,
+        all: Arc<InFlight>,
+    ) -> Result<Self, Error> {
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        let length = text(header::CONTENT_LENGTH).and_then(|text| text.parse::<u64>().ok());
+        if length.is_some_and(|length| length > bytes_max as u64) {
+            return Err(too_large(bytes_max));
+        }
+        let content_type = text(header::CONTENT_TYPE).map(str::to_owned);
+        if length.is_some_and(|length| length > 0) {
+            media::check_body(content_type.as_deref())?;
+        }
+        let inflate = match text(header::CONTENT_ENCODING) {
+            None | Some("" | "identity") => None,
+            Some("gzip" | "x-gzip") => Some(MultiGzDecoder::new(Vec::new())),
+            Some(other) => {
+                return Err(Error::new(
+                    415,
+                    "illegal_argument_exception",
+                    format!("Content-Encoding [{other}] is not supported, only [gzip] is"),
+                ));
+            }
+        };
+        let held = Held { all, bytes: 0 };
+        let compressed = Bytes::new();
+        Ok(Self {
+            body: SyncWrapper::new(body),
+            content_type,
+            inflate,
+            compressed,
+            held,
+            bytes: 0,
+            bytes_max,
+            is_over: false,
+        })
+    }
+
+    /// The next piece, or none at the end. It counts as held until [`Self::release`].
+    ///
+    /// # Errors
+    /// Where the body is too large, not gzip though it says so, or the connection ends.
+    pub async fn piece(&mut self) -> Result<Option<Bytes>, Error> {
+        loop {
+            if let Some(piece) = self.inflated()? {
+                return self.counted(piece).map(Some);
+            }
+            if self.is_over {
+                return Ok(None);
+            }
+            let Some(frame) = self.body.get_mut().frame().await else {
+                self.is_over = true;
+                return self.tail();
+            };
+            let frame = frame.map_err(|error| {
+                Error::illegal_argument(format!("the body could not be read: {error}"))
+            })?;
+            let Ok(data) = frame.into_data() else { continue };
+            if data.is_empty() {
+                continue;
+            }
+            if self.bytes == 0 {
+                // A body of unknown length is known not to be empty only here.
+                media::check_body(self.content_type.as_deref())?;
+            }
+            if self.inflate.is_none() {
+                return self.counted(data).map(Some);
+            }
+            self.compressed = data;
+        }
+    }
+
+    /// Bytes of pieces that the reader does not hold any more.
+    pub fn release(&mut self, bytes: usize) {
+        self.held.shrink(bytes);
+    }
+
+    /// All of it, in one piece.
+    ///
+    /// # Errors
+    /// As [`Self::piece`].
+    pub async fn all(&mut self) -> Result<Bytes, Error> {
+        let Some(first) = self.piece().await? else { return Ok(Bytes::new()) };
+        let Some(second) = self.piece().await? else { return Ok(first) };
+        let mut whole = BytesMut::with_capacity((first.len() + second.len()) * 2);
+        whole.extend_from_slice(&first);
+        whole.extend_from_slice(&second);
+        while let Some(piece) = self.piece().await? {
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole.freeze())
+    }
+
+    fn counted(&mut self, piece: Bytes) -> Result<Bytes, Error> {
+        self.bytes += piece.len();
+        if self.bytes > self.bytes_max {
+            return Err(too_large(self.bytes_max));
+        }
+        self.held.grow(piece.len())?;
+        Ok(piece)
+    }
+
+    /// What a bit of the compressed bytes comes to; none where more of them are needed.
+    fn inflated(&mut self) -> Result<Option<Bytes>, Error> {
+        let Some(decoder) = &mut self.inflate else { return Ok(None) };
+        while !self.compressed.is_empty() {
+            let bit = self.compressed.split_to(INFLATE_BYTES.min(self.compressed.len()));
+            decoder.write_all(&bit).map_err(|error| not_gzip(&error))?;
+            if !decoder.get_ref().is_empty() {
+                return Ok(Some(std::mem::take(decoder.get_mut()).into()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the end of a compressed body still brings.
+    fn tail(&mut self) -> Result<Option<Bytes>, Error> {
+        let Some(decoder) = &mut self.inflate else { return Ok(None) };
+        if self.bytes == 0 && decoder.get_ref().is_empty() && decoder.header().is_none() {
+            // A request without a body may say gzip all the same.
+            return Ok(None);
+        }
+        decoder.try_finish().map_err(|error| not_gzip(&error))?;
+        let rest = std::mem::take(decoder.get_mut());
+        if rest.is_empty() { Ok(None) } else { self.counted(rest.into()).map(Some) }
+    }
+}
+
+fn not_gzip(error: &std::io::Error) -> Error {
+    Error::illegal_argument(format!("the body is not valid gzip: {error}"))
+}
+
+fn too_large(bytes_max: usize) -> Error {
+    Error::new(
+        413,
+        "content_too_long_exception",
+        format!("entity content is too long for the configured buffer limit [{bytes_max}]"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::{Compression, write::GzEncoder};
+
+    fn body(bytes: Vec<u8>, is_gzip: bool, bytes_max: usize) -> RequestBody {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, "application/json".parse().unwrap());
+        if is_gzip {
+            headers.insert(header::CONTENT_ENCODING, "gzip".parse().unwrap());
+        }
+        let all = Arc::new(InFlight::new(1 << 20));
+        RequestBody::new(Body::from(bytes), &headers, bytes_max, all).unwrap()
+    }
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[tokio::test]
+    async fn bodies_are_read_and_inflated() {
+        let text = b"{\"a\": 1}".repeat(1000);
+        assert_eq!(body(text.clone(), false, 1 << 20).all().await.unwrap(), text);
+        assert_eq!(body(gzip(&text), true, 1 << 20).all().await.unwrap(), text);
+        assert_eq!(body(Vec::new(), true, 10).all().await.unwrap(), "");
+        let broken = body(gzip(&text)[..30].to_vec(), true, 1 << 20).all().await;
+        assert_eq!(broken.unwrap_err().status, 400);
+        assert_eq!(body(text, true, 1 << 20).all().await.unwrap_err().status, 400);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_grows_beyond_the_limit_is_refused() {
+        let bomb = gzip(&vec![b' '; 64 << 20]);
+        assert!(bomb.len() < 1 << 20);
+        assert_eq!(body(bomb, true, 1 << 20).all().await.unwrap_err().status, 413);
+        assert_eq!(body(vec![b' '; 11], false, 10).all().await.unwrap_err().status, 413);
+    }
+
+    #[tokio::test]
+    async fn all_bodies_together_are_bounded() {
+        let all = Arc::new(InFlight::new(100));
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, "application/json".parse().unwrap());
+        let one = |size: usize| {
+            RequestBody::new(Body::from(vec![b' '; size]), &headers, 1000, Arc::clone(&all))
+        };
+        let mut first = one(80).unwrap();
+        first.all().await.unwrap();
+        assert_eq!(one(80).unwrap().all().await.unwrap_err().status, 429);
+        drop(first);
+        assert_eq!(all.bytes(), 0);
+        assert!(one(80).unwrap().all().await.is_ok());
+    }
+}

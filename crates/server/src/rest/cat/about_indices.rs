@@ -1,0 +1,419 @@
+//! Tables of indices and what belongs to them.
+
+use plimsoll_cluster::{IndexMetadata, IndexStatistics};
+use plimsoll_index::Error;
+use plimsoll_index::search::SearchRequest;
+use serde_json::{Value, json};
+
+use super::about_cluster::clock;
+use super::table::{Cell, Column, answer, number, text};
+use crate::rest::answer::Answer;
+use crate::rest::call::Call;
+use crate::rest::cluster::health::of_index;
+use crate::rest::expressions::{self, Expand, Target};
+use crate::rest::filter_path::wildcard_matches;
+use crate::rest::identity::LUCENE_VERSION;
+use crate::rest::search::request::{self, Around};
+use crate::rest::stats::figures::Figures;
+use crate::rest::stats::segments::index_bytes;
+
+fn found(call: &Call, options: Expand) -> Result<Vec<Target>, Error> {
+    let options = options.with_query(&call.query)?;
+    expressions::resolve(call.coordinator(), call.part("index"), &options)
+}
+
+fn statistics(call: &Call, index: &IndexMetadata) -> IndexStatistics {
+    call.coordinator().index_statistics(&index.name).unwrap_or_default()
+}
+
+const INDICES: &[Column] = &[
+    text("health", "h", "current health status"),
+    text("status", "s", "open/close status"),
+    text("index", "i,idx", "index name"),
+    text("uuid", "id,uuid", "index uuid"),
+    number("pri", "p,shards.primary,shardsPrimary", "number of primary shards"),
+    number("rep", "r,shards.replica,shardsReplica", "number of replica shards"),
+    number("docs.count", "dc,docsCount", "available docs"),
+    number("docs.deleted", "dd,docsDeleted", "deleted docs"),
+    number("creation.date", "cd", "index creation date (millisecond value)").hidden(),
+    text("creation.date.string", "cds", "index creation date (as string)").hidden(),
+    number("store.size", "ss,storeSize", "store size of primaries & replicas"),
+    number("pri.store.size", "", "store size of primaries"),
+    number("indexing.index_total", "iito,indexingIndexTotal", "number of indexing ops").hidden(),
+    number("search.query_total", "sqto,searchQueryTotal", "total query phase ops").hidden(),
+    number("search.query_time", "sqti,searchQueryTime", "time spent in query phase").hidden(),
+    number("search.fetch_total", "sfto,searchFetchTotal", "total fetch ops").hidden(),
+    number("search.fetch_time", "sfti,searchFetchTime", "time spent in fetch phase").hidden(),
+    number("refresh.total", "rto,refreshTotal", "total refreshes").hidden(),
+    number("refresh.time", "rti,refreshTime", "time spent in refreshes").hidden(),
+    number("flush.total", "ft,flushTotal", "number of flushes").hidden(),
+    number("merges.total", "mt,mergesTotal", "number of completed merge ops").hidden(),
+    number("segments.count", "sc,segmentsCount", "number of segments").hidden(),
+];
+
+/// GET `/_cat/indices[/{index}]`.
+///
+/// # Errors
+/// 404 where an index is not there.
+pub async fn indices(call: Call) -> Result<Answer, Error> {
+    let wanted = call.query.get("health");
+    let has_faults = !call.coordinator().faults().is_empty();
+    let mut rows = Vec::new();
+    for target in found(&call, Expand::any())? {
+        let index = &target.index;
+        let health = of_index(&call.rest, index, has_faults).status.name();
+        if wanted.is_some_and(|wanted| wanted != health) {
+            continue;
+        }
+        let figures = Figures::of_index(&statistics(&call, index));
+        // A closed index answers nothing, so nothing is told of what is in it.
+        let open = |cell: Cell| if index.is_open { cell } else { Cell::None };
+        rows.push(vec![
+            health.into(),
+            if index.is_open { "open" } else { "close" }.into(),
+            index.name.clone().into(),
+            index.uuid.clone().into(),
+            index.partitions.into(),
+            index.replicas.into(),
+            open(figures.docs.into()),
+            open(figures.deleted.into()),
+            index.created_ms.into(),
+            date(index.created_ms).into(),
+            Cell::Bytes(figures.store_bytes),
+            Cell::Bytes(figures.store_bytes),
+            figures.indexed.into(),
+            figures.queries.0.into(),
+            Cell::Millis(figures.queries.1),
+            figures.fetches.0.into(),
+            Cell::Millis(figures.fetches.1),
+            figures.refreshes.0.into(),
+            Cell::Millis(figures.refreshes.1),
+            figures.flushes.0.into(),
+            figures.merges.into(),
+            figures.segments.into(),
+        ]);
+    }
+    answer(&call, INDICES, rows)
+}
+
+/// `2024-01-01T00:00:00.000Z`: the civil calendar from days since 1970, after Howard Hinnant's
+/// `civil_from_days`.
+fn date(millis: u64) -> String {
+    let (days, of_day) = (millis / 86_400_000, millis % 86_400_000);
+    let shifted = days + 719_468;
+    let era = shifted / 146_097;
+    let of_era = shifted % 146_097;
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hours, minutes) = (of_day / 3_600_000, of_day / 60_000 % 60);
+    let (seconds, millis) = (of_day / 1000 % 60, of_day % 1000);
+    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{millis:03}Z")
+}
+
+const COUNT: &[Column] = &[
+    text("epoch", "t,time", "seconds since 1970-01-01 00:00:00"),
+    text("timestamp", "ts,hms,hhmmss", "time in HH:MM:SS"),
+    text("count", "dc,docs.count,docsCount", "the document count"),
+];
+
+/// GET `/_cat/count[/{index}]`.
+///
+/// # Errors
+/// 404 where an index is not there.
+pub async fn count(call: Call) -> Result<Answer, Error> {
+    let around = Around::of_query(call.part("index"), &call.query)?;
+    let (targets, options) = request::placed(call.coordinator(), &around)?;
+    let request = SearchRequest::parse(&json!({ "size": 0, "track_total_hits": true }))?;
+    let outcome = call.coordinator().count(&targets, request, options).await?;
+    let (epoch, time) = clock();
+    let count = outcome.total.map_or(0, |(total, _)| total);
+    // Numbers of this table stand to the left.
+    let row = vec![epoch.to_string().into(), time.into(), count.to_string().into()];
+    answer(&call, COUNT, vec![row])
+}
+
+const SHARDS: &[Column] = &[
+    text("index", "i,idx", "index name"),
+    text("shard", "s,sh", "shard name"),
+    text("prirep", "p,pr,primaryOrReplica", "primary or replica"),
+    text("state", "st", "shard state"),
+    number("docs", "d,dc", "number of docs in shard"),
+    number("store", "sto", "store size of shard (how much disk it uses)"),
+    text("ip", "", "ip of node where it lives"),
+    text("id", "", "unique id of node where it lives").hidden(),
+    text("node", "n", "name of node where it lives"),
+    text("unassigned.reason", "ur", "reason shard became unassigned").hidden(),
+    number("segments.count", "sc,segmentsCount", "number of segments").hidden(),
+    number("search.query_total", "sqto,searchQueryTotal", "total query phase ops").hidden(),
+    number("refresh.total", "rto,refreshTotal", "total refreshes").hidden(),
+    number("merges.total", "mt,mergesTotal", "number of completed merge ops").hidden(),
+];
+
+/// GET `/_cat/shards[/{index}]`.
+///
+/// # Errors
+/// 404 where an index is not there.
+pub async fn shards(call: Call) -> Result<Answer, Error> {
+    let mut rows = Vec::new();
+    for target in found(&call, Expand::any())? {
+        let index = &target.index;
+        for (ordinal, partition) in statistics(&call, index).partitions.iter().enumerate() {
+            let figures = Figures::of_partition(partition);
+            let name: Cell = index.name.clone().into();
+            rows.push(vec![
+                name.clone(),
+                ordinal.to_string().into(),
+                "p".into(),
+                "STARTED".into(),
+                figures.docs.into(),
+                Cell::Bytes(figures.store_bytes),
+                call.rest.address.ip().to_string().into(),
+                call.rest.identity.node_id.clone().into(),
+                call.rest.node.settings.node_name.clone().into(),
+                Cell::None,
+                figures.segments.into(),
+                figures.queries.0.into(),
+                figures.refreshes.0.into(),
+                figures.merges.into(),
+            ]);
+            for _ in 0..index.replicas {
+                let mut row =
+                    vec![name.clone(), ordinal.to_string().into(), "r".into(), "UNASSIGNED".into()];
+                row.resize(SHARDS.len(), Cell::None);
+                if let Some(reason) = row.get_mut(9) {
+                    *reason = "INDEX_CREATED".into();
+                }
+                rows.push(row);
+            }
+        }
+    }
+    answer(&call, SHARDS, rows)
+}
+
+const SEGMENTS: &[Column] = &[
+    text("index", "i,idx", "index name"),
+    text("shard", "s,sh", "shard name"),
+    text("prirep", "p,pr,primaryOrReplica", "primary or replica"),
+    text("ip", "", "ip of node where it lives"),
+    text("id", "", "unique id of node where it lives").hidden(),
+    text("segment", "seg", "segment name; _all for all of a shard together"),
+    number("generation", "g,gen", "segment generation"),
+    number("docs.count", "dc,docsCount", "number of docs in segment"),
+    number("docs.deleted", "dd,docsDeleted", "number of deleted docs in segment"),
+    number("size", "si", "segment size in bytes"),
+    number("size.memory", "sm,sizeMemory", "segment memory in bytes"),
+    text("committed", "ic,isCommitted", "is segment committed"),
+    text("searchable", "is,isSearchable", "is segment searched"),
+    text("version", "v,ver", "version"),
+    text("compound", "ico,isCompound", "is segment compound"),
+];
+
+/// GET `/_cat/segments[/{index}]`.
+///
+/// # Errors
+/// 404 where an index is not there.
+pub async fn segments(call: Call) -> Result<Answer, Error> {
+    let mut rows = Vec::new();
+    for target in found(&call, Expand::search())? {
+        let index = &target.index;
+        for (ordinal, partition) in statistics(&call, index).partitions.iter().enumerate() {
+            let segments = &partition.segments;
+            if segments.segments == 0 {
+                continue;
+            }
+            rows.push(vec![
+                index.name.clone().into(),
+                ordinal.to_string().into(),
+                "p".into(),
+                call.rest.address.ip().to_string().into(),
+                call.rest.identity.node_id.clone().into(),
+                "_all".into(),
+                segments.refreshes.into(),
+                segments.docs.into(),
+                segments.deleted.into(),
+                Cell::Bytes(index_bytes(partition)),
+                Cell::Number(0),
+                "true".into(),
+                "true".into(),
+                LUCENE_VERSION.into(),
+                "false".into(),
+            ]);
+        }
+    }
+    answer(&call, SEGMENTS, rows)
+}
+
+const RECOVERY: &[Column] = &[
+    text("index", "i,idx", "index name"),
+    text("shard", "s,sh", "shard name"),
+    text("time", "t,ti", "recovery time"),
+    text("type", "ty", "recovery type"),
+    text("stage", "st", "recovery stage"),
+    text("source_host", "shost", "source host"),
+    text("source_node", "snode", "source node name"),
+    text("target_host", "thost", "target host"),
+    text("target_node", "tnode", "target node name"),
+    text("repository", "rep", "repository"),
+    text("snapshot", "snap", "snapshot"),
+    text("files", "f", "number of files to recover"),
+    text("files_recovered", "fr", "files recovered"),
+    text("files_percent", "fp", "percent of files recovered"),
+    text("files_total", "tf", "total number of files"),
+    text("bytes", "b", "number of bytes to recover"),
+    text("bytes_recovered", "br", "bytes recovered"),
+    text("bytes_percent", "bp", "percent of bytes recovered"),
+    text("bytes_total", "tb", "total number of bytes"),
+    text("translog_ops", "to", "number of translog ops to recover"),
+    text("translog_ops_recovered", "tor", "translog ops recovered"),
+    text("translog_ops_percent", "top", "percent of translog ops recovered"),
+];
+
+/// GET `/_cat/recovery[/{index}]`.
+///
+/// # Errors
+/// 404 where an index is not there.
+pub async fn recovery(call: Call) -> Result<Answer, Error> {
+    let active_only = call.query.flag_or("active_only", false)?;
+    let started_ms = call.rest.node.started_s * 1000;
+    let mut rows = Vec::new();
+    for target in found(&call, Expand::any())?.iter().filter(|_| !active_only) {
+        let index = &target.index;
+        let is_new = index.created_ms >= started_ms;
+        for ordinal in 0..index.partitions {
+            let mut row: Vec<Cell> = vec![
+                index.name.clone().into(),
+                ordinal.to_string().into(),
+                Cell::Millis(0),
+                if is_new { "empty_store" } else { "existing_store" }.into(),
+                "done".into(),
+            ];
+            row.extend(["n/a", "n/a"].map(Cell::from));
+            row.push(call.rest.address.ip().to_string().into());
+            row.push(call.rest.node.settings.node_name.clone().into());
+            row.extend(["n/a", "n/a", "0", "0", "0.0%", "0"].map(Cell::from));
+            row.extend(["0", "0", "0.0%", "0", "0", "0", "100.0%"].map(Cell::from));
+            rows.push(row);
+        }
+    }
+    answer(&call, RECOVERY, rows)
+}
+
+const ALIASES: &[Column] = &[
+    text("alias", "a", "alias name"),
+    text("index", "i,idx", "index alias points to"),
+    text("filter", "f,fi", "filter"),
+    text("routing.index", "ri,routingIndex", "index routing"),
+    text("routing.search", "rs,routingSearch", "search routing"),
+    text("is_write_index", "w,isWriteIndex", "write index"),
+];
+
+/// GET `/_cat/aliases[/{name}]`.
+///
+/// # Errors
+/// None of its own.
+pub async fn aliases(call: Call) -> Result<Answer, Error> {
+    let patterns: Vec<&str> = call.part("name").unwrap_or("*").split(',').collect();
+    let mut rows = Vec::new();
+    for index in call.coordinator().indices() {
+        for (alias, body) in &index.aliases {
+            let is = |pattern: &&str| *pattern == "_all" || wildcard_matches(pattern, alias);
+            if !patterns.iter().any(is) {
+                continue;
+            }
+            let given = |name: &str| match body.get(name) {
+                None => "-".to_owned(),
+                Some(Value::String(text)) => text.clone(),
+                Some(other) => other.to_string(),
+            };
+            rows.push(vec![
+                alias.clone().into(),
+                index.name.clone().into(),
+                if body.contains_key("filter") { "*" } else { "-" }.into(),
+                given("index_routing").into(),
+                given("search_routing").into(),
+                given("is_write_index").into(),
+            ]);
+        }
+    }
+    rows.sort_by(|a, b| format!("{a:?}").cmp(&format!("{b:?}")));
+    answer(&call, ALIASES, rows)
+}
+
+const TEMPLATES: &[Column] = &[
+    text("name", "n", "template name"),
+    text("index_patterns", "t", "template index patterns"),
+    text("order", "o,p", "template application order/priority number"),
+    text("version", "v", "version"),
+    text("composed_of", "c", "component templates comprising index template"),
+];
+
+/// GET `/_cat/templates[/{name}]`.
+///
+/// # Errors
+/// None of its own.
+pub async fn templates(call: Call) -> Result<Answer, Error> {
+    let pattern = call.part("name").unwrap_or("*");
+    let mut rows = Vec::new();
+    for (kind, order) in [("template", "order"), ("index_template", "priority")] {
+        for (name, body) in call.coordinator().stored_all(kind) {
+            if !wildcard_matches(pattern, &name) {
+                continue;
+            }
+            let list = |key: &str| {
+                let items = body.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+                let items: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+                format!("[{}]", items.join(", "))
+            };
+            let number = |key: &str| body.get(key).map_or_else(String::new, Value::to_string);
+            let order = match number(order) {
+                text if text.is_empty() => "0".to_owned(),
+                text => text,
+            };
+            let composed = if kind == "template" { String::new() } else { list("composed_of") };
+            rows.push(vec![
+                name.into(),
+                list("index_patterns").into(),
+                order.into(),
+                number("version").into(),
+                composed.into(),
+            ]);
+        }
+    }
+    answer(&call, TEMPLATES, rows)
+}
+
+const FIELDDATA: &[Column] = &[
+    text("id", "", "node id"),
+    text("host", "h", "host name"),
+    text("ip", "", "ip address"),
+    text("node", "n", "node name"),
+    text("field", "f", "field name"),
+    number("size", "", "field data usage"),
+];
+
+/// GET `/_cat/fielddata[/{fields}]`: columns are mapped from files, so no field is held in memory.
+///
+/// # Errors
+/// None of its own.
+pub async fn fielddata(call: Call) -> Result<Answer, Error> {
+    answer(&call, FIELDDATA, Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn dates() {
+        for (millis, expected) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (1_704_067_199_999, "2023-12-31T23:59:59.999Z"),
+            (1_795_291_206_510, "2026-11-21T20:00:06.510Z"),
+        ] {
+            assert_eq!(super::date(millis), expected);
+        }
+    }
+}

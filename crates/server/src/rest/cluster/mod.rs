@@ -1,0 +1,64 @@
+//! The cluster: its health, settings and state. With one node, all partitions are on it, copies
+//! beyond the first have nowhere to go, and nothing moves.
+
+pub mod allocation;
+pub mod health;
+pub mod settings;
+pub mod settings_table;
+pub mod state;
+pub mod stats;
+
+use super::routes::{INDICES, Route, Verb, WAITS, route};
+use Verb::{Get, Post, Put};
+
+const HEALTH: &[&str] = &[
+    "level",
+    "local",
+    "timeout",
+    "master_timeout",
+    "cluster_manager_timeout",
+    "wait_for_status",
+    "wait_for_nodes",
+    "wait_for_active_shards",
+    "wait_for_no_relocating_shards",
+    "wait_for_no_initializing_shards",
+    "wait_for_events",
+    "awareness_attribute",
+    "ensure_node_weighed_in",
+    "weights_by_location",
+];
+const SETTINGS: &[&str] = &["flat_settings", "include_defaults"];
+const STATE: &[&str] = &["local", "flat_settings", "wait_for_metadata_version", "wait_for_timeout"];
+const STATS: &[&str] = &["flat_settings", "timeout", "include_remotes"];
+const REROUTE: &[&str] = &["dry_run", "explain", "retry_failed", "metric"];
+const EXPLAIN: &[&str] = &["include_yes_decisions", "include_disk_info"];
+const PENDING: &[&str] = &["local"];
+
+/// The routes of this module.
+pub const ROUTES: &[Route] = &[
+    route(&[Get], "/_cluster/health", &[HEALTH, INDICES], |call| Box::pin(health::get(call))),
+    route(&[Get], "/_cluster/health/{index}", &[HEALTH, INDICES], |call| {
+        Box::pin(health::get(call))
+    }),
+    route(&[Get], "/_cluster/settings", &[SETTINGS, WAITS], |call| Box::pin(settings::get(call))),
+    route(&[Put], "/_cluster/settings", &[SETTINGS, WAITS], |call| Box::pin(settings::put(call))),
+    route(&[Get], "/_cluster/state", &[STATE, WAITS, INDICES], |call| Box::pin(state::get(call))),
+    route(&[Get], "/_cluster/state/{metric}", &[STATE, WAITS, INDICES], |call| {
+        Box::pin(state::get(call))
+    }),
+    route(&[Get], "/_cluster/state/{metric}/{index}", &[STATE, WAITS, INDICES], |call| {
+        Box::pin(state::get(call))
+    }),
+    route(&[Get], "/_cluster/stats", &[STATS], |call| Box::pin(stats::get(call))),
+    route(&[Get], "/_cluster/stats/nodes/{node}", &[STATS], |call| Box::pin(stats::get(call))),
+    route(&[Get], "/_cluster/pending_tasks", &[PENDING, WAITS], |call| {
+        Box::pin(allocation::pending_tasks(call))
+    }),
+    route(&[Get, Post], "/_cluster/allocation/explain", &[EXPLAIN], |call| {
+        Box::pin(allocation::explain(call))
+    }),
+    route(&[Post], "/_cluster/reroute", &[REROUTE, WAITS], |call| {
+        Box::pin(allocation::reroute(call))
+    }),
+    route(&[Get], "/_remote/info", &[], |call| Box::pin(allocation::remote_info(call))),
+];

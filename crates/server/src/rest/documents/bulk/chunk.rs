@@ -1,0 +1,289 @@
+//! Some items of a bulk request, carried out together. Items of different documents may happen
+//! in any order, so they go to the coordinator as one; an update waits for what comes before it
+//! to the same document, and what comes after waits for the update.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use plimsoll_cluster::{Action, Condition, DocumentWrite, IndexMetadata};
+use plimsoll_index::Error;
+
+use super::Answers;
+use super::parser::{Item, Operation};
+use crate::rest::Rest;
+use crate::rest::documents::place::{self, Place, located};
+use crate::rest::documents::source_filter::SourceFilter;
+use crate::rest::documents::update::{self, Change, Updated};
+use crate::rest::documents::write::Conditions;
+use crate::rest::documents::written::{self, Outcome, text};
+
+/// What a request says for all its items.
+#[derive(Clone, Debug, Default)]
+pub struct Defaults {
+    /// The index of items that name none.
+    pub index: Option<String>,
+    /// The routing of items that have none.
+    pub routing: Option<String>,
+    /// Whether items must name an alias.
+    pub requires_alias: bool,
+    /// Whether a refresh follows.
+    pub was_refreshed: bool,
+    /// What updates answer of their documents.
+    pub source: Option<SourceFilter>,
+}
+
+/// An item whose place is known.
+struct Placed {
+    place: Arc<Place>,
+    operation: Operation,
+    id: String,
+    routing: Option<String>,
+    work: Work,
+}
+
+enum Work {
+    Write(Option<DocumentWrite>),
+    Update(Box<Change>, Condition, u32),
+}
+
+type Outcomes = Vec<Option<Result<Updated, Error>>>;
+/// The index and id of an item that found no place.
+type Named = Option<(String, Option<String>)>;
+
+/// Places that were found before, with how they were asked for: few, so they are looked through.
+#[derive(Default)]
+struct Places(Vec<(String, bool, bool, Arc<Place>)>);
+
+impl Places {
+    async fn find(
+        &mut self,
+        rest: &Rest,
+        name: &str,
+        requires_alias: bool,
+        may_create: bool,
+    ) -> Result<Arc<Place>, Error> {
+        let is_it = |known: &&(String, bool, bool, Arc<Place>)| {
+            known.0 == name && known.1 == requires_alias && known.2 == may_create
+        };
+        if let Some((.., place)) = self.0.iter().find(is_it) {
+            return Ok(Arc::clone(place));
+        }
+        // What failed is asked again: an item after it may create the index.
+        let place = Arc::new(place::for_write(rest, name, requires_alias, may_create).await?);
+        self.0.push((name.to_owned(), requires_alias, may_create, Arc::clone(&place)));
+        Ok(place)
+    }
+}
+
+/// Carries items out and adds their answers, in the order of the items.
+pub async fn carry_out(rest: &Rest, defaults: &Defaults, items: Vec<Item>, answers: &mut Answers) {
+    let mut places = Places::default();
+    let mut outcomes: Outcomes = Vec::with_capacity(items.len());
+    let mut names: Vec<(Operation, Named)> = Vec::with_capacity(items.len());
+    let mut placed = Vec::with_capacity(items.len());
+    for mut item in items {
+        let operation = item.operation.unwrap_or(Operation::Index);
+        let index = item.index.take();
+        let name = index.as_deref().or(defaults.index.as_deref()).unwrap_or_default();
+        match settle(rest, defaults, &mut item, operation, name, &mut places).await {
+            Ok(item) => {
+                names.push((operation, None));
+                placed.push(Some(item));
+                outcomes.push(None);
+            }
+            Err(error) => {
+                names.push((operation, Some((name.to_owned(), item.id))));
+                placed.push(None);
+                outcomes.push(Some(Err(error)));
+            }
+        }
+    }
+    for wave in waves(&placed) {
+        run(rest, &mut placed, &wave, &mut outcomes).await;
+    }
+    for ((placed, outcome), (operation, named)) in placed.iter().zip(outcomes).zip(names) {
+        let outcome = outcome.unwrap_or_else(|| Err(Error::internal("the item has no outcome")));
+        answers.has_errors |= outcome.is_err();
+        let (index, id) = match (placed, &named) {
+            (Some(placed), _) => (placed.place.index.name.as_str(), Some(placed.id.as_str())),
+            (None, Some((name, id))) => (name.as_str(), id.as_deref()),
+            (None, None) => ("", None),
+        };
+        let out = &mut answers.items;
+        if answers.count > 0 {
+            out.push(b',');
+        }
+        answers.count += 1;
+        let _ = write!(out, "{{\"{}\":{{", operation.name());
+        match (placed, outcome) {
+            (Some(placed), Ok(updated)) => {
+                success(out, placed, &updated, defaults);
+                if let Outcome::Written(written) = updated.outcome {
+                    answers.touched.add(&placed.place.index, written.partition);
+                }
+            }
+            (_, outcome) => failure(out, index, id, outcome.err()),
+        }
+        answers.items.extend_from_slice(b"}}");
+    }
+}
+
+fn success(out: &mut Vec<u8>, placed: &Placed, updated: &Updated, defaults: &Defaults) {
+    let outcome = &updated.outcome;
+    written::fields(out, &placed.place.index, &placed.id, outcome, defaults.was_refreshed);
+    if let Work::Update(change, ..) = &placed.work
+        && let Some(filter) = change.source.as_ref().or(defaults.source.as_ref())
+    {
+        let mark = out.len();
+        if update::get_field(out, updated, filter).is_err() {
+            out.truncate(mark);
+        }
+    }
+    let _ = write!(out, ",\"status\":{}", outcome.status());
+}
+
+fn failure(out: &mut Vec<u8>, index: &str, id: Option<&str>, error: Option<Error>) {
+    let error = error.unwrap_or_else(|| Error::internal("the item has no outcome"));
+    out.extend_from_slice(b"\"_index\":");
+    text(out, index);
+    out.extend_from_slice(b",\"_id\":");
+    match id {
+        Some(id) => text(out, id),
+        None => out.extend_from_slice(b"null"),
+    }
+    let _ = write!(out, ",\"status\":{},\"error\":{}", error.status, error.cause_json());
+}
+
+/// Finds an item's place and makes its work of it.
+async fn settle(
+    rest: &Rest,
+    defaults: &Defaults,
+    item: &mut Item,
+    operation: Operation,
+    name: &str,
+    places: &mut Places,
+) -> Result<Placed, Error> {
+    if name.is_empty() {
+        return Err(super::validation(&["index is missing"]));
+    }
+    let requires_alias = item.require_alias.unwrap_or(defaults.requires_alias);
+    let may_create = operation != Operation::Delete;
+    if let Some(id) = &item.id {
+        place::check_id(id)?;
+    }
+    let place = places.find(rest, name, requires_alias, may_create).await?;
+    let routing = item.routing.take().or_else(|| defaults.routing.clone());
+    let action = match operation {
+        Operation::Index | Operation::Update => Action::Index,
+        Operation::Create => Action::Create,
+        Operation::Delete => Action::Delete,
+    };
+    let conditions = Conditions {
+        if_seq_no: item.if_seq_no,
+        if_primary_term: item.if_primary_term,
+        version: item.version,
+        version_type: item.version_type,
+    };
+    let condition = conditions.condition(action)?;
+    let (id, action) = match item.id.clone() {
+        Some(id) => (id, action),
+        None if matches!(operation, Operation::Update | Operation::Delete) => {
+            return Err(super::validation(&["id is missing"]));
+        }
+        None if condition == Condition::None => (rest.ids.next(), Action::Create),
+        None => (rest.ids.next(), action),
+    };
+    let routing = place.routing(&id, routing)?;
+    let work = if operation == Operation::Update {
+        let change = Box::new(Change::parse(&item.source)?);
+        Work::Update(change, condition, item.retry_on_conflict)
+    } else {
+        let source = std::mem::take(&mut item.source);
+        let (id, routing) = (id.clone(), routing.clone());
+        Work::Write(Some(DocumentWrite { id, routing, action, source, condition }))
+    };
+    Ok(Placed { place, operation, id, routing, work })
+}
+
+/// Positions of items, in groups: one group is done before the next begins.
+fn waves(placed: &[Option<Placed>]) -> Vec<Vec<usize>> {
+    let has_updates = placed.iter().flatten().any(|placed| placed.operation == Operation::Update);
+    if !has_updates {
+        let all = placed.iter().enumerate().filter(|(_, placed)| placed.is_some());
+        return vec![all.map(|(at, _)| at).collect()];
+    }
+    // The wave of a document's last item, and whether that was an update.
+    let mut last: HashMap<(&str, &str), (usize, bool)> = HashMap::new();
+    let mut waves: Vec<Vec<usize>> = Vec::new();
+    for (at, placed) in placed.iter().enumerate() {
+        let Some(placed) = placed else { continue };
+        let is_update = placed.operation == Operation::Update;
+        let document = (placed.place.index.name.as_str(), placed.id.as_str());
+        let wave = match last.get(&document) {
+            None => 0,
+            Some((wave, was_update)) => wave + usize::from(is_update || *was_update),
+        };
+        last.insert(document, (wave, is_update));
+        if waves.len() <= wave {
+            waves.resize_with(wave + 1, Vec::new);
+        }
+        waves[wave].push(at);
+    }
+    waves
+}
+
+/// Writes to one index, and the positions of their items.
+type Batch = (Arc<IndexMetadata>, Vec<usize>, Vec<DocumentWrite>);
+
+/// Carries one group out: its updates one beside the other, its writes index by index.
+async fn run(rest: &Rest, placed: &mut [Option<Placed>], wave: &[usize], outcomes: &mut Outcomes) {
+    let mut batches: HashMap<String, Batch> = HashMap::new();
+    for at in wave {
+        let Some(placed) = &mut placed[*at] else { continue };
+        let Work::Write(write) = &mut placed.work else { continue };
+        let Some(write) = write.take() else { continue };
+        let index = &placed.place.index;
+        // Few indices, many items: the name is copied for the first item alone.
+        if !batches.contains_key(&index.name) {
+            let room = (Arc::clone(index), Vec::new(), Vec::new());
+            batches.insert(index.name.clone(), room);
+        }
+        if let Some((_, positions, writes)) = batches.get_mut(&index.name) {
+            positions.push(*at);
+            writes.push(write);
+        }
+    }
+    let coordinator = &rest.node.coordinator;
+    let writes = join_all(batches.into_values().map(|(index, positions, writes)| async move {
+        (positions, coordinator.write_documents(&index, writes).await)
+    }));
+    let placed: &[Option<Placed>] = placed;
+    let updates = join_all(wave.iter().filter_map(|at| {
+        let placed = placed[*at].as_ref()?;
+        let Work::Update(change, condition, retries) = &placed.work else { return None };
+        Some(async move {
+            let routing = placed.routing.as_deref();
+            let run =
+                update::run(rest, &placed.place, &placed.id, routing, change, *condition, *retries);
+            (*at, run.await)
+        })
+    }));
+    let (writes, updates) = futures_util::future::join(writes, updates).await;
+    for (positions, results) in writes {
+        for (at, result) in positions.into_iter().zip(results) {
+            let Some(placed) = &placed[at] else { continue };
+            outcomes[at] = Some(match result {
+                Ok(written) => Ok(Updated { outcome: Outcome::Written(written), document: None }),
+                Err(error) => {
+                    let index = &placed.place.index;
+                    Err(located(error, index, &placed.id, placed.routing.as_deref()))
+                }
+            });
+        }
+    }
+    for (at, result) in updates {
+        outcomes[at] = Some(result.map(|(updated, _)| updated));
+    }
+}

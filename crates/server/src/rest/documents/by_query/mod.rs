@@ -1,0 +1,276 @@
+//! Documents that a search finds, changed or copied: `_delete_by_query`, `_update_by_query`,
+//! `_reindex`. What is asked for is read here; how it is carried out is [`run`]'s.
+
+mod run;
+
+use plimsoll_index::Error;
+use serde_json::{Map, Value, json};
+
+use super::bulk::parser::VersionType;
+use super::refresh::Refresh;
+use super::script::Script;
+use super::write::validation;
+use crate::rest::answer::Answer;
+use crate::rest::call::Call;
+use crate::rest::expressions::{self, Expand, Target};
+use crate::rest::query::Query;
+use run::{Work, carry_out};
+
+/// Documents that are read at a time, where nothing is said.
+const BATCH: usize = 1000;
+/// Documents that may be read at a time.
+const BATCH_MAX: usize = 10_000;
+
+/// How a run goes.
+#[derive(Debug)]
+pub struct Plan {
+    /// The indices that are searched.
+    targets: Vec<Target>,
+    /// What is searched for.
+    query: Value,
+    /// What is read of each document; all of it where that is none.
+    source: Option<Value>,
+    /// Documents that are read at a time.
+    batch: usize,
+    /// Documents that are treated at most.
+    max_docs: Option<u64>,
+    /// Documents that others changed are counted, and do not end the run.
+    proceeds: bool,
+    refresh: Refresh,
+    routing: Vec<String>,
+}
+
+/// POST `/{index}/_delete_by_query`.
+///
+/// # Errors
+/// 400 where the request cannot be understood; failures of documents stand in the answer.
+pub async fn delete(mut call: Call) -> Result<Answer, Error> {
+    let body = body(&mut call).await?;
+    check_keys(&body, &["query", "max_docs", "slice", "sort"])?;
+    if body.get("query").is_none() && call.query.get("q").is_none() {
+        return Err(validation(&["query is missing"]));
+    }
+    let plan = plan(&call, &body)?;
+    carry_out(&call.rest, plan, Work::Delete).await
+}
+
+/// POST `/{index}/_update_by_query`.
+///
+/// # Errors
+/// As [`delete`].
+pub async fn update(mut call: Call) -> Result<Answer, Error> {
+    let body = body(&mut call).await?;
+    check_keys(&body, &["query", "script", "max_docs", "conflicts", "slice", "sort"])?;
+    let script = body.get("script").map(Script::parse).transpose()?;
+    let plan = plan(&call, &body)?;
+    carry_out(&call.rest, plan, Work::Update(script)).await
+}
+
+async fn body(call: &mut Call) -> Result<Map<String, Value>, Error> {
+    refuse_background(&call.query)?;
+    match call.json().await? {
+        None => Ok(Map::new()),
+        Some(Value::Object(object)) => Ok(object),
+        Some(_) => Err(Error::parsing("expected an object")),
+    }
+}
+
+fn check_keys(object: &Map<String, Value>, known: &[&str]) -> Result<(), Error> {
+    match object.keys().find(|key| !known.contains(&key.as_str())) {
+        None => match object.get("slice") {
+            None => Ok(()),
+            Some(_) => Err(Error::illegal_argument("[slice] is not supported")),
+        },
+        Some(key) => Err(Error::parsing(format!("request does not support [{key}]"))),
+    }
+}
+
+/// Runs in the background and slowed ones are not there; saying so beats doing something else.
+fn refuse_background(query: &Query) -> Result<(), Error> {
+    if !query.flag_or("wait_for_completion", true)? {
+        return Err(Error::illegal_argument(
+            "[wait_for_completion=false] is not supported: the answer comes when all is done",
+        ));
+    }
+    match query.get("requests_per_second") {
+        None | Some("-1" | "-1.0") => Ok(()),
+        Some(_) => {
+            Err(Error::illegal_argument("[requests_per_second] is not supported but for [-1]"))
+        }
+    }
+}
+
+fn plan(call: &Call, body: &Map<String, Value>) -> Result<Plan, Error> {
+    let query = &call.query;
+    let options = Expand::search().with_query(query)?;
+    let targets = expressions::resolve(call.coordinator(), call.part("index"), &options)?;
+    let conflicts = query.get("conflicts").or_else(|| body.get("conflicts")?.as_str());
+    let from_uri = query.get("q").map(|words| query_string(words, query));
+    let searched = body.get("query").cloned().or(from_uri);
+    Ok(Plan {
+        targets,
+        query: searched.unwrap_or_else(|| json!({ "match_all": {} })),
+        source: None,
+        batch: batch(query.number("scroll_size")?)?,
+        max_docs: max_docs(query, body)?,
+        proceeds: proceeds(conflicts)?,
+        refresh: Refresh::of(query)?,
+        routing: query.list("routing").into_iter().map(str::to_owned).collect(),
+    })
+}
+
+/// `?q=` as a query.
+fn query_string(words: &str, query: &Query) -> Value {
+    let mut body = json!({ "query": words });
+    for (parameter, key) in [
+        ("df", "default_field"),
+        ("default_operator", "default_operator"),
+        ("analyzer", "analyzer"),
+    ] {
+        if let Some(value) = query.get(parameter) {
+            body[key] = json!(value);
+        }
+    }
+    json!({ "query_string": body })
+}
+
+fn batch(given: Option<usize>) -> Result<usize, Error> {
+    match given {
+        None => Ok(BATCH),
+        Some(size @ 1..=BATCH_MAX) => Ok(size),
+        Some(size) => Err(Error::illegal_argument(format!(
+            "[size] of a batch must be between 1 and {BATCH_MAX} but was [{size}]"
+        ))),
+    }
+}
+
+fn max_docs(query: &Query, body: &Map<String, Value>) -> Result<Option<u64>, Error> {
+    let given = match query.number::<i64>("max_docs")? {
+        Some(given) => Some(given),
+        None => match body.get("max_docs").or_else(|| body.get("size")) {
+            None => None,
+            Some(value) => Some(
+                value
+                    .as_i64()
+                    .ok_or_else(|| Error::illegal_argument("[max_docs] is not a whole number"))?,
+            ),
+        },
+    };
+    match given {
+        None | Some(-1) => Ok(None),
+        Some(given) => {
+            u64::try_from(given).ok().filter(|given| *given > 0).map(Some).ok_or_else(|| {
+                Error::illegal_argument("[max_docs] parameter cannot be negative, found [0]")
+            })
+        }
+    }
+}
+
+fn proceeds(conflicts: Option<&str>) -> Result<bool, Error> {
+    match conflicts {
+        None | Some("abort") => Ok(false),
+        Some("proceed") => Ok(true),
+        Some(other) => Err(Error::illegal_argument(format!(
+            "conflicts may only be \"proceed\" or \"abort\" but was [{other}]"
+        ))),
+    }
+}
+
+/// Where copies go.
+#[derive(Debug)]
+pub struct Destination {
+    index: String,
+    creates_only: bool,
+    version_type: VersionType,
+    /// None keeps each document's own; otherwise all get this, or none.
+    routing: Option<Option<String>>,
+    script: Option<Script>,
+}
+
+/// POST `/_reindex`.
+///
+/// # Errors
+/// As [`delete`].
+pub async fn reindex(mut call: Call) -> Result<Answer, Error> {
+    let body = body(&mut call).await?;
+    check_keys(&body, &["source", "dest", "script", "max_docs", "size", "conflicts"])?;
+    let object = |key: &str| {
+        let part = body.get(key).and_then(Value::as_object);
+        part.ok_or_else(|| Error::illegal_argument(format!("[{key}] is required")))
+    };
+    let (source, dest) = (object("source")?, object("dest")?);
+    check_keys(source, &["index", "query", "size", "_source", "type"])
+        .map_err(|error| Error::illegal_argument(format!("[source]: {}", error.reason)))?;
+    check_keys(dest, &["index", "op_type", "version_type", "routing", "type"])
+        .map_err(|error| Error::illegal_argument(format!("[dest]: {}", error.reason)))?;
+    let from = indices(source)?;
+    let options = Expand { allow_no_indices: false, ..Expand::search() };
+    let targets = expressions::resolve(call.coordinator(), Some(&from), &options)?;
+    let destination = destination(dest, body.get("script"))?;
+    let own = |target: &Target| {
+        target.index.name == destination.index
+            || target.index.aliases.contains_key(&destination.index)
+    };
+    if targets.iter().any(own) {
+        return Err(validation(&[&format!(
+            "reindex cannot write into an index its reading from [{}]",
+            destination.index
+        )]));
+    }
+    let size = source.get("size").and_then(Value::as_u64);
+    let plan = Plan {
+        targets,
+        query: source.get("query").cloned().unwrap_or_else(|| json!({ "match_all": {} })),
+        source: source.get("_source").cloned(),
+        batch: batch(size.map(|size| usize::try_from(size).unwrap_or(usize::MAX)))?,
+        max_docs: max_docs(&call.query, &body)?,
+        proceeds: proceeds(body.get("conflicts").and_then(Value::as_str))?,
+        refresh: Refresh::of(&call.query)?,
+        routing: Vec::new(),
+    };
+    carry_out(&call.rest, plan, Work::Copy(destination)).await
+}
+
+fn indices(source: &Map<String, Value>) -> Result<String, Error> {
+    match source.get("index") {
+        Some(Value::String(one)) => Ok(one.clone()),
+        Some(Value::Array(items)) if items.iter().all(Value::is_string) => {
+            Ok(items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","))
+        }
+        _ => Err(validation(&["use _all if you really want to copy from all existing indexes"])),
+    }
+}
+
+fn destination(dest: &Map<String, Value>, script: Option<&Value>) -> Result<Destination, Error> {
+    let text = |key: &str| dest.get(key).and_then(Value::as_str);
+    let index = text("index").ok_or_else(|| validation(&["index is missing"]))?;
+    let creates_only = match text("op_type") {
+        None | Some("index") => false,
+        Some("create") => true,
+        Some(other) => {
+            return Err(Error::illegal_argument(format!(
+                "opType must be 'create' or 'index', found: [{other}]"
+            )));
+        }
+    };
+    let routing = match text("routing") {
+        None | Some("keep") => None,
+        Some("discard") => Some(None),
+        Some(given) => match given.strip_prefix('=') {
+            Some(routing) => Some(Some(routing.to_owned())),
+            None => {
+                return Err(validation(&[&format!(
+                    "routing must be unset, [keep], [discard] or [=<some new value>] but was \
+                     [{given}]"
+                )]));
+            }
+        },
+    };
+    Ok(Destination {
+        index: index.to_owned(),
+        creates_only,
+        version_type: text("version_type").map(VersionType::parse).transpose()?.unwrap_or_default(),
+        routing,
+        script: script.map(Script::parse).transpose()?,
+    })
+}

@@ -1,0 +1,346 @@
+//! What statements do to a document.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+
+use super::parse::{Expression, Statement};
+
+/// The longest string that a script may make, in bytes.
+const TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// Runs a program over `ctx`, and returns what that is after it.
+///
+/// # Errors
+/// Says what failed, or is not supported.
+pub fn run(program: &[Statement], context: Value, params: &Value) -> Result<Value, String> {
+    let mut machine = Machine { context, params, names: HashMap::new() };
+    machine.block(program)?;
+    Ok(machine.context)
+}
+
+struct Machine<'a> {
+    context: Value,
+    params: &'a Value,
+    names: HashMap<String, Value>,
+}
+
+impl Machine<'_> {
+    /// Runs statements; false where one of them was a return.
+    fn block(&mut self, block: &[Statement]) -> Result<bool, String> {
+        for statement in block {
+            match statement {
+                Statement::Return => return Ok(false),
+                Statement::Run(expression) => {
+                    self.value(expression)?;
+                }
+                Statement::Define(name, expression) => {
+                    let value = self.value(expression)?;
+                    self.names.insert(name.clone(), value);
+                }
+                Statement::If(condition, then, otherwise) => {
+                    let is_true = boolean(&self.value(condition)?)?;
+                    if !self.block(if is_true { then } else { otherwise })? {
+                        return Ok(false);
+                    }
+                }
+                Statement::Assign(left, operator, right) => {
+                    let mut value = self.value(right)?;
+                    if let Some(operator) = operator {
+                        value = binary(operator, &self.value(left)?, &value)?;
+                    }
+                    self.assign(left, value)?;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn assign(&mut self, left: &Expression, value: Value) -> Result<(), String> {
+        match left {
+            Expression::Name(name) => match self.names.get_mut(name) {
+                Some(known) => *known = value,
+                None => return Err(format!("cannot assign to [{name}]")),
+            },
+            Expression::Part(holder, part) => {
+                let part = self.value(part)?;
+                match (self.place(holder)?, &part) {
+                    (Value::Object(object), Value::String(name)) => {
+                        object.insert(name.clone(), value);
+                    }
+                    (Value::Array(items), Value::Number(_)) => {
+                        let at = position(&part, items.len())?;
+                        items[at] = value;
+                    }
+                    (_, part) => {
+                        return Err(format!("there is nothing to set [{}] of", shown(part)));
+                    }
+                }
+            }
+            _ => return Err("only a variable or a field can be assigned to".to_owned()),
+        }
+        Ok(())
+    }
+
+    /// The value itself, to be changed.
+    fn place(&mut self, expression: &Expression) -> Result<&mut Value, String> {
+        match expression {
+            Expression::Name(name) if name == "ctx" => Ok(&mut self.context),
+            Expression::Name(name) => {
+                self.names.get_mut(name).ok_or_else(|| format!("[{name}] cannot be changed"))
+            }
+            Expression::Part(holder, part) => {
+                let part = self.value(part)?;
+                match (self.place(holder)?, &part) {
+                    (Value::Object(object), Value::String(name)) => {
+                        Ok(object.entry(name.clone()).or_insert(Value::Null))
+                    }
+                    (Value::Array(items), Value::Number(_)) => {
+                        let at = position(&part, items.len())?;
+                        Ok(&mut items[at])
+                    }
+                    (_, part) => Err(format!("there is no [{}] to change", shown(part))),
+                }
+            }
+            _ => Err("only a variable or a field can be changed".to_owned()),
+        }
+    }
+
+    fn value(&mut self, expression: &Expression) -> Result<Value, String> {
+        match expression {
+            Expression::Literal(value) => Ok(value.clone()),
+            Expression::List(items) => items.iter().map(|item| self.value(item)).collect(),
+            Expression::Name(_) | Expression::Part(..) => self.read(expression),
+            Expression::Unary(operator, inner) => {
+                let inner = self.value(inner)?;
+                match *operator {
+                    "!" => Ok(json!(!boolean(&inner)?)),
+                    _ => binary("-", &json!(0), &inner),
+                }
+            }
+            Expression::Binary("&&", left, right) => {
+                Ok(json!(boolean(&self.value(left)?)? && boolean(&self.value(right)?)?))
+            }
+            Expression::Binary("||", left, right) => {
+                Ok(json!(boolean(&self.value(left)?)? || boolean(&self.value(right)?)?))
+            }
+            Expression::Binary(operator, left, right) => {
+                binary(operator, &self.value(left)?, &self.value(right)?)
+            }
+            Expression::Choice(condition, then, otherwise) => {
+                let is_true = boolean(&self.value(condition)?)?;
+                self.value(if is_true { then } else { otherwise })
+            }
+            Expression::Call(holder, name, arguments) => self.call(holder, name, arguments),
+        }
+    }
+
+    /// A variable or a part of it, copied no more than it has to be.
+    fn read(&mut self, expression: &Expression) -> Result<Value, String> {
+        let mut path = Vec::new();
+        let mut root = expression;
+        while let Expression::Part(holder, part) = root {
+            path.push(self.value(part)?);
+            root = holder;
+        }
+        let computed;
+        let mut found: &Value = match root {
+            Expression::Name(name) => match name.as_str() {
+                "ctx" => &self.context,
+                "params" => self.params,
+                name => self
+                    .names
+                    .get(name)
+                    .ok_or_else(|| format!("[{name}] is not supported in scripts"))?,
+            },
+            other => {
+                computed = self.value(other)?;
+                &computed
+            }
+        };
+        for part in path.iter().rev() {
+            found = match (found, part) {
+                (Value::Object(object), Value::String(name)) => {
+                    object.get(name).unwrap_or(&Value::Null)
+                }
+                (Value::Array(items), Value::Number(_)) => &items[position(part, items.len())?],
+                (Value::Array(_), Value::String(name)) if name == "length" => {
+                    return Ok(json!(found.as_array().map_or(0, Vec::len)));
+                }
+                (_, part) => return Err(format!("there is no [{}] to read", shown(part))),
+            };
+        }
+        Ok(found.clone())
+    }
+
+    fn call(
+        &mut self,
+        holder: &Expression,
+        name: &str,
+        arguments: &[Expression],
+    ) -> Result<Value, String> {
+        let arguments: Vec<Value> =
+            arguments.iter().map(|argument| self.value(argument)).collect::<Result<_, _>>()?;
+        match (name, arguments.as_slice()) {
+            ("add", [item]) => {
+                list(self.place(holder)?, name)?.push(item.clone());
+                Ok(json!(true))
+            }
+            ("addAll", [Value::Array(items)]) => {
+                list(self.place(holder)?, name)?.extend(items.iter().cloned());
+                Ok(json!(true))
+            }
+            ("clear", []) => {
+                match self.place(holder)? {
+                    Value::Array(items) => items.clear(),
+                    Value::Object(object) => object.clear(),
+                    _ => return Err(format!("[{name}] is not supported here")),
+                }
+                Ok(Value::Null)
+            }
+            ("put", [Value::String(key), value]) => {
+                let object = object(self.place(holder)?, name)?;
+                Ok(object.insert(key.clone(), value.clone()).unwrap_or_default())
+            }
+            ("remove", [which]) => match (self.place(holder)?, which) {
+                (Value::Object(object), Value::String(key)) => {
+                    Ok(object.shift_remove(key).unwrap_or_default())
+                }
+                (Value::Array(items), Value::Number(_)) => {
+                    let at = position(which, items.len())?;
+                    Ok(items.remove(at))
+                }
+                _ => Err(format!("[{name}] is not supported here")),
+            },
+            (name, arguments) => ask(&self.value(holder)?, name, arguments),
+        }
+    }
+}
+
+/// Calls that change nothing.
+fn ask(value: &Value, name: &str, arguments: &[Value]) -> Result<Value, String> {
+    match (value, name, arguments) {
+        (Value::Array(items), "contains", [item]) => {
+            Ok(json!(items.iter().any(|known| is_equal(known, item))))
+        }
+        (Value::Array(items), "indexOf", [item]) => {
+            let at = items.iter().position(|known| is_equal(known, item));
+            Ok(at.map_or(json!(-1), |at| json!(at)))
+        }
+        (Value::Array(items), "size", []) => Ok(json!(items.len())),
+        (Value::Array(items), "isEmpty", []) => Ok(json!(items.is_empty())),
+        (Value::Object(object), "size", []) => Ok(json!(object.len())),
+        (Value::Object(object), "isEmpty", []) => Ok(json!(object.is_empty())),
+        (Value::Object(object), "containsKey", [Value::String(key)]) => {
+            Ok(json!(object.contains_key(key)))
+        }
+        (Value::Object(object), "get", [Value::String(key)]) => {
+            Ok(object.get(key).cloned().unwrap_or_default())
+        }
+        (Value::Object(object), "getOrDefault", [Value::String(key), default]) => {
+            Ok(object.get(key).unwrap_or(default).clone())
+        }
+        (Value::String(text), "length", []) => Ok(json!(text.chars().count())),
+        (Value::String(text), "isEmpty", []) => Ok(json!(text.is_empty())),
+        (Value::String(text), "contains", [Value::String(part)]) => Ok(json!(text.contains(part))),
+        (Value::String(text), "startsWith", [Value::String(part)]) => {
+            Ok(json!(text.starts_with(part)))
+        }
+        (Value::String(text), "endsWith", [Value::String(part)]) => Ok(json!(text.ends_with(part))),
+        (Value::String(text), "toLowerCase", []) => Ok(json!(text.to_lowercase())),
+        (Value::String(text), "toUpperCase", []) => Ok(json!(text.to_uppercase())),
+        (value, "equals", [other]) => Ok(json!(is_equal(value, other))),
+        (value, "toString", []) => Ok(json!(shown(value))),
+        (_, name, _) => Err(format!("the method [{name}] is not supported here")),
+    }
+}
+
+fn list<'a>(value: &'a mut Value, name: &str) -> Result<&'a mut Vec<Value>, String> {
+    value.as_array_mut().ok_or_else(|| format!("[{name}] needs a list"))
+}
+
+fn object<'a>(value: &'a mut Value, name: &str) -> Result<&'a mut Map<String, Value>, String> {
+    value.as_object_mut().ok_or_else(|| format!("[{name}] needs an object"))
+}
+
+fn position(part: &Value, length: usize) -> Result<usize, String> {
+    let at = part.as_u64().and_then(|at| usize::try_from(at).ok());
+    at.filter(|at| *at < length)
+        .ok_or_else(|| format!("index [{part}] is out of bounds for length {length}"))
+}
+
+fn boolean(value: &Value) -> Result<bool, String> {
+    value.as_bool().ok_or_else(|| format!("[{value}] is neither true nor false"))
+}
+
+/// A value as it stands in a string.
+fn shown(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn is_equal(left: &Value, right: &Value) -> bool {
+    match (left.as_f64(), right.as_f64()) {
+        (Some(_), Some(_)) => compare(left, right) == Some(Ordering::Equal),
+        _ => left == right,
+    }
+}
+
+fn compare(left: &Value, right: &Value) -> Option<Ordering> {
+    match (left.as_i64(), right.as_i64()) {
+        (Some(left), Some(right)) => Some(left.cmp(&right)),
+        _ => left.as_f64()?.partial_cmp(&right.as_f64()?),
+    }
+}
+
+fn binary(operator: &str, left: &Value, right: &Value) -> Result<Value, String> {
+    match operator {
+        "==" | "===" => return Ok(json!(is_equal(left, right))),
+        "!=" | "!==" => return Ok(json!(!is_equal(left, right))),
+        "+" if left.is_string() || right.is_string() => {
+            let text = shown(left) + &shown(right);
+            if text.len() > TEXT_BYTES_MAX {
+                return Err(format!("a string is longer than {TEXT_BYTES_MAX} bytes"));
+            }
+            return Ok(json!(text));
+        }
+        _ => (),
+    }
+    let undefined = || format!("cannot apply [{operator}] to [{left}] and [{right}]");
+    if matches!(operator, "<" | ">" | "<=" | ">=") {
+        let order = compare(left, right).ok_or_else(undefined)?;
+        return Ok(json!(match operator {
+            "<" => order.is_lt(),
+            ">" => order.is_gt(),
+            "<=" => order.is_le(),
+            _ => order.is_ge(),
+        }));
+    }
+    // Whole numbers go round at their ends, as Java's do.
+    if let (Some(left), Some(right)) = (left.as_i64(), right.as_i64()) {
+        if right == 0 && matches!(operator, "/" | "%") {
+            return Err("/ by zero".to_owned());
+        }
+        return Ok(json!(match operator {
+            "+" => left.wrapping_add(right),
+            "-" => left.wrapping_sub(right),
+            "*" => left.wrapping_mul(right),
+            "/" => left.wrapping_div(right),
+            _ => left.wrapping_rem(right),
+        }));
+    }
+    let (left, right) =
+        (left.as_f64().ok_or_else(undefined)?, right.as_f64().ok_or_else(undefined)?);
+    let value = match operator {
+        "+" => left + right,
+        "-" => left - right,
+        "*" => left * right,
+        "/" => left / right,
+        _ => left % right,
+    };
+    if value.is_finite() {
+        Ok(json!(value))
+    } else {
+        Err(format!("[{operator}] comes to [{value}]"))
+    }
+}

@@ -1,0 +1,237 @@
+//! The rules by which a list of names, wildcards and exclusions becomes a set of indices.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use plimsoll_cluster::IndexMetadata;
+use plimsoll_index::Error;
+use serde_json::Value;
+
+use super::{Expand, Target, closed, not_found};
+use crate::rest::filter_path::wildcard_matches;
+
+/// The indices that the parts of an expression mean, by name.
+///
+/// # Errors
+/// 404 for a name that is not there, 400 for one that is closed where that is not allowed.
+pub fn expand(
+    all: &[Arc<IndexMetadata>],
+    parts: &[String],
+    options: &Expand,
+) -> Result<Vec<Target>, Error> {
+    let mut found: BTreeMap<&str, Target> = BTreeMap::new();
+    let mut had_wildcard = false;
+    for part in parts {
+        let excluded = part.strip_prefix('-').filter(|_| had_wildcard);
+        if let Some(pattern) = excluded {
+            found.retain(|name, target| {
+                let through = |alias: &String| wildcard_matches(pattern, alias);
+                let by_alias = !target.aliases.is_empty() && target.aliases.iter().all(through);
+                !wildcard_matches(pattern, name) && !by_alias
+            });
+            continue;
+        }
+        if part == "_all" || part.contains('*') {
+            had_wildcard = true;
+            let pattern = if part == "_all" { "*" } else { part };
+            let before = found.len();
+            wildcard(all, pattern, options, &mut found);
+            if found.len() == before && !options.allow_no_indices {
+                return Err(not_found(part, options.resource_type));
+            }
+            continue;
+        }
+        named(all, part, options, &mut found)?;
+    }
+    if found.is_empty() && !options.allow_no_indices {
+        return Err(not_found(&parts.join(","), options.resource_type));
+    }
+    Ok(found.into_values().collect())
+}
+
+fn wildcard<'a>(
+    all: &'a [Arc<IndexMetadata>],
+    pattern: &str,
+    options: &Expand,
+    found: &mut BTreeMap<&'a str, Target>,
+) {
+    for index in all {
+        let is_wanted = if index.is_open { options.open } else { options.closed };
+        // Names that begin with a dot show when the pattern does.
+        let shows = options.hidden
+            || !is_hidden(index)
+            || (pattern.starts_with('.') && index.name.starts_with('.'));
+        if !is_wanted {
+            continue;
+        }
+        if shows && wildcard_matches(pattern, &index.name) {
+            add(index, None, found);
+            continue;
+        }
+        let aliases = index.aliases.iter().filter(|_| options.aliases && pattern != "*");
+        for (alias, body) in aliases {
+            let alias_shows = options.hidden || !flag(body.get("is_hidden"));
+            if alias_shows && wildcard_matches(pattern, alias) {
+                add(index, Some(alias), found);
+            }
+        }
+    }
+}
+
+fn named<'a>(
+    all: &'a [Arc<IndexMetadata>],
+    name: &str,
+    options: &Expand,
+    found: &mut BTreeMap<&'a str, Target>,
+) -> Result<(), Error> {
+    let own = all.iter().find(|index| index.name == name);
+    let members: Vec<(&Arc<IndexMetadata>, Option<&str>)> = match own {
+        Some(index) => vec![(index, None)],
+        None => all
+            .iter()
+            .filter_map(|index| Some((index, Some(index.aliases.get_key_value(name)?.0.as_str()))))
+            .collect(),
+    };
+    if members.is_empty() {
+        if options.ignore_unavailable {
+            return Ok(());
+        }
+        // A name that no index can have says so, as it would at its creation.
+        if name.starts_with('_') {
+            crate::rest::names::check_index(name)?;
+        }
+        return Err(not_found(name, options.resource_type));
+    }
+    if own.is_none() && !options.aliases {
+        if options.ignore_unavailable {
+            return Ok(());
+        }
+        return Err(Error::illegal_argument(format!(
+            "The provided expression [{name}] matches an alias, specify the corresponding \
+             concrete indices instead."
+        )));
+    }
+    for (index, alias) in members {
+        if !index.is_open && options.forbids_closed {
+            if options.ignore_unavailable {
+                continue;
+            }
+            return Err(closed(index));
+        }
+        add(index, alias, found);
+    }
+    Ok(())
+}
+
+/// An index that is reached by its own name is reached whole, whatever aliases lead there too.
+fn add<'a>(
+    index: &'a Arc<IndexMetadata>,
+    alias: Option<&str>,
+    found: &mut BTreeMap<&'a str, Target>,
+) {
+    let target = found.entry(&index.name);
+    match (target, alias) {
+        (std::collections::btree_map::Entry::Vacant(slot), alias) => {
+            let aliases = alias.map(str::to_owned).into_iter().collect();
+            slot.insert(Target { index: Arc::clone(index), aliases });
+        }
+        (std::collections::btree_map::Entry::Occupied(mut slot), None) => {
+            slot.get_mut().aliases.clear();
+        }
+        (std::collections::btree_map::Entry::Occupied(mut slot), Some(alias)) => {
+            let aliases = &mut slot.get_mut().aliases;
+            if !aliases.is_empty() && !aliases.iter().any(|known| known == alias) {
+                aliases.push(alias.to_owned());
+            }
+        }
+    }
+}
+
+/// Whether wildcards pass an index over.
+pub(super) fn is_hidden(index: &IndexMetadata) -> bool {
+    flag(index.settings.get("index.hidden"))
+}
+
+fn flag(value: Option<&Value>) -> bool {
+    matches!(value, Some(Value::Bool(true))) || value.and_then(Value::as_str) == Some("true")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_index::mapping::Mapping;
+    use serde_json::json;
+
+    fn index(name: &str, is_open: bool, aliases: &[&str], hidden: bool) -> Arc<IndexMetadata> {
+        let aliases = aliases.iter().map(|alias| ((*alias).to_owned(), serde_json::Map::new()));
+        let mut settings = serde_json::Map::new();
+        settings.insert("index.hidden".to_owned(), json!(hidden.to_string()));
+        Arc::new(IndexMetadata {
+            name: name.to_owned(),
+            uuid: "u".to_owned(),
+            created_ms: 0,
+            settings,
+            mapping: Mapping::empty(),
+            mapping_version: 1,
+            aliases: aliases.collect(),
+            partitions: 1,
+            replicas: 0,
+            is_open,
+        })
+    }
+
+    fn all() -> Vec<Arc<IndexMetadata>> {
+        vec![
+            index("a-1", true, &["al", "both"], false),
+            index("a-2", true, &["both"], false),
+            index("b", false, &[], false),
+            index(".h", true, &[], true),
+        ]
+    }
+
+    fn check(expression: &str, options: Expand, expected: &str) {
+        let parts: Vec<String> = expression.split(',').map(str::to_owned).collect();
+        let shown = match expand(&all(), &parts, &options) {
+            Ok(targets) => targets
+                .iter()
+                .map(|target| match target.aliases.as_slice() {
+                    [] => target.index.name.clone(),
+                    aliases => format!("{}({})", target.index.name, aliases.join("+")),
+                })
+                .collect::<Vec<_>>()
+                .join(" "),
+            Err(error) => format!("{} {}", error.status, error.reason),
+        };
+        assert_eq!(shown, expected, "{expression}");
+    }
+
+    #[test]
+    fn expressions() {
+        let search = Expand::search();
+        check("a-1", search, "a-1");
+        check("_all", search, "a-1 a-2");
+        check("*", Expand::any(), "a-1 a-2 b");
+        check("*", Expand { hidden: true, ..Expand::any() }, ".h a-1 a-2 b");
+        check(".*", search, ".h");
+        check("a-*,-a-2", search, "a-1");
+        check("-a-2", search, "404 no such index [-a-2]");
+        check("both,-both", search, "404 no such index [-both]");
+        check("al", search, "a-1(al)");
+        check("both", search, "a-1(both) a-2(both)");
+        check("bo*", search, "a-1(both) a-2(both)");
+        check("both,a-1", search, "a-1 a-2(both)");
+        check("b", search, "400 closed");
+        check("b", Expand::open(), "b");
+        check("nope", search, "404 no such index [nope]");
+        check("nope,a-1", Expand { ignore_unavailable: true, ..search }, "a-1");
+        check("x*", search, "");
+        let strict = Expand { allow_no_indices: false, ..search };
+        check("x*", strict, "404 no such index [x*]");
+        check(
+            "al",
+            Expand { aliases: false, ..search },
+            "400 The provided expression [al] matches an alias, specify the corresponding concrete indices instead.",
+        );
+        check("_x", search, "400 Invalid index name [_x], must not start with '_'.");
+    }
+}

@@ -1,0 +1,260 @@
+//! Index expressions: what `logs-*,-logs-old,alias` means among the indices there are. The rules
+//! are pure ([`expand`]); only [`resolve`] and its like ask the node.
+
+pub mod date_math;
+mod expand;
+
+use std::sync::Arc;
+
+use plimsoll_cluster::{Coordinator, IndexMetadata};
+use plimsoll_index::Error;
+use serde_json::Value;
+
+use super::query::Query;
+use crate::node::unix_time;
+pub use expand::expand;
+
+/// The longest expression, in bytes.
+const EXPRESSION_BYTES_MAX: usize = 64 << 10;
+
+/// How an expression is understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expand {
+    /// A name that is not there is passed over.
+    pub ignore_unavailable: bool,
+    /// Wildcards may match nothing.
+    pub allow_no_indices: bool,
+    /// Wildcards match open indices.
+    pub open: bool,
+    /// Wildcards match closed indices.
+    pub closed: bool,
+    /// Wildcards match hidden indices.
+    pub hidden: bool,
+    /// A closed index that is named is an error.
+    pub forbids_closed: bool,
+    /// Aliases may stand for their indices.
+    pub aliases: bool,
+    /// What `resource.type` of an error says.
+    pub resource_type: &'static str,
+}
+
+impl Expand {
+    /// For reading: open indices, and a closed one that is named is an error.
+    #[must_use]
+    pub fn search() -> Self {
+        Self {
+            ignore_unavailable: false,
+            allow_no_indices: true,
+            open: true,
+            closed: false,
+            hidden: false,
+            forbids_closed: true,
+            aliases: true,
+            resource_type: "index_or_alias",
+        }
+    }
+
+    /// For looking at indices: wildcards match open ones, and a closed one may be named.
+    #[must_use]
+    pub fn open() -> Self {
+        Self { forbids_closed: false, ..Self::search() }
+    }
+
+    /// For all indices, open or closed.
+    #[must_use]
+    pub fn any() -> Self {
+        Self { closed: true, ..Self::open() }
+    }
+
+    /// The same as the request's parameters change it.
+    ///
+    /// # Errors
+    /// 400 for a value that the parameters do not have.
+    pub fn with_query(mut self, query: &Query) -> Result<Self, Error> {
+        self.ignore_unavailable = query.flag_or("ignore_unavailable", self.ignore_unavailable)?;
+        self.allow_no_indices = query.flag_or("allow_no_indices", self.allow_no_indices)?;
+        if query.get("expand_wildcards").is_some() {
+            self.expand_wildcards(&query.list("expand_wildcards"))?;
+        }
+        Ok(self)
+    }
+
+    /// Which indices wildcards match: `open`, `closed`, `hidden`, `none`, `all`.
+    ///
+    /// # Errors
+    /// 400 for another word.
+    pub fn expand_wildcards(&mut self, words: &[&str]) -> Result<(), Error> {
+        (self.open, self.closed, self.hidden) = (false, false, false);
+        for word in words {
+            match *word {
+                "open" => self.open = true,
+                "closed" => self.closed = true,
+                "hidden" => self.hidden = true,
+                "none" => (self.open, self.closed, self.hidden) = (false, false, false),
+                "all" => (self.open, self.closed, self.hidden) = (true, true, true),
+                other => {
+                    return Err(Error::illegal_argument(format!(
+                        "No valid expand wildcard value [{other}]"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An index that an expression means.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The index.
+    pub index: Arc<IndexMetadata>,
+    /// The aliases through which alone it was reached; none where its own name or a wildcard
+    /// over it stood there.
+    pub aliases: Vec<String>,
+}
+
+impl Target {
+    /// The filters of its aliases, one of which a document must pass; none where one of the
+    /// aliases has no filter.
+    #[must_use]
+    pub fn filters(&self) -> Vec<&Value> {
+        let of = |alias: &String| self.index.aliases.get(alias)?.get("filter");
+        let filters: Option<Vec<&Value>> = self.aliases.iter().map(of).collect();
+        filters.unwrap_or_default()
+    }
+
+    /// The routings that its aliases give to searches; none where one of them gives none.
+    #[must_use]
+    pub fn search_routing(&self) -> Vec<&str> {
+        let of = |alias: &String| self.index.aliases.get(alias)?.get("search_routing")?.as_str();
+        let routings: Option<Vec<&str>> = self.aliases.iter().map(of).collect();
+        routings.unwrap_or_default().into_iter().flat_map(|text| text.split(',')).collect()
+    }
+}
+
+/// The indices that an expression means, by name; none means all.
+///
+/// # Errors
+/// 404 for a name that is not there, 400 for a closed one.
+pub fn resolve(
+    coordinator: &Coordinator,
+    expression: Option<&str>,
+    options: &Expand,
+) -> Result<Vec<Target>, Error> {
+    let parts = parts(expression.unwrap_or("_all"))?;
+    // One plain name is the usual case, and needs no list of all indices.
+    if let [name] = parts.as_slice() {
+        let is_plain = !name.contains('*') && name != "_all";
+        let found = is_plain.then(|| coordinator.index(name)).flatten();
+        if let Some(index) = found.filter(|index| index.is_open) {
+            return Ok(vec![Target { index, aliases: Vec::new() }]);
+        }
+    }
+    let all = coordinator.indices();
+    expand(&all, &parts, options)
+}
+
+/// Splits an expression at commas and resolves `<dates-{now/d}>`.
+///
+/// # Errors
+/// 400 where it is too long or a date in it is broken.
+pub fn parts(expression: &str) -> Result<Vec<String>, Error> {
+    if expression.len() > EXPRESSION_BYTES_MAX {
+        return Err(Error::illegal_argument(format!(
+            "the index expression has {} bytes, more than {EXPRESSION_BYTES_MAX}",
+            expression.len()
+        )));
+    }
+    let now_ms = u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX);
+    let parts = expression.split(',').map(str::trim).filter(|part| !part.is_empty());
+    parts.map(|part| date_math::resolve(part, now_ms)).collect()
+}
+
+/// The one index that a document is read from: its name, or an alias of one index.
+///
+/// # Errors
+/// 404 where it is not there, 400 where it is closed or there are several.
+pub fn resolve_one(
+    coordinator: &Coordinator,
+    expression: &str,
+    resource_type: &'static str,
+) -> Result<Target, Error> {
+    let options = Expand { allow_no_indices: false, resource_type, ..Expand::search() };
+    let mut found = resolve(coordinator, Some(expression), &options)?;
+    match (found.pop(), found.is_empty()) {
+        (Some(target), true) => Ok(target),
+        (Some(last), false) => {
+            let mut names: Vec<&str> =
+                found.iter().chain([&last]).map(|target| target.index.name.as_str()).collect();
+            names.sort_unstable();
+            let kind = if last.aliases.is_empty() { "index expression" } else { "alias" };
+            Err(Error::illegal_argument(format!(
+                "{kind} [{expression}] has more than one index associated with it [{}], can't \
+                 execute a single index op",
+                names.join(", ")
+            )))
+        }
+        (None, _) => Err(not_found(expression, resource_type)),
+    }
+}
+
+/// The index that a document is written to: its name, or the write index of an alias. None where
+/// nothing has that name.
+///
+/// # Errors
+/// 400 where an alias has no write index, or the index is closed.
+pub fn resolve_write(coordinator: &Coordinator, name: &str) -> Result<Option<Target>, Error> {
+    if let Some(index) = coordinator.index(name) {
+        return if index.is_open {
+            Ok(Some(Target { index, aliases: Vec::new() }))
+        } else {
+            Err(closed(&index))
+        };
+    }
+    let named: Vec<Arc<IndexMetadata>> = coordinator
+        .indices()
+        .into_iter()
+        .filter(|index| index.aliases.contains_key(name))
+        .collect();
+    let says = |index: &IndexMetadata| {
+        index
+            .aliases
+            .get(name)
+            .and_then(|alias| alias.get("is_write_index"))
+            .and_then(Value::as_bool)
+    };
+    let chosen = match named.as_slice() {
+        [] => return Ok(None),
+        [one] if says(one) != Some(false) => Some(one),
+        several => several.iter().find(|index| says(index) == Some(true)),
+    };
+    let Some(index) = chosen else {
+        return Err(Error::illegal_argument(format!(
+            "no write index is defined for alias [{name}]. The write index may be explicitly \
+             disabled using is_write_index=false or the alias points to multiple indices without \
+             one being designated as a write index"
+        )));
+    };
+    if !index.is_open {
+        return Err(closed(index));
+    }
+    Ok(Some(Target { index: Arc::clone(index), aliases: vec![name.to_owned()] }))
+}
+
+/// 404: no index has this name.
+#[must_use]
+pub fn not_found(name: &str, resource_type: &str) -> Error {
+    Error::new(404, "index_not_found_exception", format!("no such index [{name}]"))
+        .with("index", name)
+        .with("resource.id", name)
+        .with("resource.type", resource_type)
+        .with("index_uuid", "_na_")
+}
+
+/// 400: the index is closed.
+#[must_use]
+pub fn closed(index: &IndexMetadata) -> Error {
+    Error::new(400, "index_closed_exception", "closed")
+        .with("index", index.name.as_str())
+        .with("index_uuid", index.uuid.as_str())
+}

@@ -1,0 +1,215 @@
+//! REST: Elasticsearch's words over HTTP. How a request becomes a [`call`] and an [`answer`] a
+//! response stands here and in the small modules beside it; which paths there are, in
+//! [`routes`]; what they do, in [`admin`] and [`documents`].
+//!
+//! It turns words into the coordinator's operations and back. It knows nothing of how documents
+//! are stored or found.
+
+pub mod access;
+pub mod admin;
+pub mod answer;
+pub mod body;
+pub mod call;
+pub mod cat;
+pub mod cluster;
+pub mod documents;
+pub mod expressions;
+pub mod filter_path;
+pub mod identity;
+pub mod json_error;
+pub mod media;
+pub mod names;
+pub mod nodes;
+pub mod pretty;
+pub mod query;
+pub mod routes;
+pub mod search;
+pub mod server;
+pub mod stats;
+pub mod tasks;
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{Method, Response, header};
+use futures_util::FutureExt;
+use plimsoll_index::Error;
+use serde_json::json;
+
+use crate::node::Shared;
+use answer::{Answer, Wishes};
+use body::{InFlight, RequestBody};
+use call::Call;
+use filter_path::FilterPath;
+use identity::Identity;
+use query::Query;
+use routes::{Found, Verb};
+
+/// The content type that Prometheus asks for.
+const PROMETHEUS: &str = "text/plain; version=0.0.4";
+
+/// What all requests share.
+pub struct Rest {
+    /// The node behind them.
+    pub node: Arc<Shared>,
+    /// Who the cluster and the node say they are.
+    pub identity: Identity,
+    /// Where the port really is.
+    pub address: std::net::SocketAddr,
+    /// Memory that bodies hold.
+    pub in_flight: Arc<InFlight>,
+    /// Ids for documents that come without one.
+    pub ids: documents::ids::Ids,
+    /// Connections that are open.
+    pub connections: AtomicUsize,
+    /// Connections that there ever were.
+    pub connections_total: AtomicU64,
+}
+
+impl Rest {
+    /// REST over a node that is open.
+    ///
+    /// # Errors
+    /// Where the node cannot keep who it is.
+    pub async fn new(node: Arc<Shared>, address: std::net::SocketAddr) -> Result<Self, Error> {
+        let identity = Identity::load(&node.coordinator, &node.settings.node_name).await?;
+        let in_flight = Arc::new(InFlight::new(node.settings.http_in_flight_bytes));
+        Ok(Self {
+            node,
+            identity,
+            address,
+            in_flight,
+            ids: documents::ids::Ids::default(),
+            connections: AtomicUsize::new(0),
+            connections_total: AtomicU64::new(0),
+        })
+    }
+
+    /// Connections that are open.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.connections.load(Relaxed)
+    }
+}
+
+/// Everything that HTTP answers.
+pub fn router(rest: Arc<Rest>) -> Router {
+    Router::new().fallback(handle).with_state(rest)
+}
+
+async fn handle(State(rest): State<Arc<Rest>>, request: Request) -> Response<Body> {
+    let wishes = wishes(&rest, &request);
+    let has_trace = request.uri().query().is_some_and(|query| {
+        Query::parse(query).is_ok_and(|query| query.flag_or("error_trace", false).unwrap_or(false))
+    });
+    // A fault of ours ends this request, not the connection with all that wait on it.
+    let answered = AssertUnwindSafe(answer(&rest, request)).catch_unwind().await;
+    let answered = answered.unwrap_or_else(|_| Err(Error::internal("the request met a fault")));
+    let answer = answered.unwrap_or_else(|error| {
+        let answer = Answer::error(&error, has_trace);
+        match error.status {
+            401 => answer.with_header(header::WWW_AUTHENTICATE, access::CHALLENGE),
+            _ => answer,
+        }
+    });
+    answer::response(answer, &wishes)
+}
+
+/// How the client wants its answer, whatever that will be.
+fn wishes(rest: &Rest, request: &Request) -> Wishes {
+    let headers = request.headers();
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let query = request.uri().query().map(Query::parse).and_then(Result::ok).unwrap_or_default();
+    let encodings = text(header::ACCEPT_ENCODING).unwrap_or_default();
+    let takes_gzip = encodings.split(',').any(|encoding| {
+        let (name, weight) = encoding.split_once(';').unwrap_or((encoding, ""));
+        name.trim().eq_ignore_ascii_case("gzip") && weight.trim() != "q=0"
+    });
+    Wishes {
+        is_pretty: query.flag("pretty").is_ok_and(|flag| flag == Some(true)),
+        filter: query.get("filter_path").and_then(FilterPath::parse),
+        is_head: *request.method() == Method::HEAD,
+        takes_gzip: takes_gzip && rest.node.settings.http_compression,
+        json_type: media::answer_type(text(header::ACCEPT)),
+        opaque_id: headers.get("x-opaque-id").cloned(),
+    }
+}
+
+async fn answer(rest: &Arc<Rest>, request: Request) -> Result<Answer, Error> {
+    let (head, body) = request.into_parts();
+    let path = head.uri.path().to_owned();
+    access::check(&rest.node.password, &head.headers, &path)?;
+    if path == "/_metrics" && head.method == Method::GET {
+        return Ok(Answer::text(rest.node.metrics.render(&rest.node))
+            .with_header(header::CONTENT_TYPE, PROMETHEUS));
+    }
+    let decoded: Vec<_> = path
+        .split('/')
+        .filter(|word| !word.is_empty())
+        .map(query::decode_segment)
+        .collect::<Result<_, _>>()?;
+    let segments: Vec<&str> = decoded.iter().map(AsRef::as_ref).collect();
+    let (route, parts) = match routes::find(&head.method, &segments) {
+        Found::Route(route, parts) => (route, parts),
+        Found::Methods(verbs) => return Ok(wrong_method(&head.method, &head.uri, &verbs)),
+        Found::Nothing => return Ok(no_handler(&head.method, &head.uri)),
+    };
+    let query = Query::parse(head.uri.query().unwrap_or_default())?;
+    route.check_parameters(&path, query.names())?;
+    check_format(&query)?;
+    let bytes_max = rest.node.settings.http_max_content_bytes;
+    let body = RequestBody::new(body, &head.headers, bytes_max, Arc::clone(&rest.in_flight))?;
+    let accept = head.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let call = Call {
+        rest: Arc::clone(rest),
+        method: method_name(&head.method),
+        path,
+        query,
+        accept: accept.map(str::to_owned),
+        body,
+        parts,
+    };
+    (route.handler)(call).await
+}
+
+/// The formats that answers have. Plain text is the handler's own choice.
+fn check_format(query: &Query) -> Result<(), Error> {
+    match query.get("format") {
+        None | Some("json" | "text" | "") => Ok(()),
+        Some(other) => Err(Error::illegal_argument(format!(
+            "[format] is [{other}], and answers have only [json] and, from _cat, [text]"
+        ))),
+    }
+}
+
+fn method_name(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        _ => "HEAD",
+    }
+}
+
+fn wrong_method(method: &Method, uri: &axum::http::Uri, verbs: &[Verb]) -> Answer {
+    let names: Vec<&str> = verbs.iter().map(|verb| verb.name()).collect();
+    if *method == Method::OPTIONS {
+        return Answer::empty().with_header(header::ALLOW, names.join(","));
+    }
+    let error = format!(
+        "Incorrect HTTP method for uri [{uri}] and method [{method}], allowed: [{}]",
+        names.join(", ")
+    );
+    let body = json!({ "error": error, "status": 405 });
+    Answer::json(&body).with_status(405).with_header(header::ALLOW, names.join(","))
+}
+
+fn no_handler(method: &Method, uri: &axum::http::Uri) -> Answer {
+    let error = format!("no handler found for uri [{uri}] and method [{method}]");
+    Answer::json(&json!({ "error": error })).with_status(400)
+}

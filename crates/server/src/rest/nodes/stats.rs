@@ -1,0 +1,379 @@
+//! `_nodes/stats`: how the node does. Figures of the machine and the process are measured; what
+//! only a Java program or a larger cluster has is there, because clients read it without asking
+//! whether it is, and says 0.
+
+use plimsoll_index::Error;
+use serde_json::{Map, Value, json};
+
+use super::machine::{self, Disk, Memory};
+use crate::node::unix_time;
+use crate::process;
+use crate::rest::Rest;
+use crate::rest::answer::Answer;
+use crate::rest::call::Call;
+use crate::rest::cat::units::bytes;
+use crate::rest::stats::figures::{Figures, Wanted};
+use crate::rest::stats::indices::shard;
+
+/// The parts of an answer: the name that asks for each and the name that it has.
+const PARTS: [(&str, &str); 13] = [
+    ("indices", "indices"),
+    ("os", "os"),
+    ("process", "process"),
+    ("jvm", "jvm"),
+    ("thread_pool", "thread_pool"),
+    ("fs", "fs"),
+    ("transport", "transport"),
+    ("http", "http"),
+    ("breaker", "breakers"),
+    ("script", "script"),
+    ("ingest", "ingest"),
+    ("adaptive_selection", "adaptive_selection"),
+    ("indexing_pressure", "indexing_pressure"),
+];
+/// Parts of one version or another that there is nothing to say of.
+const EMPTY_PARTS: [&str; 14] = [
+    "discovery",
+    "script_cache",
+    "shard_indexing_pressure",
+    "search_backpressure",
+    "cluster_manager_throttling",
+    "weighted_routing",
+    "file_cache",
+    "task_cancellation",
+    "search_pipeline",
+    "resource_usage_stats",
+    "segment_replication_backpressure",
+    "repositories",
+    "admission_control",
+    "caches",
+];
+/// Pools that clients look for. All but `search` share the threads of HTTP and RESP, which have
+/// no queues of their own.
+pub const POOLS: [&str; 14] = [
+    "analyze",
+    "fetch_shard_started",
+    "fetch_shard_store",
+    "flush",
+    "force_merge",
+    "generic",
+    "get",
+    "management",
+    "refresh",
+    "search",
+    "search_throttled",
+    "snapshot",
+    "warmer",
+    "write",
+];
+
+/// GET `/_nodes[/{node}]/stats[/{metric}[/{section}]]`.
+///
+/// # Errors
+/// 400 for a part, a section or a level that there is none of.
+pub async fn get(call: Call) -> Result<Answer, Error> {
+    let wanted: Option<Vec<&str>> = match call.part("metric") {
+        None | Some("_all") => None,
+        Some(list) => Some(list.split(',').map(str::trim).collect()),
+    };
+    let is_part =
+        |name: &str| PARTS.iter().any(|(known, _)| *known == name) || EMPTY_PARTS.contains(&name);
+    if let Some(unknown) = wanted.iter().flatten().find(|name| !is_part(name)) {
+        return Err(Error::illegal_argument(format!(
+            "request [{}] contains unrecognized metric: [{unknown}]",
+            call.path
+        )));
+    }
+    let mut sections = Wanted::parse(call.part("section"), &call.path)?;
+    sections.has_file_sizes = call.query.flag_or("include_segment_file_sizes", false)?;
+    let level = call.query.get("level").unwrap_or("node");
+    if !matches!(level, "node" | "indices" | "shards" | "cluster") {
+        return Err(Error::illegal_argument(format!(
+            "level parameter must be one of [indices] or [node] or [shards] but was [{level}]"
+        )));
+    }
+    Ok(super::answer(&call, call.part("node"), || one(&call, wanted.as_deref(), &sections, level)))
+}
+
+fn one(call: &Call, wanted: Option<&[&str]>, sections: &Wanted, level: &str) -> Value {
+    let rest = &call.rest;
+    let mut node = json!({ "timestamp": now_ms() });
+    if let (Some(node), Value::Object(header)) = (node.as_object_mut(), super::header(rest)) {
+        node.extend(header);
+    }
+    for (metric, name) in PARTS {
+        if wanted.is_none_or(|wanted| wanted.contains(&metric)) {
+            node[name] = match metric {
+                "indices" => indices(call, sections, level),
+                other => part(rest, other),
+            };
+        }
+    }
+    node
+}
+
+fn now_ms() -> u64 {
+    u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The sums of all indices, whatever their names.
+#[must_use]
+pub fn all_figures(rest: &Rest) -> Figures {
+    let coordinator = &rest.node.coordinator;
+    let mut all = Figures::default();
+    for index in coordinator.indices() {
+        if let Some(statistics) = coordinator.index_statistics(&index.name) {
+            all.add(&Figures::of_index(&statistics));
+        }
+    }
+    all.cache = coordinator.request_cache();
+    let count = |scrolls: bool| coordinator.contexts(scrolls).len() as u64;
+    all.contexts = (count(true), count(false));
+    all
+}
+
+fn indices(call: &Call, sections: &Wanted, level: &str) -> Value {
+    let coordinator = call.coordinator();
+    let mut answer = all_figures(&call.rest).json(sections);
+    if matches!(level, "indices" | "shards") {
+        let mut by_index = Map::new();
+        for index in coordinator.indices() {
+            let Some(statistics) = coordinator.index_statistics(&index.name) else { continue };
+            let entry = if level == "indices" {
+                Value::Object(Figures::of_index(&statistics).json(sections))
+            } else {
+                let shards = statistics.partitions.iter().enumerate();
+                shards
+                    .map(|(at, partition)| json!({ at.to_string(): shard(call, partition, sections) }))
+                    .collect()
+            };
+            by_index.insert(index.name.clone(), entry);
+        }
+        let key = if level == "indices" { "indices" } else { "shards" };
+        answer.insert(key.to_owned(), Value::Object(by_index));
+    }
+    Value::Object(answer)
+}
+
+fn part(rest: &Rest, metric: &str) -> Value {
+    match metric {
+        "os" => os(),
+        "process" => process_part(),
+        "jvm" => jvm(rest),
+        "thread_pool" => {
+            let pools = POOLS.iter().map(|name| ((*name).to_owned(), pool(rest, name)));
+            Value::Object(pools.collect())
+        }
+        "fs" => fs(rest),
+        "transport" => json!({
+            "server_open": 0,
+            "total_outbound_connections": 0,
+            "rx_count": 0,
+            "rx_size_in_bytes": 0,
+            "tx_count": 0,
+            "tx_size_in_bytes": 0,
+        }),
+        "http" => json!({
+            "current_open": rest.connections(),
+            "total_opened": rest.connections_total.load(std::sync::atomic::Ordering::Relaxed),
+        }),
+        "breaker" => breakers(rest),
+        "script" => {
+            json!({ "compilations": 0, "cache_evictions": 0, "compilation_limit_triggered": 0 })
+        }
+        "ingest" => json!({
+            "total": { "count": 0, "time_in_millis": 0, "current": 0, "failed": 0 },
+            "pipelines": {},
+        }),
+        "adaptive_selection" => adaptive_selection(rest),
+        _ => indexing_pressure(rest),
+    }
+}
+
+fn os() -> Value {
+    let memory = Memory::read();
+    let [one, five, fifteen] = machine::load_averages();
+    json!({
+        "timestamp": now_ms(),
+        "cpu": {
+            "percent": machine::processors_percent()[0],
+            "load_average": { "1m": one, "5m": five, "15m": fifteen },
+        },
+        "mem": memory.json(),
+        "swap": {
+            "total_in_bytes": memory.swap_total,
+            "free_in_bytes": memory.swap_free,
+            "used_in_bytes": memory.swap_total.saturating_sub(memory.swap_free),
+        },
+    })
+}
+
+fn process_part() -> Value {
+    let (open, most) = machine::file_descriptors();
+    json!({
+        "timestamp": now_ms(),
+        "open_file_descriptors": open,
+        "max_file_descriptors": most,
+        "cpu": {
+            "percent": machine::processors_percent()[1],
+            "total_in_millis": machine::process_ms(),
+        },
+        "mem": { "total_virtual_in_bytes": machine::status("VmSize") },
+    })
+}
+
+/// Memory is that of the process. Nothing collects garbage, so the collectors have never run.
+fn jvm(rest: &Rest) -> Value {
+    let (used, peak) = (process::resident_bytes(), process::resident_bytes_peak());
+    let most = Memory::read().total;
+    let pool = |used: u64, peak: u64| {
+        json!({
+            "used_in_bytes": used,
+            "max_in_bytes": 0,
+            "peak_used_in_bytes": peak,
+            "peak_max_in_bytes": 0,
+        })
+    };
+    let collector = json!({ "collection_count": 0, "collection_time_in_millis": 0 });
+    let threads = machine::status("Threads");
+    let uptime_ms = u64::try_from(rest.node.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    json!({
+        "timestamp": now_ms(),
+        "uptime_in_millis": uptime_ms,
+        "mem": {
+            "heap_used_in_bytes": used,
+            "heap_used_percent": machine::percent(used, most),
+            "heap_committed_in_bytes": used,
+            "heap_max_in_bytes": most,
+            "non_heap_used_in_bytes": 0,
+            "non_heap_committed_in_bytes": 0,
+            "pools": {
+                "young": pool(0, 0),
+                "old": pool(used, peak),
+                "survivor": pool(0, 0),
+            },
+        },
+        "threads": { "count": threads, "peak_count": threads },
+        "gc": { "collectors": { "young": collector, "old": collector } },
+        "buffer_pools": {
+            "mapped": { "count": 0, "used_in_bytes": 0, "total_capacity_in_bytes": 0 },
+            "direct": { "count": 0, "used_in_bytes": 0, "total_capacity_in_bytes": 0 },
+        },
+        "classes": {
+            "current_loaded_count": 0,
+            "total_loaded_count": 0,
+            "total_unloaded_count": 0,
+        },
+    })
+}
+
+/// The figures of one pool of threads.
+#[must_use]
+pub fn pool(rest: &Rest, name: &str) -> Value {
+    let figures = match name {
+        "search" => rest.node.coordinator.search_pool(),
+        _ => plimsoll_cluster::PoolStatistics::default(),
+    };
+    json!({
+        "threads": figures.threads,
+        "queue": figures.queue,
+        "active": figures.active,
+        "rejected": figures.rejected,
+        "largest": figures.largest,
+        "completed": figures.completed,
+    })
+}
+
+fn fs(rest: &Rest) -> Value {
+    let data = &rest.node.settings.data;
+    let disk = Disk::of(data);
+    let sizes = json!({
+        "total_in_bytes": disk.total,
+        "free_in_bytes": disk.free,
+        "available_in_bytes": disk.available,
+    });
+    let mut entry = json!({
+        "path": data.display().to_string(),
+        "mount": disk.mount,
+        "type": disk.kind,
+    });
+    if let (Some(entry), Value::Object(sizes)) = (entry.as_object_mut(), &sizes) {
+        entry.extend(sizes.clone());
+    }
+    let mut io = json!({});
+    if let Some(done) = disk.io() {
+        let mut device = json!({ "device_name": disk.device });
+        if let (Some(device), Value::Object(done)) = (device.as_object_mut(), &done) {
+            device.extend(done.clone());
+        }
+        io = json!({ "devices": [device], "total": done });
+    }
+    json!({ "timestamp": now_ms(), "total": sizes, "data": [entry], "io_stats": io })
+}
+
+fn breaker(limit: u64, estimated: u64, overhead: f64) -> Value {
+    json!({
+        "limit_size_in_bytes": limit,
+        "limit_size": bytes(limit),
+        "estimated_size_in_bytes": estimated,
+        "estimated_size": bytes(estimated),
+        "overhead": overhead,
+        "tripped": 0,
+    })
+}
+
+/// Bodies of requests are counted by their breaker; the parent is the whole process.
+fn breakers(rest: &Rest) -> Value {
+    let memory = Memory::read().total;
+    let in_flight = rest.in_flight.bytes() as u64;
+    json!({
+        "request": breaker(memory, 0, 1.0),
+        "fielddata": breaker(memory, 0, 1.03),
+        "in_flight_requests": breaker(rest.in_flight.bytes_max() as u64, in_flight, 1.0),
+        "parent": breaker(memory, process::resident_bytes(), 1.0),
+    })
+}
+
+/// One node answers all, so it is the only choice.
+fn adaptive_selection(rest: &Rest) -> Value {
+    let pool = rest.node.coordinator.search_pool();
+    let figures = all_figures(rest);
+    let (queries, query_ms) = figures.queries;
+    let service_ns = (query_ms * 1_000_000).checked_div(queries).unwrap_or(0);
+    let mut nodes = Map::new();
+    if queries > 0 {
+        let entry = json!({
+            "outgoing_searches": pool.active + pool.queue,
+            "avg_queue_size": pool.queue,
+            "avg_service_time_ns": service_ns,
+            "avg_response_time_ns": service_ns,
+            "rank": "1.0",
+        });
+        nodes.insert(rest.identity.node_id.clone(), entry);
+    }
+    Value::Object(nodes)
+}
+
+fn indexing_pressure(rest: &Rest) -> Value {
+    let held = rest.in_flight.bytes();
+    json!({ "memory": {
+        "current": {
+            "combined_coordinating_and_primary_in_bytes": held,
+            "coordinating_in_bytes": held,
+            "primary_in_bytes": 0,
+            "replica_in_bytes": 0,
+            "all_in_bytes": held,
+        },
+        "total": {
+            "combined_coordinating_and_primary_in_bytes": 0,
+            "coordinating_in_bytes": 0,
+            "primary_in_bytes": 0,
+            "replica_in_bytes": 0,
+            "all_in_bytes": 0,
+            "coordinating_rejections": 0,
+            "primary_rejections": 0,
+            "replica_rejections": 0,
+        },
+        "limit_in_bytes": rest.in_flight.bytes_max(),
+    } })
+}

@@ -1,0 +1,282 @@
+//! Which path and method lead where, and which parameters each takes. The tables stand in the
+//! modules that answer; here they are put together and searched.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use axum::http::Method;
+use futures_util::future::BoxFuture;
+use plimsoll_index::Error;
+
+use super::answer::Answer;
+use super::call::Call;
+use super::{admin, cat, cluster, documents, identity, nodes, search, stats, tasks};
+
+/// A method as routes know it. HEAD is answered by GET, without the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verb {
+    /// POST
+    Post,
+    /// GET
+    Get,
+    /// PUT
+    Put,
+    /// DELETE
+    Delete,
+    /// HEAD, where it is not GET without a body
+    Head,
+}
+
+impl Verb {
+    /// As it stands in a request.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Post => "POST",
+            Self::Get => "GET",
+            Self::Put => "PUT",
+            Self::Delete => "DELETE",
+            Self::Head => "HEAD",
+        }
+    }
+}
+
+/// What answers a request.
+pub type Handler = fn(Call) -> BoxFuture<'static, Result<Answer, Error>>;
+
+/// A path, the methods that it takes, and who answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    /// The methods.
+    pub verbs: &'static [Verb],
+    /// Words between slashes; `{name}` stands for one of any kind.
+    pub path: &'static str,
+    /// The names of its parameters, in groups, beside those that every request may have.
+    pub parameters: &'static [&'static [&'static str]],
+    /// Who answers.
+    pub handler: Handler,
+}
+
+/// Makes a row of a table of routes.
+#[must_use]
+pub const fn route(
+    verbs: &'static [Verb],
+    path: &'static str,
+    parameters: &'static [&'static [&'static str]],
+    handler: Handler,
+) -> Route {
+    Route { verbs, path, parameters, handler }
+}
+
+/// What every request may have.
+const GENERAL: &[&str] =
+    &["pretty", "human", "error_trace", "filter_path", "format", "source", "source_content_type"];
+
+/// How long a request may wait for the cluster. There is nothing to wait for that long: they are
+/// accepted and do nothing.
+pub const WAITS: &[&str] =
+    &["timeout", "master_timeout", "cluster_manager_timeout", "wait_for_active_shards"];
+/// How an index expression is understood.
+pub const INDICES: &[&str] =
+    &["ignore_unavailable", "allow_no_indices", "expand_wildcards", "ignore_throttled"];
+
+impl Route {
+    /// Checks that every parameter is one that the route has.
+    ///
+    /// # Errors
+    /// 400, naming the first that it has not.
+    pub fn check_parameters<'a>(
+        &self,
+        path: &str,
+        names: impl Iterator<Item = &'a str>,
+    ) -> Result<(), Error> {
+        let known = |name: &str| {
+            GENERAL.contains(&name) || self.parameters.iter().any(|group| group.contains(&name))
+        };
+        let mut unknown: Vec<&str> = names.filter(|name| !known(name)).collect();
+        unknown.sort_unstable();
+        unknown.dedup();
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let shown: Vec<String> = unknown.iter().map(|name| self.shown(name)).collect();
+        let plural = if unknown.len() > 1 { "parameters" } else { "parameter" };
+        let shown = shown.join(", ");
+        Err(Error::illegal_argument(format!(
+            "request [{path}] contains unrecognized {plural}: {shown}"
+        )))
+    }
+
+    /// A name that is not known, with the one that may have been meant.
+    fn shown(&self, name: &str) -> String {
+        let known = GENERAL.iter().chain(self.parameters.iter().copied().flatten());
+        let nearest = known
+            .map(|known| (strsim::jaro_winkler(name, known), known))
+            .filter(|(likeness, _)| *likeness > 0.9)
+            .max_by(|a, b| a.0.total_cmp(&b.0));
+        match nearest {
+            Some((_, known)) => format!("[{name}] -> did you mean [{known}]?"),
+            None => format!("[{name}]"),
+        }
+    }
+}
+
+/// The parts of a path that stand for `{names}`.
+pub type Parts = Vec<(&'static str, String)>;
+
+/// Where a request leads.
+pub enum Found {
+    /// To a route.
+    Route(&'static Route, Parts),
+    /// The path is known, but not with this method; these are.
+    Methods(Vec<Verb>),
+    /// The path is not known.
+    Nothing,
+}
+
+/// Every route.
+fn all() -> impl Iterator<Item = &'static Route> {
+    let tables: [&'static [Route]; 9] = [
+        identity::ROUTES,
+        admin::ROUTES,
+        documents::ROUTES,
+        search::ROUTES,
+        cluster::ROUTES,
+        nodes::ROUTES,
+        stats::ROUTES,
+        tasks::ROUTES,
+        cat::ROUTES,
+    ];
+    tables.into_iter().flatten()
+}
+
+static TREE: LazyLock<Tree> = LazyLock::new(|| Tree::new(all()));
+
+/// Finds the route of a request; the segments of the path are decoded.
+#[must_use]
+pub fn find(method: &Method, segments: &[&str]) -> Found {
+    TREE.find(method, segments)
+}
+
+#[derive(Default)]
+struct Tree {
+    nodes: Vec<Branch>,
+}
+
+#[derive(Default)]
+struct Branch {
+    words: HashMap<&'static str, usize>,
+    any: Option<usize>,
+    routes: Vec<&'static Route>,
+}
+
+impl Tree {
+    fn new(routes: impl Iterator<Item = &'static Route>) -> Self {
+        let mut tree = Self { nodes: vec![Branch::default()] };
+        for route in routes {
+            let mut at = 0;
+            for word in route.path.split('/').filter(|word| !word.is_empty()) {
+                let next = tree.nodes.len();
+                let branch = &mut tree.nodes[at];
+                at = if word.starts_with('{') {
+                    *branch.any.get_or_insert(next)
+                } else {
+                    *branch.words.entry(word).or_insert(next)
+                };
+                if at == next {
+                    tree.nodes.push(Branch::default());
+                }
+            }
+            let taken = tree.nodes[at]
+                .routes
+                .iter()
+                .find(|known| known.verbs.iter().any(|verb| route.verbs.contains(verb)));
+            assert!(taken.is_none(), "two routes answer {}", route.path);
+            tree.nodes[at].routes.push(route);
+        }
+        tree
+    }
+
+    /// The path with the most words of its own decides, as in Elasticsearch: `DELETE /_bulk` is
+    /// a wrong method and not the deletion of an index of that name.
+    fn find(&self, method: &Method, segments: &[&str]) -> Found {
+        let mut matches = Vec::new();
+        self.walk(0, segments, &mut matches);
+        let Some(at) = matches.into_iter().find(|at| !self.nodes[*at].routes.is_empty()) else {
+            return Found::Nothing;
+        };
+        let routes = &self.nodes[at].routes;
+        // What says HEAD itself comes before GET.
+        let is_head = *method == Method::HEAD;
+        for name in [method.as_str(), if is_head { "GET" } else { method.as_str() }] {
+            let answers = |route: &&&Route| route.verbs.iter().any(|verb| verb.name() == name);
+            if let Some(route) = routes.iter().find(answers) {
+                return Found::Route(route, parts(route, segments));
+            }
+        }
+        let mut verbs: Vec<Verb> = routes.iter().flat_map(|route| route.verbs).copied().collect();
+        verbs.sort_unstable();
+        verbs.dedup();
+        Found::Methods(verbs)
+    }
+
+    /// Collects where a path may lead, words before `{names}`.
+    fn walk(&self, at: usize, segments: &[&str], matches: &mut Vec<usize>) {
+        let branch = &self.nodes[at];
+        let Some((first, rest)) = segments.split_first() else {
+            matches.push(at);
+            return;
+        };
+        for next in branch.words.get(first).into_iter().chain(&branch.any) {
+            self.walk(*next, rest, matches);
+        }
+    }
+}
+
+fn parts(route: &Route, segments: &[&str]) -> Parts {
+    let words = route.path.split('/').filter(|word| !word.is_empty());
+    let names = words.zip(segments).filter_map(|(word, segment)| {
+        let name = word.strip_prefix('{')?.strip_suffix('}')?;
+        Some((name, (*segment).to_owned()))
+    });
+    names.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lead(method: &Method, path: &str) -> String {
+        let segments: Vec<&str> = path.split('/').filter(|word| !word.is_empty()).collect();
+        match find(method, &segments) {
+            Found::Route(route, parts) => format!("{} {parts:?}", route.path),
+            Found::Methods(verbs) => {
+                verbs.into_iter().map(Verb::name).collect::<Vec<_>>().join(",")
+            }
+            Found::Nothing => "nothing".to_owned(),
+        }
+    }
+
+    #[test]
+    fn paths_lead_to_their_routes() {
+        assert_eq!(lead(&Method::GET, "/"), "/ []");
+        assert_eq!(lead(&Method::HEAD, "/g/"), r#"/{index} [("index", "g")]"#);
+        assert_eq!(lead(&Method::PUT, "/_bulk"), "/_bulk []");
+        assert_eq!(lead(&Method::GET, "/_bulk"), "POST,PUT");
+        assert_eq!(lead(&Method::POST, "/g/_bogus"), "nothing");
+        assert_eq!(
+            lead(&Method::PUT, "/g/_doc/a b"),
+            r#"/{index}/_doc/{id} [("index", "g"), ("id", "a b")]"#
+        );
+    }
+
+    #[test]
+    fn parameters_are_those_of_the_route() {
+        let Found::Route(route, _) = find(&Method::PUT, &["g", "_doc", "9"]) else { panic!() };
+        assert!(route.check_parameters("/g/_doc/9", ["refresh", "pretty"].into_iter()).is_ok());
+        let refused = route.check_parameters("/g/_doc/9", ["bogus"].into_iter()).unwrap_err();
+        assert_eq!(refused.reason, "request [/g/_doc/9] contains unrecognized parameter: [bogus]");
+        let refused = route.check_parameters("/", ["refesh"].into_iter()).unwrap_err();
+        assert!(refused.reason.ends_with("[refesh] -> did you mean [refresh]?"));
+    }
+}

@@ -1,0 +1,154 @@
+//! What can be asked of a query beside its hits: whether it is valid, why a document matches,
+//! and which partitions it would be asked of.
+
+use plimsoll_cluster::SearchOptions;
+use plimsoll_index::Error;
+use plimsoll_index::search::SearchRequest;
+use serde_json::{Map, Value, json};
+
+use super::request::{self, Around};
+use crate::rest::answer::Answer;
+use crate::rest::call::Call;
+use crate::rest::expressions;
+
+/// GET or POST `[/{index}]/_validate/query`.
+///
+/// # Errors
+/// 404 where an index is not there; a query that is wrong is an answer.
+pub async fn validate(mut call: Call) -> Result<Answer, Error> {
+    let bytes = call.bytes().await?;
+    let around = Around::of_query(call.part("index"), &call.query)?;
+    let explains = call.query.flag_or("explain", false)?;
+    let (targets, options) = request::placed(call.coordinator(), &around)?;
+    let mut explanations = Vec::new();
+    let mut is_valid = true;
+    match query_of(&bytes, &call) {
+        Err(error) => {
+            is_valid = false;
+            explanations.push(json!({ "valid": false, "error": error.to_string() }));
+        }
+        Ok(query) => {
+            for index in &targets {
+                let body = json!({ "query": query, "size": 0, "track_total_hits": false });
+                let request = SearchRequest::parse(&body)?;
+                let one = std::slice::from_ref(index);
+                let options = SearchOptions { request_cache: Some(false), ..options.clone() };
+                let found = call.coordinator().search(one, request, options).await;
+                let found = found.map_err(|error| {
+                    error.root.map_or_else(|| error.reason.clone(), |root| root.reason)
+                });
+                is_valid &= found.is_ok();
+                explanations.push(match found {
+                    Ok(_) => json!({
+                        "index": index.name,
+                        "valid": true,
+                        "explanation": query.to_string(),
+                    }),
+                    Err(reason) => json!({ "index": index.name, "valid": false, "error": reason }),
+                });
+            }
+        }
+    }
+    let count = if targets.is_empty() { 0 } else { 1 };
+    let mut answer = json!({
+        "_shards": { "total": count, "successful": count, "failed": 0 },
+        "valid": is_valid,
+    });
+    if explains {
+        answer["explanations"] = json!(explanations);
+    }
+    Ok(Answer::json(&answer))
+}
+
+/// The query of a request, checked as far as it can be without an index.
+fn query_of(bytes: &[u8], call: &Call) -> Result<Value, Error> {
+    let body: Value = match bytes.trim_ascii() {
+        [] => json!({}),
+        bytes => crate::rest::json_error::from_json(bytes)?,
+    };
+    if let Some(other) = body.as_object().and_then(|map| map.keys().find(|key| *key != "query")) {
+        return Err(Error::parsing(format!("request does not support [{other}]")));
+    }
+    let query = match request::text_query(&call.query)? {
+        Some(text) => text,
+        None => body.get("query").cloned().unwrap_or_else(|| json!({ "match_all": {} })),
+    };
+    SearchRequest::parse(&json!({ "query": query }))?;
+    Ok(query)
+}
+
+/// GET or POST `/{index}/_explain/{id}`.
+///
+/// # Errors
+/// 404 where the index is not there; a document that is not there is an answer of 404.
+pub async fn explain(mut call: Call) -> Result<Answer, Error> {
+    let bytes = call.bytes().await?;
+    let expression = call.part("index").unwrap_or_default().to_owned();
+    let id = call.part("id").unwrap_or_default().to_owned();
+    let target = expressions::resolve_one(call.coordinator(), &expression, "index_expression")?;
+    let index = target.index;
+    let routing = call.query.get("routing").map(str::to_owned);
+    let mut answer = json!({ "_index": index.name, "_id": id, "matched": false });
+    let document = call.coordinator().get_document(&index, &id, routing.as_deref()).await?;
+    if document.is_none() {
+        return Ok(Answer::json(&answer).with_status(404));
+    }
+    let query = query_of(&bytes, &call)?;
+    let mut body: Map<String, Value> = request::changes(&call.query)?;
+    let shows_source = body.contains_key("_source");
+    body.insert("query".to_owned(), query);
+    // A filter after the query leaves scores and their explanations alone.
+    body.insert("post_filter".to_owned(), json!({ "ids": { "values": [id] } }));
+    body.insert("explain".to_owned(), json!(true));
+    body.insert("size".to_owned(), json!(1));
+    let request = SearchRequest::parse(&Value::Object(body))?;
+    let options =
+        SearchOptions { routing: routing.into_iter().collect(), ..SearchOptions::default() };
+    let outcome = call.coordinator().search(std::slice::from_ref(&index), request, options).await?;
+    let hit = outcome.hits.first().map(|hit| json!(hit));
+    if let Some(hit) = hit {
+        answer["matched"] = json!(true);
+        answer["explanation"] = hit["_explanation"].clone();
+        if shows_source {
+            answer["get"] = json!({ "found": true, "_source": hit["_source"] });
+        }
+    } else {
+        answer["explanation"] =
+            json!({ "value": 0.0, "description": "no matching term", "details": [] });
+    }
+    Ok(Answer::json(&answer))
+}
+
+/// GET or POST `[/{index}]/_search_shards`.
+///
+/// # Errors
+/// 404 where an index is not there.
+pub async fn shards(call: Call) -> Result<Answer, Error> {
+    let around = Around::of_query(call.part("index"), &call.query)?;
+    let found = expressions::resolve(call.coordinator(), around.index.as_deref(), &around.expand)?;
+    let node_id = &call.rest.identity.node_id;
+    let mut nodes = Map::new();
+    nodes.insert(node_id.clone(), crate::rest::nodes::brief(&call.rest));
+    let mut indices = Map::new();
+    let mut groups = Vec::new();
+    for target in &found {
+        let name = &target.index.name;
+        let aliases: Map<String, Value> = if target.aliases.is_empty() {
+            Map::new()
+        } else {
+            [("aliases".to_owned(), json!(target.aliases))].into_iter().collect()
+        };
+        indices.insert(name.clone(), Value::Object(aliases));
+        for ordinal in 0..target.index.partitions {
+            groups.push(json!([{
+                "state": "STARTED",
+                "primary": true,
+                "node": node_id,
+                "relocating_node": null,
+                "shard": ordinal,
+                "index": name,
+            }]));
+        }
+    }
+    Ok(Answer::json(&json!({ "nodes": nodes, "indices": indices, "shards": groups })))
+}

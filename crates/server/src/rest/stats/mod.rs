@@ -1,0 +1,40 @@
+//! What indices say of themselves in figures: `_stats`, `_segments`, `_recovery`.
+
+pub mod figures;
+pub mod indices;
+pub mod segments;
+
+use super::routes::{INDICES, Route, Verb, route};
+use Verb::Get;
+
+const STATS: &[&str] = &[
+    "level",
+    "fields",
+    "completion_fields",
+    "fielddata_fields",
+    "groups",
+    "types",
+    "include_segment_file_sizes",
+    "include_unloaded_segments",
+    "forbid_closed_indices",
+];
+const SEGMENTS: &[&str] = &["verbose"];
+const RECOVERY: &[&str] = &["active_only", "detailed"];
+
+/// The routes of this module.
+pub const ROUTES: &[Route] = &[
+    route(&[Get], "/_stats", &[STATS, INDICES], |call| Box::pin(indices::stats(call))),
+    route(&[Get], "/_stats/{metric}", &[STATS, INDICES], |call| Box::pin(indices::stats(call))),
+    route(&[Get], "/{index}/_stats", &[STATS, INDICES], |call| Box::pin(indices::stats(call))),
+    route(&[Get], "/{index}/_stats/{metric}", &[STATS, INDICES], |call| {
+        Box::pin(indices::stats(call))
+    }),
+    route(&[Get], "/_segments", &[SEGMENTS, INDICES], |call| Box::pin(segments::segments(call))),
+    route(&[Get], "/{index}/_segments", &[SEGMENTS, INDICES], |call| {
+        Box::pin(segments::segments(call))
+    }),
+    route(&[Get], "/_recovery", &[RECOVERY, INDICES], |call| Box::pin(segments::recovery(call))),
+    route(&[Get], "/{index}/_recovery", &[RECOVERY, INDICES], |call| {
+        Box::pin(segments::recovery(call))
+    }),
+];

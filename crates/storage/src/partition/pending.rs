@@ -1,0 +1,267 @@
+//! What the last records changed and the store was not given yet. Rows are handed to RocksDB many
+//! records at a time, sorted and each in its latest state alone: a memtable takes sorted rows in
+//! a fraction of the time, and what every record changes (sessions, the lead, the stamp) costs
+//! one row for many records.
+//!
+//! It is memory only, as a memtable is: after a crash it comes from the log again. What is taken
+//! out at once is the state after a whole record, stamp and all.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use rust_rocksdb::WriteBatch;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::rows::StoreError;
+
+/// The latest change of each row; `None` is removed.
+pub(super) type Rows = HashMap<Box<[u8]>, Option<Bytes>, BuildHasherDefault<KeyHasher>>;
+
+/// Hashes a key at one go: a hasher that can be fed in parts has a large state to set up.
+#[derive(Default)]
+pub(super) struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = xxh3_64_with_seed(bytes, self.0);
+    }
+
+    fn write_usize(&mut self, length: usize) {
+        self.0 ^= length as u64;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Beyond this many rows or bytes they are handed on before more come.
+const ROWS_MAX: usize = 1024;
+const BYTES_MAX: usize = 256 * 1024;
+/// What a row takes beside its key and value, bytes, about.
+const ROW_OVERHEAD_BYTES: usize = 64;
+/// A batch that grew beyond this is let go.
+const BATCH_BYTES_KEPT: usize = 4 * BYTES_MAX;
+
+/// The pending changes of one store.
+pub(super) struct Pending {
+    state: RwLock<State>,
+    /// Held by who hands rows on, one at a time, with the memory that it needs for that.
+    handing: Mutex<WriteBatch>,
+    /// Of all stores of a node.
+    bytes_of_node: Arc<AtomicUsize>,
+}
+
+#[derive(Default)]
+struct State {
+    rows: Rows,
+    bytes: usize,
+    /// Older than `rows`; being written to the store.
+    handed: Arc<Rows>,
+}
+
+impl Pending {
+    /// Nothing; what is held is counted in `bytes_of_node` as well.
+    pub(super) fn new(bytes_of_node: Arc<AtomicUsize>) -> Self {
+        let handing = Mutex::new(WriteBatch::default());
+        Self { state: RwLock::default(), handing, bytes_of_node }
+    }
+
+    /// A row's latest change, where one is pending.
+    pub(super) fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
+        let state = self.state.read();
+        state.rows.get(key).or_else(|| state.handed.get(key)).cloned()
+    }
+
+    /// Takes the changes of one record in, all at one moment. Each is shown to `taken`, before
+    /// that moment is over for those who look here.
+    pub(super) fn merge(&self, rows: Rows, mut taken: impl FnMut(&[u8], Option<&Bytes>)) {
+        let mut state = self.state.write();
+        let before = state.bytes;
+        state.rows.reserve(rows.len());
+        for (key, value) in rows {
+            taken(&key, value.as_ref());
+            state.bytes += row_bytes(&key, value.as_ref());
+            if let Some(replaced) = state.rows.get_mut(&key) {
+                let replaced = std::mem::replace(replaced, value);
+                state.bytes -= row_bytes(&key, replaced.as_ref());
+            } else {
+                state.rows.insert(key, value);
+            }
+        }
+        // Adding the difference, which may be negative.
+        let change = state.bytes.wrapping_sub(before);
+        self.bytes_of_node.fetch_add(change, Ordering::Relaxed);
+    }
+
+    /// Whether it is time to hand rows on.
+    pub(super) fn is_full(&self) -> bool {
+        let state = self.state.read();
+        state.rows.len() >= ROWS_MAX || state.bytes >= BYTES_MAX
+    }
+
+    /// Bytes held, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.state.read().bytes
+    }
+
+    /// Hands everything on, and returns once `write` has it: whole, or not at all where it fails.
+    pub(super) fn hand_on(
+        &self,
+        write: impl FnOnce(&WriteBatch) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.hand_on_with(self.handing.lock(), write)
+    }
+
+    /// As [`Self::hand_on`]; [`StoreError::NotCached`] where another is at it.
+    pub(super) fn hand_on_at_once(
+        &self,
+        write: impl FnOnce(&WriteBatch) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let batch = self.handing.try_lock().ok_or(StoreError::NotCached)?;
+        self.hand_on_with(batch, write)
+    }
+
+    fn hand_on_with(
+        &self,
+        mut batch: MutexGuard<'_, WriteBatch>,
+        write: impl FnOnce(&WriteBatch) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let (rows, bytes) = {
+            let mut state = self.state.write();
+            if state.rows.is_empty() {
+                return Ok(());
+            }
+            // As large as it was: the next ones will be as many.
+            let capacity = state.rows.len();
+            let next = Rows::with_capacity_and_hasher(capacity, BuildHasherDefault::default());
+            state.handed = Arc::new(std::mem::replace(&mut state.rows, next));
+            (Arc::clone(&state.handed), std::mem::take(&mut state.bytes))
+        };
+        fill(&mut batch, &rows);
+        let written = write(&batch);
+        let mut state = self.state.write();
+        state.handed = Arc::default();
+        if written.is_err() {
+            for (key, value) in rows.iter() {
+                state.rows.entry(key.clone()).or_insert_with(|| value.clone());
+            }
+            // Rows changed meanwhile are counted twice until they are handed on.
+            state.bytes += bytes;
+        } else {
+            self.bytes_of_node.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        drop(state);
+        empty(batch);
+        written
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.bytes_of_node.fetch_sub(self.state.get_mut().bytes, Ordering::Relaxed);
+    }
+}
+
+/// The rows in the order of their keys.
+fn fill(batch: &mut WriteBatch, rows: &Rows) {
+    let mut sorted: Vec<(&[u8], Option<&Bytes>)> =
+        rows.iter().map(|(key, value)| (&**key, value.as_ref())).collect();
+    sorted.sort_unstable_by_key(|(key, _)| *key);
+    for (key, value) in sorted {
+        match value {
+            Some(value) => batch.put(key, value),
+            None => batch.delete(key),
+        }
+    }
+}
+
+fn empty(mut batch: MutexGuard<'_, WriteBatch>) {
+    if batch.size_in_bytes() > BATCH_BYTES_KEPT {
+        *batch = WriteBatch::default();
+    } else {
+        batch.clear();
+    }
+}
+
+fn row_bytes(key: &[u8], value: Option<&Bytes>) -> usize {
+    key.len() + value.map_or(0, Bytes::len) + ROW_OVERHEAD_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    //! Tests of what is shown while rows are handed on, and of a write that fails.
+
+    use super::*;
+
+    fn rows(changes: &[(&[u8], Option<&'static [u8]>)]) -> Rows {
+        let row = |(key, value): &(&[u8], Option<&'static [u8]>)| {
+            ((*key).into(), value.map(Bytes::from_static))
+        };
+        changes.iter().map(row).collect()
+    }
+
+    fn value(text: &'static [u8]) -> Option<Option<Bytes>> {
+        Some(Some(Bytes::from_static(text)))
+    }
+
+    #[test]
+    fn shows_rows_until_they_are_in_the_store() {
+        let bytes = Arc::new(AtomicUsize::new(0));
+        let pending = Pending::new(Arc::clone(&bytes));
+        pending.merge(rows(&[(b"a", Some(b"1")), (b"b", Some(b"1")), (b"c", None)]), |_, _| ());
+        pending.merge(rows(&[(b"b", Some(b"22"))]), |_, _| ());
+        assert_eq!(pending.bytes(), bytes.load(Ordering::Relaxed));
+        let handed = pending.hand_on(|batch| {
+            assert_eq!(batch.len(), 3, "each row once");
+            assert_eq!(pending.get(b"a"), value(b"1"));
+            pending.merge(rows(&[(b"a", Some(b"3"))]), |_, _| ());
+            assert_eq!((pending.get(b"a"), pending.get(b"b")), (value(b"3"), value(b"22")));
+            assert_eq!(pending.get(b"c"), Some(None), "removed");
+            let other = pending.hand_on_at_once(|_| panic!("one at a time"));
+            assert_eq!(other, Err(StoreError::NotCached));
+            Ok(())
+        });
+        handed.unwrap();
+        assert_eq!((pending.get(b"a"), pending.get(b"b")), (value(b"3"), None));
+        assert_eq!(pending.bytes(), bytes.load(Ordering::Relaxed));
+        drop(pending);
+        assert_eq!(bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn keeps_what_could_not_be_written_under_what_came_meanwhile() {
+        let pending = Pending::new(Arc::default());
+        pending.merge(rows(&[(b"a", Some(b"1")), (b"b", Some(b"1"))]), |_, _| ());
+        let failed = pending.hand_on(|_| {
+            pending.merge(rows(&[(b"a", Some(b"2"))]), |_, _| ());
+            Err(StoreError::Failed("full".to_owned()))
+        });
+        assert!(failed.is_err());
+        assert_eq!((pending.get(b"a"), pending.get(b"b")), (value(b"2"), value(b"1")));
+        let handed = pending.hand_on(|batch| {
+            assert_eq!(batch.len(), 2);
+            Ok(())
+        });
+        handed.unwrap();
+        assert_eq!((pending.get(b"a"), pending.bytes()), (None, 0));
+    }
+
+    #[test]
+    fn is_full_by_rows_and_by_bytes() {
+        let pending = Pending::new(Arc::default());
+        for at in 0..ROWS_MAX {
+            assert!(!pending.is_full(), "{at}");
+            pending.merge(rows(&[(&at.to_be_bytes(), None)]), |_, _| ());
+        }
+        assert!(pending.is_full());
+        let pending = Pending::new(Arc::default());
+        static LARGE: [u8; BYTES_MAX] = [0; BYTES_MAX];
+        pending.merge(rows(&[(b"a", Some(&LARGE))]), |_, _| ());
+        assert!(pending.is_full());
+    }
+}

@@ -1,0 +1,107 @@
+//! The touches of records, kept by LSN beside the rows until an index has them durably: it goes on
+//! from them after a restart. They are the node's own, and written in the batch of the record.
+
+use std::ops::ControlFlow;
+
+use plimsoll_log::Lsn;
+use plimsoll_log::record::RecordError;
+use plimsoll_log::rules::chain::Position;
+use rust_rocksdb::WriteBatch;
+
+use super::store::Store;
+use super::system::{self, Stamp};
+use crate::rows::key;
+use crate::rows::touch::{Touch, TouchLog, Touches};
+use crate::rows::{RowsRead, StoreError};
+
+/// Is shown the touches of the record at a position, and says whether to go on.
+pub type VisitTouches<'a> = &'a mut dyn FnMut(Lsn, Touches) -> ControlFlow<()>;
+
+/// The position that a state of a partition's rows contains, of a snapshot for one; `None` where
+/// no record was applied yet. All touches that the same state shows are of records up to there.
+///
+/// # Errors
+/// Where the store fails or holds what this version cannot read.
+pub fn position_of<R: RowsRead + ?Sized>(rows: &R) -> Result<Option<Position>, StoreError> {
+    let Some(stamp) = rows.get(system::STAMP_KEY)? else { return Ok(None) };
+    let stamp = Stamp::decode(&stamp).map_err(unreadable("the stamp"))?;
+    Ok(Some(stamp.position))
+}
+
+/// Shows the touches of each record after a position, in order, until told to stop.
+///
+/// # Errors
+/// Where the store fails or holds what this version cannot read.
+pub fn touches_of<R: RowsRead + ?Sized>(
+    rows: &R,
+    after: Lsn,
+    visit: VisitTouches<'_>,
+) -> Result<(), StoreError> {
+    let mut failed = Ok(());
+    let Some(from) = after.0.checked_add(1) else { return Ok(()) };
+    rows.scan(&system::touches_key(Lsn(from)), system::TOUCHES_TO, &mut |key, value| {
+        let lsn = system::id_of(key).ok_or(RecordError::Malformed("a key without an LSN"));
+        let touches = Touches::decode(bytes::Bytes::copy_from_slice(value));
+        match lsn.and_then(|lsn| Ok((Lsn(lsn), touches?))) {
+            Ok((lsn, touches)) => visit(lsn, touches),
+            Err(error) => {
+                failed = Err(unreadable("touches")(error));
+                ControlFlow::Break(())
+            }
+        }
+    })?;
+    failed
+}
+
+impl Store {
+    /// Shows the touches of each record after a position, in order, until told to stop.
+    ///
+    /// # Errors
+    /// Where the store fails or holds what this version cannot read.
+    pub fn touches(&self, after: Lsn, visit: VisitTouches<'_>) -> Result<(), StoreError> {
+        touches_of(self, after, visit)
+    }
+
+    /// Forgets the touches of records up to a position: an index has them durably.
+    ///
+    /// # Errors
+    /// Where the store fails.
+    pub fn forget_touches(&self, up_to: Lsn) -> Result<(), StoreError> {
+        let mut batch = WriteBatch::default();
+        match up_to.0.checked_add(1) {
+            Some(end) => {
+                batch.delete_range(system::TOUCHES_FROM, system::touches_key(Lsn(end)).as_slice())
+            }
+            None => batch.delete_range(system::TOUCHES_FROM, system::TOUCHES_TO),
+        }
+        self.write(&batch)
+    }
+}
+
+/// Fills `batch` with what it takes to begin or end the noting of touches at a position.
+pub(super) fn switch(
+    store: &Store,
+    at: Lsn,
+    is_on: bool,
+    batch: &mut WriteBatch,
+) -> Result<(), StoreError> {
+    if !is_on {
+        batch.delete(system::DOCUMENTS_KEY);
+        batch.delete_range(system::TOUCHES_FROM, system::TOUCHES_TO);
+        return Ok(());
+    }
+    batch.put(system::DOCUMENTS_KEY, [1]);
+    let mut log = TouchLog::default();
+    store.scan(&key::rows_from(0), key::ROWS_END, &mut |_, _| {
+        log.push(Touch::All);
+        ControlFlow::Break(())
+    })?;
+    if let Some(touches) = log.finish() {
+        batch.put(system::touches_key(at), touches.as_bytes());
+    }
+    Ok(())
+}
+
+fn unreadable(what: &'static str) -> impl Fn(RecordError) -> StoreError {
+    move |error| StoreError::Failed(format!("{what} cannot be read: {error}"))
+}

@@ -1,0 +1,53 @@
+// Runs one OpenSearch node in this process, with its data under the folder given first and HTTP on
+// the port given second, until it is killed. It installs nothing and sets nothing else.
+
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.concurrent.CountDownLatch;
+import org.opensearch.analysis.common.CommonAnalysisPlugin;
+import org.opensearch.common.settings.Settings;
+import org.opensearch.env.Environment;
+import org.opensearch.node.InternalSettingsPreparer;
+import org.opensearch.node.Node;
+import org.opensearch.painless.PainlessPlugin;
+import org.opensearch.script.expression.ExpressionPlugin;
+import org.opensearch.transport.Netty4Plugin;
+
+public final class Peer extends Node {
+    private Peer(Environment environment) {
+        super(environment, Arrays.asList(
+            Netty4Plugin.class, CommonAnalysisPlugin.class,
+            ExpressionPlugin.class, PainlessPlugin.class), false);
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        Path home = Path.of(arguments[0]).toAbsolutePath();
+        Files.createDirectories(home.resolve("config"));
+        Settings settings = Settings.builder()
+            .put("path.home", home.toString())
+            .put("cluster.name", "peer")
+            .put("node.name", "peer")
+            .put("discovery.type", "single-node")
+            .put("http.port", arguments[1])
+            .put("transport.port", arguments.length > 2 ? arguments[2] : "0")
+            .put("http.type", "netty4")
+            .put("transport.type", "netty4")
+            .put("node.processors", Runtime.getRuntime().availableProcessors())
+            .build();
+        Environment environment = InternalSettingsPreparer.prepareEnvironment(
+            settings, Collections.emptyMap(), home.resolve("config"), () -> "peer");
+        Peer node = new Peer(environment);
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+            try {
+                node.close();
+            } catch (java.io.IOException error) {
+                System.err.println(error);
+            }
+        }));
+        node.start();
+        System.out.println("ready");
+        new CountDownLatch(1).await();
+    }
+}
