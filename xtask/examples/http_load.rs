@@ -7,6 +7,8 @@
 //! `content_type` where it is not JSON. In closed mode a client sends its next request when the
 //! last was answered; with `--rate` requests are due at fixed times, and latency counts from then.
 
+#![expect(clippy::print_stdout, reason = "the report is what it is run for")]
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,6 +1,8 @@
 //! Tests of documents over a node: indices, writes and their conditions, rows that are documents,
 //! restarts.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at what it does not expect")]
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -101,7 +103,9 @@ async fn a_row_of_a_mapped_table_is_a_document() {
     let node = open(dir.path());
     let coordinator = node.coordinator();
     assert_eq!(ask(&coordinator, &[b"SET", b"early", br#"{"n":1}"#]).await, Reply::OK);
+    ask(&coordinator, &[b"HSET", b"x", b"x", br#"{"other":"words"}"#]).await;
     let index = create(&coordinator, "db0", 1).await;
+    assert!(index.mapping.field("other").is_some(), "the mapping takes in what rows hold");
     ask(&coordinator, &[b"HSET", b"a", b"a", br#"{"n":2}"#]).await;
     ask(&coordinator, &[b"HSET", b"r", b"b", br#"{"n":3}"#]).await;
     for (id, routing, source) in

@@ -16,6 +16,7 @@ fn open(dir: &Path, database_partitions: u32) -> Node {
         log: Options::default(),
         store: StoreOptions::default(),
         database_partitions,
+        documents: plimsoll_cluster::DocumentsOptions::default(),
     })
     .unwrap()
 }

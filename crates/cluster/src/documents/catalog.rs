@@ -1,6 +1,7 @@
 //! Which indices there are and what they are made of: created, changed and deleted through the
 //! metadata's log. What HTTP calls these things, and which settings there are, is not known here.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -8,6 +9,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use plimsoll_index::Error;
 use plimsoll_index::analysis::Analysis;
 use plimsoll_index::mapping::Mapping;
+use plimsoll_storage::execute::{self, DocumentsCursor};
+use plimsoll_storage::rows::StoreError;
 use serde_json::{Map, Value, json};
 
 use super::types::{AliasAction, IndexBody, IndexMetadata};
@@ -267,12 +270,16 @@ impl Coordinator {
 }
 
 impl Shared {
-    /// Makes a table of rows an index as well.
+    /// Makes a table of rows an index as well. The mapping takes in what the rows hold already.
     async fn attach_documents(
         &self,
         table: &Arc<Table>,
-        documents: DocumentsDefinition,
+        mut documents: DocumentsDefinition,
     ) -> Result<Arc<IndexMetadata>, Error> {
+        let mapping = mapping_of(&documents.settings, &documents.mapping)?;
+        let held = Arc::clone(table);
+        let grown = tokio::task::spawn_blocking(move || grown_by_rows(&held, mapping)).await;
+        documents.mapping = grown.map_err(|error| Error::internal(error.to_string()))??.to_json();
         let index = self
             .change_definition(table, |definition| {
                 definition.documents = Some(documents.clone());
@@ -312,6 +319,34 @@ impl Shared {
         }
         Err(Error::new(503, "process_cluster_event_timeout_exception", "the metadata is busy"))
     }
+}
+
+/// The mapping with the fields of the documents that a table holds; a row that does not fit it is
+/// no document of the index.
+fn grown_by_rows(table: &Table, mut mapping: Mapping) -> Result<Mapping, Error> {
+    let failed = |error: StoreError| Error::internal(error.to_string());
+    let from = DocumentsCursor::default();
+    for partition in table.partitions() {
+        let rows = partition.store.snapshot().map_err(failed)?;
+        let walked = execute::documents(
+            &rows,
+            &from,
+            usize::MAX,
+            usize::MAX,
+            partition.read_time_ms(),
+            &mut |_, id, document| {
+                let id = String::from_utf8_lossy(id);
+                if let Ok(Some(delta)) = mapping.check(&id, document.source)
+                    && let Ok(grown) = mapping.merge(&delta)
+                {
+                    mapping = grown;
+                }
+                ControlFlow::Continue(())
+            },
+        );
+        walked.map_err(failed)?;
+    }
+    Ok(mapping)
 }
 
 fn definition_of(body: IndexBody) -> Result<DocumentsDefinition, Error> {

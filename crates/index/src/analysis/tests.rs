@@ -1,3 +1,5 @@
+//! Tests of analyzers and their parts.
+
 use serde_json::json;
 
 use super::Analysis;

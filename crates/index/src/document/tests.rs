@@ -1,3 +1,5 @@
+//! Tests of documents taken apart by a mapping.
+
 use std::fmt::Write as _;
 
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! Tests of mappings: parsing, merging, what they show.
+
 use serde_json::json;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of a partition's index: refreshes, crashes, growth.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;

@@ -1,3 +1,5 @@
+//! Tests of queries over real documents.
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -1,3 +1,5 @@
+//! Tests of dates, formats and date arithmetic.
+
 use super::*;
 
 fn read(format: &str, text: &str) -> String {

@@ -1,3 +1,5 @@
+//! Tests of scripts.
+
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 

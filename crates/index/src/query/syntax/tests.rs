@@ -1,3 +1,5 @@
+//! Tests of the query string languages.
+
 use proptest::prelude::*;
 
 use super::{flags, lucene, simple};

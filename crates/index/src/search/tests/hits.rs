@@ -16,7 +16,7 @@ fn mapping() -> Value {
 fn many() -> Fixture {
     let documents: Vec<Value> = (0..60i64)
         .map(|at| {
-            let mut document = json!({"n": 100 - at, "k": format!("k{}", at % 5), "t": "word ".repeat(1 + at as usize % 4),
+            let mut document = json!({"n": 100 - at, "k": format!("k{}", at % 5), "t": "word ".repeat(usize::try_from(1 + at % 4).unwrap()),
                 "d": format!("2024-01-{:02}", 1 + at % 28), "p": [at as f64, 0.0]});
             if at % 3 != 0 {
                 document["f"] = json!(at as f64 / 2.0);
