@@ -57,6 +57,10 @@ impl Mapping {
         let delta = infer::to_body(added);
         // The rest of the document has to fit what its first values have added.
         let grown = self.merge(&delta)?;
+        // An object without a field in it adds none.
+        if grown.to_json() == self.to_json() {
+            return Ok(None);
+        }
         let mut walk = Walk::new(&grown, id, &mut nowhere, false);
         walk.run(source)?;
         Ok(Some(delta))
