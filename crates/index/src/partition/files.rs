@@ -142,12 +142,16 @@ impl Files {
         self.0.state.lock().writing.contains_key(&generation)
     }
 
-    /// Holds the files that a `meta.json` names until another is captured.
-    pub fn capture(&self, bytes: &[u8]) -> Result<(), IndexError> {
-        let files = meta::files(bytes)?;
-        self.0.state.lock().captured = files;
+    /// The `meta.json` that Tantivy works with, whose files are held until another is captured:
+    /// at one moment, because a merge that ends between the two deletes files that it names.
+    pub fn capture(&self) -> Result<Vec<u8>, IndexError> {
+        let mut state = self.0.state.lock();
+        let bytes = state.small.get(Path::new(META)).cloned();
+        let bytes = bytes.ok_or_else(|| IndexError::Corrupt("no meta.json".to_owned()))?;
+        state.captured = meta::files(&bytes)?;
+        drop(state);
         self.sweep(false);
-        Ok(())
+        Ok(bytes)
     }
 
     /// Makes `bytes` the `meta.json` on disk, and all files that it names durable before.

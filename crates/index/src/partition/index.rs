@@ -239,8 +239,7 @@ impl PartitionIndex {
             self.reader.reload()?;
             self.loaded = writes;
             self.behind = None;
-            let meta = self.meta()?;
-            self.files.capture(&meta)?;
+            self.files.capture()?;
             self.statistics.refreshes += 1;
             self.statistics.refresh_time += started.elapsed();
         }
@@ -255,7 +254,7 @@ impl PartitionIndex {
     pub fn persist(&mut self) -> Result<u64, IndexError> {
         let meta = match &self.behind {
             Some(meta) => meta.clone(),
-            None => self.meta()?,
+            None => self.files.capture()?,
         };
         let slots = match &self.behind {
             Some(meta) => Payload::of(meta)?.slots,
@@ -402,17 +401,11 @@ impl PartitionIndex {
         self.flush()?;
         if self.dirty {
             if self.behind.is_none() {
-                let meta = self.meta()?;
-                self.files.capture(&meta)?;
-                self.behind = Some(meta);
+                self.behind = Some(self.files.capture()?);
             }
             self.commit()?;
         }
         Ok(())
-    }
-
-    fn meta(&self) -> Result<Vec<u8>, IndexError> {
-        self.files.meta().ok_or_else(|| IndexError::Corrupt("no meta.json".to_owned()))
     }
 
     /// Opens the index again with a schema that has more fields.
