@@ -9,9 +9,8 @@ class has the shape of `workload.Workload`, so that the same kills drive both.
 import http.client
 import json
 import random
-import threading
 
-from workload import Wrong
+from workload import Workload, Wrong
 
 INDEX = "d"
 SHARDS = 3
@@ -134,35 +133,15 @@ class Writer:
                 raise Wrong(f"{name}: indexed as {hit['sort'][0]}, its source says {live[name]}")
 
 
-class DocumentWorkload:
-    """Several writers; `run_until` and `check` as those of `workload.Workload`."""
+class DocumentWorkload(Workload):
+    """Several writers of documents; they go to the node's REST, whatever port they are given."""
 
     def __init__(self, node, writers, seed):
         self.node = node
         self.writers = [Writer(f"w{n}", seed * 1000 + n) for n in range(writers)]
 
-    @property
-    def done(self):
-        return sum(writer.done for writer in self.writers)
-
     def run_until(self, _, kill):
-        stop, wrong = threading.Event(), []
-
-        def work(writer):
-            try:
-                writer.run(self.node.http, stop)
-            except AssertionError as error:
-                wrong.append(error)
-
-        threads = [threading.Thread(target=work, args=(writer,)) for writer in self.writers]
-        for thread in threads:
-            thread.start()
-        kill()
-        stop.set()
-        for thread in threads:
-            thread.join()
-        if wrong:
-            raise wrong[0]
+        super().run_until(self.node.http, kill)
 
     def check(self, _, recent=1_000_000):
         http_ = Http(self.node.http)

@@ -14,6 +14,7 @@ mod metadata;
 mod node;
 mod partition;
 mod request;
+mod rpc;
 mod scatter;
 mod session;
 mod statistics;
@@ -28,6 +29,7 @@ pub use documents::{
 pub use node::{Node, NodeSettings, OpenError};
 pub use plimsoll_index::Error;
 pub use request::{Request, Watched};
+pub use rpc::{Call, CallError, MESSAGE_BYTES_MAX, NoPeers, Peers};
 pub use session::ClientSession;
 pub use statistics::{DatabaseStatistics, Statistics};
 

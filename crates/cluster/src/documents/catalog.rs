@@ -368,23 +368,7 @@ fn definition_of(body: IndexBody) -> Result<DocumentsDefinition, Error> {
 
 /// A mapping with the analyzers that the settings define.
 fn mapping_of(settings: &Map<String, Value>, body: &Value) -> Result<Mapping, Error> {
-    let mut analysis = json!({});
-    for (key, value) in settings {
-        let Some(path) = key.strip_prefix("index.analysis.") else { continue };
-        // `filter.my_stop.type` stands where {"filter": {"my_stop": {"type": …}}} would.
-        let mut place = &mut analysis;
-        for part in path.split('.') {
-            if !place.is_object() {
-                return Err(Error::illegal_argument(format!("setting [{key}] has no place")));
-            }
-            place = &mut place[part];
-            if place.is_null() {
-                *place = json!({});
-            }
-        }
-        *place = value.clone();
-    }
-    Mapping::with_analysis(Analysis::parse(&analysis)?).create(body)
+    Mapping::with_analysis(Analysis::of_settings(settings)?).create(body)
 }
 
 /// The bytes of a definition or object that is not too large.

@@ -19,10 +19,9 @@ use plimsoll_index::Error;
 use plimsoll_index::partition::{Grown, IndexError, Options, PartitionIndex, View};
 use plimsoll_log::{Lsn, PartitionId};
 use plimsoll_storage::execute::{self, DocumentsCursor};
-use plimsoll_storage::partition::{Store, StoreSnapshot, position_of, touches_of};
+use plimsoll_storage::partition::{OwnedSnapshot, Store, position_of, touches_of};
 use plimsoll_storage::rows::StoreError;
 use plimsoll_storage::rows::touch::Touched;
-use self_cell::self_cell;
 use tokio::sync::watch;
 
 use super::types::{Document, IndexMetadata};
@@ -38,30 +37,14 @@ const REST_AFTER: Duration = Duration::from_secs(5);
 /// After how many documents it is made durable at once.
 const PERSIST_DOCUMENTS: u64 = 500_000;
 
-self_cell!(
-    /// The rows of a partition as they were at one moment, for as long as they are wanted.
-    pub(crate) struct Rows {
-        owner: Store,
-        #[covariant]
-        dependent: StoreSnapshot,
-    }
-);
-
-impl Rows {
-    fn of(store: &Store) -> Result<Self, StoreError> {
-        Self::try_new(store.clone(), |store| store.snapshot())
-    }
-
-    /// The document of this hash key and id, as it was.
-    pub(crate) fn document(
-        &self,
-        key: &[u8],
-        id: &str,
-        now_ms: u64,
-    ) -> Result<Option<Document>, StoreError> {
-        let found = execute::document(self.borrow_dependent(), key, id.as_bytes(), now_ms)?;
-        Ok(found.map(Document::of))
-    }
+/// The document of this hash key and id, as it was.
+pub(crate) fn document_in(
+    rows: &OwnedSnapshot,
+    key: &[u8],
+    id: &str,
+    now_ms: u64,
+) -> Result<Option<Document>, StoreError> {
+    Ok(execute::document(rows, key, id.as_bytes(), now_ms)?.map(Document::of))
 }
 
 impl Document {
@@ -73,7 +56,7 @@ impl Document {
 /// A searcher and the rows of the same position.
 pub(crate) struct PartitionView {
     pub searcher: View,
-    pub rows: Rows,
+    pub rows: OwnedSnapshot,
     pub position: Lsn,
 }
 
@@ -219,9 +202,8 @@ impl Indexer {
     }
 
     fn refresh_now(&self, work: &mut Work) -> Result<Arc<PartitionView>, Fault> {
-        let rows = Rows::of(&self.store)?;
-        let snapshot = rows.borrow_dependent();
-        let position = position_in(snapshot)?;
+        let rows = self.store.owned_snapshot()?;
+        let position = position_in(&rows)?;
         if let Some(view) = self.view()
             && view.position == position
             && work.mapping_version == self.metadata.read().mapping_version
@@ -252,10 +234,10 @@ impl Indexer {
     }
 
     /// Gives the index every document that was touched, as it is in `rows`.
-    fn take_touches(&self, work: &mut Work, rows: &Rows) -> Result<(), Fault> {
+    fn take_touches(&self, work: &mut Work, rows: &OwnedSnapshot) -> Result<(), Fault> {
         let mut batch = Batch::default();
         let mut outcome = Ok(());
-        let visited = touches_of(rows.borrow_dependent(), work.indexed, &mut |_, touches| {
+        let visited = touches_of(rows, work.indexed, &mut |_, touches| {
             batch.touched.add(&touches);
             if batch.touched.len() >= BATCH_DOCUMENTS {
                 outcome = self.index_batch(work, &mut batch, rows);
@@ -272,15 +254,19 @@ impl Indexer {
 
     /// Indexes what was gathered. What an earlier batch of the same refresh has indexed may be
     /// there also where a touch calls it new: it was taken as it is at the end.
-    fn index_batch(&self, work: &mut Work, batch: &mut Batch, rows: &Rows) -> Result<(), Fault> {
+    fn index_batch(
+        &self,
+        work: &mut Work,
+        batch: &mut Batch,
+        rows: &OwnedSnapshot,
+    ) -> Result<(), Fault> {
         let touched = std::mem::take(&mut batch.touched);
         let now_ms = now_ms();
         for key in touched.keys() {
             work.index.delete_key(key)?;
             work.unpersisted += 1;
             let mut outcome = Ok(());
-            let snapshot = rows.borrow_dependent();
-            let visited = execute::documents_of(snapshot, key, now_ms, &mut |_, id, document| {
+            let visited = execute::documents_of(rows, key, now_ms, &mut |_, id, document| {
                 outcome = put(work, key, id, document.source);
                 go_on(&outcome)
             });
@@ -293,7 +279,7 @@ impl Indexer {
             let Ok(text) = std::str::from_utf8(id) else { continue };
             let hash = work.hasher.hash_one((key, id));
             let may_be_there = !is_new || batch.indexed.contains(&hash) || batch.keys.contains(key);
-            match rows.document(key, text, now_ms)? {
+            match document_in(rows, key, text, now_ms)? {
                 Some(document) => work.index.put(key, text, &document.source, !may_be_there)?,
                 None => work.index.delete(key, text)?,
             }
@@ -305,18 +291,17 @@ impl Indexer {
     }
 
     /// Indexes all documents anew.
-    fn rebuild(&self, work: &mut Work, rows: &Rows) -> Result<(), Fault> {
+    fn rebuild(&self, work: &mut Work, rows: &OwnedSnapshot) -> Result<(), Fault> {
         tracing::info!(partition = %self.partition, "the index is built anew from the rows");
         work.index.delete_all()?;
         let mut outcome = Ok(());
-        let (snapshot, from) = (rows.borrow_dependent(), DocumentsCursor::default());
+        let from = DocumentsCursor::default();
         let all = usize::MAX;
-        let visited =
-            execute::documents(snapshot, &from, all, all, now_ms(), &mut |key, id, it| {
-                outcome = put(work, key, id, it.source);
-                self.counters.documents.fetch_add(1, Ordering::Relaxed);
-                go_on(&outcome)
-            });
+        let visited = execute::documents(rows, &from, all, all, now_ms(), &mut |key, id, it| {
+            outcome = put(work, key, id, it.source);
+            self.counters.documents.fetch_add(1, Ordering::Relaxed);
+            go_on(&outcome)
+        });
         visited?;
         outcome
     }
@@ -371,9 +356,9 @@ impl Indexer {
     fn merge_now(&self, work: &mut Work, segments_max: usize) -> Result<(), Fault> {
         work.index.force_merge(segments_max)?;
         let position = work.indexed;
-        let rows = Rows::of(&self.store)?;
+        let rows = self.store.owned_snapshot()?;
         // The rows may be ahead of the index by now; then the next refresh pairs them.
-        if position_in(rows.borrow_dependent())? == position {
+        if position_in(&rows)? == position {
             let searcher = work.index.refresh(position.0)?;
             *self.view.write() = Some(Arc::new(PartitionView { searcher, rows, position }));
         }
@@ -469,7 +454,7 @@ fn go_on(outcome: &Result<(), Fault>) -> ControlFlow<()> {
 }
 
 /// The position that a snapshot contains.
-fn position_in(rows: &StoreSnapshot<'_>) -> Result<Lsn, StoreError> {
+fn position_in(rows: &OwnedSnapshot) -> Result<Lsn, StoreError> {
     let position = position_of(rows)?;
     Ok(position.map_or(Lsn(0), |position| position.lsn))
 }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::catalog::no_such_index;
 use super::contexts::{ContextId, Scroll, missing};
-use super::indexer::PartitionView;
+use super::indexer::{PartitionView, document_in};
 use super::pool::Cancel;
 use super::types::IndexMetadata;
 use crate::Coordinator;
@@ -433,7 +433,7 @@ impl Part {
 
     /// A document's row as of the view; one that cannot be read is said and not shown.
     fn row(&self, key: &[u8], id: &str, now_ms: u64) -> Option<FetchedRow> {
-        let found = self.view.rows.document(key, id, now_ms);
+        let found = document_in(&self.view.rows, key, id, now_ms);
         let found = found.unwrap_or_else(|error| {
             tracing::error!(partition = %self.partition.id, id, %error, "a row cannot be read");
             None

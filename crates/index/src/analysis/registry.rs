@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::analyzer::Analyzer;
 use super::builtin::{built_in, configured, standard};
@@ -26,6 +26,31 @@ struct Custom {
 }
 
 impl Analysis {
+    /// The analyzers that an index's settings define, which are given by their full names:
+    /// `index.analysis.filter.mine.type` stands where `{"filter": {"mine": {"type": …}}}` would.
+    ///
+    /// # Errors
+    /// As [`Self::parse`], and where one name is the beginning of another.
+    pub fn of_settings(settings: &Map<String, Value>) -> Result<Self, Error> {
+        let mut analysis = json!({});
+        for (key, value) in settings {
+            let Some(path) = key.strip_prefix("index.analysis.") else { continue };
+            let mut place = &mut analysis;
+            for part in path.split('.') {
+                if !place.is_object() {
+                    let reason = format!("setting [{key}] has no place");
+                    return Err(Error::illegal_argument(reason));
+                }
+                place = &mut place[part];
+                if place.is_null() {
+                    *place = json!({});
+                }
+            }
+            *place = value.clone();
+        }
+        Self::parse(&analysis)
+    }
+
     /// The analyzers that `settings` define: the object under `index.analysis` or `analysis`.
     ///
     /// # Errors

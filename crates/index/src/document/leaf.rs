@@ -323,7 +323,7 @@ fn fraction(field: &Field, scalar: Scalar<'_>) -> Result<f64, Error> {
 }
 
 /// Rounds to what 16 bits of IEEE 754 hold: 11 bits of significand, exponents from -14 to 15.
-fn half(value: f64) -> f64 {
+pub(crate) fn half(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
     }

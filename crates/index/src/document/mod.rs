@@ -14,7 +14,7 @@ mod tests;
 
 use serde_json::{Map, Value};
 
-pub(crate) use leaf::Leaf;
+pub(crate) use leaf::{Leaf, half};
 pub(crate) use walk::Sink;
 
 use crate::Error;

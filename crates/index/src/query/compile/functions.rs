@@ -11,7 +11,7 @@ use crate::query::ast::{
     BoostMode, Decay, DecayShape, FunctionKind, FunctionScore, Query, ScoreMode, ValueMode,
 };
 use crate::query::exec::decay::{NumericDecay, Origin, Shape};
-use crate::query::exec::score::{Combination, Compute, ComputedScore, ScoreFunction};
+use crate::query::exec::score::{Combination, Compute, ComputedScore, ScoreFunction, modified};
 use crate::query::geo::{parse_distance_m, parse_point};
 use crate::query::parse::as_text;
 use crate::query::script::evaluate::Bound;
@@ -103,20 +103,7 @@ fn constant(
     modifier: crate::query::ast::Modifier,
     missing: f64,
 ) -> Result<Compute, Error> {
-    use crate::query::ast::Modifier;
-    let value = factor * missing;
-    let value = match modifier {
-        Modifier::None => value,
-        Modifier::Log => value.log10(),
-        Modifier::Log1p => (value + 1.0).log10(),
-        Modifier::Log2p => (value + 2.0).log10(),
-        Modifier::Ln => value.ln(),
-        Modifier::Ln1p => value.ln_1p(),
-        Modifier::Ln2p => (value + 1.0).ln_1p(),
-        Modifier::Square => value * value,
-        Modifier::Sqrt => value.sqrt(),
-        Modifier::Reciprocal => 1.0 / value,
-    };
+    let value = modified(factor * missing, modifier);
     let tree = std::sync::Arc::new(Expr::Number(value));
     let language = crate::query::script::Language::Expression;
     let script = Script { source: source.to_owned(), language, tree };

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use serde_json::Value;
 
 use super::Resolved;
+use crate::document::half;
 use crate::error::Error;
 use crate::mapping::FieldType;
 use crate::query::parse::as_text;
@@ -74,17 +75,6 @@ pub(super) fn rounded(resolved: Resolved<'_>, value: f64) -> f64 {
         }
         _ => value,
     }
-}
-
-/// The nearest number of 16 bits (IEEE 754 binary16), ties to even.
-fn half(value: f64) -> f64 {
-    if value == 0.0 || !value.is_finite() {
-        return value;
-    }
-    let exponent = value.abs().log2().floor().max(-14.0);
-    let step = (exponent - 10.0).exp2();
-    let rounded = (value / step).round_ties_even() * step;
-    if rounded.abs() > 65_504.0 { f64::INFINITY.copysign(value) } else { rounded }
 }
 
 /// A boolean.

@@ -328,7 +328,8 @@ impl SegmentCompute {
     }
 }
 
-fn modified(value: f64, modifier: Modifier) -> f64 {
+/// The value that `field_value_factor` makes of a field's, before it counts in a score.
+pub(in crate::query) fn modified(value: f64, modifier: Modifier) -> f64 {
     match modifier {
         Modifier::None => value,
         Modifier::Log => value.log10(),

@@ -5,7 +5,6 @@ use plimsoll_index::analysis::{Analysis, Analyzer};
 use plimsoll_index::mapping::Mapping;
 use serde_json::{Map, Value, json};
 
-use super::settings;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::documents::write::validation;
@@ -27,7 +26,7 @@ pub async fn analyze(mut call: Call) -> Result<Answer, Error> {
         None => (Mapping::empty(), Analysis::default()),
         Some(name) => {
             let target = expressions::resolve_one(call.coordinator(), name, "index_expression")?;
-            (target.index.mapping.clone(), settings::analysis(&target.index.settings)?)
+            (target.index.mapping.clone(), Analysis::of_settings(&target.index.settings)?)
         }
     };
     let Value::Object(body) = body else {

@@ -2,6 +2,7 @@
 
 use plimsoll_cluster::{Coordinator, IndexBody};
 use plimsoll_index::Error;
+use plimsoll_index::analysis::Analysis;
 use serde_json::{Map, Value, json};
 
 use super::settings::{self, Occasion};
@@ -31,7 +32,7 @@ pub async fn create(mut call: Call) -> Result<Answer, Error> {
     }
     let body = call.json().await?.unwrap_or_else(|| json!({}));
     let body = templates::apply::compose(call.coordinator(), &name, index_body(&body)?)?;
-    settings::analysis(&body.settings)?;
+    Analysis::of_settings(&body.settings)?;
     call.coordinator().create_index(&name, body).await?;
     Ok(Answer::json(&json!({
         "acknowledged": true,

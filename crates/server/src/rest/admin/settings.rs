@@ -3,7 +3,6 @@
 
 use plimsoll_cluster::IndexMetadata;
 use plimsoll_index::Error;
-use plimsoll_index::analysis::Analysis;
 use serde_json::{Map, Value, json};
 
 use super::settings_table::{INDEX_SETTINGS, Kind, Scope, find};
@@ -180,17 +179,6 @@ pub fn shown(settings: Map<String, Value>, is_flat: bool) -> Value {
         return Value::Object(settings);
     }
     nested(&settings)
-}
-
-/// The analyzers that an index's settings define.
-///
-/// # Errors
-/// 400 where a definition cannot be.
-pub fn analysis(settings: &Map<String, Value>) -> Result<Analysis, Error> {
-    let own = settings.iter().filter(|(name, _)| name.starts_with("index.analysis."));
-    let own: Map<String, Value> = own.map(|(name, value)| (name.clone(), value.clone())).collect();
-    let nested = nested(&own);
-    Analysis::parse(nested.pointer("/index/analysis").unwrap_or(&Value::Null))
 }
 
 /// Names with dots as objects in objects. A name that is the beginning of another stays flat.

@@ -1,0 +1,231 @@
+//! The questions and answers, and their bytes: an envelope with a format number, then postcard.
+//! Within a format fields are only added at the end of the enums; a change of meaning takes the
+//! next number, and a node answers a format it does not know with [`Problem::Format`].
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use plimsoll_index::Error;
+use plimsoll_index::search::{Hit, PartitionResult};
+use plimsoll_log::PartitionId;
+use serde::{Deserialize, Serialize};
+
+/// What this version speaks.
+pub(crate) const FORMAT: u8 = 1;
+
+/// What goes with every question.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Envelope {
+    /// The node that asks.
+    pub from: String,
+    /// Tells this cluster from others: the incarnation of its log.
+    pub cluster: u64,
+    /// How long the answer is waited for, ms.
+    pub timeout_ms: u64,
+    /// Tells one client's request through all nodes.
+    pub trace: u64,
+    pub question: Question,
+}
+
+/// A step of a submission: [`crate::lead::Step`] as bytes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum StepBytes {
+    Write(Vec<u8>),
+    /// The arguments of a command.
+    Read(Vec<Vec<u8>>),
+}
+
+/// A partition by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct PartitionName {
+    pub table: u64,
+    pub ordinal: u32,
+}
+
+impl From<PartitionId> for PartitionName {
+    fn from(id: PartitionId) -> Self {
+        Self { table: id.table, ordinal: id.ordinal }
+    }
+}
+
+impl From<PartitionName> for PartitionId {
+    fn from(name: PartitionName) -> Self {
+        Self { table: name.table, ordinal: name.ordinal }
+    }
+}
+
+/// How fresh a read is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Freshness {
+    /// Everything that was acknowledged when the read began.
+    Strong,
+    /// At least up to this position of the partition's group.
+    AtLeast(u64),
+    /// Whatever is there.
+    Eventual,
+}
+
+/// A partition of a search.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SearchPart {
+    pub partition: PartitionName,
+    /// The held view to ask, from an earlier answer; the current one where 0.
+    pub view: u64,
+    /// How long the view is to be held after this, ms; not at all where 0.
+    pub hold_ms: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Question {
+    /// Nothing but whether the node is there, and its load line.
+    Probe,
+    /// Has the lead there carry out steps.
+    Write { partition: PartitionName, session: u64, first: u64, acked: u64, steps: Vec<StepBytes> },
+    /// Settles operations whose outcome is not known: none of them runs after the answer.
+    Settle { partition: PartitionName, session: u64, numbers: Vec<u64>, stamp_ms: u64 },
+    /// One command that reads.
+    Read { partition: PartitionName, argv: Vec<Vec<u8>>, freshness: Freshness },
+    /// Notes a key's last change.
+    LastChange { partition: PartitionName, key: Vec<u8>, freshness: Freshness },
+    /// One document.
+    Document { partition: PartitionName, key: Vec<u8>, id: String, freshness: Freshness },
+    /// The query phase of a search on one partition; `body` is JSON, `after` a scroll's hit.
+    Query { part: SearchPart, body: String, after: Option<Hit> },
+    /// The documents of hits, of the view that was asked. The body is that of the query.
+    Fetch { part: SearchPart, body: String, hits: Vec<Hit> },
+    /// Lets go of held views.
+    Release { views: Vec<u64> },
+    /// Makes what was applied up to now visible to searches.
+    Refresh { partition: PartitionName, at_least: u64 },
+    /// Makes rows and index durable; merges segments down to so many where that is not 0.
+    Flush { partition: PartitionName, segments_max: u64 },
+    /// What the node's copies hold, as JSON.
+    Statistics,
+    /// Begins a checkpoint of a partition.
+    OpenCheckpoint { partition: PartitionName },
+    /// A piece of one of its files.
+    Chunk { checkpoint: u64, file: String, offset: u64, bytes_max: u32 },
+    /// It is no longer needed.
+    CloseCheckpoint { checkpoint: u64 },
+    /// A digest of the partition, with the position that it is of.
+    Digest { partition: PartitionName },
+}
+
+/// What became of an operation that was settled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Found {
+    /// It never ran and never will.
+    NeverRuns,
+    /// It ran and answered this (a reply's bytes).
+    Ran(Vec<u8>),
+    /// It ran; its answer was not kept.
+    RanUnkept,
+    /// Too long ago to tell.
+    Unknown,
+}
+
+/// A file of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CheckpointFile {
+    /// Its path in the checkpoint, with `/`.
+    pub name: String,
+    pub bytes: u64,
+    /// XXH3-64 of all its bytes.
+    pub checksum: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct WireDocument {
+    pub source: Vec<u8>,
+    pub version: u64,
+    pub seq_no: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Reply {
+    Done,
+    /// Bytes of a row reply for each step.
+    Replies(Vec<Vec<u8>>),
+    Settled(Vec<Found>),
+    LastChange(u64),
+    Document(Option<WireDocument>),
+    /// The view that was asked is held under this number; not where 0.
+    Queried {
+        result: Box<PartitionResult>,
+        view: u64,
+    },
+    /// Hits as JSON, each with its place among those asked for.
+    Fetched(Vec<(u64, String)>),
+    Json(String),
+    Checkpoint {
+        number: u64,
+        files: Vec<CheckpointFile>,
+    },
+    /// Bytes and their XXH3-64.
+    Chunk {
+        bytes: Vec<u8>,
+        checksum: u64,
+    },
+    Digest {
+        lsn: u64,
+        hash: u64,
+        digest: u64,
+    },
+    Problem(Problem),
+}
+
+/// Why a question was not answered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Problem {
+    /// The node speaks another format.
+    Format(u8),
+    /// The node belongs to another cluster.
+    OtherCluster,
+    /// The node does not serve the partition: ask another.
+    NotHere(String),
+    /// Nothing was done; later there may be room: a RESP error's code and message.
+    Row { code: String, message: String },
+    /// A REST error, as JSON.
+    Rest(String),
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        Self::Rest(serde_json::to_string(&error).unwrap_or_else(|_| error.reason.clone()))
+    }
+}
+
+/// The bytes of a question.
+pub(crate) fn encode_question(envelope: &Envelope) -> Bytes {
+    encode(envelope)
+}
+
+/// The bytes of an answer, with the load line of the node that gives it.
+pub(crate) fn encode_reply(reply: &Reply) -> Bytes {
+    encode(reply)
+}
+
+fn encode(value: &impl Serialize) -> Bytes {
+    let bytes = postcard::to_extend(value, vec![FORMAT]);
+    bytes.expect("messages are plain data").into()
+}
+
+/// # Errors
+/// [`Problem::Format`] and what else is wrong with the bytes.
+pub(crate) fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Result<T, Problem> {
+    let (format, body) = bytes.split_first().ok_or(Problem::Format(0))?;
+    if *format != FORMAT {
+        return Err(Problem::Format(*format));
+    }
+    let malformed = |error: postcard::Error| Problem::Row {
+        code: "ERR".to_owned(),
+        message: format!("a node's message cannot be read: {error}"),
+    };
+    postcard::from_bytes(body).map_err(malformed)
+}
+
+impl Envelope {
+    pub(crate) fn timeout(&self) -> Duration {
+        Duration::from_millis(self.timeout_ms)
+    }
+}
