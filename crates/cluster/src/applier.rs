@@ -6,7 +6,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -20,9 +21,12 @@ use plimsoll_storage::partition::{Applied, ApplyError, Effect, Observer, Overlay
 use plimsoll_storage::{Argv, ErrorReply, Reply, command, execute};
 use tokio::sync::oneshot;
 
-use crate::lead::{SharedTail, Step, Submission, Tail, outcome_unknown, too_much};
+use crate::catch_up::CatchUp;
+use crate::lead::{Step, Submission, outcome_unknown, too_much};
 use crate::partition::Partition;
 use crate::session::cheap_random;
+use crate::settle;
+use crate::tail::{GroupTail, Tail};
 
 /// Bytes read from the log at once.
 const READ_BYTES_MAX: usize = 8 << 20;
@@ -30,16 +34,28 @@ const READ_BYTES_MAX: usize = 8 << 20;
 const READ_TIMEOUT: Duration = Duration::from_millis(50);
 /// How long a replica that could not apply rests before it is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
+/// How many positions a new replica may lack for its applier to make up for them itself.
+const GAP_RECORDS_MAX: u64 = 1024;
 /// Commands that may wait for the thread.
 const COMMANDS_MAX: usize = 64;
 
 /// What is asked of an applier beside the log.
 enum Command {
-    Add(Box<Replica>, Arc<Partition>, GroupId, oneshot::Sender<()>),
+    Add(Box<Replica>, Arc<Partition>, GroupId, oneshot::Sender<Added>),
     Remove(PartitionId, GroupId, oneshot::Sender<()>),
     NoteDocuments(PartitionId, GroupId, oneshot::Sender<()>),
     Mark(SyncSender<Vec<Mark>>),
     Stop,
+}
+
+/// What became of a replica that was handed to an applier.
+pub(crate) enum Added {
+    /// It is served.
+    Served,
+    /// It is too far behind the group to be brought forward in passing.
+    Behind(Box<Replica>),
+    /// It cannot be served; says why.
+    Refused(String),
 }
 
 /// How far one group is: what may be trimmed once the stores are flushed.
@@ -61,15 +77,16 @@ pub(crate) struct Applier {
 pub(crate) struct GroupStart {
     pub group: GroupId,
     pub chain: Chain,
-    pub tail: SharedTail,
+    pub tail: Arc<GroupTail>,
     pub replicas: Vec<(Replica, Arc<Partition>)>,
 }
 
 impl Applier {
     /// Starts the thread; it reads each group from after its chain on.
     pub(crate) fn start(
-        log: &dyn Log,
+        log: &Arc<dyn Log>,
         groups: Vec<GroupStart>,
+        applied_bytes: &Arc<AtomicU64>,
     ) -> Result<Self, plimsoll_log::LogError> {
         let positions: Vec<(GroupId, Lsn)> =
             groups.iter().map(|start| (start.group, start.chain.position().lsn.next())).collect();
@@ -77,23 +94,35 @@ impl Applier {
         let (commands, received) = sync_channel(COMMANDS_MAX);
         let groups = groups.into_iter().map(|start| (start.group, Group::new(start))).collect();
         let checks = Vec::new();
-        let worker = Worker { reader, groups, checks, commands: received, is_stopping: false };
+        let worker = Worker {
+            log: Arc::clone(log),
+            reader,
+            groups,
+            checks,
+            commands: received,
+            applied_bytes: Arc::clone(applied_bytes),
+            is_stopping: false,
+        };
         let run = move || worker.run_until_stopped();
         let thread = std::thread::Builder::new().name("apply".to_owned()).spawn(run);
         let thread = thread.map_err(|error| plimsoll_log::LogError::Failed(error.to_string()))?;
         Ok(Self { commands, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Hands a new replica to the thread, and waits until it is served.
+    /// Hands a replica to the thread, and waits until it is served or given back.
     pub(crate) async fn add(
         &self,
-        replica: Replica,
+        replica: Box<Replica>,
         partition: Arc<Partition>,
         group: GroupId,
-    ) -> bool {
+    ) -> Added {
         let (done, added) = oneshot::channel();
-        let command = Command::Add(Box::new(replica), partition, group, done);
-        self.commands.try_send(command).is_ok() && added.await.is_ok()
+        let stopping = || Added::Refused("the node is stopping".to_owned());
+        match self.commands.try_send(Command::Add(replica, partition, group, done)) {
+            Ok(()) => added.await.unwrap_or_else(|_| stopping()),
+            Err(TrySendError::Full(Command::Add(replica, ..))) => Added::Behind(replica),
+            Err(_) => stopping(),
+        }
     }
 
     /// Takes a replica out: what the log still holds for it is passed over.
@@ -130,8 +159,9 @@ impl Applier {
 }
 
 struct Group {
+    group: GroupId,
     chain: Chain,
-    tail: SharedTail,
+    tail: Arc<GroupTail>,
     replicas: HashMap<PartitionId, (Replica, Arc<Partition>)>,
     /// The partitions of all replicas, also of one that is out of its place for apply.
     partitions: Vec<Arc<Partition>>,
@@ -147,6 +177,7 @@ impl Group {
             .into_iter()
             .map(|(replica, partition)| (replica.id(), (replica, partition)));
         let group = Self {
+            group: start.group,
             chain: start.chain,
             tail: start.tail,
             replicas: replicas.collect(),
@@ -157,20 +188,36 @@ impl Group {
         group
     }
 
-    /// Takes a new replica in where the group stands now: from here on every mark includes it,
-    /// and nothing in the log before is its own.
-    fn add(&mut self, mut replica: Replica, partition: Arc<Partition>) -> bool {
-        replica.pass(self.chain.position());
-        if let Err(error) = replica.mark() {
-            tracing::error!(partition = %replica.id(), %error, "a new replica cannot be stamped");
-            return false;
+    /// Takes a replica in: from here on every mark includes it. What it lacks of the log is made
+    /// up for now, where that is little.
+    fn add(
+        &mut self,
+        log: &dyn Log,
+        mut replica: Box<Replica>,
+        partition: Arc<Partition>,
+    ) -> Added {
+        let (held, position) = (replica.stamp().position, self.chain.position());
+        if position.lsn.0.saturating_sub(held.lsn.0) > GAP_RECORDS_MAX {
+            return Added::Behind(replica);
         }
+        if held.lsn < position.lsn {
+            let id = self.group;
+            let caught_up = CatchUp::begin(log, id, &replica)
+                .and_then(|mut it| it.run(&mut replica, position.lsn, &|| false));
+            if let Err(error) = caught_up {
+                return Added::Refused(error.to_string());
+            }
+        }
+        if let Err(error) = replica.mark() {
+            return Added::Refused(format!("it cannot be stamped: {error}"));
+        }
+        partition.counted(&replica.stamp());
         if let Some(fault) = &self.fault {
             partition.set_fault(Some(fault.clone()));
         }
         self.partitions.push(Arc::clone(&partition));
-        self.replicas.insert(replica.id(), (replica, partition));
-        true
+        self.replicas.insert(replica.id(), (*replica, partition));
+        Added::Served
     }
 
     fn remove(&mut self, id: PartitionId) {
@@ -186,7 +233,7 @@ impl Group {
 
     fn publish(&self) {
         let log_time_ms = self.chain.position().log_time_ms;
-        *self.tail.lock() = Tail { anchor: self.chain.anchor(), log_time_ms };
+        self.tail.publish(Tail { anchor: self.chain.anchor(), log_time_ms });
     }
 
     fn stop(&mut self, fault: &str) {
@@ -206,11 +253,14 @@ enum Activity {
 }
 
 struct Worker {
+    log: Arc<dyn Log>,
     reader: Box<dyn Reader>,
     groups: HashMap<GroupId, Group>,
     /// Partitions whose lead is to be looked at, and when: it waits for clients to return.
     checks: Vec<(Instant, Arc<Partition>)>,
     commands: Receiver<Command>,
+    /// Bytes of records that all appliers of the node have taken.
+    applied_bytes: Arc<AtomicU64>,
     is_stopping: bool,
 }
 
@@ -274,13 +324,17 @@ impl Worker {
     fn obey(&mut self, activity: Activity) {
         loop {
             match self.commands.try_recv() {
+                // Its group may be in the middle of a record.
+                Ok(Command::Add(replica, _, _, done)) if activity == Activity::InRecord => {
+                    let _ = done.send(Added::Behind(replica));
+                }
                 Ok(Command::Add(replica, partition, group, done)) => {
-                    if let Some(group) = self.groups.get_mut(&group)
-                        && group.add(*replica, partition)
-                    {
-                        // Who asked may be gone; the replica is served all the same.
-                        let _ = done.send(());
-                    }
+                    let added = match self.groups.get_mut(&group) {
+                        Some(group) => group.add(&*self.log, replica, partition),
+                        None => Added::Refused(format!("the log has no group {group}")),
+                    };
+                    // Who asked may be gone; the replica is served all the same.
+                    let _ = done.send(added);
                 }
                 // The replica may be out of its place: whoever asked tries again.
                 Ok(Command::Remove(..) | Command::NoteDocuments(..))
@@ -335,6 +389,7 @@ impl Worker {
                 group.replicas.insert(record.partition, (replica, partition));
             }
         }
+        self.applied_bytes.fetch_add(entry.record.len() as u64, Ordering::Relaxed);
         if let Some(group) = self.groups.get(&entry.group) {
             group.publish();
         }
@@ -439,6 +494,8 @@ pub(crate) fn advance(chain: &mut Chain, entry: &Entry) -> Result<(Record, Posit
 /// Gathers the replies of a record, reads of the same pipeline among them.
 struct Replies<'a> {
     submissions: &'a [Submission],
+    /// Which submission each item is of, where it is not the one of the same number.
+    owners: Vec<usize>,
     /// Log time: what the writes beside go by.
     now_ms: u64,
     done: Vec<Vec<Reply>>,
@@ -447,7 +504,13 @@ struct Replies<'a> {
 impl<'a> Replies<'a> {
     fn new(submissions: &'a [Submission], now_ms: u64) -> Self {
         let done = submissions.iter().map(|it| Vec::with_capacity(it.steps.len())).collect();
-        Self { submissions, now_ms, done }
+        let mut owners = Vec::new();
+        if submissions.iter().any(|submission| submission.items_len() != 1) {
+            for (at, submission) in submissions.iter().enumerate() {
+                owners.extend(std::iter::repeat_n(at, submission.items_len()));
+            }
+        }
+        Self { submissions, owners, now_ms, done }
     }
 }
 
@@ -459,12 +522,17 @@ impl Observer for Replies<'_> {
         rows: &Overlay<'_>,
         keys: u64,
     ) {
+        let owner = self.owners.get(item).copied().unwrap_or(item);
         let (Some(submission), Some(replies)) =
-            (self.submissions.get(item), self.done.get_mut(item))
+            (self.submissions.get(owner), self.done.get_mut(owner))
         else {
             return;
         };
-        replies.push(reply_of(effect));
+        let is_fence = matches!(submission.steps.get(replies.len()), Some(Step::Fence { .. }));
+        replies.push(match effect {
+            Effect::Settled(verdict) if is_fence => settle::reply_of(verdict),
+            effect => reply_of(effect),
+        });
         while let Some(Step::Read(argv)) = submission.steps.get(replies.len()) {
             replies.push(read(argv, rows, self.now_ms, keys));
         }

@@ -5,24 +5,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use plimsoll_control::Class;
 use plimsoll_storage::command::{self, Command};
 use plimsoll_storage::execute;
-use plimsoll_storage::operation::Operation;
+use plimsoll_storage::operation::{Operation, decode_reply};
 use plimsoll_storage::rows::StoreError;
 use plimsoll_storage::{Argv, ErrorReply, Reply};
-use tokio::sync::oneshot;
 
-use crate::lead::{SUBMISSION_BYTES_MAX, Step, Submission, outcome_unknown};
+use crate::lead::Step;
 use crate::node::Shared;
 use crate::partition::Partition;
+use crate::routing::{READ_TIMEOUT, unavailable};
+use crate::rpc::{self, Freshness, Problem, Question};
 use crate::scatter::{self, Route};
 use crate::session::ClientSession;
 use crate::statistics::{DatabaseStatistics, Statistics};
-use crate::table::Table;
+use crate::table::{Copies, Table};
 use crate::{Request, Watched};
 
-/// How long a write waits for the log and its apply before its outcome is called unknown.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the metadata may take to say whether a table exists.
+const METADATA_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where a submission of several operations is cut, bytes.
 const BATCH_BYTES: usize = 1 << 20;
 
@@ -54,6 +56,10 @@ impl Coordinator {
         requests: &[Request],
         replies: &mut Vec<Reply>,
     ) {
+        if !self.shared.is_alone && self.table(db).is_none() {
+            // It may have been created elsewhere; where that cannot be found out, a write waits.
+            let _ = self.shared.pass_metadata(METADATA_TIMEOUT).await;
+        }
         let mut rest = requests;
         let mut done = 0;
         for (at, error) in self.check_rows(db, requests).await {
@@ -80,8 +86,8 @@ impl Coordinator {
                     replies.push(reply);
                     after
                 }
-                Plan::Read(partition, command, argv) => {
-                    replies.push(self.read(partition, &command, argv).await);
+                Plan::Read(copies, command, argv) => {
+                    replies.push(self.read(copies, &command, argv).await);
                     after
                 }
                 Plan::Write(ordinal, payload) => {
@@ -104,16 +110,36 @@ impl Coordinator {
         let Some(table) = self.shared.tables.get(db) else {
             return Ok(Watched { db, key, change: 0 });
         };
-        let partition = &table.partitions()[table.ordinal_of(&key)];
+        let copies = &table.copies()[table.ordinal_of(&key)];
+        let change = match self.fresh_local(copies).await {
+            Some(partition) => self.last_change(&partition, key.clone()).await?,
+            None => {
+                let (partition, freshness) = (copies.id.into(), Freshness::Strong);
+                let question = Question::LastChange { partition, key: key.to_vec(), freshness };
+                match self.ask_copies(copies, &question).await? {
+                    rpc::Reply::LastChange(change) => change,
+                    _ => return Err(unreadable()),
+                }
+            }
+        };
+        Ok(Watched { db, key, change })
+    }
+
+    /// A key's last change in this node's copy.
+    pub(crate) async fn last_change(
+        &self,
+        partition: &Arc<Partition>,
+        key: Bytes,
+    ) -> Result<u64, ErrorReply> {
         let now_ms = partition.read_time_ms();
         let change = match execute::last_change(&partition.store.cached_row(), &key, now_ms) {
             Err(StoreError::NotCached) => {
-                let (store, key) = (partition.store.clone(), key.clone());
+                let store = partition.store.clone();
                 blocking(move || execute::last_change(&store, &key, now_ms)).await
             }
             outcome => outcome,
         };
-        Ok(Watched { db, key, change: change.map_err(store_failed)? })
+        change.map_err(store_failed)
     }
 
     /// Removes all keys of all databases.
@@ -160,8 +186,8 @@ impl Coordinator {
         let partitions = || partitions.iter();
         let database = |(db, table): (u32, &Arc<Table>)| DatabaseStatistics {
             db,
-            keys: table.partitions().iter().map(|partition| partition.keys()).sum(),
-            expires: table.partitions().iter().map(|partition| partition.expires()).sum(),
+            keys: table.local().map(|(_, partition)| partition.keys()).sum(),
+            expires: table.local().map(|(_, partition)| partition.expires()).sum(),
         };
         Statistics {
             databases: shared.tables.databases().map(database).collect(),
@@ -197,7 +223,7 @@ impl Coordinator {
                 Plan::Write(ordinal, Operation::Command(argv.clone()).encode())
             }
             Route::One(ordinal) => {
-                Plan::Read(self.table(db).map(|table| &table.partitions()[ordinal]), command, argv)
+                Plan::Read(self.table(db).map(|table| &table.copies()[ordinal]), command, argv)
             }
             Route::Several => Plan::Scatter(command, argv),
             Route::Refused(error) => Plan::Reply(error.into()),
@@ -207,14 +233,68 @@ impl Coordinator {
     /// Reads one partition; none is an empty one.
     pub(crate) async fn read(
         &self,
-        partition: Option<&Arc<Partition>>,
+        copies: Option<&Arc<Copies>>,
         command: &Command<'_>,
         argv: &Argv,
     ) -> Reply {
-        let context = self.shared.read_context(partition.map(AsRef::as_ref));
-        let Some(partition) = partition else {
+        let Some(copies) = copies else {
+            let context = self.shared.read_context(None);
             return execute::read(command, &scatter::NoRows, &context).unwrap_or_else(failed);
         };
+        if let Some(partition) = self.fresh_local(copies).await {
+            return self.read_local(&partition, command, argv).await;
+        }
+        let question = Question::Read {
+            partition: copies.id.into(),
+            argv: argv.iter().map(<[u8]>::to_vec).collect(),
+            freshness: Freshness::Strong,
+        };
+        match self.ask_copies(copies, &question).await {
+            Ok(rpc::Reply::Replies(replies)) => {
+                let reply = replies.into_iter().next().map(|it| decode_reply(&it.into()));
+                reply.and_then(Result::ok).unwrap_or_else(|| unreadable().into())
+            }
+            Ok(_) => unreadable().into(),
+            Err(error) => error.into(),
+        }
+    }
+
+    /// This node's copy of a partition, once it has everything that was acknowledged before this
+    /// call; `None` where there is none, or that cannot be found out.
+    pub(crate) async fn fresh_local(&self, copies: &Copies) -> Option<Arc<Partition>> {
+        let partition = copies.local()?;
+        if self.shared.is_alone {
+            return Some(partition);
+        }
+        let is_fresh = partition.fault().is_none()
+            && self.shared.pass_barrier(copies.group, READ_TIMEOUT).await;
+        is_fresh.then_some(partition)
+    }
+
+    /// Asks the copies on other nodes until one answers.
+    pub(crate) async fn ask_copies(
+        &self,
+        copies: &Copies,
+        question: &Question,
+    ) -> Result<rpc::Reply, ErrorReply> {
+        let asked = self.shared.ask_copies(copies, Class::Get, question, READ_TIMEOUT).await;
+        match asked {
+            Ok(rpc::Reply::Problem(Problem::Row { code, message })) => {
+                Err(ErrorReply { code: code.into(), message: message.into() })
+            }
+            Ok(reply) => Ok(reply),
+            Err(why) => Err(unavailable(why)),
+        }
+    }
+
+    /// Reads this node's copy as it is.
+    pub(crate) async fn read_local(
+        &self,
+        partition: &Arc<Partition>,
+        command: &Command<'_>,
+        argv: &Argv,
+    ) -> Reply {
+        let context = self.shared.read_context(Some(partition));
         let store = &partition.store;
         let outcome = if scatter::reads_one_row(command) {
             execute::read(command, &store.cached_row(), &context)
@@ -259,8 +339,8 @@ impl Coordinator {
             let step = match (self.plan(db, request), request) {
                 (Plan::Write(at, payload), _) if at == ordinal => Step::Write(payload),
                 // What may take long must not hold the thread that applies everyone's writes.
-                (Plan::Read(Some(partition), command, argv), _)
-                    if scatter::is_short_read(&command) && self.is_at(db, ordinal, partition) =>
+                (Plan::Read(Some(copies), command, argv), _)
+                    if scatter::is_short_read(&command) && self.is_at(db, ordinal, copies) =>
                 {
                     Step::Read(argv.clone())
                 }
@@ -286,9 +366,9 @@ impl Coordinator {
         rest
     }
 
-    fn is_at(&self, db: u32, ordinal: usize, partition: &Arc<Partition>) -> bool {
+    fn is_at(&self, db: u32, ordinal: usize, copies: &Arc<Copies>) -> bool {
         let table = self.shared.tables.get(db);
-        table.is_some_and(|table| Arc::ptr_eq(&table.partitions()[ordinal], partition))
+        table.is_some_and(|table| Arc::ptr_eq(&table.copies()[ordinal], copies))
     }
 
     /// Has the lead of a partition carry the steps out; the first is a write.
@@ -300,8 +380,7 @@ impl Coordinator {
         steps: Vec<Step>,
     ) -> Result<Vec<Reply>, ErrorReply> {
         let table = self.shared.table_for_write(db).await?;
-        let partition = &table.partitions()[ordinal];
-        submit_to(partition, session, steps).await
+        self.shared.submit(&table.copies()[ordinal], session, steps).await
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -326,44 +405,10 @@ impl Coordinator {
     }
 }
 
-/// Has the lead of a partition carry the steps out, and waits for the answers.
-pub(crate) async fn submit_to(
-    partition: &Partition,
-    session: &mut ClientSession,
-    steps: Vec<Step>,
-) -> Result<Vec<Reply>, ErrorReply> {
-    if let Some(fault) = partition.fault() {
-        return Err(ErrorReply::err(fault));
-    }
-    let writes = steps.iter().filter(|step| matches!(step, Step::Write(_))).count();
-    let (done, answered) = oneshot::channel();
-    let acked = session.acked();
-    let first = session.take(writes as u64);
-    let submission = Submission { session: session.id(), first, acked, steps, done };
-    if submission.bytes() > SUBMISSION_BYTES_MAX {
-        session.settle();
-        return Err(ErrorReply::err(format!(
-            "the write takes over {SUBMISSION_BYTES_MAX} bytes in the log"
-        )));
-    }
-    partition.lead.submit(submission);
-    let Some(outcome) = session.wait(answered, WRITE_TIMEOUT).await else {
-        // Too late, or the lead is gone because the node is stopping.
-        session.renew();
-        return Err(outcome_unknown());
-    };
-    if outcome.as_ref().is_err_and(|error| *error == outcome_unknown()) {
-        session.renew();
-    } else {
-        session.settle();
-    }
-    outcome
-}
-
 /// What is to be done with a request.
 enum Plan<'a> {
     Reply(Reply),
-    Read(Option<&'a Arc<Partition>>, Command<'a>, &'a Argv),
+    Read(Option<&'a Arc<Copies>>, Command<'a>, &'a Argv),
     Write(usize, Bytes),
     Scatter(Command<'a>, &'a Argv),
 }
@@ -373,6 +418,10 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, StoreError> {
     let outcome = tokio::task::spawn_blocking(read).await;
     outcome.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string())))
+}
+
+fn unreadable() -> ErrorReply {
+    ErrorReply::err("another node's answer cannot be read")
 }
 
 fn failed(error: StoreError) -> Reply {

@@ -1,28 +1,35 @@
-//! Tables created, opened and deleted on a node that runs: the metadata says which there are, and
-//! here they get their replicas, appliers and indexes.
+//! Tables created, changed and deleted through the metadata, and the copies of their partitions
+//! opened and closed on this node. When that is due is decided in `reconcile.rs`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use plimsoll_index::Error;
-use plimsoll_log::rules::chain::Position;
-use plimsoll_log::{GroupId, Log, PartitionId};
+use plimsoll_log::{GroupId, PartitionId};
 use plimsoll_storage::operation::Operation;
 use plimsoll_storage::partition::Replica;
 use plimsoll_storage::rows::StoreError;
 use plimsoll_storage::{Argv, ErrorReply, Reply};
+use serde_json::Value;
 
-use crate::applier::Applier;
-use crate::coordinator::submit_to;
-use crate::documents::{IndexMetadata, Indexer, no_such_index};
+use crate::applier::{Added, Applier};
+use crate::catch_up::{CatchUp, CatchUpError};
+use crate::documents::{IndexMetadata, Indexer, no_such_index, replicas};
 use crate::lead::Step;
 use crate::metadata;
 use crate::node::{GROUPS, Shared, partition_of_replica, sync_dir};
 use crate::partition::Partition;
+use crate::placement::{PartitionDefinition, proposed};
 use crate::session::random_u64;
-use crate::table::{DocumentsDefinition, Table, TableDefinition};
+use crate::submit::submit_to;
+use crate::table::{Copies, DocumentsDefinition, Table, TableDefinition};
 
 /// What an index' folder is called after its partition.
 const INDEX_SUFFIX: &str = ".index";
+/// The setting of how many copies beyond the first a table has that does not say.
+const DEFAULT_REPLICAS: &str = "cluster.default_number_of_replicas";
+/// How often a change of the metadata is tried again after another came before it.
+const ATTEMPTS_MAX: u32 = 100;
 
 impl Shared {
     /// A database's table, created where it is not there.
@@ -41,7 +48,8 @@ impl Shared {
         table.map(AsRef::as_ref).ok_or_else(|| ErrorReply::err("DB index is out of range"))
     }
 
-    /// A table that is to be created: its partitions are spread over the log groups.
+    /// A table that is to be created: its partitions are spread over the log groups, and their
+    /// copies over the nodes.
     pub(crate) fn new_definition(
         &self,
         partitions: u32,
@@ -49,11 +57,44 @@ impl Shared {
     ) -> TableDefinition {
         let incarnation = random_u64();
         let first = incarnation % u64::from(GROUPS);
-        let group = |ordinal: u32| {
+        let copies = self.wanted_copies(documents.as_ref());
+        let places = self.members.places(0, 0);
+        let partition = |ordinal: u32| {
             let group = (first + u64::from(ordinal)) % u64::from(GROUPS);
-            u16::try_from(group + 1).unwrap_or(1)
+            let group = u16::try_from(group + 1).unwrap_or(1);
+            let begin = self.tails.get(&GroupId(group)).map(|tail| tail.get().position());
+            let begin = begin.unwrap_or_else(|| unreachable!("all groups have a tail"));
+            PartitionDefinition::new(group, begin, proposed(group, copies, &places))
         };
-        TableDefinition { incarnation, groups: (0..partitions).map(group).collect(), documents }
+        let partitions = (0..partitions).map(partition).collect();
+        TableDefinition { incarnation, partitions, documents }
+    }
+
+    /// How many copies each partition of a table should have.
+    pub(crate) fn wanted_copies(&self, documents: Option<&DocumentsDefinition>) -> usize {
+        let replicas = documents.and_then(|it| replicas(&it.settings).ok().flatten());
+        self.copies_of(replicas)
+    }
+
+    /// As [`Self::wanted_copies`], of a table that is served.
+    pub(crate) fn wanted_copies_of(&self, index: Option<&IndexMetadata>) -> usize {
+        self.copies_of(index.and_then(|it| replicas(&it.settings).ok().flatten()))
+    }
+
+    fn copies_of(&self, replicas: Option<u32>) -> usize {
+        replicas.unwrap_or_else(|| self.default_replicas()) as usize + 1
+    }
+
+    /// `cluster.default_number_of_replicas`: where it is not set, 1 as soon as there are two nodes.
+    pub(crate) fn default_replicas(&self) -> u32 {
+        let set = ["transient", "persistent"].into_iter().find_map(|kind| {
+            let settings = metadata::object(&self.metadata, "settings", kind)?;
+            match settings.get(DEFAULT_REPLICAS)? {
+                Value::String(text) => text.parse().ok(),
+                number => u32::try_from(number.as_u64()?).ok(),
+            }
+        });
+        set.unwrap_or_else(|| u32::from(!self.members.others().is_empty()))
     }
 
     /// Has the metadata create a table, and says which one there is then: another's, where that
@@ -84,7 +125,7 @@ impl Shared {
         self.submit_metadata(&Operation::Command(command)).await
     }
 
-    async fn submit_metadata(&self, operation: &Operation) -> Result<Reply, ErrorReply> {
+    pub(crate) async fn submit_metadata(&self, operation: &Operation) -> Result<Reply, ErrorReply> {
         let mut session = self.sessions.session();
         let steps = vec![Step::Write(operation.encode())];
         let replies = submit_to(&self.metadata, &mut session, steps).await?;
@@ -95,7 +136,32 @@ impl Shared {
         }
     }
 
-    /// Opens the replicas of a table that the metadata has, and serves it.
+    /// Changes a table's definition if it is still the same table, trying again where another
+    /// change comes between; false where `change` finds nothing to do.
+    pub(crate) async fn update_definition(
+        &self,
+        name: &str,
+        incarnation: u64,
+        change: impl Fn(&mut TableDefinition) -> bool,
+    ) -> Result<bool, ErrorReply> {
+        for _ in 0..ATTEMPTS_MAX {
+            let found = metadata::definition(&self.metadata, name).map_err(ErrorReply::err)?;
+            let Some((mut definition, seen)) =
+                found.filter(|(found, _)| found.incarnation == incarnation)
+            else {
+                return Ok(false);
+            };
+            if !change(&mut definition) {
+                return Ok(false);
+            }
+            if self.replace_definition(name, &definition, seen).await? {
+                return Ok(true);
+            }
+        }
+        Err(ErrorReply::err("the metadata is busy"))
+    }
+
+    /// Serves a table that the metadata has: its copies that are this node's and empty are opened.
     pub(crate) async fn open_table(
         &self,
         name: &str,
@@ -103,58 +169,105 @@ impl Shared {
     ) -> Result<Arc<Table>, ErrorReply> {
         let index = IndexMetadata::of(name, definition);
         let index = index.map_err(|error| ErrorReply::err(error.to_string()))?.map(Arc::new);
-        // All are opened before any is served: a failure leaves nothing behind.
-        let opened: Result<Vec<_>, String> = definition
-            .partitions()
-            .map(|(id, group)| self.new_replica(id, group).map(|opened| (group, opened)))
-            .collect();
-        let mut partitions = Vec::new();
-        for (group, (mut replica, partition)) in opened.map_err(ErrorReply::err)? {
-            if index.is_some() {
-                let noted = replica.set_documents(true);
-                noted.map_err(|error| ErrorReply::err(error.to_string()))?;
+        let table = Table::new(name, definition, index);
+        for copies in table.copies() {
+            let own = copies.definition();
+            if own.copy_on(&self.members.own).is_some() && own.epoch == 1 {
+                self.open_empty_copy(&table, copies).await.map_err(ErrorReply::err)?;
             }
-            partitions.push(Arc::clone(&partition));
-            let is_added = match self.applier(group) {
-                Some(applier) => applier.add(replica, partition, group).await,
-                None => false,
-            };
-            if !is_added {
-                return Err(ErrorReply::err("the node is stopping"));
-            }
-        }
-        self.keep_replicas(&partitions).map_err(|error| ErrorReply::err(error.to_string()))?;
-        let table = Table::new(name, definition.incarnation, partitions, index);
-        if table.index().is_some() {
-            self.open_indexers(&table).map_err(ErrorReply::err)?;
         }
         Ok(self.tables.insert(table))
     }
 
-    /// Has the replicas of a table of rows note what changes from now on, and indexes them.
-    pub(crate) async fn index_partitions(&self, table: &Arc<Table>) -> Result<(), Error> {
-        for (ordinal, partition) in table.partitions().iter().enumerate() {
-            let group = self.group_of(table.name(), ordinal).map_err(Error::internal)?;
-            let is_noting = match self.applier(group) {
-                Some(applier) => applier.note_documents(partition.id, group).await,
+    /// Opens a copy that begins where its partition does, and brings it forward.
+    pub(crate) async fn open_empty_copy(
+        &self,
+        table: &Table,
+        copies: &Copies,
+    ) -> Result<(), String> {
+        let begin = copies.definition().begin();
+        let dir = self.partition_dir(copies.id);
+        let incarnation = self.log.incarnation();
+        let replica = Replica::open(copies.id, &dir, &self.resources, incarnation, begin)
+            .map_err(|error| error.to_string())?;
+        sync_dir(&self.partitions_dir).map_err(|error| error.to_string())?;
+        self.serve_copy(table, copies, replica).await.map_err(|error| error.to_string())
+    }
+
+    /// Brings a copy forward, hands it to its applier, indexes it, and serves it.
+    pub(crate) async fn serve_copy(
+        &self,
+        table: &Table,
+        copies: &Copies,
+        mut replica: Replica,
+    ) -> Result<(), CatchUpError> {
+        let failed = |error: &dyn std::fmt::Display| CatchUpError::Failed(error.to_string());
+        let group = copies.group;
+        let tail = self.tails.get(&group).ok_or_else(|| failed(&"an unknown log group"))?;
+        replica.set_documents(table.is_index()).map_err(|error| failed(&error))?;
+        let partition = partition_of_replica(&replica, group, self.lead, &self.log, tail);
+        let applier = self.applier(group).ok_or(CatchUpError::Stopped)?;
+        let mut replica = Box::new(replica);
+        loop {
+            match applier.add(replica, Arc::clone(&partition), group).await {
+                Added::Served => break,
+                Added::Refused(reason) => return Err(CatchUpError::Failed(reason)),
+                Added::Behind(behind) => {
+                    let (log, target) = (Arc::clone(&self.log), tail.applied());
+                    let stopping = Arc::clone(&self.is_stopping);
+                    let forward = move || {
+                        let mut behind = behind;
+                        let stop = || stopping.load(std::sync::atomic::Ordering::Relaxed);
+                        CatchUp::begin(&*log, group, &behind)?.run(&mut behind, target, &stop)?;
+                        Ok::<_, CatchUpError>(behind)
+                    };
+                    let forward = tokio::task::spawn_blocking(forward).await;
+                    replica = forward.map_err(|error| failed(&error))??;
+                }
+            }
+        }
+        self.keep_copy(&partition).map_err(|error| failed(&error))?;
+        if let Some(index) = table.index() {
+            self.open_indexer(&partition, &index).map_err(|error| failed(&error))?;
+        }
+        copies.set_local(Some(Arc::clone(&partition)));
+        // It may have become an index, or another, meanwhile.
+        if let (Some(index), Some(indexer)) = (table.index(), partition.indexer()) {
+            indexer.set_metadata(index);
+        }
+        Ok(())
+    }
+
+    /// Has the copies of a table of rows note what changes from now on, and indexes them.
+    pub(crate) async fn index_partitions(&self, table: &Table) -> Result<(), Error> {
+        let Some(index) = table.index() else { return Ok(()) };
+        for copies in table.copies() {
+            let Some(partition) = copies.local() else { continue };
+            if partition.indexer().is_some() {
+                continue;
+            }
+            let is_noting = match self.applier(copies.group) {
+                Some(applier) => applier.note_documents(partition.id, copies.group).await,
                 None => false,
             };
             if !is_noting {
                 return Err(Error::internal("the node is stopping"));
             }
+            self.open_indexer(&partition, &index).map_err(Error::internal)?;
         }
-        self.open_indexers(table).map_err(Error::internal)
+        Ok(())
     }
 
-    /// Opens the index of each partition; blocks for as long as that reads files.
-    pub(crate) fn open_indexers(&self, table: &Table) -> Result<(), String> {
-        let Some(index) = table.index() else { return Ok(()) };
-        for partition in table.partitions() {
-            let dir = self.index_dir(partition.id);
-            let indexer = Indexer::open(&dir, partition, &index)
-                .map_err(|error| format!("{}: {error}", dir.display()))?;
-            partition.set_indexer(Arc::new(indexer));
-        }
+    /// Opens the index of a partition; blocks for as long as that reads files.
+    pub(crate) fn open_indexer(
+        &self,
+        partition: &Partition,
+        index: &Arc<IndexMetadata>,
+    ) -> Result<(), String> {
+        let dir = self.index_dir(partition.id);
+        let indexer = Indexer::open(&dir, partition, index)
+            .map_err(|error| format!("{}: {error}", dir.display()))?;
+        partition.set_indexer(Arc::new(indexer));
         Ok(())
     }
 
@@ -166,31 +279,41 @@ impl Shared {
             let reason = format!("[{name}] is the table of a database: FLUSHDB empties it");
             return Err(Error::illegal_argument(reason));
         }
-        let mut groups = Vec::new();
-        for ordinal in 0..table.partitions().len() {
-            groups.push(self.group_of(name, ordinal).map_err(Error::internal)?);
-        }
         let deleted = self.write_metadata(metadata::delete_table(name)).await;
         deleted.map_err(crate::documents::failed)?;
-        self.tables.remove(name);
-        for (partition, group) in table.partitions().iter().zip(groups) {
-            if let Some(applier) = self.applier(group) {
-                applier.remove(partition.id, group).await;
-            }
-            partition.set_fault(Some(format!("no such index [{name}]")));
-            if let Some(indexer) = partition.indexer() {
-                indexer.delete();
-            }
-            self.delete_files(partition.id).map_err(|error| Error::internal(error.to_string()))?;
+        self.close_table(&table).await.map_err(Error::internal)
+    }
+
+    /// Takes a table that the metadata no longer has off this node, files and all.
+    pub(crate) async fn close_table(&self, table: &Table) -> Result<(), String> {
+        self.tables.remove(table.name());
+        for copies in table.copies() {
+            self.close_copy(copies, &format!("no such index [{}]", table.name())).await?;
         }
         Ok(())
     }
 
-    /// Deletes what replicas left behind whose table was deleted just before a crash.
+    /// Takes a copy off this node, files and all; `why` is what late requests are told.
+    pub(crate) async fn close_copy(&self, copies: &Copies, why: &str) -> Result<(), String> {
+        if let Some(partition) = copies.local() {
+            copies.set_local(None);
+            if let Some(applier) = self.applier(copies.group) {
+                applier.remove(partition.id, copies.group).await;
+            }
+            partition.set_fault(Some(why.to_owned()));
+            if let Some(indexer) = partition.indexer() {
+                indexer.delete();
+            }
+        }
+        self.delete_files(copies.id).map_err(|error| error.to_string())
+    }
+
+    /// Deletes what was left behind by copies that are no longer this node's.
     pub(crate) fn forget_leftovers(&self) -> Result<(), String> {
-        let tables = self.tables.all();
         let held = |id: PartitionId| {
-            id == metadata::PARTITION || tables.iter().any(|it| it.incarnation() == id.table)
+            let copies = self.tables.copies(id);
+            id == metadata::PARTITION
+                || copies.is_some_and(|it| it.definition().copy_on(&self.members.own).is_some())
         };
         let entries = std::fs::read_dir(&self.partitions_dir).map_err(|error| error.to_string())?;
         for entry in entries.flatten() {
@@ -201,15 +324,15 @@ impl Shared {
             if let Some(id) = partition_named(name)
                 && !held(id)
             {
-                tracing::info!(partition = %id, "files of a deleted table are removed");
+                tracing::info!(partition = %id, "files of a copy that is no longer here are removed");
                 self.delete_files(id).map_err(|error| error.to_string())?;
             }
         }
         Ok(())
     }
 
-    fn delete_files(&self, id: PartitionId) -> std::io::Result<()> {
-        for dir in [self.partitions_dir.join(id.to_string()), self.index_dir(id)] {
+    pub(crate) fn delete_files(&self, id: PartitionId) -> std::io::Result<()> {
+        for dir in [self.partition_dir(id), self.index_dir(id)] {
             match std::fs::remove_dir_all(&dir) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -218,50 +341,24 @@ impl Shared {
         sync_dir(&self.partitions_dir)
     }
 
-    fn index_dir(&self, id: PartitionId) -> std::path::PathBuf {
+    pub(crate) fn partition_dir(&self, id: PartitionId) -> PathBuf {
+        self.partitions_dir.join(id.to_string())
+    }
+
+    pub(crate) fn index_dir(&self, id: PartitionId) -> PathBuf {
         self.partitions_dir.join(format!("{id}{INDEX_SUFFIX}"))
     }
 
     fn applier(&self, group: GroupId) -> Option<&Applier> {
-        self.appliers.get()?.get(self.applier_of(group))
+        self.appliers.get()?.get(Self::applier_of(group))
     }
 
-    fn group_of(&self, table: &str, ordinal: usize) -> Result<GroupId, String> {
-        let definition = metadata::definition(&self.metadata, table)?;
-        let group = definition.and_then(|(it, _)| it.groups.get(ordinal).copied());
-        group.map(GroupId).ok_or_else(|| format!("the table {table} is gone"))
-    }
-
-    /// Makes new replicas durable with where they begin, and notes that they must be there: one
-    /// that is gone at the next opening is a loss and not a new one.
-    fn keep_replicas(&self, partitions: &[Arc<Partition>]) -> Result<(), StoreError> {
-        for partition in partitions {
-            partition.store.flush()?;
-            self.metadata.store.put_held(partition.id)?;
-        }
+    /// Makes a new copy durable with where it begins, and notes that it must be there: one that
+    /// is gone at the next opening is a loss and not a new one.
+    fn keep_copy(&self, partition: &Partition) -> Result<(), StoreError> {
+        partition.store.flush()?;
+        self.metadata.store.put_held(partition.id)?;
         self.metadata.store.flush()
-    }
-
-    /// A replica of a partition that nothing was written to yet: it begins where its group is.
-    fn new_replica(
-        &self,
-        id: PartitionId,
-        group: GroupId,
-    ) -> Result<(Replica, Arc<Partition>), String> {
-        let shared_tail = self.tails.get(&group).ok_or("the table names an unknown log group")?;
-        let tail = *shared_tail.lock();
-        let initial = Position {
-            lsn: tail.anchor.lsn,
-            hash: tail.anchor.hash,
-            log_time_ms: tail.log_time_ms,
-        };
-        let dir = self.partitions_dir.join(id.to_string());
-        let incarnation = self.log.incarnation();
-        let replica = Replica::open(id, &dir, &self.resources, incarnation, initial)
-            .map_err(|error| error.to_string())?;
-        sync_dir(&self.partitions_dir).map_err(|error| error.to_string())?;
-        let partition = partition_of_replica(&replica, group, self.lead, &self.log, shared_tail);
-        Ok((replica, partition))
     }
 }
 

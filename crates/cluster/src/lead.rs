@@ -18,6 +18,7 @@ use plimsoll_storage::{Argv, ErrorReply, Reply};
 use tokio::sync::oneshot;
 
 use crate::gather::Gather;
+use crate::tail::GroupTail;
 
 /// What may wait at one lead for the log and for apply, bytes; beyond it, work is refused.
 const WAITING_BYTES_MAX: usize = 64 << 20;
@@ -37,11 +38,15 @@ pub(crate) const SUBMISSION_BYTES_MAX: usize = RECORD_BYTES_MAX - RECORD_OVERHEA
 pub(crate) type Answer = Result<Vec<Reply>, ErrorReply>;
 
 /// A step of a submission, answered by one reply.
+#[derive(Clone, Debug)]
 pub(crate) enum Step {
     /// An operation, encoded.
     Write(Bytes),
     /// A read that is to see the operations before it and none after.
     Read(Argv),
+    /// Settles the operation of this number and stamp; answered as `settle.rs` says. It stands
+    /// with its like alone.
+    Fence { number: u64, stamp_ms: u64 },
 }
 
 /// What one client wants done in order, without anything of it seen half done.
@@ -50,7 +55,7 @@ pub(crate) struct Submission {
     /// The number of the first operation.
     pub first: u64,
     pub acked: u64,
-    /// The first step is a write.
+    /// The first step is a write; or all are fences.
     pub steps: Vec<Step>,
     /// Gets one reply for each step, or an error for all of them.
     pub done: oneshot::Sender<Answer>,
@@ -62,21 +67,37 @@ impl Submission {
         let bytes = |step: &Step| match step {
             Step::Write(payload) => payload.len() + PAYLOAD_OVERHEAD_BYTES,
             Step::Read(_) => 0,
+            Step::Fence { .. } => SUBMISSION_OVERHEAD_BYTES,
         };
         SUBMISSION_OVERHEAD_BYTES + self.steps.iter().map(bytes).sum::<usize>()
     }
 
-    fn item(&self, stamp_ms: u64) -> Item {
-        let payload = |step: &Step| match step {
-            Step::Write(payload) => Some(payload.clone()),
-            Step::Read(_) => None,
-        };
-        Item::Operations {
-            session: self.session,
-            first: self.first,
-            acked: self.acked,
-            stamp_ms,
-            payloads: self.steps.iter().filter_map(payload).collect(),
+    /// How many items of a record it becomes.
+    pub(crate) fn items_len(&self) -> usize {
+        if matches!(self.steps.first(), Some(Step::Fence { .. })) { self.steps.len() } else { 1 }
+    }
+
+    fn put_items(&self, record_stamp_ms: u64, items: &mut Vec<Item>) {
+        let mut payloads = Vec::new();
+        for step in &self.steps {
+            match step {
+                Step::Write(payload) => payloads.push(payload.clone()),
+                Step::Read(_) => {}
+                Step::Fence { number, stamp_ms } => items.push(Item::Fence {
+                    session: self.session,
+                    number: *number,
+                    stamp_ms: *stamp_ms,
+                }),
+            }
+        }
+        if !payloads.is_empty() {
+            items.push(Item::Operations {
+                session: self.session,
+                first: self.first,
+                acked: self.acked,
+                stamp_ms: record_stamp_ms,
+                payloads,
+            });
         }
     }
 
@@ -86,16 +107,6 @@ impl Submission {
         let _ = self.done.send(Err(error));
     }
 }
-
-/// What of a group was applied here: leads anchor their records to it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tail {
-    pub anchor: Anchor,
-    pub log_time_ms: u64,
-}
-
-/// The tail of a group, written by its applier.
-pub(crate) type SharedTail = Arc<Mutex<Tail>>;
 
 /// A partition's lead on this node.
 pub(crate) struct Lead {
@@ -107,7 +118,7 @@ struct Inner {
     group: GroupId,
     id: LeadId,
     log: Arc<dyn Log>,
-    tail: SharedTail,
+    tail: Arc<GroupTail>,
     state: Mutex<State>,
 }
 
@@ -159,7 +170,7 @@ impl Lead {
         group: GroupId,
         id: LeadId,
         log: Arc<dyn Log>,
-        tail: SharedTail,
+        tail: Arc<GroupTail>,
     ) -> Self {
         let state = Mutex::new(State { epoch: 1, ..State::default() });
         Self { inner: Arc::new(Inner { partition, group, id, log, tail, state }) }
@@ -263,7 +274,7 @@ impl Inner {
         if submissions.is_empty() {
             return None;
         }
-        let tail = *self.tail.lock();
+        let tail = self.tail.get();
         // Log time may be ahead of a clock that was set back; stamps do not go back with it.
         let stamp_ms = now_ms().max(tail.log_time_ms);
         if stamp_ms - state.stamp_ms.min(stamp_ms) > IDLE_MS_MAX {
@@ -272,7 +283,8 @@ impl Inner {
         state.stamp_ms = stamp_ms;
         state.n += 1;
         let lead = LeadStamp { lead: self.id, epoch: state.epoch, n: state.n };
-        let items = submissions.iter().map(|submission| submission.item(stamp_ms)).collect();
+        let mut items = Vec::with_capacity(submissions.len());
+        submissions.iter().for_each(|submission| submission.put_items(stamp_ms, &mut items));
         state.records.push_back((lead, submissions));
         let anchor = tail.anchor;
         Some(Record { partition: self.partition, lead, stamp_ms, anchor, items })

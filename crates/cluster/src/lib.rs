@@ -4,21 +4,32 @@
 //! This version is one node. It knows neither RESP nor HTTP.
 
 mod applier;
+mod barrier;
+mod catch_up;
 mod coordinator;
 mod creation;
 mod documents;
 mod gather;
 mod lead;
+mod log_engine;
 mod maintenance;
+mod members;
 mod metadata;
 mod node;
+mod opening;
 mod partition;
+mod placement;
+mod reconcile;
 mod request;
+mod routing;
 mod rpc;
 mod scatter;
 mod session;
+mod settle;
 mod statistics;
+mod submit;
 mod table;
+mod tail;
 
 pub use coordinator::Coordinator;
 pub use documents::{
@@ -26,6 +37,8 @@ pub use documents::{
     DocumentsOptions, IndexBody, IndexMetadata, IndexStatistics, PartitionStatistics,
     PoolStatistics, SearchOptions, SearchOutcome, WriteResult, Written,
 };
+pub use log_engine::LogSettings;
+pub use members::NodeRecord;
 pub use node::{Node, NodeSettings, OpenError};
 pub use plimsoll_index::Error;
 pub use request::{Request, Watched};

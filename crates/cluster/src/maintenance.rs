@@ -2,6 +2,7 @@
 //! restart has little to replay, and rows that have expired are swept.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -62,12 +63,17 @@ fn run(shared: &Weak<Shared>, stopped: &Receiver<()>, mut session: ClientSession
     let mut interval = INTERVAL;
     while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
         let Some(shared) = shared.upgrade() else { return };
-        for partition in shared.tables.partitions() {
-            sweep(&partition, &mut session, &mut sweeps);
+        for table in shared.tables.all() {
+            for (ordinal, partition) in table.local() {
+                // One copy asks for it; the log carries it to all.
+                if shared.members.speaks_for(&table.copies()[ordinal].definition()) {
+                    sweep(&partition, &mut session, &mut sweeps);
+                }
+            }
         }
         interval = if sweeps.is_empty() { INTERVAL } else { SWEEP_INTERVAL };
         relieve(&shared);
-        let log_bytes = shared.log.stats().append_bytes;
+        let log_bytes = shared.applied_bytes.load(Ordering::Relaxed);
         let is_due = log_bytes > flushed_bytes && flushed_at.elapsed() >= FLUSH_INTERVAL;
         if is_due || log_bytes - flushed_bytes >= FLUSH_LOG_BYTES {
             flush(&shared);
@@ -92,7 +98,8 @@ pub(crate) fn flush(shared: &Shared) {
                     }
                 }
             }
-            if durable == Lsn(0) {
+            // Where others read the log too, it is not this node's alone to trim.
+            if durable == Lsn(0) || !shared.is_alone {
                 continue;
             }
             let metadata = &shared.metadata.store;

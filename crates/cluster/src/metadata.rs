@@ -1,6 +1,8 @@
-//! The metadata: which tables there are. It is rows like any other (one partition, in a log group
+//! The metadata: which tables and nodes there are. It is rows like any other (one partition, in a log group
 //! of its own), so that creating a table is a conditional write evaluated at apply: of several
 //! creations of one name the first in the log wins.
+
+use std::collections::HashMap;
 
 use bytes::Bytes;
 use plimsoll_log::{GroupId, PartitionId};
@@ -10,7 +12,7 @@ use plimsoll_storage::{Argv, Reply, command};
 use serde_json::Value;
 
 use crate::lead::now_ms;
-
+use crate::members::{Beat, NodeRecord};
 use crate::partition::Partition;
 use crate::table::TableDefinition;
 
@@ -18,8 +20,17 @@ use crate::table::TableDefinition;
 pub(crate) const PARTITION: PartitionId = PartitionId { table: 0, ordinal: 0 };
 /// The metadata's log group; partitions of tables are in those after it.
 pub(crate) const GROUP: GroupId = GroupId(0);
+/// How long a node that left is waited for before its copies are made elsewhere, ms, where an
+/// index does not say. Elasticsearch's.
+pub(crate) const DELAYED_MS: u64 = 60_000;
 /// The hash that holds the tables: name to definition.
 const TABLES_KEY: &[u8] = b"tables";
+/// The hash of the nodes: id to record.
+const NODES_KEY: &[u8] = b"nodes";
+/// The hash of the nodes that left: id to log time, ms.
+const LEFT_KEY: &[u8] = b"left";
+/// What the keys of beats begin with; the node's id follows.
+const BEAT_PREFIX: &str = "beat:";
 /// What the hashes of shared objects begin with; the kind follows.
 const OBJECTS_PREFIX: &str = "objects:";
 
@@ -67,6 +78,15 @@ pub(crate) fn tables(metadata: &Partition) -> Result<Vec<(String, TableDefinitio
     hash(metadata, TABLES_KEY)?.into_iter().map(table).collect()
 }
 
+/// The last change of the tables: where it is the same, they are.
+///
+/// # Errors
+/// Says what cannot be read.
+pub(crate) fn tables_change(metadata: &Partition) -> Result<u64, String> {
+    let change = execute::last_change(&metadata.store, TABLES_KEY, now_ms());
+    change.map_err(|error| error.to_string())
+}
+
 /// A table's definition, and the change of tables that it was read at.
 ///
 /// # Errors
@@ -76,8 +96,7 @@ pub(crate) fn definition(
     name: &str,
 ) -> Result<Option<(TableDefinition, u64)>, String> {
     // The change first: a definition that is newer than it is refused, and read again.
-    let seen = execute::last_change(&metadata.store, TABLES_KEY, now_ms());
-    let seen = seen.map_err(|error| error.to_string())?;
+    let seen = tables_change(metadata)?;
     let argv = Argv::of(&[b"HGET", TABLES_KEY, name.as_bytes()]);
     match read(metadata, &argv)? {
         Reply::Bulk(bytes) => Ok(Some((decode(name, &bytes)?, seen))),
@@ -87,6 +106,89 @@ pub(crate) fn definition(
 
 fn decode(name: &str, bytes: &[u8]) -> Result<TableDefinition, String> {
     serde_json::from_slice(bytes).map_err(|error| format!("table `{name}`: {error}"))
+}
+
+/// The write by which a node says who it is, and that it is there.
+pub(crate) fn beat(id: &str, record: &NodeRecord, beat: &Beat) -> Operation {
+    let record = serde_json::to_vec(record).expect("a record is plain data");
+    let beat = serde_json::to_vec(beat).expect("a beat is plain data");
+    let commands = vec![
+        Argv::of(&[b"HSET", NODES_KEY, id.as_bytes(), &record]),
+        Argv::of(&[b"SET", beat_key(id).as_bytes(), &beat]),
+        Argv::of(&[b"HDEL", LEFT_KEY, id.as_bytes()]),
+    ];
+    Operation::Transaction { watched: Vec::new(), commands }
+}
+
+/// The write that notes that a node left, if it has not beaten since `seen`.
+pub(crate) fn leave(id: &str, log_time_ms: u64, seen: u64) -> Operation {
+    let watched = vec![(Bytes::from(beat_key(id)), seen)];
+    let at = log_time_ms.to_string();
+    let put = Argv::of(&[b"HSET", LEFT_KEY, id.as_bytes(), at.as_bytes()]);
+    Operation::Transaction { watched, commands: vec![put] }
+}
+
+/// The write by which a node that stops says so.
+pub(crate) fn left(id: &str, log_time_ms: u64) -> Argv {
+    Argv::of(&[b"HSET", LEFT_KEY, id.as_bytes(), log_time_ms.to_string().as_bytes()])
+}
+
+/// The write that forgets a node that will not come back.
+pub(crate) fn forget(id: &str) -> Operation {
+    let commands = vec![
+        Argv::of(&[b"HDEL", NODES_KEY, id.as_bytes()]),
+        Argv::of(&[b"HDEL", LEFT_KEY, id.as_bytes()]),
+        Argv::of(&[b"DEL", beat_key(id).as_bytes()]),
+    ];
+    Operation::Transaction { watched: Vec::new(), commands }
+}
+
+/// The node that a write of the metadata is a beat of: how a node without metadata finds others.
+pub(crate) fn beaten(operation: &Operation) -> Option<(String, NodeRecord)> {
+    let Operation::Transaction { commands, .. } = operation else { return None };
+    let put = commands.first()?;
+    if put.name() != b"HSET" || put.get(1) != Some(NODES_KEY) {
+        return None;
+    }
+    let id = std::str::from_utf8(put.get(2)?).ok()?;
+    Some((id.to_owned(), serde_json::from_slice(put.get(3)?).ok()?))
+}
+
+/// The nodes, and when each left.
+///
+/// # Errors
+/// Says what cannot be read.
+pub(crate) fn nodes(
+    metadata: &Partition,
+) -> Result<Vec<(String, NodeRecord, Option<u64>)>, String> {
+    let left: HashMap<String, Bytes> = hash(metadata, LEFT_KEY)?.into_iter().collect();
+    let node = |(id, record): (String, Bytes)| {
+        let record = serde_json::from_slice(&record).map_err(|error| error.to_string())?;
+        let left = left.get(&id).and_then(|at| std::str::from_utf8(at).ok()?.parse().ok());
+        Ok((id, record, left))
+    };
+    hash(metadata, NODES_KEY)?.into_iter().map(node).collect()
+}
+
+/// A node's last beat, and the change that it was.
+///
+/// # Errors
+/// Says what cannot be read.
+pub(crate) fn last_beat(metadata: &Partition, id: &str) -> Result<Option<(Beat, u64)>, String> {
+    let key = beat_key(id);
+    let seen = execute::last_change(&metadata.store, key.as_bytes(), now_ms());
+    let seen = seen.map_err(|error| error.to_string())?;
+    match read(metadata, &Argv::of(&[b"GET", key.as_bytes()]))? {
+        Reply::Bulk(bytes) => {
+            let beat = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+            Ok(Some((beat, seen)))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn beat_key(id: &str) -> String {
+    format!("{BEAT_PREFIX}{id}")
 }
 
 /// The write that puts a small object that the cluster shares.

@@ -1,55 +1,74 @@
-//! A node from its opening to its close: the data folder, the log, the replicas, the threads.
-//!
-//! Opening replays the log over what each replica contains, and returns when everything that was
-//! acknowledged before is there again.
+//! A node: what all its parts share, and its close. How it is opened is in `opening.rs`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use plimsoll_log::embedded::{self, Embedded};
-use plimsoll_log::rules::chain::{Chain, Position};
-use plimsoll_log::{GroupId, Incarnation, LeadId, Log, LogError, Lsn, PartitionId};
+use parking_lot::Mutex;
+use plimsoll_control::selection::Selector;
+use plimsoll_log::shared::Holder;
+use plimsoll_log::{GroupId, LeadId, Log, LogError, Lsn};
 use plimsoll_storage::execute::{ReadContext, ScanCursors};
-use plimsoll_storage::partition::{ApplyError, BeforeFlush, Replica, Resources, StoreOptions};
+use plimsoll_storage::partition::{Replica, Resources, StoreOptions};
 use plimsoll_storage::rows::key::partition_of;
+use tokio::sync::{Notify, watch};
 
-use crate::applier::{self, Applier, GroupStart};
+use crate::applier::Applier;
+use crate::barrier::Barrier;
 use crate::coordinator::Coordinator;
-use crate::documents::{Documents, DocumentsOptions, IndexMetadata, Refresher};
-use crate::lead::{Lead, SharedTail, now_ms};
+use crate::documents::{Documents, DocumentsOptions, Refresher};
+use crate::lead::{Lead, now_ms};
+use crate::log_engine::LogSettings;
 use crate::maintenance::{self, Maintenance};
-use crate::metadata;
+use crate::members::{Members, NodeRecord};
+use crate::opening::Opening;
 use crate::partition::Partition;
-use crate::session::{SessionPool, cheap_random, random_u64};
+use crate::reconcile::Reconciler;
+use crate::rpc::{NoPeers, Peers};
+use crate::session::{SessionPool, cheap_random};
 use crate::table::{Table, Tables};
+use crate::tail::GroupTail;
 
 /// Log groups that partitions are spread over, beside the metadata's.
 pub(crate) const GROUPS: u16 = 16;
 /// The most partitions that a database's table may have: a scan's cursor has room for no more.
 pub(crate) const PARTITIONS_MAX: u32 = 1024;
-/// Bytes read at once while the metadata is replayed.
-const READ_BYTES_MAX: usize = 8 << 20;
-/// How long one read of the log may wait while it is replayed.
-const READ_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often progress of a long replay is told.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What a node is opened with.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct NodeSettings {
     /// The folder for everything it keeps; made where it is not there.
     pub data_dir: PathBuf,
-    /// How the embedded log syncs and how much it holds in memory; the number of groups is the
-    /// node's own to choose.
-    pub log: embedded::Options,
+    /// Which log it runs on.
+    pub log: LogSettings,
     /// What rows may take in memory.
     pub store: StoreOptions,
     /// Partitions of a table that `SELECT` reaches, when it is created: 1 to 1,024. Default 1.
     pub database_partitions: u32,
     /// How documents are indexed and searched.
     pub documents: DocumentsOptions,
+    /// What it says of itself to other nodes.
+    pub record: NodeRecord,
+    /// The way to other nodes.
+    pub peers: Arc<dyn Peers>,
+}
+
+impl NodeSettings {
+    /// A node that is alone, with everything as it is by default.
+    #[must_use]
+    pub fn alone(data_dir: &Path) -> Self {
+        Self {
+            data_dir: data_dir.to_owned(),
+            log: LogSettings::default(),
+            store: StoreOptions::default(),
+            database_partitions: 1,
+            documents: DocumentsOptions::default(),
+            record: NodeRecord::default(),
+            peers: Arc::new(NoPeers),
+        }
+    }
 }
 
 /// Why a node cannot be opened.
@@ -73,21 +92,37 @@ pub enum OpenError {
 
 /// What all parts of a node share.
 pub(crate) struct Shared {
-    pub log: Arc<Embedded>,
+    pub log: Arc<dyn Log>,
+    /// Lets other processes use the log, where it does.
+    pub holder: Option<Holder>,
+    /// Nobody else appends to the log: what is applied here is all that was acknowledged.
+    pub is_alone: bool,
     pub resources: Resources,
     pub metadata: Arc<Partition>,
+    pub members: Members,
     pub tables: Tables,
     pub sessions: Arc<SessionPool>,
     pub cursors: ScanCursors,
     pub appliers: OnceLock<Vec<Applier>>,
+    /// Bytes of records that the appliers have taken.
+    pub applied_bytes: Arc<AtomicU64>,
     /// What searches of this node share.
     pub documents: Documents,
     pub partitions_dir: PathBuf,
     pub lead: LeadId,
-    pub tails: HashMap<GroupId, SharedTail>,
+    pub tails: HashMap<GroupId, Arc<GroupTail>>,
+    pub barriers: HashMap<GroupId, Barrier>,
+    /// Chooses which copies are asked.
+    pub selector: Mutex<Selector>,
+    pub started: Instant,
     pub database_partitions: u32,
     /// Held by who changes which tables there are, or what they are made of.
     pub creation: tokio::sync::Mutex<()>,
+    /// Has what the metadata says looked at soon.
+    pub look: Arc<Notify>,
+    /// Up to where of the metadata's log this node serves what it says.
+    pub reconciled: watch::Sender<u64>,
+    pub is_stopping: Arc<AtomicBool>,
 }
 
 /// A node that is open. Dropping it stops it where it is: what is not flushed is replayed.
@@ -95,6 +130,7 @@ pub struct Node {
     shared: Arc<Shared>,
     maintenance: Option<Maintenance>,
     refresher: Option<Refresher>,
+    reconciler: Option<Reconciler>,
 }
 
 impl Node {
@@ -105,24 +141,21 @@ impl Node {
     ///
     /// # Panics
     /// Where `database_partitions` is out of its range.
-    pub fn open(settings: NodeSettings) -> Result<Self, OpenError> {
+    pub fn open(settings: &NodeSettings) -> Result<Self, OpenError> {
         let partitions = settings.database_partitions;
         assert!((1..=PARTITIONS_MAX).contains(&partitions), "a table has 1 to 1,024 partitions");
-        let partitions_dir = settings.data_dir.join("partitions");
-        std::fs::create_dir_all(&partitions_dir).map_err(folder(&partitions_dir))?;
-        sync_dir(&settings.data_dir).map_err(folder(&settings.data_dir))?;
-        let log_options = embedded::Options { groups: GROUPS + 1, ..settings.log };
-        let log = Embedded::open(&settings.data_dir.join("log"), &log_options)?;
-        let log = Arc::new(log);
-        let documents = Documents::new(&settings.documents);
-        let opening = Opening {
-            incarnation: log.incarnation(),
-            resources: Resources::new(settings.store, before_flush(&log)),
-            log,
-            partitions_dir,
-            lead: LeadId(random_u64()),
-        };
-        opening.run(partitions, documents)
+        let shared = Opening::begin(settings)?.run(settings)?;
+        let refresher = Refresher::start(&shared).map_err(folder(Path::new("refresh threads")))?;
+        let maintenance = Maintenance::start(&shared);
+        let maintenance = maintenance.map_err(folder(Path::new("maintenance thread")))?;
+        let reconciler = Reconciler::start(&shared);
+        let reconciler = reconciler.map_err(folder(Path::new("reconcile thread")))?;
+        Ok(Self {
+            shared,
+            maintenance: Some(maintenance),
+            refresher: Some(refresher),
+            reconciler: Some(reconciler),
+        })
     }
 
     /// Where requests go.
@@ -143,6 +176,8 @@ impl Node {
     }
 
     fn stop_chores(&mut self) {
+        self.shared.is_stopping.store(true, Ordering::Relaxed);
+        self.reconciler.take().into_iter().for_each(Reconciler::stop);
         self.refresher.take().into_iter().for_each(Refresher::stop);
         self.maintenance.take().into_iter().for_each(Maintenance::stop);
     }
@@ -157,174 +192,10 @@ impl Drop for Node {
     }
 }
 
-struct Opening {
-    log: Arc<Embedded>,
-    incarnation: Incarnation,
-    resources: Resources,
-    partitions_dir: PathBuf,
-    lead: LeadId,
-}
-
-impl Opening {
-    fn run(self, database_partitions: u32, documents: Documents) -> Result<Node, OpenError> {
-        let tails: HashMap<GroupId, SharedTail> =
-            (0..=GROUPS).map(|group| (GroupId(group), SharedTail::default())).collect();
-        let genesis = Chain::new(self.incarnation).position();
-        let mut metadata = self.replica(metadata::PARTITION, metadata::GROUP, genesis)?;
-        let mut chain = Chain::resume(self.incarnation, metadata.stamp().position);
-        self.replay_metadata(&mut chain, &mut metadata)?;
-        let groups = metadata.store().groups().map_err(mismatch)?;
-        let group = metadata::GROUP;
-        let partition =
-            partition_of_replica(&metadata, group, self.lead, &self.log, &tails[&group]);
-        let definitions = metadata::tables(&partition).map_err(OpenError::Mismatch)?;
-        let mut starts: HashMap<GroupId, GroupStart> = HashMap::new();
-        let start = |group, chain| GroupStart {
-            group,
-            chain,
-            tail: Arc::clone(&tails[&group]),
-            replicas: Vec::new(),
-        };
-        starts.insert(metadata::GROUP, start(metadata::GROUP, chain));
-        let tables = Tables::default();
-        let mut replicas: HashMap<GroupId, Vec<(Replica, Arc<Partition>)>> = HashMap::new();
-        for (name, definition) in definitions {
-            let mut partitions = Vec::new();
-            for (id, group) in definition.partitions() {
-                let initial = groups.get(&group).copied().unwrap_or(genesis);
-                let replica = self.replica(id, group, initial)?;
-                if replica.is_new() && metadata.store().is_held(id).map_err(mismatch)? {
-                    return Err(OpenError::Mismatch(format!(
-                        "the rows of partition {id} are gone from {}",
-                        self.partitions_dir.display()
-                    )));
-                }
-                let partition =
-                    partition_of_replica(&replica, group, self.lead, &self.log, &tails[&group]);
-                partitions.push(Arc::clone(&partition));
-                replicas.entry(group).or_default().push((replica, partition));
-            }
-            let index = IndexMetadata::of(&name, &definition).map_err(mismatch)?.map(Arc::new);
-            tables.insert(Table::new(&name, definition.incarnation, partitions, index));
-        }
-        for group in (1..=GROUPS).map(GroupId) {
-            let held = replicas.remove(&group).unwrap_or_default();
-            let position = held
-                .iter()
-                .map(|(replica, _)| replica.stamp().position)
-                .min_by_key(|position| position.lsn)
-                .or_else(|| groups.get(&group).copied())
-                .unwrap_or(genesis);
-            let mut start = start(group, Chain::resume(self.incarnation, position));
-            start.replicas = held;
-            starts.insert(group, start);
-        }
-        if let Some(start) = starts.get_mut(&metadata::GROUP) {
-            start.replicas.push((metadata, Arc::clone(&partition)));
-        }
-        self.start(partition, tables, tails, starts, (database_partitions, documents))
-    }
-
-    fn start(
-        self,
-        metadata: Arc<Partition>,
-        tables: Tables,
-        tails: HashMap<GroupId, SharedTail>,
-        starts: HashMap<GroupId, GroupStart>,
-        (database_partitions, documents): (u32, Documents),
-    ) -> Result<Node, OpenError> {
-        let mut ends = Vec::new();
-        for group in tails.keys() {
-            ends.push((*group, self.log.bounds(*group)?.last));
-        }
-        let shared = Arc::new(Shared {
-            log: self.log,
-            resources: self.resources,
-            metadata,
-            tables,
-            sessions: Arc::default(),
-            cursors: ScanCursors::default(),
-            appliers: OnceLock::new(),
-            documents,
-            partitions_dir: self.partitions_dir,
-            lead: self.lead,
-            tails,
-            database_partitions,
-            creation: tokio::sync::Mutex::new(()),
-        });
-        let mut shares: Vec<Vec<GroupStart>> = (0..applier_count()).map(|_| Vec::new()).collect();
-        for (group, start) in starts {
-            let at = shared.applier_of(group);
-            shares[at].push(start);
-        }
-        let appliers = shares.into_iter().map(|share| Applier::start(&*shared.log, share));
-        let appliers: Vec<Applier> = appliers.collect::<Result<_, _>>()?;
-        if shared.appliers.set(appliers).is_err() {
-            unreachable!("appliers are started once");
-        }
-        shared.catch_up(&ends)?;
-        shared.forget_leftovers().map_err(OpenError::Mismatch)?;
-        for table in shared.tables.all().iter().filter(|table| table.index().is_some()) {
-            shared.open_indexers(table).map_err(OpenError::Mismatch)?;
-        }
-        let refresher = Refresher::start(&shared).map_err(folder(Path::new("refresh threads")))?;
-        let maintenance = Maintenance::start(&shared);
-        let maintenance = maintenance.map_err(folder(Path::new("maintenance thread")))?;
-        Ok(Node { shared, maintenance: Some(maintenance), refresher: Some(refresher) })
-    }
-
-    fn replica(
-        &self,
-        id: PartitionId,
-        group: GroupId,
-        initial: Position,
-    ) -> Result<Replica, OpenError> {
-        let dir = self.partitions_dir.join(id.to_string());
-        let opened = Replica::open(id, &dir, &self.resources, self.incarnation, initial);
-        let replica = opened.map_err(|error| apply_error(&dir, error))?;
-        let stamp = replica.stamp();
-        if stamp.incarnation != self.incarnation {
-            return Err(OpenError::Mismatch(format!(
-                "{} holds rows of log {}, the log here is {}",
-                dir.display(),
-                stamp.incarnation,
-                self.incarnation
-            )));
-        }
-        let last = self.log.bounds(group)?.last;
-        if stamp.position.lsn > last {
-            return Err(OpenError::Mismatch(format!(
-                "{} contains the log up to {}, but log group {group} ends at {last}: \
-                 the log lost its end",
-                dir.display(),
-                stamp.position.lsn
-            )));
-        }
-        Ok(replica)
-    }
-
-    /// The metadata comes first: it says which other replicas there are.
-    fn replay_metadata(&self, chain: &mut Chain, replica: &mut Replica) -> Result<(), OpenError> {
-        let end = self.log.bounds(metadata::GROUP)?.last;
-        let mut reader = self.log.read(&[(metadata::GROUP, chain.position().lsn.next())])?;
-        let mut entries = Vec::new();
-        while chain.position().lsn < end {
-            reader.next(&mut entries, READ_BYTES_MAX, READ_TIMEOUT)?;
-            for entry in entries.drain(..).filter(|entry| entry.lsn <= end) {
-                let advanced = applier::advance(chain, &entry);
-                let (record, position) = advanced.map_err(OpenError::Mismatch)?;
-                let applied = replica.apply(position, &record, &mut ());
-                applied.map_err(|error| apply_error(&self.partitions_dir, error))?;
-            }
-        }
-        Ok(())
-    }
-}
-
 impl Shared {
     /// How many partitions the table has, or will have.
     pub(crate) fn partition_count(&self, table: Option<&Table>) -> usize {
-        table.map_or(self.database_partitions as usize, |table| table.partitions().len())
+        table.map_or(self.database_partitions as usize, |table| table.copies().len())
     }
 
     /// The ordinal that a key will have in a table that does not exist yet.
@@ -342,35 +213,28 @@ impl Shared {
         }
     }
 
+    /// Time since this node was started, for the controllers.
+    pub(crate) fn now_ns(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
     pub(crate) fn trim(&self, group: GroupId, up_to: Lsn) -> Result<(), String> {
         self.log.trim(group, up_to).map_err(|error| error.to_string())
     }
 
-    pub(crate) fn applier_of(&self, group: GroupId) -> usize {
+    pub(crate) fn applier_of(group: GroupId) -> usize {
         usize::from(group.0) % applier_count()
     }
 
-    /// Waits until what the log held at the opening is applied.
-    fn catch_up(&self, ends: &[(GroupId, Lsn)]) -> Result<(), OpenError> {
-        let mut told_at = Instant::now();
-        loop {
-            let behind = |(group, end): &&(GroupId, Lsn)| {
-                self.tails.get(group).is_some_and(|tail| tail.lock().anchor.lsn < *end)
-            };
-            let left = ends.iter().filter(behind).count();
-            if left == 0 {
-                return Ok(());
-            }
-            let held = self.tables.partitions();
-            let mut partitions = held.iter().chain([&self.metadata]);
-            if let Some(fault) = partitions.find_map(|partition| partition.fault()) {
-                return Err(OpenError::Mismatch(fault));
-            }
-            if told_at.elapsed() >= PROGRESS_INTERVAL {
-                tracing::info!(groups = left, "the log is being replayed");
-                told_at = Instant::now();
-            }
-            std::thread::sleep(Duration::from_millis(2));
+    /// Waits until this node has applied everything of a group that was acknowledged before; at
+    /// once where nobody else appends.
+    pub(crate) async fn pass_barrier(&self, group: GroupId, timeout: Duration) -> bool {
+        if self.is_alone {
+            return true;
+        }
+        match self.barriers.get(&group) {
+            Some(barrier) => barrier.pass(timeout).await.is_ok(),
+            None => false,
         }
     }
 }
@@ -380,27 +244,15 @@ pub(crate) fn partition_of_replica(
     replica: &Replica,
     group: GroupId,
     lead: LeadId,
-    log: &Arc<Embedded>,
-    tail: &SharedTail,
+    log: &Arc<dyn Log>,
+    tail: &Arc<GroupTail>,
 ) -> Arc<Partition> {
-    let log: Arc<dyn Log> = Arc::<Embedded>::clone(log);
-    let lead = Lead::new(replica.id(), group, lead, log, Arc::clone(tail));
+    let lead = Lead::new(replica.id(), group, lead, Arc::clone(log), Arc::clone(tail));
     Arc::new(Partition::new(replica.id(), replica.store().clone(), lead, replica.stamp()))
 }
 
-/// An `async` log may be behind its readers: it is synced before rows become durable.
-fn before_flush(log: &Arc<Embedded>) -> BeforeFlush {
-    let log = Arc::downgrade(log);
-    Arc::new(move || {
-        let synced = log.upgrade().map_or(Ok(()), |log| log.sync());
-        if let Err(error) = synced {
-            tracing::error!(%error, "the log cannot be synced before a flush");
-        }
-    })
-}
-
 /// One for every two processors: apply is bound by the rows' memory, and clients need the rest.
-fn applier_count() -> usize {
+pub(crate) fn applier_count() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 8))
 }
 
@@ -409,15 +261,7 @@ pub(crate) fn sync_dir(dir: &Path) -> std::io::Result<()> {
     std::fs::File::open(dir)?.sync_all()
 }
 
-fn folder(path: &Path) -> impl FnOnce(std::io::Error) -> OpenError {
+pub(crate) fn folder(path: &Path) -> impl FnOnce(std::io::Error) -> OpenError {
     let path = path.to_owned();
     move |error| OpenError::Folder { path, reason: error.to_string() }
-}
-
-fn mismatch(error: impl ToString) -> OpenError {
-    OpenError::Mismatch(error.to_string())
-}
-
-fn apply_error(dir: &Path, error: ApplyError) -> OpenError {
-    OpenError::Folder { path: dir.to_owned(), reason: error.to_string() }
 }

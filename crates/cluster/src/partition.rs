@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use plimsoll_log::{Lsn, PartitionId};
 use plimsoll_storage::partition::{Stamp, Store};
+use tokio::sync::Notify;
 
 use crate::documents::Indexer;
 use crate::lead::{Lead, now_ms};
@@ -22,6 +23,8 @@ pub(crate) struct Partition {
     expires: AtomicU64,
     log_time_ms: AtomicU64,
     fault: Mutex<Option<String>>,
+    /// Told when a record was applied.
+    changes: OnceLock<Arc<Notify>>,
 }
 
 impl Partition {
@@ -32,7 +35,8 @@ impl Partition {
         let applied = AtomicU64::new(stamp.position.lsn.0);
         let log_time_ms = AtomicU64::new(stamp.position.log_time_ms);
         let indexer = OnceLock::new();
-        Self { id, store, lead, indexer, applied, keys, expires, log_time_ms, fault }
+        let changes = OnceLock::new();
+        Self { id, store, lead, indexer, applied, keys, expires, log_time_ms, fault, changes }
     }
 
     /// The applier tells what it counted.
@@ -41,6 +45,20 @@ impl Partition {
         self.expires.store(stamp.expires, Ordering::Relaxed);
         self.log_time_ms.store(stamp.position.log_time_ms, Ordering::Relaxed);
         self.applied.store(stamp.position.lsn.0, Ordering::Release);
+        if let Some(changes) = self.changes.get() {
+            changes.notify_one();
+        }
+    }
+
+    /// Has `changes` told whenever a record was applied; asked for once.
+    pub(crate) fn tell_changes(&self, changes: Arc<Notify>) {
+        let is_new = self.changes.set(changes).is_ok();
+        assert!(is_new, "changes are told to one");
+    }
+
+    /// Log time of the last record applied, ms since 1970.
+    pub(crate) fn log_time_ms(&self) -> u64 {
+        self.log_time_ms.load(Ordering::Relaxed)
     }
 
     /// How far the log was applied: nothing after it is in the rows yet.

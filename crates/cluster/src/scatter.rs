@@ -206,8 +206,8 @@ impl Coordinator {
             let replies = self.submit(session, db, ordinal, steps).await?;
             return Ok(replies.into_iter().next().unwrap_or(Reply::Nil));
         }
-        let partition = self.table(db).and_then(|table| table.partitions().get(ordinal));
-        Ok(self.read(partition, &command, &argv).await)
+        let copies = self.table(db).and_then(|table| table.copies().get(ordinal));
+        Ok(self.read(copies, &command, &argv).await)
     }
 
     /// Scans one partition after the other; the ordinal stands above the partition's cursor.
@@ -216,18 +216,18 @@ impl Coordinator {
         let ordinal = usize::try_from(cursor >> CURSOR_BITS).unwrap_or(usize::MAX);
         let local = cursor & ((1 << CURSOR_BITS) - 1);
         let partitions = match self.table(db) {
-            Some(table) => table.partitions(),
+            Some(table) => table.copies(),
             None => &[],
         };
         let end = Ok(Reply::Array(vec![Reply::bulk("0"), Reply::Array(Vec::new())]));
-        let Some(partition) = partitions.get(ordinal) else { return end };
+        let Some(copies) = partitions.get(ordinal) else { return end };
         let local = local.to_string();
         let parts = argv.iter().enumerate();
         let parts: Vec<&[u8]> =
             parts.map(|(at, part)| if at == 1 { local.as_bytes() } else { part }).collect();
         let argv = Argv::of(&parts);
         let command = command::parse(&argv)?;
-        let mut page = match self.read(Some(partition), &command, &argv).await {
+        let mut page = match self.read(Some(copies), &command, &argv).await {
             Reply::Array(page) => page,
             error => return Ok(error),
         };

@@ -1,6 +1,6 @@
 //! What a node can say of itself: numbers only, to be put into words by the server.
 
-use plimsoll_log::embedded::Stats;
+use plimsoll_log::Stats;
 use plimsoll_storage::partition::StoreStatistics;
 
 /// A node's figures at one moment.

@@ -1,9 +1,11 @@
-//! Tables: what each is made of, and which exist on this node.
+//! Tables: what each is made of, where the copies of its partitions are, and which tables exist
+//! as far as this node knows.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::RwLock;
 use plimsoll_log::{GroupId, PartitionId};
 use plimsoll_storage::rows::key::partition_of;
@@ -14,6 +16,7 @@ use crate::DATABASES;
 use crate::documents::IndexMetadata;
 use crate::metadata;
 use crate::partition::Partition;
+use crate::placement::PartitionDefinition;
 
 /// A table as the metadata keeps it. Groups are fixed for the table's life.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,8 +24,8 @@ use crate::partition::Partition;
 pub(crate) struct TableDefinition {
     /// Tells it from an earlier table of the same name.
     pub incarnation: u64,
-    /// The log group of each partition, in the order of their ordinals.
-    pub groups: Vec<u16>,
+    /// In the order of their ordinals.
+    pub partitions: Vec<PartitionDefinition>,
     /// What makes it an index as well; none for rows alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub documents: Option<DocumentsDefinition>,
@@ -47,19 +50,57 @@ pub(crate) struct DocumentsDefinition {
 }
 
 impl TableDefinition {
-    pub(crate) fn partitions(&self) -> impl Iterator<Item = (PartitionId, GroupId)> {
+    /// Name and definition of each partition.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = (PartitionId, &PartitionDefinition)> {
         let table = self.incarnation;
         (0u32..)
-            .zip(&self.groups)
-            .map(move |(ordinal, group)| (PartitionId { table, ordinal }, GroupId(*group)))
+            .zip(&self.partitions)
+            .map(move |(ordinal, partition)| (PartitionId { table, ordinal }, partition))
     }
 }
 
-/// A table on this node.
+/// The copies of one partition as this node knows them.
+pub(crate) struct Copies {
+    pub id: PartitionId,
+    pub group: GroupId,
+    /// The one on this node, while it serves.
+    local: ArcSwapOption<Partition>,
+    definition: ArcSwap<PartitionDefinition>,
+}
+
+impl Copies {
+    pub(crate) fn new(id: PartitionId, definition: &PartitionDefinition) -> Self {
+        let group = GroupId(definition.group);
+        let definition = ArcSwap::from_pointee(definition.clone());
+        Self { id, group, local: ArcSwapOption::empty(), definition }
+    }
+
+    /// The copy on this node, while it serves.
+    pub(crate) fn local(&self) -> Option<Arc<Partition>> {
+        self.local.load_full()
+    }
+
+    pub(crate) fn set_local(&self, partition: Option<Arc<Partition>>) {
+        self.local.store(partition);
+    }
+
+    /// As the metadata has it, as far as that is known here.
+    pub(crate) fn definition(&self) -> Arc<PartitionDefinition> {
+        self.definition.load_full()
+    }
+
+    pub(crate) fn set_definition(&self, definition: &PartitionDefinition) {
+        if **self.definition.load() != *definition {
+            self.definition.store(Arc::new(definition.clone()));
+        }
+    }
+}
+
+/// A table as this node knows it.
 pub(crate) struct Table {
     name: String,
     incarnation: u64,
-    partitions: Vec<Arc<Partition>>,
+    copies: Vec<Arc<Copies>>,
     count: u32,
     is_index: AtomicBool,
     index: RwLock<Option<Arc<IndexMetadata>>>,
@@ -70,15 +111,17 @@ impl Table {
     /// Where there is no partition: a definition has at least one.
     pub(crate) fn new(
         name: &str,
-        incarnation: u64,
-        partitions: Vec<Arc<Partition>>,
+        definition: &TableDefinition,
         index: Option<Arc<IndexMetadata>>,
     ) -> Self {
-        assert!(!partitions.is_empty(), "a table has a partition");
-        let count = u32::try_from(partitions.len()).expect("partitions are counted in 32 bits");
+        assert!(!definition.partitions.is_empty(), "a table has a partition");
+        let copies = definition.partitions().map(|(id, it)| Arc::new(Copies::new(id, it)));
+        let copies: Vec<Arc<Copies>> = copies.collect();
+        let count = u32::try_from(copies.len()).expect("partitions are counted in 32 bits");
         let is_index = AtomicBool::new(index.is_some());
         let (name, index) = (name.to_owned(), RwLock::new(index));
-        Self { name, incarnation, partitions, count, is_index, index }
+        let incarnation = definition.incarnation;
+        Self { name, incarnation, copies, count, is_index, index }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -89,8 +132,14 @@ impl Table {
         self.incarnation
     }
 
-    pub(crate) fn partitions(&self) -> &[Arc<Partition>] {
-        &self.partitions
+    /// The copies of each partition, in the order of their ordinals.
+    pub(crate) fn copies(&self) -> &[Arc<Copies>] {
+        &self.copies
+    }
+
+    /// The copies that this node serves, each with its ordinal.
+    pub(crate) fn local(&self) -> impl Iterator<Item = (usize, Arc<Partition>)> {
+        self.copies.iter().enumerate().filter_map(|(at, copies)| Some((at, copies.local()?)))
     }
 
     /// The ordinal of the partition that holds `key`.
@@ -110,8 +159,10 @@ impl Table {
 
     /// What it is as an index from now on.
     pub(crate) fn set_index(&self, index: Arc<IndexMetadata>) {
-        for indexer in self.partitions.iter().filter_map(|partition| partition.indexer()) {
-            indexer.set_metadata(Arc::clone(&index));
+        for (_, partition) in self.local() {
+            if let Some(indexer) = partition.indexer() {
+                indexer.set_metadata(Arc::clone(&index));
+            }
         }
         *self.index.write() = Some(index);
         self.is_index.store(true, Ordering::Release);
@@ -163,9 +214,22 @@ impl Tables {
         (0..).zip(&self.databases).filter_map(|(db, table)| Some((db, table.get()?)))
     }
 
-    /// The partitions of all tables.
+    /// The copies of all tables that this node serves.
     pub(crate) fn partitions(&self) -> Vec<Arc<Partition>> {
         let tables = self.named.read();
-        tables.values().flat_map(|table| table.partitions().iter().cloned()).collect()
+        tables.values().flat_map(|table| table.local().map(|(_, partition)| partition)).collect()
+    }
+
+    /// What the table of this incarnation is as an index.
+    pub(crate) fn index_of(&self, incarnation: u64) -> Option<Arc<IndexMetadata>> {
+        let tables = self.named.read();
+        tables.values().find(|table| table.incarnation == incarnation)?.index()
+    }
+
+    /// The copies of a partition.
+    pub(crate) fn copies(&self, id: PartitionId) -> Option<Arc<Copies>> {
+        let tables = self.named.read();
+        let table = tables.values().find(|table| table.incarnation == id.table)?;
+        table.copies.get(id.ordinal as usize).cloned()
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::{GroupId, Incarnation, Lsn};
+use crate::{GroupId, Incarnation, Lsn, Stats};
 
 /// A record as the log holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +92,21 @@ pub trait Log: Send + Sync + 'static {
     /// # Errors
     /// [`LogError::Failed`]; nothing is lost then, only space.
     fn trim(&self, group: GroupId, up_to: Lsn) -> Result<(), LogError>;
+
+    /// Makes everything that readers here were given durable, where it may not be yet.
+    ///
+    /// # Errors
+    /// [`LogError::Failed`] where the disk fails.
+    fn sync(&self) -> Result<(), LogError>;
+
+    /// Whether the log can be written and read.
+    ///
+    /// # Errors
+    /// Why not, as far as known.
+    fn health(&self) -> Result<(), String>;
+
+    /// The figures of this moment.
+    fn stats(&self) -> Stats;
 }
 
 /// An ordered read of one or more groups.

@@ -12,9 +12,11 @@ pub mod jetstream;
 pub mod record;
 pub mod rules;
 pub mod shared;
+mod stats;
 
 pub use engine::{AppendDone, AppendError, Bounds, Entry, Log, LogError, Reader};
 pub use ids::{GroupId, Incarnation, LeadId, Lsn, PartitionId, SessionId};
+pub use stats::Stats;
 
 /// The largest record, in bytes: one larger mutation is refused before it is appended.
 pub const RECORD_BYTES_MAX: usize = 8 * 1024 * 1024;

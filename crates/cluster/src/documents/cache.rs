@@ -8,7 +8,8 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
 
-use super::search::{Part, SearchOptions};
+use super::parts::Local;
+use super::search::SearchOptions;
 
 /// What an entry takes beside its answer, bytes, about.
 const ENTRY_OVERHEAD_BYTES: u64 = 200;
@@ -72,7 +73,7 @@ impl RequestCache {
     /// depends on the time or on chance, or the request or the index said so.
     pub(crate) fn key(
         &self,
-        part: &Part,
+        part: &Local,
         request: &SearchRequest,
         options: &SearchOptions,
     ) -> Option<Key> {
@@ -86,7 +87,7 @@ impl RequestCache {
         }
         Some(Key {
             table: part.partition.id.table,
-            ordinal: part.ordinal,
+            ordinal: part.partition.id.ordinal,
             position: part.view.position.0,
             mapping_version: part.index.mapping_version,
             request: body.into_bytes().into(),

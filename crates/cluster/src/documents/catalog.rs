@@ -13,6 +13,7 @@ use plimsoll_storage::execute::{self, DocumentsCursor};
 use plimsoll_storage::rows::StoreError;
 use serde_json::{Map, Value, json};
 
+use super::refresher::setting_ms;
 use super::types::{AliasAction, IndexBody, IndexMetadata};
 use crate::Coordinator;
 use crate::lead::now_ms;
@@ -31,6 +32,7 @@ const ATTEMPTS_MAX: u32 = 100;
 
 const SHARDS: &str = "index.number_of_shards";
 const REPLICAS: &str = "index.number_of_replicas";
+const DELAYED: &str = "index.unassigned.node_left.delayed_timeout";
 
 impl IndexMetadata {
     /// What a definition says; `None` for a table that is no index.
@@ -43,14 +45,22 @@ impl IndexMetadata {
             name: name.to_owned(),
             uuid: uuid(definition.incarnation),
             created_ms: documents.created_ms,
-            replicas: number(&documents.settings, REPLICAS)?.unwrap_or(0),
+            replicas: replicas(&documents.settings)?.unwrap_or(0),
             settings: documents.settings.clone(),
             mapping: mapping_of(&documents.settings, &documents.mapping)?,
             mapping_version: documents.mapping_version,
             aliases: documents.aliases.clone(),
-            partitions: u32::try_from(definition.groups.len()).unwrap_or(u32::MAX),
+            partitions: u32::try_from(definition.partitions.len()).unwrap_or(u32::MAX),
             is_open: !documents.is_closed,
         }))
+    }
+}
+
+impl IndexMetadata {
+    /// How long a node that left is waited for before its copies are made elsewhere, ms.
+    pub(crate) fn delayed_ms(&self) -> u64 {
+        let set = self.settings.get(DELAYED).and_then(setting_ms);
+        set.unwrap_or(metadata::DELAYED_MS)
     }
 }
 
@@ -326,7 +336,7 @@ impl Shared {
 fn grown_by_rows(table: &Table, mut mapping: Mapping) -> Result<Mapping, Error> {
     let failed = |error: StoreError| Error::internal(error.to_string());
     let from = DocumentsCursor::default();
-    for partition in table.partitions() {
+    for (_, partition) in table.local() {
         let rows = partition.store.snapshot().map_err(failed)?;
         let walked = execute::documents(
             &rows,
@@ -416,6 +426,14 @@ fn check_name(name: &str) -> Result<(), Error> {
         return wrong("must be lowercase".to_owned());
     }
     Ok(())
+}
+
+/// How many copies beyond the first an index' settings ask for, where they say.
+///
+/// # Errors
+/// Where it is no number.
+pub(crate) fn replicas(settings: &Map<String, Value>) -> Result<Option<u32>, Error> {
+    number(settings, REPLICAS)
 }
 
 fn number(settings: &Map<String, Value>, key: &str) -> Result<Option<u32>, Error> {

@@ -14,7 +14,8 @@ use plimsoll_index::Error;
 use plimsoll_index::search::SearchRequest;
 use serde_json::Value;
 
-use super::search::{Last, Part};
+use super::parts::Part;
+use super::search::Last;
 use crate::lead::now_ms;
 use crate::session::random_u64;
 

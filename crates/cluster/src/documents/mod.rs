@@ -4,7 +4,8 @@
 //! - [`write`], [`read`]: single documents.
 //! - [`rows`]: what Redis clients write into an index.
 //! - [`indexer`], [`refresher`]: the index of a partition, kept up with its rows.
-//! - [`search`], [`contexts`], [`pool`], [`cache`]: searches over partitions.
+//! - [`search`], [`parts`], [`contexts`], [`pool`], [`cache`]: searches over partitions.
+//! - [`remote`]: what other nodes ask of the copies here.
 //!
 //! The words of HTTP are not known here; errors are Elasticsearch's.
 
@@ -12,9 +13,11 @@ mod cache;
 mod catalog;
 mod contexts;
 mod indexer;
+mod parts;
 mod pool;
 mod read;
 mod refresher;
+mod remote;
 mod rows;
 mod search;
 mod statistics;
@@ -22,7 +25,7 @@ mod types;
 mod write;
 
 pub use cache::CacheStatistics;
-pub(crate) use catalog::no_such_index;
+pub(crate) use catalog::{no_such_index, replicas};
 pub use contexts::ContextId;
 pub(crate) use indexer::Indexer;
 pub use pool::PoolStatistics;
@@ -38,6 +41,7 @@ pub(crate) use write::failed;
 use cache::RequestCache;
 use contexts::Contexts;
 use pool::SearchPool;
+use remote::Views;
 
 /// How documents are searched.
 #[derive(Clone, Debug)]
@@ -67,6 +71,8 @@ pub(crate) struct Documents {
     pub pool: SearchPool,
     pub contexts: Contexts,
     pub cache: RequestCache,
+    /// What is held for searches of other nodes.
+    pub views: Views,
 }
 
 impl Documents {
@@ -75,6 +81,7 @@ impl Documents {
             pool: SearchPool::start(options.search_threads.max(1), options.search_queue),
             contexts: Contexts::default(),
             cache: RequestCache::new(options.request_cache_bytes),
+            views: Views::default(),
         }
     }
 }

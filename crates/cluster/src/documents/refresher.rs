@@ -8,6 +8,8 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
+use plimsoll_control::Class;
 use plimsoll_index::Error;
 use plimsoll_log::PartitionId;
 use serde_json::Value;
@@ -17,6 +19,9 @@ use crate::Coordinator;
 use crate::documents::catalog::no_such_index;
 use crate::node::Shared;
 use crate::partition::Partition;
+use crate::routing::READ_TIMEOUT;
+use crate::rpc::{Chore, Problem, Question, Reply, rest_error};
+use crate::table::Copies;
 
 /// How often partitions are looked at.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -25,6 +30,9 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 /// After how long without a wish for it documents are indexed anyway, so that little is left to
 /// do when somebody asks, and what notes them does not grow.
 const INDEX_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long a copy on another node has for a chore.
+const CHORE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The handles of the threads.
 pub(crate) struct Refresher {
@@ -68,18 +76,19 @@ fn run(shared: &Weak<Shared>, stopped: &Receiver<()>, number: usize, count: usiz
         let Some(shared) = shared.upgrade() else { return };
         if number == 0 {
             shared.documents.contexts.expire();
+            shared.documents.views.expire();
         }
         let mut seen = HashSet::new();
         for table in shared.tables.all() {
             let Some(index) = table.index().filter(|index| index.is_open) else { continue };
             let interval = refresh_interval(&index).unwrap_or(INDEX_INTERVAL);
-            for (ordinal, partition) in table.partitions().iter().enumerate() {
+            for (ordinal, partition) in table.local() {
                 if ordinal % count == number {
                     seen.insert(partition.id);
                     let at = due.entry(partition.id).or_insert_with(|| Instant::now() + interval);
                     if Instant::now() >= *at {
                         *at = Instant::now() + interval;
-                        refresh(partition);
+                        refresh(&partition);
                     }
                 }
             }
@@ -101,24 +110,34 @@ fn refresh(partition: &Partition) {
 pub(crate) fn refresh_interval(index: &IndexMetadata) -> Option<Duration> {
     let setting = match index.settings.get("index.refresh_interval") {
         None | Some(Value::Null) => return Some(REFRESH_INTERVAL),
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
+        Some(setting) => setting,
     };
-    if setting.trim_start().starts_with('-') {
+    if setting.as_str().is_some_and(|text| text.trim_start().starts_with('-'))
+        || setting.as_i64().is_some_and(|number| number < 0)
+    {
         return None;
     }
+    let millis = setting_ms(setting);
+    millis.map_or(Some(REFRESH_INTERVAL), |ms| Some(Duration::from_millis(ms).max(INTERVAL)))
+}
+
+/// A setting that is a time, ms: a number with a unit, or of ms. `None` where it is neither.
+pub(crate) fn setting_ms(setting: &Value) -> Option<u64> {
+    let setting = match setting {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
     let unit_at = setting.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(setting.len());
     let (number, unit) = setting.split_at(unit_at);
     let number: u64 = number.trim().parse().ok()?;
-    let millis = match unit.trim() {
-        "" | "ms" => number,
-        "s" => number.saturating_mul(1_000),
-        "m" => number.saturating_mul(60_000),
-        "h" => number.saturating_mul(3_600_000),
-        "d" => number.saturating_mul(86_400_000),
-        _ => return Some(REFRESH_INTERVAL),
-    };
-    Some(Duration::from_millis(millis).max(INTERVAL))
+    match unit.trim() {
+        "" | "ms" => Some(number),
+        "s" => Some(number.saturating_mul(1_000)),
+        "m" => Some(number.saturating_mul(60_000)),
+        "h" => Some(number.saturating_mul(3_600_000)),
+        "d" => Some(number.saturating_mul(86_400_000)),
+        _ => None,
+    }
 }
 
 impl Coordinator {
@@ -131,11 +150,7 @@ impl Coordinator {
         index: &Arc<IndexMetadata>,
         partition: Option<u32>,
     ) -> Result<(), Error> {
-        self.on_partitions(index, partition, |partition| match partition.indexer() {
-            Some(indexer) if indexer.is_behind(partition.applied()) => indexer.refresh().map(drop),
-            _ => Ok(()),
-        })
-        .await
+        self.on_copies(index, partition, Chore::Refresh).await
     }
 
     /// Waits until what was written to a partition before is visible to searches.
@@ -147,12 +162,13 @@ impl Coordinator {
         index: &Arc<IndexMetadata>,
         partition: u32,
     ) -> Result<(), Error> {
-        if refresh_interval(index).is_none() {
+        if refresh_interval(index).is_none() || !self.shared().is_alone {
             return self.refresh(index, Some(partition)).await;
         }
         let table = self.shared().tables.by_name(&index.name);
         let table = table.ok_or_else(|| no_such_index(&index.name))?;
-        let Some(partition) = table.partitions().get(partition as usize) else { return Ok(()) };
+        let copies = table.copies().get(partition as usize);
+        let Some(partition) = copies.and_then(|copies| copies.local()) else { return Ok(()) };
         let Some(indexer) = partition.indexer() else { return Ok(()) };
         let applied = partition.applied();
         let mut refreshed = indexer.refreshed();
@@ -165,14 +181,7 @@ impl Coordinator {
     /// # Errors
     /// Where there is no such index, or the disk fails.
     pub async fn flush(&self, index: &Arc<IndexMetadata>) -> Result<(), Error> {
-        self.on_partitions(index, None, |partition| {
-            partition.store.flush().map_err(|error| Error::internal(error.to_string()))?;
-            match partition.indexer() {
-                Some(indexer) => indexer.refresh().map(drop).and_then(|()| indexer.persist()),
-                None => Ok(()),
-            }
-        })
-        .await
+        self.on_copies(index, None, Chore::Flush).await
     }
 
     /// Merges the segments of each partition's index.
@@ -184,29 +193,85 @@ impl Coordinator {
         index: &Arc<IndexMetadata>,
         segments_max: Option<usize>,
     ) -> Result<(), Error> {
-        self.on_partitions(index, None, move |partition| match partition.indexer() {
-            Some(indexer) => indexer.force_merge(segments_max.unwrap_or(1).max(1)),
-            None => Ok(()),
-        })
-        .await
+        let segments_max = segments_max.unwrap_or(1).max(1) as u64;
+        self.on_copies(index, None, Chore::Merge { segments_max }).await
     }
 
-    /// Does the same with each partition, one after the other, where blocking is allowed.
-    async fn on_partitions(
+    /// Does a chore with every copy of each partition, or of one.
+    async fn on_copies(
         &self,
         index: &Arc<IndexMetadata>,
         only: Option<u32>,
-        work: impl Fn(&Partition) -> Result<(), Error> + Send + 'static,
+        chore: Chore,
     ) -> Result<(), Error> {
         let table = self.shared().tables.by_name(&index.name);
         let table = table.ok_or_else(|| no_such_index(&index.name))?;
-        let run = move || {
-            let partitions = table.partitions().iter().enumerate();
-            partitions
-                .filter(|(ordinal, _)| only.is_none_or(|only| only as usize == *ordinal))
-                .try_for_each(|(_, partition)| work(partition))
-        };
-        let done = tokio::task::spawn_blocking(run).await;
-        done.map_err(|error| Error::internal(error.to_string()))?
+        let copies = table.copies().iter();
+        let wanted = copies.filter(|it| only.is_none_or(|only| only == it.id.ordinal));
+        let done = join_all(wanted.map(|copies| self.on_all(copies, chore))).await;
+        done.into_iter().collect()
     }
+
+    /// Does a chore with every copy of a partition. One that cannot be asked does it by itself
+    /// later; one on this node must.
+    async fn on_all(&self, copies: &Copies, chore: Chore) -> Result<(), Error> {
+        let shared = self.shared();
+        // Everything that was answered before, by whichever lead, stands before this barrier.
+        let at_least = match shared.tails.get(&copies.group) {
+            Some(tail) if shared.pass_barrier(copies.group, READ_TIMEOUT).await => tail.applied().0,
+            _ => 0,
+        };
+        let there = shared.others_with(copies, Class::Scan);
+        let to = (Class::Scan, copies.id.table);
+        let asked = there.iter().filter(|member| member.is_alive()).map(|member| {
+            let question = Question::Chore { partition: copies.id.into(), at_least, chore };
+            shared.ask(member, to, question, CHORE_TIMEOUT)
+        });
+        let local = async {
+            match copies.local() {
+                Some(partition) => on_local(partition, chore).await,
+                None => Ok(()),
+            }
+        };
+        let (done, answers) = futures_util::future::join(local, join_all(asked)).await;
+        done?;
+        for answer in answers {
+            match answer {
+                Ok(Reply::Problem(Problem::Rest(error))) => return Err(rest_error(&error)),
+                Ok(_) => {}
+                Err(error) => tracing::debug!(?error, partition = %copies.id, "a copy is left out"),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Does a chore with this node's copy.
+pub(crate) async fn on_local(partition: Arc<Partition>, chore: Chore) -> Result<(), Error> {
+    let run = move || {
+        let indexer = partition.indexer();
+        match chore {
+            Chore::Refresh => match indexer {
+                Some(indexer) if indexer.is_behind(partition.applied()) => {
+                    indexer.refresh().map(drop)
+                }
+                _ => Ok(()),
+            },
+            Chore::Flush => {
+                partition.store.flush().map_err(|error| Error::internal(error.to_string()))?;
+                match indexer {
+                    Some(indexer) => indexer.refresh().map(drop).and_then(|()| indexer.persist()),
+                    None => Ok(()),
+                }
+            }
+            Chore::Merge { segments_max } => match indexer {
+                Some(indexer) => {
+                    indexer.force_merge(usize::try_from(segments_max).unwrap_or(usize::MAX))
+                }
+                None => Ok(()),
+            },
+        }
+    };
+    let done = tokio::task::spawn_blocking(run).await;
+    done.map_err(|error| Error::internal(error.to_string()))?
 }

@@ -1,28 +1,24 @@
-//! A search over partitions: asked of each on the search threads, reduced to one answer, and the
-//! documents of its hits fetched from the very views that were asked.
+//! A search over partitions: one copy of each is asked, the answers are reduced to one, and the
+//! documents of its hits fetched from the very views that were asked. How one copy is asked, here
+//! or on another node, is in `parts.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use plimsoll_index::Error;
-use plimsoll_index::aggregation::{MAX_BUCKETS_DEFAULT, Unlimited};
-use plimsoll_index::search::{
-    self as partition_search, FetchedRow, Hit, PartitionResult, SearchRequest, Surroundings,
-};
+use plimsoll_index::aggregation::MAX_BUCKETS_DEFAULT;
+use plimsoll_index::search::{self as partition_search, Hit, PartitionResult, SearchRequest};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::catalog::no_such_index;
 use super::contexts::{ContextId, Scroll, missing};
-use super::indexer::{PartitionView, document_in};
+use super::parts::{Asked, Part};
 use super::pool::Cancel;
 use super::types::IndexMetadata;
 use crate::Coordinator;
-use crate::lead::now_ms;
-use crate::partition::Partition;
 
 /// How a search is carried out, beside what it asks for.
 #[derive(Clone, Debug, Default)]
@@ -72,15 +68,6 @@ pub struct SearchOutcome {
     pub context: Option<ContextId>,
 }
 
-/// A partition that is asked, with the view that it is asked by.
-#[derive(Clone)]
-pub(crate) struct Part {
-    pub index: Arc<IndexMetadata>,
-    pub ordinal: u32,
-    pub partition: Arc<Partition>,
-    pub view: Arc<PartitionView>,
-}
-
 /// The hit of each part that a scroll goes on after; `None` where it has given none of it.
 pub(crate) type Last = Vec<Option<Hit>>;
 
@@ -106,7 +93,7 @@ impl Coordinator {
         let began = Instant::now();
         let parts = match &options.context {
             Some((id, keep_alive)) => self.shared().documents.contexts.get(id, *keep_alive)?.0,
-            None => Arc::new(self.parts(targets, &options.routing).await?),
+            None => Arc::new(self.parts(targets, &options.routing)?),
         };
         let request = Arc::new(request);
         let (mut outcome, last) = self.search_parts(&parts, &request, &options, None).await?;
@@ -170,7 +157,9 @@ impl Coordinator {
         targets: &[Arc<IndexMetadata>],
         keep_alive: Duration,
     ) -> Result<ContextId, Error> {
-        let parts = Arc::new(self.parts(targets, &[]).await?);
+        let parts = Arc::new(self.parts(targets, &[])?);
+        let held = join_all(parts.iter().map(|part| part.hold(self.shared(), keep_alive))).await;
+        held.into_iter().collect::<Result<(), Error>>()?;
         self.shared().documents.contexts.add(parts, None, keep_alive)
     }
 
@@ -200,8 +189,8 @@ impl Coordinator {
         self.search(targets, counting, options).await
     }
 
-    /// The partitions of indices and their views; those not indexed yet are refreshed first.
-    async fn parts(
+    /// The partitions of indices.
+    fn parts(
         &self,
         targets: &[Arc<IndexMetadata>],
         routing: &[String],
@@ -216,26 +205,13 @@ impl Coordinator {
             let index = table.index().ok_or_else(|| no_such_index(&index.name))?;
             let wanted: Vec<usize> =
                 routing.iter().map(|routing| table.ordinal_of(routing.as_bytes())).collect();
-            for (ordinal, partition) in table.partitions().iter().enumerate() {
-                if !wanted.is_empty() && !wanted.contains(&ordinal) {
-                    continue;
+            for (ordinal, copies) in table.copies().iter().enumerate() {
+                if wanted.is_empty() || wanted.contains(&ordinal) {
+                    parts.push(Part::of(self.shared(), &index, copies));
                 }
-                let view = self.view(partition).await?;
-                let (index, partition) = (Arc::clone(&index), Arc::clone(partition));
-                let ordinal = u32::try_from(ordinal).unwrap_or(u32::MAX);
-                parts.push(Part { index, ordinal, partition, view });
             }
         }
         Ok(parts)
-    }
-
-    async fn view(&self, partition: &Arc<Partition>) -> Result<Arc<PartitionView>, Error> {
-        let unavailable = || Error::new(503, "no_shard_available_action_exception", "no index");
-        let indexer = Arc::clone(partition.indexer().ok_or_else(unavailable)?);
-        match indexer.view() {
-            Some(view) => Ok(view),
-            None => self.shared().documents.pool.run(move || indexer.refresh()).await?,
-        }
     }
 
     /// Asks parts; `after` is the hit that a scroll goes on after.
@@ -334,30 +310,14 @@ impl Coordinator {
         options: &SearchOptions,
         (after, cancel): (Option<Hit>, &Cancel),
     ) -> Result<PartitionResult, Error> {
-        let documents = &self.shared().documents;
         let part = &parts[at];
         let request = match options.filters.get(&part.index.name) {
             Some(filter) => Arc::new(filtered(request, filter)?),
             None => Arc::clone(request),
         };
-        let key = documents.cache.key(part, &request, options);
-        if let Some(found) = key.as_ref().and_then(|key| documents.cache.get(key)) {
-            return Ok(found);
-        }
-        let (parts, cancel) = (Arc::clone(parts), cancel.clone());
-        let work = move || {
-            let began = Instant::now();
-            let part = &parts[at];
-            let answer = part.query(&request, after.as_ref(), &|| cancel.is_set());
-            part.count_query(began);
-            answer
-        };
-        let answer = documents.pool.run(work).await?;
-        let answer = answer.map_err(|error| of_index(error, &part.index))?;
-        if let Some(key) = key.filter(|_| !answer.timed_out) {
-            documents.cache.put(key, &answer);
-        }
-        Ok(answer)
+        let asked = Asked { request: &request, options, after, cancel };
+        let answer = part.query(self.shared(), asked).await;
+        answer.map_err(|error| of_index(error, &part.index))
     }
 
     /// The JSON of each hit, from the views that were asked; one whose row is gone is left out.
@@ -373,88 +333,18 @@ impl Coordinator {
         for (at, (part, hit)) in hits.into_iter().enumerate() {
             wanted.entry(part).or_default().push((at, hit));
         }
-        let fetched = wanted.into_iter().map(|(part, hits)| {
-            let (parts, request, cancel) = (Arc::clone(parts), Arc::clone(request), cancel.clone());
-            let work = move || {
-                if cancel.is_set() {
-                    return Ok(Vec::new());
-                }
-                parts[part].fetch(&request, hits)
-            };
-            self.shared().documents.pool.run(work)
-        });
+        let fetched = wanted
+            .into_iter()
+            .map(|(part, hits)| parts[part].fetch(self.shared(), request, hits, cancel));
         let mut ordered: Vec<Option<Box<RawValue>>> = vec![None; count];
         for fetched in join_all(fetched).await {
-            for (at, hit) in fetched?? {
+            for (at, hit) in fetched? {
                 if let Some(slot) = ordered.get_mut(at) {
                     *slot = Some(hit);
                 }
             }
         }
         Ok(ordered.into_iter().flatten().collect())
-    }
-}
-
-impl Part {
-    fn query(
-        &self,
-        request: &SearchRequest,
-        after: Option<&Hit>,
-        cancelled: &dyn Fn() -> bool,
-    ) -> Result<PartitionResult, Error> {
-        let now_ms = now_ms();
-        let row = |key: &[u8], id: &str| self.row(key, id, now_ms);
-        let around = Surroundings {
-            now_ms,
-            cancelled,
-            memory: &Unlimited,
-            max_buckets: MAX_BUCKETS_DEFAULT,
-            after,
-            rows: Some((&self.index.name, &row)),
-        };
-        partition_search::query_phase_in(&self.view.searcher, request, &around)
-    }
-
-    fn fetch(
-        &self,
-        request: &SearchRequest,
-        hits: Vec<(usize, Hit)>,
-    ) -> Result<Vec<(usize, Box<RawValue>)>, Error> {
-        let began = Instant::now();
-        let now_ms = now_ms();
-        let row = |key: &[u8], id: &str| self.row(key, id, now_ms);
-        let (positions, hits): (Vec<usize>, Vec<Hit>) = hits.into_iter().unzip();
-        let searcher = &self.view.searcher;
-        let found =
-            partition_search::fetch_phase(searcher, request, &self.index.name, &hits, &row)?;
-        self.count_fetch(began);
-        Ok(positions.into_iter().zip(found).collect())
-    }
-
-    /// A document's row as of the view; one that cannot be read is said and not shown.
-    fn row(&self, key: &[u8], id: &str, now_ms: u64) -> Option<FetchedRow> {
-        let found = document_in(&self.view.rows, key, id, now_ms);
-        let found = found.unwrap_or_else(|error| {
-            tracing::error!(partition = %self.partition.id, id, %error, "a row cannot be read");
-            None
-        });
-        found.map(|it| FetchedRow { source: it.source, version: it.version, seq_no: it.seq_no })
-    }
-
-    fn count_query(&self, began: Instant) {
-        if let Some(indexer) = self.partition.indexer() {
-            let counters = &indexer.counters;
-            counters.queries.fetch_add(1, Ordering::Relaxed);
-            counters.query_us.fetch_add(micros(began), Ordering::Relaxed);
-        }
-    }
-
-    fn count_fetch(&self, began: Instant) {
-        if let Some(indexer) = self.partition.indexer() {
-            let counters = &indexer.counters;
-            counters.fetches.fetch_add(1, Ordering::Relaxed);
-            counters.fetch_us.fetch_add(micros(began), Ordering::Relaxed);
-        }
     }
 }
 
@@ -476,9 +366,9 @@ fn of_index(error: Error, index: &IndexMetadata) -> Error {
 
 fn failure(part: &Part, error: &Error) -> Value {
     json!({
-        "shard": part.ordinal,
+        "shard": part.copies.id.ordinal,
         "index": part.index.name,
-        "node": null,
+        "node": part.node(),
         "reason": error.cause_json(),
     })
 }
@@ -523,8 +413,4 @@ fn closed(index: &IndexMetadata) -> Error {
 
 fn millis(began: Instant) -> u64 {
     u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
-}
-
-fn micros(began: Instant) -> u64 {
-    u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX)
 }

@@ -51,7 +51,7 @@ impl Coordinator {
     pub fn index_statistics(&self, name: &str) -> Option<IndexStatistics> {
         let table = self.shared().tables.by_name(name)?;
         table.index()?;
-        let partitions = table.partitions().iter().map(|partition| {
+        let partitions = table.local().map(|(_, partition)| {
             let mut found = PartitionStatistics {
                 keys: partition.keys(),
                 store_bytes: partition.store.files_bytes(),

@@ -13,7 +13,6 @@ use plimsoll_storage::{ErrorReply, Reply};
 use super::catalog::no_such_index;
 use super::types::{Action, Condition, DocumentWrite, IndexMetadata, WriteResult, Written};
 use crate::Coordinator;
-use crate::coordinator::submit_to;
 use crate::lead::Step;
 use crate::table::Table;
 
@@ -120,7 +119,7 @@ impl Coordinator {
                 sent.push(write);
                 steps.push(Step::Write(payload));
             }
-            match submit_to(&table.partitions()[ordinal], &mut session, steps).await {
+            match self.shared().submit(&table.copies()[ordinal], &mut session, steps).await {
                 Ok(replies) => {
                     let ordinal = u32::try_from(ordinal).unwrap_or(u32::MAX);
                     let answered = sent.iter().zip(&replies);

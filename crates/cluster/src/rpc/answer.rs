@@ -1,25 +1,132 @@
 //! What a node answers to the questions of others.
 
-use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::messages::{Envelope, FORMAT, Problem, Question, Reply, decode, encode_reply};
+use bytes::Bytes;
+use plimsoll_log::{PartitionId, SessionId};
+use plimsoll_storage::{Argv, ErrorReply, command};
+
+use super::messages::{
+    Envelope, FORMAT, Freshness, Problem, Question, Reply, StepBytes, decode, encode_reply,
+};
 use crate::Coordinator;
+use crate::lead::{Step, Submission};
+use crate::partition::Partition;
+use crate::submit::{fences, lead_for, reply_bytes};
+use crate::table::Copies;
 
 impl Coordinator {
     /// Answers another node's question. Dropping the future stops the work on it.
     pub async fn answer(&self, question: Bytes) -> Bytes {
         let reply = match decode::<Envelope>(&question) {
-            Ok(envelope) => self.answer_to(envelope).await,
+            Ok(envelope) if envelope.cluster != self.shared().log.incarnation().0 => {
+                Reply::Problem(Problem::OtherCluster)
+            }
+            Ok(envelope) => self.answer_to(envelope).await.unwrap_or_else(Reply::Problem),
             Err(Problem::Format(_)) => Reply::Problem(Problem::Format(FORMAT)),
             Err(problem) => Reply::Problem(problem),
         };
         encode_reply(&reply)
     }
 
-    async fn answer_to(&self, envelope: Envelope) -> Reply {
+    async fn answer_to(&self, envelope: Envelope) -> Result<Reply, Problem> {
+        let timeout = envelope.timeout();
         match envelope.question {
-            Question::Probe => Reply::Done,
-            _ => Reply::Problem(Problem::NotHere("this node serves no others".to_owned())),
+            Question::Probe => Ok(Reply::Done),
+            Question::Await { metadata } => {
+                let shared = self.shared();
+                let there = async {
+                    let tail = shared.tails.get(&crate::metadata::GROUP);
+                    if let Some(tail) = tail {
+                        tail.reached(plimsoll_log::Lsn(metadata)).await;
+                    }
+                    shared.reconciled_to(metadata.min(shared.metadata.applied().0), timeout).await
+                };
+                match tokio::time::timeout(timeout, there).await {
+                    Ok(true) => Ok(Reply::Done),
+                    _ => Err(Problem::NotHere("the metadata is behind".to_owned())),
+                }
+            }
+            Question::Write { partition, session, first, acked, steps } => {
+                let local = self.local(partition.into())?;
+                let steps = steps.into_iter().map(step).collect();
+                let session = SessionId(session);
+                let submission = |done| Submission { session, first, acked, steps, done };
+                let answer = lead_for(&local, submission, timeout).await;
+                Ok(Reply::Replies(reply_bytes(&answer.map_err(row)?)))
+            }
+            Question::Settle { partition, session, numbers, stamp_ms } => {
+                let local = self.local(partition.into())?;
+                let submission = fences(SessionId(session), &numbers, stamp_ms);
+                let answer = lead_for(&local, submission, timeout).await;
+                Ok(Reply::Replies(reply_bytes(&answer.map_err(row)?)))
+            }
+            Question::Read { partition, argv, freshness } => {
+                let local = self.fresh(partition.into(), freshness, timeout).await?;
+                let argv = Argv::of(&argv);
+                let command = command::parse(&argv).map_err(row)?;
+                let reply = self.read_local(&local, &command, &argv).await;
+                Ok(Reply::Replies(reply_bytes(&[reply])))
+            }
+            Question::LastChange { partition, key, freshness } => {
+                let local = self.fresh(partition.into(), freshness, timeout).await?;
+                let change = self.last_change(&local, key.into()).await.map_err(row)?;
+                Ok(Reply::LastChange(change))
+            }
+            other => self.answer_about_documents(other, timeout).await,
         }
     }
+
+    /// This node's copies of a partition, by its name.
+    pub(crate) fn copies(&self, id: PartitionId) -> Result<Arc<Copies>, Problem> {
+        let copies = self.shared().tables.copies(id);
+        copies.ok_or_else(|| Problem::NotHere("the node does not know the partition".to_owned()))
+    }
+
+    /// This node's copy of a partition, if it serves one.
+    pub(crate) fn local(&self, id: PartitionId) -> Result<Arc<Partition>, Problem> {
+        let local = self.copies(id)?.local().filter(|partition| partition.fault().is_none());
+        local.ok_or_else(|| Problem::NotHere("the node does not serve the partition".to_owned()))
+    }
+
+    /// The same, once it is as fresh as asked for.
+    pub(crate) async fn fresh(
+        &self,
+        id: PartitionId,
+        freshness: Freshness,
+        timeout: Duration,
+    ) -> Result<Arc<Partition>, Problem> {
+        let local = self.local(id)?;
+        let group = self.copies(id)?.group;
+        let is_fresh = match freshness {
+            Freshness::Strong => self.shared().pass_barrier(group, timeout).await,
+            Freshness::AtLeast(lsn) => {
+                let tail = self.shared().tails.get(&group);
+                let reached = async {
+                    match tail {
+                        Some(tail) => tail.reached(plimsoll_log::Lsn(lsn)).await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::time::timeout(timeout, reached).await.is_ok()
+            }
+            Freshness::Eventual => true,
+        };
+        if is_fresh {
+            return Ok(local);
+        }
+        Err(Problem::NotHere("the copy is behind its log".to_owned()))
+    }
+}
+
+fn step(step: StepBytes) -> Step {
+    match step {
+        StepBytes::Write(payload) => Step::Write(payload.into()),
+        StepBytes::Read(argv) => Step::Read(Argv::of(&argv)),
+    }
+}
+
+fn row(error: ErrorReply) -> Problem {
+    Problem::Row { code: error.code.to_string(), message: error.message.into_owned() }
 }

@@ -65,6 +65,17 @@ pub(crate) enum Freshness {
     Eventual,
 }
 
+/// What is done with a copy of a partition as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Chore {
+    /// Makes what was applied visible to searches.
+    Refresh,
+    /// Makes rows and index durable.
+    Flush,
+    /// Merges the index' segments until there are so many.
+    Merge { segments_max: u64 },
+}
+
 /// A partition of a search.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SearchPart {
@@ -79,6 +90,8 @@ pub(crate) struct SearchPart {
 pub(crate) enum Question {
     /// Nothing but whether the node is there, and its load line.
     Probe,
+    /// Waits until the node serves what the metadata said at this position of its log.
+    Await { metadata: u64 },
     /// Has the lead there carry out steps.
     Write { partition: PartitionName, session: u64, first: u64, acked: u64, steps: Vec<StepBytes> },
     /// Settles operations whose outcome is not known: none of them runs after the answer.
@@ -90,15 +103,15 @@ pub(crate) enum Question {
     /// One document.
     Document { partition: PartitionName, key: Vec<u8>, id: String, freshness: Freshness },
     /// The query phase of a search on one partition; `body` is JSON, `after` a scroll's hit.
-    Query { part: SearchPart, body: String, after: Option<Hit> },
+    Query { part: SearchPart, body: String, after: Option<Hit>, request_cache: Option<bool> },
     /// The documents of hits, of the view that was asked. The body is that of the query.
     Fetch { part: SearchPart, body: String, hits: Vec<Hit> },
+    /// Holds the current view.
+    Hold { part: SearchPart },
     /// Lets go of held views.
     Release { views: Vec<u64> },
-    /// Makes what was applied up to now visible to searches.
-    Refresh { partition: PartitionName, at_least: u64 },
-    /// Makes rows and index durable; merges segments down to so many where that is not 0.
-    Flush { partition: PartitionName, segments_max: u64 },
+    /// Does a chore with the node's copy once it has applied the log up to `at_least`.
+    Chore { partition: PartitionName, at_least: u64, chore: Chore },
     /// What the node's copies hold, as JSON.
     Statistics,
     /// Begins a checkpoint of a partition.
@@ -109,19 +122,6 @@ pub(crate) enum Question {
     CloseCheckpoint { checkpoint: u64 },
     /// A digest of the partition, with the position that it is of.
     Digest { partition: PartitionName },
-}
-
-/// What became of an operation that was settled.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Found {
-    /// It never ran and never will.
-    NeverRuns,
-    /// It ran and answered this (a reply's bytes).
-    Ran(Vec<u8>),
-    /// It ran; its answer was not kept.
-    RanUnkept,
-    /// Too long ago to tell.
-    Unknown,
 }
 
 /// A file of a checkpoint.
@@ -146,12 +146,15 @@ pub(crate) enum Reply {
     Done,
     /// Bytes of a row reply for each step.
     Replies(Vec<Vec<u8>>),
-    Settled(Vec<Found>),
     LastChange(u64),
     Document(Option<WireDocument>),
     /// The view that was asked is held under this number; not where 0.
     Queried {
         result: Box<PartitionResult>,
+        view: u64,
+    },
+    /// The view is held under this number.
+    Held {
         view: u64,
     },
     /// Hits as JSON, each with its place among those asked for.
@@ -193,6 +196,11 @@ impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         Self::Rest(serde_json::to_string(&error).unwrap_or_else(|_| error.reason.clone()))
     }
+}
+
+/// The error that a [`Problem::Rest`] holds.
+pub(crate) fn rest_error(json: &str) -> Error {
+    serde_json::from_str(json).unwrap_or_else(|_| Error::internal(json))
 }
 
 /// The bytes of a question.

@@ -15,7 +15,6 @@ mod queue;
 mod reader;
 mod reserve;
 mod settle;
-mod stats;
 mod store;
 mod tail;
 
@@ -35,12 +34,11 @@ use self::keeper::{Bell, Keeper};
 pub use self::options::{Durability, Options};
 use self::queue::{Pending, Queue};
 use self::reserve::Reserve;
-pub use self::stats::Stats;
 use self::store::Store;
 use self::tail::Tail;
 use crate::{
     AppendDone, AppendError, Bounds, GroupId, Incarnation, Log, LogError, Lsn, RECORD_BYTES_MAX,
-    Reader,
+    Reader, Stats,
 };
 
 /// The embedded log. Dropping it commits what waits and ends it.
@@ -124,42 +122,6 @@ impl Embedded {
     /// Changes when appends are acknowledged, from the next commit on.
     pub fn set_durability(&self, durability: Durability) {
         self.core.asynchronous.store(durability == Durability::Async, Ordering::Release);
-    }
-
-    /// Makes what is published durable: of an `async` log, what was not synced yet.
-    ///
-    /// # Errors
-    /// Where the disk fails.
-    pub fn sync(&self) -> Result<(), LogError> {
-        let written = self.core.written.load(Ordering::Acquire);
-        if self.core.synced.load(Ordering::Acquire) >= written {
-            return Ok(());
-        }
-        self.core.sync(written).map_err(LogError::Failed)
-    }
-
-    /// The log's figures now.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        let core = &self.core;
-        let (queue_length, queue_bytes, queue_age) = core.queue.load();
-        Stats {
-            written_bytes: core.watch.bytes_written(),
-            queue_length,
-            queue_bytes,
-            queue_age,
-            cache_bytes: core.tail.bytes(),
-            stopped: core.stopped(),
-            ..core.stats.lock().clone()
-        }
-    }
-
-    /// Whether the log takes appends.
-    ///
-    /// # Errors
-    /// Why it takes none until it is opened anew.
-    pub fn health(&self) -> Result<(), String> {
-        self.core.stopped().map_or(Ok(()), Err)
     }
 
     fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), LogError> {
@@ -248,6 +210,32 @@ impl Log for Embedded {
         self.core.bounds(group)?;
         self.core.tail.trim(group, up_to);
         Ok(())
+    }
+
+    fn sync(&self) -> Result<(), LogError> {
+        let written = self.core.written.load(Ordering::Acquire);
+        if self.core.synced.load(Ordering::Acquire) >= written {
+            return Ok(());
+        }
+        self.core.sync(written).map_err(LogError::Failed)
+    }
+
+    fn health(&self) -> Result<(), String> {
+        self.core.stopped().map_or(Ok(()), Err)
+    }
+
+    fn stats(&self) -> Stats {
+        let core = &self.core;
+        let (queue_length, queue_bytes, queue_age) = core.queue.load();
+        Stats {
+            written_bytes: core.watch.bytes_written(),
+            queue_length,
+            queue_bytes,
+            queue_age,
+            cache_bytes: core.tail.bytes(),
+            stopped: core.stopped(),
+            ..core.stats.lock().clone()
+        }
     }
 }
 

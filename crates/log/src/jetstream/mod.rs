@@ -39,7 +39,7 @@ use self::reader::BufferReader;
 pub use self::stats::GroupStats;
 use crate::{
     AppendDone, AppendError, Bounds, GroupId, Incarnation, Log, LogError, Lsn, RECORD_BYTES_MAX,
-    Reader,
+    Reader, Stats,
 };
 
 /// How long one request may take once the log is open.
@@ -87,23 +87,8 @@ impl Jetstream {
 
     /// The figures of every group now.
     #[must_use]
-    pub fn stats(&self) -> Vec<GroupStats> {
+    pub fn group_stats(&self) -> Vec<GroupStats> {
         self.core.groups.iter().map(|group| group.stats()).collect()
-    }
-
-    /// Whether the log can be written and read.
-    ///
-    /// # Errors
-    /// Why not, as far as known: no connection, or what stopped a group.
-    pub fn health(&self) -> Result<(), String> {
-        if let Some(fault) = self.core.groups.iter().find_map(|group| group.fault()) {
-            return Err(fault);
-        }
-        if self.core.is_connected() {
-            Ok(())
-        } else {
-            Err("there is no connection to a log server".to_owned())
-        }
     }
 
     /// The same groups, each with its appends, for a task or a caller.
@@ -207,6 +192,26 @@ impl Log for Jetstream {
     fn trim(&self, group: GroupId, up_to: Lsn) -> Result<(), LogError> {
         let (core, group) = (Arc::clone(&self.core), Arc::clone(self.group(group)?));
         wait(self.runtime()?, async move { trim(&core, &group, up_to).await })
+    }
+
+    /// The servers make what they acknowledge as durable as they are set to.
+    fn sync(&self) -> Result<(), LogError> {
+        Ok(())
+    }
+
+    fn health(&self) -> Result<(), String> {
+        if let Some(fault) = self.core.groups.iter().find_map(|group| group.fault()) {
+            return Err(fault);
+        }
+        if self.core.is_connected() {
+            Ok(())
+        } else {
+            Err("there is no connection to a log server".to_owned())
+        }
+    }
+
+    fn stats(&self) -> Stats {
+        stats::summed(self.group_stats())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{GroupId, Lsn};
+use crate::{GroupId, Lsn, Stats};
 
 /// The weight of a new sample in an average: the last ten or so matter.
 const AVERAGE_WEIGHT: f64 = 0.1;
@@ -82,6 +82,26 @@ impl GroupStats {
             self.append_average.mul_f64(1.0 - AVERAGE_WEIGHT) + took.mul_f64(AVERAGE_WEIGHT)
         };
     }
+}
+
+/// The figures of all groups as those of one log.
+pub(super) fn summed(groups: Vec<GroupStats>) -> Stats {
+    let mut sum = Stats::default();
+    let (mut append_s, mut appends) = (0.0, 0.0);
+    for group in groups {
+        sum.appends += group.appends;
+        sum.append_bytes += group.append_bytes;
+        sum.appends_failed += group.appends_refused + group.appends_unknown;
+        sum.queue_length += group.queue_length;
+        sum.queue_bytes += group.queue_bytes;
+        sum.queue_age = sum.queue_age.max(group.queue_age);
+        sum.stopped = sum.stopped.or(group.fault);
+        append_s += group.append_average.as_secs_f64() * group.appends as f64;
+        appends += group.appends as f64;
+    }
+    sum.append_average =
+        Duration::try_from_secs_f64(append_s / f64::max(appends, 1.0)).unwrap_or_default();
+    sum
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use self::frame::{FORMAT, Frame, Frames};
 pub use self::holder::Holder;
 use crate::{
     AppendDone, AppendError, Bounds, GroupId, Incarnation, Log, LogError, Lsn, RECORD_BYTES_MAX,
-    Reader,
+    Reader, Stats,
 };
 
 /// How long a holder has to let one in, and to answer.
@@ -107,19 +107,6 @@ impl Shared {
     #[must_use]
     pub fn groups(&self) -> u16 {
         self.core.groups
-    }
-
-    /// Whether the log can be written and read.
-    ///
-    /// # Errors
-    /// Why not, as far as known.
-    pub fn health(&self) -> Result<(), String> {
-        let state = self.core.state.lock();
-        match (&state.fault, &state.connection) {
-            (Some(fault), _) => Err(fault.clone()),
-            (None, None) => Err(self.core.gone()),
-            (None, Some(_)) => Ok(()),
-        }
     }
 }
 
@@ -299,5 +286,30 @@ impl Log for Shared {
 
     fn trim(&self, group: GroupId, up_to: Lsn) -> Result<(), LogError> {
         self.core.request(|number| Frame::Trim { number, group, up_to }).map(|_| ())
+    }
+
+    /// It is the holder's to sync; what it gives to readers it has made as durable as it is set
+    /// to.
+    fn sync(&self) -> Result<(), LogError> {
+        Ok(())
+    }
+
+    fn health(&self) -> Result<(), String> {
+        let state = self.core.state.lock();
+        match (&state.fault, &state.connection) {
+            (Some(fault), _) => Err(fault.clone()),
+            (None, None) => Err(self.core.gone()),
+            (None, Some(_)) => Ok(()),
+        }
+    }
+
+    fn stats(&self) -> Stats {
+        let state = self.core.state.lock();
+        Stats {
+            queue_length: state.appends.len(),
+            queue_bytes: state.append_bytes,
+            stopped: state.fault.clone(),
+            ..Stats::default()
+        }
     }
 }

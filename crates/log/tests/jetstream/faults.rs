@@ -277,8 +277,8 @@ fn a_leader_slow_against_its_peers_is_asked_to_step_down(version: Version) {
     let loads: Vec<_> =
         (0..3).map(|group| Load::start(Arc::<Jetstream>::clone(&log), group, "load", 4)).collect();
     let deadline = Instant::now() + FOREVER;
-    while log.stats().iter().all(|group| group.leader_moves == 0) {
-        assert!(Instant::now() < deadline, "{:?}", log.stats());
+    while log.group_stats().iter().all(|group| group.leader_moves == 0) {
+        assert!(Instant::now() < deadline, "{:?}", log.group_stats());
         servers.all[slow].freeze();
         std::thread::sleep(Duration::from_millis(400));
         servers.all[slow].thaw();

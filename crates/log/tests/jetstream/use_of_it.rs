@@ -100,7 +100,7 @@ fn appends_beyond_the_queue_are_refused(version: Version) {
     let is_refused = |outcome| matches!(outcome, &Err(AppendError::Refused(_)));
     assert_eq!(outcomes.iter().filter(|it| is_refused(it)).count() + taken.len(), 200);
     assert!(taken.len() >= 15 && taken.len() < 200, "{} were taken", taken.len());
-    let stats = &log.stats()[0];
+    let stats = &log.group_stats()[0];
     assert_eq!(stats.appends, taken.len() as u64);
     assert_eq!(stats.appends_refused, 200 - stats.appends);
     assert_eq!((stats.queue_length, stats.queue_bytes), (0, 0));

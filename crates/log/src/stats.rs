@@ -1,11 +1,11 @@
-//! What the embedded log counts and measures.
+//! What a log counts and measures; an engine leaves 0 what it has not.
 
 use std::time::Duration;
 
 /// The weight of a new sample in an average: the last ten or so matter.
 const AVERAGE_WEIGHT: f64 = 0.1;
 
-/// Figures of an embedded log since it was opened.
+/// Figures of a log since it was opened here.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
     /// Records appended.
@@ -40,13 +40,13 @@ pub struct Stats {
 }
 
 impl Stats {
-    pub(super) fn synced(&mut self, took: Duration) {
+    pub(crate) fn synced(&mut self, took: Duration) {
         self.syncs += 1;
         self.sync_last = took;
         self.sync_average = average(self.sync_average, took);
     }
 
-    pub(super) fn committed(&mut self, appends: u64, append_bytes: u64, slowest: Duration) {
+    pub(crate) fn committed(&mut self, appends: u64, append_bytes: u64, slowest: Duration) {
         self.commits += 1;
         self.appends += appends;
         self.append_bytes += append_bytes;

@@ -1,0 +1,132 @@
+//! What a strong read waits for: the position of an append that was issued after the read
+//! arrived. Everything acknowledged before stands before it, whoever led it; so a replica that
+//! has applied it answers no older state. Reads that wait together share one append.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use plimsoll_log::record::{LeadStamp, Record};
+use plimsoll_log::{AppendError, GroupId, LeadId, Log, Lsn, PartitionId};
+use tokio::sync::watch;
+
+use crate::lead::now_ms;
+use crate::tail::GroupTail;
+
+/// The partition that markers name: nobody's.
+pub(crate) const NOBODY: PartitionId = PartitionId { table: u64::MAX, ordinal: u32::MAX };
+
+/// How an append of a marker ended: where it stands, or nothing.
+type Outcome = Option<Option<Lsn>>;
+
+/// The markers of one group.
+pub(crate) struct Barrier {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    group: GroupId,
+    log: Arc<dyn Log>,
+    tail: Arc<GroupTail>,
+    lead: LeadId,
+    /// Markers appended so far.
+    appended: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The marker that the log has still to answer for.
+    is_appending: bool,
+    /// Who arrived since it was issued.
+    next: Option<watch::Sender<Outcome>>,
+}
+
+/// Why a read cannot be strong here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotReached;
+
+impl Barrier {
+    pub(crate) fn new(
+        group: GroupId,
+        log: Arc<dyn Log>,
+        tail: Arc<GroupTail>,
+        lead: LeadId,
+    ) -> Self {
+        let (appended, state) = (AtomicU64::new(0), Mutex::default());
+        Self { inner: Arc::new(Inner { group, log, tail, lead, appended, state }) }
+    }
+
+    /// Waits until this node has applied everything that was acknowledged before this call.
+    ///
+    /// # Errors
+    /// Where the log does not take the marker, or apply does not come to it, in time.
+    pub(crate) async fn pass(&self, timeout: Duration) -> Result<(), NotReached> {
+        let passed = tokio::time::timeout(timeout, async {
+            let lsn = self.inner.append().await?;
+            self.inner.tail.reached(lsn).await;
+            Some(())
+        });
+        passed.await.ok().flatten().ok_or(NotReached)
+    }
+
+    /// Markers appended so far.
+    pub(crate) fn appended(&self) -> u64 {
+        self.inner.appended.load(Ordering::Relaxed)
+    }
+}
+
+impl Inner {
+    /// The position of a marker issued after this call.
+    async fn append(self: &Arc<Self>) -> Option<Lsn> {
+        let mut outcome = self.join();
+        let told = outcome.wait_for(Option::is_some).await.ok()?;
+        (*told).flatten()
+    }
+
+    /// Waits with those who arrived since the last marker was issued; issues the next where none
+    /// is under way.
+    fn join(self: &Arc<Self>) -> watch::Receiver<Outcome> {
+        let mut state = self.state.lock();
+        let outcome = match &state.next {
+            Some(next) => next.subscribe(),
+            None => {
+                let (next, outcome) = watch::channel(None);
+                state.next = Some(next);
+                outcome
+            }
+        };
+        if !state.is_appending {
+            self.issue(state);
+        }
+        outcome
+    }
+
+    /// Appends a marker for all who wait. The log may answer before this returns.
+    fn issue(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        let Some(waiting) = state.next.take() else { return };
+        state.is_appending = true;
+        drop(state);
+        let n = self.appended.fetch_add(1, Ordering::Relaxed) + 1;
+        let tail = self.tail.get();
+        let marker = Record {
+            partition: NOBODY,
+            lead: LeadStamp { lead: self.lead, epoch: 1, n },
+            stamp_ms: now_ms().max(tail.log_time_ms),
+            anchor: tail.anchor,
+            items: Vec::new(),
+        };
+        let inner = Arc::clone(self);
+        let done = move |outcome: Result<Lsn, AppendError>| {
+            // Who waited may have given up.
+            waiting.send_replace(Some(outcome.ok()));
+            let mut state = inner.state.lock();
+            state.is_appending = false;
+            if state.next.is_some() {
+                inner.issue(state);
+            }
+        };
+        self.log.append(self.group, marker.encode(), Box::new(done));
+    }
+}

@@ -1,0 +1,182 @@
+//! The nodes of the cluster: who they are, where they listen, which are there. What is known is
+//! what the metadata says; that a node is slow or does not answer is selection's to notice.
+//!
+//! Every node appends a beat now and then. One whose last beat lies [`LEFT_AFTER_MS`] of log time
+//! back is noted as having left, on the condition that it has not beaten since: log time is
+//! moved by those who are there, so nobody is declared gone because the log stood still.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use plimsoll_control::selection::NodeId;
+use plimsoll_log::Incarnation;
+use serde::{Deserialize, Serialize};
+
+use crate::placement::{PartitionDefinition, Place, Places};
+use crate::rpc::{Link, Peers};
+use crate::session::random_u64;
+
+/// How often a node says that it is there, ms.
+pub(crate) const BEAT_INTERVAL_MS: u64 = 1_000;
+/// After how much log time without a beat a node has left, ms.
+pub(crate) const LEFT_AFTER_MS: u64 = 6_000;
+/// The file that keeps a node's id.
+const ID_FILE: &str = "node-id";
+
+/// What a node says of itself, as the metadata keeps it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRecord {
+    /// Its name, for people.
+    pub name: String,
+    /// Where other nodes ask it, `host:port`; empty where it is alone.
+    pub rpc: String,
+    /// Where REST clients connect.
+    pub http: String,
+    /// Where Redis clients connect.
+    pub resp: String,
+    /// Where it stands: copies are spread over zones. Empty where not said.
+    pub zone: String,
+    /// The version that it runs.
+    pub version: String,
+    /// When it was started, ms since 1970.
+    pub started_ms: u64,
+}
+
+/// What a node says again and again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Beat {
+    /// By its clock, ms since 1970.
+    pub at_ms: u64,
+    /// What of the metadata it had seen when it found the positions below.
+    pub metadata: u64,
+    /// What it needs no more of each log group: up to these positions.
+    pub durable: BTreeMap<u16, u64>,
+}
+
+/// A node as this one knows it.
+pub(crate) struct Member {
+    pub id: String,
+    pub record: NodeRecord,
+    /// When it left, in log time; none while it is there.
+    pub left_ms: Option<u64>,
+    /// Its number in selection.
+    pub number: NodeId,
+    pub link: Link,
+}
+
+impl Member {
+    pub(crate) fn is_alive(&self) -> bool {
+        self.left_ms.is_none()
+    }
+}
+
+/// The nodes as they are known now.
+pub(crate) struct Members {
+    /// The id of this node.
+    pub own: String,
+    pub record: NodeRecord,
+    peers: Arc<dyn Peers>,
+    cluster: Incarnation,
+    view: ArcSwap<BTreeMap<String, Arc<Member>>>,
+    numbers: Mutex<BTreeMap<String, u32>>,
+}
+
+impl Members {
+    pub(crate) fn new(
+        own: String,
+        record: NodeRecord,
+        peers: Arc<dyn Peers>,
+        cluster: Incarnation,
+    ) -> Self {
+        let (view, numbers) = (ArcSwap::default(), Mutex::default());
+        let members = Self { own, record, peers, cluster, view, numbers };
+        members.set(vec![(members.own.clone(), members.record.clone(), None)]);
+        members
+    }
+
+    /// All nodes, by their ids.
+    pub(crate) fn all(&self) -> Arc<BTreeMap<String, Arc<Member>>> {
+        self.view.load_full()
+    }
+
+    pub(crate) fn get(&self, id: &str) -> Option<Arc<Member>> {
+        self.view.load().get(id).cloned()
+    }
+
+    /// The nodes that are there, this one excepted.
+    pub(crate) fn others(&self) -> Vec<Arc<Member>> {
+        let view = self.view.load();
+        let others = view.values().filter(|it| it.id != self.own && it.is_alive());
+        others.cloned().collect()
+    }
+
+    /// Whether this node is the one that acts for all: the first of those that are there.
+    pub(crate) fn acts(&self) -> bool {
+        let view = self.view.load();
+        view.values().find(|it| it.is_alive()).is_some_and(|it| it.id == self.own)
+    }
+
+    /// Whether this node is the first of those that are there and serve a copy.
+    pub(crate) fn speaks_for(&self, partition: &PartitionDefinition) -> bool {
+        let view = self.view.load();
+        let is_there = |node: &&str| view.get(*node).is_some_and(|it| it.is_alive());
+        partition.serving().find(is_there).is_some_and(|node| node == self.own)
+    }
+
+    /// Takes over what the metadata says: id, record, and when each left.
+    pub(crate) fn set(&self, found: Vec<(String, NodeRecord, Option<u64>)>) {
+        let view = found.into_iter().map(|(id, record, left_ms)| {
+            let number = self.number(&id);
+            let link = Link {
+                peers: Arc::clone(&self.peers),
+                address: record.rpc.as_str().into(),
+                from: self.record.name.as_str().into(),
+                cluster: self.cluster,
+            };
+            // This node is there, whatever is said of it.
+            let left_ms = left_ms.filter(|_| id != self.own);
+            (id.clone(), Arc::new(Member { id, record, left_ms, number, link }))
+        });
+        self.view.store(Arc::new(view.collect()));
+    }
+
+    fn number(&self, id: &str) -> NodeId {
+        let mut numbers = self.numbers.lock();
+        let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+        NodeId(*numbers.entry(id.to_owned()).or_insert(next))
+    }
+
+    /// What of the nodes matters for where copies go, at `log_time_ms`, if one that left is
+    /// waited for so long.
+    pub(crate) fn places(&self, log_time_ms: u64, wait_ms: u64) -> Places {
+        let place = |member: &Arc<Member>| {
+            let is_counted =
+                member.left_ms.is_none_or(|left_ms| log_time_ms < left_ms.saturating_add(wait_ms));
+            let zone = member.record.zone.clone();
+            (member.id.clone(), Place { zone, is_counted, is_alive: member.is_alive() })
+        };
+        self.view.load().values().map(place).collect()
+    }
+}
+
+/// The id of the node whose folder this is, drawn when it is first opened.
+pub(crate) fn own_id(data_dir: &Path) -> std::io::Result<String> {
+    let path = data_dir.join(ID_FILE);
+    match std::fs::read_to_string(&path) {
+        Ok(id) if !id.trim().is_empty() => Ok(id.trim().to_owned()),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => {
+            let id = format!("{:016x}", random_u64());
+            // Whole or not there: a torn id would be another node's.
+            let fresh = data_dir.join(format!("{ID_FILE}.new"));
+            std::fs::write(&fresh, &id)?;
+            std::fs::File::open(&fresh)?.sync_all()?;
+            std::fs::rename(&fresh, &path)?;
+            std::fs::File::open(data_dir)?.sync_all()?;
+            Ok(id)
+        }
+    }
+}

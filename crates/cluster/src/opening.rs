@@ -1,0 +1,364 @@
+//! A node's opening: the log, the metadata, the copies that are in its folder, the threads that
+//! apply. It returns when everything that was acknowledged before is there again. Copies that
+//! this node should have and has not are made later (`reconcile.rs`).
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use plimsoll_control::selection::{Rule, Selector};
+use plimsoll_log::record::{LeadStamp, Record};
+use plimsoll_log::rules::chain::{Chain, Position};
+use plimsoll_log::{GroupId, Incarnation, LeadId, Log, LogError, Lsn, PartitionId};
+use plimsoll_storage::execute::ScanCursors;
+use plimsoll_storage::partition::{ApplyError, BeforeFlush, Replica, Resources};
+use tokio::sync::watch;
+
+use crate::applier::{self, Applier, GroupStart};
+use crate::barrier::{Barrier, NOBODY};
+use crate::documents::{Documents, IndexMetadata};
+use crate::lead::now_ms;
+use crate::log_engine::OpenLog;
+use crate::members::{self, Members};
+use crate::metadata;
+use crate::node::{
+    GROUPS, NodeSettings, OpenError, Shared, applier_count, folder, partition_of_replica, sync_dir,
+};
+use crate::partition::Partition;
+use crate::session::random_u64;
+use crate::table::{Copies, Table, TableDefinition, Tables};
+use crate::tail::GroupTail;
+
+/// Bytes read at once while the metadata is replayed.
+const READ_BYTES_MAX: usize = 8 << 20;
+/// How long one read of the log may wait while it is replayed.
+const READ_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often progress of a long replay is told.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
+/// How long a log has to answer where it ends.
+const END_TIMEOUT: Duration = Duration::from_secs(30);
+
+pub(crate) struct Opening {
+    log: OpenLog,
+    incarnation: Incarnation,
+    resources: Resources,
+    partitions_dir: PathBuf,
+    lead: LeadId,
+    own: String,
+}
+
+/// A copy that is in the folder, brought to where it was made durable last.
+type Held = (Replica, Arc<Partition>);
+
+impl Opening {
+    /// Opens the folder and the log.
+    pub(crate) fn begin(settings: &NodeSettings) -> Result<Self, OpenError> {
+        let partitions_dir = settings.data_dir.join("partitions");
+        std::fs::create_dir_all(&partitions_dir).map_err(folder(&partitions_dir))?;
+        sync_dir(&settings.data_dir).map_err(folder(&settings.data_dir))?;
+        let log = settings.log.open(&settings.data_dir.join("log"))?;
+        // The log's own lock has made sure that the folder is nobody else's; another engine has
+        // no files here, and two nodes on one folder meet at RocksDB's lock.
+        let own = members::own_id(&settings.data_dir).map_err(folder(&settings.data_dir))?;
+        Ok(Self {
+            incarnation: log.log.incarnation(),
+            resources: Resources::new(settings.store, before_flush(&log.log)),
+            log,
+            partitions_dir,
+            lead: LeadId(random_u64()),
+            own,
+        })
+    }
+
+    pub(crate) fn run(self, settings: &NodeSettings) -> Result<Arc<Shared>, OpenError> {
+        let tails: HashMap<GroupId, Arc<GroupTail>> =
+            (0..=GROUPS).map(|group| (GroupId(group), Arc::default())).collect();
+        let genesis = Chain::new(self.incarnation).position();
+        let mut metadata = self.replica(metadata::PARTITION, genesis)?;
+        let mut chain = Chain::resume(self.incarnation, metadata.stamp().position);
+        self.replay_metadata(&mut chain, &mut metadata)?;
+        let groups = metadata.store().groups().map_err(mismatch)?;
+        let partition = self.partition(&metadata, metadata::GROUP, &tails);
+        let tables = Tables::default();
+        let mut held: HashMap<GroupId, Vec<Held>> = HashMap::new();
+        let mut local: Vec<(Arc<Table>, Arc<Copies>, Arc<Partition>)> = Vec::new();
+        for (name, definition) in metadata::tables(&partition).map_err(OpenError::Mismatch)? {
+            let table = open_table(&name, &definition, &tables)?;
+            for copies in table.copies() {
+                let Some(replica) = self.held_copy(copies, &metadata)? else { continue };
+                let partition = self.partition(&replica, copies.group, &tails);
+                local.push((Arc::clone(&table), Arc::clone(copies), Arc::clone(&partition)));
+                held.entry(copies.group).or_default().push((replica, partition));
+            }
+        }
+        let mut starts = vec![GroupStart {
+            group: metadata::GROUP,
+            chain,
+            tail: Arc::clone(&tails[&metadata::GROUP]),
+            replicas: vec![(metadata, Arc::clone(&partition))],
+        }];
+        for group in (1..=GROUPS).map(GroupId) {
+            let replicas = held.remove(&group).unwrap_or_default();
+            let positions = replicas.iter().map(|(replica, _)| replica.stamp().position);
+            let position = positions
+                .min_by_key(|position| position.lsn)
+                .or_else(|| groups.get(&group).copied())
+                .unwrap_or(genesis);
+            let chain = Chain::resume(self.incarnation, position);
+            starts.push(GroupStart { group, chain, tail: Arc::clone(&tails[&group]), replicas });
+        }
+        let mut ends = Vec::new();
+        for start in &starts {
+            let end = self.end(start.group, &start.chain)?;
+            if let Some((replica, _)) =
+                start.replicas.iter().find(|(replica, _)| replica.stamp().position.lsn > end)
+            {
+                return Err(self.lost_end(replica, start.group, end));
+            }
+            ends.push((start.group, end));
+        }
+        let shared = self.share(settings, partition, tables, tails);
+        let mut shares: Vec<Vec<GroupStart>> = (0..applier_count()).map(|_| Vec::new()).collect();
+        for start in starts {
+            shares[Shared::applier_of(start.group)].push(start);
+        }
+        let start = |share| Applier::start(&shared.log, share, &shared.applied_bytes);
+        let appliers: Vec<Applier> = shares.into_iter().map(start).collect::<Result<_, _>>()?;
+        if shared.appliers.set(appliers).is_err() {
+            unreachable!("appliers are started once");
+        }
+        let partitions = local.iter().map(|(.., partition)| Arc::clone(partition));
+        catch_up(&shared, &partitions.collect::<Vec<_>>(), &ends)?;
+        for (table, copies, partition) in local {
+            if let Some(index) = table.index() {
+                shared.open_indexer(&partition, &index).map_err(OpenError::Mismatch)?;
+            }
+            copies.set_local(Some(partition));
+        }
+        shared.forget_leftovers().map_err(OpenError::Mismatch)?;
+        Ok(shared)
+    }
+
+    fn share(
+        self,
+        settings: &NodeSettings,
+        metadata: Arc<Partition>,
+        tables: Tables,
+        tails: HashMap<GroupId, Arc<GroupTail>>,
+    ) -> Arc<Shared> {
+        let barrier = |(group, tail): (&GroupId, &Arc<GroupTail>)| {
+            let lead = LeadId(random_u64());
+            (*group, Barrier::new(*group, Arc::clone(&self.log.log), Arc::clone(tail), lead))
+        };
+        let barriers = tails.iter().map(barrier).collect();
+        let peers = Arc::clone(&settings.peers);
+        Arc::new(Shared {
+            log: self.log.log,
+            holder: self.log.holder,
+            is_alone: self.log.is_alone,
+            resources: self.resources,
+            metadata,
+            members: Members::new(self.own, settings.record.clone(), peers, self.incarnation),
+            tables,
+            sessions: Arc::default(),
+            cursors: ScanCursors::default(),
+            appliers: OnceLock::new(),
+            applied_bytes: Arc::default(),
+            documents: Documents::new(&settings.documents),
+            partitions_dir: self.partitions_dir,
+            lead: self.lead,
+            tails,
+            barriers,
+            selector: Mutex::new(Selector::new(Rule::default(), random_u64())),
+            started: Instant::now(),
+            database_partitions: settings.database_partitions,
+            creation: tokio::sync::Mutex::new(()),
+            look: Arc::default(),
+            reconciled: watch::Sender::new(0),
+            is_stopping: Arc::new(AtomicBool::new(false)),
+        })
+    }
+
+    fn partition(
+        &self,
+        replica: &Replica,
+        group: GroupId,
+        tails: &HashMap<GroupId, Arc<GroupTail>>,
+    ) -> Arc<Partition> {
+        partition_of_replica(replica, group, self.lead, &self.log.log, &tails[&group])
+    }
+
+    /// The copy of a partition that is in this node's folder and its own; one that was created
+    /// just before a crash begins empty. `None` for one that others have, or that is to be made.
+    fn held_copy(&self, copies: &Copies, metadata: &Replica) -> Result<Option<Replica>, OpenError> {
+        let definition = copies.definition();
+        if definition.copy_on(&self.own).is_none() {
+            return Ok(None);
+        }
+        let dir = self.partitions_dir.join(copies.id.to_string());
+        let is_there = dir.exists();
+        let was_held = metadata.store().is_held(copies.id).map_err(mismatch)?;
+        if !is_there && self.log.is_alone && was_held {
+            return Err(OpenError::Mismatch(format!(
+                "the rows of partition {} are gone from {}",
+                copies.id,
+                self.partitions_dir.display()
+            )));
+        }
+        if !is_there && !self.log.is_alone {
+            return Ok(None);
+        }
+        let replica = self.replica(copies.id, definition.begin())?;
+        if self.log.is_alone && replica.is_new() && was_held {
+            return Err(OpenError::Mismatch(format!(
+                "the rows of partition {} are gone from {}",
+                copies.id,
+                self.partitions_dir.display()
+            )));
+        }
+        let bounds = self.log.log.bounds(copies.group)?;
+        if bounds.first > replica.stamp().position.lsn.next() {
+            if self.log.is_alone {
+                let (asked, first) = (replica.stamp().position.lsn.next(), bounds.first);
+                let group = copies.group;
+                return Err(LogError::Trimmed { group, first, asked }.into());
+            }
+            tracing::warn!(partition = %copies.id, "the log went on without this copy");
+            return Ok(None);
+        }
+        Ok(Some(replica))
+    }
+
+    fn replica(&self, id: PartitionId, initial: Position) -> Result<Replica, OpenError> {
+        let dir = self.partitions_dir.join(id.to_string());
+        let opened = Replica::open(id, &dir, &self.resources, self.incarnation, initial);
+        let replica = opened.map_err(|error| apply_error(&dir, error))?;
+        let stamp = replica.stamp();
+        if stamp.incarnation != self.incarnation {
+            return Err(OpenError::Mismatch(format!(
+                "{} holds rows of log {}, the log here is {}",
+                dir.display(),
+                stamp.incarnation,
+                self.incarnation
+            )));
+        }
+        Ok(replica)
+    }
+
+    fn lost_end(&self, replica: &Replica, group: GroupId, end: Lsn) -> OpenError {
+        OpenError::Mismatch(format!(
+            "{} contains the log up to {}, but log group {group} ends at {end}: \
+             the log lost its end",
+            self.partitions_dir.join(replica.id().to_string()).display(),
+            replica.stamp().position.lsn
+        ))
+    }
+
+    /// Where a group's log ends. Where others append too, what a server says is only a hint: then
+    /// it is where a marker of ours comes to stand.
+    fn end(&self, group: GroupId, chain: &Chain) -> Result<Lsn, OpenError> {
+        if self.log.is_alone {
+            return Ok(self.log.log.bounds(group)?.last);
+        }
+        let marker = Record {
+            partition: NOBODY,
+            lead: LeadStamp { lead: LeadId(random_u64()), epoch: 1, n: 1 },
+            stamp_ms: now_ms().max(chain.position().log_time_ms),
+            anchor: chain.anchor(),
+            items: Vec::new(),
+        };
+        let (done, told) = sync_channel(1);
+        let tell = move |outcome| {
+            // Who asked waits.
+            let _ = done.try_send(outcome);
+        };
+        self.log.log.append(group, marker.encode(), Box::new(tell));
+        match told.recv_timeout(END_TIMEOUT) {
+            Ok(Ok(lsn)) => Ok(lsn),
+            Ok(Err(error)) => Err(LogError::Failed(error.to_string()).into()),
+            Err(_) => Err(LogError::Failed(format!("log group {group} does not answer")).into()),
+        }
+    }
+
+    /// The metadata comes first: it says which other replicas there are.
+    fn replay_metadata(&self, chain: &mut Chain, replica: &mut Replica) -> Result<(), OpenError> {
+        let end = self.end(metadata::GROUP, chain)?;
+        if replica.stamp().position.lsn > end {
+            return Err(self.lost_end(replica, metadata::GROUP, end));
+        }
+        let mut reader = self.log.log.read(&[(metadata::GROUP, chain.position().lsn.next())])?;
+        let mut entries = Vec::new();
+        while chain.position().lsn < end {
+            reader.next(&mut entries, READ_BYTES_MAX, READ_TIMEOUT)?;
+            for entry in entries.drain(..).filter(|entry| entry.lsn <= end) {
+                let advanced = applier::advance(chain, &entry);
+                let (record, position) = advanced.map_err(OpenError::Mismatch)?;
+                if record.partition == replica.id() {
+                    let applied = replica.apply(position, &record, &mut ());
+                    applied.map_err(|error| apply_error(&self.partitions_dir, error))?;
+                }
+            }
+        }
+        replica.pass(chain.position());
+        Ok(())
+    }
+}
+
+fn open_table(
+    name: &str,
+    definition: &TableDefinition,
+    tables: &Tables,
+) -> Result<Arc<Table>, OpenError> {
+    let index = IndexMetadata::of(name, definition).map_err(mismatch)?.map(Arc::new);
+    Ok(tables.insert(Table::new(name, definition, index)))
+}
+
+/// Waits until what the log held at the opening is applied.
+fn catch_up(
+    shared: &Shared,
+    partitions: &[Arc<Partition>],
+    ends: &[(GroupId, Lsn)],
+) -> Result<(), OpenError> {
+    let mut told_at = Instant::now();
+    loop {
+        let behind = |(group, end): &&(GroupId, Lsn)| {
+            shared.tails.get(group).is_some_and(|tail| tail.applied() < *end)
+        };
+        let left = ends.iter().filter(behind).count();
+        if left == 0 {
+            return Ok(());
+        }
+        let mut partitions = partitions.iter().chain([&shared.metadata]);
+        if let Some(fault) = partitions.find_map(|partition| partition.fault()) {
+            return Err(OpenError::Mismatch(fault));
+        }
+        if told_at.elapsed() >= PROGRESS_INTERVAL {
+            tracing::info!(groups = left, "the log is being replayed");
+            told_at = Instant::now();
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// An `async` log may be behind its readers: it is synced before rows become durable.
+fn before_flush(log: &Arc<dyn Log>) -> BeforeFlush {
+    let log = Arc::downgrade(log);
+    Arc::new(move || {
+        let synced = log.upgrade().map_or(Ok(()), |log| log.sync());
+        if let Err(error) = synced {
+            tracing::error!(%error, "the log cannot be synced before a flush");
+        }
+    })
+}
+
+fn mismatch(error: impl ToString) -> OpenError {
+    OpenError::Mismatch(error.to_string())
+}
+
+fn apply_error(dir: &Path, error: ApplyError) -> OpenError {
+    OpenError::Folder { path: dir.to_owned(), reason: error.to_string() }
+}

@@ -1,0 +1,155 @@
+//! Where the copies of partitions are, and where they should be. Pure: definitions and nodes go
+//! in, changes come out. That a change is committed, and carried out, is decided elsewhere.
+//!
+//! Rendezvous hashing proposes: every node has a rank in every log group, so partitions of a
+//! group with as many copies lie on the same nodes, and a node that comes or goes moves only what
+//! is its own.
+
+use std::collections::BTreeMap;
+
+use plimsoll_log::Lsn;
+use plimsoll_log::rules::chain::Position;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Copies that one node may be making at once.
+const INITIALIZING_MAX: usize = 2;
+
+/// Whether a copy can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum CopyState {
+    /// It is being made.
+    Initializing,
+    /// It is whole, and goes on with the log.
+    Serving,
+}
+
+/// One copy of a partition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Copy {
+    /// The id of its node.
+    pub node: String,
+    pub state: CopyState,
+}
+
+/// A partition as the metadata has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PartitionDefinition {
+    /// Its log group, fixed for its life.
+    pub group: u16,
+    /// The group's position before the partition's first record: LSN, chain hash, log time.
+    pub begin: (u64, u64, u64),
+    /// One more at each change of its copies.
+    pub epoch: u64,
+    pub copies: Vec<Copy>,
+}
+
+impl PartitionDefinition {
+    /// A partition whose copies are empty, and therefore whole.
+    pub(crate) fn new(group: u16, begin: Position, nodes: Vec<String>) -> Self {
+        let copy = |node| Copy { node, state: CopyState::Serving };
+        let begin = (begin.lsn.0, begin.hash, begin.log_time_ms);
+        Self { group, begin, epoch: 1, copies: nodes.into_iter().map(copy).collect() }
+    }
+
+    pub(crate) fn begin(&self) -> Position {
+        let (lsn, hash, log_time_ms) = self.begin;
+        Position { lsn: Lsn(lsn), hash, log_time_ms }
+    }
+
+    pub(crate) fn copy_on(&self, node: &str) -> Option<&Copy> {
+        self.copies.iter().find(|copy| copy.node == node)
+    }
+
+    /// The copies that can be asked.
+    pub(crate) fn serving(&self) -> impl Iterator<Item = &str> {
+        let serving = self.copies.iter().filter(|copy| copy.state == CopyState::Serving);
+        serving.map(|copy| copy.node.as_str())
+    }
+}
+
+/// What of a node matters for where copies go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Where it stands; copies of a partition are spread over zones. Empty where not said.
+    pub zone: String,
+    /// It is there, or may be back soon.
+    pub is_counted: bool,
+    /// It is there now.
+    pub is_alive: bool,
+}
+
+/// The nodes, by their ids.
+pub(crate) type Places = BTreeMap<String, Place>;
+
+/// The nodes that should hold the copies of a group's partitions, best first: as many as there are
+/// alive, at most `copies`. A zone that has one already comes after those that have none.
+pub(crate) fn proposed(group: u16, copies: usize, places: &Places) -> Vec<String> {
+    let alive = places.iter().filter(|(_, place)| place.is_alive);
+    let mut ranked: Vec<(&String, &Place)> = alive.collect();
+    ranked.sort_by_key(|(node, _)| std::cmp::Reverse(rank(group, node)));
+    let mut chosen: Vec<(&String, &Place)> = Vec::new();
+    while chosen.len() < copies && !ranked.is_empty() {
+        let in_zone = |place: &Place| chosen.iter().filter(|(_, it)| it.zone == place.zone).count();
+        let counts: Vec<usize> = ranked.iter().map(|(_, place)| in_zone(place)).collect();
+        let least = counts.iter().min().copied().unwrap_or(0);
+        let at = counts.iter().position(|count| *count == least).unwrap_or(0);
+        chosen.push(ranked.remove(at));
+    }
+    chosen.into_iter().map(|(node, _)| node.clone()).collect()
+}
+
+fn rank(group: u16, node: &str) -> u64 {
+    xxh3_64(&[&group.to_le_bytes(), node.as_bytes()].concat())
+}
+
+/// What the copies of a partition should become next; `None` where nothing is to change.
+/// `making` counts the copies that each node is making; one that is begun here is counted.
+pub(crate) fn next(
+    partition: &PartitionDefinition,
+    copies: usize,
+    places: &Places,
+    making: &mut BTreeMap<String, usize>,
+) -> Option<Vec<Copy>> {
+    let counted = |node: &str| places.get(node).is_some_and(|place| place.is_counted);
+    let alive = |node: &str| places.get(node).is_some_and(|place| place.is_alive);
+    let wanted = proposed(partition.group, copies, places);
+    let mut next = partition.copies.clone();
+    let serving_alive = |next: &[Copy]| {
+        let serving = |copy: &&Copy| copy.state == CopyState::Serving && alive(&copy.node);
+        next.iter().filter(serving).count()
+    };
+    // Those of nodes that are gone for good; the last of all is kept: it may be the only one.
+    if serving_alive(&next) > 0 {
+        next.retain(|copy| counted(&copy.node));
+    }
+    // New ones where there are too few, and for those that are to move. One that is away and may
+    // be back holds its place.
+    let to_move = next.iter().filter(|it| alive(&it.node) && !wanted.contains(&it.node)).count();
+    let mut free = copies.saturating_sub(next.len()) + to_move;
+    let has_source = serving_alive(&next) > 0;
+    for node in &wanted {
+        let makes = making.entry(node.clone()).or_default();
+        let is_there = next.iter().any(|copy| &copy.node == node);
+        if has_source && free > 0 && !is_there && *makes < INITIALIZING_MAX {
+            *makes += 1;
+            free -= 1;
+            next.push(Copy { node: node.clone(), state: CopyState::Initializing });
+        }
+    }
+    // Those beyond what is wanted go once enough of the wanted serve.
+    let settled = wanted
+        .iter()
+        .all(|node| next.iter().any(|copy| &copy.node == node && copy.state == CopyState::Serving));
+    if settled && !wanted.is_empty() {
+        let away = |copy: &Copy| !wanted.contains(&copy.node) && alive(&copy.node);
+        // One that may be back holds its place for as long as the copies are too few without it.
+        let is_full = wanted.len() >= copies;
+        next.retain(|copy| wanted.contains(&copy.node) || !(away(copy) || is_full));
+    }
+    (next != partition.copies).then_some(next)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! Nodes that come and go, and what becomes of the copies.
+
+use super::*;
+
+fn places(names: &[&str]) -> Places {
+    let place = Place { zone: String::new(), is_counted: true, is_alive: true };
+    names.iter().map(|name| ((*name).to_owned(), place.clone())).collect()
+}
+
+fn partition(group: u16, nodes: Vec<String>) -> PartitionDefinition {
+    let begin = Position { lsn: Lsn(0), hash: 0, log_time_ms: 0 };
+    PartitionDefinition::new(group, begin, nodes)
+}
+
+/// Makes every change, each new copy being whole at once, until nothing is to change.
+fn settle(partition: &mut PartitionDefinition, copies: usize, places: &Places) {
+    for _ in 0..20 {
+        let Some(next) = next(partition, copies, places, &mut BTreeMap::new()) else { return };
+        assert!(next.iter().any(|copy| copy.state == CopyState::Serving), "none serves");
+        partition.copies = next;
+        for copy in &mut partition.copies {
+            copy.state = CopyState::Serving;
+        }
+    }
+    panic!("it does not settle: {partition:?}");
+}
+
+fn nodes(partition: &PartitionDefinition) -> Vec<&str> {
+    let mut nodes: Vec<&str> = partition.serving().collect();
+    nodes.sort_unstable();
+    nodes
+}
+
+#[test]
+fn partitions_of_a_group_lie_on_the_same_nodes_and_groups_are_spread() {
+    let places = places(&["a", "b", "c", "d", "e"]);
+    let mut used = BTreeMap::new();
+    for group in 1..=64 {
+        let chosen = proposed(group, 3, &places);
+        assert_eq!(chosen, proposed(group, 3, &places));
+        assert_eq!(chosen[..2], proposed(group, 2, &places));
+        for node in chosen {
+            *used.entry(node).or_insert(0) += 1;
+        }
+    }
+    assert!(used.values().all(|count| (20..=60).contains(count)), "{used:?}");
+}
+
+#[test]
+fn zones_have_one_copy_each_before_any_has_two() {
+    let mut places = places(&["a", "b", "c", "d"]);
+    for (name, zone) in [("a", "x"), ("b", "x"), ("c", "x"), ("d", "y")] {
+        places.get_mut(name).unwrap().zone = zone.to_owned();
+    }
+    for group in 0..50 {
+        assert!(proposed(group, 2, &places).contains(&"d".to_owned()));
+    }
+}
+
+#[test]
+fn a_node_that_is_away_for_a_while_keeps_its_copies_and_one_that_is_gone_is_replaced() {
+    let mut all = places(&["a", "b", "c"]);
+    let mut it = partition(3, proposed(3, 2, &all));
+    let gone = it.copies[0].node.clone();
+    all.get_mut(&gone).unwrap().is_alive = false;
+    assert_eq!(next(&it, 2, &all, &mut BTreeMap::new()), None, "it may be back");
+    all.get_mut(&gone).unwrap().is_counted = false;
+    settle(&mut it, 2, &all);
+    assert_eq!(it.copies.len(), 2);
+    assert!(it.copy_on(&gone).is_none());
+}
+
+#[test]
+fn the_last_copy_is_never_given_up() {
+    let mut all = places(&["a", "b"]);
+    let mut it = partition(1, vec!["a".to_owned()]);
+    let place = all.get_mut("a").unwrap();
+    (place.is_alive, place.is_counted) = (false, false);
+    settle(&mut it, 2, &all);
+    assert_eq!(nodes(&it), ["a"]);
+}
+
+#[test]
+fn copies_follow_the_number_wanted_and_the_nodes_there_are() {
+    let one = places(&["a"]);
+    let three = places(&["a", "b", "c"]);
+    for group in 0..20 {
+        let mut it = partition(group, proposed(group, 2, &one));
+        assert_eq!(nodes(&it), ["a"], "there is one node");
+        settle(&mut it, 2, &three);
+        let mut wanted = proposed(group, 2, &three);
+        wanted.sort_unstable();
+        assert_eq!(nodes(&it), wanted);
+        settle(&mut it, 3, &three);
+        assert_eq!(nodes(&it), ["a", "b", "c"]);
+        settle(&mut it, 1, &three);
+        assert_eq!(nodes(&it), proposed(group, 1, &three));
+    }
+}
+
+#[test]
+fn a_node_makes_few_copies_at_once() {
+    let all = places(&["a", "b"]);
+    let mut making = BTreeMap::new();
+    let begun = (0..10).filter(|group| {
+        let it = partition(*group, vec!["a".to_owned()]);
+        next(&it, 2, &all, &mut making).is_some()
+    });
+    assert_eq!(begun.count(), INITIALIZING_MAX);
+}
