@@ -1,4 +1,4 @@
-//! The password of the one user, `default`.
+//! The password of the one user, `default`; what is compared with what was offered.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

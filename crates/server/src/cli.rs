@@ -73,7 +73,8 @@ pub struct ServeArgs {
     /// Where Redis clients connect [default: 127.0.0.1:6380].
     #[arg(long, value_name = "ADDR")]
     pub resp: Option<String>,
-    /// Where other nodes connect; not used by this version [default: 127.0.0.1:9300].
+    /// Where other nodes connect; with the embedded log only where given [default:
+    /// 127.0.0.1:9300].
     #[arg(long, value_name = "ADDR")]
     pub rpc: Option<String>,
     /// The log; this version has only `embedded` [default: embedded].
@@ -141,7 +142,8 @@ mod tests {
             resolve(&["--set", "resp.address=127.0.0.1:1", "--resp", "127.0.0.1:2"]).unwrap();
         assert_eq!(settings.resp.port(), 2);
         assert!(resolve(&["--insecure"]).unwrap().insecure);
-        assert!(resolve(&["--rpc", "127.0.0.1:3"]).unwrap().rpc_given);
+        let rpc = resolve(&["--rpc", "127.0.0.1:3"]).unwrap().rpc;
+        assert_eq!(rpc.map(|address| address.port()), Some(3));
         let refused = resolve(&["--log", "nats://127.0.0.1:4222"]).unwrap_err();
         assert!(refused.contains("--log") && refused.contains("only the log `embedded`"));
     }

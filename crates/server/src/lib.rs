@@ -1,7 +1,7 @@
 //! The one crate that knows the network, the command line and the settings file. It turns bytes
 //! into commands ([`resp`], [`commands`]), runs them for each connection ([`connection`],
-//! [`handlers`]) with the coordinator below, answers REST ([`rest`]), and says how the node is
-//! ([`metrics`]).
+//! [`handlers`]) with the coordinator below, answers REST ([`rest`]), carries what nodes say to each
+//! other ([`rpc`]), and says how the node is ([`metrics`]).
 //!
 //! It knows nothing of rows, logs or partitions.
 
@@ -18,6 +18,7 @@ pub mod node;
 pub mod process;
 pub mod resp;
 pub mod rest;
+pub mod rpc;
 pub mod serve;
 pub mod settings;
 pub mod usage;

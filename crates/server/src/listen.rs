@@ -50,6 +50,15 @@ pub fn check_exposure(settings: &Settings) -> Result<(), ListenError> {
             settings.http
         ));
     }
+    if let Some(rpc) = settings.rpc
+        && !rpc.ip().is_loopback()
+        && settings.rpc_secret.is_none()
+    {
+        return exposed(format!(
+            "rpc.address {rpc} is not loopback and there is no secret: set rpc.secret_file or \
+             rpc.secret, alike in all nodes, or pass --insecure"
+        ));
+    }
     Ok(())
 }
 
@@ -69,6 +78,14 @@ impl Port {
     pub fn take(address: SocketAddr, setting: &'static str) -> Result<Self, ListenError> {
         let socket = Self::bind(address).map_err(|error| refused(address, setting, &error))?;
         Ok(Self { socket, address, setting })
+    }
+
+    /// Where it is: the number that the system chose, where it was asked for any.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
     }
 
     fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
@@ -160,6 +177,13 @@ mod tests {
         let refused = check_exposure(&settings(&[http])).unwrap_err().to_string();
         assert!(refused.contains("http.address"));
         assert!(check_exposure(&settings(&[http, "resp.password=x"])).is_ok());
+        let rpc = "rpc.address=0.0.0.0:0";
+        // What clients know lets no node in.
+        let refused = check_exposure(&settings(&[rpc, "resp.password=x"])).unwrap_err().to_string();
+        assert!(refused.contains("rpc.secret"), "{refused}");
+        assert!(check_exposure(&settings(&[rpc, "rpc.secret=x"])).is_ok());
+        assert!(check_exposure(&settings(&[rpc, "node.insecure=true"])).is_ok());
+        assert!(check_exposure(&settings(&["rpc.address=127.0.0.1:0"])).is_ok());
     }
 
     #[tokio::test]

@@ -2,11 +2,12 @@
 
 use std::{
     io::{self, Write},
+    net::SocketAddr,
     sync::Arc,
     time::Duration,
 };
 
-use plimsoll_cluster::{Node, OpenError};
+use plimsoll_cluster::{NoPeers, Node, OpenError, Peers};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -20,6 +21,7 @@ use crate::{
     metrics::Metrics,
     node::{self, Shared},
     rest::{Rest, server::Server},
+    rpc,
     settings::Settings,
     workers::Workers,
 };
@@ -72,9 +74,8 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
     // Taken first: a busy port is known before a long replay, and nobody connects during it.
     let resp = Port::take(settings.resp, "resp.address")?;
     let http = Port::take(settings.http, "http.address")?;
-    if settings.rpc_given {
-        tracing::warn!("rpc.address is not used: this version is one node");
-    }
+    let rpc = settings.rpc.map(|address| Port::take(address, "rpc.address")).transpose()?;
+    let peers = peers(&settings)?;
     let node_settings = node::settings(&settings);
     let drain_timeout = settings.drain_timeout;
     let processors = match settings.processors {
@@ -87,13 +88,25 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
     let mut term = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
 
-    let (resp, http) = (resp.listen()?, http.listen()?);
-    let addresses = (resp.local_addr()?, http.local_addr()?);
-    let port = addresses.0.port();
+    let (resp, http, rpc) = (resp.listen()?, http.listen()?, rpc.map(Port::listen).transpose()?);
+    let addresses = Addresses {
+        resp: resp.local_addr()?,
+        http: http.local_addr()?,
+        rpc: rpc.as_ref().map(TcpListener::local_addr).transpose()?,
+    };
+    let port = addresses.resp.port();
+    let secret = settings.rpc_secret.clone();
     let shared = Arc::new(Shared::new(node.coordinator(), settings, port, Metrics::default()));
     let workers = Arc::new(Workers::start(processors)?);
-    let rest = Rest::new(Arc::clone(&shared), addresses.1).await.map_err(io::Error::other)?;
+    let rest = Rest::new(Arc::clone(&shared), addresses.http).await.map_err(io::Error::other)?;
     let rest = Server::start(http.into_std()?, Arc::new(rest), processors)?;
+    let rpc = match rpc {
+        Some(port) => {
+            let answers = Arc::clone(&shared.coordinator);
+            Some(rpc::Server::start(port.into_std()?, answers, secret.as_deref())?)
+        }
+        None => None,
+    };
     let tasks = [
         tokio::spawn(accept(resp, Arc::clone(&shared), Arc::clone(&workers))),
         tokio::spawn(tick(Arc::clone(&shared))),
@@ -107,6 +120,9 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
     let clients = shared.clients.count() + rest.connections();
     tracing::info!(signal, clients, "draining");
     rest.drain();
+    if let Some(rpc) = &rpc {
+        rpc.drain();
+    }
     for task in &tasks {
         task.abort();
     }
@@ -114,7 +130,12 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
         // One that is still taking a connection in would let it miss the drain.
         let _ = task.await;
     }
-    drain(&shared, &rest, drain_timeout).await;
+    let end = Instant::now() + drain_timeout;
+    drain(&shared, &rest, end).await;
+    if let Some(rpc) = rpc {
+        let left = end.saturating_duration_since(Instant::now()).max(DRAIN_PAUSE);
+        tokio::task::spawn_blocking(move || rpc.stop(left)).await.map_err(io::Error::other)?;
+    }
     tokio::task::spawn_blocking(move || rest.stop(RUNTIME_PAUSE))
         .await
         .map_err(io::Error::other)?;
@@ -125,20 +146,36 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
             .map_err(io::Error::other)?;
     }
     tokio::task::spawn_blocking(move || node.close()).await.map_err(io::Error::other)?;
+    drop(peers);
     tracing::info!("stopped");
     Ok(())
 }
 
+/// The way to other nodes, where there may be any.
+fn peers(settings: &Settings) -> io::Result<Arc<dyn Peers>> {
+    Ok(match settings.rpc {
+        Some(_) => Arc::new(rpc::Client::start(settings.rpc_secret.as_deref())?),
+        None => Arc::new(NoPeers),
+    })
+}
+
+/// Where the node listens.
+struct Addresses {
+    resp: SocketAddr,
+    http: SocketAddr,
+    /// Not open where there are no other nodes.
+    rpc: Option<SocketAddr>,
+}
+
 /// The one line on standard output: scripts wait for it.
-fn say_ready(
-    shared: &Shared,
-    (resp, http): (std::net::SocketAddr, std::net::SocketAddr),
-) -> io::Result<()> {
+fn say_ready(shared: &Shared, addresses: Addresses) -> io::Result<()> {
+    let Addresses { resp, http, rpc } = addresses;
     let settings = &shared.settings;
+    let rpc_word = rpc.map(|rpc| format!(" rpc={rpc}")).unwrap_or_default();
     let mut out = io::stdout().lock();
     writeln!(
         out,
-        "ready node={} resp={resp} http={http} data={} log=embedded",
+        "ready node={} resp={resp} http={http}{rpc_word} data={} log=embedded",
         settings.node_name,
         settings.data.display()
     )?;
@@ -147,9 +184,11 @@ fn say_ready(
         node = settings.node_name,
         %resp,
         %http,
+        rpc = rpc.map(tracing::field::display),
         data = %settings.data.display(),
         durability = ?settings.durability,
         password = shared.password.is_required(),
+        rpc_secret = settings.rpc_secret.is_some(),
         "ready"
     );
     Ok(())
@@ -216,11 +255,10 @@ async fn tick(shared: Arc<Shared>) {
     }
 }
 
-/// Ends all connections once their requests are answered, as far as the time goes.
-async fn drain(shared: &Shared, rest: &Server, timeout: Duration) {
+/// Ends all clients' connections once their requests are answered, as far as the time goes.
+async fn drain(shared: &Shared, rest: &Server, end: Instant) {
     shared.drain();
     let open = || shared.clients.count() + rest.connections();
-    let end = Instant::now() + timeout;
     while open() > 0 && Instant::now() < end {
         sleep(DRAIN_PAUSE).await;
     }

@@ -6,8 +6,12 @@ mod support;
 use std::{
     io::{Read, Write},
     net::TcpStream,
+    time::Duration,
 };
 
+use bytes::Bytes;
+use plimsoll_cluster::{CallError, Peers};
+use plimsoll_server::rpc::Client;
 use support::{Node, encode, refused};
 
 #[test]
@@ -60,7 +64,9 @@ fn what_is_wrong_at_the_start_is_said_and_the_exit_code_tells_whose_fault_it_is(
         (other.path(), &["--resp", &*node.resp][..], 1, &*owner),
         (other.path(), &["--http", &*node.http], 1, &*owner),
         (folder.path(), &[], 1, "cannot open the data folder"),
+        (other.path(), &["--rpc", &*node.http], 1, &*owner),
         (other.path(), &["--resp", "0.0.0.0:0"], 2, "--insecure"),
+        (other.path(), &["--rpc", "0.0.0.0:0", "--set", "resp.password=x"], 2, "rpc.secret"),
         (other.path(), &["--set", "log.durabilty=async"], 2, "did you mean `log.durability`?"),
         (other.path(), &["--log", "nats://127.0.0.1:4222"], 2, "only the log `embedded`"),
         (other.path(), &["--config", "/nonexistent.toml"], 2, "/nonexistent.toml"),
@@ -71,6 +77,34 @@ fn what_is_wrong_at_the_start_is_said_and_the_exit_code_tells_whose_fault_it_is(
         assert_eq!(found, Some(code), "{args:?}: {stderr}");
     }
     assert_eq!(node.client().say("PING"), "+PONG\\r\\n");
+}
+
+#[test]
+fn other_nodes_are_answered_where_a_port_for_them_is_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start(folder.path(), &[]);
+    assert!(!node.ready.contains("rpc="), "{}", node.ready);
+    assert_eq!(node.terminate(), Some(0));
+
+    let file = folder.path().join("secret");
+    std::fs::write(&file, "known to nodes\n").unwrap();
+    let setting = format!("rpc.secret_file={}", file.display());
+    let data = folder.path().join("data");
+    let node = Node::start(&data, &["--rpc", "127.0.0.1:0", "--set", &setting]);
+    let word = node.ready.split_whitespace().find_map(|word| word.strip_prefix("rpc="));
+    let address = word.unwrap().to_owned();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let ask = |client: &Client| {
+        // No question in any format: the answer says so.
+        let question = Bytes::from_static(&[0xFF]);
+        runtime.block_on(client.call(&address, question, Duration::from_secs(60)))
+    };
+    let client = Client::start(Some("known to nodes")).unwrap();
+    assert!(!ask(&client).unwrap().is_empty());
+    let stranger = ask(&Client::start(None).unwrap()).unwrap_err();
+    assert!(stranger.to_string().contains("rpc.secret"), "{stranger}");
+    assert_eq!(node.terminate(), Some(0), "with a connection open");
+    assert!(matches!(ask(&client), Err(CallError::Unreachable(_))));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 pub use raw::{Raw, SettingsError};
 use table::Kind;
 
-/// The longest password, in bytes. Redis has none; a bound keeps comparing it in constant time
+/// The longest password or secret, in bytes. Redis has none; a bound keeps comparing it in constant time
 /// cheap.
 pub const PASSWORD_BYTES_MAX: usize = 512;
 
@@ -58,8 +58,10 @@ pub struct Settings {
     pub rest_tagline: String,
     /// `resp.address`
     pub resp: SocketAddr,
-    /// Whether somebody gave `rpc.address`, which this version does not use.
-    pub rpc_given: bool,
+    /// `rpc.address`, where the port for other nodes is opened
+    pub rpc: Option<SocketAddr>,
+    /// `rpc.secret`, or what `rpc.secret_file` holds
+    pub rpc_secret: Option<String>,
     /// `resp.password`, or what `resp.password_file` holds
     pub password: Option<String>,
     /// `resp.max_clients`
@@ -84,6 +86,8 @@ impl Settings {
     /// # Errors
     /// Names the key and who gave it, where a value does not fit.
     pub fn resolve(raw: &Raw) -> Result<Self, SettingsError> {
+        let log = parsed(raw, "log.engine", engine)?;
+        let rpc = parsed(raw, "rpc.address", address)?;
         let settings = Self {
             cluster_name: text(raw, "cluster.name")?,
             node_name: text(raw, "node.name")?,
@@ -100,9 +104,9 @@ impl Settings {
             rest_distribution: text(raw, "rest.distribution")?,
             rest_tagline: text(raw, "rest.tagline")?,
             resp: parsed(raw, "resp.address", address)?,
-            rpc_given: parsed(raw, "rpc.address", address)
-                .map(|_| raw.get("rpc.address").is_some())?,
-            password: password(raw)?,
+            rpc: has_peers(&log, raw.get("rpc.address").is_some()).then_some(rpc),
+            rpc_secret: secret(raw, "rpc.secret", "rpc.secret_file")?,
+            password: secret(raw, "resp.password", "resp.password_file")?,
             max_clients: size(raw, "resp.max_clients")?,
             resp_shards: parsed(raw, "resp.number_of_shards", |text| {
                 text.parse::<u32>().map_err(|error| error.to_string())
@@ -116,7 +120,6 @@ impl Settings {
             logger_level: text(raw, "logger.level")?,
             logger_json: text(raw, "logger.format")? == "json",
         };
-        parsed(raw, "log.engine", engine)?;
         Ok(settings)
     }
 }
@@ -188,9 +191,15 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("`{text}` is not an address such as 127.0.0.1:6380"))
 }
 
-fn engine(text: &str) -> Result<(), String> {
+/// Whether the port for other nodes is opened: where a log is shared, and where somebody asked
+/// for it. Nodes that are alone start beside each other without a port for each.
+fn has_peers(log: &str, is_given: bool) -> bool {
+    is_given || log.starts_with("nats://") || log.starts_with("plimsoll://")
+}
+
+fn engine(text: &str) -> Result<String, String> {
     if text == "embedded" {
-        return Ok(());
+        return Ok(text.to_owned());
     }
     let known = text.starts_with("nats://") || text.starts_with("plimsoll://");
     Err(if known {
@@ -200,8 +209,13 @@ fn engine(text: &str) -> Result<(), String> {
     })
 }
 
-fn password(raw: &Raw) -> Result<Option<String>, SettingsError> {
-    let from_file = parsed(raw, "resp.password_file", |path| {
+/// A setting that is never shown, or what the file holds that another setting names.
+fn secret(
+    raw: &Raw,
+    key: &'static str,
+    file_key: &'static str,
+) -> Result<Option<String>, SettingsError> {
+    let from_file = parsed(raw, file_key, |path| {
         if path.is_empty() {
             return Ok(String::new());
         }
@@ -209,15 +223,15 @@ fn password(raw: &Raw) -> Result<Option<String>, SettingsError> {
         let text = text.trim_end_matches(['\r', '\n']);
         if text.is_empty() { Err(format!("{path} is empty")) } else { Ok(text.to_owned()) }
     })?;
-    let given = parsed(raw, "resp.password", |text| {
+    let given = parsed(raw, key, |text| {
         if !text.is_empty() && !from_file.is_empty() {
-            return Err("is set, and so is resp.password_file; keep one".to_owned());
+            return Err(format!("is set, and so is {file_key}; keep one"));
         }
-        let password = if text.is_empty() { &from_file } else { text };
-        if password.len() > PASSWORD_BYTES_MAX {
+        let secret = if text.is_empty() { &from_file } else { text };
+        if secret.len() > PASSWORD_BYTES_MAX {
             return Err(format!("is longer than {PASSWORD_BYTES_MAX} bytes"));
         }
-        Ok(password.to_owned())
+        Ok(secret.to_owned())
     })?;
     Ok((!given.is_empty()).then_some(given))
 }

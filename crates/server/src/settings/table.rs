@@ -165,7 +165,24 @@ pub const SETTINGS: &[Definition] = &[
         Kind::Address,
         "127.0.0.1:9300",
         Some("--rpc"),
-        "Where other nodes connect. This version is one node and opens no such port.",
+        "Where other nodes connect. With the embedded log there are none, and the port is opened \
+         only where this is given.",
+    ),
+    define(
+        "rpc.secret",
+        Kind::Secret,
+        "",
+        None,
+        "What the nodes of a cluster know each other by, the same in all of them, at most 512 \
+         bytes. Empty: whoever reaches the port is a node.",
+    ),
+    define(
+        "rpc.secret_file",
+        Kind::Path,
+        "",
+        None,
+        "A file that holds the secret instead, so that it stands in no command line. The line end \
+         is not part of it.",
     ),
     define(
         "resp.password",

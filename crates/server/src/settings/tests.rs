@@ -101,6 +101,22 @@ fn a_password_file_is_read_without_its_line_end() {
     assert!(resolve(&["resp.password_file=/nonexistent"]).is_err());
 }
 
+#[test]
+fn the_port_for_other_nodes_is_opened_where_there_may_be_any() {
+    assert_eq!(resolve(&[]).unwrap().rpc, None);
+    let given = resolve(&["rpc.address=127.0.0.1:0", "rpc.secret=x"]).unwrap();
+    assert_eq!(given.rpc.map(|address| address.port()), Some(0));
+    assert_eq!(given.rpc_secret.as_deref(), Some("x"));
+    for (log, is_given, opened) in [
+        ("embedded", false, false),
+        ("embedded", true, true),
+        ("nats://127.0.0.1:4222", false, true),
+        ("plimsoll://127.0.0.1:9400", false, true),
+    ] {
+        assert_eq!(has_peers(log, is_given), opened, "{log}");
+    }
+}
+
 /// `UPDATE_DOCS=1 cargo test -p plimsoll-server` rewrites the pages.
 #[test]
 fn generated_pages_are_up_to_date() {
@@ -126,6 +142,7 @@ fn generated_pages_are_up_to_date() {
     let mut raw = Raw::default();
     raw.file(&path).unwrap();
     let mut settings = Settings::resolve(&raw).unwrap();
-    settings.rpc_given = false;
+    // Said out loud, even the default opens the port.
+    assert_eq!(settings.rpc.take().map(|address| address.port()), Some(9300));
     assert_eq!(settings, resolve(&[]).unwrap());
 }

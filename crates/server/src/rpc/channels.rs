@@ -1,0 +1,155 @@
+//! The channels to other nodes: one for each address, made when it is first asked for, dropped
+//! when it was not asked for in a while. A channel connects anew by itself.
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::{net::TcpStream, time::timeout};
+use tonic::{
+    codegen::{Service, http::Uri},
+    transport::{Channel, Endpoint},
+};
+
+use super::{CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX, STREAM_WINDOW_BYTES, STREAMS_MAX};
+
+/// Nodes that this one talks to at once; beyond, the channel that was used least lately goes.
+const CHANNELS_MAX: usize = 256;
+/// How long a channel is kept that nobody uses.
+pub(super) const UNUSED_MAX: Duration = Duration::from_secs(300);
+/// How long a node may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a failed attempt answers for the next ones: calls that waited for it are told at
+/// once, rather than that each tries again in its turn.
+const FAILURE_KEPT: Duration = Duration::from_millis(50);
+/// How long a connection may be silent before the peer is asked whether it is there.
+const PING_INTERVAL: Duration = Duration::from_secs(3);
+/// How long it may take to say so. A peer that is alive answers this whatever else it does.
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+
+#[derive(Default)]
+pub(super) struct Channels {
+    kept: Mutex<HashMap<Box<str>, Kept>>,
+}
+
+struct Kept {
+    channel: Channel,
+    used: Instant,
+}
+
+impl Channels {
+    /// The channel to an address. To be called on the runtime that is to drive it.
+    ///
+    /// # Errors
+    /// Where the address is none.
+    pub(super) fn get(&self, address: &str, now: Instant) -> Result<Channel, String> {
+        let mut kept = self.kept.lock();
+        if let Some(found) = kept.get_mut(address) {
+            found.used = now;
+            return Ok(found.channel.clone());
+        }
+        let channel = open(address)?;
+        if kept.len() >= CHANNELS_MAX {
+            let oldest = kept.iter().min_by_key(|(_, kept)| kept.used);
+            if let Some(oldest) = oldest.map(|(address, _)| address.clone()) {
+                kept.remove(&oldest);
+            }
+        }
+        kept.insert(address.into(), Kept { channel: channel.clone(), used: now });
+        Ok(channel)
+    }
+
+    /// Drops channels that were not used in a while. Calls under way keep theirs.
+    pub(super) fn sweep(&self, now: Instant) {
+        self.kept.lock().retain(|_, kept| now.saturating_duration_since(kept.used) < UNUSED_MAX);
+    }
+}
+
+fn open(address: &str) -> Result<Channel, String> {
+    let endpoint = Endpoint::from_shared(format!("http://{address}"))
+        .map_err(|_| format!("`{address}` is no address such as 127.0.0.1:9300"))?
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_frame_size(FRAME_BYTES_MAX)
+        .http2_keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .keep_alive_while_idle(true)
+        // Calls are dropped in numbers when a request is; what the peer had sent by then must not
+        // look like an attack, which would end the connection for all others.
+        .http2_max_concurrent_reset_streams(STREAMS_MAX as usize)
+        .http2_max_local_error_reset_streams(None);
+    let connector = Connector { address: address.into(), failed: Arc::default() };
+    Ok(endpoint.connect_with_connector_lazy(connector))
+}
+
+/// Makes the connections of one channel.
+struct Connector {
+    address: Arc<str>,
+    /// When the last attempt failed, and why.
+    failed: Arc<Mutex<Option<(Instant, String)>>>,
+}
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<TcpStream>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let (address, failed) = (Arc::clone(&self.address), Arc::clone(&self.failed));
+        Box::pin(async move {
+            if let Some((at, message)) = &*failed.lock()
+                && at.elapsed() < FAILURE_KEPT
+            {
+                return Err(io::Error::other(message.clone()));
+            }
+            let connected = connect(&address).await;
+            *failed.lock() =
+                connected.as_ref().err().map(|error| (Instant::now(), error.to_string()));
+            connected
+        })
+    }
+}
+
+async fn connect(address: &str) -> io::Result<TokioIo<TcpStream>> {
+    let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await.map_err(|_| {
+        let message = format!("no connection to {address} within {CONNECT_TIMEOUT:?}");
+        io::Error::new(io::ErrorKind::TimedOut, message)
+    })??;
+    stream.set_nodelay(true)?;
+    Ok(TokioIo::new(stream))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn channels_are_few_and_do_not_stay_forever() {
+        let channels = Channels::default();
+        let start = Instant::now();
+        let at = |second| start + Duration::from_secs(second);
+        let count = || channels.kept.lock().len();
+        for port in 1..=CHANNELS_MAX {
+            channels.get(&format!("127.0.0.1:{port}"), at(0)).unwrap();
+        }
+        channels.get("127.0.0.1:1", at(1)).unwrap();
+        channels.get("[::1]:9300", at(2)).unwrap();
+        assert_eq!(count(), CHANNELS_MAX);
+        assert!(channels.kept.lock().contains_key("127.0.0.1:1"));
+        channels.sweep(at(1) + UNUSED_MAX);
+        assert_eq!(count(), 1, "the last one was used a second later");
+        assert!(channels.get("no address", at(2)).unwrap_err().contains("`no address`"));
+    }
+}

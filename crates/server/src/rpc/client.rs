@@ -1,0 +1,161 @@
+//! Asking other nodes: a question goes out with its deadline, and what became of it is told
+//! exactly, since a write that may have been carried out is another matter than one that was not.
+
+use std::{
+    error::Error,
+    future::{Future, ready},
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use plimsoll_cluster::{Call, CallError, MESSAGE_BYTES_MAX, Peers};
+use tokio::task::JoinHandle;
+use tonic::{
+    Code, Request, Status, TimeoutExpired,
+    client::Grpc,
+    codegen::http::uri::PathAndQuery,
+    metadata::{Ascii, MetadataValue},
+    transport::Channel,
+};
+
+use super::{
+    AUTHORIZATION, METHOD, REFUSED, Threads, authorization,
+    channels::{Channels, UNUSED_MAX},
+    codec::{BytesCodec, Departure},
+};
+
+/// The longest that a call may take; more is cut down to it.
+const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// The way to other nodes, from whatever runtime: channels and calls live on threads of its own.
+pub struct Client {
+    threads: Threads,
+    channels: Arc<Channels>,
+    authorization: Option<MetadataValue<Ascii>>,
+}
+
+impl Client {
+    /// Starts the threads; connections are made when nodes are asked.
+    ///
+    /// # Errors
+    /// Where the system has no room for the threads.
+    pub fn start(secret: Option<&str>) -> io::Result<Self> {
+        let threads = Threads::start("rpc-client")?;
+        let channels = Arc::<Channels>::default();
+        let swept = Arc::clone(&channels);
+        threads.handle.spawn(async move {
+            loop {
+                tokio::time::sleep(UNUSED_MAX / 4).await;
+                swept.sweep(Instant::now());
+            }
+        });
+        let authorization = match secret {
+            Some(secret) => {
+                let mut value: MetadataValue<Ascii> =
+                    authorization(secret).parse().map_err(io::Error::other)?;
+                value.set_sensitive(true);
+                Some(value)
+            }
+            None => None,
+        };
+        Ok(Self { threads, channels, authorization })
+    }
+
+    fn channel(&self, address: &str, question: &Bytes) -> Result<Channel, String> {
+        if question.len() > MESSAGE_BYTES_MAX {
+            let bytes = question.len();
+            return Err(format!("a question of {bytes} bytes is over {MESSAGE_BYTES_MAX}"));
+        }
+        let _entered = self.threads.handle.enter();
+        self.channels.get(address, Instant::now())
+    }
+}
+
+impl Peers for Client {
+    /// The question goes out at once, whether or not the call is polled.
+    fn call(&self, address: &str, question: Bytes, timeout: Duration) -> Call {
+        let channel = match self.channel(address, &question) {
+            Ok(channel) => channel,
+            Err(message) => return Box::pin(ready(Err(CallError::Unreachable(message)))),
+        };
+        let timeout = timeout.min(TIMEOUT_MAX);
+        let mut request = Request::new(question);
+        request.set_timeout(timeout);
+        if let Some(value) = &self.authorization {
+            request.metadata_mut().insert(AUTHORIZATION, value.clone());
+        }
+        Box::pin(Asking(self.threads.handle.spawn(ask(channel, request, timeout))))
+    }
+}
+
+/// A call that runs; it ends when this goes.
+struct Asking(JoinHandle<Result<Bytes, CallError>>);
+
+impl Future for Asking {
+    type Output = Result<Bytes, CallError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let ended = Pin::new(&mut self.0).poll(context);
+        ended.map(|ended| ended.unwrap_or_else(|error| Err(CallError::Lost(error.to_string()))))
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn ask(
+    channel: Channel,
+    request: Request<Bytes>,
+    timeout: Duration,
+) -> Result<Bytes, CallError> {
+    let departure = Arc::new(Departure::default());
+    let codec = BytesCodec::noting(Arc::clone(&departure));
+    let mut grpc = Grpc::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
+    let asked = async {
+        grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
+        grpc.unary(request, PathAndQuery::from_static(METHOD), codec).await
+    };
+    match tokio::time::timeout(timeout, asked).await {
+        Ok(Ok(answer)) => Ok(answer.into_inner()),
+        Ok(Err(status)) => Err(failure(&status, &departure)),
+        Err(_) if departure.give_up() => {
+            Err(CallError::Unreachable(format!("no connection within {timeout:?}")))
+        }
+        Err(_) => Err(CallError::TimedOut),
+    }
+}
+
+/// What is known of a question that has no answer.
+fn failure(status: &Status, departure: &Departure) -> CallError {
+    let (reason, timed_out) = cause(status);
+    if departure.give_up() || status.metadata().contains_key(REFUSED) {
+        return CallError::Unreachable(reason);
+    }
+    match status.code() {
+        // The one status of this kind that a node sends says that the deadline was over there.
+        Code::Cancelled if timed_out || status.source().is_none() => CallError::TimedOut,
+        Code::DeadlineExceeded => CallError::TimedOut,
+        _ => CallError::Lost(reason),
+    }
+}
+
+/// The innermost reason, where what lies around it says little ("transport error"), and whether
+/// it is the deadline.
+fn cause(status: &Status) -> (String, bool) {
+    let mut reason = status.message().to_owned();
+    let mut next = status.source();
+    let mut timed_out = false;
+    while let Some(error) = next {
+        reason = error.to_string();
+        timed_out |= error.is::<TimeoutExpired>();
+        next = error.source();
+    }
+    (reason, timed_out)
+}

@@ -1,0 +1,216 @@
+//! Answering other nodes: who may ask, how many questions at once, and the end.
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    io,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use plimsoll_cluster::{Coordinator, MESSAGE_BYTES_MAX};
+use tokio::{
+    net::TcpListener,
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    task::JoinHandle,
+    time::timeout,
+};
+use tonic::{
+    Code, Request, Response, Status,
+    body::Body,
+    codegen::{BoxFuture, Service, http},
+    metadata::{MetadataMap, MetadataValue},
+    server::{Grpc, UnaryService},
+    transport,
+};
+
+use super::{
+    AUTHORIZATION, CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX, METHOD, REFUSED, STREAM_WINDOW_BYTES,
+    STREAMS_MAX, Threads, codec::BytesCodec, incoming::incoming, secret_of,
+};
+use crate::auth::Password;
+
+/// Questions under way at once, of all nodes together; one more is refused. To let it wait could
+/// bring two nodes to wait for each other.
+const ANSWERS_MAX: usize = 4096;
+/// How long a connection may be silent before the node behind it is asked whether it is there.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+/// How long it may take to say so; then its questions are given up.
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long threads may take to end once their work has ended or was cut off.
+const THREADS_PAUSE: Duration = Duration::from_millis(100);
+
+/// Whoever answers questions.
+pub trait Answers: Send + Sync + 'static {
+    /// Answers one. The future is dropped when nobody waits for the answer any more.
+    fn answer(&self, question: Bytes) -> impl Future<Output = Bytes> + Send;
+}
+
+impl Answers for Coordinator {
+    async fn answer(&self, question: Bytes) -> Bytes {
+        Coordinator::answer(self, question).await
+    }
+}
+
+/// The port for other nodes, and the threads that serve it.
+pub struct Server {
+    threads: Threads,
+    stop: watch::Sender<bool>,
+    served: JoinHandle<()>,
+}
+
+impl Server {
+    /// Serves a port. With a secret, only to those that know it.
+    ///
+    /// # Errors
+    /// Where the system has no room for the threads.
+    pub fn start(
+        listener: std::net::TcpListener,
+        answers: Arc<impl Answers>,
+        secret: Option<&str>,
+    ) -> io::Result<Self> {
+        let threads = Threads::start("rpc-server")?;
+        listener.set_nonblocking(true)?;
+        let listener = {
+            let _entered = threads.handle.enter();
+            TcpListener::from_std(listener)?
+        };
+        let node = Node {
+            answers,
+            secret: secret.map(|secret| Arc::new(Password::new(Some(secret)))),
+            room: Arc::new(Semaphore::new(ANSWERS_MAX)),
+        };
+        let (stop, mut stopping) = watch::channel(false);
+        let served = threads.handle.spawn(async move {
+            let stopped = async move {
+                let _ = stopping.wait_for(|stop| *stop).await;
+            };
+            let served = settings().serve_with_incoming_shutdown(node, incoming(listener), stopped);
+            if let Err(error) = served.await {
+                tracing::error!(%error, "other nodes are served no longer");
+            }
+        });
+        Ok(Self { threads, stop, served })
+    }
+
+    /// Takes no more connections or questions; those under way are answered.
+    pub fn drain(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Drains, and cuts off what is not answered by `limit`. Blocks.
+    pub fn stop(self, limit: Duration) {
+        self.drain();
+        let Self { threads, served, .. } = self;
+        if threads.handle.block_on(async { timeout(limit, served).await }).is_err() {
+            tracing::warn!("questions of other nodes were cut off: the time to drain is over");
+        }
+        threads.stop(THREADS_PAUSE);
+    }
+}
+
+fn settings() -> transport::Server {
+    transport::Server::builder()
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_frame_size(FRAME_BYTES_MAX)
+        .max_concurrent_streams(STREAMS_MAX)
+        .http2_keepalive_interval(Some(PING_INTERVAL))
+        .http2_keepalive_timeout(Some(PING_TIMEOUT))
+        // A node drops its calls in numbers when a client's request is dropped.
+        .http2_max_pending_accept_reset_streams(Some(STREAMS_MAX as usize))
+}
+
+/// The service: one method.
+struct Node<A> {
+    answers: Arc<A>,
+    secret: Option<Arc<Password>>,
+    room: Arc<Semaphore>,
+}
+
+impl<A> Clone for Node<A> {
+    fn clone(&self) -> Self {
+        Self {
+            answers: Arc::clone(&self.answers),
+            secret: self.secret.clone(),
+            room: Arc::clone(&self.room),
+        }
+    }
+}
+
+impl<A> Node<A> {
+    /// Lets a question in before a byte of it is read.
+    fn admit<B>(&self, request: &http::Request<B>) -> Result<OwnedSemaphorePermit, Status> {
+        let offered = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes());
+        if let Some(secret) = &self.secret
+            && !offered
+                .and_then(secret_of)
+                .is_some_and(|offered| secret.check(None, &offered).is_ok())
+        {
+            let words = match offered {
+                Some(_) => "the secret is another there: rpc.secret must be the same in all nodes",
+                None => "a secret is wanted there: set rpc.secret_file or rpc.secret here too",
+            };
+            return Err(refused(Code::Unauthenticated, words));
+        }
+        if request.uri().path() != METHOD {
+            return Err(refused(Code::Unimplemented, "there is one method, and this is not it"));
+        }
+        let busy = |_| refused(Code::ResourceExhausted, "too many questions at once");
+        Arc::clone(&self.room).try_acquire_owned().map_err(busy)
+    }
+}
+
+/// A refusal before anything was done, and so marked.
+fn refused(code: Code, words: &str) -> Status {
+    let mut metadata = MetadataMap::new();
+    metadata.insert(REFUSED, MetadataValue::from_static("1"));
+    Status::with_metadata(code, words, metadata)
+}
+
+impl<A: Answers> Service<http::Request<Body>> for Node<A> {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let permit = match self.admit(&request) {
+            Ok(permit) => permit,
+            Err(status) => return Box::pin(async move { Ok(status.into_http()) }),
+        };
+        let ask = Ask(Arc::clone(&self.answers));
+        Box::pin(async move {
+            let mut grpc =
+                Grpc::new(BytesCodec::default()).max_decoding_message_size(MESSAGE_BYTES_MAX);
+            let response = grpc.unary(ask, request).await;
+            drop(permit);
+            Ok(response)
+        })
+    }
+}
+
+struct Ask<A>(Arc<A>);
+
+impl<A: Answers> UnaryService<Bytes> for Ask<A> {
+    type Response = Bytes;
+    type Future = BoxFuture<Response<Bytes>, Status>;
+
+    fn call(&mut self, question: Request<Bytes>) -> Self::Future {
+        let answers = Arc::clone(&self.0);
+        Box::pin(async move {
+            let answer = answers.answer(question.into_inner()).await;
+            if answer.len() > MESSAGE_BYTES_MAX {
+                let bytes = answer.len();
+                let words = format!("an answer of {bytes} bytes is over {MESSAGE_BYTES_MAX}");
+                return Err(Status::out_of_range(words));
+            }
+            Ok(Response::new(answer))
+        })
+    }
+}
