@@ -13,6 +13,11 @@ mod maintenance;
 mod metadata;
 mod node;
 mod partition;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, unused_imports, reason = "nodes do not copy replicas from each other yet")
+)]
+mod recovery;
 mod request;
 mod rpc;
 mod scatter;
