@@ -1,7 +1,7 @@
 //! What stands between clients and partitions: tables, the lead that batches writes into
 //! records, the applier that brings replicas forward, and the coordinator that takes requests.
 //!
-//! This version is one node. It knows neither RESP nor HTTP.
+//! It knows neither RESP nor HTTP, nor how bytes get from node to node.
 
 mod applier;
 mod barrier;
@@ -20,6 +20,7 @@ mod opening;
 mod partition;
 mod placement;
 mod reconcile;
+mod recovery;
 mod request;
 mod routing;
 mod rpc;
@@ -41,6 +42,7 @@ pub use log_engine::LogSettings;
 pub use members::NodeRecord;
 pub use node::{Node, NodeSettings, OpenError};
 pub use plimsoll_index::Error;
+pub use recovery::{RecoveryStatus, Stage};
 pub use request::{Request, Watched};
 pub use rpc::{Call, CallError, MESSAGE_BYTES_MAX, NoPeers, Peers};
 pub use session::ClientSession;

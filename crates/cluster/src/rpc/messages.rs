@@ -8,6 +8,7 @@ use bytes::Bytes;
 use plimsoll_index::Error;
 use plimsoll_index::search::{Hit, PartitionResult};
 use plimsoll_log::PartitionId;
+use plimsoll_storage::partition::Checksum;
 use serde::{Deserialize, Serialize};
 
 /// What this version speaks.
@@ -125,13 +126,33 @@ pub(crate) enum Question {
 }
 
 /// A file of a checkpoint.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct CheckpointFile {
-    /// Its path in the checkpoint, with `/`.
+    /// Its name in the checkpoint, which has no folders.
     pub name: String,
     pub bytes: u64,
     /// XXH3-64 of all its bytes.
     pub checksum: u64,
+}
+
+/// What a checkpoint is made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CheckpointListing {
+    /// What it is asked for by.
+    pub number: u64,
+    /// What its rows are written in: a store's format.
+    pub format: u8,
+    /// It contains the log at least up to here.
+    pub lsn: u64,
+    pub files: Vec<CheckpointFile>,
+}
+
+impl CheckpointListing {
+    /// XXH3-64 of its bytes in a message.
+    pub(crate) fn checksum(&self) -> u64 {
+        let bytes = postcard::to_allocvec(self).expect("messages are plain data");
+        Checksum::of(&bytes)
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -160,12 +181,14 @@ pub(crate) enum Reply {
     /// Hits as JSON, each with its place among those asked for.
     Fetched(Vec<(u64, String)>),
     Json(String),
+    /// A listing and its checksum.
     Checkpoint {
-        number: u64,
-        files: Vec<CheckpointFile>,
+        listing: CheckpointListing,
+        checksum: u64,
     },
     /// Bytes and their XXH3-64.
     Chunk {
+        #[serde(with = "whole_bytes")]
         bytes: Vec<u8>,
         checksum: u64,
     },
@@ -190,6 +213,8 @@ pub(crate) enum Problem {
     Row { code: String, message: String },
     /// A REST error, as JSON.
     Rest(String),
+    /// The checkpoint was closed, or the node has started since: open one anew.
+    CheckpointGone,
 }
 
 impl From<Error> for Problem {
@@ -230,6 +255,36 @@ pub(crate) fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Result<T, Prob
         message: format!("a node's message cannot be read: {error}"),
     };
     postcard::from_bytes(body).map_err(malformed)
+}
+
+/// Bytes as one piece instead of one by one: the same in a message, and many times as fast.
+mod whole_bytes {
+    use std::fmt;
+
+    use serde::de::{Deserializer, Error, Visitor};
+    use serde::ser::Serializer;
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(bytes)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        from.deserialize_byte_buf(Whole)
+    }
+
+    struct Whole;
+
+    impl Visitor<'_> for Whole {
+        type Value = Vec<u8>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("bytes")
+        }
+
+        fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Vec<u8>, E> {
+            Ok(bytes.to_vec())
+        }
+    }
 }
 
 impl Envelope {

@@ -194,6 +194,24 @@ impl Replica {
         Ok(())
     }
 
+    /// Makes a copy of another node's replica this node's own, at the position that it stands at:
+    /// what that node kept for itself is forgotten (positions of groups, replicas held, touches),
+    /// and changes of documents are noted from now on where an index is to follow the rows. The
+    /// index has none of them yet: all are noted as changed. May be called again.
+    ///
+    /// # Errors
+    /// Where the store fails.
+    pub fn adopt(&mut self, has_documents: bool) -> Result<Position, StoreError> {
+        let mut batch = WriteBatch::default();
+        system::OF_THE_NODE.iter().for_each(|[from, to]| batch.delete_range(*from, *to));
+        batch.put(system::STAMP_KEY, self.stamp.encode());
+        touches::switch(&self.store, self.stamp.position.lsn, has_documents, &mut batch)?;
+        self.store.write(&batch)?;
+        self.is_new = false;
+        self.notes_documents = has_documents;
+        Ok(self.stamp.position)
+    }
+
     /// Whether changes of documents are noted.
     #[must_use]
     pub fn notes_documents(&self) -> bool {

@@ -8,6 +8,7 @@
 //! here.
 
 mod apply;
+mod checkpoint;
 mod overlay;
 mod owned;
 mod pending;
@@ -17,6 +18,7 @@ mod system;
 mod touches;
 
 pub use apply::{Applied, ApplyError, Effect, Observer, Replica};
+pub use checkpoint::{Checksum, STORE_FORMAT};
 pub use overlay::Overlay;
 pub use owned::OwnedSnapshot;
 pub use store::{
@@ -26,6 +28,8 @@ pub use store::{
 pub use system::Stamp;
 pub use touches::{VisitTouches, position_of, touches_of};
 
+#[cfg(test)]
+mod checkpoint_tests;
 #[cfg(test)]
 mod document_tests;
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use bytes::Bytes;
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::{GroupId, PartitionId};
+use rust_rocksdb::checkpoint::Checkpoint;
 use rust_rocksdb::event_listener::{EventListener, FlushJobInfo};
 use rust_rocksdb::{
     BlockBasedOptions, Cache, DB, DBCompressionType, DBPinnableSlice, DataBlockIndexType,
@@ -341,6 +342,19 @@ impl Store {
         let mut options = FlushOptions::default();
         options.set_wait(true);
         self.db.flush_opt(&options).map_err(failed)
+    }
+
+    /// Makes everything durable, and `dir` a folder of it that is opened as this one is: hard links
+    /// where the file system allows it, so it costs little until the store has rewritten its
+    /// files. `dir` must not be there yet, its parent must. The state is that after some record
+    /// applied during the call, whole, with its stamp. Blocks.
+    ///
+    /// # Errors
+    /// Where the disk is full or fails, or `dir` is there.
+    pub fn checkpoint(&self, dir: &Path) -> Result<(), StoreError> {
+        self.hand_on()?;
+        // It flushes first: without a WAL nothing else would hold what is in memory.
+        Checkpoint::new(&self.db).and_then(|it| it.create_checkpoint(dir)).map_err(failed)
     }
 
     /// Bytes in the files of this partition.

@@ -48,6 +48,14 @@ pub(super) const TOUCHES_FROM: &[u8] = b"\x00T";
 /// Where the touches of records end.
 pub(super) const TOUCHES_TO: &[u8] = b"\x00U";
 
+/// Where the rows that are the node's own begin and end.
+pub(super) const OF_THE_NODE: [[&[u8]; 2]; 4] = [
+    [DOCUMENTS_KEY, b"\x00E"],
+    [GROUPS_FROM, GROUPS_TO],
+    [b"\x00N", b"\x00O"],
+    [TOUCHES_FROM, TOUCHES_TO],
+];
+
 /// What of the log a replica contains, and what it has counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
@@ -123,7 +131,7 @@ pub(super) fn touches_key(lsn: Lsn) -> [u8; 10] {
 
 /// Whether a row is the node's own, and not the same on every replica.
 pub(super) fn is_of_the_node(key: &[u8]) -> bool {
-    matches!(key, [0, b'D' | b'G' | b'N' | b'T', ..])
+    OF_THE_NODE.iter().any(|[from, to]| *from <= key && key < *to)
 }
 
 fn id_key(kind: u8, id: u64) -> [u8; 10] {

@@ -35,7 +35,7 @@ impl TestLog {
     }
 
     /// Appends a record of one session's commands, one operation each.
-    fn append(&mut self, session: u64, first: u64, commands: &[&str]) {
+    pub fn append(&mut self, session: u64, first: u64, commands: &[&str]) {
         let payload = |command: &&str| {
             let parts: Vec<&str> = command.split(' ').collect();
             Operation::Command(Argv::of(&parts)).encode()

@@ -1,0 +1,213 @@
+//! Where a copy lies until it is whole, and how it takes the place of the partition's folder.
+//!
+//! | folder | what |
+//! |---|---|
+//! | `<partition>` | the replica |
+//! | `<partition>.index` | the index over its documents |
+//! | `<partition>.incoming` | a copy that is not whole yet, to be resumed |
+//! | `<partition>.outgoing` | the replica that a copy is taking the place of |
+//!
+//! A copy that is whole takes its place by two renames, old one out and new one in, each durable
+//! before the next step; a crash between them is settled at the next start. So there is the old
+//! replica or the new one, and nothing in between is ever opened.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use plimsoll_log::PartitionId;
+
+use crate::node::sync_dir;
+
+const INCOMING: &str = "incoming";
+const OUTGOING: &str = "outgoing";
+
+/// The folders of one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Folders {
+    /// What all of them are in.
+    parent: PathBuf,
+    /// The replica.
+    pub replica: PathBuf,
+    /// What a copy is gathered in.
+    pub incoming: PathBuf,
+    outgoing: PathBuf,
+    index: PathBuf,
+}
+
+impl Folders {
+    /// Those of a partition, where `parent` is the folder of all partitions.
+    pub(crate) fn of(parent: &Path, partition: PartitionId) -> Self {
+        let beside = |suffix: &str| parent.join(format!("{partition}.{suffix}"));
+        Self {
+            replica: parent.join(partition.to_string()),
+            incoming: beside(INCOMING),
+            outgoing: beside(OUTGOING),
+            index: beside("index"),
+            parent: parent.to_owned(),
+        }
+    }
+
+    /// Puts what is in the incoming folder, whole and durable, in the replica's place; replica and
+    /// index that were there are deleted, and neither may be open. Blocks.
+    pub(super) fn swap(&self) -> io::Result<()> {
+        // It is of other rows, and is built anew from these.
+        remove(&self.index)?;
+        if self.replica.try_exists()? {
+            remove(&self.outgoing)?;
+            std::fs::rename(&self.replica, &self.outgoing)?;
+        }
+        // Durable each on its own: the second never is without the first.
+        sync_dir(&self.parent)?;
+        if let Err(error) = std::fs::rename(&self.incoming, &self.replica) {
+            // The next start would settle it as well, but the node goes on.
+            return match self.outgoing.try_exists()? {
+                true => std::fs::rename(&self.outgoing, &self.replica).and(Err(error)),
+                false => Err(error),
+            };
+        }
+        sync_dir(&self.parent)?;
+        remove(&self.outgoing)
+    }
+
+    /// Deletes what was copied so far. Blocks.
+    ///
+    /// # Errors
+    /// Where files cannot be deleted.
+    pub(crate) fn discard(&self) -> io::Result<()> {
+        remove(&self.incoming)?;
+        sync_dir(&self.parent)
+    }
+
+    /// Brings a swap that a crash broke off to its end.
+    fn settle(&self) -> io::Result<()> {
+        if !self.outgoing.try_exists()? {
+            return Ok(());
+        }
+        if !self.replica.try_exists()? {
+            // Where nothing waits to come in, no swap left this, and nobody vouches that it is
+            // whole: it is kept as what a copy may reuse after comparing.
+            let is_swap = self.incoming.try_exists()?;
+            let from = if is_swap { &self.incoming } else { &self.outgoing };
+            let to = if is_swap { &self.replica } else { &self.incoming };
+            std::fs::rename(from, to)?;
+            sync_dir(&self.parent)?;
+        }
+        remove(&self.outgoing)
+    }
+}
+
+/// Settles what a crash left in the folder of all partitions, before any is opened, and says of
+/// which partitions there are copies that are not whole. Blocks.
+///
+/// # Errors
+/// Where folders cannot be read, renamed or deleted.
+pub(crate) fn settle(parent: &Path) -> io::Result<Vec<PartitionId>> {
+    let mut partitions = Vec::new();
+    for entry in std::fs::read_dir(parent)? {
+        let name = entry?.file_name();
+        let named = name.to_str().and_then(|name| name.rsplit_once('.'));
+        if let Some((partition, INCOMING | OUTGOING)) = named {
+            partitions.extend(partition_named(partition));
+        }
+    }
+    partitions.sort_unstable();
+    partitions.dedup();
+    let mut unfinished = Vec::new();
+    for partition in partitions {
+        let folders = Folders::of(parent, partition);
+        folders.settle()?;
+        if folders.incoming.try_exists()? {
+            unfinished.push(partition);
+        }
+    }
+    Ok(unfinished)
+}
+
+/// The partition whose folder has this name.
+fn partition_named(name: &str) -> Option<PartitionId> {
+    let (table, ordinal) = name.split_once('-')?;
+    let table = u64::from_str_radix(table, 16).ok()?;
+    let id = PartitionId { table, ordinal: ordinal.parse().ok()? };
+    (id.to_string() == name).then_some(id)
+}
+
+fn remove(dir: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Tests of every state that a crash can leave.
+
+    use super::*;
+
+    const ID: PartitionId = PartitionId { table: 0xab, ordinal: 3 };
+
+    /// Folders that hold a file of this text each.
+    fn make(folders: &[(&Path, &str)]) {
+        for (dir, text) in folders {
+            std::fs::create_dir_all(dir).unwrap();
+            std::fs::write(dir.join("file"), text).unwrap();
+        }
+    }
+
+    fn text(dir: &Path) -> Option<String> {
+        std::fs::read_to_string(dir.join("file")).ok()
+    }
+
+    fn states(folders: &Folders) -> [Option<String>; 4] {
+        [&folders.replica, &folders.incoming, &folders.outgoing, &folders.index]
+            .map(|dir| text(dir))
+    }
+
+    fn some(text: &str) -> Option<String> {
+        Some(text.to_owned())
+    }
+
+    #[test]
+    fn the_new_copy_takes_the_place_of_the_old_one_and_its_index() {
+        let dir = tempfile::tempdir().unwrap();
+        let folders = Folders::of(dir.path(), ID);
+        make(&[(&folders.replica, "old"), (&folders.index, "old"), (&folders.incoming, "new")]);
+        folders.swap().unwrap();
+        assert_eq!(states(&folders), [some("new"), None, None, None]);
+        make(&[(&folders.incoming, "newer")]);
+        std::fs::remove_dir_all(&folders.replica).unwrap();
+        folders.swap().unwrap();
+        assert_eq!(states(&folders), [some("newer"), None, None, None]);
+    }
+
+    #[test]
+    fn a_swap_that_was_broken_off_is_settled_and_an_unfinished_copy_kept() {
+        // What there is of replica, incoming and outgoing; the same after.
+        type Three = [Option<&'static str>; 3];
+        let cases: [(Three, Three); 7] = [
+            ([None, None, None], [None, None, None]),
+            ([Some("old"), None, None], [Some("old"), None, None]),
+            ([Some("old"), Some("part"), None], [Some("old"), Some("part"), None]),
+            ([None, Some("new"), Some("old")], [Some("new"), None, None]),
+            ([Some("new"), None, Some("old")], [Some("new"), None, None]),
+            ([Some("new"), Some("part"), Some("old")], [Some("new"), Some("part"), None]),
+            ([None, None, Some("unknown")], [None, Some("unknown"), None]),
+        ];
+        for (before, after) in cases {
+            let dir = tempfile::tempdir().unwrap();
+            let folders = Folders::of(dir.path(), ID);
+            make(&[(&dir.path().join("other.incoming"), "not ours")]);
+            for (folder, text) in
+                [&folders.replica, &folders.incoming, &folders.outgoing].into_iter().zip(before)
+            {
+                text.into_iter().for_each(|text| make(&[(folder, text)]));
+            }
+            let unfinished = settle(dir.path()).unwrap();
+            let [replica, incoming, outgoing] = after.map(|text| text.map(str::to_owned));
+            assert_eq!(states(&folders), [replica, incoming, outgoing, None], "{before:?}");
+            let expected = if after[1].is_some() { vec![ID] } else { Vec::new() };
+            assert_eq!(unfinished, expected, "{before:?}");
+            assert_eq!(text(&dir.path().join("other.incoming")), some("not ours"));
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Chunks become files: written in order, so that a file's length says how much of it is there,
+//! and given their names once they are whole, right and durable.
+//!
+//! A part is named by what it is to become and by that checksum, so that it is never gone on with
+//! as another file of the same name.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use plimsoll_storage::partition::Checksum;
+use tokio::task::JoinHandle;
+
+use super::progress::Recovery;
+use crate::rpc::CheckpointFile;
+
+/// What a part's name ends in.
+const PART: &str = ".part";
+
+/// A file of which not all is there.
+pub(super) struct Part {
+    path: PathBuf,
+    file: File,
+    checksum: Checksum,
+    bytes: u64,
+}
+
+/// The name of a file's part.
+pub(super) fn part_name(file: &CheckpointFile) -> String {
+    format!("{}-{:016x}{PART}", file.name, file.checksum)
+}
+
+impl Part {
+    /// Opens it where it is, or makes an empty one, and reads what is there. Blocks.
+    pub(super) fn open(dir: &Path, file: &CheckpointFile) -> io::Result<Self> {
+        let path = dir.join(part_name(file));
+        let mut opened =
+            OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path)?;
+        let mut checksum = Checksum::default();
+        // What is written next follows what was read.
+        let bytes = checksum.read(&mut opened)?;
+        Ok(Self { path, file: opened, checksum, bytes })
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        self.checksum.update(bytes);
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Makes it the file where it is whole and right, durable but for its name. Where it is wrong
+    /// it is deleted. Says which. Blocks.
+    pub(super) fn finish(self, dir: &Path, file: &CheckpointFile) -> io::Result<bool> {
+        let is_right = self.bytes == file.bytes && self.checksum.value() == file.checksum;
+        if is_right {
+            self.file.sync_all()?;
+            std::fs::rename(&self.path, dir.join(&file.name))?;
+        } else {
+            std::fs::remove_file(&self.path)?;
+        }
+        Ok(is_right)
+    }
+}
+
+/// The files of one transfer.
+pub(super) struct Intake {
+    dir: PathBuf,
+    files: Vec<Receiving>,
+    writes: FuturesUnordered<JoinHandle<(usize, io::Result<Written>)>>,
+    recovery: Arc<Recovery>,
+}
+
+struct Receiving {
+    file: Arc<CheckpointFile>,
+    state: State,
+    /// How much was written, or is being.
+    given: u64,
+    /// Chunks that are here before those that they follow, by offset.
+    early: BTreeMap<u64, Vec<u8>>,
+}
+
+enum State {
+    /// Not opened since the transfer began.
+    Closed,
+    Open(Part),
+    Writing,
+    Whole,
+}
+
+/// What a thread has done.
+struct Written {
+    bytes: u64,
+    chunks: usize,
+    outcome: Outcome,
+}
+
+enum Outcome {
+    More(Part),
+    Whole,
+    Wrong,
+}
+
+/// Bytes have been written.
+pub(super) struct Stored {
+    /// Which file, by its place in the listing.
+    pub index: usize,
+    pub bytes: u64,
+    /// How many chunks that were.
+    pub chunks: usize,
+    /// All of the file was there and was wrong: it begins anew.
+    pub is_wrong: bool,
+}
+
+impl Intake {
+    /// Files to be gathered in `dir`, each with how much of it is there.
+    pub(super) fn new(
+        dir: &Path,
+        files: impl Iterator<Item = (CheckpointFile, u64)>,
+        recovery: &Arc<Recovery>,
+    ) -> Self {
+        let receiving = |(file, there): (CheckpointFile, u64)| {
+            let state = if there == file.bytes { State::Whole } else { State::Closed };
+            Receiving { file: Arc::new(file), state, given: there, early: BTreeMap::new() }
+        };
+        Self {
+            dir: dir.to_owned(),
+            files: files.map(receiving).collect(),
+            writes: FuturesUnordered::new(),
+            recovery: Arc::clone(recovery),
+        }
+    }
+
+    /// A file, by its place in the listing.
+    pub(super) fn file(&self, index: usize) -> &Arc<CheckpointFile> {
+        &self.files[index].file
+    }
+
+    /// Takes a chunk in, which was asked for once.
+    pub(super) fn take(&mut self, index: usize, offset: u64, bytes: Vec<u8>) {
+        self.files[index].early.insert(offset, bytes);
+        self.write(index);
+    }
+
+    /// Whether anything is being written.
+    pub(super) fn is_writing(&self) -> bool {
+        !self.writes.is_empty()
+    }
+
+    /// The files that are whole.
+    pub(super) fn whole(&self) -> impl Iterator<Item = &Arc<CheckpointFile>> {
+        let whole = self.files.iter().filter(|it| matches!(it.state, State::Whole));
+        whole.map(|it| &it.file)
+    }
+
+    /// Waits for the next write to end; `None` where there is none.
+    pub(super) async fn next(&mut self) -> Option<io::Result<Stored>> {
+        let (index, written) = match self.writes.next().await? {
+            Ok((index, Ok(written))) => (index, written),
+            Ok((_, Err(error))) => return Some(Err(error)),
+            Err(error) => return Some(Err(io::Error::other(error))),
+        };
+        let receiving = &mut self.files[index];
+        let Written { bytes, chunks, .. } = written;
+        self.recovery.stored(bytes, matches!(written.outcome, Outcome::Whole));
+        let is_wrong = matches!(written.outcome, Outcome::Wrong);
+        match written.outcome {
+            Outcome::More(part) => {
+                receiving.state = State::Open(part);
+                self.write(index);
+            }
+            Outcome::Whole => receiving.state = State::Whole,
+            Outcome::Wrong => {
+                (receiving.state, receiving.given) = (State::Closed, 0);
+                self.recovery.undone(&receiving.file);
+            }
+        }
+        Some(Ok(Stored { index, bytes, chunks, is_wrong }))
+    }
+
+    /// Has what follows the end of a file written, unless something is.
+    fn write(&mut self, index: usize) {
+        let receiving = &mut self.files[index];
+        let mut chunks = Vec::new();
+        if matches!(receiving.state, State::Closed | State::Open(_)) {
+            while let Some(bytes) = receiving.early.remove(&receiving.given) {
+                receiving.given += bytes.len() as u64;
+                chunks.push(bytes);
+            }
+        }
+        if chunks.is_empty() {
+            return;
+        }
+        let state = std::mem::replace(&mut receiving.state, State::Writing);
+        let (dir, file) = (self.dir.clone(), Arc::clone(&receiving.file));
+        // Held until it has ended, whoever waits: nobody else may write there before.
+        let recovery = Arc::clone(&self.recovery);
+        self.writes.push(tokio::task::spawn_blocking(move || {
+            let part = match state {
+                State::Open(part) => Ok(part),
+                _ => Part::open(&dir, &file),
+            };
+            let written = part.and_then(|part| store(part, &dir, &file, &chunks));
+            drop(recovery);
+            (index, written)
+        }));
+    }
+}
+
+fn store(
+    mut part: Part,
+    dir: &Path,
+    file: &CheckpointFile,
+    chunks: &[Vec<u8>],
+) -> io::Result<Written> {
+    let mut bytes = 0;
+    for chunk in chunks {
+        part.append(chunk)?;
+        bytes += chunk.len() as u64;
+    }
+    let outcome = if part.bytes < file.bytes {
+        Outcome::More(part)
+    } else if part.finish(dir, file)? {
+        Outcome::Whole
+    } else {
+        Outcome::Wrong
+    };
+    Ok(Written { bytes, chunks: chunks.len(), outcome })
+}

@@ -1,0 +1,27 @@
+//! Recovery: a replica is made by copying a checkpoint of another node's.
+//!
+//! - [`source`]: checkpoints made for other nodes, and their files in chunks.
+//! - [`target`]: the copy, over [`transfer`], which asks for chunks, [`intake`], which makes files
+//!   of them, and [`reuse`], which finds what need not be asked for.
+//! - [`folders`]: where a copy lies while it is not whole, and how it takes its place.
+//! - [`progress`]: what is told about copies.
+//!
+//! From which node to copy, and when, is decided by who begins one; reading the log on from where
+//! the copy stands is the applier's.
+
+mod folders;
+mod intake;
+mod progress;
+mod reuse;
+mod source;
+mod target;
+mod transfer;
+
+pub(crate) use folders::{Folders, settle};
+pub(crate) use progress::{AlreadyRunning, Recoveries, Recovery};
+pub use progress::{RecoveryStatus, Stage};
+pub(crate) use source::Checkpoints;
+pub(crate) use target::{Copied, CopyError, CopyOptions, InstallError, Pace, copy};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,373 @@
+//! The node that is copied to. A checkpoint is gathered beside the replica, by as many attempts as
+//! that takes, and takes its place once it is whole, was opened, and is this node's own.
+//!
+//! An attempt asks one source, and goes on with it through lost answers, damaged bytes and
+//! restarts of it, within bounds; then it ends with an error that says whether to ask another.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_control::Random;
+use plimsoll_log::rules::chain::Position;
+use plimsoll_log::{Incarnation, Lsn, PartitionId};
+use plimsoll_storage::partition::{ApplyError, Checksum, Replica, Resources, STORE_FORMAT};
+
+use super::folders::Folders;
+use super::progress::{Recovery, Stage};
+use super::reuse;
+use super::source::CHUNK_BYTES_MAX;
+use super::transfer::{Ended, Transfer};
+use crate::rpc::{
+    CallError, CheckpointFile, CheckpointListing, Link, PartitionName, Problem, Question, Reply,
+};
+
+/// The most files that a checkpoint may have: a message holds no more.
+const FILES_MAX: usize = 500_000;
+/// How long a file's name may be.
+const NAME_BYTES_MAX: usize = 200;
+/// How long closing a checkpoint is waited for.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Says how long to wait before so many bytes are asked for: the pace of the node's background
+/// work.
+pub(crate) type Pace = Arc<dyn Fn(u64) -> Duration + Send + Sync>;
+
+/// How a checkpoint is copied.
+#[derive(Clone)]
+pub(crate) struct CopyOptions {
+    /// The largest chunk, bytes; 4 MiB are never passed. Default 4 MiB.
+    pub chunk_bytes_max: u64,
+    /// How many chunks may be under way or wait to be written. Default 64.
+    pub chunks_max: usize,
+    /// The most bytes in those. Default 64 MiB.
+    pub bytes_max: u64,
+    /// How long a chunk is waited for. Default 30 s.
+    pub chunk_timeout: Duration,
+    /// How long the making of a checkpoint is waited for at a time. Default 60 s.
+    pub open_timeout: Duration,
+    /// How often the same is asked for before the source is given up, and how often a file may
+    /// turn out wrong. Default 8.
+    pub attempts_max: u32,
+    /// The first pause before something is asked for again, doubled each time. Default 100 ms.
+    pub pause_min: Duration,
+    /// The longest. Default 5 s.
+    pub pause_max: Duration,
+    /// No limit by default.
+    pub pace: Option<Pace>,
+    /// Draws the pauses.
+    pub seed: u64,
+    /// Goes with every question.
+    pub trace: u64,
+}
+
+impl Default for CopyOptions {
+    fn default() -> Self {
+        Self {
+            chunk_bytes_max: u64::from(CHUNK_BYTES_MAX),
+            chunks_max: 64,
+            bytes_max: 64 << 20,
+            chunk_timeout: Duration::from_secs(30),
+            open_timeout: Duration::from_secs(60),
+            attempts_max: 8,
+            pause_min: Duration::from_millis(100),
+            pause_max: Duration::from_secs(5),
+            pace: None,
+            seed: 0,
+            trace: 0,
+        }
+    }
+}
+
+impl CopyOptions {
+    /// How long to wait after so many failures, at least one.
+    pub(super) fn pause(&self, failures: u32, random: &mut Random) -> Duration {
+        let doubled = self.pause_min.saturating_mul(1 << failures.saturating_sub(1).min(16));
+        // Somewhere in its upper half, so that those who failed together do not come together.
+        doubled.min(self.pause_max).mul_f64(0.5 + random.unit() / 2.0)
+    }
+}
+
+/// Why a copy is not whole. What was copied is kept for the next attempt.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CopyError {
+    /// The source does not serve the partition: ask another.
+    #[error("the source does not have it: {0}")]
+    NotHere(String),
+    /// Nothing was heard of it any more, or it has refused for long: ask another, or later.
+    #[error("the source was given up after {attempts} attempts: {last}")]
+    GivenUp {
+        /// How often the same was asked for.
+        attempts: u32,
+        /// What came of the last.
+        last: String,
+    },
+    /// The source is of another version or cluster.
+    #[error("the source does not fit: {0}")]
+    Unfit(String),
+    /// The source says what makes no sense, or a file is wrong each time that it is copied.
+    #[error("what the source sends is damaged: {0}")]
+    Damaged(String),
+    /// This node's disk is full or failing.
+    #[error("the copy cannot be written: {0}")]
+    Disk(#[from] io::Error),
+}
+
+/// Why a whole copy cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InstallError {
+    /// Its rows cannot be opened or written.
+    #[error("the copy cannot be opened: {0}")]
+    Unreadable(#[from] ApplyError),
+    /// It was brought forward from another log.
+    #[error("the copy holds rows of log {found}, the log here is {expected}")]
+    OtherLog {
+        /// The copy's.
+        found: Incarnation,
+        /// The one here.
+        expected: Incarnation,
+    },
+    /// It does not stand where the source said.
+    #[error("the copy stands at {found:?}, the source said {expected} or later")]
+    Misplaced {
+        /// Where it stands.
+        found: Option<Lsn>,
+        /// Where it should be, at least.
+        expected: Lsn,
+    },
+    /// It cannot be put in the replica's place.
+    #[error("the copy cannot be put in its place: {0}")]
+    Disk(#[from] io::Error),
+}
+
+/// A checkpoint that is here, whole and durable, but not in its place.
+pub(crate) struct Copied {
+    partition: PartitionId,
+    folders: Folders,
+    /// Held, so that nobody else copies into the folder.
+    _recovery: Arc<Recovery>,
+    /// It contains the log at least up to here.
+    pub lsn: Lsn,
+}
+
+/// Copies a checkpoint of a partition from the node that `link` leads to, up to where
+/// [`Copied::install`] may follow. Dropping the future gives the attempt up; what is on the disk is
+/// gone on with by the next, from this source or another.
+///
+/// # Errors
+/// [`CopyError`] says whether to ask another.
+pub(crate) async fn copy(
+    link: &Link,
+    partition: PartitionId,
+    folders: &Folders,
+    options: &CopyOptions,
+    recovery: &Arc<Recovery>,
+) -> Result<Copied, CopyError> {
+    let mut random = Random::new(options.seed);
+    let mut verified = HashSet::new();
+    let mut fruitless = 0;
+    loop {
+        let listing = open(link, partition, options, &mut random).await?;
+        let there = prepare(folders, &listing.files, &verified, recovery).await?;
+        recovery.planned(listing.files.iter().zip(there.iter().copied()));
+        recovery.enter(Stage::Index);
+        let mut transfer = Transfer::new(link, &listing, there, folders, options, recovery);
+        let ended = transfer.run().await?;
+        verified.extend(transfer.whole());
+        match ended {
+            Ended::Whole => {
+                let (number, lsn) = (listing.number, Lsn(listing.lsn));
+                let complete = folders.clone();
+                let files = listing.files;
+                blocking(recovery, move || reuse::complete(&complete, &files)).await?;
+                let close = Question::CloseCheckpoint { checkpoint: number };
+                // It ends by itself where this is lost.
+                let _ = link.ask(close, CLOSE_TIMEOUT, options.trace).await;
+                let (folders, recovery) = (folders.clone(), Arc::clone(recovery));
+                return Ok(Copied { partition, folders, _recovery: recovery, lsn });
+            }
+            Ended::Gone { has_progressed } => {
+                fruitless = if has_progressed { 1 } else { fruitless + 1 };
+                if fruitless >= options.attempts_max {
+                    let last = "it forgets its checkpoints".to_owned();
+                    return Err(CopyError::GivenUp { attempts: fruitless, last });
+                }
+                tokio::time::sleep(options.pause(fruitless, &mut random)).await;
+            }
+        }
+    }
+}
+
+impl Copied {
+    /// Opens the copy, makes it this node's own, and puts it in the replica's place: the old
+    /// replica and its index must be closed, and are deleted. It stands at the position returned,
+    /// and is opened as any replica. Blocks.
+    ///
+    /// # Errors
+    /// The old replica is as it was.
+    pub(crate) fn install(
+        self,
+        resources: &Resources,
+        incarnation: Incarnation,
+        has_documents: bool,
+    ) -> Result<Position, InstallError> {
+        let nowhere = Position { lsn: Lsn(0), hash: 0, log_time_ms: 0 };
+        let dir = &self.folders.incoming;
+        let mut replica = Replica::open(self.partition, dir, resources, incarnation, nowhere)?;
+        let found = replica.stamp();
+        if replica.is_new() || found.position.lsn < self.lsn {
+            let found = (!replica.is_new()).then_some(found.position.lsn);
+            return Err(InstallError::Misplaced { found, expected: self.lsn });
+        }
+        if found.incarnation != incarnation {
+            let (found, expected) = (found.incarnation, incarnation);
+            return Err(InstallError::OtherLog { found, expected });
+        }
+        let position = replica.adopt(has_documents).map_err(ApplyError::Store)?;
+        replica.store().flush().map_err(ApplyError::Store)?;
+        drop(replica);
+        crate::node::sync_dir(dir)?;
+        self.folders.swap()?;
+        Ok(position)
+    }
+}
+
+/// Has the source make a checkpoint, or go on with the one that it has for this node.
+async fn open(
+    link: &Link,
+    partition: PartitionId,
+    options: &CopyOptions,
+    random: &mut Random,
+) -> Result<CheckpointListing, CopyError> {
+    let mut attempts = 0;
+    loop {
+        let question = Question::OpenCheckpoint { partition: PartitionName::from(partition) };
+        let last = match link.ask(question, options.open_timeout, options.trace).await {
+            Ok(Reply::Checkpoint { listing, checksum }) if listing.checksum() == checksum => {
+                check(&listing)?;
+                return Ok(listing);
+            }
+            Ok(Reply::Checkpoint { .. }) => "a damaged listing".to_owned(),
+            other => trouble(other)?,
+        };
+        attempts += 1;
+        if attempts >= options.attempts_max {
+            return Err(CopyError::GivenUp { attempts, last });
+        }
+        tokio::time::sleep(options.pause(attempts, random)).await;
+    }
+}
+
+/// What was heard instead of an answer, where asking again may help.
+pub(super) fn trouble(heard: Result<Reply, CallError>) -> Result<String, CopyError> {
+    match heard {
+        Err(error) => Ok(error.to_string()),
+        Ok(Reply::Problem(Problem::NotHere(reason))) => Err(CopyError::NotHere(reason)),
+        Ok(Reply::Problem(Problem::OtherCluster)) => {
+            Err(CopyError::Unfit("it belongs to another cluster".to_owned()))
+        }
+        // Also of bytes that are damaged; one that cannot read this version says so every time.
+        Ok(Reply::Problem(Problem::Format(format))) => {
+            Ok(format!("it speaks format {format} of messages"))
+        }
+        Ok(Reply::Problem(Problem::Row { code, message })) => Ok(format!("{code} {message}")),
+        Ok(Reply::Problem(Problem::Rest(error))) => Ok(error),
+        Ok(Reply::Problem(Problem::CheckpointGone)) => Ok("it forgot the checkpoint".to_owned()),
+        Ok(_) => Ok("it gave an answer to another question".to_owned()),
+    }
+}
+
+/// Whether a listing makes sense. Names become names of files here: none may lead elsewhere.
+fn check(listing: &CheckpointListing) -> Result<(), CopyError> {
+    if listing.format > STORE_FORMAT {
+        let format = listing.format;
+        return Err(CopyError::Unfit(format!(
+            "its rows are in format {format}, this version reads up to {STORE_FORMAT}"
+        )));
+    }
+    let damaged = |what: String| Err(CopyError::Damaged(what));
+    if listing.files.is_empty() || listing.files.len() > FILES_MAX {
+        return damaged(format!("a checkpoint of {} files", listing.files.len()));
+    }
+    let mut names = HashSet::new();
+    for CheckpointFile { name, bytes, checksum } in &listing.files {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        let is_name = !name.is_empty()
+            && name.len() <= NAME_BYTES_MAX
+            && name.bytes().all(is_plain)
+            && !name.starts_with('.');
+        if !is_name || !names.insert(name) {
+            return damaged(format!("a file called {name:?}"));
+        }
+        if *bytes == 0 && *checksum != Checksum::of(b"") {
+            return damaged(format!("{name} is empty and has another checksum"));
+        }
+    }
+    Ok(())
+}
+
+async fn prepare(
+    folders: &Folders,
+    files: &[CheckpointFile],
+    verified: &HashSet<CheckpointFile>,
+    recovery: &Arc<Recovery>,
+) -> io::Result<Vec<u64>> {
+    let (folders, files, verified) = (folders.clone(), files.to_vec(), verified.clone());
+    blocking(recovery, move || reuse::prepare(&folders, &files, &verified)).await
+}
+
+/// Runs what blocks. The copy does not end before it, whoever waits.
+async fn blocking<T: Send + 'static>(
+    recovery: &Arc<Recovery>,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let recovery = Arc::clone(recovery);
+    let done = tokio::task::spawn_blocking(move || {
+        let done = work();
+        drop(recovery);
+        done
+    });
+    done.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_that_leads_elsewhere_or_makes_no_sense_is_refused() {
+        let file = |name: &str| CheckpointFile { name: name.to_owned(), bytes: 1, checksum: 1 };
+        let listing = |files: Vec<CheckpointFile>| CheckpointListing {
+            number: 1,
+            format: STORE_FORMAT,
+            lsn: 1,
+            files,
+        };
+        check(&listing(vec![file("000012.sst"), file("MANIFEST-000004"), file("CURRENT")]))
+            .unwrap();
+        for name in ["", "..", ".", "../x", "/etc/x", "a/b", "a\\b", "a\0b", ".hidden", "ü"] {
+            let refused = check(&listing(vec![file("CURRENT"), file(name)])).unwrap_err();
+            assert!(matches!(refused, CopyError::Damaged(_)), "{name:?}: {refused}");
+        }
+        let long = "x".repeat(NAME_BYTES_MAX + 1);
+        let empty = CheckpointFile { bytes: 0, ..file("empty") };
+        for files in [vec![], vec![file("a"), file("a")], vec![file(&long)], vec![empty]] {
+            assert!(matches!(check(&listing(files)), Err(CopyError::Damaged(_))));
+        }
+        let later = CheckpointListing { format: STORE_FORMAT + 1, ..listing(vec![file("a")]) };
+        assert!(matches!(check(&later), Err(CopyError::Unfit(_))));
+    }
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        let options = CopyOptions::default();
+        let mut random = Random::new(3);
+        for (failures, full_ms) in [(1, 100), (2, 200), (3, 400), (7, 5000), (40, 5000)] {
+            for _ in 0..50 {
+                let pause = options.pause(failures, &mut random).as_millis();
+                assert!((full_ms / 2..=full_ms).contains(&pause), "{failures}: {pause}");
+            }
+        }
+    }
+}

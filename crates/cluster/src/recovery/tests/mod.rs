@@ -1,0 +1,334 @@
+//! Tests of copies between real folders. Only the network between the two nodes is made here: it
+//! hands bytes to the source and loses, delays, cuts and damages them as it is told.
+
+mod copies;
+mod faults;
+mod serving;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use plimsoll_control::Random;
+use plimsoll_log::record::{self, Item, LeadStamp, Record};
+use plimsoll_log::rules::chain::{Chain, Position};
+use plimsoll_log::{Incarnation, LeadId, PartitionId, SessionId};
+use plimsoll_storage::Argv;
+use plimsoll_storage::operation::Operation;
+use plimsoll_storage::partition::{Checksum, Replica, Resources, Store, StoreOptions};
+
+use super::*;
+use crate::rpc::{Call, CallError, Envelope, Link, Peers, Question, Reply};
+
+const ID: PartitionId = PartitionId { table: 7, ordinal: 2 };
+const LOG: Incarnation = Incarnation(1);
+
+fn resources() -> Resources {
+    Resources::new(StoreOptions::default(), Arc::new(|| ()))
+}
+
+fn open(dir: &Path) -> Replica {
+    Replica::open(ID, dir, &resources(), LOG, Chain::new(LOG).position()).unwrap()
+}
+
+/// A replica and the log that it was brought forward from.
+struct Source {
+    replica: Replica,
+    chain: Chain,
+    log: Vec<(Position, Record)>,
+    random: Random,
+}
+
+impl Source {
+    fn new(dir: &Path, seed: u64) -> Self {
+        let (replica, chain) = (open(dir), Chain::new(LOG));
+        Self { replica, chain, log: Vec::new(), random: Random::new(seed) }
+    }
+
+    /// Sets so many rows of so many random bytes, in one record, and flushes where told to.
+    fn grow(&mut self, rows: usize, bytes: usize, flushes: bool) {
+        let n = self.log.len() as u64 + 1;
+        let value = |random: &mut Random| -> Vec<u8> {
+            (0..bytes).map(|_| random.next_u64().to_le_bytes()[0]).collect()
+        };
+        let set = |random: &mut Random| {
+            let key = format!("key-{}", random.below(10_000));
+            let parts = [b"SET".to_vec(), key.into_bytes(), value(random)];
+            Operation::Command(Argv::of(&parts)).encode()
+        };
+        let item = Item::Operations {
+            session: SessionId(n),
+            first: 1,
+            acked: 0,
+            stamp_ms: 1_700_000_000_000 + n,
+            payloads: (0..rows).map(|_| set(&mut self.random)).collect(),
+        };
+        let record = Record {
+            partition: ID,
+            lead: LeadStamp { lead: LeadId(5), epoch: 1, n },
+            stamp_ms: 1_700_000_000_000 + n,
+            anchor: self.chain.anchor(),
+            items: vec![item],
+        };
+        let checksum = record::checksum(&record.encode()).unwrap();
+        let lsn = self.chain.position().lsn.next();
+        let position = self.chain.advance(lsn, checksum, record.stamp_ms, &record.anchor).unwrap();
+        self.replica.apply(position, &record, &mut ()).unwrap();
+        self.log.push((position, record));
+        if flushes {
+            self.replica.store().flush().unwrap();
+        }
+    }
+
+    fn digest(&self) -> u64 {
+        self.replica.digest().unwrap()
+    }
+}
+
+/// How often something happens to a question or its answer, each of 0 to 1.
+#[derive(Clone, Copy, Debug, Default)]
+struct Faults {
+    /// The question never arrives.
+    unreachable: f64,
+    /// It is carried out, and the answer is lost.
+    lost: f64,
+    /// The answer ends early.
+    cut: f64,
+    /// A bit of the answer is another.
+    damaged: f64,
+    /// A bit of the question is another.
+    garbled: f64,
+    /// The answer takes longer than others.
+    late: f64,
+    /// The source is started anew before it answers.
+    restarted: f64,
+}
+
+/// What the network has seen.
+#[derive(Default)]
+struct Seen {
+    /// Questions for chunks.
+    asked: AtomicUsize,
+    /// Bytes of chunks in whole answers.
+    bytes: AtomicU64,
+    under_way: AtomicUsize,
+    under_way_max: AtomicUsize,
+    opened: AtomicUsize,
+}
+
+struct Inner {
+    data: tempfile::TempDir,
+    store: Store,
+    checkpoints: Mutex<Arc<Checkpoints>>,
+    starts: AtomicU64,
+    random: Mutex<Random>,
+    faults: Mutex<Faults>,
+    /// Chunks that are answered before no answer comes any more.
+    answers_left: AtomicUsize,
+    delay: Mutex<Duration>,
+    seen: Seen,
+}
+
+/// A network with one node in it, the source.
+#[derive(Clone)]
+struct Network(Arc<Inner>);
+
+impl Network {
+    fn new(store: &Store, seed: u64) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let checkpoints = Arc::new(Checkpoints::new(data.path()).unwrap());
+        Self(Arc::new(Inner {
+            data,
+            store: store.clone(),
+            checkpoints: Mutex::new(checkpoints),
+            starts: AtomicU64::new(0),
+            random: Mutex::new(Random::new(seed)),
+            faults: Mutex::default(),
+            answers_left: AtomicUsize::new(usize::MAX),
+            delay: Mutex::default(),
+            seen: Seen::default(),
+        }))
+    }
+
+    fn link(&self) -> Link {
+        let peers: Arc<dyn Peers> = Arc::new(self.clone());
+        Link { peers, address: "source:1".into(), from: "target".into(), cluster: LOG }
+    }
+
+    /// Starts the source anew: it knows nothing of its checkpoints.
+    fn restart(&self) {
+        let run = self.0.starts.fetch_add(1, Ordering::Relaxed);
+        let dir = self.0.data.path().join(format!("run-{run}"));
+        std::fs::create_dir(&dir).unwrap();
+        *self.0.checkpoints.lock() = Arc::new(Checkpoints::new(&dir).unwrap());
+    }
+
+    fn seen(&self) -> &Seen {
+        &self.0.seen
+    }
+
+    /// Bytes of chunks that were answered since the last call.
+    fn take_bytes(&self) -> u64 {
+        self.0.seen.bytes.swap(0, Ordering::Relaxed)
+    }
+
+    fn happens(&self, part: f64) -> bool {
+        self.0.random.lock().unit() < part
+    }
+
+    fn damage(&self, bytes: Bytes) -> Bytes {
+        let mut bytes = bytes.to_vec();
+        let mut random = self.0.random.lock();
+        let at = random.below(bytes.len());
+        // One that was cut may be empty.
+        bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << random.below(8));
+        bytes.into()
+    }
+
+    async fn carry(&self, mut question: Bytes) -> Result<Bytes, CallError> {
+        let faults = *self.0.faults.lock();
+        if self.happens(faults.unreachable) {
+            return Err(CallError::Unreachable("refused".to_owned()));
+        }
+        if self.happens(faults.garbled) {
+            question = self.damage(question);
+        }
+        let asked = crate::rpc::decode::<Envelope>(&question);
+        let is_chunk = matches!(&asked, Ok(it) if matches!(it.question, Question::Chunk { .. }));
+        if is_chunk {
+            self.0.seen.asked.fetch_add(1, Ordering::Relaxed);
+            let left = |left: usize| Some(left.saturating_sub(1));
+            let before =
+                self.0.answers_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
+            if before == Ok(0) {
+                std::future::pending::<()>().await;
+            }
+        }
+        if self.happens(faults.restarted) {
+            self.restart();
+        }
+        let reply = match asked {
+            Ok(envelope) => {
+                if matches!(envelope.question, Question::OpenCheckpoint { .. }) {
+                    self.0.seen.opened.fetch_add(1, Ordering::Relaxed);
+                }
+                let checkpoints = Arc::clone(&self.0.checkpoints.lock());
+                let find = |id| (id == ID).then(|| self.0.store.clone());
+                let answer = checkpoints.answer(&envelope.from, &envelope.question, find).await;
+                answer.unwrap_or(Reply::Done)
+            }
+            Err(problem) => Reply::Problem(problem),
+        };
+        if let Reply::Chunk { bytes, .. } = &reply {
+            self.0.seen.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        }
+        let mut answer = crate::rpc::encode_reply(&reply);
+        let delay = *self.0.delay.lock();
+        if self.happens(faults.late) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        } else if delay > Duration::ZERO {
+            tokio::time::sleep(delay).await;
+        }
+        if self.happens(faults.lost) {
+            return Err(CallError::TimedOut);
+        }
+        if self.happens(faults.cut) {
+            answer.truncate(self.0.random.lock().below(answer.len()));
+        }
+        Ok(if self.happens(faults.damaged) { self.damage(answer) } else { answer })
+    }
+}
+
+impl Peers for Network {
+    fn call(&self, _: &str, question: Bytes, _: Duration) -> Call {
+        /// A call that is over, answered or given up.
+        struct Over(Network);
+        impl Drop for Over {
+            fn drop(&mut self) {
+                self.0.seen().under_way.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        let network = self.clone();
+        Box::pin(async move {
+            let under_way = network.seen().under_way.fetch_add(1, Ordering::Relaxed) + 1;
+            network.seen().under_way_max.fetch_max(under_way, Ordering::Relaxed);
+            let _over = Over(network.clone());
+            network.carry(question).await
+        })
+    }
+}
+
+/// The node that is copied to.
+struct Target {
+    dir: tempfile::TempDir,
+    folders: Folders,
+    recoveries: Recoveries,
+}
+
+impl Target {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let folders = Folders::of(dir.path(), ID);
+        Self { dir, folders, recoveries: Recoveries::new("target") }
+    }
+
+    /// Begins a copy, once what an earlier one had under way has ended.
+    async fn begin(&self) -> Arc<Recovery> {
+        loop {
+            match self.recoveries.begin(ID, "source") {
+                Ok(recovery) => return recovery,
+                Err(AlreadyRunning(ID)) => tokio::task::yield_now().await,
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+
+    async fn copy(&self, network: &Network, options: &CopyOptions) -> Result<Copied, CopyError> {
+        let recovery = self.begin().await;
+        copy(&network.link(), ID, &self.folders, options, &recovery).await
+    }
+
+    /// Copies and puts the copy in its place.
+    async fn recover(&self, network: &Network, options: &CopyOptions) -> Replica {
+        let copied = self.copy(network, options).await.unwrap();
+        copied.install(&resources(), LOG, false).unwrap();
+        open(&self.folders.replica)
+    }
+
+    /// What is told about the last copy.
+    fn status(&self) -> RecoveryStatus {
+        self.recoveries.all().pop().unwrap()
+    }
+
+    /// Bytes in files and parts that are not whole.
+    fn incoming_bytes(&self) -> u64 {
+        files(&self.folders.incoming).values().map(|(bytes, _)| *bytes).sum()
+    }
+}
+
+/// Length and checksum of each file in a folder, where there is one.
+fn files(dir: &Path) -> HashMap<PathBuf, (u64, u64)> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return HashMap::new() };
+    let entries = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+    let described = entries.map(|path| {
+        let (checksum, bytes) = Checksum::of_file(&path).unwrap();
+        (path, (bytes, checksum))
+    });
+    described.collect()
+}
+
+/// Small chunks and short pauses.
+fn small() -> CopyOptions {
+    CopyOptions {
+        chunk_bytes_max: 2000,
+        chunks_max: 8,
+        attempts_max: 6,
+        pause_min: Duration::from_micros(100),
+        pause_max: Duration::from_millis(1),
+        ..CopyOptions::default()
+    }
+}

@@ -1,0 +1,166 @@
+//! Tests of the source alone: what it gives, what it refuses, and what ends by itself.
+
+use std::time::Instant;
+
+use super::*;
+use crate::rpc::{CheckpointListing, PartitionName, Problem};
+
+/// A source of one small replica and what it serves others with.
+struct Serving {
+    dir: tempfile::TempDir,
+    source: Source,
+    checkpoints: Checkpoints,
+}
+
+impl Serving {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut source = Source::new(&dir.path().join("rows"), 3);
+        source.grow(50, 100, false);
+        let checkpoints = Checkpoints::new(dir.path()).unwrap();
+        Self { dir, source, checkpoints }
+    }
+
+    async fn ask(&self, from: &str, question: Question) -> Reply {
+        let find = |id| (id == ID).then(|| self.source.replica.store().clone());
+        self.checkpoints.answer(from, &question, find).await.unwrap()
+    }
+
+    async fn open(&self, from: &str) -> CheckpointListing {
+        let partition = PartitionName::from(ID);
+        match self.ask(from, Question::OpenCheckpoint { partition }).await {
+            Reply::Checkpoint { listing, checksum } => {
+                assert_eq!(listing.checksum(), checksum);
+                listing
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn chunk(&self, checkpoint: u64, file: &str, offset: u64, bytes_max: u32) -> Reply {
+        let file = file.to_owned();
+        self.ask("b", Question::Chunk { checkpoint, file, offset, bytes_max }).await
+    }
+
+    fn folders(&self) -> usize {
+        self.dir.path().join("recovery").read_dir().unwrap().count()
+    }
+}
+
+fn code(reply: &Reply) -> &str {
+    match reply {
+        Reply::Problem(Problem::Row { code, .. }) => code,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn gives_the_files_that_it_lists_and_no_other() {
+    let serving = Serving::new();
+    let listing = serving.open("b").await;
+    assert_eq!(listing.lsn, 1);
+    for file in &listing.files {
+        let mut bytes = Vec::new();
+        while (bytes.len() as u64) < file.bytes {
+            match serving.chunk(listing.number, &file.name, bytes.len() as u64, 1000).await {
+                Reply::Chunk { bytes: chunk, checksum } => {
+                    assert!(!chunk.is_empty() && chunk.len() <= 1000);
+                    assert_eq!(Checksum::of(&chunk), checksum);
+                    bytes.extend(chunk);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!((bytes.len() as u64, Checksum::of(&bytes)), (file.bytes, file.checksum));
+        let end = serving.chunk(listing.number, &file.name, file.bytes, u32::MAX).await;
+        assert!(matches!(end, Reply::Chunk { bytes, .. } if bytes.is_empty()));
+        let beyond = serving.chunk(listing.number, &file.name, file.bytes + 1, 1).await;
+        assert_eq!(code(&beyond), "ERR");
+    }
+    std::fs::write(serving.dir.path().join("secret"), "x").unwrap();
+    std::fs::write(serving.dir.path().join("recovery/secret"), "x").unwrap();
+    let absolute = serving.dir.path().join("secret").display().to_string();
+    for name in ["", ".", "..", "../secret", "../../secret", "CURRENT/", "./CURRENT", &absolute] {
+        assert_eq!(code(&serving.chunk(listing.number, name, 0, 9).await), "ERR", "{name:?}");
+    }
+    let gone = serving.chunk(listing.number ^ 1, "CURRENT", 0, 9).await;
+    assert!(matches!(gone, Reply::Problem(Problem::CheckpointGone)));
+    let other = PartitionName { table: 7, ordinal: 3 };
+    let not_here = serving.ask("b", Question::OpenCheckpoint { partition: other }).await;
+    assert!(matches!(not_here, Reply::Problem(Problem::NotHere(_))), "{not_here:?}");
+    assert!(serving.checkpoints.answer("b", &Question::Probe, |_| None).await.is_none());
+}
+
+#[tokio::test]
+async fn a_node_has_one_checkpoint_of_a_partition_and_all_have_a_few() {
+    let serving = Serving::new();
+    let first = serving.open("b").await;
+    assert_eq!(serving.open("b").await, first, "the same again");
+    for from in ["c", "d", "e"] {
+        assert_ne!(serving.open(from).await.number, first.number);
+    }
+    let partition = PartitionName::from(ID);
+    let refused = serving.ask("f", Question::OpenCheckpoint { partition }).await;
+    assert_eq!(code(&refused), "TRYAGAIN");
+    assert_eq!(serving.folders(), 4);
+    let closed = serving.ask("b", Question::CloseCheckpoint { checkpoint: first.number }).await;
+    assert!(matches!(closed, Reply::Done));
+    assert_eq!(serving.folders(), 3);
+    let gone = serving.chunk(first.number, "CURRENT", 0, 9).await;
+    assert!(matches!(gone, Reply::Problem(Problem::CheckpointGone)));
+    assert_ne!(serving.open("f").await.number, first.number);
+}
+
+#[tokio::test]
+async fn two_that_ask_at_once_for_the_same_get_the_same() {
+    let serving = Serving::new();
+    let (one, other) = tokio::join!(serving.open("b"), serving.open("b"));
+    assert_eq!(one, other);
+    assert_eq!(serving.folders(), 1);
+}
+
+#[tokio::test]
+async fn a_checkpoint_that_nobody_reads_ends_by_itself() {
+    let serving = Serving::new();
+    let listing = serving.open("b").await;
+    let minute = Duration::from_secs(60);
+    assert_eq!(serving.checkpoints.expire(Instant::now() + 4 * minute), 0);
+    let chunk = serving.chunk(listing.number, "CURRENT", 0, 9).await;
+    assert!(matches!(chunk, Reply::Chunk { .. }), "{chunk:?}");
+    assert_eq!(serving.checkpoints.expire(Instant::now() + 5 * minute), 1);
+    assert_eq!(serving.folders(), 0);
+    let gone = serving.chunk(listing.number, "CURRENT", 0, 9).await;
+    assert!(matches!(gone, Reply::Problem(Problem::CheckpointGone)));
+}
+
+#[tokio::test]
+async fn what_a_crash_left_is_deleted_at_the_start() {
+    let Serving { dir, source, checkpoints } = Serving::new();
+    let serving = Serving { dir, source, checkpoints };
+    let listing = serving.open("b").await;
+    let Serving { dir, source, checkpoints } = serving;
+    // A crash runs nothing that deletes.
+    std::mem::forget(checkpoints);
+    let recovery = dir.path().join("recovery");
+    std::fs::create_dir(recovery.join("out-5.tmp")).unwrap();
+    std::fs::create_dir(recovery.join("other")).unwrap();
+    let checkpoints = Checkpoints::new(dir.path()).unwrap();
+    let serving = Serving { dir, source, checkpoints };
+    assert_eq!(serving.folders(), 1, "what is not ours stays");
+    let gone = serving.chunk(listing.number, "CURRENT", 0, 9).await;
+    assert!(matches!(gone, Reply::Problem(Problem::CheckpointGone)));
+    assert_ne!(serving.open("b").await.number, listing.number);
+}
+
+#[tokio::test]
+async fn a_replica_that_stands_nowhere_is_not_given_away() {
+    let serving = Serving::new();
+    let empty = tempfile::tempdir().unwrap();
+    let replica = open(empty.path());
+    let partition = PartitionName::from(ID);
+    let question = Question::OpenCheckpoint { partition };
+    let find = |_| Some(replica.store().clone());
+    let refused = serving.checkpoints.answer("b", &question, find).await.unwrap();
+    assert_eq!(code(&refused), "ERR");
+    assert_eq!(serving.folders(), 0);
+}

@@ -1,0 +1,274 @@
+//! The chunks of one checkpoint: which to ask for next, how many at once, and what to do where an
+//! answer is lost, damaged or a refusal.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use plimsoll_control::Random;
+use plimsoll_control::transfer::{Chunk, TransferWindow};
+use plimsoll_storage::partition::Checksum;
+
+use super::folders::Folders;
+use super::intake::{Intake, Stored};
+use super::progress::Recovery;
+use super::target::{CopyError, CopyOptions, trouble};
+use crate::rpc::{CallError, CheckpointFile, CheckpointListing, Link, Problem, Question, Reply};
+
+/// How a transfer ended.
+pub(super) enum Ended {
+    /// Every file is whole.
+    Whole,
+    /// The source does not know the checkpoint any longer.
+    Gone {
+        /// Whether anything was written.
+        has_progressed: bool,
+    },
+}
+
+/// The transfer of one checkpoint.
+pub(super) struct Transfer<'a> {
+    link: &'a Link,
+    number: u64,
+    options: &'a CopyOptions,
+    recovery: &'a Arc<Recovery>,
+    random: Random,
+    intake: Intake,
+    /// Files of which not everything was asked for, each with how much was.
+    asking: VecDeque<(usize, u64)>,
+    /// Pieces to ask for again, and one that the pace held back.
+    again: VecDeque<Piece>,
+    /// How often each file was wrong.
+    wrong: Vec<u32>,
+    /// Bytes and number of the pieces that are not written yet, asked for or not.
+    held_bytes: u64,
+    held: usize,
+    calls: FuturesUnordered<BoxFuture<'static, Event>>,
+    is_paced: bool,
+    window: TransferWindow,
+    began: Instant,
+    has_progressed: bool,
+}
+
+/// A piece of a file that becomes a chunk.
+#[derive(Clone, Copy)]
+struct Piece {
+    index: usize,
+    offset: u64,
+    bytes: u32,
+    attempts: u32,
+    /// It has waited for the pace.
+    is_due: bool,
+}
+
+enum Event {
+    Heard(Piece, Chunk, Result<Reply, CallError>),
+    /// A piece may be asked for again.
+    Rested(Piece),
+    /// The pace allows what it held back.
+    Paced(Piece),
+}
+
+impl<'a> Transfer<'a> {
+    /// Of each file, so much is there.
+    pub(super) fn new(
+        link: &'a Link,
+        listing: &CheckpointListing,
+        there: Vec<u64>,
+        folders: &Folders,
+        options: &'a CopyOptions,
+        recovery: &'a Arc<Recovery>,
+    ) -> Self {
+        let files = || listing.files.iter().zip(there.iter().copied());
+        let asking = files().enumerate().filter(|(_, (file, there))| *there < file.bytes);
+        Self {
+            link,
+            number: listing.number,
+            options,
+            recovery,
+            random: Random::new(options.seed ^ listing.number),
+            intake: Intake::new(
+                &folders.incoming,
+                files().map(|(it, n)| (it.clone(), n)),
+                recovery,
+            ),
+            asking: asking.map(|(index, (_, there))| (index, there)).collect(),
+            again: VecDeque::new(),
+            wrong: vec![0; listing.files.len()],
+            held_bytes: 0,
+            held: 0,
+            calls: FuturesUnordered::new(),
+            is_paced: false,
+            window: TransferWindow::default(),
+            began: Instant::now(),
+            has_progressed: false,
+        }
+    }
+
+    /// Copies what is missing.
+    pub(super) async fn run(&mut self) -> Result<Ended, CopyError> {
+        let ended = self.go_on().await;
+        self.calls.clear();
+        // What is being written was compared, and counts for the next attempt.
+        while let Some(stored) = self.intake.next().await {
+            self.has_progressed |= stored.is_ok_and(|stored| !stored.is_wrong);
+        }
+        match ended {
+            Ok(Ended::Gone { .. }) => Ok(Ended::Gone { has_progressed: self.has_progressed }),
+            ended => ended,
+        }
+    }
+
+    /// The files that are whole.
+    pub(super) fn whole(&self) -> impl Iterator<Item = CheckpointFile> {
+        self.intake.whole().map(|file| CheckpointFile::clone(file))
+    }
+
+    async fn go_on(&mut self) -> Result<Ended, CopyError> {
+        loop {
+            self.ask();
+            tokio::select! {
+                Some(event) = self.calls.next(), if !self.calls.is_empty() => {
+                    if self.on_event(event)? {
+                        return Ok(Ended::Gone { has_progressed: self.has_progressed });
+                    }
+                }
+                Some(stored) = self.intake.next(), if self.intake.is_writing() => {
+                    self.on_stored(stored?)?;
+                }
+                else => {
+                    assert!(self.held == 0 && self.asking.is_empty(), "nothing is left out");
+                    return Ok(Ended::Whole);
+                }
+            }
+        }
+    }
+
+    /// Asks for as much as may be under way.
+    fn ask(&mut self) {
+        while !self.is_paced
+            && let Some(bytes_max) = self.window.next_chunk()
+            && let Some(piece) = self.next_piece(bytes_max)
+        {
+            let pace = self.options.pace.as_ref().filter(|_| !piece.is_due);
+            let wait = pace.map_or(Duration::ZERO, |pace| pace(u64::from(piece.bytes)));
+            if wait == Duration::ZERO {
+                self.send(piece);
+            } else {
+                self.is_paced = true;
+                self.recovery.throttled(wait);
+                let piece = Piece { is_due: true, ..piece };
+                self.calls.push(Box::pin(async move {
+                    tokio::time::sleep(wait).await;
+                    Event::Paced(piece)
+                }));
+            }
+        }
+    }
+
+    /// The next piece to ask for, where there is one and room for it.
+    fn next_piece(&mut self, bytes_max: u64) -> Option<Piece> {
+        if let Some(piece) = self.again.pop_front() {
+            return Some(piece);
+        }
+        let (index, offset) = *self.asking.front()?;
+        let left = self.intake.file(index).bytes - offset;
+        let bytes = left.min(bytes_max).min(self.options.chunk_bytes_max).max(1);
+        let has_room = self.held < self.options.chunks_max
+            && self.held_bytes + bytes <= self.options.bytes_max;
+        if !has_room && self.held > 0 {
+            return None;
+        }
+        self.held_bytes += bytes;
+        self.held += 1;
+        match self.asking.front_mut() {
+            Some((_, asked)) if bytes < left => *asked += bytes,
+            _ => drop(self.asking.pop_front()),
+        }
+        // A window's chunks are of a few MiB.
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        Some(Piece { index, offset, bytes, attempts: 0, is_due: false })
+    }
+
+    fn send(&mut self, piece: Piece) {
+        let sent = self.window.on_send(self.now_ns(), u64::from(piece.bytes));
+        let question = Question::Chunk {
+            checkpoint: self.number,
+            file: self.intake.file(piece.index).name.clone(),
+            offset: piece.offset,
+            bytes_max: piece.bytes,
+        };
+        let link = self.link.clone();
+        let (timeout, trace) = (self.options.chunk_timeout, self.options.trace);
+        self.calls.push(Box::pin(async move {
+            Event::Heard(piece, sent, link.ask(question, timeout, trace).await)
+        }));
+    }
+
+    /// Says whether the checkpoint is gone.
+    fn on_event(&mut self, event: Event) -> Result<bool, CopyError> {
+        let (piece, sent, heard) = match event {
+            Event::Heard(piece, sent, heard) => (piece, sent, heard),
+            Event::Rested(piece) => {
+                self.again.push_back(piece);
+                return Ok(false);
+            }
+            Event::Paced(piece) => {
+                self.is_paced = false;
+                self.again.push_front(piece);
+                return Ok(false);
+            }
+        };
+        let last = match heard {
+            Ok(Reply::Chunk { bytes, checksum })
+                if bytes.len() == piece.bytes as usize && Checksum::of(&bytes) == checksum =>
+            {
+                let now_ns = self.now_ns();
+                self.window.on_arrival(now_ns, sent);
+                self.recovery.received(u64::from(piece.bytes));
+                self.intake.take(piece.index, piece.offset, bytes);
+                return Ok(false);
+            }
+            Ok(Reply::Chunk { .. }) => "a damaged chunk".to_owned(),
+            Ok(Reply::Problem(Problem::CheckpointGone)) => return Ok(true),
+            other => trouble(other)?,
+        };
+        self.window.on_error(sent);
+        let attempts = piece.attempts + 1;
+        if attempts >= self.options.attempts_max {
+            return Err(CopyError::GivenUp { attempts, last });
+        }
+        let pause = self.options.pause(attempts, &mut self.random);
+        let piece = Piece { attempts, is_due: false, ..piece };
+        self.calls.push(Box::pin(async move {
+            tokio::time::sleep(pause).await;
+            Event::Rested(piece)
+        }));
+        Ok(false)
+    }
+
+    fn on_stored(&mut self, stored: Stored) -> Result<(), CopyError> {
+        self.held_bytes -= stored.bytes;
+        self.held -= stored.chunks;
+        if !stored.is_wrong {
+            self.has_progressed = true;
+            return Ok(());
+        }
+        let wrong = &mut self.wrong[stored.index];
+        *wrong += 1;
+        if *wrong >= self.options.attempts_max {
+            let name = &self.intake.file(stored.index).name;
+            return Err(CopyError::Damaged(format!("{name} was wrong {wrong} times")));
+        }
+        tracing::warn!(file = self.intake.file(stored.index).name, "a copied file is wrong");
+        self.asking.push_back((stored.index, 0));
+        Ok(())
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
