@@ -8,23 +8,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use plimsoll_cluster::{
-    Action, Condition, Coordinator, DocumentWrite, DocumentsOptions, IndexBody, IndexMetadata,
+    Action, Condition, Coordinator, DocumentWrite, IndexBody, IndexMetadata,
     Node, NodeSettings, Request, WriteResult,
 };
-use plimsoll_log::embedded;
-use plimsoll_storage::partition::StoreOptions;
 use plimsoll_storage::{Argv, Reply};
 use serde_json::{Map, json};
 
 fn open(dir: &Path) -> Node {
-    let settings = NodeSettings {
-        data_dir: dir.to_owned(),
-        log: embedded::Options::default(),
-        store: StoreOptions::default(),
-        database_partitions: 1,
-        documents: DocumentsOptions::default(),
-    };
-    Node::open(settings).unwrap()
+    Node::open(&NodeSettings::alone(dir)).unwrap()
 }
 
 fn write(id: &str, action: Action, source: &'static str) -> DocumentWrite {

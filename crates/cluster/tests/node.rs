@@ -6,19 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plimsoll_cluster::{ClientSession, Coordinator, Node, NodeSettings, Request};
-use plimsoll_log::embedded::Options;
-use plimsoll_storage::partition::StoreOptions;
 use plimsoll_storage::{Argv, Reply};
 
 fn open(dir: &Path, database_partitions: u32) -> Node {
-    Node::open(NodeSettings {
-        data_dir: dir.to_owned(),
-        log: Options::default(),
-        store: StoreOptions::default(),
-        database_partitions,
-        documents: plimsoll_cluster::DocumentsOptions::default(),
-    })
-    .unwrap()
+    Node::open(&NodeSettings { database_partitions, ..NodeSettings::alone(dir) }).unwrap()
 }
 
 struct Client {
@@ -164,13 +155,7 @@ fn commands_over_several_partitions_answer_as_over_one() {
 fn a_folder_has_one_node() {
     let dir = tempfile::tempdir().unwrap();
     let node = open(dir.path(), 1);
-    let second = Node::open(NodeSettings {
-        data_dir: dir.path().to_owned(),
-        log: Options::default(),
-        store: StoreOptions::default(),
-        documents: plimsoll_cluster::DocumentsOptions::default(),
-        database_partitions: 1,
-    });
+    let second = Node::open(&NodeSettings::alone(dir.path()));
     assert!(second.is_err());
     node.close();
 }

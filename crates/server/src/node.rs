@@ -1,6 +1,7 @@
 //! What all connections of a node share: the coordinator, the settings, the counters.
 
 use std::{
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -8,15 +9,14 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use plimsoll_cluster::{Coordinator, DocumentsOptions, NodeSettings};
-use plimsoll_log::embedded;
+use plimsoll_cluster::{Coordinator, DocumentsOptions, NodeRecord, NodeSettings, Peers};
 use plimsoll_storage::partition::StoreOptions;
 
 use crate::{
     auth::Password,
     clients::Clients,
     metrics::Metrics,
-    settings::{Durability, Settings},
+    settings::Settings,
     usage::Usage,
 };
 
@@ -102,24 +102,36 @@ fn random_hex(digits: usize) -> String {
     text
 }
 
-/// What a node's rows and log are opened with.
+/// What a node is opened with; `record` says where it listens.
 #[must_use]
-pub fn settings(settings: &Settings) -> NodeSettings {
-    let sync_interval_ms = u64::try_from(settings.sync_interval.as_millis()).unwrap_or(u64::MAX);
-    let log = embedded::Options {
-        durability: match settings.durability {
-            Durability::Request => embedded::Durability::Request,
-            Durability::Async => embedded::Durability::Async,
-        },
-        sync_interval_ms,
-        ..embedded::Options::default()
-    };
+pub fn settings(settings: &Settings, record: NodeRecord, peers: Arc<dyn Peers>) -> NodeSettings {
     let store = StoreOptions { block_cache_bytes: settings.cache_bytes, ..StoreOptions::default() };
     NodeSettings {
         data_dir: settings.data.clone(),
-        log,
+        log: settings.log.clone(),
         store,
         database_partitions: settings.resp_shards,
         documents: DocumentsOptions::default(),
+        record,
+        peers,
+    }
+}
+
+/// What a node says of itself to others.
+#[must_use]
+pub fn record(
+    settings: &Settings,
+    rpc: Option<SocketAddr>,
+    http: SocketAddr,
+    resp: SocketAddr,
+) -> NodeRecord {
+    NodeRecord {
+        name: settings.node_name.clone(),
+        rpc: rpc.map(|address| address.to_string()).unwrap_or_default(),
+        http: http.to_string(),
+        resp: resp.to_string(),
+        zone: settings.zone.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_ms: u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX),
     }
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use plimsoll_cluster::{NoPeers, Node, OpenError, Peers};
+use plimsoll_cluster::{LogSettings, NoPeers, Node, OpenError, Peers};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -76,14 +76,20 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
     let http = Port::take(settings.http, "http.address")?;
     let rpc = settings.rpc.map(|address| Port::take(address, "rpc.address")).transpose()?;
     let peers = peers(&settings)?;
-    let node_settings = node::settings(&settings);
+    let record = node::record(
+        &settings,
+        rpc.as_ref().map(Port::address).transpose()?,
+        http.address()?,
+        resp.address()?,
+    );
+    let node_settings = node::settings(&settings, record, Arc::clone(&peers));
     let drain_timeout = settings.drain_timeout;
     let processors = match settings.processors {
         // Clients' threads sleep little; apply and the log's syncs are not to wait for them.
         0 => (std::thread::available_parallelism()?.get() - 1).max(1),
         given => given,
     };
-    let opened = tokio::task::spawn_blocking(move || Node::open(node_settings)).await;
+    let opened = tokio::task::spawn_blocking(move || Node::open(&node_settings)).await;
     let node = opened.map_err(io::Error::other)??;
     let mut term = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -175,9 +181,14 @@ fn say_ready(shared: &Shared, addresses: Addresses) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(
         out,
-        "ready node={} resp={resp} http={http}{rpc_word} data={} log=embedded",
+        "ready node={} resp={resp} http={http}{rpc_word} data={} log={}",
         settings.node_name,
-        settings.data.display()
+        settings.data.display(),
+        match settings.log {
+            LogSettings::Embedded { .. } => "embedded",
+            LogSettings::Jetstream { .. } => "nats",
+            LogSettings::Shared { .. } => "plimsoll",
+        }
     )?;
     out.flush()?;
     tracing::info!(

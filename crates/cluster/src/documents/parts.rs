@@ -95,7 +95,27 @@ impl Part {
 
     /// Holds the view of a point in time.
     pub(super) async fn hold(&self, shared: &Shared, keep_alive: Duration) -> Result<(), Error> {
-        let held = self.on_a_copy(async |place| match place {
+        let mut last = no_copy();
+        for place in &self.order {
+            match self.hold_at(shared, place, keep_alive).await {
+                Ok(held) => {
+                    *self.held.lock() = Some(held);
+                    return Ok(());
+                }
+                Err(Failed::Here(error)) => return Err(error),
+                Err(Failed::Elsewhere(error)) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    async fn hold_at(
+        &self,
+        shared: &Shared,
+        place: &Place,
+        keep_alive: Duration,
+    ) -> Result<Held, Failed> {
+        match place {
             Place::Here(partition) => Ok(Held::Here(self.local(shared, partition).await?)),
             Place::There(member) => {
                 let question = Question::Hold { part: self.part(0, keep_alive) };
@@ -104,9 +124,7 @@ impl Part {
                     _ => Err(Failed::Here(unreadable())),
                 }
             }
-        });
-        *self.held.lock() = Some(held.await?);
-        Ok(())
+        }
     }
 
     /// The query phase, on the view that is held, or the present one of the best copy.
@@ -123,21 +141,37 @@ impl Part {
                 Ok(result)
             }
             None => {
-                let (result, held) = self
-                    .on_a_copy(async |place| match place {
-                        Place::Here(partition) => {
-                            let local = self.local(shared, partition).await?;
-                            let result = local.query(shared, &asked).await?;
-                            Ok((result, Held::Here(local)))
+                let mut last = no_copy();
+                for place in &self.order {
+                    match self.query_at(shared, place, &asked).await {
+                        Ok((result, held)) => {
+                            *self.held.lock() = Some(held);
+                            return Ok(result);
                         }
-                        Place::There(member) => {
-                            let asked = self.query_there(shared, member, 0, &asked).await?;
-                            Ok((asked.0, Held::There(Arc::clone(member), asked.1)))
-                        }
-                    })
-                    .await?;
-                *self.held.lock() = Some(held);
-                Ok(result)
+                        Err(Failed::Here(error)) => return Err(error),
+                        Err(Failed::Elsewhere(error)) => last = error,
+                    }
+                }
+                Err(last)
+            }
+        }
+    }
+
+    async fn query_at(
+        &self,
+        shared: &Shared,
+        place: &Place,
+        asked: &Asked<'_>,
+    ) -> Result<(PartitionResult, Held), Failed> {
+        match place {
+            Place::Here(partition) => {
+                let local = self.local(shared, partition).await?;
+                let result = local.query(shared, asked).await?;
+                Ok((result, Held::Here(local)))
+            }
+            Place::There(member) => {
+                let (result, view) = self.query_there(shared, member, 0, asked).await?;
+                Ok((result, Held::There(Arc::clone(member), view)))
             }
         }
     }
@@ -195,26 +229,10 @@ impl Part {
         }
     }
 
-    /// Does `work` with the first copy that can.
-    async fn on_a_copy<T>(
-        &self,
-        work: impl AsyncFn(&Place) -> Result<T, Failed>,
-    ) -> Result<T, Error> {
-        let mut last = unavailable("no copy of the partition can be asked".to_owned());
-        for place in &self.order {
-            match work(place).await {
-                Ok(done) => return Ok(done),
-                Err(Failed::Here(error)) => return Err(error),
-                Err(Failed::Elsewhere(error)) => last = error,
-            }
-        }
-        Err(last)
-    }
-
     /// A copy on this node with its present view; one not indexed yet is refreshed first.
     async fn local(&self, shared: &Shared, partition: &Arc<Partition>) -> Result<Local, Failed> {
         let local = Local::of(shared, &self.index, partition).await;
-        local.map_err(|error| Failed::of(error))
+        local.map_err(Failed::of)
     }
 
     async fn ask(
@@ -271,6 +289,10 @@ impl From<Failed> for Error {
             Failed::Here(error) | Failed::Elsewhere(error) => error,
         }
     }
+}
+
+fn no_copy() -> Error {
+    unavailable("no copy of the partition can be asked".to_owned())
 }
 
 fn unreadable() -> Error {

@@ -9,6 +9,9 @@ pub mod units;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+use plimsoll_cluster::LogSettings;
+use plimsoll_log::{embedded, jetstream};
+
 pub use raw::{Raw, SettingsError};
 use table::Kind;
 
@@ -26,7 +29,7 @@ pub enum Durability {
 }
 
 /// What a node runs with: everything parsed and within its range.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// `cluster.name`
     pub cluster_name: String,
@@ -68,6 +71,10 @@ pub struct Settings {
     pub max_clients: usize,
     /// `resp.number_of_shards`
     pub resp_shards: u32,
+    /// `log.engine` and what belongs to it
+    pub log: LogSettings,
+    /// `node.attr.zone`
+    pub zone: String,
     /// `log.durability`
     pub durability: Durability,
     /// `log.sync_interval`
@@ -86,7 +93,7 @@ impl Settings {
     /// # Errors
     /// Names the key and who gave it, where a value does not fit.
     pub fn resolve(raw: &Raw) -> Result<Self, SettingsError> {
-        let log = parsed(raw, "log.engine", engine)?;
+        let log = log(raw)?;
         let rpc = parsed(raw, "rpc.address", address)?;
         let settings = Self {
             cluster_name: text(raw, "cluster.name")?,
@@ -116,6 +123,8 @@ impl Settings {
                 _ => Durability::Request,
             },
             sync_interval: parsed(raw, "log.sync_interval", units::duration)?,
+            log,
+            zone: text(raw, "node.attr.zone")?,
             cache_bytes: bytes(raw, "cache.size")?,
             logger_level: text(raw, "logger.level")?,
             logger_json: text(raw, "logger.format")? == "json",
@@ -193,19 +202,42 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 /// Whether the port for other nodes is opened: where a log is shared, and where somebody asked
 /// for it. Nodes that are alone start beside each other without a port for each.
-fn has_peers(log: &str, is_given: bool) -> bool {
-    is_given || log.starts_with("nats://") || log.starts_with("plimsoll://")
+fn has_peers(log: &LogSettings, is_given: bool) -> bool {
+    is_given || !matches!(log, LogSettings::Embedded { share: None, .. })
 }
 
-fn engine(text: &str) -> Result<String, String> {
-    if text == "embedded" {
-        return Ok(text.to_owned());
-    }
-    let known = text.starts_with("nats://") || text.starts_with("plimsoll://");
-    Err(if known {
-        format!("`{text}`: this version has only the log `embedded`; shared logs come later")
-    } else {
-        format!("`{text}` is no log; this version has only `embedded`")
+/// Which log, from all the settings that concern it.
+fn log(raw: &Raw) -> Result<LogSettings, SettingsError> {
+    let sync_interval = parsed(raw, "log.sync_interval", units::duration)?;
+    let options = embedded::Options {
+        durability: match text(raw, "log.durability")?.as_str() {
+            "async" => embedded::Durability::Async,
+            _ => embedded::Durability::Request,
+        },
+        sync_interval_ms: u64::try_from(sync_interval.as_millis()).unwrap_or(u64::MAX),
+        ..embedded::Options::default()
+    };
+    let share = parsed(raw, "log.share", |text| {
+        if text.is_empty() { Ok(None) } else { address(text).map(Some) }
+    })?;
+    let replicas = text(raw, "log.replicas")?;
+    let cluster = text(raw, "cluster.name")?;
+    parsed(raw, "log.engine", |text| match text.split_once("://") {
+        None if text == "embedded" => Ok(LogSettings::Embedded { options, share }),
+        Some(("plimsoll", _)) => Ok(LogSettings::Shared { address: text.to_owned() }),
+        Some(("nats" | "tls", servers)) => {
+            let address = jetstream::Address::parse(text).map_err(|error| error.to_string())?;
+            let address = address.with_cluster(&cluster).map_err(|error| error.to_string())?;
+            let count = servers.split(',').count();
+            // One server can keep one copy; with more, a majority survives the loss of one.
+            let auto = if count == 1 { 1 } else { 3 };
+            let replicas = replicas.parse().unwrap_or(auto);
+            let options = jetstream::Options { replicas, ..jetstream::Options::default() };
+            Ok(LogSettings::Jetstream { address, options })
+        }
+        _ => Err(format!(
+            "`{text}` is no log; write `embedded`, `nats://host:port[,…]` or `plimsoll://host:port`"
+        )),
     })
 }
 

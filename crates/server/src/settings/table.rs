@@ -66,6 +66,13 @@ pub const SETTINGS: &[Definition] = &[
         "The node's name, in logs and in what it says of itself.",
     ),
     define(
+        "node.attr.zone",
+        Kind::Text,
+        "",
+        None,
+        "Where the node stands; copies of a partition are spread over zones.",
+    ),
+    define(
         "node.processors",
         Kind::Count(0, 1024),
         "0",
@@ -220,7 +227,27 @@ pub const SETTINGS: &[Definition] = &[
         Kind::Text,
         "embedded",
         Some("--log"),
-        "The log. This version has `embedded` only, which lies in the data folder.",
+        "The log. `embedded` lies in the data folder of one node. `nats://host:port[,...]` (or \
+         `tls://`, with user:password@ where the servers ask for it) is on JetStream servers, and \
+         all nodes that name them and the same cluster.name are one cluster. \
+         `plimsoll://host:port` is the embedded log of another node of this machine, which \
+         shares it there (`log.share`).",
+    ),
+    define(
+        "log.share",
+        Kind::Text,
+        "",
+        None,
+        "Where other processes of this machine may use the embedded log, such as 127.0.0.1:9390: \
+         for development, not fault tolerant. Empty: nobody does.",
+    ),
+    define(
+        "log.replicas",
+        Kind::Choice(&["auto", "1", "3", "5"]),
+        "auto",
+        None,
+        "Copies that JetStream servers keep of the log, when it is made. `auto` is 1 where one \
+         server is named, and 3 otherwise.",
     ),
     define(
         "log.durability",

@@ -58,9 +58,9 @@ fn refusals_name_the_key() {
             "setting `resp.address` (from --set): `6380` is not an address such as 127.0.0.1:6380",
         ),
         (
-            "log.engine=nats://a:4222",
-            "setting `log.engine` (from --set): `nats://a:4222`: this version has only the log \
-             `embedded`; shared logs come later",
+            "log.engine=kafka://a:9092",
+            "setting `log.engine` (from --set): `kafka://a:9092` is no log; write `embedded`, \
+             `nats://host:port[,…]` or `plimsoll://host:port`",
         ),
     ] {
         assert_eq!(resolve(&[words]).unwrap_err(), refusal);
