@@ -120,6 +120,9 @@ struct Seen {
     opened: AtomicUsize,
 }
 
+/// Changes an answer, and says whether it did.
+type Alter = fn(&mut Reply) -> bool;
+
 struct Inner {
     data: tempfile::TempDir,
     store: Store,
@@ -130,6 +133,8 @@ struct Inner {
     /// Chunks that are answered before no answer comes any more.
     answers_left: AtomicUsize,
     delay: Mutex<Duration>,
+    /// Alters one answer.
+    alter: Mutex<Option<Alter>>,
     seen: Seen,
 }
 
@@ -150,6 +155,7 @@ impl Network {
             faults: Mutex::default(),
             answers_left: AtomicUsize::new(usize::MAX),
             delay: Mutex::default(),
+            alter: Mutex::default(),
             seen: Seen::default(),
         }))
     }
@@ -211,7 +217,7 @@ impl Network {
         if self.happens(faults.restarted) {
             self.restart();
         }
-        let reply = match asked {
+        let mut reply = match asked {
             Ok(envelope) => {
                 if matches!(envelope.question, Question::OpenCheckpoint { .. }) {
                     self.0.seen.opened.fetch_add(1, Ordering::Relaxed);
@@ -226,6 +232,7 @@ impl Network {
         if let Reply::Chunk { bytes, .. } = &reply {
             self.0.seen.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         }
+        self.0.alter.lock().take_if(|alter| alter(&mut reply));
         let mut answer = crate::rpc::encode_reply(&reply);
         let delay = *self.0.delay.lock();
         if self.happens(faults.late) {
