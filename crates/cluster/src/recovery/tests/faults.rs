@@ -107,7 +107,7 @@ async fn run(seed: u64, subject: &Subject, outcomes: &mut Outcomes) {
         outcomes.bytes_answered += network.take_bytes();
         match copied {
             Ok(copied) => {
-                copied.install(&resources(), LOG, seed % 2 == 0).unwrap();
+                copied.install(&resources(), LOG, seed.is_multiple_of(2)).unwrap();
                 let copy = open(&target.folders.replica);
                 assert_eq!(copy.digest().unwrap(), subject.digests[1], "seed {seed}");
                 outcomes.whole += 1;
