@@ -3,6 +3,7 @@
 
 mod copies;
 mod faults;
+mod killed;
 mod serving;
 
 use std::collections::HashMap;
@@ -45,13 +46,14 @@ struct Source {
 
 impl Source {
     fn new(dir: &Path, seed: u64) -> Self {
-        let (replica, chain) = (open(dir), Chain::new(LOG));
+        let replica = open(dir);
+        let chain = Chain::resume(LOG, replica.stamp().position);
         Self { replica, chain, log: Vec::new(), random: Random::new(seed) }
     }
 
     /// Sets so many rows of so many random bytes, in one record, and flushes where told to.
     fn grow(&mut self, rows: usize, bytes: usize, flushes: bool) {
-        let n = self.log.len() as u64 + 1;
+        let n = self.chain.position().lsn.next().0;
         let value = |random: &mut Random| -> Vec<u8> {
             (0..bytes).map(|_| random.next_u64().to_le_bytes()[0]).collect()
         };
