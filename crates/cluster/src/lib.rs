@@ -31,6 +31,7 @@ mod statistics;
 mod submit;
 mod table;
 mod tail;
+mod trimming;
 
 pub use coordinator::Coordinator;
 pub use documents::{

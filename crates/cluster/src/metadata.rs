@@ -124,7 +124,7 @@ pub(crate) fn beat(id: &str, record: &NodeRecord, beat: &Beat) -> Operation {
 pub(crate) fn leave(id: &str, log_time_ms: u64, seen: u64) -> Operation {
     let watched = vec![(Bytes::from(beat_key(id)), seen)];
     let at = log_time_ms.to_string();
-    let put = Argv::of(&[b"HSET", LEFT_KEY, id.as_bytes(), at.as_bytes()]);
+    let put = Argv::of(&[b"HSETNX", LEFT_KEY, id.as_bytes(), at.as_bytes()]);
     Operation::Transaction { watched, commands: vec![put] }
 }
 

@@ -22,10 +22,11 @@ use crate::documents::{Documents, DocumentsOptions, Refresher};
 use crate::lead::{Lead, now_ms};
 use crate::log_engine::LogSettings;
 use crate::maintenance::{self, Maintenance};
-use crate::members::{Members, NodeRecord};
+use crate::members::{Beat, Members, NodeRecord};
 use crate::opening::Opening;
 use crate::partition::Partition;
 use crate::reconcile::Reconciler;
+use crate::recovery::{Checkpoints, Recoveries};
 use crate::rpc::{NoPeers, Peers};
 use crate::session::{SessionPool, cheap_random};
 use crate::table::{Table, Tables};
@@ -123,6 +124,11 @@ pub(crate) struct Shared {
     /// Up to where of the metadata's log this node serves what it says.
     pub reconciled: watch::Sender<u64>,
     pub is_stopping: Arc<AtomicBool>,
+    /// What this node needs no more of the log, as its beats say.
+    pub durable: Mutex<Beat>,
+    /// Checkpoints for nodes that copy from this one, and what this one copies.
+    pub checkpoints: Checkpoints,
+    pub recoveries: Recoveries,
 }
 
 /// A node that is open. Dropping it stops it where it is: what is not flushed is replayed.

@@ -29,6 +29,7 @@ use crate::node::{
     GROUPS, NodeSettings, OpenError, Shared, applier_count, folder, partition_of_replica, sync_dir,
 };
 use crate::partition::Partition;
+use crate::recovery::{self, Checkpoints, Recoveries};
 use crate::session::random_u64;
 use crate::table::{Copies, Table, TableDefinition, Tables};
 use crate::tail::GroupTail;
@@ -49,6 +50,7 @@ pub(crate) struct Opening {
     partitions_dir: PathBuf,
     lead: LeadId,
     own: String,
+    checkpoints: Checkpoints,
 }
 
 /// A copy that is in the folder, brought to where it was made durable last.
@@ -64,7 +66,12 @@ impl Opening {
         // The log's own lock has made sure that the folder is nobody else's; another engine has
         // no files here, and two nodes on one folder meet at RocksDB's lock.
         let own = members::own_id(&settings.data_dir).map_err(folder(&settings.data_dir))?;
+        let checkpoints =
+            Checkpoints::new(&settings.data_dir).map_err(folder(&settings.data_dir))?;
+        let unfinished = recovery::settle(&partitions_dir).map_err(folder(&partitions_dir))?;
+        tracing::debug!(?unfinished, "copies that were being made");
         Ok(Self {
+            checkpoints,
             incarnation: log.log.incarnation(),
             resources: Resources::new(settings.store, before_flush(&log.log)),
             log,
@@ -180,6 +187,9 @@ impl Opening {
             look: Arc::default(),
             reconciled: watch::Sender::new(0),
             is_stopping: Arc::new(AtomicBool::new(false)),
+            durable: Mutex::default(),
+            checkpoints: self.checkpoints,
+            recoveries: Recoveries::new(&settings.record.name),
         })
     }
 
