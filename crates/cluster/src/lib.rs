@@ -10,6 +10,7 @@ mod coordinator;
 mod creation;
 mod documents;
 mod gather;
+mod joining;
 mod lead;
 mod log_engine;
 mod maintenance;
