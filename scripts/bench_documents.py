@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 
 import document_works
@@ -53,8 +54,12 @@ class Server:
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}{path}", data=data, method=method,
             headers={"content-type": "application/json"})
-        with urllib.request.urlopen(request, timeout=600) as answer:
-            return json.loads(answer.read() or b"{}")
+        try:
+            with urllib.request.urlopen(request, timeout=600) as answer:
+                return json.loads(answer.read() or b"{}")
+        except urllib.error.HTTPError as error:
+            said = error.read().decode(errors="replace")
+            raise SystemExit(f"{self.name}: {method} {path}: {error.code} {said}") from None
 
     def cpu_s(self):
         fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()

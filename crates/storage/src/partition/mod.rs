@@ -11,6 +11,7 @@ mod apply;
 mod overlay;
 mod owned;
 mod pending;
+mod recent;
 mod row_cache;
 mod store;
 mod system;
@@ -19,6 +20,7 @@ mod touches;
 pub use apply::{Applied, ApplyError, Effect, Observer, Replica};
 pub use overlay::Overlay;
 pub use owned::OwnedSnapshot;
+pub use recent::{Recent, RecentTouches};
 pub use store::{
     BeforeFlush, CachedRow, CachedStore, Resources, Store, StoreOptions, StoreSnapshot,
     StoreStatistics,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use plimsoll_log::rules::chain::Position;
@@ -19,9 +19,10 @@ use rust_rocksdb::{
 
 use super::overlay::Changes;
 use super::pending::Pending;
+use super::recent::Recent;
 use super::row_cache::{RowCache, StoreNumber};
 use super::system;
-use crate::rows::{RowsRead, StoreError, Visit};
+use crate::rows::{RowsRead, StoreError, Visit, key};
 
 /// What a node's partitions share, and how large it may grow.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,8 @@ pub struct StoreOptions {
     pub write_buffer_bytes: usize,
     /// Single rows read or written last, bytes. Default 64 MiB.
     pub row_cache_bytes: usize,
+    /// Documents written last, until an index has them, bytes. Default 64 MiB.
+    pub recent_bytes: usize,
 }
 
 impl Default for StoreOptions {
@@ -40,6 +43,7 @@ impl Default for StoreOptions {
             block_cache_bytes: 256 << 20,
             write_buffer_bytes: 128 << 20,
             row_cache_bytes: 64 << 20,
+            recent_bytes: 64 << 20,
         }
     }
 }
@@ -52,6 +56,7 @@ pub struct Resources {
     before_flush: BeforeFlush,
     rows: Arc<RowCache>,
     pending_bytes: Arc<AtomicUsize>,
+    recent_bytes: Arc<AtomicUsize>,
     stores: AtomicU32,
 }
 
@@ -76,6 +81,8 @@ pub struct StoreStatistics {
     pub write_buffer_bytes: usize,
     /// Single rows read or written last.
     pub row_cache_bytes: usize,
+    /// Documents written last that an index does not have yet.
+    pub recent_bytes: usize,
     /// Single rows that were asked for and found among them, by clients and by apply.
     pub row_cache_hits: u64,
     /// Single rows that were asked for and not found among them.
@@ -98,6 +105,7 @@ impl Resources {
             before_flush,
             rows: Arc::new(RowCache::new(options.row_cache_bytes)),
             pending_bytes: Arc::default(),
+            recent_bytes: Arc::default(),
             stores: AtomicU32::new(0),
         }
     }
@@ -110,6 +118,7 @@ impl Resources {
             block_cache_bytes: self.cache.get_usage(),
             write_buffer_bytes: self.write_buffers().0,
             row_cache_bytes: rows.bytes,
+            recent_bytes: self.recent_bytes.load(Ordering::Relaxed),
             row_cache_hits: rows.hits,
             row_cache_misses: rows.misses,
         }
@@ -161,6 +170,9 @@ pub struct Store {
     pending: Arc<Pending>,
     rows: Arc<RowCache>,
     number: StoreNumber,
+    recent: Arc<Recent>,
+    /// Whether a document's tombstone may be among the rows.
+    has_tombstones: Arc<AtomicBool>,
 }
 
 impl Store {
@@ -172,7 +184,32 @@ impl Store {
         let db = DB::open(&resources.rocksdb_options(), dir).map_err(failed)?;
         let number = resources.stores.fetch_add(1, Ordering::Relaxed);
         let pending = Arc::new(Pending::new(Arc::clone(&resources.pending_bytes)));
-        Ok(Self { db: Arc::new(db), pending, rows: Arc::clone(&resources.rows), number })
+        let recent =
+            Recent::new(Arc::clone(&resources.recent_bytes), resources.options.recent_bytes);
+        let store = Self {
+            db: Arc::new(db),
+            pending,
+            rows: Arc::clone(&resources.rows),
+            number,
+            recent: Arc::new(recent),
+            has_tombstones: Arc::default(),
+        };
+        store.scan(&[key::KIND_TOMBSTONE], &[key::KIND_TOMBSTONE + 1], &mut |_, _| {
+            store.has_tombstones.store(true, Ordering::Relaxed);
+            ControlFlow::Break(())
+        })?;
+        Ok(store)
+    }
+
+    /// The documents that were written last.
+    #[must_use]
+    pub fn recent(&self) -> &Recent {
+        &self.recent
+    }
+
+    /// Whether a tombstone may be among the rows: where none was ever written, none is looked for.
+    pub(super) fn has_tombstones(&self) -> bool {
+        self.has_tombstones.load(Ordering::Relaxed)
     }
 
     /// The rows as they are now, unmoved by what is written after.
@@ -281,8 +318,16 @@ impl Store {
         Ok(value)
     }
 
-    /// Takes the changes of a record in, whole or not at all; visible at once.
-    pub(super) fn write_changes(&self, changes: Changes) -> Result<(), StoreError> {
+    /// Takes the changes of a record in, whole or not at all; visible at once. Rows of documents
+    /// are kept in memory only once they are read: most are not, and an index asks for them.
+    pub(super) fn write_changes(
+        &self,
+        changes: Changes,
+        are_documents: bool,
+    ) -> Result<(), StoreError> {
+        if changes.rows.keys().any(|key| key.first() == Some(&key::KIND_TOMBSTONE)) {
+            self.has_tombstones.store(true, Ordering::Relaxed);
+        }
         if !changes.removed.is_empty() {
             return self.write_ranges(&changes);
         }
@@ -291,7 +336,9 @@ impl Store {
         }
         changes.rows.keys().for_each(|key| self.rows.begin_write(self.number, key));
         // Who misses a row in memory waits for all of them; so none is seen without the others.
-        self.pending.merge(changes.rows, |key, value| self.rows.end_write(self.number, key, value));
+        self.pending.merge(changes.rows, |key, value| {
+            self.rows.end_write(self.number, key, value, !are_documents);
+        });
         Ok(())
     }
 
@@ -310,7 +357,7 @@ impl Store {
         let written = self.write(&batch);
         for (key, value) in &changes.rows {
             let value = value.as_ref().filter(|_| written.is_ok());
-            self.rows.end_write(self.number, key, value);
+            self.rows.end_write(self.number, key, value, true);
         }
         self.rows.end_write_all();
         written
