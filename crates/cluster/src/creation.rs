@@ -181,6 +181,8 @@ impl Shared {
             if let Some(indexer) = partition.indexer() {
                 indexer.delete();
             }
+            // A file that is still being written would come into a folder that is being deleted.
+            partition.store.abandon();
             self.delete_files(partition.id).map_err(|error| Error::internal(error.to_string()))?;
         }
         Ok(())

@@ -175,7 +175,7 @@ impl Coordinator {
         .await
     }
 
-    /// Merges the segments of each partition's index.
+    /// Merges the segments of each partition's index, and the files of its rows.
     ///
     /// # Errors
     /// Where there is no such index, or the disk fails.
@@ -185,7 +185,10 @@ impl Coordinator {
         segments_max: Option<usize>,
     ) -> Result<(), Error> {
         self.on_partitions(index, None, move |partition| match partition.indexer() {
-            Some(indexer) => indexer.force_merge(segments_max.unwrap_or(1).max(1)),
+            Some(indexer) => {
+                indexer.force_merge(segments_max.unwrap_or(1).max(1))?;
+                partition.store.compact().map_err(|error| Error::internal(error.to_string()))
+            }
             None => Ok(()),
         })
         .await

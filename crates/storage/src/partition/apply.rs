@@ -16,7 +16,8 @@ use rust_rocksdb::WriteBatch;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::overlay::Overlay;
-use super::store::{Resources, Store};
+use super::resources::Resources;
+use super::store::Store;
 use super::system::{self, Stamp};
 use super::touches;
 use crate::execute::WriteContext;
