@@ -18,6 +18,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -39,14 +40,15 @@ class Server:
         self.name, self.port, self.data = name, port, pathlib.Path(data)
         self.log = open(f"{data}.log", "w")
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
-        deadline = time.time() + 120
+        deadline = time.time() + 300
         while True:
             try:
                 self.ask("GET", "/")
                 return
             except OSError:
                 if time.time() > deadline or self.process.poll() is not None:
-                    raise SystemExit(f"{name} did not start: see {data}.log") from None
+                    said = pathlib.Path(self.log.name).read_text()[-2000:]
+                    raise SystemExit(f"{name} did not start: {said}") from None
                 time.sleep(0.2)
 
     def ask(self, method, path, body=None):
@@ -87,6 +89,12 @@ class Server:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(30)
         self.process.kill()
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 def load(generator, server, requests, clients, seconds=None, answers=None):
@@ -344,15 +352,16 @@ def main():
         scale, arguments.laps, arguments.seconds = 20, 3, 1
     results, began = {}, time.time()
     with tempfile.TemporaryDirectory(prefix="plimsoll-bench-") as folder:
+        port, peer_port = free_port(), free_port()
         servers = [Server(OURS, [
-            arguments.binary, "serve", "--data", f"{folder}/plimsoll", "--http", "127.0.0.1:9298",
-            "--resp", "127.0.0.1:0", "--rpc", "127.0.0.1:0", "--set", "logger.level=warn"],
-            9298, f"{folder}/plimsoll")]
+            arguments.binary, "serve", "--data", f"{folder}/plimsoll",
+            "--http", f"127.0.0.1:{port}", "--resp", "127.0.0.1:0", "--rpc", "127.0.0.1:0",
+            "--set", "logger.level=warn"], port, f"{folder}/plimsoll")]
         try:
             if not arguments.alone:
                 servers.append(Server(PEER, [
-                    str(ROOT / "scripts/opensearch.sh"), f"{folder}/opensearch", "9297"],
-                    9297, f"{folder}/opensearch"))
+                    str(ROOT / "scripts/opensearch.sh"), f"{folder}/opensearch", str(peer_port)],
+                    peer_port, f"{folder}/opensearch"))
             for server in servers:
                 print(f"{server.name}: idle {json.dumps(server.memory_mib())} MiB", file=sys.stderr)
             for name in arguments.work.split(","):
