@@ -304,6 +304,8 @@ impl Shared {
             if let Some(indexer) = partition.indexer() {
                 indexer.delete();
             }
+            // A file that is still being written would come into a folder that is being deleted.
+            partition.store.abandon();
         }
         self.delete_files(copies.id).map_err(|error| error.to_string())
     }
