@@ -71,7 +71,7 @@ class History:
         return {
             line["key"]: line["value"]
             for line in list(self.operations)
-            if line["key"].startswith("once:") and line["op"] == "set" and line["outcome"] == "ok"
+            if "once:" in line["key"] and line["op"] == "set" and line["outcome"] == "ok"
         }
 
 
@@ -110,8 +110,8 @@ class Client:
     `nodes` are pairs of a name and a RESP port.
     """
 
-    def __init__(self, number, nodes, history, seed, begin_ns, pace_seconds):
-        self.number, self.nodes, self.history = number, nodes, history
+    def __init__(self, number, nodes, history, seed, begin_ns, pace_seconds, prefix=""):
+        self.number, self.nodes, self.history, self.prefix = number, nodes, history, prefix
         self.random = random.Random(seed * 1000 + number)
         self.begin_ns, self.pace_seconds = begin_ns, pace_seconds
         self.connection = None
@@ -153,17 +153,21 @@ class Client:
         self.given += 1
         return f"{self.number}.{self.given}"
 
+    def keys_of(self, generation):
+        registers = [f"{self.prefix}r:{generation}:{n}" for n in range(REGISTERS)]
+        return registers + [f"{self.prefix}c:{generation}:{n}" for n in range(COUNTERS)]
+
     def step(self):
         """One operation; whether it was answered."""
         generation = int((time.monotonic_ns() - self.begin_ns) / 1e9 / GENERATION_SECONDS)
         chance = self.random.random()
         if chance < 0.12:
-            return self.ask(f"once:{self.number}:{self.given}", "set", self.fresh())
+            return self.ask(f"{self.prefix}once:{self.number}:{self.given}", "set", self.fresh())
         if chance < 0.2 and generation:
             old = self.random.randrange(generation)
-            return self.ask(self.random.choice(keys_of(old)), "get")
-        key = self.random.choice(keys_of(generation))
-        if key.startswith("c:"):
+            return self.ask(self.random.choice(self.keys_of(old)), "get")
+        key = self.random.choice(self.keys_of(generation))
+        if key.startswith(f"{self.prefix}c:"):
             return self.ask(key, self.random.choice(("incr", "incr", "incr", "get")))
         op = self.random.choice(("get", "get", "get", "set", "set", "setnx", "del", "swap", "cas", "cas"))
         if op == "cas":
@@ -264,19 +268,16 @@ def text_of(reply):
     return None if found is None else found.decode()
 
 
-def keys_of(generation):
-    registers = [f"r:{generation}:{n}" for n in range(REGISTERS)]
-    return registers + [f"c:{generation}:{n}" for n in range(COUNTERS)]
-
-
 class Clients:
-    """Clients on threads of their own that ask until they are stopped."""
+    """Clients on threads of their own that ask until they are stopped; their keys have `prefix`."""
 
-    def __init__(self, nodes, count, seed, history=None, pace_seconds=0.002):
-        self.history = history or History()
+    def __init__(self, nodes, count, seed, prefix="", pace_seconds=0.002):
+        self.history = History()
         self.stopping, self.failed = threading.Event(), []
         begin_ns = time.monotonic_ns()
-        self.all = [Client(n, nodes, self.history, seed, begin_ns, pace_seconds) for n in range(count)]
+        self.all = [
+            Client(n, nodes, self.history, seed, begin_ns, pace_seconds, prefix) for n in range(count)
+        ]
         self.threads = [threading.Thread(target=self.run, args=(client,), daemon=True) for client in self.all]
 
     def run(self, client):

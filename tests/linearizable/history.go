@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"sort"
 	"strconv"
 )
 
@@ -116,42 +117,71 @@ func (op *operation) takeReply() error {
 	return nil
 }
 
-// An unknown write whose value was seen had happened by the time the first one who saw it was
-// answered. That holds where no other operation gives the same value, and spares the search most
-// of what makes unknown outcomes expensive.
-func boundUnknown(ops []operation) {
-	givers := map[string]int{}
-	for _, op := range ops {
-		switch op.Op {
-		case "set", "swap", "setnx", "cas":
-			givers[op.in.value]++
-		case "incr":
-			// Counted values come from anywhere.
-			return
-		}
-	}
-	seen := map[string]int64{}
+// Makes the search for an order cheap where outcomes are unknown, without changing what it finds.
+//
+// An unknown write whose value was seen, and that nobody else gives, had happened by the time the
+// first one who saw it was answered. Values that nobody saw are all the same. What then differs in
+// its call alone forms a class (model.go).
+func simplify(ops []operation) {
+	isCounter := false
+	givers, seen := map[string]int{}, map[string]int64{}
 	see := func(value state, at int64) {
 		if earlier, ok := seen[value.value]; value.isThere && (!ok || at < earlier) {
 			seen[value.value] = at
 		}
 	}
 	for _, op := range ops {
-		switch {
-		case op.out.isUnknown:
-		case op.Op == "get", op.Op == "swap":
-			see(op.out.value, op.end)
-		case op.Op == "cas":
+		switch op.Op {
+		case "set", "swap", "setnx":
+			givers[op.in.value]++
+		case "cas":
+			givers[op.in.value]++
 			see(op.in.expected, op.end)
+		case "incr":
+			// Counted values come from anywhere.
+			isCounter = true
+		}
+		if !op.out.isUnknown && (op.Op == "get" || op.Op == "swap") {
+			see(op.out.value, op.end)
 		}
 	}
 	for i := range ops {
 		op := &ops[i]
-		if !op.out.isUnknown || op.Op == "del" || givers[op.in.value] != 1 {
+		if op.out.isUnknown && !isCounter && givers[op.in.value] == 1 {
+			if at, ok := seen[op.in.value]; !ok {
+				op.in.value = "a value that nobody saw"
+			} else if at >= op.CallNs && at < op.end {
+				op.end = at
+			}
+		}
+	}
+	classify(ops)
+}
+
+// Puts unknown operations into classes, each ranked by call.
+func classify(ops []operation) {
+	type class struct {
+		op, value string
+		expected  state
+	}
+	members := map[class][]*operation{}
+	for i := range ops {
+		op := &ops[i]
+		op.in.class, op.in.rank = 0, 0
+		if op.end == never {
+			key := class{op.Op, op.in.value, op.in.expected}
+			members[key] = append(members[key], op)
+		}
+	}
+	number := 0
+	for _, alike := range members {
+		if len(alike) < 2 || number+1 == classesMax || len(alike) > math.MaxUint16 {
 			continue
 		}
-		if at, ok := seen[op.in.value]; ok && at >= op.CallNs {
-			op.end = at
+		number++
+		sort.Slice(alike, func(a, b int) bool { return alike[a].CallNs < alike[b].CallNs })
+		for rank, op := range alike {
+			op.in.class, op.in.rank = number, uint16(rank)
 		}
 	}
 }

@@ -91,8 +91,7 @@ func judge(keys map[string][]operation, timeout time.Duration) verdict {
 			defer workers.Done()
 			for name := range names {
 				ops := keys[name]
-				boundUnknown(ops)
-				found := check(ops, timeout)
+				found := check(simplified(ops), timeout)
 				var why failure
 				if found == porcupine.Illegal {
 					why = explain(name, ops, timeout)
@@ -131,6 +130,12 @@ func judge(keys map[string][]operation, timeout time.Duration) verdict {
 	return result
 }
 
+func simplified(ops []operation) []operation {
+	ops = append([]operation{}, ops...)
+	simplify(ops)
+	return ops
+}
+
 func check(ops []operation, timeout time.Duration) porcupine.CheckResult {
 	history := make([]porcupine.Operation, len(ops))
 	for i, op := range ops {
@@ -154,7 +159,6 @@ func until(ops []operation, at int64) []operation {
 		}
 		known = append(known, op)
 	}
-	boundUnknown(known)
 	return known
 }
 
@@ -169,7 +173,7 @@ func explain(name string, ops []operation, timeout time.Duration) failure {
 	}
 	sort.Slice(answered, func(a, b int) bool { return *answered[a].ReturnNs < *answered[b].ReturnNs })
 	first := sort.Search(len(answered)-1, func(i int) bool {
-		return check(until(ops, *answered[i].ReturnNs), timeout) == porcupine.Illegal
+		return check(simplified(until(ops, *answered[i].ReturnNs)), timeout) == porcupine.Illegal
 	})
 	wrong := answered[first]
 	before := until(ops, *wrong.ReturnNs)

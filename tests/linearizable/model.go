@@ -14,7 +14,14 @@ import (
 type state struct {
 	isThere bool
 	value   string
+	// How many operations of each class have been placed.
+	placed [classesMax]uint16
 }
+
+// Operations that nobody knows of and that differ in nothing but when they were called form a class.
+// Whichever of them happen, it may as well be those called first, in that order: so the search
+// places them by rank, and does not try the same with each of them in turn. Class 0 is no class.
+const classesMax = 8
 
 // What was asked.
 type input struct {
@@ -22,6 +29,8 @@ type input struct {
 	// The value given, and for `cas` the one expected.
 	value    string
 	expected state
+	class    int
+	rank     uint16
 }
 
 // What was answered.
@@ -39,11 +48,24 @@ var seed = maphash.MakeSeed()
 var machine = porcupine.Model{
 	Init: func() interface{} { return state{} },
 	Step: func(before, in, out interface{}) (bool, interface{}) {
-		after, isRight := step(before.(state), in.(input), out.(output))
-		return isRight, after
+		return place(before.(state), in.(input), out.(output))
 	},
 	Equal: func(a, b interface{}) bool { return a.(state) == b.(state) },
 	Hash:  func(s interface{}) uint64 { return maphash.String(seed, s.(state).value) },
+}
+
+func place(before state, in input, out output) (bool, interface{}) {
+	if in.class > 0 && before.placed[in.class] != in.rank {
+		return false, before
+	}
+	placed := before.placed
+	before.placed = [classesMax]uint16{}
+	after, isRight := step(before, in, out)
+	after.placed = placed
+	if in.class > 0 {
+		after.placed[in.class]++
+	}
+	return isRight, after
 }
 
 // The key after an operation, and whether the answer fits the key before it.
