@@ -19,10 +19,10 @@ OUTPUT_LINES = 20
 
 
 class Cluster:
-    def __init__(self, folder, nodes=3, version="current", settings=(), data=None):
+    def __init__(self, folder, nodes=3, version="current", settings=(), data=None, network=None):
         """`data` may name other folders for the data of some nodes, by the node's name."""
         self.folder, self.data = pathlib.Path(folder), data or {}
-        self.network = Network()
+        self.network = network or Network()
         self.logs = LogServers(self.folder / "logs", self.network, version)
         self.nodes = [self.make_node(f"n{n}", settings) for n in range(nodes)]
         for node in self.nodes:
