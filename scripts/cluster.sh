@@ -43,6 +43,7 @@ log_servers=
 # Each in a session of its own: Ctrl-C reaches this script alone, which ends them in order.
 start_node() { # number from 0
   local name=${nodes[$1]}
+  : >"$data/$name.log"
   # shellcheck disable=SC2086  # ARGS is a list of words
   setsid "$plimsoll" serve --node "$name" --data "$data/$name" --resp "$(address "$resp" "$1")" \
     --http "$(address "$http" "$1")" --rpc "$(address "$rpc" "$1")" \

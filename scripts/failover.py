@@ -9,8 +9,8 @@ nodes, four reads by key to one write, each client paced so that all of them tog
 A client that gets no answer within its timeout, or an error, goes on at the next node. Each fault is
 injected once into the running cluster and stays for the given time; then the cluster is made whole.
 
-Printed for each fault: p99 before, the worst second, after how long p99 was within 1.5 of before
-and stayed there (by windows of two seconds), and every error that clients saw, by kind. Clients of
+Printed for each fault: p99 before, that of the worst two seconds, after how long p99 was within 1.5
+of before and stayed there for five seconds, and every error that clients saw, by kind. Clients of
 the nodes that stay well are told apart from those that were connected to the bad one.
 """
 
@@ -39,6 +39,8 @@ TIMEOUT_SECONDS = 2
 BEFORE_SECONDS = 10
 WINDOW_SECONDS = 2
 FACTOR = 1.5
+# How long it must stay within that.
+STEADY_SECONDS = 5
 # A node that is slow gets this part of every tenth of a second.
 DUTY = 0.2
 FAULTS = ("kill", "freeze", "slow", "log-kill", "log-freeze")
@@ -108,23 +110,24 @@ def p99_ms(samples):
 
 
 def windows(samples, begin, end):
-    """p99 of each window by the begin of its operations; a window with too few takes what it has."""
+    """p99 of each window, by the begin of its operations; those without any are left out."""
     found = []
     at = begin
     while at + WINDOW_SECONDS <= end:
-        inside = [s for s in samples if at <= s.begin < at + WINDOW_SECONDS]
-        times = sorted((s.end - s.begin) * 1000 for s in inside)
-        found.append((at - begin, times[int(len(times) * 0.99)] if times else float("inf"), len(times)))
+        times = sorted((s.end - s.begin) * 1000 for s in samples if at <= s.begin < at + WINDOW_SECONDS)
+        if times:
+            found.append((at - begin, times[int(len(times) * 0.99)], len(times)))
         at += WINDOW_SECONDS / 4
     return found
 
 
 def recovered_seconds(found, limit_ms):
-    """After how long the windows that begin are within the limit for good; None where the last is not."""
-    above = [at for at, p99, _ in found if p99 > limit_ms]
-    if not above:
-        return 0.0
-    return None if above[-1] == found[-1][0] else above[-1] + WINDOW_SECONDS / 4
+    """The first time from which no window above the limit begins for a while; None where there is none."""
+    for first, _, _ in found:
+        follow = [p99 for at, p99, _ in found if first <= at < first + STEADY_SECONDS]
+        if max(follow) <= limit_ms and first + STEADY_SECONDS <= found[-1][0] + WINDOW_SECONDS:
+            return first
+    return None
 
 
 def figures(samples, nodes, bad, begin, end):
@@ -144,7 +147,7 @@ def figures(samples, nodes, bad, begin, end):
             "operations": sum(begin <= s.begin < end for s in own),
             "p99_before_ms": before,
             "p99_worst_ms": max((p99 for _, p99, _ in during), default=None),
-            "recovered_s": before and recovered_seconds(during, FACTOR * before),
+            "recovered_s": recovered_seconds(during, FACTOR * before) if before else None,
             "p99_windows_ms": [[round(at, 2), round(p99, 3), count] for at, p99, count in during],
             "errors": dict(sorted(errors.items())),
         }

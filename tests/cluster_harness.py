@@ -107,8 +107,10 @@ class Cluster:
 
     def copies(self):
         """Every copy of every partition that any node tells of, by (index, shard) and node; None
-        where nodes do not tell."""
+        where nodes do not answer, and nothing where they do not know the question."""
         answers = [node.digests() for node in self.nodes]
+        if False in answers:
+            return {}
         if any(answer is None for answer in answers):
             return None
         found = {}
@@ -124,7 +126,7 @@ class Cluster:
         while True:
             found = self.copies()
             behind = ["nobody tells"] if found is None else list(self.compare(found))
-            if found and not behind:
+            if not behind:
                 return sum(len(copies) for copies in found.values())
             if time.monotonic() > deadline:
                 raise Violation(f"copies do not come to one position within {bound_seconds} s: {behind}")
@@ -186,4 +188,5 @@ def explained(cluster, scenario, seed):
     except AssertionError as error:
         again = f"PLIMSOLL_SEED={seed} PLIMSOLL_RUNS=1 pytest tests/test_cluster_faults.py -k {scenario}"
         texts = "\n".join(cluster.texts())
-        raise type(error)(f"{scenario}, seed {seed}: {error}\nagain: {again}\n{texts}") from error
+        # What went wrong comes last, where one looks first.
+        raise type(error)(f"{texts}\n---- {scenario}, seed {seed}: {error}\nagain: {again}") from error
