@@ -9,6 +9,7 @@ import contextlib
 import pathlib
 import time
 
+from cluster_documents import Documents
 from cluster_history import Clients, Violation, demand_linearizable, read_everywhere
 from cluster_processes import ClusterNode, LogServers, Network, await_true
 
@@ -148,12 +149,17 @@ class Cluster:
     def clients(self, count, seed, prefix, nodes=None, **options):
         return Clients(self.addresses(nodes), count, seed, prefix=prefix, **options)
 
-    def settle(self, clients, path, more=100):
+    def documents(self, writers, seed, index):
+        return Documents([(node.name, node.http) for node in self.nodes], writers, seed, index)
+
+    def settle(self, clients, path, documents=None, more=100):
         """Ends the faults and holds the cluster to its promises: it goes on for all clients, is green,
         nothing acknowledged is lost, the history has an order, copies are equal."""
         self.heal()
         clients.await_more(more, GREEN_SECONDS)
         history = clients.stop()
+        if documents:
+            documents.stop()
         history.write(path)
         self.await_green()
         read_everywhere(self.addresses(), history, GREEN_SECONDS)
@@ -162,6 +168,7 @@ class Cluster:
             raise Violation(f"errors that nobody promised: {dict(history.unlisted)}")
         verdict = demand_linearizable(path)
         verdict["copies"] = self.await_equal_copies()
+        verdict["documents"] = documents.check() if documents else 0
         return verdict
 
     def texts(self):

@@ -1,8 +1,8 @@
 """What a cluster promises while processes die, hang and lose their ways to each other.
 
-Clients of all nodes read and write a few keys while one thing goes wrong. When it is over their history
-must be linearizable, nothing acknowledged may be lost, all copies must be equal, and the cluster must
-come back to green by itself. `make test` runs the short scenarios once; `make soak` runs all of them,
+Clients of all nodes read and write a few keys, and documents, while one thing goes wrong. When it is over
+their history must be linearizable, nothing acknowledged may be lost, rows and searches must agree at
+every node, all copies must be equal, and the cluster must come back to green by itself. `make test` runs the short scenarios once; `make soak` runs all of them,
 on both versions of the log's servers. PLIMSOLL_SEED, PLIMSOLL_RUNS and PLIMSOLL_SECONDS (the longest
 fault) steer; a failure prints the line that has it again.
 """
@@ -25,6 +25,7 @@ RUNS = int(os.environ.get("PLIMSOLL_RUNS", "10" if SOAK else "1"))
 SECONDS = float(os.environ.get("PLIMSOLL_SECONDS", "10" if SOAK else "3"))
 VERSIONS = os.environ.get("PLIMSOLL_LOG_VERSIONS", "current,oldest" if SOAK else "current").split(",")
 CLIENTS = 9
+WRITERS = 3
 # Within which operations go on while a part of the cluster is away: the log's election takes up to
 # 9 s, and this machine may be busy with other things.
 GOES_ON_SECONDS = 60
@@ -224,13 +225,15 @@ def run(cluster, scenario, seed, folder, note):
     name, chance = scenario.__name__, random.Random(seed)
     with explained(cluster, name, seed):
         clients = cluster.clients(CLIENTS, seed, prefix=f"{name}.{seed}.").start()
+        documents = cluster.documents(WRITERS, seed, f"{name}-{seed}").start()
         clients.await_more(300, GOES_ON_SECONDS)
         scenario(cluster, clients, chance)
-        verdict = cluster.settle(clients, folder / f"{name}-{seed}.ndjson")
+        verdict = cluster.settle(clients, folder / f"{name}-{seed}.ndjson", documents)
     counts = clients.history.counts()
     note(
         f"{name}: {verdict['operations']} operations on {verdict['keys']} keys, {counts['unknown']} unknown, "
-        f"{counts['refused']} refused, linearizable; {verdict['copies']} copies equal (seed {seed})"
+        f"{counts['refused']} refused, linearizable; {verdict['documents']} changes of documents; {verdict['copies']} copies equal "
+        f"(seed {seed})"
     )
 
 
