@@ -272,9 +272,6 @@ class ClusterNode(Signals, Node):
         if network.ways:
             self.env |= {"LD_PRELOAD": str(connect_shim()), "PLIMSOLL_TEST_CONNECT": ",".join(ways)}
 
-    def freeze(self):
-        Signals.freeze(self)
-
     def health(self):
         return get_json(self.http, "/_cluster/health") or {}
 
