@@ -14,8 +14,10 @@ import time
 
 import pytest
 from cluster_harness import Cluster, explained
+from cluster_history import Violation
 from cluster_processes import SmallDisk, await_true
 from log_records import delays_ms, last_position
+from resp import Connection
 
 pytestmark = pytest.mark.skipif(os.environ.get("PLIMSOLL_CLUSTER") != "1", reason="PLIMSOLL_CLUSTER=1 runs it")
 
@@ -131,6 +133,23 @@ def cut_node_from_log(cluster, clients, chance):
     clients.await_more(50, GOES_ON_SECONDS)
 
 
+def cut_node_that_does_not_know_a_table(cluster, clients, chance):
+    """While one node is cut off from the log, a table is made at another: what the first one does not
+    know of is not empty."""
+    node = chance.choice(cluster.nodes)
+    cluster.cut_from_log(node, chance.choice(("cut", "frozen")))
+    db, value = chance.randrange(1, 16), str(chance.random())
+    with Connection(chance.choice(cluster.others(node)).port, 60) as connection:
+        connection.ask("SELECT", db)
+        await_true("a write to a new table", lambda: connection.ask("SET", value, value) == b"+OK\r\n", 60)
+    with Connection(node.port, 60) as connection:
+        connection.ask("SELECT", db)
+        for words in (("GET", value), ("EXISTS", value), ("DBSIZE",)):
+            reply = connection.ask(*words)
+            if reply in (b"$-1\r\n", b":0\r\n"):
+                raise Violation(f"{node.name} answers {words} with {reply!r} after a write was acknowledged")
+
+
 def slow_link(cluster, clients, chance):
     """Every way from and to one node is slow and narrow."""
     node = chance.choice(cluster.nodes)
@@ -175,7 +194,7 @@ def kill_everything_again_and_again(cluster, clients, chance):
 SHORT = (kill_node, freeze_node, freeze_log_leader, cut_node_from_peers, restart_all)
 LONG = (
     stop_node, freeze_node_again_and_again, kill_log_leader, isolate_log_leader, cut_node_from_one_peer,
-    cut_node_from_log, slow_link, kill_everything_again_and_again,
+    cut_node_from_log, cut_node_that_does_not_know_a_table, slow_link, kill_everything_again_and_again,
 )  # fmt: skip
 SCENARIOS = SHORT + LONG if SOAK else SHORT
 
