@@ -93,12 +93,12 @@ class Cluster:
             self.await_ready(node)
 
     def health(self):
-        return {node.name: node.health() for node in self.nodes}
+        """Status and number of nodes, as each node says."""
+        answers = {node.name: node.health() for node in self.nodes}
+        return {name: (it.get("status"), it.get("number_of_nodes")) for name, it in answers.items()}
 
     def is_green(self):
-        wanted = ("green", len(self.nodes))
-        found = self.health().values()
-        return all((health.get("status"), health.get("number_of_nodes")) == wanted for health in found)
+        return all(found == ("green", len(self.nodes)) for found in self.health().values())
 
     def await_green(self, bound_seconds=GREEN_SECONDS):
         try:

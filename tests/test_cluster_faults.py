@@ -2,9 +2,9 @@
 
 Clients of all nodes read and write a few keys, and documents, while one thing goes wrong. When it is over
 their history must be linearizable, nothing acknowledged may be lost, rows and searches must agree at
-every node, all copies must be equal, and the cluster must come back to green by itself. `make test` runs the short scenarios once; `make soak` runs all of them,
-on both versions of the log's servers. PLIMSOLL_SEED, PLIMSOLL_RUNS and PLIMSOLL_SECONDS (the longest
-fault) steer; a failure prints the line that has it again.
+every node, all copies must be equal, and the cluster must come back to green by itself. `make test` runs the short scenarios once; `make soak-cluster` runs all of
+them, on both versions of the log's servers. PLIMSOLL_SEED, PLIMSOLL_RUNS and PLIMSOLL_SECONDS (the
+longest fault) steer; a failure prints the line that has it again.
 """
 
 import os
@@ -251,8 +251,8 @@ def run(cluster, scenario, seed, folder, note):
     counts = clients.history.counts()
     note(
         f"{name}: {verdict['operations']} operations on {verdict['keys']} keys, {counts['unknown']} unknown, "
-        f"{counts['refused']} refused, linearizable; {verdict['documents']} changes of documents; {verdict['copies']} copies equal "
-        f"(seed {seed})"
+        f"{counts['refused']} refused, linearizable; {verdict['documents']} changes of documents; "
+        f"{verdict['copies']} copies equal (seed {seed})"
     )
 
 
