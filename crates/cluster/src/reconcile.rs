@@ -100,11 +100,7 @@ async fn run(weak: &Weak<Shared>) {
 }
 
 impl Shared {
-    async fn reconcile(
-        self: &Arc<Self>,
-        seen: &mut Seen,
-        position: Lsn,
-    ) -> Result<(), String> {
+    async fn reconcile(self: &Arc<Self>, seen: &mut Seen, position: Lsn) -> Result<(), String> {
         self.members.set(metadata::nodes(&self.metadata)?);
         let change = metadata::tables_change(&self.metadata)?;
         if seen.tables != Some(change) {

@@ -36,9 +36,8 @@ impl Trimming {
             let said = beats.iter().map(|beat| beat.durable.get(&group).copied().unwrap_or(0));
             (group, said.min().unwrap_or(0))
         };
-        let is_new = |(group, floor): &(u16, u64)| {
-            *floor > self.trimmed.get(group).copied().unwrap_or(0)
-        };
+        let is_new =
+            |(group, floor): &(u16, u64)| *floor > self.trimmed.get(group).copied().unwrap_or(0);
         (0..=GROUPS).map(floor).filter(is_new).collect()
     }
 }
