@@ -133,16 +133,6 @@ pub(crate) fn left(id: &str, log_time_ms: u64) -> Argv {
     Argv::of(&[b"HSET", LEFT_KEY, id.as_bytes(), log_time_ms.to_string().as_bytes()])
 }
 
-/// The write that forgets a node that will not come back.
-pub(crate) fn forget(id: &str) -> Operation {
-    let commands = vec![
-        Argv::of(&[b"HDEL", NODES_KEY, id.as_bytes()]),
-        Argv::of(&[b"HDEL", LEFT_KEY, id.as_bytes()]),
-        Argv::of(&[b"DEL", beat_key(id).as_bytes()]),
-    ];
-    Operation::Transaction { watched: Vec::new(), commands }
-}
-
 /// The node that a write of the metadata is a beat of: how a node without metadata finds others.
 pub(crate) fn beaten(operation: &Operation) -> Option<(String, NodeRecord)> {
     let Operation::Transaction { commands, .. } = operation else { return None };

@@ -95,7 +95,7 @@ pub enum OpenError {
 pub(crate) struct Shared {
     pub log: Arc<dyn Log>,
     /// Lets other processes use the log, where it does.
-    pub holder: Option<Holder>,
+    pub _holder: Option<Holder>,
     /// Nobody else appends to the log: what is applied here is all that was acknowledged.
     pub is_alone: bool,
     pub resources: Resources,

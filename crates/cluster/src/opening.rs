@@ -212,7 +212,7 @@ impl Opening {
         let peers = Arc::clone(&settings.peers);
         Arc::new(Shared {
             log: self.log.log,
-            holder: self.log.holder,
+            _holder: self.log.holder,
             is_alone: self.log.is_alone,
             resources: self.resources,
             metadata,

@@ -17,7 +17,7 @@ mod source;
 mod target;
 mod transfer;
 
-pub(crate) use folders::{Folders, settle};
+pub(crate) use folders::{Folders, partition_named, settle};
 pub(crate) use progress::{Recoveries, Recovery};
 pub use progress::{RecoveryStatus, Stage};
 pub(crate) use source::Checkpoints;

@@ -292,6 +292,6 @@ async fn a_copy_of_another_log_is_not_installed_and_the_old_replica_stays() {
     let refused = copied.install(&resources(), LOG, false);
     assert!(matches!(refused, Err(InstallError::Misplaced { .. })), "{refused:?}");
     assert_eq!(open(&target.folders.replica).digest().unwrap(), digest);
-    target.folders.discard().unwrap();
+    target.folders.delete().unwrap();
     assert!(!target.folders.incoming.exists());
 }
