@@ -19,6 +19,7 @@ use crate::applier::Applier;
 use crate::barrier::Barrier;
 use crate::coordinator::Coordinator;
 use crate::documents::{Documents, DocumentsOptions, Refresher};
+use crate::figures::ProcessFigures;
 use crate::lead::{Lead, now_ms};
 use crate::log_engine::LogSettings;
 use crate::maintenance::{self, Maintenance};
@@ -123,6 +124,8 @@ pub(crate) struct Shared {
     /// Up to where of the metadata's log this node serves what it says.
     pub reconciled: watch::Sender<u64>,
     pub is_stopping: Arc<AtomicBool>,
+    /// What the front end says of the process.
+    pub process_figures: OnceLock<ProcessFigures>,
 }
 
 /// A node that is open. Dropping it stops it where it is: what is not flushed is replayed.

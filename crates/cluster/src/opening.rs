@@ -180,6 +180,7 @@ impl Opening {
             look: Arc::default(),
             reconciled: watch::Sender::new(0),
             is_stopping: Arc::new(AtomicBool::new(false)),
+            process_figures: OnceLock::new(),
         })
     }
 
