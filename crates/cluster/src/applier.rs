@@ -22,6 +22,7 @@ use plimsoll_storage::{Argv, ErrorReply, Reply, command, execute};
 use tokio::sync::oneshot;
 
 use crate::catch_up::CatchUp;
+use crate::digest::Digest;
 use crate::lead::{Step, Submission, outcome_unknown, too_much};
 use crate::partition::Partition;
 use crate::session::cheap_random;
@@ -44,6 +45,7 @@ enum Command {
     Add(Box<Replica>, Arc<Partition>, GroupId, oneshot::Sender<Added>),
     Remove(PartitionId, GroupId, oneshot::Sender<()>),
     NoteDocuments(PartitionId, GroupId, oneshot::Sender<()>),
+    Digest(PartitionId, GroupId, oneshot::Sender<Result<Digest, String>>),
     Mark(SyncSender<Vec<Mark>>),
     Stop,
 }
@@ -138,6 +140,15 @@ impl Applier {
         self.commands.try_send(command).is_ok() && noting.await.is_ok()
     }
 
+    /// What a replica contains at the position that its group has then.
+    pub(crate) async fn digest(&self, id: PartitionId, group: GroupId) -> Result<Digest, String> {
+        let (done, told) = oneshot::channel();
+        self.commands
+            .try_send(Command::Digest(id, group, done))
+            .map_err(|_| "the apply thread has no time for it".to_owned())?;
+        told.await.unwrap_or_else(|_| Err("apply waits".to_owned()))
+    }
+
     /// Stamps every replica of the thread's groups, and says where they stand. Blocks.
     pub(crate) fn mark(&self) -> Vec<Mark> {
         let (done, marked) = sync_channel(1);
@@ -229,6 +240,21 @@ impl Group {
         let Some((replica, _)) = self.replicas.get_mut(&id) else { return false };
         let noted = replica.set_documents(true);
         noted.inspect_err(|error| tracing::error!(partition = %id, %error, "not indexed")).is_ok()
+    }
+
+    fn digest(&mut self, id: PartitionId) -> Result<Digest, String> {
+        let position = self.chain.position();
+        let (replica, partition) = self
+            .replicas
+            .get_mut(&id)
+            .ok_or_else(|| "the node does not serve the partition".to_owned())?;
+        if let Some(fault) = partition.fault() {
+            return Err(fault);
+        }
+        // Nothing of it is between its last record and here: all copies can say so.
+        replica.pass(position);
+        let digest = replica.digest().map_err(|error| error.to_string())?;
+        Ok(Digest { lsn: position.lsn.0, hash: position.hash, digest })
     }
 
     fn publish(&self) {
@@ -337,7 +363,7 @@ impl Worker {
                     let _ = done.send(added);
                 }
                 // The replica may be out of its place: whoever asked tries again.
-                Ok(Command::Remove(..) | Command::NoteDocuments(..))
+                Ok(Command::Remove(..) | Command::NoteDocuments(..) | Command::Digest(..))
                     if activity == Activity::InRecord => {}
                 Ok(Command::Remove(id, group, done)) => {
                     if let Some(group) = self.groups.get_mut(&group) {
@@ -351,6 +377,13 @@ impl Worker {
                     {
                         let _ = done.send(());
                     }
+                }
+                Ok(Command::Digest(id, group, done)) => {
+                    let digest = match self.groups.get_mut(&group) {
+                        Some(group) => group.digest(id),
+                        None => Err(format!("the log has no group {group}")),
+                    };
+                    let _ = done.send(digest);
                 }
                 // A replica is out of its place, so nothing can be said of its group.
                 Ok(Command::Mark(done)) if activity == Activity::InRecord => {

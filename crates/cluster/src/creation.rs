@@ -36,12 +36,14 @@ impl Shared {
         if let Some(table) = self.tables.get(db) {
             return Ok(table);
         }
-        let _creating = self.creation.lock().await;
+        let creating = self.creation.lock().await;
         if self.tables.get(db).is_none() {
             let definition = self.new_definition(self.database_partitions, None);
             let name = metadata::table_name(db);
             let definition = self.create_table(&name, &definition).await?;
             self.open_table(&name, &definition).await?;
+            drop(creating);
+            self.tell_others().await;
         }
         let table = self.tables.get(db);
         table.map(AsRef::as_ref).ok_or_else(|| ErrorReply::err("DB index is out of range"))
@@ -342,7 +344,7 @@ impl Shared {
         Folders::of(&self.partitions_dir, id).index
     }
 
-    fn applier(&self, group: GroupId) -> Option<&Applier> {
+    pub(crate) fn applier(&self, group: GroupId) -> Option<&Applier> {
         self.appliers.get()?.get(Self::applier_of(group))
     }
 

@@ -8,7 +8,9 @@ mod barrier;
 mod catch_up;
 mod coordinator;
 mod creation;
+mod digest;
 mod documents;
+mod figures;
 mod gather;
 mod joining;
 mod lead;
@@ -18,6 +20,7 @@ mod members;
 mod metadata;
 mod node;
 mod opening;
+mod overview;
 mod partition;
 mod placement;
 mod reconcile;
@@ -35,14 +38,19 @@ mod tail;
 mod trimming;
 
 pub use coordinator::Coordinator;
+pub use digest::{CopyDigest, Digest};
 pub use documents::{
     Action, AliasAction, CacheStatistics, Condition, ContextId, Document, DocumentWrite,
     DocumentsOptions, IndexBody, IndexMetadata, IndexStatistics, PartitionStatistics,
     PoolStatistics, SearchOptions, SearchOutcome, WriteResult, Written,
 };
+pub use figures::{
+    ClusterStatistics, CopyStatistics, NodeStatistics, ProcessFigures, RecoveryOverview,
+};
 pub use log_engine::LogSettings;
 pub use members::NodeRecord;
 pub use node::{Node, NodeSettings, OpenError};
+pub use overview::{CopyStatus, Missing, NodeOverview, PartitionOverview};
 pub use plimsoll_index::Error;
 pub use recovery::{RecoveryStatus, Stage};
 pub use request::{Request, Watched};

@@ -186,6 +186,11 @@ pub(crate) fn put_object(kind: &str, name: &str, value: &[u8]) -> Argv {
     Argv::of(&[b"HSET", objects_key(kind).as_bytes(), name.as_bytes(), value])
 }
 
+/// The same, where there is no object of that name yet.
+pub(crate) fn put_first_object(kind: &str, name: &str, value: &[u8]) -> Argv {
+    Argv::of(&[b"HSETNX", objects_key(kind).as_bytes(), name.as_bytes(), value])
+}
+
 /// The write that takes such an object away.
 pub(crate) fn delete_object(kind: &str, name: &str) -> Argv {
     Argv::of(&[b"HDEL", objects_key(kind).as_bytes(), name.as_bytes()])

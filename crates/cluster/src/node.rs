@@ -19,6 +19,7 @@ use crate::applier::Applier;
 use crate::barrier::Barrier;
 use crate::coordinator::Coordinator;
 use crate::documents::{Documents, DocumentsOptions, Refresher};
+use crate::figures::ProcessFigures;
 use crate::lead::{Lead, now_ms};
 use crate::log_engine::LogSettings;
 use crate::maintenance::{self, Maintenance};
@@ -129,6 +130,8 @@ pub(crate) struct Shared {
     /// Checkpoints for nodes that copy from this one, and what this one copies.
     pub checkpoints: Checkpoints,
     pub recoveries: Recoveries,
+    /// What the front end says of the process.
+    pub process_figures: OnceLock<ProcessFigures>,
 }
 
 /// A node that is open. Dropping it stops it where it is: what is not flushed is replayed.

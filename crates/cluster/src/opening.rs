@@ -237,6 +237,7 @@ impl Opening {
             durable: Mutex::default(),
             checkpoints: self.checkpoints,
             recoveries: Recoveries::new(&settings.record.name),
+            process_figures: OnceLock::new(),
         })
     }
 

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use plimsoll_control::Class;
 use plimsoll_control::selection::{Ask, Candidate, Failure, FailureKind};
 use plimsoll_storage::ErrorReply;
@@ -17,6 +18,8 @@ use crate::table::Copies;
 pub(crate) const READ_TIMEOUT: Duration = Duration::from_millis(1_000);
 /// How long copies that are about to serve are waited for.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a change of the metadata waits for other nodes to serve it.
+const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How soon they are asked again.
 const OPENING_PAUSE: Duration = Duration::from_millis(20);
 
@@ -136,6 +139,26 @@ impl Shared {
             return false;
         }
         self.reconciled_to(self.metadata.applied().0, timeout).await
+    }
+
+    /// Waits for a while until the other nodes that are there serve what the metadata says now, so
+    /// that who changed it finds it so wherever he asks next. The lock of changes must be free:
+    /// what others change at the same time needs it here.
+    pub(crate) async fn tell_others(&self) {
+        if self.is_alone {
+            return;
+        }
+        let metadata = self.metadata.applied().0;
+        let others = self.members.others();
+        let asked = others.iter().map(|member| async move {
+            let question = Question::Await { metadata };
+            match member.link.ask(question, ACKNOWLEDGE_TIMEOUT, 0).await {
+                Ok(Reply::Done) => {}
+                // It follows by itself.
+                other => tracing::debug!(node = member.record.name, ?other, "it is behind"),
+            }
+        });
+        join_all(asked).await;
     }
 
     /// Waits until this node serves what the metadata said at a position of its log.

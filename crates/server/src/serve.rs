@@ -105,7 +105,9 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
     let shared = Arc::new(Shared::new(node.coordinator(), settings, port, Metrics::default()));
     let workers = Arc::new(Workers::start(processors)?);
     let rest = Rest::new(Arc::clone(&shared), addresses.http).await.map_err(io::Error::other)?;
-    let rest = Server::start(http.into_std()?, Arc::new(rest), processors)?;
+    let rest = Arc::new(rest);
+    rest.tell_others();
+    let rest = Server::start(http.into_std()?, rest, processors)?;
     let rpc = match rpc {
         Some(port) => {
             let answers = Arc::clone(&shared.coordinator);

@@ -87,6 +87,12 @@ impl Coordinator {
         name: &str,
         body: IndexBody,
     ) -> Result<Arc<IndexMetadata>, Error> {
+        let created = self.create_here(name, body).await?;
+        self.shared().tell_others().await;
+        Ok(created)
+    }
+
+    async fn create_here(&self, name: &str, body: IndexBody) -> Result<Arc<IndexMetadata>, Error> {
         check_name(name)?;
         let shared = self.shared();
         let _changing = shared.creation.lock().await;
@@ -128,8 +134,11 @@ impl Coordinator {
     /// Where there is none, or it is the table of a database, which Redis clients own.
     pub async fn delete_index(&self, name: &str) -> Result<(), Error> {
         let shared = self.shared();
-        let _changing = shared.creation.lock().await;
-        shared.delete_table(name).await
+        let changing = shared.creation.lock().await;
+        shared.delete_table(name).await?;
+        drop(changing);
+        shared.tell_others().await;
+        Ok(())
     }
 
     /// Adds fields to an index' mapping, or changes what may be changed of those it has.
@@ -258,7 +267,20 @@ impl Coordinator {
             Some(value) => metadata::put_object(kind, name, &checked(&value)?),
             None => metadata::delete_object(kind, name),
         };
-        self.shared().write_metadata(command).await.map(drop).map_err(super::write::failed)
+        self.shared().write_metadata(command).await.map_err(super::write::failed)?;
+        self.shared().tell_others().await;
+        Ok(())
+    }
+
+    /// Puts such an object where there is none yet: says which one there is then, another node's
+    /// where that came first.
+    ///
+    /// # Errors
+    /// Where the metadata cannot be written, or the object is too large.
+    pub async fn store_first(&self, kind: &str, name: &str, value: Value) -> Result<Value, Error> {
+        let command = metadata::put_first_object(kind, name, &checked(&value)?);
+        self.shared().write_metadata(command).await.map_err(super::write::failed)?;
+        Ok(self.stored(kind, name).unwrap_or(value))
     }
 
     /// Changes what an index is made of: tried again where another change comes between.
@@ -268,14 +290,19 @@ impl Coordinator {
         change: impl Fn(&mut DocumentsDefinition) -> Result<(), Error>,
     ) -> Result<Arc<IndexMetadata>, Error> {
         let shared = self.shared();
-        let _changing = shared.creation.lock().await;
+        let changing = shared.creation.lock().await;
         let table = shared.tables.by_name(name).ok_or_else(|| no_such_index(name))?;
-        shared
+        let (index, is_changed) = shared
             .change_definition(&table, |definition| {
                 let documents = definition.documents.as_mut().ok_or_else(|| no_such_index(name))?;
                 change(documents)
             })
-            .await
+            .await?;
+        drop(changing);
+        if is_changed {
+            shared.tell_others().await;
+        }
+        Ok(index)
     }
 }
 
@@ -290,7 +317,7 @@ impl Shared {
         let held = Arc::clone(table);
         let grown = tokio::task::spawn_blocking(move || grown_by_rows(&held, mapping)).await;
         documents.mapping = grown.map_err(|error| Error::internal(error.to_string()))??.to_json();
-        let index = self
+        let (index, _) = self
             .change_definition(table, |definition| {
                 definition.documents = Some(documents.clone());
                 Ok(())
@@ -301,12 +328,12 @@ impl Shared {
     }
 
     /// Changes a table's definition; the caller holds the lock of changes, so that on this node
-    /// none comes between.
+    /// none comes between. Says what it is then, and whether there was anything to change.
     async fn change_definition(
         &self,
         table: &Arc<Table>,
         change: impl Fn(&mut TableDefinition) -> Result<(), Error>,
-    ) -> Result<Arc<IndexMetadata>, Error> {
+    ) -> Result<(Arc<IndexMetadata>, bool), Error> {
         let name = table.name();
         for _ in 0..ATTEMPTS_MAX {
             let (mut definition, seen) = metadata::definition(&self.metadata, name)
@@ -317,7 +344,8 @@ impl Shared {
             change(&mut definition)?;
             let index = IndexMetadata::of(name, &definition)?.map(Arc::new);
             let index = index.ok_or_else(|| no_such_index(name))?;
-            if definition != before {
+            let is_changed = definition != before;
+            if is_changed {
                 checked(&json!(definition))?;
                 let replaced = self.replace_definition(name, &definition, seen).await;
                 if !replaced.map_err(super::write::failed)? {
@@ -325,7 +353,7 @@ impl Shared {
                 }
             }
             table.set_index(Arc::clone(&index));
-            return Ok(index);
+            return Ok((index, is_changed));
         }
         Err(Error::new(503, "process_cluster_event_timeout_exception", "the metadata is busy"))
     }

@@ -37,6 +37,13 @@ const REST_AFTER: Duration = Duration::from_secs(5);
 /// After how many documents it is made durable at once.
 const PERSIST_DOCUMENTS: u64 = 500_000;
 
+/// How long a refresh that somebody waits for waits for a mapping.
+const MAPPING_TIMEOUT: Duration = Duration::from_secs(2);
+/// How soon it looks for it again.
+const MAPPING_PAUSE: Duration = Duration::from_millis(10);
+/// The kind of the error that tells of a mapping that is not known yet.
+const BEHIND_MAPPING: &str = "mapping_not_known_exception";
+
 /// The document of this hash key and id, as it was.
 pub(crate) fn document_in(
     rows: &OwnedSnapshot,
@@ -170,6 +177,9 @@ impl Indexer {
             Ok(view) => view,
             Err(fault) => {
                 self.is_behind.store(true, Ordering::Release);
+                if let Fault::Mapping { .. } = fault {
+                    return Err(fault.error());
+                }
                 return Err(self.recover(work, fault));
             }
         };
@@ -180,6 +190,20 @@ impl Indexer {
             self.persist_now(work).map_err(|fault| self.recover(work, fault))?;
         }
         Ok(view)
+    }
+
+    /// As [`Self::refresh`]; where the mapping of the documents is on its way here, after it has
+    /// come. Blocks.
+    pub(crate) fn refresh_in_time(&self) -> Result<Arc<PartitionView>, Error> {
+        let end = Instant::now() + MAPPING_TIMEOUT;
+        loop {
+            match self.refresh() {
+                Err(error) if is_behind_mapping(&error) && Instant::now() < end => {
+                    std::thread::sleep(MAPPING_PAUSE);
+                }
+                refreshed => return refreshed,
+            }
+        }
     }
 
     /// Brings the index back to where it was durable last, or to nothing where its files are
@@ -211,6 +235,11 @@ impl Indexer {
             return Ok(view);
         }
         let metadata = Arc::clone(&self.metadata.read());
+        // Before anything is indexed: with an older mapping, fields would be left out for good.
+        let needed = mapping_needed(&rows, work.indexed)?;
+        if needed > metadata.mapping_version {
+            return Err(Fault::Mapping { needed, known: metadata.mapping_version });
+        }
         let is_rebuilt = work.must_rebuild;
         if work.mapping_version != metadata.mapping_version {
             if work.index.set_mapping(&metadata.mapping)? == Grown::NeedsRebuild {
@@ -438,6 +467,11 @@ impl Work {
 enum Fault {
     Index(IndexError),
     Store(StoreError),
+    /// Documents were checked against a mapping that is not known here yet. Nothing was done.
+    Mapping {
+        needed: u64,
+        known: u64,
+    },
 }
 
 impl Fault {
@@ -445,6 +479,12 @@ impl Fault {
         match self {
             Self::Index(error) => Error::internal(error.to_string()),
             Self::Store(error) => Error::internal(error.to_string()),
+            Self::Mapping { needed, known } => {
+                let reason = format!(
+                    "documents fit version [{needed}] of the mapping, and the node knows [{known}]"
+                );
+                Error::new(503, BEHIND_MAPPING, reason)
+            }
         }
     }
 }
@@ -471,6 +511,22 @@ fn go_on(outcome: &Result<(), Fault>) -> ControlFlow<()> {
     if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }
 
+/// Whether a refresh waits for a mapping.
+pub(crate) fn is_behind_mapping(error: &Error) -> bool {
+    error.kind == BEHIND_MAPPING
+}
+
+/// The highest version of the mapping that the documents touched after a position were checked
+/// against.
+fn mapping_needed(rows: &OwnedSnapshot, after: Lsn) -> Result<u64, StoreError> {
+    let mut needed = 0;
+    touches_of(rows, after, &mut |_, touches| {
+        needed = needed.max(touches.mapping_version());
+        ControlFlow::Continue(())
+    })?;
+    Ok(needed)
+}
+
 /// The position that a snapshot contains.
 fn position_in(rows: &OwnedSnapshot) -> Result<Lsn, StoreError> {
     let position = position_of(rows)?;
@@ -482,3 +538,6 @@ fn count(number: &AtomicU64, micros: &AtomicU64, began: Instant) {
     let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
     micros.fetch_add(took, Ordering::Relaxed);
 }
+
+#[cfg(test)]
+mod tests;

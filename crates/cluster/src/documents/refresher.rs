@@ -14,6 +14,7 @@ use plimsoll_index::Error;
 use plimsoll_log::PartitionId;
 use serde_json::Value;
 
+use super::indexer::is_behind_mapping;
 use super::types::IndexMetadata;
 use crate::Coordinator;
 use crate::documents::catalog::no_such_index;
@@ -101,7 +102,9 @@ fn refresh(partition: &Partition) {
     let Some(indexer) = partition.indexer() else { return };
     if !indexer.is_behind(partition.applied()) {
         indexer.rest();
-    } else if let Err(error) = indexer.refresh() {
+    } else if let Err(error) = indexer.refresh()
+        && !is_behind_mapping(&error)
+    {
         tracing::error!(partition = %partition.id, %error, "documents cannot be indexed");
     }
 }
@@ -253,14 +256,16 @@ pub(crate) async fn on_local(partition: Arc<Partition>, chore: Chore) -> Result<
         match chore {
             Chore::Refresh => match indexer {
                 Some(indexer) if indexer.is_behind(partition.applied()) => {
-                    indexer.refresh().map(drop)
+                    indexer.refresh_in_time().map(drop)
                 }
                 _ => Ok(()),
             },
             Chore::Flush => {
                 partition.store.flush().map_err(|error| Error::internal(error.to_string()))?;
                 match indexer {
-                    Some(indexer) => indexer.refresh().map(drop).and_then(|()| indexer.persist()),
+                    Some(indexer) => {
+                        indexer.refresh_in_time().map(drop).and_then(|()| indexer.persist())
+                    }
                     None => Ok(()),
                 }
             }

@@ -1,13 +1,17 @@
 //! What indices can say of themselves: numbers only, to be put into words by the server.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use plimsoll_index::partition::IndexStatistics as SegmentStatistics;
+use serde::{Deserialize, Serialize};
 
 use super::cache::CacheStatistics;
 use super::pool::PoolStatistics;
 use crate::Coordinator;
+use crate::partition::Partition;
 
 /// The figures of one index.
 #[derive(Clone, Debug, Default)]
@@ -17,7 +21,7 @@ pub struct IndexStatistics {
 }
 
 /// The figures of one partition of an index, since its node was started.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PartitionStatistics {
     /// Keys in the rows: documents, or hashes of documents that share a routing.
     pub keys: u64,
@@ -40,9 +44,53 @@ pub struct PartitionStatistics {
     /// Searches whose hits were fetched, and how long that took, ms.
     pub fetches: (u64, u64),
     /// What the inverted index says.
+    #[serde(with = "Segments")]
     pub segments: SegmentStatistics,
     /// Why it has stopped; `None` where it is well.
     pub fault: Option<String>,
+}
+
+/// How the figures of an inverted index go from node to node.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "SegmentStatistics")]
+struct Segments {
+    docs: u64,
+    deleted: u64,
+    segments: u64,
+    bytes: BTreeMap<String, u64>,
+    merges: u64,
+    writing: bool,
+    refreshes: u64,
+    refresh_time: Duration,
+    puts: u64,
+    unparsed: u64,
+    has_writer: bool,
+}
+
+impl PartitionStatistics {
+    /// Those of a copy on this node. Reads the sizes of files.
+    pub(crate) fn of(partition: &Partition) -> Self {
+        let mut found = Self {
+            keys: partition.keys(),
+            store_bytes: partition.store.files_bytes(),
+            unflushed_bytes: partition.store.unflushed_bytes(),
+            position: partition.applied().0,
+            fault: partition.fault(),
+            ..Self::default()
+        };
+        if let Some(indexer) = partition.indexer() {
+            let counters = &indexer.counters;
+            found.index_bytes = folder_bytes(indexer.dir());
+            found.store_bytes += found.index_bytes;
+            found.indexed = counters.documents.load(Ordering::Relaxed);
+            found.refreshes = timed(&counters.refreshes, &counters.refresh_us);
+            found.persists = timed(&counters.persists, &counters.persist_us);
+            found.queries = timed(&counters.queries, &counters.query_us);
+            found.fetches = timed(&counters.fetches, &counters.fetch_us);
+            found.segments = indexer.statistics().unwrap_or_default();
+        }
+        found
+    }
 }
 
 impl Coordinator {
@@ -51,28 +99,7 @@ impl Coordinator {
     pub fn index_statistics(&self, name: &str) -> Option<IndexStatistics> {
         let table = self.shared().tables.by_name(name)?;
         table.index()?;
-        let partitions = table.local().map(|(_, partition)| {
-            let mut found = PartitionStatistics {
-                keys: partition.keys(),
-                store_bytes: partition.store.files_bytes(),
-                unflushed_bytes: partition.store.unflushed_bytes(),
-                position: partition.applied().0,
-                fault: partition.fault(),
-                ..PartitionStatistics::default()
-            };
-            if let Some(indexer) = partition.indexer() {
-                let counters = &indexer.counters;
-                found.index_bytes = folder_bytes(indexer.dir());
-                found.store_bytes += found.index_bytes;
-                found.indexed = counters.documents.load(Ordering::Relaxed);
-                found.refreshes = timed(&counters.refreshes, &counters.refresh_us);
-                found.persists = timed(&counters.persists, &counters.persist_us);
-                found.queries = timed(&counters.queries, &counters.query_us);
-                found.fetches = timed(&counters.fetches, &counters.fetch_us);
-                found.segments = indexer.statistics().unwrap_or_default();
-            }
-            found
-        });
+        let partitions = table.local().map(|(_, partition)| PartitionStatistics::of(&partition));
         Some(IndexStatistics { partitions: partitions.collect() })
     }
 

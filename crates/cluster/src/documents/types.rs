@@ -149,4 +149,6 @@ pub struct Written {
     pub seq_no: u64,
     /// The ordinal of its partition.
     pub partition: u32,
+    /// How many copies of the partition are wanted, and how many serve.
+    pub copies: (u32, u32),
 }

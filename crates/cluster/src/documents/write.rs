@@ -107,6 +107,7 @@ impl Coordinator {
         ordinal: usize,
         part: Vec<(Sent, Bytes)>,
     ) -> Vec<(usize, Result<Written, Error>)> {
+        let wanted = table.index().map_or(1, |index| self.wanted_replicas(&index) + 1);
         let mut session = self.session();
         let mut outcomes = Vec::with_capacity(part.len());
         let mut rest = part.into_iter().peekable();
@@ -121,11 +122,12 @@ impl Coordinator {
             }
             match self.shared().submit(&table.copies()[ordinal], &mut session, steps).await {
                 Ok(replies) => {
-                    let ordinal = u32::try_from(ordinal).unwrap_or(u32::MAX);
+                    let partition = u32::try_from(ordinal).unwrap_or(u32::MAX);
+                    let copies = self.counts(table, ordinal, wanted);
                     let answered = sent.iter().zip(&replies);
-                    outcomes.extend(
-                        answered.map(|(write, reply)| (write.at, written(reply, write, ordinal))),
-                    );
+                    outcomes.extend(answered.map(|(write, reply)| {
+                        (write.at, written(reply, write, partition, copies))
+                    }));
                 }
                 Err(error) => {
                     let error = failed(error);
@@ -169,7 +171,12 @@ fn check_id(id: &str) -> Result<(), Error> {
     Err(Error::new(400, "action_request_validation_exception", reason))
 }
 
-fn written(reply: &Reply, write: &Sent, partition: u32) -> Result<Written, Error> {
+fn written(
+    reply: &Reply,
+    write: &Sent,
+    partition: u32,
+    copies: (u32, u32),
+) -> Result<Written, Error> {
     if let Reply::Error(error) = reply {
         return Err(failed(error.clone()));
     }
@@ -181,7 +188,7 @@ fn written(reply: &Reply, write: &Sent, partition: u32) -> Result<Written, Error
                 DocumentResult::Deleted => WriteResult::Deleted,
                 DocumentResult::NotFound => WriteResult::NotFound,
             };
-            Ok(Written { result, version, seq_no, partition })
+            Ok(Written { result, version, seq_no, partition, copies })
         }
         Some(DocumentOutcome::Conflict { present }) => Err(write.conflict(present)),
         None => Err(Error::internal("the write's answer is unreadable")),

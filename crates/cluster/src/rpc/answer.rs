@@ -11,6 +11,7 @@ use super::messages::{
     Envelope, FORMAT, Freshness, Problem, Question, Reply, StepBytes, decode, encode_reply,
 };
 use crate::Coordinator;
+use crate::digest::Digest;
 use crate::lead::{Step, Submission};
 use crate::metadata;
 use crate::partition::Partition;
@@ -90,6 +91,14 @@ impl Coordinator {
                 let local = self.fresh(partition.into(), freshness, timeout).await?;
                 let change = self.last_change(&local, key.into()).await.map_err(row)?;
                 Ok(Reply::LastChange(change))
+            }
+            Question::Statistics => Ok(self.statistics_answer()?),
+            Question::Digest { partition } => {
+                self.local(partition.into())?;
+                let copies = self.copies(partition.into())?;
+                let digest = self.digest_here(&copies).await.map_err(Problem::NotHere)?;
+                let Digest { lsn, hash, digest } = digest;
+                Ok(Reply::Digest { lsn, hash, digest })
             }
             other => self.answer_about_documents(other, timeout).await,
         }

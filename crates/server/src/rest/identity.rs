@@ -44,8 +44,11 @@ async fn kept(coordinator: &Coordinator, name: &str) -> Result<String, Error> {
         return Ok(known);
     }
     let drawn = ids::random_uuid();
-    coordinator.store("identity", name, Some(Value::String(drawn.clone()))).await?;
-    Ok(drawn)
+    // Of nodes that start together, one draws the names that all keep.
+    match coordinator.store_first("identity", name, Value::String(drawn)).await? {
+        Value::String(kept) => Ok(kept),
+        other => Err(Error::internal(format!("the name [{name}] is kept as [{other}]"))),
+    }
 }
 
 async fn root(call: Call) -> Result<Answer, Error> {

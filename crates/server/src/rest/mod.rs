@@ -20,6 +20,7 @@ pub mod json_error;
 pub mod media;
 pub mod names;
 pub mod nodes;
+pub mod plimsoll;
 pub mod pretty;
 pub mod query;
 pub mod routes;
@@ -87,6 +88,14 @@ impl Rest {
             connections: AtomicUsize::new(0),
             connections_total: AtomicU64::new(0),
         })
+    }
+
+    /// Has the node tell others what is told here of its process.
+    pub fn tell_others(self: &Arc<Self>) {
+        let weak = Arc::downgrade(self);
+        let figures =
+            move || weak.upgrade().map_or(serde_json::Value::Null, |it| nodes::all::process(&it));
+        self.node.coordinator.tell_process_figures(Box::new(figures));
     }
 
     /// Connections that are open.

@@ -10,7 +10,7 @@ use plimsoll_index::Error;
 
 use super::answer::Answer;
 use super::call::Call;
-use super::{admin, cat, cluster, documents, identity, nodes, search, stats, tasks};
+use super::{admin, cat, cluster, documents, identity, nodes, plimsoll, search, stats, tasks};
 
 /// A method as routes know it. HEAD is answered by GET, without the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -136,7 +136,7 @@ pub enum Found {
 
 /// Every route.
 fn all() -> impl Iterator<Item = &'static Route> {
-    let tables: [&'static [Route]; 9] = [
+    let tables: [&'static [Route]; 10] = [
         identity::ROUTES,
         admin::ROUTES,
         documents::ROUTES,
@@ -146,6 +146,7 @@ fn all() -> impl Iterator<Item = &'static Route> {
         stats::ROUTES,
         tasks::ROUTES,
         cat::ROUTES,
+        plimsoll::ROUTES,
     ];
     tables.into_iter().flatten()
 }

@@ -9,24 +9,16 @@ use serde_json::{Map, Value, json};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::expressions::{self, Expand, Target};
+use crate::rest::stats;
 
 fn found(call: &Call, options: Expand) -> Result<Vec<Target>, Error> {
     let options = options.with_query(&call.query)?;
     expressions::resolve(call.coordinator(), call.part("index"), &options)
 }
 
-/// How many copies of partitions did something: those that are asked for, and those of this
-/// node, which all did.
-fn shards(found: &[Target]) -> Value {
-    let sum = |count: fn(&IndexMetadata) -> u32| -> u32 {
-        found.iter().map(|target| count(&target.index)).sum()
-    };
-    let total = sum(|index| index.partitions * (index.replicas + 1));
-    json!({ "_shards": {
-        "total": total,
-        "successful": sum(|index| index.partitions),
-        "failed": 0,
-    } })
+/// How many copies of partitions did something: those that are asked for, and those that serve.
+fn shards(call: &Call, found: &[Target]) -> Value {
+    json!({ "_shards": stats::indices::shards(call, found) })
 }
 
 /// POST `[/{index}]/_refresh`.
@@ -38,7 +30,7 @@ pub async fn refresh(call: Call) -> Result<Answer, Error> {
     for target in &found {
         call.coordinator().refresh(&target.index, None).await?;
     }
-    Ok(Answer::json(&shards(&found)))
+    Ok(Answer::json(&shards(&call, &found)))
 }
 
 /// POST `[/{index}]/_flush`.
@@ -50,7 +42,7 @@ pub async fn flush(call: Call) -> Result<Answer, Error> {
     for target in &found {
         call.coordinator().flush(&target.index).await?;
     }
-    Ok(Answer::json(&shards(&found)))
+    Ok(Answer::json(&shards(&call, &found)))
 }
 
 /// POST `[/{index}]/_forcemerge`.
@@ -82,7 +74,7 @@ pub async fn force_merge(call: Call) -> Result<Answer, Error> {
             call.coordinator().flush(&target.index).await?;
         }
     }
-    Ok(Answer::json(&shards(&found)))
+    Ok(Answer::json(&shards(&call, &found)))
 }
 
 /// POST `[/{index}]/_cache/clear`. There is one cache of answers for all indices, so it is
@@ -98,7 +90,7 @@ pub async fn clear_cache(call: Call) -> Result<Answer, Error> {
     {
         call.coordinator().clear_request_cache();
     }
-    Ok(Answer::json(&shards(&found)))
+    Ok(Answer::json(&shards(&call, &found)))
 }
 
 /// POST `/{index}/_open`.

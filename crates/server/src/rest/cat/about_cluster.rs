@@ -6,7 +6,8 @@ use super::table::{Cell, Column, answer, number, text};
 use crate::node::unix_time;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
-use crate::rest::cluster::health::{Status, of_index};
+use crate::rest::cluster::health::of_cluster;
+use crate::rest::nodes::all::{self, NodeView};
 use crate::rest::tasks;
 
 /// Seconds since 1970, and the time of the day in UTC.
@@ -45,31 +46,23 @@ const HEALTH: &[Column] = &[
 /// # Errors
 /// None of its own.
 pub async fn health(call: Call) -> Result<Answer, Error> {
-    let has_faults = !call.coordinator().faults().is_empty();
-    let mut status = Status::Green;
-    let (mut active, mut unassigned) = (0, 0);
-    for index in call.coordinator().indices() {
-        let health = of_index(&call.rest, &index, has_faults);
-        status = status.max(health.status);
-        active += health.active;
-        unassigned += health.unassigned;
-    }
-    let all = active + unassigned;
-    let percent = if all == 0 { 100.0 } else { f64::from(active) * 100.0 / f64::from(all) };
+    let health = of_cluster(&call.rest);
+    let percent = health.percent();
+    let nodes = all::there(&call.rest).len();
     let (epoch, time) = clock();
     let row = vec![
         epoch.to_string().into(),
         time.into(),
         call.rest.node.settings.cluster_name.clone().into(),
-        status.name().into(),
-        Cell::Number(1),
-        Cell::Number(1),
+        health.status().name().into(),
+        nodes.into(),
+        nodes.into(),
         "true".into(),
-        active.into(),
-        active.into(),
-        Cell::Number(0),
-        Cell::Number(0),
-        unassigned.into(),
+        health.active.into(),
+        health.primaries.into(),
+        health.relocating.into(),
+        health.initializing.into(),
+        health.unassigned.into(),
         Cell::Number(0),
         "-".into(),
         Cell::Decimal(percent, format!("{percent:.1}%")),
@@ -89,14 +82,12 @@ const MASTER: &[Column] = &[
 /// # Errors
 /// None of its own.
 pub async fn master(call: Call) -> Result<Answer, Error> {
-    let ip = call.rest.address.ip().to_string();
-    let row = vec![
-        call.rest.identity.node_id.clone().into(),
-        ip.clone().into(),
-        ip.into(),
-        call.rest.node.settings.node_name.clone().into(),
-    ];
-    answer(&call, MASTER, vec![row])
+    let views = all::there(&call.rest);
+    let row = |view: &NodeView| {
+        vec![view.id.clone().into(), view.ip().into(), view.ip().into(), view.name().into()]
+    };
+    let rows = all::manager(&views).map(row).into_iter().collect();
+    answer(&call, MASTER, rows)
 }
 
 const PENDING: &[Column] = &[

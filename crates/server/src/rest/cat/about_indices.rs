@@ -1,6 +1,6 @@
 //! Tables of indices and what belongs to them.
 
-use plimsoll_cluster::{IndexMetadata, IndexStatistics};
+use plimsoll_cluster::ClusterStatistics;
 use plimsoll_index::Error;
 use plimsoll_index::search::SearchRequest;
 use serde_json::{Value, json};
@@ -12,18 +12,29 @@ use crate::rest::call::Call;
 use crate::rest::cluster::health::of_index;
 use crate::rest::expressions::{self, Expand, Target};
 use crate::rest::filter_path::wildcard_matches;
-use crate::rest::identity::LUCENE_VERSION;
+use crate::rest::nodes;
 use crate::rest::search::request::{self, Around};
 use crate::rest::stats::figures::Figures;
-use crate::rest::stats::segments::index_bytes;
 
 fn found(call: &Call, options: Expand) -> Result<Vec<Target>, Error> {
     let options = options.with_query(&call.query)?;
     expressions::resolve(call.coordinator(), call.part("index"), &options)
 }
 
-fn statistics(call: &Call, index: &IndexMetadata) -> IndexStatistics {
-    call.coordinator().index_statistics(&index.name).unwrap_or_default()
+/// The sums over the first copies of an index, and over all.
+fn figures_of(call: &Call, told: &ClusterStatistics, index: &str) -> (Figures, Figures) {
+    let (mut first, mut total) = (Figures::default(), Figures::default());
+    for partition in call.coordinator().copies_of(index) {
+        for (at, copy) in partition.copies.iter().enumerate() {
+            let copy = copy.node().and_then(|node| told.copy(node, index, partition.ordinal));
+            let Some(copy) = copy.map(Figures::of_partition) else { continue };
+            if at == 0 {
+                first.add(&copy);
+            }
+            total.add(&copy);
+        }
+    }
+    (first, total)
 }
 
 const INDICES: &[Column] = &[
@@ -57,15 +68,15 @@ const INDICES: &[Column] = &[
 /// 404 where an index is not there.
 pub async fn indices(call: Call) -> Result<Answer, Error> {
     let wanted = call.query.get("health");
-    let has_faults = !call.coordinator().faults().is_empty();
+    let told = nodes::statistics(&call.rest).await;
     let mut rows = Vec::new();
     for target in found(&call, Expand::any())? {
         let index = &target.index;
-        let health = of_index(&call.rest, index, has_faults).status.name();
+        let health = of_index(&call.rest, &index.name).status().name();
         if wanted.is_some_and(|wanted| wanted != health) {
             continue;
         }
-        let figures = Figures::of_index(&statistics(&call, index));
+        let (figures, total) = figures_of(&call, &told, &index.name);
         // A closed index answers nothing, so nothing is told of what is in it.
         let open = |cell: Cell| if index.is_open { cell } else { Cell::None };
         rows.push(vec![
@@ -74,23 +85,23 @@ pub async fn indices(call: Call) -> Result<Answer, Error> {
             index.name.clone().into(),
             index.uuid.clone().into(),
             index.partitions.into(),
-            index.replicas.into(),
+            call.coordinator().wanted_replicas(index).into(),
             open(figures.docs.into()),
             open(figures.deleted.into()),
             index.created_ms.into(),
             date(index.created_ms).into(),
+            Cell::Bytes(total.store_bytes),
             Cell::Bytes(figures.store_bytes),
-            Cell::Bytes(figures.store_bytes),
-            figures.indexed.into(),
-            figures.queries.0.into(),
-            Cell::Millis(figures.queries.1),
-            figures.fetches.0.into(),
-            Cell::Millis(figures.fetches.1),
-            figures.refreshes.0.into(),
-            Cell::Millis(figures.refreshes.1),
-            figures.flushes.0.into(),
-            figures.merges.into(),
-            figures.segments.into(),
+            total.indexed.into(),
+            total.queries.0.into(),
+            Cell::Millis(total.queries.1),
+            total.fetches.0.into(),
+            Cell::Millis(total.fetches.1),
+            total.refreshes.0.into(),
+            Cell::Millis(total.refreshes.1),
+            total.flushes.0.into(),
+            total.merges.into(),
+            total.segments.into(),
         ]);
     }
     answer(&call, INDICES, rows)
@@ -134,172 +145,6 @@ pub async fn count(call: Call) -> Result<Answer, Error> {
     // Numbers of this table stand to the left.
     let row = vec![epoch.to_string().into(), time.into(), count.to_string().into()];
     answer(&call, COUNT, vec![row])
-}
-
-const SHARDS: &[Column] = &[
-    text("index", "i,idx", "index name"),
-    text("shard", "s,sh", "shard name"),
-    text("prirep", "p,pr,primaryOrReplica", "primary or replica"),
-    text("state", "st", "shard state"),
-    number("docs", "d,dc", "number of docs in shard"),
-    number("store", "sto", "store size of shard (how much disk it uses)"),
-    text("ip", "", "ip of node where it lives"),
-    text("id", "", "unique id of node where it lives").hidden(),
-    text("node", "n", "name of node where it lives"),
-    text("unassigned.reason", "ur", "reason shard became unassigned").hidden(),
-    number("segments.count", "sc,segmentsCount", "number of segments").hidden(),
-    number("search.query_total", "sqto,searchQueryTotal", "total query phase ops").hidden(),
-    number("refresh.total", "rto,refreshTotal", "total refreshes").hidden(),
-    number("merges.total", "mt,mergesTotal", "number of completed merge ops").hidden(),
-];
-
-/// GET `/_cat/shards[/{index}]`.
-///
-/// # Errors
-/// 404 where an index is not there.
-pub async fn shards(call: Call) -> Result<Answer, Error> {
-    let mut rows = Vec::new();
-    for target in found(&call, Expand::any())? {
-        let index = &target.index;
-        for (ordinal, partition) in statistics(&call, index).partitions.iter().enumerate() {
-            let figures = Figures::of_partition(partition);
-            let name: Cell = index.name.clone().into();
-            rows.push(vec![
-                name.clone(),
-                ordinal.to_string().into(),
-                "p".into(),
-                "STARTED".into(),
-                figures.docs.into(),
-                Cell::Bytes(figures.store_bytes),
-                call.rest.address.ip().to_string().into(),
-                call.rest.identity.node_id.clone().into(),
-                call.rest.node.settings.node_name.clone().into(),
-                Cell::None,
-                figures.segments.into(),
-                figures.queries.0.into(),
-                figures.refreshes.0.into(),
-                figures.merges.into(),
-            ]);
-            for _ in 0..index.replicas {
-                let mut row =
-                    vec![name.clone(), ordinal.to_string().into(), "r".into(), "UNASSIGNED".into()];
-                row.resize(SHARDS.len(), Cell::None);
-                if let Some(reason) = row.get_mut(9) {
-                    *reason = "INDEX_CREATED".into();
-                }
-                rows.push(row);
-            }
-        }
-    }
-    answer(&call, SHARDS, rows)
-}
-
-const SEGMENTS: &[Column] = &[
-    text("index", "i,idx", "index name"),
-    text("shard", "s,sh", "shard name"),
-    text("prirep", "p,pr,primaryOrReplica", "primary or replica"),
-    text("ip", "", "ip of node where it lives"),
-    text("id", "", "unique id of node where it lives").hidden(),
-    text("segment", "seg", "segment name; _all for all of a shard together"),
-    number("generation", "g,gen", "segment generation"),
-    number("docs.count", "dc,docsCount", "number of docs in segment"),
-    number("docs.deleted", "dd,docsDeleted", "number of deleted docs in segment"),
-    number("size", "si", "segment size in bytes"),
-    number("size.memory", "sm,sizeMemory", "segment memory in bytes"),
-    text("committed", "ic,isCommitted", "is segment committed"),
-    text("searchable", "is,isSearchable", "is segment searched"),
-    text("version", "v,ver", "version"),
-    text("compound", "ico,isCompound", "is segment compound"),
-];
-
-/// GET `/_cat/segments[/{index}]`.
-///
-/// # Errors
-/// 404 where an index is not there.
-pub async fn segments(call: Call) -> Result<Answer, Error> {
-    let mut rows = Vec::new();
-    for target in found(&call, Expand::search())? {
-        let index = &target.index;
-        for (ordinal, partition) in statistics(&call, index).partitions.iter().enumerate() {
-            let segments = &partition.segments;
-            if segments.segments == 0 {
-                continue;
-            }
-            rows.push(vec![
-                index.name.clone().into(),
-                ordinal.to_string().into(),
-                "p".into(),
-                call.rest.address.ip().to_string().into(),
-                call.rest.identity.node_id.clone().into(),
-                "_all".into(),
-                segments.refreshes.into(),
-                segments.docs.into(),
-                segments.deleted.into(),
-                Cell::Bytes(index_bytes(partition)),
-                Cell::Number(0),
-                "true".into(),
-                "true".into(),
-                LUCENE_VERSION.into(),
-                "false".into(),
-            ]);
-        }
-    }
-    answer(&call, SEGMENTS, rows)
-}
-
-const RECOVERY: &[Column] = &[
-    text("index", "i,idx", "index name"),
-    text("shard", "s,sh", "shard name"),
-    text("time", "t,ti", "recovery time"),
-    text("type", "ty", "recovery type"),
-    text("stage", "st", "recovery stage"),
-    text("source_host", "shost", "source host"),
-    text("source_node", "snode", "source node name"),
-    text("target_host", "thost", "target host"),
-    text("target_node", "tnode", "target node name"),
-    text("repository", "rep", "repository"),
-    text("snapshot", "snap", "snapshot"),
-    text("files", "f", "number of files to recover"),
-    text("files_recovered", "fr", "files recovered"),
-    text("files_percent", "fp", "percent of files recovered"),
-    text("files_total", "tf", "total number of files"),
-    text("bytes", "b", "number of bytes to recover"),
-    text("bytes_recovered", "br", "bytes recovered"),
-    text("bytes_percent", "bp", "percent of bytes recovered"),
-    text("bytes_total", "tb", "total number of bytes"),
-    text("translog_ops", "to", "number of translog ops to recover"),
-    text("translog_ops_recovered", "tor", "translog ops recovered"),
-    text("translog_ops_percent", "top", "percent of translog ops recovered"),
-];
-
-/// GET `/_cat/recovery[/{index}]`.
-///
-/// # Errors
-/// 404 where an index is not there.
-pub async fn recovery(call: Call) -> Result<Answer, Error> {
-    let active_only = call.query.flag_or("active_only", false)?;
-    let started_ms = call.rest.node.started_s * 1000;
-    let mut rows = Vec::new();
-    for target in found(&call, Expand::any())?.iter().filter(|_| !active_only) {
-        let index = &target.index;
-        let is_new = index.created_ms >= started_ms;
-        for ordinal in 0..index.partitions {
-            let mut row: Vec<Cell> = vec![
-                index.name.clone().into(),
-                ordinal.to_string().into(),
-                Cell::Millis(0),
-                if is_new { "empty_store" } else { "existing_store" }.into(),
-                "done".into(),
-            ];
-            row.extend(["n/a", "n/a"].map(Cell::from));
-            row.push(call.rest.address.ip().to_string().into());
-            row.push(call.rest.node.settings.node_name.clone().into());
-            row.extend(["n/a", "n/a", "0", "0", "0.0%", "0"].map(Cell::from));
-            row.extend(["0", "0", "0.0%", "0", "0", "0", "100.0%"].map(Cell::from));
-            rows.push(row);
-        }
-    }
-    answer(&call, RECOVERY, rows)
 }
 
 const ALIASES: &[Column] = &[

@@ -1,15 +1,17 @@
 //! Tables of nodes: how they do, and what is on them.
 
+use plimsoll_cluster::{CopyStatus, NodeStatistics};
 use plimsoll_index::Error;
+use serde_json::Value;
 
 use super::table::{Cell, Column, answer, number, text};
-use crate::process;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::filter_path::wildcard_matches;
-use crate::rest::nodes::machine::{self, Disk, Memory};
-use crate::rest::nodes::stats::{POOLS, all_figures, pool};
-use crate::rest::nodes::{ROLES, is_meant};
+use crate::rest::nodes::all::{self, NodeView};
+use crate::rest::nodes::machine;
+use crate::rest::nodes::stats::{POOLS, pool};
+use crate::rest::nodes::{ROLES, statistics};
 
 const NODES: &[Column] = &[
     text("id", "id,nodeId", "unique node id").hidden(),
@@ -49,49 +51,67 @@ const NODES: &[Column] = &[
 /// # Errors
 /// None of its own.
 pub async fn nodes(call: Call) -> Result<Answer, Error> {
-    let rest = &call.rest;
-    let settings = &rest.node.settings;
-    let (memory, disk) = (Memory::read(), Disk::of(&settings.data));
-    let (resident, figures) = (process::resident_bytes(), all_figures(rest));
-    let (open_files, files_max) = machine::file_descriptors();
+    let told = statistics(&call.rest).await;
     let is_full = call.query.flag_or("full_id", false)?;
-    let id = &rest.identity.node_id;
-    let load = machine::load_averages().map(|load| Cell::Decimal(load, format!("{load:.2}")));
-    let [load_1m, load_5m, load_15m] = load;
-    let uptime_ms = u64::try_from(rest.node.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let row = vec![
+    let row = |view: &NodeView| node_row(view, told.node(&view.member.id), is_full);
+    let rows = all::there(&call.rest).iter().map(row).collect();
+    answer(&call, NODES, rows)
+}
+
+/// A node's row; one that did not answer in time has its names alone.
+fn node_row(view: &NodeView, told: Option<&NodeStatistics>, is_full: bool) -> Vec<Cell> {
+    let value = |path: &str| told.and_then(|told| told.process.pointer(path));
+    let number = |path: &str| value(path).and_then(Value::as_u64);
+    let count = |path: &str| number(path).map_or(Cell::None, Cell::Number);
+    let bytes = |path: &str| number(path).map_or(Cell::None, Cell::Bytes);
+    let text = |path: &str| match value(path) {
+        Some(Value::String(text)) => Cell::Text(text.clone()),
+        Some(Value::Number(number)) => Cell::Text(number.to_string()),
+        _ => Cell::None,
+    };
+    let load = |path: &str| {
+        let load = value(path).and_then(Value::as_f64);
+        load.map_or(Cell::None, |load| Cell::Decimal(load, format!("{load:.2}")))
+    };
+    let figures = told.map(all::figures);
+    let total = number("/stats/fs/total/total_in_bytes");
+    let free = number("/stats/fs/total/free_in_bytes");
+    let used = total.zip(free).map(|(total, free)| total.saturating_sub(free));
+    let disk_percent = used.zip(total).map(|(used, total)| machine::percent(used, total));
+    let uptime_ms = number("/stats/jvm/uptime_in_millis");
+    let id = &view.id;
+    vec![
         if is_full { id.as_str() } else { id.get(..4).unwrap_or(id) }.into(),
-        std::process::id().to_string().into(),
-        rest.address.ip().to_string().into(),
-        rest.address.port().to_string().into(),
-        rest.address.to_string().into(),
-        settings.rest_version.clone().into(),
+        text("/info/process/id"),
+        view.ip().into(),
+        view.port().into(),
+        view.http().into(),
+        text("/info/version"),
         crate::rest::identity::BUILD_HASH.into(),
-        Cell::Bytes(disk.total),
-        Cell::Bytes(disk.used()),
-        Cell::Bytes(disk.available),
-        machine::percent(disk.used(), disk.total).into(),
-        Cell::Bytes(resident),
-        machine::percent(resident, memory.total).into(),
-        Cell::Bytes(memory.total),
-        Cell::Bytes(memory.used()),
-        machine::percent(memory.used(), memory.total).into(),
-        Cell::Bytes(memory.total),
-        open_files.into(),
-        files_max.into(),
-        machine::processors_percent()[0].into(),
-        load_1m,
-        load_5m,
-        load_15m,
-        Cell::Millis(uptime_ms),
+        bytes("/stats/fs/total/total_in_bytes"),
+        used.map_or(Cell::None, Cell::Bytes),
+        bytes("/stats/fs/total/available_in_bytes"),
+        disk_percent.map_or(Cell::None, Cell::Number),
+        bytes("/stats/jvm/mem/heap_used_in_bytes"),
+        count("/stats/jvm/mem/heap_used_percent"),
+        bytes("/stats/jvm/mem/heap_max_in_bytes"),
+        bytes("/stats/os/mem/used_in_bytes"),
+        count("/stats/os/mem/used_percent"),
+        bytes("/stats/os/mem/total_in_bytes"),
+        count("/stats/process/open_file_descriptors"),
+        count("/stats/process/max_file_descriptors"),
+        count("/stats/os/cpu/percent"),
+        load("/stats/os/cpu/load_average/1m"),
+        load("/stats/os/cpu/load_average/5m"),
+        load("/stats/os/cpu/load_average/15m"),
+        uptime_ms.map_or(Cell::None, Cell::Millis),
         "dimr".into(),
         ROLES.join(",").into(),
-        "*".into(),
-        settings.node_name.clone().into(),
-        figures.queries.0.into(),
-        figures.segments.into(),
-    ];
-    answer(&call, NODES, vec![row])
+        if view.member.is_manager { "*" } else { "-" }.into(),
+        view.name().into(),
+        figures.as_ref().map_or(Cell::None, |it| it.queries.0.into()),
+        figures.as_ref().map_or(Cell::None, |it| it.segments.into()),
+    ]
 }
 
 const ATTRIBUTES: &[Column] = &[
@@ -103,12 +123,25 @@ const ATTRIBUTES: &[Column] = &[
     text("value", "attr.value", "attribute value"),
 ];
 
-/// GET `/_cat/nodeattrs`: the node has none.
+/// GET `/_cat/nodeattrs`: where each node stands, where that was said.
 ///
 /// # Errors
 /// None of its own.
 pub async fn attributes(call: Call) -> Result<Answer, Error> {
-    answer(&call, ATTRIBUTES, Vec::new())
+    let views = all::there(&call.rest);
+    let said = views.iter().filter(|view| !view.member.record.zone.is_empty());
+    let row = |view: &NodeView| {
+        let zone = view.member.record.zone.as_str();
+        vec![
+            view.name().into(),
+            view.id.clone().into(),
+            view.ip().into(),
+            view.ip().into(),
+            "zone".into(),
+            zone.into(),
+        ]
+    };
+    answer(&call, ATTRIBUTES, said.map(row).collect())
 }
 
 const ALLOCATION: &[Column] = &[
@@ -128,29 +161,35 @@ const ALLOCATION: &[Column] = &[
 /// # Errors
 /// None of its own.
 pub async fn allocation(call: Call) -> Result<Answer, Error> {
-    let rest = &call.rest;
-    let indices = call.coordinator().indices();
-    let here: u64 = indices.iter().map(|index| u64::from(index.partitions)).sum();
-    let nowhere: u64 =
-        indices.iter().map(|index| u64::from(index.partitions) * u64::from(index.replicas)).sum();
-    let disk = Disk::of(&rest.node.settings.data);
-    let ip = rest.address.ip().to_string();
+    let told = statistics(&call.rest).await;
+    let partitions = call.coordinator().copies_of_all();
+    let copies: Vec<&CopyStatus> =
+        partitions.iter().filter(|it| it.is_index).flat_map(|it| &it.copies).collect();
+    let nowhere = copies.iter().filter(|copy| copy.node().is_none()).count();
     let mut rows = Vec::new();
-    if is_meant(rest, call.part("node")) {
-        rows.push(vec![
-            here.into(),
-            Cell::Bytes(all_figures(rest).store_bytes),
-            Cell::Bytes(disk.used()),
-            Cell::Bytes(disk.available),
-            Cell::Bytes(disk.total),
-            machine::percent(disk.used(), disk.total).into(),
-            ip.clone().into(),
-            ip.into(),
-            rest.node.settings.node_name.clone().into(),
-        ]);
+    for view in all::there(&call.rest).iter().filter(|it| it.is_meant(call.part("node"))) {
+        let id = view.member.id.as_str();
+        let here = copies.iter().filter(|copy| copy.node() == Some(id)).count();
+        let mut row: Vec<Cell> = vec![here.into()];
+        match told.node(id) {
+            Some(told) => {
+                let disk = |name: &str| told.process["stats"]["fs"]["total"][name].as_u64();
+                let disk = |name: &str| disk(name).unwrap_or(0);
+                let total = disk("total_in_bytes");
+                let used = total.saturating_sub(disk("free_in_bytes"));
+                row.push(Cell::Bytes(all::figures(told).store_bytes));
+                row.push(Cell::Bytes(used));
+                row.push(Cell::Bytes(disk("available_in_bytes")));
+                row.push(Cell::Bytes(total));
+                row.push(machine::percent(used, total).into());
+            }
+            None => row.resize(6, Cell::None),
+        }
+        row.extend([view.ip().into(), view.ip().into(), view.name().into()]);
+        rows.push(row);
     }
     if nowhere > 0 && call.part("node").is_none() {
-        let mut row = vec![Cell::Number(nowhere)];
+        let mut row: Vec<Cell> = vec![nowhere.into()];
         row.resize(ALLOCATION.len() - 1, Cell::None);
         row.push("UNASSIGNED".into());
         rows.push(row);

@@ -2,6 +2,7 @@
 //! what stands in them.
 
 pub mod about_cluster;
+pub mod about_copies;
 pub mod about_indices;
 pub mod about_nodes;
 pub mod list;
@@ -33,22 +34,22 @@ pub const ROUTES: &[Route] = &[
         Box::pin(about_indices::count(call))
     }),
     route(&[Get], "/_cat/shards", &[TABLE, INDICES, WAITS], |call| {
-        Box::pin(about_indices::shards(call))
+        Box::pin(about_copies::shards(call))
     }),
     route(&[Get], "/_cat/shards/{index}", &[TABLE, INDICES, WAITS], |call| {
-        Box::pin(about_indices::shards(call))
+        Box::pin(about_copies::shards(call))
     }),
     route(&[Get], "/_cat/segments", &[TABLE, INDICES, WAITS], |call| {
-        Box::pin(about_indices::segments(call))
+        Box::pin(about_copies::segments(call))
     }),
     route(&[Get], "/_cat/segments/{index}", &[TABLE, INDICES, WAITS], |call| {
-        Box::pin(about_indices::segments(call))
+        Box::pin(about_copies::segments(call))
     }),
     route(&[Get], "/_cat/recovery", &[TABLE, INDICES_TABLE, INDICES], |call| {
-        Box::pin(about_indices::recovery(call))
+        Box::pin(about_copies::recovery(call))
     }),
     route(&[Get], "/_cat/recovery/{index}", &[TABLE, INDICES_TABLE, INDICES], |call| {
-        Box::pin(about_indices::recovery(call))
+        Box::pin(about_copies::recovery(call))
     }),
     route(&[Get], "/_cat/aliases", &[TABLE, INDICES], |call| {
         Box::pin(about_indices::aliases(call))

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use plimsoll_cluster::IndexMetadata;
+use plimsoll_cluster::PartitionOverview;
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
@@ -12,6 +12,7 @@ use crate::rest::Rest;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::expressions::{self, Expand};
+use crate::rest::nodes::all;
 
 /// How long is waited by default.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -50,44 +51,84 @@ impl Status {
     }
 }
 
-/// The partitions of one index.
-#[derive(Clone, Copy, Debug)]
-pub struct IndexHealth {
-    /// How the index is.
-    pub status: Status,
-    /// Partitions that answer, and so copies that are there.
+/// Counts of copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Partitions of which a copy serves.
+    pub primaries: u32,
+    /// Copies that serve.
     pub active: u32,
-    /// Partitions that do not.
-    pub failed: u32,
+    /// Copies that are made to take the place of others.
+    pub relocating: u32,
+    /// Copies that are made because there are too few.
+    pub initializing: u32,
     /// Copies that there is no node for.
     pub unassigned: u32,
+    /// Those of them that a node which left may bring back.
+    pub delayed: u32,
+    /// Partitions of which no copy serves.
+    pub failed: u32,
 }
 
-/// How an index is; `faults` says whether any partition of the node has stopped.
-#[must_use]
-pub fn of_index(rest: &Rest, index: &IndexMetadata, has_faults: bool) -> IndexHealth {
-    let mut failed = 0;
-    if has_faults {
-        let statistics = rest.node.coordinator.index_statistics(&index.name).unwrap_or_default();
-        let stopped = statistics.partitions.iter().filter(|it| it.fault.is_some()).count();
-        failed = u32::try_from(stopped).unwrap_or(u32::MAX).min(index.partitions);
+impl Health {
+    /// That of one partition.
+    #[must_use]
+    pub fn of(partition: &PartitionOverview) -> Self {
+        let serving = partition.serving();
+        Self {
+            primaries: u32::from(serving > 0),
+            active: serving,
+            relocating: partition.relocating(),
+            initializing: partition.initializing(),
+            unassigned: partition.unassigned(),
+            delayed: partition.delayed(),
+            failed: u32::from(serving == 0),
+        }
     }
-    let copies = index.partitions.saturating_mul(index.replicas);
-    let status = match (failed, copies) {
-        (0, 0) => Status::Green,
-        (0, _) => Status::Yellow,
-        _ => Status::Red,
-    };
-    IndexHealth { status, active: index.partitions - failed, failed, unassigned: copies + failed }
+
+    /// The sums of several.
+    #[must_use]
+    pub fn sum(all: impl Iterator<Item = Self>) -> Self {
+        all.fold(Self::default(), |sum, it| Self {
+            primaries: sum.primaries + it.primaries,
+            active: sum.active + it.active,
+            relocating: sum.relocating + it.relocating,
+            initializing: sum.initializing + it.initializing,
+            unassigned: sum.unassigned + it.unassigned,
+            delayed: sum.delayed + it.delayed,
+            failed: sum.failed + it.failed,
+        })
+    }
+
+    /// How it is.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        match (self.failed, self.unassigned + self.initializing) {
+            (0, 0) => Status::Green,
+            (0, _) => Status::Yellow,
+            _ => Status::Red,
+        }
+    }
+
+    /// How many of the copies that are asked for serve, in percent.
+    #[must_use]
+    pub fn percent(&self) -> f64 {
+        let all = self.active + self.unassigned + self.initializing;
+        if all == 0 { 100.0 } else { f64::from(self.active) * 100.0 / f64::from(all) }
+    }
 }
 
-/// The worst status of all indices.
+/// How an index is.
 #[must_use]
-pub fn of_cluster(rest: &Rest) -> Status {
-    let has_faults = !rest.node.coordinator.faults().is_empty();
-    let indices = rest.node.coordinator.indices();
-    let each = indices.iter().map(|index| of_index(rest, index, has_faults).status);
-    each.max().unwrap_or(Status::Green)
+pub fn of_index(rest: &Rest, index: &str) -> Health {
+    Health::sum(rest.node.coordinator.copies_of(index).iter().map(Health::of))
+}
+
+/// How all indices are.
+#[must_use]
+pub fn of_cluster(rest: &Rest) -> Health {
+    let partitions = rest.node.coordinator.copies_of_all();
+    Health::sum(partitions.iter().filter(|partition| partition.is_index).map(Health::of))
 }
 
 /// What a request waits for.
@@ -97,6 +138,10 @@ struct Wait {
     nodes: Option<String>,
     /// Active copies; all there should be where it says so.
     active: Option<Result<u32, ()>>,
+    /// No copies that only move.
+    no_relocating: bool,
+    /// No copies that are being made.
+    no_initializing: bool,
     /// Whether indices were named, which have to be there.
     named: bool,
 }
@@ -127,10 +172,6 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
 
 fn wait(call: &Call) -> Result<Wait, Error> {
     let query = &call.query;
-    for name in ["wait_for_no_relocating_shards", "wait_for_no_initializing_shards"] {
-        // Nothing ever moves or begins, so this has come already.
-        query.flag(name)?;
-    }
     if let Some(events) = query.get("wait_for_events") {
         let known = ["immediate", "urgent", "high", "normal", "low", "languid"];
         if !known.iter().any(|name| name.eq_ignore_ascii_case(events)) {
@@ -153,6 +194,8 @@ fn wait(call: &Call) -> Result<Wait, Error> {
         status: query.get("wait_for_status").map(Status::parse).transpose()?,
         nodes,
         active,
+        no_relocating: query.flag_or("wait_for_no_relocating_shards", false)?,
+        no_initializing: query.flag_or("wait_for_no_initializing_shards", false)?,
         named: call.part("index").is_some(),
     })
 }
@@ -192,88 +235,84 @@ fn look(call: &Call, level: &str, wait: &Wait) -> Result<(Value, bool), Error> {
         Err(error) => return Err(error),
     };
     let rest = &call.rest;
-    let has_faults = !call.coordinator().faults().is_empty();
-    let mut status = if found.is_some() { Status::Green } else { Status::Red };
-    let (mut active, mut unassigned) = (0, 0);
+    let mut sum = Health::default();
     let mut indices = Map::new();
     for target in found.iter().flatten() {
         let index = &target.index;
-        let health = of_index(rest, index, has_faults);
-        status = status.max(health.status);
-        active += health.active;
-        unassigned += health.unassigned;
+        let partitions = call.coordinator().copies_of(&index.name);
+        let health = Health::sum(partitions.iter().map(Health::of));
+        sum = Health::sum([sum, health].into_iter());
         if level != "cluster" {
-            indices.insert(index.name.clone(), shown(index, health, level == "shards"));
+            let replicas = call.coordinator().wanted_replicas(index);
+            let mut shown = shown(&health);
+            shown["number_of_shards"] = json!(index.partitions);
+            shown["number_of_replicas"] = json!(replicas);
+            if level == "shards" {
+                shown["shards"] = shards(&partitions);
+            }
+            indices.insert(index.name.clone(), shown);
         }
     }
-    let all = active + unassigned;
-    let percent = if all == 0 { 100.0 } else { f64::from(active) * 100.0 / f64::from(all) };
-    let mut health = json!({
+    let status = if found.is_some() { sum.status() } else { Status::Red };
+    let nodes = all::there(rest).len();
+    let mut health = shown(&sum);
+    let more = json!({
         "cluster_name": rest.node.settings.cluster_name,
         "status": status.name(),
         "timed_out": false,
-        "number_of_nodes": 1,
-        "number_of_data_nodes": 1,
+        "number_of_nodes": nodes,
+        "number_of_data_nodes": nodes,
         "discovered_master": true,
         "discovered_cluster_manager": true,
-        "active_primary_shards": active,
-        "active_shards": active,
-        "relocating_shards": 0,
-        "initializing_shards": 0,
-        "unassigned_shards": unassigned,
-        "delayed_unassigned_shards": 0,
+        "delayed_unassigned_shards": sum.delayed,
         "number_of_pending_tasks": 0,
         "number_of_in_flight_fetch": 0,
         "task_max_waiting_in_queue_millis": 0,
-        "active_shards_percent_as_number": percent,
+        "active_shards_percent_as_number": sum.percent(),
     });
+    if let (Some(health), Value::Object(more)) = (health.as_object_mut(), more) {
+        health.extend(more);
+    }
     if level == "indices" || level == "shards" {
         health["indices"] = Value::Object(indices);
     }
+    let nodes = i64::try_from(nodes).unwrap_or(i64::MAX);
     let is_there = found.is_some()
         && wait.status.is_none_or(|wanted| status <= wanted)
-        && wait.nodes.as_ref().is_none_or(|wanted| are_nodes(wanted, 1) == Ok(true))
+        && wait.nodes.as_ref().is_none_or(|wanted| are_nodes(wanted, nodes) == Ok(true))
+        && (!wait.no_relocating || sum.relocating == 0)
+        && (!wait.no_initializing || sum.initializing == 0)
         && match wait.active {
             None => true,
-            Some(Ok(wanted)) => active >= wanted,
-            Some(Err(())) => unassigned == 0,
+            Some(Ok(wanted)) => sum.active >= wanted,
+            Some(Err(())) => sum.unassigned + sum.initializing == 0,
         };
     Ok((health, is_there))
 }
 
-fn shown(index: &IndexMetadata, health: IndexHealth, has_shards: bool) -> Value {
-    let mut shown = json!({
-        "status": health.status.name(),
-        "number_of_shards": index.partitions,
-        "number_of_replicas": index.replicas,
-        "active_primary_shards": health.active,
+/// What is told of the cluster and of each index.
+fn shown(health: &Health) -> Value {
+    json!({
+        "status": health.status().name(),
+        "active_primary_shards": health.primaries,
         "active_shards": health.active,
-        "relocating_shards": 0,
-        "initializing_shards": 0,
+        "relocating_shards": health.relocating,
+        "initializing_shards": health.initializing,
         "unassigned_shards": health.unassigned,
-    });
-    if has_shards {
-        // Which partition has stopped, its own figures say; here the first ones stand for them.
-        let shards = (0..index.partitions).map(|ordinal| {
-            let is_active = ordinal >= health.failed;
-            let status = match (is_active, index.replicas) {
-                (false, _) => Status::Red,
-                (true, 0) => Status::Green,
-                (true, _) => Status::Yellow,
-            };
-            let shard = json!({
-                "status": status.name(),
-                "primary_active": is_active,
-                "active_shards": u8::from(is_active),
-                "relocating_shards": 0,
-                "initializing_shards": 0,
-                "unassigned_shards": index.replicas + u32::from(!is_active),
-            });
-            (ordinal.to_string(), shard)
-        });
-        shown["shards"] = Value::Object(shards.collect());
-    }
-    shown
+    })
+}
+
+fn shards(partitions: &[PartitionOverview]) -> Value {
+    let shard = |partition: &PartitionOverview| {
+        let health = Health::of(partition);
+        let mut shown = shown(&health);
+        if let Some(shown) = shown.as_object_mut() {
+            shown.remove("active_primary_shards");
+        }
+        shown["primary_active"] = json!(health.primaries > 0);
+        (partition.ordinal.to_string(), shown)
+    };
+    Value::Object(partitions.iter().map(shard).collect())
 }
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! The cluster: its health, settings and state. With one node, all partitions are on it, copies
-//! beyond the first have nowhere to go, and nothing moves.
+//! The cluster: its health, settings and state, and where copies of partitions are.
 
 pub mod allocation;
 pub mod health;

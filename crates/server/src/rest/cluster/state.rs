@@ -1,6 +1,6 @@
 //! `_cluster/state`: what the cluster is made of, as far as clients look into it.
 
-use plimsoll_cluster::IndexMetadata;
+use plimsoll_cluster::{CopyStatus, IndexMetadata, Missing, PartitionOverview};
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
@@ -9,6 +9,10 @@ use crate::rest::admin::settings;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::expressions::{self, Expand, Target};
+use crate::rest::nodes::{
+    self,
+    all::{self, NodeView},
+};
 
 /// The parts of a state.
 const PARTS: [&str; 9] = [
@@ -45,7 +49,8 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
     let options = Expand { hidden: true, ..Expand::any() }.with_query(&call.query)?;
     let found = expressions::resolve(call.coordinator(), call.part("index"), &options)?;
     let rest = &call.rest;
-    let node_id = &rest.identity.node_id;
+    let views = all::there(rest);
+    let node_id = manager_id(rest, &views);
     let mut state = json!({
         "cluster_name": rest.node.settings.cluster_name,
         "cluster_uuid": rest.identity.cluster_uuid,
@@ -65,9 +70,8 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
         state["blocks"] = blocks(&found);
     }
     if has("nodes") {
-        let mut nodes = Map::new();
-        nodes.insert(node_id.clone(), crate::rest::nodes::brief(rest));
-        state["nodes"] = Value::Object(nodes);
+        let brief = |view: &NodeView| (view.id.clone(), nodes::brief(rest, view));
+        state["nodes"] = views.iter().map(brief).collect();
     }
     if has("metadata") {
         state["metadata"] = metadata(&call, &found)?;
@@ -76,7 +80,7 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
         let indices: Map<String, Value> = found
             .iter()
             .map(|target| {
-                let shards = shards(rest, &target.index).into_iter().enumerate();
+                let shards = shards(rest, &target.index, &views).into_iter().enumerate();
                 let shards: Map<String, Value> =
                     shards.map(|(at, copies)| (at.to_string(), json!(copies))).collect();
                 (target.index.name.clone(), json!({ "shards": shards }))
@@ -85,11 +89,14 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
         state["routing_table"] = json!({ "indices": indices });
     }
     if has("routing_nodes") {
-        let copies = || found.iter().flat_map(|target| shards(rest, &target.index)).flatten();
-        let is_there = |copy: &Value| copy["node"].is_string();
-        let mut nodes = Map::new();
-        nodes.insert(node_id.clone(), copies().filter(is_there).collect());
-        let unassigned: Vec<Value> = copies().filter(|copy| !is_there(copy)).collect();
+        let copies: Vec<Value> =
+            found.iter().flat_map(|it| shards(rest, &it.index, &views)).flatten().collect();
+        let on = |view: &NodeView| {
+            let here = copies.iter().filter(|copy| copy["node"] == view.id.as_str());
+            (view.id.clone(), here.cloned().collect())
+        };
+        let nodes: Map<String, Value> = views.iter().map(on).collect();
+        let unassigned: Vec<&Value> = copies.iter().filter(|it| it["node"].is_null()).collect();
         state["routing_nodes"] = json!({ "unassigned": unassigned, "nodes": nodes });
     }
     Ok(Answer::json(&state))
@@ -141,14 +148,15 @@ fn metadata(call: &Call, found: &[Target]) -> Result<Value, Error> {
         .collect();
     let templates: Map<String, Value> =
         call.coordinator().stored_all("template").into_iter().collect();
-    let node_id = &rest.identity.node_id;
+    let views = all::there(rest);
+    let voters: Vec<&str> = views.iter().map(|view| view.id.as_str()).collect();
     Ok(json!({
         "cluster_uuid": rest.identity.cluster_uuid,
         "cluster_uuid_committed": true,
         "cluster_coordination": {
             "term": 1,
-            "last_committed_config": [node_id],
-            "last_accepted_config": [node_id],
+            "last_committed_config": voters,
+            "last_accepted_config": voters,
             "voting_config_exclusions": [],
         },
         "templates": templates,
@@ -157,35 +165,96 @@ fn metadata(call: &Call, found: &[Target]) -> Result<Value, Error> {
     }))
 }
 
-/// The copies of each partition: the one there is, and those that there is no node for.
-fn shards(rest: &Rest, index: &IndexMetadata) -> Vec<Vec<Value>> {
-    let copies = |ordinal: u32| {
-        let mut copies = vec![json!({
-            "state": "STARTED",
-            "primary": true,
-            "node": rest.identity.node_id,
-            "relocating_node": null,
-            "shard": ordinal,
-            "index": index.name,
-            "allocation_id": { "id": format!("{}-{ordinal}", index.uuid) },
-        })];
-        for _ in 0..index.replicas {
-            copies.push(json!({
-                "state": "UNASSIGNED",
-                "primary": false,
-                "node": null,
-                "relocating_node": null,
-                "shard": ordinal,
-                "index": index.name,
-                "recovery_source": { "type": "PEER" },
-                "unassigned_info": {
-                    "reason": "INDEX_CREATED",
-                    "delayed": false,
-                    "allocation_status": "no_attempt",
-                },
-            }));
-        }
-        copies
+/// The id of the node that acts for all.
+fn manager_id(rest: &Rest, views: &[NodeView]) -> String {
+    all::manager(views).map_or_else(|| rest.identity.node_id.clone(), |view| view.id.clone())
+}
+
+/// The copies of each partition, those included that there is no node for.
+fn shards(rest: &Rest, index: &IndexMetadata, views: &[NodeView]) -> Vec<Vec<Value>> {
+    let partitions = rest.node.coordinator.copies_of(&index.name);
+    let copies = |partition: &PartitionOverview| {
+        let copies = partition.copies.iter().enumerate();
+        copies.map(|(at, copy)| shard(index, partition.ordinal, at, copy, views)).collect()
     };
-    (0..index.partitions).map(copies).collect()
+    partitions.iter().map(copies).collect()
+}
+
+fn shard(
+    index: &IndexMetadata,
+    ordinal: u32,
+    at: usize,
+    copy: &CopyStatus,
+    views: &[NodeView],
+) -> Value {
+    let mut shard = json!({
+        "state": state_name(copy),
+        "primary": at == 0,
+        "node": null,
+        "relocating_node": null,
+        "shard": ordinal,
+        "index": index.name,
+    });
+    match copy {
+        CopyStatus::Unassigned(missing) => {
+            shard["recovery_source"] = json!({ "type": "PEER" });
+            shard["unassigned_info"] = unassigned_info(missing);
+        }
+        CopyStatus::Serving { node } | CopyStatus::Initializing { node } => {
+            let id = all::find(views, node).map_or(node.as_str(), |view| view.id.as_str());
+            shard["node"] = json!(id);
+            let number = if at == 0 { String::new() } else { format!("-{at}") };
+            let allocation = format!("{}-{ordinal}{number}", index.uuid);
+            shard["allocation_id"] = json!({ "id": allocation });
+            if !copy.is_serving() {
+                shard["recovery_source"] = json!({ "type": "PEER" });
+            }
+        }
+    }
+    shard
+}
+
+/// Elasticsearch's word for how a copy is.
+#[must_use]
+pub fn state_name(copy: &CopyStatus) -> &'static str {
+    match copy {
+        CopyStatus::Serving { .. } => "STARTED",
+        CopyStatus::Initializing { .. } => "INITIALIZING",
+        CopyStatus::Unassigned(_) => "UNASSIGNED",
+    }
+}
+
+/// Elasticsearch's word for why a copy is not there.
+#[must_use]
+pub fn reason_name(missing: &Missing) -> &'static str {
+    match missing {
+        Missing::NodeLeft { .. } => "NODE_LEFT",
+        Missing::Stopped { .. } => "ALLOCATION_FAILED",
+        Missing::TooFewNodes | Missing::ToBeMade => "INDEX_CREATED",
+    }
+}
+
+/// Why a copy is not there.
+#[must_use]
+pub fn unassigned_info(missing: &Missing) -> Value {
+    let is_delayed = matches!(missing, Missing::NodeLeft { until_ms: Some(_), .. });
+    let mut info = json!({
+        "reason": reason_name(missing),
+        "delayed": is_delayed,
+        "allocation_status": match missing {
+            Missing::ToBeMade => "throttled",
+            _ if is_delayed => "no_attempt",
+            Missing::NodeLeft { .. } => "deciders_no",
+            Missing::TooFewNodes | Missing::Stopped { .. } => "no_attempt",
+        },
+    });
+    match missing {
+        Missing::NodeLeft { node, left_ms, .. } => {
+            info["at_millis"] = json!(left_ms);
+            info["details"] = json!(format!("node_left [{node}]"));
+        }
+        Missing::Stopped { reason, .. } => info["details"] = json!(reason),
+        Missing::TooFewNodes | Missing::ToBeMade => {}
+    }
+    info
 }

@@ -64,15 +64,23 @@ pub fn fields(
     // Nothing below can fail: the bytes are in memory.
     let _ = write!(out, ",\"_version\":{version},\"result\":\"{result}\"");
     let is_noop = matches!(outcome, Outcome::Noop { .. });
+    let (total, successful) = written_copies(outcome);
     if was_refreshed && !is_noop {
         out.extend_from_slice(b",\"forced_refresh\":true");
     }
-    let (total, successful) = if is_noop { (0, 0) } else { (index.replicas + 1, 1) };
     let _ = write!(
         out,
         ",\"_shards\":{{\"total\":{total},\"successful\":{successful},\"failed\":0}},\
          \"_seq_no\":{seq_no},\"_primary_term\":1"
     );
+}
+
+/// The copies that a write is for, and those that serve and so have it, or will.
+fn written_copies(outcome: &Outcome) -> (u32, u32) {
+    match outcome {
+        Outcome::Written(written) => written.copies,
+        Outcome::Noop { .. } => (0, 0),
+    }
 }
 
 /// Writes a string as JSON.

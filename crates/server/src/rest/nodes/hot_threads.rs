@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use plimsoll_index::Error;
 
-use super::is_meant;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 
@@ -36,7 +35,7 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
         return Err(Error::illegal_argument("[interval] must not be above [10s]"));
     }
     let shown = call.query.number::<usize>("threads")?.unwrap_or(THREADS);
-    if !is_meant(&call.rest, call.part("node")) {
+    if !super::own(&call.rest).is_some_and(|own| own.is_meant(call.part("node"))) {
         return Ok(Answer::text(String::new()));
     }
     let before = times();

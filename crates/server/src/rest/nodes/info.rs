@@ -1,8 +1,10 @@
-//! `_nodes`: what the node is and what it was started with.
+//! `_nodes`: what nodes are and what they were started with.
 
+use plimsoll_cluster::NodeStatistics;
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
+use super::all::NodeView;
 use super::machine;
 use crate::rest::Rest;
 use crate::rest::admin::settings::shown;
@@ -49,14 +51,39 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
         )));
     }
     let is_flat = call.query.flag_or("flat_settings", false)?;
-    Ok(super::answer(&call, node, || one(&call.rest, wanted.as_deref(), is_flat)))
+    let wanted = wanted.as_deref();
+    let entry = |node: &NodeView, told: Option<&NodeStatistics>| {
+        if node.member.is_own {
+            Some(one(&call.rest, wanted, is_flat))
+        } else {
+            other(told?, wanted, is_flat)
+        }
+    };
+    Ok(super::answer(&call, node, entry).await)
 }
 
-fn one(rest: &Rest, wanted: Option<&[&str]>, is_flat: bool) -> Value {
+/// Another node, from what it told.
+fn other(told: &NodeStatistics, wanted: Option<&[&str]>, is_flat: bool) -> Option<Value> {
+    let mut node = told.process.get("info")?.as_object()?.clone();
+    node.retain(|name, _| !PARTS.contains(&name.as_str()) || is_wanted(wanted, name));
+    if is_flat && let Some(settings) = node.get_mut("settings") {
+        *settings = told.process["flat_settings"].clone();
+    }
+    Some(Value::Object(node))
+}
+
+fn is_wanted(wanted: Option<&[&str]>, name: &str) -> bool {
+    wanted.is_none_or(|wanted| wanted.iter().any(|it| *it == name || *it == "_all"))
+}
+
+/// This node.
+#[must_use]
+pub fn one(rest: &Rest, wanted: Option<&[&str]>, is_flat: bool) -> Value {
     let address = rest.address;
+    let own = super::own(rest);
     let mut node = json!({
         "name": rest.node.settings.node_name,
-        "transport_address": address.to_string(),
+        "transport_address": own.as_ref().map(NodeView::transport),
         "host": address.ip().to_string(),
         "ip": address.ip().to_string(),
         "version": rest.node.settings.rest_version,
@@ -65,10 +92,10 @@ fn one(rest: &Rest, wanted: Option<&[&str]>, is_flat: bool) -> Value {
         "build_hash": BUILD_HASH,
         "total_indexing_buffer": rest.in_flight.bytes_max(),
         "roles": super::ROLES,
-        "attributes": {},
+        "attributes": own.as_ref().map_or_else(|| json!({}), super::attributes),
     });
     for name in PARTS {
-        if wanted.is_none_or(|wanted| wanted.iter().any(|it| *it == name || *it == "_all")) {
+        if is_wanted(wanted, name) {
             node[name] = part(rest, name, is_flat);
         }
     }
@@ -78,20 +105,7 @@ fn one(rest: &Rest, wanted: Option<&[&str]>, is_flat: bool) -> Value {
 fn part(rest: &Rest, name: &str, is_flat: bool) -> Value {
     let address = rest.address.to_string();
     match name {
-        "settings" => {
-            let settings = &rest.node.settings;
-            let mut all = Map::new();
-            for (name, value) in [
-                ("cluster.name", settings.cluster_name.clone()),
-                ("http.port", rest.address.port().to_string()),
-                ("network.host", rest.address.ip().to_string()),
-                ("node.name", settings.node_name.clone()),
-                ("path.data", settings.data.display().to_string()),
-            ] {
-                all.insert(name.to_owned(), json!(value));
-            }
-            shown(all, is_flat)
-        }
+        "settings" => settings(rest, is_flat),
         "os" => json!({
             "refresh_interval_in_millis": 1000,
             "name": "Linux",
@@ -122,6 +136,23 @@ fn part(rest: &Rest, name: &str, is_flat: bool) -> Value {
         "ingest" => json!({ "processors": [] }),
         _ => json!({}),
     }
+}
+
+/// What this node was started with, as far as clients look for it.
+#[must_use]
+pub fn settings(rest: &Rest, is_flat: bool) -> Value {
+    let settings = &rest.node.settings;
+    let mut all = Map::new();
+    for (name, value) in [
+        ("cluster.name", settings.cluster_name.clone()),
+        ("http.port", rest.address.port().to_string()),
+        ("network.host", rest.address.ip().to_string()),
+        ("node.name", settings.node_name.clone()),
+        ("path.data", settings.data.display().to_string()),
+    ] {
+        all.insert(name.to_owned(), json!(value));
+    }
+    shown(all, is_flat)
 }
 
 /// There is no virtual machine; clients look for one, and print what they find.

@@ -1,20 +1,22 @@
-//! The node: what it is (`_nodes`), how it does (`_nodes/stats`), and what keeps its processors
-//! busy (`_nodes/hot_threads`). There is one node, so a filter of nodes means it or nothing.
+//! Nodes: what they are (`_nodes`), how they do (`_nodes/stats`), and what keeps this one's
+//! processors busy (`_nodes/hot_threads`).
 
+pub mod all;
 pub mod hot_threads;
 pub mod info;
 pub mod machine;
 pub mod stats;
 
+use plimsoll_cluster::{ClusterStatistics, NodeStatistics};
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
 use super::Rest;
 use super::answer::Answer;
 use super::call::Call;
-use super::filter_path::wildcard_matches;
 use super::routes::{Route, Verb, route};
 use Verb::Get;
+use all::NodeView;
 
 const INFO: &[&str] = &["flat_settings", "timeout"];
 const STATS: &[&str] = &[
@@ -56,79 +58,113 @@ pub const ROUTES: &[Route] = &[
 /// What the node does for the cluster.
 pub const ROLES: [&str; 4] = ["data", "ingest", "master", "remote_cluster_client"];
 
-/// The node as other answers name it.
+/// A node as other answers name it.
 #[must_use]
-pub fn brief(rest: &Rest) -> Value {
+pub fn brief(rest: &Rest, node: &NodeView) -> Value {
     json!({
-        "name": rest.node.settings.node_name,
-        "ephemeral_id": ephemeral_id(rest),
-        "transport_address": rest.address.to_string(),
-        "attributes": {},
+        "name": node.name(),
+        "ephemeral_id": ephemeral_id(rest, node),
+        "transport_address": node.transport(),
+        "attributes": attributes(node),
     })
 }
 
 /// Another name at each start, as long as the lasting one.
-fn ephemeral_id(rest: &Rest) -> &str {
-    rest.node.run_id.get(..22).unwrap_or(&rest.node.run_id)
+fn ephemeral_id(rest: &Rest, node: &NodeView) -> String {
+    if node.member.is_own {
+        return rest.node.run_id.get(..22).unwrap_or(&rest.node.run_id).to_owned();
+    }
+    format!("{}-{:x}", node.member.id, node.member.record.started_ms).chars().take(22).collect()
 }
 
-/// The node as lists of tasks and figures begin with it.
+/// What was said of where a node stands.
+#[must_use]
+pub fn attributes(node: &NodeView) -> Value {
+    match node.member.record.zone.as_str() {
+        "" => json!({}),
+        zone => json!({ "zone": zone }),
+    }
+}
+
+/// This node, with its names.
+#[must_use]
+pub fn own(rest: &Rest) -> Option<NodeView> {
+    all::there(rest).into_iter().find(|node| node.member.is_own)
+}
+
+/// This node as lists of tasks and figures begin with it.
 #[must_use]
 pub fn header(rest: &Rest) -> Value {
+    let own = own(rest);
+    let transport = own.as_ref().map(NodeView::transport).unwrap_or_default();
     json!({
         "name": rest.node.settings.node_name,
-        "transport_address": rest.address.to_string(),
+        "transport_address": transport,
         "host": rest.address.ip().to_string(),
-        "ip": rest.address.to_string(),
+        "ip": transport,
         "roles": ROLES,
-        "attributes": {},
+        "attributes": own.as_ref().map_or_else(|| json!({}), attributes),
     })
 }
 
-/// Whether a filter of nodes means this one.
-#[must_use]
-pub fn is_meant(rest: &Rest, filter: Option<&str>) -> bool {
-    let Some(filter) = filter else { return true };
-    let node = &rest.node.settings.node_name;
-    let ip = rest.address.ip().to_string();
-    let mut is_meant = false;
-    for part in filter.split(',') {
-        let part = part.trim();
-        if let Some((role, wanted)) = part.split_once(':') {
-            let has = ROLES.contains(&role) || matches!(role, "cluster_manager" | "search");
-            if has && role != "search" {
-                is_meant = wanted == "true";
-            }
-            continue;
-        }
-        is_meant |= matches!(part, "_all" | "_local" | "_master" | "_cluster_manager")
-            || [node.as_str(), &rest.identity.node_id, &ip]
-                .iter()
-                .any(|name| wildcard_matches(part, name));
-    }
-    is_meant
-}
-
-/// An answer about the nodes that a filter means.
-#[must_use]
-pub fn answer(call: &Call, filter: Option<&str>, node: impl FnOnce() -> Value) -> Answer {
+/// An answer about the nodes that a filter means; one of which nothing is known has failed.
+pub async fn answer(
+    call: &Call,
+    filter: Option<&str>,
+    node: impl Fn(&NodeView, Option<&NodeStatistics>) -> Option<Value>,
+) -> Answer {
+    let found = statistics(&call.rest).await;
     let mut nodes = Map::new();
-    if is_meant(&call.rest, filter) {
-        nodes.insert(call.rest.identity.node_id.clone(), node());
+    let mut failures = Vec::new();
+    for view in all::there(&call.rest).iter().filter(|view| view.is_meant(filter)) {
+        match node(view, found.node(&view.member.id)) {
+            Some(entry) => {
+                nodes.insert(view.id.clone(), entry);
+            }
+            None => {
+                let why = found.silent.iter().find(|(id, _)| *id == view.member.id);
+                let reason = why.map_or("the node has joined just now", |(_, why)| why.as_str());
+                failures.push(json!({
+                    "type": "failed_node_exception",
+                    "reason": format!("Failed node [{}]: {reason}", view.id),
+                    "node_id": view.id,
+                }));
+            }
+        }
     }
-    let count = nodes.len();
-    Answer::json(&json!({
-        "_nodes": { "total": count, "successful": count, "failed": 0 },
+    let mut answer = json!({
+        "_nodes": {
+            "total": nodes.len() + failures.len(),
+            "successful": nodes.len(),
+            "failed": failures.len(),
+        },
         "cluster_name": call.rest.node.settings.cluster_name,
         "nodes": nodes,
-    }))
+    });
+    if !failures.is_empty() {
+        answer["_nodes"]["failures"] = Value::Array(failures);
+    }
+    Answer::json(&answer)
+}
+
+/// What all nodes say of themselves; reading files for it may take a while.
+pub async fn statistics(rest: &Rest) -> ClusterStatistics {
+    rest.node.coordinator.cluster_statistics().await
 }
 
 async fn usage(call: Call) -> Result<Answer, Error> {
-    let since_ms = call.rest.node.started_s * 1000;
-    Ok(answer(
-        &call,
-        call.part("node"),
-        || json!({ "timestamp": since_ms, "since": since_ms, "rest_actions": {}, "aggregations": {} }),
-    ))
+    let usage = |node: &NodeView, _: Option<&NodeStatistics>| {
+        let since_ms = if node.member.is_own {
+            call.rest.node.started_s * 1000
+        } else {
+            node.member.record.started_ms
+        };
+        Some(json!({
+            "timestamp": since_ms,
+            "since": since_ms,
+            "rest_actions": {},
+            "aggregations": {},
+        }))
+    };
+    Ok(answer(&call, call.part("node"), usage).await)
 }

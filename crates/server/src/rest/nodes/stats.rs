@@ -2,9 +2,13 @@
 //! only a Java program or a larger cluster has is there, because clients read it without asking
 //! whether it is, and says 0.
 
+use std::collections::BTreeMap;
+
+use plimsoll_cluster::{CopyStatistics, NodeStatistics, PartitionOverview};
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
+use super::all::{self, NodeView};
 use super::machine::{self, Disk, Memory};
 use crate::node::unix_time;
 use crate::process;
@@ -13,7 +17,7 @@ use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::cat::units::bytes;
 use crate::rest::stats::figures::{Figures, Wanted};
-use crate::rest::stats::indices::shard;
+use crate::rest::stats::indices::{Place, shard};
 
 /// The parts of an answer: the name that asks for each and the name that it has.
 const PARTS: [(&str, &str); 13] = [
@@ -92,21 +96,32 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
             "level parameter must be one of [indices] or [node] or [shards] but was [{level}]"
         )));
     }
-    Ok(super::answer(&call, call.part("node"), || one(&call, wanted.as_deref(), &sections, level)))
+    let (wanted, copies) = (wanted.as_deref(), call.coordinator().copies_of_all());
+    let node = |view: &NodeView, told: Option<&NodeStatistics>| {
+        let told = told?;
+        let mut node = told.process.get("stats")?.as_object()?.clone();
+        node.retain(|name, _| match PARTS.iter().find(|(_, known)| known == name) {
+            Some((metric, _)) => wanted.is_none_or(|wanted| wanted.contains(metric)),
+            None => true,
+        });
+        if wanted.is_none_or(|wanted| wanted.contains(&"indices")) {
+            node.insert("indices".to_owned(), indices(view, told, &copies, &sections, level));
+        }
+        Some(Value::Object(node))
+    };
+    Ok(super::answer(&call, call.part("node"), node).await)
 }
 
-fn one(call: &Call, wanted: Option<&[&str]>, sections: &Wanted, level: &str) -> Value {
-    let rest = &call.rest;
+/// This node, but for the figures of its copies.
+#[must_use]
+pub fn own(rest: &Rest, wanted: Option<&[&str]>) -> Value {
     let mut node = json!({ "timestamp": now_ms() });
     if let (Some(node), Value::Object(header)) = (node.as_object_mut(), super::header(rest)) {
         node.extend(header);
     }
     for (metric, name) in PARTS {
-        if wanted.is_none_or(|wanted| wanted.contains(&metric)) {
-            node[name] = match metric {
-                "indices" => indices(call, sections, level),
-                other => part(rest, other),
-            };
+        if metric != "indices" && wanted.is_none_or(|wanted| wanted.contains(&metric)) {
+            node[name] = part(rest, metric);
         }
     }
     node
@@ -116,7 +131,7 @@ fn now_ms() -> u64 {
     u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The sums of all indices, whatever their names.
+/// The sums of this node's copies of all indices.
 #[must_use]
 pub fn all_figures(rest: &Rest) -> Figures {
     let coordinator = &rest.node.coordinator;
@@ -132,23 +147,44 @@ pub fn all_figures(rest: &Rest) -> Figures {
     all
 }
 
-fn indices(call: &Call, sections: &Wanted, level: &str) -> Value {
-    let coordinator = call.coordinator();
-    let mut answer = all_figures(&call.rest).json(sections);
+fn indices(
+    view: &NodeView,
+    told: &NodeStatistics,
+    partitions: &[PartitionOverview],
+    sections: &Wanted,
+    level: &str,
+) -> Value {
+    let mut answer = all::figures(told).json(sections);
     if matches!(level, "indices" | "shards") {
-        let mut by_index = Map::new();
-        for index in coordinator.indices() {
-            let Some(statistics) = coordinator.index_statistics(&index.name) else { continue };
-            let entry = if level == "indices" {
-                Value::Object(Figures::of_index(&statistics).json(sections))
-            } else {
-                let shards = statistics.partitions.iter().enumerate();
-                shards
-                    .map(|(at, partition)| json!({ at.to_string(): shard(call, partition, sections) }))
-                    .collect()
-            };
-            by_index.insert(index.name.clone(), entry);
+        let mut by_index: BTreeMap<&str, Vec<&CopyStatistics>> = BTreeMap::new();
+        for copy in &told.copies {
+            by_index.entry(copy.table.as_str()).or_default().push(copy);
         }
+        let entry = |(name, copies): (&str, Vec<&CopyStatistics>)| {
+            let entry = if level == "indices" {
+                let mut sum = Figures::default();
+                copies.iter().for_each(|it| sum.add(&Figures::of_partition(&it.statistics)));
+                Value::Object(sum.json(sections))
+            } else {
+                let shard = |copy: &&CopyStatistics| {
+                    let is = |it: &&PartitionOverview| {
+                        it.table == copy.table && it.ordinal == copy.ordinal
+                    };
+                    let partition = partitions.iter().find(is);
+                    let first = partition.and_then(|it| it.copies.first()?.node());
+                    let place = Place {
+                        node: &view.id,
+                        is_first: first == Some(&view.member.id),
+                        is_serving: true,
+                        data: all::data_path(told),
+                    };
+                    json!({ copy.ordinal.to_string(): shard(&place, &copy.statistics, sections) })
+                };
+                copies.iter().map(shard).collect()
+            };
+            (name.to_owned(), entry)
+        };
+        let by_index: Map<String, Value> = by_index.into_iter().map(entry).collect();
         let key = if level == "indices" { "indices" } else { "shards" };
         answer.insert(key.to_owned(), Value::Object(by_index));
     }

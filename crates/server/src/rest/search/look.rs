@@ -10,6 +10,7 @@ use super::request::{self, Around};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::expressions;
+use crate::rest::nodes::{self, all};
 
 /// GET or POST `[/{index}]/_validate/query`.
 ///
@@ -126,11 +127,11 @@ pub async fn explain(mut call: Call) -> Result<Answer, Error> {
 pub async fn shards(call: Call) -> Result<Answer, Error> {
     let around = Around::of_query(call.part("index"), &call.query)?;
     let found = expressions::resolve(call.coordinator(), around.index.as_deref(), &around.expand)?;
-    let node_id = &call.rest.identity.node_id;
-    let mut nodes = Map::new();
-    nodes.insert(node_id.clone(), crate::rest::nodes::brief(&call.rest));
+    let views = all::there(&call.rest);
+    let brief = |view: &all::NodeView| (view.id.clone(), nodes::brief(&call.rest, view));
+    let nodes: Map<String, Value> = views.iter().map(brief).collect();
     let mut indices = Map::new();
-    let mut groups = Vec::new();
+    let mut groups: Vec<Value> = Vec::new();
     for target in &found {
         let name = &target.index.name;
         let aliases: Map<String, Value> = if target.aliases.is_empty() {
@@ -139,15 +140,20 @@ pub async fn shards(call: Call) -> Result<Answer, Error> {
             [("aliases".to_owned(), json!(target.aliases))].into_iter().collect()
         };
         indices.insert(name.clone(), Value::Object(aliases));
-        for ordinal in 0..target.index.partitions {
-            groups.push(json!([{
-                "state": "STARTED",
-                "primary": true,
-                "node": node_id,
-                "relocating_node": null,
-                "shard": ordinal,
-                "index": name,
-            }]));
+        for partition in call.coordinator().copies_of(name) {
+            let serving = partition.copies.iter().enumerate().filter(|(_, it)| it.is_serving());
+            let copies = serving.filter_map(|(at, copy)| {
+                let view = all::find(&views, copy.node()?)?;
+                Some(json!({
+                    "state": "STARTED",
+                    "primary": at == 0,
+                    "node": view.id,
+                    "relocating_node": null,
+                    "shard": partition.ordinal,
+                    "index": name,
+                }))
+            });
+            groups.push(copies.collect());
         }
     }
     Ok(Answer::json(&json!({ "nodes": nodes, "indices": indices, "shards": groups })))

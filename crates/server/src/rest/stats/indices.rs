@@ -8,13 +8,32 @@ use super::figures::{Figures, Wanted};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::expressions::{self, Expand, Target};
+use crate::rest::nodes::{self, all};
 
-/// The copies of partitions that are asked for, and those that there are.
+/// The copies of partitions that are asked for, and those that serve.
 #[must_use]
-pub fn shards(found: &[Target]) -> Value {
-    let total: u32 = found.iter().map(|it| it.index.partitions * (it.index.replicas + 1)).sum();
-    let there: u32 = found.iter().map(|it| it.index.partitions).sum();
+pub fn shards(call: &Call, found: &[Target]) -> Value {
+    let (mut total, mut there) = (0, 0);
+    for target in found {
+        for partition in call.coordinator().copies_of(&target.index.name) {
+            total += partition.copies.len();
+            there += partition.serving();
+        }
+    }
     json!({ "total": total, "successful": there, "failed": 0 })
+}
+
+/// Where a copy is.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The id of its node.
+    pub node: &'a str,
+    /// Whether it is named the primary.
+    pub is_first: bool,
+    /// Whether it can be asked.
+    pub is_serving: bool,
+    /// The folder of its node's data.
+    pub data: &'a str,
 }
 
 /// GET `[/{index}]/_stats[/{metric}]`.
@@ -32,33 +51,62 @@ pub async fn stats(call: Call) -> Result<Answer, Error> {
     }
     let options = Expand::search().with_query(&call.query)?;
     let found = expressions::resolve(call.coordinator(), call.part("index"), &options)?;
-    let mut all = Figures::default();
+    let told = nodes::statistics(&call.rest).await;
+    let views = all::there(&call.rest);
+    let mut sum = Sums::default();
     let mut indices = Map::new();
+    let mut missing = 0;
     for target in &found {
         let index = &target.index;
-        // An index that was deleted meanwhile has no figures.
-        let Some(statistics) = call.coordinator().index_statistics(&index.name) else { continue };
-        let figures = Figures::of_index(&statistics);
-        all.add(&figures);
+        let mut sums = Sums::default();
+        let mut by_shard = Map::new();
+        for partition in call.coordinator().copies_of(&index.name) {
+            let mut entries = Vec::new();
+            for (at, copy) in partition.copies.iter().enumerate() {
+                let Some(node) = copy.node() else { continue };
+                let Some(figures) = told.copy(node, &index.name, partition.ordinal) else {
+                    missing += u64::from(copy.is_serving());
+                    continue;
+                };
+                sums.add(&Figures::of_partition(figures), at == 0);
+                let data = told.node(node).map(all::data_path).unwrap_or_default();
+                let node = all::find(&views, node).map_or(node, |view| view.id.as_str());
+                let is_serving = copy.is_serving();
+                let place = Place { node, is_first: at == 0, is_serving, data };
+                entries.push(shard(&place, figures, &wanted));
+            }
+            by_shard.insert(partition.ordinal.to_string(), Value::Array(entries));
+        }
+        sum.primaries.add(&sums.primaries);
+        sum.total.add(&sums.total);
         let mut entry = json!({ "uuid": index.uuid });
-        entry["primaries"] = Value::Object(figures.json(&wanted));
-        entry["total"] = entry["primaries"].clone();
+        entry["primaries"] = Value::Object(sums.primaries.json(&wanted));
+        entry["total"] = Value::Object(sums.total.json(&wanted));
         if level == "shards" {
-            let shards: Map<String, Value> = statistics
-                .partitions
-                .iter()
-                .enumerate()
-                .map(|(at, partition)| (at.to_string(), json!([shard(&call, partition, &wanted)])))
-                .collect();
-            entry["shards"] = Value::Object(shards);
+            entry["shards"] = Value::Object(by_shard);
         }
         indices.insert(index.name.clone(), entry);
     }
-    all.cache = call.coordinator().request_cache();
-    let sums = Value::Object(all.json(&wanted));
+    for node in &told.nodes {
+        let cache = all::cache(node);
+        for to in [&mut sum.primaries.cache, &mut sum.total.cache] {
+            to.bytes += cache.bytes;
+            to.hits += cache.hits;
+            to.misses += cache.misses;
+        }
+    }
+    let mut counts = shards(&call, &found);
+    if missing > 0 {
+        let serving = counts["successful"].as_u64().unwrap_or(0);
+        counts["successful"] = json!(serving.saturating_sub(missing));
+        counts["failed"] = json!(missing);
+    }
     let mut answer = json!({
-        "_shards": shards(&found),
-        "_all": { "primaries": sums, "total": sums },
+        "_shards": counts,
+        "_all": {
+            "primaries": sum.primaries.json(&wanted),
+            "total": sum.total.json(&wanted),
+        },
     });
     if level != "cluster" {
         answer["indices"] = Value::Object(indices);
@@ -66,15 +114,31 @@ pub async fn stats(call: Call) -> Result<Answer, Error> {
     Ok(Answer::json(&answer))
 }
 
-/// One partition: its figures and where it is.
+/// Sums over the first copies, and over all.
+#[derive(Default)]
+struct Sums {
+    primaries: Figures,
+    total: Figures,
+}
+
+impl Sums {
+    fn add(&mut self, copy: &Figures, is_first: bool) {
+        self.total.add(copy);
+        if is_first {
+            self.primaries.add(copy);
+        }
+    }
+}
+
+/// One copy: its figures and where it is.
 #[must_use]
-pub fn shard(call: &Call, partition: &PartitionStatistics, wanted: &Wanted) -> Value {
+pub fn shard(place: &Place<'_>, partition: &PartitionStatistics, wanted: &Wanted) -> Value {
     let figures = Figures::of_partition(partition);
     let mut shard = json!({
         "routing": {
-            "state": "STARTED",
-            "primary": true,
-            "node": call.rest.identity.node_id,
+            "state": if place.is_serving { "STARTED" } else { "INITIALIZING" },
+            "primary": place.is_first,
+            "node": place.node,
             "relocating_node": null,
         },
     });
@@ -88,7 +152,7 @@ pub fn shard(call: &Call, partition: &PartitionStatistics, wanted: &Wanted) -> V
             "global_checkpoint": last,
         });
         shard.insert("seq_no".to_owned(), position);
-        let data = call.rest.node.settings.data.display().to_string();
+        let data = place.data;
         let path = json!({ "state_path": data, "data_path": data, "is_custom_data_path": false });
         shard.insert("shard_path".to_owned(), path);
     }

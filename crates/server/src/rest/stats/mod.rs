@@ -2,6 +2,7 @@
 
 pub mod figures;
 pub mod indices;
+pub mod recovery;
 pub mod segments;
 
 use super::routes::{INDICES, Route, Verb, route};
@@ -33,8 +34,8 @@ pub const ROUTES: &[Route] = &[
     route(&[Get], "/{index}/_segments", &[SEGMENTS, INDICES], |call| {
         Box::pin(segments::segments(call))
     }),
-    route(&[Get], "/_recovery", &[RECOVERY, INDICES], |call| Box::pin(segments::recovery(call))),
+    route(&[Get], "/_recovery", &[RECOVERY, INDICES], |call| Box::pin(recovery::recovery(call))),
     route(&[Get], "/{index}/_recovery", &[RECOVERY, INDICES], |call| {
-        Box::pin(segments::recovery(call))
+        Box::pin(recovery::recovery(call))
     }),
 ];

@@ -1,5 +1,5 @@
-//! `_segments` and `_recovery`: what a partition's index is made of, and how the partition came
-//! to be. The segments of a partition are answered as one, under the name `_all`.
+//! `_segments`: what the index of a copy is made of. Its segments are answered as one, under the
+//! name `_all`.
 
 use plimsoll_cluster::PartitionStatistics;
 use plimsoll_index::Error;
@@ -10,6 +10,7 @@ use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::expressions::{self, Expand};
 use crate::rest::identity::LUCENE_VERSION;
+use crate::rest::nodes::{self, all};
 
 /// Bytes of a partition's index.
 #[must_use]
@@ -24,22 +25,27 @@ pub fn index_bytes(partition: &PartitionStatistics) -> u64 {
 pub async fn segments(call: Call) -> Result<Answer, Error> {
     let options = Expand::search().with_query(&call.query)?;
     let found = expressions::resolve(call.coordinator(), call.part("index"), &options)?;
+    let told = nodes::statistics(&call.rest).await;
+    let views = all::there(&call.rest);
     let mut indices = Map::new();
     for target in &found {
         let name = &target.index.name;
-        let Some(statistics) = call.coordinator().index_statistics(name) else { continue };
-        let shards: Map<String, Value> = statistics
-            .partitions
-            .iter()
-            .enumerate()
-            .map(|(at, partition)| (at.to_string(), json!([shard(&call, partition)])))
-            .collect();
-        indices.insert(name.clone(), json!({ "shards": shards }));
+        let mut by_shard = Map::new();
+        for partition in call.coordinator().copies_of(name) {
+            let copies = partition.copies.iter().enumerate().filter_map(|(at, copy)| {
+                let node = copy.node()?;
+                let figures = told.copy(node, name, partition.ordinal)?;
+                let node = all::find(&views, node).map_or(node, |view| view.id.as_str());
+                Some(shard(node, at == 0, figures))
+            });
+            by_shard.insert(partition.ordinal.to_string(), copies.collect());
+        }
+        indices.insert(name.clone(), json!({ "shards": by_shard }));
     }
-    Ok(Answer::json(&json!({ "_shards": shards(&found), "indices": indices })))
+    Ok(Answer::json(&json!({ "_shards": shards(&call, &found), "indices": indices })))
 }
 
-fn shard(call: &Call, partition: &PartitionStatistics) -> Value {
+fn shard(node: &str, is_first: bool, partition: &PartitionStatistics) -> Value {
     let segments = &partition.segments;
     let mut all = Map::new();
     if segments.segments > 0 {
@@ -59,77 +65,11 @@ fn shard(call: &Call, partition: &PartitionStatistics) -> Value {
     json!({
         "routing": {
             "state": "STARTED",
-            "primary": true,
-            "node": call.rest.identity.node_id,
+            "primary": is_first,
+            "node": node,
         },
         "num_committed_segments": segments.segments,
         "num_search_segments": segments.segments,
         "segments": all,
-    })
-}
-
-/// GET `[/{index}]/_recovery`. A partition begins empty or is opened from its own files; what
-/// either took is not kept.
-///
-/// # Errors
-/// 404 where an index is not there.
-pub async fn recovery(call: Call) -> Result<Answer, Error> {
-    let options = Expand::any().with_query(&call.query)?;
-    let found = expressions::resolve(call.coordinator(), call.part("index"), &options)?;
-    let active_only = call.query.flag_or("active_only", false)?;
-    let started_ms = call.rest.node.started_s * 1000;
-    let mut indices = Map::new();
-    // Nothing recovers once the node answers.
-    for target in found.iter().filter(|_| !active_only) {
-        let index = &target.index;
-        let is_new = index.created_ms >= started_ms;
-        let since_ms = index.created_ms.max(started_ms);
-        let kind = if is_new { "EMPTY_STORE" } else { "EXISTING_STORE" };
-        let shards: Vec<Value> = (0..index.partitions)
-            .map(|ordinal| recovered(&call, ordinal, kind, since_ms))
-            .collect();
-        indices.insert(index.name.clone(), json!({ "shards": shards }));
-    }
-    Ok(Answer::json(&indices))
-}
-
-fn recovered(call: &Call, ordinal: u32, kind: &str, since_ms: u64) -> Value {
-    let address = call.rest.address;
-    json!({
-        "id": ordinal,
-        "type": kind,
-        "stage": "DONE",
-        "primary": true,
-        "start_time_in_millis": since_ms,
-        "stop_time_in_millis": since_ms,
-        "total_time_in_millis": 0,
-        "source": {},
-        "target": {
-            "id": call.rest.identity.node_id,
-            "host": address.ip().to_string(),
-            "transport_address": address.to_string(),
-            "ip": address.ip().to_string(),
-            "name": call.rest.node.settings.node_name,
-        },
-        "index": {
-            "size": {
-                "total_in_bytes": 0,
-                "reused_in_bytes": 0,
-                "recovered_in_bytes": 0,
-                "percent": "0.0%",
-            },
-            "files": { "total": 0, "reused": 0, "recovered": 0, "percent": "0.0%" },
-            "total_time_in_millis": 0,
-            "source_throttle_time_in_millis": 0,
-            "target_throttle_time_in_millis": 0,
-        },
-        "translog": {
-            "recovered": 0,
-            "total": 0,
-            "percent": "100.0%",
-            "total_on_start": 0,
-            "total_time_in_millis": 0,
-        },
-        "verify_index": { "check_index_time_in_millis": 0, "total_time_in_millis": 0 },
     })
 }

@@ -1,0 +1,51 @@
+//! Tests of the index of a partition over a node.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at what it does not expect")]
+
+use plimsoll_storage::operation::{self as stored, Operation};
+use serde_json::json;
+
+use super::*;
+use crate::documents::IndexBody;
+use crate::lead::Step;
+use crate::{Node, NodeSettings};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_wait_for_the_mapping_that_they_were_checked_against() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::open(&NodeSettings::alone(dir.path())).unwrap();
+    let coordinator = node.coordinator();
+    coordinator.create_index("i", IndexBody::default()).await.unwrap();
+    let table = coordinator.shared().tables.by_name("i").unwrap();
+    let partition = table.copies()[0].local().unwrap();
+    let indexer = Arc::clone(partition.indexer().unwrap());
+    let before = indexer.refresh().unwrap();
+    let known = table.index().unwrap().mapping_version;
+
+    // As from a node that knows a later mapping.
+    let write = stored::DocumentWrite {
+        key: Bytes::from_static(b"1"),
+        id: Bytes::from_static(b"1"),
+        action: stored::Action::Index(Bytes::from_static(br#"{"n": 7}"#)),
+        condition: stored::Condition::None,
+        mapping_version: known + 1,
+    };
+    let steps = vec![Step::Write(Operation::Document(write).encode())];
+    let mut session = coordinator.session();
+    coordinator.shared().submit(&table.copies()[0], &mut session, steps).await.unwrap();
+
+    let refused = indexer.refresh().map(drop).unwrap_err();
+    assert!(is_behind_mapping(&refused), "{refused:?}");
+    assert_eq!((refused.status, indexer.is_behind(Lsn(0))), (503, true));
+    assert!(Arc::ptr_eq(&indexer.view().unwrap(), &before), "searches go on as they were");
+
+    let mapping = json!({ "properties": { "n": { "type": "long" } } });
+    let index = coordinator.put_mapping("i", &mapping).await.unwrap();
+    assert_eq!(index.mapping_version, known + 1);
+    indexer.refresh().unwrap();
+    assert!(!indexer.is_behind(partition.applied()));
+    let request = json!({ "query": { "range": { "n": { "gte": 7, "lte": 7 } } } });
+    let request = plimsoll_index::search::SearchRequest::parse(&request).unwrap();
+    let found = coordinator.count(&[index], request, Default::default()).await;
+    assert_eq!(found.unwrap().total.map(|(total, _)| total), Some(1));
+}

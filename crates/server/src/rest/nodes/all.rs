@@ -1,0 +1,161 @@
+//! All nodes of the cluster as REST names them, what each says of its process, and which of them
+//! a filter means.
+
+use std::net::SocketAddr;
+
+use plimsoll_cluster::{CacheStatistics, NodeOverview, NodeStatistics};
+use serde_json::{Value, json};
+
+use super::{ROLES, info, stats};
+use crate::rest::Rest;
+use crate::rest::filter_path::wildcard_matches;
+use crate::rest::stats::figures::Figures;
+
+/// A node and its names.
+#[derive(Clone, Debug)]
+pub struct NodeView {
+    /// As the cluster knows it.
+    pub member: NodeOverview,
+    /// Its id in the answers of REST: 22 URL-safe characters.
+    pub id: String,
+}
+
+impl NodeView {
+    /// Its name, for people.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.member.record.name
+    }
+
+    /// Where REST clients connect.
+    #[must_use]
+    pub fn http(&self) -> &str {
+        &self.member.record.http
+    }
+
+    /// Where other nodes ask it; of one that is alone, where REST clients connect.
+    #[must_use]
+    pub fn transport(&self) -> &str {
+        match self.member.record.rpc.as_str() {
+            "" => self.http(),
+            rpc => rpc,
+        }
+    }
+
+    /// The host of its address.
+    #[must_use]
+    pub fn ip(&self) -> String {
+        match self.http().parse::<SocketAddr>() {
+            Ok(address) => address.ip().to_string(),
+            Err(_) => self.http().rsplit_once(':').map_or("", |(host, _)| host).to_owned(),
+        }
+    }
+
+    /// The port of the address where other nodes ask it.
+    #[must_use]
+    pub fn port(&self) -> String {
+        self.transport().rsplit_once(':').map_or("", |(_, port)| port).to_owned()
+    }
+
+    /// Whether a filter of nodes means it.
+    #[must_use]
+    pub fn is_meant(&self, filter: Option<&str>) -> bool {
+        let Some(filter) = filter else { return true };
+        let ip = self.ip();
+        let mut is_meant = false;
+        for part in filter.split(',') {
+            let part = part.trim();
+            if let Some((role, wanted)) = part.split_once(':') {
+                let has = ROLES.contains(&role) || matches!(role, "cluster_manager" | "search");
+                if has && role != "search" {
+                    is_meant = wanted == "true";
+                }
+                continue;
+            }
+            is_meant |= match part {
+                "_all" => true,
+                "_local" => self.member.is_own,
+                "_master" | "_cluster_manager" => self.member.is_manager,
+                name => [self.name(), &self.id, &ip].iter().any(|it| wildcard_matches(name, it)),
+            };
+        }
+        is_meant
+    }
+}
+
+/// The nodes that are there, this one too, by name.
+#[must_use]
+pub fn there(rest: &Rest) -> Vec<NodeView> {
+    let nodes = rest.node.coordinator.nodes().into_iter().filter(NodeOverview::is_there);
+    let mut nodes: Vec<NodeView> = nodes.map(|member| view(rest, member)).collect();
+    nodes.sort_by(|a, b| a.name().cmp(b.name()).then_with(|| a.id.cmp(&b.id)));
+    nodes
+}
+
+/// The node that acts for all.
+#[must_use]
+pub fn manager(nodes: &[NodeView]) -> Option<&NodeView> {
+    nodes.iter().find(|node| node.member.is_manager)
+}
+
+/// The node with this id of the cluster's own.
+#[must_use]
+pub fn find<'a>(nodes: &'a [NodeView], member: &str) -> Option<&'a NodeView> {
+    nodes.iter().find(|node| node.member.id == member)
+}
+
+fn view(rest: &Rest, mut member: NodeOverview) -> NodeView {
+    let id = if member.is_own {
+        member.record.http = rest.address.to_string();
+        member.record.name.clone_from(&rest.node.settings.node_name);
+        rest.identity.node_id.clone()
+    } else {
+        let kept =
+            rest.node.coordinator.stored("identity", &format!("node-{}", member.record.name));
+        match kept {
+            Some(Value::String(id)) => id,
+            _ => member.id.clone(),
+        }
+    };
+    NodeView { member, id }
+}
+
+/// What this node says of its process, to itself and to others.
+#[must_use]
+pub fn process(rest: &Rest) -> Value {
+    let cache = rest.node.coordinator.request_cache();
+    let contexts = |scrolls: bool| rest.node.coordinator.contexts(scrolls).len();
+    json!({
+        "info": info::one(rest, None, false),
+        "flat_settings": info::settings(rest, true),
+        "stats": stats::own(rest, None),
+        "cache": [cache.bytes, cache.hits, cache.misses],
+        "contexts": [contexts(true), contexts(false)],
+    })
+}
+
+/// The sums over a node's copies, with what its searches share.
+#[must_use]
+pub fn figures(node: &NodeStatistics) -> Figures {
+    let mut all = Figures::default();
+    for copy in &node.copies {
+        all.add(&Figures::of_partition(&copy.statistics));
+    }
+    let number = |list: &str, at: usize| node.process[list][at].as_u64().unwrap_or(0);
+    all.contexts = (number("contexts", 0), number("contexts", 1));
+    all.cache = cache(node);
+    all
+}
+
+/// The folder of a node's data.
+#[must_use]
+pub fn data_path(node: &NodeStatistics) -> &str {
+    node.process["flat_settings"]["path.data"].as_str().unwrap_or_default()
+}
+
+/// What a node says of its request cache.
+#[must_use]
+pub fn cache(node: &NodeStatistics) -> CacheStatistics {
+    let number = |at: usize| node.process["cache"][at].as_u64().unwrap_or(0);
+    CacheStatistics { bytes: number(0), hits: number(1), misses: number(2), ..Default::default() }
+}

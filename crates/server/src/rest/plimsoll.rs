@@ -1,0 +1,54 @@
+//! What only Plimsoll has: `/_plimsoll/…`.
+
+use std::time::Duration;
+
+use plimsoll_cluster::CopyDigest;
+use plimsoll_index::Error;
+use serde_json::{Value, json};
+
+use super::answer::Answer;
+use super::call::Call;
+use super::routes::{Route, Verb, route};
+
+/// How long copies have to come to one position, where a request does not say.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The routes of this module.
+pub const ROUTES: &[Route] =
+    &[route(&[Verb::Get], "/_plimsoll/digest", &[&["index", "timeout"]], |call| {
+        Box::pin(digest(call))
+    })];
+
+/// GET `/_plimsoll/digest`: a digest of each copy, to compare those at one position. `index` names
+/// tables between commas; `db0` is one too.
+///
+/// # Errors
+/// 404 where a table is not there.
+async fn digest(call: Call) -> Result<Answer, Error> {
+    let timeout = call.query.duration("timeout")?.unwrap_or(TIMEOUT);
+    let names: Option<Vec<String>> =
+        call.query.get("index").map(|list| list.split(',').map(str::to_owned).collect());
+    for name in names.iter().flatten() {
+        if call.coordinator().copies_of(name).is_empty() {
+            let reason = format!("no such index [{name}]");
+            return Err(Error::new(404, "index_not_found_exception", reason));
+        }
+    }
+    let digests = call.coordinator().digests(names.as_deref(), timeout).await;
+    let shown: Vec<Value> = digests.iter().map(shown).collect();
+    Ok(Answer::json(&shown))
+}
+
+/// Numbers of 64 bits are text: JSON's readers round them.
+fn shown(copy: &CopyDigest) -> Value {
+    let mut shown = json!({ "table": copy.table, "shard": copy.ordinal, "node": copy.node });
+    match &copy.digest {
+        Ok(digest) => {
+            shown["lsn"] = json!(digest.lsn);
+            shown["hash"] = json!(format!("{:016x}", digest.hash));
+            shown["digest"] = json!(format!("{:016x}", digest.digest));
+        }
+        Err(why) => shown["error"] = json!(why),
+    }
+    shown
+}
