@@ -51,7 +51,7 @@ def get_json(port, path, timeout_seconds=ASK_SECONDS):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=timeout_seconds) as answer:
             return json.loads(answer.read())
     except urllib.error.HTTPError as error:
-        return False if error.code == 404 else None
+        return False if error.code in (400, 404, 405) else None
     except (OSError, ValueError, http.client.HTTPException):
         return None
 
