@@ -193,8 +193,9 @@ def explained(cluster, scenario, seed):
     """Adds to a failure how to have it again, and what the processes said."""
     try:
         yield
-    except AssertionError as error:
+    except Exception as error:
         again = f"PLIMSOLL_SEED={seed} PLIMSOLL_RUNS=1 pytest tests/test_cluster_faults.py -k {scenario}"
         texts = "\n".join(cluster.texts())
         # What went wrong comes last, where one looks first.
-        raise type(error)(f"{texts}\n---- {scenario}, seed {seed}: {error}\nagain: {again}") from error
+        kind = type(error) if isinstance(error, AssertionError) else Violation
+        raise kind(f"{texts}\n---- {scenario}, seed {seed}: {error}\nagain: {again}") from error

@@ -5,6 +5,7 @@ again. Ports lie below those that the system gives to outgoing connections: nobo
 of a process that is down.
 """
 
+import atexit
 import functools
 import http.client
 import json
@@ -136,7 +137,9 @@ class Direct:
 @functools.cache
 def connect_shim():
     """The library that leads a process's connections through ways; see network/connect.c."""
-    path = pathlib.Path(tempfile.mkdtemp(prefix="plimsoll-shim-")) / "connect.so"
+    folder = tempfile.mkdtemp(prefix="plimsoll-shim-")
+    atexit.register(shutil.rmtree, folder)
+    path = pathlib.Path(folder) / "connect.so"
     source = HERE / "network/connect.c"
     flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     subprocess.run(["cc", *flags, "-o", path, source, "-ldl"], check=True)
