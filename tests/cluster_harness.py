@@ -13,6 +13,7 @@ from cluster_documents import Documents
 from cluster_history import Clients, Violation, demand_linearizable, read_everywhere
 from cluster_processes import ClusterNode, LogServers, Network, await_true
 
+NAMES = ("ketch", "sloop", "yawl", "brig", "cutter")
 READY_SECONDS = 120
 GREEN_SECONDS = 120
 EQUAL_SECONDS = 60
@@ -25,7 +26,7 @@ class Cluster:
         self.folder, self.data = pathlib.Path(folder), data or {}
         self.network = network or Network()
         self.logs = LogServers(self.folder / "logs", self.network, version)
-        self.nodes = [self.make_node(f"n{n}", settings) for n in range(nodes)]
+        self.nodes = [self.make_node(name, settings) for name in NAMES[:nodes]]
         for node in self.nodes:
             node.connect(self.network, self.logs.all, self.nodes)
         # A test that is interrupted leaves no process behind.
@@ -192,8 +193,9 @@ def explained(cluster, scenario, seed):
     """Adds to a failure how to have it again, and what the processes said."""
     try:
         yield
-    except AssertionError as error:
+    except Exception as error:
         again = f"PLIMSOLL_SEED={seed} PLIMSOLL_RUNS=1 pytest tests/test_cluster_faults.py -k {scenario}"
         texts = "\n".join(cluster.texts())
         # What went wrong comes last, where one looks first.
-        raise type(error)(f"{texts}\n---- {scenario}, seed {seed}: {error}\nagain: {again}") from error
+        kind = type(error) if isinstance(error, AssertionError) else Violation
+        raise kind(f"{texts}\n---- {scenario}, seed {seed}: {error}\nagain: {again}") from error

@@ -5,6 +5,7 @@ again. Ports lie below those that the system gives to outgoing connections: nobo
 of a process that is down.
 """
 
+import atexit
 import functools
 import http.client
 import json
@@ -51,7 +52,7 @@ def get_json(port, path, timeout_seconds=ASK_SECONDS):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=timeout_seconds) as answer:
             return json.loads(answer.read())
     except urllib.error.HTTPError as error:
-        return False if error.code == 404 else None
+        return False if error.code in (400, 404, 405) else None
     except (OSError, ValueError, http.client.HTTPException):
         return None
 
@@ -136,7 +137,9 @@ class Direct:
 @functools.cache
 def connect_shim():
     """The library that leads a process's connections through ways; see network/connect.c."""
-    path = pathlib.Path(tempfile.mkdtemp(prefix="plimsoll-shim-")) / "connect.so"
+    folder = tempfile.mkdtemp(prefix="plimsoll-shim-")
+    atexit.register(shutil.rmtree, folder)
+    path = pathlib.Path(folder) / "connect.so"
     source = HERE / "network/connect.c"
     flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     subprocess.run(["cc", *flags, "-o", path, source, "-ldl"], check=True)

@@ -291,7 +291,7 @@ def test_full_disk(version, new_cluster, tmp_path, note):
     comes back when there is room and it is started again."""
     disk = SmallDisk(tmp_path / "disk", SMALL_DISK_MEGABYTES)
     try:
-        cluster = new_cluster(version=version, data={"n1": disk.folder / "data"})
+        cluster = new_cluster(version=version, data={"sloop": disk.folder / "data"})
 
         def full_disk(cluster, clients, chance):
             node = cluster.nodes[1]
