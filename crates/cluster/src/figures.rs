@@ -190,13 +190,7 @@ impl Shared {
             let table = tables.iter().find(|it| it.incarnation() == status.partition.table)?;
             Some(RecoveryOverview::of(table.name().to_owned(), &status))
         };
-        self.own_recoveries().into_iter().filter_map(overview).collect()
-    }
-
-    /// The copies that this node makes and has made.
-    #[expect(clippy::unused_self, reason = "copies are not made from others' files yet")]
-    fn own_recoveries(&self) -> Vec<RecoveryStatus> {
-        Vec::new()
+        self.recoveries.all().into_iter().filter_map(overview).collect()
     }
 }
 
