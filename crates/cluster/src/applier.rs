@@ -21,7 +21,7 @@ use plimsoll_storage::partition::{Applied, ApplyError, Effect, Observer, Overlay
 use plimsoll_storage::{Argv, ErrorReply, Reply, command, execute};
 use tokio::sync::oneshot;
 
-use crate::catch_up::CatchUp;
+use crate::catch_up::{CatchUp, CatchUpError};
 use crate::digest::Digest;
 use crate::lead::{Step, Submission, outcome_unknown, too_much};
 use crate::partition::Partition;
@@ -215,8 +215,11 @@ impl Group {
             let id = self.group;
             let caught_up = CatchUp::begin(log, id, &replica)
                 .and_then(|mut it| it.run(&mut replica, position.lsn, &|| false));
-            if let Err(error) = caught_up {
-                return Added::Refused(error.to_string());
+            match caught_up {
+                Ok(()) => {}
+                // Whoever brings it forward finds that out and has it copied.
+                Err(CatchUpError::Trimmed(_)) => return Added::Behind(replica),
+                Err(error) => return Added::Refused(error.to_string()),
             }
         }
         if let Err(error) = replica.mark() {

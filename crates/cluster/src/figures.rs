@@ -137,7 +137,7 @@ impl Coordinator {
         let mut found =
             ClusterStatistics { nodes: vec![self.own_statistics()], silent: Vec::new() };
         let others = self.shared().members.others();
-        let asked = others.iter().map(|member| ask(member));
+        let asked = others.iter().map(ask);
         for (member, answer) in others.iter().zip(join_all(asked).await) {
             match answer {
                 Ok(statistics) => found.nodes.push(statistics),

@@ -156,6 +156,7 @@ impl Recoveries {
 
 impl Recovery {
     /// What is told about it now.
+    #[cfg(test)]
     pub(crate) fn status(&self) -> RecoveryStatus {
         self.record.lock().status()
     }
