@@ -24,4 +24,10 @@ pub(crate) use source::Checkpoints;
 pub(crate) use target::{CopyOptions, copy};
 
 #[cfg(test)]
+pub(crate) use {
+    progress::AlreadyRunning,
+    target::{Copied, CopyError, InstallError, Pace},
+};
+
+#[cfg(test)]
 mod tests;

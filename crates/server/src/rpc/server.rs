@@ -145,9 +145,9 @@ impl<A> Node<A> {
     fn admit<B>(&self, request: &http::Request<B>) -> Result<OwnedSemaphorePermit, Status> {
         let offered = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes());
         if let Some(secret) = &self.secret
-            && !offered
+            && offered
                 .and_then(secret_of)
-                .is_some_and(|offered| secret.check(None, &offered).is_ok())
+                .is_none_or(|offered| secret.check(None, &offered).is_err())
         {
             let words = match offered {
                 Some(_) => "the secret is another there: rpc.secret must be the same in all nodes",

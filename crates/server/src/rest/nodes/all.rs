@@ -157,5 +157,5 @@ pub fn data_path(node: &NodeStatistics) -> &str {
 #[must_use]
 pub fn cache(node: &NodeStatistics) -> CacheStatistics {
     let number = |at: usize| node.process["cache"][at].as_u64().unwrap_or(0);
-    CacheStatistics { bytes: number(0), hits: number(1), misses: number(2), ..Default::default() }
+    CacheStatistics { bytes: number(0), hits: number(1), misses: number(2) }
 }
