@@ -75,6 +75,7 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
     let resp = Port::take(settings.resp, "resp.address")?;
     let http = Port::take(settings.http, "http.address")?;
     let rpc = settings.rpc.map(|address| Port::take(address, "rpc.address")).transpose()?;
+    let rpc_address = rpc.as_ref().map(Port::address).transpose()?;
     let peers = peers(&settings)?;
     let node_settings = node::settings(&settings);
     let drain_timeout = settings.drain_timeout;
@@ -89,11 +90,8 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
     let mut interrupt = signal(SignalKind::interrupt())?;
 
     let (resp, http, rpc) = (resp.listen()?, http.listen()?, rpc.map(Port::listen).transpose()?);
-    let addresses = Addresses {
-        resp: resp.local_addr()?,
-        http: http.local_addr()?,
-        rpc: rpc.as_ref().map(TcpListener::local_addr).transpose()?,
-    };
+    let addresses =
+        Addresses { resp: resp.local_addr()?, http: http.local_addr()?, rpc: rpc_address };
     let port = addresses.resp.port();
     let secret = settings.rpc_secret.clone();
     let shared = Arc::new(Shared::new(node.coordinator(), settings, port, Metrics::default()));
