@@ -230,7 +230,7 @@ fn dropped_calls_end_on_the_other_side_and_no_other_does() {
             drop(calls);
             peer.handler.until_waiting(1).await;
             // Some of these are dropped before they are anywhere.
-            drop((0..COUNT).map(|_| peer.call(&client, b"never")).collect::<Vec<Call>>());
+            drop((0..5 * COUNT).map(|_| peer.call(&client, b"never")).collect::<Vec<Call>>());
             assert_eq!(peer.call(&client, b"x").await.unwrap(), "x");
             peer.handler.until_waiting(1).await;
         }

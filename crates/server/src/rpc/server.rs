@@ -39,6 +39,9 @@ const ANSWERS_MAX: usize = 4096;
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// How long it may take to say so; then its questions are given up.
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// Calls that were dropped before they were looked at; one more ends the connection. HTTP/2's own
+/// 20 are meant for strangers: a node drops calls in numbers when clients drop their requests.
+const RESETS_MAX: usize = 64 << 10;
 /// How long threads may take to end once their work has ended or was cut off.
 const THREADS_PAUSE: Duration = Duration::from_millis(100);
 
@@ -119,8 +122,7 @@ fn settings() -> transport::Server {
         .max_concurrent_streams(STREAMS_MAX)
         .http2_keepalive_interval(Some(PING_INTERVAL))
         .http2_keepalive_timeout(Some(PING_TIMEOUT))
-        // A node drops its calls in numbers when a client's request is dropped.
-        .http2_max_pending_accept_reset_streams(Some(STREAMS_MAX as usize))
+        .http2_max_pending_accept_reset_streams(Some(RESETS_MAX))
 }
 
 /// The service: one method.
