@@ -144,6 +144,7 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
             .map_err(io::Error::other)?;
     }
     tokio::task::spawn_blocking(move || node.close()).await.map_err(io::Error::other)?;
+    // Requests may need other nodes to the last.
     drop(peers);
     tracing::info!("stopped");
     Ok(())
