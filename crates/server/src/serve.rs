@@ -75,6 +75,7 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
     let resp = Port::take(settings.resp, "resp.address")?;
     let http = Port::take(settings.http, "http.address")?;
     let rpc = settings.rpc.map(|address| Port::take(address, "rpc.address")).transpose()?;
+    let rpc_address = rpc.as_ref().map(Port::address).transpose()?;
     let peers = peers(&settings)?;
     let record = node::record(
         &settings,
@@ -95,11 +96,8 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
     let mut interrupt = signal(SignalKind::interrupt())?;
 
     let (resp, http, rpc) = (resp.listen()?, http.listen()?, rpc.map(Port::listen).transpose()?);
-    let addresses = Addresses {
-        resp: resp.local_addr()?,
-        http: http.local_addr()?,
-        rpc: rpc.as_ref().map(TcpListener::local_addr).transpose()?,
-    };
+    let addresses =
+        Addresses { resp: resp.local_addr()?, http: http.local_addr()?, rpc: rpc_address };
     let port = addresses.resp.port();
     let secret = settings.rpc_secret.clone();
     let shared = Arc::new(Shared::new(node.coordinator(), settings, port, Metrics::default()));
@@ -154,6 +152,7 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
             .map_err(io::Error::other)?;
     }
     tokio::task::spawn_blocking(move || node.close()).await.map_err(io::Error::other)?;
+    // Requests may need other nodes to the last.
     drop(peers);
     tracing::info!("stopped");
     Ok(())

@@ -127,7 +127,7 @@ fn lost(result: Result<Bytes, CallError>) -> String {
 fn bytes_come_back_as_they_went() {
     let (peer, client) = (Peer::any(), client());
     for len in [0, 1, 1 << 20, 20 << 20, MESSAGE_BYTES_MAX] {
-        let question: Bytes = (0..len).map(|at| (at % 251) as u8).collect();
+        let question: Bytes = (0..=250).cycle().take(len).collect();
         let answer = run(client.call(&peer.address, question.clone(), LONG)).unwrap();
         assert!(answer == question, "{len} bytes came back as {}", answer.len());
     }
@@ -159,6 +159,29 @@ fn a_node_that_cannot_be_reached_was_not_asked() {
 }
 
 #[test]
+fn a_question_whose_time_is_over_before_it_leaves_stays_here() {
+    let client = client();
+    // A port whose queue is full: the system answers no more attempts to connect.
+    let any = SocketAddr::from(([127, 0, 0, 4], 0));
+    let tcp = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let full = tcp();
+    full.bind(&any.into()).unwrap();
+    full.listen(0).unwrap();
+    let address = full.local_addr().unwrap();
+    let queued = [(); 4].map(|()| tcp());
+    for socket in &queued {
+        socket.set_nonblocking(true).unwrap();
+        let _ = socket.connect(&address);
+    }
+    let address = address.as_socket().unwrap().to_string();
+    let ask = |timeout| run(client.call(&address, Bytes::from_static(b"x"), timeout));
+    let reason = unreachable(ask(Duration::from_millis(100)));
+    assert!(reason.contains("no connection within 100ms"), "{reason}");
+    let reason = unreachable(ask(LONG));
+    assert!(reason.contains(&format!("no connection to {address} within 1s")), "{reason}");
+}
+
+#[test]
 fn only_those_with_the_secret_are_let_in() {
     let peer = Peer::start("127.0.0.1:0", Some("ein Geheimnis"));
     let long = Bytes::from(vec![0; 20 << 20]);
@@ -180,7 +203,7 @@ fn only_those_with_the_secret_are_let_in() {
 #[test]
 fn a_deadline_ends_the_call_on_both_sides() {
     let (peer, client) = (Peer::any(), client());
-    let short = Duration::from_millis(200);
+    let short = Duration::from_secs(2);
     run(async {
         // Without an earlier call, the time might pass before the question leaves.
         peer.call(&client, b"x").await.unwrap();
@@ -188,8 +211,6 @@ fn a_deadline_ends_the_call_on_both_sides() {
         assert_eq!(call.await, Err(CallError::TimedOut));
         peer.handler.until_waiting(0).await;
         assert_eq!(peer.handler.asked(), 2);
-        let none = client.call(&peer.address, Bytes::from_static(b"x"), Duration::ZERO).await;
-        assert!(matches!(none, Err(CallError::Unreachable(_) | CallError::TimedOut)), "{none:?}");
         let endless = client.call(&peer.address, Bytes::from_static(b"x"), Duration::MAX).await;
         assert_eq!(endless.unwrap(), "x");
     });
@@ -209,7 +230,7 @@ fn dropped_calls_end_on_the_other_side_and_no_other_does() {
             drop(calls);
             peer.handler.until_waiting(1).await;
             // Some of these are dropped before they are anywhere.
-            drop((0..COUNT).map(|_| peer.call(&client, b"never")).collect::<Vec<Call>>());
+            drop((0..5 * COUNT).map(|_| peer.call(&client, b"never")).collect::<Vec<Call>>());
             assert_eq!(peer.call(&client, b"x").await.unwrap(), "x");
             peer.handler.until_waiting(1).await;
         }
@@ -272,8 +293,14 @@ fn a_node_that_comes_back_on_its_port_is_found_again() {
     let ask = || client.call(&address, Bytes::from_static(b"x"), LONG);
     assert_eq!(run(ask()).unwrap(), "x");
     server.stop(LONG);
-    let reason = unreachable(run(ask()));
-    assert!(reason.contains("refused"), "{reason}");
+    loop {
+        match run(ask()) {
+            Err(CallError::Unreachable(reason)) if reason.contains("refused") => break,
+            // The word that the old connection has ended may still be on its way.
+            Err(_) => {}
+            Ok(_) => panic!("nobody is there"),
+        }
+    }
     let again = Peer::start(&address, None);
     run(async {
         // What was found a moment ago holds for another moment.

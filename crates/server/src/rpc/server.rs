@@ -39,6 +39,9 @@ const ANSWERS_MAX: usize = 4096;
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// How long it may take to say so; then its questions are given up.
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// Calls that were dropped before they were looked at; one more ends the connection. HTTP/2's own
+/// 20 are meant for strangers: a node drops calls in numbers when clients drop their requests.
+const RESETS_MAX: usize = 64 << 10;
 /// How long threads may take to end once their work has ended or was cut off.
 const THREADS_PAUSE: Duration = Duration::from_millis(100);
 
@@ -119,8 +122,7 @@ fn settings() -> transport::Server {
         .max_concurrent_streams(STREAMS_MAX)
         .http2_keepalive_interval(Some(PING_INTERVAL))
         .http2_keepalive_timeout(Some(PING_TIMEOUT))
-        // A node drops its calls in numbers when a client's request is dropped.
-        .http2_max_pending_accept_reset_streams(Some(STREAMS_MAX as usize))
+        .http2_max_pending_accept_reset_streams(Some(RESETS_MAX))
 }
 
 /// The service: one method.
@@ -141,14 +143,18 @@ impl<A> Clone for Node<A> {
 }
 
 impl<A> Node<A> {
+    /// Whether a header says the secret, if there is one. The time it takes does not tell how much
+    /// of it was right.
+    fn knows(&self, offered: Option<&[u8]>) -> bool {
+        let Some(secret) = &self.secret else { return true };
+        let offered = offered.and_then(secret_of);
+        offered.is_some_and(|offered| secret.check(None, &offered).is_ok())
+    }
+
     /// Lets a question in before a byte of it is read.
     fn admit<B>(&self, request: &http::Request<B>) -> Result<OwnedSemaphorePermit, Status> {
         let offered = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes());
-        if let Some(secret) = &self.secret
-            && offered
-                .and_then(secret_of)
-                .is_none_or(|offered| secret.check(None, &offered).is_err())
-        {
+        if !self.knows(offered) {
             let words = match offered {
                 Some(_) => "the secret is another there: rpc.secret must be the same in all nodes",
                 None => "a secret is wanted there: set rpc.secret_file or rpc.secret here too",
