@@ -4,16 +4,19 @@ SHELL := /bin/bash
 # running, testing and linting share what they compile. RocksDB is compiled once per machine.
 
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/plimsoll/target
-export DATA RESP HTTP ARGS
+export DATA RESP HTTP RPC LOG ARGS
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test bench-redis bench-rows bench-rally soak clean-data
+.PHONY: help run cluster build test bench-redis bench-rows bench-rally bench-failover soak soak-cluster clean-data
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
 
 run: ## build, start one node, load the sample on the first start (DATA=, RESP=, HTTP=, ARGS=)
 	@scripts/run.sh
+
+cluster: ## three nodes and three log servers on this machine (DATA=, RESP=, HTTP=, RPC=, LOG=, ARGS=)
+	@scripts/cluster.sh
 
 build: ## build the binary
 	@scripts/deps.sh build && . scripts/env.sh && build_plimsoll && echo "$$plimsoll"
@@ -38,8 +41,14 @@ bench-documents: build ## documents and searches beside OpenSearch 2.19 (ARGS="-
 test-jetstream: ## the log's JetStream engine on real servers of two versions (three minutes)
 	@scripts/deps.sh test && cargo test --release --locked -p plimsoll-log --features jetstream --test jetstream
 
-soak: build ## kill and power-loss tests, ten times as long
+bench-failover: build ## what clients notice when a node or a log server goes bad (ARGS="--seconds 10")
+	@scripts/deps.sh test && $$(scripts/venv.sh) scripts/failover.py $(ARGS)
+
+soak: build soak-cluster ## kill and power-loss tests, ten times as long, and all faults of a cluster
 	@scripts/deps.sh test && PLIMSOLL_RUNS=1000 $$(scripts/venv.sh) -m pytest -q tests/test_kill.py tests/test_power_loss.py
+
+soak-cluster: build ## every fault of a cluster ten times, on both versions of log servers (two hours)
+	@scripts/deps.sh test && PLIMSOLL_SOAK=1 $$(scripts/venv.sh) -m pytest -q tests/test_cluster_faults.py
 
 clean-data: ## delete the data folder of `make run`
 	rm -rf -- "$${DATA:-./data}"

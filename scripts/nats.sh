@@ -38,7 +38,9 @@ build_current() { # destination
   say "building nats-server $current_version, once a machine, about a minute"
   local stage
   stage=$(mktemp -d "$cache/.stage.XXXXXX")
-  trap 'rm -rf "$stage"' EXIT
+  # Expanded now: the variable is gone when the trap runs.
+  # shellcheck disable=SC2064
+  trap "rm -rf '$stage'" EXIT
   GOBIN=$stage go install "github.com/nats-io/nats-server/v2@$current_version" >&2
   mv "$stage/nats-server" "$1"
 }

@@ -3,23 +3,11 @@
 # Settings: DATA (./data), RESP (127.0.0.1:6380), HTTP (127.0.0.1:9200). Ctrl-C stops the node.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/starting.sh"
 cd "$root"
 
 data=${DATA:-$root/data} resp=${RESP:-127.0.0.1:6380} http=${HTTP:-127.0.0.1:9200}
 ready_seconds=60
-
-# Prints who listens on a port, from /proc, so that it works where ss and lsof are not installed.
-port_owner() {
-  local inode fd pid
-  inode=$(awk -v port="$(printf ':%04X' "$1")" \
-    '$4 == "0A" && substr($2, length($2) - 4) == port {print $10; exit}' \
-    /proc/net/tcp /proc/net/tcp6 2>/dev/null)
-  [ -n "$inode" ] || return 1
-  fd=$(find /proc/[0-9]*/fd -lname "socket:\[$inode\]" 2>/dev/null | head -n 1 || true)
-  if [ -z "$fd" ]; then echo "a process of another user"; return 0; fi
-  pid=$(cut -d/ -f3 <<<"$fd")
-  echo "process $pid ($(tr '\0' ' ' <"/proc/$pid/cmdline" | cut -c1-80 | sed 's/ *$//'))"
-}
 
 check_ports() {
   local name owner
@@ -32,16 +20,6 @@ check_ports() {
       exit 1
     fi
   done
-}
-
-say_build_time() {
-  [ -x "$plimsoll" ] && return
-  local cores minutes=3
-  cores=$(nproc)
-  # Core minutes measured on Debian 12: about 25 for RocksDB (kept in the cache), 12 for the rest.
-  [ -e "$(scripts/rocksdb.sh --path)/librocksdb.a" ] || minutes=$((minutes + 25 / cores))
-  minutes=$((minutes + 12 / cores))
-  echo "The first build takes about $minutes minutes on $cores cores; later ones take seconds."
 }
 
 stop_node() {
@@ -59,15 +37,10 @@ wait_ready() {
   done
 }
 
-# One question that needs nothing but bash.
-plain_question() {
-  printf "bash -c 'exec 3<>/dev/tcp/%s/%s; printf \"%s\\\\r\\\\nQUIT\\\\r\\\\n\" >&3; cat <&3'" "${resp%:*}" "${resp##*:}" "$1"
-}
-
 # The lines are run here before they are shown: what is printed is known to answer.
 say_what_to_try() {
   local one two three
-  one=$(plain_question 'HGETALL city:2643743')
+  one=$(plain_question "$resp" 'HGETALL city:2643743')
   two="curl -s 'http://$http/cities/_search?q=name:london&filter_path=hits.total,hits.hits._source&pretty'"
   three="curl -s 'http://$http/logs/_search?size=0&filter_path=aggregations&pretty' -H 'Content-Type: application/json' -d '{\"aggs\":{\"by_status\":{\"terms\":{\"field\":\"status\"}}}}'"
   bash -c "$one" | grep -q London || echo "run: warning: the rows of the sample are not in $data" >&2

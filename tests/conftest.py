@@ -48,16 +48,19 @@ class Node:
         self.process = None
         self.output = []
 
-    def spawn(self):
-        """Starts the process without waiting for it to be ready."""
+    def command(self):
         command = [binary(), "serve", "--data", str(self.data)]
         command += ["--resp", f"{self.host}:{self.port}", "--http", f"127.0.0.1:{self.http}"]
         for setting in self.settings:
             command += ["--set", setting]
+        return command
+
+    def spawn(self):
+        """Starts the process without waiting for it to be ready."""
         self.output = []
         self.ready = threading.Event()
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.env, text=True
+            self.command(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.env, text=True
         )
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()

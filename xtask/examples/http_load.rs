@@ -4,7 +4,9 @@
 //! keep the first answer to each request for whoever does.
 //!
 //! Each line of the file is `{"method": "POST", "path": "/i/_search", "body": "…"}`, with
-//! `content_type` where it is not JSON. In closed mode a client sends its next request when the
+//! `content_type` where it is not JSON. With `pages` it is a scroll: the pages after the first are
+//! asked for with the id that the answer before gave, and all of them count as one request. In
+//! closed mode a client sends its next request when the
 //! last was answered; with `--rate` requests are due at fixed times, and latency counts from then.
 
 #![expect(clippy::print_stdout, reason = "the report is what it is run for")]
@@ -57,6 +59,12 @@ struct Planned {
     body: String,
     #[serde(default = "json_type")]
     content_type: String,
+    #[serde(default = "one")]
+    pages: u32,
+}
+
+const fn one() -> u32 {
+    1
 }
 
 fn json_type() -> String {
@@ -131,13 +139,7 @@ async fn client(plan: Arc<Plan>) -> Result<Seen, Box<dyn std::error::Error + Sen
         if connection.is_closed() {
             connection = connect(&plan.arguments.target).await?;
         }
-        let request = Request::builder()
-            .method(planned.method.as_str())
-            .uri(&planned.path)
-            .header("host", &plan.arguments.target)
-            .header("content-type", &planned.content_type)
-            .body(Full::new(Bytes::from(planned.body.clone())))?;
-        match answer(&mut connection, request).await {
+        match ask(&mut connection, &plan.arguments.target, planned).await {
             Ok((status, body)) => {
                 *seen.statuses.entry(status).or_default() += 1;
                 seen.bytes += body.len() as u64;
@@ -162,6 +164,60 @@ async fn connect(target: &str) -> Result<SendRequest<Full<Bytes>>, std::io::Erro
     // It ends with the connection; what is wrong shows in the requests.
     tokio::spawn(connection);
     Ok(sender)
+}
+
+type Fault = Box<dyn std::error::Error + Send + Sync>;
+
+/// Sends a request, and asks for its further pages: the first answer that is none of the kind that
+/// was hoped for, else the first page.
+async fn ask(
+    connection: &mut SendRequest<Full<Bytes>>,
+    target: &str,
+    planned: &Planned,
+) -> Result<(u16, Bytes), Fault> {
+    let send = |path: &str, body: Bytes| {
+        Request::builder()
+            .method(planned.method.as_str())
+            .uri(path)
+            .header("host", target)
+            .header("content-type", &planned.content_type)
+            .body(Full::new(body))
+    };
+    let body = Bytes::from(planned.body.clone());
+    let first = answer(connection, send(&planned.path, body)?).await?;
+    let mut id = if planned.pages > 1 { scroll_id(&first.1)? } else { String::new() };
+    for _ in 1..planned.pages {
+        let body = json!({ "scroll": "1m", "scroll_id": id }).to_string();
+        let (status, page) = answer(connection, send("/_search/scroll", body.into())?).await?;
+        if status != 200 {
+            return Ok((status, page));
+        }
+        if !page.windows(5).any(|word| word == b"\"_id\"") {
+            return Err("a page without a hit".into());
+        }
+        id = scroll_id(&page)?;
+    }
+    if planned.pages > 1 {
+        let body = json!({ "scroll_id": id }).to_string();
+        let end = Request::builder()
+            .method("DELETE")
+            .uri("/_search/scroll")
+            .header("host", target)
+            .header("content-type", "application/json")
+            .body(Full::new(Bytes::from(body)))?;
+        let (status, answered) = answer(connection, end).await?;
+        if status != 200 {
+            return Ok((status, answered));
+        }
+    }
+    Ok(first)
+}
+
+/// The id in a page of a scroll, which both servers put first.
+fn scroll_id(page: &Bytes) -> Result<String, Fault> {
+    let text = std::str::from_utf8(page)?;
+    let (_, rest) = text.split_once("\"_scroll_id\":\"").ok_or("no scroll id")?;
+    Ok(rest.split('"').next().unwrap_or_default().to_owned())
 }
 
 async fn answer(
@@ -197,6 +253,11 @@ impl Seen {
     fn report(&self, seconds: f64) -> serde_json::Value {
         let millis = |micros: u64| micros as f64 / 1000.0;
         let at = |quantile: f64| millis(self.latency_us.value_at_quantile(quantile));
+        let counts: Vec<(u64, u64)> = self
+            .latency_us
+            .iter_recorded()
+            .map(|step| (step.value_iterated_to(), step.count_at_value()))
+            .collect();
         json!({
             "n": self.latency_us.len(),
             "seconds": seconds,
@@ -204,6 +265,7 @@ impl Seen {
             "failures": self.failures,
             "statuses": self.statuses,
             "bytes": self.bytes,
+            "latency_histogram_us": counts,
             "latency_ms": {
                 "mean": self.latency_us.mean() / 1000.0,
                 "min": millis(self.latency_us.min()),

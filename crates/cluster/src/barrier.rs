@@ -70,11 +70,6 @@ impl Barrier {
         });
         passed.await.ok().flatten().ok_or(NotReached)
     }
-
-    /// Markers appended so far.
-    pub(crate) fn appended(&self) -> u64 {
-        self.inner.appended.load(Ordering::Relaxed)
-    }
 }
 
 impl Inner {

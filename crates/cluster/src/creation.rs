@@ -20,12 +20,11 @@ use crate::metadata;
 use crate::node::{GROUPS, Shared, partition_of_replica, sync_dir};
 use crate::partition::Partition;
 use crate::placement::{PartitionDefinition, proposed};
+use crate::recovery::{Folders, partition_named};
 use crate::session::random_u64;
 use crate::submit::submit_to;
 use crate::table::{Copies, DocumentsDefinition, Table, TableDefinition};
 
-/// What an index' folder is called after its partition.
-const INDEX_SUFFIX: &str = ".index";
 /// The setting of how many copies beyond the first a table has that does not say.
 const DEFAULT_REPLICAS: &str = "cluster.default_number_of_replicas";
 /// How often a change of the metadata is tried again after another came before it.
@@ -306,8 +305,11 @@ impl Shared {
             if let Some(indexer) = partition.indexer() {
                 indexer.delete();
             }
+            // A file that is still being written would come into a folder that is being deleted.
+            partition.store.abandon();
         }
-        self.delete_files(copies.id).map_err(|error| error.to_string())
+        let folders = Folders::of(&self.partitions_dir, copies.id);
+        folders.delete().map_err(|error| error.to_string())
     }
 
     /// Deletes what was left behind by copies that are no longer this node's.
@@ -321,34 +323,25 @@ impl Shared {
         for entry in entries.flatten() {
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
-            let name = name.strip_suffix(INDEX_SUFFIX).unwrap_or(name);
+            let name = name.split_once('.').map_or(name, |(name, _)| name);
             // What is not named as a partition is not ours to delete.
             if let Some(id) = partition_named(name)
                 && !held(id)
             {
                 tracing::info!(partition = %id, "files of a copy that is no longer here are removed");
-                self.delete_files(id).map_err(|error| error.to_string())?;
+                let folders = Folders::of(&self.partitions_dir, id);
+                folders.delete().map_err(|error| error.to_string())?;
             }
         }
         Ok(())
     }
 
-    pub(crate) fn delete_files(&self, id: PartitionId) -> std::io::Result<()> {
-        for dir in [self.partition_dir(id), self.index_dir(id)] {
-            match std::fs::remove_dir_all(&dir) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
-        sync_dir(&self.partitions_dir)
-    }
-
     pub(crate) fn partition_dir(&self, id: PartitionId) -> PathBuf {
-        self.partitions_dir.join(id.to_string())
+        Folders::of(&self.partitions_dir, id).replica
     }
 
     pub(crate) fn index_dir(&self, id: PartitionId) -> PathBuf {
-        self.partitions_dir.join(format!("{id}{INDEX_SUFFIX}"))
+        Folders::of(&self.partitions_dir, id).index
     }
 
     pub(crate) fn applier(&self, group: GroupId) -> Option<&Applier> {
@@ -362,12 +355,4 @@ impl Shared {
         self.metadata.store.put_held(partition.id)?;
         self.metadata.store.flush()
     }
-}
-
-/// The partition whose files have this name.
-fn partition_named(name: &str) -> Option<PartitionId> {
-    let (table, ordinal) = name.split_once('-')?;
-    let table = u64::from_str_radix(table, 16).ok()?;
-    let id = PartitionId { table, ordinal: ordinal.parse().ok()? };
-    (id.to_string() == name).then_some(id)
 }

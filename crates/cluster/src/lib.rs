@@ -12,6 +12,7 @@ mod digest;
 mod documents;
 mod figures;
 mod gather;
+mod joining;
 mod lead;
 mod log_engine;
 mod maintenance;
@@ -34,6 +35,7 @@ mod statistics;
 mod submit;
 mod table;
 mod tail;
+mod trimming;
 
 pub use coordinator::Coordinator;
 pub use digest::{CopyDigest, Digest};

@@ -1,7 +1,7 @@
 //! The node's chores, on one thread: rows are flushed so that the log can be trimmed and a
 //! restart has little to replay, and rows that have expired are swept.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use crate::lead::{Answer, Step, Submission};
+use crate::members::Beat;
 use crate::node::Shared;
 use crate::partition::Partition;
 use crate::session::ClientSession;
@@ -73,6 +74,7 @@ fn run(shared: &Weak<Shared>, stopped: &Receiver<()>, mut session: ClientSession
         }
         interval = if sweeps.is_empty() { INTERVAL } else { SWEEP_INTERVAL };
         relieve(&shared);
+        shared.checkpoints.expire(Instant::now());
         let log_bytes = shared.applied_bytes.load(Ordering::Relaxed);
         let is_due = log_bytes > flushed_bytes && flushed_at.elapsed() >= FLUSH_INTERVAL;
         if is_due || log_bytes - flushed_bytes >= FLUSH_LOG_BYTES {
@@ -86,6 +88,9 @@ fn run(shared: &Weak<Shared>, stopped: &Receiver<()>, mut session: ClientSession
 /// Makes all rows durable and trims the log behind them. What fails is reported and left for the
 /// next time: it costs space and replay, no data.
 pub(crate) fn flush(shared: &Shared) {
+    // Before the marks: of what is said after this the marks may know nothing.
+    let known = shared.metadata.applied();
+    let mut groups = BTreeMap::new();
     for applier in shared.appliers.get().map(Vec::as_slice).unwrap_or_default() {
         for mark in applier.mark() {
             let mut durable = mark.position.lsn;
@@ -98,21 +103,35 @@ pub(crate) fn flush(shared: &Shared) {
                     }
                 }
             }
-            // Where others read the log too, it is not this node's alone to trim.
-            if durable == Lsn(0) || !shared.is_alone {
+            if durable == Lsn(0) {
                 continue;
             }
             let metadata = &shared.metadata.store;
             let kept = metadata.put_group(mark.group, &mark.position);
-            let trimmed = kept
-                .and_then(|()| metadata.flush())
-                .map_err(|error| error.to_string())
-                .and_then(|()| shared.trim(mark.group, durable));
+            let kept = kept.and_then(|()| metadata.flush()).map_err(|error| error.to_string());
+            groups.insert(mark.group.0, durable.0);
+            // Where others read the log too, it is not this node's alone to trim.
+            let trimmed = match kept {
+                Ok(()) if shared.is_alone => shared.trim(mark.group, durable),
+                kept => kept,
+            };
             if let Err(error) = trimmed {
                 tracing::warn!(group = %mark.group, error, "the log cannot be trimmed");
+                groups.remove(&mark.group.0);
             }
         }
     }
+    // A copy that is being made may need the log from where its partition begins.
+    for table in shared.tables.all() {
+        for copies in table.copies() {
+            let definition = copies.definition();
+            if copies.local().is_none() && definition.copy_on(&shared.members.own).is_some() {
+                let durable = groups.entry(copies.group.0).or_default();
+                *durable = (*durable).min(definition.begin().lsn.0);
+            }
+        }
+    }
+    *shared.durable.lock() = Beat { at_ms: 0, metadata: known.0, durable: groups };
 }
 
 /// Flushes the partition that holds most, where all together hold too much.

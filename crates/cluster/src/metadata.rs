@@ -124,23 +124,13 @@ pub(crate) fn beat(id: &str, record: &NodeRecord, beat: &Beat) -> Operation {
 pub(crate) fn leave(id: &str, log_time_ms: u64, seen: u64) -> Operation {
     let watched = vec![(Bytes::from(beat_key(id)), seen)];
     let at = log_time_ms.to_string();
-    let put = Argv::of(&[b"HSET", LEFT_KEY, id.as_bytes(), at.as_bytes()]);
+    let put = Argv::of(&[b"HSETNX", LEFT_KEY, id.as_bytes(), at.as_bytes()]);
     Operation::Transaction { watched, commands: vec![put] }
 }
 
 /// The write by which a node that stops says so.
 pub(crate) fn left(id: &str, log_time_ms: u64) -> Argv {
     Argv::of(&[b"HSET", LEFT_KEY, id.as_bytes(), log_time_ms.to_string().as_bytes()])
-}
-
-/// The write that forgets a node that will not come back.
-pub(crate) fn forget(id: &str) -> Operation {
-    let commands = vec![
-        Argv::of(&[b"HDEL", NODES_KEY, id.as_bytes()]),
-        Argv::of(&[b"HDEL", LEFT_KEY, id.as_bytes()]),
-        Argv::of(&[b"DEL", beat_key(id).as_bytes()]),
-    ];
-    Operation::Transaction { watched: Vec::new(), commands }
 }
 
 /// The node that a write of the metadata is a beat of: how a node without metadata finds others.

@@ -23,10 +23,11 @@ use crate::figures::ProcessFigures;
 use crate::lead::{Lead, now_ms};
 use crate::log_engine::LogSettings;
 use crate::maintenance::{self, Maintenance};
-use crate::members::{Members, NodeRecord};
+use crate::members::{Beat, Members, NodeRecord};
 use crate::opening::Opening;
 use crate::partition::Partition;
 use crate::reconcile::Reconciler;
+use crate::recovery::{Checkpoints, Recoveries};
 use crate::rpc::{NoPeers, Peers};
 use crate::session::{SessionPool, cheap_random};
 use crate::table::{Table, Tables};
@@ -95,7 +96,7 @@ pub enum OpenError {
 pub(crate) struct Shared {
     pub log: Arc<dyn Log>,
     /// Lets other processes use the log, where it does.
-    pub holder: Option<Holder>,
+    pub _holder: Option<Holder>,
     /// Nobody else appends to the log: what is applied here is all that was acknowledged.
     pub is_alone: bool,
     pub resources: Resources,
@@ -124,6 +125,11 @@ pub(crate) struct Shared {
     /// Up to where of the metadata's log this node serves what it says.
     pub reconciled: watch::Sender<u64>,
     pub is_stopping: Arc<AtomicBool>,
+    /// What this node needs no more of the log, as its beats say.
+    pub durable: Mutex<Beat>,
+    /// Checkpoints for nodes that copy from this one, and what this one copies.
+    pub checkpoints: Checkpoints,
+    pub recoveries: Recoveries,
     /// What the front end says of the process.
     pub process_figures: OnceLock<ProcessFigures>,
 }

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use crate::applier::{self, Applier, GroupStart};
 use crate::barrier::{Barrier, NOBODY};
 use crate::documents::{Documents, IndexMetadata};
+use crate::joining::{Joining, Positions};
 use crate::lead::now_ms;
 use crate::log_engine::OpenLog;
 use crate::members::{self, Members};
@@ -29,6 +30,7 @@ use crate::node::{
     GROUPS, NodeSettings, OpenError, Shared, applier_count, folder, partition_of_replica, sync_dir,
 };
 use crate::partition::Partition;
+use crate::recovery::{self, Checkpoints, Recoveries};
 use crate::session::random_u64;
 use crate::table::{Copies, Table, TableDefinition, Tables};
 use crate::tail::GroupTail;
@@ -49,6 +51,7 @@ pub(crate) struct Opening {
     partitions_dir: PathBuf,
     lead: LeadId,
     own: String,
+    checkpoints: Checkpoints,
 }
 
 /// A copy that is in the folder, brought to where it was made durable last.
@@ -64,7 +67,12 @@ impl Opening {
         // The log's own lock has made sure that the folder is nobody else's; another engine has
         // no files here, and two nodes on one folder meet at RocksDB's lock.
         let own = members::own_id(&settings.data_dir).map_err(folder(&settings.data_dir))?;
+        let checkpoints =
+            Checkpoints::new(&settings.data_dir).map_err(folder(&settings.data_dir))?;
+        let unfinished = recovery::settle(&partitions_dir).map_err(folder(&partitions_dir))?;
+        tracing::debug!(?unfinished, "copies that were being made");
         Ok(Self {
+            checkpoints,
             incarnation: log.log.incarnation(),
             resources: Resources::new(settings.store, before_flush(&log.log)),
             log,
@@ -78,7 +86,13 @@ impl Opening {
         let tails: HashMap<GroupId, Arc<GroupTail>> =
             (0..=GROUPS).map(|group| (GroupId(group), Arc::default())).collect();
         let genesis = Chain::new(self.incarnation).position();
-        let mut metadata = self.replica(metadata::PARTITION, genesis)?;
+        let joining = Joining {
+            log: &self.log.log,
+            peers: &settings.peers,
+            record: &settings.record,
+            incarnation: self.incarnation,
+        };
+        let mut metadata = self.metadata(&joining, genesis)?;
         let mut chain = Chain::resume(self.incarnation, metadata.stamp().position);
         self.replay_metadata(&mut chain, &mut metadata)?;
         let groups = metadata.store().groups().map_err(mismatch)?;
@@ -101,6 +115,7 @@ impl Opening {
             tail: Arc::clone(&tails[&metadata::GROUP]),
             replicas: vec![(metadata, Arc::clone(&partition))],
         }];
+        let mut known: Option<Positions> = None;
         for group in (1..=GROUPS).map(GroupId) {
             let replicas = held.remove(&group).unwrap_or_default();
             let positions = replicas.iter().map(|(replica, _)| replica.stamp().position);
@@ -108,6 +123,20 @@ impl Opening {
                 .min_by_key(|position| position.lsn)
                 .or_else(|| groups.get(&group).copied())
                 .unwrap_or(genesis);
+            let position = match known.as_ref() {
+                _ if !self.is_trimmed(group, position)? => position,
+                Some(known) => known.get(&group).copied().unwrap_or(position),
+                None => {
+                    let nodes = metadata::nodes(&partition).map_err(OpenError::Mismatch)?;
+                    let others = nodes.into_iter().map(|(_, record, _)| record);
+                    let others = others.filter(|it| it.rpc != settings.record.rpc);
+                    let found = joining.positions(&others.collect::<Vec<_>>());
+                    let found = found.map_err(OpenError::Mismatch)?;
+                    let position = found.get(&group).copied().unwrap_or(position);
+                    known = Some(found);
+                    position
+                }
+            };
             let chain = Chain::resume(self.incarnation, position);
             starts.push(GroupStart { group, chain, tail: Arc::clone(&tails[&group]), replicas });
         }
@@ -143,6 +172,31 @@ impl Opening {
         Ok(shared)
     }
 
+    /// The metadata's replica, copied from another node where the log went on without it.
+    fn metadata(&self, joining: &Joining<'_>, genesis: Position) -> Result<Replica, OpenError> {
+        let replica = self.replica(metadata::PARTITION, genesis)?;
+        if !self.is_trimmed(metadata::GROUP, replica.stamp().position)? {
+            return Ok(replica);
+        }
+        drop(replica);
+        let others = joining.found_in_log()?;
+        let copied = joining.copy_metadata(&others, &self.partitions_dir, &self.resources);
+        copied.map_err(|error| {
+            OpenError::Mismatch(format!(
+                "the log no longer holds the metadata that this node lacks, and it cannot be \
+                 copied: {error}"
+            ))
+        })?;
+        self.replica(metadata::PARTITION, genesis)
+    }
+
+    /// Whether the log no longer holds what follows a position. One that is alone trims only what
+    /// it has itself.
+    fn is_trimmed(&self, group: GroupId, position: Position) -> Result<bool, OpenError> {
+        let first = self.log.log.bounds(group)?.first;
+        Ok(!self.log.is_alone && first > position.lsn.next())
+    }
+
     fn share(
         self,
         settings: &NodeSettings,
@@ -158,7 +212,7 @@ impl Opening {
         let peers = Arc::clone(&settings.peers);
         Arc::new(Shared {
             log: self.log.log,
-            holder: self.log.holder,
+            _holder: self.log.holder,
             is_alone: self.log.is_alone,
             resources: self.resources,
             metadata,
@@ -180,6 +234,9 @@ impl Opening {
             look: Arc::default(),
             reconciled: watch::Sender::new(0),
             is_stopping: Arc::new(AtomicBool::new(false)),
+            durable: Mutex::default(),
+            checkpoints: self.checkpoints,
+            recoveries: Recoveries::new(&settings.record.name),
             process_figures: OnceLock::new(),
         })
     }

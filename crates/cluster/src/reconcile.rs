@@ -9,7 +9,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use plimsoll_log::PartitionId;
+use plimsoll_control::Class;
+use plimsoll_log::{Lsn, PartitionId};
 use plimsoll_storage::partition::Replica;
 
 use crate::catch_up::CatchUpError;
@@ -19,12 +20,17 @@ use crate::members::{BEAT_INTERVAL_MS, Beat, LEFT_AFTER_MS};
 use crate::metadata;
 use crate::node::Shared;
 use crate::placement::{self, CopyState};
+use crate::recovery::{self, CopyOptions, Folders, Recovery, Stage};
+use crate::session::random_u64;
 use crate::table::{Copies, DocumentsDefinition, Table, TableDefinition};
+use crate::trimming::{self, Trimming};
 
 /// How often the metadata is looked at where nothing says that it changed.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// Copies that this node makes at once.
 const MAKING_MAX: usize = 2;
+/// How many positions of its group a new copy is brought through the log, rather than copied.
+const REPLAY_RECORDS_MAX: u64 = 1_000;
 /// How long a copy that could not be made rests.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -69,6 +75,7 @@ struct Seen {
     making: Arc<Mutex<HashMap<PartitionId, Option<Instant>>>>,
     beat_at: Option<Instant>,
     acted_at: Option<Instant>,
+    trimming: Trimming,
 }
 
 async fn run(weak: &Weak<Shared>) {
@@ -80,7 +87,7 @@ async fn run(weak: &Weak<Shared>) {
             return;
         }
         let position = shared.metadata.applied();
-        match shared.reconcile(&mut seen).await {
+        match shared.reconcile(&mut seen, position).await {
             Ok(()) => {
                 shared.reconciled.send_replace(position.0);
             }
@@ -93,13 +100,14 @@ async fn run(weak: &Weak<Shared>) {
 }
 
 impl Shared {
-    async fn reconcile(self: &Arc<Self>, seen: &mut Seen) -> Result<(), String> {
+    async fn reconcile(self: &Arc<Self>, seen: &mut Seen, position: Lsn) -> Result<(), String> {
         self.members.set(metadata::nodes(&self.metadata)?);
         let change = metadata::tables_change(&self.metadata)?;
         if seen.tables != Some(change) {
             let _changing = self.creation.lock().await;
             self.follow_tables(seen).await?;
             seen.tables = Some(change);
+            seen.trimming.tables_changed(position);
         }
         self.follow_copies(seen).await?;
         let is_due = |at: Option<Instant>| {
@@ -110,10 +118,16 @@ impl Shared {
             seen.beat_at = Some(Instant::now());
             self.beat();
         }
-        if is_due(seen.acted_at) && self.members.acts() {
+        if is_due(seen.acted_at) {
             seen.acted_at = Some(Instant::now());
+            // Everybody does, as the one that acts may be the one that left.
             self.note_who_left().await?;
-            self.place().await?;
+            if self.members.acts() {
+                self.place().await?;
+                if !self.is_alone {
+                    trimming::trim(self, position, &mut seen.trimming).await?;
+                }
+            }
         }
         Ok(())
     }
@@ -217,13 +231,27 @@ impl Shared {
         if copies.local().is_none() {
             let begin = copies.definition().begin();
             let (incarnation, dir) = (self.log.incarnation(), self.partition_dir(copies.id));
-            let replica = Replica::open(copies.id, &dir, &self.resources, incarnation, begin);
-            let replica = replica.map_err(|error| error.to_string())?;
-            match self.serve_copy(table, copies, replica).await {
-                Ok(()) => {}
-                Err(CatchUpError::Trimmed(error)) => return Err(error.to_string()),
-                Err(error) => return Err(error.to_string()),
+            let open = || {
+                let opened = Replica::open(copies.id, &dir, &self.resources, incarnation, begin);
+                opened.map_err(|error| error.to_string())
+            };
+            let mut recovery = None;
+            if !dir.exists() && self.is_worth_copying(copies) {
+                recovery = Some(self.copy_from_another(table, copies).await?);
             }
+            let served = match self.serve_copy(table, copies, open()?).await {
+                Err(CatchUpError::Trimmed(error)) if recovery.is_none() => {
+                    tracing::info!(partition = %copies.id, %error, "the copy is made anew");
+                    recovery = Some(self.copy_from_another(table, copies).await?);
+                    self.serve_copy(table, copies, open()?).await
+                }
+                served => served,
+            };
+            if let Err(error) = &served {
+                recovery.iter().for_each(|recovery| recovery.fail(&error.to_string()));
+            }
+            served.map_err(|error| error.to_string())?;
+            recovery.iter().for_each(|recovery| recovery.enter(Stage::Done));
         }
         if self.tables.copies(copies.id).is_none() {
             return self.close_copy(copies, "the table was deleted").await;
@@ -246,9 +274,48 @@ impl Shared {
         said.map(drop).map_err(|error| error.to_string())
     }
 
+    /// Whether a new copy is made faster from another's files than from the log.
+    fn is_worth_copying(&self, copies: &Copies) -> bool {
+        let definition = copies.definition();
+        let is_made = definition
+            .copy_on(&self.members.own)
+            .is_some_and(|copy| copy.state == CopyState::Initializing);
+        let tail = self.tails.get(&copies.group).map_or(Lsn(0), |tail| tail.applied());
+        is_made && tail.0.saturating_sub(definition.begin().lsn.0) > REPLAY_RECORDS_MAX
+    }
+
+    /// Puts a copy of another node's files in this node's place for them.
+    async fn copy_from_another(
+        &self,
+        table: &Table,
+        copies: &Copies,
+    ) -> Result<Arc<Recovery>, String> {
+        let folders = Folders::of(&self.partitions_dir, copies.id);
+        let mut why = "no other copy can be asked".to_owned();
+        for member in self.others_with(copies, Class::Scan) {
+            let recovery = self.recoveries.begin(copies.id, &member.record.name);
+            let recovery = recovery.map_err(|_| "a copy is being made already".to_owned())?;
+            let options = CopyOptions { seed: random_u64(), ..CopyOptions::default() };
+            match recovery::copy(&member.link, copies.id, &folders, &options, &recovery).await {
+                Ok(copied) => {
+                    recovery.enter(Stage::Translog);
+                    let (resources, incarnation) = (&self.resources, self.log.incarnation());
+                    let installed = copied.install(resources, incarnation, table.is_index());
+                    installed.map_err(|error| error.to_string())?;
+                    return Ok(recovery);
+                }
+                Err(error) => {
+                    recovery.fail(&error.to_string());
+                    why = format!("{}: {error}", member.record.name);
+                }
+            }
+        }
+        Err(why)
+    }
+
     /// Says that this node is there; what comes of it is not waited for.
     fn beat(self: &Arc<Self>) {
-        let beat = Beat { at_ms: now_ms(), ..Beat::default() };
+        let beat = Beat { at_ms: now_ms(), ..self.durable.lock().clone() };
         let operation = metadata::beat(&self.members.own, &self.members.record, &beat);
         let shared = Arc::downgrade(self);
         tokio::spawn(async move {

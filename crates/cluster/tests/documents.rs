@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use plimsoll_cluster::{
-    Action, Condition, Coordinator, DocumentWrite, IndexBody, IndexMetadata,
-    Node, NodeSettings, Request, WriteResult,
+    Action, Condition, Coordinator, DocumentWrite, IndexBody, IndexMetadata, Node, NodeSettings,
+    Request, WriteResult,
 };
 use plimsoll_storage::{Argv, Reply};
 use serde_json::{Map, json};

@@ -12,13 +12,7 @@ use std::{
 use plimsoll_cluster::{Coordinator, DocumentsOptions, NodeRecord, NodeSettings, Peers};
 use plimsoll_storage::partition::StoreOptions;
 
-use crate::{
-    auth::Password,
-    clients::Clients,
-    metrics::Metrics,
-    settings::Settings,
-    usage::Usage,
-};
+use crate::{auth::Password, clients::Clients, metrics::Metrics, settings::Settings, usage::Usage};
 
 /// A running node, as its front ends see it.
 pub struct Shared {

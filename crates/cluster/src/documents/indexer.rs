@@ -21,7 +21,7 @@ use plimsoll_log::{Lsn, PartitionId};
 use plimsoll_storage::execute::{self, DocumentsCursor};
 use plimsoll_storage::partition::{OwnedSnapshot, Store, position_of, touches_of};
 use plimsoll_storage::rows::StoreError;
-use plimsoll_storage::rows::touch::Touched;
+use plimsoll_storage::rows::touch::{Touched, TouchedDocument};
 use tokio::sync::watch;
 
 use super::types::{Document, IndexMetadata};
@@ -265,6 +265,19 @@ impl Indexer {
     /// Gives the index every document that was touched, as it is in `rows`.
     fn take_touches(&self, work: &mut Work, rows: &OwnedSnapshot) -> Result<(), Fault> {
         let mut batch = Batch::default();
+        let position = position_in(rows)?;
+        if let Some(recent) = self.store.recent().take(work.indexed, position) {
+            for record in recent {
+                batch.touched.add_with(&record.touches, &record.sources);
+                if batch.touched.is_all() {
+                    return self.rebuild(work, rows);
+                }
+                if batch.touched.len() >= BATCH_DOCUMENTS {
+                    self.index_batch(work, &mut batch, rows)?;
+                }
+            }
+            return self.index_batch(work, &mut batch, rows);
+        }
         let mut outcome = Ok(());
         let visited = touches_of(rows, work.indexed, &mut |_, touches| {
             batch.touched.add(&touches);
@@ -303,13 +316,18 @@ impl Indexer {
             outcome?;
             batch.keys.insert(key.clone());
         }
-        for (key, id, is_new) in touched.documents() {
+        for TouchedDocument { key, id, is_new, source } in touched.documents() {
             // An id that is no text was written by a Redis client: it is a row, not a document.
             let Ok(text) = std::str::from_utf8(id) else { continue };
             let hash = work.hasher.hash_one((key, id));
             let may_be_there = !is_new || batch.indexed.contains(&hash) || batch.keys.contains(key);
-            match document_in(rows, key, text, now_ms)? {
-                Some(document) => work.index.put(key, text, &document.source, !may_be_there)?,
+            // What was written last is known; anything else is read back.
+            let read = match source {
+                Some(_) => None,
+                None => document_in(rows, key, text, now_ms)?.map(|document| document.source),
+            };
+            match source.as_ref().or(read.as_ref()) {
+                Some(source) => work.index.put(key, text, source, !may_be_there)?,
                 None => work.index.delete(key, text)?,
             }
             batch.indexed.insert(hash);

@@ -187,7 +187,7 @@ impl Coordinator {
         self.on_copies(index, None, Chore::Flush).await
     }
 
-    /// Merges the segments of each partition's index.
+    /// Merges the segments of each partition's index, and the files of its rows.
     ///
     /// # Errors
     /// Where there is no such index, or the disk fails.
@@ -271,7 +271,8 @@ pub(crate) async fn on_local(partition: Arc<Partition>, chore: Chore) -> Result<
             }
             Chore::Merge { segments_max } => match indexer {
                 Some(indexer) => {
-                    indexer.force_merge(usize::try_from(segments_max).unwrap_or(usize::MAX))
+                    indexer.force_merge(usize::try_from(segments_max).unwrap_or(usize::MAX))?;
+                    partition.store.compact().map_err(|error| Error::internal(error.to_string()))
                 }
                 None => Ok(()),
             },

@@ -31,7 +31,7 @@ pub(crate) struct Folders {
     /// What a copy is gathered in.
     pub incoming: PathBuf,
     outgoing: PathBuf,
-    index: PathBuf,
+    pub index: PathBuf,
 }
 
 impl Folders {
@@ -69,12 +69,14 @@ impl Folders {
         remove(&self.outgoing)
     }
 
-    /// Deletes what was copied so far. Blocks.
+    /// Deletes everything of the partition, also what was copied so far. Blocks.
     ///
     /// # Errors
     /// Where files cannot be deleted.
-    pub(crate) fn discard(&self) -> io::Result<()> {
-        remove(&self.incoming)?;
+    pub(crate) fn delete(&self) -> io::Result<()> {
+        for dir in [&self.replica, &self.index, &self.incoming, &self.outgoing] {
+            remove(dir)?;
+        }
         sync_dir(&self.parent)
     }
 
@@ -124,7 +126,7 @@ pub(crate) fn settle(parent: &Path) -> io::Result<Vec<PartitionId>> {
 }
 
 /// The partition whose folder has this name.
-fn partition_named(name: &str) -> Option<PartitionId> {
+pub(crate) fn partition_named(name: &str) -> Option<PartitionId> {
     let (table, ordinal) = name.split_once('-')?;
     let table = u64::from_str_radix(table, 16).ok()?;
     let id = PartitionId { table, ordinal: ordinal.parse().ok()? };

@@ -87,7 +87,7 @@ struct Receiving {
 enum State {
     /// Not opened since the transfer began.
     Closed,
-    Open(Part),
+    Open(Box<Part>),
     Writing,
     Whole,
 }
@@ -100,7 +100,7 @@ struct Written {
 }
 
 enum Outcome {
-    More(Part),
+    More(Box<Part>),
     Whole,
     Wrong,
 }
@@ -202,7 +202,7 @@ impl Intake {
         self.writes.push(tokio::task::spawn_blocking(move || {
             let part = match state {
                 State::Open(part) => Ok(part),
-                _ => Part::open(&dir, &file),
+                _ => Part::open(&dir, &file).map(Box::new),
             };
             let written = part.and_then(|part| store(part, &dir, &file, &chunks));
             drop(recovery);
@@ -212,7 +212,7 @@ impl Intake {
 }
 
 fn store(
-    mut part: Part,
+    mut part: Box<Part>,
     dir: &Path,
     file: &CheckpointFile,
     chunks: &[Vec<u8>],

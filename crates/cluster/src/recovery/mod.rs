@@ -17,11 +17,11 @@ mod source;
 mod target;
 mod transfer;
 
-pub(crate) use folders::{Folders, settle};
-pub(crate) use progress::{AlreadyRunning, Recoveries, Recovery};
+pub(crate) use folders::{Folders, partition_named, settle};
+pub(crate) use progress::{Recoveries, Recovery};
 pub use progress::{RecoveryStatus, Stage};
 pub(crate) use source::Checkpoints;
-pub(crate) use target::{Copied, CopyError, CopyOptions, InstallError, Pace, copy};
+pub(crate) use target::{CopyOptions, copy};
 
 #[cfg(test)]
 mod tests;

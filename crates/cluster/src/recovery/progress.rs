@@ -364,6 +364,14 @@ mod tests {
     }
 
     #[test]
+    fn stages_have_the_words_that_clients_know() {
+        let stages = [Stage::Init, Stage::Index, Stage::Translog, Stage::Finalize, Stage::Done];
+        let words = stages.map(|stage| stage.to_string());
+        assert_eq!(words, ["INIT", "INDEX", "TRANSLOG", "FINALIZE", "DONE"]);
+        assert!(stages.is_sorted());
+    }
+
+    #[test]
     fn what_is_left_takes_as_long_as_it_has_taken() {
         assert_eq!(left_ms(0, 0), Some(0));
         assert_eq!(left_ms(10, 0), None);

@@ -165,7 +165,7 @@ fn bring(entry: &DirEntry, dir: &Path, file: &CheckpointFile) -> io::Result<bool
 /// The length of a file; `None` of what is none.
 fn length(entry: &DirEntry) -> io::Result<Option<u64>> {
     let metadata = entry.metadata()?;
-    Ok(metadata.is_file().then(|| metadata.len()))
+    Ok(metadata.is_file().then_some(metadata.len()))
 }
 
 fn remove(entry: &DirEntry) -> io::Result<()> {

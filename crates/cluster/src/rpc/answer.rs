@@ -13,9 +13,11 @@ use super::messages::{
 use crate::Coordinator;
 use crate::digest::Digest;
 use crate::lead::{Step, Submission};
+use crate::metadata;
 use crate::partition::Partition;
 use crate::submit::{fences, lead_for, reply_bytes};
 use crate::table::Copies;
+use crate::tail::GroupTail;
 
 impl Coordinator {
     /// Answers another node's question. Dropping the future stops the work on it.
@@ -33,16 +35,31 @@ impl Coordinator {
 
     async fn answer_to(&self, envelope: Envelope) -> Result<Reply, Problem> {
         let timeout = envelope.timeout();
+        let shared = self.shared();
+        let store = |id: PartitionId| match id {
+            metadata::PARTITION => Some(shared.metadata.store.clone()),
+            id => self.local(id).ok().map(|partition| partition.store.clone()),
+        };
+        let checkpoints = &shared.checkpoints;
+        if let Some(reply) = checkpoints.answer(&envelope.from, &envelope.question, store).await {
+            return Ok(reply);
+        }
         match envelope.question {
             Question::Probe => Ok(Reply::Done),
-            Question::Await { metadata } => {
-                let shared = self.shared();
+            Question::Positions => {
+                let position = |(group, tail): (&plimsoll_log::GroupId, &Arc<GroupTail>)| {
+                    let position = tail.get().position();
+                    (group.0, position.lsn.0, position.hash, position.log_time_ms)
+                };
+                Ok(Reply::Positions(shared.tails.iter().map(position).collect()))
+            }
+            Question::Await { metadata: position } => {
                 let there = async {
-                    let tail = shared.tails.get(&crate::metadata::GROUP);
+                    let tail = shared.tails.get(&metadata::GROUP);
                     if let Some(tail) = tail {
-                        tail.reached(plimsoll_log::Lsn(metadata)).await;
+                        tail.reached(plimsoll_log::Lsn(position)).await;
                     }
-                    shared.reconciled_to(metadata.min(shared.metadata.applied().0), timeout).await
+                    shared.reconciled_to(position.min(shared.metadata.applied().0), timeout).await
                 };
                 match tokio::time::timeout(timeout, there).await {
                     Ok(true) => Ok(Reply::Done),

@@ -93,6 +93,8 @@ pub(crate) enum Question {
     Probe,
     /// Waits until the node serves what the metadata said at this position of its log.
     Await { metadata: u64 },
+    /// Where the node stands in each log group.
+    Positions,
     /// Has the lead there carry out steps.
     Write { partition: PartitionName, session: u64, first: u64, acked: u64, steps: Vec<StepBytes> },
     /// Settles operations whose outcome is not known: none of them runs after the answer.
@@ -168,6 +170,8 @@ pub(crate) enum Reply {
     /// Bytes of a row reply for each step.
     Replies(Vec<Vec<u8>>),
     LastChange(u64),
+    /// Group, LSN, chain hash and log time of each.
+    Positions(Vec<(u16, u64, u64, u64)>),
     Document(Option<WireDocument>),
     /// The view that was asked is held under this number; not where 0.
     Queried {

@@ -217,9 +217,14 @@ fn log(raw: &Raw) -> Result<LogSettings, SettingsError> {
         sync_interval_ms: u64::try_from(sync_interval.as_millis()).unwrap_or(u64::MAX),
         ..embedded::Options::default()
     };
-    let share = parsed(raw, "log.share", |text| {
-        if text.is_empty() { Ok(None) } else { address(text).map(Some) }
-    })?;
+    let share =
+        parsed(
+            raw,
+            "log.share",
+            |text| {
+                if text.is_empty() { Ok(None) } else { address(text).map(Some) }
+            },
+        )?;
     let replicas = text(raw, "log.replicas")?;
     let cluster = text(raw, "cluster.name")?;
     parsed(raw, "log.engine", |text| match text.split_once("://") {

@@ -5,6 +5,8 @@
 //! A document is a field of the hash under its key, or the Redis string there, which is the
 //! document of the same name. A string becomes a hash when a document is written under its key.
 
+use bytes::Bytes;
+
 use super::WriteContext;
 use super::hash_edit::HashEdit;
 use super::store::Edit;
@@ -136,7 +138,7 @@ impl State {
         edit: &mut Edit<'_, W>,
         key: KeyRows,
         write: &DocumentWrite,
-        source: &[u8],
+        source: &Bytes,
         version: u64,
     ) -> Result<DocumentResult, StoreError> {
         let mut hash = match self.place {

@@ -144,14 +144,17 @@ impl HashEdit {
         &mut self,
         edit: &mut Edit<'_, W>,
         id: &[u8],
-        source: &[u8],
+        source: &Bytes,
         old: Option<&FieldHead>,
         version: u64,
         is_new: bool,
     ) {
         let head = FieldHead { version, sequence: edit.change(), expiry_ms: None };
         self.put_row(edit, id, source, old, &head);
-        self.note(edit, id, is_new);
+        if self.is_noted {
+            let touch = Touch::Document { key: self.key.key(), id, is_new };
+            edit.rows.touch_written(touch, source);
+        }
     }
 
     fn note<W: RowsWrite + ?Sized>(&self, edit: &mut Edit<'_, W>, id: &[u8], is_new: bool) {

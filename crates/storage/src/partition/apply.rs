@@ -16,7 +16,8 @@ use rust_rocksdb::WriteBatch;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::overlay::Overlay;
-use super::store::{Resources, Store};
+use super::resources::Resources;
+use super::store::Store;
 use super::system::{self, Stamp};
 use super::touches;
 use crate::execute::WriteContext;
@@ -127,6 +128,7 @@ impl Replica {
             Ok((LeadId(id), system::decode_lead(value)?))
         })?;
         let notes_documents = store.get(system::DOCUMENTS_KEY)?.is_some();
+        store.recent().restart(stamp.position.lsn);
         Ok(Self { id, store, stamp, sessions, leads, is_new, notes_documents, touches: None })
     }
 
@@ -189,6 +191,7 @@ impl Replica {
         batch.put(system::STAMP_KEY, self.stamp.encode());
         touches::switch(&self.store, self.stamp.position.lsn, is_on, &mut batch)?;
         self.store.write(&batch)?;
+        self.store.recent().restart(self.stamp.position.lsn);
         self.is_new = false;
         self.notes_documents = is_on;
         Ok(())
@@ -271,11 +274,14 @@ impl Replica {
         overlay.put_owned(&system::lead_key(record.lead.lead), system::encode_lead(&state));
         overlay.put_owned(system::STAMP_KEY, stamp.encode());
         let touches = overlay.take_touches();
-        if let Some(touches) = &touches {
+        let touches = touches.map(|(touches, sources)| {
             overlay.put(&system::touches_key(position.lsn), touches.as_bytes());
-        }
+            // Before the rows show them: what is seen in the rows is known there.
+            self.store.recent().push(position.lsn, &touches, sources);
+            touches
+        });
         let changes = overlay.into_changes();
-        self.store.write_changes(changes)?;
+        self.store.write_changes(changes, self.notes_documents)?;
         self.touches = touches;
         if forgets {
             self.sessions.retain(|_, session| !session.is_forgotten(log_time_ms));

@@ -12,6 +12,8 @@ mod checkpoint;
 mod overlay;
 mod owned;
 mod pending;
+mod recent;
+mod resources;
 mod row_cache;
 mod store;
 mod system;
@@ -21,10 +23,9 @@ pub use apply::{Applied, ApplyError, Effect, Observer, Replica};
 pub use checkpoint::{Checksum, STORE_FORMAT};
 pub use overlay::Overlay;
 pub use owned::OwnedSnapshot;
-pub use store::{
-    BeforeFlush, CachedRow, CachedStore, Resources, Store, StoreOptions, StoreSnapshot,
-    StoreStatistics,
-};
+pub use recent::{Recent, RecentTouches};
+pub use resources::{BeforeFlush, Resources, StoreOptions, StoreStatistics};
+pub use store::{CachedRow, CachedStore, Store, StoreSnapshot};
 pub use system::Stamp;
 pub use touches::{VisitTouches, position_of, touches_of};
 

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::pending::Rows;
 use super::store::Store;
+use crate::rows::key::KIND_TOMBSTONE;
 use crate::rows::touch::{Touch, TouchLog, Touches};
 use crate::rows::{RowsRead, RowsWrite, StoreError, Visit};
 
@@ -40,9 +41,9 @@ impl<'a> Overlay<'a> {
         Self { touches: Some(TouchLog::default()), ..Self::new(store) }
     }
 
-    /// Which documents changed, where that is noted and any did.
-    pub(super) fn take_touches(&mut self) -> Option<Touches> {
-        self.touches.take()?.finish()
+    /// Which documents changed, where that is noted and any did, and what became of them.
+    pub(super) fn take_touches(&mut self) -> Option<(Touches, Vec<Option<Bytes>>)> {
+        self.touches.take()?.finish_with()
     }
 
     /// Makes room for so many changed rows.
@@ -71,7 +72,8 @@ impl RowsRead for Overlay<'_> {
         if let Some(change) = self.changes.get(key) {
             return Ok(change.clone());
         }
-        if self.is_removed(key) {
+        let is_absent = key.first() == Some(&KIND_TOMBSTONE) && !self.store.has_tombstones();
+        if is_absent || self.is_removed(key) {
             return Ok(None);
         }
         self.store.get(key)
@@ -134,6 +136,12 @@ impl RowsWrite for Overlay<'_> {
     fn touch(&mut self, touch: Touch<'_>) {
         if let Some(touches) = &mut self.touches {
             touches.push(touch);
+        }
+    }
+
+    fn touch_written(&mut self, touch: Touch<'_>, source: &Bytes) {
+        if let Some(touches) = &mut self.touches {
+            touches.push_with(touch, Some(source.clone()));
         }
     }
 

@@ -95,18 +95,27 @@ impl RowCache {
         }
     }
 
-    /// Puts a row back after it was written; `None` where it was removed, or is not known.
-    pub(super) fn end_write(&self, store: StoreNumber, key: &[u8], value: Option<&Bytes>) {
+    /// Puts a row back after it was written; `None` where it was removed, or is not known. With
+    /// `is_new_kept` also one that was not there: it is likely to be asked for.
+    pub(super) fn end_write(
+        &self,
+        store: StoreNumber,
+        key: &[u8],
+        value: Option<&Bytes>,
+        is_new_kept: bool,
+    ) {
         if is_row(key) {
             let mut shard = self.shard(key).lock();
             shard.writers -= 1;
             shard.version += 1;
+            let key = cache_key(store, key);
             // Another write may have this row out as well; it is put back by the last.
             match value {
-                Some(value) => {
-                    shard.put(cache_key(store, key), value.clone(), self.shard_bytes_max);
+                Some(value) if is_new_kept || shard.rows.contains(&key) => {
+                    shard.put(key, value.clone(), self.shard_bytes_max);
                 }
-                None => shard.remove(&cache_key(store, key)),
+                Some(_) => {}
+                None => shard.remove(&key),
             }
         }
     }
@@ -225,10 +234,13 @@ mod tests {
         let Err(during) = cache.get(1, KEY) else { panic!("taken out") };
         cache.keep(1, KEY, &bytes("old"), &during);
         assert!(cache.get(1, KEY).is_err(), "not kept while it is written");
-        cache.end_write(1, KEY, Some(&bytes("new")));
+        cache.end_write(1, KEY, Some(&bytes("new")), false);
         assert_eq!(cache.get(1, KEY).ok(), Some(bytes("new")));
         cache.begin_write(1, KEY);
-        cache.end_write(1, KEY, None);
+        cache.end_write(1, KEY, None, true);
+        cache.begin_write(1, KEY);
+        cache.end_write(1, KEY, Some(&bytes("new")), false);
+        assert!(cache.get(1, KEY).is_err(), "was not there, and not to be kept");
         cache.keep(1, KEY, &bytes("old"), &miss);
         cache.keep(1, KEY, &bytes("old"), &during);
         assert!(cache.get(1, KEY).is_err(), "read before the write, kept after it");
@@ -256,7 +268,7 @@ mod tests {
                 let key = key.concat();
                 cache.begin_write(1, &key);
                 let value = Bytes::from(vec![round; usize::from(at.to_be_bytes()[3])]);
-                cache.end_write(1, &key, Some(&value));
+                cache.end_write(1, &key, Some(&value), true);
             }
             assert!(cache.statistics().bytes <= 64 * 1024, "{}", cache.statistics().bytes);
             assert!(cache.statistics().bytes > 32 * 1024, "{}", cache.statistics().bytes);

@@ -1,159 +1,28 @@
-//! RocksDB as a partition uses it: one column family, no WAL, what is shared between the
-//! partitions of a node (block cache, write buffers). What the rows mean is not its business.
+//! RocksDB as a partition uses it: one column family, no WAL. What the rows mean is not its
+//! business.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::{GroupId, PartitionId};
 use rust_rocksdb::checkpoint::Checkpoint;
-use rust_rocksdb::event_listener::{EventListener, FlushJobInfo};
 use rust_rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, DBPinnableSlice, DataBlockIndexType,
-    FlushOptions, Options, ReadOptions, ReadTier, SnapshotWithThreadMode, WriteBatch,
-    WriteBufferManager, WriteOptions,
+    CompactOptions, DB, DBPinnableSlice, FlushOptions, ReadOptions, ReadTier,
+    SnapshotWithThreadMode, WriteBatch, WriteOptions,
 };
 
 use super::overlay::Changes;
 use super::pending::Pending;
+use super::recent::Recent;
+use super::resources::Resources;
 use super::row_cache::{RowCache, StoreNumber};
 use super::system;
-use crate::rows::{RowsRead, StoreError, Visit};
-
-/// What a node's partitions share, and how large it may grow.
-#[derive(Clone, Copy, Debug)]
-pub struct StoreOptions {
-    /// Blocks read from files, bytes. Default 256 MiB.
-    pub block_cache_bytes: usize,
-    /// Rows not yet flushed, over all partitions, bytes. Default 128 MiB.
-    pub write_buffer_bytes: usize,
-    /// Single rows read or written last, bytes. Default 64 MiB.
-    pub row_cache_bytes: usize,
-}
-
-impl Default for StoreOptions {
-    fn default() -> Self {
-        Self {
-            block_cache_bytes: 256 << 20,
-            write_buffer_bytes: 128 << 20,
-            row_cache_bytes: 64 << 20,
-        }
-    }
-}
-
-/// The parts of RocksDB that all partitions of a node share.
-pub struct Resources {
-    cache: Cache,
-    write_buffers: WriteBufferManager,
-    options: StoreOptions,
-    before_flush: BeforeFlush,
-    rows: Arc<RowCache>,
-    pending_bytes: Arc<AtomicUsize>,
-    stores: AtomicU32,
-}
-
-/// Called before rows reach a file, on RocksDB's thread: makes the log durable that far, so that
-/// rows never contain what the log may still lose.
-pub type BeforeFlush = Arc<dyn Fn() + Send + Sync>;
-
-struct FlushListener(BeforeFlush);
-
-impl EventListener for FlushListener {
-    fn on_flush_begin(&self, _: &FlushJobInfo) {
-        (self.0)();
-    }
-}
-
-/// What the stores of a node hold, bytes, and what that is good for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StoreStatistics {
-    /// Blocks in the shared cache.
-    pub block_cache_bytes: usize,
-    /// Rows not yet flushed.
-    pub write_buffer_bytes: usize,
-    /// Single rows read or written last.
-    pub row_cache_bytes: usize,
-    /// Single rows that were asked for and found among them, by clients and by apply.
-    pub row_cache_hits: u64,
-    /// Single rows that were asked for and not found among them.
-    pub row_cache_misses: u64,
-}
-
-impl Resources {
-    /// Sets the shared parts up; memory is taken as it is used.
-    #[must_use]
-    pub fn new(options: StoreOptions, before_flush: BeforeFlush) -> Self {
-        Self {
-            cache: Cache::new_hyper_clock_cache(options.block_cache_bytes, 0),
-            // Counts, and stalls nobody. Who is to flush is chosen by `cluster`, because this
-            // would flush the partition written last, however little it holds.
-            write_buffers: WriteBufferManager::new_write_buffer_manager(
-                options.write_buffer_bytes * 2,
-                false,
-            ),
-            options,
-            before_flush,
-            rows: Arc::new(RowCache::new(options.row_cache_bytes)),
-            pending_bytes: Arc::default(),
-            stores: AtomicU32::new(0),
-        }
-    }
-
-    /// What is held now.
-    #[must_use]
-    pub fn statistics(&self) -> StoreStatistics {
-        let rows = self.rows.statistics();
-        StoreStatistics {
-            block_cache_bytes: self.cache.get_usage(),
-            write_buffer_bytes: self.write_buffers().0,
-            row_cache_bytes: rows.bytes,
-            row_cache_hits: rows.hits,
-            row_cache_misses: rows.misses,
-        }
-    }
-
-    /// Bytes of rows not yet flushed, and how many there should be at most.
-    #[must_use]
-    pub fn write_buffers(&self) -> (usize, usize) {
-        let pending_bytes = self.pending_bytes.load(Ordering::Relaxed);
-        (self.write_buffers.get_usage() + pending_bytes, self.options.write_buffer_bytes)
-    }
-
-    fn rocksdb_options(&self) -> Options {
-        let mut table = BlockBasedOptions::default();
-        table.set_block_cache(&self.cache);
-        table.set_bloom_filter(10.0, false);
-        table.set_cache_index_and_filter_blocks(true);
-        table.set_cache_index_and_filter_blocks_with_high_priority(true);
-        table.set_pin_l0_filter_and_index_blocks_in_cache(true);
-        table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
-        table.set_data_block_hash_ratio(0.75);
-        let mut options = Options::default();
-        options.create_if_missing(true);
-        options.set_block_based_table_factory(&table);
-        options.set_write_buffer_manager(&self.write_buffers);
-        // Small, because a memtable that fits in the processor cache takes rows twice as fast.
-        options.set_write_buffer_size(self.options.write_buffer_bytes / 8);
-        options.set_max_write_buffer_number(4);
-        options.set_memtable_whole_key_filtering(true);
-        options.set_memtable_prefix_bloom_ratio(0.02);
-        options.set_compression_type(DBCompressionType::Lz4);
-        options.set_bottommost_compression_type(DBCompressionType::Zstd);
-        options.set_max_background_jobs(2);
-        options.set_max_open_files(256);
-        options.set_keep_log_file_num(2);
-        options.set_stats_dump_period_sec(0);
-        options.set_paranoid_checks(true);
-        options.add_event_listener(FlushListener(Arc::clone(&self.before_flush)));
-        // Without a WAL the memtable would be lost at close; `Store::flush` is called instead.
-        options.set_avoid_flush_during_shutdown(true);
-        options
-    }
-}
+use crate::rows::{RowsRead, StoreError, Visit, key};
 
 /// One partition's RocksDB; cloned handles read and write the same rows.
 #[derive(Clone)]
@@ -162,6 +31,9 @@ pub struct Store {
     pending: Arc<Pending>,
     rows: Arc<RowCache>,
     number: StoreNumber,
+    recent: Arc<Recent>,
+    /// Whether a document's tombstone may be among the rows.
+    has_tombstones: Arc<AtomicBool>,
 }
 
 impl Store {
@@ -173,7 +45,32 @@ impl Store {
         let db = DB::open(&resources.rocksdb_options(), dir).map_err(failed)?;
         let number = resources.stores.fetch_add(1, Ordering::Relaxed);
         let pending = Arc::new(Pending::new(Arc::clone(&resources.pending_bytes)));
-        Ok(Self { db: Arc::new(db), pending, rows: Arc::clone(&resources.rows), number })
+        let recent =
+            Recent::new(Arc::clone(&resources.recent_bytes), resources.options.recent_bytes);
+        let store = Self {
+            db: Arc::new(db),
+            pending,
+            rows: Arc::clone(&resources.rows),
+            number,
+            recent: Arc::new(recent),
+            has_tombstones: Arc::default(),
+        };
+        store.scan(&[key::KIND_TOMBSTONE], &[key::KIND_TOMBSTONE + 1], &mut |_, _| {
+            store.has_tombstones.store(true, Ordering::Relaxed);
+            ControlFlow::Break(())
+        })?;
+        Ok(store)
+    }
+
+    /// The documents that were written last.
+    #[must_use]
+    pub fn recent(&self) -> &Recent {
+        &self.recent
+    }
+
+    /// Whether a tombstone may be among the rows: where none was ever written, none is looked for.
+    pub(super) fn has_tombstones(&self) -> bool {
+        self.has_tombstones.load(Ordering::Relaxed)
     }
 
     /// The rows as they are now, unmoved by what is written after.
@@ -282,8 +179,16 @@ impl Store {
         Ok(value)
     }
 
-    /// Takes the changes of a record in, whole or not at all; visible at once.
-    pub(super) fn write_changes(&self, changes: Changes) -> Result<(), StoreError> {
+    /// Takes the changes of a record in, whole or not at all; visible at once. Rows of documents
+    /// are kept in memory only once they are read: most are not, and an index asks for them.
+    pub(super) fn write_changes(
+        &self,
+        changes: Changes,
+        are_documents: bool,
+    ) -> Result<(), StoreError> {
+        if changes.rows.keys().any(|key| key.first() == Some(&key::KIND_TOMBSTONE)) {
+            self.has_tombstones.store(true, Ordering::Relaxed);
+        }
         if !changes.removed.is_empty() {
             return self.write_ranges(&changes);
         }
@@ -292,7 +197,9 @@ impl Store {
         }
         changes.rows.keys().for_each(|key| self.rows.begin_write(self.number, key));
         // Who misses a row in memory waits for all of them; so none is seen without the others.
-        self.pending.merge(changes.rows, |key, value| self.rows.end_write(self.number, key, value));
+        self.pending.merge(changes.rows, |key, value| {
+            self.rows.end_write(self.number, key, value, !are_documents);
+        });
         Ok(())
     }
 
@@ -311,7 +218,7 @@ impl Store {
         let written = self.write(&batch);
         for (key, value) in &changes.rows {
             let value = value.as_ref().filter(|_| written.is_ok());
-            self.rows.end_write(self.number, key, value);
+            self.rows.end_write(self.number, key, value, true);
         }
         self.rows.end_write_all();
         written
@@ -355,6 +262,25 @@ impl Store {
         self.hand_on()?;
         // It flushes first: without a WAL nothing else would hold what is in memory.
         Checkpoint::new(&self.db).and_then(|it| it.create_checkpoint(dir)).map_err(failed)
+    }
+
+    /// Writes the files anew as few as they can be, without what was removed or replaced and with
+    /// the compression of what is kept longest. Takes long, and blocks.
+    ///
+    /// # Errors
+    /// Where the disk is full or fails; the rows stay as they were then.
+    pub fn compact(&self) -> Result<(), StoreError> {
+        self.flush()?;
+        let mut options = CompactOptions::default();
+        options.set_exclusive_manual_compaction(false);
+        self.db.compact_range_opt(None::<&[u8]>, None::<&[u8]>, &options);
+        Ok(())
+    }
+
+    /// Lets no more files be written, for good: they are about to be deleted. Waits for those that
+    /// are being written.
+    pub fn abandon(&self) {
+        self.db.cancel_all_background_work(true);
     }
 
     /// Bytes in the files of this partition.

@@ -275,7 +275,7 @@ proptest! {
                 let value = overlay.get(&[key]).unwrap();
                 prop_assert_eq!(value, model.get(&key).map(|value| Bytes::from(vec![*value])));
             }
-            store.write_changes(overlay.into_changes()).unwrap();
+            store.write_changes(overlay.into_changes(), false).unwrap();
             prop_assert_eq!(&rows_of(&store), &model);
         }
     }

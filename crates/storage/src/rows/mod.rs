@@ -64,6 +64,11 @@ pub trait RowsWrite: RowsRead {
     /// Learns that documents changed. Nothing happens where no index follows the rows.
     fn touch(&mut self, _touch: Touch<'_>) {}
 
+    /// Learns that a document was written, and what it is now.
+    fn touch_written(&mut self, touch: Touch<'_>, _source: &Bytes) {
+        self.touch(touch);
+    }
+
     /// Learns the version of the mapping that a document was checked against.
     fn note_mapping(&mut self, _version: u64) {}
 }

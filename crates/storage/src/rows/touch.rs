@@ -14,6 +14,7 @@
 //! Flags: 1 everything, 2 a key, 3 a document; plus 4 where the document is new, 8 where its id is
 //! the key, 16 where the key is that of the touch before. All of this is stable.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
@@ -142,16 +143,24 @@ pub struct TouchLog {
     /// Where in `bytes` the last touch's key and, of a document, id are.
     key: Option<Range<usize>>,
     id: Option<Range<usize>>,
+    /// What became of each touch's document, where that is known.
+    sources: Vec<Option<Bytes>>,
 }
 
 impl TouchLog {
     /// Notes a touch. One of the same document as the touch before says nothing more.
     pub fn push(&mut self, touch: Touch<'_>) {
+        self.push_with(touch, None);
+    }
+
+    /// As [`Self::push`], with what the document is now, where that is known.
+    pub fn push_with(&mut self, touch: Touch<'_>, source: Option<Bytes>) {
         let (key, document) = match touch {
             Touch::All => {
                 // Whatever was touched before is touched by it again.
                 self.bytes.clear();
                 self.bytes.push(FLAG_ALL);
+                self.sources = vec![None];
                 (self.key, self.id) = (None, None);
                 return;
             }
@@ -161,8 +170,11 @@ impl TouchLog {
         let is_same_key = self.key.clone().is_some_and(|at| self.bytes[at] == *key);
         let last_id = self.id.clone().map(|at| &self.bytes[at]);
         if is_same_key && document.is_some_and(|(id, _)| last_id == Some(id)) {
+            self.sources.pop();
+            self.sources.push(source);
             return;
         }
+        self.sources.push(source);
         let mut flags = if is_same_key { FLAG_SAME_KEY } else { 0 };
         flags |= match document {
             None => FLAG_KEY,
@@ -190,6 +202,12 @@ impl TouchLog {
     /// What was noted; `None` where nothing was touched.
     #[must_use]
     pub fn finish(self) -> Option<Touches> {
+        self.finish_with().map(|(touches, _)| touches)
+    }
+
+    /// As [`Self::finish`], with what became of each touch's document, where that is known.
+    #[must_use]
+    pub fn finish_with(self) -> Option<(Touches, Vec<Option<Bytes>>)> {
         if self.bytes.is_empty() {
             return None;
         }
@@ -198,7 +216,8 @@ impl TouchLog {
         put_varint(&mut bytes, self.mapping_version);
         let touches_at = bytes.len();
         bytes.extend_from_slice(&self.bytes);
-        Some(Touches { bytes: bytes.into(), mapping_version: self.mapping_version, touches_at })
+        let mapping_version = self.mapping_version;
+        Some((Touches { bytes: bytes.into(), mapping_version, touches_at }, self.sources))
     }
 
     fn put(&mut self, bytes: &[u8]) -> Range<usize> {
@@ -223,48 +242,67 @@ impl TouchLog {
 pub struct Touched {
     is_all: bool,
     keys: HashSet<Bytes>,
-    documents: HashMap<Bytes, HashMap<Bytes, bool>>,
+    /// In the order of their first touches, so that what was written together lies together.
+    documents: Vec<TouchedDocument>,
+    /// Where each key and id is among `documents`.
+    places: HashMap<(Bytes, Bytes), usize>,
     mapping_version: u64,
-    count: usize,
+}
+
+/// A document that changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TouchedDocument {
+    /// The hash key.
+    pub key: Bytes,
+    /// The id.
+    pub id: Bytes,
+    /// It was not there at the position before.
+    pub is_new: bool,
+    /// What it is at the position of the last touch, where that is known.
+    pub source: Option<Bytes>,
 }
 
 impl Touched {
     /// Adds the touches of the next record.
     pub fn add(&mut self, touches: &Touches) {
+        self.add_with(touches, &[]);
+    }
+
+    /// As [`Self::add`], with what became of each touch's document where that is known.
+    pub fn add_with(&mut self, touches: &Touches, sources: &[Option<Bytes>]) {
         self.mapping_version = self.mapping_version.max(touches.mapping_version);
+        let mut sources = sources.iter();
         for touch in touches.iter() {
-            self.add_one(touch);
+            self.add_one(touches, touch, sources.next().cloned().flatten());
         }
     }
 
-    fn add_one(&mut self, touch: Touch<'_>) {
+    fn add_one(&mut self, touches: &Touches, touch: Touch<'_>, source: Option<Bytes>) {
         match touch {
             _ if self.is_all => {}
             Touch::All => {
                 self.is_all = true;
                 self.keys.clear();
                 self.documents.clear();
-                self.count = 0;
+                self.places.clear();
             }
             Touch::Key(key) => {
-                self.count -= self.documents.remove(key).map_or(0, |ids| ids.len());
                 if !self.keys.contains(key) {
-                    self.keys.insert(Bytes::copy_from_slice(key));
+                    self.keys.insert(touches.bytes.slice_ref(key));
                 }
             }
             Touch::Document { key, id, is_new } => {
                 if self.keys.contains(key) {
                     return;
                 }
-                if !self.documents.contains_key(key) {
-                    self.documents.insert(Bytes::copy_from_slice(key), HashMap::new());
-                }
-                // The first says how it was at the position before.
-                if let Some(ids) = self.documents.get_mut(key)
-                    && !ids.contains_key(id)
-                {
-                    ids.insert(Bytes::copy_from_slice(id), is_new);
-                    self.count += 1;
+                let (key, id) = (touches.bytes.slice_ref(key), touches.bytes.slice_ref(id));
+                match self.places.entry((key.clone(), id.clone())) {
+                    // The first says how it was at the position before, the last what it is.
+                    Entry::Occupied(place) => self.documents[*place.get()].source = source,
+                    Entry::Vacant(place) => {
+                        place.insert(self.documents.len());
+                        self.documents.push(TouchedDocument { key, id, is_new, source });
+                    }
                 }
             }
         }
@@ -281,18 +319,15 @@ impl Touched {
         self.keys.iter()
     }
 
-    /// Key, id, and whether it was not there at the position before, of each document that
-    /// changed beside those.
-    pub fn documents(&self) -> impl Iterator<Item = (&Bytes, &Bytes, bool)> {
-        self.documents
-            .iter()
-            .flat_map(|(key, ids)| ids.iter().map(move |(id, is_new)| (key, id, *is_new)))
+    /// Each document that changed beside those.
+    pub fn documents(&self) -> impl Iterator<Item = &TouchedDocument> {
+        self.documents.iter().filter(|document| !self.keys.contains(&document.key))
     }
 
-    /// How many keys and documents there are.
+    /// How many keys and documents there are, at most.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.keys.len() + self.count
+        self.keys.len() + self.documents.len()
     }
 
     /// Whether nothing was touched.
@@ -340,7 +375,11 @@ mod tests {
 
     fn gathered<'a>(touches: impl Iterator<Item = Touch<'a>>) -> Touched {
         let mut touched = Touched::default();
-        touches.for_each(|touch| touched.add_one(touch));
+        let mut log = TouchLog::default();
+        touches.for_each(|touch| log.push(touch));
+        if let Some(touches) = log.finish() {
+            touched.add(&touches);
+        }
         touched
     }
 
@@ -358,7 +397,12 @@ mod tests {
             prop_assert_eq!(all.is_all(), read.is_all());
             prop_assert_eq!(&all.keys, &read.keys);
             prop_assert_eq!(&all.documents, &read.documents);
-            prop_assert_eq!(all.len(), all.keys().len() + all.documents().count());
+            prop_assert!(all.len() >= all.keys().len() + all.documents().count());
+            let mut seen = HashSet::new();
+            for document in all.documents() {
+                prop_assert!(!all.keys.contains(&document.key));
+                prop_assert!(seen.insert((&document.key, &document.id)), "each once");
+            }
         }
 
         #[test]

@@ -78,7 +78,7 @@ async fn a_copy_killed_at_any_chunk_goes_on_where_it_was() {
     for (chunks_max, restarts) in [(1, false), (1, true), (6, false), (6, true)] {
         let options = CopyOptions { chunks_max, chunk_bytes_max: 1000, ..small() };
         let mut killed = 0;
-        for answers in (0..).step_by(3) {
+        for answers in (0..).step_by(4) {
             let (network, target) = (Network::new(source.replica.store(), 1), Target::new());
             network.0.answers_left.store(answers, Ordering::Relaxed);
             if is_whole_before_stuck(&target, &network, &options).await {
@@ -102,7 +102,7 @@ async fn a_copy_killed_at_any_chunk_goes_on_where_it_was() {
             let lost = before - there;
             assert!(lost <= options.chunk_bytes_max * chunks_max as u64, "{lost}");
         }
-        assert!(killed > 10, "{killed} chunks were killed at");
+        assert!(killed > 8, "{killed} chunks were killed at");
     }
 }
 
@@ -292,6 +292,6 @@ async fn a_copy_of_another_log_is_not_installed_and_the_old_replica_stays() {
     let refused = copied.install(&resources(), LOG, false);
     assert!(matches!(refused, Err(InstallError::Misplaced { .. })), "{refused:?}");
     assert_eq!(open(&target.folders.replica).digest().unwrap(), digest);
-    target.folders.discard().unwrap();
+    target.folders.delete().unwrap();
     assert!(!target.folders.incoming.exists());
 }

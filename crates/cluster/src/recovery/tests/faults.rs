@@ -2,6 +2,7 @@
 //! error that says why, and the old replica is as it was.
 
 use super::*;
+use crate::rpc::CheckpointListing;
 
 /// How many seeds are run: more by the environment.
 const SEEDS_VARIABLE: &str = "PLIMSOLL_RECOVERY_SEEDS";
@@ -106,7 +107,7 @@ async fn run(seed: u64, subject: &Subject, outcomes: &mut Outcomes) {
         outcomes.bytes_answered += network.take_bytes();
         match copied {
             Ok(copied) => {
-                copied.install(&resources(), LOG, seed % 2 == 0).unwrap();
+                copied.install(&resources(), LOG, seed.is_multiple_of(2)).unwrap();
                 let copy = open(&target.folders.replica);
                 assert_eq!(copy.digest().unwrap(), subject.digests[1], "seed {seed}");
                 outcomes.whole += 1;
@@ -149,7 +150,9 @@ async fn a_damaged_answer_is_found_and_asked_for_again() {
     *network.0.faults.lock() = Faults { damaged: 0.2, ..Faults::default() };
     let copied = target.copy(&network, &CopyOptions { attempts_max: 30, ..small() }).await.unwrap();
     let bytes = target.status().bytes_total;
-    assert!(network.take_bytes() > bytes, "something was asked for again");
+    let answered = network.take_bytes();
+    assert!(answered > bytes, "something was asked for again");
+    assert!(answered < 2 * bytes, "chunks and not files: {answered} of {bytes}");
     copied.install(&resources(), LOG, false).unwrap();
     assert_eq!(open(&target.folders.replica).digest().unwrap(), source.digest());
     // Where every answer is damaged, it ends.
@@ -199,4 +202,48 @@ async fn a_source_without_the_partition_is_given_up_at_once() {
     let error = copy(&network.link(), other, &folders, &small(), &recovery).await.err().unwrap();
     assert!(matches!(error, CopyError::NotHere(_)), "{error}");
     assert_eq!(network.seen().opened.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listing_that_is_not_the_one_that_was_sent_is_asked_for_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut source = Source::new(dir.path(), 3);
+    source.grow(10, 20, true);
+    let alters: [Alter; 4] = [
+        |reply| alter_listing(reply, |listing| drop(listing.files.pop())),
+        |reply| alter_listing(reply, |listing| listing.lsn += 1),
+        |reply| alter_listing(reply, |listing| listing.files[0].bytes += 1),
+        |reply| alter_listing(reply, |listing| listing.format += 1),
+    ];
+    for alter in alters {
+        let (network, target) = (Network::new(source.replica.store(), 1), Target::new());
+        *network.0.alter.lock() = Some(alter);
+        let copied = target.copy(&network, &small()).await.unwrap();
+        assert_eq!(copied.lsn, source.replica.stamp().position.lsn);
+        copied.install(&resources(), LOG, false).unwrap();
+        assert_eq!(open(&target.folders.replica).digest().unwrap(), source.digest());
+        assert_eq!(network.seen().opened.load(Ordering::Relaxed), 2);
+    }
+}
+
+fn alter_listing(reply: &mut Reply, alter: fn(&mut CheckpointListing)) -> bool {
+    match reply {
+        Reply::Checkpoint { listing, .. } => {
+            alter(listing);
+            true
+        }
+        _ => false,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_that_forgets_every_checkpoint_is_given_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut source = Source::new(dir.path(), 3);
+    source.grow(10, 20, true);
+    let (network, target) = (Network::new(source.replica.store(), 1), Target::new());
+    *network.0.faults.lock() = Faults { restarted: 1.0, ..Faults::default() };
+    let error = target.copy(&network, &small()).await.err().unwrap();
+    assert!(matches!(error, CopyError::GivenUp { attempts: 6, .. }), "{error}");
+    assert_eq!(network.seen().opened.load(Ordering::Relaxed), 6);
 }

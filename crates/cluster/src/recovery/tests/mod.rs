@@ -3,6 +3,7 @@
 
 mod copies;
 mod faults;
+mod killed;
 mod serving;
 
 use std::collections::HashMap;
@@ -45,13 +46,14 @@ struct Source {
 
 impl Source {
     fn new(dir: &Path, seed: u64) -> Self {
-        let (replica, chain) = (open(dir), Chain::new(LOG));
+        let replica = open(dir);
+        let chain = Chain::resume(LOG, replica.stamp().position);
         Self { replica, chain, log: Vec::new(), random: Random::new(seed) }
     }
 
     /// Sets so many rows of so many random bytes, in one record, and flushes where told to.
     fn grow(&mut self, rows: usize, bytes: usize, flushes: bool) {
-        let n = self.log.len() as u64 + 1;
+        let n = self.chain.position().lsn.next().0;
         let value = |random: &mut Random| -> Vec<u8> {
             (0..bytes).map(|_| random.next_u64().to_le_bytes()[0]).collect()
         };
@@ -120,6 +122,9 @@ struct Seen {
     opened: AtomicUsize,
 }
 
+/// Changes an answer, and says whether it did.
+type Alter = fn(&mut Reply) -> bool;
+
 struct Inner {
     data: tempfile::TempDir,
     store: Store,
@@ -130,6 +135,8 @@ struct Inner {
     /// Chunks that are answered before no answer comes any more.
     answers_left: AtomicUsize,
     delay: Mutex<Duration>,
+    /// Alters one answer.
+    alter: Mutex<Option<Alter>>,
     seen: Seen,
 }
 
@@ -150,6 +157,7 @@ impl Network {
             faults: Mutex::default(),
             answers_left: AtomicUsize::new(usize::MAX),
             delay: Mutex::default(),
+            alter: Mutex::default(),
             seen: Seen::default(),
         }))
     }
@@ -211,7 +219,7 @@ impl Network {
         if self.happens(faults.restarted) {
             self.restart();
         }
-        let reply = match asked {
+        let mut reply = match asked {
             Ok(envelope) => {
                 if matches!(envelope.question, Question::OpenCheckpoint { .. }) {
                     self.0.seen.opened.fetch_add(1, Ordering::Relaxed);
@@ -226,6 +234,7 @@ impl Network {
         if let Reply::Chunk { bytes, .. } = &reply {
             self.0.seen.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         }
+        self.0.alter.lock().take_if(|alter| alter(&mut reply));
         let mut answer = crate::rpc::encode_reply(&reply);
         let delay = *self.0.delay.lock();
         if self.happens(faults.late) {

@@ -42,8 +42,17 @@ impl Serving {
         self.ask("b", Question::Chunk { checkpoint, file, offset, bytes_max }).await
     }
 
-    fn folders(&self) -> usize {
-        self.dir.path().join("recovery").read_dir().unwrap().count()
+    /// Waits for the threads that delete, and says how many folders there are: at most `expected`
+    /// unless they never do.
+    async fn folders(&self, expected: usize) -> usize {
+        let count = || self.dir.path().join("recovery").read_dir().unwrap().count();
+        for _ in 0..5000 {
+            if count() <= expected {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        count()
     }
 }
 
@@ -102,10 +111,10 @@ async fn a_node_has_one_checkpoint_of_a_partition_and_all_have_a_few() {
     let partition = PartitionName::from(ID);
     let refused = serving.ask("f", Question::OpenCheckpoint { partition }).await;
     assert_eq!(code(&refused), "TRYAGAIN");
-    assert_eq!(serving.folders(), 4);
+    assert_eq!(serving.folders(4).await, 4);
     let closed = serving.ask("b", Question::CloseCheckpoint { checkpoint: first.number }).await;
     assert!(matches!(closed, Reply::Done));
-    assert_eq!(serving.folders(), 3);
+    assert_eq!(serving.folders(3).await, 3);
     let gone = serving.chunk(first.number, "CURRENT", 0, 9).await;
     assert!(matches!(gone, Reply::Problem(Problem::CheckpointGone)));
     assert_ne!(serving.open("f").await.number, first.number);
@@ -116,7 +125,7 @@ async fn two_that_ask_at_once_for_the_same_get_the_same() {
     let serving = Serving::new();
     let (one, other) = tokio::join!(serving.open("b"), serving.open("b"));
     assert_eq!(one, other);
-    assert_eq!(serving.folders(), 1);
+    assert_eq!(serving.folders(1).await, 1);
 }
 
 #[tokio::test]
@@ -128,7 +137,7 @@ async fn a_checkpoint_that_nobody_reads_ends_by_itself() {
     let chunk = serving.chunk(listing.number, "CURRENT", 0, 9).await;
     assert!(matches!(chunk, Reply::Chunk { .. }), "{chunk:?}");
     assert_eq!(serving.checkpoints.expire(Instant::now() + 5 * minute), 1);
-    assert_eq!(serving.folders(), 0);
+    assert_eq!(serving.folders(0).await, 0);
     let gone = serving.chunk(listing.number, "CURRENT", 0, 9).await;
     assert!(matches!(gone, Reply::Problem(Problem::CheckpointGone)));
 }
@@ -146,7 +155,7 @@ async fn what_a_crash_left_is_deleted_at_the_start() {
     std::fs::create_dir(recovery.join("other")).unwrap();
     let checkpoints = Checkpoints::new(dir.path()).unwrap();
     let serving = Serving { dir, source, checkpoints };
-    assert_eq!(serving.folders(), 1, "what is not ours stays");
+    assert_eq!(serving.folders(1).await, 1, "what is not ours stays");
     let gone = serving.chunk(listing.number, "CURRENT", 0, 9).await;
     assert!(matches!(gone, Reply::Problem(Problem::CheckpointGone)));
     assert_ne!(serving.open("b").await.number, listing.number);
@@ -162,5 +171,5 @@ async fn a_replica_that_stands_nowhere_is_not_given_away() {
     let find = |_| Some(replica.store().clone());
     let refused = serving.checkpoints.answer("b", &question, find).await.unwrap();
     assert_eq!(code(&refused), "ERR");
-    assert_eq!(serving.folders(), 0);
+    assert_eq!(serving.folders(0).await, 0);
 }

@@ -12,7 +12,7 @@ use crate::execute::{DocumentsCursor, document, document_count, documents, docum
 use crate::operation::{
     Action, Condition, DocumentOutcome, DocumentResult, DocumentWrite, Operation, Present,
 };
-use crate::rows::touch::{Touched, Touches};
+use crate::rows::touch::{Touched, TouchedDocument, Touches};
 use crate::{Argv, Reply};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
@@ -354,8 +354,10 @@ impl Run {
 
     fn end_record(&mut self) {
         let log = std::mem::take(&mut self.bench.rows.touches);
-        if let Some(touches) = log.finish() {
-            self.touched.add(&Touches::decode(touches.as_bytes().clone()).unwrap());
+        if let Some((touches, sources)) = log.finish_with() {
+            assert_eq!(touches.iter().count(), sources.len());
+            let touches = Touches::decode(touches.as_bytes().clone()).unwrap();
+            self.touched.add_with(&touches, &sources);
         }
     }
 
@@ -378,11 +380,14 @@ impl Run {
             })
             .unwrap();
         }
-        for (key, id, is_new) in touched.documents() {
+        for TouchedDocument { key, id, is_new, source } in touched.documents() {
             let old = self.index.remove(&(key.clone(), id.clone()));
             assert!(!is_new || old.is_none(), "{id:?} of {key:?} is not new");
-            if let Some(found) = document(rows, key, id, now_ms).unwrap() {
-                self.index.insert((key.clone(), id.clone()), found.source);
+            let found = document(rows, key, id, now_ms).unwrap().map(|found| found.source);
+            // One that was written may have expired with its key since.
+            assert!(found.is_none() || source.is_none() || found == *source, "{id:?} of {key:?}");
+            if let Some(found) = found.or(source.clone()) {
+                self.index.insert((key.clone(), id.clone()), found);
             }
         }
         let live = all(&self.bench);

@@ -54,6 +54,10 @@ impl RowsWrite for NotedRows {
         self.touches.push(touch);
     }
 
+    fn touch_written(&mut self, touch: Touch<'_>, source: &bytes::Bytes) {
+        self.touches.push_with(touch, Some(source.clone()));
+    }
+
     fn note_mapping(&mut self, version: u64) {
         self.touches.note_mapping(version);
     }
