@@ -194,9 +194,8 @@ impl Shared {
     }
 
     /// The copies that this node makes and has made.
-    #[expect(clippy::unused_self, reason = "copies are not made from others' files yet")]
     fn own_recoveries(&self) -> Vec<RecoveryStatus> {
-        Vec::new()
+        self.recoveries.all()
     }
 }
 
