@@ -235,11 +235,6 @@ impl Indexer {
             return Ok(view);
         }
         let metadata = Arc::clone(&self.metadata.read());
-        // Before anything is indexed: with an older mapping, fields would be left out for good.
-        let needed = mapping_needed(&rows, work.indexed)?;
-        if needed > metadata.mapping_version {
-            return Err(Fault::Mapping { needed, known: metadata.mapping_version });
-        }
         let is_rebuilt = work.must_rebuild;
         if work.mapping_version != metadata.mapping_version {
             if work.index.set_mapping(&metadata.mapping)? == Grown::NeedsRebuild {
@@ -248,6 +243,7 @@ impl Indexer {
             work.mapping_version = metadata.mapping_version;
         }
         if is_rebuilt {
+            work.check_mapping(mapping_needed(&rows, work.indexed)?)?;
             self.rebuild(work, &rows)?;
         } else {
             self.take_touches(work, &rows)?;
@@ -267,6 +263,8 @@ impl Indexer {
         let mut batch = Batch::default();
         let position = position_in(rows)?;
         if let Some(recent) = self.store.recent().take(work.indexed, position) {
+            let needed = recent.iter().map(|record| record.touches.mapping_version()).max();
+            work.check_mapping(needed.unwrap_or(0))?;
             for record in recent {
                 batch.touched.add_with(&record.touches, &record.sources);
                 if batch.touched.is_all() {
@@ -278,6 +276,7 @@ impl Indexer {
             }
             return self.index_batch(work, &mut batch, rows);
         }
+        work.check_mapping(mapping_needed(rows, work.indexed)?)?;
         let mut outcome = Ok(());
         let visited = touches_of(rows, work.indexed, &mut |_, touches| {
             batch.touched.add(&touches);
@@ -439,6 +438,15 @@ impl Indexer {
 }
 
 impl Work {
+    /// Refuses documents that fit a later mapping than the one that is known, before any of them
+    /// is indexed: fields would be left out for good.
+    fn check_mapping(&self, needed: u64) -> Result<(), Fault> {
+        if needed <= self.mapping_version {
+            return Ok(());
+        }
+        Err(Fault::Mapping { needed, known: self.mapping_version })
+    }
+
     fn open(dir: &Path, metadata: &IndexMetadata) -> Result<Self, Error> {
         let open = || PartitionIndex::open(dir, &metadata.mapping, Options::default());
         let index = match open() {

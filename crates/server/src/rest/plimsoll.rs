@@ -39,16 +39,19 @@ async fn digest(call: Call) -> Result<Answer, Error> {
     Ok(Answer::json(&shown))
 }
 
-/// Numbers of 64 bits are text: JSON's readers round them.
+/// Hashes are text: readers of JSON round numbers of 64 bits.
 fn shown(copy: &CopyDigest) -> Value {
-    let mut shown = json!({ "table": copy.table, "shard": copy.ordinal, "node": copy.node });
-    match &copy.digest {
-        Ok(digest) => {
-            shown["lsn"] = json!(digest.lsn);
-            shown["hash"] = json!(format!("{:016x}", digest.hash));
-            shown["digest"] = json!(format!("{:016x}", digest.digest));
-        }
-        Err(why) => shown["error"] = json!(why),
-    }
-    shown
+    let digest = copy.digest.as_ref();
+    let hex = |number: u64| format!("{number:016x}");
+    json!({
+        "table": copy.table,
+        // A table that is an index is asked for by this name everywhere else.
+        "index": copy.table,
+        "shard": copy.ordinal,
+        "node": copy.node,
+        "lsn": digest.ok().map(|it| it.lsn),
+        "hash": digest.ok().map(|it| hex(it.hash)),
+        "digest": digest.ok().map(|it| hex(it.digest)),
+        "error": digest.err(),
+    })
 }

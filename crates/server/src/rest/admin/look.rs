@@ -43,7 +43,8 @@ pub async fn index(call: Call) -> Result<Answer, Error> {
     let has_defaults = call.query.flag_or("include_defaults", false)?;
     let version = &call.rest.node.settings.rest_version;
     Ok(each(&found, |index| {
-        let all = settings::all(index, version);
+        let replicas = call.coordinator().wanted_replicas(index);
+        let all = settings::all(index, replicas, version);
         let mut shown = json!({
             "aliases": index.aliases,
             "mappings": index.mapping.to_json(),
@@ -119,7 +120,8 @@ pub async fn settings(call: Call) -> Result<Answer, Error> {
     };
     let version = &call.rest.node.settings.rest_version;
     Ok(each(&found, |index| {
-        let mut all = settings::all(index, version);
+        let replicas = call.coordinator().wanted_replicas(index);
+        let mut all = settings::all(index, replicas, version);
         let mut shown = json!({});
         if has_defaults {
             shown["defaults"] = defaults(&all, is_flat);

@@ -142,15 +142,16 @@ fn unknown(name: &str) -> Error {
     Error::illegal_argument(format!("unknown setting [{name}] {rest}"))
 }
 
-/// All settings of an index, those of the node's making too, by their full names.
+/// All settings of an index, those of the node's making too, by their full names; `replicas` are
+/// the copies beyond the first that it has where it does not say.
 #[must_use]
-pub fn all(index: &IndexMetadata, version: &str) -> Map<String, Value> {
+pub fn all(index: &IndexMetadata, replicas: u32, version: &str) -> Map<String, Value> {
     let mut settings = index.settings.clone();
     let mut say = |name: &str, value: String| {
         settings.insert(name.to_owned(), Value::String(value));
     };
     say("index.number_of_shards", index.partitions.to_string());
-    say("index.number_of_replicas", index.replicas.to_string());
+    say("index.number_of_replicas", replicas.to_string());
     say("index.uuid", index.uuid.clone());
     say("index.creation_date", index.created_ms.to_string());
     say("index.provided_name", index.name.clone());

@@ -25,11 +25,14 @@ fn found(call: &Call, options: Expand) -> Result<Vec<Target>, Error> {
 fn figures_of(call: &Call, told: &ClusterStatistics, index: &str) -> (Figures, Figures) {
     let (mut first, mut total) = (Figures::default(), Figures::default());
     for partition in call.coordinator().copies_of(index) {
-        for (at, copy) in partition.copies.iter().enumerate() {
+        let mut has_first = false;
+        for copy in &partition.copies {
             let copy = copy.node().and_then(|node| told.copy(node, index, partition.ordinal));
             let Some(copy) = copy.map(Figures::of_partition) else { continue };
-            if at == 0 {
+            // Of a first copy that is not heard, another says the same.
+            if !has_first {
                 first.add(&copy);
+                has_first = true;
             }
             total.add(&copy);
         }

@@ -110,6 +110,11 @@ pub async fn explain(mut call: Call) -> Result<Answer, Error> {
 
 fn explained(call: &Call, partition: &PartitionOverview, at: usize) -> Value {
     let views = all::there(&call.rest);
+    let nodes = call.coordinator().nodes();
+    let named = |id: &str| {
+        let node = nodes.iter().find(|node| node.id == id);
+        node.map_or_else(|| id.to_owned(), |node| node.record.name.clone())
+    };
     let copy = partition.copies.get(at);
     let mut answer = json!({
         "index": partition.table,
@@ -141,16 +146,17 @@ fn explained(call: &Call, partition: &PartitionOverview, at: usize) -> Value {
                 }
                 Missing::NodeLeft { node, until_ms: Some(until_ms), .. } => (
                     "allocation_delayed",
-                    format!("the node [{node}] left, and is waited for until {until_ms}"),
+                    format!("the node [{}] left, and is waited for until {until_ms}", named(node)),
                 ),
                 Missing::NodeLeft { node, .. } => {
+                    let node = named(node);
                     ("no", format!("the node [{node}] left, and no other can take the copy yet"))
                 }
                 Missing::ToBeMade => {
                     ("throttled", "nodes make as many copies as they may at once".to_owned())
                 }
                 Missing::Stopped { node, reason } => {
-                    ("no", format!("the copy on the node [{node}] has stopped: {reason}"))
+                    ("no", format!("the copy on the node [{}] has stopped: {reason}", named(node)))
                 }
             };
             if !call.coordinator().is_alone() {

@@ -244,19 +244,25 @@ fn look(call: &Call, level: &str, wait: &Wait) -> Result<(Value, bool), Error> {
         sum = Health::sum([sum, health].into_iter());
         if level != "cluster" {
             let replicas = call.coordinator().wanted_replicas(index);
-            let mut shown = shown(&health);
-            shown["number_of_shards"] = json!(index.partitions);
-            shown["number_of_replicas"] = json!(replicas);
+            let mut shown = json!({
+                "status": health.status().name(),
+                "number_of_shards": index.partitions,
+                "number_of_replicas": replicas,
+                "active_primary_shards": health.primaries,
+                "active_shards": health.active,
+                "relocating_shards": health.relocating,
+                "initializing_shards": health.initializing,
+                "unassigned_shards": health.unassigned,
+            });
             if level == "shards" {
-                shown["shards"] = shards(&partitions);
+                shown["shards"] = partitions.iter().map(shard).collect();
             }
             indices.insert(index.name.clone(), shown);
         }
     }
     let status = if found.is_some() { sum.status() } else { Status::Red };
     let nodes = all::there(rest).len();
-    let mut health = shown(&sum);
-    let more = json!({
+    let mut health = json!({
         "cluster_name": rest.node.settings.cluster_name,
         "status": status.name(),
         "timed_out": false,
@@ -264,15 +270,17 @@ fn look(call: &Call, level: &str, wait: &Wait) -> Result<(Value, bool), Error> {
         "number_of_data_nodes": nodes,
         "discovered_master": true,
         "discovered_cluster_manager": true,
+        "active_primary_shards": sum.primaries,
+        "active_shards": sum.active,
+        "relocating_shards": sum.relocating,
+        "initializing_shards": sum.initializing,
+        "unassigned_shards": sum.unassigned,
         "delayed_unassigned_shards": sum.delayed,
         "number_of_pending_tasks": 0,
         "number_of_in_flight_fetch": 0,
         "task_max_waiting_in_queue_millis": 0,
         "active_shards_percent_as_number": sum.percent(),
     });
-    if let (Some(health), Value::Object(more)) = (health.as_object_mut(), more) {
-        health.extend(more);
-    }
     if level == "indices" || level == "shards" {
         health["indices"] = Value::Object(indices);
     }
@@ -290,29 +298,17 @@ fn look(call: &Call, level: &str, wait: &Wait) -> Result<(Value, bool), Error> {
     Ok((health, is_there))
 }
 
-/// What is told of the cluster and of each index.
-fn shown(health: &Health) -> Value {
-    json!({
+fn shard(partition: &PartitionOverview) -> (String, Value) {
+    let health = Health::of(partition);
+    let shown = json!({
         "status": health.status().name(),
-        "active_primary_shards": health.primaries,
+        "primary_active": health.primaries > 0,
         "active_shards": health.active,
         "relocating_shards": health.relocating,
         "initializing_shards": health.initializing,
         "unassigned_shards": health.unassigned,
-    })
-}
-
-fn shards(partitions: &[PartitionOverview]) -> Value {
-    let shard = |partition: &PartitionOverview| {
-        let health = Health::of(partition);
-        let mut shown = shown(&health);
-        if let Some(shown) = shown.as_object_mut() {
-            shown.remove("active_primary_shards");
-        }
-        shown["primary_active"] = json!(health.primaries > 0);
-        (partition.ordinal.to_string(), shown)
-    };
-    Value::Object(partitions.iter().map(shard).collect())
+    });
+    (partition.ordinal.to_string(), shown)
 }
 
 #[cfg(test)]

@@ -127,7 +127,8 @@ fn metadata(call: &Call, found: &[Target]) -> Result<Value, Error> {
         .iter()
         .map(|target| {
             let index = &target.index;
-            let all = settings::all(index, &rest.node.settings.rest_version);
+            let replicas = call.coordinator().wanted_replicas(index);
+            let all = settings::all(index, replicas, &rest.node.settings.rest_version);
             let primary_terms: Map<String, Value> =
                 (0..index.partitions).map(|ordinal| (ordinal.to_string(), json!(1))).collect();
             let entry = json!({

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use plimsoll_cluster::{ClusterStatistics, IndexMetadata, NodeStatistics};
+use plimsoll_cluster::{ClusterStatistics, CopyStatus, IndexMetadata, NodeStatistics};
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
@@ -79,9 +79,9 @@ fn first_figures(call: &Call, told: &ClusterStatistics) -> Figures {
     // A document counts once, however many copies of it there are.
     (sum.docs, sum.deleted) = (0, 0);
     for partition in call.coordinator().copies_of_all() {
-        let node = partition.copies.first().and_then(|copy| copy.node());
-        let copy = node.and_then(|node| told.copy(node, &partition.table, partition.ordinal));
-        if let Some(copy) = copy {
+        let figures =
+            |copy: &CopyStatus| told.copy(copy.node()?, &partition.table, partition.ordinal);
+        if let Some(copy) = partition.copies.iter().find_map(figures) {
             sum.docs += copy.segments.docs;
             sum.deleted += copy.segments.deleted;
         }

@@ -128,7 +128,7 @@ pub fn process(rest: &Rest) -> Value {
     json!({
         "info": info::one(rest, None, false),
         "flat_settings": info::settings(rest, true),
-        "stats": stats::own(rest, None),
+        "stats": stats::own(rest),
         "cache": [cache.bytes, cache.hits, cache.misses],
         "contexts": [contexts(true), contexts(false)],
     })

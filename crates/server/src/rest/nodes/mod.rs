@@ -74,7 +74,7 @@ fn ephemeral_id(rest: &Rest, node: &NodeView) -> String {
     if node.member.is_own {
         return rest.node.run_id.get(..22).unwrap_or(&rest.node.run_id).to_owned();
     }
-    format!("{}-{:x}", node.member.id, node.member.record.started_ms).chars().take(22).collect()
+    format!("{:x}-{}", node.member.record.started_ms, node.member.id).chars().take(22).collect()
 }
 
 /// What was said of where a node stands.

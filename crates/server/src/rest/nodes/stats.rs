@@ -99,13 +99,22 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
     let (wanted, copies) = (wanted.as_deref(), call.coordinator().copies_of_all());
     let node = |view: &NodeView, told: Option<&NodeStatistics>| {
         let told = told?;
-        let mut node = told.process.get("stats")?.as_object()?.clone();
-        node.retain(|name, _| match PARTS.iter().find(|(_, known)| known == name) {
-            Some((metric, _)) => wanted.is_none_or(|wanted| wanted.contains(metric)),
-            None => true,
-        });
-        if wanted.is_none_or(|wanted| wanted.contains(&"indices")) {
-            node.insert("indices".to_owned(), indices(view, told, &copies, &sections, level));
+        let stats = told.process.get("stats")?.as_object()?;
+        let is_header = |name: &str| !PARTS.iter().any(|(_, known)| *known == name);
+        let mut node: Map<String, Value> = stats
+            .iter()
+            .filter(|(name, _)| is_header(name))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        for (metric, name) in PARTS {
+            if wanted.is_some_and(|wanted| !wanted.contains(&metric)) {
+                continue;
+            }
+            if metric == "indices" {
+                node.insert(name.to_owned(), indices(view, told, &copies, &sections, level));
+            } else if let Some(part) = stats.get(name) {
+                node.insert(name.to_owned(), part.clone());
+            }
         }
         Some(Value::Object(node))
     };
@@ -114,13 +123,13 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
 
 /// This node, but for the figures of its copies.
 #[must_use]
-pub fn own(rest: &Rest, wanted: Option<&[&str]>) -> Value {
+pub fn own(rest: &Rest) -> Value {
     let mut node = json!({ "timestamp": now_ms() });
     if let (Some(node), Value::Object(header)) = (node.as_object_mut(), super::header(rest)) {
         node.extend(header);
     }
     for (metric, name) in PARTS {
-        if metric != "indices" && wanted.is_none_or(|wanted| wanted.contains(&metric)) {
+        if metric != "indices" {
             node[name] = part(rest, metric);
         }
     }

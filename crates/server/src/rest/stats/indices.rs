@@ -62,13 +62,16 @@ pub async fn stats(call: Call) -> Result<Answer, Error> {
         let mut by_shard = Map::new();
         for partition in call.coordinator().copies_of(&index.name) {
             let mut entries = Vec::new();
+            let mut has_first = false;
             for (at, copy) in partition.copies.iter().enumerate() {
                 let Some(node) = copy.node() else { continue };
                 let Some(figures) = told.copy(node, &index.name, partition.ordinal) else {
                     missing += u64::from(copy.is_serving());
                     continue;
                 };
-                sums.add(&Figures::of_partition(figures), at == 0);
+                // Of a first copy that is not heard, another says the same.
+                sums.add(&Figures::of_partition(figures), !has_first);
+                has_first = true;
                 let data = told.node(node).map(all::data_path).unwrap_or_default();
                 let node = all::find(&views, node).map_or(node, |view| view.id.as_str());
                 let is_serving = copy.is_serving();

@@ -1,0 +1,116 @@
+"""What REST says of a cluster, at every node: its nodes, the copies of partitions, their figures and
+digests; and that a change of an index is known everywhere once it is acknowledged."""
+
+import json
+import os
+import urllib.error
+import urllib.request
+
+import pytest
+from cluster_harness import Cluster
+from cluster_processes import await_true
+
+pytestmark = pytest.mark.skipif(os.environ.get("PLIMSOLL_CLUSTER") != "1", reason="PLIMSOLL_CLUSTER=1 runs it")
+
+
+def ask(node, method, path, body=None):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"http://127.0.0.1:{node.http}{path}", data, method=method)
+    request.add_header("content-type", "application/json")
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+def get(node, path):
+    status, answer = ask(node, "GET", path)
+    assert status == 200, answer
+    return answer
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    cluster = Cluster(tmp_path_factory.mktemp("cluster")).start()
+    yield cluster
+    cluster.close()
+
+
+def test_every_node_tells_of_all(cluster):
+    first = cluster.nodes[0]
+    settings = {"number_of_shards": 3, "number_of_replicas": 1}
+    for number, node in enumerate(cluster.nodes):
+        # Acknowledged is known everywhere: no refresh, no retry.
+        assert ask(node, "PUT", f"/i{number}", {"settings": settings})[0] == 200
+        for other in cluster.nodes:
+            mapping = {"properties": {f"by_{other.name}": {"type": "keyword"}}}
+            assert ask(other, "PUT", f"/i{number}/_mapping", mapping)[0] == 200
+            for third in cluster.nodes:
+                found = get(third, f"/i{number}/_mapping")[f"i{number}"]["mappings"]["properties"]
+                assert f"by_{other.name}" in found
+    for number in range(30):
+        node = cluster.nodes[number % 3]
+        status, written = ask(node, "PUT", f"/i0/_doc/{number}?refresh=true", {f"new{number}": number})
+        assert status == 201 and written["_shards"] == {"total": 2, "successful": 2, "failed": 0}
+    for number in range(30):
+        query = {"query": {"term": {f"new{number}": number}}}
+        for node in cluster.nodes:
+            assert ask(node, "POST", "/i0/_count", query)[1]["count"] == 1
+    names = {node.name for node in cluster.nodes}
+    for node in cluster.nodes:
+        assert {row["name"] for row in get(node, "/_cat/nodes?format=json")} == names
+        assert all(row["heap.percent"] for row in get(node, "/_cat/nodes?format=json"))
+        assert len(get(node, "/_cat/master?format=json")) == 1
+        rows = get(node, "/_cat/shards/i0?format=json")
+        assert len(rows) == 6 and {row["state"] for row in rows} == {"STARTED"}
+        assert sorted(row["prirep"] for row in rows) == ["p"] * 3 + ["r"] * 3
+        for kind in "pr":
+            assert sum(int(row["docs"]) for row in rows if row["prirep"] == kind) == 30
+        health = get(node, "/_cluster/health?level=shards")
+        assert (health["status"], health["number_of_nodes"], health["active_shards"]) == ("green", 3, 18)
+        assert get(node, "/_nodes")["_nodes"] == {"total": 3, "successful": 3, "failed": 0}
+        stats = get(node, "/_nodes/stats")["nodes"].values()
+        assert sum(it["indices"]["docs"]["count"] for it in stats) == 60
+        assert all(it["process"]["open_file_descriptors"] > 0 for it in stats)
+        stats = get(node, "/i0/_stats")
+        assert stats["_shards"] == {"total": 6, "successful": 6, "failed": 0}
+        assert stats["_all"]["primaries"]["docs"]["count"] == 30
+        assert stats["_all"]["total"]["docs"]["count"] == 60
+        assert get(node, "/_cluster/stats")["nodes"]["count"]["total"] == 3
+        assert len(get(node, "/_cluster/state/nodes")["nodes"]) == 3
+    assert {get(node, "/_cat/master?format=json")[0]["node"] for node in cluster.nodes} <= names
+    assert ask(first, "POST", "/_cluster/allocation/explain", {})[0] == 400
+
+
+def test_copies_have_equal_digests(cluster):
+    for node in cluster.nodes:
+        by_partition = {}
+        for copy in get(node, "/_plimsoll/digest?index=i0"):
+            by_partition.setdefault(copy["shard"], []).append(copy)
+        assert len(by_partition) == 3
+        for copies in by_partition.values():
+            assert len({copy["node"] for copy in copies}) == 2
+            assert len({(copy["lsn"], copy["hash"], copy["digest"]) for copy in copies}) == 1, copies
+    assert ask(cluster.nodes[0], "GET", "/_plimsoll/digest?index=none")[0] == 404
+
+
+def test_a_node_that_left_is_told_of(cluster):
+    gone, *rest = reversed(cluster.nodes)
+    gone.kill()
+    for node in rest:
+        await_true("the node has left", lambda node=node: node.health().get("number_of_nodes") == 2, 60)
+        health = node.health()
+        assert health["status"] == "yellow"
+        assert health["delayed_unassigned_shards"] == health["unassigned_shards"] > 0
+        rows = get(node, "/_cat/shards?format=json&h=state,unassigned.reason,node")
+        left = [row for row in rows if row["state"] == "UNASSIGNED"]
+        assert {row["unassigned.reason"] for row in left} == {"NODE_LEFT"}
+        explained = get(node, "/_cluster/allocation/explain")
+        assert explained["can_allocate"] == "allocation_delayed"
+        status, health = ask(node, "GET", "/_cluster/health?wait_for_status=green&timeout=100ms")
+        assert (status, health["timed_out"]) == (408, True)
+    assert ask(rest[0], "PUT", "/after", {})[0] == 200
+    cluster.restart(gone)
+    cluster.await_green()
+    assert ask(gone, "GET", "/_cluster/health?wait_for_nodes=3&timeout=60s")[0] == 200
