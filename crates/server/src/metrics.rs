@@ -135,6 +135,7 @@ impl Metrics {
         self.show("plimsoll_block_cache_bytes", None, store.block_cache_bytes as f64);
         self.show("plimsoll_write_buffer_bytes", None, store.write_buffer_bytes as f64);
         self.show("plimsoll_row_cache_bytes", None, store.row_cache_bytes as f64);
+        self.show("plimsoll_recent_documents_bytes", None, store.recent_bytes as f64);
         self.count("plimsoll_row_cache_hits_total", None, store.row_cache_hits);
         self.count("plimsoll_row_cache_misses_total", None, store.row_cache_misses);
         self.show("plimsoll_partition_faults", None, statistics.faults.len() as f64);

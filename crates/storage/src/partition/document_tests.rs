@@ -163,6 +163,18 @@ fn noting_begins_with_what_is_there_and_is_kept() {
 }
 
 #[test]
+fn an_abandoned_store_writes_no_more_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut replica, mut log) = (open(dir.path()), TestLog::new());
+    replica.set_documents(true).unwrap();
+    last_words(&mut replica, &mut log, &[index("a", 1)]);
+    replica.store().abandon();
+    std::fs::remove_dir_all(dir.path()).unwrap();
+    assert!(replica.store().flush().is_err());
+    assert!(!dir.path().exists());
+}
+
+#[test]
 fn a_document_is_written_once_and_read_by_every_way() {
     let dir = tempfile::tempdir().unwrap();
     let (mut replica, mut log) = (open(dir.path()), TestLog::new());
