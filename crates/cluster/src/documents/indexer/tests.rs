@@ -1,7 +1,5 @@
 //! Tests of the index of a partition over a node.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at what it does not expect")]
-
 use plimsoll_storage::operation::{self as stored, Operation};
 use serde_json::json;
 
