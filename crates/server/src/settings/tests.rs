@@ -113,7 +113,10 @@ fn the_port_for_other_nodes_is_opened_where_there_may_be_any() {
         ("nats://127.0.0.1:4222", false, true),
         ("plimsoll://127.0.0.1:9400", false, true),
     ] {
-        assert_eq!(has_peers(log, is_given), opened, "{log}");
+        let log = format!("log.engine={log}");
+        let given = is_given.then_some("rpc.address=127.0.0.1:0");
+        let words: Vec<&str> = [log.as_str()].into_iter().chain(given).collect();
+        assert_eq!(resolve(&words).unwrap().rpc.is_some(), opened, "{words:?}");
     }
 }
 
@@ -144,5 +147,5 @@ fn generated_pages_are_up_to_date() {
     let mut settings = Settings::resolve(&raw).unwrap();
     // Said out loud, even the default opens the port.
     assert_eq!(settings.rpc.take().map(|address| address.port()), Some(9300));
-    assert_eq!(settings, resolve(&[]).unwrap());
+    assert_eq!(format!("{settings:?}"), format!("{:?}", resolve(&[]).unwrap()));
 }
