@@ -307,3 +307,44 @@ impl<'a> Look<'a> {
         found.into_iter().chain(missing.into_iter().map(CopyStatus::Unassigned)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn partition(wanted: u32, copies: &str) -> PartitionOverview {
+        let node = || "n".to_owned();
+        let copy = |letter| match letter {
+            's' => CopyStatus::Serving { node: node() },
+            'i' => CopyStatus::Initializing { node: node() },
+            'd' => {
+                let until_ms = Some(1);
+                CopyStatus::Unassigned(Missing::NodeLeft { node: node(), left_ms: 0, until_ms })
+            }
+            _ => CopyStatus::Unassigned(Missing::TooFewNodes),
+        };
+        PartitionOverview {
+            table: "t".to_owned(),
+            is_index: true,
+            ordinal: 0,
+            group: 1,
+            epoch: 1,
+            wanted,
+            copies: copies.chars().map(copy).collect(),
+        }
+    }
+
+    #[test]
+    fn a_copy_that_takes_the_place_of_another_only_moves() {
+        let counts = |wanted, copies| {
+            let it = partition(wanted, copies);
+            (it.serving(), it.relocating(), it.initializing(), it.unassigned(), it.delayed())
+        };
+        assert_eq!(counts(2, "ss"), (2, 0, 0, 0, 0));
+        assert_eq!(counts(2, "si"), (1, 0, 1, 0, 0));
+        assert_eq!(counts(2, "ssi"), (2, 1, 0, 0, 0));
+        assert_eq!(counts(2, "sii"), (1, 1, 1, 0, 0), "of two, one makes up for what is missing");
+        assert_eq!(counts(3, "sdu"), (1, 0, 0, 2, 1));
+        assert_eq!(counts(1, "ii"), (0, 1, 1, 0, 0));
+    }
+}
