@@ -47,6 +47,21 @@ def rest(shared_node):
     return Rest(shared_node)
 
 
+def test_a_scroll_counts_all(rest):
+    lines = "".join(f'{{"index":{{}}}}\n{{"n":{n}}}\n' for n in range(10_050))
+    rest("POST", "/many/_bulk?refresh=true", lines, headers=NDJSON)
+    search = {"size": 9000, "sort": ["n"]}
+    assert rest.json("POST", "/many/_search", search)["hits"]["total"] == {"value": 10_000, "relation": "gte"}
+    page, seen = rest.json("POST", "/many/_search?scroll=1m", search), []
+    while page["hits"]["hits"]:
+        assert page["hits"]["total"] == {"value": 10_050, "relation": "eq"}
+        seen += [hit["_source"]["n"] for hit in page["hits"]["hits"]]
+        page = rest.json("POST", "/_search/scroll", {"scroll_id": page["_scroll_id"], "scroll": "1m"})
+    assert seen == list(range(10_050))
+    rest("DELETE", "/_search/scroll", {"scroll_id": page["_scroll_id"]})
+    rest("DELETE", "/many")
+
+
 def test_the_uri_says_what_the_body_may(rest):
     found = rest.json("GET", "/a/_search?q=k:x&size=2&sort=n:desc&_source=n&track_total_hits=true")
     assert [hit["_source"] for hit in found["hits"]["hits"]] == [{"n": 18}, {"n": 16}]

@@ -135,6 +135,7 @@ impl Coordinator {
         let mut body = scroll.request.body().clone();
         if let Some(body) = body.as_object_mut() {
             body.retain(|key, _| key != "aggs" && key != "aggregations");
+            body.insert("track_total_hits".to_owned(), json!(false));
         }
         let request = SearchRequest::parse(&body)?;
         let last = Some(&scroll.last);

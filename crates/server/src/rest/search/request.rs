@@ -105,6 +105,10 @@ pub fn asked(
     let timeout = timeout(&changes, &body_value)?;
     let mut request = parse(body, &body_value, changes, point.is_some(), around.total_as_int)?;
     check_scroll(around, &request)?;
+    // A scroll says how many there are to come, however many.
+    if around.scroll.is_some() && request.body().get("track_total_hits").is_none() {
+        request = request.with("track_total_hits", json!(true))?;
+    }
     let (targets, options) = match point {
         Some(point) => {
             check_point(around)?;
