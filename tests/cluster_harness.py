@@ -196,7 +196,8 @@ def explained(cluster, scenario, seed):
     try:
         yield
     except Exception as error:
-        again = f"PLIMSOLL_SEED={seed} PLIMSOLL_RUNS=1 pytest tests/test_cluster_faults.py -k {scenario}"
+        again = f"PLIMSOLL_SOAK=1 PLIMSOLL_SEED={seed} PLIMSOLL_RUNS=1 pytest tests/test_cluster_faults.py"
+        again += f" -k '{scenario} and {cluster.logs.version}'"
         texts = "\n".join(cluster.texts())
         # What went wrong comes last, where one looks first.
         kind = type(error) if isinstance(error, AssertionError) else Violation

@@ -1,10 +1,11 @@
 """What a cluster promises while processes die, hang and lose their ways to each other.
 
-Clients of all nodes read and write a few keys, and documents, while one thing goes wrong. When it is over
-their history must be linearizable, nothing acknowledged may be lost, rows and searches must agree at
-every node, all copies must be equal, and the cluster must come back to green by itself. `make test` runs the short scenarios once; `make soak-cluster` runs all of
-them, on both versions of the log's servers. PLIMSOLL_SEED, PLIMSOLL_RUNS and PLIMSOLL_SECONDS (the
-longest fault) steer; a failure prints the line that has it again.
+Clients of all nodes read and write a few keys, and documents, while one thing goes wrong. When it is
+over their history must be linearizable, nothing acknowledged may be lost, rows and searches must agree
+at every node, all copies must be equal, and the cluster must come back to green by itself. `make test`
+runs the short scenarios once; `make soak-cluster` runs all of them, on both versions of the log's
+servers. PLIMSOLL_SEED, PLIMSOLL_RUNS and PLIMSOLL_SECONDS (the longest fault) steer; a failure prints
+the line that has it again.
 """
 
 import os
