@@ -20,8 +20,6 @@ from cluster_processes import SmallDisk, await_true
 from log_records import delays_ms, last_position
 from resp import Connection
 
-pytestmark = pytest.mark.skipif(os.environ.get("PLIMSOLL_CLUSTER") != "1", reason="PLIMSOLL_CLUSTER=1 runs it")
-
 SOAK = os.environ.get("PLIMSOLL_SOAK") == "1"
 SEED = int(os.environ.get("PLIMSOLL_SEED", "1"))
 RUNS = int(os.environ.get("PLIMSOLL_RUNS", "10" if SOAK else "1"))
