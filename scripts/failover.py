@@ -206,7 +206,8 @@ def measure(cluster, name, args):
     cluster.heal()
     cluster.logs.await_well(120)
     cluster.await_green()
-    return {"fault": name, "target": fault.target.name} | figures(load.samples, cluster.nodes, fault.bad, begin, end)
+    found = figures(load.samples, cluster.nodes, fault.bad, begin, end)
+    return {"fault": name, "target": fault.target.name} | found
 
 
 def fill(cluster):
@@ -226,7 +227,8 @@ def show(results):
                 errors = ", ".join(f"{count} {what}" for what, count in found["errors"].items()) or "none"
                 times = (milliseconds(found[what]) for what in ("p99_before_ms", "p99_worst_ms"))
                 after = "not" if found["recovered_s"] is None else f"{found['recovered_s']:.1f} s"
-                print(row.format(result["fault"], result["target"], f"of {group}", found["operations"], *times, after, errors))
+                asked = (f"of {group}", found["operations"])
+                print(row.format(result["fault"], result["target"], *asked, *times, after, errors))
 
 
 def milliseconds(value):

@@ -92,7 +92,21 @@ class Writer:
         for name, values in self.unknown.items():
             self.check_row(http_, at, name, values)
         for _ in range(SEARCHES):
-            self.check_search(http_, at)
+            try:
+                self.check_search(http_, at)
+            except Violation as violation:
+                raise Violation(f"{violation}; {self.later(http_, at)}") from None
+
+    def later(self, http_, at):
+        """Whether what a search shows is wrong for good or was late."""
+        time.sleep(2)
+        http_.ask("POST", f"/{self.index}/_refresh")
+        try:
+            for _ in range(SEARCHES):
+                self.check_search(http_, at)
+        except Violation:
+            return "it is so after another refresh too"
+        return "after another refresh it is right"
 
     def check_row(self, http_, at, name, values):
         status, answer = http_.ask("GET", f"/{self.index}/_doc/{name}")

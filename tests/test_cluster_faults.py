@@ -1,10 +1,11 @@
 """What a cluster promises while processes die, hang and lose their ways to each other.
 
-Clients of all nodes read and write a few keys, and documents, while one thing goes wrong. When it is over
-their history must be linearizable, nothing acknowledged may be lost, rows and searches must agree at
-every node, all copies must be equal, and the cluster must come back to green by itself. `make test` runs the short scenarios once; `make soak-cluster` runs all of
-them, on both versions of the log's servers. PLIMSOLL_SEED, PLIMSOLL_RUNS and PLIMSOLL_SECONDS (the
-longest fault) steer; a failure prints the line that has it again.
+Clients of all nodes read and write a few keys, and documents, while one thing goes wrong. When it is
+over their history must be linearizable, nothing acknowledged may be lost, rows and searches must agree
+at every node, all copies must be equal, and the cluster must come back to green by itself. `make test`
+runs the short scenarios once; `make soak-cluster` runs all of them, on both versions of the log's
+servers. PLIMSOLL_SEED, PLIMSOLL_RUNS and PLIMSOLL_SECONDS (the longest fault) steer; a failure prints
+the line that has it again.
 """
 
 import os
@@ -18,8 +19,6 @@ from cluster_history import Violation
 from cluster_processes import SmallDisk, await_true
 from log_records import delays_ms, last_position
 from resp import Connection
-
-pytestmark = pytest.mark.skipif(os.environ.get("PLIMSOLL_CLUSTER") != "1", reason="PLIMSOLL_CLUSTER=1 runs it")
 
 SOAK = os.environ.get("PLIMSOLL_SOAK") == "1"
 SEED = int(os.environ.get("PLIMSOLL_SEED", "1"))
