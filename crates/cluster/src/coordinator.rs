@@ -56,9 +56,11 @@ impl Coordinator {
         requests: &[Request],
         replies: &mut Vec<Reply>,
     ) {
-        if !self.shared.is_alone && self.table(db).is_none() {
-            // It may have been created elsewhere; where that cannot be found out, a write waits.
-            let _ = self.shared.pass_metadata(METADATA_TIMEOUT).await;
+        // It may have been created elsewhere, and then it is not empty.
+        if self.table(db).is_none() && !self.shared.pass_metadata(METADATA_TIMEOUT).await {
+            let why = unavailable("whether the table exists cannot be found out now".to_owned());
+            replies.extend(requests.iter().map(|_| Reply::Error(why.clone())));
+            return;
         }
         let mut rest = requests;
         let mut done = 0;
@@ -266,8 +268,9 @@ impl Coordinator {
         if self.shared.is_alone {
             return Some(partition);
         }
-        let is_fresh = partition.fault().is_none()
-            && self.shared.pass_barrier(copies.group, READ_TIMEOUT).await;
+        // The fault is looked at after: where apply stopped meanwhile, the group goes on without it.
+        let is_fresh = self.shared.pass_barrier(copies.group, READ_TIMEOUT).await
+            && partition.fault().is_none();
         is_fresh.then_some(partition)
     }
 

@@ -43,6 +43,8 @@ const READ_TIMEOUT: Duration = Duration::from_secs(1);
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a log has to answer where it ends.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
+/// How soon it is asked again.
+const END_PAUSE: Duration = Duration::from_millis(250);
 
 pub(crate) struct Opening {
     log: OpenLog,
@@ -329,16 +331,25 @@ impl Opening {
             anchor: chain.anchor(),
             items: Vec::new(),
         };
-        let (done, told) = sync_channel(1);
-        let tell = move |outcome| {
-            // Who asked waits.
-            let _ = done.try_send(outcome);
-        };
-        self.log.log.append(group, marker.encode(), Box::new(tell));
-        match told.recv_timeout(END_TIMEOUT) {
-            Ok(Ok(lsn)) => Ok(lsn),
-            Ok(Err(error)) => Err(LogError::Failed(error.to_string()).into()),
-            Err(_) => Err(LogError::Failed(format!("log group {group} does not answer")).into()),
+        let record = marker.encode();
+        let deadline = Instant::now() + END_TIMEOUT;
+        loop {
+            let (done, told) = sync_channel(1);
+            let tell = move |outcome| {
+                // Who asked waits.
+                let _ = done.try_send(outcome);
+            };
+            self.log.log.append(group, record.clone(), Box::new(tell));
+            let why = match told.recv_timeout(END_TIMEOUT) {
+                Ok(Ok(lsn)) => return Ok(lsn),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "it does not answer".to_owned(),
+            };
+            // Its leader may be about to be elected; a second marker does no harm.
+            if Instant::now() >= deadline {
+                return Err(LogError::Failed(format!("log group {group}: {why}")).into());
+            }
+            std::thread::sleep(END_PAUSE);
         }
     }
 

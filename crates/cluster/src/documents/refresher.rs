@@ -15,12 +15,13 @@ use plimsoll_log::PartitionId;
 use serde_json::Value;
 
 use super::indexer::is_behind_mapping;
+use super::read::unavailable;
 use super::types::IndexMetadata;
 use crate::Coordinator;
 use crate::documents::catalog::no_such_index;
 use crate::node::Shared;
 use crate::partition::Partition;
-use crate::routing::READ_TIMEOUT;
+
 use crate::rpc::{Chore, Problem, Question, Reply, rest_error};
 use crate::table::Copies;
 
@@ -220,10 +221,10 @@ impl Coordinator {
     async fn on_all(&self, copies: &Copies, chore: Chore) -> Result<(), Error> {
         let shared = self.shared();
         // Everything that was answered before, by whichever lead, stands before this barrier.
-        let at_least = match shared.tails.get(&copies.group) {
-            Some(tail) if shared.pass_barrier(copies.group, READ_TIMEOUT).await => tail.applied().0,
-            _ => 0,
-        };
+        if !shared.pass_barrier(copies.group, CHORE_TIMEOUT).await {
+            return Err(unavailable("the log does not answer".to_owned()));
+        }
+        let at_least = shared.tails.get(&copies.group).map_or(0, |tail| tail.applied().0);
         let there = shared.others_with(copies, Class::Scan);
         let to = (Class::Scan, copies.id.table);
         let asked = there.iter().filter(|member| member.is_alive()).map(|member| {

@@ -139,7 +139,8 @@ impl Coordinator {
             }
             Freshness::Eventual => true,
         };
-        if is_fresh {
+        // Where apply stopped meanwhile, the group goes on without the partition.
+        if is_fresh && local.fault().is_none() {
             return Ok(local);
         }
         Err(Problem::NotHere("the copy is behind its log".to_owned()))
