@@ -21,7 +21,6 @@ use crate::Coordinator;
 use crate::documents::catalog::no_such_index;
 use crate::node::Shared;
 use crate::partition::Partition;
-
 use crate::rpc::{Chore, Problem, Question, Reply, rest_error};
 use crate::table::Copies;
 
