@@ -21,6 +21,7 @@ import tempfile
 import time
 import urllib.request
 
+import pytest
 from conftest import Node
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -145,8 +146,11 @@ def connect_shim():
 @functools.cache
 def log_server_binaries():
     script = HERE.parent / "scripts/nats.sh"
-    lines = subprocess.run([script], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
-    return dict(line.split("=", 1) for line in lines)
+    provided = subprocess.run([script], stdout=subprocess.PIPE, text=True)
+    if provided.returncode != 0:
+        # They come from Debian and from Go's module proxy: without them there is no cluster.
+        pytest.skip("scripts/nats.sh cannot provide the log's servers here")
+    return dict(line.split("=", 1) for line in provided.stdout.split())
 
 
 class LogServer(Signals):
