@@ -127,7 +127,11 @@ impl Members {
     }
 
     /// Takes over what the metadata says: id, record, and when each left.
-    pub(crate) fn set(&self, found: Vec<(String, NodeRecord, Option<u64>)>) {
+    pub(crate) fn set(&self, mut found: Vec<(String, NodeRecord, Option<u64>)>) {
+        // The metadata does not have this node before its first beat.
+        if !found.iter().any(|(id, ..)| *id == self.own) {
+            found.push((self.own.clone(), self.record.clone(), None));
+        }
         let view = found.into_iter().map(|(id, record, left_ms)| {
             let number = self.number(&id);
             let link = Link {
