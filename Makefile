@@ -38,7 +38,7 @@ bench-documents: build ## documents and searches beside OpenSearch 2.19 (ARGS="-
 	@scripts/deps.sh test && . scripts/env.sh && use_rocksdb && cargo build --release --locked -p xtask --example http_load
 	@python3 scripts/bench_documents.py $$CARGO_TARGET_DIR/release/plimsoll $$CARGO_TARGET_DIR/release/examples/http_load $(ARGS)
 
-test-jetstream: ## the log's JetStream engine on real servers of two versions (three minutes)
+test-jetstream: ## the log engine's tests alone, on real servers of two versions (three minutes)
 	@scripts/deps.sh test && cargo test --release --locked -p plimsoll-log --features jetstream --test jetstream
 
 bench-failover: build ## what clients notice when a node or a log server goes bad (ARGS="--seconds 10")
