@@ -42,7 +42,7 @@ pub enum ServeError {
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// The data.
-    #[error("cannot open the data folder: {0}")]
+    #[error("cannot open the node: {0}")]
     Open(#[from] OpenError),
     /// The operating system.
     #[error("{0}")]

@@ -63,12 +63,12 @@ fn what_is_wrong_at_the_start_is_said_and_the_exit_code_tells_whose_fault_it_is(
     for (folder, args, code, words) in [
         (other.path(), &["--resp", &*node.resp][..], 1, &*owner),
         (other.path(), &["--http", &*node.http], 1, &*owner),
-        (folder.path(), &[], 1, "cannot open the data folder"),
+        (folder.path(), &[], 1, "cannot open the node"),
         (other.path(), &["--rpc", &*node.http], 1, &*owner),
         (other.path(), &["--resp", "0.0.0.0:0"], 2, "--insecure"),
         (other.path(), &["--rpc", "0.0.0.0:0", "--set", "resp.password=x"], 2, "rpc.secret"),
         (other.path(), &["--set", "log.durabilty=async"], 2, "did you mean `log.durability`?"),
-        (other.path(), &["--log", "nats://127.0.0.1:4222"], 2, "only the log `embedded`"),
+        (other.path(), &["--log", "kafka://127.0.0.1:9092"], 2, "is no log"),
         (other.path(), &["--config", "/nonexistent.toml"], 2, "/nonexistent.toml"),
         (other.path(), &["--nonsense"], 2, "--nonsense"),
     ] {
