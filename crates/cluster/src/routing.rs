@@ -46,7 +46,7 @@ impl Shared {
         let there = others.iter().filter(|it| it.is_alive());
         let candidates: Vec<Candidate> = there.map(|it| Candidate::near(it.number)).collect();
         let mut order = Vec::new();
-        let ask = Ask { class, partition: copies.id.table ^ u64::from(copies.id.ordinal) };
+        let ask = copies.ask(class);
         self.selector.lock().rank(self.now_ns(), ask, &candidates, &mut order);
         let rank = |member: &Member| {
             let at = candidates.iter().position(|it| it.node == member.number);
@@ -60,11 +60,10 @@ impl Shared {
     pub(crate) async fn ask(
         &self,
         member: &Member,
-        (class, partition): (Class, u64),
+        ask: Ask,
         question: Question,
         timeout: Duration,
     ) -> Result<Reply, NoAnswer> {
-        let ask = Ask { class, partition };
         let flight = self.selector.lock().on_send(self.now_ns(), ask, member.number);
         let flight = Flying { shared: self, flight: Some(flight), deadline: timeout };
         let answer = member.link.ask(question, timeout, 0).await;
@@ -111,11 +110,10 @@ impl Shared {
         timeout: Duration,
     ) -> Result<Reply, String> {
         let end = tokio::time::Instant::now() + OPENING_TIMEOUT.max(timeout);
-        let id = copies.id.table ^ u64::from(copies.id.ordinal);
         loop {
             let mut why = "no copy of the partition can be asked".to_owned();
             for member in self.others_with(copies, class) {
-                match self.ask(&member, (class, id), question.clone(), timeout).await {
+                match self.ask(&member, copies.ask(class), question.clone(), timeout).await {
                     Ok(reply) => return Ok(reply),
                     Err(NoAnswer::Elsewhere(reason) | NoAnswer::Unknown(reason)) => {
                         why = format!("{}: {reason}", member.record.name);

@@ -125,8 +125,7 @@ impl Shared {
                     acked: session.acked(),
                     steps: steps.iter().filter_map(step_bytes).collect(),
                 };
-                let to = (Class::Write, copies.id.table ^ u64::from(copies.id.ordinal));
-                match self.ask(member, to, question, LEAD_TIMEOUT).await {
+                match self.ask(member, copies.ask(Class::Write), question, LEAD_TIMEOUT).await {
                     Ok(rpc::Reply::Replies(replies)) => {
                         let decoded = replies.into_iter().map(|it| decode_reply(&it.into()));
                         return match decoded.collect() {
@@ -204,8 +203,7 @@ impl Shared {
             numbers: numbers.to_vec(),
             stamp_ms,
         };
-        let to = (Class::Write, copies.id.table ^ u64::from(copies.id.ordinal));
-        match self.ask(member, to, question, SETTLE_TIMEOUT).await {
+        match self.ask(member, copies.ask(Class::Write), question, SETTLE_TIMEOUT).await {
             Ok(rpc::Reply::Replies(replies)) => {
                 let decoded = replies.into_iter().map(|it| decode_reply(&it.into()).ok());
                 decoded.map(|reply| reply.map(|reply| settled(&reply))).collect()

@@ -7,6 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::RwLock;
+use plimsoll_control::Class;
+use plimsoll_control::selection::Ask;
 use plimsoll_log::{GroupId, PartitionId};
 use plimsoll_storage::rows::key::partition_of;
 use serde::{Deserialize, Serialize};
@@ -73,6 +75,11 @@ impl Copies {
         let group = GroupId(definition.group);
         let definition = ArcSwap::from_pointee(definition.clone());
         Self { id, group, local: ArcSwapOption::empty(), definition }
+    }
+
+    /// What selection is told of work of this class on one of the copies.
+    pub(crate) fn ask(&self, class: Class) -> Ask {
+        Ask { class, partition: self.id.table ^ u64::from(self.id.ordinal) }
     }
 
     /// The copy on this node, while it serves.

@@ -241,8 +241,7 @@ impl Part {
         member: &Member,
         question: Question,
     ) -> Result<Reply, Failed> {
-        let to = (Class::Search, self.copies.id.table ^ u64::from(self.copies.id.ordinal));
-        match shared.ask(member, to, question, QUERY_TIMEOUT).await {
+        match shared.ask(member, self.copies.ask(Class::Search), question, QUERY_TIMEOUT).await {
             Ok(Reply::Problem(Problem::Rest(error))) => Err(Failed::of(rest_error(&error))),
             Ok(reply) => Ok(reply),
             Err(NoAnswer::Elsewhere(why) | NoAnswer::Unknown(why)) => {

@@ -225,10 +225,9 @@ impl Coordinator {
         }
         let at_least = shared.tails.get(&copies.group).map_or(0, |tail| tail.applied().0);
         let there = shared.others_with(copies, Class::Scan);
-        let to = (Class::Scan, copies.id.table);
         let asked = there.iter().filter(|member| member.is_alive()).map(|member| {
             let question = Question::Chore { partition: copies.id.into(), at_least, chore };
-            shared.ask(member, to, question, CHORE_TIMEOUT)
+            shared.ask(member, copies.ask(Class::Scan), question, CHORE_TIMEOUT)
         });
         let local = async {
             match copies.local() {
