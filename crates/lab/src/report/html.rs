@@ -5,8 +5,7 @@ use std::fmt::Write;
 
 use super::svg::escape;
 use super::{figures_or, pictures, reached};
-use crate::result::{Finding, Plots, Results, Scenario, Series, metric};
-use crate::stats;
+use crate::result::{Finding, Plots, Results, Scenario, Series, over_laps};
 
 /// Scenarios that are open when the page is; more would bury what follows.
 const OPEN: usize = 6;
@@ -113,15 +112,12 @@ fn summary(scenario: &Scenario) -> String {
     for variant in &scenario.variants {
         let _ = write!(rows, "<tr><td>{}</td>", escape(&variant.name));
         for (_, path) in COLUMNS {
-            let values: Vec<f64> =
-                variant.laps.iter().filter_map(|lap| metric(lap, path)).collect();
-            let mean = (!values.is_empty()).then(|| stats::mean(&values));
-            let _ = write!(rows, "<td class=\"number\">{}</td>", figures_or(mean));
+            let all = over_laps(variant, path);
+            let _ = write!(rows, "<td class=\"number\">{}</td>", figures_or(all));
         }
         for path in ["error_rate", "refused_rate"] {
-            let values: Vec<f64> =
-                variant.laps.iter().filter_map(|lap| metric(lap, path)).collect();
-            let _ = write!(rows, "<td class=\"number\">{:.2} %</td>", stats::mean(&values) * 100.0);
+            let share = over_laps(variant, path).unwrap_or(0.0);
+            let _ = write!(rows, "<td class=\"number\">{:.2} %</td>", share * 100.0);
         }
         rows.push_str("</tr>");
     }
