@@ -62,6 +62,14 @@ pub enum LabError {
         /// The names that exist.
         known: String,
     },
+    /// A server that the lab cannot talk to.
+    #[error("`{url}` is no target: {why}")]
+    Target {
+        /// The URL.
+        url: String,
+        /// Why not.
+        why: String,
+    },
     /// Something that the live lab needs was refused or failed.
     #[error("cannot {what}: {why}")]
     Live {
@@ -154,13 +162,30 @@ pub struct Listed {
     pub name: &'static str,
     /// What it asks.
     pub about: &'static str,
+    /// Whether it can be run on real nodes.
+    pub is_live: bool,
+    /// Whether it can be simulated.
+    pub is_simulated: bool,
 }
 
 /// The experiments.
 #[must_use]
 pub fn list() -> Vec<Listed> {
-    let listed = |one: &experiments::Experiment| Listed { name: one.name, about: one.about };
-    experiments::ALL.iter().map(listed).collect()
+    let live = live::names();
+    let listed = |one: &experiments::Experiment| Listed {
+        name: one.name,
+        about: one.about,
+        is_live: live.contains(&one.name),
+        is_simulated: true,
+    };
+    let mut all: Vec<Listed> = experiments::ALL.iter().map(listed).collect();
+    all.push(Listed {
+        name: "sick-node",
+        about: live::SICK_NODE,
+        is_live: true,
+        is_simulated: false,
+    });
+    all
 }
 
 /// Simulates an experiment and writes `result.json`, `plots.json`, `report.txt` and `report.html`

@@ -94,7 +94,7 @@ pub struct Variant {
 /// Laps together: their distributions are merged, not averaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pooled {
-    /// Valid laps.
+    /// Valid laps; 0 where none was, and what follows is of laps that something disturbed.
     pub laps: u64,
     /// Requests issued in them.
     pub n: u64,
@@ -348,7 +348,8 @@ pub fn over_laps(variant: &Variant, path: &str) -> Option<f64> {
             _ => {}
         }
     }
-    let valid = variant.laps.iter().filter(|lap| lap.valid);
+    let has_valid = variant.laps.iter().any(|lap| lap.valid);
+    let valid = variant.laps.iter().filter(|lap| lap.valid || !has_valid);
     let values: Vec<f64> = valid.filter_map(|lap| metric(lap, path)).collect();
     (!values.is_empty()).then(|| crate::stats::mean(&values))
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::cluster::Cluster;
+use super::fault::{Active, FaultKind};
 use super::load::{Load, Pace, Requests, Watch};
 use super::measure::{self, Measured};
 use super::method;
@@ -36,6 +37,9 @@ pub(crate) struct Ask {
     pub(crate) addresses: Vec<String>,
     pub(crate) requests: Requests,
     pub(crate) pace: Pace,
+    /// What counts for nothing, and what is measured, of each paired lap.
+    pub(crate) warm_up: Duration,
+    pub(crate) window: Duration,
 }
 
 /// The context of a run.
@@ -91,7 +95,7 @@ impl<'a> Context<'a> {
     }
 
     /// One more lap is made.
-    fn step(&mut self, what: &str) {
+    pub(crate) fn step(&mut self, what: &str) {
         let began = *self.began.get_or_insert_with(Instant::now);
         self.done += 1;
         self.steps = self.steps.max(self.done);
@@ -132,13 +136,15 @@ impl<'a> Context<'a> {
     }
 
     /// The paired laps of a scenario, by arm. A lap that something disturbed stays in the results
-    /// as such and is made again, up to a quarter of all. When the run is to end, what there is.
+    /// as such and is made again, up to a quarter of all. A fault that is given here begins and
+    /// ends with each lap. When the run is to end, what there is.
     pub(crate) fn paired(
         &mut self,
         cluster: &mut Cluster,
         scenario: &str,
         arms: &[Arm],
         ask: &Ask,
+        fault: Option<(usize, FaultKind)>,
     ) -> Result<Vec<Vec<Measured>>, LabError> {
         let mut all: Vec<Vec<Measured>> = arms.iter().map(|_| Vec::new()).collect();
         let laps = self.laps();
@@ -149,7 +155,7 @@ impl<'a> Context<'a> {
                     if self.is_stopped() {
                         return Ok(all);
                     }
-                    let mut lap = self.one(cluster, &arms[at], ask, block)?;
+                    let mut lap = self.one(cluster, &arms[at], ask, block, fault)?;
                     lap.block = block;
                     let is_good = lap.lap.valid || again == 0;
                     let why = lap.lap.reason.clone();
@@ -173,12 +179,18 @@ impl<'a> Context<'a> {
         arm: &Arm,
         ask: &Ask,
         block: usize,
+        fault: Option<(usize, FaultKind)>,
     ) -> Result<Measured, LabError> {
         cluster.set(&arm.settings)?;
         // All arms of a block meet the same requests.
         let seed = derive(self.options.seed, block as u64);
-        let load = self.load(ask, self.options.warm_up, self.options.window, seed);
-        measure::lap(cluster, &load, &Stopping(Arc::clone(&self.options.stop)))
+        let load = self.load(ask, ask.warm_up, ask.window, seed);
+        let active = fault.map(|(node, kind)| Active::begin(cluster, node, kind)).transpose()?;
+        let measured = measure::lap(cluster, &load, &Stopping(Arc::clone(&self.options.stop)));
+        if let Some(active) = active {
+            active.end(cluster)?;
+        }
+        measured
     }
 }
 

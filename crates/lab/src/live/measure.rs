@@ -143,7 +143,7 @@ fn conditions(taken: &Taken, before: &Moment, after: &Moment) -> Conditions {
 }
 
 /// Why a lap under these conditions may not be used.
-fn disturbance(of: &Conditions) -> Option<String> {
+pub(crate) fn disturbance(of: &Conditions) -> Option<String> {
     if of.generator_late_ms > LATE_MS_MAX {
         return Some(format!("the generator ran late by {:.1} ms (p99)", of.generator_late_ms));
     }
@@ -167,6 +167,7 @@ fn node_laps(nodes: &[Node], before: &Moment, after: &Moment) -> Vec<NodeLap> {
             rejected: count(after.rejected, before.rejected),
             cpu_s: Some((after.cpu_s - before.cpu_s).max(0.0)),
             io_bytes: after.io_bytes.zip(before.io_bytes).map(|(a, b)| a.saturating_sub(b)),
+            frames: after.frames.clone(),
             periods: throttled.map(|of| of.periods),
             nr_throttled: throttled.map(|of| of.throttled),
             ..NodeLap::default()
@@ -177,9 +178,11 @@ fn node_laps(nodes: &[Node], before: &Moment, after: &Moment) -> Vec<NodeLap> {
 
 /// The course of an arm for the pictures: all laps' response times, and the first lap's rate.
 pub(crate) fn series(scenario: &str, variant: &str, laps: &[Measured]) -> Option<Series> {
-    let first = laps.iter().find(|one| one.lap.valid)?;
+    let has_valid = laps.iter().any(|one| one.lap.valid);
+    let usable = || laps.iter().filter(|one| one.lap.valid || !has_valid);
+    let first = usable().next()?;
     let mut latency_us = load::histogram();
-    for one in laps.iter().filter(|one| one.lap.valid) {
+    for one in usable() {
         latency_us.add(&one.latency_us).ok()?;
     }
     let n = latency_us.len() as f64;

@@ -19,12 +19,13 @@ pub(crate) const EQUIVALENT_PERCENT: f64 = 5.0;
 /// Blocks below which a comparison only indicates.
 pub(crate) const BLOCKS_MIN: usize = 10;
 /// What is compared: the paths of metrics.
-pub(crate) const METRICS: [&str; 6] = [
+pub(crate) const METRICS: [&str; 7] = [
     "throughput_ops_s.median",
     "latency_ms.mean",
     "latency_ms.p50",
     "latency_ms.p90",
     "latency_ms.p99",
+    "latency_ms.p100",
     "cpu_s_per_op",
 ];
 
@@ -37,16 +38,17 @@ pub(crate) fn order(arms: usize, block: usize) -> Vec<usize> {
     }
 }
 
-/// All valid laps of an arm together.
+/// All valid laps of an arm together; all laps where none is valid, and then of no valid ones.
 pub(crate) fn pooled(laps: &[Measured]) -> Pooled {
-    let valid: Vec<&Measured> = laps.iter().filter(|one| one.lap.valid).collect();
+    let has_valid = laps.iter().any(|one| one.lap.valid);
+    let valid: Vec<&Measured> = laps.iter().filter(|one| one.lap.valid || !has_valid).collect();
     let sum = Sum::of(&valid);
     let mut service_us = histogram();
     for one in &valid {
         service_us.add(&one.service_us).unwrap_or_else(|e| unreachable!("the same bounds: {e}"));
     }
     Pooled {
-        laps: valid.len() as u64,
+        laps: if has_valid { valid.len() as u64 } else { 0 },
         n: valid.iter().map(|one| one.lap.n).sum(),
         latency_ms: stats::quantiles(&sum.latency_us),
         service_time_ms: stats::quantiles(&service_us),

@@ -2,6 +2,7 @@
 //! starts a cluster, fits its fault, makes laps in turns and leaves the same files as a simulation.
 //! What it asks of the machine (control groups, `/proc`, signals) is Linux's.
 
+mod admission;
 mod cluster;
 mod context;
 mod corpus;
@@ -18,6 +19,8 @@ mod node;
 mod processes;
 mod selection;
 mod shares;
+mod sick_node;
+mod target;
 mod throttle;
 mod wire;
 mod workload;
@@ -55,6 +58,9 @@ pub struct LiveOptions {
     pub laps: Option<usize>,
     /// The arms, by name; none for what the size says.
     pub variants: Vec<String>,
+    /// A server to run the workload on instead of nodes of its own: `http://host:port` with
+    /// Elasticsearch's REST, or `redis://host:port`.
+    pub target: Option<String>,
     /// Where all chance comes from.
     pub seed: u64,
     /// The folder to write to; it is made if it is not there.
@@ -110,6 +116,7 @@ impl LiveOptions {
             size: LiveSize::default(),
             laps: None,
             variants: Vec::new(),
+            target: None,
             seed: 1,
             out: PathBuf::from("lab").join(experiment),
             binary,
@@ -131,7 +138,7 @@ struct Experiment {
     run: fn(&mut Context<'_>, &mut Found) -> Result<(), LabError>,
 }
 
-const ALL: [Experiment; 2] = [
+const ALL: [Experiment; 4] = [
     Experiment { name: DEMO, variants: Vec::new, laps: |_, _| 3, run: demo::run },
     Experiment {
         name: "replica-selection",
@@ -139,8 +146,25 @@ const ALL: [Experiment; 2] = [
         laps: |options, laps| selection::steps(laps, options.size, &options.variants),
         run: selection::run,
     },
+    Experiment {
+        name: "admission-queue",
+        variants: admission::names,
+        laps: |options, laps| admission::steps(laps, options.size, &options.variants),
+        run: admission::run,
+    },
+    Experiment {
+        name: "sick-node",
+        variants: sick_node::names,
+        laps: |options, laps| {
+            sick_node::steps(laps, options.size == LiveSize::Full, &options.variants)
+        },
+        run: sick_node::run,
+    },
 ];
 
+/// What `sick-node` asks.
+pub(crate) const SICK_NODE: &str =
+    "hung, slow, failing, cold, flapping: each fault in an open loop; in full also each workload";
 /// The experiment that `plimsoll lab demo` runs.
 pub const DEMO: &str = "demo";
 
@@ -169,13 +193,17 @@ pub fn run(options: &LiveOptions, progress: &mut dyn Progress) -> Result<Outcome
     if let Some(unknown) = options.variants.iter().find(|name| !names.contains(&name.as_str())) {
         return Err(LabError::UnknownVariant { name: unknown.clone(), known: names.join(", ") });
     }
+    let target = options.target.as_deref().map(target::Target::parse).transpose()?;
     let mut found = Found::default();
     found.results.experiment.clone_from(&options.experiment);
     found.results.host = processes::host();
     found.results.seed = options.seed;
     let mut context = Context::new(options, progress);
     context.expect((experiment.laps)(options, context.laps()));
-    let ended = (experiment.run)(&mut context, &mut found);
+    let ended = match &target {
+        Some(target) => target::run(&mut context, target, &mut found),
+        None => (experiment.run)(&mut context, &mut found),
+    };
     if found.results.scenarios.is_empty() {
         ended?;
     } else if let Err(why) = ended {

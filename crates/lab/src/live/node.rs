@@ -16,6 +16,7 @@ use super::limits::Room;
 use super::shares::Throttled;
 use super::{processes, wire};
 use crate::LabError;
+use crate::result::Frame;
 
 const READY_WAIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
@@ -25,6 +26,8 @@ const STOP_WAIT: Duration = Duration::from_secs(5);
 const FIGURES_WAIT: Duration = Duration::from_secs(4);
 /// Lines of a failed node's messages that are told.
 const LINES_TOLD: usize = 6;
+/// Rows of a queue's table that are kept of a lap.
+const FRAMES_MAX: usize = 1_000;
 
 /// What a node is to be.
 #[derive(Clone, Debug)]
@@ -51,14 +54,16 @@ pub(crate) struct Node {
 }
 
 /// A node's counters at one moment, since it started.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Counters {
     pub(crate) completed: u64,
     pub(crate) rejected: u64,
     pub(crate) cpu_s: f64,
     pub(crate) io_bytes: Option<u64>,
     pub(crate) throttled: Option<Throttled>,
-    /// Whether the node itself answered; without it the first two are 0.
+    /// The rows that the queue wrote under Little's law, since that rule began.
+    pub(crate) frames: Vec<Frame>,
+    /// Whether the node itself answered; without it what it counts is 0.
     pub(crate) is_told: bool,
 }
 
@@ -79,11 +84,6 @@ impl Node {
     /// Where its REST listens.
     pub(crate) fn http(&self) -> String {
         format!("127.0.0.1:{}", self.spec.ports[0])
-    }
-
-    /// Where its RESP listens.
-    pub(crate) fn resp(&self) -> String {
-        format!("127.0.0.1:{}", self.spec.ports[1])
     }
 
     /// The number of its process; 0 where there is none.
@@ -203,9 +203,16 @@ impl Node {
             cpu_s: processes::cpu_s(self.process()).unwrap_or(0.0),
             io_bytes: processes::io_bytes(self.process()),
             throttled: self.room.throttled(),
+            frames: stats.map(|pool| frames(&pool["admission"]["frames"])).unwrap_or_default(),
             is_told: stats.is_some(),
         }
     }
+}
+
+/// What is no row is left out.
+fn frames(rows: &Value) -> Vec<Frame> {
+    let rows = rows.as_array().into_iter().flatten();
+    rows.filter_map(|row| serde_json::from_value(row.clone()).ok()).take(FRAMES_MAX).collect()
 }
 
 impl Drop for Node {

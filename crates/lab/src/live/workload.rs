@@ -11,7 +11,7 @@ use super::wire;
 /// Different searches of one kind.
 const SEARCHES: usize = 60;
 /// Keys of reads and writes, rendered each.
-const KEYS: usize = 2_000;
+pub(crate) const KEYS: usize = 2_000;
 
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,7 +31,7 @@ pub(crate) enum Operation {
 }
 
 /// Rally's operations on each corpus that are made here.
-pub(crate) const NAMED: [(&str, Shape); 12] = [
+const NAMED: [(&str, Shape); 12] = [
     ("default", Shape::Pmc),
     ("term", Shape::Pmc),
     ("phrase", Shape::Pmc),
@@ -45,6 +45,15 @@ pub(crate) const NAMED: [(&str, Shape); 12] = [
     ("distance", Shape::Geopoint),
     ("distance-range", Shape::Geopoint),
 ];
+
+impl Operation {
+    /// The corpus that it searches.
+    pub(crate) fn shape(self) -> Shape {
+        let Self::Named(name) = self else { return Shape::Places };
+        let known = NAMED.iter().find(|(known, _)| *known == name);
+        known.map_or(Shape::Places, |(_, shape)| *shape)
+    }
+}
 
 /// The requests of an operation on `index` of a corpus, for a REST server at `host`.
 pub(crate) fn requests(

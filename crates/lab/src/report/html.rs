@@ -29,6 +29,7 @@ pub(crate) fn page(results: &Results, plots: &Plots) -> String {
         escape(&results.host),
         results.seed
     );
+    body.push_str(&notes(results));
     body.push_str(&findings(plots));
     for (number, scenario) in results.scenarios.iter().enumerate() {
         let series: Vec<&Series> =
@@ -52,6 +53,20 @@ pub(crate) fn page(results: &Results, plots: &Plots) -> String {
          <meta name=\"color-scheme\" content=\"light dark\"><title>{title}</title>\
          <style>{STYLE}</style></head><body>{body}</body></html>\n"
     )
+}
+
+/// How it was measured, and which laps do not count.
+fn notes(results: &Results) -> String {
+    let disturbed = super::disturbed(results);
+    let lines = disturbed.lines().map(|line| line.trim_start_matches("- "));
+    let all: String = results
+        .notes
+        .iter()
+        .map(String::as_str)
+        .chain(lines.filter(|line| !line.is_empty()))
+        .map(|line| format!("<li>{}</li>", escape(line)))
+        .collect();
+    if all.is_empty() { all } else { format!("<ul>{all}</ul>") }
 }
 
 fn about(scenario: &Scenario) -> String {
@@ -140,12 +155,16 @@ fn comparisons(results: &Results, scenario: &Scenario) -> String {
         let _ = write!(
             rows,
             "<tr class=\"{class}\"><td>{}</td><td>{}</td><td class=\"number\">{:+.1} %</td>\
-             <td class=\"number\">{:+.1} to {:+.1}</td><td>{published}</td></tr>",
+             <td class=\"number\">{:+.1} to {:+.1}</td><td>{}</td><td>{published}</td></tr>",
             escape(&one.contender),
             escape(&one.metric),
             one.change_percent,
             one.ci95[0],
-            one.ci95[1]
+            one.ci95[1],
+            escape(one.verdict.as_deref().unwrap_or(match one.resolved {
+                true => "resolved",
+                false => "not resolved",
+            }))
         );
     }
     if rows.is_empty() {
@@ -154,7 +173,7 @@ fn comparisons(results: &Results, scenario: &Scenario) -> String {
     format!(
         "<details><summary>Changes against {}, with their 95 % intervals over laps (faint: not \
          resolved)</summary><div class=\"wide\"><table><thead><tr><th>variant</th><th>metric</th>\
-         <th>change</th><th>95 %</th><th>published</th></tr></thead><tbody>{rows}</tbody></table>\
+         <th>change</th><th>95 %</th><th>verdict</th><th>published</th></tr></thead><tbody>{rows}</tbody></table>\
          </div></details>",
         results
             .comparisons

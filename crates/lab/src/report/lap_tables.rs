@@ -52,6 +52,7 @@ pub(crate) fn scenario(results: &Results, scenario: &Scenario, brief: bool) -> S
     }
     text.push_str(&summary(scenario).to_string());
     text.push_str(&nodes(scenario));
+    text.push_str(&verdicts(results, scenario));
     text.push_str(&beside(results, scenario));
     text
 }
@@ -162,6 +163,30 @@ fn nodes(scenario: &Scenario) -> String {
         }
     }
     table.to_string()
+}
+
+/// What the comparisons of the live lab say, each metric once.
+fn verdicts(results: &Results, scenario: &Scenario) -> String {
+    let mut told: Vec<(&str, &str)> = Vec::new();
+    let columns = ["Metric", "Variant", "Change %", "95 % from", "to", "Verdict"];
+    let mut table = Table::new("changes against the first, by whole laps", &columns);
+    for one in results.comparisons.iter().filter(|one| one.scenario == scenario.name) {
+        let Some(verdict) = &one.verdict else { continue };
+        let key = (one.metric.as_str(), one.contender.as_str());
+        if told.contains(&key) {
+            continue;
+        }
+        told.push(key);
+        table.row([
+            one.metric.clone(),
+            one.contender.clone(),
+            format!("{:+.1}", one.change_percent),
+            format!("{:+.1}", one.ci95[0]),
+            format!("{:+.1}", one.ci95[1]),
+            verdict.clone(),
+        ]);
+    }
+    if told.is_empty() { String::new() } else { table.to_string() }
 }
 
 /// Published changes beside ours, each with the generation that it comes from.
