@@ -6,7 +6,6 @@
 //! warm-up. The amount of an adjustment never was a setting: it is the study's 50.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde_json::json;
 
@@ -45,7 +44,6 @@ const FRAME: u64 = 50;
 const KEPT: f64 = 0.60;
 const KEPT_TOLERANCE: f64 = 0.03;
 const TRIES_MAX: usize = 8;
-const TRY: Duration = Duration::from_secs(5);
 
 /// The study's targets, s, and the arms that have them.
 const TARGETS: [(&str, f64); 2] = [("littles_law_5s", 5.0), ("littles_law_4s", 4.0)];
@@ -176,16 +174,17 @@ fn fitted(
     found: &mut Found,
 ) -> Result<(Active, BTreeMap<String, f64>, f64), LabError> {
     cluster.set(&arm(ARMS[0], 0.0).settings)?;
-    let unloaded = context.try_lap(cluster, ask, TRY)?.lap.throughput_ops_s.mean;
+    let unloaded = context.try_lap(cluster, ask)?.lap.throughput_ops_s.mean;
     let mut active = Active::begin(cluster, SICK, FaultKind::Stress { keep: KEPT })?;
     let mut search = Search::new((0.01, 0.98), KEPT, KEPT_TOLERANCE);
     let mut fixed_ms = 0.0;
     for _ in 0..TRIES_MAX {
         let keep = search.next(KEPT);
         active.change(cluster, FaultKind::Stress { keep })?;
-        let lap = context.try_lap(cluster, ask, TRY)?;
+        let lap = context.try_lap(cluster, ask)?;
         let kept = lap.lap.throughput_ops_s.mean / unloaded.max(1e-9);
-        // With so many clients the mean of a short lap is that of its beginning: Little's law.
+        // With so many clients the mean of a short lap is that of its beginning, so that it follows
+        // from the rate (Little's law).
         fixed_ms = CLIENTS as f64 / lap.lap.throughput_ops_s.mean.max(1e-9) * 1e3;
         search.note(keep, kept);
         context.progress.note(&format!("fitting: the node keeps {keep:.3}, rotation {kept:.3}"));

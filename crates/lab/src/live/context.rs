@@ -108,15 +108,14 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// One lap outside of the paired ones, for a fit: shorter.
+    /// One lap outside of the paired ones, for a fit: shorter than those of the scenario.
     pub(crate) fn try_lap(
         &mut self,
         cluster: &mut Cluster,
         ask: &Ask,
-        window: Duration,
     ) -> Result<Measured, LabError> {
         let seed = derive(self.options.seed, 1_000_000 + self.done as u64);
-        let warm_up = Duration::from_millis(1_500);
+        let (warm_up, window) = (self.options.warm_up * 3 / 2, self.options.window * 5 / 7);
         let load = self.load(ask, warm_up, window, seed);
         let measured = measure::lap(cluster, &load, &Stopping(Arc::clone(&self.options.stop)))?;
         if self.is_stopped() { Err(LabError::Stopped) } else { Ok(measured) }

@@ -39,9 +39,9 @@ const INDEX: &str = "places";
 const SECOND: Duration = Duration::from_secs(1);
 /// How long the figures of a node are waited for in each second.
 const FIGURES_WAIT: Duration = Duration::from_millis(900);
-/// A scene's length, and what of it counts for nothing.
-const SCENE: Duration = Duration::from_secs(16);
-const WARM_UP: Duration = Duration::from_secs(3);
+/// A scene is so many laps of an experiment long: 16 s, after 3 s that count for nothing.
+const SCENE_LAPS: f64 = 16.0 / 7.0;
+const WARM_UP_LAPS: u32 = 3;
 
 /// What a second showed, drained every second.
 struct Screen {
@@ -144,8 +144,8 @@ fn scene(
         protocol: Protocol::Http,
         requests: &requests,
         pace: Pace::Closed { clients: CLIENTS },
-        warm_up: WARM_UP,
-        window: SCENE,
+        warm_up: context.options.warm_up * WARM_UP_LAPS,
+        window: context.options.window.mul_f64(SCENE_LAPS),
         timeout: TIMEOUT,
         seed: context.options.seed,
     };

@@ -5,7 +5,6 @@
 //! the arm that has it in its name.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -41,8 +40,6 @@ const TRIES_MAX: usize = 8;
 /// How much longer the study's clients waited in the crowd than one alone would.
 const CROWD_RATIO: f64 = 2.4;
 const CROWDS: [usize; 7] = [6, 8, 12, 16, 24, 32, 48];
-/// Length of a lap of a fit.
-const TRY: Duration = Duration::from_secs(5);
 /// The arm that is the baseline once more.
 pub(crate) const AGAIN: &str = "off (again)";
 
@@ -242,7 +239,7 @@ impl Run<'_, '_> {
         self.rotate()?;
         let median = |run: &mut Self, clients: usize| -> Result<f64, LabError> {
             let ask = run.complex("complex-1", places, clients);
-            let lap = run.context.try_lap(&mut run.cluster, &ask, TRY)?;
+            let lap = run.context.try_lap(&mut run.cluster, &ask)?;
             let found = lap.latency_us.value_at_quantile(0.5) as f64 / 1e3;
             run.context.progress.note(&format!("clients: {clients}, p50 {found:.0} ms"));
             Ok(found)
@@ -274,7 +271,7 @@ impl Run<'_, '_> {
     fn unloaded(&mut self, index: &'static str, corpus: &Corpus) -> Result<f64, LabError> {
         self.rotate()?;
         let ask = self.complex(index, corpus, self.clients);
-        let lap = self.context.try_lap(&mut self.cluster, &ask, TRY * 2)?;
+        let lap = self.context.try_lap(&mut self.cluster, &ask)?;
         Ok(lap.lap.throughput_ops_s.mean)
     }
 
@@ -344,7 +341,7 @@ impl Run<'_, '_> {
         while tries < TRIES_MAX && !search.is_found() {
             let keep = search.next(target);
             self.change(&mut active, keep)?;
-            let lap = self.context.try_lap(&mut self.cluster, &ask, TRY)?;
+            let lap = self.context.try_lap(&mut self.cluster, &ask)?;
             let kept = lap.lap.throughput_ops_s.mean / unloaded.max(1e-9);
             search.note(keep, kept);
             tries += 1;

@@ -4,7 +4,6 @@
 //! due. Nothing was published to compare with.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde_json::json;
 
@@ -30,7 +29,6 @@ const PART: f64 = 0.5;
 /// Requests under way at most.
 const CLIENTS: usize = 64;
 const PROBING_CLIENTS: usize = 12;
-const TRY: Duration = Duration::from_secs(4);
 /// How slow a slow node is.
 const SLOW: FaultKind = FaultKind::Slow { part: 0.15 };
 
@@ -143,7 +141,7 @@ fn scenario(
         window: context.options.window,
     };
     cluster.set(&arms[0].settings)?;
-    let most = context.try_lap(cluster, &ask, TRY)?.lap.throughput_ops_s.mean;
+    let most = context.try_lap(cluster, &ask)?.lap.throughput_ops_s.mean;
     let rate_ops_s = (most * PART).max(1.0);
     ask.pace = Pace::Open { rate_ops_s, clients: CLIENTS };
     let kind = kind.possible(cluster);
