@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use plimsoll_lab::live::{self, LiveOptions};
-use plimsoll_lab::{LabError, Progress, RESULT_FILE};
 use plimsoll_lab::result::Results;
+use plimsoll_lab::{LabError, Progress, RESULT_FILE};
 
 /// Keeps what it is told.
 #[derive(Default)]

@@ -146,7 +146,7 @@ pub(crate) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), La
         }
     }
     let kind = active.kind();
-    context.note(format!("{SCENARIO}: {}", kind.about()));
+    context.note(format!("{SCENARIO}: {}", active.about()));
     let laps = context.paired(&mut cluster, SCENARIO, &arms, &ask, None)?;
     let scenario = Scenario {
         name: SCENARIO.to_owned(),

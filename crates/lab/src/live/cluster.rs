@@ -23,6 +23,8 @@ const FORMED_WAIT: Duration = Duration::from_secs(60);
 const LOAD_WAIT: Duration = Duration::from_secs(120);
 const ASK_WAIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(100);
+/// Tables that are made to find one whose copies lie evenly.
+const PLACEMENTS: usize = 24;
 /// Bytes of one bulk request.
 const BULK_BYTES: usize = 2 << 20;
 
@@ -152,6 +154,44 @@ impl Cluster {
         load(&self.coordinator().http(), index, corpus, shards, replicas)
     }
 
+    /// The same with the copies as even as can be had. Where they go follows from a random
+    /// number of the table; some are made, and the one whose copies lie best is kept: its name, and
+    /// what each node has of it.
+    pub(crate) fn load_evenly(
+        &self,
+        index: &str,
+        corpus: &Corpus,
+        shards: usize,
+        replicas: usize,
+    ) -> Result<(String, BTreeMap<String, usize>), LabError> {
+        let address = self.coordinator().http();
+        let delete = |name: &str| {
+            super::node::ask(&address, "DELETE", &format!("/{name}"), None, ASK_WAIT).map(|_| ())
+        };
+        let mut best: Option<(usize, String, BTreeMap<String, usize>)> = None;
+        for number in 0..PLACEMENTS {
+            let name = format!("{index}-{number}");
+            create(&address, &name, corpus, shards, replicas)?;
+            let held = copies_by_node(&address, &name);
+            let off = unevenness(&held, self.data_nodes);
+            let is_better = best.as_ref().is_none_or(|(least, ..)| off < *least);
+            let worse = match is_better {
+                true => best.replace((off, name, held)).map(|(_, name, _)| name),
+                false => Some(name),
+            };
+            if let Some(worse) = worse {
+                delete(&worse)?;
+            }
+            if off == 0 && is_better {
+                break;
+            }
+        }
+        let nothing = || LabError::live(format!("load index {index}"), "no placement was tried");
+        let (_, name, held) = best.ok_or_else(nothing)?;
+        fill(&address, &name, corpus)?;
+        Ok((name, held))
+    }
+
     /// Names of nodes whose process has ended.
     pub(crate) fn ended(&mut self) -> Vec<String> {
         let gone = self.nodes.iter_mut().filter_map(|node| {
@@ -190,9 +230,17 @@ pub(crate) fn load(
     shards: usize,
     replicas: usize,
 ) -> Result<(), LabError> {
-    let ask = |method: &str, path: &str, body: Option<&Value>| {
-        super::node::ask(address, method, path, body, LOAD_WAIT)
-    };
+    create(address, index, corpus, shards, replicas)?;
+    fill(address, index, corpus)
+}
+
+fn create(
+    address: &str,
+    index: &str,
+    corpus: &Corpus,
+    shards: usize,
+    replicas: usize,
+) -> Result<(), LabError> {
     let body = json!({
         "settings": {
             "number_of_shards": shards,
@@ -203,7 +251,35 @@ pub(crate) fn load(
         },
         "mappings": { "properties": corpus.properties() },
     });
-    ask("PUT", &format!("/{index}"), Some(&body))?;
+    super::node::ask(address, "PUT", &format!("/{index}"), Some(&body), LOAD_WAIT).map(|_| ())
+}
+
+/// How many copies of an index' partitions each node has.
+pub(crate) fn copies_by_node(address: &str, index: &str) -> BTreeMap<String, usize> {
+    let path = format!("/_cat/shards/{index}?format=json");
+    let rows = super::node::ask(address, "GET", &path, None, ASK_WAIT).unwrap_or_default();
+    let mut held = BTreeMap::new();
+    for row in rows.as_array().into_iter().flatten() {
+        if let Some(node) = row["node"].as_str() {
+            *held.entry(node.to_owned()).or_default() += 1;
+        }
+    }
+    held
+}
+
+/// How far copies are from lying evenly: the sum of the squares of what nodes have too many or too
+/// few.
+fn unevenness(held: &BTreeMap<String, usize>, nodes: usize) -> usize {
+    let all: usize = held.values().sum();
+    let even = all / nodes.max(1);
+    let empty = nodes.saturating_sub(held.len()) * even * even;
+    held.values().map(|count| count.abs_diff(even).pow(2)).sum::<usize>() + empty
+}
+
+fn fill(address: &str, index: &str, corpus: &Corpus) -> Result<(), LabError> {
+    let ask = |method: &str, path: &str, body: Option<&Value>| {
+        super::node::ask(address, method, path, body, LOAD_WAIT)
+    };
     let what = || format!("load index {index}");
     let mut connection = Connection::open(address, Protocol::Http, LOAD_WAIT)
         .map_err(|error| LabError::live(what(), error))?;
@@ -287,6 +363,18 @@ pub(crate) fn free_ports(count: usize) -> Result<Vec<u16>, LabError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn copies_lie_evenly_where_every_node_has_as_many() {
+        let held = |counts: &[usize]| -> BTreeMap<String, usize> {
+            let named = counts.iter().enumerate().map(|(at, count)| (format!("es{at}"), *count));
+            named.collect()
+        };
+        assert_eq!(unevenness(&held(&[2, 2, 2, 2, 2]), 5), 0);
+        assert_eq!(unevenness(&held(&[3, 1, 2, 2, 2]), 5), 2);
+        // A node without any is not in the list.
+        assert_eq!(unevenness(&held(&[4, 2, 2, 2]), 5), 8);
+    }
 
     #[test]
     fn one_node_keeps_the_log_and_all_others_read_it_there() {

@@ -104,11 +104,7 @@ pub(crate) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), La
         cluster.set(&settings(is_on))?;
         if is_sick && active.is_none() {
             let begun = Active::begin(&mut cluster, SICK, FaultKind::Stress { keep: KEEPS })?;
-            context.note(format!(
-                "{} gets sick: {}",
-                cluster.nodes[SICK].spec.name,
-                begun.kind().about()
-            ));
+            context.note(format!("{} gets sick: {}", cluster.nodes[SICK].spec.name, begun.about()));
             active = Some(begun);
         }
         let protections = if is_on { "on" } else { "off" };

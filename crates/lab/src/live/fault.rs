@@ -57,6 +57,7 @@ pub(crate) const NAMED: [(&str, FaultKind); 6] = [
 /// A fault that goes on; [`Active::end`] makes the node whole again.
 pub(crate) struct Active {
     node: usize,
+    asked: FaultKind,
     kind: FaultKind,
     workers: Option<Child>,
     flapping: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
@@ -89,9 +90,7 @@ impl FaultKind {
                  group, by weight; not its disk writers (-d), which cannot be held to one node of \
                  this machine"
             ),
-            Self::Slow { .. } => "a smaller share of the processor (no stress-ng, or no control \
-                                  groups to hold it: Debian's package is stress-ng)"
-                .to_owned(),
+            Self::Slow { .. } => "a smaller share of the processor".to_owned(),
             Self::Hung => "stopped (SIGSTOP)".to_owned(),
             Self::FailFast => "killed; connections are refused".to_owned(),
             Self::Cold => "started again".to_owned(),
@@ -112,9 +111,9 @@ impl Active {
         node: usize,
         kind: FaultKind,
     ) -> Result<Self, LabError> {
-        let kind = kind.possible(cluster);
+        let (asked, kind) = (kind, kind.possible(cluster));
         let guardian = Arc::clone(&cluster.guardian);
-        let mut active = Self { node, kind, workers: None, flapping: None, guardian };
+        let mut active = Self { node, asked, kind, workers: None, flapping: None, guardian };
         match kind {
             FaultKind::Stress { .. } => {
                 active.workers = Some(active.stress(cluster)?);
@@ -163,6 +162,18 @@ impl Active {
     /// The kind that it is.
     pub(crate) fn kind(&self) -> FaultKind {
         self.kind
+    }
+
+    /// What it is, in words, and what it stands in for.
+    pub(crate) fn about(&self) -> String {
+        let about = self.kind.about();
+        match (self.asked, self.kind) {
+            (FaultKind::Stress { .. }, FaultKind::Slow { .. }) => format!(
+                "{about}, in the place of stress-ng, which needs Debian's package of that name and \
+                 control groups to hold it"
+            ),
+            _ => about,
+        }
     }
 
     fn stress(&self, cluster: &Cluster) -> Result<Child, LabError> {

@@ -25,7 +25,6 @@ mod throttle;
 mod wire;
 mod workload;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -225,17 +224,4 @@ pub(crate) fn segments(address: &str, index: &str) -> Option<u64> {
     let path = format!("/{index}/_stats/segments");
     let stats = node::ask(address, "GET", &path, None, context::TIMEOUT).ok()?;
     stats["_all"]["total"]["segments"]["count"].as_u64()
-}
-
-/// How many copies of an index' partitions each node has.
-pub(crate) fn copies_by_node(address: &str, index: &str) -> BTreeMap<String, usize> {
-    let path = format!("/_cat/shards/{index}?format=json");
-    let rows = node::ask(address, "GET", &path, None, context::TIMEOUT).unwrap_or_default();
-    let mut held = BTreeMap::new();
-    for row in rows.as_array().into_iter().flatten() {
-        if let Some(node) = row["node"].as_str() {
-            *held.entry(node.to_owned()).or_default() += 1;
-        }
-    }
-    held
 }

@@ -100,7 +100,15 @@ struct Run<'a, 'b> {
     arms: Vec<Arm>,
     found: Found,
     clients: usize,
-    segments: BTreeMap<&'static str, u64>,
+    tables: BTreeMap<&'static str, Table>,
+}
+
+/// An index that was loaded: its name, copies by node, segments.
+#[derive(Clone, Debug, Default)]
+struct Table {
+    name: String,
+    held: BTreeMap<String, usize>,
+    segments: Option<u64>,
 }
 
 /// Runs the experiment; what there is when it is stopped.
@@ -120,7 +128,7 @@ pub(crate) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), La
         arms,
         found: std::mem::take(found),
         clients: 1,
-        segments: BTreeMap::new(),
+        tables: BTreeMap::new(),
     };
     let ended = run.all();
     *found = run.found;
@@ -208,20 +216,19 @@ impl Run<'_, '_> {
         }
         let count = corpus.count;
         self.context.progress.note(&format!("loading {count} documents into {index}"));
-        self.cluster.load(index, corpus, DATA_NODES, replicas)?;
-        if let Some(segments) = super::segments(&self.cluster.coordinator().http(), index) {
-            self.segments.insert(index, segments);
-        }
-        let held = super::copies_by_node(&self.cluster.coordinator().http(), index);
-        let held: Vec<String> = held.iter().map(|(node, n)| format!("{node} {n}")).collect();
-        self.context.note(format!("copies of {index}: {}", held.join(", ")));
+        let (name, held) = self.cluster.load_evenly(index, corpus, DATA_NODES, replicas)?;
+        let segments = super::segments(&self.cluster.coordinator().http(), &name);
+        let told: Vec<String> = held.iter().map(|(node, n)| format!("{node} {n}")).collect();
+        self.context.note(format!("copies of {index}: {}", told.join(", ")));
+        self.tables.insert(index, Table { name, held, segments });
         Ok(())
     }
 
     fn ask(&self, operation: Operation, index: &str, corpus: &Corpus, clients: usize) -> Ask {
         let host = self.cluster.coordinator().http();
         let seed = self.context.options.seed;
-        let requests = workload::requests(operation, corpus, index, &host, seed);
+        let name = self.tables.get(index).map_or(index, |table| table.name.as_str());
+        let requests = workload::requests(operation, corpus, name, &host, seed);
         let (warm_up, window) = (self.context.options.warm_up, self.context.options.window);
         Ask { addresses: vec![host], requests, pace: Pace::Closed { clients }, warm_up, window }
     }
@@ -303,7 +310,7 @@ impl Run<'_, '_> {
             arms.push(Arm { name: AGAIN.to_owned(), ..first.clone() });
         }
         let laps = self.context.paired(&mut self.cluster, name, &arms, ask, None)?;
-        let segments = self.segments.get(index).copied();
+        let segments = self.tables.get(index).and_then(|table| table.segments);
         let kind = if fault.kind.is_empty() { "none".to_owned() } else { fault.kind.clone() };
         self.found.results.scenarios.push(Scenario {
             name: name.to_owned(),
@@ -334,7 +341,8 @@ impl Run<'_, '_> {
         let target = KEPT.iter().find(|(known, _)| *known == name).map_or(0.5, |(_, kept)| *kept);
         self.rotate()?;
         let start = FaultKind::Stress { keep: target };
-        let mut active = Active::begin(&mut self.cluster, SICK, start)?;
+        let sick = self.sick(index);
+        let mut active = Active::begin(&mut self.cluster, sick, start)?;
         let ask = self.complex(index, corpus, self.clients);
         let mut search = Search::new((0.01, 0.98), target, KEPT_TOLERANCE);
         let mut tries = 0;
@@ -352,7 +360,7 @@ impl Run<'_, '_> {
         let (keep, kept) = search.best().unwrap_or((target, 0.0));
         self.change(&mut active, keep)?;
         let kind = active.kind();
-        self.context.note(format!("{name}: {}", kind.about()));
+        self.context.note(format!("{name}: {}", active.about()));
         let fit = [
             ("stressed_node_keeps", keep),
             ("rotation_keeps", kept),
@@ -372,6 +380,22 @@ impl Run<'_, '_> {
         let findings = self.kept(name, unloaded);
         self.found.plots.findings.extend(findings);
         ended.map(|_| ())
+    }
+
+    /// The node that is stressed: the third, or another that has as many copies as most would where
+    /// the third has more or fewer.
+    fn sick(&mut self, index: &str) -> usize {
+        let held = self.tables.get(index).map(|table| table.held.clone()).unwrap_or_default();
+        let even = held.values().sum::<usize>() / DATA_NODES;
+        let has_its_part = |at: &usize| {
+            let name = &self.cluster.nodes[*at].spec.name;
+            held.get(name).copied().unwrap_or(0) == even
+        };
+        let order = std::iter::once(SICK).chain((0..DATA_NODES).rev());
+        let sick = order.into_iter().find(has_its_part).unwrap_or(SICK);
+        let name = self.cluster.nodes[sick].spec.name.clone();
+        self.context.note(format!("the stressed node of {index} is {name}"));
+        sick
     }
 
     fn change(&self, active: &mut Active, keep: f64) -> Result<(), LabError> {

@@ -97,14 +97,14 @@ pub(crate) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), La
     let mut cluster = Cluster::start(&spec, &context.options.binary, &context.options.folder)?;
     let seed = context.options.seed;
     let places = Corpus { shape: Shape::Places, count: 40_000, seed };
-    cluster.load("places", &places, NODES, 1)?;
+    let (table, _) = cluster.load_evenly("places", &places, NODES, 1)?;
+    let mut tables = Vec::new();
     let full = context.options.size == super::LiveSize::Full;
-    if full {
-        for (name, count, operation) in WORKLOADS {
-            context.progress.note(&format!("loading {count} documents for {name}"));
-            let corpus = Corpus { shape: operation.shape(), count, seed };
-            cluster.load(name, &corpus, NODES, 1)?;
-        }
+    for (name, count, operation) in WORKLOADS.into_iter().filter(|_| full) {
+        context.progress.note(&format!("loading {count} documents for {name}"));
+        let corpus = Corpus { shape: operation.shape(), count, seed };
+        let (table, _) = cluster.load_evenly(name, &corpus, NODES, 1)?;
+        tables.push((name, table, operation, corpus));
     }
     cluster.limit()?;
     let generator = Generator::enter(&cluster.limits, &cluster.guardian, GENERATOR_SHARE);
@@ -114,11 +114,10 @@ pub(crate) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), La
     let complex = Operation::Complex { terms: 200 };
     for (name, kind) in FAULTS {
         let kind = if name == "slow" { SLOW } else { kind };
-        scenario(context, &mut cluster, found, (name, "places", kind), (complex, &places))?;
+        scenario(context, &mut cluster, found, (name, &table, kind), (complex, &places))?;
     }
-    for (name, count, operation) in WORKLOADS.into_iter().filter(|_| full) {
-        let corpus = Corpus { shape: operation.shape(), count, seed };
-        scenario(context, &mut cluster, found, (name, name, SLOW), (operation, &corpus))?;
+    for (name, table, operation, corpus) in &tables {
+        scenario(context, &mut cluster, found, (name, table, SLOW), (*operation, corpus))?;
     }
     Ok(())
 }
