@@ -110,7 +110,7 @@ impl Coordinator {
     /// Where the row cannot be read.
     pub async fn watch(&self, db: u32, key: Bytes) -> Result<Watched, ErrorReply> {
         let Some(table) = self.shared.tables.get(db) else {
-            return Ok(Watched { db, key, change: 0 });
+            return Ok(Watched { db, key, change: execute::NEVER_THERE });
         };
         let copies = &table.copies()[table.ordinal_of(&key)];
         let (partition, freshness) = (copies.id.into(), Freshness::Strong);
@@ -180,12 +180,13 @@ impl Coordinator {
         self.shared.pass_metadata(METADATA_TIMEOUT).await
     }
 
-    /// Partitions that have stopped, and why.
+    /// Partitions that have stopped, and why; and what stops the whole node.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let partitions = self.shared.tables.partitions();
-        let partitions = partitions.iter();
-        partitions.filter_map(|partition| partition.fault()).collect()
+        let of_partitions = partitions.iter().filter_map(|partition| partition.fault());
+        let clock = self.shared.clock.as_ref().and_then(|clock| clock.check().err());
+        clock.into_iter().chain(of_partitions).collect()
     }
 
     /// The node's figures at this moment.

@@ -6,6 +6,7 @@
 mod applier;
 mod barrier;
 mod catch_up;
+mod clock;
 mod coordinator;
 mod creation;
 mod digest;

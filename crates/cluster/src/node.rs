@@ -16,6 +16,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::applier::Applier;
 use crate::barrier::Barrier;
+use crate::clock::OwnClock;
 use crate::coordinator::Coordinator;
 use crate::documents::{Documents, DocumentsOptions, Refresher};
 use crate::figures::ProcessFigures;
@@ -104,6 +105,8 @@ pub(crate) struct Shared {
     pub _holder: Option<Holder>,
     /// Nobody else appends to the log: what is applied here is all that was acknowledged.
     pub is_alone: bool,
+    /// This node's clock, where others append by theirs.
+    pub clock: Option<Arc<OwnClock>>,
     pub resources: Resources,
     pub metadata: Arc<Partition>,
     pub members: Members,

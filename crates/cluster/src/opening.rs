@@ -218,6 +218,7 @@ impl Opening {
             log: self.log.log,
             _holder: self.log.holder,
             is_alone: self.log.is_alone,
+            clock: self.log.clock,
             resources: self.resources,
             metadata,
             members: Members::new(self.own, settings.record.clone(), peers, self.incarnation),

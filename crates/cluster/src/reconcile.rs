@@ -150,6 +150,7 @@ impl Shared {
         // A node that is alone says who it is once, when it starts.
         if seen.beat_at.is_none() || (!self.is_alone && is_due(seen.beat_at)) {
             seen.beat_at = Some(Instant::now());
+            self.compare_clocks();
             self.beat();
         }
         if is_due(seen.acted_at) {

@@ -6,6 +6,7 @@
 mod determinism;
 mod experiments;
 mod files;
+pub mod keys;
 mod published;
 mod report;
 pub mod result;

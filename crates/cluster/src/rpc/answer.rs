@@ -14,7 +14,7 @@ use super::messages::{
 };
 use crate::Coordinator;
 use crate::digest::Digest;
-use crate::lead::{Step, Submission};
+use crate::lead::{Step, Submission, now_ms};
 use crate::metadata;
 use crate::partition::Partition;
 use crate::scatter::class_of;
@@ -54,6 +54,7 @@ impl Coordinator {
         }
         match envelope.question {
             Question::Probe => Ok(Reply::Done),
+            Question::Clock => Ok(Reply::Clock { now_ms: now_ms() }),
             Question::Positions => {
                 let position = |(group, tail): (&plimsoll_log::GroupId, &Arc<GroupTail>)| {
                     let position = tail.get().position();

@@ -236,6 +236,8 @@ pub(crate) enum Question {
     CloseCheckpoint { checkpoint: u64 },
     /// A digest of the partition, with the position that it is of.
     Digest { partition: PartitionName },
+    /// What the node's clock says.
+    Clock,
 }
 
 /// A file of a checkpoint.
@@ -313,6 +315,10 @@ pub(crate) enum Reply {
         digest: u64,
     },
     Problem(Problem),
+    /// Ms since 1970.
+    Clock {
+        now_ms: u64,
+    },
 }
 
 /// Why a question was not answered.
