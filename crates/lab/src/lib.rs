@@ -7,6 +7,7 @@
 mod determinism;
 mod experiments;
 mod files;
+pub mod keys;
 pub mod live;
 mod published;
 mod report;
