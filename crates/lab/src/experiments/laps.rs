@@ -41,6 +41,7 @@ pub(crate) fn of_windows(spec: &RunSpec, outcome: &Outcome) -> Vec<Lap> {
             rss_peak_bytes: None,
             segment_count: None,
             memory: None,
+            conditions: None,
             nodes,
         }
     });
@@ -79,6 +80,8 @@ fn whole_nodes(spec: &RunSpec, outcome: &Outcome) -> Vec<NodeLap> {
         cpu_s: Some(counts.cpu_s),
         io_bytes: None,
         net_bytes: None,
+        periods: None,
+        nr_throttled: None,
         frames: counts.frames.iter().map(frame).collect(),
     };
     nodes.map(lap).collect()
@@ -104,6 +107,8 @@ fn sent_nodes(spec: &RunSpec, window: &Window) -> Vec<NodeLap> {
         cpu_s: None,
         io_bytes: None,
         net_bytes: None,
+        periods: None,
+        nr_throttled: None,
         frames: Vec::new(),
     };
     nodes.map(lap).collect()
