@@ -316,6 +316,9 @@ def test_full_disk(version, new_cluster, tmp_path, note):
             node = cluster.nodes[1]
             disk.fill()
             clients.await_more(1000, 2 * GOES_ON_SECONDS)
+            for other in cluster.others(node):
+                # The node is there and says so: what of it has stopped is no serving copy.
+                await_true("what stopped is told", lambda other=other: other.health()["status"] != "green", 60)
             time.sleep(SECONDS)
             disk.empty()
             node.kill()

@@ -86,16 +86,17 @@ impl Shared {
         replicas.unwrap_or_else(|| self.default_replicas()) as usize + 1
     }
 
-    /// `cluster.default_number_of_replicas`: where it is not set, 1 as soon as there are two nodes.
+    /// `cluster.default_number_of_replicas`: where it is not set, 1 as soon as two nodes hold copies.
     pub(crate) fn default_replicas(&self) -> u32 {
-        let set = ["transient", "persistent"].into_iter().find_map(|kind| {
-            let settings = metadata::object(&self.metadata, "settings", kind)?;
+        let (kind, objects) = metadata::SETTINGS;
+        let set = objects.into_iter().rev().find_map(|object| {
+            let settings = metadata::object(&self.metadata, kind, object)?;
             match settings.get(DEFAULT_REPLICAS)? {
                 Value::String(text) => text.parse().ok(),
                 number => u32::try_from(number.as_u64()?).ok(),
             }
         });
-        set.unwrap_or_else(|| u32::from(!self.members.others().is_empty()))
+        set.unwrap_or_else(|| u32::from(self.members.data_nodes() > 1))
     }
 
     /// Has the metadata create a table, and says which one there is then: another's, where that

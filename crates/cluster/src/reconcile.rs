@@ -1,9 +1,10 @@
 //! A node follows the metadata: tables that others created are served here too, copies that are
-//! this node's are made, those that are no longer are given up. It says that it is there, and
-//! the first of the nodes notes who has left and where copies should be.
+//! this node's are made, those that are no longer are given up, the cluster's settings are taken
+//! on. It says that it is there, and the first of the nodes notes who has left and where copies
+//! should be. What is held for searches that nobody came back to is let go here too.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -12,21 +13,25 @@ use parking_lot::Mutex;
 use plimsoll_control::Class;
 use plimsoll_log::{Lsn, PartitionId};
 use plimsoll_storage::partition::Replica;
+use serde_json::Value;
 
 use crate::catch_up::CatchUpError;
 use crate::documents::IndexMetadata;
 use crate::lead::now_ms;
-use crate::members::{BEAT_INTERVAL_MS, Beat, LEFT_AFTER_MS};
+use crate::members::{BEAT_INTERVAL_MS, Beat, LEFT_AFTER_MS, STOPPED_MAX};
 use crate::metadata;
 use crate::node::Shared;
-use crate::placement::{self, CopyState};
+use crate::placement::{self, CopyState, Places};
 use crate::recovery::{self, CopyOptions, Folders, Recovery, Stage};
 use crate::session::random_u64;
 use crate::table::{Copies, DocumentsDefinition, Table, TableDefinition};
 use crate::trimming::{self, Trimming};
+use crate::work_settings::WORK_SETTINGS;
 
 /// How often the metadata is looked at where nothing says that it changed.
 const INTERVAL: Duration = Duration::from_millis(500);
+/// How often nodes and copies are looked at, at most, where no table changed.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// Copies that this node makes at once.
 const MAKING_MAX: usize = 2;
 /// How many positions of its group a new copy is brought through the log, rather than copied.
@@ -68,14 +73,28 @@ impl Reconciler {
 /// What the thread remembers from one look to the next.
 #[derive(Default)]
 struct Seen {
-    /// The change of tables that was seen last.
+    /// The changes of tables and settings that were seen last.
     tables: Option<u64>,
+    settings: Option<u64>,
     documents: HashMap<String, Option<DocumentsDefinition>>,
     /// When a copy that could not be made is tried again; those being made are there too.
     making: Arc<Mutex<HashMap<PartitionId, Option<Instant>>>>,
+    /// A copy was made, or could not be, since they were looked at.
+    has_made: Arc<AtomicBool>,
+    /// What the last look at the places of copies went by, where it found nothing to change.
+    placed: Option<Placed>,
+    looked_at: Option<Instant>,
     beat_at: Option<Instant>,
     acted_at: Option<Instant>,
     trimming: Trimming,
+}
+
+/// What decides where copies should be: the changes of tables and settings, and the nodes.
+#[derive(PartialEq)]
+struct Placed {
+    tables: Option<u64>,
+    settings: Option<u64>,
+    places: Places,
 }
 
 async fn run(weak: &Weak<Shared>) {
@@ -101,15 +120,30 @@ async fn run(weak: &Weak<Shared>) {
 
 impl Shared {
     async fn reconcile(self: &Arc<Self>, seen: &mut Seen, position: Lsn) -> Result<(), String> {
-        self.members.set(metadata::nodes(&self.metadata)?);
+        // Every beat of every node is a change of the metadata: what does not answer a client's
+        // change is done at its own pace.
+        let is_turn = seen.looked_at.is_none_or(|at| at.elapsed() >= LOOK_INTERVAL);
+        if is_turn {
+            seen.looked_at = Some(Instant::now());
+            self.documents.contexts.expire();
+            self.documents.views.expire();
+            self.members.set(metadata::nodes(&self.metadata)?);
+        }
+        let change = metadata::objects_change(&self.metadata, metadata::SETTINGS.0)?;
+        if seen.settings != Some(change) {
+            self.follow_settings();
+            seen.settings = Some(change);
+        }
         let change = metadata::tables_change(&self.metadata)?;
         if seen.tables != Some(change) {
             let _changing = self.creation.lock().await;
             self.follow_tables(seen).await?;
             seen.tables = Some(change);
             seen.trimming.tables_changed(position);
+            self.follow_copies(seen).await?;
+        } else if is_turn || seen.has_made.swap(false, Ordering::Relaxed) {
+            self.follow_copies(seen).await?;
         }
-        self.follow_copies(seen).await?;
         let is_due = |at: Option<Instant>| {
             at.is_none_or(|at| at.elapsed() >= Duration::from_millis(BEAT_INTERVAL_MS))
         };
@@ -124,13 +158,33 @@ impl Shared {
             // Everybody does, as the one that acts may be the one that left.
             self.note_who_left().await?;
             if self.members.acts() {
-                self.place().await?;
+                self.place(seen).await?;
                 if !self.is_alone {
                     trimming::trim(self, position, &mut seen.trimming).await?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Works as the cluster's settings say, and where they do not, as it was started.
+    fn follow_settings(&self) {
+        let mut work = self.work_settings.clone();
+        let (kind, objects) = metadata::SETTINGS;
+        for object in objects {
+            let found = metadata::object(&self.metadata, kind, object);
+            let Some(Value::Object(settings)) = found else { continue };
+            for (name, value) in settings {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                if WORK_SETTINGS.contains(&name.as_str())
+                    && let Err(error) = work.set(&name, &text)
+                {
+                    tracing::warn!(name, error, "the cluster's setting is passed over");
+                }
+            }
+        }
+        self.selection.change(&work.selection);
+        self.documents.pool.change(&work.search);
     }
 
     /// Serves the tables that the metadata has, as it has them.
@@ -208,6 +262,7 @@ impl Shared {
         }
         making.insert(copies.id, None);
         let (shared, making) = (Arc::downgrade(self), Arc::clone(&seen.making));
+        let has_made = Arc::clone(&seen.has_made);
         let (table, copies) = (Arc::clone(table), Arc::clone(copies));
         tokio::spawn(async move {
             let Some(shared) = shared.upgrade() else { return };
@@ -223,6 +278,7 @@ impl Shared {
                 Some(rest) => making.lock().insert(copies.id, rest),
                 None => making.lock().remove(&copies.id),
             };
+            has_made.store(true, Ordering::Relaxed);
             shared.look.notify_one();
         });
     }
@@ -316,7 +372,10 @@ impl Shared {
 
     /// Says that this node is there; what comes of it is not waited for.
     fn beat(self: &Arc<Self>) {
-        let beat = Beat { at_ms: now_ms(), ..self.durable.lock().clone() };
+        let partitions = self.tables.partitions();
+        let stopped = partitions.iter().filter(|it| it.fault().is_some());
+        let stopped = stopped.map(|it| (it.id.table, it.id.ordinal)).take(STOPPED_MAX).collect();
+        let beat = Beat { at_ms: now_ms(), stopped, ..self.durable.lock().clone() };
         let operation = metadata::beat(&self.members.own, &self.members.record, &beat);
         let shared = Arc::downgrade(self);
         tokio::spawn(async move {
@@ -352,10 +411,20 @@ impl Shared {
         Ok(())
     }
 
-    /// Has copies made and given up where they should be others.
-    async fn place(&self) -> Result<(), String> {
+    /// Has copies made and given up where they should be others. Looks at no table where nothing
+    /// changed since there was nothing to do.
+    async fn place(&self, seen: &mut Seen) -> Result<(), String> {
         let log_time_ms = self.metadata.log_time_ms();
+        let places = self.members.places(log_time_ms, 0);
+        // How long one that is away is waited for is each table's own.
+        let is_all_there = places.values().all(|place| place.is_alive);
+        let placed = Placed { tables: seen.tables, settings: seen.settings, places };
+        if is_all_there && seen.placed.as_ref() == Some(&placed) {
+            return Ok(());
+        }
+        seen.placed = None;
         let mut making = self.making();
+        let mut has_changed = false;
         for table in self.tables.all() {
             let index = table.index();
             let wait_ms = index.as_ref().map_or(metadata::DELAYED_MS, |it| it.delayed_ms());
@@ -367,6 +436,7 @@ impl Shared {
             if !changes {
                 continue;
             }
+            has_changed = true;
             let counted = Mutex::new(&mut making);
             let change = |definition: &mut TableDefinition| {
                 let mut is_changed = false;
@@ -383,6 +453,7 @@ impl Shared {
             let changed = self.update_definition(table.name(), table.incarnation(), change).await;
             changed.map_err(|error| error.to_string())?;
         }
+        seen.placed = (!has_changed).then_some(placed);
         Ok(())
     }
 

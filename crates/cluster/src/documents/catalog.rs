@@ -3,6 +3,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -29,6 +30,8 @@ const NAME_BYTES_MAX: usize = 255;
 const DEFINITION_BYTES_MAX: usize = 4 << 20;
 /// How often a change of the metadata is tried again after another came before it.
 const ATTEMPTS_MAX: u32 = 100;
+/// How long a change waits for this node to work by it.
+const FOLLOW_TIMEOUT: Duration = Duration::from_secs(2);
 
 const SHARDS: &str = "index.number_of_shards";
 const REPLICAS: &str = "index.number_of_replicas";
@@ -267,8 +270,11 @@ impl Coordinator {
             Some(value) => metadata::put_object(kind, name, &checked(&value)?),
             None => metadata::delete_object(kind, name),
         };
-        self.shared().write_metadata(command).await.map_err(super::write::failed)?;
-        self.shared().tell_others().await;
+        let shared = self.shared();
+        shared.write_metadata(command).await.map_err(super::write::failed)?;
+        // Settings that were changed are at work here too when that is acknowledged.
+        shared.reconciled_to(shared.metadata.applied().0, FOLLOW_TIMEOUT).await;
+        shared.tell_others().await;
         Ok(())
     }
 
