@@ -42,7 +42,7 @@ pub use digest::{CopyDigest, Digest};
 pub use documents::{
     Action, AliasAction, CacheStatistics, Condition, ContextId, Document, DocumentWrite,
     DocumentsOptions, IndexBody, IndexMetadata, IndexStatistics, PartitionStatistics,
-    PoolStatistics, SearchOptions, SearchOutcome, WriteResult, Written,
+    PoolStatistics, SearchOptions, SearchOutcome, WriteResult, Written, refused, stopped,
 };
 pub use figures::{
     ClusterStatistics, CopyStatistics, NodeStatistics, ProcessFigures, RecoveryOverview,
@@ -60,3 +60,9 @@ pub use statistics::{DatabaseStatistics, Statistics};
 
 /// How many databases `SELECT` reaches.
 pub const DATABASES: u32 = 16;
+
+/// Tests see what is held as the binary does.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: plimsoll_memory::Counted<std::alloc::System> =
+    plimsoll_memory::Counted::new(std::alloc::System);

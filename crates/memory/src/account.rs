@@ -1,6 +1,6 @@
 //! A request's account: a ledger that is lent to it, what it is, when it began, what it took, and
 //! whether it has to stop. It closes with the last handle; bytes that are left then stay on the
-//! closed ledger and are shown as `unattributed` until they are freed.
+//! closed ledger and are shown as its heir's until they are freed.
 //!
 //! Who has to stop is decided in [`crate::breakers`]; what stopping means, by whoever works for
 //! the account: [`crate::Charged`] drops its future, threads ask [`Account::is_stopped`].
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 
 use crate::breakers::{self, Trip};
-use crate::ledger::Ledger;
+use crate::ledger::{Heir, Ledger};
 use crate::local::{self, Entered};
 
 /// Accounts that may be open at once; a request beyond them works for the node.
@@ -175,7 +175,12 @@ impl Account {
             let number = registry.last;
             let ledger = is_counted.then(|| registry.ledger()).flatten();
             if let Some(ledger) = ledger {
-                ledger.lend(number);
+                // What a write leaves behind is what it wrote.
+                let heir = match action.standing {
+                    Standing::Write => Heir::Writes,
+                    Standing::Read | Standing::Control => Heir::Unattributed,
+                };
+                ledger.lend(number, heir);
             }
             let inner = Arc::new(Inner {
                 number,
@@ -191,6 +196,13 @@ impl Account {
             registry.open.insert(number, Arc::downgrade(&inner));
             Self(inner)
         })
+    }
+
+    /// Says whose the bytes are that it leaves behind.
+    pub fn leave_to(&self, heir: Heir) {
+        if let Some(ledger) = self.0.ledger {
+            ledger.leave_to(heir);
+        }
     }
 
     /// Its number on this node, from 1.
@@ -385,6 +397,15 @@ pub fn current() -> Option<Account> {
     REQUEST.try_with(|request| request.borrow().clone()).ok().flatten()
 }
 
+/// Work for another thread, done there for the account that this thread works for.
+pub fn carry<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
+    let account = current();
+    move || match &account {
+        Some(account) => account.work(work),
+        None => work(),
+    }
+}
+
 /// The open accounts, the oldest first.
 #[must_use]
 pub fn open_accounts() -> Vec<Account> {
@@ -409,10 +430,18 @@ pub struct RequestSums {
     pub open_count: usize,
     /// Bytes that they hold.
     pub open: i64,
-    /// Bytes that closed ones left behind.
-    pub unattributed: i64,
+    /// Bytes that closed ones left behind, each heir's in the order of [`Heir::ALL`].
+    pub left: [i64; Heir::ALL.len()],
     /// Closed ones that left bytes behind.
     pub closed_count: usize,
+}
+
+impl RequestSums {
+    /// Bytes that are left with nobody in particular.
+    #[must_use]
+    pub fn unattributed(&self) -> i64 {
+        self.left[Heir::Unattributed as usize]
+    }
 }
 
 /// Sums over all ledgers of requests; those that are empty again can be lent after it.
@@ -421,11 +450,14 @@ pub fn request_sums() -> RequestSums {
     registry(|registry| {
         registry.sweep();
         let all: i64 = registry.all.iter().map(|ledger| ledger.bytes()).sum();
-        let unattributed = registry.closed.iter().map(|ledger| ledger.bytes()).sum();
+        let mut left = [0; Heir::ALL.len()];
+        for ledger in &registry.closed {
+            left[ledger.heir() as usize] += ledger.bytes();
+        }
         RequestSums {
             open_count: registry.open.len(),
-            open: all - unattributed,
-            unattributed,
+            open: all - left.iter().sum::<i64>(),
+            left,
             closed_count: registry.closed.len(),
         }
     })

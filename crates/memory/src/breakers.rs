@@ -1,8 +1,8 @@
 //! The hierarchy of limits, with Elasticsearch's names, and what happens at one.
 //!
 //! `request` bounds what all requests hold together, `parent` the anonymous memory of the process
-//! or its control group, `in_flight_requests` the bodies of requests. `fielddata` and `accounting`
-//! count what lasts and only explain. At a limit the request that exceeds its share most is told to
+//! or its control group. `fielddata` and `accounting` count what lasts and only explain; bodies
+//! that arrive are bounded where they do (`in_flight_requests`). At a limit the request that exceeds its share most is told to
 //! stop ([`plimsoll_control::breakers::largest_overcommitter`]), not whoever asks next; the asker
 //! waits for it, or is told itself where it is the one. The cluster's own work never is.
 //!
@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use plimsoll_control::breakers::{Holder, largest_overcommitter};
 
-use crate::account::{Account, Standing, Stop, find, open_accounts};
-use crate::ledger::{INDEX, REQUEST_CACHE, REQUESTS, ROWS};
+use crate::account::{Account, Standing, Stop, find, open_accounts, request_sums};
+use crate::ledger::{INDEX, REQUEST_CACHE, REQUESTS};
 use crate::local::{self, TOLD};
 use crate::machine::machine;
 
@@ -41,18 +41,15 @@ pub enum Which {
     Parent,
     /// What requests hold.
     Request,
-    /// Bodies of requests.
-    InFlight,
     /// Columns held in memory; they are read from mapped files here, so that there are none.
     Fielddata,
-    /// Indices' readers, caches, and what RocksDB holds.
+    /// What lasts: indices' readers, caches, what requests left behind, what RocksDB holds.
     Accounting,
 }
 
 impl Which {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Request, Self::Fielddata, Self::InFlight, Self::Accounting, Self::Parent];
+    pub const ALL: [Self; 4] = [Self::Request, Self::Fielddata, Self::Accounting, Self::Parent];
 
     /// Its name in answers.
     #[must_use]
@@ -60,7 +57,6 @@ impl Which {
         match self {
             Self::Parent => "parent",
             Self::Request => "request",
-            Self::InFlight => "in_flight_requests",
             Self::Fielddata => "fielddata",
             Self::Accounting => "accounting",
         }
@@ -118,10 +114,6 @@ pub struct Settings {
     pub request_overhead: f64,
     /// `indices.breaker.request.type`
     pub request_type: Type,
-    /// `network.breaker.inflight_requests.limit`
-    pub in_flight: Limit,
-    /// `network.breaker.inflight_requests.overhead`
-    pub in_flight_overhead: f64,
     /// `indices.breaker.fielddata.limit`
     pub fielddata: Limit,
     /// `indices.breaker.fielddata.overhead`
@@ -139,8 +131,6 @@ impl Default for Settings {
             request: Limit::Percent(60.0),
             request_overhead: 1.0,
             request_type: Type::Memory,
-            in_flight: Limit::Percent(100.0),
-            in_flight_overhead: 2.0,
             fielddata: Limit::Percent(40.0),
             fielddata_overhead: 1.03,
             accounting: Limit::Percent(100.0),
@@ -235,9 +225,8 @@ static DRAWN: AtomicU64 = AtomicU64::new(0);
 static REQUESTS_MARK: AtomicI64 = AtomicI64::new(i64::MAX);
 /// [`TOLD`] beyond which the parent's limit may be passed.
 static TOLD_MARK: AtomicI64 = AtomicI64::new(i64::MAX);
-static IN_FLIGHT: AtomicI64 = AtomicI64::new(0);
 static NATIVE: AtomicU64 = AtomicU64::new(0);
-static TRIPPED: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
+static TRIPPED: [AtomicU64; Which::ALL.len()] = [const { AtomicU64::new(0) }; Which::ALL.len()];
 
 fn state<T>(work: impl FnOnce(&mut State) -> T) -> T {
     local::unasked(|| {
@@ -351,7 +340,9 @@ pub(crate) fn ask(asker: &Account, bytes: u64) -> Result<(), Stop> {
     loop {
         let verdict = local::unasked(|| decide(Some(asker), bytes));
         asker.check()?;
-        if verdict != Verdict::Wait || began.elapsed() > WAIT_MAX {
+        // The small do not wait: what they take does not matter, and how long they take does.
+        let is_small = asker.bytes().saturating_add(bytes) < ASKED_BYTES;
+        if verdict != Verdict::Wait || is_small || began.elapsed() > WAIT_MAX {
             // Whoever was told and cannot stop yet does not hold all others up; they are told
             // themselves when it comes to it.
             return Ok(());
@@ -486,7 +477,13 @@ impl Question {
 /// Whether more is held by requests than by what lasts.
 fn is_transient() -> bool {
     let requests = u64::try_from(REQUESTS.load(Relaxed)).unwrap_or(0);
-    requests + used(Which::InFlight) >= used(Which::Accounting)
+    requests >= used(Which::Accounting)
+}
+
+/// The requests that hold most and what they hold, bytes; three at most, the largest first.
+#[must_use]
+pub fn largest_open() -> Vec<(String, u64)> {
+    largest(&open_accounts())
 }
 
 fn largest(open: &[Account]) -> Vec<(String, u64)> {
@@ -497,37 +494,6 @@ fn largest(open: &[Account]) -> Vec<(String, u64)> {
 
 fn count(which: Which) {
     TRIPPED[which as usize].fetch_add(1, Relaxed);
-}
-
-/// Counts bytes of a request's body as it arrives.
-///
-/// # Errors
-/// Where all bodies together would pass their limit; then they are not counted.
-pub fn take_in_flight(bytes: usize, label: &str) -> Result<(), Trip> {
-    let settings = settings();
-    let limit = settings.in_flight.bytes();
-    let bytes = bytes as u64;
-    let held = IN_FLIGHT.fetch_add(signed(bytes), Relaxed) + signed(bytes);
-    let wanted = over(u64::try_from(held).unwrap_or(0), settings.in_flight_overhead);
-    if wanted <= limit {
-        return Ok(());
-    }
-    give_in_flight(bytes);
-    count(Which::InFlight);
-    Err(Trip {
-        breaker: Which::InFlight.name(),
-        label: label.to_owned(),
-        bytes_wanted: wanted,
-        bytes_limit: limit,
-        bytes_new: bytes,
-        largest: largest(&open_accounts()),
-        is_transient: true,
-    })
-}
-
-/// Gives bytes of a body back that were taken.
-pub fn give_in_flight(bytes: u64) {
-    IN_FLIGHT.fetch_sub(signed(bytes), Relaxed);
 }
 
 /// Whether the process holds all the memory that it may: work that only adds to it is refused
@@ -548,7 +514,7 @@ pub fn parent_trip(label: &str) -> Trip {
         bytes_wanted: used,
         bytes_limit: settings().total.bytes(),
         bytes_new: 0,
-        largest: largest(&open_accounts()),
+        largest: largest_open(),
         is_transient: is_transient(),
     }
 }
@@ -573,10 +539,10 @@ fn used(which: Which) -> u64 {
     match which {
         Which::Parent => state(|state| read(state, READING_AGE_MAX)),
         Which::Request => unsigned(REQUESTS.load(Relaxed)),
-        Which::InFlight => unsigned(IN_FLIGHT.load(Relaxed)),
         Which::Fielddata => 0,
         Which::Accounting => {
-            let kept = INDEX.bytes() + ROWS.bytes() + REQUEST_CACHE.bytes();
+            let left: i64 = request_sums().left.iter().sum();
+            let kept = INDEX.bytes() + REQUEST_CACHE.bytes() + left;
             unsigned(kept) + NATIVE.load(Relaxed)
         }
     }
@@ -589,7 +555,6 @@ pub fn figures(which: Which) -> Figures {
     let (limit, overhead) = match which {
         Which::Parent => (settings.total, 1.0),
         Which::Request => (settings.request, settings.request_overhead),
-        Which::InFlight => (settings.in_flight, settings.in_flight_overhead),
         Which::Fielddata => (settings.fielddata, settings.fielddata_overhead),
         Which::Accounting => (settings.accounting, settings.accounting_overhead),
     };

@@ -4,7 +4,7 @@
 //! A ledger is never freed, because blocks point to it. One that was closed keeps the bytes that
 //! its request left behind until they are freed, by whomever; then it is lent out again.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed};
 
 /// What one owner holds. On cache lines of its own: threads of several requests write at once.
 #[derive(Debug)]
@@ -15,7 +15,35 @@ pub struct Ledger {
     /// The number of the request that it is lent to; 0 for an owner of its own and for a closed
     /// one.
     request: AtomicU64,
+    heir: AtomicU8,
     name: &'static str,
+}
+
+/// Who has the bytes that a request leaves behind: most leave none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Heir {
+    /// Nobody in particular. What is held here for long is a fault.
+    Unattributed = 0,
+    /// Scrolls and points in time.
+    Contexts = 1,
+    /// Rows and documents on their way to the store, and kept beside it.
+    Writes = 2,
+}
+
+impl Heir {
+    /// All of them, each where its number is.
+    pub const ALL: [Self; 3] = [Self::Unattributed, Self::Contexts, Self::Writes];
+
+    /// Its name in answers.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unattributed => "unattributed",
+            Self::Contexts => "contexts",
+            Self::Writes => "writes",
+        }
+    }
 }
 
 /// Bytes of all requests that are open, as far as threads have told them. Set right once a tick:
@@ -30,16 +58,20 @@ pub static CONNECTIONS: Ledger = Ledger::named("connections");
 pub static INDEX: Ledger = Ledger::named("index");
 /// Answers of searches kept for the next that ask the same.
 pub static REQUEST_CACHE: Ledger = Ledger::named("request_cache");
-/// Rows and documents kept beside RocksDB.
-pub static ROWS: Ledger = Ledger::named("rows");
 
 /// The owners that last.
-pub static OWNERS: [&Ledger; 5] = [&NODE, &CONNECTIONS, &INDEX, &REQUEST_CACHE, &ROWS];
+pub static OWNERS: [&Ledger; 4] = [&NODE, &CONNECTIONS, &INDEX, &REQUEST_CACHE];
 
 impl Ledger {
     /// An owner that lasts.
     pub(crate) const fn named(name: &'static str) -> Self {
-        Self { bytes: AtomicI64::new(0), peak: AtomicI64::new(0), request: AtomicU64::new(0), name }
+        Self {
+            bytes: AtomicI64::new(0),
+            peak: AtomicI64::new(0),
+            request: AtomicU64::new(0),
+            heir: AtomicU8::new(Heir::Unattributed as u8),
+            name,
+        }
     }
 
     /// Its name; `request` for those of requests.
@@ -78,12 +110,23 @@ impl Ledger {
     }
 
     /// Lends it to a request.
-    pub(crate) fn lend(&self, number: u64) {
+    pub(crate) fn lend(&self, number: u64, heir: Heir) {
         self.peak.store(0, Relaxed);
+        self.leave_to(heir);
         self.request.store(number, Relaxed);
     }
 
-    /// Ends the loan; the bytes that are left behind are nobody's from now on.
+    /// Whose the bytes are that are left when it is closed.
+    pub(crate) fn leave_to(&self, heir: Heir) {
+        self.heir.store(heir as u8, Relaxed);
+    }
+
+    /// Whose the bytes of a closed one are.
+    pub(crate) fn heir(&self) -> Heir {
+        Heir::ALL[usize::from(self.heir.load(Relaxed))]
+    }
+
+    /// Ends the loan; the bytes that are left behind are the heir's from now on.
     pub(crate) fn close(&self) -> i64 {
         self.request.store(0, Relaxed);
         let left = self.bytes();

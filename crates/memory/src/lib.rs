@@ -21,7 +21,7 @@ pub mod local;
 pub mod machine;
 pub mod watch;
 
-pub use account::{Account, Action, Standing, Stop, current};
+pub use account::{Account, Action, Standing, Stop, carry, current};
 pub use charged::Charged;
 pub use layer::Counted;
 pub use ledger::Ledger;

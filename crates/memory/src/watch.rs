@@ -56,7 +56,7 @@ pub fn balance() -> Balance {
     let after = local::sums();
     Balance {
         live: i64::midpoint(before.live, after.live),
-        owned: owners + requests.open + requests.unattributed + after.untold,
+        owned: owners + requests.open + requests.left.iter().sum::<i64>() + after.untold,
         slack: after.slack,
     }
 }

@@ -5,7 +5,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use plimsoll_memory::account::{Action, request_sums};
-use plimsoll_memory::ledger::{INDEX, NODE};
+use plimsoll_memory::ledger::{Heir, INDEX, NODE};
 use plimsoll_memory::local::{SLACK_BYTES, enter};
 use plimsoll_memory::watch::{balance, settled_balance};
 use plimsoll_memory::{Account, Counted, Standing};
@@ -69,10 +69,24 @@ fn what_a_request_leaves_behind_is_nobodys_until_it_is_freed() {
     drop(one);
     assert!(plimsoll_memory::account::find(number).is_none());
     let after = request_sums();
-    assert_eq!(after.unattributed - before.unattributed, 5008 + 70_008);
+    assert_eq!(after.unattributed() - before.unattributed(), 5008 + 70_008);
     assert_eq!(after.closed_count, before.closed_count + 1);
     drop((left, gone));
     assert_eq!(request_sums(), before);
+}
+
+#[test]
+fn a_heir_has_what_is_left() {
+    let _alone = alone();
+    let before = request_sums();
+    let (read, write) = (account(Standing::Read), account(Standing::Write));
+    let left = (read.work(|| vec![0u8; 100]), write.work(|| vec![0u8; 200]));
+    read.leave_to(Heir::Contexts);
+    drop((read, write));
+    let after = request_sums();
+    let more: Vec<i64> = after.left.iter().zip(before.left).map(|(a, b)| a - b).collect();
+    assert_eq!(more, [0, 108, 208]);
+    drop(left);
 }
 
 #[test]

@@ -158,21 +158,6 @@ fn a_type_of_noop_counts_nothing_and_a_drawn_one_half() {
     assert!((400..600).contains(&counted), "{counted}");
 }
 
-#[test]
-fn bodies_have_a_limit_of_their_own() {
-    let in_flight = Limit::Bytes(100);
-    let _alone = alone(Settings { in_flight, in_flight_overhead: 2.0, ..Settings::default() });
-    assert_eq!(breakers::take_in_flight(40, "http"), Ok(()));
-    let trip = breakers::take_in_flight(11, "http").unwrap_err();
-    assert_eq!(
-        (trip.breaker, trip.bytes_wanted, trip.bytes_limit),
-        ("in_flight_requests", 102, 100)
-    );
-    assert_eq!(breakers::figures(Which::InFlight).used, 80);
-    breakers::give_in_flight(40);
-    assert_eq!(breakers::figures(Which::InFlight).used, 0);
-}
-
 struct Counter(AtomicUsize);
 
 impl Wake for Counter {

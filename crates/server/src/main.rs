@@ -12,6 +12,12 @@ use plimsoll_server::{
 };
 use tracing::level_filters::LevelFilter;
 
+#[cfg(not(feature = "layerless"))]
+#[global_allocator]
+static ALLOCATOR: plimsoll_memory::Counted<mimalloc::MiMalloc> =
+    plimsoll_memory::Counted::new(mimalloc::MiMalloc);
+
+#[cfg(feature = "layerless")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -4,7 +4,7 @@
 //! - [`write`], [`read`]: single documents.
 //! - [`rows`]: what Redis clients write into an index.
 //! - [`indexer`], [`refresher`]: the index of a partition, kept up with its rows.
-//! - [`search`], [`parts`], [`contexts`], [`pool`], [`cache`]: searches over partitions.
+//! - [`search`], [`parts`], [`contexts`], [`pool`], [`cache`], [`memory`]: searches over partitions.
 //! - [`remote`]: what other nodes ask of the copies here.
 //!
 //! The words of HTTP are not known here; errors are Elasticsearch's.
@@ -13,6 +13,7 @@ mod cache;
 mod catalog;
 mod contexts;
 mod indexer;
+mod memory;
 mod parts;
 mod pool;
 mod read;
@@ -28,6 +29,7 @@ pub use cache::CacheStatistics;
 pub(crate) use catalog::{no_such_index, replicas};
 pub use contexts::ContextId;
 pub(crate) use indexer::Indexer;
+pub use memory::{refused, stopped};
 pub use pool::PoolStatistics;
 pub(crate) use refresher::Refresher;
 pub use search::{SearchOptions, SearchOutcome};

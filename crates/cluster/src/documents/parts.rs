@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use plimsoll_control::Class;
 use plimsoll_index::Error;
-use plimsoll_index::aggregation::{MAX_BUCKETS_DEFAULT, Unlimited};
+use plimsoll_index::aggregation::MAX_BUCKETS_DEFAULT;
 use plimsoll_index::search::{
     self as partition_search, FetchedRow, Hit, PartitionResult, SearchRequest, Surroundings,
 };
 use serde_json::value::RawValue;
 
 use super::indexer::{PartitionView, document_in};
+use super::memory::{BROKEN, OfRequest};
 use super::pool::Cancel;
 use super::read::unavailable;
 use super::search::SearchOptions;
@@ -266,9 +267,12 @@ enum Failed {
 }
 
 impl Failed {
-    /// What the request deserves is the same everywhere; what the node lacks is not.
+    /// What the request deserves is the same everywhere; what the node lacks is not. A search
+    /// that a breaker stopped is not to take another node's memory next.
     fn of(error: Error) -> Self {
-        if error.status == 429 || error.status >= 500 {
+        if error.kind == BROKEN {
+            Self::Here(error)
+        } else if error.status == 429 || error.status >= 500 {
             Self::Elsewhere(error)
         } else {
             Self::Here(error)
@@ -338,7 +342,7 @@ impl Local {
         };
         let answer = documents.pool.run(work).await??;
         if let Some(key) = key.filter(|_| !answer.timed_out) {
-            documents.cache.put(key, &answer);
+            documents.cache.put(&key, &answer);
         }
         Ok(answer)
     }
@@ -351,15 +355,19 @@ impl Local {
     ) -> Result<PartitionResult, Error> {
         let now_ms = now_ms();
         let row = |key: &[u8], id: &str| self.row(key, id, now_ms);
+        let account = OfRequest(plimsoll_memory::current());
         let around = Surroundings {
             now_ms,
-            cancelled,
-            memory: &Unlimited,
+            cancelled: &|| cancelled() || account.is_stopped(),
+            memory: &account,
             max_buckets: MAX_BUCKETS_DEFAULT,
             after,
             rows: Some((&self.index.name, &row)),
         };
-        partition_search::query_phase_in(&self.view.searcher, request, &around)
+        let answer = partition_search::query_phase_in(&self.view.searcher, request, &around);
+        // What a search that had to stop found so far is no answer.
+        account.check()?;
+        answer
     }
 
     /// The JSON of hits with their places; one whose row is gone is left out.
@@ -375,6 +383,7 @@ impl Local {
             if cancel.is_set() {
                 return Ok(Vec::new());
             }
+            OfRequest(plimsoll_memory::current()).check()?;
             local.fetch_now(&request, hits)
         };
         shared.documents.pool.run(work).await?

@@ -81,6 +81,7 @@ impl SearchPool {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Error> {
         let (done, answered) = oneshot::channel();
+        let work = plimsoll_memory::carry(work);
         let job = Box::new(move || {
             // Nobody waits where the client has hung up.
             let _ = done.send(work());
@@ -132,5 +133,54 @@ pub(crate) struct CancelGuard(Cancel);
 impl Drop for CancelGuard {
     fn drop(&mut self) {
         self.0.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_memory::{Account, Action, Charged, Standing};
+
+    fn account() -> Account {
+        Account::open(Action {
+            name: "test",
+            description: String::new(),
+            standing: Standing::Read,
+            opaque_id: None,
+        })
+    }
+
+    #[tokio::test]
+    async fn a_job_works_for_the_request_that_gave_it() {
+        let pool = SearchPool::start(1, 10);
+        let account = account();
+        let job = || {
+            let number = plimsoll_memory::current().map(|it| it.number());
+            (number, std::hint::black_box(vec![1u8; 3 << 20]))
+        };
+        let (number, block) =
+            Charged::new(account.clone(), || pool.run(job)).await.unwrap().unwrap();
+        assert_eq!(number, Some(account.number()));
+        assert!(account.bytes() >= 3 << 20);
+        drop(block);
+        assert!(account.bytes() < 1 << 10, "{}", account.bytes());
+        assert!(account.cpu().as_nanos() > 0);
+    }
+
+    #[tokio::test]
+    async fn a_panic_gives_back_what_the_job_held() {
+        let pool = SearchPool::start(1, 10);
+        let account = account();
+        let job = || {
+            let held = std::hint::black_box(vec![1u8; 3 << 20]);
+            std::panic::resume_unwind(Box::new(held.len()));
+        };
+        let answer = Charged::new(account.clone(), || pool.run::<()>(job)).await.unwrap();
+        assert_eq!(answer.unwrap_err().status, 500);
+        assert!(account.peak_bytes() >= 3 << 20);
+        // The next job's thread is the same, and works for nobody.
+        let next = pool.run(plimsoll_memory::current).await.unwrap();
+        assert!(next.is_none());
+        assert!(account.bytes() < 1 << 10, "{}", account.bytes());
     }
 }

@@ -8,8 +8,11 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use plimsoll_index::Error;
 use plimsoll_index::search::SearchRequest;
+use plimsoll_log::PartitionId;
+use plimsoll_memory::{Account, Action, Charged, Standing};
 use serde_json::Value;
 
+use super::memory::stopped;
 use super::parts::{Asked, Local};
 use super::pool::Cancel;
 use super::read::document_of;
@@ -73,12 +76,28 @@ impl Views {
 }
 
 impl Coordinator {
-    /// Answers a question about documents.
+    /// Answers a question about documents. A part of another node's search has an account here too.
     pub(crate) async fn answer_about_documents(
         &self,
         question: Question,
         timeout: Duration,
     ) -> Result<Reply, Problem> {
+        let (name, part) = match &question {
+            Question::Query { part, .. } => ("indices:data/read/search[phase/query]", part),
+            Question::Fetch { part, .. } => ("indices:data/read/search[phase/fetch/id]", part),
+            _ => return self.answer_now(question, timeout).await,
+        };
+        let account = Account::open(Action {
+            name,
+            description: format!("shard[{}]", PartitionId::from(part.partition)),
+            standing: Standing::Read,
+            opaque_id: None,
+        });
+        let answered = Charged::new(account, || self.answer_now(question, timeout)).await;
+        answered.unwrap_or_else(|stop| Err(stopped(&stop).into()))
+    }
+
+    async fn answer_now(&self, question: Question, timeout: Duration) -> Result<Reply, Problem> {
         match question {
             Question::Document { partition, key, id, freshness } => {
                 let local = self.fresh(partition.into(), freshness, timeout).await?;

@@ -125,6 +125,8 @@ pub(crate) enum Question {
     CloseCheckpoint { checkpoint: u64 },
     /// A digest of the partition, with the position that it is of.
     Digest { partition: PartitionName },
+    /// Tells a request to stop, by its number on the node.
+    Cancel { number: u64 },
 }
 
 /// A file of a checkpoint.

@@ -5,6 +5,7 @@
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
+use super::breakers;
 use super::settings_table::{Kind, SETTINGS, find};
 use crate::rest::admin::settings::shown;
 use crate::rest::answer::Answer;
@@ -91,6 +92,8 @@ pub async fn put(mut call: Call) -> Result<Answer, Error> {
         if !changes.is_empty() {
             let value = (!settings.is_empty()).then_some(Value::Object(settings));
             call.coordinator().store("settings", kind, value).await?;
+            // Other nodes see it within a second.
+            breakers::apply(&call.rest);
         }
         answer[kind] = shown(updated, is_flat);
     }
@@ -158,6 +161,8 @@ fn check(name: &str, kind: Kind, text: &str) -> Result<(), Error> {
     };
     match kind {
         Kind::Text => Ok(()),
+        Kind::Word(words) if words.contains(&text) => Ok(()),
+        Kind::Word(words) => failed(&format!(" must be one of [{}]", words.join(", "))),
         Kind::Toggle if matches!(text, "true" | "false") => Ok(()),
         Kind::Toggle => Err(Error::illegal_argument(format!(
             "Failed to parse value [{text}] as only [true] or [false] are allowed."
