@@ -16,6 +16,7 @@ import threading
 import time
 
 import pytest
+import redis
 import requests
 from cluster_processes import await_true, fixed_ports
 from conftest import Node
@@ -164,6 +165,24 @@ def test_bodies_together_have_a_limit(rest):
     assert rest.breakers()["in_flight_requests"]["tripped"] > 0
 
 
+def test_a_full_process_refuses_what_adds_to_it_and_nothing_else(node, rest):
+    client = node.client()
+    client.set("here", "1")
+    rest.set(indices__breaker__total__limit="1mb")
+    with pytest.raises(redis.exceptions.OutOfMemoryError, match="parent"):
+        client.set("more", "1")
+    assert client.get("here") == b"1" and client.get("more") is None
+    client.delete("here")
+    answer = rest("POST", "/b/_doc", {"n": 1})
+    assert answer.status_code == 429
+    assert answer.json()["error"]["root_cause"][0]["reason"].startswith("[parent] Data too large")
+    assert rest("GET", "/b/_doc/7").status_code == 200
+    rest.json("POST", "/b/_search", {"size": 3, "query": {"term": {"n": 7}}})
+    assert rest.json("GET", "/_cluster/health")["status"] == "green"
+    rest.set(indices__breaker__total__limit=None)
+    client.set("more", "1")
+
+
 def test_a_task_is_listed_with_its_cost_and_can_be_cancelled(rest):
     found = {}
 
@@ -194,8 +213,9 @@ def test_a_task_is_listed_with_its_cost_and_can_be_cancelled(rest):
             break
     assert found["answer"].json()["error"]["root_cause"][0]["type"] == "task_cancelled_exception"
     assert answer.json()["nodes"][task["node"]]["tasks"]
-    gone = rest("GET", f"/_tasks/{task['node']}:{task['id']}")
-    assert gone.status_code == 404
+    # Its thread sees that it is to stop at the next block of documents.
+    name = f"/_tasks/{task['node']}:{task['id']}"
+    await_true("the task has ended", lambda: rest("GET", name).status_code == 404, 5)
 
 
 class Group:
@@ -314,7 +334,9 @@ def test_two_hundred_that_want_twenty_times_the_memory(tmp_path):
     node.start()
     rest = Rest(node.http)
     if group:
-        assert rest.breakers()["parent"]["limit_size_in_bytes"] == (OTHERS_BYTES + room) * 95 // 100
+        # The system rounds to pages.
+        seen = rest.breakers()["parent"]["limit_size_in_bytes"]
+        assert abs(seen - (OTHERS_BYTES + room) * 95 // 100) <= 4096, seen
     else:
         rest.set(indices__breaker__total__limit=f"{OTHERS_BYTES + room}b")
     rest.set(indices__breaker__request__limit=f"{room}b")
@@ -430,7 +452,7 @@ def pair(tmp_path):
 
 def test_a_search_that_stops_stops_on_every_node(pair):
     rest, other = Rest(pair[0].http), Rest(pair[1].http)
-    parts = "/_tasks?nodes=b&actions=indices:data/read/search[[]phase*&group_by=none&detailed=true"
+    parts = "/_tasks?nodes=b&actions=*phase/query*&group_by=none&detailed=true"
     assert not rest.json("GET", parts)["tasks"]
     seen = 0
     for _ in range(30):

@@ -236,14 +236,13 @@ impl Account {
     /// Does work for it on this thread, and adds the processor time that it takes.
     pub fn work<T>(&self, work: impl FnOnce() -> T) -> T {
         let _working = self.enter();
-        let _clock = Clock { inner: &self.0, began_ns: thread_cpu_ns() };
+        let _clock = self.clock();
         work()
     }
 
-    /// Adds processor time.
-    pub fn add_cpu(&self, took: Duration) {
-        let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.0.cpu_ns.fetch_add(ns, Relaxed);
+    /// Adds the processor time that the thread takes until the guard goes.
+    pub(crate) fn clock(&self) -> Clock<'_> {
+        Clock { inner: &self.0, began_ns: thread_cpu_ns() }
     }
 
     /// Whether it has to stop: one load, to be asked for every block of documents.
@@ -479,7 +478,7 @@ impl Drop for Working<'_> {
     }
 }
 
-struct Clock<'a> {
+pub(crate) struct Clock<'a> {
     inner: &'a Inner,
     began_ns: u64,
 }

@@ -31,6 +31,11 @@ const WAIT_MAX: Duration = Duration::from_millis(500);
 const WAIT_STEP: Duration = Duration::from_millis(1);
 /// A reading of the kernel's is good for this long, where somebody asks.
 const READING_AGE_MAX: Duration = Duration::from_millis(1);
+/// How often the allocator may be asked to give back what it keeps for later.
+const RECLAIM_PAUSE: Duration = Duration::from_millis(50);
+/// From here on of the parent's limit it is asked without a question, thousandths.
+const RECLAIM_PERMILLE: u64 = 900;
+const RECLAIM_PAUSE_EARLY: Duration = Duration::from_secs(1);
 /// Growth of this size is asked for first.
 const ASKED_BYTES: u64 = crate::layer::ASKED_BYTES as u64;
 
@@ -214,6 +219,14 @@ struct Reading {
 struct State {
     settings: Settings,
     reading: Option<Reading>,
+    reclaim: Option<fn()>,
+    reclaimed_at: Option<Instant>,
+}
+
+impl State {
+    const fn new(settings: Settings) -> Self {
+        Self { settings, reading: None, reclaim: None, reclaimed_at: None }
+    }
 }
 
 static STATE: Mutex<Option<State>> = Mutex::new(None);
@@ -231,7 +244,7 @@ static TRIPPED: [AtomicU64; Which::ALL.len()] = [const { AtomicU64::new(0) }; Wh
 fn state<T>(work: impl FnOnce(&mut State) -> T) -> T {
     local::unasked(|| {
         let mut state = STATE.lock();
-        work(state.get_or_insert_with(|| State { settings: Settings::default(), reading: None }))
+        work(state.get_or_insert_with(|| State::new(Settings::default())))
     })
 }
 
@@ -253,6 +266,29 @@ pub fn tell_native(bytes: u64) {
     NATIVE.store(bytes, Relaxed);
 }
 
+/// How the allocator is asked to give back pages that it keeps for later: they count as the
+/// process', and nobody holds them.
+pub fn reclaim_with(reclaim: fn()) {
+    state(|state| state.reclaim = Some(reclaim));
+}
+
+/// Has the allocator give back what nobody holds, unless it was asked just now; then the reading is
+/// a new one.
+fn reclaim(pause: Duration) -> bool {
+    let due = state(|state| {
+        let is_due = state.reclaimed_at.is_none_or(|at| at.elapsed() >= pause);
+        if is_due {
+            state.reclaimed_at = Some(Instant::now());
+        }
+        state.reclaim.filter(|_| is_due)
+    });
+    due.is_some_and(|reclaim| {
+        reclaim();
+        state(|state| read(state, Duration::ZERO));
+        true
+    })
+}
+
 /// Whether the request that is opened next is counted.
 pub(crate) fn counts_next() -> bool {
     match TYPE.load(Relaxed) {
@@ -270,9 +306,13 @@ pub(crate) fn counts_next() -> bool {
 
 /// Asks the kernel, and sets the marks that threads compare with.
 pub fn look() {
-    state(|state| {
-        read(state, Duration::ZERO);
+    let is_near = state(|state| {
+        let limit = u128::from(state.settings.total.bytes());
+        u128::from(read(state, Duration::ZERO)) * 1000 > limit * u128::from(RECLAIM_PERMILLE)
     });
+    if is_near {
+        reclaim(RECLAIM_PAUSE_EARLY);
+    }
 }
 
 /// Anonymous memory, bytes, no older than `age_max`.
@@ -326,6 +366,8 @@ enum Verdict {
 /// grows, if it is one, by `bytes` that are not allocated yet. Never waits.
 pub(crate) fn press(asker: Option<u64>, bytes: u64) {
     local::unasked(|| {
+        // Where someone decides already, what this one adds is seen at its next question.
+        let Some(_one) = DECIDING.try_lock() else { return };
         let asker = asker.and_then(find);
         decide(asker.as_ref(), bytes);
     });
@@ -338,22 +380,27 @@ pub(crate) fn ask(asker: &Account, bytes: u64) -> Result<(), Stop> {
     }
     let began = Instant::now();
     loop {
-        let verdict = local::unasked(|| decide(Some(asker), bytes));
+        let verdict = local::unasked(|| {
+            let _one = DECIDING.lock();
+            decide(Some(asker), bytes)
+        });
         asker.check()?;
         // The small do not wait: what they take does not matter, and how long they take does.
         let is_small = asker.bytes().saturating_add(bytes) < ASKED_BYTES;
-        if verdict != Verdict::Wait || is_small || began.elapsed() > WAIT_MAX {
-            // Whoever was told and cannot stop yet does not hold all others up; they are told
-            // themselves when it comes to it.
+        if verdict != Verdict::Wait || is_small {
             return Ok(());
+        }
+        if began.elapsed() > WAIT_MAX {
+            // Whoever was told cannot stop yet. There is no room all the same.
+            local::unasked(|| refuse(asker, bytes));
+            return asker.check();
         }
         std::thread::sleep(WAIT_STEP);
     }
 }
 
-fn decide(asker: Option<&Account>, bytes: u64) -> Verdict {
-    let _one = DECIDING.lock();
-    let asker = asker.filter(|it| it.standing() != Standing::Control);
+/// The two limits that requests are told to stop for, with what is held now.
+fn questions(bytes: u64) -> [Question; 2] {
     let (settings, anonymous) = state(|state| {
         let anonymous = read(state, READING_AGE_MAX);
         (state.settings, anonymous)
@@ -366,6 +413,12 @@ fn decide(asker: Option<&Account>, bytes: u64) -> Verdict {
         overhead: settings.request_overhead,
         victim_min: 1,
     };
+    let is_over = anonymous.saturating_add(bytes) > settings.total.bytes();
+    let anonymous = if is_over && reclaim(RECLAIM_PAUSE) {
+        state(|state| read(state, READING_AGE_MAX))
+    } else {
+        anonymous
+    };
     let by_parent = Question {
         which: Which::Parent,
         used: anonymous,
@@ -373,9 +426,24 @@ fn decide(asker: Option<&Account>, bytes: u64) -> Verdict {
         overhead: 1.0,
         victim_min: PARENT_VICTIM_BYTES_MIN,
     };
-    match by_request.relieve(asker, bytes) {
-        Verdict::Room => by_parent.relieve(asker, bytes),
-        other => other,
+    [by_request, by_parent]
+}
+
+/// To be called by one thread at a time.
+fn decide(asker: Option<&Account>, bytes: u64) -> Verdict {
+    let asker = asker.filter(|it| it.standing() != Standing::Control);
+    let verdicts = questions(bytes).map(|question| question.relieve(asker, bytes));
+    verdicts.into_iter().find(|verdict| *verdict != Verdict::Room).unwrap_or(Verdict::Room)
+}
+
+/// Tells the one that asks to stop, where there is still no room for what it asks.
+fn refuse(asker: &Account, bytes: u64) {
+    for question in questions(bytes) {
+        let wanted = question.used.saturating_add(bytes);
+        if wanted > question.limit {
+            let trip = question.trip(&open_accounts(), wanted, bytes);
+            question.tell(asker, trip);
+        }
     }
 }
 

@@ -5,11 +5,10 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use crate::account::{Account, Standing, Stop};
 
-/// A future of an account's. A poll's time counts as processor time: nothing blocks in one.
+/// A future of an account's.
 #[derive(Debug)]
 pub struct Charged<F> {
     account: Account,
@@ -35,7 +34,7 @@ impl<F: Future> Future for Charged<F> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let _working = this.account.enter();
-        let began = Instant::now();
+        let _clock = this.account.clock();
         if this.account.standing() == Standing::Read {
             this.account.wake(context.waker());
             if let Some(stop) = this.account.stop_reason() {
@@ -48,7 +47,6 @@ impl<F: Future> Future for Charged<F> {
         if polled.is_ready() {
             this.future = None;
         }
-        this.account.add_cpu(began.elapsed());
         polled.map(Ok)
     }
 }

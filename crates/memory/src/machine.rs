@@ -42,8 +42,9 @@ impl Machine {
         }
     }
 
-    /// Bytes of anonymous memory: of the control group where it is the limit, else of this
-    /// process. Costs some microseconds.
+    /// Bytes that cannot be had back by dropping caches of files: all but those of the control
+    /// group where it is the limit (sockets' buffers count there), else this process' anonymous
+    /// memory. Costs some microseconds.
     #[must_use]
     pub fn anonymous_bytes(&self) -> u64 {
         let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
@@ -51,10 +52,19 @@ impl Machine {
         let (resident, shared) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
         let own = resident.saturating_sub(shared) * *PAGE_BYTES;
         let Some(group) = &self.group else { return own };
-        // A group's figures lag behind, and count others too.
-        let text = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
-        own.max(number_after(&text, "anon ")).max(number_after(&text, "total_rss "))
+        let read = |name| fs::read_to_string(group.join(name)).unwrap_or_default();
+        let all = [read("memory.current"), read("memory.usage_in_bytes")];
+        let all = all.iter().find_map(|text| text.trim().parse::<u64>().ok()).unwrap_or(0);
+        own.max(all.saturating_sub(cached(&read("memory.stat"))))
     }
+}
+
+/// Bytes of files that a group has in memory, by its `memory.stat` of either version.
+fn cached(text: &str) -> u64 {
+    let second = number_after(text, "file ").saturating_sub(number_after(text, "shmem "));
+    let first =
+        number_after(text, "total_cache ").saturating_sub(number_after(text, "total_shmem "));
+    second.max(first)
 }
 
 /// The number behind the first line's beginning.
@@ -104,6 +114,13 @@ mod tests {
         let taken = std::hint::black_box(vec![1u8; 64 << 20]);
         assert!(machine.anonymous_bytes() > before + (32 << 20));
         drop(taken);
+    }
+
+    #[test]
+    fn files_are_told_apart_in_both_versions() {
+        assert_eq!(cached("anon 5\nfile 300\nkernel 1\nshmem 100\n"), 200);
+        assert_eq!(cached("cache 1\nrss 7\ntotal_cache 40\ntotal_rss 9\ntotal_shmem 4\n"), 36);
+        assert_eq!(cached(""), 0);
     }
 
     #[test]

@@ -98,6 +98,19 @@ fn who_asks_waits_for_those_that_were_told() {
 }
 
 #[test]
+fn who_asks_is_refused_where_those_that_were_told_do_not_stop() {
+    let _alone = alone(requests_of(100 * MB));
+    let (big, small) = (account("big", Standing::Read), account("small", Standing::Read));
+    let held = hold(&big, 90 * MB);
+    assert_eq!(small.ask(50 * MB as u64), Err(Stop::Tripped(trip(&small))));
+    assert!(big.is_stopped());
+    // What is little does not matter.
+    let little = account("little", Standing::Read);
+    assert_eq!(little.ask(1000), Ok(()));
+    drop(held);
+}
+
+#[test]
 fn many_small_growths_are_noticed_without_a_question() {
     let _alone = alone(requests_of(MB));
     let one = account("one", Standing::Read);
