@@ -7,13 +7,16 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/plimsoll/target
 export DATA RESP HTTP RPC LOG ARGS
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster build test bench-breakers bench-redis bench-rows bench-rally bench-failover soak soak-cluster clean-data
+.PHONY: help run demo cluster build test bench-breakers bench-redis bench-rows bench-mixes bench-distribution bench-rally bench-failover soak soak-cluster clean-data
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
 
 run: ## build, start one node, load the sample on the first start (DATA=, RESP=, HTTP=, ARGS=)
 	@scripts/run.sh
+
+demo: build ## ninety seconds: three nodes here, one gets sick, with protections off and on
+	@. scripts/env.sh && "$$plimsoll" lab demo --out "$${DATA:-data}/demo"
 
 cluster: ## three nodes and three log servers on this machine (DATA=, RESP=, HTTP=, RPC=, LOG=, ARGS=)
 	@scripts/cluster.sh
@@ -31,12 +34,20 @@ bench-rows: build ## reads through RESP beside the same reads in-process on raw 
 	@scripts/deps.sh test && . scripts/env.sh && use_rocksdb && cargo build --release --locked -p xtask --example raw_reads
 	@python3 scripts/bench_rows.py $$CARGO_TARGET_DIR/release/examples/raw_reads $(ARGS)
 
+bench-mixes: build ## read/write mixes on three nodes, on one, and on redis-server (ARGS="--laps 3")
+	@scripts/deps.sh test && . scripts/env.sh && use_rocksdb && cargo build --release --locked -p plimsoll-lab --example row_load
+	@$$(scripts/venv.sh) scripts/bench_mixes.py $$CARGO_TARGET_DIR/release/examples/row_load $(ARGS)
+
 bench-rally: build ## esrally and opensearch-benchmark against a fresh node, offline, with a small track
 	@scripts/deps.sh test && scripts/rally.sh
 
 bench-documents: build ## documents and searches beside OpenSearch 2.19 (ARGS="--quick")
 	@scripts/deps.sh test && . scripts/env.sh && use_rocksdb && cargo build --release --locked -p xtask --example http_load
 	@python3 scripts/bench_documents.py $$CARGO_TARGET_DIR/release/plimsoll $$CARGO_TARGET_DIR/release/examples/http_load $(ARGS)
+
+bench-distribution: build ## what a search costs on one, three and five nodes (ARGS="--laps 3")
+	@scripts/deps.sh test && . scripts/env.sh && use_rocksdb && cargo build --release --locked -p xtask --example http_load
+	@$$(scripts/venv.sh) scripts/bench_distribution.py $$CARGO_TARGET_DIR/release/examples/http_load $(ARGS)
 
 test-jetstream: ## the log engine's tests alone, on real servers of two versions (three minutes)
 	@scripts/deps.sh test && cargo test --release --locked -p plimsoll-log --features jetstream --test jetstream

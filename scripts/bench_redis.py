@@ -74,6 +74,12 @@ def ask(port, request):
         return connection.recv(1 << 20)
 
 
+def cpu_seconds(pid):
+    """What a process has used of the processors, in user and in system mode."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
 class Server:
     """One arm's process on a folder of its own; with `trace`, under strace counting syncs."""
 
@@ -95,8 +101,7 @@ class Server:
             time.sleep(0.02)
 
     def cpu_seconds(self):
-        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+        return cpu_seconds(self.process.pid)
 
     def resident_mib(self):
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()

@@ -84,6 +84,9 @@ class Cluster:
         self.network.heal()
         for process in [*self.logs.all, *self.nodes]:
             process.thaw()
+        if self.network.ways:
+            for node in self.nodes:
+                node.set_clock(0)
         for server in self.logs.all:
             if not server.is_running():
                 server.start()

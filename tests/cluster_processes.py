@@ -15,6 +15,7 @@ import random
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -132,12 +133,13 @@ class Direct:
 
 
 @functools.cache
-def connect_shim():
-    """The library that leads a process's connections through ways; see network/connect.c."""
+def shim(name):
+    """A library to preload: `connect` leads a process's connections through ways, `clock` sets its
+    clock wrong; see network/."""
     folder = tempfile.mkdtemp(prefix="plimsoll-shim-")
     atexit.register(shutil.rmtree, folder)
-    path = pathlib.Path(folder) / "connect.so"
-    source = HERE / "network/connect.c"
+    path = pathlib.Path(folder) / f"{name}.so"
+    source = HERE / f"network/{name}.c"
     flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     subprocess.run(["cc", *flags, "-o", path, source, "-ldl"], check=True)
     return path
@@ -262,6 +264,12 @@ class ClusterNode(Signals, Node):
         self.name = name
         self.port, self.http, self.rpc = fixed_ports(3)
         self.log_address = None
+        self.clock = self.data.with_name(f"{name}.clock")
+
+    def set_clock(self, wrong_ms):
+        """Sets the node's clock wrong, also while it runs."""
+        with open(self.clock, "r+b" if self.clock.exists() else "wb") as file:
+            file.write(struct.pack("<q", wrong_ms))
 
     def command(self):
         own = ["--node", self.name, "--rpc", f"127.0.0.1:{self.rpc}", "--log", self.log_address]
@@ -273,7 +281,10 @@ class ClusterNode(Signals, Node):
         peers = [node for node in nodes if node is not self]
         ways = [f"{peer.rpc}={network.make_way(self.name, peer.name, peer.rpc)}" for peer in peers]
         if network.ways:
-            self.env |= {"LD_PRELOAD": str(connect_shim()), "PLIMSOLL_TEST_CONNECT": ",".join(ways)}
+            self.set_clock(0)
+            shims = f"{shim('connect')}:{shim('clock')}"
+            self.env |= {"LD_PRELOAD": shims, "PLIMSOLL_TEST_CONNECT": ",".join(ways)}
+            self.env["PLIMSOLL_TEST_CLOCK"] = str(self.clock)
 
     def health(self):
         return get_json(self.http, "/_cluster/health") or {}

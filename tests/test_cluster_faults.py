@@ -189,8 +189,28 @@ def kill_everything_again_and_again(cluster, clients, chance):
         cluster.await_ready(node)
 
 
+def step_clock(cluster, clients, chance):
+    """The clock of one node steps: it takes no part until it is right again, and nothing expires
+    before its time by it."""
+    node = chance.choice(cluster.nodes)
+    other = chance.choice(cluster.others(node))
+    day_ms = 86_400_000
+    for wrong_ms in chance.sample((day_ms, -day_ms, 2_000, -2_000), 2):
+        with Connection(other.port) as connection:
+            assert connection.ask("SET", "expires-in-an-hour", "v", "PX", 3_600_000) == b"+OK\r\n"
+        noticed, right_again = node.text().count("stops serving"), node.text().count("right again")
+        node.set_clock(wrong_ms)
+        await_true("the node notices", lambda: node.text().count("stops serving") > noticed, GOES_ON_SECONDS)
+        clients.await_more(100, GOES_ON_SECONDS)
+        with Connection(other.port) as connection:
+            left_ms = int(connection.ask("PTTL", "expires-in-an-hour")[1:])
+        assert 3_000_000 < left_ms <= 3_600_000, f"{left_ms} ms are left of an hour"
+        node.set_clock(0)
+        await_true("its clock is right", lambda: node.text().count("right again") > right_again, GOES_ON_SECONDS)
+
+
 # In `make test`, and what `make soak` adds.
-SHORT = (kill_node, freeze_node, freeze_log_leader, cut_node_from_peers, restart_all)
+SHORT = (kill_node, freeze_node, freeze_log_leader, cut_node_from_peers, restart_all, step_clock)
 LONG = (
     stop_node, freeze_node_again_and_again, kill_log_leader, isolate_log_leader, cut_node_from_one_peer,
     cut_node_from_log, cut_node_that_does_not_know_a_table, slow_link, kill_everything_again_and_again,
@@ -296,6 +316,9 @@ def test_full_disk(version, new_cluster, tmp_path, note):
             node = cluster.nodes[1]
             disk.fill()
             clients.await_more(1000, 2 * GOES_ON_SECONDS)
+            for other in cluster.others(node):
+                # The node is there and says so: what of it has stopped is no serving copy.
+                await_true("what stopped is told", lambda other=other: other.health()["status"] != "green", 60)
             time.sleep(SECONDS)
             disk.empty()
             node.kill()

@@ -154,7 +154,6 @@ def test_a_lost_write_is_named_by_its_key(real_server):
         read_everywhere([("redis", real_server)], history)
 
 
-@pytest.mark.xfail(strict=True, reason="WATCH of an absent key takes it for unchanged while it is absent")
 def test_watch_notices_a_key_that_was_made_and_deleted_meanwhile(shared_node):
     """What two clients' compare-and-set by WATCH needs: else both succeed on what one of them read."""
     with Connection(shared_node.port) as one, Connection(shared_node.port) as other:

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use plimsoll_log::record::{LeadStamp, Record};
@@ -16,6 +16,12 @@ use crate::tail::GroupTail;
 
 /// The partition that markers name: nobody's.
 pub(crate) const NOBODY: PartitionId = PartitionId { table: u64::MAX, ordinal: u32::MAX };
+
+/// After how long without an answer from the log another marker is issued beside the first: what
+/// was sent to a leader that is gone is answered late, and its successor may be there by then.
+const STUCK_AFTER: Duration = Duration::from_millis(500);
+/// The most markers at once.
+const APPENDING_MAX: usize = 32;
 
 /// How an append of a marker ended: where it stands, or nothing.
 type Outcome = Option<Option<Lsn>>;
@@ -37,8 +43,9 @@ struct Inner {
 
 #[derive(Default)]
 struct State {
-    /// The marker that the log has still to answer for.
-    is_appending: bool,
+    /// Markers that the log has still to answer for, and when the last of them was issued.
+    appending: usize,
+    issued: Option<Instant>,
     /// Who arrived since it was issued.
     next: Option<watch::Sender<Outcome>>,
 }
@@ -81,7 +88,7 @@ impl Inner {
     }
 
     /// Waits with those who arrived since the last marker was issued; issues the next where none
-    /// is under way.
+    /// is under way, or the log does not answer.
     fn join(self: &Arc<Self>) -> watch::Receiver<Outcome> {
         let mut state = self.state.lock();
         let outcome = match &state.next {
@@ -92,7 +99,8 @@ impl Inner {
                 outcome
             }
         };
-        if !state.is_appending {
+        let is_stuck = state.issued.is_some_and(|at| at.elapsed() >= STUCK_AFTER);
+        if state.appending == 0 || (is_stuck && state.appending < APPENDING_MAX) {
             self.issue(state);
         }
         outcome
@@ -101,7 +109,8 @@ impl Inner {
     /// Appends a marker for all who wait. The log may answer before this returns.
     fn issue(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         let Some(waiting) = state.next.take() else { return };
-        state.is_appending = true;
+        state.appending += 1;
+        state.issued = Some(Instant::now());
         drop(state);
         let n = self.appended.fetch_add(1, Ordering::Relaxed) + 1;
         let tail = self.tail.get();
@@ -117,8 +126,8 @@ impl Inner {
             // Who waited may have given up.
             waiting.send_replace(Some(outcome.ok()));
             let mut state = inner.state.lock();
-            state.is_appending = false;
-            if state.next.is_some() {
+            state.appending -= 1;
+            if state.appending == 0 && state.next.is_some() {
                 inner.issue(state);
             }
         };

@@ -2,7 +2,6 @@
 //! changes rows into submissions to the lead, and answers each request once.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use plimsoll_control::Class;
@@ -16,16 +15,17 @@ use plimsoll_storage::{Argv, ErrorReply, Reply};
 use crate::lead::Step;
 use crate::node::Shared;
 use crate::partition::Partition;
-use crate::routing::{READ_TIMEOUT, unavailable};
+use crate::read_rows::{Found, RowsRead};
+use crate::routing::{READ_DEADLINE, unavailable};
 use crate::rpc::{self, Freshness, Problem, Question};
 use crate::scatter::{self, Route};
 use crate::session::ClientSession;
 use crate::statistics::{DatabaseStatistics, Statistics};
 use crate::table::{Copies, Table};
-use crate::{Request, Watched};
+use crate::{ReadLevel, Request, Watched};
 
-/// How long the metadata may take to say whether a table exists.
-const METADATA_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the metadata may take to say that a table does not exist.
+const METADATA_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 /// Where a submission of several operations is cut, bytes.
 const BATCH_BYTES: usize = 1 << 20;
 
@@ -58,7 +58,7 @@ impl Coordinator {
         replies: &mut Vec<Reply>,
     ) {
         // It may have been created elsewhere, and then it is not empty.
-        if self.table(db).is_none() && !self.shared.pass_metadata(METADATA_TIMEOUT).await {
+        if self.table(db).is_none() && !self.shared.pass_metadata(READ_DEADLINE).await {
             let why = unavailable("whether the table exists cannot be found out now".to_owned());
             replies.extend(requests.iter().map(|_| Reply::Error(why.clone())));
             return;
@@ -90,7 +90,7 @@ impl Coordinator {
                     after
                 }
                 Plan::Read(copies, command, argv) => {
-                    replies.push(self.read(copies, &command, argv).await);
+                    replies.push(self.read(session.reads(), copies, &command, argv).await);
                     after
                 }
                 Plan::Write(ordinal, payload) => {
@@ -111,19 +111,21 @@ impl Coordinator {
     /// Where the row cannot be read.
     pub async fn watch(&self, db: u32, key: Bytes) -> Result<Watched, ErrorReply> {
         let Some(table) = self.shared.tables.get(db) else {
-            return Ok(Watched { db, key, change: 0 });
+            return Ok(Watched { db, key, change: execute::NEVER_THERE });
         };
         let copies = &table.copies()[table.ordinal_of(&key)];
-        let change = match self.fresh_local(copies).await {
-            Some(partition) => self.last_change(&partition, key.clone()).await?,
-            None => {
-                let (partition, freshness) = (copies.id.into(), Freshness::Strong);
-                let question = Question::LastChange { partition, key: key.to_vec(), freshness };
-                match self.ask_copies(copies, &question).await? {
-                    rpc::Reply::LastChange(change) => change,
-                    _ => return Err(unreadable()),
-                }
-            }
+        let (partition, freshness) = (copies.id.into(), Freshness::Strong);
+        let question = Question::LastChange { partition, key: key.to_vec(), freshness };
+        let read = RowsRead { copies, class: Class::Get, freshness, question };
+        let here = |partition| {
+            let key = key.clone();
+            async move { self.last_change(&partition, key).await }
+        };
+        let change = match self.shared.read_rows(&read, here).await {
+            Ok(Found::Here(change)) => change?,
+            Ok(Found::There(rpc::Reply::LastChange(change))) => change,
+            Ok(Found::There(reply)) => return Err(problem(reply)),
+            Err(error) => return Err(unavailable(error.reason)),
         };
         Ok(Watched { db, key, change })
     }
@@ -173,12 +175,19 @@ impl Coordinator {
         }
     }
 
-    /// Partitions that have stopped, and why.
+    /// Whether this node knows all tables that were created before this call; false where that
+    /// cannot be found out within 5 s, because the node is cut off from the log.
+    pub async fn knows_all_tables(&self) -> bool {
+        self.shared.pass_metadata(METADATA_TIMEOUT).await
+    }
+
+    /// Partitions that have stopped, and why; and what stops the whole node.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let partitions = self.shared.tables.partitions();
-        let partitions = partitions.iter();
-        partitions.filter_map(|partition| partition.fault()).collect()
+        let of_partitions = partitions.iter().filter_map(|partition| partition.fault());
+        let clock = self.shared.clock.as_ref().and_then(|clock| clock.check().err());
+        clock.into_iter().chain(of_partitions).collect()
     }
 
     /// The node's figures at this moment.
@@ -236,6 +245,7 @@ impl Coordinator {
     /// Reads one partition; none is an empty one.
     pub(crate) async fn read(
         &self,
+        level: ReadLevel,
         copies: Option<&Arc<Copies>>,
         command: &Command<'_>,
         argv: &Argv,
@@ -244,50 +254,25 @@ impl Coordinator {
             let context = self.shared.read_context(None);
             return execute::read(command, &scatter::NoRows, &context).unwrap_or_else(failed);
         };
-        if let Some(partition) = self.fresh_local(copies).await {
+        if self.shared.is_alone
+            && let Some(partition) = copies.local()
+        {
             return self.read_local(&partition, command, argv).await;
         }
-        let question = Question::Read {
-            partition: copies.id.into(),
-            argv: argv.iter().map(<[u8]>::to_vec).collect(),
-            freshness: Freshness::Strong,
-        };
-        match self.ask_copies(copies, &question).await {
-            Ok(rpc::Reply::Replies(replies)) => {
+        let freshness = Freshness::from(level);
+        let (partition, argv_bytes) = (copies.id.into(), argv.iter().map(<[u8]>::to_vec).collect());
+        let question = Question::Read { partition, argv: argv_bytes, freshness };
+        let class = scatter::class_of(command);
+        let read = RowsRead { copies, class, freshness, question };
+        let here = |partition| async move { self.read_local(&partition, command, argv).await };
+        match self.shared.read_rows(&read, here).await {
+            Ok(Found::Here(reply)) => reply,
+            Ok(Found::There(rpc::Reply::Replies(replies))) => {
                 let reply = replies.into_iter().next().map(|it| decode_reply(&it.into()));
                 reply.and_then(Result::ok).unwrap_or_else(|| unreadable().into())
             }
-            Ok(_) => unreadable().into(),
-            Err(error) => error.into(),
-        }
-    }
-
-    /// This node's copy of a partition, once it has everything that was acknowledged before this
-    /// call; `None` where there is none, or that cannot be found out.
-    pub(crate) async fn fresh_local(&self, copies: &Copies) -> Option<Arc<Partition>> {
-        let partition = copies.local()?;
-        if self.shared.is_alone {
-            return Some(partition);
-        }
-        // The fault is looked at after: where apply stopped meanwhile, the group goes on without it.
-        let is_fresh = self.shared.pass_barrier(copies.group, READ_TIMEOUT).await
-            && partition.fault().is_none();
-        is_fresh.then_some(partition)
-    }
-
-    /// Asks the copies on other nodes until one answers.
-    pub(crate) async fn ask_copies(
-        &self,
-        copies: &Copies,
-        question: &Question,
-    ) -> Result<rpc::Reply, ErrorReply> {
-        let asked = self.shared.ask_copies(copies, Class::Get, question, READ_TIMEOUT).await;
-        match asked {
-            Ok(rpc::Reply::Problem(Problem::Row { code, message })) => {
-                Err(ErrorReply { code: code.into(), message: message.into() })
-            }
-            Ok(reply) => Ok(reply),
-            Err(why) => Err(unavailable(why)),
+            Ok(Found::There(reply)) => problem(reply).into(),
+            Err(error) => unavailable(error.reason).into(),
         }
     }
 
@@ -443,6 +428,16 @@ fn out_of_memory(stop: &Stop) -> ErrorReply {
     match stop {
         Stop::Tripped(trip) => ErrorReply::new("OOM", trip.to_string()),
         Stop::Cancelled(why) => ErrorReply::err(format!("the command was cancelled: {why}")),
+    }
+}
+
+/// What another node says instead of an answer.
+fn problem(reply: rpc::Reply) -> ErrorReply {
+    match reply {
+        rpc::Reply::Problem(Problem::Row { code, message }) => {
+            ErrorReply { code: code.into(), message: message.into() }
+        }
+        _ => unreadable(),
     }
 }
 

@@ -10,7 +10,6 @@ use plimsoll_storage::operation::Operation;
 use plimsoll_storage::partition::Replica;
 use plimsoll_storage::rows::StoreError;
 use plimsoll_storage::{Argv, ErrorReply, Reply};
-use serde_json::Value;
 
 use crate::applier::{Added, Applier};
 use crate::catch_up::{CatchUp, CatchUpError};
@@ -86,16 +85,11 @@ impl Shared {
         replicas.unwrap_or_else(|| self.default_replicas()) as usize + 1
     }
 
-    /// `cluster.default_number_of_replicas`: where it is not set, 1 as soon as there are two nodes.
+    /// `cluster.default_number_of_replicas`: where it is not set, 1 as soon as two nodes hold copies.
     pub(crate) fn default_replicas(&self) -> u32 {
-        let set = ["transient", "persistent"].into_iter().find_map(|kind| {
-            let settings = metadata::object(&self.metadata, "settings", kind)?;
-            match settings.get(DEFAULT_REPLICAS)? {
-                Value::String(text) => text.parse().ok(),
-                number => u32::try_from(number.as_u64()?).ok(),
-            }
-        });
-        set.unwrap_or_else(|| u32::from(!self.members.others().is_empty()))
+        let set = metadata::setting(&self.metadata, DEFAULT_REPLICAS);
+        let set = set.and_then(|text| text.parse().ok());
+        set.unwrap_or_else(|| u32::from(self.members.data_nodes() > 1))
     }
 
     /// Has the metadata create a table, and says which one there is then: another's, where that

@@ -108,6 +108,15 @@ impl Submission {
     }
 }
 
+/// Submissions of a lead, by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LeadFigures {
+    pub waiting: usize,
+    pub in_log: usize,
+    pub refused: u64,
+    pub applied: u64,
+}
+
 /// A partition's lead on this node.
 pub(crate) struct Lead {
     inner: Arc<Inner>,
@@ -139,6 +148,9 @@ struct State {
     records: VecDeque<(LeadStamp, Vec<Submission>)>,
     /// Why nothing more is appended: the log is not the one that was read.
     fault: Option<String>,
+    /// Submissions refused because too much waited, and those whose record was applied.
+    refused: u64,
+    applied: u64,
 }
 
 impl State {
@@ -147,6 +159,7 @@ impl State {
         let at = self.records.iter().position(|(at, _)| at == stamp)?;
         let (_, submissions) = self.records.remove(at)?;
         self.waiting_bytes -= submissions.iter().map(Submission::bytes).sum::<usize>();
+        self.applied += submissions.len() as u64;
         Some(submissions)
     }
 
@@ -187,6 +200,7 @@ impl Lead {
             return;
         }
         if state.waiting_bytes + bytes > WAITING_BYTES_MAX {
+            state.refused += 1;
             drop(state);
             submission.refuse(too_much("writes wait for the log"));
             return;
@@ -195,6 +209,17 @@ impl Lead {
         state.queue.push_back(submission);
         if state.gather.submitted(Instant::now()) {
             self.inner.append_next(state);
+        }
+    }
+
+    /// What waits, what is in the log's hands, and what was done.
+    pub(crate) fn figures(&self) -> LeadFigures {
+        let state = self.inner.state.lock();
+        LeadFigures {
+            waiting: state.queue.len(),
+            in_log: state.records.iter().map(|(_, submissions)| submissions.len()).sum(),
+            refused: state.refused,
+            applied: state.applied,
         }
     }
 

@@ -6,6 +6,7 @@
 mod applier;
 mod barrier;
 mod catch_up;
+mod clock;
 mod coordinator;
 mod creation;
 mod digest;
@@ -14,6 +15,7 @@ mod figures;
 mod gather;
 mod joining;
 mod lead;
+mod load;
 mod log_engine;
 mod maintenance;
 mod members;
@@ -23,12 +25,14 @@ mod opening;
 mod overview;
 mod partition;
 mod placement;
+mod read_rows;
 mod reconcile;
 mod recovery;
 mod request;
 mod routing;
 mod rpc;
 mod scatter;
+mod selection;
 mod session;
 mod settle;
 mod statistics;
@@ -36,6 +40,7 @@ mod submit;
 mod table;
 mod tail;
 mod trimming;
+mod work_settings;
 
 pub use coordinator::Coordinator;
 pub use digest::{CopyDigest, Digest};
@@ -51,12 +56,18 @@ pub use log_engine::LogSettings;
 pub use members::NodeRecord;
 pub use node::{Node, NodeSettings, OpenError};
 pub use overview::{CopyStatus, Missing, NodeOverview, PartitionOverview};
+pub use plimsoll_control::LoadLine;
+pub use plimsoll_control::admission::Frame;
 pub use plimsoll_index::Error;
 pub use recovery::{RecoveryStatus, Stage};
-pub use request::{Request, Watched};
+pub use request::{Preference, ReadLevel, Request, Watched};
 pub use rpc::{Call, CallError, MESSAGE_BYTES_MAX, NoPeers, Peers};
+pub use selection::{NodeSelection, SelectionStatistics};
 pub use session::ClientSession;
 pub use statistics::{DatabaseStatistics, Statistics};
+pub use work_settings::{
+    AdmissionKind, PoolSettings, SelectionSettings, SettingsFollower, WORK_SETTINGS, WorkSettings,
+};
 
 /// How many databases `SELECT` reaches.
 pub const DATABASES: u32 = 16;

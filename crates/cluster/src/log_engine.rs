@@ -10,6 +10,7 @@ use plimsoll_log::jetstream::{self, Jetstream};
 use plimsoll_log::shared::{Holder, Shared};
 use plimsoll_log::{Log, LogError};
 
+use crate::clock::{GuardedLog, OwnClock};
 use crate::node::GROUPS;
 
 /// How long a node waits for the process that shares its log.
@@ -52,6 +53,21 @@ pub(crate) struct OpenLog {
     pub holder: Option<Holder>,
     /// Nobody else appends to it.
     pub is_alone: bool,
+    /// This node's clock, where others append by theirs.
+    pub clock: Option<Arc<OwnClock>>,
+}
+
+impl OpenLog {
+    /// One that nobody else appends to.
+    fn alone(log: Arc<dyn Log>) -> Self {
+        Self { log, holder: None, is_alone: true, clock: None }
+    }
+
+    /// One that other nodes append to.
+    fn with_others(log: Arc<dyn Log>, holder: Option<Holder>) -> Self {
+        let (log, clock) = GuardedLog::new(log);
+        Self { log, holder, is_alone: false, clock: Some(clock) }
+    }
 }
 
 impl LogSettings {
@@ -62,13 +78,14 @@ impl LogSettings {
             Self::Embedded { options, share } => {
                 let options = embedded::Options { groups, ..options.clone() };
                 let log: Arc<dyn Log> = Arc::new(Embedded::open(dir, &options)?);
-                let holder = share.map(|at| Holder::start(Arc::clone(&log), groups, at));
-                Ok(OpenLog { log, holder: holder.transpose()?, is_alone: share.is_none() })
+                let Some(at) = share else { return Ok(OpenLog::alone(log)) };
+                let holder = Holder::start(Arc::clone(&log), groups, *at)?;
+                Ok(OpenLog::with_others(log, Some(holder)))
             }
             Self::Jetstream { address, options } => {
                 let options = jetstream::Options { groups, ..options.clone() };
-                let log: Arc<dyn Log> = Arc::new(Jetstream::open(address, &options)?);
-                Ok(OpenLog { log, holder: None, is_alone: false })
+                let log = Arc::new(Jetstream::open(address, &options)?);
+                Ok(OpenLog::with_others(log, None))
             }
             Self::Shared { address } => {
                 let log = Shared::open(address, SHARED_TIMEOUT)?;
@@ -78,7 +95,7 @@ impl LogSettings {
                         "the log at {address} has {found} groups, this version has {groups}"
                     )));
                 }
-                Ok(OpenLog { log: Arc::new(log), holder: None, is_alone: false })
+                Ok(OpenLog::with_others(Arc::new(log), None))
             }
         }
     }

@@ -131,7 +131,7 @@ pub(crate) fn flush(shared: &Shared) {
             }
         }
     }
-    *shared.durable.lock() = Beat { at_ms: 0, metadata: known.0, durable: groups };
+    *shared.durable.lock() = Beat { metadata: known.0, durable: groups, ..Beat::default() };
 }
 
 /// Flushes the partition that holds most, where all together hold too much.

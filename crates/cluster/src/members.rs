@@ -5,14 +5,14 @@
 //! back is noted as having left, on the condition that it has not beaten since: log time is
 //! moved by those who are there, so nobody is declared gone because the log stood still.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use plimsoll_control::selection::NodeId;
-use plimsoll_log::Incarnation;
+use plimsoll_log::{Incarnation, PartitionId};
 use serde::{Deserialize, Serialize};
 
 use crate::placement::{PartitionDefinition, Place, Places};
@@ -39,6 +39,9 @@ pub struct NodeRecord {
     pub resp: String,
     /// Where it stands: copies are spread over zones. Empty where not said.
     pub zone: String,
+    /// Whether it takes requests and holds no copies.
+    #[serde(default)]
+    pub is_coordinating_only: bool,
     /// The version that it runs.
     pub version: String,
     /// When it was started, ms since 1970.
@@ -54,6 +57,29 @@ pub(crate) struct Beat {
     pub metadata: u64,
     /// What it needs no more of each log group: up to these positions.
     pub durable: BTreeMap<u16, u64>,
+    /// Its copies that have stopped: table and ordinal. At most [`STOPPED_MAX`].
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub stopped: BTreeSet<(u64, u32)>,
+}
+
+/// The most stopped copies that a beat names; a node with more of them has lost its disk.
+pub(crate) const STOPPED_MAX: usize = 1_000;
+
+/// A node as the metadata has it.
+pub(crate) struct FoundNode {
+    pub id: String,
+    pub record: NodeRecord,
+    /// When it left, in log time; none while it is there.
+    pub left_ms: Option<u64>,
+    /// See [`Beat::stopped`].
+    pub stopped: BTreeSet<(u64, u32)>,
+}
+
+impl FoundNode {
+    /// One that is there and well.
+    pub(crate) fn new(id: String, record: NodeRecord) -> Self {
+        Self { id, record, left_ms: None, stopped: BTreeSet::new() }
+    }
 }
 
 /// A node as this one knows it.
@@ -65,9 +91,16 @@ pub(crate) struct Member {
     /// Its number in selection.
     pub number: NodeId,
     pub link: Link,
+    /// Its copies that have stopped, as it says itself.
+    pub stopped: BTreeSet<(u64, u32)>,
 }
 
 impl Member {
+    /// Whether its copy of a partition has stopped, as it says itself.
+    pub(crate) fn has_stopped(&self, partition: PartitionId) -> bool {
+        self.stopped.contains(&(partition.table, partition.ordinal))
+    }
+
     pub(crate) fn is_alive(&self) -> bool {
         self.left_ms.is_none()
     }
@@ -77,6 +110,8 @@ impl Member {
 pub(crate) struct Members {
     /// The id of this node.
     pub own: String,
+    /// Its number in selection.
+    pub own_number: NodeId,
     pub record: NodeRecord,
     peers: Arc<dyn Peers>,
     cluster: Incarnation,
@@ -91,9 +126,11 @@ impl Members {
         peers: Arc<dyn Peers>,
         cluster: Incarnation,
     ) -> Self {
-        let (view, numbers) = (ArcSwap::default(), Mutex::default());
-        let members = Self { own, record, peers, cluster, view, numbers };
-        members.set(vec![(members.own.clone(), members.record.clone(), None)]);
+        let view = ArcSwap::default();
+        let numbers = Mutex::new(BTreeMap::from([(own.clone(), 0)]));
+        let own_number = NodeId(0);
+        let members = Self { own, own_number, record, peers, cluster, view, numbers };
+        members.set(Vec::new());
         members
     }
 
@@ -113,6 +150,12 @@ impl Members {
         others.cloned().collect()
     }
 
+    /// How many nodes that hold copies are there.
+    pub(crate) fn data_nodes(&self) -> usize {
+        let view = self.view.load();
+        view.values().filter(|it| it.is_alive() && !it.record.is_coordinating_only).count()
+    }
+
     /// Whether this node is the one that acts for all: the first of those that are there.
     pub(crate) fn acts(&self) -> bool {
         let view = self.view.load();
@@ -127,12 +170,12 @@ impl Members {
     }
 
     /// Takes over what the metadata says: id, record, and when each left.
-    pub(crate) fn set(&self, mut found: Vec<(String, NodeRecord, Option<u64>)>) {
+    pub(crate) fn set(&self, mut found: Vec<FoundNode>) {
         // The metadata does not have this node before its first beat.
-        if !found.iter().any(|(id, ..)| *id == self.own) {
-            found.push((self.own.clone(), self.record.clone(), None));
+        if !found.iter().any(|it| it.id == self.own) {
+            found.push(FoundNode::new(self.own.clone(), self.record.clone()));
         }
-        let view = found.into_iter().map(|(id, record, left_ms)| {
+        let view = found.into_iter().map(|FoundNode { id, record, left_ms, stopped }| {
             let number = self.number(&id);
             let link = Link {
                 peers: Arc::clone(&self.peers),
@@ -142,7 +185,7 @@ impl Members {
             };
             // This node is there, whatever is said of it.
             let left_ms = left_ms.filter(|_| id != self.own);
-            (id.clone(), Arc::new(Member { id, record, left_ms, number, link }))
+            (id.clone(), Arc::new(Member { id, record, left_ms, number, link, stopped }))
         });
         self.view.store(Arc::new(view.collect()));
     }
@@ -160,7 +203,8 @@ impl Members {
             let is_counted =
                 member.left_ms.is_none_or(|left_ms| log_time_ms < left_ms.saturating_add(wait_ms));
             let zone = member.record.zone.clone();
-            (member.id.clone(), Place { zone, is_counted, is_alive: member.is_alive() })
+            let is_data = !member.record.is_coordinating_only;
+            (member.id.clone(), Place { zone, is_counted, is_alive: member.is_alive(), is_data })
         };
         self.view.load().values().map(place).collect()
     }

@@ -2,7 +2,7 @@
 //! of its own), so that creating a table is a conditional write evaluated at apply: of several
 //! creations of one name the first in the log wins.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use plimsoll_log::{GroupId, PartitionId};
@@ -12,7 +12,7 @@ use plimsoll_storage::{Argv, Reply, command};
 use serde_json::Value;
 
 use crate::lead::now_ms;
-use crate::members::{Beat, NodeRecord};
+use crate::members::{Beat, FoundNode, NodeRecord};
 use crate::partition::Partition;
 use crate::table::TableDefinition;
 
@@ -31,6 +31,8 @@ const NODES_KEY: &[u8] = b"nodes";
 const LEFT_KEY: &[u8] = b"left";
 /// What the keys of beats begin with; the node's id follows.
 const BEAT_PREFIX: &str = "beat:";
+/// The kind of the cluster's settings, and its objects, those that go over the others last.
+pub(crate) const SETTINGS: (&str, [&str; 2]) = ("settings", ["persistent", "transient"]);
 /// What the hashes of shared objects begin with; the kind follows.
 const OBJECTS_PREFIX: &str = "objects:";
 
@@ -83,7 +85,19 @@ pub(crate) fn tables(metadata: &Partition) -> Result<Vec<(String, TableDefinitio
 /// # Errors
 /// Says what cannot be read.
 pub(crate) fn tables_change(metadata: &Partition) -> Result<u64, String> {
-    let change = execute::last_change(&metadata.store, TABLES_KEY, now_ms());
+    change(metadata, TABLES_KEY)
+}
+
+/// The same of the objects of a kind.
+///
+/// # Errors
+/// Says what cannot be read.
+pub(crate) fn objects_change(metadata: &Partition, kind: &str) -> Result<u64, String> {
+    change(metadata, objects_key(kind).as_bytes())
+}
+
+fn change(metadata: &Partition, key: &[u8]) -> Result<u64, String> {
+    let change = execute::last_change(&metadata.store, key, now_ms());
     change.map_err(|error| error.to_string())
 }
 
@@ -144,18 +158,17 @@ pub(crate) fn beaten(operation: &Operation) -> Option<(String, NodeRecord)> {
     Some((id.to_owned(), serde_json::from_slice(put.get(3)?).ok()?))
 }
 
-/// The nodes, and when each left.
+/// The nodes: what each says of itself, and when it left.
 ///
 /// # Errors
 /// Says what cannot be read.
-pub(crate) fn nodes(
-    metadata: &Partition,
-) -> Result<Vec<(String, NodeRecord, Option<u64>)>, String> {
+pub(crate) fn nodes(metadata: &Partition) -> Result<Vec<FoundNode>, String> {
     let left: HashMap<String, Bytes> = hash(metadata, LEFT_KEY)?.into_iter().collect();
     let node = |(id, record): (String, Bytes)| {
         let record = serde_json::from_slice(&record).map_err(|error| error.to_string())?;
-        let left = left.get(&id).and_then(|at| std::str::from_utf8(at).ok()?.parse().ok());
-        Ok((id, record, left))
+        let left_ms = left.get(&id).and_then(|at| std::str::from_utf8(at).ok()?.parse().ok());
+        let stopped = last_beat(metadata, &id)?.map(|(beat, _)| beat.stopped).unwrap_or_default();
+        Ok(FoundNode { id, record, left_ms, stopped })
     };
     hash(metadata, NODES_KEY)?.into_iter().map(node).collect()
 }
@@ -166,8 +179,7 @@ pub(crate) fn nodes(
 /// Says what cannot be read.
 pub(crate) fn last_beat(metadata: &Partition, id: &str) -> Result<Option<(Beat, u64)>, String> {
     let key = beat_key(id);
-    let seen = execute::last_change(&metadata.store, key.as_bytes(), now_ms());
-    let seen = seen.map_err(|error| error.to_string())?;
+    let seen = change(metadata, key.as_bytes())?;
     match read(metadata, &Argv::of(&[b"GET", key.as_bytes()]))? {
         Reply::Bulk(bytes) => {
             let beat = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
@@ -206,6 +218,31 @@ pub(crate) fn object(metadata: &Partition, kind: &str, name: &str) -> Option<Val
             tracing::error!(kind, name, error, "the metadata cannot be read");
             None
         }
+    }
+}
+
+/// What the cluster has set, by name, as text: what is transient goes over what is persistent.
+pub(crate) fn settings(metadata: &Partition) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    let (kind, objects) = SETTINGS;
+    for settings in objects.into_iter().filter_map(|it| object(metadata, kind, it)) {
+        let Value::Object(settings) = settings else { continue };
+        all.extend(settings.into_iter().map(|(name, value)| (name, text_of(value))));
+    }
+    all
+}
+
+/// The same of one setting.
+pub(crate) fn setting(metadata: &Partition, name: &str) -> Option<String> {
+    let (kind, objects) = SETTINGS;
+    let mut objects = objects.into_iter().rev();
+    objects.find_map(|it| Some(text_of(object(metadata, kind, it)?.get_mut(name)?.take())))
+}
+
+fn text_of(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        other => other.to_string(),
     }
 }
 

@@ -7,7 +7,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use plimsoll_control::selection::Selector;
 use plimsoll_log::shared::Holder;
 use plimsoll_log::{GroupId, LeadId, Log, LogError, Lsn};
 use plimsoll_storage::execute::{ReadContext, ScanCursors};
@@ -17,10 +16,12 @@ use tokio::sync::{Notify, watch};
 
 use crate::applier::Applier;
 use crate::barrier::Barrier;
+use crate::clock::OwnClock;
 use crate::coordinator::Coordinator;
 use crate::documents::{Documents, DocumentsOptions, Refresher};
 use crate::figures::ProcessFigures;
 use crate::lead::{Lead, now_ms};
+use crate::load::Load;
 use crate::log_engine::LogSettings;
 use crate::maintenance::{self, Maintenance};
 use crate::members::{Beat, Members, NodeRecord};
@@ -29,9 +30,11 @@ use crate::partition::Partition;
 use crate::reconcile::Reconciler;
 use crate::recovery::{Checkpoints, Recoveries};
 use crate::rpc::{NoPeers, Peers};
+use crate::selection::Selection;
 use crate::session::{SessionPool, cheap_random};
 use crate::table::{Table, Tables};
 use crate::tail::GroupTail;
+use crate::work_settings::{SettingsFollower, WorkSettings};
 
 /// Log groups that partitions are spread over, beside the metadata's.
 pub(crate) const GROUPS: u16 = 16;
@@ -51,6 +54,8 @@ pub struct NodeSettings {
     pub database_partitions: u32,
     /// How documents are indexed and searched.
     pub documents: DocumentsOptions,
+    /// What steers selection and admission, where the cluster's settings do not say otherwise.
+    pub work: WorkSettings,
     /// What it says of itself to other nodes.
     pub record: NodeRecord,
     /// The way to other nodes.
@@ -67,6 +72,7 @@ impl NodeSettings {
             store: StoreOptions::default(),
             database_partitions: 1,
             documents: DocumentsOptions::default(),
+            work: WorkSettings::default(),
             record: NodeRecord::default(),
             peers: Arc::new(NoPeers),
         }
@@ -99,6 +105,8 @@ pub(crate) struct Shared {
     pub _holder: Option<Holder>,
     /// Nobody else appends to the log: what is applied here is all that was acknowledged.
     pub is_alone: bool,
+    /// This node's clock, where others append by theirs.
+    pub clock: Option<Arc<OwnClock>>,
     pub resources: Resources,
     pub metadata: Arc<Partition>,
     pub members: Members,
@@ -115,7 +123,11 @@ pub(crate) struct Shared {
     pub tails: HashMap<GroupId, Arc<GroupTail>>,
     pub barriers: HashMap<GroupId, Barrier>,
     /// Chooses which copies are asked.
-    pub selector: Mutex<Selector>,
+    pub selection: Arc<Selection>,
+    /// What this node says of its load.
+    pub load: Load,
+    /// What it was started with; the cluster's settings go over it.
+    pub work_settings: WorkSettings,
     pub started: Instant,
     pub database_partitions: u32,
     /// Held by who changes which tables there are, or what they are made of.
@@ -132,6 +144,8 @@ pub(crate) struct Shared {
     pub recoveries: Recoveries,
     /// What the front end says of the process.
     pub process_figures: OnceLock<ProcessFigures>,
+    /// What the front end does about the cluster's settings.
+    pub settings_follower: Mutex<Option<SettingsFollower>>,
 }
 
 /// A node that is open. Dropping it stops it where it is: what is not flushed is replayed.

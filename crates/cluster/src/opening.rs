@@ -10,7 +10,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use plimsoll_control::selection::{Rule, Selector};
 use plimsoll_log::record::{LeadStamp, Record};
 use plimsoll_log::rules::chain::{Chain, Position};
 use plimsoll_log::{GroupId, Incarnation, LeadId, Log, LogError, Lsn, PartitionId};
@@ -23,6 +22,7 @@ use crate::barrier::{Barrier, NOBODY};
 use crate::documents::{Documents, IndexMetadata};
 use crate::joining::{Joining, Positions};
 use crate::lead::now_ms;
+use crate::load::Load;
 use crate::log_engine::OpenLog;
 use crate::members::{self, Members};
 use crate::metadata;
@@ -31,6 +31,7 @@ use crate::node::{
 };
 use crate::partition::Partition;
 use crate::recovery::{self, Checkpoints, Recoveries};
+use crate::selection::Selection;
 use crate::session::random_u64;
 use crate::table::{Copies, Table, TableDefinition, Tables};
 use crate::tail::GroupTail;
@@ -130,7 +131,7 @@ impl Opening {
                 Some(known) => known.get(&group).copied().unwrap_or(position),
                 None => {
                     let nodes = metadata::nodes(&partition).map_err(OpenError::Mismatch)?;
-                    let others = nodes.into_iter().map(|(_, record, _)| record);
+                    let others = nodes.into_iter().map(|node| node.record);
                     let others = others.filter(|it| it.rpc != settings.record.rpc);
                     let found = joining.positions(&others.collect::<Vec<_>>());
                     let found = found.map_err(OpenError::Mismatch)?;
@@ -212,10 +213,12 @@ impl Opening {
         };
         let barriers = tails.iter().map(barrier).collect();
         let peers = Arc::clone(&settings.peers);
+        let boot = random_u64();
         Arc::new(Shared {
             log: self.log.log,
             _holder: self.log.holder,
             is_alone: self.log.is_alone,
+            clock: self.log.clock,
             resources: self.resources,
             metadata,
             members: Members::new(self.own, settings.record.clone(), peers, self.incarnation),
@@ -224,12 +227,14 @@ impl Opening {
             cursors: ScanCursors::default(),
             appliers: OnceLock::new(),
             applied_bytes: Arc::default(),
-            documents: Documents::new(&settings.documents),
+            documents: Documents::new(&settings.documents, settings.work.search, boot),
             partitions_dir: self.partitions_dir,
             lead: self.lead,
             tails,
             barriers,
-            selector: Mutex::new(Selector::new(Rule::default(), random_u64())),
+            selection: Arc::new(Selection::new(settings.work.selection)),
+            load: Load::new(boot, settings.work.search.thread_count()),
+            work_settings: settings.work.clone(),
             started: Instant::now(),
             database_partitions: settings.database_partitions,
             creation: tokio::sync::Mutex::new(()),
@@ -240,6 +245,7 @@ impl Opening {
             checkpoints: self.checkpoints,
             recoveries: Recoveries::new(&settings.record.name),
             process_figures: OnceLock::new(),
+            settings_follower: Mutex::default(),
         })
     }
 

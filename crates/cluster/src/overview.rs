@@ -39,7 +39,7 @@ impl NodeOverview {
 /// Why a copy that is wanted is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// Fewer nodes are there than copies are wanted.
+    /// Fewer nodes that hold copies are there than copies are wanted.
     TooFewNodes,
     /// Its node left.
     NodeLeft {
@@ -52,11 +52,11 @@ pub enum Missing {
     },
     /// It is to be made as soon as nodes have room for it.
     ToBeMade,
-    /// It is on this node, and has stopped: says why.
+    /// It has stopped.
     Stopped {
         /// The id of the node.
         node: String,
-        /// What was wrong.
+        /// What was wrong; of one on another node, that there is something.
         reason: String,
     },
 }
@@ -211,9 +211,12 @@ impl Coordinator {
             return (wanted, 1);
         }
         let members = shared.members.all();
-        let is_there = |node: &&str| members.get(*node).is_some_and(|it| it.is_alive());
+        let serves = |node: &str, copies: &Copies| {
+            members.get(node).is_some_and(|it| it.is_alive() && !it.has_stopped(copies.id))
+        };
         let serving = table.copies().get(ordinal).map_or(0, |copies| {
-            u32::try_from(copies.definition().serving().filter(is_there).count()).unwrap_or(1)
+            let definition = copies.definition();
+            u32::try_from(definition.serving().filter(|it| serves(it, copies)).count()).unwrap_or(1)
         });
         // The one that took the write serves, whatever is known of it here.
         (wanted.max(serving), serving.max(1))
@@ -241,7 +244,7 @@ struct Look<'a> {
 impl<'a> Look<'a> {
     fn new(shared: &'a Shared) -> Self {
         let members = shared.members.all();
-        let there = members.values().filter(|member| member.is_alive()).count();
+        let there = shared.members.data_nodes();
         let log_time_ms = shared.metadata.log_time_ms();
         let default_copies = shared.wanted_copies_of(None);
         Self { shared, members, log_time_ms, default_copies, there }
@@ -276,9 +279,14 @@ impl<'a> Look<'a> {
             let node = copy.node.clone();
             let is_own = node == self.shared.members.own;
             let local = copies.local().filter(|_| is_own);
-            let fault = local.as_ref().and_then(|partition| partition.fault());
+            let mut fault = local.as_ref().and_then(|partition| partition.fault());
             let left_ms = match self.members.get(&node) {
-                Some(member) => member.left_ms,
+                Some(member) => {
+                    if !is_own && member.has_stopped(copies.id) {
+                        fault = Some("it has stopped, as its node says".to_owned());
+                    }
+                    member.left_ms
+                }
                 // It was forgotten.
                 None => Some(0),
             };

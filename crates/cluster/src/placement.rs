@@ -78,15 +78,17 @@ pub(crate) struct Place {
     pub is_counted: bool,
     /// It is there now.
     pub is_alive: bool,
+    /// It holds copies; one that does not keeps those that it has until others do.
+    pub is_data: bool,
 }
 
 /// The nodes, by their ids.
 pub(crate) type Places = BTreeMap<String, Place>;
 
-/// The nodes that should hold the copies of a group's partitions, best first: as many as there are
-/// alive, at most `copies`. A zone that has one already comes after those that have none.
+/// The nodes that should hold the copies of a group's partitions, best first: as many as hold
+/// copies and are alive, at most `copies`. A zone that has one already comes after those that have none.
 pub(crate) fn proposed(group: u16, copies: usize, places: &Places) -> Vec<String> {
-    let alive = places.iter().filter(|(_, place)| place.is_alive);
+    let alive = places.iter().filter(|(_, place)| place.is_alive && place.is_data);
     let mut ranked: Vec<(&String, &Place)> = alive.collect();
     ranked.sort_by_key(|(node, _)| std::cmp::Reverse(rank(group, node)));
     let mut chosen: Vec<(&String, &Place)> = Vec::new();

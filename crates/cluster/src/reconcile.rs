@@ -1,9 +1,10 @@
 //! A node follows the metadata: tables that others created are served here too, copies that are
-//! this node's are made, those that are no longer are given up. It says that it is there, and
-//! the first of the nodes notes who has left and where copies should be.
+//! this node's are made, those that are no longer are given up, the cluster's settings are taken
+//! on. It says that it is there, and the first of the nodes notes who has left and where copies
+//! should be. What is held for searches that nobody came back to is let go here too.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -16,17 +17,20 @@ use plimsoll_storage::partition::Replica;
 use crate::catch_up::CatchUpError;
 use crate::documents::IndexMetadata;
 use crate::lead::now_ms;
-use crate::members::{BEAT_INTERVAL_MS, Beat, LEFT_AFTER_MS};
+use crate::members::{BEAT_INTERVAL_MS, Beat, LEFT_AFTER_MS, STOPPED_MAX};
 use crate::metadata;
 use crate::node::Shared;
-use crate::placement::{self, CopyState};
+use crate::placement::{self, CopyState, Places};
 use crate::recovery::{self, CopyOptions, Folders, Recovery, Stage};
 use crate::session::random_u64;
 use crate::table::{Copies, DocumentsDefinition, Table, TableDefinition};
 use crate::trimming::{self, Trimming};
+use crate::work_settings::WORK_SETTINGS;
 
 /// How often the metadata is looked at where nothing says that it changed.
 const INTERVAL: Duration = Duration::from_millis(500);
+/// How often nodes and copies are looked at, at most, where no table changed.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// Copies that this node makes at once.
 const MAKING_MAX: usize = 2;
 /// How many positions of its group a new copy is brought through the log, rather than copied.
@@ -68,14 +72,28 @@ impl Reconciler {
 /// What the thread remembers from one look to the next.
 #[derive(Default)]
 struct Seen {
-    /// The change of tables that was seen last.
+    /// The changes of tables and settings that were seen last.
     tables: Option<u64>,
+    settings: Option<u64>,
     documents: HashMap<String, Option<DocumentsDefinition>>,
     /// When a copy that could not be made is tried again; those being made are there too.
     making: Arc<Mutex<HashMap<PartitionId, Option<Instant>>>>,
+    /// A copy was made, or could not be, since they were looked at.
+    has_made: Arc<AtomicBool>,
+    /// What the last look at the places of copies went by, where it found nothing to change.
+    placed: Option<Placed>,
+    looked_at: Option<Instant>,
     beat_at: Option<Instant>,
     acted_at: Option<Instant>,
     trimming: Trimming,
+}
+
+/// What decides where copies should be: the changes of tables and settings, and the nodes.
+#[derive(PartialEq)]
+struct Placed {
+    tables: Option<u64>,
+    settings: Option<u64>,
+    places: Places,
 }
 
 async fn run(weak: &Weak<Shared>) {
@@ -101,21 +119,37 @@ async fn run(weak: &Weak<Shared>) {
 
 impl Shared {
     async fn reconcile(self: &Arc<Self>, seen: &mut Seen, position: Lsn) -> Result<(), String> {
-        self.members.set(metadata::nodes(&self.metadata)?);
+        // Every beat of every node is a change of the metadata: what does not answer a client's
+        // change is done at its own pace.
+        let is_turn = seen.looked_at.is_none_or(|at| at.elapsed() >= LOOK_INTERVAL);
+        if is_turn {
+            seen.looked_at = Some(Instant::now());
+            self.documents.contexts.expire();
+            self.documents.views.expire();
+            self.members.set(metadata::nodes(&self.metadata)?);
+        }
+        let change = metadata::objects_change(&self.metadata, metadata::SETTINGS.0)?;
+        if seen.settings != Some(change) {
+            self.follow_settings();
+            seen.settings = Some(change);
+        }
         let change = metadata::tables_change(&self.metadata)?;
         if seen.tables != Some(change) {
             let _changing = self.creation.lock().await;
             self.follow_tables(seen).await?;
             seen.tables = Some(change);
             seen.trimming.tables_changed(position);
+            self.follow_copies(seen).await?;
+        } else if is_turn || seen.has_made.swap(false, Ordering::Relaxed) {
+            self.follow_copies(seen).await?;
         }
-        self.follow_copies(seen).await?;
         let is_due = |at: Option<Instant>| {
             at.is_none_or(|at| at.elapsed() >= Duration::from_millis(BEAT_INTERVAL_MS))
         };
         // A node that is alone says who it is once, when it starts.
         if seen.beat_at.is_none() || (!self.is_alone && is_due(seen.beat_at)) {
             seen.beat_at = Some(Instant::now());
+            self.compare_clocks();
             self.beat();
         }
         if is_due(seen.acted_at) {
@@ -123,13 +157,33 @@ impl Shared {
             // Everybody does, as the one that acts may be the one that left.
             self.note_who_left().await?;
             if self.members.acts() {
-                self.place().await?;
+                self.place(seen).await?;
                 if !self.is_alone {
                     trimming::trim(self, position, &mut seen.trimming).await?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Works as the cluster's settings say, and where they do not, as it was started.
+    pub(crate) fn follow_settings(&self) {
+        // Held from the read on, so that an older state is never the last one told.
+        let follower = self.settings_follower.lock();
+        let settings = metadata::settings(&self.metadata);
+        let mut work = self.work_settings.clone();
+        for name in WORK_SETTINGS {
+            if let Some(text) = settings.get(name)
+                && let Err(error) = work.set(name, text)
+            {
+                tracing::warn!(name, error, "the cluster's setting is passed over");
+            }
+        }
+        self.selection.change(&work.selection);
+        self.documents.pool.change(&work.search);
+        if let Some(follower) = &*follower {
+            follower(&settings);
+        }
     }
 
     /// Serves the tables that the metadata has, as it has them.
@@ -207,6 +261,7 @@ impl Shared {
         }
         making.insert(copies.id, None);
         let (shared, making) = (Arc::downgrade(self), Arc::clone(&seen.making));
+        let has_made = Arc::clone(&seen.has_made);
         let (table, copies) = (Arc::clone(table), Arc::clone(copies));
         tokio::spawn(async move {
             let Some(shared) = shared.upgrade() else { return };
@@ -222,6 +277,7 @@ impl Shared {
                 Some(rest) => making.lock().insert(copies.id, rest),
                 None => making.lock().remove(&copies.id),
             };
+            has_made.store(true, Ordering::Relaxed);
             shared.look.notify_one();
         });
     }
@@ -315,7 +371,10 @@ impl Shared {
 
     /// Says that this node is there; what comes of it is not waited for.
     fn beat(self: &Arc<Self>) {
-        let beat = Beat { at_ms: now_ms(), ..self.durable.lock().clone() };
+        let partitions = self.tables.partitions();
+        let stopped = partitions.iter().filter(|it| it.fault().is_some());
+        let stopped = stopped.map(|it| (it.id.table, it.id.ordinal)).take(STOPPED_MAX).collect();
+        let beat = Beat { at_ms: now_ms(), stopped, ..self.durable.lock().clone() };
         let operation = metadata::beat(&self.members.own, &self.members.record, &beat);
         let shared = Arc::downgrade(self);
         tokio::spawn(async move {
@@ -351,10 +410,20 @@ impl Shared {
         Ok(())
     }
 
-    /// Has copies made and given up where they should be others.
-    async fn place(&self) -> Result<(), String> {
+    /// Has copies made and given up where they should be others. Looks at no table where nothing
+    /// changed since there was nothing to do.
+    async fn place(&self, seen: &mut Seen) -> Result<(), String> {
         let log_time_ms = self.metadata.log_time_ms();
+        let places = self.members.places(log_time_ms, 0);
+        // How long one that is away is waited for is each table's own.
+        let is_all_there = places.values().all(|place| place.is_alive);
+        let placed = Placed { tables: seen.tables, settings: seen.settings, places };
+        if is_all_there && seen.placed.as_ref() == Some(&placed) {
+            return Ok(());
+        }
+        seen.placed = None;
         let mut making = self.making();
+        let mut has_changed = false;
         for table in self.tables.all() {
             let index = table.index();
             let wait_ms = index.as_ref().map_or(metadata::DELAYED_MS, |it| it.delayed_ms());
@@ -366,6 +435,7 @@ impl Shared {
             if !changes {
                 continue;
             }
+            has_changed = true;
             let counted = Mutex::new(&mut making);
             let change = |definition: &mut TableDefinition| {
                 let mut is_changed = false;
@@ -382,6 +452,7 @@ impl Shared {
             let changed = self.update_definition(table.name(), table.incarnation(), change).await;
             changed.map_err(|error| error.to_string())?;
         }
+        seen.placed = (!has_changed).then_some(placed);
         Ok(())
     }
 

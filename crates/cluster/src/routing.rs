@@ -1,27 +1,42 @@
-//! Which copy is asked: this node's own where it serves one, else another that selection picks;
-//! and the next one where that gives no answer. What is asked is not looked at.
+//! Which copy is asked, and the next one where that gives no answer. The copies are those on this
+//! node and on others alike; which of them is best is selection's to say. What is asked is not
+//! looked at.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use plimsoll_control::Class;
-use plimsoll_control::selection::{Ask, Candidate, Failure, FailureKind};
+use futures_util::future::{Either, join_all, select};
+use plimsoll_control::selection::{Ask, Candidate, FailureKind, NodeId};
+use plimsoll_control::{Class, LoadLine};
+use plimsoll_index::Error;
 use plimsoll_storage::ErrorReply;
-use std::sync::Arc;
+use tokio::time::Instant;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::documents::BROKEN;
 use crate::members::Member;
 use crate::node::Shared;
-use crate::rpc::{CallError, Problem, Question, Reply};
+use crate::partition::Partition;
+use crate::request::Preference;
+use crate::rpc::{CallError, Problem, Question, Reply, Terms, Told, rest_error};
+use crate::selection::{Selection, Sent};
 use crate::table::Copies;
 
-/// How long one copy has to answer a read before the next is asked.
+/// How long one copy has to answer a read of rows before the next is asked.
 pub(crate) const READ_TIMEOUT: Duration = Duration::from_millis(1_000);
-/// How long copies that are about to serve are waited for.
-const OPENING_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a read of rows waits for a copy that can answer it, in all: longer than the log takes
+/// to elect another leader (4 to 9 s in JetStream), so that a read meanwhile is late and not lost.
+pub(crate) const READ_DEADLINE: Duration = Duration::from_secs(15);
 /// How long a change of the metadata waits for other nodes to serve it.
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How soon they are asked again.
-const OPENING_PAUSE: Duration = Duration::from_millis(20);
+/// How soon copies are asked again where none could answer.
+const PAUSE: Duration = Duration::from_millis(20);
+/// The same where more retries would only be more load.
+const LONG_PAUSE: Duration = Duration::from_millis(200);
+/// After how long without an answer a node is asked whether it is there at all, again and again.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How long it has to say so.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Why a node gave no answer of use.
 #[derive(Clone, Debug)]
@@ -30,100 +45,356 @@ pub(crate) enum NoAnswer {
     Elsewhere(String),
     /// It may have been carried out there.
     Unknown(String),
+    /// The node refused it, for now.
+    Refused(Error),
+}
+
+/// Where a copy is.
+#[derive(Clone)]
+pub(crate) enum Place {
+    Here(Arc<Partition>),
+    There(Arc<Member>),
+}
+
+/// Why a copy did not answer.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// Another would not either.
+    Here(Error),
+    /// Another may.
+    Elsewhere(FailureKind, Error),
+}
+
+impl Failed {
+    /// What the request deserves is the same everywhere; what the node lacks is not. A search that
+    /// a breaker stopped is not to take another node's memory next.
+    pub(crate) fn of(error: Error) -> Self {
+        match error.status {
+            _ if error.kind == BROKEN => Self::Here(error),
+            429 => Self::Elsewhere(FailureKind::Refused, error),
+            500.. => Self::Elsewhere(FailureKind::Error, error),
+            _ => Self::Here(error),
+        }
+    }
+
+    /// Of a node that gave no answer.
+    pub(crate) fn there(member: &Member, why: NoAnswer) -> Self {
+        let named = |why| no_shard(format!("node [{}]: {why}", member.record.name));
+        match why {
+            NoAnswer::Elsewhere(why) => Self::Elsewhere(FailureKind::Unreachable, named(why)),
+            NoAnswer::Unknown(why) => Self::Elsewhere(FailureKind::Timeout, named(why)),
+            NoAnswer::Refused(error) => Self::of(error),
+        }
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self::of(error)
+    }
+}
+
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Here(error) | Failed::Elsewhere(_, error) => error,
+        }
+    }
+}
+
+/// Something to be had of any one copy.
+#[derive(Clone, Copy)]
+pub(crate) struct Errand<'a> {
+    pub copies: &'a Copies,
+    pub class: Class,
+    /// How long one copy has.
+    pub timeout: Duration,
+    /// How long copies that cannot answer now are waited for; where it is zero, each is asked once.
+    pub patience: Duration,
+    /// Drawn once for a client's request: see [`Terms::rank`].
+    pub rank: u32,
+    pub preference: Preference,
 }
 
 impl Shared {
     /// The nodes that serve a copy, this one excepted, in the order in which they should be
-    /// asked.
+    /// asked; those that left last, as they may be back.
     pub(crate) fn others_with(&self, copies: &Copies, class: Class) -> Vec<Arc<Member>> {
+        let (there, away): (Vec<_>, Vec<_>) =
+            self.members_with(copies).into_iter().partition(|it| it.is_alive());
+        let candidates: Vec<Candidate> =
+            there.iter().map(|it| Candidate::near(it.number)).collect();
+        let order = self.selection.rank(self.now_ns(), copies.ask(class), &candidates);
+        let there = order.into_iter().filter_map(|at| there.get(at).cloned());
+        there.chain(away).collect()
+    }
+
+    /// The other nodes whose copy serves, as far as is known here.
+    fn members_with(&self, copies: &Copies) -> Vec<Arc<Member>> {
         let definition = copies.definition();
-        let mut others: Vec<Arc<Member>> = definition
+        definition
             .serving()
             .filter(|node| **node != *self.members.own)
             .filter_map(|node| self.members.get(node))
-            .collect();
-        // Those that left are asked last: they may be back.
-        let there = others.iter().filter(|it| it.is_alive());
-        let candidates: Vec<Candidate> = there.map(|it| Candidate::near(it.number)).collect();
-        let mut order = Vec::new();
-        let ask = copies.ask(class);
-        self.selector.lock().rank(self.now_ns(), ask, &candidates, &mut order);
-        let rank = |member: &Member| {
-            let at = candidates.iter().position(|it| it.node == member.number);
-            at.and_then(|at| order.iter().position(|it| *it == at)).unwrap_or(usize::MAX)
-        };
-        others.sort_by_key(|member| rank(member));
-        others
+            .filter(|member| !member.has_stopped(copies.id))
+            .collect()
     }
 
-    /// Asks one node, and tells selection how it went.
+    /// Has one copy after the other visited until one answers, the best first; for what may be
+    /// done more than once. Says which one it was.
+    pub(crate) async fn visit<T, F>(
+        &self,
+        errand: Errand<'_>,
+        visit: impl Fn(Place, Terms) -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Failed>>,
+    {
+        let end = Instant::now() + errand.patience.max(errand.timeout);
+        let hedge_after = if self.is_alone { None } else { self.selection.begins(errand.class) };
+        let mut last = no_shard("no copy of the partition can be asked".to_owned());
+        loop {
+            let mut pause = PAUSE;
+            'round: for mut left in self.places(errand.copies) {
+                while let Some(place) = self.take_best(&errand, &mut left) {
+                    let asked = self.ask_late(&errand, end, place, &mut left, hedge_after, &visit);
+                    match asked.await {
+                        Ok(answer) => return Ok(answer),
+                        Err(Failed::Here(error)) => return Err(error),
+                        Err(Failed::Elsewhere(kind, error)) => {
+                            last = error;
+                            let time = end.saturating_duration_since(Instant::now());
+                            let left = left.len();
+                            if left > 0
+                                && !self.selection.may_retry(self.now_ns(), kind, left, time)
+                            {
+                                pause = LONG_PAUSE;
+                                break 'round;
+                            }
+                        }
+                    }
+                }
+            }
+            if errand.patience.is_zero() || Instant::now() + pause >= end {
+                return Err(last);
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Where copies serve: on nodes that are there, and on those that left, which are asked last,
+    /// as they may be back.
+    fn places(&self, copies: &Copies) -> [Vec<Place>; 2] {
+        // Of a node that is alone, what is left of a copy that has stopped can still be read.
+        let local = copies.local().filter(|it| self.is_alone || it.fault().is_none());
+        let mut there: Vec<Place> = local.map(Place::Here).into_iter().collect();
+        let mut away = Vec::new();
+        if !self.is_alone {
+            for member in self.members_with(copies) {
+                let places = if member.is_alive() { &mut there } else { &mut away };
+                places.push(Place::There(member));
+            }
+        }
+        [there, away]
+    }
+
+    /// Visits a copy, and where it is late perhaps a second one of those that are left.
+    async fn ask_late<T, F>(
+        &self,
+        errand: &Errand<'_>,
+        end: Instant,
+        place: Place,
+        left: &mut Vec<Place>,
+        hedge_after: Option<Duration>,
+        visit: &impl Fn(Place, Terms) -> F,
+    ) -> Result<T, Failed>
+    where
+        F: Future<Output = Result<T, Failed>>,
+    {
+        let began = Instant::now();
+        let terms = |left: &[Place]| Terms {
+            timeout: errand.timeout.min(end.saturating_duration_since(Instant::now())),
+            alternatives: u32::try_from(left.len()).unwrap_or(u32::MAX),
+            rank: errand.rank,
+        };
+        let first = visit(place, terms(left));
+        let Some(after) = hedge_after.filter(|_| !left.is_empty()) else { return first.await };
+        let mut first = Box::pin(first);
+        if let Ok(answer) = tokio::time::timeout(after, &mut first).await {
+            return answer;
+        }
+        let (candidates, ask) = (self.candidates(left), errand.copies.ask(errand.class));
+        let hedge = self.selection.hedge(self.now_ns(), ask, began.elapsed(), &candidates);
+        let Some(at) = hedge else { return first.await };
+        let second = left.swap_remove(at);
+        let second = Box::pin(visit(second, terms(left)));
+        match select(first, second).await {
+            Either::Left((Err(Failed::Elsewhere(..)), second)) => second.await,
+            Either::Right((Err(Failed::Elsewhere(..)), first)) => first.await,
+            Either::Left((answer, _)) | Either::Right((answer, _)) => answer,
+        }
+    }
+
+    fn candidates(&self, places: &[Place]) -> Vec<Candidate> {
+        let number = |place: &Place| match place {
+            Place::Here(_) => self.members.own_number,
+            Place::There(member) => member.number,
+        };
+        places.iter().map(|place| Candidate::near(number(place))).collect()
+    }
+
+    /// Takes the copy that should be asked now out of `places`.
+    fn take_best(&self, errand: &Errand<'_>, places: &mut Vec<Place>) -> Option<Place> {
+        if self.is_alone {
+            return places.pop();
+        }
+        let (ask, candidates) = (errand.copies.ask(errand.class), self.candidates(places));
+        let wished = self.wished(errand.preference, places);
+        let at = wished.or_else(|| self.selection.pick(self.now_ns(), ask, &candidates))?;
+        for wanted in self.selection.probes(self.now_ns(), ask, &candidates) {
+            self.probe(wanted, places);
+        }
+        (at < places.len()).then(|| places.swap_remove(at))
+    }
+
+    /// The copy that the client wants to be asked, if it does not leave that to selection.
+    fn wished(&self, preference: Preference, places: &[Place]) -> Option<usize> {
+        match preference {
+            Preference::Best => None,
+            Preference::Local => places.iter().position(|it| matches!(it, Place::Here(_))),
+            Preference::Same(number) => {
+                let rank = |place: &Place| {
+                    let id = match place {
+                        Place::Here(_) => &self.members.own,
+                        Place::There(member) => &member.id,
+                    };
+                    xxh3_64_with_seed(id.as_bytes(), number)
+                };
+                (0..places.len()).max_by_key(|at| rank(&places[*at]))
+            }
+        }
+    }
+
+    /// Asks a node for its load line, beside all else.
+    fn probe(&self, node: NodeId, places: &[Place]) {
+        let found = places.iter().find_map(|place| match place {
+            Place::There(member) if member.number == node => Some(member),
+            _ => None,
+        });
+        let Some(member) = found else {
+            let line = self.line();
+            self.selection.probed(self.now_ns(), node, Some(&line));
+            return;
+        };
+        let (selection, started) = (Arc::clone(&self.selection), self.started);
+        let probing = Probing { selection, node, started, line: None };
+        let link = member.link.clone();
+        tokio::spawn(async move {
+            let mut probing = probing;
+            let answer = link.ask_on(Question::Probe, Terms::within(PROBE_TIMEOUT), 0).await;
+            probing.line = answer.ok().and_then(|(_, told)| told.line);
+        });
+    }
+
+    /// Work of a request on this node's own copy, of which selection is told as of any other.
+    /// `work` says how long the copy had it, where that is not all of the time.
+    pub(crate) async fn visit_here<T>(
+        &self,
+        ask: Ask,
+        terms: Terms,
+        work: impl Future<Output = Result<(T, Option<u64>), Failed>>,
+    ) -> Result<T, Failed> {
+        if self.is_alone {
+            return work.await.map(|(answer, _)| answer);
+        }
+        let flying = Flying::begin(self, ask, self.members.own_number, terms.timeout);
+        match work.await {
+            Ok((answer, server_ns)) => {
+                flying.answered(server_ns, Some(&self.line()));
+                Ok(answer)
+            }
+            // A breaker picks the request that holds most: that it did says nothing of how the node
+            // serves others. How near it is to its limits is in the load line.
+            Err(Failed::Here(error)) if error.kind == BROKEN => Err(Failed::Here(error)),
+            Err(Failed::Here(error)) => {
+                flying.answered(None, Some(&self.line()));
+                Err(Failed::Here(error))
+            }
+            Err(Failed::Elsewhere(kind, error)) => {
+                flying.failed(kind, Some(&self.line()));
+                Err(Failed::Elsewhere(kind, error))
+            }
+        }
+    }
+
+    /// Asks one node, and tells selection how it went. One that is silent for long is asked whether
+    /// it is there; where it does not say so either, its answer is not waited for.
     pub(crate) async fn ask(
         &self,
         member: &Member,
         ask: Ask,
         question: Question,
-        timeout: Duration,
+        terms: Terms,
     ) -> Result<Reply, NoAnswer> {
-        let flight = self.selector.lock().on_send(self.now_ns(), ask, member.number);
-        let flight = Flying { shared: self, flight: Some(flight), deadline: timeout };
-        let answer = member.link.ask(question, timeout, 0).await;
+        let flying = Flying::begin(self, ask, member.number, terms.timeout);
+        let mut answer = Box::pin(member.link.ask_on(question, terms, 0));
+        let answer = loop {
+            if let Ok(answer) = tokio::time::timeout(PATIENCE, &mut answer).await {
+                break answer;
+            }
+            let probe = member.link.ask_on(Question::Probe, Terms::within(PROBE_TIMEOUT), 0);
+            match select(answer, Box::pin(probe)).await {
+                Either::Left((answer, _)) => break answer,
+                Either::Right((Ok(_), waiting)) => answer = waiting,
+                Either::Right((Err(_), _)) => break Err(CallError::TimedOut),
+            }
+        };
+        let elsewhere = |why: &str| Err(NoAnswer::Elsewhere(why.to_owned()));
         match answer {
-            Ok(Reply::Problem(Problem::NotHere(why))) => {
-                flight.failed(FailureKind::Refused);
-                Err(NoAnswer::Elsewhere(why))
-            }
-            Ok(Reply::Problem(Problem::OtherCluster)) => {
-                flight.failed(FailureKind::Error);
-                Err(NoAnswer::Elsewhere("the node belongs to another cluster".to_owned()))
-            }
-            Ok(Reply::Problem(Problem::Format(format))) => {
-                flight.failed(FailureKind::Error);
-                let why = format!("the node speaks format {format} of the nodes' messages");
-                Err(NoAnswer::Elsewhere(why))
-            }
-            Ok(reply) => {
-                flight.answered();
+            Ok((Reply::Problem(problem), Told { line, .. })) => match problem {
+                // It says nothing of how the node does.
+                Problem::NotHere(why) => elsewhere(&why),
+                Problem::Behind(why) => {
+                    flying.failed(FailureKind::Timeout, line.as_ref());
+                    elsewhere(&why)
+                }
+                Problem::OtherCluster => {
+                    flying.failed(FailureKind::Error, None);
+                    elsewhere("the node belongs to another cluster")
+                }
+                Problem::Format(format) => {
+                    flying.failed(FailureKind::Error, None);
+                    elsewhere(&format!("the node speaks format {format} of the nodes' messages"))
+                }
+                Problem::Refused(json) => {
+                    let error = rest_error(&json);
+                    // As in `visit_here`.
+                    if error.kind != BROKEN {
+                        flying.failed(FailureKind::Refused, line.as_ref());
+                    }
+                    Err(NoAnswer::Refused(error))
+                }
+                problem => {
+                    flying.answered(None, line.as_ref());
+                    Ok(Reply::Problem(problem))
+                }
+            },
+            Ok((reply, Told { server_ns, line })) => {
+                flying.answered(server_ns, line.as_ref());
                 Ok(reply)
             }
             Err(CallError::Unreachable(why)) => {
-                flight.failed(FailureKind::Unreachable);
+                flying.failed(FailureKind::Unreachable, None);
                 Err(NoAnswer::Elsewhere(why))
             }
             Err(CallError::Lost(why)) => {
-                flight.failed(FailureKind::Unreachable);
+                flying.failed(FailureKind::Unreachable, None);
                 Err(NoAnswer::Unknown(why))
             }
             Err(CallError::TimedOut) => {
-                flight.failed(FailureKind::Timeout);
+                flying.failed(FailureKind::Timeout, None);
                 Err(NoAnswer::Unknown("the node did not answer in time".to_owned()))
             }
-        }
-    }
-
-    /// Asks the copies on other nodes one after the other until one answers; for what may be
-    /// carried out more than once. Copies that are being opened are waited for.
-    pub(crate) async fn ask_copies(
-        &self,
-        copies: &Copies,
-        class: Class,
-        question: &Question,
-        timeout: Duration,
-    ) -> Result<Reply, String> {
-        let end = tokio::time::Instant::now() + OPENING_TIMEOUT.max(timeout);
-        loop {
-            let mut why = "no copy of the partition can be asked".to_owned();
-            for member in self.others_with(copies, class) {
-                match self.ask(&member, copies.ask(class), question.clone(), timeout).await {
-                    Ok(reply) => return Ok(reply),
-                    Err(NoAnswer::Elsewhere(reason) | NoAnswer::Unknown(reason)) => {
-                        why = format!("{}: {reason}", member.record.name);
-                    }
-                }
-            }
-            if tokio::time::Instant::now() >= end {
-                return Err(why);
-            }
-            tokio::time::sleep(OPENING_PAUSE).await;
         }
     }
 
@@ -168,38 +439,62 @@ impl Shared {
     }
 }
 
-/// A question on its way: selection learns of its end, whatever that is.
+/// A request on its way: selection learns of its end, whatever that is.
 struct Flying<'a> {
     shared: &'a Shared,
-    flight: Option<plimsoll_control::selection::Flight>,
+    sent: Option<Sent>,
     deadline: Duration,
 }
 
-impl Flying<'_> {
-    fn answered(mut self) {
-        if let Some(flight) = self.flight.take() {
-            self.shared.selector.lock().on_reply(self.shared.now_ns(), flight, None, None);
+impl<'a> Flying<'a> {
+    fn begin(shared: &'a Shared, ask: Ask, node: NodeId, deadline: Duration) -> Self {
+        let sent = shared.selection.sent(shared.now_ns(), ask, node);
+        Self { shared, sent: Some(sent), deadline }
+    }
+
+    fn answered(mut self, server_ns: Option<u64>, line: Option<&LoadLine>) {
+        if let Some(sent) = self.sent.take() {
+            self.shared.selection.answered(self.shared.now_ns(), sent, server_ns, line);
         }
     }
 
-    fn failed(mut self, kind: FailureKind) {
-        if let Some(flight) = self.flight.take() {
-            let deadline_ns = u64::try_from(self.deadline.as_nanos()).unwrap_or(u64::MAX);
-            let failure = Failure { kind, deadline_ns, line: None };
-            self.shared.selector.lock().on_failure(self.shared.now_ns(), flight, &failure);
+    fn failed(mut self, kind: FailureKind, line: Option<&LoadLine>) {
+        if let Some(sent) = self.sent.take() {
+            let (now_ns, deadline) = (self.shared.now_ns(), self.deadline);
+            self.shared.selection.failed(now_ns, sent, kind, deadline, line);
         }
     }
 }
 
 impl Drop for Flying<'_> {
     fn drop(&mut self) {
-        if let Some(flight) = self.flight.take() {
-            self.shared.selector.lock().on_cancel(self.shared.now_ns(), flight);
+        if let Some(sent) = self.sent.take() {
+            self.shared.selection.cancelled(self.shared.now_ns(), sent);
         }
+    }
+}
+
+/// A probe on its way; its end is told, also where the task is cut off.
+struct Probing {
+    selection: Arc<Selection>,
+    node: NodeId,
+    started: std::time::Instant,
+    line: Option<LoadLine>,
+}
+
+impl Drop for Probing {
+    fn drop(&mut self) {
+        let now_ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.selection.probed(now_ns, self.node, self.line.as_ref());
     }
 }
 
 /// Nothing was done, and may be tried again.
 pub(crate) fn unavailable(why: String) -> ErrorReply {
     ErrorReply::new("TRYAGAIN", why)
+}
+
+/// The same in REST's words.
+pub(crate) fn no_shard(why: String) -> Error {
+    Error::new(503, "no_shard_available_action_exception", why)
 }

@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
+use plimsoll_control::Class;
 use plimsoll_storage::command::{self, Command, Group};
 use plimsoll_storage::operation::Operation;
 use plimsoll_storage::rows::{RowsRead, StoreError};
 use plimsoll_storage::{Argv, ErrorReply, Reply};
 
-use crate::Watched;
 use crate::coordinator::Coordinator;
 use crate::lead::Step;
 use crate::session::{ClientSession, cheap_random};
+use crate::{ReadLevel, Watched};
 
 /// Bits of a scan's cursor that belong to the partition; those above are its ordinal.
 const CURSOR_BITS: u32 = 52;
@@ -96,6 +97,11 @@ pub(crate) fn is_short_read(command: &Command<'_>) -> bool {
     command.spec().fast && command.keys().next().is_some()
 }
 
+/// What kind of work a command that reads is.
+pub(crate) fn class_of(command: &Command<'_>) -> Class {
+    if is_short_read(command) { Class::Get } else { Class::Scan }
+}
+
 fn is_splittable(command: &Command<'_>) -> bool {
     matches!(command.spec().name, "del" | "unlink" | "exists" | "touch" | "mget" | "mset")
 }
@@ -114,7 +120,7 @@ impl Coordinator {
         argv: &Argv,
     ) -> Reply {
         let outcome = match command.spec().name {
-            "scan" => self.scan(db, command, argv).await,
+            "scan" => self.scan(session.reads(), db, command, argv).await,
             "keys" => self.gather(session, db, argv).await.map(concatenated),
             "dbsize" => self.gather(session, db, argv).await.map(summed),
             "randomkey" => self.gather(session, db, argv).await.map(any_key),
@@ -207,11 +213,17 @@ impl Coordinator {
             return Ok(replies.into_iter().next().unwrap_or(Reply::Nil));
         }
         let copies = self.table(db).and_then(|table| table.copies().get(ordinal));
-        Ok(self.read(copies, &command, &argv).await)
+        Ok(self.read(session.reads(), copies, &command, &argv).await)
     }
 
     /// Scans one partition after the other; the ordinal stands above the partition's cursor.
-    async fn scan(&self, db: u32, command: &Command<'_>, argv: &Argv) -> Result<Reply, ErrorReply> {
+    async fn scan(
+        &self,
+        level: ReadLevel,
+        db: u32,
+        command: &Command<'_>,
+        argv: &Argv,
+    ) -> Result<Reply, ErrorReply> {
         let cursor = command.scan_cursor().unwrap_or_default();
         let ordinal = usize::try_from(cursor >> CURSOR_BITS).unwrap_or(usize::MAX);
         let local = cursor & ((1 << CURSOR_BITS) - 1);
@@ -227,7 +239,7 @@ impl Coordinator {
             parts.map(|(at, part)| if at == 1 { local.as_bytes() } else { part }).collect();
         let argv = Argv::of(&parts);
         let command = command::parse(&argv)?;
-        let mut page = match self.read(Some(copies), &command, &argv).await {
+        let mut page = match self.read(level, Some(copies), &command, &argv).await {
             Reply::Array(page) => page,
             error => return Ok(error),
         };

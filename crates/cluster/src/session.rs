@@ -9,6 +9,8 @@ use plimsoll_log::SessionId;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::ReadLevel;
+
 /// How many sessions without a connection are kept for the next ones.
 const IDLE_MAX: usize = 1024;
 
@@ -18,6 +20,7 @@ pub struct ClientSession {
     /// Made by the first wait, and set again only when it has gone off: setting a timer costs
     /// more than most answers take.
     timer: Option<Pin<Box<Sleep>>>,
+    reads: ReadLevel,
     pool: Arc<SessionPool>,
 }
 
@@ -31,6 +34,17 @@ struct Run {
 }
 
 impl ClientSession {
+    /// How fresh its reads are.
+    #[must_use]
+    pub fn reads(&self) -> ReadLevel {
+        self.reads
+    }
+
+    /// Has its reads be so fresh from now on.
+    pub fn set_reads(&mut self, level: ReadLevel) {
+        self.reads = level;
+    }
+
     pub(crate) fn id(&self) -> SessionId {
         self.run.id
     }
@@ -109,7 +123,7 @@ pub(crate) struct SessionPool {
 impl SessionPool {
     pub(crate) fn session(self: &Arc<Self>) -> ClientSession {
         let run = self.idle.lock().pop().unwrap_or_else(Run::new);
-        ClientSession { run, timer: None, pool: Arc::clone(self) }
+        ClientSession { run, timer: None, reads: ReadLevel::Strong, pool: Arc::clone(self) }
     }
 }
 
@@ -118,6 +132,12 @@ pub(crate) fn random_u64() -> u64 {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
     u64::from_le_bytes(bytes)
+}
+
+/// As [`cheap_random`], shorter.
+pub(crate) fn random_u32() -> u32 {
+    let [.., a, b, c, d] = cheap_random().to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
 }
 
 /// A number for commands that pick at random: cheap, and nothing is guarded by it.

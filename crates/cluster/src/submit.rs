@@ -16,7 +16,7 @@ use crate::members::Member;
 use crate::node::Shared;
 use crate::partition::Partition;
 use crate::routing::{NoAnswer, unavailable};
-use crate::rpc::{self, Problem, Question, StepBytes};
+use crate::rpc::{self, Problem, Question, StepBytes, Terms};
 use crate::session::ClientSession;
 use crate::settle::{Settled, settled};
 use crate::table::Copies;
@@ -125,7 +125,8 @@ impl Shared {
                     acked: session.acked(),
                     steps: steps.iter().filter_map(step_bytes).collect(),
                 };
-                match self.ask(member, copies.ask(Class::Write), question, LEAD_TIMEOUT).await {
+                let (ask, terms) = (copies.ask(Class::Write), Terms::within(LEAD_TIMEOUT));
+                match self.ask(member, ask, question, terms).await {
                     Ok(rpc::Reply::Replies(replies)) => {
                         let decoded = replies.into_iter().map(|it| decode_reply(&it.into()));
                         return match decoded.collect() {
@@ -138,6 +139,9 @@ impl Shared {
                     }
                     Ok(_) => return Attempt::Unknown,
                     Err(NoAnswer::Elsewhere(why)) => return Attempt::NotTaken(unavailable(why)),
+                    Err(NoAnswer::Refused(error)) => {
+                        return Attempt::NotTaken(unavailable(error.reason));
+                    }
                     Err(NoAnswer::Unknown(_)) => return Attempt::Unknown,
                 }
             }
@@ -203,7 +207,8 @@ impl Shared {
             numbers: numbers.to_vec(),
             stamp_ms,
         };
-        match self.ask(member, copies.ask(Class::Write), question, SETTLE_TIMEOUT).await {
+        let (ask, terms) = (copies.ask(Class::Write), Terms::within(SETTLE_TIMEOUT));
+        match self.ask(member, ask, question, terms).await {
             Ok(rpc::Reply::Replies(replies)) => {
                 let decoded = replies.into_iter().map(|it| decode_reply(&it.into()).ok());
                 decoded.map(|reply| reply.map(|reply| settled(&reply))).collect()

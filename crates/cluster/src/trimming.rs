@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     fn beat(metadata: u64, durable: &[(u16, u64)]) -> Beat {
-        Beat { at_ms: 0, metadata, durable: durable.iter().copied().collect() }
+        Beat { metadata, durable: durable.iter().copied().collect(), ..Beat::default() }
     }
 
     #[test]

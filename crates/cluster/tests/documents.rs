@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use plimsoll_cluster::{
     Action, Condition, Coordinator, DocumentWrite, IndexBody, IndexMetadata, Node, NodeSettings,
-    Request, WriteResult,
+    ReadLevel, Request, WriteResult,
 };
 use plimsoll_storage::{Argv, Reply};
 use serde_json::{Map, json};
@@ -75,9 +75,12 @@ async fn documents_are_written_read_and_kept() {
     let node = open(dir.path());
     let coordinator = node.coordinator();
     let index = coordinator.index("g").unwrap();
-    let found = coordinator.get_document(&index, "1", None).await.unwrap().unwrap();
+    let found =
+        coordinator.get_document(&index, "1", None, ReadLevel::Strong).await.unwrap().unwrap();
     assert_eq!((&found.source[..], found.version), (br#"{"n": 2}"#.as_slice(), 2));
-    assert!(coordinator.get_document(&index, "2", None).await.unwrap().is_none());
+    assert!(
+        coordinator.get_document(&index, "2", None, ReadLevel::Eventual).await.unwrap().is_none()
+    );
     assert!(index.mapping.field("new").is_some());
     coordinator.delete_index("g").await.unwrap();
     assert!(coordinator.index("g").is_none());
@@ -85,7 +88,9 @@ async fn documents_are_written_read_and_kept() {
     assert_eq!(entries, 1, "the metadata's alone");
     // The name is free again, and nothing of the old index is in the new.
     let index = create(&coordinator, "g", 1).await;
-    assert!(coordinator.get_document(&index, "1", None).await.unwrap().is_none());
+    assert!(
+        coordinator.get_document(&index, "1", None, ReadLevel::Strong).await.unwrap().is_none()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -102,7 +107,11 @@ async fn a_row_of_a_mapped_table_is_a_document() {
     for (id, routing, source) in
         [("early", None, r#"{"n":1}"#), ("a", None, r#"{"n":2}"#), ("b", Some("r"), r#"{"n":3}"#)]
     {
-        let found = coordinator.get_document(&index, id, routing).await.unwrap().unwrap();
+        let found = coordinator
+            .get_document(&index, id, routing, ReadLevel::Strong)
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(&found.source[..], source.as_bytes());
     }
     let outcomes =

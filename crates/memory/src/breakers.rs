@@ -571,6 +571,20 @@ pub fn is_parent_full() -> bool {
     TOLD.load(Relaxed) > TOLD_MARK.load(Relaxed)
 }
 
+/// How much is held of what may be, thousandths: of the parent's limit or the requests', whichever
+/// is nearer. By the last look.
+#[must_use]
+pub fn debt_permille() -> u32 {
+    let permille = |used: u64, limit: u64| {
+        let permille = u128::from(used) * 1000 / u128::from(limit.max(1));
+        u32::try_from(permille).unwrap_or(u32::MAX)
+    };
+    let (settings, anonymous) =
+        state(|state| (state.settings, state.reading.map_or(0, |reading| reading.anonymous)));
+    let requests = over(used(Which::Request), settings.request_overhead);
+    permille(anonymous, settings.total.bytes()).max(permille(requests, settings.request.bytes()))
+}
+
 /// A refusal of work that asks the parent for bytes when it is full.
 #[must_use]
 pub fn parent_trip(label: &str) -> Trip {

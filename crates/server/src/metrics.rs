@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use metrics::{Histogram, Key, Label, Level, Metadata, Recorder, SharedString, Unit};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusRecorder};
-use plimsoll_cluster::Statistics;
+use plimsoll_cluster::{Coordinator, Statistics};
 use plimsoll_memory::account::request_sums;
 use plimsoll_memory::breakers::{Which, figures};
 use plimsoll_memory::ledger::{Heir, OWNERS};
@@ -87,6 +87,7 @@ impl Metrics {
         self.clients(shared);
         self.node(&shared.coordinator.statistics());
         self.memory();
+        self.work(&shared.coordinator);
         self.recorder.handle().render()
     }
 
@@ -169,6 +170,36 @@ impl Metrics {
         let balance = settled_balance();
         self.show("plimsoll_memory_live_bytes", None, balance.live as f64);
         self.show("plimsoll_memory_off_bytes", None, balance.off() as f64);
+    }
+
+    /// What the controllers of the node did.
+    fn work(&self, coordinator: &Coordinator) {
+        let pools = [("search", coordinator.search_pool()), ("write", coordinator.write_pool())];
+        for (name, pool) in pools {
+            let label = Some(("pool", name.into()));
+            self.show("plimsoll_pool_active", label.clone(), pool.active as f64);
+            self.show("plimsoll_pool_queue", label.clone(), pool.queue as f64);
+            self.count("plimsoll_pool_rejected_total", label.clone(), pool.rejected);
+            self.count("plimsoll_pool_completed_total", label, pool.completed);
+        }
+        let search = coordinator.search_pool();
+        self.show("plimsoll_search_threads", None, search.threads as f64);
+        self.show("plimsoll_search_queue_capacity", None, search.queue_capacity as f64);
+        self.show("plimsoll_search_oldest_wait_seconds", None, search.oldest_wait_ns as f64 / 1e9);
+        self.count("plimsoll_search_sent_elsewhere_total", None, search.sent_elsewhere);
+        self.show("plimsoll_search_held_views", None, coordinator.held_views() as f64);
+        let selection = coordinator.selection();
+        self.count("plimsoll_selection_hedges_wanted_total", None, selection.hedges.0);
+        self.count("plimsoll_selection_hedges_total", None, selection.hedges.1);
+        self.count("plimsoll_selection_retries_total", None, selection.retries.0);
+        self.count("plimsoll_selection_retries_over_budget_total", None, selection.retries.1);
+        for (id, node) in coordinator.selection_of_nodes() {
+            let label = Some(("node", id.into()));
+            self.show("plimsoll_selection_outstanding", label.clone(), f64::from(node.outstanding));
+            self.count("plimsoll_selection_picks_total", label.clone(), node.picks);
+            self.count("plimsoll_selection_failures_total", label.clone(), node.failures);
+            self.show("plimsoll_selection_response_seconds", label, node.response_ns as f64 / 1e9);
+        }
     }
 
     fn count(&self, name: &'static str, label: Option<(&'static str, SharedString)>, value: u64) {

@@ -106,6 +106,7 @@ pub fn settings(settings: &Settings, record: NodeRecord, peers: Arc<dyn Peers>) 
         store,
         database_partitions: settings.resp_shards,
         documents: DocumentsOptions::default(),
+        work: settings.work.clone(),
         record,
         peers,
     }
@@ -125,6 +126,7 @@ pub fn record(
         http: http.to_string(),
         resp: resp.to_string(),
         zone: settings.zone.clone(),
+        is_coordinating_only: settings.is_coordinating_only,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started_ms: u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX),
     }

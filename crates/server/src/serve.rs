@@ -107,8 +107,7 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
     let rest = Rest::new(Arc::clone(&shared), addresses.http).await.map_err(io::Error::other)?;
     let rest = Arc::new(rest);
     rest.tell_others();
-    breakers::apply(&rest);
-    let words = Arc::clone(&rest);
+    breakers::follow_settings(&rest);
     let rest = Server::start(http.into_std()?, rest, processors)?;
     let rpc = match rpc {
         Some(port) => {
@@ -119,7 +118,7 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
     };
     let tasks = [
         tokio::spawn(accept(resp, Arc::clone(&shared), Arc::clone(&workers))),
-        tokio::spawn(tick(Arc::clone(&shared), words)),
+        tokio::spawn(tick(Arc::clone(&shared))),
     ];
     say_ready(&shared, addresses)?;
 
@@ -251,7 +250,7 @@ fn welcome(
 }
 
 /// What has to be done every second.
-async fn tick(shared: Arc<Shared>, rest: Arc<Rest>) {
+async fn tick(shared: Arc<Shared>) {
     let mut second = interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut commands, mut at) = (shared.usage.total(), Instant::now());
@@ -259,7 +258,6 @@ async fn tick(shared: Arc<Shared>, rest: Arc<Rest>) {
     loop {
         second.tick().await;
         shared.metrics.run_upkeep();
-        breakers::apply(&rest);
         let store = shared.coordinator.statistics().store;
         tell_native((store.block_cache_bytes + store.write_buffer_bytes) as u64);
         let (total, now) = (shared.usage.total(), Instant::now());

@@ -313,6 +313,24 @@ fn a_node_that_comes_back_on_its_port_is_found_again() {
 }
 
 #[test]
+fn the_first_question_after_a_restart_is_answered() {
+    for _ in 0..20 {
+        let (first, client) = (Peer::start("127.0.0.5:0", None), client());
+        let Peer { server, address, .. } = first;
+        let ask = || client.call(&address, Bytes::from_static(b"x"), LONG);
+        assert_eq!(run(ask()).unwrap(), "x");
+        server.stop(LONG);
+        let again = Peer::start(&address, None);
+        // On the connection that ended it cannot leave; it may be lost on it, if it did.
+        match run(ask()) {
+            Ok(answer) => assert_eq!(answer, "x"),
+            Err(error) => assert!(matches!(error, CallError::Lost(_)), "{error:?}"),
+        }
+        assert!(again.handler.asked() <= 1, "nothing is asked twice");
+    }
+}
+
+#[test]
 fn a_node_that_stops_answers_what_it_was_asked() {
     let (peer, client) = (Peer::any(), client());
     let call = peer.call(&client, b"later");

@@ -3,6 +3,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -20,6 +21,7 @@ use crate::lead::now_ms;
 use crate::metadata;
 use crate::node::{PARTITIONS_MAX, Shared};
 use crate::table::{DocumentsDefinition, Table, TableDefinition};
+use crate::work_settings::SettingsFollower;
 
 /// The most indices that a cluster holds.
 const INDICES_MAX: usize = 10_000;
@@ -29,6 +31,8 @@ const NAME_BYTES_MAX: usize = 255;
 const DEFINITION_BYTES_MAX: usize = 4 << 20;
 /// How often a change of the metadata is tried again after another came before it.
 const ATTEMPTS_MAX: u32 = 100;
+/// How long a change waits for this node to work by it.
+const FOLLOW_TIMEOUT: Duration = Duration::from_secs(2);
 
 const SHARDS: &str = "index.number_of_shards";
 const REPLICAS: &str = "index.number_of_replicas";
@@ -246,6 +250,20 @@ impl Coordinator {
         }
     }
 
+    /// A setting of the whole cluster that was changed while it runs: the transient one, else the
+    /// persistent one.
+    #[must_use]
+    pub fn cluster_setting(&self, name: &str) -> Option<String> {
+        metadata::setting(&self.shared().metadata, name)
+    }
+
+    /// Has the front end take on the cluster's settings, those that there are at once. A change of
+    /// them is acknowledged after all nodes that are there did so.
+    pub fn follow_settings(&self, follower: SettingsFollower) {
+        *self.shared().settings_follower.lock() = Some(follower);
+        self.shared().follow_settings();
+    }
+
     /// A small object that the whole cluster shares, such as a template.
     #[must_use]
     pub fn stored(&self, kind: &str, name: &str) -> Option<Value> {
@@ -267,8 +285,11 @@ impl Coordinator {
             Some(value) => metadata::put_object(kind, name, &checked(&value)?),
             None => metadata::delete_object(kind, name),
         };
-        self.shared().write_metadata(command).await.map_err(super::write::failed)?;
-        self.shared().tell_others().await;
+        let shared = self.shared();
+        shared.write_metadata(command).await.map_err(super::write::failed)?;
+        // Settings that were changed are at work here too when that is acknowledged.
+        shared.reconciled_to(shared.metadata.applied().0, FOLLOW_TIMEOUT).await;
+        shared.tell_others().await;
         Ok(())
     }
 

@@ -64,6 +64,14 @@ pub(crate) struct Context {
     expires: Instant,
 }
 
+/// A context that somebody came back to.
+pub(crate) struct Open {
+    pub parts: Arc<Vec<Part>>,
+    pub scroll: Option<Scroll>,
+    /// How long it is held from now on.
+    pub keep_alive: Duration,
+}
+
 /// Where a scroll is.
 #[derive(Clone)]
 pub(crate) struct Scroll {
@@ -107,18 +115,15 @@ impl Contexts {
         Ok(id)
     }
 
-    /// The parts and scroll of a context, whose time begins anew.
-    pub(crate) fn get(
-        &self,
-        id: &ContextId,
-        keep_alive: Option<Duration>,
-    ) -> Result<(Arc<Vec<Part>>, Option<Scroll>), Error> {
+    /// A context, whose time begins anew.
+    pub(crate) fn get(&self, id: &ContextId, keep_alive: Option<Duration>) -> Result<Open, Error> {
         keep_alive.map_or(Ok(()), check)?;
         let mut open = self.open.lock();
         let context = open.get_mut(id).ok_or_else(|| missing(id))?;
         context.keep_alive = keep_alive.unwrap_or(context.keep_alive);
         context.expires = Instant::now() + context.keep_alive;
-        Ok((Arc::clone(&context.parts), context.scroll.clone()))
+        let Context { parts, scroll, keep_alive, .. } = context;
+        Ok(Open { parts: Arc::clone(parts), scroll: scroll.clone(), keep_alive: *keep_alive })
     }
 
     /// A scroll has gone on.
@@ -129,7 +134,9 @@ impl Contexts {
     }
 
     pub(crate) fn remove(&self, id: &ContextId) -> bool {
-        self.open.lock().remove(id).is_some()
+        // Outside the lock: other nodes are told to let go of their views.
+        let removed = self.open.lock().remove(id);
+        removed.is_some()
     }
 
     /// Name, creation and keep-alive of each point in time (or scroll).
@@ -142,7 +149,14 @@ impl Contexts {
     /// Lets go of those whose time is over.
     pub(crate) fn expire(&self) {
         let now = Instant::now();
-        self.open.lock().retain(|_, context| context.expires > now);
+        let expired: Vec<Context> = {
+            let mut open = self.open.lock();
+            let is_over = |(_, context): &(&ContextId, &Context)| context.expires <= now;
+            let ids: Vec<ContextId> =
+                open.iter().filter(is_over).map(|(id, _)| id.clone()).collect();
+            ids.iter().filter_map(|id| open.remove(id)).collect()
+        };
+        drop(expired);
     }
 }
 

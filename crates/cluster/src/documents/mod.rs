@@ -4,7 +4,8 @@
 //! - [`write`], [`read`]: single documents.
 //! - [`rows`]: what Redis clients write into an index.
 //! - [`indexer`], [`refresher`]: the index of a partition, kept up with its rows.
-//! - [`search`], [`parts`], [`contexts`], [`pool`], [`cache`], [`memory`]: searches over partitions.
+//! - [`search`], [`parts`], [`contexts`], [`pool`], [`costs`], [`cache`], [`memory`]: searches over
+//!   partitions.
 //! - [`remote`]: what other nodes ask of the copies here.
 //!
 //! The words of HTTP are not known here; errors are Elasticsearch's.
@@ -12,6 +13,7 @@
 mod cache;
 mod catalog;
 mod contexts;
+mod costs;
 mod indexer;
 mod memory;
 mod parts;
@@ -29,6 +31,7 @@ pub use cache::CacheStatistics;
 pub(crate) use catalog::{no_such_index, replicas};
 pub use contexts::ContextId;
 pub(crate) use indexer::Indexer;
+pub(crate) use memory::BROKEN;
 pub use memory::{refused, stopped};
 pub use pool::PoolStatistics;
 pub(crate) use refresher::Refresher;
@@ -40,31 +43,26 @@ pub use types::{
 };
 pub(crate) use write::failed;
 
+use std::sync::Arc;
+
 use cache::RequestCache;
 use contexts::Contexts;
+use costs::Costs;
 use pool::SearchPool;
 use remote::Views;
+
+use crate::work_settings::PoolSettings;
 
 /// How documents are searched.
 #[derive(Clone, Debug)]
 pub struct DocumentsOptions {
-    /// Threads that searches run on; at least 1. Default: three for every two processors, and
-    /// one more, as in Elasticsearch.
-    pub search_threads: usize,
-    /// Searches of single partitions that may wait for a thread. Default 1,000.
-    pub search_queue: usize,
     /// Bytes of the request cache. Default 64 MiB.
     pub request_cache_bytes: u64,
 }
 
 impl Default for DocumentsOptions {
     fn default() -> Self {
-        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self {
-            search_threads: processors * 3 / 2 + 1,
-            search_queue: 1000,
-            request_cache_bytes: 64 << 20,
-        }
+        Self { request_cache_bytes: 64 << 20 }
     }
 }
 
@@ -72,16 +70,18 @@ impl Default for DocumentsOptions {
 pub(crate) struct Documents {
     pub pool: SearchPool,
     pub contexts: Contexts,
+    pub costs: Arc<Costs>,
     pub cache: RequestCache,
     /// What is held for searches of other nodes.
     pub views: Views,
 }
 
 impl Documents {
-    pub(crate) fn new(options: &DocumentsOptions) -> Self {
+    pub(crate) fn new(options: &DocumentsOptions, search: PoolSettings, boot: u64) -> Self {
         Self {
-            pool: SearchPool::start(options.search_threads.max(1), options.search_queue),
+            pool: SearchPool::start(search, boot),
             contexts: Contexts::default(),
+            costs: Arc::new(Costs::new()),
             cache: RequestCache::new(options.request_cache_bytes),
             views: Views::default(),
         }

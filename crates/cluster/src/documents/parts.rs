@@ -3,11 +3,12 @@
 //! what becomes of the answers, is in `search.rs`.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use plimsoll_control::Class;
+use plimsoll_control::admission::Tier;
 use plimsoll_index::Error;
 use plimsoll_index::aggregation::MAX_BUCKETS_DEFAULT;
 use plimsoll_index::search::{
@@ -15,47 +16,70 @@ use plimsoll_index::search::{
 };
 use serde_json::value::RawValue;
 
+use super::costs::Costs;
 use super::indexer::{PartitionView, document_in};
-use super::memory::{BROKEN, OfRequest};
-use super::pool::Cancel;
-use super::read::unavailable;
+use super::memory::OfRequest;
+use super::pool::{Cancel, Order};
 use super::search::SearchOptions;
 use super::types::IndexMetadata;
 use crate::lead::now_ms;
 use crate::members::Member;
 use crate::node::Shared;
 use crate::partition::Partition;
-use crate::routing::NoAnswer;
-use crate::rpc::{Problem, Question, Reply, SearchPart, rest_error};
+use crate::request::Preference;
+use crate::routing::{Errand, Failed, NoAnswer, Place, no_shard};
+use crate::rpc::{Problem, Question, Reply, SearchPart, Terms, rest_error};
+use crate::session::random_u64;
 use crate::table::Copies;
 
-/// How long a copy on another node has to answer.
+/// How long a copy has to answer.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long another node holds the view of a query for the fetch that follows.
+/// What a copy gets beyond the time that a client set.
+const TIMEOUT_SLACK: Duration = Duration::from_millis(200);
+/// How long another node holds the view of a query for the fetch that follows, if it is not let
+/// go before.
 const FETCH_HOLD: Duration = Duration::from_secs(60);
+/// How long another node has to let go of a view.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A partition that is asked.
 pub(crate) struct Part {
     pub index: Arc<IndexMetadata>,
     pub copies: Arc<Copies>,
-    /// The copies that may be asked, best first.
-    order: Vec<Place>,
     /// The view that was asked, once it was.
     held: Mutex<Option<Held>>,
-}
-
-/// Where a copy is.
-#[derive(Clone)]
-enum Place {
-    Here(Arc<Partition>),
-    There(Arc<Member>),
 }
 
 /// A view that was asked.
 #[derive(Clone)]
 enum Held {
     Here(Local),
-    There(Arc<Member>, u64),
+    There(Arc<HeldThere>),
+}
+
+/// A view that another node holds. It is told when this goes that it need not any more.
+struct HeldThere {
+    member: Arc<Member>,
+    /// What it is held under.
+    view: u64,
+    is_held: AtomicBool,
+}
+
+impl Drop for HeldThere {
+    fn drop(&mut self) {
+        // Without a runtime the node is stopping: the view's time runs out.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        if !*self.is_held.get_mut() || !self.member.is_alive() {
+            return;
+        }
+        let (link, views) = (self.member.link.clone(), vec![self.view]);
+        runtime.spawn(async move {
+            let released = link.ask(Question::Release { views }, RELEASE_TIMEOUT, 0).await;
+            if let Err(error) = released {
+                tracing::debug!(%error, "a view is held until its time is over");
+            }
+        });
+    }
 }
 
 /// A copy on this node and a view of it.
@@ -73,59 +97,62 @@ pub(super) struct Asked<'a> {
     /// The hit that a scroll goes on after.
     pub after: Option<Hit>,
     pub cancel: &'a Cancel,
+    /// See [`Terms::rank`].
+    pub rank: u32,
+    /// How long the view is to be held for those who come back to it; none where nobody does.
+    pub keep: Option<Duration>,
+}
+
+impl Asked<'_> {
+    /// How long the answer of a copy is worth something. The whole search ends before that: a
+    /// client's haste is no fault of the node.
+    fn timeout(&self) -> Duration {
+        let worth = self.options.timeout.map(|timeout| timeout.saturating_add(TIMEOUT_SLACK));
+        worth.map_or(QUERY_TIMEOUT, |worth| worth.min(QUERY_TIMEOUT))
+    }
 }
 
 impl Part {
-    pub(super) fn of(shared: &Shared, index: &Arc<IndexMetadata>, copies: &Arc<Copies>) -> Self {
-        let local = copies.local().filter(|it| it.fault().is_none());
-        let there =
-            if shared.is_alone { Vec::new() } else { shared.others_with(copies, Class::Search) };
-        let here = local.map(Place::Here).into_iter();
-        let order = here.chain(there.into_iter().map(Place::There)).collect();
+    pub(super) fn of(index: &Arc<IndexMetadata>, copies: &Arc<Copies>) -> Self {
         let (index, copies) = (Arc::clone(index), Arc::clone(copies));
-        Self { index, copies, order, held: Mutex::new(None) }
+        Self { index, copies, held: Mutex::new(None) }
     }
 
     /// The node that was asked, where it was another.
     pub(super) fn node(&self) -> Option<String> {
         match &*self.held.lock() {
-            Some(Held::There(member, _)) => Some(member.record.name.clone()),
+            Some(Held::There(there)) => Some(there.member.record.name.clone()),
             _ => None,
         }
     }
 
     /// Holds the view of a point in time.
     pub(super) async fn hold(&self, shared: &Shared, keep_alive: Duration) -> Result<(), Error> {
-        let mut last = no_copy();
-        for place in &self.order {
-            match self.hold_at(shared, place, keep_alive).await {
-                Ok(held) => {
-                    *self.held.lock() = Some(held);
-                    return Ok(());
+        let visit = |place: Place, terms: Terms| async move {
+            match place {
+                Place::Here(partition) => {
+                    let ask = self.copies.ask(Class::Search);
+                    let local = async { Ok((self.local(shared, &partition, terms).await?, None)) };
+                    Ok(Held::Here(shared.visit_here(ask, terms, local).await?))
                 }
-                Err(Failed::Here(error)) => return Err(error),
-                Err(Failed::Elsewhere(error)) => last = error,
+                Place::There(member) => {
+                    let there = HeldThere::under_a_new_name(member);
+                    let question = Question::Hold { part: self.part(&there, keep_alive) };
+                    match self.ask(shared, &there, question, (Class::Search, terms)).await? {
+                        Reply::Held { .. } => Ok(Held::There(there)),
+                        _ => Err(Failed::Here(unreadable())),
+                    }
+                }
             }
-        }
-        Err(last)
+        };
+        let held = shared.visit(self.errand(QUERY_TIMEOUT, 0, Preference::Best), visit).await?;
+        *self.held.lock() = Some(held);
+        Ok(())
     }
 
-    async fn hold_at(
-        &self,
-        shared: &Shared,
-        place: &Place,
-        keep_alive: Duration,
-    ) -> Result<Held, Failed> {
-        match place {
-            Place::Here(partition) => Ok(Held::Here(self.local(shared, partition).await?)),
-            Place::There(member) => {
-                let question = Question::Hold { part: self.part(0, keep_alive) };
-                match self.ask(shared, member, question).await? {
-                    Reply::Held { view } => Ok(Held::There(Arc::clone(member), view)),
-                    _ => Err(Failed::Here(unreadable())),
-                }
-            }
-        }
+    fn errand(&self, timeout: Duration, rank: u32, preference: Preference) -> Errand<'_> {
+        let (copies, class, patience) = (&*self.copies, Class::Search, Duration::ZERO);
+        Errand { copies, class, timeout, patience, rank, preference }
     }
 
     /// The query phase, on the view that is held, or the present one of the best copy.
@@ -135,91 +162,99 @@ impl Part {
         asked: Asked<'_>,
     ) -> Result<PartitionResult, Error> {
         let held = self.held.lock().clone();
+        let terms = Terms { rank: asked.rank, ..Terms::within(asked.timeout()) };
         match held {
-            Some(Held::Here(local)) => local.query(shared, &asked).await,
-            Some(Held::There(member, view)) => {
-                let (result, _) = self.query_there(shared, &member, view, &asked).await?;
-                Ok(result)
-            }
+            Some(Held::Here(local)) => Ok(self.query_here(shared, &local, &asked, terms).await?),
+            Some(Held::There(there)) => Ok(self.query_there(shared, &there, &asked, terms).await?),
             None => {
-                let mut last = no_copy();
-                for place in &self.order {
-                    match self.query_at(shared, place, &asked).await {
-                        Ok((result, held)) => {
-                            *self.held.lock() = Some(held);
-                            return Ok(result);
+                let asked = &asked;
+                let visit = |place: Place, terms: Terms| async move {
+                    match place {
+                        Place::Here(partition) => {
+                            let local = self.local(shared, &partition, terms).await?;
+                            let result = self.query_here(shared, &local, asked, terms).await?;
+                            Ok((result, Held::Here(local)))
                         }
-                        Err(Failed::Here(error)) => return Err(error),
-                        Err(Failed::Elsewhere(error)) => last = error,
+                        Place::There(member) => {
+                            let there = HeldThere::under_a_new_name(member);
+                            let result = self.query_there(shared, &there, asked, terms).await?;
+                            Ok((result, Held::There(there)))
+                        }
                     }
-                }
-                Err(last)
+                };
+                let errand = self.errand(asked.timeout(), asked.rank, asked.options.preference);
+                let (result, held) = shared.visit(errand, visit).await?;
+                *self.held.lock() = Some(held);
+                Ok(result)
             }
         }
     }
 
-    async fn query_at(
+    async fn query_here(
         &self,
         shared: &Shared,
-        place: &Place,
+        local: &Local,
         asked: &Asked<'_>,
-    ) -> Result<(PartitionResult, Held), Failed> {
-        match place {
-            Place::Here(partition) => {
-                let local = self.local(shared, partition).await?;
-                let result = local.query(shared, asked).await?;
-                Ok((result, Held::Here(local)))
-            }
-            Place::There(member) => {
-                let (result, view) = self.query_there(shared, member, 0, asked).await?;
-                Ok((result, Held::There(Arc::clone(member), view)))
-            }
-        }
+        terms: Terms,
+    ) -> Result<PartitionResult, Failed> {
+        let work = async { Ok((local.query(shared, asked, terms).await?, None)) };
+        shared.visit_here(self.copies.ask(Class::Search), terms, work).await
     }
 
     async fn query_there(
         &self,
         shared: &Shared,
-        member: &Arc<Member>,
-        view: u64,
+        there: &Arc<HeldThere>,
         asked: &Asked<'_>,
-    ) -> Result<(PartitionResult, u64), Failed> {
-        let hold = match (asked.options.scroll, asked.request.size()) {
-            (Some(scroll), _) => scroll,
-            (None, 0) => Duration::ZERO,
-            (None, _) => FETCH_HOLD,
+        terms: Terms,
+    ) -> Result<PartitionResult, Failed> {
+        let (hold, for_fetch) = match (asked.keep, asked.request.size()) {
+            (Some(keep), _) => (keep.max(FETCH_HOLD), false),
+            (None, 0) => (Duration::ZERO, true),
+            (None, _) => (FETCH_HOLD, true),
         };
         let question = Question::Query {
-            part: self.part(view, hold),
+            part: self.part(there, hold),
             body: asked.request.body().to_string(),
             after: asked.after.clone(),
             request_cache: asked.options.request_cache,
+            for_fetch,
         };
-        match self.ask(shared, member, question).await? {
-            Reply::Queried { result, view } => Ok((*result, view)),
+        match self.ask(shared, there, question, (Class::Search, terms)).await? {
+            Reply::Queried { result, view } => {
+                there.is_held.store(view != 0, Ordering::Relaxed);
+                Ok(*result)
+            }
             _ => Err(Failed::Here(unreadable())),
         }
     }
 
-    /// The JSON of hits with their places, from the view that was asked.
+    /// The JSON of hits with their places, from the view that was asked, which is let go after
+    /// that where it is the last that is wanted of it.
     pub(super) async fn fetch(
         &self,
         shared: &Shared,
         request: &Arc<SearchRequest>,
         hits: Vec<(usize, Hit)>,
-        cancel: &Cancel,
+        (cancel, is_last): (&Cancel, bool),
     ) -> Result<Vec<(usize, Box<RawValue>)>, Error> {
         let held = self.held.lock().clone();
+        let terms = Terms::within(QUERY_TIMEOUT);
         match held {
-            Some(Held::Here(local)) => local.fetch(shared, request, hits, cancel).await,
-            Some(Held::There(member, view)) => {
-                let (places, hits): (Vec<usize>, Vec<Hit>) = hits.into_iter().unzip();
-                let part = self.part(view, Duration::ZERO);
-                let body = request.body().to_string();
-                let question = Question::Fetch { part, body, hits };
-                let Reply::Fetched(found) = self.ask(shared, &member, question).await? else {
-                    return Err(unreadable());
+            Some(Held::Here(local)) => {
+                let work = async {
+                    Ok((local.fetch(shared, request, hits, (cancel, terms)).await?, None))
                 };
+                Ok(shared.visit_here(self.copies.ask(Class::Fetch), terms, work).await?)
+            }
+            Some(Held::There(there)) => {
+                let (places, hits): (Vec<usize>, Vec<Hit>) = hits.into_iter().unzip();
+                let part = self.part(&there, Duration::ZERO);
+                let body = request.body().to_string();
+                let question = Question::Fetch { part, body, hits, releases: is_last };
+                let asked = self.ask(shared, &there, question, (Class::Fetch, terms)).await?;
+                let Reply::Fetched(found) = asked else { return Err(unreadable()) };
+                there.is_held.store(!is_last, Ordering::Relaxed);
                 let hit = |(at, json): (u64, String)| {
                     let place = places.get(usize::try_from(at).unwrap_or(usize::MAX)).copied();
                     Some((place?, RawValue::from_string(json).ok()?))
@@ -231,71 +266,48 @@ impl Part {
     }
 
     /// A copy on this node with its present view; one not indexed yet is refreshed first.
-    async fn local(&self, shared: &Shared, partition: &Arc<Partition>) -> Result<Local, Failed> {
-        let local = Local::of(shared, &self.index, partition).await;
-        local.map_err(Failed::of)
+    async fn local(
+        &self,
+        shared: &Shared,
+        partition: &Arc<Partition>,
+        terms: Terms,
+    ) -> Result<Local, Failed> {
+        Ok(Local::of(shared, &self.index, partition, terms).await?)
     }
 
     async fn ask(
         &self,
         shared: &Shared,
-        member: &Member,
+        there: &HeldThere,
         question: Question,
+        (class, terms): (Class, Terms),
     ) -> Result<Reply, Failed> {
-        match shared.ask(member, self.copies.ask(Class::Search), question, QUERY_TIMEOUT).await {
+        // Whether it holds the view is not known until it says so.
+        let was_held = there.is_held.swap(true, Ordering::Relaxed);
+        match shared.ask(&there.member, self.copies.ask(class), question, terms).await {
             Ok(Reply::Problem(Problem::Rest(error))) => Err(Failed::of(rest_error(&error))),
             Ok(reply) => Ok(reply),
-            Err(NoAnswer::Elsewhere(why) | NoAnswer::Unknown(why)) => {
-                let why = format!("node [{}]: {why}", member.record.name);
-                Err(Failed::Elsewhere(unavailable(why)))
+            Err(why) => {
+                if !matches!(why, NoAnswer::Unknown(_)) {
+                    there.is_held.store(was_held, Ordering::Relaxed);
+                }
+                Err(Failed::there(&there.member, why))
             }
         }
     }
 
-    fn part(&self, view: u64, hold: Duration) -> SearchPart {
+    fn part(&self, there: &HeldThere, hold: Duration) -> SearchPart {
         let hold_ms = u64::try_from(hold.as_millis()).unwrap_or(u64::MAX);
-        SearchPart { partition: self.copies.id.into(), view, hold_ms }
+        let is_held = there.is_held.load(Ordering::Relaxed);
+        let view = if is_held { there.view } else { 0 };
+        SearchPart { partition: self.copies.id.into(), view, hold_ms, hold_as: there.view }
     }
 }
 
-/// Why a copy did not answer.
-enum Failed {
-    /// Another would not either.
-    Here(Error),
-    /// Another may.
-    Elsewhere(Error),
-}
-
-impl Failed {
-    /// What the request deserves is the same everywhere; what the node lacks is not. A search
-    /// that a breaker stopped is not to take another node's memory next.
-    fn of(error: Error) -> Self {
-        if error.kind == BROKEN {
-            Self::Here(error)
-        } else if error.status == 429 || error.status >= 500 {
-            Self::Elsewhere(error)
-        } else {
-            Self::Here(error)
-        }
+impl HeldThere {
+    fn under_a_new_name(member: Arc<Member>) -> Arc<Self> {
+        Arc::new(Self { member, view: random_u64().max(1), is_held: AtomicBool::new(false) })
     }
-}
-
-impl From<Error> for Failed {
-    fn from(error: Error) -> Self {
-        Self::of(error)
-    }
-}
-
-impl From<Failed> for Error {
-    fn from(failed: Failed) -> Self {
-        match failed {
-            Failed::Here(error) | Failed::Elsewhere(error) => error,
-        }
-    }
-}
-
-fn no_copy() -> Error {
-    unavailable("no copy of the partition can be asked".to_owned())
 }
 
 fn unreadable() -> Error {
@@ -308,13 +320,15 @@ impl Local {
         shared: &Shared,
         index: &Arc<IndexMetadata>,
         partition: &Arc<Partition>,
+        terms: Terms,
     ) -> Result<Self, Error> {
-        let indexer = partition.indexer().ok_or_else(|| unavailable("no index".to_owned()))?;
+        let indexer = partition.indexer().ok_or_else(|| no_shard("no index".to_owned()))?;
         let view = match indexer.view() {
             Some(view) => view,
             None => {
                 let indexer = Arc::clone(indexer);
-                shared.documents.pool.run(move || indexer.refresh()).await??
+                let order = order(Class::Scan, terms);
+                shared.documents.pool.run(order, move || indexer.refresh()).await??
             }
         };
         let (index, partition) = (Arc::clone(index), Arc::clone(partition));
@@ -326,6 +340,7 @@ impl Local {
         &self,
         shared: &Shared,
         asked: &Asked<'_>,
+        terms: Terms,
     ) -> Result<PartitionResult, Error> {
         let documents = &shared.documents;
         let key = documents.cache.key(self, asked.request, asked.options);
@@ -334,13 +349,21 @@ impl Local {
         }
         let (local, cancel) = (self.clone(), asked.cancel.clone());
         let (request, after) = (Arc::clone(asked.request), asked.after.clone());
+        let known = Costs::known(self.partition.id, asked.request);
+        let cost_ns = documents.costs.expected_ns(known);
+        let costs = Arc::clone(&documents.costs);
         let work = move || {
             let began = Instant::now();
             let answer = local.query_now(&request, after.as_ref(), &|| cancel.is_set());
             local.count_query(began);
+            // One that was cut short says nothing of what it costs.
+            if answer.as_ref().is_ok_and(|it| !it.timed_out) {
+                costs.ran(known, u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+            }
             answer
         };
-        let answer = documents.pool.run(work).await??;
+        let order = Order { cost_ns, ..order(Class::Search, terms) };
+        let answer = documents.pool.run(order, work).await??;
         if let Some(key) = key.filter(|_| !answer.timed_out) {
             documents.cache.put(&key, &answer);
         }
@@ -376,7 +399,7 @@ impl Local {
         shared: &Shared,
         request: &Arc<SearchRequest>,
         hits: Vec<(usize, Hit)>,
-        cancel: &Cancel,
+        (cancel, terms): (&Cancel, Terms),
     ) -> Result<Vec<(usize, Box<RawValue>)>, Error> {
         let (local, request, cancel) = (self.clone(), Arc::clone(request), cancel.clone());
         let work = move || {
@@ -386,7 +409,7 @@ impl Local {
             OfRequest(plimsoll_memory::current()).check()?;
             local.fetch_now(&request, hits)
         };
-        shared.documents.pool.run(work).await?
+        shared.documents.pool.run(order(Class::Fetch, terms), work).await?
     }
 
     fn fetch_now(
@@ -430,6 +453,13 @@ impl Local {
             counters.fetch_us.fetch_add(micros(began), Ordering::Relaxed);
         }
     }
+}
+
+/// How the search threads are to treat work that was asked for on these terms.
+fn order(class: Class, terms: Terms) -> Order {
+    let Terms { timeout, alternatives, rank } = terms;
+    let tier = Tier::Interactive;
+    Order { class, tier, worth: timeout, cost_ns: None, alternatives, rank }
 }
 
 fn micros(began: Instant) -> u64 {

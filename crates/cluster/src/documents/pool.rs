@@ -1,33 +1,98 @@
-//! The threads that searches run on, apart from those that serve connections: so many at once,
-//! a queue of a limit before them, and refusal beyond.
+//! The threads that searches run on, apart from those that serve connections, and the queue
+//! before them. Who may wait, who starts next and who is refused is admission's to say
+//! (`plimsoll_control::admission`); here are the threads, the jobs, and the measuring end of the
+//! load line. Rule and number of threads can be changed while it runs.
 
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Sender, TrySendError, bounded};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use plimsoll_control::admission::{
+    Admission, Arrival, Frame, Reason, Refusal, Started, Tier, WAITING_PER_WORKER_MAX, WouldRefuse,
+};
+use plimsoll_control::load_line;
+use plimsoll_control::{Class, LoadLine, Meter, Outside};
 use plimsoll_index::Error;
+use plimsoll_memory::{ledger::NODE, local::enter};
 use tokio::sync::oneshot;
 
-type Job = Box<dyn FnOnce() + Send>;
+use crate::load::Watched;
+use crate::work_settings::{AdmissionKind, PoolSettings};
+
+/// How many of the latest frames of Little's law are shown.
+const FRAMES_MAX: usize = 64;
+
+/// What is to be done with a job: run it, or tell that it was refused.
+type Job = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
+
+/// How a job is to be treated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Order {
+    /// What kind of work it is.
+    pub class: Class,
+    /// Whose work it is.
+    pub tier: Tier,
+    /// How long its answer is worth something.
+    pub worth: Duration,
+    /// How long it is likely to run, ns; the class's average where that is not known.
+    pub cost_ns: Option<u64>,
+    /// Other copies that could be asked instead.
+    pub alternatives: u32,
+    /// Drawn once for the whole request: in overload all nodes refuse the same requests.
+    pub rank: u32,
+}
 
 /// The pool of a node.
 pub(crate) struct SearchPool {
-    jobs: Sender<Job>,
-    queue_max: usize,
-    threads: usize,
-    counters: Arc<Counters>,
+    inner: Arc<Inner>,
 }
 
-#[derive(Default)]
+struct Inner {
+    state: Mutex<State>,
+    /// Told when there may be something for a thread to do.
+    wake: Condvar,
+    started: Instant,
+    watched: Watched,
+}
+
+struct State {
+    settings: PoolSettings,
+    admission: Admission,
+    /// One more at each change of the rule: what began under an earlier one is not told to the
+    /// next.
+    generation: u64,
+    meter: Meter,
+    waiting: HashMap<u64, Waiting>,
+    /// The name of the last job.
+    last: u64,
+    /// Threads that there are to be, and those that there are.
+    threads: usize,
+    alive: usize,
+    is_closed: bool,
+    capacity: u64,
+    frames: VecDeque<Frame>,
+    counters: Counters,
+}
+
+struct Waiting {
+    job: Job,
+    arrival: Arrival,
+    metered: load_line::Job,
+}
+
+#[derive(Clone, Copy, Default)]
 struct Counters {
-    active: AtomicUsize,
-    largest: AtomicUsize,
-    completed: AtomicU64,
-    rejected: AtomicU64,
+    active: usize,
+    largest: usize,
+    completed: u64,
+    rejected: u64,
+    elsewhere: u64,
 }
 
 /// What the pool has done, and does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PoolStatistics {
     /// Its threads.
     pub threads: usize,
@@ -37,77 +102,355 @@ pub struct PoolStatistics {
     pub active: usize,
     /// Jobs refused so far.
     pub rejected: u64,
+    /// Those of them that were sent to another copy.
+    pub sent_elsewhere: u64,
     /// The most jobs that ran at once.
     pub largest: usize,
     /// Jobs done so far.
     pub completed: u64,
+    /// The name of admission's rule.
+    pub rule: &'static str,
+    /// How many may wait.
+    pub queue_capacity: u64,
+    /// How long the oldest job has waited, ns.
+    pub oldest_wait_ns: u64,
+    /// The name of the rule in the shadow, where there is one, and whom it would have refused.
+    pub shadow: Option<(&'static str, WouldRefuse)>,
+    /// The latest frames of Little's law, the last at the end.
+    pub frames: Vec<Frame>,
 }
 
 impl SearchPool {
-    /// Starts `threads` threads before which `queue_max` jobs may wait.
+    /// Starts the threads. `boot` is a number drawn at each start of the node.
     ///
     /// # Panics
     /// Where the system has no room for a thread: the node is being opened.
-    pub(crate) fn start(threads: usize, queue_max: usize) -> Self {
-        let (jobs, queue) = bounded::<Job>(queue_max);
-        let counters: Arc<Counters> = Arc::default();
-        for _ in 0..threads {
-            let (queue, counters) = (queue.clone(), Arc::clone(&counters));
-            let run = move || {
-                for job in queue {
-                    let active = counters.active.fetch_add(1, Ordering::Relaxed) + 1;
-                    counters.largest.fetch_max(active, Ordering::Relaxed);
-                    // A panic is a fault of ours in one search; its waiter sees the channel end.
-                    let job = std::panic::AssertUnwindSafe(job);
-                    if std::panic::catch_unwind(move || { job }.0()).is_err() {
-                        tracing::error!("a search panicked");
-                    }
-                    counters.active.fetch_sub(1, Ordering::Relaxed);
-                    counters.completed.fetch_add(1, Ordering::Relaxed);
-                }
-            };
-            let thread = std::thread::Builder::new().name("search".to_owned()).spawn(run);
-            assert!(thread.is_ok(), "the system has no room for a thread");
-        }
-        Self { jobs, queue_max, threads, counters }
+    pub(crate) fn start(settings: PoolSettings, boot: u64) -> Self {
+        let threads = settings.thread_count();
+        let state = State {
+            settings,
+            admission: admission(&settings, 0),
+            generation: 0,
+            meter: meter(boot, threads),
+            waiting: HashMap::new(),
+            last: 0,
+            threads: 0,
+            alive: 0,
+            is_closed: false,
+            capacity: capacity(&settings),
+            frames: VecDeque::new(),
+            counters: Counters::default(),
+        };
+        let inner = Inner {
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+            started: Instant::now(),
+            watched: Watched::default(),
+        };
+        let pool = Self { inner: Arc::new(inner) };
+        let has_room = pool.set_threads(&mut pool.inner.state.lock(), threads);
+        assert!(has_room, "the system has no room for a thread");
+        pool
     }
 
-    /// Runs `work` on a thread of the pool.
+    /// Takes other settings on. Jobs that wait are offered to the new rule, in their order; those
+    /// that it does not take are refused.
+    pub(crate) fn change(&self, settings: &PoolSettings) {
+        let mut state = self.inner.state.lock();
+        if state.settings == *settings {
+            return;
+        }
+        let now_ns = self.inner.now_ns();
+        state.settings = *settings;
+        state.admission = admission(settings, now_ns);
+        state.generation += 1;
+        state.capacity = capacity(settings);
+        state.frames.clear();
+        let threads = settings.thread_count();
+        if threads != state.threads {
+            state.meter.set_workers(u32::try_from(threads).unwrap_or(u32::MAX));
+            if !self.set_threads(&mut state, threads) {
+                tracing::error!(threads, "the system has no room for so many search threads");
+            }
+        }
+        let mut arrivals: Vec<Arrival> = state.waiting.values().map(|it| it.arrival).collect();
+        arrivals.sort_by_key(|arrival| arrival.id);
+        let mut refused = Vec::new();
+        for arrival in arrivals {
+            if let Err(refusal) = state.admission.offer(now_ns, arrival) {
+                refused.push((arrival, refusal));
+            }
+        }
+        let refused = state.refuse(refused);
+        drop(state);
+        self.inner.wake.notify_all();
+        tell(refused);
+    }
+
+    /// Starts threads or has them end until there are so many; false where one cannot be started.
+    fn set_threads(&self, state: &mut State, threads: usize) -> bool {
+        state.threads = threads;
+        while state.alive < threads {
+            let inner = Arc::clone(&self.inner);
+            let thread = std::thread::Builder::new().name("search".to_owned());
+            if thread.spawn(move || serve(&inner)).is_err() {
+                return false;
+            }
+            state.alive += 1;
+        }
+        true
+    }
+
+    /// Runs `work` on a thread of the pool. Dropping the future takes it out of the queue.
     ///
     /// # Errors
-    /// 429 where the queue is full.
+    /// 429 where it may not wait, or has waited too long.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
+        order: Order,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Error> {
         let (done, answered) = oneshot::channel();
         let work = plimsoll_memory::carry(work);
-        let job = Box::new(move || {
+        let job = Box::new(move |started: Result<(), Refusal>| {
             // Nobody waits where the client has hung up.
-            let _ = done.send(work());
+            let _ = done.send(started.map(|()| work()));
         });
-        match self.jobs.try_send(job) {
-            Ok(()) => {}
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                self.counters.rejected.fetch_add(1, Ordering::Relaxed);
-                let reason = format!(
-                    "rejected execution of search: queue capacity [{}], pool size [{}]",
-                    self.queue_max, self.threads
-                );
-                return Err(Error::new(429, "es_rejected_execution_exception", reason));
-            }
+        let id = self.offer(order, job)?;
+        let queued = Queued { inner: &self.inner, id };
+        let answer = answered.await;
+        std::mem::forget(queued);
+        match answer {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(refusal)) => Err(self.rejection(refusal)),
+            Err(_) => Err(Error::internal("the search failed; the log says why")),
         }
-        answered.await.map_err(|_| Error::internal("the search failed; the log says why"))
+    }
+
+    fn offer(&self, order: Order, job: Job) -> Result<u64, Error> {
+        // The queue is everyone's, though a request makes it grow.
+        let node = enter(&NODE);
+        let mut state = self.inner.state.lock();
+        let now_ns = self.inner.now_ns();
+        state.last += 1;
+        let worth_ns = u64::try_from(order.worth.as_nanos()).unwrap_or(u64::MAX);
+        let arrival = Arrival {
+            id: state.last,
+            class: order.class,
+            tier: order.tier,
+            cost_ns: order.cost_ns,
+            deadline_ns: now_ns.saturating_add(worth_ns),
+            alternatives: order.alternatives,
+            rank: order.rank,
+        };
+        if let Err(refusal) = state.admission.offer(now_ns, arrival) {
+            state.count_refusal(refusal);
+            drop(state);
+            drop(node);
+            return Err(self.rejection(refusal));
+        }
+        let metered = state.meter.arrive(now_ns, order.class);
+        state.waiting.insert(arrival.id, Waiting { job, arrival, metered });
+        drop(state);
+        self.inner.wake.notify_one();
+        Ok(arrival.id)
+    }
+
+    /// A refusal as clients read it.
+    fn rejection(&self, refusal: Refusal) -> Error {
+        let (rule, capacity, threads) = {
+            let state = self.inner.state.lock();
+            (state.settings.admission.name(), state.capacity, state.threads)
+        };
+        let why = match refusal.reason {
+            Reason::Full => "the queue is full",
+            Reason::Hopeless => "it could not be answered in time",
+            Reason::Overload => "more arrives than can be served",
+            Reason::Elsewhere => "another copy can serve it sooner",
+        };
+        let reason = format!(
+            "rejected execution of search: {why}, queue capacity [{capacity}], pool size \
+             [{threads}], admission [{rule}]"
+        );
+        let retry_after_ms = refusal.retry_after_ns.div_ceil(1_000_000);
+        Error::new(429, REJECTED, reason)
+            .with("retry_after_ms", retry_after_ms)
+            .with("hopeless", refusal.reason == Reason::Hopeless)
+    }
+
+    /// The load line of the pool.
+    pub(crate) fn line(&self, outside: &Outside) -> LoadLine {
+        let state = self.inner.state.lock();
+        let now_ns = self.inner.now_ns();
+        state.meter.line(now_ns, state.admission.oldest_arrived_ns(), outside)
+    }
+
+    /// How long the threads ran and waited for a processor, ns, where the kernel tells.
+    pub(crate) fn scheduled(&self) -> Option<(u64, u64)> {
+        self.inner.watched.scheduled()
     }
 
     pub(crate) fn statistics(&self) -> PoolStatistics {
+        let state = self.inner.state.lock();
+        let oldest = state.admission.oldest_arrived_ns();
+        let shadow = state.settings.shadow;
         PoolStatistics {
-            threads: self.threads,
-            queue: self.jobs.len(),
-            active: self.counters.active.load(Ordering::Relaxed),
-            rejected: self.counters.rejected.load(Ordering::Relaxed),
-            largest: self.counters.largest.load(Ordering::Relaxed),
-            completed: self.counters.completed.load(Ordering::Relaxed),
+            threads: state.threads,
+            queue: state.admission.waiting(),
+            active: state.counters.active,
+            rejected: state.counters.rejected,
+            sent_elsewhere: state.counters.elsewhere,
+            largest: state.counters.largest,
+            completed: state.counters.completed,
+            rule: state.settings.admission.name(),
+            queue_capacity: state.capacity,
+            oldest_wait_ns: oldest.map_or(0, |at| self.inner.now_ns().saturating_sub(at)),
+            shadow: shadow.map(|kind| (kind.name(), state.admission.would_refuse())),
+            frames: state.frames.iter().copied().collect(),
+        }
+    }
+}
+
+/// Elasticsearch's name of a refusal.
+pub(crate) const REJECTED: &str = "es_rejected_execution_exception";
+
+/// Whether work was refused because its answer would have come too late.
+pub(crate) fn is_hopeless(error: &Error) -> bool {
+    error.kind == REJECTED && error.extra.get("hopeless").is_some_and(|it| *it == true)
+}
+
+impl Drop for SearchPool {
+    fn drop(&mut self) {
+        self.inner.state.lock().is_closed = true;
+        self.inner.wake.notify_all();
+    }
+}
+
+fn admission(settings: &PoolSettings, now_ns: u64) -> Admission {
+    let (rule, workers) = (settings.rule_of(settings.admission), settings.thread_count());
+    match settings.shadow {
+        Some(shadow) => Admission::in_shadow(rule, settings.rule_of(shadow), workers, now_ns),
+        None => Admission::new(rule, workers, now_ns),
+    }
+}
+
+fn meter(boot: u64, threads: usize) -> Meter {
+    Meter::new(boot, u32::try_from(threads).unwrap_or(u32::MAX))
+}
+
+/// How many may wait, before a frame says otherwise.
+fn capacity(settings: &PoolSettings) -> u64 {
+    match settings.admission {
+        AdmissionKind::Ours => (settings.thread_count() * WAITING_PER_WORKER_MAX) as u64,
+        AdmissionKind::Fixed | AdmissionKind::LittlesLaw => settings.queue_size,
+    }
+}
+
+impl Inner {
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+impl State {
+    fn count_refusal(&mut self, refusal: Refusal) {
+        self.counters.rejected += 1;
+        self.counters.elsewhere += u64::from(refusal.reason == Reason::Elsewhere);
+    }
+
+    /// Takes out of the queue what is refused after all.
+    fn refuse(&mut self, refused: Vec<(Arrival, Refusal)>) -> Vec<(Job, Refusal)> {
+        let mut jobs = Vec::new();
+        for (arrival, refusal) in refused {
+            if let Some(waiting) = self.waiting.remove(&arrival.id) {
+                self.meter.abandon(waiting.metered);
+                self.count_refusal(refusal);
+                jobs.push((waiting.job, refusal));
+            }
+        }
+        jobs
+    }
+
+    fn finished(&mut self, now_ns: u64, generation: u64, started: &Started, run_ns: u64) {
+        if generation != self.generation {
+            return;
+        }
+        if let Some(frame) = self.admission.on_finish(now_ns, started, run_ns) {
+            self.capacity = frame.capacity;
+            if self.frames.len() == FRAMES_MAX {
+                self.frames.pop_front();
+            }
+            self.frames.push_back(frame);
+        }
+    }
+}
+
+fn tell(refused: Vec<(Job, Refusal)>) {
+    for (job, refusal) in refused {
+        job(Err(refusal));
+    }
+}
+
+/// What a thread of the pool does.
+fn serve(inner: &Inner) {
+    inner.watched.watch_this_thread();
+    let mut state = inner.state.lock();
+    while !state.is_closed && state.alive <= state.threads {
+        let now_ns = inner.now_ns();
+        let mut dropped = Vec::new();
+        let started = state.admission.next(now_ns, &mut dropped);
+        let refused = state.refuse(dropped);
+        let Some(started) = started else {
+            if refused.is_empty() {
+                inner.wake.wait(&mut state);
+            } else {
+                MutexGuard::unlocked(&mut state, || tell(refused));
+            }
+            continue;
+        };
+        let generation = state.generation;
+        let Some(Waiting { job, mut metered, .. }) = state.waiting.remove(&started.arrival.id)
+        else {
+            // It is taken out of both at once.
+            state.finished(now_ns, generation, &started, 0);
+            continue;
+        };
+        state.meter.start(now_ns, &mut metered);
+        state.counters.active += 1;
+        state.counters.largest = state.counters.largest.max(state.counters.active);
+        let is_whole = MutexGuard::unlocked(&mut state, || {
+            tell(refused);
+            // A panic is a fault of ours in one search; its waiter sees the channel end.
+            let job = std::panic::AssertUnwindSafe(job);
+            std::panic::catch_unwind(move || { job }.0(Ok(()))).is_ok()
+        });
+        if !is_whole {
+            tracing::error!("a search panicked");
+        }
+        let ended_ns = inner.now_ns();
+        state.meter.finish(ended_ns, metered, is_whole);
+        state.counters.active -= 1;
+        state.counters.completed += 1;
+        state.finished(ended_ns, generation, &started, ended_ns.saturating_sub(now_ns));
+    }
+    state.alive -= 1;
+    // What this one was woken for is another's now.
+    inner.wake.notify_one();
+}
+
+/// A job whose answer is waited for.
+struct Queued<'a> {
+    inner: &'a Inner,
+    id: u64,
+}
+
+impl Drop for Queued<'_> {
+    /// Nobody waits for it any more.
+    fn drop(&mut self) {
+        let mut state = self.inner.state.lock();
+        if let Some(waiting) = state.waiting.remove(&self.id) {
+            state.admission.cancel(self.id);
+            state.meter.abandon(waiting.metered);
         }
     }
 }
@@ -137,50 +480,4 @@ impl Drop for CancelGuard {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use plimsoll_memory::{Account, Action, Charged, Standing};
-
-    fn account() -> Account {
-        Account::open(Action {
-            name: "test",
-            description: String::new(),
-            standing: Standing::Read,
-            opaque_id: None,
-        })
-    }
-
-    #[tokio::test]
-    async fn a_job_works_for_the_request_that_gave_it() {
-        let pool = SearchPool::start(1, 10);
-        let account = account();
-        let job = || {
-            let number = plimsoll_memory::current().map(|it| it.number());
-            (number, std::hint::black_box(vec![1u8; 3 << 20]))
-        };
-        let (number, block) =
-            Charged::new(account.clone(), || pool.run(job)).await.unwrap().unwrap();
-        assert_eq!(number, Some(account.number()));
-        assert!(account.bytes() >= 3 << 20);
-        drop(block);
-        assert!(account.bytes() < 1 << 10, "{}", account.bytes());
-        assert!(account.cpu().as_nanos() > 0);
-    }
-
-    #[tokio::test]
-    async fn a_panic_gives_back_what_the_job_held() {
-        let pool = SearchPool::start(1, 10);
-        let account = account();
-        let job = || {
-            let held = std::hint::black_box(vec![1u8; 3 << 20]);
-            std::panic::resume_unwind(Box::new(held.len()));
-        };
-        let answer = Charged::new(account.clone(), || pool.run::<()>(job)).await.unwrap();
-        assert_eq!(answer.unwrap_err().status, 500);
-        assert!(account.peak_bytes() >= 3 << 20);
-        // The next job's thread is the same, and works for nobody.
-        let next = pool.run(plimsoll_memory::current).await.unwrap();
-        assert!(next.is_none());
-        assert!(account.bytes() < 1 << 10, "{}", account.bytes());
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use plimsoll_control::Class;
 use plimsoll_index::Error;
 use plimsoll_storage::execute;
 use plimsoll_storage::rows::StoreError;
@@ -9,11 +10,14 @@ use plimsoll_storage::rows::StoreError;
 use super::catalog::no_such_index;
 use super::types::{Document, IndexMetadata};
 use crate::Coordinator;
+use crate::ReadLevel;
 use crate::partition::Partition;
+use crate::read_rows::{Found, RowsRead};
+use crate::routing::no_shard;
 use crate::rpc::{Freshness, Problem, Question, Reply, rest_error};
 
 impl Coordinator {
-    /// A document as it is now, also where searches do not see it yet; linearizable.
+    /// A document as it is now, also where searches do not see it yet.
     ///
     /// # Errors
     /// Where there is no such index, or its rows cannot be read.
@@ -22,32 +26,33 @@ impl Coordinator {
         index: &Arc<IndexMetadata>,
         id: &str,
         routing: Option<&str>,
+        level: ReadLevel,
     ) -> Result<Option<Document>, Error> {
         let table = self.shared().tables.by_name(&index.name);
         let table = table.ok_or_else(|| no_such_index(&index.name))?;
         let key = routing.unwrap_or(id).as_bytes();
         let copies = &table.copies()[table.ordinal_of(key)];
-        if let Some(partition) = self.fresh_local(copies).await {
-            return document_of(&partition, key, id).await;
+        let shared = self.shared();
+        if shared.is_alone {
+            return match copies.local() {
+                Some(partition) => document_of(&partition, key, id).await,
+                None => Err(no_shard("the partition is being opened".to_owned())),
+            };
         }
-        if self.shared().is_alone {
-            return Err(unavailable("the partition is being opened".to_owned()));
-        }
-        let question = Question::Document {
-            partition: copies.id.into(),
-            key: key.to_vec(),
-            id: id.to_owned(),
-            freshness: Freshness::Strong,
-        };
-        match self.ask_copies(copies, &question).await {
-            Ok(Reply::Document(found)) => Ok(found.map(|it| Document {
+        let freshness = Freshness::from(level);
+        let (partition, key_bytes, named) = (copies.id.into(), key.to_vec(), id.to_owned());
+        let question = Question::Document { partition, key: key_bytes, id: named, freshness };
+        let read = RowsRead { copies, class: Class::Get, freshness, question };
+        let here = |partition| async move { document_of(&partition, key, id).await };
+        match shared.read_rows(&read, here).await? {
+            Found::Here(found) => found,
+            Found::There(Reply::Document(found)) => Ok(found.map(|it| Document {
                 source: it.source.into(),
                 version: it.version,
                 seq_no: it.seq_no,
             })),
-            Ok(Reply::Problem(Problem::Rest(error))) => Err(rest_error(&error)),
-            Ok(_) => Err(Error::internal("another node's answer cannot be read")),
-            Err(error) => Err(unavailable(error.message.into_owned())),
+            Found::There(Reply::Problem(Problem::Rest(error))) => Err(rest_error(&error)),
+            Found::There(_) => Err(Error::internal("another node's answer cannot be read")),
         }
     }
 }
@@ -59,7 +64,7 @@ pub(crate) async fn document_of(
     id: &str,
 ) -> Result<Option<Document>, Error> {
     if let Some(fault) = partition.fault() {
-        return Err(unavailable(fault));
+        return Err(no_shard(fault));
     }
     let now_ms = partition.read_time_ms();
     let cached = partition.store.cached_row();
@@ -74,8 +79,4 @@ pub(crate) async fn document_of(
     };
     let found = found.map_err(|error| Error::internal(error.to_string()))?;
     Ok(found.map(Document::of))
-}
-
-pub(super) fn unavailable(why: String) -> Error {
-    Error::new(503, "no_shard_available_action_exception", why)
 }

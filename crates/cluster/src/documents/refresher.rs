@@ -1,6 +1,5 @@
 //! The threads that keep views fresh: each partition of an index is refreshed after its refresh
-//! interval where its documents changed, or at once where somebody waits. Search contexts that
-//! nobody asked for in time are let go here too.
+//! interval where its documents changed, or at once where somebody waits.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -15,13 +14,13 @@ use plimsoll_log::PartitionId;
 use serde_json::Value;
 
 use super::indexer::is_behind_mapping;
-use super::read::unavailable;
 use super::types::IndexMetadata;
 use crate::Coordinator;
 use crate::documents::catalog::no_such_index;
 use crate::node::Shared;
 use crate::partition::Partition;
-use crate::rpc::{Chore, Problem, Question, Reply, rest_error};
+use crate::routing::no_shard;
+use crate::rpc::{Chore, Problem, Question, Reply, Terms, rest_error};
 use crate::table::Copies;
 
 /// How often partitions are looked at.
@@ -75,10 +74,6 @@ fn run(shared: &Weak<Shared>, stopped: &Receiver<()>, number: usize, count: usiz
     let mut due: HashMap<PartitionId, Instant> = HashMap::new();
     while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
         let Some(shared) = shared.upgrade() else { return };
-        if number == 0 {
-            shared.documents.contexts.expire();
-            shared.documents.views.expire();
-        }
         let mut seen = HashSet::new();
         for table in shared.tables.all() {
             let Some(index) = table.index().filter(|index| index.is_open) else { continue };
@@ -221,13 +216,14 @@ impl Coordinator {
         let shared = self.shared();
         // Everything that was answered before, by whichever lead, stands before this barrier.
         if !shared.pass_barrier(copies.group, CHORE_TIMEOUT).await {
-            return Err(unavailable("the log does not answer".to_owned()));
+            return Err(no_shard("the log does not answer".to_owned()));
         }
         let at_least = shared.tails.get(&copies.group).map_or(0, |tail| tail.applied().0);
         let there = shared.others_with(copies, Class::Scan);
         let asked = there.iter().filter(|member| member.is_alive()).map(|member| {
             let question = Question::Chore { partition: copies.id.into(), at_least, chore };
-            shared.ask(member, copies.ask(Class::Scan), question, CHORE_TIMEOUT)
+            let terms = Terms::within(CHORE_TIMEOUT);
+            shared.ask(member, copies.ask(Class::Scan), question, terms)
         });
         let local = async {
             match copies.local() {

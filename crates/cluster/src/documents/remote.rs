@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use plimsoll_control::Class;
 use plimsoll_index::Error;
 use plimsoll_index::search::SearchRequest;
 use plimsoll_log::PartitionId;
-use plimsoll_memory::{Account, Action, Charged, Standing};
+use plimsoll_memory::{Account, Action, Charged, Standing, ledger::NODE, local::enter};
 use serde_json::Value;
 
 use super::memory::stopped;
@@ -19,7 +20,7 @@ use super::read::document_of;
 use super::refresher::on_local;
 use super::search::SearchOptions;
 use crate::Coordinator;
-use crate::rpc::{Freshness, Problem, Question, Reply, SearchPart, WireDocument};
+use crate::rpc::{Freshness, Problem, Question, Reply, SearchPart, Terms, Waits, WireDocument};
 
 /// The most views that are held for others.
 const VIEWS_MAX: usize = 10_000;
@@ -27,36 +28,31 @@ const VIEWS_MAX: usize = 10_000;
 /// The views that are held for other nodes.
 #[derive(Default)]
 pub(crate) struct Views {
-    held: Mutex<Held>,
-}
-
-#[derive(Default)]
-struct Held {
-    last: u64,
-    views: HashMap<u64, (Local, Instant)>,
+    /// By what they are held under, each with the end of its time.
+    held: Mutex<HashMap<u64, (Local, Instant)>>,
 }
 
 impl Views {
     /// Holds a view for a while; 0 where that is not wanted.
-    fn hold(&self, local: Local, hold: Duration) -> Result<u64, Error> {
-        if hold.is_zero() {
+    fn hold(&self, local: Local, part: &SearchPart) -> Result<u64, Error> {
+        if part.hold_ms == 0 {
             return Ok(0);
         }
+        let hold = Duration::from_millis(part.hold_ms);
         let mut held = self.held.lock();
-        if held.views.len() >= VIEWS_MAX {
+        if held.len() >= VIEWS_MAX {
             let reason = format!("{VIEWS_MAX} views are held for other nodes already");
             return Err(Error::new(429, "rejected_execution_exception", reason));
         }
-        held.last += 1;
-        let number = held.last;
-        held.views.insert(number, (local, Instant::now() + hold));
-        Ok(number)
+        let _node = enter(&NODE);
+        held.insert(part.hold_as, (local, Instant::now() + hold));
+        Ok(part.hold_as)
     }
 
     /// A view that is held, for longer where that is wanted.
     fn get(&self, number: u64, hold: Duration) -> Result<Local, Error> {
         let mut held = self.held.lock();
-        let found = held.views.get_mut(&number).ok_or_else(|| {
+        let found = held.get_mut(&number).ok_or_else(|| {
             let reason = format!("No search context found for id [{number}]");
             Error::new(404, "search_context_missing_exception", reason)
         })?;
@@ -65,13 +61,20 @@ impl Views {
     }
 
     fn release(&self, number: u64) {
-        self.held.lock().views.remove(&number);
+        // Outside the lock: the last owner of a view closes files.
+        let released = self.held.lock().remove(&number);
+        drop(released);
+    }
+
+    /// How many are held.
+    pub(crate) fn count(&self) -> usize {
+        self.held.lock().len()
     }
 
     /// Lets go of those whose time is over.
     pub(crate) fn expire(&self) {
         let now = Instant::now();
-        self.held.lock().views.retain(|_, (_, until)| *until > now);
+        self.held.lock().retain(|_, (_, until)| *until > now);
     }
 }
 
@@ -80,12 +83,13 @@ impl Coordinator {
     pub(crate) async fn answer_about_documents(
         &self,
         question: Question,
-        timeout: Duration,
+        terms: Terms,
+        waits: &Waits,
     ) -> Result<Reply, Problem> {
         let (name, part) = match &question {
             Question::Query { part, .. } => ("indices:data/read/search[phase/query]", part),
             Question::Fetch { part, .. } => ("indices:data/read/search[phase/fetch/id]", part),
-            _ => return self.answer_now(question, timeout).await,
+            _ => return self.answer_now(question, terms, waits).await,
         };
         let account = Account::open(Action {
             name,
@@ -93,15 +97,23 @@ impl Coordinator {
             standing: Standing::Read,
             opaque_id: None,
         });
-        let answered = Charged::new(account, || self.answer_now(question, timeout)).await;
+        let answered = Charged::new(account, || self.answer_now(question, terms, waits)).await;
         answered.unwrap_or_else(|stop| Err(stopped(&stop).into()))
     }
 
-    async fn answer_now(&self, question: Question, timeout: Duration) -> Result<Reply, Problem> {
+    async fn answer_now(
+        &self,
+        question: Question,
+        terms: Terms,
+        waits: &Waits,
+    ) -> Result<Reply, Problem> {
+        let (shared, timeout) = (self.shared(), terms.timeout);
         match question {
             Question::Document { partition, key, id, freshness } => {
-                let local = self.fresh(partition.into(), freshness, timeout).await?;
+                let local = self.fresh(partition.into(), freshness, timeout, waits).await?;
+                let working = shared.work(Class::Get);
                 let found = document_of(&local, &key, &id).await?;
+                working.done();
                 Ok(Reply::Document(found.map(|it| WireDocument {
                     source: it.source.to_vec(),
                     version: it.version,
@@ -109,45 +121,47 @@ impl Coordinator {
                 })))
             }
             Question::Hold { part } => {
-                let local = self.view_of(&part).await?;
-                let hold = Duration::from_millis(part.hold_ms);
-                Ok(Reply::Held { view: self.shared().documents.views.hold(local, hold)? })
+                let local = self.view_of(&part, terms).await?;
+                Ok(Reply::Held { view: shared.documents.views.hold(local, &part)? })
             }
-            Question::Query { part, body, after, request_cache } => {
-                let local = self.view_of(&part).await?;
+            Question::Query { part, body, after, request_cache, for_fetch } => {
+                let local = self.view_of(&part, terms).await?;
                 let request = Arc::new(parsed(&body)?);
                 let cancel = Cancel::default();
                 let _guard = cancel.guard();
                 let options = SearchOptions { request_cache, ..SearchOptions::default() };
-                let asked = Asked { request: &request, options: &options, after, cancel: &cancel };
-                let result = local.query(self.shared(), &asked).await?;
+                let (request, options, cancel) = (&request, &options, &cancel);
+                let rank = terms.rank;
+                let asked = Asked { request, options, after, cancel, rank, keep: None };
+                let result = local.query(shared, &asked, terms).await?;
                 let view = match part.view {
-                    0 => {
-                        let hold = Duration::from_millis(part.hold_ms);
-                        self.shared().documents.views.hold(local, hold)?
-                    }
+                    0 if for_fetch && result.hits.is_empty() => 0,
+                    0 => shared.documents.views.hold(local, &part)?,
                     view => view,
                 };
                 Ok(Reply::Queried { result: Box::new(result), view })
             }
-            Question::Fetch { part, body, hits } => {
-                let local = self.view_of(&part).await?;
+            Question::Fetch { part, body, hits, releases } => {
+                let local = self.view_of(&part, terms).await?;
                 let request = Arc::new(parsed(&body)?);
                 let cancel = Cancel::default();
                 let _guard = cancel.guard();
                 let hits = hits.into_iter().enumerate().collect();
-                let found = local.fetch(self.shared(), &request, hits, &cancel).await?;
+                let found = local.fetch(shared, &request, hits, (&cancel, terms)).await?;
+                if releases {
+                    shared.documents.views.release(part.view);
+                }
                 let found = found.into_iter();
                 let hits = found.map(|(at, hit)| (at as u64, hit.get().to_owned()));
                 Ok(Reply::Fetched(hits.collect()))
             }
             Question::Release { views } => {
-                views.into_iter().for_each(|view| self.shared().documents.views.release(view));
+                views.into_iter().for_each(|view| shared.documents.views.release(view));
                 Ok(Reply::Done)
             }
             Question::Chore { partition, at_least, chore } => {
                 let freshness = Freshness::AtLeast(at_least);
-                let local = self.fresh(partition.into(), freshness, timeout).await?;
+                let local = self.fresh(partition.into(), freshness, timeout, waits).await?;
                 on_local(local, chore).await?;
                 Ok(Reply::Done)
             }
@@ -156,7 +170,7 @@ impl Coordinator {
     }
 
     /// The view that is asked: one that is held, or the present one.
-    async fn view_of(&self, part: &SearchPart) -> Result<Local, Problem> {
+    async fn view_of(&self, part: &SearchPart, terms: Terms) -> Result<Local, Problem> {
         if part.view != 0 {
             let hold = Duration::from_millis(part.hold_ms);
             return Ok(self.shared().documents.views.get(part.view, hold)?);
@@ -164,7 +178,7 @@ impl Coordinator {
         let partition = self.local(part.partition.into())?;
         let index = self.shared().tables.index_of(part.partition.table);
         let index = index.ok_or_else(|| Problem::NotHere("the table is no index".to_owned()))?;
-        Ok(Local::of(self.shared(), &index, &partition).await?)
+        Ok(Local::of(self.shared(), &index, &partition, terms).await?)
     }
 }
 

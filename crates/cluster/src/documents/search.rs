@@ -20,9 +20,11 @@ use super::catalog::no_such_index;
 use super::contexts::{ContextId, Scroll, missing};
 use super::memory::BROKEN;
 use super::parts::{Asked, Part};
-use super::pool::Cancel;
+use super::pool::{Cancel, is_hopeless};
 use super::types::IndexMetadata;
 use crate::Coordinator;
+use crate::request::Preference;
+use crate::session::random_u32;
 
 /// How a search is carried out, beside what it asks for.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +40,8 @@ pub struct SearchOptions {
     pub timeout: Option<Duration>,
     /// Whether partitions that fail may be left out; true in Elasticsearch.
     pub allow_partial: bool,
+    /// Which copies are asked.
+    pub preference: Preference,
     /// Holds a scroll for this long.
     pub scroll: Option<Duration>,
     /// Asks the views of a point in time, and holds it for longer.
@@ -82,6 +86,14 @@ struct Answers {
     timed_out: bool,
 }
 
+/// How all partitions of a search are asked.
+#[derive(Clone, Copy)]
+struct Ways<'a> {
+    cancel: &'a Cancel,
+    rank: u32,
+    keep: Option<Duration>,
+}
+
 impl Coordinator {
     /// Searches indices.
     ///
@@ -95,12 +107,16 @@ impl Coordinator {
         options: SearchOptions,
     ) -> Result<SearchOutcome, Error> {
         let began = Instant::now();
-        let parts = match &options.context {
-            Some((id, keep_alive)) => self.shared().documents.contexts.get(id, *keep_alive)?.0,
-            None => Arc::new(self.parts(targets, &options.routing)?),
+        let (parts, keep) = match &options.context {
+            Some((id, keep_alive)) => {
+                let open = self.shared().documents.contexts.get(id, *keep_alive)?;
+                (open.parts, Some(open.keep_alive))
+            }
+            None => (Arc::new(self.parts(targets, &options.routing)?), options.scroll),
         };
         let request = Arc::new(request);
-        let (mut outcome, last) = self.search_parts(&parts, &request, &options, None).await?;
+        let (mut outcome, last) =
+            self.search_parts(&parts, &request, &options, (None, keep)).await?;
         if let Some(keep_alive) = options.scroll {
             let scroll = Scroll {
                 request: Arc::clone(&request),
@@ -129,8 +145,9 @@ impl Coordinator {
     ) -> Result<SearchOutcome, Error> {
         let began = Instant::now();
         let contexts = &self.shared().documents.contexts;
-        let (parts, scroll) = contexts.get(id, keep_alive)?;
-        let scroll = scroll.ok_or_else(|| missing(id))?;
+        let open = contexts.get(id, keep_alive)?;
+        let (parts, keep) = (open.parts, Some(open.keep_alive));
+        let scroll = open.scroll.ok_or_else(|| missing(id))?;
         let options = SearchOptions {
             filters: scroll.filters,
             request_cache: Some(false),
@@ -143,9 +160,9 @@ impl Coordinator {
             body.insert("track_total_hits".to_owned(), json!(false));
         }
         let request = SearchRequest::parse(&body)?;
-        let last = Some(&scroll.last);
+        let from = (Some(&scroll.last), keep);
         let (mut outcome, last) =
-            self.search_parts(&parts, &Arc::new(request), &options, last).await?;
+            self.search_parts(&parts, &Arc::new(request), &options, from).await?;
         outlives_its_request();
         contexts.moved(id, last);
         outcome.aggregations = None;
@@ -215,24 +232,26 @@ impl Coordinator {
                 routing.iter().map(|routing| table.ordinal_of(routing.as_bytes())).collect();
             for (ordinal, copies) in table.copies().iter().enumerate() {
                 if wanted.is_empty() || wanted.contains(&ordinal) {
-                    parts.push(Part::of(self.shared(), &index, copies));
+                    parts.push(Part::of(&index, copies));
                 }
             }
         }
         Ok(parts)
     }
 
-    /// Asks parts; `after` is the hit that a scroll goes on after.
+    /// Asks parts; `after` is the hit that a scroll goes on after, and `keep` for how long the
+    /// views are held, where somebody comes back to them.
     async fn search_parts(
         &self,
         parts: &Arc<Vec<Part>>,
         request: &Arc<SearchRequest>,
         options: &SearchOptions,
-        after: Option<&Last>,
+        (after, keep): (Option<&Last>, Option<Duration>),
     ) -> Result<(SearchOutcome, Last), Error> {
         let cancel = Cancel::default();
         let _guard = cancel.guard();
-        let answers = self.ask_parts(parts, request, options, after, &cancel).await;
+        let ways = Ways { cancel: &cancel, rank: random_u32(), keep };
+        let answers = self.ask_parts(parts, request, options, after, ways).await;
         // A breaker stops a search, not a part of it.
         if let Some((_, error)) = answers.failed.iter().find(|(_, error)| error.kind == BROKEN) {
             return Err(error.clone());
@@ -261,7 +280,7 @@ impl Coordinator {
                 *slot = Some(hit.clone());
             }
         }
-        let fetched = self.fetch(parts, request, hits, &cancel).await?;
+        let fetched = self.fetch(parts, request, hits, (&cancel, keep.is_none())).await?;
         let terminates = request.body().get("terminate_after").is_some();
         let outcome = SearchOutcome {
             took_ms: 0,
@@ -288,11 +307,11 @@ impl Coordinator {
         request: &Arc<SearchRequest>,
         options: &SearchOptions,
         after: Option<&Last>,
-        cancel: &Cancel,
+        ways: Ways<'_>,
     ) -> Answers {
         let asked = (0..parts.len()).map(|at| {
             let after = after.and_then(|last| last.get(at).cloned().flatten());
-            self.ask_part(parts, at, request, options, (after, cancel))
+            self.ask_part(parts, at, request, options, (after, ways))
         });
         let answers = all_unless_broken(asked);
         let mut gathered = Answers { results: Vec::new(), failed: Vec::new(), timed_out: false };
@@ -308,6 +327,10 @@ impl Coordinator {
         for (at, answer) in answers {
             match answer {
                 Ok(result) => gathered.results.push((at, result)),
+                // It would have come too late, which is what was asked for.
+                Err(error) if options.timeout.is_some() && is_hopeless(&error) => {
+                    gathered.timed_out = true;
+                }
                 Err(error) => gathered.failed.push((at, error)),
             }
         }
@@ -320,14 +343,15 @@ impl Coordinator {
         at: usize,
         request: &Arc<SearchRequest>,
         options: &SearchOptions,
-        (after, cancel): (Option<Hit>, &Cancel),
+        (after, ways): (Option<Hit>, Ways<'_>),
     ) -> Result<PartitionResult, Error> {
         let part = &parts[at];
         let request = match options.filters.get(&part.index.name) {
             Some(filter) => Arc::new(filtered(request, filter)?),
             None => Arc::clone(request),
         };
-        let asked = Asked { request: &request, options, after, cancel };
+        let Ways { cancel, rank, keep } = ways;
+        let asked = Asked { request: &request, options, after, cancel, rank, keep };
         let answer = part.query(self.shared(), asked).await;
         answer.map_err(|error| of_index(error, &part.index))
     }
@@ -338,7 +362,7 @@ impl Coordinator {
         parts: &Arc<Vec<Part>>,
         request: &Arc<SearchRequest>,
         hits: Vec<(usize, Hit)>,
-        cancel: &Cancel,
+        (cancel, is_last): (&Cancel, bool),
     ) -> Result<Vec<Box<RawValue>>, Error> {
         let mut wanted: BTreeMap<usize, Vec<(usize, Hit)>> = BTreeMap::new();
         let count = hits.len();
@@ -347,7 +371,7 @@ impl Coordinator {
         }
         let fetched = wanted
             .into_iter()
-            .map(|(part, hits)| parts[part].fetch(self.shared(), request, hits, cancel));
+            .map(|(part, hits)| parts[part].fetch(self.shared(), request, hits, (cancel, is_last)));
         let mut ordered: Vec<Option<Box<RawValue>>> = vec![None; count];
         for fetched in join_all(fetched).await {
             for (at, hit) in fetched? {

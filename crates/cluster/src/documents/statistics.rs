@@ -12,6 +12,7 @@ use super::cache::CacheStatistics;
 use super::pool::PoolStatistics;
 use crate::Coordinator;
 use crate::partition::Partition;
+use crate::selection::{NodeSelection, SelectionStatistics};
 
 /// The figures of one index.
 #[derive(Clone, Debug, Default)]
@@ -107,6 +108,45 @@ impl Coordinator {
     #[must_use]
     pub fn search_pool(&self) -> PoolStatistics {
         self.shared().documents.pool.statistics()
+    }
+
+    /// The figures of what this node's leads wrote: they have a queue, and no threads of their own.
+    #[must_use]
+    pub fn write_pool(&self) -> PoolStatistics {
+        let mut sum = PoolStatistics::default();
+        for partition in self.shared().tables.partitions() {
+            let figures = partition.lead.figures();
+            sum.queue += figures.waiting;
+            sum.active += figures.in_log;
+            sum.rejected += figures.refused;
+            sum.completed += figures.applied;
+        }
+        sum
+    }
+
+    /// Views that are held for searches of other nodes.
+    #[must_use]
+    pub fn held_views(&self) -> usize {
+        self.shared().documents.views.count()
+    }
+
+    /// How this node chooses among copies.
+    #[must_use]
+    pub fn selection(&self) -> SelectionStatistics {
+        self.shared().selection.statistics()
+    }
+
+    /// What this node believes about each that it asks, by the ids of nodes.
+    #[must_use]
+    pub fn selection_of_nodes(&self) -> Vec<(String, NodeSelection)> {
+        let shared = self.shared();
+        let members = shared.members.all();
+        let found = shared.selection.nodes(shared.now_ns()).into_iter();
+        let named = |(number, node)| {
+            let member = members.values().find(|member| member.number == number)?;
+            Some((member.id.clone(), node))
+        };
+        found.filter_map(named).collect()
     }
 
     /// The figures of the request cache.

@@ -3,7 +3,7 @@
 use super::*;
 
 fn places(names: &[&str]) -> Places {
-    let place = Place { zone: String::new(), is_counted: true, is_alive: true };
+    let place = Place { zone: String::new(), is_counted: true, is_alive: true, is_data: true };
     names.iter().map(|name| ((*name).to_owned(), place.clone())).collect()
 }
 
@@ -107,4 +107,24 @@ fn a_node_makes_few_copies_at_once() {
         next(&it, 2, &all, &mut making).is_some()
     });
     assert_eq!(begun.count(), INITIALIZING_MAX);
+}
+
+#[test]
+fn a_node_that_only_coordinates_gives_its_copies_up_once_others_have_them() {
+    let mut all = places(&["a", "b", "c"]);
+    let mut partition = partition(1, vec!["a".to_owned()]);
+    all.get_mut("a").unwrap().is_data = false;
+    for group in 1..20 {
+        assert!(!proposed(group, 3, &all).contains(&"a".to_owned()));
+    }
+    // The only copy stays and is copied from, and goes when another serves.
+    let first = next(&partition, 1, &all, &mut BTreeMap::new()).unwrap();
+    assert!(first.iter().any(|it| it.node == "a" && it.state == CopyState::Serving), "{first:?}");
+    settle(&mut partition, 1, &all);
+    assert!(!nodes(&partition).contains(&"a") && nodes(&partition).len() == 1);
+    // With nobody else it stays for good.
+    let alone = all.into_iter().filter(|(name, _)| name == "a").collect();
+    let mut kept = self::partition(1, vec!["a".to_owned()]);
+    settle(&mut kept, 1, &alone);
+    assert_eq!(nodes(&kept), ["a"]);
 }

@@ -1,21 +1,24 @@
 //! What a node answers to the questions of others.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use plimsoll_control::Class;
 use plimsoll_log::{PartitionId, SessionId};
 use plimsoll_storage::{Argv, ErrorReply, command};
 
 use super::messages::{
-    Envelope, FORMAT, Freshness, Problem, Question, Reply, StepBytes, decode, encode_reply,
+    Envelope, FORMAT, Freshness, Problem, Question, Reply, StepBytes, Told, decode, encode_answer,
 };
 use crate::Coordinator;
 use crate::digest::Digest;
 use crate::figures::cancel_here;
-use crate::lead::{Step, Submission};
+use crate::lead::{Step, Submission, now_ms};
 use crate::metadata;
 use crate::partition::Partition;
+use crate::scatter::class_of;
 use crate::submit::{fences, lead_for, reply_bytes};
 use crate::table::Copies;
 use crate::tail::GroupTail;
@@ -23,19 +26,24 @@ use crate::tail::GroupTail;
 impl Coordinator {
     /// Answers another node's question. Dropping the future stops the work on it.
     pub async fn answer(&self, question: Bytes) -> Bytes {
+        let began = Instant::now();
+        let waits = Waits::default();
         let reply = match decode::<Envelope>(&question) {
             Ok(envelope) if envelope.cluster != self.shared().log.incarnation().0 => {
                 Reply::Problem(Problem::OtherCluster)
             }
-            Ok(envelope) => self.answer_to(envelope).await.unwrap_or_else(Reply::Problem),
+            Ok(envelope) => self.answer_to(envelope, &waits).await.unwrap_or_else(Reply::Problem),
             Err(Problem::Format(_)) => Reply::Problem(Problem::Format(FORMAT)),
             Err(problem) => Reply::Problem(problem),
         };
-        encode_reply(&reply)
+        let had_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let server_ns = had_ns.saturating_sub(waits.ns.load(Ordering::Relaxed));
+        encode_answer(reply, Told { server_ns: Some(server_ns), line: Some(self.shared().line()) })
     }
 
-    async fn answer_to(&self, envelope: Envelope) -> Result<Reply, Problem> {
-        let timeout = envelope.timeout();
+    async fn answer_to(&self, envelope: Envelope, waits: &Waits) -> Result<Reply, Problem> {
+        let terms = envelope.terms();
+        let timeout = terms.timeout;
         let shared = self.shared();
         let store = |id: PartitionId| match id {
             metadata::PARTITION => Some(shared.metadata.store.clone()),
@@ -47,6 +55,7 @@ impl Coordinator {
         }
         match envelope.question {
             Question::Probe => Ok(Reply::Done),
+            Question::Clock => Ok(Reply::Clock { now_ms: now_ms() }),
             Question::Positions => {
                 let position = |(group, tail): (&plimsoll_log::GroupId, &Arc<GroupTail>)| {
                     let position = tail.get().position();
@@ -69,11 +78,13 @@ impl Coordinator {
             }
             Question::Write { partition, session, first, acked, steps } => {
                 let local = self.local(partition.into())?;
+                let working = shared.work(Class::Write);
                 let steps = steps.into_iter().map(step).collect();
                 let session = SessionId(session);
                 let submission = |done| Submission { session, first, acked, steps, done };
-                let answer = lead_for(&local, submission, timeout).await;
-                Ok(Reply::Replies(reply_bytes(&answer.map_err(row)?)))
+                let answer = lead_for(&local, submission, timeout).await.map_err(row)?;
+                working.done();
+                Ok(Reply::Replies(reply_bytes(&answer)))
             }
             Question::Settle { partition, session, numbers, stamp_ms } => {
                 let local = self.local(partition.into())?;
@@ -82,15 +93,19 @@ impl Coordinator {
                 Ok(Reply::Replies(reply_bytes(&answer.map_err(row)?)))
             }
             Question::Read { partition, argv, freshness } => {
-                let local = self.fresh(partition.into(), freshness, timeout).await?;
+                let local = self.fresh(partition.into(), freshness, timeout, waits).await?;
                 let argv = Argv::of(&argv);
                 let command = command::parse(&argv).map_err(row)?;
+                let working = shared.work(class_of(&command));
                 let reply = self.read_local(&local, &command, &argv).await;
+                working.done();
                 Ok(Reply::Replies(reply_bytes(&[reply])))
             }
             Question::LastChange { partition, key, freshness } => {
-                let local = self.fresh(partition.into(), freshness, timeout).await?;
+                let local = self.fresh(partition.into(), freshness, timeout, waits).await?;
+                let working = shared.work(Class::Get);
                 let change = self.last_change(&local, key.into()).await.map_err(row)?;
+                working.done();
                 Ok(Reply::LastChange(change))
             }
             Question::Statistics => Ok(self.statistics_answer()?),
@@ -105,7 +120,7 @@ impl Coordinator {
                 let Digest { lsn, hash, digest } = digest;
                 Ok(Reply::Digest { lsn, hash, digest })
             }
-            other => self.answer_about_documents(other, timeout).await,
+            other => self.answer_about_documents(other, terms, waits).await,
         }
     }
 
@@ -127,7 +142,9 @@ impl Coordinator {
         id: PartitionId,
         freshness: Freshness,
         timeout: Duration,
+        waits: &Waits,
     ) -> Result<Arc<Partition>, Problem> {
+        let began = Instant::now();
         let local = self.local(id)?;
         let group = self.copies(id)?.group;
         let is_fresh = match freshness {
@@ -144,12 +161,20 @@ impl Coordinator {
             }
             Freshness::Eventual => true,
         };
+        let waited_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        waits.ns.fetch_add(waited_ns, Ordering::Relaxed);
         // Where apply stopped meanwhile, the group goes on without the partition.
         if is_fresh && local.fault().is_none() {
             return Ok(local);
         }
-        Err(Problem::NotHere("the copy is behind its log".to_owned()))
+        Err(Problem::Behind("the copy is behind its log".to_owned()))
     }
+}
+
+/// How long a question waited for the log: no work of the node's.
+#[derive(Default)]
+pub(crate) struct Waits {
+    ns: AtomicU64,
 }
 
 fn step(step: StepBytes) -> Step {

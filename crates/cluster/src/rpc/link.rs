@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use plimsoll_log::Incarnation;
 
-use super::messages::{Envelope, Problem, Question, Reply, decode, encode_question};
+use super::messages::{Envelope, Question, Reply, Terms, Told, decode_answer, encode_question};
 use super::{CallError, Peers};
 
 /// The way to one node, cheap to clone.
@@ -31,10 +31,25 @@ impl Link {
         timeout: Duration,
         trace: u64,
     ) -> Result<Reply, CallError> {
+        let answer = self.ask_on(question, Terms::within(timeout), trace).await;
+        answer.map(|(reply, _)| reply)
+    }
+
+    /// The same on any terms, with what the answer says of the node.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub(crate) async fn ask_on(
+        &self,
+        question: Question,
+        terms: Terms,
+        trace: u64,
+    ) -> Result<(Reply, Told), CallError> {
+        let Terms { timeout, alternatives, rank } = terms;
         let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-        let from = self.from.to_string();
-        let envelope = Envelope { from, cluster: self.cluster.0, timeout_ms, trace, question };
+        let (from, cluster) = (self.from.to_string(), self.cluster.0);
+        let envelope = Envelope { from, cluster, timeout_ms, trace, alternatives, rank, question };
         let answer = self.peers.call(&self.address, encode_question(&envelope), timeout).await?;
-        Ok(decode(&answer).unwrap_or_else(|problem: Problem| Reply::Problem(problem)))
+        Ok(decode_answer(&answer))
     }
 }

@@ -5,14 +5,17 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use plimsoll_control::{Class, LoadLine, load_line};
 use plimsoll_index::Error;
 use plimsoll_index::search::{Hit, PartitionResult};
 use plimsoll_log::PartitionId;
 use plimsoll_storage::partition::Checksum;
 use serde::{Deserialize, Serialize};
 
+use crate::request::ReadLevel;
+
 /// What this version speaks.
-pub(crate) const FORMAT: u8 = 1;
+pub(crate) const FORMAT: u8 = 2;
 
 /// What goes with every question.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -25,8 +28,96 @@ pub(crate) struct Envelope {
     pub timeout_ms: u64,
     /// Tells one client's request through all nodes.
     pub trace: u64,
+    /// Other copies that could be asked instead.
+    pub alternatives: u32,
+    /// See [`Terms::rank`].
+    pub rank: u32,
     pub question: Question,
 }
+
+/// On what terms a copy is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// How long the answer is waited for.
+    pub timeout: Duration,
+    /// Other copies that could be asked instead.
+    pub alternatives: u32,
+    /// Drawn once for a client's request and given to all its parts: in overload all nodes refuse
+    /// the same requests.
+    pub rank: u32,
+}
+
+impl Terms {
+    /// Where there is nobody else to ask.
+    pub(crate) fn within(timeout: Duration) -> Self {
+        Self { timeout, alternatives: 0, rank: 0 }
+    }
+}
+
+/// What an answer says of the node that gave it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Told {
+    /// How long the node had the question, without what it waited for the log, ns.
+    pub server_ns: Option<u64>,
+    pub line: Option<LoadLine>,
+}
+
+/// What goes with every answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Answer {
+    server_ns: Option<u64>,
+    line: Option<WireLine>,
+    reply: Reply,
+}
+
+/// A load line in a message: the fields of [`LoadLine`].
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct WireLine {
+    boot: u64,
+    workers: u32,
+    cpus: u32,
+    in_flight: u32,
+    queued: u32,
+    work_ns: u64,
+    queue_wait_ns: u64,
+    oldest_wait_ns: u64,
+    run_ns: [u64; Class::COUNT],
+    runs: u32,
+    latency_ns: u64,
+    cpu_demand_permille: u32,
+    memory_debt_permille: u32,
+    write_debt_permille: u32,
+    append_us: [u32; load_line::LOG_GROUP_SLOTS],
+}
+
+/// Has each field of one become the field of that name of the other.
+macro_rules! same_fields {
+    ($from:ty, $to:ty) => {
+        impl From<$from> for $to {
+            fn from(line: $from) -> Self {
+                Self {
+                    boot: line.boot,
+                    workers: line.workers,
+                    cpus: line.cpus,
+                    in_flight: line.in_flight,
+                    queued: line.queued,
+                    work_ns: line.work_ns,
+                    queue_wait_ns: line.queue_wait_ns,
+                    oldest_wait_ns: line.oldest_wait_ns,
+                    run_ns: line.run_ns,
+                    runs: line.runs,
+                    latency_ns: line.latency_ns,
+                    cpu_demand_permille: line.cpu_demand_permille,
+                    memory_debt_permille: line.memory_debt_permille,
+                    write_debt_permille: line.write_debt_permille,
+                    append_us: line.append_us,
+                }
+            }
+        }
+    };
+}
+same_fields!(LoadLine, WireLine);
+same_fields!(WireLine, LoadLine);
 
 /// A step of a submission: [`crate::lead::Step`] as bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -66,6 +157,15 @@ pub(crate) enum Freshness {
     Eventual,
 }
 
+impl From<ReadLevel> for Freshness {
+    fn from(level: ReadLevel) -> Self {
+        match level {
+            ReadLevel::Strong => Self::Strong,
+            ReadLevel::Eventual => Self::Eventual,
+        }
+    }
+}
+
 /// What is done with a copy of a partition as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Chore {
@@ -85,6 +185,9 @@ pub(crate) struct SearchPart {
     pub view: u64,
     /// How long the view is to be held after this, ms; not at all where 0.
     pub hold_ms: u64,
+    /// What the view is to be held under: drawn by who asks, so that it can be let go also where
+    /// the answer was lost.
+    pub hold_as: u64,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -105,10 +208,18 @@ pub(crate) enum Question {
     LastChange { partition: PartitionName, key: Vec<u8>, freshness: Freshness },
     /// One document.
     Document { partition: PartitionName, key: Vec<u8>, id: String, freshness: Freshness },
-    /// The query phase of a search on one partition; `body` is JSON, `after` a scroll's hit.
-    Query { part: SearchPart, body: String, after: Option<Hit>, request_cache: Option<bool> },
-    /// The documents of hits, of the view that was asked. The body is that of the query.
-    Fetch { part: SearchPart, body: String, hits: Vec<Hit> },
+    /// The query phase of a search on one partition; `body` is JSON, `after` a scroll's hit. The
+    /// view is not held where it is wanted for the fetch alone and there is nothing to fetch.
+    Query {
+        part: SearchPart,
+        body: String,
+        after: Option<Hit>,
+        request_cache: Option<bool>,
+        for_fetch: bool,
+    },
+    /// The documents of hits, of the view that was asked. The body is that of the query. The view
+    /// is let go after this where that is said.
+    Fetch { part: SearchPart, body: String, hits: Vec<Hit>, releases: bool },
     /// Holds the current view.
     Hold { part: SearchPart },
     /// Lets go of held views.
@@ -125,6 +236,8 @@ pub(crate) enum Question {
     CloseCheckpoint { checkpoint: u64 },
     /// A digest of the partition, with the position that it is of.
     Digest { partition: PartitionName },
+    /// What the node's clock says.
+    Clock,
     /// Tells a request to stop, by its number on the node.
     Cancel { number: u64 },
 }
@@ -204,6 +317,10 @@ pub(crate) enum Reply {
         digest: u64,
     },
     Problem(Problem),
+    /// Ms since 1970.
+    Clock {
+        now_ms: u64,
+    },
 }
 
 /// Why a question was not answered.
@@ -221,15 +338,20 @@ pub(crate) enum Problem {
     Rest(String),
     /// The checkpoint was closed, or the node has started since: open one anew.
     CheckpointGone,
+    /// The node's copy is behind its log, and did not come forward in time: ask another.
+    Behind(String),
+    /// The node refuses the work for now: a REST error, as JSON.
+    Refused(String),
 }
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        Self::Rest(serde_json::to_string(&error).unwrap_or_else(|_| error.reason.clone()))
+        let json = serde_json::to_string(&error).unwrap_or_else(|_| error.reason.clone());
+        if error.status == 429 { Self::Refused(json) } else { Self::Rest(json) }
     }
 }
 
-/// The error that a [`Problem::Rest`] holds.
+/// The error that a [`Problem::Rest`] or [`Problem::Refused`] holds.
 pub(crate) fn rest_error(json: &str) -> Error {
     serde_json::from_str(json).unwrap_or_else(|_| Error::internal(json))
 }
@@ -239,9 +361,20 @@ pub(crate) fn encode_question(envelope: &Envelope) -> Bytes {
     encode(envelope)
 }
 
-/// The bytes of an answer, with the load line of the node that gives it.
-pub(crate) fn encode_reply(reply: &Reply) -> Bytes {
-    encode(reply)
+/// The bytes of an answer, with what is said of the node that gives it.
+pub(crate) fn encode_answer(reply: Reply, told: Told) -> Bytes {
+    let Told { server_ns, line } = told;
+    encode(&Answer { server_ns, line: line.map(WireLine::from), reply })
+}
+
+/// The reply that bytes hold, with what they say of the node that gave it.
+pub(crate) fn decode_answer(bytes: &[u8]) -> (Reply, Told) {
+    match decode::<Answer>(bytes) {
+        Ok(Answer { server_ns, line, reply }) => {
+            (reply, Told { server_ns, line: line.map(LoadLine::from) })
+        }
+        Err(problem) => (Reply::Problem(problem), Told::default()),
+    }
 }
 
 fn encode(value: &impl Serialize) -> Bytes {
@@ -294,7 +427,9 @@ mod whole_bytes {
 }
 
 impl Envelope {
-    pub(crate) fn timeout(&self) -> Duration {
-        Duration::from_millis(self.timeout_ms)
+    pub(crate) fn terms(&self) -> Terms {
+        let Self { timeout_ms, alternatives, rank, .. } = self;
+        let timeout = Duration::from_millis(*timeout_ms);
+        Terms { timeout, alternatives: *alternatives, rank: *rank }
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub(crate) use answer::Waits;
 pub(crate) use link::Link;
 pub(crate) use messages::*;
 

@@ -89,6 +89,11 @@ impl Meter {
         }
     }
 
+    /// The pool has another number of workers (at least 1) from now on.
+    pub fn set_workers(&mut self, workers: u32) {
+        self.workers = workers.max(1);
+    }
+
     /// A request was accepted and waits.
     pub fn arrive(&mut self, now_ns: u64, class: Class) -> Job {
         let level = level_of(self.in_flight());

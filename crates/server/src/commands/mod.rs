@@ -30,6 +30,8 @@ pub enum Own {
     Discard,
     Watch,
     Unwatch,
+    Readonly,
+    Readwrite,
     Flushall,
     Save,
     Bgsave,
@@ -147,7 +149,7 @@ const LATENCY: &[Spec] = &[
 ];
 
 /// The server's own, the most frequent first: they are searched in this order.
-static OWN: [(Spec, Own); 26] = [
+static OWN: [(Spec, Own); 28] = [
     (connection("ping", -1), Own::Ping),
     (transaction("multi", 1), Own::Multi),
     (transaction("exec", 1), Own::Exec),
@@ -160,6 +162,8 @@ static OWN: [(Spec, Own); 26] = [
     (connection("auth", -2), Own::Auth),
     (connection("quit", -1), Own::Quit),
     (connection("reset", 1), Own::Reset),
+    (connection("readonly", 1), Own::Readonly),
+    (connection("readwrite", 1), Own::Readwrite),
     (here("client", -2, Group::Connection).subcommands(CLIENT), Own::Client),
     (here("wait", 3, Group::Generic), Own::Wait),
     (server("info", -1), Own::Info),

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use plimsoll_cluster::Request;
+use plimsoll_cluster::{ReadLevel, Request};
 use plimsoll_memory::breakers::{is_parent_full, parent_trip};
 use plimsoll_storage::{
     Argv, ErrorReply, Reply,
@@ -167,6 +167,19 @@ impl Connection {
             Own::Multi => self.state.transaction.open().map(|()| Reply::OK),
             Own::Exec => self.exec().await,
             Own::Watch => self.watch(argv).await,
+            // As of a replica in a cluster of Redis: reads may be of an earlier state.
+            Own::Readonly => {
+                self.session.set_reads(ReadLevel::Eventual);
+                Ok(Reply::OK)
+            }
+            Own::Readwrite => {
+                self.session.set_reads(ReadLevel::Strong);
+                Ok(Reply::OK)
+            }
+            Own::Reset => {
+                self.session.set_reads(ReadLevel::Strong);
+                handlers::run(&mut self.state, own, argv)
+            }
             Own::Flushall => {
                 handlers::server::check_flush_mode(argv)?;
                 Ok(self.state.shared.coordinator.flush_all(&mut self.session).await)

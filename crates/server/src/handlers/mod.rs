@@ -54,10 +54,15 @@ pub fn run(state: &mut State, own: Own, argv: &Argv) -> Result<Reply, ErrorReply
         Own::Latency => server::latency(argv),
         Own::Cluster => Err(ErrorReply::err("This instance has cluster support disabled")),
         Own::Bgsave => server::bgsave(state, argv),
-        // The connection runs these, because they wait for rows, the disk or time.
-        Own::Multi | Own::Exec | Own::Watch | Own::Flushall | Own::Debug | Own::Save => {
-            Err(ErrorReply::err("Command not allowed inside a transaction"))
-        }
+        // The connection runs these, because they wait for rows, the disk or time, or are its own.
+        Own::Multi
+        | Own::Exec
+        | Own::Watch
+        | Own::Readonly
+        | Own::Readwrite
+        | Own::Flushall
+        | Own::Debug
+        | Own::Save => Err(ErrorReply::err("Command not allowed inside a transaction")),
     }
 }
 

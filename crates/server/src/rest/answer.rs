@@ -105,10 +105,18 @@ impl Answer {
         }
         let mut answer = Self::json(&body).with_status(error.status);
         if error.status == 429 {
-            answer = answer.with_header(header::RETRY_AFTER, "1");
+            answer = answer.with_header(header::RETRY_AFTER, retry_after_s(error).to_string());
         }
         answer
     }
+}
+
+/// After how many seconds there may be room: what the error or a cause of it says, at least 1.
+fn retry_after_s(error: &Error) -> u64 {
+    let own_ms = error.extra.get("retry_after_ms").and_then(serde_json::Value::as_u64);
+    let causes = [&error.root, &error.caused_by].into_iter().flatten();
+    let causes_s = causes.map(|cause| retry_after_s(cause)).max().unwrap_or(1);
+    own_ms.map_or(1, |ms| ms.div_ceil(1000)).max(causes_s)
 }
 
 /// How a client wants its answer.
@@ -201,4 +209,26 @@ fn compress(bytes: &[u8]) -> std::io::Result<Bytes> {
     let mut encoder = GzEncoder::new(room, Compression::new(COMPRESSION_LEVEL));
     encoder.write_all(bytes)?;
     encoder.finish().map(Bytes::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_when_to_come_back() {
+        let refusal = |ms: u64| Error::new(429, "x", "full").with("retry_after_ms", ms);
+        let whole = Error::new(429, "search_phase_execution_exception", "all shards failed");
+        for (error, seconds) in [
+            (whole.clone(), "1"),
+            (refusal(0), "1"),
+            (refusal(1_001), "2"),
+            (whole.rooted_in(refusal(4_200)), "5"),
+        ] {
+            let answer = Answer::error(&error, false);
+            assert_eq!(answer.headers, [(header::RETRY_AFTER, seconds.to_owned())]);
+        }
+        let missing = Answer::error(&Error::new(404, "x", "not there"), false);
+        assert!(missing.headers.is_empty());
+    }
 }

@@ -121,7 +121,12 @@ async fn handle(State(rest): State<Arc<Rest>>, request: Request) -> Response<Bod
     let mut account = None;
     let answering = answer(&rest, request, &mut account);
     let answered = AssertUnwindSafe(answering).catch_unwind().await;
-    let answered = answered.unwrap_or_else(|_| Err(Error::internal("the request met a fault")));
+    let mut answered = answered.unwrap_or_else(|_| Err(Error::internal("the request met a fault")));
+    if let Err(error) = &answered
+        && let Some(unknown) = unknown_here(&rest, error).await
+    {
+        answered = Err(unknown);
+    }
     let answer = answered.unwrap_or_else(|error| {
         let answer = Answer::error(&error, has_trace);
         match error.status {
@@ -130,6 +135,28 @@ async fn handle(State(rest): State<Arc<Rest>>, request: Request) -> Response<Bod
         }
     });
     answer::response(answer, &wishes, account)
+}
+
+/// The error to answer instead of an index that is not there, where it may be there after all:
+/// this node did not know of it, or cannot know, because the log does not answer.
+pub async fn unknown_here(rest: &Rest, error: &Error) -> Option<Error> {
+    let coordinator = &rest.node.coordinator;
+    if error.kind != "index_not_found_exception" || coordinator.is_alone() {
+        return None;
+    }
+    let name = error.extra.get("index").and_then(serde_json::Value::as_str).unwrap_or_default();
+    let why = if !coordinator.knows_all_tables().await {
+        "the log of the cluster's metadata does not answer"
+    } else if coordinator.index(name).is_some() {
+        "it was created elsewhere just now; ask again"
+    } else {
+        return None;
+    };
+    let reason = format!(
+        "blocked by: [SERVICE_UNAVAILABLE/2/no master]; whether the index [{name}] exists is not \
+         known here: {why}"
+    );
+    Some(Error::new(503, "cluster_block_exception", reason))
 }
 
 /// How the client wants its answer, whatever that will be.

@@ -115,6 +115,32 @@ async fn ask(
     request: Request<Bytes>,
     timeout: Duration,
 ) -> Result<Bytes, CallError> {
+    let end = tokio::time::Instant::now() + timeout;
+    let late = || CallError::Unreachable(format!("no connection within {timeout:?}"));
+    // A connection that had ended unnoticed is made anew by the first question that meets it: one
+    // that never left is asked once more.
+    let (metadata, question) = (request.metadata().clone(), request.get_ref().clone());
+    match ask_once(channel.clone(), request, end).await {
+        Err((CallError::Unreachable(_), true)) => {
+            let mut again = Request::new(question);
+            *again.metadata_mut() = metadata;
+            again.set_timeout(end.saturating_duration_since(tokio::time::Instant::now()));
+            ask_once(channel, again, end).await.map_err(|(error, is_here)| match error {
+                CallError::TimedOut if is_here => late(),
+                error => error,
+            })
+        }
+        Err((CallError::TimedOut, true)) => Err(late()),
+        asked => asked.map_err(|(error, _)| error),
+    }
+}
+
+/// Asks; of a failure it is told as well whether the bytes never left.
+async fn ask_once(
+    channel: Channel,
+    request: Request<Bytes>,
+    end: tokio::time::Instant,
+) -> Result<Bytes, (CallError, bool)> {
     let departure = Arc::new(Departure::default());
     let codec = BytesCodec::noting(Arc::clone(&departure));
     let mut grpc = Grpc::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
@@ -122,13 +148,14 @@ async fn ask(
         grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
         grpc.unary(request, PathAndQuery::from_static(METHOD), codec).await
     };
-    match tokio::time::timeout(timeout, asked).await {
+    match tokio::time::timeout_at(end, asked).await {
         Ok(Ok(answer)) => Ok(answer.into_inner()),
-        Ok(Err(status)) => Err(failure(&status, &departure)),
-        Err(_) if departure.give_up() => {
-            Err(CallError::Unreachable(format!("no connection within {timeout:?}")))
+        Ok(Err(status)) => {
+            let is_refusal = status.metadata().contains_key(REFUSED);
+            let error = failure(&status, &departure);
+            Err((error, departure.give_up() && !is_refusal))
         }
-        Err(_) => Err(CallError::TimedOut),
+        Err(_) => Err((CallError::TimedOut, departure.give_up())),
     }
 }
 

@@ -9,7 +9,7 @@ pub mod units;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use plimsoll_cluster::LogSettings;
+use plimsoll_cluster::{LogSettings, WORK_SETTINGS, WorkSettings};
 use plimsoll_log::{embedded, jetstream};
 
 pub use raw::{Raw, SettingsError};
@@ -35,6 +35,8 @@ pub struct Settings {
     pub cluster_name: String,
     /// `node.name`
     pub node_name: String,
+    /// `node.roles` has no `data`
+    pub is_coordinating_only: bool,
     /// `node.processors`, 0 for as many as there are
     pub processors: usize,
     /// `node.drain_timeout`
@@ -81,6 +83,8 @@ pub struct Settings {
     pub sync_interval: Duration,
     /// `cache.size`, in bytes
     pub cache_bytes: usize,
+    /// `cluster.routing.…` and `thread_pool.…`
+    pub work: WorkSettings,
     /// `logger.level`
     pub logger_level: String,
     /// `logger.format` is `json`
@@ -98,6 +102,10 @@ impl Settings {
         let settings = Self {
             cluster_name: text(raw, "cluster.name")?,
             node_name: text(raw, "node.name")?,
+            is_coordinating_only: parsed(raw, "node.roles", |text| {
+                let is_alone = !has_peers(&log, false);
+                is_coordinating_only(text, is_alone)
+            })?,
             processors: size(raw, "node.processors")?,
             drain_timeout: parsed(raw, "node.drain_timeout", units::duration)?,
             insecure: text(raw, "node.insecure")? == "true",
@@ -126,6 +134,7 @@ impl Settings {
             log,
             zone: text(raw, "node.attr.zone")?,
             cache_bytes: bytes(raw, "cache.size")?,
+            work: work(raw)?,
             logger_level: text(raw, "logger.level")?,
             logger_json: text(raw, "logger.format")? == "json",
         };
@@ -244,6 +253,35 @@ fn log(raw: &Raw) -> Result<LogSettings, SettingsError> {
             "`{text}` is no log; write `embedded`, `nats://host:port[,…]` or `plimsoll://host:port`"
         )),
     })
+}
+
+/// The roles that Elasticsearch knows and clients look for.
+pub const ROLES: [&str; 4] = ["data", "ingest", "master", "remote_cluster_client"];
+
+/// Whether a list of roles, in brackets or not, is without `data`.
+fn is_coordinating_only(text: &str, is_alone: bool) -> Result<bool, String> {
+    let list = text.trim();
+    let list = list.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(list);
+    let mut is_data = false;
+    for role in list.split(',').map(str::trim).filter(|role| !role.is_empty()) {
+        if !ROLES.contains(&role) {
+            return Err(format!("`{role}` is none of {}", ROLES.join(", ")));
+        }
+        is_data |= role == "data";
+    }
+    if !is_data && is_alone {
+        return Err("`data` is wanted: with a log of its own the node is alone".to_owned());
+    }
+    Ok(!is_data)
+}
+
+/// What steers the controllers.
+fn work(raw: &Raw) -> Result<WorkSettings, SettingsError> {
+    let mut work = WorkSettings::default();
+    for name in WORK_SETTINGS {
+        parsed(raw, name, |text| work.set(name, text))?;
+    }
+    Ok(work)
 }
 
 /// A setting that is never shown, or what the file holds that another setting names.

@@ -73,6 +73,15 @@ pub const SETTINGS: &[Definition] = &[
         "Where the node stands; copies of a partition are spread over zones.",
     ),
     define(
+        "node.roles",
+        Kind::Text,
+        "data",
+        None,
+        "What the node does, as words between commas. Without `data`, and so where it is empty, it \
+         takes requests and holds no copies: a coordinator only. The other words of Elasticsearch \
+         (`ingest`, `master`, `remote_cluster_client`) are taken, and every node does those.",
+    ),
+    define(
         "node.processors",
         Kind::Count(0, 1024),
         "0",
@@ -270,6 +279,109 @@ pub const SETTINGS: &[Definition] = &[
         "256mb",
         None,
         "Memory for blocks of rows that were read, all partitions together. Taken as it fills.",
+    ),
+    define(
+        "cluster.routing.use_adaptive_replica_selection",
+        Kind::Toggle,
+        "true",
+        None,
+        "Whether reads and searches go to the copy that is likely to answer first, rather than to \
+         each in turn. Like all that follow down to `thread_pool.search.target_response_time`, it \
+         is of this node as a coordinator, and what `PUT /_cluster/settings` says goes over it, at \
+         once and in all nodes.",
+    ),
+    define(
+        "cluster.routing.replica_selection",
+        Kind::Choice(&[
+            "ours",
+            "round_robin",
+            "least_outstanding",
+            "p2c_peak_ewma",
+            "c3",
+            "c3_b4",
+            "c3_first",
+            "prequal",
+        ]),
+        "ours",
+        None,
+        "The rule by which the copy is chosen. `c3` is Elasticsearch's; the others are published \
+         ones to compare with.",
+    ),
+    define(
+        "cluster.routing.replica_selection_shadow",
+        Kind::Text,
+        "",
+        None,
+        "A second rule that is told of every request and asked each time, and not followed: how \
+         often it would have chosen otherwise shows in `_nodes/stats/adaptive_selection`.",
+    ),
+    define(
+        "cluster.routing.hedging",
+        Kind::Choice(&["off", "shadow", "on"]),
+        "off",
+        None,
+        "Whether a read that is later than 95 % of its kind is asked of a second copy as well, at \
+         most 2 % of all. `shadow` counts them and sends none.",
+    ),
+    define(
+        "thread_pool.search.size",
+        Kind::Count(0, 1024),
+        "0",
+        None,
+        "Threads that searches run on; 0 takes three for every two processors, and one more.",
+    ),
+    define(
+        "thread_pool.search.admission",
+        Kind::Choice(&["ours", "fixed", "littles_law"]),
+        "ours",
+        None,
+        "Who may wait for one of them. `ours` goes by time, deadline and cost, and has nothing to \
+         set. `fixed` lets `queue_size` wait. `littles_law` sets that number by the rate at which \
+         searches end and `target_response_time`. Who may not wait is answered 429.",
+    ),
+    define(
+        "thread_pool.search.admission_shadow",
+        Kind::Text,
+        "",
+        None,
+        "A second rule that is shown the same searches and not followed: whom it would have \
+         refused shows in `_nodes/stats/thread_pool`.",
+    ),
+    define(
+        "thread_pool.search.queue_size",
+        Kind::Count(1, 1_000_000),
+        "1000",
+        None,
+        "Searches of single partitions that may wait under `fixed`, and at first under \
+         `littles_law`.",
+    ),
+    define(
+        "thread_pool.search.min_queue_size",
+        Kind::Count(1, 1_000_000),
+        "10",
+        None,
+        "The least that `littles_law` lets wait.",
+    ),
+    define(
+        "thread_pool.search.max_queue_size",
+        Kind::Count(1, 1_000_000),
+        "1000",
+        None,
+        "The most that `littles_law` lets wait.",
+    ),
+    define(
+        "thread_pool.search.auto_queue_frame_size",
+        Kind::Count(1, 1_000_000),
+        "2000",
+        None,
+        "Searches between two adjustments under `littles_law`.",
+    ),
+    define(
+        "thread_pool.search.target_response_time",
+        Kind::Duration(1_000, 3_600_000_000),
+        "1s",
+        None,
+        "The response time that `littles_law` aims at. `ours` needs none.",
     ),
     define(
         "logger.level",

@@ -235,7 +235,7 @@ impl HashEdit {
             let meta = Meta { kind, last_change: edit.change(), version: 0, expiry_ms };
             edit.put_hash(&mut self.key, self.old.as_ref(), &meta);
         } else if let Some(old) = self.old {
-            edit.remove_meta(&mut self.key, &old);
+            edit.remove_meta(&mut self.key, &old)?;
         }
         Ok(())
     }

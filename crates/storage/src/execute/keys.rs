@@ -11,6 +11,7 @@ use crate::command::read::ObjectQuestion;
 use crate::rows::field::FieldHead;
 use crate::rows::key::{self, KeyRows, RowKey};
 use crate::rows::meta::{Fields, Found, Kind, Meta};
+use crate::rows::removal;
 use crate::rows::touch::Touch;
 use crate::rows::{RowsRead, RowsWrite, StoreError};
 use crate::{ErrorReply, Reply};
@@ -302,8 +303,10 @@ pub(super) fn flush<W: RowsWrite + ?Sized>(edit: &mut Edit<'_, W>) -> Reply {
     edit.rows.delete_range(&key::rows_from(0), key::ROWS_END);
     edit.rows.delete_range(&key::expiry_from(0), key::EXPIRY_END);
     edit.rows.delete_range(key::TOMBSTONES_FROM, key::TOMBSTONES_END);
+    edit.rows.delete_range(key::REMOVALS_FROM, key::REMOVALS_END);
     edit.rows.touch(Touch::All);
-    edit.change();
+    let change = edit.change();
+    edit.rows.put(key::REMOVALS_FROM, &removal::encode(change));
     edit.context.keys = 0;
     edit.context.expires = 0;
     Reply::OK

@@ -30,7 +30,7 @@ pub use documents::{
 };
 pub use glob::matches;
 pub(crate) use keys::OBJECT_HELP;
-pub use store::last_change;
+pub use store::{NEVER_THERE, is_unchanged, last_change};
 pub use sweep::{has_due, sweep};
 
 use crate::command::{Body, Command, Read, Write};

@@ -10,6 +10,7 @@ use super::{Fault, WriteContext};
 use crate::ErrorReply;
 use crate::rows::key::{self, KeyRows, RowKey, StoreKey};
 use crate::rows::meta::{Fields, Found, Kind, Meta, RowBytes};
+use crate::rows::removal;
 use crate::rows::touch::Touch;
 use crate::rows::{RowsRead, RowsWrite, StoreError};
 
@@ -112,8 +113,12 @@ fn visit_expired<R: RowsRead + ?Sized>(
     })
 }
 
-/// The number of a key's last change, for comparison alone: 0 where it is absent; also another
-/// one after fields have expired.
+/// The last change of a key that is absent and was never there.
+pub const NEVER_THERE: u64 = 1 << 63;
+
+/// The number of a key's last change, for comparison alone. An absent key's has the bit of
+/// [`NEVER_THERE`] and another number after a key may have been there; also that of a key that is
+/// there is another one after fields have expired.
 ///
 /// # Errors
 /// Where the store fails.
@@ -123,13 +128,35 @@ pub fn last_change<R: RowsRead + ?Sized>(
     now_ms: u64,
 ) -> Result<u64, StoreError> {
     let mut key = KeyRows::new(key);
-    let Some(found) = find(rows, &mut key, now_ms)? else { return Ok(0) };
+    let Some(row) = rows.get(key.meta())? else {
+        return Ok(NEVER_THERE | removal::last(rows, key.key())?);
+    };
+    let found = Found::new(row)?;
+    if !is_live(rows, &key, &found.meta, now_ms)? {
+        // What `Edit::note_removal` will say once its rows are gone.
+        let last = removal::last(rows, key.key())?.max(found.meta.last_change);
+        return Ok(NEVER_THERE | last);
+    }
     let mut expired = 0u64;
     if let Kind::Hash(fields) = &found.meta.kind {
         visit_expired(rows, &key, fields, now_ms, &mut |_, _| expired += 1)?;
     }
     // Sequence numbers stay far below 2^40, so that the two do not meet.
     Ok(found.meta.last_change ^ (expired << 40))
+}
+
+/// Whether a key's last change is the one that was seen; 0 stands for any absence.
+///
+/// # Errors
+/// Where the store fails.
+pub fn is_unchanged<R: RowsRead + ?Sized>(
+    rows: &R,
+    key: &[u8],
+    seen: u64,
+    now_ms: u64,
+) -> Result<bool, StoreError> {
+    let change = last_change(rows, key, now_ms)?;
+    Ok(change == seen || (seen == 0 && change & NEVER_THERE != 0))
 }
 
 /// Rows being changed by one operation.
@@ -300,17 +327,31 @@ impl<'a, W: RowsWrite + ?Sized> Edit<'a, W> {
                 self.rows.touch(Touch::Document { key, id: key, is_new: false });
             }
         }
-        self.remove_meta(key, meta);
-        Ok(())
+        self.remove_meta(key, meta)
     }
 
     /// Takes a key's meta row away: nothing else of the key is left.
-    pub fn remove_meta(&mut self, key: &mut KeyRows, meta: &Meta) {
+    pub fn remove_meta(&mut self, key: &mut KeyRows, meta: &Meta) -> Result<(), StoreError> {
         self.move_expiry(key.meta(), meta.expiry_ms, None);
         self.rows.delete(key.meta());
-        self.change();
+        let change = self.change();
+        self.note_removal(key, meta, change)?;
         self.context.keys = self.context.keys.saturating_sub(1);
         self.count_expiry(meta.expiry_ms.is_some(), false);
+        Ok(())
+    }
+
+    /// Notes that a key is there no more. One that expired was gone before its rows went, which is
+    /// no change to those who watch it.
+    fn note_removal(&mut self, key: &KeyRows, meta: &Meta, change: u64) -> Result<(), StoreError> {
+        let is_expired = meta.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= self.context.now_ms);
+        let last = if is_expired {
+            removal::last(self.rows, key.key())?.max(meta.last_change)
+        } else {
+            change
+        };
+        self.rows.put(&key::removal(key.key()), &removal::encode(last));
+        Ok(())
     }
 
     fn remove_fields(&mut self, key: &KeyRows, fields: &Fields) -> Result<(), StoreError> {

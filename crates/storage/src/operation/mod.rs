@@ -149,7 +149,7 @@ pub fn run<W: RowsWrite + ?Sized>(
         Operation::Command(argv) => run_command(argv, rows, context),
         Operation::Transaction { watched, commands } => {
             for (key, last_change) in watched {
-                if execute::last_change(rows, key, context.now_ms)? != *last_change {
+                if !execute::is_unchanged(rows, key, *last_change, context.now_ms)? {
                     return Ok(Reply::NilArray);
                 }
             }

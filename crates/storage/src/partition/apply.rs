@@ -128,6 +128,9 @@ impl Replica {
             Ok((LeadId(id), system::decode_lead(value)?))
         })?;
         let notes_documents = store.get(system::DOCUMENTS_KEY)?.is_some();
+        if notes_documents {
+            store.lay_out_for(true)?;
+        }
         store.recent().restart(stamp.position.lsn);
         Ok(Self { id, store, stamp, sessions, leads, is_new, notes_documents, touches: None })
     }
@@ -192,6 +195,7 @@ impl Replica {
         touches::switch(&self.store, self.stamp.position.lsn, is_on, &mut batch)?;
         self.store.write(&batch)?;
         self.store.recent().restart(self.stamp.position.lsn);
+        self.store.lay_out_for(is_on)?;
         self.is_new = false;
         self.notes_documents = is_on;
         Ok(())
@@ -210,6 +214,7 @@ impl Replica {
         batch.put(system::STAMP_KEY, self.stamp.encode());
         touches::switch(&self.store, self.stamp.position.lsn, has_documents, &mut batch)?;
         self.store.write(&batch)?;
+        self.store.lay_out_for(has_documents)?;
         self.is_new = false;
         self.notes_documents = has_documents;
         Ok(self.stamp.position)

@@ -19,7 +19,7 @@ use rust_rocksdb::{
 use super::overlay::Changes;
 use super::pending::Pending;
 use super::recent::Recent;
-use super::resources::Resources;
+use super::resources::{BLOCK_BYTES, DOCUMENT_BLOCK_BYTES, Resources};
 use super::row_cache::{RowCache, StoreNumber};
 use super::system;
 use crate::rows::{RowsRead, StoreError, Visit, key};
@@ -60,6 +60,16 @@ impl Store {
             ControlFlow::Break(())
         })?;
         Ok(store)
+    }
+
+    /// Lays out files written from now on for documents, or for single rows as at first.
+    ///
+    /// # Errors
+    /// Where RocksDB cannot note it.
+    pub(super) fn lay_out_for(&self, has_documents: bool) -> Result<(), StoreError> {
+        let bytes = if has_documents { DOCUMENT_BLOCK_BYTES } else { BLOCK_BYTES };
+        let table = format!("{{block_size={bytes};}}");
+        self.db.set_options(&[("block_based_table_factory", &table)]).map_err(failed)
     }
 
     /// The documents that were written last.

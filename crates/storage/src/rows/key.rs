@@ -1,6 +1,6 @@
 //! The store's keys: rows in the order of their key's hash, and the expiry index in the order
-//! of time. What stands under them is [`super::meta`]'s, [`super::field`]'s and
-//! [`super::tombstone`]'s.
+//! of time. What stands under them is [`super::meta`]'s, [`super::field`]'s, [`super::tombstone`]'s
+//! and [`super::removal`]'s.
 //!
 //! | row | bytes |
 //! |---|---|
@@ -8,6 +8,7 @@
 //! | field row | `01`, order hash 8, length (varint), the Redis key, `01`, generation 8, the field |
 //! | expiry index | `02`, expiry in ms since 1970 8, the key of the row that expires; no value |
 //! | tombstone | `03`, order hash 8, length (varint), the Redis key, the id of the deleted document |
+//! | last removal | `04`, the first 2 bytes of the order hash; `04` alone for the removal of all |
 //!
 //! Integers are big-endian, so that bytes sort as numbers do. The order hash is XXH3-64 of the
 //! whole Redis key. `00` belongs to the replica's own rows. These layouts are stable; a change
@@ -23,6 +24,8 @@ pub const KIND_ROW: u8 = 0x01;
 pub const KIND_EXPIRY: u8 = 0x02;
 /// First byte of tombstones.
 pub const KIND_TOMBSTONE: u8 = 0x03;
+/// First byte of the rows that say when a key was last taken away.
+pub const KIND_REMOVAL: u8 = 0x04;
 
 const SUFFIX_META: u8 = 0x00;
 const SUFFIX_FIELD: u8 = 0x01;
@@ -193,6 +196,19 @@ pub const EXPIRY_END: &[u8] = &[KIND_EXPIRY + 1];
 pub const TOMBSTONES_FROM: &[u8] = &[KIND_TOMBSTONE];
 /// The first key after all tombstones.
 pub const TOMBSTONES_END: &[u8] = &[KIND_TOMBSTONE + 1];
+
+/// The key of the last removal of all keys at once; those of single keys follow it.
+pub const REMOVALS_FROM: &[u8] = &[KIND_REMOVAL];
+/// The first key after all removals.
+pub const REMOVALS_END: &[u8] = &[KIND_REMOVAL + 1];
+
+/// The key of the last removal among the keys that a Redis key shares a row with: about one key
+/// in 65,536.
+#[must_use]
+pub fn removal(key: &[u8]) -> [u8; 3] {
+    let [first, second, ..] = order_hash(key).to_be_bytes();
+    [KIND_REMOVAL, first, second]
+}
 
 /// The key of the tombstone of a document.
 #[must_use]

@@ -3,6 +3,7 @@
 //! - [`key`]: the keys of rows and of the expiry index, and which partition a Redis key is in.
 //! - [`meta`], [`field`]: the values of rows.
 //! - [`tombstone`]: what is kept of a deleted document.
+//! - [`removal`]: when keys were last taken away.
 //! - [`touch`]: which documents changed.
 //! - [`memory`]: rows without a disk, for tests and simulations.
 //!
@@ -12,6 +13,7 @@ pub mod field;
 pub mod key;
 pub mod memory;
 pub mod meta;
+pub mod removal;
 pub mod tombstone;
 pub mod touch;
 

@@ -235,7 +235,7 @@ impl Network {
             self.0.seen.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         }
         self.0.alter.lock().take_if(|alter| alter(&mut reply));
-        let mut answer = crate::rpc::encode_reply(&reply);
+        let mut answer = crate::rpc::encode_answer(reply, crate::rpc::Told::default());
         let delay = *self.0.delay.lock();
         if self.happens(faults.late) {
             tokio::time::sleep(Duration::from_millis(2)).await;

@@ -1,7 +1,7 @@
 //! Tables of the copies of partitions: where each is, what its index is made of, and how it came
 //! to be.
 
-use plimsoll_cluster::CopyStatus;
+use plimsoll_cluster::{CopyStatus, PartitionStatistics};
 use plimsoll_index::Error;
 
 use super::table::{Cell, Column, answer, number, text};
@@ -43,43 +43,71 @@ const SHARDS: &[Column] = &[
 /// # Errors
 /// 404 where an index is not there.
 pub async fn shards(call: Call) -> Result<Answer, Error> {
-    let found = found(&call, Expand::any())?;
+    let row = |copy: &Shown<'_>| {
+        let figures = copy.told.map(Figures::of_partition);
+        let cell = |of: &dyn Fn(&Figures) -> Cell| figures.as_ref().map_or(Cell::None, of);
+        let mut row = copy.names();
+        row.push(state_name(copy.status).into());
+        row.push(cell(&|it| it.docs.into()));
+        row.push(cell(&|it| Cell::Bytes(it.store_bytes)));
+        row.push(copy.view.map_or(Cell::None, |view| view.ip().into()));
+        row.push(copy.view.map_or(Cell::None, |view| view.id.clone().into()));
+        row.push(copy.view.map_or(Cell::None, |view| view.name().into()));
+        row.push(match copy.status {
+            CopyStatus::Unassigned(missing) => reason_name(missing).into(),
+            _ => Cell::None,
+        });
+        row.push(cell(&|it| it.segments.into()));
+        row.push(cell(&|it| it.queries.0.into()));
+        row.push(cell(&|it| it.refreshes.0.into()));
+        row.push(cell(&|it| it.merges.into()));
+        Some(row)
+    };
+    let rows = rows(&call, Expand::any(), row).await?;
+    answer(&call, SHARDS, rows)
+}
+
+/// A copy, where it is, and what its node says of it.
+struct Shown<'a> {
+    index: &'a str,
+    ordinal: u32,
+    is_first: bool,
+    status: &'a CopyStatus,
+    view: Option<&'a NodeView>,
+    told: Option<&'a PartitionStatistics>,
+}
+
+impl Shown<'_> {
+    /// The cells that every row begins with.
+    fn names(&self) -> Vec<Cell> {
+        let kind = if self.is_first { "p" } else { "r" };
+        vec![self.index.into(), self.ordinal.to_string().into(), kind.into()]
+    }
+}
+
+/// The rows of all copies of the indices that are asked for.
+async fn rows(
+    call: &Call,
+    options: Expand,
+    row: impl Fn(&Shown<'_>) -> Option<Vec<Cell>>,
+) -> Result<Vec<Vec<Cell>>, Error> {
+    let found = found(call, options)?;
     let told = nodes::statistics(&call.rest).await;
     let views = all::there(&call.rest);
     let mut rows = Vec::new();
     for target in &found {
-        let index = &target.index.name;
+        let index = target.index.name.as_str();
         for partition in call.coordinator().copies_of(index) {
-            for (at, copy) in partition.copies.iter().enumerate() {
-                let mut row: Vec<Cell> = vec![
-                    index.clone().into(),
-                    partition.ordinal.to_string().into(),
-                    if at == 0 { "p" } else { "r" }.into(),
-                    state_name(copy).into(),
-                ];
-                let figures =
-                    copy.node().and_then(|node| told.copy(node, index, partition.ordinal));
-                let figures = figures.map(Figures::of_partition);
-                let view = copy.node().and_then(|node| all::find(&views, node));
-                let cell = |of: &dyn Fn(&Figures) -> Cell| figures.as_ref().map_or(Cell::None, of);
-                row.push(cell(&|it| it.docs.into()));
-                row.push(cell(&|it| Cell::Bytes(it.store_bytes)));
-                row.push(view.map_or(Cell::None, |view| view.ip().into()));
-                row.push(view.map_or(Cell::None, |view| view.id.clone().into()));
-                row.push(view.map_or(Cell::None, |view| view.name().into()));
-                row.push(match copy {
-                    CopyStatus::Unassigned(missing) => reason_name(missing).into(),
-                    _ => Cell::None,
-                });
-                row.push(cell(&|it| it.segments.into()));
-                row.push(cell(&|it| it.queries.0.into()));
-                row.push(cell(&|it| it.refreshes.0.into()));
-                row.push(cell(&|it| it.merges.into()));
-                rows.push(row);
+            let ordinal = partition.ordinal;
+            for (at, status) in partition.copies.iter().enumerate() {
+                let view = status.node().and_then(|node| all::find(&views, node));
+                let told = status.node().and_then(|node| told.copy(node, index, ordinal));
+                let is_first = at == 0;
+                rows.extend(row(&Shown { index, ordinal, is_first, status, view, told }));
             }
         }
     }
-    answer(&call, SHARDS, rows)
+    Ok(rows)
 }
 
 const SEGMENTS: &[Column] = &[
@@ -105,39 +133,27 @@ const SEGMENTS: &[Column] = &[
 /// # Errors
 /// 404 where an index is not there.
 pub async fn segments(call: Call) -> Result<Answer, Error> {
-    let found = found(&call, Expand::search())?;
-    let told = nodes::statistics(&call.rest).await;
-    let views = all::there(&call.rest);
-    let mut rows = Vec::new();
-    for target in &found {
-        let index = &target.index.name;
-        for partition in call.coordinator().copies_of(index) {
-            for (at, copy) in partition.copies.iter().enumerate() {
-                let Some(view) = copy.node().and_then(|node| all::find(&views, node)) else {
-                    continue;
-                };
-                let figures = told.copy(&view.member.id, index, partition.ordinal);
-                let Some(figures) = figures.filter(|it| it.segments.segments > 0) else { continue };
-                rows.push(vec![
-                    index.clone().into(),
-                    partition.ordinal.to_string().into(),
-                    if at == 0 { "p" } else { "r" }.into(),
-                    view.ip().into(),
-                    view.id.clone().into(),
-                    "_all".into(),
-                    figures.segments.refreshes.into(),
-                    figures.segments.docs.into(),
-                    figures.segments.deleted.into(),
-                    Cell::Bytes(index_bytes(figures)),
-                    Cell::Number(0),
-                    "true".into(),
-                    "true".into(),
-                    LUCENE_VERSION.into(),
-                    "false".into(),
-                ]);
-            }
-        }
-    }
+    let row = |copy: &Shown<'_>| {
+        let (view, figures) = (copy.view?, copy.told.filter(|it| it.segments.segments > 0)?);
+        let mut row = copy.names();
+        let more: [Cell; 12] = [
+            view.ip().into(),
+            view.id.clone().into(),
+            "_all".into(),
+            figures.segments.refreshes.into(),
+            figures.segments.docs.into(),
+            figures.segments.deleted.into(),
+            Cell::Bytes(index_bytes(figures)),
+            Cell::Number(0),
+            "true".into(),
+            "true".into(),
+            LUCENE_VERSION.into(),
+            "false".into(),
+        ];
+        row.extend(more);
+        Some(row)
+    };
+    let rows = rows(&call, Expand::search(), row).await?;
     answer(&call, SEGMENTS, rows)
 }
 

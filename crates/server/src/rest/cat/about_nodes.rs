@@ -10,8 +10,8 @@ use crate::rest::call::Call;
 use crate::rest::filter_path::wildcard_matches;
 use crate::rest::nodes::all::{self, NodeView};
 use crate::rest::nodes::machine;
-use crate::rest::nodes::stats::{POOLS, pool};
-use crate::rest::nodes::{ROLES, statistics};
+use crate::rest::nodes::statistics;
+use crate::rest::nodes::stats::POOLS;
 
 const NODES: &[Column] = &[
     text("id", "id,nodeId", "unique node id").hidden(),
@@ -105,8 +105,8 @@ fn node_row(view: &NodeView, told: Option<&NodeStatistics>, is_full: bool) -> Ve
         load("/stats/os/cpu/load_average/5m"),
         load("/stats/os/cpu/load_average/15m"),
         uptime_ms.map_or(Cell::None, Cell::Millis),
-        "dimr".into(),
-        ROLES.join(",").into(),
+        if view.roles().is_empty() { "-" } else { "dimr" }.into(),
+        if view.roles().is_empty() { "-".to_owned() } else { view.roles().join(",") }.into(),
         if view.member.is_manager { "*" } else { "-" }.into(),
         view.name().into(),
         figures.as_ref().map_or(Cell::None, |it| it.queries.0.into()),
@@ -210,6 +210,8 @@ const THREAD_POOL: &[Column] = &[
     number("rejected", "r", "number of rejected tasks"),
     number("largest", "l", "highest number of seen active threads").hidden(),
     number("completed", "c", "number of completed tasks").hidden(),
+    number("queue_size", "qs", "number of tasks that may wait").hidden(),
+    text("admission", "ad", "rule by which tasks wait").hidden(),
 ];
 
 /// GET `/_cat/thread_pool[/{pools}]`.
@@ -217,29 +219,47 @@ const THREAD_POOL: &[Column] = &[
 /// # Errors
 /// None of its own.
 pub async fn thread_pool(call: Call) -> Result<Answer, Error> {
-    let rest = &call.rest;
+    let nodes = all::there(&call.rest);
+    let found = statistics(&call.rest).await;
     let patterns: Vec<&str> = call.part("pools").unwrap_or("*").split(',').collect();
     let is_wanted = |name: &&str| {
         patterns.iter().any(|pattern| *pattern == "_all" || wildcard_matches(pattern, name))
     };
-    let row = |name: &str| {
-        let figures = pool(rest, name);
-        let figure = |key: &str| Cell::Number(figures[key].as_u64().unwrap_or(0));
-        vec![
-            rest.node.settings.node_name.clone().into(),
-            rest.identity.node_id.clone().into(),
-            std::process::id().to_string().into(),
-            rest.address.ip().to_string().into(),
-            rest.address.ip().to_string().into(),
-            name.into(),
-            figure("threads"),
-            figure("active"),
-            figure("queue"),
-            figure("rejected"),
-            figure("largest"),
-            figure("completed"),
-        ]
-    };
-    let rows = POOLS.iter().copied().filter(is_wanted).map(row).collect();
+    let mut rows = Vec::new();
+    for view in &nodes {
+        let told = found.node(&view.member.id);
+        let value = |path: String| told.and_then(|told| told.process.pointer(&path));
+        for name in POOLS.iter().copied().filter(is_wanted) {
+            let figure = |key: &str| {
+                let number = value(format!("/stats/thread_pool/{name}/{key}"));
+                number.and_then(Value::as_u64).map_or(Cell::None, Cell::Number)
+            };
+            let word = |key: &str| {
+                let word = value(format!("/stats/thread_pool/{name}/admission/{key}"));
+                match word {
+                    Some(Value::String(word)) => Cell::Text(word.clone()),
+                    Some(Value::Number(number)) => number.as_u64().map_or(Cell::None, Cell::Number),
+                    _ => Cell::None,
+                }
+            };
+            let pid = value("/info/process/id".to_owned()).map(ToString::to_string);
+            rows.push(vec![
+                view.name().into(),
+                view.id.clone().into(),
+                pid.map_or(Cell::None, Cell::Text),
+                view.ip().into(),
+                view.ip().into(),
+                name.into(),
+                figure("threads"),
+                figure("active"),
+                figure("queue"),
+                figure("rejected"),
+                figure("largest"),
+                figure("completed"),
+                word("queue_capacity"),
+                word("rule"),
+            ]);
+        }
+    }
     answer(&call, THREAD_POOL, rows)
 }

@@ -1,19 +1,25 @@
 //! The settings of the breakers as the cluster has them, made those of this node's process.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use plimsoll_memory::breakers::{self, Limit, Settings, Type};
-use serde_json::{Map, Value};
 
 use super::settings_table::find;
 use crate::rest::Rest;
 use crate::settings::units;
 
-/// Takes over what the cluster has set, where it is another than before.
-pub fn apply(rest: &Rest) {
-    let stored = |kind| match rest.node.coordinator.stored("settings", kind) {
-        Some(Value::Object(map)) => map,
-        _ => Map::new(),
-    };
-    let set = Set { transient: stored("transient"), persistent: stored("persistent") };
+/// Takes over what the cluster has set, now and whenever that changes.
+pub fn follow_settings(rest: &Arc<Rest>) {
+    let weak = Arc::downgrade(rest);
+    rest.node.coordinator.follow_settings(Box::new(move |set| {
+        if let Some(rest) = weak.upgrade() {
+            apply(&rest, &Set(set));
+        }
+    }));
+}
+
+fn apply(rest: &Rest, set: &Set<'_>) {
     let settings = set.settings();
     if settings != breakers::settings() {
         tracing::info!(?settings, "breakers set");
@@ -21,26 +27,23 @@ pub fn apply(rest: &Rest) {
     }
     let bodies = match set.given("network.breaker.inflight_requests.limit") {
         None => Limit::Bytes(rest.node.settings.http_in_flight_bytes as u64),
-        Some(text) => limit(&text),
+        Some(text) => limit(text),
     };
     let overhead = set.factor("network.breaker.inflight_requests.overhead");
     rest.in_flight.set(bodies.bytes(), overhead);
 }
 
-/// What is set: what is transient comes first.
-struct Set {
-    transient: Map<String, Value>,
-    persistent: Map<String, Value>,
-}
+/// What is set, by name.
+struct Set<'a>(&'a BTreeMap<String, String>);
 
-impl Set {
+impl Set<'_> {
     fn settings(&self) -> Settings {
-        let limit_of = |name| limit(&self.text(name));
+        let limit_of = |name| limit(self.text(name));
         Settings {
             total: limit_of("indices.breaker.total.limit"),
             request: limit_of("indices.breaker.request.limit"),
             request_overhead: self.factor("indices.breaker.request.overhead"),
-            request_type: match self.text("indices.breaker.request.type").as_str() {
+            request_type: match self.text("indices.breaker.request.type") {
                 "noop" => Type::Noop,
                 "drawn" => Type::Drawn,
                 _ => Type::Memory,
@@ -52,14 +55,13 @@ impl Set {
         }
     }
 
-    fn given(&self, name: &str) -> Option<String> {
-        let found = self.transient.get(name).or_else(|| self.persistent.get(name))?;
-        found.as_str().map(str::to_owned)
+    fn given(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
     }
 
     /// What is set, or the default; values were checked when they were set.
-    fn text(&self, name: &str) -> String {
-        let default = || find(name).map_or("", |(_, _, default)| default).to_owned();
+    fn text(&self, name: &str) -> &str {
+        let default = || find(name).map_or("", |(_, _, default)| default);
         self.given(name).unwrap_or_else(default)
     }
 
@@ -81,33 +83,24 @@ fn limit(text: &str) -> Limit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
-
-    fn object(value: Value) -> Map<String, Value> {
-        value.as_object().cloned().unwrap()
-    }
-
     #[test]
     fn nothing_set_is_elasticsearchs_defaults() {
-        let set = Set { transient: Map::new(), persistent: Map::new() };
+        let none = BTreeMap::new();
+        let set = Set(&none);
         assert_eq!(set.settings(), Settings::default());
         assert!((set.factor("network.breaker.inflight_requests.overhead") - 2.0).abs() < 1e-9);
     }
 
     #[test]
-    fn what_is_transient_comes_first() {
-        let set = Set {
-            transient: object(json!({
-                "indices.breaker.request.limit": "30mb",
-                "indices.breaker.request.type": "drawn",
-            })),
-            persistent: object(json!({
-                "indices.breaker.request.limit": "20mb",
-                "indices.breaker.total.limit": "70%",
-                "indices.breaker.fielddata.limit": "-1",
-            })),
-        };
-        let settings = set.settings();
+    fn what_is_set_goes_over_the_defaults() {
+        let given = [
+            ("indices.breaker.request.limit", "30mb"),
+            ("indices.breaker.request.type", "drawn"),
+            ("indices.breaker.total.limit", "70%"),
+            ("indices.breaker.fielddata.limit", "-1"),
+        ];
+        let given = given.map(|(name, text)| (name.to_owned(), text.to_owned())).into();
+        let settings = Set(&given).settings();
         assert_eq!(settings.request, Limit::Bytes(30 << 20));
         assert_eq!(settings.request_type, Type::Drawn);
         assert_eq!(settings.total, Limit::Percent(70.0));

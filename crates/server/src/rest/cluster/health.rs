@@ -266,13 +266,15 @@ fn look(call: &Call, level: &str, wait: &Wait) -> Result<(Value, bool), Error> {
         // Every copy answers, but what the node says of its memory cannot be trusted.
         status = status.max(Status::Yellow);
     }
-    let nodes = all::there(rest).len();
+    let views = all::there(rest);
+    let nodes = views.len();
+    let data_nodes = views.iter().filter(|view| !view.roles().is_empty()).count();
     let mut health = json!({
         "cluster_name": rest.node.settings.cluster_name,
         "status": status.name(),
         "timed_out": false,
         "number_of_nodes": nodes,
-        "number_of_data_nodes": nodes,
+        "number_of_data_nodes": data_nodes,
         "discovered_master": true,
         "discovered_cluster_manager": true,
         "active_primary_shards": sum.primaries,

@@ -2,10 +2,10 @@
 //! full names, one object for those that stay and one for those that do not outlive a full
 //! restart in Elasticsearch; here both stay until they are taken back.
 
+use plimsoll_cluster::WorkSettings;
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
-use super::breakers;
 use super::settings_table::{Kind, SETTINGS, find};
 use crate::rest::admin::settings::shown;
 use crate::rest::answer::Answer;
@@ -92,8 +92,6 @@ pub async fn put(mut call: Call) -> Result<Answer, Error> {
         if !changes.is_empty() {
             let value = (!settings.is_empty()).then_some(Value::Object(settings));
             call.coordinator().store("settings", kind, value).await?;
-            // Other nodes see it within a second.
-            breakers::apply(&call.rest);
         }
         answer[kind] = shown(updated, is_flat);
     }
@@ -163,6 +161,10 @@ fn check(name: &str, kind: Kind, text: &str) -> Result<(), Error> {
         Kind::Text => Ok(()),
         Kind::Word(words) if words.contains(&text) => Ok(()),
         Kind::Word(words) => failed(&format!(" must be one of [{}]", words.join(", "))),
+        Kind::Work => match WorkSettings::default().set(name, text) {
+            Ok(()) => Ok(()),
+            Err(why) => failed(&format!(": {why}")),
+        },
         Kind::Toggle if matches!(text, "true" | "false") => Ok(()),
         Kind::Toggle => Err(Error::illegal_argument(format!(
             "Failed to parse value [{text}] as only [true] or [false] are allowed."
@@ -216,9 +218,25 @@ mod tests {
             ("indices.recovery.max_bytes_per_sec", "40mb", "fast"),
             ("cluster.routing.allocation.disk.watermark.low", "85%", "185%"),
             ("search.default_keep_alive", "5m", "5"),
+            ("cluster.routing.replica_selection", "c3", "c4"),
+            ("cluster.routing.hedging", "shadow", "true"),
+            ("thread_pool.search.target_response_time", "4s", "4"),
+            ("thread_pool.search.size", "3", "-1"),
         ] {
             assert!(check(json!({ name: good })).is_ok(), "{name}");
             assert!(check(json!({ name: bad })).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn all_settings_of_the_controllers_are_known_by_their_defaults() {
+        for name in plimsoll_cluster::WORK_SETTINGS {
+            let (_, _, value) = find(name).unwrap();
+            let mut work = WorkSettings::default();
+            work.set(name, value).unwrap();
+            assert_eq!(work, WorkSettings::default(), "{name}");
+            let at_start = crate::settings::table::find(name).unwrap();
+            assert_eq!(at_start.default, *value, "{name}");
         }
     }
 

@@ -17,14 +17,16 @@ pub enum Kind {
     Text,
     /// One of these words.
     Word(&'static [&'static str]),
+    /// What the controllers take ([`plimsoll_cluster::WorkSettings`]).
+    Work,
 }
 
 /// One setting: name (a `*` at the end stands for more names), values, default.
 pub type Definition = (&'static str, Kind, &'static str);
 
-/// Settings by name. Those of allocation, recovery and copies are kept and shown; they steer how
-/// several nodes share partitions, and one node has nothing to share.
-pub const SETTINGS: [Definition; 50] = [
+/// Settings by name. Those of the controllers and breakers are taken on by all nodes at once, and so
+/// is `cluster.default_number_of_replicas`; others of allocation and recovery are kept and shown.
+pub const SETTINGS: [Definition; 60] = [
     ("action.auto_create_index", Kind::Text, "true"),
     ("action.destructive_requires_name", Kind::Toggle, "false"),
     ("cluster.default_number_of_replicas", Kind::Count(0), "1"),
@@ -53,7 +55,10 @@ pub const SETTINGS: [Definition; 50] = [
     ("cluster.routing.allocation.require.*", Kind::Text, ""),
     ("cluster.routing.allocation.same_shard.host", Kind::Toggle, "false"),
     ("cluster.routing.allocation.total_shards_per_node", Kind::Count(-1), "-1"),
+    ("cluster.routing.hedging", Kind::Work, "off"),
     ("cluster.routing.rebalance.enable", Kind::Text, "all"),
+    ("cluster.routing.replica_selection", Kind::Work, "ours"),
+    ("cluster.routing.replica_selection_shadow", Kind::Work, ""),
     ("cluster.routing.use_adaptive_replica_selection", Kind::Toggle, "true"),
     ("indices.breaker.accounting.limit", Kind::Amount, "100%"),
     ("indices.breaker.accounting.overhead", Kind::Factor, "1.0"),
@@ -74,7 +79,14 @@ pub const SETTINGS: [Definition; 50] = [
     ("search.default_keep_alive", Kind::Time, "5m"),
     ("search.max_keep_alive", Kind::Time, "24h"),
     ("search.max_open_scroll_context", Kind::Count(0), "500"),
-    ("thread_pool.search.target_response_time", Kind::Time, "1s"),
+    ("thread_pool.search.admission", Kind::Work, "ours"),
+    ("thread_pool.search.admission_shadow", Kind::Work, ""),
+    ("thread_pool.search.auto_queue_frame_size", Kind::Work, "2000"),
+    ("thread_pool.search.max_queue_size", Kind::Work, "1000"),
+    ("thread_pool.search.min_queue_size", Kind::Work, "10"),
+    ("thread_pool.search.queue_size", Kind::Work, "1000"),
+    ("thread_pool.search.size", Kind::Work, "0"),
+    ("thread_pool.search.target_response_time", Kind::Work, "1s"),
 ];
 
 /// The setting of this name.

@@ -180,15 +180,16 @@ fn of_nodes(call: &Call, views: &[NodeView], told: &ClusterStatistics) -> Value 
     let discovery = if views.len() > 1 { "log" } else { "single-node" };
     let mut discovery_types = Map::new();
     discovery_types.insert(discovery.to_owned(), json!(count));
+    let data = views.iter().filter(|view| !view.roles().is_empty()).count() as u64;
     json!({
         "count": {
             "total": count,
-            "cluster_manager": count,
-            "coordinating_only": 0,
-            "data": count,
-            "ingest": count,
-            "master": count,
-            "remote_cluster_client": count,
+            "cluster_manager": data,
+            "coordinating_only": count - data,
+            "data": data,
+            "ingest": data,
+            "master": data,
+            "remote_cluster_client": data,
             "search": 0,
         },
         "versions": versions,

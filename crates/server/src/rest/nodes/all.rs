@@ -58,6 +58,12 @@ impl NodeView {
         self.transport().rsplit_once(':').map_or("", |(_, port)| port).to_owned()
     }
 
+    /// What it does for the cluster.
+    #[must_use]
+    pub fn roles(&self) -> &'static [&'static str] {
+        if self.member.record.is_coordinating_only { &[] } else { &ROLES }
+    }
+
     /// Whether a filter of nodes means it.
     #[must_use]
     pub fn is_meant(&self, filter: Option<&str>) -> bool {
@@ -67,8 +73,12 @@ impl NodeView {
         for part in filter.split(',') {
             let part = part.trim();
             if let Some((role, wanted)) = part.split_once(':') {
-                let has = ROLES.contains(&role) || matches!(role, "cluster_manager" | "search");
-                if has && role != "search" {
+                let has = match role {
+                    "data" => !self.member.record.is_coordinating_only,
+                    "coordinating_only" => self.member.record.is_coordinating_only,
+                    _ => ROLES.contains(&role) || role == "cluster_manager",
+                };
+                if has {
                     is_meant = wanted == "true";
                 }
                 continue;
@@ -132,7 +142,7 @@ pub fn process(rest: &Rest) -> Value {
         "stats": stats::own(rest),
         "tasks": tasks::own(rest),
         "cache": [cache.bytes, cache.hits, cache.misses],
-        "contexts": [contexts(true), contexts(false)],
+        "contexts": [contexts(true), contexts(false), rest.node.coordinator.held_views()],
     })
 }
 
@@ -145,6 +155,7 @@ pub fn figures(node: &NodeStatistics) -> Figures {
     }
     let number = |list: &str, at: usize| node.process[list][at].as_u64().unwrap_or(0);
     all.contexts = (number("contexts", 0), number("contexts", 1));
+    all.views = number("contexts", 2);
     all.cache = cache(node);
     all
 }

@@ -91,7 +91,7 @@ pub fn one(rest: &Rest, wanted: Option<&[&str]>, is_flat: bool) -> Value {
         "build_type": "tar",
         "build_hash": BUILD_HASH,
         "total_indexing_buffer": rest.in_flight.bytes_max(),
-        "roles": super::ROLES,
+        "roles": own.as_ref().map_or(&[][..], NodeView::roles),
         "attributes": own.as_ref().map_or_else(|| json!({}), super::attributes),
     });
     for name in PARTS {
@@ -186,7 +186,11 @@ fn threads(rest: &Rest) -> Value {
     let mut pools = Map::new();
     pools.insert(
         "search".to_owned(),
-        json!({ "type": "fixed", "size": search.threads, "queue_size": 1000 }),
+        json!({
+            "type": "fixed",
+            "size": search.threads,
+            "queue_size": search.queue_capacity,
+        }),
     );
     Value::Object(pools)
 }

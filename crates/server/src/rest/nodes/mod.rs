@@ -12,6 +12,8 @@ use plimsoll_cluster::{ClusterStatistics, NodeStatistics};
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
+pub use crate::settings::ROLES;
+
 use super::Rest;
 use super::answer::Answer;
 use super::call::Call;
@@ -55,9 +57,6 @@ pub const ROUTES: &[Route] = &[
     route(&[Get], "/_nodes/usage", &[INFO], |call| Box::pin(usage(call))),
     route(&[Get], "/_nodes/{node}/usage", &[INFO], |call| Box::pin(usage(call))),
 ];
-
-/// What the node does for the cluster.
-pub const ROLES: [&str; 4] = ["data", "ingest", "master", "remote_cluster_client"];
 
 /// A node as other answers name it.
 #[must_use]
@@ -103,7 +102,7 @@ pub fn header(rest: &Rest) -> Value {
         "transport_address": transport,
         "host": rest.address.ip().to_string(),
         "ip": transport,
-        "roles": ROLES,
+        "roles": own.as_ref().map_or(&[][..], NodeView::roles),
         "attributes": own.as_ref().map_or_else(|| json!({}), attributes),
     })
 }

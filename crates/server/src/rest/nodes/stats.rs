@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_cluster::{CopyStatistics, NodeStatistics, PartitionOverview};
+use plimsoll_cluster::{
+    CopyStatistics, NodeSelection, NodeStatistics, PartitionOverview, PoolStatistics,
+};
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
@@ -19,7 +21,7 @@ use crate::rest::stats::figures::{Figures, Wanted};
 use crate::rest::stats::indices::{Place, shard};
 
 /// The parts of an answer: the name that asks for each and the name that it has.
-const PARTS: [(&str, &str); 13] = [
+const PARTS: [(&str, &str); 14] = [
     ("indices", "indices"),
     ("os", "os"),
     ("process", "process"),
@@ -32,6 +34,8 @@ const PARTS: [(&str, &str); 13] = [
     ("script", "script"),
     ("ingest", "ingest"),
     ("adaptive_selection", "adaptive_selection"),
+    // Elasticsearch's part has nodes alone in it.
+    ("adaptive_selection", "replica_selection"),
     ("indexing_pressure", "indexing_pressure"),
 ];
 /// Parts of one version or another that there is nothing to say of.
@@ -51,8 +55,8 @@ const EMPTY_PARTS: [&str; 14] = [
     "admission_control",
     "caches",
 ];
-/// Pools that clients look for. All but `search` share the threads of HTTP and RESP, which have
-/// no queues of their own.
+/// Pools that clients look for. `search` has threads of its own, `write` is what waits for the log
+/// at the node's leads; the others share the threads of HTTP and RESP, which have no queues.
 pub const POOLS: [&str; 14] = [
     "analyze",
     "fetch_shard_started",
@@ -129,7 +133,7 @@ pub fn own(rest: &Rest) -> Value {
     }
     for (metric, name) in PARTS {
         if metric != "indices" {
-            node[name] = part(rest, metric);
+            node[name] = part(rest, name);
         }
     }
     node
@@ -152,6 +156,7 @@ pub fn all_figures(rest: &Rest) -> Figures {
     all.cache = coordinator.request_cache();
     let count = |scrolls: bool| coordinator.contexts(scrolls).len() as u64;
     all.contexts = (count(true), count(false));
+    all.views = coordinator.held_views() as u64;
     all
 }
 
@@ -199,8 +204,8 @@ fn indices(
     Value::Object(answer)
 }
 
-fn part(rest: &Rest, metric: &str) -> Value {
-    match metric {
+fn part(rest: &Rest, name: &str) -> Value {
+    match name {
         "os" => os(),
         "process" => process_part(),
         "jvm" => jvm(rest),
@@ -221,7 +226,7 @@ fn part(rest: &Rest, metric: &str) -> Value {
             "current_open": rest.connections(),
             "total_opened": rest.connections_total.load(std::sync::atomic::Ordering::Relaxed),
         }),
-        "breaker" => super::breakers::breakers(rest),
+        "breakers" => super::breakers::breakers(rest),
         "script" => {
             json!({ "compilations": 0, "cache_evictions": 0, "compilation_limit_triggered": 0 })
         }
@@ -230,6 +235,7 @@ fn part(rest: &Rest, metric: &str) -> Value {
             "pipelines": {},
         }),
         "adaptive_selection" => adaptive_selection(rest),
+        "replica_selection" => replica_selection(rest),
         _ => indexing_pressure(rest),
     }
 }
@@ -316,16 +322,55 @@ fn jvm(rest: &Rest) -> Value {
 pub fn pool(rest: &Rest, name: &str) -> Value {
     let figures = match name {
         "search" => rest.node.coordinator.search_pool(),
-        _ => plimsoll_cluster::PoolStatistics::default(),
+        "write" => rest.node.coordinator.write_pool(),
+        _ => PoolStatistics::default(),
     };
-    json!({
+    let mut pool = json!({
         "threads": figures.threads,
         "queue": figures.queue,
         "active": figures.active,
         "rejected": figures.rejected,
         "largest": figures.largest,
         "completed": figures.completed,
-    })
+    });
+    if name == "search" {
+        pool["admission"] = admission(&figures);
+    }
+    pool
+}
+
+/// What Elasticsearch does not say of a pool: by which rule searches wait, and what it did.
+fn admission(figures: &PoolStatistics) -> Value {
+    let mut admission = json!({
+        "rule": figures.rule,
+        "queue_capacity": figures.queue_capacity,
+        "oldest_wait_ns": figures.oldest_wait_ns,
+        "sent_elsewhere": figures.sent_elsewhere,
+    });
+    if let Some((rule, would)) = figures.shadow {
+        admission["shadow"] = json!({
+            "rule": rule,
+            "would_refuse": {
+                "full": would.full,
+                "hopeless": would.hopeless,
+                "overload": would.overload,
+                "elsewhere": would.elsewhere,
+            },
+        });
+    }
+    if figures.rule == "littles_law" {
+        let frame = |frame: &plimsoll_cluster::Frame| {
+            json!({
+                "seconds": frame.seconds,
+                "avg_task_ms": frame.avg_task_ms,
+                "tasks_s": frame.tasks_s,
+                "optimal": frame.optimal,
+                "capacity": frame.capacity,
+            })
+        };
+        admission["frames"] = figures.frames.iter().map(frame).collect();
+    }
+    admission
 }
 
 fn fs(rest: &Rest) -> Value {
@@ -355,8 +400,34 @@ fn fs(rest: &Rest) -> Value {
     json!({ "timestamp": now_ms(), "total": sizes, "data": [entry], "io_stats": io })
 }
 
-/// One node answers all, so it is the only choice.
+/// What this node, as a coordinator, believes about each that it asks.
 fn adaptive_selection(rest: &Rest) -> Value {
+    if rest.node.coordinator.is_alone() {
+        return alone(rest);
+    }
+    let nodes = all::there(rest);
+    let found = rest.node.coordinator.selection_of_nodes();
+    let entry = |(id, node): (String, NodeSelection)| {
+        let view = all::find(&nodes, &id)?;
+        let mut entry = json!({
+            "outgoing_searches": node.outstanding,
+            "avg_queue_size": node.queued,
+            "avg_service_time_ns": node.service_ns,
+            "avg_response_time_ns": node.response_ns,
+            "rank": format!("{:.1}", node.rank),
+            "picks": node.picks,
+            "failures": node.failures,
+        });
+        if let Some((line, age_ns)) = &node.line {
+            entry["load_line"] = load_line(line, *age_ns);
+        }
+        Some((view.id.clone(), entry))
+    };
+    Value::Object(found.into_iter().filter_map(entry).collect())
+}
+
+/// One node answers all, so it is the only choice.
+fn alone(rest: &Rest) -> Value {
     let pool = rest.node.coordinator.search_pool();
     let figures = all_figures(rest);
     let (queries, query_ms) = figures.queries;
@@ -373,6 +444,44 @@ fn adaptive_selection(rest: &Rest) -> Value {
         nodes.insert(rest.identity.node_id.clone(), entry);
     }
     Value::Object(nodes)
+}
+
+fn load_line(line: &plimsoll_cluster::LoadLine, age_ns: u64) -> Value {
+    let [get, scan, search, fetch, write] = line.run_ns;
+    json!({
+        "age_ns": age_ns,
+        "workers": line.workers,
+        "cpus": line.cpus,
+        "in_flight": line.in_flight,
+        "queued": line.queued,
+        "work_ns": line.work_ns,
+        "queue_wait_ns": line.queue_wait_ns,
+        "oldest_wait_ns": line.oldest_wait_ns,
+        "run_ns": {
+            "get": get, "scan": scan, "search": search, "fetch": fetch, "write": write,
+        },
+        "runs": line.runs,
+        "latency_ns": line.latency_ns,
+        "cpu_demand_permille": line.cpu_demand_permille,
+        "memory_debt_permille": line.memory_debt_permille,
+        "write_debt_permille": line.write_debt_permille,
+    })
+}
+
+/// How this node chooses, and what became of its second thoughts.
+fn replica_selection(rest: &Rest) -> Value {
+    let found = rest.node.coordinator.selection();
+    let mut answer = json!({
+        "rule": found.rule,
+        "hedging": found.hedging,
+        "hedges": { "wanted": found.hedges.0, "sent": found.hedges.1 },
+        "retries": { "sent": found.retries.0, "over_budget": found.retries.1 },
+    });
+    if let Some((rule, picks)) = found.shadow {
+        answer["shadow"] =
+            json!({ "rule": rule, "picks": picks.picks, "differed": picks.differed });
+    }
+    answer
 }
 
 fn indexing_pressure(rest: &Rest) -> Value {

@@ -8,7 +8,7 @@ use plimsoll_index::Error;
 use serde_json::{Map, Value};
 
 use super::one::carry_out;
-use super::request::{self, Around, check_preference};
+use super::request::{self, Around, preference};
 use crate::rest::Rest;
 use crate::rest::answer::{Answer, Content};
 use crate::rest::call::Call;
@@ -131,7 +131,7 @@ fn headed(header: &[u8], around: &Around) -> Result<Around, Error> {
                 let parts = texts.iter().flat_map(|text| text.split(','));
                 around.routing = parts.map(str::to_owned).collect();
             }
-            "preference" => check_preference(value.as_str())?,
+            "preference" => around.preference = preference(value.as_str())?,
             "search_type" => around.search_type = value.as_str().map(str::to_owned),
             "request_cache" => around.request_cache = Some(flag()?),
             "allow_partial_search_results" => around.allow_partial = flag()?,

@@ -2,10 +2,11 @@
 //! `_msearch`, its header) and the indices that its expression means.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_cluster::{ContextId, Coordinator, IndexMetadata, SearchOptions};
+use plimsoll_cluster::{ContextId, Coordinator, IndexMetadata, Preference, SearchOptions};
 use plimsoll_index::Error;
 use plimsoll_index::search::{RESULT_WINDOW_MAX, SearchRequest};
 use serde_json::{Map, Value, json};
@@ -47,6 +48,8 @@ pub struct Around {
     pub total_as_int: bool,
     /// `search_type`.
     pub search_type: Option<String>,
+    /// `preference`.
+    pub preference: Preference,
 }
 
 impl Around {
@@ -55,7 +58,6 @@ impl Around {
     /// # Errors
     /// 400 for one that is not what it should be.
     pub fn of_query(index: Option<&str>, query: &Query) -> Result<Self, Error> {
-        check_preference(query.get("preference"))?;
         if query.get("search_pipeline").is_some_and(|name| name != "_none") {
             return Err(Error::illegal_argument("[search_pipeline] is not supported"));
         }
@@ -72,20 +74,28 @@ impl Around {
             typed_keys: query.flag_or("typed_keys", false)?,
             total_as_int: query.flag_or("rest_total_hits_as_int", false)?,
             search_type: query.get("search_type").map(str::to_owned),
+            preference: preference(query.get("preference"))?,
         })
     }
 }
 
-/// Refuses preferences that would have to choose partitions; all others choose among copies.
+/// Which copies a search asks: those of the node that is asked (`_local`), the same for the same
+/// words, or the best.
 ///
 /// # Errors
-/// 400.
-pub fn check_preference(preference: Option<&str>) -> Result<(), Error> {
-    match preference {
+/// 400 for what would have to choose partitions or nodes.
+pub fn preference(text: Option<&str>) -> Result<Preference, Error> {
+    match text {
         Some(text) if text.starts_with("_shards") || text.starts_with("_only_nodes") => {
             Err(Error::illegal_argument(format!("[preference] [{text}] is not supported")))
         }
-        _ => Ok(()),
+        Some("_local" | "_only_local") => Ok(Preference::Local),
+        Some(words) if !words.is_empty() && !words.starts_with('_') => {
+            let mut hasher = DefaultHasher::new();
+            words.hash(&mut hasher);
+            Ok(Preference::Same(hasher.finish()))
+        }
+        _ => Ok(Preference::Best),
     }
 }
 
@@ -124,6 +134,7 @@ pub fn asked(
         timeout,
         allow_partial: around.allow_partial,
         scroll: around.scroll,
+        preference: around.preference,
         typed_keys: around.typed_keys,
         ..options
     };
@@ -475,8 +486,12 @@ mod tests {
 
     #[test]
     fn what_is_not_supported_is_refused() {
-        assert!(check_preference(Some("_shards:0")).is_err());
-        assert!(check_preference(Some("_local")).is_ok() && check_preference(Some("abc")).is_ok());
+        assert!(preference(Some("_shards:0")).is_err());
+        assert_eq!(preference(Some("_local")), Ok(Preference::Local));
+        let same = preference(Some("abc")).unwrap();
+        assert!(matches!(same, Preference::Same(_)) && preference(Some("abc")) == Ok(same));
+        assert_ne!(preference(Some("abd")), Ok(same));
+        assert_eq!(preference(None), Ok(Preference::Best));
         let query = Query::parse("search_pipeline=p").unwrap();
         assert!(Around::of_query(None, &query).unwrap_err().reason.contains("search_pipeline"));
     }

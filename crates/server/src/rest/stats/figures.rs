@@ -58,6 +58,8 @@ pub struct Figures {
     pub file_bytes: BTreeMap<String, u64>,
     /// Scrolls and points in time that are open; only where they were added.
     pub contexts: (u64, u64),
+    /// Views that are held for searches of other nodes; only where they were added.
+    pub views: u64,
     /// The request cache; only where it was added.
     pub cache: CacheStatistics,
 }
@@ -206,7 +208,7 @@ impl Figures {
     fn search(&self) -> Value {
         let (scrolls, points) = self.contexts;
         json!({
-            "open_contexts": scrolls + points,
+            "open_contexts": scrolls + points + self.views,
             "query_total": self.queries.0,
             "query_time_in_millis": self.queries.1,
             "query_current": 0,

@@ -163,7 +163,7 @@ fn a_large_hash_goes_at_once() {
     bench.write(&["HEXPIRE", "h", "100", "FIELDS", "2", "f7", "f8"]);
     bench.write(&["SET", "other", "v"]);
     assert_eq!(show(&bench.write(&["DEL", "h"])), "1");
-    assert_eq!(bench.rows.rows.len(), 1);
+    assert_eq!(bench.row_count(), 1);
     let from = crate::rows::key::rows_from(0);
     assert!(bench.rows.get(&from).unwrap().is_none());
 }

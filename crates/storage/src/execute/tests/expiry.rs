@@ -1,7 +1,7 @@
 //! Expiry of keys and fields: what has expired is absent before and after it is swept.
 
 use super::{Bench, check, show};
-use crate::execute::{has_due, last_change};
+use crate::execute::{NEVER_THERE, has_due, last_change, sweep};
 use crate::operation::{self, Operation};
 use crate::{Argv, Reply};
 
@@ -179,7 +179,7 @@ fn transaction(bench: &mut Bench, watched: u64, commands: &[&[&str]]) -> Reply {
 fn a_watched_key_that_changed_stops_a_transaction() {
     let mut bench = Bench::new();
     let seen = |bench: &Bench| last_change(&bench.rows, b"w", bench.context.now_ms).unwrap();
-    assert_eq!(seen(&bench), 0);
+    assert_eq!(seen(&bench), NEVER_THERE);
     let absent = seen(&bench);
     bench.write(&["HSET", "w", "f", "1", "g", "2"]);
     assert_eq!(transaction(&mut bench, absent, &[&["DEL", "w"]]), Reply::NilArray);
@@ -205,4 +205,43 @@ fn a_watched_key_that_changed_stops_a_transaction() {
     bench.pass(10);
     assert_eq!(transaction(&mut bench, before, &[]), Reply::NilArray);
     assert_eq!(transaction(&mut bench, 0, &[]), Reply::Array(vec![]));
+}
+
+#[test]
+fn a_watched_key_that_was_absent_and_made_and_taken_away_stops_a_transaction() {
+    let mut bench = Bench::new();
+    let seen = |bench: &Bench| last_change(&bench.rows, b"w", bench.context.now_ms).unwrap();
+    let is_stopped = |bench: &mut Bench, watched| match transaction(bench, watched, &[]) {
+        Reply::NilArray => true,
+        Reply::Array(replies) => !replies.is_empty(),
+        other => panic!("{other:?}"),
+    };
+    let made_and_gone: [&[&[&str]]; 6] = [
+        &[&["SET", "w", "1"], &["DEL", "w"]],
+        &[&["HSET", "w", "f", "1"], &["HDEL", "w", "f"]],
+        &[&["SET", "w", "1"], &["RENAME", "w", "elsewhere"]],
+        &[&["SET", "w", "1"], &["FLUSHDB"]],
+        &[&["SET", "w", "1"], &["PEXPIRE", "w", "-1"]],
+        &[&["SET", "w", "1"], &["GETDEL", "w"]],
+    ];
+    for commands in made_and_gone {
+        let absent = seen(&bench);
+        for command in commands {
+            bench.write(command);
+        }
+        assert!(is_stopped(&mut bench, absent), "{commands:?}");
+        let absent = seen(&bench);
+        assert!(!is_stopped(&mut bench, absent), "nothing happened after {commands:?}");
+    }
+
+    // What expires meanwhile was there; its rows' going is then no change of its own.
+    let absent = seen(&bench);
+    bench.write(&["SET", "w", "1", "PX", "10"]);
+    let there = seen(&bench);
+    bench.pass(10);
+    assert!(is_stopped(&mut bench, absent) && is_stopped(&mut bench, there));
+    let expired = seen(&bench);
+    assert_eq!(sweep(&mut bench.rows, &mut bench.context, 10).unwrap(), 1);
+    assert!(!is_stopped(&mut bench, expired) && is_stopped(&mut bench, absent));
+    assert!(is_stopped(&mut bench, there));
 }

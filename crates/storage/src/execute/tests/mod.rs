@@ -12,9 +12,10 @@ use std::ops::ControlFlow;
 use super::{ReadContext, ScanCursors, WriteContext};
 use crate::operation::{self, Operation};
 use crate::rows::field::FieldHead;
-use crate::rows::key::{self, KIND_EXPIRY, KIND_TOMBSTONE, RowKey};
+use crate::rows::key::{self, KIND_EXPIRY, KIND_REMOVAL, KIND_TOMBSTONE, RowKey};
 use crate::rows::memory::MemoryRows;
 use crate::rows::meta::{Kind, Meta};
+use crate::rows::removal;
 use crate::rows::tombstone::Tombstone;
 use crate::rows::touch::{Touch, TouchLog};
 use crate::rows::{RowsRead, RowsWrite, StoreError, Visit};
@@ -130,6 +131,10 @@ impl Bench {
                 expected.push(key::expiry_entry(tombstone.expiry_ms, row).to_vec());
                 continue;
             }
+            if row[0] == KIND_REMOVAL {
+                assert!(removal::decode(value).unwrap() <= self.context.sequence);
+                continue;
+            }
             let parsed = RowKey::parse(row).unwrap();
             let expiry_ms = if let Some((generation, _)) = parsed.field {
                 let (head, _) = FieldHead::decode(value).unwrap();
@@ -162,10 +167,11 @@ impl Bench {
         assert_eq!((self.context.keys, self.context.expires), (keys, expires), "the counters");
     }
 
+    /// The rows, those left out that say when keys were taken away.
     fn row_count(&self) -> usize {
         let mut count = 0;
         self.rows
-            .scan(&[], &[0xff], &mut |_, _| {
+            .scan(&[], key::REMOVALS_FROM, &mut |_, _| {
                 count += 1;
                 ControlFlow::Continue(())
             })

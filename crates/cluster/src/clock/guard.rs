@@ -1,0 +1,134 @@
+//! Keeps what a wrong clock says out of the log: every append passes here, whoever makes it (leads,
+//! barriers, beats). Reads pass untouched: what others appended may always be applied.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use plimsoll_control::selection::NodeId;
+use plimsoll_log::{
+    AppendDone, AppendError, Bounds, GroupId, Incarnation, Log, LogError, Lsn, Reader, Stats,
+};
+
+use super::skew::{Clocks, SKEW_MAX_MS};
+use crate::lead::now_ms;
+
+/// This node's clock, and what is known of how right it is.
+pub(crate) struct OwnClock {
+    started: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    clocks: Clocks,
+    fault: Option<String>,
+}
+
+impl OwnClock {
+    fn new() -> Self {
+        Self { started: Instant::now(), state: Mutex::default() }
+    }
+
+    fn steady_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Why nothing may be appended by this clock.
+    ///
+    /// # Errors
+    /// It stepped, or is too far from the others'.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let mut state = self.state.lock();
+        if state.clocks.look(now_ms(), self.steady_ms()) {
+            tracing::warn!("this node's clock stepped: it is compared with the others'");
+        }
+        if state.clocks.has_stepped() {
+            return Err("this node's clock stepped and was not compared with others yet".to_owned());
+        }
+        state.fault.clone().map_or(Ok(()), Err)
+    }
+
+    /// Learns what another node's clock said between two moments of this one, ms since 1970.
+    pub(super) fn hear(&self, node: NodeId, asked_ms: u64, theirs_ms: u64, answered_ms: u64) {
+        let steady_ms = self.steady_ms();
+        let mut state = self.state.lock();
+        // A step since the question would make the answer say nothing.
+        state.clocks.look(now_ms(), steady_ms);
+        state.clocks.hear(node, [asked_ms, theirs_ms, answered_ms], steady_ms);
+    }
+
+    /// Judges by what was heard; where nobody else is there, the clock is right.
+    pub(super) fn judge(&self, is_alone: bool) {
+        let mut state = self.state.lock();
+        if is_alone {
+            state.clocks = Clocks::default();
+        }
+        let found = state.clocks.skew_ms(self.steady_ms()).map(|skew_ms| {
+            let way = if skew_ms > 0 { "ahead of" } else { "behind" };
+            format!("this node's clock is at least {} ms {way} the others'", skew_ms.unsigned_abs())
+        });
+        match (&found, &state.fault) {
+            (Some(fault), None) => {
+                tracing::error!(fault, allowed_ms = SKEW_MAX_MS, "the node stops serving");
+            }
+            (None, Some(_)) => tracing::info!("the clock is right again, the node serves"),
+            _ => {}
+        }
+        state.fault = found;
+    }
+}
+
+/// A log that takes nothing while this node's clock is wrong.
+pub(crate) struct GuardedLog {
+    log: Arc<dyn Log>,
+    clock: Arc<OwnClock>,
+}
+
+impl GuardedLog {
+    /// The log, and the clock that it goes by.
+    pub(crate) fn new(log: Arc<dyn Log>) -> (Arc<dyn Log>, Arc<OwnClock>) {
+        let clock = Arc::new(OwnClock::new());
+        (Arc::new(Self { log, clock: Arc::clone(&clock) }), clock)
+    }
+}
+
+impl Log for GuardedLog {
+    fn incarnation(&self) -> Incarnation {
+        self.log.incarnation()
+    }
+
+    /// Where the append is refused, `done` is called before this returns.
+    fn append(&self, group: GroupId, record: Bytes, done: AppendDone) {
+        match self.clock.check() {
+            Ok(()) => self.log.append(group, record, done),
+            Err(why) => done(Err(AppendError::Refused(why))),
+        }
+    }
+
+    fn read(&self, from: &[(GroupId, Lsn)]) -> Result<Box<dyn Reader>, LogError> {
+        self.log.read(from)
+    }
+
+    fn bounds(&self, group: GroupId) -> Result<Bounds, LogError> {
+        self.log.bounds(group)
+    }
+
+    fn trim(&self, group: GroupId, up_to: Lsn) -> Result<(), LogError> {
+        self.log.trim(group, up_to)
+    }
+
+    fn sync(&self) -> Result<(), LogError> {
+        self.log.sync()
+    }
+
+    fn health(&self) -> Result<(), String> {
+        self.clock.check()?;
+        self.log.health()
+    }
+
+    fn stats(&self) -> Stats {
+        self.log.stats()
+    }
+}

@@ -1,0 +1,8 @@
+//! This node's clock beside the others': [`skew`] judges, [`guard`] keeps a wrong clock out of the
+//! log, [`compare`] asks the other nodes.
+
+mod compare;
+mod guard;
+mod skew;
+
+pub(crate) use guard::{GuardedLog, OwnClock};

@@ -1,0 +1,197 @@
+//! Whether this node's clock may be believed: what it says goes into the log as log time, which
+//! never goes back, and everything that expires goes by it. A node whose clock is more than
+//! [`SKEW_MAX_MS`] from those of most nodes appends nothing and serves nothing until it is right
+//! again (rule 7 of the log).
+//!
+//! Pure: other nodes' clocks are heard through answers to questions. A clock was read somewhere
+//! between question and answer, so an answer says between which bounds the difference lies, and
+//! no slow network makes a clock look wrong. A step of this node's own clock shows beside one that
+//! does not step, before anybody else is heard.
+
+use std::collections::BTreeMap;
+
+use plimsoll_control::selection::NodeId;
+
+/// How far a clock may be from the others', ms.
+pub(crate) const SKEW_MAX_MS: i64 = 500;
+/// For how long what was heard of a clock counts, ms.
+const HEARD_MS: u64 = 10_000;
+
+/// Between which bounds another clock is ahead of this node's, ms.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    at_least: i64,
+    at_most: i64,
+    /// When that was, by the clock that does not step, ms.
+    steady_ms: u64,
+}
+
+impl Heard {
+    /// Where it is certainly too far: how far at least, with its sign.
+    fn skew_ms(&self) -> Option<i64> {
+        if self.at_least > SKEW_MAX_MS {
+            return Some(self.at_least);
+        }
+        (self.at_most < -SKEW_MAX_MS).then_some(self.at_most)
+    }
+
+    fn width(&self) -> i64 {
+        self.at_most - self.at_least
+    }
+}
+
+/// What this node knows of its clock and the others'.
+#[derive(Debug, Default)]
+pub(crate) struct Clocks {
+    heard: BTreeMap<NodeId, Heard>,
+    /// The clock beside the steady one when it was looked at last, ms.
+    last: Option<(u64, u64)>,
+    /// It stepped, and nobody was heard since.
+    has_stepped: bool,
+}
+
+impl Clocks {
+    /// Looks at both of this node's clocks, ms; says whether it stepped since the last look.
+    /// What was heard before says nothing then.
+    pub(crate) fn look(&mut self, clock_ms: u64, steady_ms: u64) -> bool {
+        let before = self.last.replace((clock_ms, steady_ms));
+        let Some((clock_before, steady_before)) = before else { return false };
+        let passed = steady_ms.saturating_sub(steady_before).cast_signed();
+        let step = clock_ms.wrapping_sub(clock_before).cast_signed() - passed;
+        if step.abs() <= SKEW_MAX_MS {
+            return false;
+        }
+        self.heard.clear();
+        self.has_stepped = true;
+        true
+    }
+
+    /// Learns what another clock said (`theirs_ms`) in an answer to what was asked at `asked_ms`
+    /// and answered at `answered_ms` by this node's clock; `steady_ms` is now. Of what was heard in
+    /// the last seconds the narrowest counts.
+    pub(crate) fn hear(
+        &mut self,
+        node: NodeId,
+        [asked_ms, theirs_ms, answered_ms]: [u64; 3],
+        steady_ms: u64,
+    ) {
+        let ahead_of = |ours: u64| theirs_ms.wrapping_sub(ours).cast_signed();
+        let (at_least, at_most) = (ahead_of(answered_ms), ahead_of(asked_ms));
+        let heard = Heard { at_least, at_most, steady_ms };
+        if heard.width() < 0 {
+            // This node's clock stepped back meanwhile.
+            return;
+        }
+        let old = self.heard.get(&node).filter(|old| steady_ms - old.steady_ms <= HEARD_MS);
+        if old.is_none_or(|old| heard.width() <= old.width()) {
+            self.heard.insert(node, heard);
+        }
+        self.has_stepped = false;
+    }
+
+    /// How far this clock is from those of most others, ms, where that is too far; negative where it
+    /// is behind. Of as many against as for it, only the clock ahead is wrong: it alone would move
+    /// log time for everybody.
+    pub(crate) fn skew_ms(&self, steady_ms: u64) -> Option<i64> {
+        let fresh = self.heard.values().filter(|it| steady_ms - it.steady_ms <= HEARD_MS);
+        let mut agreeing = 1;
+        let mut skews = Vec::new();
+        for heard in fresh {
+            match heard.skew_ms() {
+                Some(ahead) => skews.push(-ahead),
+                None => agreeing += 1,
+            }
+        }
+        skews.sort_unstable();
+        let middle = *skews.get(skews.len() / 2)?;
+        let is_wrong = skews.len() > agreeing || (skews.len() == agreeing && middle > 0);
+        is_wrong.then_some(middle)
+    }
+
+    /// Whether it stepped and nobody was heard since.
+    pub(crate) fn has_stepped(&self) -> bool {
+        self.has_stepped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_control::Random;
+
+    use super::*;
+
+    const NOW: u64 = 1_700_000_000_000;
+
+    /// A node's view of others that are so far ahead, heard with a delay each way.
+    fn clocks(ahead_ms: &[i64], delay_ms: u64) -> Clocks {
+        let mut clocks = Clocks::default();
+        for (n, ahead) in (0..).zip(ahead_ms) {
+            let asked = NOW;
+            let theirs = (NOW + delay_ms).wrapping_add_signed(*ahead);
+            clocks.hear(NodeId(n), [asked, theirs, asked + 2 * delay_ms], 1_000);
+        }
+        clocks
+    }
+
+    #[test]
+    fn the_odd_one_is_wrong_and_the_others_are_not() {
+        assert_eq!(clocks(&[0, 0], 1).skew_ms(1_000), None);
+        assert_eq!(clocks(&[900, 900], 1).skew_ms(1_000), Some(-899));
+        assert_eq!(clocks(&[-86_400_000, -86_400_000], 1).skew_ms(1_000), Some(86_399_999));
+        assert_eq!(clocks(&[0, 900], 1).skew_ms(1_000), None, "another is");
+        assert_eq!(clocks(&[400, -400], 1).skew_ms(1_000), None, "within what is allowed");
+    }
+
+    #[test]
+    fn of_two_the_one_ahead_is_wrong() {
+        assert_eq!(clocks(&[900], 1).skew_ms(1_000), None);
+        assert_eq!(clocks(&[-900], 1).skew_ms(1_000), Some(899));
+        assert_eq!(Clocks::default().skew_ms(1_000), None, "alone every clock is right");
+    }
+
+    #[test]
+    fn what_was_heard_is_forgotten() {
+        let clocks = clocks(&[900, 900], 1);
+        assert!(clocks.skew_ms(1_000 + HEARD_MS).is_some());
+        assert_eq!(clocks.skew_ms(1_001 + HEARD_MS), None);
+    }
+
+    #[test]
+    fn a_step_shows_at_once_until_others_are_heard() {
+        let mut clocks = clocks(&[0, 0], 1);
+        assert!(!clocks.look(NOW, 0) && !clocks.look(NOW + 1_400, 1_000));
+        assert!(!clocks.has_stepped(), "a clock is slewed");
+        assert!(clocks.look(NOW + 86_400_000, 2_000) && clocks.has_stepped());
+        assert_eq!(clocks.skew_ms(2_000), None, "what was heard before says nothing");
+        let (asked, theirs) = (NOW + 86_400_000, NOW + 2_001);
+        clocks.hear(NodeId(0), [asked, theirs, asked + 2], 2_002);
+        assert!(!clocks.has_stepped() && clocks.skew_ms(2_002).is_some());
+        assert!(clocks.look(NOW + 3_000, 3_000), "set right again");
+    }
+
+    #[test]
+    fn no_delay_makes_a_right_clock_wrong() {
+        let mut random = Random::new(1);
+        for _ in 0..200 {
+            let ahead = (random.below(1_001) as u64).cast_signed() - SKEW_MAX_MS;
+            let mut clocks = Clocks::default();
+            for n in 0..20 {
+                let (there, back) = (random.below(100_000) as u64, random.below(100_000) as u64);
+                let theirs = (NOW + there).wrapping_add_signed(ahead);
+                clocks.hear(NodeId(n % 3), [NOW, theirs, NOW + there + back], 1_000);
+                assert_eq!(clocks.skew_ms(1_000), None, "{ahead} ms, {there} and {back} ms");
+            }
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_wrong_is_found_where_answers_are_quick() {
+        let mut random = Random::new(2);
+        for _ in 0..1_000 {
+            let (wrong, delay) = (700 + random.below(100_000), random.below(100) as u64);
+            let ahead = (wrong as u64).cast_signed() * if random.below(2) == 0 { 1 } else { -1 };
+            let found = clocks(&[-ahead, -ahead], delay).skew_ms(1_000).unwrap();
+            assert!((found - ahead).unsigned_abs() <= 2 * delay, "{found} for {ahead}");
+        }
+    }
+}
