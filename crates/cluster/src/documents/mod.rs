@@ -29,7 +29,7 @@ pub use cache::CacheStatistics;
 pub(crate) use catalog::{no_such_index, replicas};
 pub use contexts::ContextId;
 pub(crate) use indexer::Indexer;
-pub use memory::{refused, stopped};
+pub use memory::{apart, refused, stopped};
 pub use pool::PoolStatistics;
 pub(crate) use refresher::Refresher;
 pub use search::{SearchOptions, SearchOutcome};
