@@ -9,8 +9,9 @@ a terms aggregation for the top 25 without hits, 100 queries a thread after 100 
 
 Three arms: `on` and `noop`, drawn at random for every request by one server
 (`indices.breaker.request.type: drawn`), and `layerless`, a second server whose binary was built
-without the allocator's layer (`--features layerless`), on a copy of the same files. Laps of the two
-servers take turns in random order. Processor time of a query is what the server measures for its
+without the allocator's layer (`--features layerless`), on a copy of the same files. Each thread's queries
+come in rounds of ten, and the two servers take turns in random order, so that what the machine does
+besides falls on all arms. Processor time of a query is what the server measures for its
 request (the threads' clocks where it runs on search threads); `took` is the answer's. Intervals are
 95 %, from a bootstrap over whole laps.
 """
@@ -46,6 +47,7 @@ PUBLISHED = {
 }
 PUBLISHED_BYTES = 29.213 * (1 << 20)
 RESAMPLES = 10_000
+ROUND_QUERIES = 10
 
 
 class Server:
@@ -198,16 +200,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("plimsoll")
     parser.add_argument("layerless")
-    parser.add_argument("--quick", action="store_true", help="1 and 10 threads, 20 queries a lap, not the older form")
-    parser.add_argument("--laps", type=int)
+    parser.add_argument("--quick", action="store_true", help="1 and 10 threads, not the older form")
+    parser.add_argument("--laps", type=int, help="rounds; 10 make the 100 queries a thread of 2014")
     parser.add_argument("--docs", type=int, default=2_000_000)
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--seed", type=int, default=20141021)
     options = parser.parse_args()
     rng = random.Random(options.seed)
     counts = [1, 10] if options.quick else [1, 5, 10, 20, 30]
-    queries = 20 if options.quick else 100
-    laps = options.laps or (5 if options.quick else 3)
+    laps = options.laps or 10
     forms = [("", options.docs, counts, 100)]
     if not options.quick:
         forms.append(("old-", 20_000, [1, 5, 10], 10))
@@ -224,14 +225,12 @@ def main():
                 setting = {"transient": {"indices.breaker.request.type": kind}}
                 servers[name].ask("PUT", "/_cluster/settings", json.dumps(setting))
             for threads in counts:
-                # The same number of queries altogether, so that many threads do not take for ever.
-                per_thread = queries if not prefix else 100
-                found = measure(servers, threads, per_thread, warmups, laps, rng)
+                found = measure(servers, threads, ROUND_QUERIES, warmups, laps, rng)
                 name = f"{prefix}threads-{threads}"
                 scenarios.append(scenario(name, threads, found, docs))
                 comparisons += compare(rng, name, found)
                 report += table(prefix, name, threads, found, comparisons)
-                print("\n".join(report[-12:]), flush=True)
+                print("\n".join(table(prefix, name, threads, found, comparisons)), flush=True)
         finally:
             for server in servers.values():
                 server.stop()
@@ -284,12 +283,12 @@ def compare(rng, name, found):
 
 
 def table(prefix, name, threads, found, comparisons):
-    lines = [f"## {name}", "", "| arm | cpu ms a query | took ms: average | min | max | total a thread and lap | charged MB |"]
+    lines = [f"## {name}", "", "| arm | cpu ms a query | took ms: average | min | max | total a thread | charged MB |"]
     lines.append("| --- | --- | --- | --- | --- | --- | --- |")
     for arm in ARMS:
         samples = [sample for it in found[arm] for sample in flat(it)]
         took = [it["took_ms"] for it in samples]
-        totals = [sum(s["took_ms"] for s in own) for it in found[arm] for own in it["threads"] if own]
+        totals = [sum(s["took_ms"] for it in found[arm] for s in it["threads"][n]) for n in range(threads)]
         peak = statistics.fmean(it["peak_bytes"] for it in samples) / (1 << 20)
         lines.append(
             f"| {arm} | {statistics.fmean(it['cpu_ms'] for it in samples):.3f} | {statistics.fmean(took):.1f} | "

@@ -5,6 +5,7 @@ use plimsoll_index::Error;
 use plimsoll_index::aggregation::Memory;
 use plimsoll_memory::breakers::Trip;
 use plimsoll_memory::{Account, Stop};
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// The kind of the error that a breaker's refusal is.
 pub(crate) const BROKEN: &str = "circuit_breaking_exception";
@@ -32,6 +33,21 @@ impl Memory for OfRequest {
     }
 
     fn give(&self, _: u64) {}
+}
+
+/// From here on of what a request holds, work on it is long enough to hold others up, bytes.
+const LARGE_BYTES: u64 = 1 << 20;
+
+/// Does work on what a request holds. Where that is much, the thread's other tasks go on elsewhere
+/// meanwhile, so that point reads do not wait for a reduction of many buckets.
+pub fn apart<T>(work: impl FnOnce() -> T) -> T {
+    let is_large = plimsoll_memory::current().is_some_and(|it| it.bytes() >= LARGE_BYTES);
+    let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
+    if is_large && matches!(flavor, Ok(RuntimeFlavor::MultiThread)) {
+        tokio::task::block_in_place(work)
+    } else {
+        work()
+    }
 }
 
 /// What a request that had to stop is answered.
