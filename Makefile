@@ -7,13 +7,16 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/plimsoll/target
 export DATA RESP HTTP RPC LOG ARGS
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster build test bench-redis bench-rows bench-mixes bench-distribution bench-rally bench-failover soak soak-cluster clean-data
+.PHONY: help run demo cluster build test bench-redis bench-rows bench-mixes bench-distribution bench-rally bench-failover soak soak-cluster clean-data
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
 
 run: ## build, start one node, load the sample on the first start (DATA=, RESP=, HTTP=, ARGS=)
 	@scripts/run.sh
+
+demo: build ## ninety seconds: three nodes here, one gets sick, with protections off and on
+	@. scripts/env.sh && "$$plimsoll" lab demo --out "$${DATA:-data}/demo"
 
 cluster: ## three nodes and three log servers on this machine (DATA=, RESP=, HTTP=, RPC=, LOG=, ARGS=)
 	@scripts/cluster.sh

@@ -68,6 +68,29 @@
 //!     assert_eq!(selector.pick(9 * MS, ask, &copies), Some(0));
 //! }
 //! ```
+//!
+//! # What is checked, and by which test
+//!
+//! | check | test |
+//! |---|---|
+//! | a hung or failing copy has under 1 % after 1 s; 1, 3, 10, 50 coordinators | `copies::a_hung_or_failing_copy_gets_under_one_percent_after_a_second` |
+//! | two of three copies bad | `copies::two_of_three_copies_gone_leave_the_third_in_charge` |
+//! | a slow copy within a quarter of the best static weights | `copies::a_slow_copy_gets_about_what_the_best_static_weights_would_give` |
+//! | a new or cold copy never over twice its fair share, never starved | `copies::a_new_copy_is_neither_flooded_nor_starved`, `selection::tests::a_cold_node_gets_enough_to_warm_up_and_a_slow_one_does_not` |
+//! | a copy whose clock jumps | `selection::tests::a_copy_whose_clock_jumps_is_back_to_its_share_in_ten_seconds` |
+//! | back within 10 s of healing | `copies::a_copy_that_heals_is_back_in_ten_seconds` |
+//! | forgetting by time, not by decision | `selection::tests::forgetting_is_by_time_and_not_by_decision` |
+//! | slower, busier, failing never ranks better | the properties at the head of `selection::tests` |
+//! | the ramp from 0.75 to 1.74 | `copies::a_ramp_beyond_capacity_is_met_as_well_as_by_the_best_rule` |
+//! | the step to 1.4: goodput, p99 of the admitted, settled in 100 ms | `admission::tests::a_step_to_1_4_of_capacity_costs_the_excess_and_not_the_rest` |
+//! | limits do not drift upward in overload, and end with it | `admission::tests::overload_ends_with_its_cause` |
+//! | hedges within 2 % even if all are late; retries within a fifth | `hedge::tests::hedges_stay_within_two_percent_even_if_all_requests_are_late`, `retry::tests::where_all_fail_retries_stay_within_a_fifth` |
+//! | idle memory accounting is 0 | `breakers::tests::what_is_used_is_the_sum_of_what_is_held_and_idle_is_nothing` |
+//! | the largest holder yields, the cluster's own work never | `breakers::tests::the_largest_overcommitter_yields_and_not_the_next_to_ask`, `the_clusters_own_work_is_neither_refused_nor_a_victim` |
+//! | a write burst after a lull | `pacing::tests::a_burst_after_a_long_lull_finds_the_full_rate` |
+//! | the four controllers together | `controllers` in the lab's `experiments::tests`, and its experiment |
+//!
+//! The lab's experiments of the same names ask more, on more seeds and larger clusters.
 
 pub mod admission;
 pub mod average;

@@ -53,8 +53,14 @@ impl Zipfian {
         if uz < 1.0 + 0.5f64.powf(THETA) {
             return 1;
         }
-        // Not negative, and far below 2^53.
-        (self.items * (self.eta * u - self.eta + 1.0).powf(self.alpha)) as u64
+        let rank = self.items * (self.eta * u - self.eta + 1.0).powf(self.alpha);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is not negative, and far below 2^53"
+        )]
+        let rank = rank as u64;
+        rank
     }
 }
 

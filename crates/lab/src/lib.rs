@@ -1,17 +1,20 @@
-//! The lab: experiments that reproduce published studies and go beyond them, the simulator that
-//! runs them over the control crate's own code, and the reports. It knows neither the command
-//! line nor a screen: callers pass options and a [`Progress`], and get text.
+//! The lab: experiments that reproduce published studies and go beyond them, on real nodes of this
+//! machine ([`live`]) or in the simulator over the control crate's own code; and the reports. It
+//! knows neither the command line nor a screen: callers pass options and a [`Progress`], and get
+//! text.
 
 #[cfg(test)]
 mod determinism;
 mod experiments;
 mod files;
 pub mod keys;
+pub mod live;
 mod published;
 mod report;
 pub mod result;
 mod sim;
 mod stats;
+pub mod wan;
 
 use std::path::{Path, PathBuf};
 
@@ -45,6 +48,36 @@ pub enum LabError {
     Nodes {
         /// The number.
         nodes: usize,
+    },
+    /// A number of laps that is too small or too large.
+    #[error("{laps} laps cannot be run; from {} to {} can", live::LAPS.start(), live::LAPS.end())]
+    Laps {
+        /// The number.
+        laps: usize,
+    },
+    /// No arm of the experiment has this name.
+    #[error("no variant is called `{name}`; there are {known}")]
+    UnknownVariant {
+        /// The name.
+        name: String,
+        /// The names that exist.
+        known: String,
+    },
+    /// A server that the lab cannot talk to.
+    #[error("`{url}` is no target: {why}")]
+    Target {
+        /// The URL.
+        url: String,
+        /// Why not.
+        why: String,
+    },
+    /// Something that the live lab needs was refused or failed.
+    #[error("cannot {what}: {why}")]
+    Live {
+        /// What was tried.
+        what: String,
+        /// What the system or a server said.
+        why: String,
     },
     /// The caller asked to stop.
     #[error("stopped before the end")]
@@ -83,7 +116,13 @@ pub enum LabError {
     },
 }
 
-/// Told how far a simulation is.
+impl LabError {
+    pub(crate) fn live(what: String, why: impl std::fmt::Display) -> Self {
+        Self::Live { what, why: why.to_string() }
+    }
+}
+
+/// Told how far a run or a simulation is.
 pub trait Progress {
     /// A remark before the first step.
     fn note(&mut self, what: &str);
@@ -124,13 +163,30 @@ pub struct Listed {
     pub name: &'static str,
     /// What it asks.
     pub about: &'static str,
+    /// Whether it can be run on real nodes.
+    pub is_live: bool,
+    /// Whether it can be simulated.
+    pub is_simulated: bool,
 }
 
 /// The experiments.
 #[must_use]
 pub fn list() -> Vec<Listed> {
-    let listed = |one: &experiments::Experiment| Listed { name: one.name, about: one.about };
-    experiments::ALL.iter().map(listed).collect()
+    let live = live::names();
+    let listed = |one: &experiments::Experiment| Listed {
+        name: one.name,
+        about: one.about,
+        is_live: live.contains(&one.name),
+        is_simulated: true,
+    };
+    let mut all: Vec<Listed> = experiments::ALL.iter().map(listed).collect();
+    all.push(Listed {
+        name: "sick-node",
+        about: live::SICK_NODE,
+        is_live: true,
+        is_simulated: false,
+    });
+    all
 }
 
 /// Simulates an experiment and writes `result.json`, `plots.json`, `report.txt` and `report.html`
@@ -147,17 +203,24 @@ pub fn simulate(
         return Err(LabError::Nodes { nodes });
     }
     let (results, plots) = experiments::simulate(options, progress)?;
-    let text = report::text(&results, &plots);
-    if let Some(dir) = &options.out {
-        let as_json = |source| LabError::Parse { path: dir.join(RESULT_FILE), source };
-        let json = serde_json::to_string_pretty(&results).map_err(as_json)?;
-        files::write(dir, RESULT_FILE, &json)?;
-        let json = serde_json::to_string(&plots).map_err(as_json)?;
-        files::write(dir, PLOTS_FILE, &json)?;
-        files::write(dir, TEXT_FILE, &text)?;
-        files::write(dir, PAGE_FILE, &report::page(&results, &plots))?;
-    }
+    let text = match &options.out {
+        Some(dir) => leave(dir, &results, &plots)?,
+        None => report::text(&results, &plots),
+    };
     Ok(Outcome { results, plots, text })
+}
+
+/// Writes all files of a run; the text report.
+pub(crate) fn leave(dir: &Path, results: &Results, plots: &Plots) -> Result<String, LabError> {
+    let text = report::text(results, plots);
+    let as_json = |source| LabError::Parse { path: dir.join(RESULT_FILE), source };
+    let json = serde_json::to_string_pretty(results).map_err(as_json)?;
+    files::write(dir, RESULT_FILE, &json)?;
+    let json = serde_json::to_string(plots).map_err(as_json)?;
+    files::write(dir, PLOTS_FILE, &json)?;
+    files::write(dir, TEXT_FILE, &text)?;
+    files::write(dir, PAGE_FILE, &report::page(results, plots))?;
+    Ok(text)
 }
 
 /// Makes the reports of a folder again from its `result.json`, and `plots.json` if it is there;

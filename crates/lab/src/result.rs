@@ -36,6 +36,9 @@ pub struct Results {
     pub host: String,
     /// The number from which all chance was drawn.
     pub seed: u64,
+    /// What a reader has to know of how it was measured; empty in a simulation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The situations, in the order in which they ran.
     pub scenarios: Vec<Scenario>,
     /// Each contender against the baseline of its scenario.
@@ -83,10 +86,28 @@ pub struct Variant {
     pub settings: BTreeMap<String, Value>,
     /// Repetitions.
     pub laps: Vec<Lap>,
+    /// All valid laps together; none in a simulation, whose laps are long enough by themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pooled: Option<Pooled>,
+}
+
+/// Laps together: their distributions are merged, not averaged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pooled {
+    /// Valid laps; 0 where none was, and what follows is of laps that something disturbed.
+    pub laps: u64,
+    /// Requests issued in them.
+    pub n: u64,
+    /// As in a lap.
+    pub latency_ms: Quantiles,
+    /// As in a lap.
+    pub service_time_ms: Quantiles,
+    /// Processor time of all nodes for one request.
+    pub cpu_s_per_op: Option<f64>,
 }
 
 /// One repetition.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lap {
     /// Whether it may be used.
     pub valid: bool,
@@ -112,8 +133,22 @@ pub struct Lap {
     pub segment_count: Option<u64>,
     /// Memory of the index by kind.
     pub memory: Option<BTreeMap<String, f64>>,
+    /// How well it could be measured; none in a simulation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conditions: Option<Conditions>,
     /// Each node.
     pub nodes: Vec<NodeLap>,
+}
+
+/// What else went on during a lap of the live lab.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Conditions {
+    /// How much later than it wanted the load generator woke, 99th percentile.
+    pub generator_late_ms: f64,
+    /// Processor time that the hypervisor took, of all there was, %.
+    pub steal_percent: f64,
+    /// Processors that programs beside the lab used.
+    pub foreign_processors: f64,
 }
 
 /// A rate over a lap.
@@ -151,7 +186,7 @@ pub struct Quantiles {
 }
 
 /// A node over a lap.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeLap {
     /// Its name.
     pub name: String,
@@ -165,6 +200,12 @@ pub struct NodeLap {
     pub io_bytes: Option<u64>,
     /// Bytes sent and received.
     pub net_bytes: Option<u64>,
+    /// Periods of its processor share in which it wanted to run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub periods: Option<u64>,
+    /// Those of them in which its share ran out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nr_throttled: Option<u64>,
     /// The table that its queue writes.
     pub frames: Vec<Frame>,
 }
@@ -205,6 +246,9 @@ pub struct Comparison {
     pub published_change_percent: Option<f64>,
     /// Which of the published generations that is.
     pub published_as: Option<String>,
+    /// In words: `resolved`, `equivalent within 5 %`, `not resolved`; none in a simulation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<String>,
 }
 
 /// What the pictures need beyond the results.
@@ -286,6 +330,28 @@ pub fn metric(lap: &Lap, path: &str) -> Option<f64> {
         None if path == "cpu_s_per_op" => lap.cpu_s.map(|s| s / lap.n.max(1) as f64),
         _ => None,
     }
+}
+
+/// The number at `path` over all valid laps of a variant: of the merged distribution where there
+/// is one, else the mean of the laps' own.
+#[must_use]
+pub fn over_laps(variant: &Variant, path: &str) -> Option<f64> {
+    if let Some(pooled) = &variant.pooled {
+        let as_lap = Lap {
+            latency_ms: pooled.latency_ms,
+            service_time_ms: pooled.service_time_ms,
+            ..Lap::default()
+        };
+        match path.split_once('.') {
+            Some(("latency_ms" | "service_time_ms", _)) => return metric(&as_lap, path),
+            None if path == "cpu_s_per_op" => return pooled.cpu_s_per_op,
+            _ => {}
+        }
+    }
+    let has_valid = variant.laps.iter().any(|lap| lap.valid);
+    let valid = variant.laps.iter().filter(|lap| lap.valid || !has_valid);
+    let values: Vec<f64> = valid.filter_map(|lap| metric(lap, path)).collect();
+    (!values.is_empty()).then(|| crate::stats::mean(&values))
 }
 
 impl Finding {

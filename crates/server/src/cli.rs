@@ -25,8 +25,15 @@ or SIGINT, 1 where the node fails, 2 where the command line or a setting is wron
 
 const LAB_EXAMPLES: &str = "\
 Examples:
+  plimsoll lab demo
+      Ninety seconds: three nodes here, one gets sick, with protections off and on.
   plimsoll lab list
       The experiments.
+  plimsoll lab run replica-selection --quick
+      Real nodes on this machine, one of them stressed, with and without replica selection; less
+      than ten minutes. Ctrl-C leaves a report of what there is.
+  plimsoll lab run replica-selection --target http://search:9200
+      The same searches on a cluster of yours, its own selection off and on.
   plimsoll lab simulate replica-selection
       One slow node of six, with and without replica selection; tables here, result.json and
       report.html in lab/replica-selection.

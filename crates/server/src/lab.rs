@@ -1,26 +1,73 @@
 //! `plimsoll lab`: the lab's command line. It turns flags into options of the lab crate, shows how
-//! far a simulation is on standard error, and prints reports on standard output. It decides
-//! nothing about experiments.
+//! far a run is on standard error, prints reports on standard output, and makes of Ctrl-C the wish
+//! for a report of what there is. It decides nothing about experiments.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use clap::{Args, Subcommand};
-use plimsoll_lab::{LabError, Progress, SimulateOptions, Size};
+use plimsoll_lab::live::{self, LiveOptions, LiveSize};
+use plimsoll_lab::{LabError, Outcome, Progress, SimulateOptions, Size};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Where results go unless told otherwise, with the experiment's name after it.
 const OUT: &str = "lab";
 const SEED: u64 = 1;
+/// The exit code after a second Ctrl-C, as shells have it.
+const STOPPED_TWICE: i32 = 130;
 
 /// What `plimsoll lab` can do.
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
     /// Names the experiments.
     List,
+    /// Ninety seconds: three nodes, one gets sick, with protections off and on.
+    Demo(DemoArgs),
+    /// Runs an experiment on real nodes of this machine, or on a server that is there.
+    Run(RunArgs),
     /// Runs an experiment in the simulator, over the controllers that a node runs.
     Simulate(SimulateArgs),
     /// Makes the reports of a folder again and prints the one for a terminal.
     Report(ReportArgs),
+}
+
+/// The flags of `plimsoll lab demo`.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Folder of result.json and report.html [default: lab/demo].
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+/// The flags of `plimsoll lab run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The experiment; `plimsoll lab list` names them.
+    #[arg(value_name = "EXPERIMENT")]
+    pub experiment: String,
+    /// Five laps, the arms that matter most, less than ten minutes: what it finds is indicative.
+    #[arg(long, conflicts_with = "full")]
+    pub quick: bool,
+    /// All scenarios and arms, ten laps, less than ninety minutes.
+    #[arg(long)]
+    pub full: bool,
+    /// Laps of each arm [default: 5 with --quick, else 10].
+    #[arg(long, value_name = "N")]
+    pub laps: Option<usize>,
+    /// An arm; may be given several times. The baseline is always there.
+    #[arg(long = "variant", value_name = "NAME")]
+    pub variants: Vec<String>,
+    /// A server to measure instead: http://host:port (Elasticsearch's REST) or redis://host:port.
+    #[arg(long, value_name = "URL")]
+    pub target: Option<String>,
+    /// Folder of result.json and report.html [default: lab/EXPERIMENT].
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// The number that corpora and requests are drawn from.
+    #[arg(long, value_name = "N", default_value_t = SEED)]
+    pub seed: u64,
 }
 
 /// The flags of `plimsoll lab simulate`.
@@ -66,7 +113,16 @@ impl LabCommandError {
     /// Whether the command line is at fault.
     #[must_use]
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Lab(LabError::UnknownExperiment { .. } | LabError::Nodes { .. }))
+        matches!(
+            self,
+            Self::Lab(
+                LabError::UnknownExperiment { .. }
+                    | LabError::UnknownVariant { .. }
+                    | LabError::Nodes { .. }
+                    | LabError::Laps { .. }
+                    | LabError::Target { .. }
+            )
+        )
     }
 }
 
@@ -83,6 +139,62 @@ impl SimulateArgs {
     }
 }
 
+impl DemoArgs {
+    fn options(&self) -> Result<LiveOptions, LabError> {
+        let mut options = LiveOptions::new(live::DEMO)?;
+        if let Some(out) = &self.out {
+            options.out.clone_from(out);
+        }
+        Ok(options)
+    }
+}
+
+impl RunArgs {
+    fn options(&self) -> Result<LiveOptions, LabError> {
+        let mut options = LiveOptions::new(&self.experiment)?;
+        options.size = match (self.quick, self.full) {
+            (true, _) => LiveSize::Quick,
+            (_, true) => LiveSize::Full,
+            _ => LiveSize::Study,
+        };
+        options.laps = self.laps;
+        options.variants.clone_from(&self.variants);
+        options.target.clone_from(&self.target);
+        options.seed = self.seed;
+        if let Some(out) = &self.out {
+            options.out.clone_from(out);
+        }
+        Ok(options)
+    }
+}
+
+/// Runs an experiment; the first Ctrl-C or SIGTERM asks it to end with what there is, the second
+/// one ends the program.
+fn run_live(options: &LiveOptions) -> Result<Outcome, LabCommandError> {
+    let stop = Arc::clone(&options.stop);
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    runtime.spawn(async move {
+        let terminated = async {
+            match signal(SignalKind::terminate()) {
+                Ok(mut signal) => signal.recv().await,
+                Err(_) => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminated => {}
+        }
+        eprintln!("\nending this lap, then the report; once more ends the program");
+        stop.store(true, Ordering::Relaxed);
+        let _ = tokio::signal::ctrl_c().await;
+        std::process::exit(STOPPED_TWICE);
+    });
+    let outcome = live::run(options, &mut Told::new());
+    runtime.shutdown_background();
+    Ok(outcome?)
+}
+
 /// Does what the command line asks for.
 ///
 /// # Errors
@@ -90,13 +202,22 @@ impl SimulateArgs {
 pub fn run(command: &LabCommand) -> Result<(), LabCommandError> {
     let printed = match command {
         LabCommand::List => print(&list()),
+        LabCommand::Demo(args) => {
+            let options = args.options()?;
+            let outcome = run_live(&options)?;
+            let last = outcome.results.notes.last().cloned().unwrap_or_default();
+            print(&format!("\n{last}\n{}", files(&options.out)))
+        }
+        LabCommand::Run(args) => {
+            let options = args.options()?;
+            let outcome = run_live(&options)?;
+            print(&(outcome.text + &files(&options.out)))
+        }
         LabCommand::Simulate(args) => {
             let options = args.options();
             let outcome = plimsoll_lab::simulate(&options, &mut Told::new())?;
-            let files = options.out.iter().map(|out| {
-                format!("results and report: {}\n", out.join(plimsoll_lab::PAGE_FILE).display())
-            });
-            print(&(outcome.text + &files.collect::<String>()))
+            let files = options.out.as_deref().map(files).unwrap_or_default();
+            print(&(outcome.text + &files))
         }
         LabCommand::Report(args) => print(&plimsoll_lab::report(&args.dir)?),
     };
@@ -113,10 +234,23 @@ fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
+fn files(out: &Path) -> String {
+    format!("results and report: {}\n", out.join(plimsoll_lab::PAGE_FILE).display())
+}
+
+/// Every experiment, where it can be run (`run`, `simulate` or both), and what it asks.
 fn list() -> String {
     let all = plimsoll_lab::list();
     let width = all.iter().map(|one| one.name.len()).max().unwrap_or(0);
-    all.iter().map(|one| format!("{:width$}  {}\n", one.name, one.about)).collect()
+    let line = |one: &plimsoll_lab::Listed| {
+        let places = match (one.is_live, one.is_simulated) {
+            (true, true) => "run, simulate",
+            (true, false) => "run",
+            _ => "simulate",
+        };
+        format!("{:width$}  {places:13}  {}\n", one.name, one.about)
+    };
+    all.iter().map(line).collect()
 }
 
 /// How far it is: one line that is written over on a screen, one for each tenth in a file.
@@ -140,9 +274,9 @@ impl Progress for Told {
         let tenth = done * 10 / all.max(1);
         if self.screen {
             let end = if done == all { "\n" } else { "" };
-            eprint!("\r\x1b[K{done} of {all} runs: {what}{end}");
+            eprint!("\r\x1b[K{done} of {all}: {what}{end}");
         } else if tenth > self.tenth {
-            eprintln!("{done} of {all} runs");
+            eprintln!("{done} of {all}: {what}");
         }
         self.tenth = tenth;
         true

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! rank  = R - S + q^b * S          corrected (7.13 on), times in ms
-//! rank  = R - 1/S + q^b / S        as first shipped (6.1 to 7.12): slower looks better
+//! rank  = R - 1/S + q^b / S        as first shipped (6.1 to 7.12, Elasticsearch 65838): slower
+//!                                  looks better
 //! q     = 1 + outstanding * n + int(Q)
 //! n     = number of nodes with statistics (the paper: number of clients)
 //! R, Q  = averages of response time and of the node's queue length, 0.3 on the new sample
@@ -29,6 +30,10 @@ pub enum C3Form {
     Corrected,
     /// As shipped from 6.1 to 7.12, with the service time where its inverse belongs.
     FirstShipped,
+    /// As first proposed and measured, with `b` = 4: like the first shipped, but the count of
+    /// outstanding requests asked for an action that only clients send, and was the same for all
+    /// nodes (review of Elasticsearch 26128, 2017-08-11).
+    Proposed,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,12 +58,13 @@ impl C3 {
     }
 
     fn rank_of(&self, seen: &Seen, outstanding: u32) -> f64 {
+        let outstanding = if self.form == C3Form::Proposed { 1 } else { outstanding };
         let q = 1.0 + f64::from(outstanding) * self.n as f64 + seen.queue.trunc();
         let exponent = i32::try_from(self.b).unwrap_or(3);
         let (r, s) = (seen.response_ms, seen.service_ms.max(1e-6));
         match self.form {
             C3Form::Corrected => r - s + q.powi(exponent) * s,
-            C3Form::FirstShipped => r - 1.0 / s + q.powi(exponent) / s,
+            C3Form::FirstShipped | C3Form::Proposed => r - 1.0 / s + q.powi(exponent) / s,
         }
     }
 
@@ -76,7 +82,7 @@ impl C3 {
             lost.queue = fold(lost.queue, half(lost.queue, won.queue));
             lost.service_ms = match form {
                 C3Form::Corrected => fold(lost.service_ms, service_ms),
-                C3Form::FirstShipped => service_ms,
+                C3Form::FirstShipped | C3Form::Proposed => service_ms,
             };
         }
     }
@@ -166,5 +172,15 @@ mod tests {
         c3.adjust_losers(&[Candidate::near(NodeId(0)), Candidate::near(NodeId(1))], 0);
         let lost = c3.seen.get(NodeId(1)).map(|seen| seen.response_ms);
         assert!(lost.is_some_and(|ms| (ms - 95.0).abs() < 1e-9), "{lost:?}");
+    }
+
+    #[test]
+    fn the_proposed_form_does_not_see_what_is_outstanding() {
+        let mut c3 = C3::new(4, C3Form::Proposed);
+        c3.n = 5;
+        let seen = Seen { response_ms: 50.0, service_ms: 50.0, queue: 3.0 };
+        assert_eq!(c3.rank_of(&seen, 0), c3.rank_of(&seen, 100));
+        let shipped = C3 { form: C3Form::FirstShipped, ..c3 };
+        assert!(shipped.rank_of(&seen, 0) < shipped.rank_of(&seen, 100));
     }
 }

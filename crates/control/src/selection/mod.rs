@@ -123,8 +123,8 @@ impl Rule {
         ("least_outstanding", Self::LeastOutstanding),
         ("p2c_peak_ewma", Self::P2cPeakEwma),
         ("c3", Self::C3 { b: 3, form: C3Form::Corrected }),
-        ("c3_b4", Self::C3 { b: 4, form: C3Form::Corrected }),
         ("c3_first", Self::C3 { b: 3, form: C3Form::FirstShipped }),
+        ("c3_proposed", Self::C3 { b: 4, form: C3Form::Proposed }),
         ("prequal", Self::Prequal),
     ];
 

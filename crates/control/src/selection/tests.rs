@@ -290,6 +290,29 @@ fn one_silent_time_out_is_enough_and_all_sick_still_serve() {
 }
 
 #[test]
+fn a_copy_whose_clock_jumps_is_back_to_its_share_in_ten_seconds() {
+    // For a second its times are off by an hour, forward and then back; answers come as ever.
+    let hour = LoadLine { oldest_wait_ns: 3_600 * SECOND, ..line(3_600 * SECOND, 1, 4) };
+    let mut selector = grown(&[A, B, C], MS);
+    let candidates = near(&[A, B, C]);
+    let (mut now, mut share, mut all) = (10 * SECOND, 0, 0);
+    while now < 25 * SECOND {
+        let node = candidates[selector.pick(now, ASK, &candidates).unwrap()].node;
+        let jumped = node == A && now < 11 * SECOND;
+        let back = LoadLine { run_ns: [0; Class::COUNT], ..line(0, 0, 4) };
+        let wrong = if now < 10 * SECOND + SECOND / 2 { hour } else { back };
+        let told = if jumped { wrong } else { line(MS, 0, 4) };
+        answer(&mut selector, now, node, MS, &told);
+        now += 2 * MS;
+        if now > 21 * SECOND {
+            all += 1;
+            share += usize::from(node == A);
+        }
+    }
+    assert!((share as f64 / f64::from(all) - 1.0 / 3.0).abs() < 1.0 / 12.0, "{share} of {all}");
+}
+
+#[test]
 fn a_restarted_node_is_new() {
     let mut selector = grown(&[A, B, C], MS);
     let candidates = near(&[A, B, C]);

@@ -27,6 +27,7 @@ pub(crate) fn all(experiment: &Experiment, results: &Results) -> Vec<Comparison>
                     resolved: change.resolved,
                     published_change_percent: None,
                     published_as: None,
+                    verdict: None,
                 };
                 let published = (experiment.published)(&scenario.name, &contender.name, path);
                 if published.is_empty() {

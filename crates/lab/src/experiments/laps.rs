@@ -41,6 +41,7 @@ pub(crate) fn of_windows(spec: &RunSpec, outcome: &Outcome) -> Vec<Lap> {
             rss_peak_bytes: None,
             segment_count: None,
             memory: None,
+            conditions: None,
             nodes,
         }
     });
@@ -79,6 +80,8 @@ fn whole_nodes(spec: &RunSpec, outcome: &Outcome) -> Vec<NodeLap> {
         cpu_s: Some(counts.cpu_s),
         io_bytes: None,
         net_bytes: None,
+        periods: None,
+        nr_throttled: None,
         frames: counts.frames.iter().map(frame).collect(),
     };
     nodes.map(lap).collect()
@@ -104,6 +107,8 @@ fn sent_nodes(spec: &RunSpec, window: &Window) -> Vec<NodeLap> {
         cpu_s: None,
         io_bytes: None,
         net_bytes: None,
+        periods: None,
+        nr_throttled: None,
         frames: Vec::new(),
     };
     nodes.map(lap).collect()
@@ -151,9 +156,12 @@ pub(crate) fn series(job: &Job, outcome: &Outcome) -> Vec<Series> {
         };
         let scenario = note.scenario.clone();
         all.push(match all.is_empty() {
-            true => {
-                Series { scenario, latency_ms, counts: counts(outcome, window), ..course.clone() }
-            }
+            true => Series {
+                scenario,
+                latency_ms,
+                counts: counts(&job.spec, outcome, window),
+                ..course.clone()
+            },
             false => Series {
                 scenario,
                 latency_ms,
@@ -161,7 +169,7 @@ pub(crate) fn series(job: &Job, outcome: &Outcome) -> Vec<Series> {
                 answered_s: Vec::new(),
                 queued: Vec::new(),
                 nodes: Vec::new(),
-                counts: counts(outcome, window),
+                counts: counts(&job.spec, outcome, window),
                 ..course.clone()
             },
         });
@@ -169,13 +177,17 @@ pub(crate) fn series(job: &Job, outcome: &Outcome) -> Vec<Series> {
     all
 }
 
-fn counts(outcome: &Outcome, window: &Window) -> BTreeMap<String, f64> {
+fn counts(spec: &RunSpec, outcome: &Outcome, window: &Window) -> BTreeMap<String, f64> {
     let issued = window.issued.max(1) as f64;
     let held_s: f64 = outcome.nodes.iter().map(|node| node.stalled_s).sum();
+    let owed_s: f64 = outcome.nodes.iter().map(|node| node.owed_s).sum();
+    let ran_s = outcome.ended_ns.max(1) as f64 / 1e9;
     BTreeMap::from([
         ("events".to_owned(), outcome.events as f64),
         ("partial_rate".to_owned(), window.partial as f64 / issued),
         ("hedge_rate".to_owned(), window.hedges as f64 / issued),
         ("writes_held_s".to_owned(), held_s),
+        // As many requests a second could not have been served had the debt been paid as well.
+        ("owed_ops_s".to_owned(), owed_s / (spec.operation.work_ns / 1e9) / ran_s),
     ])
 }

@@ -1,7 +1,7 @@
 //! The experiments: each has a plan (which runs to make) and a verdict (what was aimed at and
 //! what came out). Figures of others stand in `published`; what carries a plan out, in `plan.rs`.
 
-mod admission_queue;
+pub(crate) mod admission_queue;
 mod bench;
 mod calibrate;
 mod compare;
@@ -12,7 +12,7 @@ mod open_loop;
 mod overload_step;
 mod plan;
 mod pmc;
-mod replica_selection;
+pub(crate) mod replica_selection;
 mod scale;
 mod selection_findings;
 mod sick_copies;

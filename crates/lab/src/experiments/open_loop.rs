@@ -95,8 +95,29 @@ pub(crate) fn findings(results: &Results, _: &[Series]) -> Vec<Finding> {
             ratio.map(|ratio| format!("{ratio:.3}")),
             ratio.map(|ratio| ratio <= 1.05),
         ));
+        found.push(Finding::told(
+            format!(
+                "{}: the least p50 of any rule over the unloaded one, and its p99",
+                scenario.name
+            ),
+            least_p50(results, &scenario.name, &unloaded),
+        ));
     }
     found
+}
+
+/// What the rule with the least p50 has to show: over the least p50 that any rule has without the
+/// stress, and what its slowest requests pay for it.
+fn least_p50(results: &Results, loaded: &str, unloaded: &str) -> Option<String> {
+    let least = |scenario: &str| {
+        let found = results.scenarios.iter().find(|one| one.name == scenario)?;
+        let p50 = |name: &str| value(results, scenario, name, "latency_ms.p50");
+        let names = found.variants.iter().map(|one| one.name.as_str());
+        names.filter_map(|name| Some((p50(name)?, name))).min_by(|a, b| a.0.total_cmp(&b.0))
+    };
+    let ((ms, name), (free_ms, _)) = (least(loaded)?, least(unloaded)?);
+    let p99 = value(results, loaded, name, "latency_ms.p99")?;
+    Some(format!("{name} {:.3}, p99 {p99:.0} ms", ms / free_ms))
 }
 
 #[cfg(test)]

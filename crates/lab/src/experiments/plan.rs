@@ -146,6 +146,7 @@ fn gather(plan: &Plan, seed: u64, made: impl Iterator<Item = Made>) -> (Results,
                     name: job.variant.clone(),
                     settings: job.settings.clone(),
                     laps: vec![lap],
+                    pooled: None,
                 }),
             }
         }
@@ -156,6 +157,7 @@ fn gather(plan: &Plan, seed: u64, made: impl Iterator<Item = Made>) -> (Results,
         mode: crate::result::Mode::Simulated,
         host: "simulated".to_owned(),
         seed,
+        notes: Vec::new(),
         scenarios,
         comparisons: Vec::new(),
     };

@@ -19,11 +19,10 @@ pub(crate) struct SelectionStudy {
     pub(crate) runs: Vec<SelectionRun>,
 }
 
-/// Completed tasks by node in one run of it.
+/// Completed tasks by node in one run of it, with selection.
 #[derive(Debug, Deserialize)]
 pub(crate) struct SelectionNodes {
     pub(crate) scenario: String,
-    pub(crate) variant: String,
     pub(crate) completed: BTreeMap<String, u64>,
 }
 

@@ -5,8 +5,7 @@ use std::fmt::Write;
 
 use super::svg::escape;
 use super::{figures_or, pictures, reached};
-use crate::result::{Finding, Plots, Results, Scenario, Series, metric};
-use crate::stats;
+use crate::result::{Finding, Plots, Results, Scenario, Series, over_laps};
 
 /// Scenarios that are open when the page is; more would bury what follows.
 const OPEN: usize = 6;
@@ -30,6 +29,7 @@ pub(crate) fn page(results: &Results, plots: &Plots) -> String {
         escape(&results.host),
         results.seed
     );
+    body.push_str(&notes(results));
     body.push_str(&findings(plots));
     for (number, scenario) in results.scenarios.iter().enumerate() {
         let series: Vec<&Series> =
@@ -53,6 +53,20 @@ pub(crate) fn page(results: &Results, plots: &Plots) -> String {
          <meta name=\"color-scheme\" content=\"light dark\"><title>{title}</title>\
          <style>{STYLE}</style></head><body>{body}</body></html>\n"
     )
+}
+
+/// How it was measured, and which laps do not count.
+fn notes(results: &Results) -> String {
+    let disturbed = super::disturbed(results);
+    let lines = disturbed.lines().map(|line| line.trim_start_matches("- "));
+    let all: String = results
+        .notes
+        .iter()
+        .map(String::as_str)
+        .chain(lines.filter(|line| !line.is_empty()))
+        .map(|line| format!("<li>{}</li>", escape(line)))
+        .collect();
+    if all.is_empty() { all } else { format!("<ul>{all}</ul>") }
 }
 
 fn about(scenario: &Scenario) -> String {
@@ -113,15 +127,12 @@ fn summary(scenario: &Scenario) -> String {
     for variant in &scenario.variants {
         let _ = write!(rows, "<tr><td>{}</td>", escape(&variant.name));
         for (_, path) in COLUMNS {
-            let values: Vec<f64> =
-                variant.laps.iter().filter_map(|lap| metric(lap, path)).collect();
-            let mean = (!values.is_empty()).then(|| stats::mean(&values));
-            let _ = write!(rows, "<td class=\"number\">{}</td>", figures_or(mean));
+            let all = over_laps(variant, path);
+            let _ = write!(rows, "<td class=\"number\">{}</td>", figures_or(all));
         }
         for path in ["error_rate", "refused_rate"] {
-            let values: Vec<f64> =
-                variant.laps.iter().filter_map(|lap| metric(lap, path)).collect();
-            let _ = write!(rows, "<td class=\"number\">{:.2} %</td>", stats::mean(&values) * 100.0);
+            let share = over_laps(variant, path).unwrap_or(0.0);
+            let _ = write!(rows, "<td class=\"number\">{:.2} %</td>", share * 100.0);
         }
         rows.push_str("</tr>");
     }
@@ -144,12 +155,16 @@ fn comparisons(results: &Results, scenario: &Scenario) -> String {
         let _ = write!(
             rows,
             "<tr class=\"{class}\"><td>{}</td><td>{}</td><td class=\"number\">{:+.1} %</td>\
-             <td class=\"number\">{:+.1} to {:+.1}</td><td>{published}</td></tr>",
+             <td class=\"number\">{:+.1} to {:+.1}</td><td>{}</td><td>{published}</td></tr>",
             escape(&one.contender),
             escape(&one.metric),
             one.change_percent,
             one.ci95[0],
-            one.ci95[1]
+            one.ci95[1],
+            escape(one.verdict.as_deref().unwrap_or(match one.resolved {
+                true => "resolved",
+                false => "not resolved",
+            }))
         );
     }
     if rows.is_empty() {
@@ -158,7 +173,7 @@ fn comparisons(results: &Results, scenario: &Scenario) -> String {
     format!(
         "<details><summary>Changes against {}, with their 95 % intervals over laps (faint: not \
          resolved)</summary><div class=\"wide\"><table><thead><tr><th>variant</th><th>metric</th>\
-         <th>change</th><th>95 %</th><th>published</th></tr></thead><tbody>{rows}</tbody></table>\
+         <th>change</th><th>95 %</th><th>verdict</th><th>published</th></tr></thead><tbody>{rows}</tbody></table>\
          </div></details>",
         results
             .comparisons

@@ -4,7 +4,7 @@
 use super::table::Table;
 use super::{figures, figures_or};
 use crate::published::{QUEUE, SELECTION};
-use crate::result::{Lap, Results, Scenario, Variant, metric};
+use crate::result::{Lap, Results, Scenario, Variant, metric, over_laps};
 use crate::stats;
 
 /// Rows of a lap's table: title, path, unit.
@@ -52,6 +52,7 @@ pub(crate) fn scenario(results: &Results, scenario: &Scenario, brief: bool) -> S
     }
     text.push_str(&summary(scenario).to_string());
     text.push_str(&nodes(scenario));
+    text.push_str(&verdicts(results, scenario));
     text.push_str(&beside(results, scenario));
     text
 }
@@ -79,10 +80,16 @@ fn laps(variant: &Variant) -> Table {
     for (title, path, unit) in ROWS {
         let scale = if unit == "%" { 100.0 } else { 1.0 };
         let of = |lap: &Lap| metric(lap, path).map(|value| value * scale);
-        let values: Vec<f64> = variant.laps.iter().filter_map(of).collect();
+        let values: Vec<f64> = variant.laps.iter().filter(|lap| lap.valid).filter_map(of).collect();
+        // A merged distribution, where there is one, knows more than its laps.
+        let pooled = variant.pooled.is_some() && path.contains("_ms.p");
+        let total = match pooled {
+            true => over_laps(variant, path),
+            false => total(path, &values),
+        };
         let mut cells = vec![title.to_owned()];
         cells.extend(variant.laps.iter().map(|lap| figures_or(of(lap))));
-        cells.extend([unit.to_owned(), figures_or(total(path, &values))]);
+        cells.extend([unit.to_owned(), figures_or(total)]);
         table.row(cells);
     }
     table
@@ -97,11 +104,6 @@ fn total(path: &str, values: &[f64]) -> Option<f64> {
         "max" | "p100" => values.iter().copied().reduce(f64::max),
         _ => Some(stats::mean(values)),
     }
-}
-
-fn over_laps(variant: &Variant, path: &str) -> Option<f64> {
-    let values: Vec<f64> = variant.laps.iter().filter_map(|lap| metric(lap, path)).collect();
-    total(path, &values)
 }
 
 /// Every variant side by side, with its change against the first.
@@ -161,6 +163,30 @@ fn nodes(scenario: &Scenario) -> String {
         }
     }
     table.to_string()
+}
+
+/// What the comparisons of the live lab say, each metric once.
+fn verdicts(results: &Results, scenario: &Scenario) -> String {
+    let mut told: Vec<(&str, &str)> = Vec::new();
+    let columns = ["Metric", "Variant", "Change %", "95 % from", "to", "Verdict"];
+    let mut table = Table::new("changes against the first, by whole laps", &columns);
+    for one in results.comparisons.iter().filter(|one| one.scenario == scenario.name) {
+        let Some(verdict) = &one.verdict else { continue };
+        let key = (one.metric.as_str(), one.contender.as_str());
+        if told.contains(&key) {
+            continue;
+        }
+        told.push(key);
+        table.row([
+            one.metric.clone(),
+            one.contender.clone(),
+            format!("{:+.1}", one.change_percent),
+            format!("{:+.1}", one.ci95[0]),
+            format!("{:+.1}", one.ci95[1]),
+            verdict.clone(),
+        ]);
+    }
+    if told.is_empty() { String::new() } else { table.to_string() }
 }
 
 /// Published changes beside ours, each with the generation that it comes from.

@@ -9,6 +9,8 @@ mod queue_tables;
 mod svg;
 mod table;
 
+use std::fmt::Write;
+
 use crate::result::{Finding, Plots, Results};
 use table::Table;
 
@@ -26,6 +28,10 @@ pub(crate) fn text(results: &Results, plots: &Plots) -> String {
         results.host,
         results.seed
     );
+    for note in &results.notes {
+        let _ = writeln!(text, "- {note}");
+    }
+    text.push_str(&disturbed(results));
     let brief = results.scenarios.len() > IN_FULL_MAX;
     for scenario in &results.scenarios {
         text.push_str(&lap_tables::scenario(results, scenario, brief));
@@ -37,6 +43,36 @@ pub(crate) fn text(results: &Results, plots: &Plots) -> String {
         text.push_str(&findings(&plots.findings));
     }
     text
+}
+
+/// Laps of the live lab that something disturbed, and by what.
+pub(crate) fn disturbed(results: &Results) -> String {
+    let mut lines = String::new();
+    for scenario in &results.scenarios {
+        for variant in &scenario.variants {
+            let reasons: Vec<&str> =
+                variant.laps.iter().filter_map(|lap| lap.reason.as_deref()).collect();
+            if reasons.is_empty() {
+                continue;
+            }
+            let none = match variant.pooled {
+                Some(pooled) if pooled.laps == 0 => {
+                    "; none was undisturbed: its figures are of these"
+                }
+                _ => "",
+            };
+            let _ = writeln!(
+                lines,
+                "- {} {}: {} of {} laps do not count ({}){none}",
+                scenario.name,
+                variant.name,
+                reasons.len(),
+                variant.laps.len(),
+                reasons.join("; ")
+            );
+        }
+    }
+    if lines.is_empty() { lines } else { lines + "\n" }
 }
 
 fn has_frames(laps: &[crate::result::Lap]) -> bool {

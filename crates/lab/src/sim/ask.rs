@@ -231,6 +231,10 @@ impl Run<'_> {
             for attempt in self.requests[request].parts[part].under_way.clone() {
                 if let Some(flight) = self.attempts[attempt].flight.take() {
                     self.coordinators[coordinator].selector.on_failure(now_ns, flight, &failure);
+                    // The call is dropped, and its handler with it.
+                    let number = self.attempts[attempt].number;
+                    let delay_ns = self.network_ns();
+                    self.agenda.after(delay_ns, Event::Cancel { attempt, number });
                 }
             }
         }

@@ -80,6 +80,12 @@ impl Cpu {
         self.used_ns / 1e9
     }
 
+    /// What a thread that always wants a processor has had of one until now, ns: the virtual clock.
+    pub(crate) fn served_ns(&mut self, now_ns: u64) -> f64 {
+        self.advance(now_ns);
+        self.clock
+    }
+
     /// Runnable threads over processors, in thousandths.
     pub(crate) fn demand_permille(&self) -> u32 {
         let wanted = (self.running.len() as f64 + self.competitors) / self.cpus * 1e3;
@@ -156,6 +162,8 @@ mod tests {
         cpu.set(1_000, 32.0, 0.0);
         assert_eq!(cpu.next_end_ns(), None);
         assert!((cpu.used_s() - 25.0 * 16.0 / 57.0 * 1e-6).abs() < 1e-9);
+        // A competitor has had as much of a processor as each of the jobs.
+        assert!((cpu.served_ns(1_000) - 16.0 / 57.0 * 1e3).abs() < 1e-6);
     }
 
     #[test]

@@ -44,8 +44,12 @@ impl Run<'_> {
 
     pub(super) fn step(&mut self, node: usize) {
         let now_ns = self.agenda.now_ns();
-        if let Some(holdings) = self.nodes[node].holdings.as_mut() {
-            holdings.step(now_ns);
+        let at_node = &mut self.nodes[node];
+        let served_ns = at_node.cpu.served_ns(now_ns);
+        let share = (served_ns - at_node.served_before_ns) / Holdings::STEP_NS as f64;
+        at_node.served_before_ns = served_ns;
+        if let Some(holdings) = at_node.holdings.as_mut() {
+            holdings.step(now_ns, share);
         }
         self.agenda.after(Holdings::STEP_NS, Event::Step { node });
         self.edge(node);

@@ -77,6 +77,8 @@ pub(crate) struct NodeCounts {
     pub(crate) crowding_s: f64,
     /// Seconds of writes that were held back.
     pub(crate) stalled_s: f64,
+    /// Processor time that the debt left at the end will still take, in seconds.
+    pub(crate) owed_s: f64,
     pub(crate) frames: Vec<FrameRow>,
 }
 

@@ -24,6 +24,8 @@ pub(crate) struct Node {
     pub(crate) paused: bool,
     /// Counts the changes of what runs; an end that was foreseen before the last one is void.
     pub(crate) version: u64,
+    /// What a thread had had of a processor at the last step of background work.
+    pub(super) served_before_ns: f64,
     frame_tasks: u32,
     fixed_capacity: Option<u64>,
     frame_from_ns: u64,
@@ -43,6 +45,7 @@ impl Node {
             stalled: Vec::new(),
             paused: false,
             version: 0,
+            served_before_ns: 0.0,
             frame_tasks: run.frame_tasks,
             fixed_capacity: match policy.admission {
                 AdmissionRule::Fixed { capacity } => u64::try_from(capacity).ok(),

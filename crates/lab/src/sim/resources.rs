@@ -117,6 +117,11 @@ impl Holdings {
         (self.debt_bytes / self.spec.stall_bytes).clamp(0.0, 1.0)
     }
 
+    /// Processor time that it will take to pay the debt, in seconds.
+    pub(super) fn owed_s(&self) -> f64 {
+        self.debt_bytes / self.spec.disk_bytes_s as f64 * self.spec.background_threads
+    }
+
     /// Threads that background work keeps busy.
     pub(super) fn competitors(&self) -> f64 {
         self.background_bytes_s / self.spec.disk_bytes_s as f64 * self.spec.background_threads
@@ -126,14 +131,16 @@ impl Holdings {
         self.latencies_ns.push(task_ns);
     }
 
-    /// A second has passed: debt grows and is paid, and the pace of the next one is set.
-    pub(super) fn step(&mut self, now_ns: u64) {
+    /// A second has passed, in which a thread had `share` of a processor: debt grows and is paid,
+    /// and the pace of the next one is set.
+    pub(super) fn step(&mut self, now_ns: u64, share: f64) {
         let offered = self.spec.ingest_bytes_s(now_ns);
         let room = self.debt() < 1.0;
         let admitted = if room { self.writes_admitted } else { 0.0 };
         self.stalled_s += 1.0 - admitted;
         let ingest = offered * admitted;
-        let paid = self.background_bytes_s;
+        // Background work waits for its processors like any other.
+        let paid = self.background_bytes_s * share;
         self.debt_bytes = (self.debt_bytes + ingest * self.spec.amplification - paid).max(0.0);
         self.latencies_ns.sort_unstable();
         let high = self.latencies_ns.len() * 99 / 100;

@@ -209,7 +209,8 @@ impl<'a> Run<'a> {
             .map(|node| {
                 let cpu_s = node.cpu.used_s();
                 let stalled_s = node.holdings.as_ref().map_or(0.0, |all| all.stalled_s);
-                NodeCounts { cpu_s, stalled_s, ..std::mem::take(&mut node.counts) }
+                let owed_s = node.holdings.as_ref().map_or(0.0, Holdings::owed_s);
+                NodeCounts { cpu_s, stalled_s, owed_s, ..std::mem::take(&mut node.counts) }
             })
             .collect();
         self.measure.finish(counts, &self.trace)

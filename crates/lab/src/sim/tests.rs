@@ -160,3 +160,30 @@ fn without_breakers_a_node_swaps_and_with_them_someone_yields() {
     assert!(refused > 0);
     assert!(kept.ended_ns < free.ended_ns, "{} {}", kept.ended_ns, free.ended_ns);
 }
+
+#[test]
+fn what_nobody_waits_for_any_more_is_not_run() {
+    // Twice what the nodes can do: without a drop at the deadline nearly all would be run late.
+    let mut spec = calm(1);
+    spec.load = Load::Open { rates: vec![(0, 1_000.0)] };
+    spec.stop = Stop::At(10 * SECOND_NS);
+    (spec.operation.deadline_ns, spec.operation.fetch_ns) = (Some(400 * MS_NS), None);
+    let outcome = run(&spec, 6, false);
+    let cpu_s: f64 = outcome.nodes.iter().map(|node| node.cpu_s).sum();
+    let asked_s = outcome.sum(|window| window.issued) as f64 * 4.0 * 0.008;
+    assert!(cpu_s < 0.75 * asked_s, "{cpu_s} of {asked_s}");
+    // The nodes stop with the clients.
+    assert!(outcome.ended_ns < 10 * SECOND_NS + 500 * MS_NS, "{}", outcome.ended_ns);
+}
+
+#[test]
+fn background_work_goes_no_faster_than_its_processors() {
+    let owed_s = |share: f64| {
+        let mut holdings = resources::Holdings::new(RESOURCES, &Policy::select(Rule::Ours));
+        (1..=30).for_each(|second| holdings.step(second * SECOND_NS, share));
+        (holdings.owed_s(), holdings.stalled_s)
+    };
+    // With processors of its own it keeps up; with a quarter of each, writes come to a stall.
+    let ((idle_s, _), (busy_s, stalled_s)) = (owed_s(1.0), owed_s(0.25));
+    assert!(busy_s > 1.5 * idle_s && stalled_s > 1.0, "{idle_s} {busy_s} {stalled_s}");
+}

@@ -1,0 +1,227 @@
+//! The live lab: real nodes as processes of this machine, real faults, real load. An experiment
+//! starts a cluster, fits its fault, makes laps in turns and leaves the same files as a simulation.
+//! What it asks of the machine (control groups, `/proc`, signals) is Linux's.
+
+mod admission;
+mod cluster;
+mod context;
+mod corpus;
+mod demo;
+mod fault;
+mod fit;
+mod generator;
+mod guardian;
+mod limits;
+mod load;
+mod measure;
+mod method;
+mod node;
+mod processes;
+mod selection;
+mod shares;
+mod sick_node;
+mod target;
+mod throttle;
+mod wire;
+mod workload;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use crate::result::{Mode, Plots, Results, SCHEMA_VERSION};
+use crate::{LabError, Outcome, Progress};
+use context::Context;
+
+/// How much of an experiment is run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LiveSize {
+    /// Five laps of the arms that matter most, in less than ten minutes: what it finds is indicative.
+    Quick,
+    /// Ten laps of the same scenarios.
+    #[default]
+    Study,
+    /// All scenarios and arms, ten laps, in less than ninety minutes.
+    Full,
+}
+
+/// Asks for a run.
+#[derive(Clone, Debug)]
+pub struct LiveOptions {
+    /// The experiment's name.
+    pub experiment: String,
+    /// How much of it.
+    pub size: LiveSize,
+    /// Laps of each arm; none for what the size says. 1 to 200.
+    pub laps: Option<usize>,
+    /// The arms, by name; none for what the size says.
+    pub variants: Vec<String>,
+    /// A server to run the workload on instead of nodes of its own: `http://host:port` with
+    /// Elasticsearch's REST, or `redis://host:port`.
+    pub target: Option<String>,
+    /// Where all chance comes from.
+    pub seed: u64,
+    /// The folder to write to; it is made if it is not there.
+    pub out: PathBuf,
+    /// The binary of the nodes.
+    pub binary: PathBuf,
+    /// The folder of the nodes' data, made and removed again.
+    pub folder: PathBuf,
+    /// What counts for nothing at the beginning of a lap.
+    pub warm_up: Duration,
+    /// The measured part of a lap.
+    pub window: Duration,
+    /// Set from outside to end the run with what there is.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// Laps that may be asked for.
+pub const LAPS: std::ops::RangeInclusive<usize> = 1..=200;
+
+/// What a run has found so far.
+pub(crate) struct Found {
+    pub(crate) results: Results,
+    pub(crate) plots: Plots,
+}
+
+impl Default for Found {
+    fn default() -> Self {
+        let results = Results {
+            schema_version: SCHEMA_VERSION,
+            experiment: String::new(),
+            mode: Mode::Closed,
+            host: String::new(),
+            seed: 0,
+            notes: Vec::new(),
+            scenarios: Vec::new(),
+            comparisons: Vec::new(),
+        };
+        Self { results, plots: Plots::default() }
+    }
+}
+
+impl LiveOptions {
+    /// The defaults of an experiment: laps of 8 s, the first of which counts for nothing; nodes of
+    /// this very program, with their data in the system's folder for what is temporary.
+    ///
+    /// # Errors
+    /// Where the system does not say what this program is.
+    pub fn new(experiment: &str) -> Result<Self, LabError> {
+        let binary = std::env::current_exe()
+            .map_err(|error| LabError::live("find this program".to_owned(), error))?;
+        Ok(Self {
+            experiment: experiment.to_owned(),
+            size: LiveSize::default(),
+            laps: None,
+            variants: Vec::new(),
+            target: None,
+            seed: 1,
+            out: PathBuf::from("lab").join(experiment),
+            binary,
+            folder: std::env::temp_dir().join(format!("plimsoll-lab-{}", std::process::id())),
+            warm_up: Duration::from_secs(1),
+            window: Duration::from_secs(7),
+            stop: Arc::new(AtomicBool::new(false)),
+        })
+    }
+}
+
+/// An experiment of the live lab.
+struct Experiment {
+    name: &'static str,
+    /// Names of its variants; none may be chosen where there are none.
+    variants: fn() -> Vec<&'static str>,
+    /// Laps that it makes, about, with so many of each arm.
+    laps: fn(&LiveOptions, usize) -> usize,
+    run: fn(&mut Context<'_>, &mut Found) -> Result<(), LabError>,
+}
+
+const ALL: [Experiment; 4] = [
+    Experiment { name: DEMO, variants: Vec::new, laps: |_, _| 3, run: demo::run },
+    Experiment {
+        name: "replica-selection",
+        variants: selection::names,
+        laps: |options, laps| selection::steps(laps, options.size, &options.variants),
+        run: selection::run,
+    },
+    Experiment {
+        name: "admission-queue",
+        variants: admission::names,
+        laps: |options, laps| admission::steps(laps, options.size, &options.variants),
+        run: admission::run,
+    },
+    Experiment {
+        name: "sick-node",
+        variants: sick_node::names,
+        laps: |options, laps| {
+            sick_node::steps(laps, options.size == LiveSize::Full, &options.variants)
+        },
+        run: sick_node::run,
+    },
+];
+
+/// What `sick-node` asks.
+pub(crate) const SICK_NODE: &str =
+    "hung, slow, failing, cold, flapping: each fault in an open loop; in full also each workload";
+/// The experiment that `plimsoll lab demo` runs.
+pub const DEMO: &str = "demo";
+
+/// Names of the experiments that can be run here.
+#[must_use]
+pub fn names() -> Vec<&'static str> {
+    ALL.iter().map(|one| one.name).collect()
+}
+
+/// Runs an experiment on this machine and writes what [`crate::simulate`] writes. When it is
+/// stopped, and when something fails after the first scenario, the files tell of what there is.
+///
+/// # Errors
+/// An unknown experiment or variant, a cluster that does not start, a file that cannot be written.
+pub fn run(options: &LiveOptions, progress: &mut dyn Progress) -> Result<Outcome, LabError> {
+    if let Some(laps) = options.laps.filter(|laps| !LAPS.contains(laps)) {
+        return Err(LabError::Laps { laps });
+    }
+    let Some(experiment) = ALL.iter().find(|one| one.name == options.experiment) else {
+        return Err(LabError::UnknownExperiment {
+            name: options.experiment.clone(),
+            known: ALL.iter().map(|one| one.name).collect::<Vec<_>>().join(", "),
+        });
+    };
+    let names = (experiment.variants)();
+    if let Some(unknown) = options.variants.iter().find(|name| !names.contains(&name.as_str())) {
+        return Err(LabError::UnknownVariant { name: unknown.clone(), known: names.join(", ") });
+    }
+    let target = options.target.as_deref().map(target::Target::parse).transpose()?;
+    let mut found = Found::default();
+    found.results.experiment.clone_from(&options.experiment);
+    found.results.host = processes::host();
+    found.results.seed = options.seed;
+    let mut context = Context::new(options, progress);
+    context.expect((experiment.laps)(options, context.laps()));
+    let ended = match &target {
+        Some(target) => target::run(&mut context, target, &mut found),
+        None => (experiment.run)(&mut context, &mut found),
+    };
+    if found.results.scenarios.is_empty() {
+        ended?;
+    } else if let Err(why) = ended {
+        context.note(format!("the run ended early: {why}"));
+    }
+    found.results.notes = context.notes;
+    let Found { results, plots } = found;
+    let text = crate::leave(&options.out, &results, &plots)?;
+    Ok(Outcome { results, plots, text })
+}
+
+/// `--set` of every node of the lab.
+pub(crate) fn node_settings() -> Vec<String> {
+    ["cache.size=64mb", "logger.level=warn", "log.durability=async"].map(str::to_owned).to_vec()
+}
+
+/// Segments of an index, all copies together.
+pub(crate) fn segments(address: &str, index: &str) -> Option<u64> {
+    let path = format!("/{index}/_stats/segments");
+    let stats = node::ask(address, "GET", &path, None, context::TIMEOUT).ok()?;
+    stats["_all"]["total"]["segments"]["count"].as_u64()
+}
