@@ -326,6 +326,7 @@ pub fn metric(lap: &Lap, path: &str) -> Option<f64> {
         Some(("throughput_ops_s", "max")) => Some(spread.max),
         None if path == "error_rate" => Some(lap.error_rate),
         None if path == "refused_rate" => Some(lap.refused_rate),
+        None if path == "rss_peak_bytes" => lap.rss_peak_bytes.map(|bytes| bytes as f64),
         None if path == "cpu_s" => lap.cpu_s,
         None if path == "cpu_s_per_op" => lap.cpu_s.map(|s| s / lap.n.max(1) as f64),
         _ => None,

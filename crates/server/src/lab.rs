@@ -107,6 +107,9 @@ pub enum LabCommandError {
     /// Standard output.
     #[error("cannot print: {0}")]
     Print(#[from] io::Error),
+    /// What waits for Ctrl-C.
+    #[error("cannot wait for signals: {0}")]
+    Signals(io::Error),
 }
 
 impl LabCommandError {
@@ -172,8 +175,9 @@ impl RunArgs {
 /// one ends the program.
 fn run_live(options: &LiveOptions) -> Result<Outcome, LabCommandError> {
     let stop = Arc::clone(&options.stop);
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_all().build();
+    let runtime = runtime.map_err(LabCommandError::Signals)?;
     runtime.spawn(async move {
         let terminated = async {
             match signal(SignalKind::terminate()) {
@@ -318,6 +322,24 @@ mod tests {
     }
 
     #[test]
+    fn flags_of_a_run_become_options() {
+        let run = |words: &[&str]| {
+            let LabCommand::Run(args) = parse(words).unwrap() else { unreachable!("run") };
+            args.options().unwrap()
+        };
+        let plain = run(&["run", "replica-selection"]);
+        assert_eq!((plain.size, plain.laps, plain.seed), (LiveSize::Study, None, SEED));
+        assert_eq!(plain.out, PathBuf::from("lab/replica-selection"));
+        let words = ["run", "x", "--quick", "--laps", "3", "--variant", "c3", "--variant", "ours"];
+        let quick = run(&words);
+        assert_eq!((quick.size, quick.laps), (LiveSize::Quick, Some(3)));
+        assert_eq!(quick.variants, ["c3", "ours"]);
+        let there = run(&["run", "x", "--full", "--target", "http://h:1", "--out", "/tmp/x"]);
+        assert_eq!((there.size, there.target.as_deref()), (LiveSize::Full, Some("http://h:1")));
+        assert!(parse(&["run", "x", "--quick", "--full"]).is_err());
+    }
+
+    #[test]
     fn the_list_names_what_can_be_simulated() {
         let list = list();
         for name in ["replica-selection", "admission-queue"] {
@@ -330,6 +352,9 @@ mod tests {
         let wrong = |words: &[&str]| run(&parse(words).unwrap()).unwrap_err();
         assert!(wrong(&["simulate", "nothing"]).is_usage());
         assert!(wrong(&["simulate", "scale", "--nodes", "2"]).is_usage());
+        assert!(wrong(&["run", "nothing"]).is_usage());
+        assert!(wrong(&["run", "replica-selection", "--variant", "no"]).is_usage());
+        assert!(wrong(&["run", "replica-selection", "--target", "ftp://x"]).is_usage());
         let missing = wrong(&["report", "/nonexistent"]);
         assert!(!missing.is_usage() && missing.to_string().contains("result.json"), "{missing}");
     }

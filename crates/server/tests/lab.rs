@@ -23,7 +23,7 @@ impl Progress for Told {
 }
 
 fn options(experiment: &str, folder: &std::path::Path) -> LiveOptions {
-    let mut options = LiveOptions::new(experiment).unwrap();
+    let mut options = LiveOptions::new(experiment).expect("the path of this program");
     options.binary = env!("CARGO_BIN_EXE_plimsoll").into();
     options.out = folder.join("out");
     options.folder = folder.join("nodes");
@@ -35,7 +35,7 @@ fn options(experiment: &str, folder: &std::path::Path) -> LiveOptions {
 /// Nodes that run with their data in this folder.
 fn left(folder: &std::path::Path) -> Vec<String> {
     let folder = folder.to_string_lossy().into_owned();
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let processes = std::fs::read_dir("/proc").expect("Linux").flatten();
     let lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
     let lines = lines.map(|bytes| String::from_utf8_lossy(&bytes).replace('\0', " "));
     lines.filter(|line| line.contains(&folder)).collect()

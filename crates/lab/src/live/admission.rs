@@ -127,7 +127,7 @@ pub(crate) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), La
     context.note(format!("processor shares by {}", cluster.limits.about()));
     let host = cluster.coordinator().http();
     let operation = Operation::Complex { terms: TERMS };
-    let (warm_up, window) = (context.options.warm_up * 6, context.options.window * 2);
+    let (warm_up, window) = (context.options.warm_up * 4, context.options.window * 12 / 7);
     let ask = Ask {
         requests: workload::requests(operation, &corpus, INDEX, &host, context.options.seed),
         addresses: vec![host],

@@ -192,11 +192,11 @@ impl Cluster {
         Ok((name, held))
     }
 
-    /// Names of nodes whose process has ended.
+    /// Names of nodes whose process has ended by itself.
     pub(crate) fn ended(&mut self) -> Vec<String> {
         let gone = self.nodes.iter_mut().filter_map(|node| {
-            let is_running = node.is_running();
-            (!is_running).then(|| node.spec.name.clone())
+            let has_ended = node.has_ended();
+            has_ended.then(|| node.spec.name.clone())
         });
         gone.collect()
     }

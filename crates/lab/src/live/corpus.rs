@@ -29,7 +29,7 @@ pub(crate) struct Corpus {
 }
 
 /// Groups of places; a document belongs to one.
-pub(crate) const GROUPS: usize = 20_000;
+pub(crate) const GROUPS: usize = 2_000;
 /// 2017-07-14, ms: places and articles are dated around it.
 pub(crate) const DATE_MS: u64 = 1_500_000_000_000;
 /// The first line of `http_logs`, s: 1998-05-01.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
@@ -76,10 +76,12 @@ pub(crate) fn lap(
     }
     let nodes = &cluster.nodes;
     let (taken, before, after) = thread::scope(|scope| {
-        let counters = scope.spawn(|| {
-            wait(load.warm_up, watch);
+        let began = Instant::now();
+        let counters = scope.spawn(move || {
+            // By the clock of the lap: a node that hangs is waited for, and must not shift the end.
+            wait_until(began + load.warm_up, watch);
             let before = Moment::take(nodes);
-            wait(load.window, watch);
+            wait_until(began + load.warm_up + load.window, watch);
             (before, Moment::take(nodes))
         });
         let taken = load::run(load, watch);
@@ -121,11 +123,10 @@ pub(crate) fn lap(
 }
 
 /// Waits, but not for a lap that is to end.
-fn wait(length: Duration, watch: &dyn Watch) {
+fn wait_until(moment: Instant, watch: &dyn Watch) {
     const STEP: Duration = Duration::from_millis(100);
-    let began = std::time::Instant::now();
-    while !watch.is_stopped() && began.elapsed() < length {
-        thread::sleep(STEP.min(length.saturating_sub(began.elapsed())));
+    while !watch.is_stopped() && Instant::now() < moment {
+        thread::sleep(STEP.min(moment.saturating_duration_since(Instant::now())));
     }
 }
 

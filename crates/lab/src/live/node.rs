@@ -155,6 +155,11 @@ impl Node {
         self.process.as_mut().is_some_and(|process| matches!(process.try_wait(), Ok(None)))
     }
 
+    /// Whether its process has ended by itself; one that was stopped here has not.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.process.is_some() && !self.is_running()
+    }
+
     /// Sends a signal to the process.
     pub(crate) fn signal(&self, signal: Signal) -> Result<(), LabError> {
         let sent = self.guardian.signal(i64::from(self.process()), signal);

@@ -18,7 +18,7 @@ pub(crate) const KEYS: usize = 2_000;
 pub(crate) enum Operation {
     /// A search with so many terms in its filter, a distance, decays and an expression.
     Complex {
-        /// 1 to 20,000.
+        /// 1 to 2,000: the number of groups.
         terms: usize,
     },
     /// One of Rally's, by its name there.

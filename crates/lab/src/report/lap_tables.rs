@@ -8,7 +8,7 @@ use crate::result::{Lap, Results, Scenario, Variant, metric, over_laps};
 use crate::stats;
 
 /// Rows of a lap's table: title, path, unit.
-const ROWS: [(&str, &str, &str); 18] = [
+const ROWS: [(&str, &str, &str); 20] = [
     ("Total Young Gen GC", "", "s"),
     ("Total Old Gen GC", "", "s"),
     ("Segment count", "", ""),
@@ -27,6 +27,8 @@ const ROWS: [(&str, &str, &str); 18] = [
     ("100th percentile service time", "service_time_ms.p100", "ms"),
     ("error rate", "error_rate", "%"),
     ("refused rate", "refused_rate", "%"),
+    ("CPU time of all nodes for one operation", "cpu_s_per_op", "s"),
+    ("Peak memory of all nodes", "rss_peak_bytes", "B"),
 ];
 /// Rows of a summary.
 const SUMMARY: [(&str, &str); 4] = [
@@ -139,8 +141,16 @@ fn nodes(scenario: &Scenario) -> String {
     if !few {
         return String::new();
     }
-    let columns =
-        ["Node", "Variant", "Handled", "Rejected", "% of handled", "% of offered", "share %"];
+    let columns = [
+        "Node",
+        "Variant",
+        "Handled",
+        "Rejected",
+        "% of handled",
+        "% of offered",
+        "share %",
+        "throttled %",
+    ];
     let mut table = Table::new("tasks by node, all laps", &columns);
     for variant in &scenario.variants {
         let Some(first) = variant.laps.first() else { continue };
@@ -159,10 +169,22 @@ fn nodes(scenario: &Scenario) -> String {
                 format!("{:.3}", percent(handled)),
                 format!("{:.3}", percent(handled + rejected)),
                 format!("{:.1}", handled as f64 / all.max(1) as f64 * 100.0),
+                throttled_percent(variant, at),
             ]);
         }
     }
     table.to_string()
+}
+
+/// Of the periods in which a node wanted to run, those in which its share ran out, %.
+fn throttled_percent(variant: &Variant, at: usize) -> String {
+    let laps = || variant.laps.iter().filter_map(|lap| lap.nodes.get(at));
+    let periods: u64 = laps().filter_map(|node| node.periods).sum();
+    let throttled: u64 = laps().filter_map(|node| node.nr_throttled).sum();
+    match periods {
+        0 => "n/a".to_owned(),
+        _ => format!("{:.1}", throttled as f64 / periods as f64 * 100.0),
+    }
 }
 
 /// What the comparisons of the live lab say, each metric once.

@@ -4,9 +4,15 @@
 //! controllers stand still: the queue is fixed at 1,000 as in the study, and hedging is off but in
 //! the arm that has it in its name.
 
+mod arms;
+mod verdict;
+
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::Value;
+
+pub(crate) use arms::names;
+use arms::{AGAIN, arms, is_of_articles};
 
 use super::cluster::{Cluster, ClusterSpec};
 use super::context::{Arm, Ask, Context, comparisons, variants};
@@ -15,12 +21,12 @@ use super::fault::{Active, FaultKind};
 use super::fit::{Search, crowd};
 use super::generator::Generator;
 use super::load::Pace;
-use super::measure::{self, Measured};
+use super::measure;
 use super::workload::{self, Operation};
 use super::{Found, LiveSize};
 use crate::LabError;
 use crate::experiments::replica_selection::published;
-use crate::result::{Comparison, FaultNote, Finding, LoadNote, Scenario};
+use crate::result::{FaultNote, Finding, LoadNote, Scenario};
 
 /// The stressed node, as in the study: the third.
 const SICK: usize = 2;
@@ -39,58 +45,23 @@ const KEPT_TOLERANCE: f64 = 0.03;
 const TRIES_MAX: usize = 8;
 /// How much longer the study's clients waited in the crowd than one alone would.
 const CROWD_RATIO: f64 = 2.4;
-const CROWDS: [usize; 7] = [6, 8, 12, 16, 24, 32, 48];
-/// The arm that is the baseline once more.
-pub(crate) const AGAIN: &str = "off (again)";
-
-/// All arms, by name: rule and hedging.
-const ARMS: [(&str, &str, &str); 7] = [
-    ("off", "round_robin", "off"),
-    ("c3", "c3", "off"),
-    ("ours", "ours", "off"),
-    ("ours+hedging", "ours", "on"),
-    ("least_outstanding", "least_outstanding", "off"),
-    ("p2c_peak_ewma", "p2c_peak_ewma", "off"),
-    ("prequal", "prequal", "off"),
+const CROWDS: [usize; 7] = [8, 12, 16, 24, 32, 48, 64];
+/// Scenarios of the articles, and their operations.
+const ARTICLE_SCENARIOS: [(&str, &str); 5] = [
+    ("pmc", "default"),
+    ("pmc-term", "term"),
+    ("pmc-phrase", "phrase"),
+    ("pmc-articles-monthly-agg-uncached", "articles-monthly-agg-uncached"),
+    ("pmc-articles-monthly-agg-cached", "articles-monthly-agg-cached"),
 ];
-
-fn arm(name: &str, rule: &str, hedging: &str) -> Arm {
-    let settings = [
-        ("cluster.routing.use_adaptive_replica_selection", json!(rule != "round_robin")),
-        ("cluster.routing.replica_selection", json!(rule)),
-        ("cluster.routing.hedging", json!(hedging)),
-        ("thread_pool.search.admission", json!("fixed")),
-        ("thread_pool.search.queue_size", json!(1_000)),
-    ];
-    let settings = settings.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-    Arm { name: name.to_owned(), settings }
-}
-
-/// The arms of a run: those that were asked for, else what the size wants; the baseline is always
-/// the first, and there once more where its laps are to be compared with themselves.
-fn arms(size: LiveSize, wanted: &[String]) -> Vec<Arm> {
-    let by_size = match size {
-        LiveSize::Quick => 3,
-        LiveSize::Study => 4,
-        LiveSize::Full => ARMS.len(),
-    };
-    let is_wanted = |at: usize, name: &str| match wanted.is_empty() {
-        true => at < by_size,
-        false => at == 0 || wanted.iter().any(|one| one == name),
-    };
-    let all = ARMS.iter().enumerate().filter(|(at, (name, ..))| is_wanted(*at, name));
-    all.map(|(_, (name, rule, hedging))| arm(name, rule, hedging)).collect()
-}
-
-/// Names of variants that may be asked for.
-pub(crate) fn names() -> Vec<&'static str> {
-    ARMS.iter().map(|(name, ..)| *name).collect()
-}
 
 /// Laps that a run makes, about.
 pub(crate) fn steps(laps: usize, size: LiveSize, wanted: &[String]) -> usize {
-    let scenarios = if size == LiveSize::Full { 10 } else { 3 };
-    laps * (arms(size, wanted).len() * scenarios + 1)
+    let arms = arms(size, wanted);
+    let of_articles =
+        arms.iter().filter(|arm| is_of_articles(arm)).count() * ARTICLE_SCENARIOS.len();
+    let (complex, articles) = if size == LiveSize::Full { (5, of_articles) } else { (3, 0) };
+    laps * (arms.len() * complex + articles + 1)
 }
 
 /// A run in progress.
@@ -320,14 +291,14 @@ impl Run<'_, '_> {
         });
         let seed = self.context.options.seed;
         let compared = comparisons(name, &arms, &laps, seed, published);
-        self.found.plots.findings.extend(same_again(&compared));
+        self.found.plots.findings.extend(verdict::same_again(&compared));
         self.found.results.comparisons.extend(compared);
         let series = arms.iter().zip(&laps).filter_map(|(a, l)| measure::series(name, &a.name, l));
         self.found.plots.series.extend(series);
         if self.context.is_stopped() {
             return Err(LabError::Stopped);
         }
-        Ok(rate(&laps[0]))
+        Ok(verdict::rate(&laps[0]))
     }
 
     /// A loaded scenario: fitted first.
@@ -377,7 +348,7 @@ impl Run<'_, '_> {
         ));
         let ended = self.laps(name, index, &ask, note);
         active.end(&mut self.cluster)?;
-        let findings = self.kept(name, unloaded);
+        let findings = verdict::kept(&self.found.results, &self.arms, name, unloaded);
         self.found.plots.findings.extend(findings);
         ended.map(|_| ())
     }
@@ -402,100 +373,14 @@ impl Run<'_, '_> {
         active.change(&self.cluster, FaultKind::Stress { keep })
     }
 
-    /// What every arm keeps of rotation's unloaded throughput.
-    fn kept(&self, name: &str, unloaded: f64) -> Vec<Finding> {
-        let results = &self.found.results;
-        let Some(scenario) = results.scenarios.iter().find(|one| one.name == name) else {
-            return Vec::new();
-        };
-        let of = |arm: &str| {
-            let variant = scenario.variants.iter().find(|one| one.name == arm)?;
-            let rate = crate::result::over_laps(variant, "throughput_ops_s.median")?;
-            Some(rate / unloaded.max(1e-9))
-        };
-        let aim = if name.starts_with("one") { 0.95 } else { 0.99 };
-        let mut found = Vec::new();
-        for arm in &self.arms {
-            let kept = of(&arm.name);
-            let what = format!("{name}: throughput kept by {}", arm.name);
-            let told = kept.map(|kept| format!("{kept:.3}"));
-            found.push(match arm.name.as_str() {
-                "ours" => Finding::compare(
-                    what,
-                    format!("at least {aim}, never below c3"),
-                    told,
-                    kept.map(|kept| kept >= aim && of("c3").is_none_or(|c3| kept >= c3)),
-                ),
-                _ => Finding::told(what, told),
-            });
-        }
-        found
-    }
-
     /// The five operations of the articles, one replica, no load.
     fn articles(&mut self, places: &Corpus) -> Result<(), LabError> {
         let articles = Corpus { shape: Shape::Pmc, count: ARTICLES, ..*places };
-        for (scenario, operation) in [
-            ("pmc", "default"),
-            ("pmc-term", "term"),
-            ("pmc-phrase", "phrase"),
-            ("pmc-articles-monthly-agg-uncached", "articles-monthly-agg-uncached"),
-            ("pmc-articles-monthly-agg-cached", "articles-monthly-agg-cached"),
-        ] {
+        self.arms.retain(is_of_articles);
+        for (scenario, operation) in ARTICLE_SCENARIOS {
             let ask = self.ask(Operation::Named(operation), "pmc-1", &articles, self.clients);
             self.laps(scenario, "pmc-1", &ask, FaultNote::default())?;
         }
         Ok(())
-    }
-}
-
-/// Mean of an arm's throughput over its valid laps; over all where none is.
-fn rate(laps: &[Measured]) -> f64 {
-    let has_valid = laps.iter().any(|one| one.lap.valid);
-    let usable = laps.iter().filter(|one| one.lap.valid || !has_valid);
-    crate::stats::mean(&usable.map(|one| one.lap.throughput_ops_s.median).collect::<Vec<_>>())
-}
-
-/// The baseline against itself: the interval has to straddle zero.
-fn same_again(compared: &[Comparison]) -> Vec<Finding> {
-    // Of seven metrics one would miss zero now and then by chance alone; all are in the tables.
-    const TOLD: [&str; 2] = ["throughput_ops_s.median", "latency_ms.mean"];
-    let again = compared.iter().filter(|one| one.contender == AGAIN);
-    let again = again.filter(|one| TOLD.contains(&one.metric.as_str()));
-    let told = again.map(|one| {
-        let straddles = one.ci95[0] <= 0.0 && one.ci95[1] >= 0.0;
-        Finding::compare(
-            format!("A/A, {}: {} of rotation against itself", one.scenario, one.metric),
-            "the interval holds 0 %".to_owned(),
-            Some(format!("{:+.1} to {:+.1} %", one.ci95[0], one.ci95[1])),
-            Some(straddles),
-        )
-    });
-    told.collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arms_are_those_asked_for_after_the_baseline() {
-        let names = |size, wanted: &[&str]| -> Vec<String> {
-            let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
-            arms(size, &wanted).into_iter().map(|arm| arm.name).collect()
-        };
-        assert_eq!(names(LiveSize::Quick, &[]), ["off", "c3", "ours"]);
-        assert_eq!(names(LiveSize::Quick, &["prequal"]), ["off", "prequal"]);
-        assert_eq!(names(LiveSize::Full, &[]).len(), ARMS.len());
-    }
-
-    #[test]
-    fn every_arm_says_where_all_controllers_stand() {
-        for arm in arms(LiveSize::Full, &[]) {
-            assert_eq!(arm.settings.len(), 5, "{arm:?}");
-            assert_eq!(arm.settings["thread_pool.search.queue_size"], 1_000);
-            let is_hedging = arm.settings["cluster.routing.hedging"] == "on";
-            assert_eq!(is_hedging, arm.name == "ours+hedging");
-        }
     }
 }
