@@ -354,9 +354,10 @@ def test_two_hundred_that_want_twenty_times_the_memory(tmp_path):
     assert node.process.poll() is None, node.text()
     assert not beside.failures, beside.failures[:3]
     refused = [text for status, text in statuses if status != 200]
-    for text in refused:
-        error = json.loads(text)["error"]
-        assert error["type"] == "circuit_breaking_exception", error
+    # Beside the breakers admission refuses what more of it arrives than can be served.
+    causes = [json.loads(text)["error"]["root_cause"][0]["type"] for text in refused]
+    kinds = {"circuit_breaking_exception", "es_rejected_execution_exception"}
+    assert set(causes) <= kinds and "circuit_breaking_exception" in causes, set(causes)
     tripped = sum(rest.breakers()[name]["tripped"] for name in ("request", "parent"))
     assert tripped > 0 and refused, "nobody had to give way: nothing was proved"
     assert len(refused) < len(statuses), "nobody got through"
