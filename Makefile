@@ -7,7 +7,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/plimsoll/target
 export DATA RESP HTTP RPC LOG ARGS
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo cluster build test bench-redis bench-rows bench-mixes bench-distribution bench-rally bench-failover soak soak-cluster clean-data
+.PHONY: help run demo cluster build test bench-breakers bench-redis bench-rows bench-mixes bench-distribution bench-rally bench-failover soak soak-cluster clean-data
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -51,6 +51,10 @@ bench-distribution: build ## what a search costs on one, three and five nodes (A
 
 test-jetstream: ## the log engine's tests alone, on real servers of two versions (three minutes)
 	@scripts/deps.sh test && cargo test --release --locked -p plimsoll-log --features jetstream --test jetstream
+
+bench-breakers: build ## what the memory breakers cost, beside a binary without their layer (ARGS="--quick")
+	@scripts/deps.sh test && . scripts/env.sh && use_rocksdb && cp $$CARGO_TARGET_DIR/release/plimsoll $$CARGO_TARGET_DIR/release/plimsoll-layered && cargo build --release --locked --bin plimsoll --features plimsoll-server/layerless && mv $$CARGO_TARGET_DIR/release/plimsoll $$CARGO_TARGET_DIR/release/plimsoll-layerless && mv $$CARGO_TARGET_DIR/release/plimsoll-layered $$CARGO_TARGET_DIR/release/plimsoll
+	@python3 scripts/bench_breakers.py $$CARGO_TARGET_DIR/release/plimsoll $$CARGO_TARGET_DIR/release/plimsoll-layerless $(ARGS)
 
 bench-failover: build ## what clients notice when a node or a log server goes bad (ARGS="--seconds 10")
 	@scripts/deps.sh test && $$(scripts/venv.sh) scripts/failover.py $(ARGS)

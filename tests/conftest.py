@@ -47,6 +47,7 @@ class Node:
         self.port = port or self.port
         self.process = None
         self.output = []
+        self.before = None  # called in the new process before it becomes the node
 
     def command(self):
         command = [binary(), "serve", "--data", str(self.data)]
@@ -60,7 +61,12 @@ class Node:
         self.output = []
         self.ready = threading.Event()
         self.process = subprocess.Popen(
-            self.command(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.env, text=True
+            self.command(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=self.env,
+            text=True,
+            preexec_fn=self.before,
         )
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()

@@ -3,7 +3,6 @@ runs, searches that are refused and where they go, views that are held and let g
 
 import concurrent.futures
 import json
-import os
 import urllib.error
 import urllib.request
 
@@ -11,7 +10,6 @@ import pytest
 from cluster_harness import NAMES, Cluster
 from cluster_processes import await_true
 
-pytestmark = pytest.mark.skipif(os.environ.get("PLIMSOLL_CLUSTER") != "1", reason="PLIMSOLL_CLUSTER=1 runs it")
 
 RULES = ("ours", "round_robin", "least_outstanding", "p2c_peak_ewma", "c3", "prequal")
 # The one that holds no copies.

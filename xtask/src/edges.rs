@@ -17,7 +17,7 @@ const OUTSIDE: [&str; 5] = ["axum", "clap", "hyper", "plimsoll-server", "redis-p
 /// Networks, which the state of a partition knows nothing of.
 const NETWORK: [&str; 3] = ["tonic", "async-nats", "plimsoll-cluster"];
 
-const RULES: [Rule; 7] = [
+const RULES: [Rule; 8] = [
     Rule {
         owner: "plimsoll-control",
         banned: &[
@@ -31,6 +31,10 @@ const RULES: [Rule; 7] = [
             "tracing",
             "parking_lot",
         ],
+    },
+    Rule {
+        owner: "plimsoll-memory",
+        banned: &["tokio", "serde", "rust-rocksdb", "plimsoll-log", "plimsoll-storage"],
     },
     Rule { owner: "plimsoll-stdx", banned: &["tokio", "serde", "rust-rocksdb", "plimsoll-log"] },
     Rule { owner: "plimsoll-log", banned: &["plimsoll-storage", "plimsoll-cluster"] },

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use plimsoll_control::Class;
+use plimsoll_memory::{Account, Action, Standing, Stop};
 use plimsoll_storage::command::{self, Command};
 use plimsoll_storage::execute;
 use plimsoll_storage::operation::{Operation, decode_reply};
@@ -299,13 +300,27 @@ impl Coordinator {
     async fn read_blocking(&self, partition: &Arc<Partition>, argv: &Argv) -> Reply {
         let (shared, partition) = (Arc::clone(&self.shared), Arc::clone(partition));
         let argv = argv.clone();
-        let read = move || {
+        // What does not come from memory may be large: it is a request of its own.
+        let account = Account::open(Action {
+            name: "resp:read",
+            description: String::from_utf8_lossy(argv.name()).into_owned(),
+            standing: Standing::Read,
+            opaque_id: None,
+        });
+        let run = move || {
             let command = match command::parse(&argv) {
                 Ok(command) => command,
                 Err(error) => return Ok(Reply::Error(error)),
             };
             let context = shared.read_context(Some(&partition));
             execute::read(&command, &partition.store.snapshot()?, &context)
+        };
+        let read = move || {
+            let reply = account.work(run)?;
+            Ok(match account.stop_reason() {
+                None => reply,
+                Some(stop) => Reply::Error(out_of_memory(&stop)),
+            })
         };
         blocking(read).await.unwrap_or_else(failed)
     }
@@ -404,8 +419,16 @@ enum Plan<'a> {
 async fn blocking<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
-    let outcome = tokio::task::spawn_blocking(read).await;
+    let outcome = tokio::task::spawn_blocking(plimsoll_memory::carry(read)).await;
     outcome.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string())))
+}
+
+/// What a command is answered that had to stop.
+fn out_of_memory(stop: &Stop) -> ErrorReply {
+    match stop {
+        Stop::Tripped(trip) => ErrorReply::new("OOM", trip.to_string()),
+        Stop::Cancelled(why) => ErrorReply::err(format!("the command was cancelled: {why}")),
+    }
 }
 
 /// What another node says instead of an answer.

@@ -10,7 +10,6 @@ use plimsoll_storage::operation::Operation;
 use plimsoll_storage::partition::Replica;
 use plimsoll_storage::rows::StoreError;
 use plimsoll_storage::{Argv, ErrorReply, Reply};
-use serde_json::Value;
 
 use crate::applier::{Added, Applier};
 use crate::catch_up::{CatchUp, CatchUpError};
@@ -88,14 +87,8 @@ impl Shared {
 
     /// `cluster.default_number_of_replicas`: where it is not set, 1 as soon as two nodes hold copies.
     pub(crate) fn default_replicas(&self) -> u32 {
-        let (kind, objects) = metadata::SETTINGS;
-        let set = objects.into_iter().rev().find_map(|object| {
-            let settings = metadata::object(&self.metadata, kind, object)?;
-            match settings.get(DEFAULT_REPLICAS)? {
-                Value::String(text) => text.parse().ok(),
-                number => u32::try_from(number.as_u64()?).ok(),
-            }
-        });
+        let set = metadata::setting(&self.metadata, DEFAULT_REPLICAS);
+        let set = set.and_then(|text| text.parse().ok());
         set.unwrap_or_else(|| u32::from(self.members.data_nodes() > 1))
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use plimsoll_index::Error;
+use plimsoll_memory::Stop;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -154,6 +155,17 @@ impl Coordinator {
         (recoveries, found.silent)
     }
 
+    /// Tells a request on a node to stop; false where it has ended, cannot be stopped, or the
+    /// node does not answer.
+    pub async fn cancel(&self, node: &str, number: u64) -> bool {
+        if node == self.shared().members.own {
+            return cancel_here(number);
+        }
+        let others = self.shared().members.others();
+        let Some(member) = others.iter().find(|member| member.id == node) else { return false };
+        matches!(member.link.ask(Question::Cancel { number }, TIMEOUT, 0).await, Ok(Reply::Done))
+    }
+
     /// What this node says of itself. Reads the sizes of files.
     #[must_use]
     pub fn own_statistics(&self) -> NodeStatistics {
@@ -192,6 +204,12 @@ impl Shared {
         };
         self.recoveries.all().into_iter().filter_map(overview).collect()
     }
+}
+
+/// Tells a request on this node to stop.
+pub(crate) fn cancel_here(number: u64) -> bool {
+    let account = plimsoll_memory::account::find(number);
+    account.is_some_and(|it| it.stop(Stop::Cancelled("by user request".to_owned())))
 }
 
 async fn ask(member: &Arc<Member>) -> Result<NodeStatistics, String> {

@@ -47,7 +47,7 @@ pub use digest::{CopyDigest, Digest};
 pub use documents::{
     Action, AliasAction, CacheStatistics, Condition, ContextId, Document, DocumentWrite,
     DocumentsOptions, IndexBody, IndexMetadata, IndexStatistics, PartitionStatistics,
-    PoolStatistics, SearchOptions, SearchOutcome, WriteResult, Written,
+    PoolStatistics, SearchOptions, SearchOutcome, WriteResult, Written, apart, refused, stopped,
 };
 pub use figures::{
     ClusterStatistics, CopyStatistics, NodeStatistics, ProcessFigures, RecoveryOverview,
@@ -66,8 +66,14 @@ pub use selection::{NodeSelection, SelectionStatistics};
 pub use session::ClientSession;
 pub use statistics::{DatabaseStatistics, Statistics};
 pub use work_settings::{
-    AdmissionKind, PoolSettings, SelectionSettings, WORK_SETTINGS, WorkSettings,
+    AdmissionKind, PoolSettings, SelectionSettings, SettingsFollower, WORK_SETTINGS, WorkSettings,
 };
 
 /// How many databases `SELECT` reaches.
 pub const DATABASES: u32 = 16;
+
+/// Tests see what is held as the binary does.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: plimsoll_memory::Counted<std::alloc::System> =
+    plimsoll_memory::Counted::new(std::alloc::System);

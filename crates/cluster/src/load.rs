@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use plimsoll_control::average::FadingMean;
 use plimsoll_control::load_line::Job;
 use plimsoll_control::{Class, LoadLine, Meter, Outside};
+use plimsoll_memory::breakers::debt_permille;
 
 use crate::node::Shared;
 
@@ -94,6 +95,7 @@ impl Shared {
         let outside = Outside {
             cpus: state.demand.cpus(),
             cpu_demand_permille,
+            memory_debt_permille: debt_permille(),
             write_debt_permille: self.write_debt_permille(),
             ..Outside::default()
         };

@@ -65,7 +65,7 @@ impl OpenLog {
 
     /// One that other nodes append to.
     fn with_others(log: Arc<dyn Log>, holder: Option<Holder>) -> Self {
-        let (log, clock) = GuardedLog::new(log);
+        let (log, clock) = GuardedLog::around(log);
         Self { log, holder, is_alone: false, clock: Some(clock) }
     }
 }

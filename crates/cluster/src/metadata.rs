@@ -2,7 +2,7 @@
 //! of its own), so that creating a table is a conditional write evaluated at apply: of several
 //! creations of one name the first in the log wins.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use plimsoll_log::{GroupId, PartitionId};
@@ -218,6 +218,31 @@ pub(crate) fn object(metadata: &Partition, kind: &str, name: &str) -> Option<Val
             tracing::error!(kind, name, error, "the metadata cannot be read");
             None
         }
+    }
+}
+
+/// What the cluster has set, by name, as text: what is transient goes over what is persistent.
+pub(crate) fn settings(metadata: &Partition) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    let (kind, objects) = SETTINGS;
+    for settings in objects.into_iter().filter_map(|it| object(metadata, kind, it)) {
+        let Value::Object(settings) = settings else { continue };
+        all.extend(settings.into_iter().map(|(name, value)| (name, text_of(value))));
+    }
+    all
+}
+
+/// The same of one setting.
+pub(crate) fn setting(metadata: &Partition, name: &str) -> Option<String> {
+    let (kind, objects) = SETTINGS;
+    let mut objects = objects.into_iter().rev();
+    objects.find_map(|it| Some(text_of(object(metadata, kind, it)?.get_mut(name)?.take())))
+}
+
+fn text_of(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        other => other.to_string(),
     }
 }
 

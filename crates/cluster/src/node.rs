@@ -34,7 +34,7 @@ use crate::selection::Selection;
 use crate::session::{SessionPool, cheap_random};
 use crate::table::{Table, Tables};
 use crate::tail::GroupTail;
-use crate::work_settings::WorkSettings;
+use crate::work_settings::{SettingsFollower, WorkSettings};
 
 /// Log groups that partitions are spread over, beside the metadata's.
 pub(crate) const GROUPS: u16 = 16;
@@ -144,6 +144,8 @@ pub(crate) struct Shared {
     pub recoveries: Recoveries,
     /// What the front end says of the process.
     pub process_figures: OnceLock<ProcessFigures>,
+    /// What the front end does about the cluster's settings.
+    pub settings_follower: Mutex<Option<SettingsFollower>>,
 }
 
 /// A node that is open. Dropping it stops it where it is: what is not flushed is replayed.

@@ -245,6 +245,7 @@ impl Opening {
             checkpoints: self.checkpoints,
             recoveries: Recoveries::new(&settings.record.name),
             process_figures: OnceLock::new(),
+            settings_follower: Mutex::default(),
         })
     }
 

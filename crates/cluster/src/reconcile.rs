@@ -13,7 +13,6 @@ use parking_lot::Mutex;
 use plimsoll_control::Class;
 use plimsoll_log::{Lsn, PartitionId};
 use plimsoll_storage::partition::Replica;
-use serde_json::Value;
 
 use crate::catch_up::CatchUpError;
 use crate::documents::IndexMetadata;
@@ -168,23 +167,23 @@ impl Shared {
     }
 
     /// Works as the cluster's settings say, and where they do not, as it was started.
-    fn follow_settings(&self) {
+    pub(crate) fn follow_settings(&self) {
+        // Held from the read on, so that an older state is never the last one told.
+        let follower = self.settings_follower.lock();
+        let settings = metadata::settings(&self.metadata);
         let mut work = self.work_settings.clone();
-        let (kind, objects) = metadata::SETTINGS;
-        for object in objects {
-            let found = metadata::object(&self.metadata, kind, object);
-            let Some(Value::Object(settings)) = found else { continue };
-            for (name, value) in settings {
-                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                if WORK_SETTINGS.contains(&name.as_str())
-                    && let Err(error) = work.set(&name, &text)
-                {
-                    tracing::warn!(name, error, "the cluster's setting is passed over");
-                }
+        for name in WORK_SETTINGS {
+            if let Some(text) = settings.get(name)
+                && let Err(error) = work.set(name, text)
+            {
+                tracing::warn!(name, error, "the cluster's setting is passed over");
             }
         }
         self.selection.change(&work.selection);
         self.documents.pool.change(&work.search);
+        if let Some(follower) = &*follower {
+            follower(&settings);
+        }
     }
 
     /// Serves the tables that the metadata has, as it has them.

@@ -13,6 +13,7 @@ use plimsoll_storage::ErrorReply;
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::documents::BROKEN;
 use crate::members::Member;
 use crate::node::Shared;
 use crate::partition::Partition;
@@ -28,6 +29,9 @@ pub(crate) const READ_TIMEOUT: Duration = Duration::from_millis(1_000);
 pub(crate) const READ_DEADLINE: Duration = Duration::from_secs(15);
 /// How long a change of the metadata waits for other nodes to serve it.
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(2);
+/// By how much a copy on this node may answer a read of rows later than another's, us: reading it
+/// costs a few us of processor time, and asking another node a hundred times that on both sides.
+const READ_AWAY_US: u32 = 1_000;
 /// How soon copies are asked again where none could answer.
 const PAUSE: Duration = Duration::from_millis(20);
 /// The same where more retries would only be more load.
@@ -65,9 +69,11 @@ pub(crate) enum Failed {
 }
 
 impl Failed {
-    /// What the request deserves is the same everywhere; what the node lacks is not.
+    /// What the request deserves is the same everywhere; what the node lacks is not. A search that
+    /// a breaker stopped is not to take another node's memory next.
     pub(crate) fn of(error: Error) -> Self {
         match error.status {
+            _ if error.kind == BROKEN => Self::Here(error),
             429 => Self::Elsewhere(FailureKind::Refused, error),
             500.. => Self::Elsewhere(FailureKind::Error, error),
             _ => Self::Here(error),
@@ -80,7 +86,7 @@ impl Failed {
         match why {
             NoAnswer::Elsewhere(why) => Self::Elsewhere(FailureKind::Unreachable, named(why)),
             NoAnswer::Unknown(why) => Self::Elsewhere(FailureKind::Timeout, named(why)),
-            NoAnswer::Refused(error) => Self::Elsewhere(FailureKind::Refused, error),
+            NoAnswer::Refused(error) => Self::of(error),
         }
     }
 }
@@ -138,7 +144,7 @@ impl Shared {
     }
 
     /// Has one copy after the other visited until one answers, the best first; for what may be
-    /// done more than once. Says which one it was.
+    /// done more than once.
     pub(crate) async fn visit<T, F>(
         &self,
         errand: Errand<'_>,
@@ -220,7 +226,8 @@ impl Shared {
         if let Ok(answer) = tokio::time::timeout(after, &mut first).await {
             return answer;
         }
-        let (candidates, ask) = (self.candidates(left), errand.copies.ask(errand.class));
+        let candidates = self.candidates(left, errand.class);
+        let ask = errand.copies.ask(errand.class);
         let hedge = self.selection.hedge(self.now_ns(), ask, began.elapsed(), &candidates);
         let Some(at) = hedge else { return first.await };
         let second = left.swap_remove(at);
@@ -232,12 +239,15 @@ impl Shared {
         }
     }
 
-    fn candidates(&self, places: &[Place]) -> Vec<Candidate> {
-        let number = |place: &Place| match place {
-            Place::Here(_) => self.members.own_number,
-            Place::There(member) => member.number,
+    fn candidates(&self, places: &[Place], class: Class) -> Vec<Candidate> {
+        let is_short = matches!(class, Class::Get | Class::Scan);
+        let has_own = places.iter().any(|place| matches!(place, Place::Here(_)));
+        let away_us = if is_short && has_own { READ_AWAY_US } else { 0 };
+        let candidate = |place: &Place| match place {
+            Place::Here(_) => Candidate::near(self.members.own_number),
+            Place::There(member) => Candidate { node: member.number, zone_penalty_us: away_us },
         };
-        places.iter().map(|place| Candidate::near(number(place))).collect()
+        places.iter().map(candidate).collect()
     }
 
     /// Takes the copy that should be asked now out of `places`.
@@ -245,7 +255,8 @@ impl Shared {
         if self.is_alone {
             return places.pop();
         }
-        let (ask, candidates) = (errand.copies.ask(errand.class), self.candidates(places));
+        let ask = errand.copies.ask(errand.class);
+        let candidates = self.candidates(places, errand.class);
         let wished = self.wished(errand.preference, places);
         let at = wished.or_else(|| self.selection.pick(self.now_ns(), ask, &candidates))?;
         for wanted in self.selection.probes(self.now_ns(), ask, &candidates) {
@@ -305,11 +316,16 @@ impl Shared {
             return work.await.map(|(answer, _)| answer);
         }
         let flying = Flying::begin(self, ask, self.members.own_number, terms.timeout);
+        let began_ns = self.now_ns();
         match work.await {
             Ok((answer, server_ns)) => {
-                flying.answered(server_ns, Some(&self.line()));
+                let server_ns = server_ns.unwrap_or_else(|| self.now_ns() - began_ns);
+                flying.answered(Some(server_ns), Some(&self.line()));
                 Ok(answer)
             }
+            // A breaker picks the request that holds most: that it did says nothing of how the node
+            // serves others. How near it is to its limits is in the load line.
+            Err(Failed::Here(error)) if error.kind == BROKEN => Err(Failed::Here(error)),
             Err(Failed::Here(error)) => {
                 flying.answered(None, Some(&self.line()));
                 Err(Failed::Here(error))
@@ -361,8 +377,12 @@ impl Shared {
                     elsewhere(&format!("the node speaks format {format} of the nodes' messages"))
                 }
                 Problem::Refused(json) => {
-                    flying.failed(FailureKind::Refused, line.as_ref());
-                    Err(NoAnswer::Refused(rest_error(&json)))
+                    let error = rest_error(&json);
+                    // As in `visit_here`.
+                    if error.kind != BROKEN {
+                        flying.failed(FailureKind::Refused, line.as_ref());
+                    }
+                    Err(NoAnswer::Refused(error))
                 }
                 problem => {
                     flying.answered(None, line.as_ref());

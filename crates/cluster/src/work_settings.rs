@@ -2,6 +2,7 @@
 //! requests are asked twice, who may wait for a search thread. Each has a name, and can be changed
 //! while the node runs; what is not set is as the node was started. What they do is not known here.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_control::Mode;
@@ -23,6 +24,9 @@ pub const WORK_SETTINGS: [&str; 12] = [
     "thread_pool.search.size",
     "thread_pool.search.target_response_time",
 ];
+
+/// Takes on what the cluster has set, by name, as text; called again after every change.
+pub type SettingsFollower = Box<dyn Fn(&BTreeMap<String, String>) + Send + Sync>;
 
 /// The most threads of a pool.
 const THREADS_MAX: usize = 1024;

@@ -73,6 +73,44 @@ struct Account {
     yielding: bool,
 }
 
+/// An account as the choice of who yields sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder<Id> {
+    /// Whose it is.
+    pub id: Id,
+    /// Its weight; 0 counts as 1.
+    pub weight: u64,
+    /// Bytes held; for the asker, with those that it asks for.
+    pub held: u64,
+    /// Whether it has been told to yield.
+    pub is_yielding: bool,
+}
+
+impl<Id> Holder<Id> {
+    fn rate(&self) -> f64 {
+        self.held as f64 / self.weight.max(1) as f64
+    }
+}
+
+/// Who gives its memory back: of those that hold anything, the one that exceeds its share most,
+/// if it does so more than `asker`. Among equals one that yields already, then the oldest. `None`
+/// where the asker is the one.
+#[must_use]
+pub fn largest_overcommitter<Id: Copy + Ord>(
+    asker: Option<&Holder<Id>>,
+    others: impl Iterator<Item = Holder<Id>>,
+) -> Option<Id> {
+    let own = asker.map_or(0.0, Holder::rate);
+    others
+        .filter(|other| other.held > 0)
+        .max_by(|a, b| {
+            let by_rate = a.rate().total_cmp(&b.rate());
+            by_rate.then(a.is_yielding.cmp(&b.is_yielding)).then(b.id.cmp(&a.id))
+        })
+        .filter(|worst| worst.rate() > own)
+        .map(|worst| worst.id)
+}
+
 /// All accounts under one limit.
 #[derive(Clone, Debug)]
 pub struct Breaker {
@@ -122,16 +160,18 @@ impl Breaker {
             self.used += bytes;
             return Reservation::Granted;
         }
+        let holder = |id: AccountId, account: &Account, more: u64| Holder {
+            id,
+            weight: account.weight,
+            held: account.held.saturating_add(more),
+            is_yielding: account.yielding,
+        };
         // The asker is weighed with what it asks for.
-        let rate = |weight: u64, held: u64| held as f64 / weight as f64;
-        let own = rate(account.weight, account.held.saturating_add(bytes));
+        let asker = holder(id, &account, bytes);
         let others = self.accounts.iter().filter(|(other, o)| **other != id && !o.control);
-        let worst = others
-            .filter(|(_, o)| o.held > 0)
-            .map(|(other, o)| (rate(o.weight, o.held), o.yielding, *other))
-            .max_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then(b.2.cmp(&a.2)));
+        let worst = largest_overcommitter(Some(&asker), others.map(|(id, o)| holder(*id, o, 0)));
         match worst {
-            Some((worst, _, victim)) if worst > own && bytes <= self.limit => {
+            Some(victim) if bytes <= self.limit => {
                 self.account_mut(victim).yielding = true;
                 Reservation::Wait { victim }
             }

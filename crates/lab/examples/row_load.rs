@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-const PIPELINE: u64 = 256;
+const PIPELINE: usize = 256;
 /// Nothing waits longer for an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const LATENCY_MAX_US: u64 = 60_000_000;
@@ -99,8 +99,8 @@ impl Client {
 fn load(targets: &[&str], rows: Rows) -> Result<Value, Failure> {
     let mut random = Random::new(1);
     let mut client = Client::connect(targets[0], rows, &mut random)?;
-    for first in (0..rows.keys).step_by(PIPELINE as usize) {
-        let last = (first + PIPELINE).min(rows.keys);
+    for first in (0..rows.keys).step_by(PIPELINE) {
+        let last = (first + PIPELINE as u64).min(rows.keys);
         for key in first..last {
             let at = random.below(rows.value_bytes);
             client.put(key, Some(at));

@@ -1,6 +1,7 @@
 //! Runs an experiment of the lab without the server's binary and prints its verdict, one line a
-//! finding: `cargo run --release -p plimsoll-lab --example simulate -- EXPERIMENT [SEED] [quick]`.
-//! It writes no files; `plimsoll lab simulate` does.
+//! finding: `cargo run --release -p plimsoll-lab --example simulate -- EXPERIMENT [SEED]
+//! [quick|study] [DIR]`. Into the folder, where one is given, it writes what `plimsoll lab simulate`
+//! does.
 
 use std::io::Write;
 
@@ -21,8 +22,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);
     let experiment = words.next().unwrap_or_else(|| "overload-step".to_owned());
     let seed = words.next().map_or(Ok(1), |word| word.parse())?;
-    let size = if words.next().is_some() { Size::Quick } else { Size::Study };
-    let options = SimulateOptions { experiment, nodes: None, size, seed, out: None };
+    let size = match words.next().as_deref() {
+        Some("quick") => Size::Quick,
+        None | Some("study") => Size::Study,
+        Some(word) => return Err(format!("`{word}` is neither quick nor study").into()),
+    };
+    let out = words.next().map(std::path::PathBuf::from);
+    let options = SimulateOptions { experiment, nodes: None, size, seed, out };
     let outcome = plimsoll_lab::simulate(&options, &mut Quiet)?;
     let mut out = std::io::stdout().lock();
     for found in &outcome.plots.findings {

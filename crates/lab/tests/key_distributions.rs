@@ -6,13 +6,13 @@ use plimsoll_lab::keys::{Distribution, Zipfian, name};
 const ITEMS: u32 = 100;
 
 fn counts_of(text: &str) -> Vec<f64> {
-    text.split_whitespace().map(|count| count.parse().unwrap()).collect()
+    text.split_whitespace().map(|count| count.parse().expect("a count")).collect()
 }
 
 fn drawn(draws: usize, mut next: impl FnMut() -> u64) -> Vec<f64> {
     let mut counts = vec![0.0; ITEMS as usize];
     for _ in 0..draws {
-        counts[usize::try_from(next()).unwrap()] += 1.0;
+        counts[usize::try_from(next()).expect("an item")] += 1.0;
     }
     counts
 }

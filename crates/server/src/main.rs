@@ -12,8 +12,24 @@ use plimsoll_server::{
 };
 use tracing::level_filters::LevelFilter;
 
+#[cfg(not(feature = "layerless"))]
+#[global_allocator]
+static ALLOCATOR: plimsoll_memory::Counted<mimalloc::MiMalloc> =
+    plimsoll_memory::Counted::new(mimalloc::MiMalloc);
+
+#[cfg(feature = "layerless")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[expect(unsafe_code, reason = "mimalloc's own, which its crate does not show")]
+unsafe extern "C" {
+    safe fn mi_collect(force: bool);
+}
+
+/// Has the allocator give pages back that it keeps for later.
+fn reclaim() {
+    mi_collect(true);
+}
 
 /// The command line or a setting is wrong.
 const USAGE: u8 = 2;
@@ -44,6 +60,7 @@ fn run_serve(args: &ServeArgs) -> ExitCode {
         }
     };
     start_messages(&settings);
+    plimsoll_memory::breakers::reclaim_with(reclaim);
     match serve(settings) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

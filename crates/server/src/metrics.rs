@@ -6,6 +6,10 @@ use std::time::Duration;
 use metrics::{Histogram, Key, Label, Level, Metadata, Recorder, SharedString, Unit};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusRecorder};
 use plimsoll_cluster::{Coordinator, Statistics};
+use plimsoll_memory::account::request_sums;
+use plimsoll_memory::breakers::{Which, figures};
+use plimsoll_memory::ledger::{Heir, OWNERS};
+use plimsoll_memory::watch::settled_balance;
 
 use crate::{commands, node::Shared, process};
 
@@ -82,6 +86,7 @@ impl Metrics {
     pub fn render(&self, shared: &Shared) -> String {
         self.clients(shared);
         self.node(&shared.coordinator.statistics());
+        self.memory();
         self.work(&shared.coordinator);
         self.recorder.handle().render()
     }
@@ -144,6 +149,27 @@ impl Metrics {
         let (user, system) = process::cpu_time();
         let micros = u64::try_from((user + system).as_micros()).unwrap_or(u64::MAX);
         self.count("plimsoll_process_cpu_microseconds_total", None, micros);
+    }
+
+    fn memory(&self) {
+        for which in Which::ALL {
+            let (figures, label) = (figures(which), Some(("breaker", which.name().into())));
+            self.show("plimsoll_breaker_limit_bytes", label.clone(), figures.limit as f64);
+            self.show("plimsoll_breaker_used_bytes", label.clone(), figures.used as f64);
+            self.count("plimsoll_breaker_tripped_total", label, figures.tripped);
+        }
+        let owned = |name: &'static str, bytes: i64| {
+            let label = Some(("owner", name.into()));
+            self.show("plimsoll_memory_owned_bytes", label, bytes as f64);
+        };
+        OWNERS.iter().for_each(|owner| owned(owner.name(), owner.bytes()));
+        let requests = request_sums();
+        owned("requests", requests.open);
+        Heir::ALL.iter().for_each(|heir| owned(heir.name(), requests.left[*heir as usize]));
+        self.show("plimsoll_requests_open", None, requests.open_count as f64);
+        let balance = settled_balance();
+        self.show("plimsoll_memory_live_bytes", None, balance.live as f64);
+        self.show("plimsoll_memory_off_bytes", None, balance.off() as f64);
     }
 
     /// What the controllers of the node did.

@@ -8,6 +8,7 @@ use std::{
 };
 
 use plimsoll_cluster::{LogSettings, NoPeers, Node, OpenError, Peers};
+use plimsoll_memory::breakers::tell_native;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -20,7 +21,7 @@ use crate::{
     listen::{self, ListenError, Port},
     metrics::Metrics,
     node::{self, Shared},
-    rest::{Rest, server::Server},
+    rest::{Rest, cluster::breakers, server::Server},
     rpc,
     settings::Settings,
     workers::Workers,
@@ -85,6 +86,7 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
     );
     let node_settings = node::settings(&settings, record, Arc::clone(&peers));
     let drain_timeout = settings.drain_timeout;
+    plimsoll_memory::watch::start();
     let processors = match settings.processors {
         // Clients' threads sleep little; apply and the log's syncs are not to wait for them.
         0 => (std::thread::available_parallelism()?.get() - 1).max(1),
@@ -105,6 +107,7 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
     let rest = Rest::new(Arc::clone(&shared), addresses.http).await.map_err(io::Error::other)?;
     let rest = Arc::new(rest);
     rest.tell_others();
+    breakers::follow_settings(&rest);
     let rest = Server::start(http.into_std()?, rest, processors)?;
     let rpc = match rpc {
         Some(port) => {
@@ -255,6 +258,8 @@ async fn tick(shared: Arc<Shared>) {
     loop {
         second.tick().await;
         shared.metrics.run_upkeep();
+        let store = shared.coordinator.statistics().store;
+        tell_native((store.block_cache_bytes + store.write_buffer_bytes) as u64);
         let (total, now) = (shared.usage.total(), Instant::now());
         let millis = u64::try_from((now - at).as_millis()).unwrap_or(u64::MAX).max(1);
         shared.usage.set_per_second((total - commands).saturating_mul(1000) / millis);

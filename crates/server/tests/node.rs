@@ -69,6 +69,7 @@ fn what_is_wrong_at_the_start_is_said_and_the_exit_code_tells_whose_fault_it_is(
         (other.path(), &["--rpc", "0.0.0.0:0", "--set", "resp.password=x"], 2, "rpc.secret"),
         (other.path(), &["--set", "log.durabilty=async"], 2, "did you mean `log.durability`?"),
         (other.path(), &["--log", "kafka://127.0.0.1:9092"], 2, "is no log"),
+        (other.path(), &["--set", "node.roles="], 2, "`data` is wanted"),
         (other.path(), &["--config", "/nonexistent.toml"], 2, "/nonexistent.toml"),
         (other.path(), &["--nonsense"], 2, "--nonsense"),
     ] {
@@ -205,6 +206,19 @@ fn replies_can_be_switched_off() {
 }
 
 #[test]
+fn a_connection_may_do_with_what_is_at_hand() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start(folder.path(), &[]);
+    let mut client = node.client();
+    for line in ["READONLY", "READWRITE"] {
+        assert_eq!(client.say(line), "+OK\\r\\n");
+        assert_eq!(client.say("SET a 1"), "+OK\\r\\n", "it writes all the same");
+        assert_eq!(client.say("GET a"), "$1\\r\\n1\\r\\n");
+    }
+    assert!(client.say("READONLY now").starts_with("-ERR wrong number of arguments"));
+}
+
+#[test]
 fn transactions_are_whole_and_watch_what_others_do() {
     let folder = tempfile::tempdir().unwrap();
     let node = Node::start(folder.path(), &[]);
@@ -295,6 +309,8 @@ fn http_has_metrics_and_says_what_it_lacks() {
         "plimsoll_resp_commands_total{command=\"set\"} 1",
         "plimsoll_keys{db=\"0\"} 1",
         "plimsoll_resp_run_duration_seconds_count{class=\"write\"} 1",
+        "plimsoll_pool_rejected_total{pool=\"search\"} 0",
+        "plimsoll_pool_completed_total{pool=\"write\"} 1",
     ] {
         assert!(page.contains(line), "{line} in\n{page}");
     }

@@ -88,7 +88,7 @@ pub(crate) struct GuardedLog {
 
 impl GuardedLog {
     /// The log, and the clock that it goes by.
-    pub(crate) fn new(log: Arc<dyn Log>) -> (Arc<dyn Log>, Arc<OwnClock>) {
+    pub(crate) fn around(log: Arc<dyn Log>) -> (Arc<dyn Log>, Arc<OwnClock>) {
         let clock = Arc::new(OwnClock::new());
         (Arc::new(Self { log, clock: Arc::clone(&clock) }), clock)
     }

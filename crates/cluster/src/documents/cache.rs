@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_index::search::{PartitionResult, SearchRequest};
+use plimsoll_memory::{ledger::REQUEST_CACHE, local::enter};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
@@ -101,10 +102,12 @@ impl RequestCache {
         found
     }
 
-    pub(crate) fn put(&self, key: Key, answer: &PartitionResult) {
+    pub(crate) fn put(&self, key: &Key, answer: &PartitionResult) {
         // Its size as JSON is near enough to its size in memory, and is the same everywhere.
         let bytes = serde_json::to_vec(answer).map_or(0, |json| json.len() as u64);
-        self.entries.insert(key, (answer.clone(), bytes));
+        // What is kept is the cache's own, down to the key.
+        let _kept = enter(&REQUEST_CACHE);
+        self.entries.insert(key.clone(), (answer.clone(), bytes));
     }
 
     pub(crate) fn clear(&self) {

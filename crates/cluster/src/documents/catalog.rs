@@ -21,6 +21,7 @@ use crate::lead::now_ms;
 use crate::metadata;
 use crate::node::{PARTITIONS_MAX, Shared};
 use crate::table::{DocumentsDefinition, Table, TableDefinition};
+use crate::work_settings::SettingsFollower;
 
 /// The most indices that a cluster holds.
 const INDICES_MAX: usize = 10_000;
@@ -247,6 +248,20 @@ impl Coordinator {
             }
             _ => Ok(()),
         }
+    }
+
+    /// A setting of the whole cluster that was changed while it runs: the transient one, else the
+    /// persistent one.
+    #[must_use]
+    pub fn cluster_setting(&self, name: &str) -> Option<String> {
+        metadata::setting(&self.shared().metadata, name)
+    }
+
+    /// Has the front end take on the cluster's settings, those that there are at once. A change of
+    /// them is acknowledged after all nodes that are there did so.
+    pub fn follow_settings(&self, follower: SettingsFollower) {
+        *self.shared().settings_follower.lock() = Some(follower);
+        self.shared().follow_settings();
     }
 
     /// A small object that the whole cluster shares, such as a template.

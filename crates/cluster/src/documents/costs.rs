@@ -4,6 +4,7 @@
 
 use plimsoll_index::search::SearchRequest;
 use plimsoll_log::PartitionId;
+use plimsoll_memory::{ledger::NODE, local::enter};
 use quick_cache::sync::Cache;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -43,6 +44,7 @@ impl Costs {
     pub(crate) fn ran(&self, known: Known, run_ns: u64) {
         let before = self.run_ns.get(&known.0).unwrap_or(run_ns);
         let average = (before / RUN_WEIGHT * (RUN_WEIGHT - 1)).saturating_add(run_ns / RUN_WEIGHT);
+        let _node = enter(&NODE);
         self.run_ns.insert(known.0, average);
     }
 }

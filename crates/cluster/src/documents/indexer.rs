@@ -18,6 +18,7 @@ use parking_lot::{Mutex, RwLock};
 use plimsoll_index::Error;
 use plimsoll_index::partition::{Grown, IndexError, Options, PartitionIndex, View};
 use plimsoll_log::{Lsn, PartitionId};
+use plimsoll_memory::{ledger::INDEX, local::enter};
 use plimsoll_storage::execute::{self, DocumentsCursor};
 use plimsoll_storage::partition::{OwnedSnapshot, Store, position_of, touches_of};
 use plimsoll_storage::rows::StoreError;
@@ -126,6 +127,7 @@ impl Indexer {
         partition: &Partition,
         metadata: &Arc<IndexMetadata>,
     ) -> Result<Self, Error> {
+        let _index = enter(&INDEX);
         std::fs::create_dir_all(dir).map_err(|error| Error::internal(error.to_string()))?;
         let work = Work::open(dir, metadata)?;
         Ok(Self {
@@ -167,6 +169,8 @@ impl Indexer {
 
     /// Makes everything that was applied before this call visible to searches. Blocks.
     pub(crate) fn refresh(&self) -> Result<Arc<PartitionView>, Error> {
+        // Whoever asks for it, the view is everyone's.
+        let _index = enter(&INDEX);
         let mut work = self.work.lock();
         let Some(work) = work.as_mut() else {
             return Err(Error::new(400, "index_closed_exception", "closed"));

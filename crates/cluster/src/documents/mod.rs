@@ -4,7 +4,8 @@
 //! - [`write`], [`read`]: single documents.
 //! - [`rows`]: what Redis clients write into an index.
 //! - [`indexer`], [`refresher`]: the index of a partition, kept up with its rows.
-//! - [`search`], [`parts`], [`contexts`], [`pool`], [`costs`], [`cache`]: searches over partitions.
+//! - [`search`], [`parts`], [`contexts`], [`pool`], [`costs`], [`cache`], [`memory`]: searches over
+//!   partitions.
 //! - [`remote`]: what other nodes ask of the copies here.
 //!
 //! The words of HTTP are not known here; errors are Elasticsearch's.
@@ -14,6 +15,7 @@ mod catalog;
 mod contexts;
 mod costs;
 mod indexer;
+mod memory;
 mod parts;
 mod pool;
 mod read;
@@ -29,6 +31,8 @@ pub use cache::CacheStatistics;
 pub(crate) use catalog::{no_such_index, replicas};
 pub use contexts::ContextId;
 pub(crate) use indexer::Indexer;
+pub(crate) use memory::BROKEN;
+pub use memory::{apart, refused, stopped};
 pub use pool::PoolStatistics;
 pub(crate) use refresher::Refresher;
 pub use search::{SearchOptions, SearchOutcome};

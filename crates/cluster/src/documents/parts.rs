@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use plimsoll_control::Class;
 use plimsoll_control::admission::Tier;
 use plimsoll_index::Error;
-use plimsoll_index::aggregation::{MAX_BUCKETS_DEFAULT, Unlimited};
+use plimsoll_index::aggregation::MAX_BUCKETS_DEFAULT;
 use plimsoll_index::search::{
     self as partition_search, FetchedRow, Hit, PartitionResult, SearchRequest, Surroundings,
 };
@@ -18,6 +18,7 @@ use serde_json::value::RawValue;
 
 use super::costs::Costs;
 use super::indexer::{PartitionView, document_in};
+use super::memory::OfRequest;
 use super::pool::{Cancel, Order};
 use super::search::SearchOptions;
 use super::types::IndexMetadata;
@@ -364,7 +365,7 @@ impl Local {
         let order = Order { cost_ns, ..order(Class::Search, terms) };
         let answer = documents.pool.run(order, work).await??;
         if let Some(key) = key.filter(|_| !answer.timed_out) {
-            documents.cache.put(key, &answer);
+            documents.cache.put(&key, &answer);
         }
         Ok(answer)
     }
@@ -377,15 +378,19 @@ impl Local {
     ) -> Result<PartitionResult, Error> {
         let now_ms = now_ms();
         let row = |key: &[u8], id: &str| self.row(key, id, now_ms);
+        let account = OfRequest(plimsoll_memory::current());
         let around = Surroundings {
             now_ms,
-            cancelled,
-            memory: &Unlimited,
+            cancelled: &|| cancelled() || account.is_stopped(),
+            memory: &account,
             max_buckets: MAX_BUCKETS_DEFAULT,
             after,
             rows: Some((&self.index.name, &row)),
         };
-        partition_search::query_phase_in(&self.view.searcher, request, &around)
+        let answer = partition_search::query_phase_in(&self.view.searcher, request, &around);
+        // What a search that had to stop found so far is no answer.
+        account.check()?;
+        answer
     }
 
     /// The JSON of hits with their places; one whose row is gone is left out.
@@ -401,6 +406,7 @@ impl Local {
             if cancel.is_set() {
                 return Ok(Vec::new());
             }
+            OfRequest(plimsoll_memory::current()).check()?;
             local.fetch_now(&request, hits)
         };
         shared.documents.pool.run(order(Class::Fetch, terms), work).await?

@@ -15,6 +15,7 @@ use plimsoll_control::admission::{
 use plimsoll_control::load_line;
 use plimsoll_control::{Class, LoadLine, Meter, Outside};
 use plimsoll_index::Error;
+use plimsoll_memory::{ledger::NODE, local::enter};
 use tokio::sync::oneshot;
 
 use crate::load::Watched;
@@ -210,6 +211,7 @@ impl SearchPool {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Error> {
         let (done, answered) = oneshot::channel();
+        let work = plimsoll_memory::carry(work);
         let job = Box::new(move |started: Result<(), Refusal>| {
             // Nobody waits where the client has hung up.
             let _ = done.send(started.map(|()| work()));
@@ -226,6 +228,8 @@ impl SearchPool {
     }
 
     fn offer(&self, order: Order, job: Job) -> Result<u64, Error> {
+        // The queue is everyone's, though a request makes it grow.
+        let node = enter(&NODE);
         let mut state = self.inner.state.lock();
         let now_ns = self.inner.now_ns();
         state.last += 1;
@@ -242,6 +246,7 @@ impl SearchPool {
         if let Err(refusal) = state.admission.offer(now_ns, arrival) {
             state.count_refusal(refusal);
             drop(state);
+            drop(node);
             return Err(self.rejection(refusal));
         }
         let metered = state.meter.arrive(now_ns, order.class);

@@ -72,7 +72,7 @@ pub(crate) async fn document_of(
         Err(StoreError::NotCached) => {
             let (key, id, store) = (key.to_vec(), id.as_bytes().to_vec(), partition.store.clone());
             let read = move || execute::document(&store, &key, &id, now_ms);
-            let read = tokio::task::spawn_blocking(read).await;
+            let read = tokio::task::spawn_blocking(plimsoll_memory::carry(read)).await;
             read.map_err(|error| Error::internal(error.to_string()))?
         }
         found => found,

@@ -9,8 +9,11 @@ use parking_lot::Mutex;
 use plimsoll_control::Class;
 use plimsoll_index::Error;
 use plimsoll_index::search::SearchRequest;
+use plimsoll_log::PartitionId;
+use plimsoll_memory::{Account, Action, Charged, Standing, ledger::NODE, local::enter};
 use serde_json::Value;
 
+use super::memory::stopped;
 use super::parts::{Asked, Local};
 use super::pool::Cancel;
 use super::read::document_of;
@@ -41,6 +44,7 @@ impl Views {
             let reason = format!("{VIEWS_MAX} views are held for other nodes already");
             return Err(Error::new(429, "rejected_execution_exception", reason));
         }
+        let _node = enter(&NODE);
         held.insert(part.hold_as, (local, Instant::now() + hold));
         Ok(part.hold_as)
     }
@@ -75,8 +79,29 @@ impl Views {
 }
 
 impl Coordinator {
-    /// Answers a question about documents.
+    /// Answers a question about documents. A part of another node's search has an account here too.
     pub(crate) async fn answer_about_documents(
+        &self,
+        question: Question,
+        terms: Terms,
+        waits: &Waits,
+    ) -> Result<Reply, Problem> {
+        let (name, part) = match &question {
+            Question::Query { part, .. } => ("indices:data/read/search[phase/query]", part),
+            Question::Fetch { part, .. } => ("indices:data/read/search[phase/fetch/id]", part),
+            _ => return self.answer_now(question, terms, waits).await,
+        };
+        let account = Account::open(Action {
+            name,
+            description: format!("shard[{}]", PartitionId::from(part.partition)),
+            standing: Standing::Read,
+            opaque_id: None,
+        });
+        let answered = Charged::new(account, || self.answer_now(question, terms, waits)).await;
+        answered.unwrap_or_else(|stop| Err(stopped(&stop).into()))
+    }
+
+    async fn answer_now(
         &self,
         question: Question,
         terms: Terms,

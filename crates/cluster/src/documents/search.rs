@@ -3,18 +3,22 @@
 //! or on another node, is in `parts.rs`.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::future::join_all;
+use futures_util::future::{FutureExt, join_all};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use plimsoll_index::Error;
 use plimsoll_index::aggregation::MAX_BUCKETS_DEFAULT;
 use plimsoll_index::search::{self as partition_search, Hit, PartitionResult, SearchRequest};
+use plimsoll_memory::ledger::Heir;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::catalog::no_such_index;
 use super::contexts::{ContextId, Scroll, missing};
+use super::memory::{BROKEN, apart};
 use super::parts::{Asked, Part};
 use super::pool::{Cancel, is_hopeless};
 use super::types::IndexMetadata;
@@ -120,6 +124,7 @@ impl Coordinator {
                 last,
                 total: outcome.total,
             };
+            outlives_its_request();
             let contexts = &self.shared().documents.contexts;
             outcome.context = Some(contexts.add(parts, Some(scroll), keep_alive)?);
         } else {
@@ -158,6 +163,7 @@ impl Coordinator {
         let from = (Some(&scroll.last), keep);
         let (mut outcome, last) =
             self.search_parts(&parts, &Arc::new(request), &options, from).await?;
+        outlives_its_request();
         contexts.moved(id, last);
         outcome.aggregations = None;
         outcome.total = scroll.total;
@@ -178,6 +184,7 @@ impl Coordinator {
         let parts = Arc::new(self.parts(targets, &[])?);
         let held = join_all(parts.iter().map(|part| part.hold(self.shared(), keep_alive))).await;
         held.into_iter().collect::<Result<(), Error>>()?;
+        outlives_its_request();
         self.shared().documents.contexts.add(parts, None, keep_alive)
     }
 
@@ -245,6 +252,10 @@ impl Coordinator {
         let _guard = cancel.guard();
         let ways = Ways { cancel: &cancel, rank: random_u32(), keep };
         let answers = self.ask_parts(parts, request, options, after, ways).await;
+        // A breaker stops a search, not a part of it.
+        if let Some((_, error)) = answers.failed.iter().find(|(_, error)| error.kind == BROKEN) {
+            return Err(error.clone());
+        }
         let asked = u32::try_from(parts.len()).unwrap_or(u32::MAX);
         let failed = u32::try_from(answers.failed.len()).unwrap_or(u32::MAX);
         if !answers.failed.is_empty() && (answers.results.is_empty() || !options.allow_partial) {
@@ -252,12 +263,10 @@ impl Coordinator {
         }
         let (positions, results): (Vec<usize>, Vec<PartitionResult>) =
             answers.results.into_iter().unzip();
-        let reduced = partition_search::reduce_with(
-            request,
-            results,
-            MAX_BUCKETS_DEFAULT,
-            options.typed_keys,
-        )?;
+        let reduced = apart(|| {
+            let typed_keys = options.typed_keys;
+            partition_search::reduce_with(request, results, MAX_BUCKETS_DEFAULT, typed_keys)
+        })?;
         let hits: Vec<(usize, Hit)> = reduced
             .hits
             .into_iter()
@@ -302,7 +311,7 @@ impl Coordinator {
             let after = after.and_then(|last| last.get(at).cloned().flatten());
             self.ask_part(parts, at, request, options, (after, ways))
         });
-        let answers = join_all(asked);
+        let answers = all_unless_broken(asked);
         let mut gathered = Answers { results: Vec::new(), failed: Vec::new(), timed_out: false };
         let answers = match options.timeout {
             None => answers.await,
@@ -313,7 +322,7 @@ impl Coordinator {
                 answers.unwrap_or_default()
             }
         };
-        for (at, answer) in answers.into_iter().enumerate() {
+        for (at, answer) in answers {
             match answer {
                 Ok(result) => gathered.results.push((at, result)),
                 // It would have come too late, which is what was asked for.
@@ -370,6 +379,33 @@ impl Coordinator {
             }
         }
         Ok(ordered.into_iter().flatten().collect())
+    }
+}
+
+/// What all futures answer, with their places; once one was stopped by a breaker the others are
+/// dropped, and with them their work here and on other nodes.
+async fn all_unless_broken<T>(
+    futures: impl Iterator<Item = impl Future<Output = Result<T, Error>>>,
+) -> Vec<(usize, Result<T, Error>)> {
+    let numbered = futures.enumerate().map(|(at, it)| it.map(move |done| (at, done)));
+    let mut running: FuturesUnordered<_> = numbered.collect();
+    let mut answers = Vec::with_capacity(running.len());
+    while let Some((at, answer)) = running.next().await {
+        let is_broken = matches!(&answer, Err(error) if error.kind == BROKEN);
+        answers.push((at, answer));
+        if is_broken {
+            break;
+        }
+    }
+    // In the order of the partitions, so that equal searches are answered equally.
+    answers.sort_by_key(|(at, _)| *at);
+    answers
+}
+
+/// Says that what the request leaves behind is a scroll's or a point in time's.
+fn outlives_its_request() {
+    if let Some(account) = plimsoll_memory::current() {
+        account.leave_to(Heir::Contexts);
     }
 }
 

@@ -14,6 +14,7 @@ use super::messages::{
 };
 use crate::Coordinator;
 use crate::digest::Digest;
+use crate::figures::cancel_here;
 use crate::lead::{Step, Submission, now_ms};
 use crate::metadata;
 use crate::partition::Partition;
@@ -108,6 +109,10 @@ impl Coordinator {
                 Ok(Reply::LastChange(change))
             }
             Question::Statistics => Ok(self.statistics_answer()?),
+            Question::Cancel { number } => match cancel_here(number) {
+                true => Ok(Reply::Done),
+                false => Err(Problem::NotHere("the request has ended".to_owned())),
+            },
             Question::Digest { partition } => {
                 self.local(partition.into())?;
                 let copies = self.copies(partition.into())?;

@@ -238,6 +238,8 @@ pub(crate) enum Question {
     Digest { partition: PartitionName },
     /// What the node's clock says.
     Clock,
+    /// Tells a request to stop, by its number on the node.
+    Cancel { number: u64 },
 }
 
 /// A file of a checkpoint.

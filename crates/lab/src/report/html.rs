@@ -136,10 +136,12 @@ fn summary(scenario: &Scenario) -> String {
         }
         rows.push_str("</tr>");
     }
-    let heads: String = COLUMNS.iter().map(|(name, _)| format!("<th>{name}</th>")).collect();
+    let head = |name: &str| format!("<th class=\"number\">{name}</th>");
+    let names = COLUMNS.iter().map(|(name, _)| *name).chain(["errors", "refused"]);
+    let heads: String = names.map(head).collect();
     format!(
-        "<div class=\"wide\"><table><thead><tr><th>variant</th>{heads}<th>errors</th>\
-         <th>refused</th></tr></thead><tbody>{rows}</tbody></table></div>"
+        "<div class=\"wide\"><table><thead><tr><th>variant</th>{heads}</tr></thead>\
+         <tbody>{rows}</tbody></table></div>"
     )
 }
 

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use plimsoll_cluster::{ReadLevel, Request};
+use plimsoll_memory::breakers::{is_parent_full, parent_trip};
 use plimsoll_storage::{
     Argv, ErrorReply, Reply,
     command::spec::{Access, unknown_command},
@@ -42,6 +43,12 @@ impl Connection {
                 Err(error) => error,
             };
             self.state.refuse(Some(entry), error);
+            return Ok(());
+        }
+        if entry.spec.grows && is_parent_full() {
+            self.run_rows().await?;
+            let trip = parent_trip(entry.spec.name);
+            self.state.refuse(Some(entry), ErrorReply::new("OOM", trip.to_string()));
             return Ok(());
         }
         if entry.runs == Runs::Rows && !self.state.transaction.is_open() {

@@ -8,12 +8,14 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, heade
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use plimsoll_index::Error;
+use plimsoll_memory::Account;
 use serde::Serialize;
 use serde_json::json;
 
 use super::filter_path::FilterPath;
 use super::media;
 use super::pretty::pretty;
+use super::tasks;
 
 /// Answers below this are sent as they are: compressing them saves no packet.
 const COMPRESSED_BYTES_MIN: usize = 1 << 10;
@@ -134,9 +136,22 @@ pub struct Wishes {
     pub opaque_id: Option<HeaderValue>,
 }
 
-/// The response to send.
+/// Bytes that are their request's until they are sent.
+struct Owned {
+    bytes: Bytes,
+    _account: Account,
+}
+
+impl AsRef<[u8]> for Owned {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The response to send. The account, where there is one, lasts until that is done.
 #[must_use]
-pub fn response(answer: Answer, wishes: &Wishes) -> Response<Body> {
+pub fn response(answer: Answer, wishes: &Wishes, account: Option<Account>) -> Response<Body> {
+    let _working = account.as_ref().map(Account::enter);
     let (content_type, bytes) = match answer.content {
         Content::Json(json) => (wishes.json_type.as_str(), shaped(json, wishes)),
         Content::Text(text) => (media::TEXT, Bytes::from(text)),
@@ -166,7 +181,14 @@ pub fn response(answer: Answer, wishes: &Wishes) -> Response<Body> {
         bytes = compressed;
     }
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
-    let body = if wishes.is_head { Body::empty() } else { Body::from(bytes) };
+    if let Some(account) = &account {
+        tasks::action::tell(&mut headers, account);
+    }
+    let body = match &account {
+        _ if wishes.is_head || bytes.is_empty() => Body::empty(),
+        Some(account) => Body::from(Bytes::from_owner(Owned { bytes, _account: account.clone() })),
+        None => Body::from(bytes),
+    };
     let mut response = Response::new(body);
     *response.headers_mut() = headers;
     *response.status_mut() =

@@ -3,14 +3,17 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
 use flate2::write::MultiGzDecoder;
 use http_body_util::BodyExt;
+use plimsoll_cluster::{refused, stopped};
 use plimsoll_index::Error;
+use plimsoll_memory::Standing;
+use plimsoll_memory::breakers::{self, Trip};
 use sync_wrapper::SyncWrapper;
 
 use super::media;
@@ -23,14 +26,43 @@ const INFLATE_BYTES: usize = 4 << 10;
 #[derive(Debug)]
 pub struct InFlight {
     bytes: AtomicUsize,
-    bytes_max: usize,
+    bytes_max: AtomicUsize,
+    /// Thousandths.
+    overhead: AtomicU32,
+    tripped: AtomicU64,
 }
 
 impl InFlight {
     /// Room for so many bytes.
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
-        Self { bytes: AtomicUsize::new(0), bytes_max }
+        Self {
+            bytes: AtomicUsize::new(0),
+            bytes_max: AtomicUsize::new(bytes_max),
+            overhead: AtomicU32::new(1000),
+            tripped: AtomicU64::new(0),
+        }
+    }
+
+    /// Sets the most that may be held, and what bytes are multiplied with before they are
+    /// compared with it: as long as it is read, a body is there twice.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    pub fn set(&self, bytes_max: u64, overhead: f64) {
+        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        self.bytes_max.store(bytes_max, Relaxed);
+        self.overhead.store((overhead * 1000.0) as u32, Relaxed);
+    }
+
+    /// What bytes are multiplied with.
+    #[must_use]
+    pub fn overhead(&self) -> f64 {
+        f64::from(self.overhead.load(Relaxed)) / 1000.0
+    }
+
+    /// How often there was no room.
+    #[must_use]
+    pub fn tripped(&self) -> u64 {
+        self.tripped.load(Relaxed)
     }
 
     /// Bytes that are held now.
@@ -42,27 +74,26 @@ impl InFlight {
     /// The most that may be held.
     #[must_use]
     pub fn bytes_max(&self) -> usize {
-        self.bytes_max
+        self.bytes_max.load(Relaxed)
     }
 
     fn take(&self, bytes: usize) -> Result<(), Error> {
         let held = self.bytes.fetch_add(bytes, Relaxed) + bytes;
-        if held <= self.bytes_max {
+        let wanted = held as u64 * u64::from(self.overhead.load(Relaxed)) / 1000;
+        if wanted <= self.bytes_max() as u64 {
             return Ok(());
         }
         self.bytes.fetch_sub(bytes, Relaxed);
-        Err(Error::new(
-            429,
-            "circuit_breaking_exception",
-            format!(
-                "[in_flight_requests] Data too large, data for [<http_request>] would be \
-                 [{held}/{held}b], which is larger than the limit of [{max}/{max}b]",
-                max = self.bytes_max
-            ),
-        )
-        .with("bytes_wanted", held)
-        .with("bytes_limit", self.bytes_max)
-        .with("durability", "TRANSIENT"))
+        self.tripped.fetch_add(1, Relaxed);
+        Err(refused(&Trip {
+            breaker: "in_flight_requests",
+            label: "<http_request>".to_owned(),
+            bytes_wanted: wanted,
+            bytes_limit: self.bytes_max() as u64,
+            bytes_new: bytes as u64,
+            largest: breakers::largest_open(),
+            is_transient: true,
+        }))
     }
 }
 
@@ -215,6 +246,13 @@ impl RequestBody {
             return Err(too_large(self.bytes_max));
         }
         self.held.grow(piece.len())?;
+        if let Some(account) = plimsoll_memory::current() {
+            account.check().map_err(|stop| stopped(&stop))?;
+            // What is written stays. Reads are left to the choice of who holds most.
+            if account.standing() == Standing::Write && breakers::is_parent_full() {
+                return Err(refused(&breakers::parent_trip("<http_request>")));
+            }
+        }
         Ok(piece)
     }
 

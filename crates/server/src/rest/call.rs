@@ -79,12 +79,6 @@ impl Call {
     /// the persistent one.
     #[must_use]
     pub fn cluster_setting(&self, name: &str) -> Option<String> {
-        ["transient", "persistent"].into_iter().find_map(|kind| {
-            let settings = self.coordinator().stored("settings", kind)?;
-            match settings.get(name)? {
-                Value::String(text) => Some(text.clone()),
-                other => Some(other.to_string()),
-            }
-        })
+        self.coordinator().cluster_setting(name)
     }
 }

@@ -38,7 +38,9 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Method, Response, header};
 use futures_util::FutureExt;
+use plimsoll_cluster::stopped;
 use plimsoll_index::Error;
+use plimsoll_memory::{Account, Charged};
 use serde_json::json;
 
 use crate::node::Shared;
@@ -116,7 +118,9 @@ async fn handle(State(rest): State<Arc<Rest>>, request: Request) -> Response<Bod
         Query::parse(query).is_ok_and(|query| query.flag_or("error_trace", false).unwrap_or(false))
     });
     // A fault of ours ends this request, not the connection with all that wait on it.
-    let answered = AssertUnwindSafe(answer(&rest, request)).catch_unwind().await;
+    let mut account = None;
+    let answering = answer(&rest, request, &mut account);
+    let answered = AssertUnwindSafe(answering).catch_unwind().await;
     let mut answered = answered.unwrap_or_else(|_| Err(Error::internal("the request met a fault")));
     if let Err(error) = &answered
         && let Some(unknown) = unknown_here(&rest, error).await
@@ -130,7 +134,7 @@ async fn handle(State(rest): State<Arc<Rest>>, request: Request) -> Response<Bod
             _ => answer,
         }
     });
-    answer::response(answer, &wishes)
+    answer::response(answer, &wishes, account)
 }
 
 /// The error to answer instead of an index that is not there, where it may be there after all:
@@ -175,7 +179,12 @@ fn wishes(rest: &Rest, request: &Request) -> Wishes {
     }
 }
 
-async fn answer(rest: &Arc<Rest>, request: Request) -> Result<Answer, Error> {
+/// `account` becomes that of the request, once it is known what it is.
+async fn answer(
+    rest: &Arc<Rest>,
+    request: Request,
+    account: &mut Option<Account>,
+) -> Result<Answer, Error> {
     let (head, body) = request.into_parts();
     let path = head.uri.path().to_owned();
     access::check(&rest.node.password, &head.headers, &path)?;
@@ -209,7 +218,9 @@ async fn answer(rest: &Arc<Rest>, request: Request) -> Result<Answer, Error> {
         body,
         parts,
     };
-    (route.handler)(call).await
+    let account = account.insert(Account::open(tasks::action::of(route, &call, &head.headers)));
+    let answered = Charged::new(account.clone(), || (route.handler)(call)).await;
+    answered.unwrap_or_else(|stop| Err(stopped(&stop)))
 }
 
 /// The formats that answers have. Plain text is the handler's own choice.

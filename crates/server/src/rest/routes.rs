@@ -135,7 +135,7 @@ pub enum Found {
 }
 
 /// Every route.
-fn all() -> impl Iterator<Item = &'static Route> {
+pub fn all() -> impl Iterator<Item = &'static Route> {
     let tables: [&'static [Route]; 10] = [
         identity::ROUTES,
         admin::ROUTES,

@@ -11,6 +11,7 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use plimsoll_memory::{ledger::CONNECTIONS, local::settle_thread};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
@@ -45,6 +46,7 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads)
             .thread_name("http")
+            .on_thread_start(|| settle_thread(&CONNECTIONS))
             .enable_all()
             .build()?;
         let listener = {

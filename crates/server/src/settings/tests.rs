@@ -23,8 +23,15 @@ fn defaults_resolve_and_values_are_taken() {
         "log.sync_interval=250ms",
         "cache.size = 64MiB",
         "resp.password=s=cret",
+        "cluster.routing.replica_selection=c3",
+        "thread_pool.search.target_response_time=4s",
+        "node.roles=[ingest]",
+        "log.engine=nats://127.0.0.1:4222",
     ])
     .unwrap();
+    assert!(settings.is_coordinating_only && !defaults.is_coordinating_only);
+    assert_eq!(settings.work.search.target_response_time, Duration::from_secs(4));
+    assert_ne!(settings.work, defaults.work);
     assert_eq!(settings.durability, Durability::Async);
     assert_eq!(settings.sync_interval, Duration::from_millis(250));
     assert_eq!(settings.cache_bytes, 64 << 20);
@@ -43,6 +50,16 @@ fn refusals_name_the_key() {
         (
             "log.durability=maybe",
             "setting `log.durability` (from --set): `maybe` is none of request, async",
+        ),
+        (
+            "node.roles=voting",
+            "setting `node.roles` (from --set): `voting` is none of data, ingest, master, \
+             remote_cluster_client",
+        ),
+        (
+            "cluster.routing.replica_selection_shadow=best",
+            "setting `cluster.routing.replica_selection_shadow` (from --set): `best` is none of \
+             ours, round_robin, least_outstanding, p2c_peak_ewma, c3, c3_b4, c3_first, prequal",
         ),
         (
             "resp.max_clients=0",

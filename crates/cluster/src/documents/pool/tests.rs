@@ -2,6 +2,8 @@
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use plimsoll_memory::{Account, Action, Charged, Standing};
+
 use super::*;
 
 fn order(class: Class) -> Order {
@@ -150,4 +152,82 @@ fn littles_law_shows_its_frames() {
     assert_eq!((end.rule, end.frames.len()), ("littles_law", 2));
     assert_eq!(end.frames.last().unwrap().capacity, end.queue_capacity);
     assert_eq!(end.shadow, Some(("ours", WouldRefuse::default())));
+}
+
+fn account() -> Account {
+    Account::open(Action {
+        name: "test",
+        description: String::new(),
+        standing: Standing::Read,
+        opaque_id: None,
+    })
+}
+
+#[test]
+fn a_job_works_for_the_request_that_gave_it() {
+    let runtime = runtime();
+    let mut held = Held::of(settings(1, 10));
+    held.add(&runtime, 1);
+    assert_eq!(held.begun.recv().unwrap(), 1);
+    // It waits for the thread first, and is the request's all the same.
+    let account = account();
+    let job = || {
+        let number = plimsoll_memory::current().map(|it| it.number());
+        (number, std::hint::black_box(vec![1u8; 3 << 20]))
+    };
+    let (pool, charged) = (Arc::clone(&held.pool), account.clone());
+    let before = held.pool.statistics().queue;
+    let waits = runtime.spawn(async move {
+        Charged::new(charged, || pool.run(order(Class::Search), job)).await.unwrap()
+    });
+    while held.pool.statistics().queue == before {
+        std::thread::yield_now();
+    }
+    assert!(account.bytes() < 1 << 10, "{}", account.bytes());
+    held.ends.clear();
+    let (number, block) = runtime.block_on(waits).unwrap().unwrap();
+    assert_eq!(number, Some(account.number()));
+    assert!(account.bytes() >= 3 << 20);
+    drop(block);
+    assert!(account.bytes() < 1 << 10, "{}", account.bytes());
+    assert!(account.cpu().as_nanos() > 0);
+}
+
+#[test]
+fn a_panic_gives_back_what_the_job_held() {
+    let runtime = runtime();
+    let pool = SearchPool::start(settings(1, 10), 7);
+    let account = account();
+    let job = || {
+        let held = std::hint::black_box(vec![1u8; 3 << 20]);
+        std::panic::resume_unwind(Box::new(held.len()));
+    };
+    let run = || pool.run::<()>(order(Class::Search), job);
+    let answer = runtime.block_on(Charged::new(account.clone(), run)).unwrap();
+    assert_eq!(answer.unwrap_err().status, 500);
+    assert!(account.peak_bytes() >= 3 << 20);
+    // The next job's thread is the same, and works for nobody.
+    let next = runtime.block_on(pool.run(order(Class::Search), plimsoll_memory::current)).unwrap();
+    assert!(next.is_none());
+    assert!(account.bytes() < 1 << 10, "{}", account.bytes());
+}
+
+#[test]
+fn who_is_told_to_stop_leaves_the_queue() {
+    let runtime = runtime();
+    let mut held = Held::of(settings(1, 10));
+    held.add(&runtime, 1);
+    assert_eq!(held.begun.recv().unwrap(), 1);
+    let (account, pool) = (account(), Arc::clone(&held.pool));
+    let charged = account.clone();
+    let waits = runtime.spawn(async move {
+        Charged::new(charged, || pool.run(order(Class::Search), || ())).await.map(drop)
+    });
+    while held.pool.statistics().queue == 0 {
+        std::thread::yield_now();
+    }
+    let why = plimsoll_memory::Stop::Cancelled("because".to_owned());
+    assert!(account.stop(why.clone()));
+    assert_eq!(runtime.block_on(waits).unwrap(), Err(why));
+    assert_eq!(held.pool.statistics().queue, 0);
 }

@@ -90,10 +90,7 @@ pub fn untyped(mapping: &Value) -> Result<&Value, Error> {
 /// Whether a document may make the index that it is written to: `action.auto_create_index`.
 #[must_use]
 pub fn may_create(coordinator: &Coordinator, name: &str) -> bool {
-    let setting = ["transient", "persistent"].into_iter().find_map(|kind| {
-        let settings = coordinator.stored("settings", kind)?;
-        Some(settings.get("action.auto_create_index")?.as_str()?.to_owned())
-    });
+    let setting = coordinator.cluster_setting("action.auto_create_index");
     setting.is_none_or(|rule| allows(&rule, name))
 }
 

@@ -122,19 +122,23 @@ const TASKS: &[Column] = &[
 /// # Errors
 /// None of its own.
 pub async fn tasks(call: Call) -> Result<Answer, Error> {
-    let (name, task) = tasks::listing(&call.rest);
-    let row = vec![
-        task["action"].as_str().unwrap_or_default().into(),
-        name.into(),
-        "-".into(),
-        "transport".into(),
-        task["start_time_in_millis"].to_string().into(),
-        clock().1.into(),
-        Cell::Millis(0),
-        call.rest.address.ip().to_string().into(),
-        call.rest.node.settings.node_name.clone().into(),
-    ];
-    answer(&call, TASKS, vec![row])
+    let row = |task: serde_json::Value| {
+        let nanos = task["running_time_in_nanos"].as_u64().unwrap_or(0);
+        let name = format!("{}:{}", task["node"].as_str().unwrap_or_default(), task["id"]);
+        vec![
+            task["action"].as_str().unwrap_or_default().into(),
+            name.into(),
+            "-".into(),
+            "transport".into(),
+            task["start_time_in_millis"].to_string().into(),
+            clock().1.into(),
+            Cell::Millis(nanos / 1_000_000),
+            call.rest.address.ip().to_string().into(),
+            call.rest.node.settings.node_name.clone().into(),
+        ]
+    };
+    let rows = tasks::own(&call.rest).into_iter().map(row).collect();
+    answer(&call, TASKS, rows)
 }
 
 const PLUGINS: &[Column] = &[

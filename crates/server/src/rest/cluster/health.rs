@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use plimsoll_cluster::PartitionOverview;
 use plimsoll_index::Error;
+use plimsoll_memory::watch::breach as memory_breach;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -260,7 +261,11 @@ fn look(call: &Call, level: &str, wait: &Wait) -> Result<(Value, bool), Error> {
             indices.insert(index.name.clone(), shown);
         }
     }
-    let status = if found.is_some() { sum.status() } else { Status::Red };
+    let mut status = if found.is_some() { sum.status() } else { Status::Red };
+    if memory_breach().is_some() {
+        // Every copy answers, but what the node says of its memory cannot be trusted.
+        status = status.max(Status::Yellow);
+    }
     let views = all::there(rest);
     let nodes = views.len();
     let data_nodes = views.iter().filter(|view| !view.roles().is_empty()).count();
@@ -283,6 +288,9 @@ fn look(call: &Call, level: &str, wait: &Wait) -> Result<(Value, bool), Error> {
         "task_max_waiting_in_queue_millis": 0,
         "active_shards_percent_as_number": sum.percent(),
     });
+    if let Some(off) = memory_breach() {
+        health["memory_accounts_off_bytes"] = json!(off);
+    }
     if level == "indices" || level == "shards" {
         health["indices"] = Value::Object(indices);
     }

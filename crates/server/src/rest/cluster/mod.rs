@@ -1,6 +1,7 @@
 //! The cluster: its health, settings and state, and where copies of partitions are.
 
 pub mod allocation;
+pub mod breakers;
 pub mod health;
 pub mod settings;
 pub mod settings_table;

@@ -159,6 +159,8 @@ fn check(name: &str, kind: Kind, text: &str) -> Result<(), Error> {
     };
     match kind {
         Kind::Text => Ok(()),
+        Kind::Word(words) if words.contains(&text) => Ok(()),
+        Kind::Word(words) => failed(&format!(" must be one of [{}]", words.join(", "))),
         Kind::Work => match WorkSettings::default().set(name, text) {
             Ok(()) => Ok(()),
             Err(why) => failed(&format!(": {why}")),

@@ -15,6 +15,8 @@ pub enum Kind {
     Factor,
     /// Any text.
     Text,
+    /// One of these words.
+    Word(&'static [&'static str]),
     /// What the controllers take ([`plimsoll_cluster::WorkSettings`]).
     Work,
 }
@@ -22,9 +24,9 @@ pub enum Kind {
 /// One setting: name (a `*` at the end stands for more names), values, default.
 pub type Definition = (&'static str, Kind, &'static str);
 
-/// Settings by name. Those of the controllers are taken on by all nodes at once, and so is
-/// `cluster.default_number_of_replicas`; others of allocation and recovery are kept and shown.
-pub const SETTINGS: [Definition; 54] = [
+/// Settings by name. Those of the controllers and breakers are taken on by all nodes at once, and so
+/// is `cluster.default_number_of_replicas`; others of allocation and recovery are kept and shown.
+pub const SETTINGS: [Definition; 60] = [
     ("action.auto_create_index", Kind::Text, "true"),
     ("action.destructive_requires_name", Kind::Toggle, "false"),
     ("cluster.default_number_of_replicas", Kind::Count(0), "1"),
@@ -58,15 +60,21 @@ pub const SETTINGS: [Definition; 54] = [
     ("cluster.routing.replica_selection", Kind::Work, "ours"),
     ("cluster.routing.replica_selection_shadow", Kind::Work, ""),
     ("cluster.routing.use_adaptive_replica_selection", Kind::Toggle, "true"),
+    ("indices.breaker.accounting.limit", Kind::Amount, "100%"),
+    ("indices.breaker.accounting.overhead", Kind::Factor, "1.0"),
     ("indices.breaker.fielddata.limit", Kind::Amount, "40%"),
+    ("indices.breaker.fielddata.overhead", Kind::Factor, "1.03"),
     ("indices.breaker.request.limit", Kind::Amount, "60%"),
+    ("indices.breaker.request.overhead", Kind::Factor, "1.0"),
+    ("indices.breaker.request.type", Kind::Word(&["memory", "noop", "drawn"]), "memory"),
     ("indices.breaker.total.limit", Kind::Amount, "95%"),
     ("indices.mapping.dynamic_timeout", Kind::Time, "30s"),
     ("indices.recovery.max_bytes_per_sec", Kind::Amount, "40mb"),
     ("indices.recovery.max_concurrent_file_chunks", Kind::Count(1), "2"),
     ("indices.recovery.retry_delay_network", Kind::Time, "5s"),
     ("logger.*", Kind::Text, ""),
-    ("network.breaker.inflight_requests.limit", Kind::Amount, "100%"),
+    ("network.breaker.inflight_requests.limit", Kind::Amount, "1gb"),
+    ("network.breaker.inflight_requests.overhead", Kind::Factor, "2.0"),
     ("search.default_allow_partial_results", Kind::Toggle, "true"),
     ("search.default_keep_alive", Kind::Time, "5m"),
     ("search.max_keep_alive", Kind::Time, "24h"),

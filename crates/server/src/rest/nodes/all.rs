@@ -10,6 +10,7 @@ use super::{ROLES, info, stats};
 use crate::rest::Rest;
 use crate::rest::filter_path::wildcard_matches;
 use crate::rest::stats::figures::Figures;
+use crate::rest::tasks;
 
 /// A node and its names.
 #[derive(Clone, Debug)]
@@ -139,6 +140,7 @@ pub fn process(rest: &Rest) -> Value {
         "info": info::one(rest, None, false),
         "flat_settings": info::settings(rest, true),
         "stats": stats::own(rest),
+        "tasks": tasks::own(rest),
         "cache": [cache.bytes, cache.hits, cache.misses],
         "contexts": [contexts(true), contexts(false), rest.node.coordinator.held_views()],
     })

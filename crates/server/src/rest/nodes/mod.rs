@@ -2,6 +2,7 @@
 //! processors busy (`_nodes/hot_threads`).
 
 pub mod all;
+pub mod breakers;
 pub mod hot_threads;
 pub mod info;
 pub mod machine;

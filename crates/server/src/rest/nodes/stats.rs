@@ -17,7 +17,6 @@ use crate::process;
 use crate::rest::Rest;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
-use crate::rest::cat::units::bytes;
 use crate::rest::stats::figures::{Figures, Wanted};
 use crate::rest::stats::indices::{Place, shard};
 
@@ -227,7 +226,7 @@ fn part(rest: &Rest, name: &str) -> Value {
             "current_open": rest.connections(),
             "total_opened": rest.connections_total.load(std::sync::atomic::Ordering::Relaxed),
         }),
-        "breakers" => breakers(rest),
+        "breakers" => super::breakers::breakers(rest),
         "script" => {
             json!({ "compilations": 0, "cache_evictions": 0, "compilation_limit_triggered": 0 })
         }
@@ -399,29 +398,6 @@ fn fs(rest: &Rest) -> Value {
         io = json!({ "devices": [device], "total": done });
     }
     json!({ "timestamp": now_ms(), "total": sizes, "data": [entry], "io_stats": io })
-}
-
-fn breaker(limit: u64, estimated: u64, overhead: f64) -> Value {
-    json!({
-        "limit_size_in_bytes": limit,
-        "limit_size": bytes(limit),
-        "estimated_size_in_bytes": estimated,
-        "estimated_size": bytes(estimated),
-        "overhead": overhead,
-        "tripped": 0,
-    })
-}
-
-/// Bodies of requests are counted by their breaker; the parent is the whole process.
-fn breakers(rest: &Rest) -> Value {
-    let memory = Memory::read().total;
-    let in_flight = rest.in_flight.bytes() as u64;
-    json!({
-        "request": breaker(memory, 0, 1.0),
-        "fielddata": breaker(memory, 0, 1.03),
-        "in_flight_requests": breaker(rest.in_flight.bytes_max() as u64, in_flight, 1.0),
-        "parent": breaker(memory, process::resident_bytes(), 1.0),
-    })
 }
 
 /// What this node, as a coordinator, believes about each that it asks.

@@ -1,0 +1,103 @@
+//! What a search holds is its request's: how an aggregation asks for memory, and what a request
+//! that had to stop is answered. Who has to stop is `plimsoll_memory`'s to say.
+
+use plimsoll_index::Error;
+use plimsoll_index::aggregation::Memory;
+use plimsoll_memory::breakers::Trip;
+use plimsoll_memory::{Account, Stop};
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+/// The kind of the error that a breaker's refusal is.
+pub(crate) const BROKEN: &str = "circuit_breaking_exception";
+
+/// The account that the thread works for, as aggregations ask it. What they take is counted where
+/// it is allocated; here they learn in time that it is too much.
+pub(super) struct OfRequest(pub Option<Account>);
+
+impl OfRequest {
+    /// Whether the request has to stop.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.0.as_ref().is_some_and(Account::is_stopped)
+    }
+
+    /// Refuses where the request has to stop.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.0.as_ref().map_or(Ok(()), |account| account.check().map_err(|stop| stopped(&stop)))
+    }
+}
+
+impl Memory for OfRequest {
+    fn take(&self, bytes: u64) -> Result<(), Error> {
+        let Some(account) = &self.0 else { return Ok(()) };
+        account.ask(bytes).map_err(|stop| stopped(&stop))
+    }
+
+    fn give(&self, _: u64) {}
+}
+
+/// From here on of what a request holds, work on it is long enough to hold others up, bytes.
+const LARGE_BYTES: u64 = 1 << 20;
+
+/// Does work on what a request holds. Where that is much, the thread's other tasks go on elsewhere
+/// meanwhile, so that point reads do not wait for a reduction of many buckets.
+pub fn apart<T>(work: impl FnOnce() -> T) -> T {
+    let is_large = plimsoll_memory::current().is_some_and(|it| it.bytes() >= LARGE_BYTES);
+    let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
+    if is_large && matches!(flavor, Ok(RuntimeFlavor::MultiThread)) {
+        tokio::task::block_in_place(work)
+    } else {
+        work()
+    }
+}
+
+/// What a request that had to stop is answered.
+#[must_use]
+pub fn stopped(stop: &Stop) -> Error {
+    match stop {
+        Stop::Tripped(trip) => refused(trip),
+        Stop::Cancelled(why) => {
+            Error::new(400, "task_cancelled_exception", format!("task cancelled [{why}]"))
+        }
+    }
+}
+
+/// What a request is answered that a breaker refused.
+#[must_use]
+pub fn refused(trip: &Trip) -> Error {
+    Error::new(429, BROKEN, trip.to_string())
+        .with("bytes_wanted", trip.bytes_wanted)
+        .with("bytes_limit", trip.bytes_limit)
+        .with("durability", trip.durability())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_clients_read() {
+        let trip = Trip {
+            breaker: "request",
+            label: "7 indices:data/read/search[indices[a]]".to_owned(),
+            bytes_wanted: 3 << 20,
+            bytes_limit: 2 << 20,
+            bytes_new: 1 << 20,
+            largest: vec![("7 indices:data/read/search[indices[a]]".to_owned(), 2 << 20)],
+            is_transient: true,
+        };
+        let error = stopped(&Stop::Tripped(trip)).to_json();
+        assert_eq!(error["status"], 429);
+        let cause = &error["error"]["root_cause"][0];
+        assert_eq!(cause["type"], "circuit_breaking_exception");
+        assert_eq!(cause["bytes_wanted"], 3 << 20);
+        assert_eq!(cause["bytes_limit"], 2 << 20);
+        assert_eq!(cause["durability"], "TRANSIENT");
+        assert_eq!(
+            cause["reason"],
+            "[request] Data too large, data for [7 indices:data/read/search[indices[a]]] would be \
+             [3145728/3mb], which is larger than the limit of [2097152/2mb], new bytes reserved: \
+             [1048576/1mb], largest: [7 indices:data/read/search[indices[a]]=2097152/2mb]"
+        );
+        assert_eq!(stopped(&Stop::Cancelled("x".to_owned())).status, 400);
+    }
+}

@@ -1,0 +1,645 @@
+//! The hierarchy of limits, with Elasticsearch's names, and what happens at one.
+//!
+//! `request` bounds what all requests hold together, `parent` the anonymous memory of the process
+//! or its control group. `fielddata` and `accounting` count what lasts and only explain; bodies
+//! that arrive are bounded where they do (`in_flight_requests`). At a limit the request that exceeds its share most is told to
+//! stop ([`plimsoll_control::breakers::largest_overcommitter`]), not whoever asks next; the asker
+//! waits for it, or is told itself where it is the one. The cluster's own work never is.
+//!
+//! Between the looks of [`crate::watch`] threads compare what they count with marks that were set
+//! then, so that nobody asks the kernel as long as there is room.
+
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use plimsoll_control::breakers::{Holder, largest_overcommitter};
+
+use crate::account::{Account, Standing, Stop, find, open_accounts, request_sums};
+use crate::ledger::{INDEX, REQUEST_CACHE, REQUESTS};
+use crate::local::{self, TOLD};
+use crate::machine::machine;
+
+/// How many of the largest requests a refusal names.
+const NAMED: usize = 3;
+/// What the parent tells to stop holds at least this, bytes: less would not help it.
+const PARENT_VICTIM_BYTES_MIN: u64 = 1 << 20;
+/// How long a request that was told to stop counts as on its way to give its bytes back.
+const YIELD_TIME: Duration = Duration::from_millis(500);
+/// How long an asker waits for others to give theirs back.
+const WAIT_MAX: Duration = Duration::from_millis(500);
+const WAIT_STEP: Duration = Duration::from_millis(1);
+/// A reading of the kernel's is good for this long, where somebody asks.
+const READING_AGE_MAX: Duration = Duration::from_millis(1);
+/// How often the allocator may be asked to give back what it keeps for later.
+const RECLAIM_PAUSE: Duration = Duration::from_millis(50);
+/// From here on of the parent's limit it is asked without a question, thousandths.
+const RECLAIM_PERMILLE: u64 = 900;
+const RECLAIM_PAUSE_EARLY: Duration = Duration::from_secs(1);
+/// Growth of this size is asked for first.
+const ASKED_BYTES: u64 = crate::layer::ASKED_BYTES as u64;
+
+/// The breakers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// All of the process' memory.
+    Parent,
+    /// What requests hold.
+    Request,
+    /// Columns held in memory; they are read from mapped files here, so that there are none.
+    Fielddata,
+    /// What lasts: indices' readers, caches, what requests left behind, what RocksDB holds.
+    Accounting,
+}
+
+impl Which {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Request, Self::Fielddata, Self::Accounting, Self::Parent];
+
+    /// Its name in answers.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Parent => "parent",
+            Self::Request => "request",
+            Self::Fielddata => "fielddata",
+            Self::Accounting => "accounting",
+        }
+    }
+}
+
+/// A limit: a part of all memory that there is, bytes, or none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    /// Percent, 0 to 100.
+    Percent(f64),
+    /// Bytes.
+    Bytes(u64),
+    /// No limit: `-1`.
+    None,
+}
+
+impl Limit {
+    /// In bytes; a limit that there is none of is larger than any memory.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "of 0 to 100 %")]
+    pub fn bytes(self) -> u64 {
+        const MOST: u64 = i64::MAX as u64;
+        match self {
+            Self::Percent(percent) => {
+                (machine().total_bytes as f64 * percent.clamp(0.0, 100.0) / 100.0) as u64
+            }
+            Self::Bytes(bytes) => bytes.min(MOST),
+            Self::None => MOST,
+        }
+    }
+}
+
+/// Whether requests are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Type {
+    /// They are.
+    Memory = 0,
+    /// They are not: no account is entered and none is asked for.
+    Noop = 1,
+    /// Each is drawn at random to one or the other, so that both are measured under the same
+    /// load.
+    Drawn = 2,
+}
+
+/// What is set, all of it dynamic. Defaults are Elasticsearch's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// `indices.breaker.total.limit`
+    pub total: Limit,
+    /// `indices.breaker.request.limit`
+    pub request: Limit,
+    /// `indices.breaker.request.overhead`
+    pub request_overhead: f64,
+    /// `indices.breaker.request.type`
+    pub request_type: Type,
+    /// `indices.breaker.fielddata.limit`
+    pub fielddata: Limit,
+    /// `indices.breaker.fielddata.overhead`
+    pub fielddata_overhead: f64,
+    /// `indices.breaker.accounting.limit`
+    pub accounting: Limit,
+    /// `indices.breaker.accounting.overhead`
+    pub accounting_overhead: f64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            total: Limit::Percent(95.0),
+            request: Limit::Percent(60.0),
+            request_overhead: 1.0,
+            request_type: Type::Memory,
+            fielddata: Limit::Percent(40.0),
+            fielddata_overhead: 1.03,
+            accounting: Limit::Percent(100.0),
+            accounting_overhead: 1.0,
+        }
+    }
+}
+
+/// What a refusal says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trip {
+    /// The breaker's name.
+    pub breaker: &'static str,
+    /// Whose memory it was about.
+    pub label: String,
+    /// Bytes that would be held.
+    pub bytes_wanted: u64,
+    /// The most that may be.
+    pub bytes_limit: u64,
+    /// Bytes that were asked for, of these.
+    pub bytes_new: u64,
+    /// The requests that hold most and what they hold, bytes; the largest first.
+    pub largest: Vec<(String, u64)>,
+    /// Whether trying again later may help: what requests hold goes, what lasts stays.
+    pub is_transient: bool,
+}
+
+impl Trip {
+    /// `TRANSIENT` or `PERMANENT`.
+    #[must_use]
+    pub fn durability(&self) -> &'static str {
+        if self.is_transient { "TRANSIENT" } else { "PERMANENT" }
+    }
+}
+
+impl std::fmt::Display for Trip {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { breaker, label, bytes_wanted, bytes_limit, bytes_new, .. } = self;
+        write!(
+            f,
+            "[{breaker}] Data too large, data for [{label}] would be \
+             [{bytes_wanted}/{}], which is larger than the limit of [{bytes_limit}/{}], \
+             new bytes reserved: [{bytes_new}/{}], largest: [",
+            Size(*bytes_wanted),
+            Size(*bytes_limit),
+            Size(*bytes_new)
+        )?;
+        for (at, (title, bytes)) in self.largest.iter().enumerate() {
+            let comma = if at == 0 { "" } else { ", " };
+            write!(f, "{comma}{title}={bytes}/{}", Size(*bytes))?;
+        }
+        f.write_str("]")
+    }
+}
+
+/// Bytes for people, as Elasticsearch writes them.
+struct Size(u64);
+
+impl std::fmt::Display for Size {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let units = [(1u64 << 40, "tb"), (1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb")];
+        match units.iter().find(|(unit, _)| self.0 >= *unit) {
+            None => write!(f, "{}b", self.0),
+            Some((unit, name)) => {
+                let tenths = u128::from(self.0) * 10 / u128::from(*unit);
+                match tenths % 10 {
+                    0 => write!(f, "{}{name}", tenths / 10),
+                    tenth => write!(f, "{}.{tenth}{name}", tenths / 10),
+                }
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Reading {
+    at: Instant,
+    anonymous: u64,
+}
+
+struct State {
+    settings: Settings,
+    reading: Option<Reading>,
+    reclaim: Option<fn()>,
+    reclaimed_at: Option<Instant>,
+}
+
+impl State {
+    const fn new(settings: Settings) -> Self {
+        Self { settings, reading: None, reclaim: None, reclaimed_at: None }
+    }
+}
+
+static STATE: Mutex<Option<State>> = Mutex::new(None);
+/// One decision at a time.
+static DECIDING: Mutex<()> = Mutex::new(());
+static TYPE: AtomicU8 = AtomicU8::new(Type::Memory as u8);
+static DRAWN: AtomicU64 = AtomicU64::new(0);
+/// [`REQUESTS`] beyond which the request breaker's limit is passed.
+static REQUESTS_MARK: AtomicI64 = AtomicI64::new(i64::MAX);
+/// [`TOLD`] beyond which the parent's limit may be passed.
+static TOLD_MARK: AtomicI64 = AtomicI64::new(i64::MAX);
+static NATIVE: AtomicU64 = AtomicU64::new(0);
+static TRIPPED: [AtomicU64; Which::ALL.len()] = [const { AtomicU64::new(0) }; Which::ALL.len()];
+
+fn state<T>(work: impl FnOnce(&mut State) -> T) -> T {
+    local::unasked(|| {
+        let mut state = STATE.lock();
+        work(state.get_or_insert_with(|| State::new(Settings::default())))
+    })
+}
+
+/// What is set.
+#[must_use]
+pub fn settings() -> Settings {
+    state(|state| state.settings)
+}
+
+/// Sets limits, from the next question on.
+pub fn set(settings: Settings) {
+    TYPE.store(settings.request_type as u8, Relaxed);
+    state(|state| state.settings = settings);
+    look();
+}
+
+/// Tells what libraries in other languages hold beside the counted blocks: RocksDB.
+pub fn tell_native(bytes: u64) {
+    NATIVE.store(bytes, Relaxed);
+}
+
+/// How the allocator is asked to give back pages that it keeps for later: they count as the
+/// process', and nobody holds them.
+pub fn reclaim_with(reclaim: fn()) {
+    state(|state| state.reclaim = Some(reclaim));
+}
+
+/// Has the allocator give back what nobody holds, unless it was asked just now; then the reading is
+/// a new one.
+fn reclaim(pause: Duration) -> bool {
+    let due = state(|state| {
+        let is_due = state.reclaimed_at.is_none_or(|at| at.elapsed() >= pause);
+        if is_due {
+            state.reclaimed_at = Some(Instant::now());
+        }
+        state.reclaim.filter(|_| is_due)
+    });
+    due.is_some_and(|reclaim| {
+        reclaim();
+        state(|state| read(state, Duration::ZERO));
+        true
+    })
+}
+
+/// Whether the request that is opened next is counted.
+pub(crate) fn counts_next() -> bool {
+    match TYPE.load(Relaxed) {
+        0 => true,
+        1 => false,
+        _ => {
+            // splitmix64 of a counter.
+            let mut z = DRAWN.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed);
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (z ^ (z >> 31)) & 1 == 1
+        }
+    }
+}
+
+/// Asks the kernel, and sets the marks that threads compare with.
+pub fn look() {
+    let is_near = state(|state| {
+        let limit = u128::from(state.settings.total.bytes());
+        u128::from(read(state, Duration::ZERO)) * 1000 > limit * u128::from(RECLAIM_PERMILLE)
+    });
+    if is_near {
+        reclaim(RECLAIM_PAUSE_EARLY);
+    }
+}
+
+/// Anonymous memory, bytes, no older than `age_max`.
+fn read(state: &mut State, age_max: Duration) -> u64 {
+    if let Some(reading) = state.reading.filter(|it| it.at.elapsed() < age_max) {
+        return reading.anonymous;
+    }
+    let anonymous = machine().anonymous_bytes();
+    state.reading = Some(Reading { at: Instant::now(), anonymous });
+    let settings = &state.settings;
+    let room = signed(settings.total.bytes()).saturating_sub(signed(anonymous));
+    TOLD_MARK.store(TOLD.load(Relaxed).saturating_add(room), Relaxed);
+    REQUESTS_MARK.store(signed(under(settings.request, settings.request_overhead)), Relaxed);
+    anonymous
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// The bytes that come to a limit once the overhead is on them.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+fn under(limit: Limit, overhead: f64) -> u64 {
+    (limit.bytes() as f64 / overhead.max(f64::MIN_POSITIVE)) as u64
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+fn over(bytes: u64, overhead: f64) -> u64 {
+    (bytes as f64 * overhead) as u64
+}
+
+/// Whether a limit may have been passed, by what threads have told: two loads and compares.
+#[inline]
+pub(crate) fn is_pressed() -> bool {
+    let requests = REQUESTS.load(Relaxed) > REQUESTS_MARK.load(Relaxed);
+    requests || TOLD.load(Relaxed) > TOLD_MARK.load(Relaxed)
+}
+
+/// What became of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// There is room.
+    Room,
+    /// Others were told to give theirs back, and have not yet.
+    Wait,
+    /// The asker was told to stop, or there is nobody to tell.
+    Refused,
+}
+
+/// Tells requests to stop as far as limits ask for it. `asker` is the number of the request that
+/// grows, if it is one, by `bytes` that are not allocated yet. Never waits.
+pub(crate) fn press(asker: Option<u64>, bytes: u64) {
+    local::unasked(|| {
+        // Where someone decides already, what this one adds is seen at its next question.
+        let Some(_one) = DECIDING.try_lock() else { return };
+        let asker = asker.and_then(find);
+        decide(asker.as_ref(), bytes);
+    });
+}
+
+/// Asks for bytes that a request is about to allocate, and waits where others give theirs back.
+pub(crate) fn ask(asker: &Account, bytes: u64) -> Result<(), Stop> {
+    if bytes < ASKED_BYTES && !is_pressed() {
+        return Ok(());
+    }
+    let began = Instant::now();
+    loop {
+        let verdict = local::unasked(|| {
+            let _one = DECIDING.lock();
+            decide(Some(asker), bytes)
+        });
+        asker.check()?;
+        // The small do not wait: what they take does not matter, and how long they take does.
+        let is_small = asker.bytes().saturating_add(bytes) < ASKED_BYTES;
+        if verdict != Verdict::Wait || is_small {
+            return Ok(());
+        }
+        if began.elapsed() > WAIT_MAX {
+            // Whoever was told cannot stop yet. There is no room all the same.
+            local::unasked(|| refuse(asker, bytes));
+            return asker.check();
+        }
+        std::thread::sleep(WAIT_STEP);
+    }
+}
+
+/// The two limits that requests are told to stop for, with what is held now.
+fn questions(bytes: u64) -> [Question; 2] {
+    let (settings, anonymous) = state(|state| {
+        let anonymous = read(state, READING_AGE_MAX);
+        (state.settings, anonymous)
+    });
+    let requests = u64::try_from(REQUESTS.load(Relaxed)).unwrap_or(0);
+    let by_request = Question {
+        which: Which::Request,
+        used: requests,
+        limit: under(settings.request, settings.request_overhead),
+        overhead: settings.request_overhead,
+        victim_min: 1,
+    };
+    let is_over = anonymous.saturating_add(bytes) > settings.total.bytes();
+    let anonymous = if is_over && reclaim(RECLAIM_PAUSE) {
+        state(|state| read(state, READING_AGE_MAX))
+    } else {
+        anonymous
+    };
+    let by_parent = Question {
+        which: Which::Parent,
+        used: anonymous,
+        limit: settings.total.bytes(),
+        overhead: 1.0,
+        victim_min: PARENT_VICTIM_BYTES_MIN,
+    };
+    [by_request, by_parent]
+}
+
+/// To be called by one thread at a time.
+fn decide(asker: Option<&Account>, bytes: u64) -> Verdict {
+    let asker = asker.filter(|it| it.standing() != Standing::Control);
+    let verdicts = questions(bytes).map(|question| question.relieve(asker, bytes));
+    verdicts.into_iter().find(|verdict| *verdict != Verdict::Room).unwrap_or(Verdict::Room)
+}
+
+/// Tells the one that asks to stop, where there is still no room for what it asks.
+fn refuse(asker: &Account, bytes: u64) {
+    for question in questions(bytes) {
+        let wanted = question.used.saturating_add(bytes);
+        if wanted > question.limit {
+            let trip = question.trip(&open_accounts(), wanted, bytes);
+            question.tell(asker, trip);
+        }
+    }
+}
+
+struct Question {
+    which: Which,
+    used: u64,
+    limit: u64,
+    overhead: f64,
+    victim_min: u64,
+}
+
+impl Question {
+    fn relieve(&self, asker: Option<&Account>, bytes: u64) -> Verdict {
+        let wanted = self.used.saturating_add(bytes);
+        let Some(excess) = wanted.checked_sub(self.limit).filter(|excess| *excess > 0) else {
+            return Verdict::Room;
+        };
+        let open = open_accounts();
+        let asker_number = asker.map_or(0, Account::number);
+        let mut holders: Vec<(Holder<u64>, &Account)> = Vec::new();
+        // What those that were told already are about to give back.
+        let mut coming = 0u64;
+        for account in open.iter().filter(|it| it.standing() != Standing::Control) {
+            let held = account.bytes();
+            match account.stopped_for() {
+                Some(time) if time < YIELD_TIME => coming = coming.saturating_add(held),
+                Some(_) => {}
+                None if account.number() == asker_number => {}
+                None => {
+                    let number = account.number();
+                    let holder = Holder { id: number, weight: 1, held, is_yielding: false };
+                    holders.push((holder, account));
+                }
+            }
+        }
+        let asking = asker.map(|asker| Holder {
+            id: asker_number,
+            weight: 1,
+            held: asker.bytes().saturating_add(bytes),
+            is_yielding: asker.is_stopped(),
+        });
+        let mut trip = None;
+        while coming < excess {
+            let able = holders.iter().map(|(holder, _)| *holder);
+            let able = able.filter(|holder| holder.held >= self.victim_min);
+            match largest_overcommitter(asking.as_ref(), able) {
+                Some(victim) => {
+                    let Some(at) = holders.iter().position(|(it, _)| it.id == victim) else {
+                        return Verdict::Wait;
+                    };
+                    let (holder, account) = holders.swap_remove(at);
+                    coming = coming.saturating_add(holder.held);
+                    let trip = trip.get_or_insert_with(|| self.trip(&open, wanted, bytes));
+                    self.tell(account, trip.clone());
+                }
+                None => {
+                    let Some(asker) = asker else { return Verdict::Refused };
+                    let grows = asking.is_some_and(|it| it.held >= self.victim_min);
+                    if grows {
+                        let trip = trip.unwrap_or_else(|| self.trip(&open, wanted, bytes));
+                        self.tell(asker, trip);
+                    }
+                    return Verdict::Refused;
+                }
+            }
+        }
+        Verdict::Wait
+    }
+
+    fn tell(&self, account: &Account, mut trip: Trip) {
+        trip.label = account.title();
+        let (title, bytes) = (account.title(), account.bytes());
+        if account.stop(Stop::Tripped(trip)) {
+            count(self.which);
+            tracing::warn!(
+                breaker = self.which.name(),
+                request = title,
+                bytes,
+                used = self.used,
+                limit = self.limit,
+                "a request has to give its memory back"
+            );
+        }
+    }
+
+    fn trip(&self, open: &[Account], wanted: u64, bytes: u64) -> Trip {
+        Trip {
+            breaker: self.which.name(),
+            label: String::new(),
+            bytes_wanted: over(wanted, self.overhead),
+            bytes_limit: over(self.limit, self.overhead),
+            bytes_new: bytes,
+            largest: largest(open),
+            is_transient: self.which != Which::Parent || is_transient(),
+        }
+    }
+}
+
+/// Whether more is held by requests than by what lasts.
+fn is_transient() -> bool {
+    let requests = u64::try_from(REQUESTS.load(Relaxed)).unwrap_or(0);
+    requests >= used(Which::Accounting)
+}
+
+/// The requests that hold most and what they hold, bytes; three at most, the largest first.
+#[must_use]
+pub fn largest_open() -> Vec<(String, u64)> {
+    largest(&open_accounts())
+}
+
+fn largest(open: &[Account]) -> Vec<(String, u64)> {
+    let mut held: Vec<(&Account, u64)> = open.iter().map(|it| (it, it.bytes())).collect();
+    held.sort_by_key(|(account, bytes)| (std::cmp::Reverse(*bytes), account.number()));
+    held.iter().take(NAMED).map(|(account, bytes)| (account.title(), *bytes)).collect()
+}
+
+fn count(which: Which) {
+    TRIPPED[which as usize].fetch_add(1, Relaxed);
+}
+
+/// Whether the process holds all the memory that it may: work that only adds to it is refused
+/// then. By the last look, so that it costs two loads.
+#[must_use]
+pub fn is_parent_full() -> bool {
+    TOLD.load(Relaxed) > TOLD_MARK.load(Relaxed)
+}
+
+/// How much is held of what may be, thousandths: of the parent's limit or the requests', whichever
+/// is nearer. By the last look.
+#[must_use]
+pub fn debt_permille() -> u32 {
+    let permille = |used: u64, limit: u64| {
+        let permille = u128::from(used) * 1000 / u128::from(limit.max(1));
+        u32::try_from(permille).unwrap_or(u32::MAX)
+    };
+    let (settings, anonymous) =
+        state(|state| (state.settings, state.reading.map_or(0, |reading| reading.anonymous)));
+    let requests = over(used(Which::Request), settings.request_overhead);
+    permille(anonymous, settings.total.bytes()).max(permille(requests, settings.request.bytes()))
+}
+
+/// A refusal of work that asks the parent for bytes when it is full.
+#[must_use]
+pub fn parent_trip(label: &str) -> Trip {
+    count(Which::Parent);
+    let used = used(Which::Parent);
+    Trip {
+        breaker: Which::Parent.name(),
+        label: label.to_owned(),
+        bytes_wanted: used,
+        bytes_limit: settings().total.bytes(),
+        bytes_new: 0,
+        largest: largest_open(),
+        is_transient: is_transient(),
+    }
+}
+
+/// What is told of a breaker.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figures {
+    /// Which.
+    pub which: Which,
+    /// Bytes that may be held.
+    pub limit: u64,
+    /// Bytes that are held, with the overhead.
+    pub used: u64,
+    /// What bytes are multiplied with.
+    pub overhead: f64,
+    /// How often someone was told to stop, or refused.
+    pub tripped: u64,
+}
+
+fn used(which: Which) -> u64 {
+    let unsigned = |bytes: i64| u64::try_from(bytes).unwrap_or(0);
+    match which {
+        Which::Parent => state(|state| read(state, READING_AGE_MAX)),
+        Which::Request => unsigned(REQUESTS.load(Relaxed)),
+        Which::Fielddata => 0,
+        Which::Accounting => {
+            let left: i64 = request_sums().left.iter().sum();
+            let kept = INDEX.bytes() + REQUEST_CACHE.bytes() + left;
+            unsigned(kept) + NATIVE.load(Relaxed)
+        }
+    }
+}
+
+/// The figures of a breaker.
+#[must_use]
+pub fn figures(which: Which) -> Figures {
+    let settings = settings();
+    let (limit, overhead) = match which {
+        Which::Parent => (settings.total, 1.0),
+        Which::Request => (settings.request, settings.request_overhead),
+        Which::Fielddata => (settings.fielddata, settings.fielddata_overhead),
+        Which::Accounting => (settings.accounting, settings.accounting_overhead),
+    };
+    let tripped = TRIPPED[which as usize].load(Relaxed);
+    Figures { which, limit: limit.bytes(), used: over(used(which), overhead), overhead, tripped }
+}

@@ -1,0 +1,508 @@
+"""Memory breakers: who holds what is counted, whoever holds most gives way, and a node under a limit
+of memory neither dies nor lets the small requests wait for the large.
+
+PLIMSOLL_BREAKERS_SCALE multiplies the documents of the proof (1 in `make test`).
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import random
+import socket
+import statistics
+import threading
+import time
+
+import pytest
+import redis
+import requests
+from cluster_processes import await_true, fixed_ports
+from conftest import Node
+
+SCALE = int(os.environ.get("PLIMSOLL_BREAKERS_SCALE", "1"))
+DOCS = 60_000 * SCALE
+NDJSON = {"content-type": "application/x-ndjson"}
+JSON = {"content-type": "application/json"}
+GROUPS = pathlib.Path("/sys/fs/cgroup")
+CLIENTS = 200
+# What is wanted together, of the limit.
+WANTED_TIMES = 20
+
+
+class Rest:
+    def __init__(self, port):
+        self.url = f"http://127.0.0.1:{port}"
+
+    def __call__(self, method, path, body=None, headers=JSON):
+        if body is not None and not isinstance(body, str):
+            body = json.dumps(body)
+        return requests.request(method, self.url + path, data=body, headers=headers, timeout=120)
+
+    def json(self, method, path, body=None, headers=JSON):
+        answer = self(method, path, body, headers)
+        assert answer.status_code < 300, (method, path, answer.status_code, answer.text[:1000])
+        return answer.json()
+
+    def set(self, **settings):
+        named = {name.replace("__", "."): value for name, value in settings.items()}
+        self.json("PUT", "/_cluster/settings", {"transient": named})
+
+    def breakers(self):
+        (node,) = self.json("GET", "/_nodes/_local/stats/breaker")["nodes"].values()
+        return node["breakers"]
+
+    def owners(self):
+        return self.breakers()["parent"]["owners"]
+
+    def load(self, index, docs, shards=2):
+        settings = {"number_of_shards": shards, "number_of_replicas": 0, "refresh_interval": "-1"}
+        properties = {"n": {"type": "long"}, "s": {"type": "keyword"}}
+        self.json("PUT", f"/{index}", {"settings": settings, "mappings": {"properties": properties}})
+        for first in range(0, docs, 10_000):
+            lines = "".join(
+                f'{{"index":{{"_id":"{n}"}}}}\n{{"n":{n},"s":"value {n * 7919 % docs:08}"}}\n'
+                for n in range(first, min(first + 10_000, docs))
+            )
+            assert not self.json("POST", f"/{index}/_bulk", lines, NDJSON)["errors"]
+        self.json("POST", f"/{index}/_refresh")
+        assert self.json("GET", f"/{index}/_count")["count"] == docs
+
+
+def heavy(size=30_000):
+    """An aggregation over every value, with an answer that is about as long as it may be."""
+    inner = {"p": {"percentiles": {"field": "n"}}}
+    return {"size": 0, "aggs": {"all": {"terms": {"field": "s", "size": size}, "aggs": inner}}}
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    node = Node(tmp_path_factory.mktemp("breakers")).start()
+    Rest(node.http).load("b", DOCS)
+    yield node
+    assert node.process.poll() is None, node.text()
+    node.terminate()
+
+
+@pytest.fixture
+def rest(node):
+    rest = Rest(node.http)
+    yield rest
+    rest.json("PUT", "/_cluster/settings", {"transient": {"indices.*": None, "network.*": None}})
+
+
+HEAVY = "/b/_search?request_cache=false"
+
+
+def test_the_owners_sum_up_and_requests_leave_nothing(rest):
+    for _ in range(3):
+        rest.json("POST", HEAVY, heavy(1000))
+        rest.json("POST", "/b/_search", {"query": {"match_all": {}}})
+        rest.json("GET", "/b/_doc/7")
+
+    def quiet():
+        owners = rest.owners()
+        # The request that asks is open itself.
+        return owners if owners["open_requests"] == 1 else None
+
+    owners = await_true("only the request that asks is open", quiet, 10)
+    assert abs(owners["off_bytes"]) <= owners["slack_bytes"], owners
+    assert owners["is_sound"]
+    assert owners["bytes"]["unattributed"] < 1 << 20, owners
+    known = sum(owners["bytes"].values())
+    assert abs(known - owners["live_bytes"]) <= owners["slack_bytes"], owners
+
+
+def test_an_answer_says_what_it_cost(rest):
+    answer = rest("POST", HEAVY, heavy(1000))
+    assert answer.headers["x-plimsoll-breaker"] == "memory"
+    # Each of so many values is counted in eight bytes or more.
+    assert int(answer.headers["x-plimsoll-peak-bytes"]) > DOCS * 8
+    assert int(answer.headers["x-plimsoll-cpu-micros"]) > 0
+
+
+def test_a_request_over_the_limit_is_refused_in_elasticsearchs_words(rest):
+    tripped = rest.breakers()["request"]["tripped"]
+    rest.set(indices__breaker__request__limit="100kb")
+    answer = rest("POST", HEAVY, heavy())
+    assert answer.status_code == 429, answer.text[:500]
+    error = answer.json()["error"]
+    assert error["type"] == "circuit_breaking_exception"
+    cause = error["root_cause"][0]
+    assert cause["reason"].startswith("[request] Data too large, data for [")
+    assert "indices:data/read/search[indices[b]]" in cause["reason"]
+    assert cause["bytes_limit"] == 100 << 10 and cause["bytes_wanted"] > cause["bytes_limit"]
+    assert cause["durability"] == "TRANSIENT"
+    breaker = rest.breakers()["request"]
+    assert breaker["limit_size_in_bytes"] == 100 << 10 and breaker["tripped"] > tripped
+    # What holds little is let through, and so is the operator.
+    rest.json("POST", "/b/_search", {"size": 3, "query": {"term": {"n": 7}}})
+    rest.set(indices__breaker__request__type="noop")
+    assert rest("POST", HEAVY, heavy(1000)).status_code == 200
+    rest.set(indices__breaker__request__limit=None, indices__breaker__request__type=None)
+    assert rest("POST", HEAVY, heavy(1000)).status_code == 200
+
+
+def test_settings_are_checked(rest):
+    for name, bad in [
+        ("indices.breaker.request.type", "none"),
+        ("indices.breaker.request.limit", "much"),
+        ("indices.breaker.total.limit", "120%"),
+        ("network.breaker.inflight_requests.overhead", "-1"),
+    ]:
+        answer = rest("PUT", "/_cluster/settings", {"transient": {name: bad}})
+        assert answer.status_code == 400, name
+        assert answer.json()["error"]["root_cause"][0]["type"] == "illegal_argument_exception"
+
+
+def test_bodies_together_have_a_limit(rest):
+    rest.set(network__breaker__inflight_requests__limit="1mb")
+    lines = '{"index":{}}\n{"n":1}\n' * 10 + '{"index":{}}\n{"s":"' + "x" * (1 << 20) + '"}\n'
+    answer = rest("POST", "/b/_bulk", lines, NDJSON)
+    assert answer.status_code == 429
+    assert "[in_flight_requests] Data too large" in answer.json()["error"]["reason"]
+    assert rest.breakers()["in_flight_requests"]["tripped"] > 0
+
+
+def test_a_full_process_refuses_what_adds_to_it_and_nothing_else(node, rest):
+    client = node.client()
+    client.set("here", "1")
+    rest.set(indices__breaker__total__limit="1mb")
+    with pytest.raises(redis.exceptions.OutOfMemoryError, match="parent"):
+        client.set("more", "1")
+    assert client.get("here") == b"1" and client.get("more") is None
+    client.delete("here")
+    answer = rest("POST", "/b/_doc", {"n": 1})
+    assert answer.status_code == 429
+    assert answer.json()["error"]["root_cause"][0]["reason"].startswith("[parent] Data too large")
+    assert rest("GET", "/b/_doc/7").status_code == 200
+    rest.json("POST", "/b/_search", {"size": 3, "query": {"term": {"n": 7}}})
+    assert rest.json("GET", "/_cluster/health")["status"] == "green"
+    rest.set(indices__breaker__total__limit=None)
+    client.set("more", "1")
+
+
+def test_a_task_is_listed_with_its_cost_and_can_be_cancelled(rest):
+    found = {}
+
+    def run():
+        found["answer"] = rest("POST", HEAVY, heavy(), {**JSON, "x-opaque-id": "mine"})
+
+    tasks = "/_tasks?actions=*search&detailed=true&group_by=none"
+
+    def mine():
+        listed = rest.json("GET", tasks)["tasks"]
+        return next((it for it in listed if it["headers"].get("X-Opaque-Id") == "mine"), None)
+
+    # One that ends before it is told is asked again.
+    for _ in range(20):
+        thread = threading.Thread(target=run)
+        thread.start()
+        task = None
+        while thread.is_alive() and task is None:
+            task = mine()
+        if task:
+            assert task["action"] == "indices:data/read/search" and task["cancellable"]
+            assert task["description"] == "indices[b]"
+            cost = task["resource_stats"]["total"]
+            assert cost["peak_memory_in_bytes"] >= cost["memory_in_bytes"]
+            answer = rest("POST", f"/_tasks/{task['node']}:{task['id']}/_cancel")
+        thread.join()
+        if task and answer.status_code == 200 and found["answer"].status_code == 400:
+            break
+    assert found["answer"].json()["error"]["root_cause"][0]["type"] == "task_cancelled_exception"
+    assert answer.json()["nodes"][task["node"]]["tasks"]
+    # Its thread sees that it is to stop at the next block of documents.
+    name = f"/_tasks/{task['node']}:{task['id']}"
+    await_true("the task has ended", lambda: rest("GET", name).status_code == 404, 5)
+
+
+class Group:
+    """A control group with a limit of memory, where the system lets us make one."""
+
+    def __init__(self, limit_bytes):
+        name = f"plimsoll-test-{os.getpid()}-{random.randrange(1 << 30)}"
+        second = (GROUPS / "cgroup.controllers").exists()
+        base, file = (GROUPS, "memory.max") if second else (GROUPS / "memory", "memory.limit_in_bytes")
+        self.folder = base / name
+        self.folder.mkdir()
+        try:
+            (self.folder / file).write_text(str(limit_bytes))
+        except OSError:
+            self.folder.rmdir()
+            raise
+
+    def enter(self):
+        """To be called in the process that is to be limited."""
+        (self.folder / "cgroup.procs").write_text(str(os.getpid()))
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
+
+
+def limited(limit_bytes):
+    try:
+        return Group(limit_bytes)
+    except OSError:
+        return None
+
+
+class Small(threading.Thread):
+    """Point reads and small searches, one after the other, until it is told to stop."""
+
+    def __init__(self, port):
+        super().__init__(daemon=True)
+        self.port, self.times, self.failures, self.stopped = port, [], [], False
+        self.start()
+
+    def run(self):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        number = 0
+        while not self.stopped:
+            number += 1
+            key = number * 6_151 % DOCS
+            if number % 2:
+                call = ("GET", f"/b/_doc/{key}", None)
+            else:
+                query = {"query": {"term": {"n": key}}, "size": 1}
+                call = ("POST", "/b/_search?request_cache=false", json.dumps(query))
+            began = time.monotonic()
+            connection.request(*call, JSON)
+            answer = connection.getresponse()
+            text = answer.read()
+            self.times.append(time.monotonic() - began)
+            if answer.status != 200:
+                self.failures.append((call, answer.status, text[:300]))
+            time.sleep(0.002)
+
+    def stop(self):
+        self.stopped = True
+        self.join(60)
+        assert not self.is_alive()
+        return self
+
+
+def storm(port):
+    """Two hundred aggregations at once, every tenth of a client that hangs up; their statuses."""
+    statuses, lock = [], threading.Lock()
+
+    def one(number):
+        body = json.dumps(heavy())
+        if number % 10 == 9:
+            with socket.create_connection(("127.0.0.1", port)) as gone:
+                head = f"POST {HEAVY} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+                gone.sendall(f"{head}content-length: {len(body)}\r\n\r\n{body}".encode())
+                time.sleep(0.05 * (number % 7))
+            return
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
+        connection.request("POST", HEAVY, body, JSON)
+        answer = connection.getresponse()
+        text = answer.read()
+        with lock:
+            statuses.append((answer.status, text if answer.status != 200 else b""))
+
+    threads = [threading.Thread(target=one, args=(n,)) for n in range(CLIENTS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return statuses
+
+
+def p99(times):
+    return statistics.quantiles(times, n=100)[98]
+
+
+def test_two_hundred_that_want_twenty_times_the_memory(tmp_path):
+    """The proof. The limit is a control group's where the system lets us make one, else the parent's.
+
+    What one aggregation wants is measured first; two hundred of them want 20 times the room that is
+    left to requests.
+    """
+    (tmp_path / "data").mkdir()
+    node = Node(tmp_path / "data").start()
+    rest = Rest(node.http)
+    rest.load("b", DOCS)
+    wanted = int(rest("POST", HEAVY, heavy()).headers["x-plimsoll-peak-bytes"])
+    node.terminate()
+    room = wanted * CLIENTS // WANTED_TIMES
+    group = limited(OTHERS_BYTES + room)
+    if group:
+        node.before = group.enter
+    node.start()
+    rest = Rest(node.http)
+    if group:
+        # The system rounds to pages.
+        seen = rest.breakers()["parent"]["limit_size_in_bytes"]
+        assert abs(seen - (OTHERS_BYTES + room) * 95 // 100) <= 4096, seen
+    else:
+        rest.set(indices__breaker__total__limit=f"{OTHERS_BYTES + room}b")
+    rest.set(indices__breaker__request__limit=f"{room}b")
+    for _ in range(3):
+        rest.json("POST", HEAVY, heavy(1000))
+    small = Small(node.http)
+    time.sleep(2)
+    alone = small.stop().times
+    before = settled(rest)
+    peak = Peak(node.process.pid)
+    small = Small(node.http)
+    statuses = storm(node.http)
+    beside = small.stop()
+    most = peak.stop()
+    assert node.process.poll() is None, node.text()
+    assert not beside.failures, beside.failures[:3]
+    refused = [text for status, text in statuses if status != 200]
+    # Beside the breakers admission refuses what more of it arrives than can be served.
+    causes = [json.loads(text)["error"]["root_cause"][0]["type"] for text in refused]
+    kinds = {"circuit_breaking_exception", "es_rejected_execution_exception"}
+    assert set(causes) <= kinds and "circuit_breaking_exception" in causes, set(causes)
+    tripped = sum(rest.breakers()[name]["tripped"] for name in ("request", "parent"))
+    assert tripped > 0 and refused, "nobody had to give way: nothing was proved"
+    assert len(refused) < len(statuses), "nobody got through"
+    assert most <= OTHERS_BYTES + room, f"{most} of {OTHERS_BYTES + room}"
+    after = settled(rest)
+    assert after["bytes"]["unattributed"] < 1 << 20, after
+    drift = abs(after["live_bytes"] - before["live_bytes"]) / before["live_bytes"]
+    print(
+        f"\nlimit {OTHERS_BYTES + room >> 20} MiB ({'group' if group else 'setting'}), one wants "
+        f"{wanted >> 20} MiB, most anonymous {most >> 20} MiB; {len(refused)} of {len(statuses)} gave way "
+        f"({tripped} told); small p99 {p99(alone) * 1000:.1f} ms alone, {p99(beside.times) * 1000:.1f} ms "
+        f"beside; live bytes {before['live_bytes']} to {after['live_bytes']} ({drift:.2%})"
+    )
+    assert drift < 0.01, (before, after)
+    assert node.terminate() == 0
+    if group:
+        group.close()
+
+
+def settled(rest):
+    """The owners once nothing runs, and what threads keep for the next request has gone."""
+
+    def quiet():
+        owners = rest.owners()
+        return owners if owners["open_requests"] == 1 and owners["is_sound"] else None
+
+    await_true("nothing runs", quiet, 20)
+    time.sleep(1.5)
+    return await_true("nothing runs", quiet, 20)
+
+
+# What the process has beside requests: caches that are empty or small here, the index, threads.
+OTHERS_BYTES = 400 << 20
+
+
+class Peak(threading.Thread):
+    """The most anonymous memory that a process had."""
+
+    def __init__(self, pid):
+        super().__init__(daemon=True)
+        self.pid, self.most, self.stopped = pid, 0, False
+        self.start()
+
+    def run(self):
+        while not self.stopped:
+            with contextlib.suppress(OSError, StopIteration):
+                with open(f"/proc/{self.pid}/status", encoding="ascii") as lines:
+                    line = next(line for line in lines if line.startswith("RssAnon"))
+                self.most = max(self.most, int(line.split()[1]) * 1024)
+            time.sleep(0.005)
+
+    def stop(self):
+        self.stopped = True
+        self.join(10)
+        return self.most
+
+
+class Sharer(Node):
+    """A node with a port for others, on its own log or the first one's."""
+
+    def __init__(self, name, data, log=None, settings=()):
+        super().__init__(data, settings)
+        self.name, self.log = name, log
+        self.port, self.http, self.rpc = fixed_ports(3)
+
+    def command(self):
+        own = ["--node", self.name, "--rpc", f"127.0.0.1:{self.rpc}"]
+        return [*super().command(), *own, *(["--log", self.log] if self.log else [])]
+
+
+@pytest.fixture
+def pair(tmp_path):
+    (share,) = fixed_ports(1)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    nodes = [
+        Sharer("a", tmp_path / "a", settings=[f"log.share=127.0.0.1:{share}"]),
+        Sharer("b", tmp_path / "b", log=f"plimsoll://127.0.0.1:{share}"),
+    ]
+    for node in nodes:
+        node.start()
+    rest = Rest(nodes[0].http)
+    await_true("two nodes", lambda: rest.json("GET", "/_cluster/health")["number_of_nodes"] == 2, 30)
+    rest.json("PUT", "/_cluster/settings", {"transient": {"cluster.default_number_of_replicas": "0"}})
+    rest.load("b", DOCS // 2, shards=6)
+    shards = rest.json("GET", "/_cat/shards/b?format=json")
+    assert {it["node"] for it in shards if it["state"] == "STARTED"} == {"a", "b"}, shards
+    yield nodes
+    for node in reversed(nodes):
+        if node.process.poll() is None:
+            node.kill()
+
+
+def test_a_search_that_stops_stops_on_every_node(pair):
+    rest, other = Rest(pair[0].http), Rest(pair[1].http)
+    parts = "/_tasks?nodes=b&actions=*phase/query*&group_by=none&detailed=true"
+    assert not rest.json("GET", parts)["tasks"]
+    seen = 0
+    for _ in range(30):
+        asked = threading.Thread(target=lambda: rest("POST", HEAVY, heavy(), {**JSON, "x-opaque-id": "it"}))
+        asked.start()
+        while asked.is_alive():
+            found = rest.json("GET", parts)["tasks"]
+            if found:
+                seen += 1
+                assert found[0]["description"].startswith("shard["), found
+                break
+        # By its action, on the node where the client is.
+        stopped = rest.json("POST", "/_tasks/_cancel?nodes=a&actions=indices:data/read/search")
+        asked.join()
+        await_true("the parts have ended", lambda: not rest.json("GET", parts)["tasks"], 5)
+        if seen and stopped["nodes"]:
+            break
+    assert seen, "no part was ever seen on the other node"
+    # A limit on the other node alone stops the whole search, and no copy is asked instead.
+    rest.set(indices__breaker__request__limit="100kb")
+    await_true(
+        "the other node knows the limit",
+        lambda: other.breakers()["request"]["limit_size_in_bytes"] == 100 << 10,
+        10,
+    )
+    answer = rest("POST", HEAVY, heavy())
+    assert answer.status_code == 429, answer.text[:500]
+    assert answer.json()["error"]["type"] == "circuit_breaking_exception"
+
+
+def test_a_killed_node_leaves_nothing_behind_on_the_other(pair):
+    first, second = pair
+    rest = Rest(first.http)
+    rest.json("POST", HEAVY, heavy(1000))
+    before = settled(rest)
+    threads = [threading.Thread(target=lambda: rest("POST", HEAVY, heavy(5000))) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.3)
+    second.kill()
+    for thread in threads:
+        thread.join()
+    after = settled(rest)
+    assert after["bytes"]["unattributed"] < 1 << 20, after
+    assert after["bytes"]["requests"] - before["bytes"]["requests"] < 1 << 20, (before, after)
+    second.start()
+
+    def whole():
+        answer = rest("POST", HEAVY, heavy(1000))
+        return answer.status_code == 200 and answer.json()["_shards"]["failed"] == 0
+
+    await_true("the search is whole again", whole, 60, 0.5)
