@@ -84,8 +84,8 @@ def test_an_interrupted_run_leaves_a_report_of_what_there_is(node, tmp_path):
         if " lap 1" in line:
             break
     process.send_signal(signal.SIGINT)
-    said, _ = process.communicate(timeout=RUN_SECONDS)
-    assert process.returncode == 0 and "results and report" in said
+    said, complaint = process.communicate(timeout=RUN_SECONDS)
+    assert process.returncode == 0 and "results and report" in said, complaint
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     laps = [lap for variant in result["scenarios"][0]["variants"] for lap in variant["laps"]]
     # Whole, it is ten laps of each arm.

@@ -508,3 +508,18 @@ pub(crate) fn unavailable(why: String) -> ErrorReply {
 pub(crate) fn no_shard(why: String) -> Error {
     Error::new(503, "no_shard_available_action_exception", why)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_breaker_stopped_is_asked_of_nobody_else() {
+        let failed = |status, kind: &'static str| Failed::of(Error::new(status, kind, "why"));
+        assert!(matches!(failed(429, BROKEN), Failed::Here(_)));
+        assert!(matches!(failed(400, "parsing_exception"), Failed::Here(_)));
+        let refused = failed(429, "es_rejected_execution_exception");
+        assert!(matches!(refused, Failed::Elsewhere(FailureKind::Refused, _)));
+        assert!(matches!(failed(503, "x"), Failed::Elsewhere(FailureKind::Error, _)));
+    }
+}

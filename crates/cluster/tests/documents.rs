@@ -3,8 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at what it does not expect")]
 
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use plimsoll_cluster::{
@@ -143,4 +144,29 @@ async fn what_is_asked_wrongly_is_refused_by_name() {
     settings.insert("index.number_of_shards".to_owned(), json!(0));
     let none = IndexBody { settings, ..IndexBody::default() };
     assert_eq!(coordinator.create_index("c", none).await.unwrap_err().status, 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_follows_the_settings_is_told_before_a_change_is_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(dir.path());
+    let coordinator = node.coordinator();
+    let store = async |kind: &str, value| coordinator.store("settings", kind, value).await.unwrap();
+    store("persistent", Some(json!({ "a.b": "1", "a.c": "2" }))).await;
+    let told: Arc<Mutex<BTreeMap<String, String>>> = Arc::default();
+    let follower = Arc::clone(&told);
+    coordinator.follow_settings(Box::new(move |set| follower.lock().unwrap().clone_from(set)));
+    let last = || {
+        let told = told.lock().unwrap();
+        told.iter().map(|(name, text)| format!("{name}={text}")).collect::<Vec<_>>()
+    };
+    assert_eq!(last(), ["a.b=1", "a.c=2"], "those that there are at once");
+    store("transient", Some(json!({ "a.b": 3, "a.d": true }))).await;
+    assert_eq!(last(), ["a.b=3", "a.c=2", "a.d=true"], "what is transient goes over the rest");
+    assert_eq!(coordinator.cluster_setting("a.b").as_deref(), Some("3"));
+    store("transient", None).await;
+    assert_eq!(last(), ["a.b=1", "a.c=2"]);
+    assert_eq!(coordinator.cluster_setting("a.d"), None);
+    drop(coordinator);
+    node.close();
 }

@@ -244,5 +244,4 @@ fn chunks(settings: &WanSettings) -> usize {
 }
 
 #[cfg(test)]
-#[path = "wan_tests.rs"]
 mod tests;

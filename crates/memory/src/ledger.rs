@@ -29,11 +29,13 @@ pub enum Heir {
     Contexts = 1,
     /// Rows and documents on their way to the store, and kept beside it.
     Writes = 2,
+    /// Rows that were read, kept for the next that reads them.
+    Rows = 3,
 }
 
 impl Heir {
     /// All of them, each where its number is.
-    pub const ALL: [Self; 3] = [Self::Unattributed, Self::Contexts, Self::Writes];
+    pub const ALL: [Self; 4] = [Self::Unattributed, Self::Contexts, Self::Writes, Self::Rows];
 
     /// Its name in answers.
     #[must_use]
@@ -42,6 +44,7 @@ impl Heir {
             Self::Unattributed => "unattributed",
             Self::Contexts => "contexts",
             Self::Writes => "writes",
+            Self::Rows => "rows",
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Blocks and their owners, in a process whose allocator is the layer.
 
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic")]
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -231,3 +231,17 @@ fn open_accounts_are_listed_and_found() {
     drop(one);
     assert!(find(number).is_none());
 }
+
+#[test]
+fn the_debt_is_what_requests_hold_of_their_limit() {
+    // What the machine holds beside it is not looked at.
+    let _alone = alone(Settings { total: Limit::None, ..requests_of(100 * MB) });
+    let one = account("one", Standing::Read);
+    let before = breakers::debt_permille();
+    assert!(before < 500, "{before}");
+    let held = hold(&one, 90 * MB);
+    let full = breakers::debt_permille();
+    assert!((890..=1000).contains(&full), "{full}");
+    drop(held);
+    assert!(breakers::debt_permille() < 500);
+}

@@ -49,7 +49,8 @@ fn the_demo_plays_its_three_scenes_and_leaves_nothing_but_its_files() {
     let outcome = live::run(&options, &mut told).unwrap();
     let text = std::fs::read_to_string(options.out.join(RESULT_FILE)).unwrap();
     let kept: Results = serde_json::from_str(&text).unwrap();
-    assert_eq!(kept, outcome.results);
+    // By their text: a number that is read back may differ in its last digit.
+    assert_eq!(text, serde_json::to_string_pretty(&outcome.results).unwrap());
     let scenes: Vec<(&str, &str)> = kept
         .scenarios
         .iter()

@@ -4,7 +4,7 @@
 use plimsoll_index::Error;
 use plimsoll_index::aggregation::Memory;
 use plimsoll_memory::breakers::Trip;
-use plimsoll_memory::{Account, Stop};
+use plimsoll_memory::{Account, Standing, Stop, ledger::Heir};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// The kind of the error that a breaker's refusal is.
@@ -33,6 +33,15 @@ impl Memory for OfRequest {
     }
 
     fn give(&self, _: u64) {}
+}
+
+/// Says that what a request that reads leaves behind are rows, kept for the next that reads them.
+pub(super) fn leaves_rows() {
+    if let Some(account) = plimsoll_memory::current()
+        && account.standing() == Standing::Read
+    {
+        account.leave_to(Heir::Rows);
+    }
 }
 
 /// From here on of what a request holds, work on it is long enough to hold others up, bytes.

@@ -8,6 +8,7 @@ use plimsoll_storage::execute;
 use plimsoll_storage::rows::StoreError;
 
 use super::catalog::no_such_index;
+use super::memory::leaves_rows;
 use super::types::{Document, IndexMetadata};
 use crate::Coordinator;
 use crate::ReadLevel;
@@ -67,6 +68,7 @@ pub(crate) async fn document_of(
         return Err(no_shard(fault));
     }
     let now_ms = partition.read_time_ms();
+    leaves_rows();
     let cached = partition.store.cached_row();
     let found = match execute::document(&cached, key, id.as_bytes(), now_ms) {
         Err(StoreError::NotCached) => {

@@ -414,5 +414,4 @@ fn word(error: &io::Error) -> &'static str {
 }
 
 #[cfg(test)]
-#[path = "load_tests.rs"]
 mod tests;
