@@ -122,7 +122,7 @@ fn another_rule_and_more_threads_take_over_what_waits() {
     assert_eq!(held.begun.recv().unwrap(), 5);
     held.add(&runtime, 6);
     assert_eq!(held.pool.statistics().active, 1);
-    assert_eq!(held.pool.statistics().rule, "ours");
+    assert_eq!(held.pool.statistics().rule, "fixed");
 }
 
 #[test]

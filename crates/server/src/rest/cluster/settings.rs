@@ -237,6 +237,12 @@ mod tests {
             assert_eq!(work, WorkSettings::default(), "{name}");
             let at_start = crate::settings::table::find(name).unwrap();
             assert_eq!(at_start.default, *value, "{name}");
+            // What is taken at the start is what the controllers know.
+            if let crate::settings::table::Kind::Choice(words) = at_start.kind {
+                for word in words {
+                    work.set(name, word).unwrap();
+                }
+            }
         }
     }
 
