@@ -48,6 +48,7 @@ def test_an_index_of_that_name_is_never_touched(node, tmp_path):
     ended = lab("run", "replica-selection", "--target", url, "--out", tmp_path / "out")
     assert ended.returncode == 1 and "is there already" in ended.stderr
     assert get_json(node.http, "/plimsoll-lab/_doc/1")["found"]
+    subprocess.run(["curl", "-sf", "-XDELETE", f"{url}/plimsoll-lab"], check=True, capture_output=True)
 
 
 def test_a_server_of_resp_is_measured_and_its_keys_are_taken_away(node, tmp_path):
@@ -85,7 +86,7 @@ def test_an_interrupted_run_leaves_a_report_of_what_there_is(node, tmp_path):
             break
     process.send_signal(signal.SIGINT)
     said, complaint = process.communicate(timeout=RUN_SECONDS)
-    assert process.returncode == 0 and "results and report" in said, complaint
+    assert process.returncode == 0 and "results and report" in said, (said[-2000:], complaint)
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     laps = [lap for variant in result["scenarios"][0]["variants"] for lap in variant["laps"]]
     # Whole, it is ten laps of each arm.

@@ -92,7 +92,7 @@ fn a_heir_has_what_is_left() {
     drop((read, write));
     let after = request_sums();
     let more: Vec<i64> = after.left.iter().zip(before.left).map(|(a, b)| a - b).collect();
-    assert_eq!(more, [0, 108, 208]);
+    assert_eq!(more, [0, 108, 208, 0]);
     drop(left);
 }
 

@@ -2,6 +2,7 @@
 //! measures means nothing; that it measures, leaves its files and leaves nothing else does.
 
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use plimsoll_lab::live::{self, LiveOptions};
@@ -20,6 +21,13 @@ impl Progress for Told {
     fn step(&mut self, _: usize, _: usize, _: &str) -> bool {
         true
     }
+}
+
+/// Runs in one process look for free ports at the same time, and would take each other's.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn options(experiment: &str, folder: &std::path::Path) -> LiveOptions {
@@ -43,6 +51,7 @@ fn left(folder: &std::path::Path) -> Vec<String> {
 
 #[test]
 fn the_demo_plays_its_three_scenes_and_leaves_nothing_but_its_files() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let options = options(live::DEMO, folder.path());
     let mut told = Told::default();
@@ -73,6 +82,7 @@ fn the_demo_plays_its_three_scenes_and_leaves_nothing_but_its_files() {
 
 #[test]
 fn a_run_that_is_stopped_at_once_says_so_and_leaves_nothing() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let options = options("replica-selection", folder.path());
     options.stop.store(true, Ordering::Relaxed);
