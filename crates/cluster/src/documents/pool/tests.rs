@@ -117,12 +117,13 @@ fn another_rule_and_more_threads_take_over_what_waits() {
         held.answers.drain(..).map(|it| runtime.block_on(it).unwrap().is_ok()).collect();
     assert_eq!(answers, [true, true, false, false]);
     // Fewer again: those too many end, and the rest goes on.
-    held.pool.change(&PoolSettings { threads: 1, ..PoolSettings::default() });
+    let ours = PoolSettings { admission: AdmissionKind::Ours, ..PoolSettings::default() };
+    held.pool.change(&PoolSettings { threads: 1, ..ours });
     held.add(&runtime, 5);
     assert_eq!(held.begun.recv().unwrap(), 5);
     held.add(&runtime, 6);
     assert_eq!(held.pool.statistics().active, 1);
-    assert_eq!(held.pool.statistics().rule, "fixed");
+    assert_eq!(held.pool.statistics().rule, "ours");
 }
 
 #[test]
