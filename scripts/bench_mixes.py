@@ -3,12 +3,12 @@
 
     scripts/bench_mixes.py ROW_LOAD [--laps 5] [--seconds 3] [--clients 24] [--keys 20000] [--json FILE]
 
-Arms: three nodes with three log servers (R3, sync_interval always, two copies of each row), one node
-(embedded log, synced before the answer), redis-server (appendfsync always). Values of 1 KB, keys
-drawn as YCSB draws them (zipfian, 0.99). Every lap runs each arm once per mix, in an order that
-rotates; an arm that is not asked idles meanwhile. The figure that is compared is operations per
-CPU second of all server processes of an arm, log servers included and the clients excluded:
-all arms share this machine's processors. ROW_LOAD is the example of that name of plimsoll-lab.
+Arms: three nodes with three log servers (R3, sync_interval always, two copies of each row) with strong,
+session and eventual reads, one node (embedded log, synced before the answer), redis-server
+(appendfsync always). Values of 1 KB, keys drawn as YCSB draws them (zipfian, 0.99). Every lap runs
+each arm once per mix, in an order that rotates; an arm that is not asked idles meanwhile. The figure
+that is compared is operations per CPU second of all server processes of an arm, log servers included
+and the clients excluded: all arms share this machine's processors. ROW_LOAD is the example of that name of plimsoll-lab.
 """
 
 import argparse
@@ -41,6 +41,8 @@ PEGASUS_CORES = 100
 class Single:
     """One process that serves alone."""
 
+    level = None
+
     def __init__(self, arm, folder):
         self.server = bench_redis.Server(arm, folder)
         self.targets = f"127.0.0.1:{self.server.port}"
@@ -53,11 +55,11 @@ class Single:
 
 
 class Three:
-    """Three nodes and their log servers."""
+    """Three nodes and their log servers, read at one level."""
 
-    def __init__(self, folder):
-        self.cluster = Cluster(folder, network=Direct()).start()
-        self.targets = ",".join(f"127.0.0.1:{node.port}" for node in self.cluster.nodes)
+    def __init__(self, cluster, level):
+        self.cluster, self.level = cluster, level
+        self.targets = ",".join(f"127.0.0.1:{node.port}" for node in cluster.nodes)
 
     def cpu_seconds(self):
         processes = [it.process for it in (*self.cluster.nodes, *self.cluster.logs.all)]
@@ -76,15 +78,15 @@ def row_load(args, *words):
 
 
 def run_laps(args, arms):
-    for arm in arms.values():
-        row_load(args, "load", arm.targets, args.keys, VALUE_BYTES)
+    for targets in {arm.targets for arm in arms.values()}:
+        row_load(args, "load", targets, args.keys, VALUE_BYTES)
     laps = []
     for lap, mix in itertools.product(range(-1, args.laps), MIXES):
         names = list(arms)
         for name in names[lap % len(names) :] + names[: lap % len(names)]:
             arm, seconds = arms[name], args.seconds if lap >= 0 else 1
             before = arm.cpu_seconds()
-            told = row_load(args, "run", arm.targets, args.keys, VALUE_BYTES, mix, args.clients, seconds, args.seed + lap)
+            told = row_load(args, "run", arm.targets, args.keys, VALUE_BYTES, mix, args.clients, seconds, args.seed + lap, *filter(None, [arm.level]))
             cpu = arm.cpu_seconds() - before
             count = told["reads_us"]["n"] + told["writes_us"]["n"]
             if told["errors"]:
@@ -136,10 +138,12 @@ def main():
     parser.add_argument("--clients", type=int, default=24)
     parser.add_argument("--keys", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--log-version", default="current", choices=("current", "oldest"), help="oldest: servers that sync every 2 minutes, and not before each answer")
     parser.add_argument("--json")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        arms = {"three nodes": Three(pathlib.Path(folder) / "three")}
+        cluster = Cluster(pathlib.Path(folder) / "three", version=args.log_version, network=Direct()).start()
+        arms = {f"three, {level}": Three(cluster, level) for level in ("strong", "session", "eventual")}
         arms |= {"one node": Single("plimsoll", folder), "redis always": Single("redis always", folder)}
         try:
             laps = run_laps(args, arms)
@@ -148,7 +152,7 @@ def main():
                 arm.stop()
     show(arms, laps)
     if args.json:
-        about = {name: getattr(args, name) for name in ("seconds", "clients", "keys", "seed")}
+        about = {name: getattr(args, name) for name in ("seconds", "clients", "keys", "seed", "log_version")}
         host = {"cores": os.cpu_count(), "kernel": platform.release()}
         text = json.dumps({"settings": about | {"value_bytes": VALUE_BYTES}, "host": host, "laps": laps}, indent=1)
         pathlib.Path(args.json).write_text(text + "\n", encoding="utf-8")

@@ -3,10 +3,12 @@ runs, searches that are refused and where they go, views that are held and let g
 
 import concurrent.futures
 import json
+import threading
 import urllib.error
 import urllib.request
 
 import pytest
+import resp
 from cluster_harness import NAMES, Cluster
 from cluster_processes import await_true
 
@@ -153,6 +155,33 @@ def test_the_rule_is_switched_live(cluster, coordinator):
         assert any(it["run_ns"]["search"] > 0 for it in lines)
     finally:
         settings(data[0], **{"cluster__routing__*": None})
+
+
+def test_a_session_reads_what_it_wrote_and_never_goes_back(cluster, coordinator):
+    """Two clients write counters through nodes of their own; each reads its own counter back at
+    once, and the other's never falls, whichever copy answers."""
+    rounds, keys = 150, 8
+    turns = threading.Barrier(2)
+
+    def client(node, own, other):
+        last = dict.fromkeys(range(keys), 0)
+        with resp.Connection(node.port) as connection:
+            assert connection.ask("PLIMSOLL.READS", "session") == b"+OK\r\n"
+            turns.wait(60)
+            for number in range(1, rounds + 1):
+                key = number % keys
+                assert connection.ask("SET", f"{own}-{key}", number) == b"+OK\r\n"
+                assert resp.bulk(connection.ask("GET", f"{own}-{key}")) == b"%d" % number
+                found = int(resp.bulk(connection.ask("GET", f"{other}-{key}")) or 0)
+                assert found >= last[key], "it saw more before"
+                last[key] = found
+        return max(last.values())
+
+    first = cluster.nodes[0]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        clients = (pool.submit(client, first, "a", "b"), pool.submit(client, coordinator, "b", "a"))
+        seen = [it.result(120) for it in clients]
+    assert all(seen), "each saw something of the other's"
 
 
 def picks(node):

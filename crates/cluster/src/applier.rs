@@ -415,6 +415,7 @@ impl Worker {
             Err(fault) => return group.stop(&format!("log group {}: {fault}", entry.group)),
         };
         if let Some((mut replica, partition)) = group.replicas.remove(&record.partition) {
+            group.tail.begin(position.lsn);
             let submissions = partition.lead.take(&record.lead).unwrap_or_default();
             let done =
                 self.apply_until_done(&mut replica, &partition, position, &record, submissions);

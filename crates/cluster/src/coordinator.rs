@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use plimsoll_control::Class;
+use plimsoll_log::Lsn;
 use plimsoll_memory::{Account, Action, Standing, Stop};
 use plimsoll_storage::command::{self, Command};
 use plimsoll_storage::execute;
@@ -16,13 +17,14 @@ use crate::lead::Step;
 use crate::node::Shared;
 use crate::partition::Partition;
 use crate::read_rows::{Found, RowsRead};
+use crate::reads::Reads;
 use crate::routing::{READ_DEADLINE, unavailable};
 use crate::rpc::{self, Freshness, Problem, Question};
 use crate::scatter::{self, Route};
 use crate::session::ClientSession;
 use crate::statistics::{DatabaseStatistics, Statistics};
 use crate::table::{Copies, Table};
-use crate::{ReadLevel, Request, Watched};
+use crate::{Request, Watched};
 
 /// How long the metadata may take to say that a table does not exist.
 const METADATA_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
@@ -245,7 +247,7 @@ impl Coordinator {
     /// Reads one partition; none is an empty one.
     pub(crate) async fn read(
         &self,
-        level: ReadLevel,
+        reads: &Reads,
         copies: Option<&Arc<Copies>>,
         command: &Command<'_>,
         argv: &Argv,
@@ -259,15 +261,19 @@ impl Coordinator {
         {
             return self.read_local(&partition, command, argv).await;
         }
-        let freshness = Freshness::from(level);
+        let freshness = reads.freshness(copies.group);
         let (partition, argv_bytes) = (copies.id.into(), argv.iter().map(<[u8]>::to_vec).collect());
         let question = Question::Read { partition, argv: argv_bytes, freshness };
         let class = scatter::class_of(command);
         let read = RowsRead { copies, class, freshness, question };
         let here = |partition| async move { self.read_local(&partition, command, argv).await };
         match self.shared.read_rows(&read, here).await {
-            Ok(Found::Here(reply)) => reply,
-            Ok(Found::There(rpc::Reply::Replies(replies))) => {
+            Ok(Found::Here(reply)) => {
+                reads.saw(copies.group, self.shared.seen(copies.group));
+                reply
+            }
+            Ok(Found::There(rpc::Reply::Replies { replies, seen })) => {
+                reads.saw(copies.group, Lsn(seen));
                 let reply = replies.into_iter().next().map(|it| decode_reply(&it.into()));
                 reply.and_then(Result::ok).unwrap_or_else(|| unreadable().into())
             }

@@ -26,6 +26,7 @@ mod overview;
 mod partition;
 mod placement;
 mod read_rows;
+mod reads;
 mod reconcile;
 mod recovery;
 mod request;

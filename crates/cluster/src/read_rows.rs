@@ -2,10 +2,12 @@
 //! Which copy is in `routing.rs`; what is read is not looked at.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll_control::Class;
 use plimsoll_control::selection::FailureKind;
 use plimsoll_index::Error;
+use plimsoll_log::{GroupId, Lsn};
 
 use crate::node::Shared;
 use crate::partition::Partition;
@@ -82,11 +84,37 @@ impl Shared {
         }
         // The fault is looked at after: where apply stopped meanwhile, the group goes on without
         // the partition.
-        let is_fresh = self.pass_barrier(copies.group, terms.timeout).await;
+        let is_fresh = self.comes_to_be(freshness, copies.group, terms.timeout).await;
         if is_fresh && partition.fault().is_none() {
             return Ok(());
         }
         let error = no_shard("the copy is behind its log".to_owned());
         Err(Failed::Elsewhere(FailureKind::Timeout, error))
+    }
+
+    /// Waits until this node has applied a group so far; says whether it has in time.
+    pub(crate) async fn comes_to_be(
+        &self,
+        freshness: Freshness,
+        group: GroupId,
+        timeout: Duration,
+    ) -> bool {
+        match freshness {
+            Freshness::Strong => self.pass_barrier(group, timeout).await,
+            Freshness::AtLeast(lsn) => match self.tails.get(&group) {
+                Some(tail) => {
+                    // Nearly always it has already: no timer is set for that.
+                    tail.applied() >= Lsn(lsn)
+                        || tokio::time::timeout(timeout, tail.reached(Lsn(lsn))).await.is_ok()
+                }
+                None => false,
+            },
+            Freshness::Eventual => true,
+        }
+    }
+
+    /// A position of a group after everything that a reader may have seen of it here.
+    pub(crate) fn seen(&self, group: GroupId) -> Lsn {
+        self.tails.get(&group).map_or(Lsn(0), |tail| tail.seen())
     }
 }

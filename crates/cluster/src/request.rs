@@ -36,6 +36,9 @@ pub enum ReadLevel {
     /// leader, reads wait for that.
     #[default]
     Strong,
+    /// Everything that this client was told itself: what it wrote, and no less than its earlier
+    /// reads saw. Costs nothing where the copy has come so far, else a wait for that.
+    Session,
     /// What the copy has that answers: it may be behind by what is on its way to it, a later read
     /// may see less than an earlier one, and a node that is cut off from the log goes on answering.
     /// Costs nothing.

@@ -11,10 +11,11 @@ use plimsoll_storage::operation::Operation;
 use plimsoll_storage::rows::{RowsRead, StoreError};
 use plimsoll_storage::{Argv, ErrorReply, Reply};
 
+use crate::Watched;
 use crate::coordinator::Coordinator;
 use crate::lead::Step;
+use crate::reads::Reads;
 use crate::session::{ClientSession, cheap_random};
-use crate::{ReadLevel, Watched};
 
 /// Bits of a scan's cursor that belong to the partition; those above are its ordinal.
 const CURSOR_BITS: u32 = 52;
@@ -219,7 +220,7 @@ impl Coordinator {
     /// Scans one partition after the other; the ordinal stands above the partition's cursor.
     async fn scan(
         &self,
-        level: ReadLevel,
+        reads: &Reads,
         db: u32,
         command: &Command<'_>,
         argv: &Argv,
@@ -239,7 +240,7 @@ impl Coordinator {
             parts.map(|(at, part)| if at == 1 { local.as_bytes() } else { part }).collect();
         let argv = Argv::of(&parts);
         let command = command::parse(&argv)?;
-        let mut page = match self.read(level, Some(copies), &command, &argv).await {
+        let mut page = match self.read(reads, Some(copies), &command, &argv).await {
             Reply::Array(page) => page,
             error => return Ok(error),
         };

@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::ReadLevel;
+use crate::reads::Reads;
 
 /// How many sessions without a connection are kept for the next ones.
 const IDLE_MAX: usize = 1024;
@@ -20,7 +21,7 @@ pub struct ClientSession {
     /// Made by the first wait, and set again only when it has gone off: setting a timer costs
     /// more than most answers take.
     timer: Option<Pin<Box<Sleep>>>,
-    reads: ReadLevel,
+    reads: Reads,
     pool: Arc<SessionPool>,
 }
 
@@ -36,13 +37,17 @@ struct Run {
 impl ClientSession {
     /// How fresh its reads are.
     #[must_use]
-    pub fn reads(&self) -> ReadLevel {
-        self.reads
+    pub fn read_level(&self) -> ReadLevel {
+        self.reads.level
     }
 
     /// Has its reads be so fresh from now on.
-    pub fn set_reads(&mut self, level: ReadLevel) {
-        self.reads = level;
+    pub fn set_read_level(&mut self, level: ReadLevel) {
+        self.reads.level = level;
+    }
+
+    pub(crate) fn reads(&self) -> &Reads {
+        &self.reads
     }
 
     pub(crate) fn id(&self) -> SessionId {
@@ -123,7 +128,7 @@ pub(crate) struct SessionPool {
 impl SessionPool {
     pub(crate) fn session(self: &Arc<Self>) -> ClientSession {
         let run = self.idle.lock().pop().unwrap_or_else(Run::new);
-        ClientSession { run, timer: None, reads: ReadLevel::Strong, pool: Arc::clone(self) }
+        ClientSession { run, timer: None, reads: Reads::default(), pool: Arc::clone(self) }
     }
 }
 

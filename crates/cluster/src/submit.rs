@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use plimsoll_control::Class;
+use plimsoll_log::Lsn;
 use plimsoll_storage::operation::{decode_reply, encode_reply};
 use plimsoll_storage::{ErrorReply, Reply};
 use tokio::sync::oneshot;
@@ -32,7 +33,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// What came of one attempt.
 enum Attempt {
-    Answered(Vec<Reply>),
+    /// The replies, and a position of the group after all that they show.
+    Answered {
+        replies: Vec<Reply>,
+        seen: Lsn,
+    },
     /// It did not run, and another lead may take it.
     NotTaken(ErrorReply),
     /// It did not run, and no other lead would take it.
@@ -66,8 +71,9 @@ impl Shared {
                 let stamp_ms = now_ms();
                 let first = session.take(writes);
                 match self.attempt(&lead, copies, session, first, &steps).await {
-                    Attempt::Answered(replies) => {
+                    Attempt::Answered { replies, seen } => {
                         session.settle();
+                        session.reads().saw(copies.group, seen);
                         return Ok(replies);
                     }
                     Attempt::Refused(error) => {
@@ -82,9 +88,11 @@ impl Shared {
                         let numbers: Vec<u64> = (first..first + writes).rev().collect();
                         let found =
                             self.settle(&lead, copies, session.id(), &numbers, stamp_ms, end).await;
+                        let (found, seen) = found.unzip();
                         match outcome(found, &steps) {
                             Some(Some(replies)) => {
                                 session.settle();
+                                session.reads().saw(copies.group, seen.unwrap_or(Lsn(0)));
                                 return Ok(replies);
                             }
                             // It never runs: another lead may take it.
@@ -127,10 +135,10 @@ impl Shared {
                 };
                 let (ask, terms) = (copies.ask(Class::Write), Terms::within(LEAD_TIMEOUT));
                 match self.ask(member, ask, question, terms).await {
-                    Ok(rpc::Reply::Replies(replies)) => {
+                    Ok(rpc::Reply::Replies { replies, seen }) => {
                         let decoded = replies.into_iter().map(|it| decode_reply(&it.into()));
                         return match decoded.collect() {
-                            Ok(replies) => Attempt::Answered(replies),
+                            Ok(replies) => Attempt::Answered { replies, seen: Lsn(seen) },
                             Err(_) => Attempt::Unknown,
                         };
                     }
@@ -147,7 +155,7 @@ impl Shared {
             }
         };
         match answer {
-            Ok(replies) => Attempt::Answered(replies),
+            Ok(replies) => Attempt::Answered { replies, seen: self.seen(copies.group) },
             Err(error) if error == outcome_unknown() => Attempt::Unknown,
             Err(error) if error.code == "TRYAGAIN" => Attempt::NotTaken(error),
             Err(error) => Attempt::Refused(error),
@@ -155,7 +163,8 @@ impl Shared {
     }
 
     /// Finds out what became of operations, by fences through one lead after the other, `avoid`
-    /// being asked last; `None` where that cannot be found out in time.
+    /// being asked last, and a position of the group after that; `None` where it cannot be found
+    /// out in time.
     async fn settle(
         &self,
         avoid: &Lead,
@@ -164,7 +173,7 @@ impl Shared {
         numbers: &[u64],
         stamp_ms: u64,
         end: Instant,
-    ) -> Option<Vec<Settled>> {
+    ) -> Option<(Vec<Settled>, Lsn)> {
         // Twice round: a lead may be about to be elected, or a log.
         while Instant::now() < end {
             let local = copies.local().filter(|partition| partition.fault().is_none());
@@ -178,7 +187,8 @@ impl Shared {
             for lead in leads {
                 let found = match &lead {
                     Lead::Here(partition) => {
-                        settle_here(partition, session, numbers, stamp_ms, SETTLE_TIMEOUT).await
+                        let found = settle_here(partition, session, numbers, stamp_ms).await;
+                        found.map(|found| (found, self.seen(copies.group)))
                     }
                     Lead::There(member) => {
                         self.settle_there(member, copies, session, numbers, stamp_ms).await
@@ -200,7 +210,7 @@ impl Shared {
         session: plimsoll_log::SessionId,
         numbers: &[u64],
         stamp_ms: u64,
-    ) -> Option<Vec<Settled>> {
+    ) -> Option<(Vec<Settled>, Lsn)> {
         let question = Question::Settle {
             partition: copies.id.into(),
             session: session.0,
@@ -209,9 +219,10 @@ impl Shared {
         };
         let (ask, terms) = (copies.ask(Class::Write), Terms::within(SETTLE_TIMEOUT));
         match self.ask(member, ask, question, terms).await {
-            Ok(rpc::Reply::Replies(replies)) => {
+            Ok(rpc::Reply::Replies { replies, seen }) => {
                 let decoded = replies.into_iter().map(|it| decode_reply(&it.into()).ok());
-                decoded.map(|reply| reply.map(|reply| settled(&reply))).collect()
+                let found = decoded.map(|reply| reply.map(|reply| settled(&reply)));
+                Some((found.collect::<Option<_>>()?, Lsn(seen)))
             }
             _ => None,
         }
@@ -325,10 +336,9 @@ async fn settle_here(
     session: plimsoll_log::SessionId,
     numbers: &[u64],
     stamp_ms: u64,
-    timeout: Duration,
 ) -> Option<Vec<Settled>> {
     let fences = fences(session, numbers, stamp_ms);
-    let answer = lead_for(partition, fences, timeout).await.ok()?;
+    let answer = lead_for(partition, fences, SETTLE_TIMEOUT).await.ok()?;
     Some(answer.iter().map(settled).collect())
 }
 

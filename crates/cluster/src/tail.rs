@@ -28,6 +28,8 @@ impl Tail {
 #[derive(Default)]
 pub(crate) struct GroupTail {
     tail: Mutex<Tail>,
+    /// What is being applied, and may be seen by readers in part already.
+    begun: AtomicU64,
     applied: AtomicU64,
     waiting: AtomicUsize,
     moved: Notify,
@@ -40,6 +42,16 @@ impl GroupTail {
 
     pub(crate) fn applied(&self) -> Lsn {
         Lsn(self.applied.load(Ordering::SeqCst))
+    }
+
+    /// A position after everything that a reader may have seen of the group here so far.
+    pub(crate) fn seen(&self) -> Lsn {
+        Lsn(self.begun.load(Ordering::SeqCst)).max(self.applied())
+    }
+
+    /// The applier begins with this one.
+    pub(crate) fn begin(&self, lsn: Lsn) {
+        self.begun.store(lsn.0, Ordering::SeqCst);
     }
 
     /// The applier has come to here.

@@ -1,12 +1,13 @@
 //! A load of reads and writes by key over RESP: the same program drives Plimsoll and Redis. It
 //! starts no server, and checks no more than that each answer is of the right kind.
 //!
-//! `row_load load|run TARGETS KEYS VALUE_BYTES [READS:WRITES CLIENTS SECONDS SEED]`
+//! `row_load load|run TARGETS KEYS VALUE_BYTES [READS:WRITES CLIENTS SECONDS SEED [LEVEL]]`
 //!
 //! TARGETS are host:port, separated by commas; clients are spread over them. `load` sets every key
 //! once, in pipelines. `run` keeps one request in flight per client, each on a connection and a
 //! thread of its own, on keys that are drawn as YCSB draws them (zipfian, θ = 0.99), and prints one
-//! line of JSON; latencies are in microseconds, from when a request is sent.
+//! line of JSON; latencies are in microseconds, from when a request is sent. LEVEL is how fresh reads
+//! are to be, in the words of PLIMSOLL.READS.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -25,7 +26,7 @@ const PIPELINE: usize = 256;
 const TIMEOUT: Duration = Duration::from_secs(10);
 const LATENCY_MAX_US: u64 = 60_000_000;
 const USAGE: &str =
-    "row_load load|run TARGETS KEYS VALUE_BYTES [READS:WRITES CLIENTS SECONDS SEED]";
+    "row_load load|run TARGETS KEYS VALUE_BYTES [READS:WRITES CLIENTS SECONDS SEED [LEVEL]]";
 
 /// What is asked for, and of what size.
 #[derive(Clone, Copy)]
@@ -53,6 +54,13 @@ impl Client {
             .collect();
         let (out, line) = (Vec::new(), Vec::new());
         Ok(Self { reader: BufReader::new(stream), out, line, noise, rows })
+    }
+
+    /// Has its reads be so fresh.
+    fn read_at(&mut self, level: &str) -> Result<(), Failure> {
+        self.out.extend_from_slice(format!("PLIMSOLL.READS {level}\r\n").as_bytes());
+        self.send()?;
+        self.answer()?.map_or(Ok(()), |error| Err(error.into()))
     }
 
     fn put(&mut self, key: u64, value_at: Option<usize>) {
@@ -167,6 +175,7 @@ fn figures(histogram: &Histogram<u64>) -> Value {
 }
 
 fn run(targets: &[&str], rows: Rows, words: &[String]) -> Result<Value, Failure> {
+    let (words, level) = words.split_at(words.len().min(4));
     let [mix, clients, seconds, seed] = words else { return Err(USAGE.into()) };
     let (reads, writes) = mix.split_once(':').ok_or(USAGE)?;
     let mix = (reads.parse()?, writes.parse()?);
@@ -176,7 +185,11 @@ fn run(targets: &[&str], rows: Rows, words: &[String]) -> Result<Value, Failure>
     for n in 0..clients {
         let mut random = Random::new(seed.wrapping_mul(1_000_003).wrapping_add(n));
         let target = targets[usize::try_from(n)? % targets.len()];
-        ready.push((Client::connect(target, rows, &mut random)?, random));
+        let mut client = Client::connect(target, rows, &mut random)?;
+        if let [level] = level {
+            client.read_at(level)?;
+        }
+        ready.push((client, random));
     }
     let begin = Instant::now();
     let until = begin + Duration::from_secs_f64(seconds);

@@ -215,6 +215,14 @@ fn a_connection_may_do_with_what_is_at_hand() {
         assert_eq!(client.say("SET a 1"), "+OK\\r\\n", "it writes all the same");
         assert_eq!(client.say("GET a"), "$1\\r\\n1\\r\\n");
     }
+    for level in ["strong", "session", "eventual"] {
+        assert_eq!(client.say(&format!("PLIMSOLL.READS {}", level.to_uppercase())), "+OK\\r\\n");
+        let said = format!("${}\\r\\n{level}\\r\\n", level.len());
+        assert_eq!(client.say("PLIMSOLL.READS"), said);
+        assert_eq!(client.say("GET a"), "$1\\r\\n1\\r\\n");
+    }
+    let refused = client.say("PLIMSOLL.READS stale");
+    assert_eq!(refused, "-ERR reads are STRONG, SESSION or EVENTUAL\\r\\n");
     assert!(client.say("READONLY now").starts_with("-ERR wrong number of arguments"));
 }
 

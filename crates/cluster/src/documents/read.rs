@@ -11,14 +11,14 @@ use super::catalog::no_such_index;
 use super::memory::leaves_rows;
 use super::types::{Document, IndexMetadata};
 use crate::Coordinator;
-use crate::ReadLevel;
 use crate::partition::Partition;
 use crate::read_rows::{Found, RowsRead};
 use crate::routing::no_shard;
 use crate::rpc::{Freshness, Problem, Question, Reply, rest_error};
 
 impl Coordinator {
-    /// A document as it is now, also where searches do not see it yet.
+    /// A document as it is now, also where searches do not see it yet. Where `is_realtime` is
+    /// false, what the copy has that answers will do: [`crate::ReadLevel::Eventual`].
     ///
     /// # Errors
     /// Where there is no such index, or its rows cannot be read.
@@ -27,7 +27,7 @@ impl Coordinator {
         index: &Arc<IndexMetadata>,
         id: &str,
         routing: Option<&str>,
-        level: ReadLevel,
+        is_realtime: bool,
     ) -> Result<Option<Document>, Error> {
         let table = self.shared().tables.by_name(&index.name);
         let table = table.ok_or_else(|| no_such_index(&index.name))?;
@@ -40,7 +40,7 @@ impl Coordinator {
                 None => Err(no_shard("the partition is being opened".to_owned())),
             };
         }
-        let freshness = Freshness::from(level);
+        let freshness = if is_realtime { Freshness::Strong } else { Freshness::Eventual };
         let (partition, key_bytes, named) = (copies.id.into(), key.to_vec(), id.to_owned());
         let question = Question::Document { partition, key: key_bytes, id: named, freshness };
         let read = RowsRead { copies, class: Class::Get, freshness, question };

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use plimsoll_control::Class;
 use plimsoll_log::{PartitionId, SessionId};
-use plimsoll_storage::{Argv, ErrorReply, command};
+use plimsoll_storage::{Argv, ErrorReply, Reply as RowReply, command};
 
 use super::messages::{
-    Envelope, FORMAT, Freshness, Problem, Question, Reply, StepBytes, Told, decode, encode_answer,
+    Envelope, FORMAT, Freshness, PartitionName, Problem, Question, Reply, StepBytes, Told, decode,
+    encode_answer,
 };
 use crate::Coordinator;
 use crate::digest::Digest;
@@ -84,13 +85,13 @@ impl Coordinator {
                 let submission = |done| Submission { session, first, acked, steps, done };
                 let answer = lead_for(&local, submission, timeout).await.map_err(row)?;
                 working.done();
-                Ok(Reply::Replies(reply_bytes(&answer)))
+                Ok(self.replies(partition, &answer))
             }
             Question::Settle { partition, session, numbers, stamp_ms } => {
                 let local = self.local(partition.into())?;
                 let submission = fences(SessionId(session), &numbers, stamp_ms);
                 let answer = lead_for(&local, submission, timeout).await;
-                Ok(Reply::Replies(reply_bytes(&answer.map_err(row)?)))
+                Ok(self.replies(partition, &answer.map_err(row)?))
             }
             Question::Read { partition, argv, freshness } => {
                 let local = self.fresh(partition.into(), freshness, timeout, waits).await?;
@@ -99,7 +100,7 @@ impl Coordinator {
                 let working = shared.work(class_of(&command));
                 let reply = self.read_local(&local, &command, &argv).await;
                 working.done();
-                Ok(Reply::Replies(reply_bytes(&[reply])))
+                Ok(self.replies(partition, &[reply]))
             }
             Question::LastChange { partition, key, freshness } => {
                 let local = self.fresh(partition.into(), freshness, timeout, waits).await?;
@@ -122,6 +123,13 @@ impl Coordinator {
             }
             other => self.answer_about_documents(other, terms, waits).await,
         }
+    }
+
+    /// Replies as they go to another node, with what they may show.
+    fn replies(&self, partition: PartitionName, replies: &[RowReply]) -> Reply {
+        let group = self.shared().tables.copies(partition.into()).map(|copies| copies.group);
+        let seen = group.map_or(0, |group| self.shared().seen(group).0);
+        Reply::Replies { replies: reply_bytes(replies), seen }
     }
 
     /// This node's copies of a partition, by its name.
@@ -147,20 +155,7 @@ impl Coordinator {
         let began = Instant::now();
         let local = self.local(id)?;
         let group = self.copies(id)?.group;
-        let is_fresh = match freshness {
-            Freshness::Strong => self.shared().pass_barrier(group, timeout).await,
-            Freshness::AtLeast(lsn) => {
-                let tail = self.shared().tails.get(&group);
-                let reached = async {
-                    match tail {
-                        Some(tail) => tail.reached(plimsoll_log::Lsn(lsn)).await,
-                        None => std::future::pending().await,
-                    }
-                };
-                tokio::time::timeout(timeout, reached).await.is_ok()
-            }
-            Freshness::Eventual => true,
-        };
+        let is_fresh = self.shared().comes_to_be(freshness, group, timeout).await;
         let waited_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         waits.ns.fetch_add(waited_ns, Ordering::Relaxed);
         // Where apply stopped meanwhile, the group goes on without the partition.

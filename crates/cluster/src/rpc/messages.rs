@@ -12,10 +12,8 @@ use plimsoll_log::PartitionId;
 use plimsoll_storage::partition::Checksum;
 use serde::{Deserialize, Serialize};
 
-use crate::request::ReadLevel;
-
 /// What this version speaks.
-pub(crate) const FORMAT: u8 = 2;
+pub(crate) const FORMAT: u8 = 3;
 
 /// What goes with every question.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -157,15 +155,6 @@ pub(crate) enum Freshness {
     Eventual,
 }
 
-impl From<ReadLevel> for Freshness {
-    fn from(level: ReadLevel) -> Self {
-        match level {
-            ReadLevel::Strong => Self::Strong,
-            ReadLevel::Eventual => Self::Eventual,
-        }
-    }
-}
-
 /// What is done with a copy of a partition as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Chore {
@@ -282,8 +271,12 @@ pub(crate) struct WireDocument {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
     Done,
-    /// Bytes of a row reply for each step.
-    Replies(Vec<Vec<u8>>),
+    /// Bytes of a row reply for each step, and a position of the partition's group after all that
+    /// they show.
+    Replies {
+        replies: Vec<Vec<u8>>,
+        seen: u64,
+    },
     LastChange(u64),
     /// Group, LSN, chain hash and log time of each.
     Positions(Vec<(u16, u64, u64, u64)>),

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::cluster::{Cluster, ClusterSpec};
+use super::cluster::Cluster;
 use super::context::{Arm, Ask, Context, comparisons, variants};
 use super::corpus::{Corpus, Shape};
 use super::fault::{Active, FaultKind};
@@ -17,6 +17,7 @@ use super::fit::Search;
 use super::generator::Generator;
 use super::load::Pace;
 use super::measure::{self, Measured};
+use super::study::{self, DATA_NODES, GENERATOR_SHARE, PLACES};
 use super::workload::{self, Operation};
 use super::{Found, LiveSize};
 use crate::LabError;
@@ -28,11 +29,6 @@ const SCENARIO: &str = "stressed";
 const INDEX: &str = "places";
 /// The stressed node, as in the study: the fifth.
 const SICK: usize = 4;
-const DATA_NODES: usize = 5;
-const DATA_SHARE: f64 = 0.24;
-const COORDINATOR_SHARE: f64 = 0.25;
-const GENERATOR_SHARE: f64 = 0.5;
-const PLACES: usize = 60_000;
 const TERMS: usize = 200;
 /// Enough that a queue of the study's form is longer than an adjustment of it.
 const CLIENTS: usize = 160;
@@ -109,14 +105,7 @@ fn multiple(target_s: f64) -> f64 {
 
 /// Runs the experiment; what there is when it is stopped.
 pub(crate) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), LabError> {
-    let spec = ClusterSpec {
-        data_nodes: DATA_NODES,
-        data_share: DATA_SHARE,
-        coordinator_share: Some(COORDINATOR_SHARE),
-        settings: super::node_settings(),
-    };
-    context.progress.note("starting five data nodes, a coordinator and a keeper of the log");
-    let mut cluster = Cluster::start(&spec, &context.options.binary, &context.options.folder)?;
+    let mut cluster = study::start(context)?;
     let corpus = Corpus { shape: Shape::Places, count: PLACES, seed: context.options.seed };
     context.progress.note(&format!("loading {PLACES} documents, on every node"));
     cluster.load(INDEX, &corpus, DATA_NODES, DATA_NODES - 1)?;

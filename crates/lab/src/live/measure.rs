@@ -102,9 +102,20 @@ pub(crate) fn lap(
             false => Some(format!("the process of {} ended", ended.join(", "))),
         }
     };
-    let issued = taken.issued.max(1) as f64;
     let peaks = cluster.nodes.iter().filter_map(|n| processes::resident_bytes_peak(n.process()));
     let lap = Lap {
+        cpu_s: Some((after.cpu_s() - before.cpu_s()).max(0.0)),
+        rss_peak_bytes: Some(peaks.sum()),
+        nodes: node_laps(&cluster.nodes, &before, &after),
+        ..of_load(&taken, conditions, reason)
+    };
+    Ok(Measured { lap, latency_us: taken.latency_us, service_us: taken.service_us, block: 0 })
+}
+
+/// What the generator says of a lap, and whether something disturbed it.
+pub(crate) fn of_load(taken: &Taken, conditions: Conditions, reason: Option<String>) -> Lap {
+    let issued = taken.issued.max(1) as f64;
+    Lap {
         valid: reason.is_none(),
         reason,
         n: taken.issued,
@@ -113,13 +124,9 @@ pub(crate) fn lap(
         service_time_ms: stats::quantiles(&taken.service_us),
         error_rate: taken.failures() as f64 / issued,
         refused_rate: (taken.refused + taken.partial) as f64 / issued,
-        cpu_s: Some((after.cpu_s() - before.cpu_s()).max(0.0)),
-        rss_peak_bytes: Some(peaks.sum()),
         conditions: Some(conditions),
-        nodes: node_laps(&cluster.nodes, &before, &after),
         ..Lap::default()
-    };
-    Ok(Measured { lap, latency_us: taken.latency_us, service_us: taken.service_us, block: 0 })
+    }
 }
 
 /// Waits, but not for a lap that is to end.

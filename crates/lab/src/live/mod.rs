@@ -20,6 +20,7 @@ mod processes;
 mod selection;
 mod shares;
 mod sick_node;
+mod study;
 mod target;
 mod throttle;
 mod wire;

@@ -8,21 +8,18 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::Found;
-use super::cluster::{Cluster, ClusterSpec};
+use super::cluster::Cluster;
 use super::context::{Arm, Ask, Context, comparisons, variants};
 use super::corpus::{Corpus, Shape};
 use super::fault::{FaultKind, NAMED as FAULTS};
 use super::generator::Generator;
 use super::load::Pace;
 use super::measure;
+use super::study::{self, DATA_NODES, GENERATOR_SHARE};
 use super::workload::{self, Operation};
 use crate::LabError;
 use crate::result::{FaultNote, LoadNote, Scenario};
 
-const NODES: usize = 5;
-const SHARE: f64 = 0.24;
-const COORDINATOR_SHARE: f64 = 0.25;
-const GENERATOR_SHARE: f64 = 0.5;
 const SICK: usize = 2;
 /// The part of what the cluster can do that is asked for.
 const PART: f64 = 0.5;
@@ -87,23 +84,16 @@ fn arm(name: &str) -> Arm {
 
 /// Runs the experiment; what there is when it is stopped.
 pub(crate) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), LabError> {
-    let spec = ClusterSpec {
-        data_nodes: NODES,
-        data_share: SHARE,
-        coordinator_share: Some(COORDINATOR_SHARE),
-        settings: super::node_settings(),
-    };
-    context.progress.note("starting five data nodes, a coordinator and a keeper of the log");
-    let mut cluster = Cluster::start(&spec, &context.options.binary, &context.options.folder)?;
+    let mut cluster = study::start(context)?;
     let seed = context.options.seed;
     let places = Corpus { shape: Shape::Places, count: 40_000, seed };
-    let (table, _) = cluster.load_evenly("places", &places, NODES, 1)?;
+    let (table, _) = cluster.load_evenly("places", &places, DATA_NODES, 1)?;
     let mut tables = Vec::new();
     let full = context.options.size == super::LiveSize::Full;
     for (name, count, operation) in WORKLOADS.into_iter().filter(|_| full) {
         context.progress.note(&format!("loading {count} documents for {name}"));
         let corpus = Corpus { shape: operation.shape(), count, seed };
-        let (table, _) = cluster.load_evenly(name, &corpus, NODES, 1)?;
+        let (table, _) = cluster.load_evenly(name, &corpus, DATA_NODES, 1)?;
         tables.push((name, table, operation, corpus));
     }
     cluster.limit()?;

@@ -303,7 +303,6 @@ fn lap(
             }
         })
         .collect();
-    let issued = taken.issued.max(1) as f64;
     let late_ms = taken.late_us.value_at_quantile(0.99) as f64 / 1e3;
     let conditions = Conditions { generator_late_ms: late_ms, ..Conditions::default() };
     let reason = match context.is_stopped() {
@@ -311,18 +310,9 @@ fn lap(
         false => measure::disturbance(&conditions),
     };
     let lap = Lap {
-        valid: reason.is_none(),
-        reason,
-        n: taken.issued,
-        throughput_ops_s: taken.throughput(),
-        latency_ms: stats::quantiles(&taken.latency_us),
-        service_time_ms: stats::quantiles(&taken.service_us),
-        error_rate: taken.failures() as f64 / issued,
-        refused_rate: (taken.refused + taken.partial) as f64 / issued,
         cpu_s: nodes.iter().map(|node| node.cpu_s).sum::<Option<f64>>().filter(|s| *s > 0.0),
-        conditions: Some(conditions),
         nodes,
-        ..Lap::default()
+        ..measure::of_load(&taken, conditions, reason)
     };
     Ok(Measured { lap, latency_us: taken.latency_us, service_us: taken.service_us, block })
 }
@@ -347,19 +337,28 @@ fn sentence(address: &str, sick: Option<&str>, variants: &[Variant]) -> String {
             cpu(first)
         );
     };
-    let who = sick.map_or("no node stands out as sick; the worst one".to_owned(), |name| {
-        format!("{name} is sick, and it")
-    });
-    format!(
-        "At {address} {who} costs this much without selection ({}): p99 {} instead of {}, and {} \
-         CPU seconds per 1,000 requests instead of {} ({}).",
-        first.name,
-        p99(first),
-        p99(last),
-        cpu(first),
-        cpu(last),
-        last.name
-    )
+    match sick {
+        Some(name) => format!(
+            "At {address} {name} is sick, and it costs this much without selection ({}): p99 {} \
+             instead of {}, and {} CPU seconds per 1,000 requests instead of {} ({}).",
+            first.name,
+            p99(first),
+            p99(last),
+            cpu(first),
+            cpu(last),
+            last.name
+        ),
+        None => format!(
+            "At {address} no node stands out as sick: p99 is {} without selection ({}) and {} with \
+             it ({}), at {} and {} CPU seconds per 1,000 requests.",
+            p99(first),
+            first.name,
+            p99(last),
+            last.name,
+            cpu(first),
+            cpu(last)
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -424,6 +423,8 @@ mod tests {
         let both = [variant("off", 812.0, 0.004), variant("on", 90.0, 0.003)];
         let said = sentence("h:1", Some("es3"), &both);
         assert!(said.contains("p99 812 ms instead of 90 ms, and 4.00 CPU seconds"), "{said}");
+        let said = sentence("h:1", None, &both);
+        assert!(said.contains("no node stands out as sick: p99 is 812 ms without"), "{said}");
         assert!(sentence("h:1", None, &both[..1]).contains("lets nothing be switched"));
         assert!(sentence("h:1", None, &[]).contains("nothing was measured"));
     }

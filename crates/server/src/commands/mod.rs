@@ -32,6 +32,7 @@ pub enum Own {
     Unwatch,
     Readonly,
     Readwrite,
+    Reads,
     Flushall,
     Save,
     Bgsave,
@@ -149,7 +150,7 @@ const LATENCY: &[Spec] = &[
 ];
 
 /// The server's own, the most frequent first: they are searched in this order.
-static OWN: [(Spec, Own); 28] = [
+static OWN: [(Spec, Own); 29] = [
     (connection("ping", -1), Own::Ping),
     (transaction("multi", 1), Own::Multi),
     (transaction("exec", 1), Own::Exec),
@@ -164,6 +165,7 @@ static OWN: [(Spec, Own); 28] = [
     (connection("reset", 1), Own::Reset),
     (connection("readonly", 1), Own::Readonly),
     (connection("readwrite", 1), Own::Readwrite),
+    (connection("plimsoll.reads", -1), Own::Reads),
     (here("client", -2, Group::Connection).subcommands(CLIENT), Own::Client),
     (here("wait", 3, Group::Generic), Own::Wait),
     (server("info", -1), Own::Info),

@@ -7,7 +7,7 @@ use plimsoll_cluster::{ReadLevel, Request};
 use plimsoll_memory::breakers::{is_parent_full, parent_trip};
 use plimsoll_storage::{
     Argv, ErrorReply, Reply,
-    command::spec::{Access, unknown_command},
+    command::spec::{Access, unknown_command, wrong_arity},
 };
 
 use super::{Connection, End, OUTPUT_BYTES_HIGH, state::Queued};
@@ -25,6 +25,12 @@ const RUN_COMMANDS_MAX: usize = 1024;
 /// What the replies of one run should take together.
 const RUN_REPLY_BYTES: usize = 4 * 1024 * 1024;
 
+/// What PLIMSOLL.READS calls them.
+const READ_LEVELS: [(&str, ReadLevel); 3] = [
+    ("strong", ReadLevel::Strong),
+    ("session", ReadLevel::Session),
+    ("eventual", ReadLevel::Eventual),
+];
 /// The longest DEBUG SLEEP.
 const SLEEP_MAX: Duration = Duration::from_secs(600);
 
@@ -169,15 +175,16 @@ impl Connection {
             Own::Watch => self.watch(argv).await,
             // As of a replica in a cluster of Redis: reads may be of an earlier state.
             Own::Readonly => {
-                self.session.set_reads(ReadLevel::Eventual);
+                self.session.set_read_level(ReadLevel::Eventual);
                 Ok(Reply::OK)
             }
             Own::Readwrite => {
-                self.session.set_reads(ReadLevel::Strong);
+                self.session.set_read_level(ReadLevel::Strong);
                 Ok(Reply::OK)
             }
+            Own::Reads => self.reads(argv),
             Own::Reset => {
-                self.session.set_reads(ReadLevel::Strong);
+                self.session.set_read_level(ReadLevel::Strong);
                 handlers::run(&mut self.state, own, argv)
             }
             Own::Flushall => {
@@ -195,6 +202,25 @@ impl Connection {
             }
             _ => handlers::run(&mut self.state, own, argv),
         }
+    }
+
+    /// PLIMSOLL.READS: says or sets how fresh the connection's reads are.
+    fn reads(&mut self, argv: &Argv) -> Result<Reply, ErrorReply> {
+        if argv.len() > 2 {
+            return Err(wrong_arity("plimsoll.reads"));
+        }
+        let Some(word) = argv.get(1) else {
+            let level = self.session.read_level();
+            let name = READ_LEVELS.iter().find(|(_, it)| *it == level).map_or("", |(name, _)| name);
+            return Ok(Reply::bulk(name));
+        };
+        let named = |(name, _): &&(&str, ReadLevel)| word.eq_ignore_ascii_case(name.as_bytes());
+        let (_, level) = READ_LEVELS
+            .iter()
+            .find(named)
+            .ok_or_else(|| ErrorReply::err("reads are STRONG, SESSION or EVENTUAL"))?;
+        self.session.set_read_level(*level);
+        Ok(Reply::OK)
     }
 
     async fn watch(&mut self, argv: &Argv) -> Result<Reply, ErrorReply> {

@@ -60,6 +60,7 @@ pub fn run(state: &mut State, own: Own, argv: &Argv) -> Result<Reply, ErrorReply
         | Own::Watch
         | Own::Readonly
         | Own::Readwrite
+        | Own::Reads
         | Own::Flushall
         | Own::Debug
         | Own::Save => Err(ErrorReply::err("Command not allowed inside a transaction")),

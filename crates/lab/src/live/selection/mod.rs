@@ -14,7 +14,7 @@ use serde_json::Value;
 pub(crate) use arms::names;
 use arms::{AGAIN, arms, is_of_articles};
 
-use super::cluster::{Cluster, ClusterSpec};
+use super::cluster::Cluster;
 use super::context::{Arm, Ask, Context, comparisons, variants};
 use super::corpus::{Corpus, Shape};
 use super::fault::{Active, FaultKind};
@@ -22,6 +22,7 @@ use super::fit::{Search, crowd};
 use super::generator::Generator;
 use super::load::Pace;
 use super::measure;
+use super::study::{self, COORDINATOR_SHARE, DATA_NODES, DATA_SHARE, GENERATOR_SHARE, PLACES};
 use super::workload::{self, Operation};
 use super::{Found, LiveSize};
 use crate::LabError;
@@ -30,12 +31,6 @@ use crate::result::{FaultNote, Finding, LoadNote, Scenario};
 
 /// The stressed node, as in the study: the third.
 const SICK: usize = 2;
-const DATA_NODES: usize = 5;
-const DATA_SHARE: f64 = 0.24;
-const COORDINATOR_SHARE: f64 = 0.25;
-const GENERATOR_SHARE: f64 = 0.5;
-/// Documents of the complex query.
-const PLACES: usize = 60_000;
 const TERMS: usize = 500;
 const ARTICLES: usize = 3_000;
 /// Shares of unloaded throughput that rotation kept, by the study.
@@ -84,14 +79,7 @@ struct Table {
 
 /// Runs the experiment; what there is when it is stopped.
 pub(crate) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), LabError> {
-    let spec = ClusterSpec {
-        data_nodes: DATA_NODES,
-        data_share: DATA_SHARE,
-        coordinator_share: Some(COORDINATOR_SHARE),
-        settings: super::node_settings(),
-    };
-    context.progress.note("starting five data nodes, a coordinator and a keeper of the log");
-    let cluster = Cluster::start(&spec, &context.options.binary, &context.options.folder)?;
+    let cluster = study::start(context)?;
     let arms = arms(context.options.size, &context.options.variants);
     let mut run = Run {
         context,

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use plimsoll_cluster::{Coordinator, Document, IndexMetadata, ReadLevel};
+use plimsoll_cluster::{Coordinator, Document, IndexMetadata};
 use plimsoll_index::Error;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
@@ -62,8 +62,8 @@ fn path(call: &Call) -> (&str, &str) {
 }
 
 /// `realtime=false` does without the certainty that nothing newer was acknowledged elsewhere.
-fn level(query: &Query) -> Result<ReadLevel, Error> {
-    Ok(if query.flag_or("realtime", true)? { ReadLevel::Strong } else { ReadLevel::Eventual })
+fn is_realtime(query: &Query) -> Result<bool, Error> {
+    query.flag_or("realtime", true)
 }
 
 /// Reads one document as a GET's parameters ask.
@@ -76,8 +76,8 @@ async fn get(
     if call.query.flag_or("refresh", false)? {
         call.coordinator().refresh(&place.index, None).await?;
     }
-    let level = level(&call.query)?;
-    let found = call.coordinator().get_document(&place.index, id, routing, level).await?;
+    let is_realtime = is_realtime(&call.query)?;
+    let found = call.coordinator().get_document(&place.index, id, routing, is_realtime).await?;
     let found = found.map(|found| kept(found, &place.index));
     let Some(wanted) = call.query.number::<u64>("version")? else { return Ok(found) };
     match found {
@@ -213,9 +213,10 @@ pub async fn many(mut call: Call) -> Result<Answer, Error> {
 async fn one(call: &Call, wanted: &Wanted, out: &mut Vec<u8>) -> Result<(), Error> {
     let place = place::for_read(&call.rest, &wanted.index)?;
     let routing = place.routing(&wanted.id, wanted.routing.clone())?;
-    let (coordinator, level): (&Coordinator, _) = (call.coordinator(), level(&call.query)?);
+    let coordinator: &Coordinator = call.coordinator();
+    let is_realtime = is_realtime(&call.query)?;
     let routing = routing.as_deref();
-    let found = coordinator.get_document(&place.index, &wanted.id, routing, level).await?;
+    let found = coordinator.get_document(&place.index, &wanted.id, routing, is_realtime).await?;
     let found = found.map(|found| kept(found, &place.index));
     entry(out, &place.index, &wanted.id, routing, found.as_ref(), &wanted.filter)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::str::from_utf8;
 
 use bytes::Bytes;
-use plimsoll_cluster::{Action, Condition, Document, DocumentWrite, ReadLevel};
+use plimsoll_cluster::{Action, Condition, Document, DocumentWrite};
 use plimsoll_index::Error;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -251,7 +251,7 @@ pub async fn run(
     let coordinator = &rest.node.coordinator;
     let mut left = retries;
     loop {
-        let found = coordinator.get_document(&place.index, id, routing, ReadLevel::Strong).await?;
+        let found = coordinator.get_document(&place.index, id, routing, true).await?;
         let step = step(change, id, routing.map(str::to_owned), found, expected)
             .map_err(|error| located(error, &place.index, id, routing))?;
         let write = match step {

@@ -1,7 +1,7 @@
 //! What can be asked of a query beside its hits: whether it is valid, why a document matches,
 //! and which partitions it would be asked of.
 
-use plimsoll_cluster::{ReadLevel, SearchOptions};
+use plimsoll_cluster::SearchOptions;
 use plimsoll_index::Error;
 use plimsoll_index::search::SearchRequest;
 use serde_json::{Map, Value, json};
@@ -90,8 +90,7 @@ pub async fn explain(mut call: Call) -> Result<Answer, Error> {
     let index = target.index;
     let routing = call.query.get("routing").map(str::to_owned);
     let mut answer = json!({ "_index": index.name, "_id": id, "matched": false });
-    let document =
-        call.coordinator().get_document(&index, &id, routing.as_deref(), ReadLevel::Strong).await?;
+    let document = call.coordinator().get_document(&index, &id, routing.as_deref(), true).await?;
     if document.is_none() {
         return Ok(Answer::json(&answer).with_status(404));
     }

@@ -1,0 +1,61 @@
+//! How fresh a client's reads are, and how far it has seen each log group: what its reads ask of a
+//! copy at [`ReadLevel::Session`]. How a copy comes to be so fresh is in `read_rows.rs`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use plimsoll_log::{GroupId, Lsn};
+
+use crate::ReadLevel;
+use crate::node::GROUPS;
+use crate::rpc::Freshness;
+
+/// The reads of one connection. Positions only grow, whatever the level is meanwhile, so that who
+/// asks for `Session` later has what he did before.
+#[derive(Default)]
+pub(crate) struct Reads {
+    pub level: ReadLevel,
+    /// By the group's number, the metadata's being the first.
+    seen: [AtomicU64; GROUPS as usize + 1],
+}
+
+impl Reads {
+    /// How fresh a copy must be for the next read of a group.
+    pub(crate) fn freshness(&self, group: GroupId) -> Freshness {
+        match self.level {
+            ReadLevel::Strong => Freshness::Strong,
+            ReadLevel::Session => Freshness::AtLeast(self.seen(group).0),
+            ReadLevel::Eventual => Freshness::Eventual,
+        }
+    }
+
+    /// Notes that an answer shows the group up to here at most.
+    pub(crate) fn saw(&self, group: GroupId, lsn: Lsn) {
+        if let Some(seen) = self.seen.get(usize::from(group.0)) {
+            seen.fetch_max(lsn.0, Ordering::Relaxed);
+        }
+    }
+
+    fn seen(&self, group: GroupId) -> Lsn {
+        let seen = self.seen.get(usize::from(group.0));
+        Lsn(seen.map_or(0, |seen| seen.load(Ordering::Relaxed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_asks_for_the_newest_that_it_saw_of_each_group() {
+        let mut reads = Reads { level: ReadLevel::Session, ..Reads::default() };
+        reads.saw(GroupId(3), Lsn(7));
+        reads.saw(GroupId(3), Lsn(5));
+        assert_eq!(reads.freshness(GroupId(3)), Freshness::AtLeast(7));
+        assert_eq!(reads.freshness(GroupId(GROUPS)), Freshness::AtLeast(0));
+        reads.level = ReadLevel::Strong;
+        assert_eq!(reads.freshness(GroupId(3)), Freshness::Strong);
+        reads.saw(GroupId(3), Lsn(9));
+        reads.level = ReadLevel::Session;
+        assert_eq!(reads.freshness(GroupId(3)), Freshness::AtLeast(9));
+    }
+}
