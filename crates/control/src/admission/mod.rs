@@ -3,6 +3,7 @@
 //! queue, because the order of leaving it is part of the rule.
 
 mod counted;
+mod growth;
 mod littles_law;
 mod ours;
 mod shadow;
@@ -44,8 +45,8 @@ pub struct Arrival {
     /// away earlier than one that has nowhere to go.
     pub alternatives: u32,
     /// A number that the coordinator draws at random for the whole request and gives to each part
-    /// of it. In overload the higher goes first, so that all nodes refuse the same requests; where
-    /// all have the same, the newest goes first.
+    /// of it. In overload the higher goes first, so that all nodes refuse the same requests. Parts
+    /// with the same are taken for one request.
     pub rank: u32,
 }
 

@@ -2,35 +2,45 @@
 //!
 //! ```text
 //! bound     = run * (1 + 4 / workers)            how long a queue is worth having, per class
-//! standing  = the queue was never empty for an interval of 4 runs (20 ms to 1 s)
-//! overload  = standing, and the wait, in runs, 1.25 bounds longer than two intervals ago, or one
-//!             bound longer than eight intervals ago; until the queue is empty
+//! patience  = limit / 25, at most 1 s, at least the bound   limit: from arrival to deadline
+//! overload  = the queue grows (`growth.rs`) and its oldest has waited longer than its patience;
+//!             until nothing had to be given up for 8 intervals
+//! interval  = 4 runs (20 ms to 100 ms)
 //! ```
 //!
 //! * A request that cannot be answered by its deadline is refused when it arrives, and given up
 //!   if that turns out while it waits (ScyllaDB's shedding by remaining time, with the predicted
-//!   run instead of a fixed fraction).
+//!   run instead of a fixed fraction). A predicted wait is believed as far as the queue has stood:
+//!   of longer ones nothing has been learnt yet, and the first runs are not like the later.
+//! * Where nothing waits, a prediction refuses nobody: nothing is lost by a run, and it corrects
+//!   a wrong one.
 //! * While a queue stands, a request that has another copy to go to is sent there once the wait
 //!   exceeds the bound.
+//! * A queue alone is not overload: the parts of a search arrive together, and a closed loop's
+//!   clients wait for their answers; refusing them would only make them ask again. The one does not
+//!   last, the other does not grow, and what makes both at first, clients that come one after the
+//!   other, is over before anybody's patience. The part of the limit is `DAGOR`'s, which calls it
+//!   overload when requests wait 20 ms of their 500 (Zhou and others, `SoCC` 2018).
 //! * In overload the highest rank goes first, among equals the newest, and what has waited beyond
-//!   the bound is refused: those served have waited little, and those refused learn it soon
-//!   (adaptive LIFO and queue time-outs, Maurer, Fail at Scale, ACM Queue 2015, with the bound
-//!   scaled to the class's run instead of 5 ms). The rank is the whole request's, drawn once by its
-//!   coordinator, so that nodes that know nothing of each other refuse all parts of the same
-//!   requests (user priorities of DAGOR, Zhou and others, SoCC 2018): parts dropped by chance, a
+//!   its patience is refused: those served have waited little, and those refused learn it soon
+//!   (adaptive LIFO and queue time-outs, Maurer, Fail at Scale, ACM Queue 2015). The rank is the
+//!   whole request's, drawn once by its coordinator, so that nodes that know nothing of each other
+//!   refuse all parts of the same requests (user priorities of DAGOR): parts dropped by chance, a
 //!   sixth at each of five nodes, would spoil 60 % of the requests and the work of their other parts.
 //! * A fetch is not shed: its query has been paid for, and no other node has what it found.
-//! * A queue that stands without growing is a closed loop, not overload: its clients wait for
-//!   their answers, and refusing them would only make them ask again.
+//! * A refused client is told to come back when what waits is gone at the pace of the latest runs,
+//!   which is believed no further either.
 //! * Classes take turns by the run time they have used, so that gets do not wait for every
-//!   aggregation before them; and requests eight times dearer than the average leave an eighth of
-//!   the workers to the others.
+//!   aggregation before them. Requests eight times dearer than the average have a lane of their own
+//!   and leave an eighth of the workers to the others.
 //!
 //! The bound's second term is for few workers, where a queue as short as one run would leave the
 //! worker idle (M/M/1 at 1.4 times its capacity needs five waiting to stay 95 % busy).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::growth::Growth;
 use super::{
     AdmissionState, Arrival, Frame, Reason, Refusal, Started, Tier, WAITING_PER_WORKER_MAX,
 };
@@ -42,22 +52,33 @@ const SPAN_NS: u64 = 1_000_000_000;
 const RUN_NS: f64 = 1_000_000.0;
 const INTERVAL_RUNS: f64 = 4.0;
 const INTERVAL_MIN_NS: u64 = 20_000_000;
-const INTERVAL_MAX_NS: u64 = 1_000_000_000;
-/// Intervals over which slow growth is told.
-const TREND: usize = 8;
+const INTERVAL_MAX_NS: u64 = 100_000_000;
+/// How many runs a queue must last to be one that stands, and the least and most of that.
+const STANDS_RUNS: f64 = 8.0;
+const STANDS_MIN_NS: u64 = 40_000_000;
+const STANDS_MAX_NS: u64 = 2_000_000_000;
+/// The part of its limit that a request may wait before that is called late, and the most of it.
+const PATIENCE: u64 = 25;
+const PATIENCE_MAX_NS: u64 = 1_000_000_000;
+/// Intervals without a refusal that end an overload.
+const CALM: u64 = 8;
 /// From how many average runs on a request is heavy, and the part of the workers kept from such.
 const HEAVY: f64 = 8.0;
 const KEPT: usize = 8;
-/// One lane for each class, one for background work, one for the cluster's own.
-const LANES: usize = Class::COUNT + 2;
+/// One lane for each class, one for the heavy of all, one for background work, one for the
+/// cluster's own.
+const LANES: usize = Class::COUNT + 3;
 const FETCH: usize = Class::Fetch.slot();
-const BACKGROUND: usize = Class::COUNT;
-const CONTROL: usize = Class::COUNT + 1;
+const DEAR: usize = Class::COUNT;
+const BACKGROUND: usize = Class::COUNT + 1;
+const CONTROL: usize = Class::COUNT + 2;
 
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     arrival: Arrival,
     arrived_ns: u64,
+    /// The predicted run time, where it was known or decided the lane.
+    told_ns: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -66,7 +87,7 @@ struct Lane {
     waiting: BTreeMap<u64, Waiting>,
     /// The same by rank, then number.
     ranked: BTreeSet<(u32, u64)>,
-    /// Predicted run time of those waiting whose sender predicted it.
+    /// Predicted run time of those waiting that have one.
     told_ns: u64,
     /// How many wait without a prediction; they count with the average of now.
     untold: u64,
@@ -83,18 +104,18 @@ pub(super) struct Ours {
     run: [FadingMean; Class::COUNT],
     run_all: FadingMean,
     heavy_running: usize,
-    interval_from_ns: u64,
-    was_empty: bool,
-    /// How many runs' time a newcomer had to wait at the ends of the latest intervals in which
-    /// the queue stood, the last at the back; emptied with the queue.
-    depths: VecDeque<f64>,
+    /// How many parts of each request wait, by its rank.
+    requests: BTreeMap<u32, usize>,
+    growth: Growth,
     overload: bool,
+    /// When something had to be given up last.
+    given_up_ns: u64,
 }
 
 impl Lane {
     fn push(&mut self, number: u64, waiting: Waiting) {
-        self.told_ns = self.told_ns.saturating_add(waiting.arrival.cost_ns.unwrap_or(0));
-        self.untold += u64::from(waiting.arrival.cost_ns.is_none());
+        self.told_ns = self.told_ns.saturating_add(waiting.told_ns.unwrap_or(0));
+        self.untold += u64::from(waiting.told_ns.is_none());
         self.ranked.insert((waiting.arrival.rank, number));
         self.waiting.insert(number, waiting);
     }
@@ -111,8 +132,8 @@ impl Lane {
     fn remove(&mut self, number: u64) -> Option<Waiting> {
         let removed = self.waiting.remove(&number)?;
         self.ranked.remove(&(removed.arrival.rank, number));
-        self.told_ns = self.told_ns.saturating_sub(removed.arrival.cost_ns.unwrap_or(0));
-        self.untold -= u64::from(removed.arrival.cost_ns.is_none());
+        self.told_ns = self.told_ns.saturating_sub(removed.told_ns.unwrap_or(0));
+        self.untold -= u64::from(removed.told_ns.is_none());
         Some(removed)
     }
 }
@@ -126,11 +147,23 @@ impl Ours {
             run: [FadingMean::new(SPAN_NS); Class::COUNT],
             run_all: FadingMean::new(SPAN_NS),
             heavy_running: 0,
-            interval_from_ns: now_ns,
-            was_empty: true,
-            depths: VecDeque::new(),
+            requests: BTreeMap::new(),
+            growth: Growth::new(now_ns),
             overload: false,
+            given_up_ns: now_ns,
         }
+    }
+
+    /// Takes one out of its lane.
+    fn take(&mut self, at: usize, number: u64) -> Option<Waiting> {
+        let taken = self.lanes[at].remove(number)?;
+        if let Entry::Occupied(mut parts) = self.requests.entry(taken.arrival.rank) {
+            *parts.get_mut() -= 1;
+            if *parts.get() == 0 {
+                parts.remove();
+            }
+        }
+        Some(taken)
     }
 
     fn run_ns(&self, class: Class) -> f64 {
@@ -141,13 +174,24 @@ impl Ours {
         arrival.cost_ns.unwrap_or_else(|| whole(self.run_ns(arrival.class)))
     }
 
-    /// How many runs' time a queue is worth having.
-    fn bound_runs(&self) -> f64 {
-        1.0 + 4.0 / self.workers as f64
+    /// How long a queue is worth having.
+    fn bound_ns(&self, class: Class) -> u64 {
+        whole(self.run_ns(class) * (1.0 + 4.0 / self.workers as f64))
     }
 
-    fn bound_ns(&self, class: Class) -> u64 {
-        whole(self.run_ns(class) * self.bound_runs())
+    fn is_late(&self, now_ns: u64, waiting: &Waiting) -> bool {
+        let limit_ns = waiting.arrival.deadline_ns.saturating_sub(waiting.arrived_ns);
+        let patience_ns = (limit_ns / PATIENCE).min(PATIENCE_MAX_NS);
+        let age_ns = now_ns.saturating_sub(waiting.arrived_ns);
+        age_ns > patience_ns.max(self.bound_ns(waiting.arrival.class))
+    }
+
+    /// How many workers the lane may have.
+    fn workers_of(&self, lane: usize) -> usize {
+        match lane {
+            DEAR => self.workers - self.workers.div_ceil(KEPT).min(self.workers - 1),
+            _ => self.workers,
+        }
     }
 
     /// Predicted run time of all that waits in the lane.
@@ -168,53 +212,59 @@ impl Ours {
     /// lanes' turns leave it, and never more than all work.
     fn wait_in_ns(&self, lane: usize) -> u64 {
         let active = self.lanes.iter().filter(|lane| !lane.waiting.is_empty()).count().max(1);
-        let own_ns = self.work_ns(lane) / self.workers as u64;
+        let own_ns = self.work_ns(lane) / self.workers_of(lane) as u64;
         own_ns.saturating_mul(active as u64).min(self.wait_ns())
     }
 
-    fn refusal(&self, reason: Reason) -> Refusal {
-        Refusal { reason, retry_after_ns: self.wait_ns().max(whole(RUN_NS)) }
+    fn refusal(&self, now_ns: u64, reason: Reason) -> Refusal {
+        let run_ns = self.run_all.mean().unwrap_or(RUN_NS);
+        let drained_ns = whole(run_ns * self.waiting() as f64 / self.workers as f64);
+        let retry_after_ns = drained_ns.min(self.growth.stood_ns(now_ns)).max(whole(RUN_NS));
+        Refusal { reason, retry_after_ns }
     }
 
-    /// Closes the interval if it is over and judges it.
+    /// Looks at the queue as it has been since the last look, and judges the interval if it is over.
     fn judge(&mut self, now_ns: u64) {
-        if self.waiting() == 0 {
-            self.was_empty = true;
-        }
         let run_ns = self.run_all.mean().unwrap_or(RUN_NS);
         let length_ns = whole(run_ns * INTERVAL_RUNS).clamp(INTERVAL_MIN_NS, INTERVAL_MAX_NS);
-        if now_ns.saturating_sub(self.interval_from_ns) < length_ns {
-            return;
+        let grows = self.growth.see(now_ns, self.requests.len(), length_ns);
+        if self.overload {
+            self.overload = now_ns.saturating_sub(self.given_up_ns) <= length_ns * CALM;
+            if !self.overload {
+                self.growth = Growth::new(now_ns);
+            }
+        } else if grows && self.has_late(now_ns) {
+            (self.overload, self.given_up_ns) = (true, now_ns);
         }
-        // In runs and not in time, so that a node that turns slow under a steady number of
-        // clients is not taken for one to which more are coming.
-        let bound = self.bound_runs();
-        let depth = self.wait_ns() as f64 / run_ns;
-        if self.was_empty {
-            self.overload = false;
-            self.depths.clear();
-        } else {
-            let deeper = |than: Option<&f64>, by: f64| than.is_some_and(|t| depth > t + by);
-            let before_last = self.depths.len().checked_sub(2).and_then(|at| self.depths.get(at));
-            let quickly = deeper(before_last, 1.25 * bound);
-            let slowly = self.depths.len() == TREND && deeper(self.depths.front(), bound);
-            self.overload |= quickly || slowly;
-        }
-        if self.depths.len() == TREND {
-            self.depths.pop_front();
-        }
-        self.depths.push_back(depth);
-        self.interval_from_ns = now_ns;
-        self.was_empty = self.waiting() == 0;
     }
 
-    /// Whether a queue has stood for an interval.
-    fn stands(&self) -> bool {
-        !self.was_empty && self.depths.len() > 1
+    fn stands(&self, now_ns: u64) -> bool {
+        let run_ns = self.run_all.mean().unwrap_or(RUN_NS);
+        let least_ns = whole(run_ns * STANDS_RUNS).clamp(STANDS_MIN_NS, STANDS_MAX_NS);
+        self.growth.stood_ns(now_ns) >= least_ns
+    }
+
+    /// Whether one that somebody waits for has waited too long.
+    fn has_late(&self, now_ns: u64) -> bool {
+        let oldest = self.lanes[..BACKGROUND].iter().filter_map(|lane| lane.first(false));
+        oldest.into_iter().any(|(_, oldest)| self.is_late(now_ns, oldest))
     }
 
     fn is_heavy(&self, cost_ns: u64) -> bool {
         cost_ns as f64 > HEAVY * self.run_all.mean().unwrap_or(RUN_NS)
+    }
+
+    fn lane_of(&self, arrival: &Arrival, cost_ns: u64) -> usize {
+        match arrival.tier {
+            Tier::Control => CONTROL,
+            Tier::Background => BACKGROUND,
+            Tier::Interactive => match arrival.class {
+                // It ends a request that has been paid for.
+                Class::Fetch => FETCH,
+                _ if self.is_heavy(cost_ns) => DEAR,
+                class => class.slot(),
+            },
+        }
     }
 
     /// The lane whose turn it is.
@@ -222,41 +272,33 @@ impl Ours {
         if !self.lanes[CONTROL].waiting.is_empty() {
             return Some(CONTROL);
         }
-        let heavy_max = self.workers - self.workers.div_ceil(KEPT).min(self.workers - 1);
         let may_start = |at: &usize| {
-            self.lanes[*at].first(self.overload).is_some_and(|(_, next)| {
-                !self.is_heavy(self.cost_ns(&next.arrival)) || self.heavy_running < heavy_max
-            })
+            let is_free = *at != DEAR || self.heavy_running < self.workers_of(DEAR);
+            is_free && !self.lanes[*at].waiting.is_empty()
         };
         let used = |at: &usize| self.lanes[*at].used;
         (0..CONTROL).filter(may_start).min_by(|a, b| used(a).total_cmp(&used(b)))
     }
 }
 
-fn lane_of(arrival: &Arrival) -> usize {
-    match arrival.tier {
-        Tier::Control => CONTROL,
-        Tier::Interactive => arrival.class.slot(),
-        Tier::Background => BACKGROUND,
-    }
-}
-
 impl AdmissionState for Ours {
     fn offer(&mut self, now_ns: u64, arrival: Arrival) -> Result<(), Refusal> {
         self.judge(now_ns);
-        let (at, cost_ns) = (lane_of(&arrival), self.cost_ns(&arrival));
+        let cost_ns = self.cost_ns(&arrival);
+        let at = self.lane_of(&arrival, cost_ns);
         if at != CONTROL {
             let wait_ns = if self.overload { 0 } else { self.wait_in_ns(at) };
-            let answered_ns = now_ns.saturating_add(wait_ns).saturating_add(cost_ns);
-            let busy = self.stands() && wait_ns > self.bound_ns(arrival.class);
-            if answered_ns > arrival.deadline_ns {
-                return Err(self.refusal(Reason::Hopeless));
+            let sure_ns = wait_ns.min(self.growth.stood_ns(now_ns));
+            let answered_ns = now_ns.saturating_add(sure_ns).saturating_add(cost_ns);
+            let busy = self.stands(now_ns) && wait_ns > self.bound_ns(arrival.class);
+            if answered_ns > arrival.deadline_ns && self.waiting() > 0 {
+                return Err(self.refusal(now_ns, Reason::Hopeless));
             }
             if busy && arrival.alternatives > 0 {
-                return Err(self.refusal(Reason::Elsewhere));
+                return Err(self.refusal(now_ns, Reason::Elsewhere));
             }
             if self.waiting() >= self.workers * WAITING_PER_WORKER_MAX {
-                return Err(self.refusal(Reason::Full));
+                return Err(self.refusal(now_ns, Reason::Full));
             }
         }
         if self.lanes[at].waiting.is_empty() {
@@ -267,7 +309,9 @@ impl AdmissionState for Ours {
             lane.used = if least.is_finite() { lane.used.max(least) } else { lane.used };
         }
         self.arrivals += 1;
-        self.lanes[at].push(self.arrivals, Waiting { arrival, arrived_ns: now_ns });
+        *self.requests.entry(arrival.rank).or_default() += 1;
+        let told_ns = if at == DEAR { Some(cost_ns) } else { arrival.cost_ns };
+        self.lanes[at].push(self.arrivals, Waiting { arrival, arrived_ns: now_ns, told_ns });
         Ok(())
     }
 
@@ -277,17 +321,17 @@ impl AdmissionState for Ours {
             let at = self.turn()?;
             let by_rank = self.overload && at != CONTROL;
             let number = self.lanes[at].first(by_rank)?.0;
-            let taken = self.lanes[at].remove(number)?;
+            let taken = self.take(at, number)?;
             let cost_ns = self.cost_ns(&taken.arrival);
-            let late = now_ns.saturating_add(cost_ns) > taken.arrival.deadline_ns;
+            let left_ns = if self.waiting() > 0 { cost_ns } else { 0 };
+            let late = now_ns.saturating_add(left_ns) > taken.arrival.deadline_ns;
             if late && at != CONTROL {
-                dropped.push((taken.arrival, self.refusal(Reason::Hopeless)));
+                dropped.push((taken.arrival, self.refusal(now_ns, Reason::Hopeless)));
                 continue;
             }
             let weight = if at == BACKGROUND { 4.0 } else { 1.0 };
             self.lanes[at].used += cost_ns.max(1) as f64 * weight;
-            // What counts as heavy when it starts counts so when it ends.
-            let heavy = self.is_heavy(cost_ns);
+            let heavy = at == DEAR;
             self.heavy_running += usize::from(heavy);
             let waited_ns = now_ns.saturating_sub(taken.arrived_ns);
             return Some(Started { arrival: taken.arrival, waited_ns, heavy });
@@ -300,15 +344,15 @@ impl AdmissionState for Ours {
         if !self.overload {
             return;
         }
-        let refusal = self.refusal(Reason::Overload);
+        let refusal = self.refusal(now_ns, Reason::Overload);
         for at in (0..CONTROL).filter(|at| *at != FETCH) {
             while let Some((number, oldest)) = self.lanes[at].first(false) {
-                let age_ns = now_ns.saturating_sub(oldest.arrived_ns);
-                if age_ns <= self.bound_ns(oldest.arrival.class) {
+                if !self.is_late(now_ns, oldest) {
                     break;
                 }
                 dropped.push((oldest.arrival, refusal));
-                self.lanes[at].remove(number);
+                self.take(at, number);
+                self.given_up_ns = now_ns;
             }
         }
     }
@@ -321,11 +365,11 @@ impl AdmissionState for Ours {
     }
 
     fn cancel(&mut self, id: u64) -> Option<Arrival> {
-        self.lanes.iter_mut().find_map(|lane| {
+        let (at, number) = self.lanes.iter().enumerate().find_map(|(at, lane)| {
             let mut all = lane.waiting.iter();
-            let number = *all.find(|(_, waiting)| waiting.arrival.id == id)?.0;
-            lane.remove(number).map(|waiting| waiting.arrival)
-        })
+            all.find(|(_, waiting)| waiting.arrival.id == id).map(|(number, _)| (at, *number))
+        })?;
+        self.take(at, number).map(|waiting| waiting.arrival)
     }
 
     fn waiting(&self) -> usize {

@@ -1,5 +1,7 @@
 //! Scripts for the queue's rules, and a step to overload against a pool of workers.
 
+mod several_parts;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -11,7 +13,9 @@ const SECOND: u64 = 1_000 * MS;
 
 fn arrival(id: u64, class: Class, deadline_ns: u64) -> Arrival {
     let tier = Tier::Interactive;
-    Arrival { id, class, tier, cost_ns: None, deadline_ns, alternatives: 0, rank: 0 }
+    // Where nothing else is said, a request of its own, and a later one goes first.
+    let rank = u32::try_from(id).unwrap();
+    Arrival { id, class, tier, cost_ns: None, deadline_ns, alternatives: 0, rank }
 }
 
 /// Teaches a fresh admission what a class's run takes.
@@ -36,8 +40,20 @@ struct Load {
     refused_after_ns: u64,
 }
 
-/// Poisson arrivals at `rate(now)` a second to `workers` with exponential runs of 5 ms.
+/// [`drive_within`] the limit of the lab's `overload-step`.
 fn drive(rule: AdmissionRule, workers: usize, end_ns: u64, rate: impl Fn(u64) -> f64) -> Load {
+    drive_within(250 * MS, rule, workers, end_ns, rate)
+}
+
+/// Poisson arrivals at `rate(now)` a second to `workers` with exponential runs of 5 ms, each worth
+/// an answer for so long.
+fn drive_within(
+    limit_ns: u64,
+    rule: AdmissionRule,
+    workers: usize,
+    end_ns: u64,
+    rate: impl Fn(u64) -> f64,
+) -> Load {
     let mut random = Random::new(11);
     let mut exponential =
         move |mean: f64| crate::average::whole(-(1.0 - random.unit()).ln() * mean);
@@ -63,7 +79,7 @@ fn drive(rule: AdmissionRule, workers: usize, end_ns: u64, rate: impl Fn(u64) ->
             next_arrival = now + exponential(1e9 / rate(now));
             id += 1;
             arrived.insert(id, now);
-            let refused = admission.offer(now, arrival(id, Class::Get, now + 10 * SECOND)).is_err();
+            let refused = admission.offer(now, arrival(id, Class::Get, now + limit_ns)).is_err();
             load.refused += usize::from(refused);
         }
         let mut dropped = Vec::new();
@@ -110,6 +126,21 @@ fn a_step_to_1_4_of_capacity_costs_the_excess_and_not_the_rest() {
         assert!(load.refused_after_ns < 100 * MS, "{workers}: {}", load.refused_after_ns);
         let fixed = drive(AdmissionRule::Fixed { capacity: 1_000 }, workers, 3 * SECOND, step);
         assert!(p99 < fixed.p99_ms(settled));
+    }
+}
+
+#[test]
+fn whoever_allows_a_minute_is_refused_after_a_second() {
+    for (workers, load) in [(2usize, 1.4), (4, 1.1), (4, 1.4), (16, 1.05), (16, 3.0)] {
+        let capacity = workers as f64 / 0.005;
+        let step = |now: u64| if now < SECOND { 0.5 * capacity } else { load * capacity };
+        let (settled, end) = (30 * SECOND, 40 * SECOND);
+        let run = drive_within(60 * SECOND, AdmissionRule::Ours, workers, end, step);
+        let goodput = run.per_second(settled, end);
+        assert!(goodput > 0.95 * capacity, "{workers} {load}: {goodput} of {capacity}");
+        let p99 = run.p99_ms(settled);
+        assert!(p99 < 1_500.0, "{workers} {load}: {p99}");
+        assert!(run.refused > 0, "{workers} {load}");
     }
 }
 
@@ -168,10 +199,25 @@ fn a_hopeless_request_is_refused_when_it_arrives() {
         assert_eq!(admission.offer(0, arrival(id, Class::Search, u64::MAX)), Ok(()));
     }
     // 300 ms of work wait before it, and it runs for 100 ms itself.
-    let refusal = admission.offer(0, arrival(9, Class::Search, 350 * MS)).unwrap_err();
+    let now = 300 * MS;
+    let refusal = admission.offer(now, arrival(9, Class::Search, now + 350 * MS)).unwrap_err();
     assert_eq!(refusal.reason, Reason::Hopeless);
     assert_eq!(refusal.retry_after_ns, 300 * MS);
-    assert_eq!(admission.offer(0, arrival(9, Class::Search, 450 * MS)), Ok(()));
+    assert_eq!(admission.offer(now, arrival(9, Class::Search, now + 450 * MS)), Ok(()));
+}
+
+#[test]
+fn what_is_only_predicted_is_believed_as_far_as_the_queue_has_stood() {
+    // The first runs took a second each: cold. What they say of a hundred others is a guess.
+    let mut admission = taught(1, &[(Class::Search, SECOND)]);
+    let told = Arrival { cost_ns: Some(SECOND), ..arrival(0, Class::Search, SECOND / 2) };
+    assert_eq!(admission.offer(0, told), Ok(()), "nothing waits");
+    assert!(admission.next(0, &mut Vec::new()).is_some(), "and nothing is lost by a run");
+    for id in 1..100 {
+        assert_eq!(admission.offer(0, arrival(id, Class::Search, 10 * SECOND)), Ok(()));
+    }
+    let late = admission.offer(9 * SECOND + MS, arrival(100, Class::Search, 19 * SECOND));
+    assert_eq!(late.map_err(|refusal| refusal.reason), Err(Reason::Hopeless));
 }
 
 #[test]
@@ -280,9 +326,9 @@ fn nodes_that_know_nothing_of_each_other_shed_the_same_requests() {
             let rank = if ranked {
                 u32::try_from(id.wrapping_mul(0x9E37_79B9) >> 8 & 0xFFFF).unwrap()
             } else {
-                0
+                u32::try_from(id).unwrap()
             };
-            let one = Arrival { rank, ..arrival(id, Class::Search, u64::MAX) };
+            let one = Arrival { rank, ..arrival(id, Class::Search, now + 250 * MS) };
             let _ = admission.offer(now, one);
             run_free(now, &mut admission, &mut runs, &mut running, &mut random);
         }
@@ -320,7 +366,7 @@ fn a_fetch_is_not_shed() {
     for step in 0..400u64 {
         let now = step * 5 * MS;
         let class = if step % 8 == 0 { Class::Fetch } else { Class::Search };
-        assert_eq!(admission.offer(now, arrival(step, class, u64::MAX)), Ok(()));
+        assert_eq!(admission.offer(now, arrival(step, class, now + 250 * MS)), Ok(()));
         let free = step % 2 == 0;
         if let Some(started) = free.then(|| admission.next(now, &mut dropped)).flatten() {
             admission.on_finish(now, &started, 10 * MS);
