@@ -225,7 +225,7 @@ def test_a_refusal_says_when_to_come_back(cluster, coordinator):
     finally:
         settings(coordinator, **{"thread_pool__*": None})
     pool = own_stats(coordinator, "thread_pool")["thread_pool"]["search"]
-    assert pool["admission"]["rule"] == "fixed" and pool["threads"] > 1
+    assert pool["admission"]["rule"] == "ours" and pool["threads"] > 1
     assert get(coordinator, "/wide/_search?size=0")["_shards"]["failed"] == 0
 
 

@@ -64,11 +64,9 @@ impl SelectionSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AdmissionKind {
     /// By time, deadline and cost; nothing to set.
-    Ours,
-    /// First come, first served, up to `queue_size`. The default, because `Ours` takes a closed loop
-    /// of searches over several partitions for overload: of eight clients on five partitions it
-    /// refused two searches in five, where nothing was to be refused.
     #[default]
+    Ours,
+    /// First come, first served, up to `queue_size`.
     Fixed,
     /// First come, first served, up to what Little's law says.
     LittlesLaw,
@@ -91,7 +89,7 @@ pub struct PoolSettings {
     /// 1 to 1,024; 0 takes three for every two processors, and one more, as Elasticsearch does.
     /// Default 0.
     pub threads: usize,
-    /// Who may wait. Default `fixed`.
+    /// Who may wait. Default `ours`.
     pub admission: AdmissionKind,
     /// A rule that is shown the same requests, counted and not followed. Default none.
     pub shadow: Option<AdmissionKind>,
@@ -111,7 +109,7 @@ impl Default for PoolSettings {
     fn default() -> Self {
         Self {
             threads: 0,
-            admission: AdmissionKind::Fixed,
+            admission: AdmissionKind::Ours,
             shadow: None,
             queue_size: 1_000,
             queue_size_min: 10,

@@ -333,7 +333,7 @@ pub const SETTINGS: &[Definition] = &[
     define(
         "thread_pool.search.admission",
         Kind::Choice(&["ours", "fixed", "littles_law"]),
-        "fixed",
+        "ours",
         None,
         "Who may wait for one of them. `ours` goes by time, deadline and cost, and has nothing to \
          set. `fixed` lets `queue_size` wait. `littles_law` sets that number by the rate at which \

@@ -79,7 +79,7 @@ pub const SETTINGS: [Definition; 60] = [
     ("search.default_keep_alive", Kind::Time, "5m"),
     ("search.max_keep_alive", Kind::Time, "24h"),
     ("search.max_open_scroll_context", Kind::Count(0), "500"),
-    ("thread_pool.search.admission", Kind::Work, "fixed"),
+    ("thread_pool.search.admission", Kind::Work, "ours"),
     ("thread_pool.search.admission_shadow", Kind::Work, ""),
     ("thread_pool.search.auto_queue_frame_size", Kind::Work, "2000"),
     ("thread_pool.search.max_queue_size", Kind::Work, "1000"),
