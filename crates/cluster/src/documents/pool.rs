@@ -15,7 +15,8 @@ use plimsoll_control::admission::{
 use plimsoll_control::load_line;
 use plimsoll_control::{Class, LoadLine, Meter, Outside};
 use plimsoll_index::Error;
-use plimsoll_memory::{ledger::NODE, local::enter};
+use plimsoll_memory::ledger::NODE;
+use plimsoll_memory::local::{enter, patiently};
 use tokio::sync::oneshot;
 
 use crate::load::Watched;
@@ -422,7 +423,8 @@ fn serve(inner: &Inner) {
             tell(refused);
             // A panic is a fault of ours in one search; its waiter sees the channel end.
             let job = std::panic::AssertUnwindSafe(job);
-            std::panic::catch_unwind(move || { job }.0(Ok(()))).is_ok()
+            // Where there is no memory it is searches that wait for it, each on a thread of its own.
+            std::panic::catch_unwind(move || patiently(move || { job }.0(Ok(())))).is_ok()
         });
         if !is_whole {
             tracing::error!("a search panicked");
