@@ -463,16 +463,20 @@ pub(crate) fn press(ledger: &Ledger, bytes: u64, is_patient: bool) {
             settle(&asker, bytes);
             return;
         }
+        decide_at_once(&asker, bytes);
         grant(signed(bytes));
-        match DECIDING.try_lock() {
-            // Its own bytes are counted by now.
-            Some(mut last) => {
-                decide(Some(&asker), 0);
-                *last = Some(Instant::now());
-            }
-            None => nudge(),
-        }
     });
+}
+
+/// Tells requests to stop, unless someone is deciding that already; waits for nobody.
+fn decide_at_once(asker: &Account, bytes: u64) {
+    match DECIDING.try_lock() {
+        Some(mut last) => {
+            decide(Some(asker), bytes);
+            *last = Some(Instant::now());
+        }
+        None => nudge(),
+    }
 }
 
 /// What the watching thread does: looks, and tells requests to stop as far as limits ask for it.
@@ -496,7 +500,8 @@ pub(crate) fn is_awaited() -> bool {
     WAITERS.load(Relaxed) > 0
 }
 
-/// Asks for bytes that a request is about to allocate, and waits where others give theirs back.
+/// Asks for bytes that a request is about to allocate, and waits where others give theirs back and the
+/// thread can.
 pub(crate) fn ask(asker: &Account, bytes: u64) -> Result<(), Stop> {
     if !is_over(signed(bytes)) {
         return Ok(());
@@ -506,8 +511,11 @@ pub(crate) fn ask(asker: &Account, bytes: u64) -> Result<(), Stop> {
         nudge();
         return Ok(());
     }
+    let may_wait = local::is_patient();
     local::unasked(|| {
-        if !settle(asker, bytes) {
+        if !may_wait {
+            decide_at_once(asker, bytes);
+        } else if !settle(asker, bytes) {
             // Whoever was told cannot stop yet. There is no room all the same.
             refuse(asker, bytes);
         }

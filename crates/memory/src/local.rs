@@ -345,6 +345,11 @@ pub struct Sums {
     pub slack: i64,
 }
 
+/// Whether the thread can wait.
+pub(crate) fn is_patient() -> bool {
+    slot().is_some_and(|slot| slot.patient.load(Relaxed))
+}
+
 /// The most that the threads that there are may hold back from ledgers, and what is kept free for
 /// them, bytes.
 pub(crate) fn reserve() -> i64 {
