@@ -4,8 +4,8 @@
 use plimsoll_index::Error;
 use plimsoll_index::aggregation::Memory;
 use plimsoll_memory::breakers::Trip;
-use plimsoll_memory::{Account, Standing, Stop, ledger::Heir};
 use plimsoll_memory::local::patiently;
+use plimsoll_memory::{Account, Standing, Stop, ledger::Heir};
 use std::sync::LazyLock;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
@@ -60,19 +60,28 @@ static APART: LazyLock<Semaphore> = LazyLock::new(|| {
 /// meanwhile, so that point reads do not wait for a reduction of many buckets, and it waits for its
 /// turn.
 pub async fn apart<T>(work: impl FnOnce() -> T) -> T {
-    let is_large = plimsoll_memory::current().is_some_and(|it| it.bytes() >= LARGE_BYTES);
-    if !is_large {
+    if !is_large() {
         return work();
     }
     // It is never closed.
     let _turn = APART.acquire().await;
+    // The thread is this request's alone meanwhile.
+    if is_aside_possible() { tokio::task::block_in_place(|| patiently(work)) } else { work() }
+}
+
+fn is_large() -> bool {
+    plimsoll_memory::current().is_some_and(|it| it.bytes() >= LARGE_BYTES)
+}
+
+fn is_aside_possible() -> bool {
     let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
-    if matches!(flavor, Ok(RuntimeFlavor::MultiThread)) {
-        // The thread is this request's alone meanwhile.
-        tokio::task::block_in_place(|| patiently(work))
-    } else {
-        work()
-    }
+    matches!(flavor, Ok(RuntimeFlavor::MultiThread))
+}
+
+/// Gives back what a request holds. Where that is much, the thread's other tasks go on elsewhere
+/// meanwhile; it waits for nobody.
+pub fn aside(work: &mut dyn FnMut()) {
+    if is_large() && is_aside_possible() { tokio::task::block_in_place(work) } else { work() }
 }
 
 /// What a request that had to stop is answered.

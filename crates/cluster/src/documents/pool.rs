@@ -194,7 +194,8 @@ impl SearchPool {
         while state.alive < threads {
             let inner = Arc::clone(&self.inner);
             let thread = std::thread::Builder::new().name("search".to_owned());
-            if thread.spawn(move || serve(&inner)).is_err() {
+            // Where there is no memory it is searches that wait for it.
+            if thread.spawn(move || patiently(|| serve(&inner))).is_err() {
                 return false;
             }
             state.alive += 1;
@@ -423,8 +424,7 @@ fn serve(inner: &Inner) {
             tell(refused);
             // A panic is a fault of ours in one search; its waiter sees the channel end.
             let job = std::panic::AssertUnwindSafe(job);
-            // Where there is no memory it is searches that wait for it, each on a thread of its own.
-            std::panic::catch_unwind(move || patiently(move || { job }.0(Ok(())))).is_ok()
+            std::panic::catch_unwind(move || { job }.0(Ok(()))).is_ok()
         });
         if !is_whole {
             tracing::error!("a search panicked");
