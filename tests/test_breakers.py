@@ -7,6 +7,7 @@ PLIMSOLL_BREAKERS_SCALE multiplies the documents of the proof (1 in `make test`)
 import contextlib
 import http.client
 import json
+import multiprocessing
 import os
 import pathlib
 import random
@@ -22,7 +23,6 @@ from cluster_processes import await_true, fixed_ports
 from conftest import Node
 
 SCALE = int(os.environ.get("PLIMSOLL_BREAKERS_SCALE", "1"))
-SOAK = os.environ.get("PLIMSOLL_SOAK") == "1"
 DOCS = 60_000 * SCALE
 NDJSON = {"content-type": "application/x-ndjson"}
 JSON = {"content-type": "application/json"}
@@ -250,38 +250,42 @@ def limited(limit_bytes):
         return None
 
 
-class Small(threading.Thread):
+def ask_small(port, docs, stopped, into):
     """Point reads and small searches, one after the other, until it is told to stop."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    number, times, failures = 0, [], []
+    while not stopped.is_set():
+        number += 1
+        key = number * 6_151 % docs
+        if number % 2:
+            call = ("GET", f"/b/_doc/{key}", None)
+        else:
+            query = {"query": {"term": {"n": key}}, "size": 1}
+            call = ("POST", "/b/_search?request_cache=false", json.dumps(query))
+        began = time.monotonic()
+        connection.request(*call, JSON)
+        answer = connection.getresponse()
+        text = answer.read()
+        times.append(time.monotonic() - began)
+        if answer.status != 200:
+            failures.append((call, answer.status, text[:300]))
+        time.sleep(0.002)
+    into.put((times, failures))
+
+
+class Small:
+    """Small requests of a process of its own: what the other clients do here is not in their times."""
 
     def __init__(self, port):
-        super().__init__(daemon=True)
-        self.port, self.times, self.failures, self.stopped = port, [], [], False
-        self.start()
-
-    def run(self):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        number = 0
-        while not self.stopped:
-            number += 1
-            key = number * 6_151 % DOCS
-            if number % 2:
-                call = ("GET", f"/b/_doc/{key}", None)
-            else:
-                query = {"query": {"term": {"n": key}}, "size": 1}
-                call = ("POST", "/b/_search?request_cache=false", json.dumps(query))
-            began = time.monotonic()
-            connection.request(*call, JSON)
-            answer = connection.getresponse()
-            text = answer.read()
-            self.times.append(time.monotonic() - began)
-            if answer.status != 200:
-                self.failures.append((call, answer.status, text[:300]))
-            time.sleep(0.002)
+        own = multiprocessing.get_context("spawn")
+        self.stopped, self.answers = own.Event(), own.Queue()
+        self.process = own.Process(target=ask_small, args=(port, DOCS, self.stopped, self.answers), daemon=True)
+        self.process.start()
 
     def stop(self):
-        self.stopped = True
-        self.join(60)
-        assert not self.is_alive()
+        self.stopped.set()
+        self.times, self.failures = self.answers.get(timeout=90)
+        self.process.join(60)
         return self
 
 
@@ -316,12 +320,14 @@ def p99(times):
     return statistics.quantiles(times, n=100)[98]
 
 
-@pytest.mark.skipif(not SOAK, reason="PLIMSOLL_SOAK=1 runs it: the system still kills the node in some runs")
-def test_a_node_outlives_two_hundred_that_want_twenty_times_its_memory(tmp_path):
-    """With the search threads that a node has by default, and some headroom. The limit is a control group's where the system lets us make one, else the parent's.
+@pytest.mark.parametrize("threads", [0, 32])
+def test_a_node_outlives_two_hundred_that_want_twenty_times_its_memory(tmp_path, threads):
+    """With the search threads that a node has by default (0), and with many more than processors.
+    The limit is a control group's where the system lets us make one, else the parent's.
 
     What one aggregation wants is measured first; two hundred of them want 20 times the room that is
-    left to requests.
+    left to requests. How long small requests take is said and not asserted: what else runs on the
+    machine is in it.
     """
     (tmp_path / "data").mkdir()
     node = Node(tmp_path / "data").start()
@@ -330,20 +336,22 @@ def test_a_node_outlives_two_hundred_that_want_twenty_times_its_memory(tmp_path)
     wanted = int(rest("POST", HEAVY, heavy()).headers["x-plimsoll-peak-bytes"])
     node.terminate()
     room = wanted * CLIENTS // WANTED_TIMES
-    group = limited(OTHERS_BYTES + room)
+    limit = OTHERS_BYTES + room
+    group = limited(limit)
     if group:
         node.before = group.enter
     node.start()
     rest = Rest(node.http)
     if group:
-        # The system rounds to pages.
+        # The system rounds to pages. Of the group's limit the parent's is 95 % by default.
         seen = rest.breakers()["parent"]["limit_size_in_bytes"]
-        assert abs(seen - (OTHERS_BYTES + room) * 95 // 100) <= 4096, seen
-        # What is allocated between two looks has brought a node to within 3 % of the group's limit.
-        rest.set(indices__breaker__total__limit="85%")
+        assert abs(seen - limit * 95 // 100) <= 4096, seen
     else:
-        rest.set(indices__breaker__total__limit=f"{OTHERS_BYTES + room}b")
-    rest.set(indices__breaker__request__limit=f"{room}b")
+        rest.set(indices__breaker__total__limit=f"{limit}b")
+    # What one alone wants fits; what requests hold together bounds the parent.
+    rest.set(indices__breaker__request__limit="-1")
+    if threads:
+        rest.set(thread_pool__search__size=str(threads))
     for _ in range(3):
         rest.json("POST", HEAVY, heavy(1000))
     small = Small(node.http)
@@ -352,10 +360,12 @@ def test_a_node_outlives_two_hundred_that_want_twenty_times_its_memory(tmp_path)
     before = settled(rest)
     peak = Peak(node.process.pid)
     small = Small(node.http)
+    began = time.monotonic()
     statuses = storm(node.http)
+    took = time.monotonic() - began
     beside = small.stop()
     most = peak.stop()
-    assert node.process.poll() is None, node.text()
+    assert node.process.poll() is None, f"after {took:.1f} s, most {most >> 20} of {limit >> 20} MiB\n{node.text()[-3000:]}"
     # A small search may be refused beside so many large ones; a point read may not.
     failed = [it for it in beside.failures if it[0][0] == "GET" or it[1] != 429]
     assert not failed, failed[:3]
@@ -365,17 +375,18 @@ def test_a_node_outlives_two_hundred_that_want_twenty_times_its_memory(tmp_path)
     assert set(causes) <= {"circuit_breaking_exception", "es_rejected_execution_exception"}, set(causes)
     tripped = sum(rest.breakers()[name]["tripped"] for name in ("request", "parent"))
     assert len(refused) < len(statuses), "nobody got through"
-    assert most <= OTHERS_BYTES + room, f"{most} of {OTHERS_BYTES + room}"
     after = settled(rest)
-    assert after["bytes"]["unattributed"] < 1 << 20, after
     drift = abs(after["live_bytes"] - before["live_bytes"]) / before["live_bytes"]
     print(
-        f"\nlimit {OTHERS_BYTES + room >> 20} MiB ({'group' if group else 'setting'}), one wants "
-        f"{wanted >> 20} MiB, most anonymous {most >> 20} MiB; {len(refused)} of {len(statuses)} gave way "
+        f"\n{threads or 'default'} threads, limit {limit >> 20} MiB ({'group' if group else 'setting'}), one wants "
+        f"{wanted >> 20} MiB, most anonymous {most >> 20} MiB; {took:.1f} s, {len(refused)} of {len(statuses)} gave way "
         f"({tripped} told); small p99 {p99(alone) * 1000:.1f} ms alone, {p99(beside.times) * 1000:.1f} ms "
         f"beside, {len(beside.failures)} of {len(beside.times)} refused; "
         f"live bytes {before['live_bytes']} to {after['live_bytes']} ({drift:.2%})"
     )
+    # The parent's limit, not only the group's.
+    assert most <= rest.breakers()["parent"]["limit_size_in_bytes"], f"{most} of {limit}"
+    assert after["bytes"]["unattributed"] < 1 << 20, after
     # Of so few live bytes a table that grew is some per cent: what must not stay is a request's.
     assert abs(after["live_bytes"] - before["live_bytes"]) < 1 << 20, (before, after)
     assert node.terminate() == 0

@@ -48,7 +48,8 @@ pub use digest::{CopyDigest, Digest};
 pub use documents::{
     Action, AliasAction, CacheStatistics, Condition, ContextId, Document, DocumentWrite,
     DocumentsOptions, IndexBody, IndexMetadata, IndexStatistics, PartitionStatistics,
-    PoolStatistics, SearchOptions, SearchOutcome, WriteResult, Written, apart, refused, stopped,
+    PoolStatistics, SearchOptions, SearchOutcome, WriteResult, Written, apart, aside, refused,
+    stopped,
 };
 pub use figures::{
     ClusterStatistics, CopyStatistics, NodeStatistics, ProcessFigures, RecoveryOverview,

@@ -269,7 +269,7 @@ impl Account {
     }
 
     /// Asks for bytes before they are allocated. Where others have to give theirs back first, it
-    /// waits for them, so it is not to be called where waiting holds others up.
+    /// waits for them if the thread can ([`local::patiently`]).
     ///
     /// # Errors
     /// Where this account is the one that has to stop.

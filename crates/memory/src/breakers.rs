@@ -6,19 +6,26 @@
 //! stop ([`plimsoll_control::breakers::largest_overcommitter`]), not whoever asks next; the asker
 //! waits for it, or is told itself where it is the one. The cluster's own work never is.
 //!
-//! Between the looks of [`crate::watch`] threads compare what they count with marks that were set
-//! then, so that nobody asks the kernel as long as there is room.
+//! The parent does not lag behind: what threads have told since the kernel was asked counts in full
+//! ([`GROWN`]; frees do not, until the kernel has seen them), and so does what they may hold back and
+//! what was granted a moment ago and is not touched yet. As long as that stays below a mark nobody
+//! asks the kernel. Beyond it a request that holds [`ASKED_BYTES`] or more grows no further: where it
+//! asks, and on the threads of searches in the allocator itself, it waits. What is small never does;
+//! it has the watching thread look.
 
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
+};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use plimsoll_control::breakers::{Holder, largest_overcommitter};
 
 use crate::account::{Account, Standing, Stop, find, open_accounts, request_sums};
-use crate::ledger::{INDEX, REQUEST_CACHE, REQUESTS};
-use crate::local::{self, TOLD};
+use crate::ledger::{INDEX, Ledger, REQUEST_CACHE, REQUESTS};
+use crate::local::{self, GROWN, TOLD};
 use crate::machine::machine;
+use crate::watch::nudge;
 
 /// How many of the largest requests a refusal names.
 const NAMED: usize = 3;
@@ -28,7 +35,11 @@ const PARENT_VICTIM_BYTES_MIN: u64 = 1 << 20;
 const YIELD_TIME: Duration = Duration::from_millis(500);
 /// How long an asker waits for others to give theirs back.
 const WAIT_MAX: Duration = Duration::from_millis(500);
-const WAIT_STEP: Duration = Duration::from_millis(1);
+/// How long after a decision those who wait leave the next to the watching thread.
+const WAIT_STEP: Duration = Duration::from_millis(5);
+/// For about so long a large block that was granted counts beside what the kernel sees: it is not
+/// touched yet.
+const GRANT_TIME: Duration = Duration::from_millis(10);
 /// A reading of the kernel's is good for this long, where somebody asks.
 const READING_AGE_MAX: Duration = Duration::from_millis(1);
 /// How often the allocator may be asked to give back what it keeps for later.
@@ -213,31 +224,54 @@ impl std::fmt::Display for Size {
 #[derive(Clone, Copy)]
 struct Reading {
     at: Instant,
+    /// What the kernel says.
     anonymous: u64,
+    /// With what has been granted and is not touched yet, and what is kept free for threads.
+    committed: u64,
+    /// [`GROWN`] then.
+    grown: i64,
+}
+
+impl Reading {
+    /// What the process may have come to since.
+    fn now(&self) -> u64 {
+        let since = GROWN.load(Relaxed).saturating_sub(self.grown);
+        self.committed.saturating_add(u64::try_from(since).unwrap_or(0))
+    }
 }
 
 struct State {
     settings: Settings,
     reading: Option<Reading>,
+    /// [`GRANTED`] at two earlier readings, the older first.
+    granted: [(Option<Instant>, i64); 2],
     reclaim: Option<fn()>,
     reclaimed_at: Option<Instant>,
 }
 
 impl State {
     const fn new(settings: Settings) -> Self {
-        Self { settings, reading: None, reclaim: None, reclaimed_at: None }
+        Self { settings, reading: None, granted: [(None, 0); 2], reclaim: None, reclaimed_at: None }
     }
 }
 
 static STATE: Mutex<Option<State>> = Mutex::new(None);
-/// One decision at a time.
-static DECIDING: Mutex<()> = Mutex::new(());
+/// One decision at a time; when the last one was.
+static DECIDING: Mutex<Option<Instant>> = Mutex::new(None);
+/// Those that wait for room, and how they learn of it.
+static WAITERS: AtomicUsize = AtomicUsize::new(0);
+static ROOM_LOCK: Mutex<()> = Mutex::new(());
+static ROOM: Condvar = Condvar::new();
 static TYPE: AtomicU8 = AtomicU8::new(Type::Memory as u8);
 static DRAWN: AtomicU64 = AtomicU64::new(0);
 /// [`REQUESTS`] beyond which the request breaker's limit is passed.
 static REQUESTS_MARK: AtomicI64 = AtomicI64::new(i64::MAX);
-/// [`TOLD`] beyond which the parent's limit may be passed.
-static TOLD_MARK: AtomicI64 = AtomicI64::new(i64::MAX);
+/// [`GROWN`] beyond which the parent's limit may be passed.
+static GROWN_MARK: AtomicI64 = AtomicI64::new(i64::MAX);
+/// Bytes of all large blocks that were ever granted.
+static GRANTED: AtomicI64 = AtomicI64::new(0);
+/// What the kernel said last, thousandths of the parent's limit.
+static PARENT_PERMILLE: AtomicU32 = AtomicU32::new(0);
 static NATIVE: AtomicU64 = AtomicU64::new(0);
 static TRIPPED: [AtomicU64; Which::ALL.len()] = [const { AtomicU64::new(0) }; Which::ALL.len()];
 
@@ -308,25 +342,44 @@ pub(crate) fn counts_next() -> bool {
 pub fn look() {
     let is_near = state(|state| {
         let limit = u128::from(state.settings.total.bytes());
-        u128::from(read(state, Duration::ZERO)) * 1000 > limit * u128::from(RECLAIM_PERMILLE)
+        u128::from(read(state, Duration::ZERO).anonymous) * 1000
+            > limit * u128::from(RECLAIM_PERMILLE)
     });
     if is_near {
         reclaim(RECLAIM_PAUSE_EARLY);
     }
 }
 
-/// Anonymous memory, bytes, no older than `age_max`.
-fn read(state: &mut State, age_max: Duration) -> u64 {
+/// What the kernel says, no older than `age_max`; sets the marks.
+fn read(state: &mut State, age_max: Duration) -> Reading {
     if let Some(reading) = state.reading.filter(|it| it.at.elapsed() < age_max) {
-        return reading.anonymous;
+        return reading;
     }
+    // What is told from here on is not in what the kernel says, or counts twice.
+    let grown = GROWN.load(Relaxed);
     let anonymous = machine().anonymous_bytes();
-    state.reading = Some(Reading { at: Instant::now(), anonymous });
+    let at = Instant::now();
+    let granted = GRANTED.load(Relaxed);
+    let untouched = granted.saturating_sub(state.granted[0].1);
+    if state.granted[1].0.is_none_or(|then| at.duration_since(then) >= GRANT_TIME) {
+        state.granted = [state.granted[1], (Some(at), granted)];
+    }
+    let seen = signed(anonymous).saturating_add(untouched).max(TOLD.load(Relaxed));
+    let committed = u64::try_from(seen.saturating_add(local::reserve())).unwrap_or(0);
+    let reading = Reading { at, anonymous, committed, grown };
+    state.reading = Some(reading);
     let settings = &state.settings;
-    let room = signed(settings.total.bytes()).saturating_sub(signed(anonymous));
-    TOLD_MARK.store(TOLD.load(Relaxed).saturating_add(room), Relaxed);
+    let limit = settings.total.bytes();
+    let room = signed(limit).saturating_sub(signed(committed));
+    GROWN_MARK.store(grown.saturating_add(room), Relaxed);
     REQUESTS_MARK.store(signed(under(settings.request, settings.request_overhead)), Relaxed);
-    anonymous
+    PARENT_PERMILLE.store(permille(anonymous, limit), Relaxed);
+    reading
+}
+
+fn permille(used: u64, limit: u64) -> u32 {
+    let permille = u128::from(used) * 1000 / u128::from(limit.max(1));
+    u32::try_from(permille).unwrap_or(u32::MAX)
 }
 
 fn signed(bytes: u64) -> i64 {
@@ -344,11 +397,39 @@ fn over(bytes: u64, overhead: f64) -> u64 {
     (bytes as f64 * overhead) as u64
 }
 
-/// Whether a limit may have been passed, by what threads have told: two loads and compares.
+/// Whether a limit may have been passed, by what threads have told: loads and compares.
 #[inline]
 pub(crate) fn is_pressed() -> bool {
-    let requests = REQUESTS.load(Relaxed) > REQUESTS_MARK.load(Relaxed);
-    requests || TOLD.load(Relaxed) > TOLD_MARK.load(Relaxed)
+    is_over(0)
+}
+
+#[inline]
+fn is_over(bytes: i64) -> bool {
+    is_over_requests(bytes) || GROWN.load(Relaxed).saturating_add(bytes) > GROWN_MARK.load(Relaxed)
+}
+
+/// Grants bytes that are about to be allocated where there is room for them by the marks.
+pub(crate) fn claim(bytes: u64) -> bool {
+    let bytes = signed(bytes);
+    // Counted first: of several at once none relies on the same room.
+    grant(bytes);
+    let has_room = !is_over(0) && !is_over_requests(bytes);
+    if !has_room {
+        grant(-bytes);
+    }
+    has_room
+}
+
+#[inline]
+fn is_over_requests(bytes: i64) -> bool {
+    REQUESTS.load(Relaxed).saturating_add(bytes) > REQUESTS_MARK.load(Relaxed)
+}
+
+fn grant(bytes: i64) {
+    if bytes != 0 {
+        GROWN.fetch_add(bytes, Relaxed);
+        GRANTED.fetch_add(bytes, Relaxed);
+    }
 }
 
 /// What became of a question.
@@ -362,49 +443,127 @@ enum Verdict {
     Refused,
 }
 
-/// Tells requests to stop as far as limits ask for it. `asker` is the number of the request that
-/// grows, if it is one, by `bytes` that are not allocated yet. Never waits.
-pub(crate) fn press(asker: Option<u64>, bytes: u64) {
+/// A thread has told a ledger of growth, or is about to allocate a large block for it, and a limit
+/// may have been passed. `is_patient`: the thread may wait.
+pub(crate) fn press(ledger: &Ledger, bytes: u64, is_patient: bool) {
+    let held = u64::try_from(ledger.bytes()).unwrap_or(0);
+    if held.saturating_add(bytes) < ASKED_BYTES || ledger.request().is_none() {
+        grant(signed(bytes));
+        return nudge();
+    }
     local::unasked(|| {
-        // Where someone decides already, what this one adds is seen at its next question.
-        let Some(_one) = DECIDING.try_lock() else { return };
-        let asker = asker.and_then(find);
-        decide(asker.as_ref(), bytes);
+        let asker = ledger.request().and_then(find);
+        let Some(asker) = asker.filter(|it| it.standing() != Standing::Control) else {
+            grant(signed(bytes));
+            return nudge();
+        };
+        let may_wait = is_patient && asker.standing() == Standing::Read && !asker.is_stopped();
+        if may_wait {
+            // Where it waited in vain it goes on: an allocator cannot refuse.
+            settle(&asker, bytes);
+            return;
+        }
+        decide_at_once(&asker, bytes);
+        grant(signed(bytes));
     });
 }
 
-/// Asks for bytes that a request is about to allocate, and waits where others give theirs back.
+/// Tells requests to stop, unless someone is deciding that already; waits for nobody.
+fn decide_at_once(asker: &Account, bytes: u64) {
+    match DECIDING.try_lock() {
+        Some(mut last) => {
+            decide(Some(asker), bytes);
+            *last = Some(Instant::now());
+        }
+        None => nudge(),
+    }
+}
+
+/// What the watching thread does: looks, and tells requests to stop as far as limits ask for it.
+pub(crate) fn watch() {
+    local::unasked(|| {
+        look();
+        if is_pressed() {
+            let mut last = DECIDING.lock();
+            decide(None, 0);
+            *last = Some(Instant::now());
+        }
+        if WAITERS.load(Relaxed) > 0 && !is_pressed() {
+            drop(ROOM_LOCK.lock());
+            ROOM.notify_all();
+        }
+    });
+}
+
+/// Whether somebody waits for room.
+pub(crate) fn is_awaited() -> bool {
+    WAITERS.load(Relaxed) > 0
+}
+
+/// Asks for bytes that a request is about to allocate, and waits where others give theirs back and the
+/// thread can.
 pub(crate) fn ask(asker: &Account, bytes: u64) -> Result<(), Stop> {
-    if bytes < ASKED_BYTES && !is_pressed() {
+    if !is_over(signed(bytes)) {
         return Ok(());
     }
-    let began = Instant::now();
-    loop {
-        let verdict = local::unasked(|| {
-            let _one = DECIDING.lock();
-            decide(Some(asker), bytes)
-        });
-        asker.check()?;
+    if asker.bytes().saturating_add(bytes) < ASKED_BYTES {
         // The small do not wait: what they take does not matter, and how long they take does.
-        let is_small = asker.bytes().saturating_add(bytes) < ASKED_BYTES;
-        if verdict != Verdict::Wait || is_small {
-            return Ok(());
-        }
-        if began.elapsed() > WAIT_MAX {
-            // Whoever was told cannot stop yet. There is no room all the same.
-            local::unasked(|| refuse(asker, bytes));
-            return asker.check();
-        }
-        std::thread::sleep(WAIT_STEP);
+        nudge();
+        return Ok(());
     }
+    let may_wait = local::is_patient();
+    local::unasked(|| {
+        if !may_wait {
+            decide_at_once(asker, bytes);
+        } else if !settle(asker, bytes) {
+            // Whoever was told cannot stop yet. There is no room all the same.
+            refuse(asker, bytes);
+        }
+    });
+    asker.check()
+}
+
+/// Has others give memory back until there is room for `bytes`, which are granted then. False where
+/// that takes longer than [`WAIT_MAX`]; true also where the asker has to stop, or there is nobody to
+/// tell.
+fn settle(asker: &Account, bytes: u64) -> bool {
+    let began = Instant::now();
+    let decision = |last: &mut Option<Instant>| {
+        let verdict = decide(Some(asker), bytes);
+        *last = Some(Instant::now());
+        verdict
+    };
+    let mut verdict = decision(&mut DECIDING.lock());
+    while verdict == Verdict::Wait && !asker.is_stopped() {
+        if began.elapsed() > WAIT_MAX {
+            grant(signed(bytes));
+            return false;
+        }
+        pause();
+        if claim(bytes) {
+            return true;
+        }
+        let lock = DECIDING.try_lock();
+        if let Some(mut last) = lock
+            && last.is_none_or(|at| at.elapsed() >= WAIT_STEP)
+        {
+            verdict = decision(&mut last);
+        }
+    }
+    grant(signed(bytes));
+    true
+}
+
+fn pause() {
+    WAITERS.fetch_add(1, Relaxed);
+    nudge();
+    ROOM.wait_for(&mut ROOM_LOCK.lock(), WAIT_STEP);
+    WAITERS.fetch_sub(1, Relaxed);
 }
 
 /// The two limits that requests are told to stop for, with what is held now.
 fn questions(bytes: u64) -> [Question; 2] {
-    let (settings, anonymous) = state(|state| {
-        let anonymous = read(state, READING_AGE_MAX);
-        (state.settings, anonymous)
-    });
+    let settings = state(|state| state.settings);
     let requests = u64::try_from(REQUESTS.load(Relaxed)).unwrap_or(0);
     let by_request = Question {
         which: Which::Request,
@@ -413,16 +572,20 @@ fn questions(bytes: u64) -> [Question; 2] {
         overhead: settings.request_overhead,
         victim_min: 1,
     };
-    let is_over = anonymous.saturating_add(bytes) > settings.total.bytes();
-    let anonymous = if is_over && reclaim(RECLAIM_PAUSE) {
-        state(|state| read(state, READING_AGE_MAX))
-    } else {
-        anonymous
-    };
+    let limit = settings.total.bytes();
+    let is_over = |used: u64| used.saturating_add(bytes) > limit;
+    let mut used = state(|state| read(state, READING_AGE_MAX).now());
+    if is_over(used) {
+        // Some of what was told since was freed again.
+        used = state(|state| read(state, Duration::ZERO).now());
+    }
+    if is_over(used) && reclaim(RECLAIM_PAUSE) {
+        used = state(|state| read(state, READING_AGE_MAX).now());
+    }
     let by_parent = Question {
         which: Which::Parent,
-        used: anonymous,
-        limit: settings.total.bytes(),
+        used,
+        limit,
         overhead: 1.0,
         victim_min: PARENT_VICTIM_BYTES_MIN,
     };
@@ -565,24 +728,23 @@ fn count(which: Which) {
 }
 
 /// Whether the process holds all the memory that it may: work that only adds to it is refused
-/// then. By the last look, so that it costs two loads.
+/// then. Two loads as long as there is room.
 #[must_use]
 pub fn is_parent_full() -> bool {
-    TOLD.load(Relaxed) > TOLD_MARK.load(Relaxed)
+    let is_over = || GROWN.load(Relaxed) > GROWN_MARK.load(Relaxed);
+    is_over() && {
+        state(|state| read(state, READING_AGE_MAX));
+        is_over()
+    }
 }
 
 /// How much is held of what may be, thousandths: of the parent's limit or the requests', whichever
 /// is nearer. By the last look.
 #[must_use]
 pub fn debt_permille() -> u32 {
-    let permille = |used: u64, limit: u64| {
-        let permille = u128::from(used) * 1000 / u128::from(limit.max(1));
-        u32::try_from(permille).unwrap_or(u32::MAX)
-    };
-    let (settings, anonymous) =
-        state(|state| (state.settings, state.reading.map_or(0, |reading| reading.anonymous)));
-    let requests = over(used(Which::Request), settings.request_overhead);
-    permille(anonymous, settings.total.bytes()).max(permille(requests, settings.request.bytes()))
+    let limit = u64::try_from(REQUESTS_MARK.load(Relaxed)).unwrap_or(0);
+    let requests = permille(used(Which::Request), limit);
+    PARENT_PERMILLE.load(Relaxed).max(requests)
 }
 
 /// A refusal of work that asks the parent for bytes when it is full.
@@ -619,7 +781,7 @@ pub struct Figures {
 fn used(which: Which) -> u64 {
     let unsigned = |bytes: i64| u64::try_from(bytes).unwrap_or(0);
     match which {
-        Which::Parent => state(|state| read(state, READING_AGE_MAX)),
+        Which::Parent => state(|state| read(state, READING_AGE_MAX).anonymous),
         Which::Request => unsigned(REQUESTS.load(Relaxed)),
         Which::Fielddata => 0,
         Which::Accounting => {

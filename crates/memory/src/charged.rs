@@ -4,9 +4,17 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::OnceLock;
 use std::task::{Context, Poll};
 
 use crate::account::{Account, Standing, Stop};
+
+static ASIDE: OnceLock<fn(&mut dyn FnMut())> = OnceLock::new();
+
+/// How a future is dropped that did not end, which may take long: the runtime is not known here.
+pub fn drop_with(aside: fn(&mut dyn FnMut())) {
+    let _ = ASIDE.set(aside);
+}
 
 /// A future of an account's.
 #[derive(Debug)]
@@ -14,6 +22,14 @@ pub struct Charged<F> {
     account: Account,
     /// None once it has ended.
     future: Option<Pin<Box<F>>>,
+}
+
+/// On a thread that works for the future's account.
+fn drop_future<F>(future: &mut Option<Pin<Box<F>>>) {
+    match ASIDE.get() {
+        Some(aside) if future.is_some() => aside(&mut || *future = None),
+        _ => *future = None,
+    }
 }
 
 impl<F: Future> Charged<F> {
@@ -38,7 +54,7 @@ impl<F: Future> Future for Charged<F> {
         if this.account.standing() == Standing::Read {
             this.account.wake(context.waker());
             if let Some(stop) = this.account.stop_reason() {
-                this.future = None;
+                drop_future(&mut this.future);
                 return Poll::Ready(Err(stop));
             }
         }
@@ -54,6 +70,6 @@ impl<F: Future> Future for Charged<F> {
 impl<F> Drop for Charged<F> {
     fn drop(&mut self) {
         let _working = self.account.enter();
-        self.future = None;
+        drop_future(&mut self.future);
     }
 }

@@ -20,6 +20,9 @@ use crate::ledger::{Ledger, NODE};
 /// How many bytes a thread may hold back from a ledger.
 pub const SLACK_BYTES: i64 = 64 << 10;
 
+/// What is kept free for each thread that works for one request alone.
+const RESERVED_BYTES: i64 = 1 << 20;
+
 /// A thread's slot.
 #[repr(align(128))]
 pub(crate) struct Slot {
@@ -34,6 +37,8 @@ pub(crate) struct Slot {
     /// The thread is in the middle of a question to the breakers: what it allocates for that
     /// raises no other.
     asking: AtomicBool,
+    /// The thread can wait at a limit: nobody but a large request is held up by it.
+    patient: AtomicBool,
     is_taken: AtomicBool,
     next: AtomicPtr<Slot>,
 }
@@ -44,6 +49,9 @@ static SLOTS: AtomicPtr<Slot> = AtomicPtr::new(ptr::null_mut());
 static STRAY: AtomicI64 = AtomicI64::new(0);
 /// Bytes that threads have told ledgers so far, all together.
 pub(crate) static TOLD: AtomicI64 = AtomicI64::new(0);
+/// Those of them that came, without those that went: what is freed may stay with the allocator, so
+/// that the process grows by this at most.
+pub(crate) static GROWN: AtomicI64 = AtomicI64::new(0);
 
 /// Stands in the thread's cell once its slot is given back.
 static GONE: Slot = Slot::new();
@@ -78,6 +86,7 @@ impl Slot {
             node: AtomicI64::new(0),
             live: AtomicI64::new(0),
             asking: AtomicBool::new(false),
+            patient: AtomicBool::new(false),
             is_taken: AtomicBool::new(true),
             next: AtomicPtr::new(ptr::null_mut()),
         }
@@ -111,7 +120,14 @@ impl Slot {
             // at all, and the next one is right.
             ledger.add(bytes);
             counter.store(0, Relaxed);
-            TOLD.fetch_add(bytes, Relaxed);
+            Self::told(bytes);
+        }
+    }
+
+    fn told(bytes: i64) {
+        TOLD.fetch_add(bytes, Relaxed);
+        if bytes > 0 {
+            GROWN.fetch_add(bytes, Relaxed);
         }
     }
 
@@ -207,7 +223,7 @@ pub(crate) fn change(owner: &'static Ledger, bytes: i64) {
     } else {
         Slot::bump(&slot.live, bytes);
         owner.add(bytes);
-        TOLD.fetch_add(bytes, Relaxed);
+        Slot::told(bytes);
     }
 }
 
@@ -229,23 +245,45 @@ fn told(slot: &'static Slot, counter: &AtomicI64, ledger: &'static Ledger) {
     }
 }
 
-/// Asks for a large block before it is allocated. The answer is a mark on whoever has to stop;
-/// the block is allocated whatever it is, because an allocator has nobody to tell.
+/// Asks for a large block before it is allocated. A thread that can wait does where there is no
+/// room; whoever has to stop is marked. The block is allocated whatever the answer is, because an
+/// allocator has nobody to tell.
 #[cold]
 pub(crate) fn ask_first(bytes: u64) {
     if let Some(slot) = slot().filter(|slot| !slot.asking.load(Relaxed)) {
-        let current = slot.current();
-        if current.request().is_some() {
-            slot.tell_all();
-            ask(slot, current, bytes);
+        slot.tell_all();
+        if !breakers::claim(bytes) {
+            ask(slot, slot.current(), bytes);
         }
     }
 }
 
 fn ask(slot: &'static Slot, ledger: &'static Ledger, bytes: u64) {
     slot.asking.store(true, Relaxed);
-    breakers::press(ledger.request(), bytes);
+    breakers::press(ledger, bytes, slot.patient.load(Relaxed));
     slot.asking.store(false, Relaxed);
+}
+
+/// Does work on a thread that can wait, in the middle of an allocation, for others to give their
+/// memory back: a request that holds much does so then for a while. Not for threads that serve
+/// several requests. While it is there as much is kept free for it as a request may hold without
+/// waiting: what a small one takes, or one that was told to stop until it looks.
+pub fn patiently<T>(work: impl FnOnce() -> T) -> T {
+    struct Before(&'static Slot, bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            self.0.patient.store(self.1, Relaxed);
+        }
+    }
+    let _before = slot().map(|slot| {
+        let before = slot.patient.swap(true, Relaxed);
+        if !before {
+            // Until the next look counts it.
+            GROWN.fetch_add(RESERVED_BYTES, Relaxed);
+        }
+        Before(slot, before)
+    });
+    work()
 }
 
 /// Runs work for the node's own account, without questions: what keeps the accounts themselves.
@@ -305,6 +343,28 @@ pub struct Sums {
     pub untold: i64,
     /// The most that `untold` may be.
     pub slack: i64,
+}
+
+/// Whether the thread can wait.
+pub(crate) fn is_patient() -> bool {
+    slot().is_some_and(|slot| slot.patient.load(Relaxed))
+}
+
+/// The most that the threads that there are may hold back from ledgers, and what is kept free for
+/// them, bytes.
+pub(crate) fn reserve() -> i64 {
+    let (mut reserve, mut at) = (0, SLOTS.load(Acquire));
+    // SAFETY: slots are never freed.
+    while let Some(slot) = unsafe { at.as_ref() } {
+        if slot.is_taken.load(Relaxed) {
+            reserve += 2 * SLACK_BYTES;
+        }
+        if slot.patient.load(Relaxed) {
+            reserve += RESERVED_BYTES;
+        }
+        at = slot.next.load(Acquire);
+    }
+    reserve
 }
 
 /// What all threads have counted.

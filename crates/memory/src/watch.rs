@@ -2,9 +2,10 @@
 //! stop where nobody who allocates would, and checks that no byte is lost: what all ledgers hold,
 //! with what threads have not told them yet, is what was allocated less what was freed.
 
-use std::sync::Once;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+use std::sync::{Once, OnceLock};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 use crate::account::request_sums;
 use crate::breakers;
@@ -12,8 +13,12 @@ use crate::ledger::OWNERS;
 use crate::local;
 
 const LOOK_PAUSE: Duration = Duration::from_millis(25);
-/// Looks between two checks that nothing is lost.
-const LOOKS_PER_CHECK: u32 = 40;
+/// Between two looks while requests wait for room.
+const AWAITED_PAUSE: Duration = Duration::from_millis(2);
+/// The least between two looks, however often it is nudged.
+const LOOK_PAUSE_MIN: Duration = Duration::from_millis(1);
+/// Between two checks that nothing is lost.
+const CHECK_PAUSE: Duration = Duration::from_secs(1);
 /// A check is made of several sums, because threads allocate while one is made.
 const TRIES: u32 = 20;
 
@@ -95,6 +100,18 @@ fn check() {
     }
 }
 
+static WATCHER: OnceLock<Thread> = OnceLock::new();
+static IS_NUDGED: AtomicBool = AtomicBool::new(false);
+
+/// Has the watching thread look now: for whoever notices that a limit is passed and has no time.
+pub(crate) fn nudge() {
+    if !IS_NUDGED.swap(true, Relaxed)
+        && let Some(thread) = WATCHER.get()
+    {
+        thread.unpark();
+    }
+}
+
 /// Sees to it that the process is watched from now on; it needs no more than one thread.
 ///
 /// # Panics
@@ -104,19 +121,22 @@ pub fn start() {
     STARTED.call_once(|| {
         // It ends with the process.
         let thread = std::thread::Builder::new().name("memory".to_owned()).spawn(|| {
-            let mut looks = 0u32;
+            let mut checked = Instant::now();
             loop {
-                breakers::look();
-                if breakers::is_pressed() {
-                    breakers::press(None, 0);
-                }
-                looks = looks.wrapping_add(1);
-                if looks.is_multiple_of(LOOKS_PER_CHECK) {
+                IS_NUDGED.store(false, Relaxed);
+                breakers::watch();
+                if checked.elapsed() >= CHECK_PAUSE {
+                    checked = Instant::now();
                     check();
                 }
-                std::thread::sleep(LOOK_PAUSE);
+                std::thread::sleep(LOOK_PAUSE_MIN);
+                let is_awaited = breakers::is_awaited();
+                std::thread::park_timeout(if is_awaited { AWAITED_PAUSE } else { LOOK_PAUSE });
             }
         });
         assert!(thread.is_ok(), "the system has no room for a thread");
+        if let Ok(thread) = thread {
+            let _ = WATCHER.set(thread.thread().clone());
+        }
     });
 }

@@ -3,12 +3,14 @@
 use std::alloc::System;
 use std::future::{Future, pending, poll_fn};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use plimsoll_memory::account::{self, Action, find, open_accounts};
 use plimsoll_memory::breakers::{self, Limit, Settings, Trip, Type, Which};
+use plimsoll_memory::local::patiently;
+use plimsoll_memory::machine::machine;
 use plimsoll_memory::{Account, Charged, Counted, Standing, Stop};
 
 #[global_allocator]
@@ -91,7 +93,7 @@ fn who_asks_waits_for_those_that_were_told() {
         told.store(true, SeqCst);
         worker.work(|| drop(held));
     });
-    assert_eq!(small.ask(50 * MB as u64), Ok(()));
+    assert_eq!(patiently(|| small.ask(50 * MB as u64)), Ok(()));
     assert!(was_told.load(SeqCst));
     yields.join().unwrap();
     assert_eq!(big.bytes(), 0);
@@ -102,7 +104,9 @@ fn who_asks_is_refused_where_those_that_were_told_do_not_stop() {
     let _alone = alone(requests_of(100 * MB));
     let (big, small) = (account("big", Standing::Read), account("small", Standing::Read));
     let held = hold(&big, 90 * MB);
-    assert_eq!(small.ask(50 * MB as u64), Err(Stop::Tripped(trip(&small))));
+    // Not where that would hold others up.
+    assert_eq!(small.ask(50 * MB as u64), Ok(()));
+    assert_eq!(patiently(|| small.ask(50 * MB as u64)), Err(Stop::Tripped(trip(&small))));
     assert!(big.is_stopped());
     // What is little does not matter.
     let little = account("little", Standing::Read);
@@ -156,6 +160,64 @@ fn the_parent_bounds_the_process_and_spares_the_small() {
     assert_eq!(trip(&big).breaker, "parent");
     assert!(!small.is_stopped());
     drop((first, second, little));
+}
+
+/// The most anonymous memory while something is done.
+fn most_while<T>(work: impl FnOnce() -> T) -> (T, u64) {
+    let (is_over, most) = (AtomicBool::new(false), AtomicU64::new(0));
+    let done = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(SeqCst) {
+                most.fetch_max(machine().anonymous_bytes(), SeqCst);
+                std::thread::yield_now();
+            }
+        });
+        let done = work();
+        is_over.store(true, SeqCst);
+        done
+    });
+    (done, most.load(SeqCst))
+}
+
+/// Thirty-two threads want eight times what there is, each in blocks of one size, and look whether
+/// they are to stop only every now and then.
+fn many_want_more_than_there_is(block: usize, blocks_per_look: usize) {
+    const WANTED: usize = 16 * MB;
+    let room = 96 * MB as u64;
+    let _alone = alone(Settings::default());
+    let limit = breakers::figures(Which::Parent).used + room;
+    breakers::set(Settings { total: Limit::Bytes(limit), ..Settings::default() });
+    let (stopped, all_are_there) = (AtomicUsize::new(0), Barrier::new(32));
+    let ((), most) = most_while(|| {
+        std::thread::scope(|scope| {
+            for _ in 0..32 {
+                scope.spawn(|| {
+                    patiently(|| {
+                        // What is kept free for threads is kept before they need it.
+                        all_are_there.wait();
+                        let one = account("one", Standing::Read);
+                        one.work(|| {
+                            let mut held = Vec::new();
+                            while held.len() * block < WANTED && !one.is_stopped() {
+                                held.extend((0..blocks_per_look).map(|_| vec![1u8; block]));
+                            }
+                        });
+                        stopped.fetch_add(usize::from(one.is_stopped()), SeqCst);
+                    });
+                });
+            }
+        });
+    });
+    assert!(stopped.load(SeqCst) > 0);
+    assert!(most <= limit, "{most} of {limit} bytes, {block} a block");
+}
+
+#[test]
+fn many_that_grow_at_once_stay_below_the_parents_limit() {
+    plimsoll_memory::watch::start();
+    many_want_more_than_there_is(1000, 500);
+    many_want_more_than_there_is(100_000, 5);
+    many_want_more_than_there_is(2 * MB, 1);
 }
 
 #[test]

@@ -61,6 +61,7 @@ fn run_serve(args: &ServeArgs) -> ExitCode {
     };
     start_messages(&settings);
     plimsoll_memory::breakers::reclaim_with(reclaim);
+    plimsoll_memory::charged::drop_with(plimsoll_cluster::aside);
     match serve(settings) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -4,8 +4,11 @@
 use plimsoll_index::Error;
 use plimsoll_index::aggregation::Memory;
 use plimsoll_memory::breakers::Trip;
+use plimsoll_memory::local::patiently;
 use plimsoll_memory::{Account, Standing, Stop, ledger::Heir};
+use std::sync::LazyLock;
 use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::Semaphore;
 
 /// The kind of the error that a breaker's refusal is.
 pub(crate) const BROKEN: &str = "circuit_breaking_exception";
@@ -47,16 +50,38 @@ pub(super) fn leaves_rows() {
 /// From here on of what a request holds, work on it is long enough to hold others up, bytes.
 const LARGE_BYTES: u64 = 1 << 20;
 
+/// Of large pieces of work as many at once as there are processors: each makes many times what it
+/// is made of, and more of them at once take longer and more memory together, not less.
+static APART: LazyLock<Semaphore> = LazyLock::new(|| {
+    Semaphore::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+});
+
 /// Does work on what a request holds. Where that is much, the thread's other tasks go on elsewhere
-/// meanwhile, so that point reads do not wait for a reduction of many buckets.
-pub fn apart<T>(work: impl FnOnce() -> T) -> T {
-    let is_large = plimsoll_memory::current().is_some_and(|it| it.bytes() >= LARGE_BYTES);
-    let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
-    if is_large && matches!(flavor, Ok(RuntimeFlavor::MultiThread)) {
-        tokio::task::block_in_place(work)
-    } else {
-        work()
+/// meanwhile, so that point reads do not wait for a reduction of many buckets, and it waits for its
+/// turn.
+pub async fn apart<T>(work: impl FnOnce() -> T) -> T {
+    if !is_large() {
+        return work();
     }
+    // It is never closed.
+    let _turn = APART.acquire().await;
+    // The thread is this request's alone meanwhile.
+    if is_aside_possible() { tokio::task::block_in_place(|| patiently(work)) } else { work() }
+}
+
+fn is_large() -> bool {
+    plimsoll_memory::current().is_some_and(|it| it.bytes() >= LARGE_BYTES)
+}
+
+fn is_aside_possible() -> bool {
+    let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
+    matches!(flavor, Ok(RuntimeFlavor::MultiThread))
+}
+
+/// Gives back what a request holds. Where that is much, the thread's other tasks go on elsewhere
+/// meanwhile; it waits for nobody.
+pub fn aside(work: &mut dyn FnMut()) {
+    if is_large() && is_aside_possible() { tokio::task::block_in_place(work) } else { work() }
 }
 
 /// What a request that had to stop is answered.

@@ -32,7 +32,7 @@ pub(crate) use catalog::{no_such_index, replicas};
 pub use contexts::ContextId;
 pub(crate) use indexer::Indexer;
 pub(crate) use memory::BROKEN;
-pub use memory::{apart, refused, stopped};
+pub use memory::{apart, aside, refused, stopped};
 pub use pool::PoolStatistics;
 pub(crate) use refresher::Refresher;
 pub use search::{SearchOptions, SearchOutcome};

@@ -15,7 +15,8 @@ use plimsoll_control::admission::{
 use plimsoll_control::load_line;
 use plimsoll_control::{Class, LoadLine, Meter, Outside};
 use plimsoll_index::Error;
-use plimsoll_memory::{ledger::NODE, local::enter};
+use plimsoll_memory::ledger::NODE;
+use plimsoll_memory::local::{enter, patiently};
 use tokio::sync::oneshot;
 
 use crate::load::Watched;
@@ -193,7 +194,8 @@ impl SearchPool {
         while state.alive < threads {
             let inner = Arc::clone(&self.inner);
             let thread = std::thread::Builder::new().name("search".to_owned());
-            if thread.spawn(move || serve(&inner)).is_err() {
+            // Where there is no memory it is searches that wait for it.
+            if thread.spawn(move || patiently(|| serve(&inner))).is_err() {
                 return false;
             }
             state.alive += 1;

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::catalog::no_such_index;
 use super::contexts::{ContextId, Scroll, missing};
-use super::memory::{BROKEN, apart};
+use super::memory::{BROKEN, OfRequest, apart};
 use super::parts::{Asked, Part};
 use super::pool::{Cancel, is_hopeless};
 use super::types::IndexMetadata;
@@ -263,10 +263,12 @@ impl Coordinator {
         }
         let (positions, results): (Vec<usize>, Vec<PartitionResult>) =
             answers.results.into_iter().unzip();
+        let account = OfRequest(plimsoll_memory::current());
         let reduced = apart(|| {
-            let typed_keys = options.typed_keys;
-            partition_search::reduce_with(request, results, MAX_BUCKETS_DEFAULT, typed_keys)
-        })?;
+            let (max, typed_keys) = (MAX_BUCKETS_DEFAULT, options.typed_keys);
+            partition_search::reduce_with(request, results, max, typed_keys, &account)
+        })
+        .await?;
         let hits: Vec<(usize, Hit)> = reduced
             .hits
             .into_iter()

@@ -6,7 +6,8 @@ use crate::Error;
 
 /// A counter of bytes that may refuse.
 pub trait Memory {
-    /// Asks for more bytes, before or right after they are taken.
+    /// Asks for more bytes, before or right after they are taken. With none it is asked whether to
+    /// go on.
     ///
     /// # Errors
     /// The breaker's own, such as 429 `circuit_breaking_exception`; then the bytes are not counted.
@@ -52,6 +53,11 @@ impl<'a> Account<'a> {
         }
         self.used.set(used);
         Ok(())
+    }
+
+    /// Refuses where the run has to stop; to be asked for every bucket of a result.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.memory.take(0)
     }
 
     /// Sets what a part of the run holds now; `before` is what it held when it last said so.

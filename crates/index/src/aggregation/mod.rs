@@ -87,15 +87,16 @@ impl Aggregations {
     /// The JSON of the answer's `aggregations`. `typed_keys`: names say kinds, such as `lterms#a`.
     ///
     /// # Errors
-    /// 400 `too_many_buckets_exception`.
+    /// 400 `too_many_buckets_exception`; the breaker's error where memory is refused.
     pub fn finish(
         &self,
         found: Intermediate,
         max_buckets: usize,
         typed_keys: bool,
+        memory: &dyn Memory,
     ) -> Result<Value, Error> {
         let Request { nodes, pipelines } = &self.request;
-        finish::finish(nodes, pipelines, found.partials, max_buckets, typed_keys)
+        finish::finish(nodes, pipelines, found.partials, (max_buckets, memory), typed_keys)
     }
 }
 

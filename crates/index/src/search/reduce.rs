@@ -6,7 +6,7 @@ use super::request::{SearchRequest, TrackTotal};
 use super::result::{Hit, PartitionResult};
 use super::sort::{Missing, SortBy};
 use super::sorted::{compare, group_of};
-use crate::aggregation::MAX_BUCKETS_DEFAULT;
+use crate::aggregation::{MAX_BUCKETS_DEFAULT, Memory, Unlimited};
 use crate::error::Error;
 
 /// What a search found.
@@ -42,24 +42,26 @@ impl Reduced {
 /// # Errors
 /// As [`reduce_with`].
 pub fn reduce(request: &SearchRequest, results: Vec<PartitionResult>) -> Result<Reduced, Error> {
-    reduce_with(request, results, MAX_BUCKETS_DEFAULT, false)
+    reduce_with(request, results, MAX_BUCKETS_DEFAULT, false, &Unlimited)
 }
 
 /// Reduces what the partitions found. `typed_keys`: the names of aggregations say their kinds.
 ///
 /// # Errors
-/// 400 where there are too many buckets.
+/// 400 where there are too many buckets; the breaker's where memory is refused.
 pub fn reduce_with(
     request: &SearchRequest,
     results: Vec<PartitionResult>,
     max_buckets: usize,
     typed_keys: bool,
+    memory: &dyn Memory,
 ) -> Result<Reduced, Error> {
     let mut reduced = Reduced::default();
     let mut total = 0u64;
     let mut is_exact = true;
     let mut merged = None;
     for (partition, result) in results.into_iter().enumerate() {
+        memory.take(0)?;
         total = total.saturating_add(result.total);
         is_exact &= result.total_is_exact;
         reduced.terminated_early |= result.terminated_early;
@@ -76,7 +78,7 @@ pub fn reduce_with(
         reduced.hits.extend(result.hits.into_iter().map(|hit| (partition, hit)));
     }
     if let (Some(aggregations), Some(found)) = (&request.aggregations, merged) {
-        reduced.aggregations = Some(aggregations.finish(found, max_buckets, typed_keys)?);
+        reduced.aggregations = Some(aggregations.finish(found, max_buckets, typed_keys, memory)?);
     }
     reduced.total = match request.track_total {
         TrackTotal::No => None,

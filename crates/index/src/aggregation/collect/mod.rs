@@ -143,6 +143,7 @@ impl Subs {
     }
 
     fn results(&mut self, env: &Env<'_>, bucket: u32) -> Result<Vec<Partial>, Error> {
+        env.account.check()?;
         self.list.iter_mut().map(|(_, sub)| sub.result(env, bucket)).collect()
     }
 

@@ -53,7 +53,7 @@ pub(super) fn none(node: &Node) -> Buckets {
 pub(super) fn finish(
     node: &Node,
     mut found: Buckets,
-    budget: &Budget,
+    budget: &Budget<'_>,
 ) -> Result<(&'static str, Output), Error> {
     let mut keyed = false;
     let (mut head, mut tail) = (Map::new(), Map::new());
@@ -120,7 +120,7 @@ fn composite(
     node: &Node,
     spec: &Composite,
     mut found: Buckets,
-    budget: &Budget,
+    budget: &Budget<'_>,
 ) -> Result<Vec<OutBucket>, Error> {
     found.buckets.sort_by(|a, b| match (&a.key, &b.key) {
         (Key::Tuple(a), Key::Tuple(b)) => compare_composite(&spec.sources, a, b),
@@ -143,7 +143,7 @@ fn cells(
     node: &Node,
     grid: &GeoGrid,
     mut found: Buckets,
-    budget: &Budget,
+    budget: &Budget<'_>,
 ) -> Result<Vec<OutBucket>, Error> {
     let order = [
         Order { by: OrderBy::Count, ascending: false },
@@ -165,7 +165,7 @@ fn out(
     node: &Node,
     bucket: Bucket,
     json: Map<String, Value>,
-    budget: &Budget,
+    budget: &Budget<'_>,
 ) -> Result<OutBucket, Error> {
     let subs = level(&node.subs, &node.pipelines, bucket.subs, budget)?;
     let name = match (json.get("key_as_string"), json.get("key")) {
@@ -297,7 +297,7 @@ fn terms(
     node: &Node,
     spec: &Terms,
     found: &mut Buckets,
-    budget: &Budget,
+    budget: &Budget<'_>,
 ) -> Result<(&'static str, Vec<OutBucket>, u64), Error> {
     let kind = terms_kind(found.prints.first(), spec.rare_max.is_some());
     let printer = Printer::new(found.prints.first().unwrap_or(&Print::Unmapped));
@@ -330,7 +330,7 @@ fn terms(
 fn multi_terms(
     node: &Node,
     found: &mut Buckets,
-    budget: &Budget,
+    budget: &Budget<'_>,
 ) -> Result<(Vec<OutBucket>, u64), Error> {
     let Kind::MultiTerms(spec) = &node.kind else { return Ok((Vec::new(), 0)) };
     let printers: Vec<Printer> = found.prints.iter().map(Printer::new).collect();
@@ -389,7 +389,7 @@ fn significant(
     node: &Node,
     spec: &Significant,
     found: Buckets,
-    budget: &Budget,
+    budget: &Budget<'_>,
 ) -> Result<(&'static str, Vec<OutBucket>), Error> {
     let print = found.prints.first().unwrap_or(&Print::Unmapped);
     let kind = match print {
@@ -448,7 +448,7 @@ fn histogram(
     node: &Node,
     spec: &Histogram,
     mut found: Buckets,
-    budget: &Budget,
+    budget: &Budget<'_>,
 ) -> Result<Vec<OutBucket>, Error> {
     let index = |value: f64| ((value - spec.offset) / spec.interval).floor();
     let number = |key: &Key| if let Key::F64(value) = key { *value } else { f64::NAN };
@@ -507,7 +507,7 @@ fn date_histogram(
     node: &Node,
     spec: &DateHistogram,
     mut found: Buckets,
-    budget: &Budget,
+    budget: &Budget<'_>,
 ) -> Result<Vec<OutBucket>, Error> {
     if spec.min_doc_count == 0 {
         let zone = Zone::parse(spec.source.zone.as_deref())?;
@@ -555,7 +555,7 @@ fn dated(
     node: &Node,
     prints: &[Print],
     found: Vec<Bucket>,
-    budget: &Budget,
+    budget: &Budget<'_>,
 ) -> Result<Vec<OutBucket>, Error> {
     let printer = Printer::new(prints.first().unwrap_or(&Print::Unmapped));
     let mut buckets = Vec::with_capacity(found.len());
@@ -570,7 +570,7 @@ fn range(
     node: &Node,
     ranges: &RangeOf,
     found: Buckets,
-    budget: &Budget,
+    budget: &Budget<'_>,
 ) -> Result<(&'static str, Vec<OutBucket>), Error> {
     let (kind, names): (_, Vec<Option<&String>>) = match ranges {
         RangeOf::Numbers(ranges) => {
@@ -665,7 +665,7 @@ fn filters(
     node: &Node,
     spec: &Filters,
     found: Buckets,
-    budget: &Budget,
+    budget: &Budget<'_>,
 ) -> Result<Vec<OutBucket>, Error> {
     budget.add(found.buckets.len())?;
     let names = spec.filters.iter().map(|(name, _)| name.clone()).chain([spec.other.clone()]);

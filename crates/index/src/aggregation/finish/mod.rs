@@ -12,6 +12,7 @@ use std::cell::Cell;
 use serde_json::{Map, Value, json};
 
 pub(crate) use self::metrics::stats_number;
+use super::memory::Memory;
 use super::partial::{Key, Partial};
 use super::request::{Kind, Node, Pipeline};
 use crate::Error;
@@ -61,7 +62,8 @@ pub(super) struct OutBucket {
 }
 
 /// What is counted while an answer is made.
-pub(super) struct Budget {
+pub(super) struct Budget<'a> {
+    memory: &'a dyn Memory,
     buckets_max: usize,
     buckets: Cell<usize>,
 }
@@ -78,7 +80,7 @@ pub(crate) fn too_many(max: usize, was: usize) -> Error {
     .with("max_buckets", max)
 }
 
-impl Budget {
+impl Budget<'_> {
     /// Counts buckets.
     ///
     /// # Errors
@@ -95,10 +97,10 @@ pub(crate) fn finish(
     nodes: &[Node],
     pipelines: &[Pipeline],
     partials: Vec<Partial>,
-    buckets_max: usize,
+    (buckets_max, memory): (usize, &dyn Memory),
     typed_keys: bool,
 ) -> Result<Value, Error> {
-    let budget = Budget { buckets_max, buckets: Cell::new(0) };
+    let budget = Budget { memory, buckets_max, buckets: Cell::new(0) };
     let entries = level(nodes, pipelines, partials, &budget)?;
     Ok(Value::Object(entries_json(entries, typed_keys)))
 }
@@ -108,8 +110,10 @@ fn level(
     nodes: &[Node],
     pipelines: &[Pipeline],
     mut partials: Vec<Partial>,
-    budget: &Budget,
+    budget: &Budget<'_>,
 ) -> Result<Vec<Entry>, Error> {
+    // A bucket's results may be many times what they are made of.
+    budget.memory.take(0)?;
     partials.resize_with(nodes.len(), Partial::default);
     let mut entries = Vec::with_capacity(nodes.len() + pipelines.len());
     for (node, partial) in nodes.iter().zip(partials) {
@@ -119,7 +123,7 @@ fn level(
     Ok(entries)
 }
 
-fn finish_node(node: &Node, partial: Partial, budget: &Budget) -> Result<Entry, Error> {
+fn finish_node(node: &Node, partial: Partial, budget: &Budget<'_>) -> Result<Entry, Error> {
     let (kind, output) = match (&node.kind, partial) {
         (Kind::Metric { metric, .. }, partial) => metrics::finish(metric, partial),
         (Kind::Weighted(spec), partial) => metrics::weighted(spec, &partial),

@@ -146,7 +146,7 @@ pub(super) fn run_with(
         let sent = serde_json::to_vec(&Intermediate { partials: found }).unwrap();
         aggregations.merge(&mut whole, serde_json::from_slice(&sent).unwrap());
     }
-    aggregations.finish(whole, context.max_buckets, typed_keys)
+    aggregations.finish(whole, context.max_buckets, typed_keys, context.memory)
 }
 
 pub(super) fn run(partitions: &[Searcher], body: &Value) -> Result<Value, Error> {
