@@ -257,7 +257,8 @@ impl Account {
         if !self.is_stopped() {
             return None;
         }
-        self.0.stop.lock().as_ref().map(|(stop, _)| stop.clone())
+        // Who decides takes this lock, so that a copy is not to raise a question under it.
+        local::unasked(|| self.0.stop.lock().as_ref().map(|(stop, _)| stop.clone()))
     }
 
     /// Refuses where it has to stop.

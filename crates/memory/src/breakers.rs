@@ -228,6 +228,8 @@ struct Reading {
     anonymous: u64,
     /// With what has been granted and is not touched yet, and what is kept free for threads.
     committed: u64,
+    /// Of that, what was granted a moment ago: it may be touched already, and counted twice.
+    untouched: u64,
     /// [`GROWN`] then.
     grown: i64,
 }
@@ -360,13 +362,14 @@ fn read(state: &mut State, age_max: Duration) -> Reading {
     let anonymous = machine().anonymous_bytes();
     let at = Instant::now();
     let granted = GRANTED.load(Relaxed);
-    let untouched = granted.saturating_sub(state.granted[0].1);
+    let untouched = granted.saturating_sub(state.granted[0].1).max(0);
     if state.granted[1].0.is_none_or(|then| at.duration_since(then) >= GRANT_TIME) {
         state.granted = [state.granted[1], (Some(at), granted)];
     }
     let seen = signed(anonymous).saturating_add(untouched).max(TOLD.load(Relaxed));
     let committed = u64::try_from(seen.saturating_add(local::reserve())).unwrap_or(0);
-    let reading = Reading { at, anonymous, committed, grown };
+    let untouched = u64::try_from(untouched).unwrap_or(0);
+    let reading = Reading { at, anonymous, committed, untouched, grown };
     state.reading = Some(reading);
     let settings = &state.settings;
     let limit = settings.total.bytes();
@@ -533,7 +536,11 @@ fn settle(asker: &Account, bytes: u64) -> bool {
         *last = Some(Instant::now());
         verdict
     };
-    let mut verdict = decision(&mut DECIDING.lock());
+    // Never behind a lock: whoever decides may wait for one that this thread holds.
+    let mut verdict = match DECIDING.try_lock() {
+        Some(mut last) => decision(&mut last),
+        None => Verdict::Wait,
+    };
     while verdict == Verdict::Wait && !asker.is_stopped() {
         if began.elapsed() > WAIT_MAX {
             grant(signed(bytes));
@@ -568,23 +575,29 @@ fn questions(bytes: u64) -> [Question; 2] {
     let by_request = Question {
         which: Which::Request,
         used: requests,
+        untouched: 0,
         limit: under(settings.request, settings.request_overhead),
         overhead: settings.request_overhead,
         victim_min: 1,
     };
     let limit = settings.total.bytes();
     let is_over = |used: u64| used.saturating_add(bytes) > limit;
-    let mut used = state(|state| read(state, READING_AGE_MAX).now());
+    let read_now = |age_max| {
+        let reading = state(|state| read(state, age_max));
+        (reading.now(), reading.untouched)
+    };
+    let (mut used, mut untouched) = read_now(READING_AGE_MAX);
     if is_over(used) {
         // Some of what was told since was freed again.
-        used = state(|state| read(state, Duration::ZERO).now());
+        (used, untouched) = read_now(Duration::ZERO);
     }
     if is_over(used) && reclaim(RECLAIM_PAUSE) {
-        used = state(|state| read(state, READING_AGE_MAX).now());
+        (used, untouched) = read_now(READING_AGE_MAX);
     }
     let by_parent = Question {
         which: Which::Parent,
         used,
+        untouched,
         limit,
         overhead: 1.0,
         victim_min: PARENT_VICTIM_BYTES_MIN,
@@ -613,6 +626,8 @@ fn refuse(asker: &Account, bytes: u64) {
 struct Question {
     which: Which,
     used: u64,
+    /// Of that, what makes others wait and stops nobody.
+    untouched: u64,
     limit: u64,
     overhead: f64,
     victim_min: u64,
@@ -623,6 +638,9 @@ impl Question {
         let wanted = self.used.saturating_add(bytes);
         let Some(excess) = wanted.checked_sub(self.limit).filter(|excess| *excess > 0) else {
             return Verdict::Room;
+        };
+        let Some(excess) = excess.checked_sub(self.untouched).filter(|excess| *excess > 0) else {
+            return Verdict::Wait;
         };
         let open = open_accounts();
         let asker_number = asker.map_or(0, Account::number);

@@ -3,14 +3,13 @@
 use std::alloc::System;
 use std::future::{Future, pending, poll_fn};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use plimsoll_memory::account::{self, Action, find, open_accounts};
 use plimsoll_memory::breakers::{self, Limit, Settings, Trip, Type, Which};
 use plimsoll_memory::local::patiently;
-use plimsoll_memory::machine::machine;
 use plimsoll_memory::{Account, Charged, Counted, Standing, Stop};
 
 #[global_allocator]
@@ -162,62 +161,15 @@ fn the_parent_bounds_the_process_and_spares_the_small() {
     drop((first, second, little));
 }
 
-/// The most anonymous memory while something is done.
-fn most_while<T>(work: impl FnOnce() -> T) -> (T, u64) {
-    let (is_over, most) = (AtomicBool::new(false), AtomicU64::new(0));
-    let done = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_over.load(SeqCst) {
-                most.fetch_max(machine().anonymous_bytes(), SeqCst);
-                std::thread::yield_now();
-            }
-        });
-        let done = work();
-        is_over.store(true, SeqCst);
-        done
-    });
-    (done, most.load(SeqCst))
-}
-
-/// Thirty-two threads want eight times what there is, each in blocks of one size, and look whether
-/// they are to stop only every now and then.
-fn many_want_more_than_there_is(block: usize, blocks_per_look: usize) {
-    const WANTED: usize = 16 * MB;
-    let room = 96 * MB as u64;
-    let _alone = alone(Settings::default());
-    let limit = breakers::figures(Which::Parent).used + room;
-    breakers::set(Settings { total: Limit::Bytes(limit), ..Settings::default() });
-    let (stopped, all_are_there) = (AtomicUsize::new(0), Barrier::new(32));
-    let ((), most) = most_while(|| {
-        std::thread::scope(|scope| {
-            for _ in 0..32 {
-                scope.spawn(|| {
-                    patiently(|| {
-                        // What is kept free for threads is kept before they need it.
-                        all_are_there.wait();
-                        let one = account("one", Standing::Read);
-                        one.work(|| {
-                            let mut held = Vec::new();
-                            while held.len() * block < WANTED && !one.is_stopped() {
-                                held.extend((0..blocks_per_look).map(|_| vec![1u8; block]));
-                            }
-                        });
-                        stopped.fetch_add(usize::from(one.is_stopped()), SeqCst);
-                    });
-                });
-            }
-        });
-    });
-    assert!(stopped.load(SeqCst) > 0);
-    assert!(most <= limit, "{most} of {limit} bytes, {block} a block");
-}
-
 #[test]
-fn many_that_grow_at_once_stay_below_the_parents_limit() {
-    plimsoll_memory::watch::start();
-    many_want_more_than_there_is(1000, 500);
-    many_want_more_than_there_is(100_000, 5);
-    many_want_more_than_there_is(2 * MB, 1);
+fn asking_for_the_reason_raises_no_question() {
+    let _alone = alone(requests_of(10 * MB));
+    let one = account("one", Standing::Read);
+    let held = hold(&one, 11 * MB);
+    assert!(one.is_stopped());
+    // What the reasons take passes the limit further, while they are being read.
+    let reasons = one.work(|| (0..3000).map(|_| one.stop_reason()).collect::<Vec<_>>());
+    drop((reasons, held));
 }
 
 #[test]
