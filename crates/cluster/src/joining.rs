@@ -137,6 +137,7 @@ impl Joining<'_> {
             address: other.rpc.as_str().into(),
             from: self.record.name.as_str().into(),
             cluster: self.incarnation,
+            heard: Arc::default(),
         }
     }
 }

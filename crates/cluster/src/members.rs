@@ -175,6 +175,7 @@ impl Members {
         if !found.iter().any(|it| it.id == self.own) {
             found.push(FoundNode::new(self.own.clone(), self.record.clone()));
         }
+        let before = self.view.load();
         let view = found.into_iter().map(|FoundNode { id, record, left_ms, stopped }| {
             let number = self.number(&id);
             let link = Link {
@@ -182,6 +183,7 @@ impl Members {
                 address: record.rpc.as_str().into(),
                 from: self.record.name.as_str().into(),
                 cluster: self.cluster,
+                heard: before.get(&id).map(|it| Arc::clone(&it.link.heard)).unwrap_or_default(),
             };
             // This node is there, whatever is said of it.
             let left_ms = left_ms.filter(|_| id != self.own);

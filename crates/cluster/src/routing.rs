@@ -337,8 +337,8 @@ impl Shared {
         }
     }
 
-    /// Asks one node, and tells selection how it went. One that is silent for long is asked whether
-    /// it is there; where it does not say so either, its answer is not waited for.
+    /// Asks one node, and tells selection how it went. One that is silent to all for long is asked
+    /// whether it is there; where it does not say so either, its answer is not waited for.
     pub(crate) async fn ask(
         &self,
         member: &Member,
@@ -352,10 +352,17 @@ impl Shared {
             if let Ok(answer) = tokio::time::timeout(PATIENCE, &mut answer).await {
                 break answer;
             }
+            // It answers others: it has much to do, or this node comes late to what it says.
+            if member.link.heard.is_within(PATIENCE) {
+                continue;
+            }
             let probe = member.link.ask_on(Question::Probe, Terms::within(PROBE_TIMEOUT), 0);
             match select(answer, Box::pin(probe)).await {
                 Either::Left((answer, _)) => break answer,
                 Either::Right((Ok(_), waiting)) => answer = waiting,
+                Either::Right((Err(_), waiting)) if member.link.heard.is_within(PROBE_TIMEOUT) => {
+                    answer = waiting;
+                }
                 Either::Right((Err(_), _)) => break Err(CallError::TimedOut),
             }
         };

@@ -123,6 +123,9 @@ pub struct Lap {
     pub service_time_ms: Quantiles,
     /// Requests that failed, of those issued.
     pub error_rate: f64,
+    /// The same by kind, where that is known: a status, or what became of the connection.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub errors: BTreeMap<String, u64>,
     /// Requests refused, whole or in part, of those issued.
     pub refused_rate: f64,
     /// Processor time of all nodes.

@@ -209,13 +209,13 @@ pub fn run(command: &LabCommand) -> Result<(), LabCommandError> {
         LabCommand::Demo(args) => {
             let options = args.options()?;
             let outcome = run_live(&options)?;
-            let last = outcome.results.notes.last().cloned().unwrap_or_default();
-            print(&format!("\n{last}\n{}", files(&options.out)))
+            print(&(conclusion(&outcome) + &files(&options.out)))
         }
         LabCommand::Run(args) => {
             let options = args.options()?;
             let outcome = run_live(&options)?;
-            print(&(outcome.text + &files(&options.out)))
+            let conclusion = options.target.as_ref().map(|_| conclusion(&outcome));
+            print(&(outcome.text + &conclusion.unwrap_or_default() + &files(&options.out)))
         }
         LabCommand::Simulate(args) => {
             let options = args.options();
@@ -236,6 +236,11 @@ fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
+}
+
+/// The sentence that a demo and a run against another server end with.
+fn conclusion(outcome: &plimsoll_lab::Outcome) -> String {
+    outcome.results.notes.last().map(|last| format!("\n{last}\n")).unwrap_or_default()
 }
 
 fn files(out: &Path) -> String {

@@ -2,8 +2,9 @@
 //! Whom to ask, and what to do when no answer comes, is decided by whoever asks.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use plimsoll_log::Incarnation;
 
 use super::messages::{Envelope, Question, Reply, Terms, Told, decode_answer, encode_question};
@@ -18,6 +19,18 @@ pub(crate) struct Link {
     /// The name of the node that asks.
     pub from: Arc<str>,
     pub cluster: Incarnation,
+    pub heard: Arc<Heard>,
+}
+
+/// When a node answered last, whatever it was asked.
+#[derive(Default)]
+pub(crate) struct Heard(Mutex<Option<Instant>>);
+
+impl Heard {
+    /// Whether that is no longer ago than so.
+    pub(crate) fn is_within(&self, time: Duration) -> bool {
+        self.0.lock().is_some_and(|at| at.elapsed() <= time)
+    }
 }
 
 impl Link {
@@ -50,6 +63,7 @@ impl Link {
         let (from, cluster) = (self.from.to_string(), self.cluster.0);
         let envelope = Envelope { from, cluster, timeout_ms, trace, alternatives, rank, question };
         let answer = self.peers.call(&self.address, encode_question(&envelope), timeout).await?;
+        *self.heard.0.lock() = Some(Instant::now());
         Ok(decode_answer(&answer))
     }
 }

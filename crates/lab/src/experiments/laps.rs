@@ -36,6 +36,7 @@ pub(crate) fn of_windows(spec: &RunSpec, outcome: &Outcome) -> Vec<Lap> {
             // The simulated client sends at the moment that is meant.
             service_time_ms: latency_ms,
             error_rate: (window.failed + window.invalid) as f64 / issued,
+            errors: BTreeMap::new(),
             refused_rate: (window.refused + window.partial) as f64 / issued,
             cpu_s: whole_run.then(|| outcome.nodes.iter().map(|node| node.cpu_s).sum()),
             rss_peak_bytes: None,

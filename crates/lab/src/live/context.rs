@@ -94,6 +94,11 @@ impl<'a> Context<'a> {
         self.notes.push(text);
     }
 
+    /// Says in one sentence what came of it: the last note, shown when all is done.
+    pub(crate) fn conclude(&mut self, sentence: String) {
+        self.notes.push(sentence);
+    }
+
     /// One more lap is made.
     pub(crate) fn step(&mut self, what: &str) {
         let began = *self.began.get_or_insert_with(Instant::now);

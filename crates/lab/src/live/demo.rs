@@ -121,7 +121,7 @@ pub(crate) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), La
         active.end(&mut cluster)?;
     }
     if let Some(sentence) = sentence(found, &cluster.nodes[SICK].spec.name) {
-        context.note(sentence);
+        context.conclude(sentence);
     }
     Ok(())
 }

@@ -123,6 +123,7 @@ pub(crate) fn of_load(taken: &Taken, conditions: Conditions, reason: Option<Stri
         latency_ms: stats::quantiles(&taken.latency_us),
         service_time_ms: stats::quantiles(&taken.service_us),
         error_rate: taken.failures() as f64 / issued,
+        errors: taken.failed.clone(),
         refused_rate: (taken.refused + taken.partial) as f64 / issued,
         conditions: Some(conditions),
         ..Lap::default()

@@ -26,12 +26,13 @@ mod throttle;
 mod wire;
 mod workload;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::result::{Mode, Plots, Results, SCHEMA_VERSION};
+use crate::result::{Mode, Plots, Results, SCHEMA_VERSION, Scenario, Variant};
 use crate::{LabError, Outcome, Progress};
 use context::Context;
 
@@ -174,6 +175,20 @@ pub fn names() -> Vec<&'static str> {
     ALL.iter().map(|one| one.name).collect()
 }
 
+/// What kinds of errors clients of a scenario had, a sentence for each variant that had any.
+fn errors(of: &Scenario) -> Vec<String> {
+    let one = |variant: &Variant| {
+        let mut all: BTreeMap<&str, u64> = BTreeMap::new();
+        for (kind, count) in variant.laps.iter().flat_map(|lap| &lap.errors) {
+            *all.entry(kind).or_default() += count;
+        }
+        let all: Vec<String> = all.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+        let said = format!("errors in {}, {}: {}", of.name, variant.name, all.join(", "));
+        (!all.is_empty()).then_some(said)
+    };
+    of.variants.iter().filter_map(one).collect()
+}
+
 /// Runs an experiment on this machine and writes what [`crate::simulate`] writes. When it is
 /// stopped, and when something fails after the first scenario, the files tell of what there is.
 ///
@@ -209,7 +224,8 @@ pub fn run(options: &LiveOptions, progress: &mut dyn Progress) -> Result<Outcome
     } else if let Err(why) = ended {
         context.note(format!("the run ended early: {why}"));
     }
-    found.results.notes = context.notes;
+    let errors = found.results.scenarios.iter().flat_map(errors);
+    found.results.notes = errors.chain(context.notes).collect();
     let Found { results, plots } = found;
     let text = crate::leave(&options.out, &results, &plots)?;
     Ok(Outcome { results, plots, text })

@@ -170,7 +170,7 @@ pub(crate) fn run(
     let series = arms.iter().zip(&laps);
     found.plots.series.extend(series.filter_map(|(a, l)| measure::series(what, &a.name, l)));
     if let Some(scenario) = found.results.scenarios.first() {
-        context.note(sentence(&target.address, sick.as_deref(), &scenario.variants));
+        context.conclude(sentence(&target.address, sick.as_deref(), &scenario.variants));
     }
     cleared
 }

@@ -164,7 +164,8 @@ impl Network {
 
     fn link(&self) -> Link {
         let peers: Arc<dyn Peers> = Arc::new(self.clone());
-        Link { peers, address: "source:1".into(), from: "target".into(), cluster: LOG }
+        let (address, from) = ("source:1".into(), "target".into());
+        Link { peers, address, from, cluster: LOG, heard: Arc::default() }
     }
 
     /// Starts the source anew: it knows nothing of its checkpoints.

@@ -44,7 +44,7 @@ use super::health::OUTCOMES_NS;
 use super::{
     Book, ByNode, Candidate, Failure, FailureKind, Flight, NodeId, Reply, RuleState, Scene,
 };
-use crate::average::{FadingHistogram, FadingMean};
+use crate::average::{FadingHistogram, FadingMean, whole};
 use crate::load_line::{Class, LoadLine};
 use crate::random::Random;
 
@@ -60,8 +60,10 @@ const TRIALS_MAX: f64 = 2.0;
 /// How often the tail of each class is computed anew.
 const TAIL_EVERY_NS: u64 = 50_000_000;
 const TAIL_HALF_LIFE_NS: u64 = 5_000_000_000;
-/// A few candidates are probed when their report is older than this.
+/// A few candidates are probed when their report is older than this, and than so many runs of the
+/// class: a queue changes no faster, and a probe costs both sides about as much as a short read.
 const PROBE_AFTER_NS: u64 = 10_000_000;
+const PROBE_AFTER_RUNS: f64 = 2.0;
 
 #[derive(Clone, Debug)]
 pub(super) struct Ours {
@@ -321,6 +323,8 @@ impl RuleState for Ours {
         // Among few, the one with the oldest report; among many, two at random.
         let count = scene.candidates.len();
         let tries = if count <= LOOK_MAX { 1 } else { 2 };
+        let run_ns = self.class_run[scene.ask.class.slot()].mean().unwrap_or(0.0);
+        let after_ns = PROBE_AFTER_NS.max(whole(run_ns * PROBE_AFTER_RUNS));
         for _ in 0..tries {
             let age = |at: usize| {
                 let node = self.nodes.get(scene.candidates[at].node)?;
@@ -331,7 +335,7 @@ impl RuleState for Ours {
                 true => (0..count).max_by_key(|at| age(*at)).unwrap_or(0),
                 false => random.below(count),
             };
-            if age(at).is_some_and(|age_ns| age_ns >= PROBE_AFTER_NS) {
+            if age(at).is_some_and(|age_ns| age_ns >= after_ns) {
                 let id = scene.candidates[at].node;
                 if let Some(node) = self.nodes.get_mut(id) {
                     node.probing = true;
