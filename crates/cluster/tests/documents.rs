@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use plimsoll_cluster::{
     Action, Condition, Coordinator, DocumentWrite, IndexBody, IndexMetadata, Node, NodeSettings,
-    ReadLevel, Request, WriteResult,
+    Request, WriteResult,
 };
 use plimsoll_storage::{Argv, Reply};
 use serde_json::{Map, json};
@@ -76,12 +76,9 @@ async fn documents_are_written_read_and_kept() {
     let node = open(dir.path());
     let coordinator = node.coordinator();
     let index = coordinator.index("g").unwrap();
-    let found =
-        coordinator.get_document(&index, "1", None, ReadLevel::Strong).await.unwrap().unwrap();
+    let found = coordinator.get_document(&index, "1", None, true).await.unwrap().unwrap();
     assert_eq!((&found.source[..], found.version), (br#"{"n": 2}"#.as_slice(), 2));
-    assert!(
-        coordinator.get_document(&index, "2", None, ReadLevel::Eventual).await.unwrap().is_none()
-    );
+    assert!(coordinator.get_document(&index, "2", None, false).await.unwrap().is_none());
     assert!(index.mapping.field("new").is_some());
     coordinator.delete_index("g").await.unwrap();
     assert!(coordinator.index("g").is_none());
@@ -89,9 +86,7 @@ async fn documents_are_written_read_and_kept() {
     assert_eq!(entries, 1, "the metadata's alone");
     // The name is free again, and nothing of the old index is in the new.
     let index = create(&coordinator, "g", 1).await;
-    assert!(
-        coordinator.get_document(&index, "1", None, ReadLevel::Strong).await.unwrap().is_none()
-    );
+    assert!(coordinator.get_document(&index, "1", None, true).await.unwrap().is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,11 +103,7 @@ async fn a_row_of_a_mapped_table_is_a_document() {
     for (id, routing, source) in
         [("early", None, r#"{"n":1}"#), ("a", None, r#"{"n":2}"#), ("b", Some("r"), r#"{"n":3}"#)]
     {
-        let found = coordinator
-            .get_document(&index, id, routing, ReadLevel::Strong)
-            .await
-            .unwrap()
-            .unwrap();
+        let found = coordinator.get_document(&index, id, routing, true).await.unwrap().unwrap();
         assert_eq!(&found.source[..], source.as_bytes());
     }
     let outcomes =
