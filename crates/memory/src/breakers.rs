@@ -13,6 +13,9 @@
 //! asks, and on the threads of searches in the allocator itself, it waits. What is small never does;
 //! it has the watching thread look.
 
+mod settings;
+mod trip;
+
 use std::sync::atomic::{
     AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
 };
@@ -26,6 +29,8 @@ use crate::ledger::{INDEX, Ledger, REQUEST_CACHE, REQUESTS};
 use crate::local::{self, GROWN, TOLD};
 use crate::machine::machine;
 use crate::watch::nudge;
+pub use settings::{Limit, Settings, Type};
+pub use trip::Trip;
 
 /// How many of the largest requests a refusal names.
 const NAMED: usize = 3;
@@ -75,148 +80,6 @@ impl Which {
             Self::Request => "request",
             Self::Fielddata => "fielddata",
             Self::Accounting => "accounting",
-        }
-    }
-}
-
-/// A limit: a part of all memory that there is, bytes, or none.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Limit {
-    /// Percent, 0 to 100.
-    Percent(f64),
-    /// Bytes.
-    Bytes(u64),
-    /// No limit: `-1`.
-    None,
-}
-
-impl Limit {
-    /// In bytes; a limit that there is none of is larger than any memory.
-    #[must_use]
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "of 0 to 100 %")]
-    pub fn bytes(self) -> u64 {
-        const MOST: u64 = i64::MAX as u64;
-        match self {
-            Self::Percent(percent) => {
-                (machine().total_bytes as f64 * percent.clamp(0.0, 100.0) / 100.0) as u64
-            }
-            Self::Bytes(bytes) => bytes.min(MOST),
-            Self::None => MOST,
-        }
-    }
-}
-
-/// Whether requests are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Type {
-    /// They are.
-    Memory = 0,
-    /// They are not: no account is entered and none is asked for.
-    Noop = 1,
-    /// Each is drawn at random to one or the other, so that both are measured under the same
-    /// load.
-    Drawn = 2,
-}
-
-/// What is set, all of it dynamic. Defaults are Elasticsearch's.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Settings {
-    /// `indices.breaker.total.limit`
-    pub total: Limit,
-    /// `indices.breaker.request.limit`
-    pub request: Limit,
-    /// `indices.breaker.request.overhead`
-    pub request_overhead: f64,
-    /// `indices.breaker.request.type`
-    pub request_type: Type,
-    /// `indices.breaker.fielddata.limit`
-    pub fielddata: Limit,
-    /// `indices.breaker.fielddata.overhead`
-    pub fielddata_overhead: f64,
-    /// `indices.breaker.accounting.limit`
-    pub accounting: Limit,
-    /// `indices.breaker.accounting.overhead`
-    pub accounting_overhead: f64,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            total: Limit::Percent(95.0),
-            request: Limit::Percent(60.0),
-            request_overhead: 1.0,
-            request_type: Type::Memory,
-            fielddata: Limit::Percent(40.0),
-            fielddata_overhead: 1.03,
-            accounting: Limit::Percent(100.0),
-            accounting_overhead: 1.0,
-        }
-    }
-}
-
-/// What a refusal says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trip {
-    /// The breaker's name.
-    pub breaker: &'static str,
-    /// Whose memory it was about.
-    pub label: String,
-    /// Bytes that would be held.
-    pub bytes_wanted: u64,
-    /// The most that may be.
-    pub bytes_limit: u64,
-    /// Bytes that were asked for, of these.
-    pub bytes_new: u64,
-    /// The requests that hold most and what they hold, bytes; the largest first.
-    pub largest: Vec<(String, u64)>,
-    /// Whether trying again later may help: what requests hold goes, what lasts stays.
-    pub is_transient: bool,
-}
-
-impl Trip {
-    /// `TRANSIENT` or `PERMANENT`.
-    #[must_use]
-    pub fn durability(&self) -> &'static str {
-        if self.is_transient { "TRANSIENT" } else { "PERMANENT" }
-    }
-}
-
-impl std::fmt::Display for Trip {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { breaker, label, bytes_wanted, bytes_limit, bytes_new, .. } = self;
-        write!(
-            f,
-            "[{breaker}] Data too large, data for [{label}] would be \
-             [{bytes_wanted}/{}], which is larger than the limit of [{bytes_limit}/{}], \
-             new bytes reserved: [{bytes_new}/{}], largest: [",
-            Size(*bytes_wanted),
-            Size(*bytes_limit),
-            Size(*bytes_new)
-        )?;
-        for (at, (title, bytes)) in self.largest.iter().enumerate() {
-            let comma = if at == 0 { "" } else { ", " };
-            write!(f, "{comma}{title}={bytes}/{}", Size(*bytes))?;
-        }
-        f.write_str("]")
-    }
-}
-
-/// Bytes for people, as Elasticsearch writes them.
-struct Size(u64);
-
-impl std::fmt::Display for Size {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let units = [(1u64 << 40, "tb"), (1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb")];
-        match units.iter().find(|(unit, _)| self.0 >= *unit) {
-            None => write!(f, "{}b", self.0),
-            Some((unit, name)) => {
-                let tenths = u128::from(self.0) * 10 / u128::from(*unit);
-                match tenths % 10 {
-                    0 => write!(f, "{}{name}", tenths / 10),
-                    tenth => write!(f, "{}.{tenth}{name}", tenths / 10),
-                }
-            }
         }
     }
 }
