@@ -1,5 +1,6 @@
-//! The cluster of both studies, as much smaller as this machine is: five data nodes, a node that only
-//! coordinates, and the generator, each with its share of two processors.
+//! The cluster of both studies and of `sick-node`, as much smaller as this machine is: five data nodes,
+//! a node that only coordinates, and the generator, each with its share of two processors. What is
+//! asked of it is each experiment's own.
 
 use super::cluster::{Cluster, ClusterSpec};
 use super::context::Context;
