@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the memory breakers cost: `breaker-overhead`.
 
-    bench_breakers.py PLIMSOLL LAYERLESS [--quick] [--laps N] [--docs N] [--out DIR] [--seed N]
+    bench_breakers.py PLIMSOLL [--layerless BINARY] [--quick] [--laps N] [--docs N] [--out DIR] [--seed N]
 
 The figures of 2014 that this stands beside are of Elasticsearch (Lee Hinman, "Circuit Breaker
 Overhead", 2014-10-21): 2,000,000 documents with an incrementing long, two partitions, no replicas,
@@ -9,8 +9,8 @@ a terms aggregation for the top 25 without hits, 100 queries a thread after 100 
 
 Three arms: `on` and `noop`, drawn at random for every request by one server
 (`indices.breaker.request.type: drawn`), and `layerless`, a second server whose binary was built
-without the allocator's layer (`--features layerless`), on a copy of the same files. Each thread's queries
-come in rounds of ten, and the two servers take turns in random order, so that what the machine does
+without the allocator's layer (`--features layerless`), on a copy of the same files; left out where no such
+binary is given. Each thread's queries come in rounds of ten, and the two servers take turns in random order, so that what the machine does
 besides falls on all arms. Processor time of a query is what the server measures for its
 request (the threads' clocks where it runs on search threads); `took` is the answer's. Intervals are
 95 %, from a bootstrap over whole laps.
@@ -34,6 +34,8 @@ PORT_FIRST = 23100
 QUERY = json.dumps({"size": 0, "aggs": {"numbers": {"terms": {"field": "n", "size": 25}}}})
 SEARCH = "/numbers/_search?request_cache=false"
 ARMS = ["on", "noop", "layerless"]
+# Contender and baseline.
+PAIRS = [("on", "layerless"), ("noop", "layerless"), ("on", "noop")]
 # Average `took` in ms by threads; several runs of one thread.
 PUBLISHED = {
     "laptop": {
@@ -175,7 +177,7 @@ def change(rng, contender, baseline):
 
 def measure(servers, threads, queries, warmups, laps, rng):
     """The laps of each arm."""
-    found = {arm: [] for arm in ARMS}
+    found = {arm: [] for arm in ARMS if arm != "layerless" or "layerless" in servers}
     for server in servers.values():
         lap(server, threads, max(1, warmups // threads) if threads > 1 else warmups)
     for _ in range(laps):
@@ -185,7 +187,7 @@ def measure(servers, threads, queries, warmups, laps, rng):
             samples, cpu, seconds = lap(servers[name], threads, count)
             process = cpu * 1000 / (threads * count)
             peak = servers[name].peak_bytes()
-            for arm in ARMS:
+            for arm in found:
                 if (arm == "layerless") != (name == "layerless"):
                     continue
                 kind = "noop" if arm != "on" else "memory"
@@ -201,7 +203,7 @@ def flat(lap_of_arm):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("plimsoll")
-    parser.add_argument("layerless")
+    parser.add_argument("--layerless", help="a binary without the layer")
     parser.add_argument("--quick", action="store_true", help="1 and 10 threads, not the older form")
     parser.add_argument("--laps", type=int, help="rounds; 10 make the 100 queries a thread of 2014")
     parser.add_argument("--docs", type=int, default=2_000_000)
@@ -220,12 +222,13 @@ def main():
         servers = {}
         try:
             load(options.plimsoll, folder / "layered", docs, PORT_FIRST)
-            shutil.copytree(folder / "layered", folder / "layerless")
+            if options.layerless:
+                shutil.copytree(folder / "layered", folder / "layerless")
+                servers["layerless"] = Server(options.layerless, folder / "layerless", PORT_FIRST + 10)
             servers["layered"] = Server(options.plimsoll, folder / "layered", PORT_FIRST)
-            servers["layerless"] = Server(options.layerless, folder / "layerless", PORT_FIRST + 10)
-            for name, kind in [("layered", "drawn"), ("layerless", "noop")]:
-                setting = {"transient": {"indices.breaker.request.type": kind}}
-                servers[name].ask("PUT", "/_cluster/settings", json.dumps(setting))
+            for name, server in servers.items():
+                kind = {"indices.breaker.request.type": "drawn" if name == "layered" else "noop"}
+                server.ask("PUT", "/_cluster/settings", json.dumps({"transient": kind}))
             for threads in counts:
                 found = measure(servers, threads, ROUND_QUERIES, warmups, laps, rng)
                 name = f"{prefix}threads-{threads}"
@@ -254,7 +257,7 @@ def main():
 
 def scenario(name, threads, found, docs):
     variants = []
-    for arm in ARMS:
+    for arm in found:
         settings = {"indices.breaker.request.type": "memory" if arm == "on" else "noop", "documents": docs}
         settings["layer"] = arm != "layerless"
         laps = [result_lap(flat(it), it["seconds"], it["peak"]) for it in found[arm]]
@@ -264,7 +267,7 @@ def scenario(name, threads, found, docs):
 
 def compare(rng, name, found):
     comparisons = []
-    for contender, baseline in [("on", "layerless"), ("noop", "layerless"), ("on", "noop")]:
+    for contender, baseline in [pair for pair in PAIRS if set(pair) <= found.keys()]:
         for metric, field in [("cpu_s_per_op", "cpu_ms"), ("service_time_ms.mean", "took_ms")]:
             means = [[statistics.fmean(s[field] for s in flat(it)) for it in found[arm]] for arm in (contender, baseline)]
             percent, interval = change(rng, *means)
@@ -281,6 +284,8 @@ def compare(rng, name, found):
                     "published_as": None,
                 }
             )
+    if "layerless" not in found:
+        return comparisons
     # The processor time of the whole process knows no arms: one server against the other.
     means = [[it["process_ms"] for it in found[arm]] for arm in ("on", "layerless")]
     percent, interval = change(rng, *means)
@@ -292,7 +297,7 @@ def compare(rng, name, found):
 def table(prefix, name, threads, found, comparisons):
     lines = [f"## {name}", "", "| arm | cpu ms a query | took ms: average | min | max | total a thread | charged MB | process cpu ms a query |"]
     lines.append("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    for arm in ARMS:
+    for arm in found:
         samples = [sample for it in found[arm] for sample in flat(it)]
         took = [it["took_ms"] for it in samples]
         totals = [sum(s["took_ms"] for it in found[arm] for s in it["threads"][n]) for n in range(threads)]

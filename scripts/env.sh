@@ -12,9 +12,23 @@ use_rocksdb() {
   eval "$lines"
 }
 
+# What every chore builds, so that all of them share it: with another selection of packages cargo
+# chooses other features, and compiles most dependencies once more.
+whole=(--release --locked --workspace --bins --examples)
+
 # Nothing to build where PLIMSOLL_BIN names a binary.
 build_plimsoll() {
   [ -z "${PLIMSOLL_BIN:-}" ] || return 0
   use_rocksdb || return 1
-  (cd "$root" && cargo build --release --locked --bin plimsoll)
+  (cd "$root" && cargo build "${whole[@]}")
+}
+
+# The same without the allocator's layer, beside the binary: plimsoll-layerless.
+build_layerless() {
+  local release=$CARGO_TARGET_DIR/release
+  use_rocksdb || return 1
+  cp "$release/plimsoll" "$release/plimsoll-layered"
+  (cd "$root" && cargo build "${whole[@]}" --features plimsoll-server/layerless) || return 1
+  mv "$release/plimsoll" "$release/plimsoll-layerless"
+  mv "$release/plimsoll-layered" "$release/plimsoll"
 }

@@ -2,7 +2,8 @@
 """What clients notice when a node of three goes bad, or the server that orders the log's writes.
 
     scripts/failover.py [--faults kill,freeze,slow,log-kill,log-freeze] [--seconds 20] [--clients 24]
-                        [--rate 1200] [--seed 1] [--log-version current] [--json FILE]
+                        [--rate 1200] [--seed 1] [--reads strong] [--log-version current]
+                        [--json FILE]
 
 A cluster of three nodes and three log servers runs under a steady load: clients spread over the
 nodes, four reads by key to one write, each client paced so that all of them together ask at the rate.
@@ -50,8 +51,8 @@ Sample = collections.namedtuple("Sample", "begin end is_read node error")
 
 
 class Load:
-    def __init__(self, nodes, clients, rate, seed):
-        self.nodes, self.samples = nodes, []
+    def __init__(self, nodes, clients, rate, seed, reads):
+        self.nodes, self.samples, self.reads = nodes, [], reads
         self.stopping = threading.Event()
         pace = clients / rate
         self.threads = [
@@ -72,8 +73,8 @@ class Load:
             key = f"k:{chance.randrange(KEYS)}"
             begin = time.monotonic()
             try:
-                connection = connection or Connection(self.nodes[node].port, TIMEOUT_SECONDS)
-            except OSError:
+                connection = connection or self.connect(node)
+            except (OSError, Closed):
                 self.add(begin, is_read, node, "connect")
                 node = (node + 1) % len(self.nodes)
                 continue
@@ -86,6 +87,13 @@ class Load:
             if error:
                 connection.close()
                 connection, node = None, (node + 1) % len(self.nodes)
+
+    def connect(self, node):
+        connection = Connection(self.nodes[node].port, TIMEOUT_SECONDS)
+        # How fresh its reads are is a connection's own.
+        if self.reads != "strong" and connection.ask("PLIMSOLL.READS", self.reads) != b"+OK\r\n":
+            raise Closed
+        return connection
 
     def add(self, begin, is_read, node, error):
         self.samples.append(Sample(begin, time.monotonic(), is_read, node, error))
@@ -196,7 +204,7 @@ class Fault:
 
 
 def measure(cluster, name, args):
-    load = Load(cluster.nodes, args.clients, args.rate, args.seed)
+    load = Load(cluster.nodes, args.clients, args.rate, args.seed, args.reads)
     time.sleep(2 + BEFORE_SECONDS)
     fault = Fault(cluster, name, random.Random(args.seed))
     begin = time.monotonic()
@@ -242,6 +250,7 @@ def main():
     parser.add_argument("--clients", type=int, default=24)
     parser.add_argument("--rate", type=float, default=1200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--reads", default="strong", choices=("strong", "session", "eventual"))
     parser.add_argument("--log-version", default="current", choices=("current", "oldest"))
     parser.add_argument("--json")
     args = parser.parse_args()

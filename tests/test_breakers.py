@@ -13,6 +13,8 @@ import pathlib
 import random
 import socket
 import statistics
+import subprocess
+import sys
 import threading
 import time
 
@@ -20,7 +22,7 @@ import pytest
 import redis
 import requests
 from cluster_processes import await_true, fixed_ports
-from conftest import Node
+from conftest import Node, binary
 
 SCALE = int(os.environ.get("PLIMSOLL_BREAKERS_SCALE", "1"))
 DOCS = 60_000 * SCALE
@@ -217,6 +219,32 @@ def test_a_task_is_listed_with_its_cost_and_can_be_cancelled(rest):
     # Its thread sees that it is to stop at the next block of documents.
     name = f"/_tasks/{task['node']}:{task['id']}"
     await_true("the task has ended", lambda: rest("GET", name).status_code == 404, 5)
+
+
+def test_the_experiment_runs_and_says_what_breakers_cost(tmp_path):
+    """`breaker-overhead` with few documents and without the second binary: that it can be run, that
+    its arms are drawn, and that charging is seen; not what it costs, which a test cannot say."""
+    script = pathlib.Path(__file__).parent.parent / "scripts/bench_breakers.py"
+    command = [sys.executable, str(script), binary(), "--quick", "--docs", "4000", "--laps", "2"]
+    subprocess.run([*command, "--out", str(tmp_path)], check=True, timeout=300)
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert [it["name"] for it in result["scenarios"]] == ["threads-1", "threads-10"]
+    for scenario in result["scenarios"]:
+        variants = {it["name"]: it["laps"] for it in scenario["variants"]}
+        assert variants.keys() == {"on", "noop"}
+        threads = scenario["load"]["clients"]
+        both = sum(lap["n"] for laps in variants.values() for lap in laps)
+        assert both == 2 * 20 * threads, "every query is of one arm"
+        for lap in variants["on"]:
+            # Every value has a counter of its own.
+            assert lap["memory"]["request_peak_bytes"] > 4000 * 4 and lap["cpu_s"] > 0
+    (compared,) = [
+        it for it in result["comparisons"] if (it["scenario"], it["metric"]) == ("threads-10", "cpu_s_per_op")
+    ]
+    assert (compared["contender"], compared["baseline"]) == ("on", "noop")
+    assert compared["ci95"][0] <= compared["change_percent"] <= compared["ci95"][1]
+    report = (tmp_path / "report.md").read_text()
+    assert "| 2014 laptop, on | - | 436, 476 |" in report
 
 
 class Group:

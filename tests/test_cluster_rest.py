@@ -2,15 +2,12 @@
 digests; and that a change of an index is known everywhere once it is acknowledged."""
 
 import json
-import os
 import urllib.error
 import urllib.request
 
 import pytest
 from cluster_harness import Cluster
 from cluster_processes import await_true
-
-pytestmark = pytest.mark.skipif(os.environ.get("PLIMSOLL_CLUSTER") != "1", reason="PLIMSOLL_CLUSTER=1 runs it")
 
 
 def ask(node, method, path, body=None):
@@ -93,6 +90,35 @@ def test_copies_have_equal_digests(cluster):
             assert len({copy["node"] for copy in copies}) == 2
             assert len({(copy["lsn"], copy["hash"], copy["digest"]) for copy in copies}) == 1, copies
     assert ask(cluster.nodes[0], "GET", "/_plimsoll/digest?index=none")[0] == 404
+
+
+def test_copies_are_taken_off_a_node_that_is_excluded(cluster):
+    """Before a node is taken away: its copies are made on others first, and nothing is lost."""
+    first, last = cluster.nodes[0], cluster.nodes[2]
+    settings = {"number_of_shards": 3, "number_of_replicas": 1}
+    assert ask(first, "PUT", "/moved", {"settings": settings})[0] == 200
+    for number in range(50):
+        assert ask(first, "PUT", f"/moved/_doc/{number}", {"n": number})[0] == 201
+    name = "cluster.routing.allocation.exclude._name"
+
+    def held():
+        rows = get(first, "/_cat/shards/moved?format=json")
+        return sorted(row["node"] for row in rows if row["state"] == "STARTED" and row["node"])
+
+    assert last.name in held(), "there is nothing to move"
+    assert ask(first, "PUT", "/_cluster/settings", {"persistent": {name: last.name}})[0] == 200
+    others = sorted(node.name for node in cluster.nodes[:2])
+    await_true("its copies are on the others", lambda: held() == sorted(others * 3), 60)
+    # Also those of a table that is made now.
+    assert ask(first, "PUT", "/later", {"settings": settings})[0] == 200
+    rows = get(first, "/_cat/shards/later?format=json")
+    assert sorted(row["node"] for row in rows) == sorted(others * 3)
+    assert ask(last, "POST", "/moved/_refresh")[0] == 200
+    assert get(last, "/moved/_count")["count"] == 50
+    assert ask(first, "PUT", "/_cluster/settings", {"persistent": {name: None}})[0] == 200
+    await_true("it has copies again", lambda: last.name in held(), 60)
+    await_true("all is made", lambda: get(first, "/_cluster/health")["status"] == "green", 60)
+    assert get(first, "/moved/_count")["count"] == 50
 
 
 def test_a_node_that_left_is_told_of(cluster):

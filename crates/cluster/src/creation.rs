@@ -18,7 +18,8 @@ use crate::lead::Step;
 use crate::metadata;
 use crate::node::{GROUPS, Shared, partition_of_replica, sync_dir};
 use crate::partition::Partition;
-use crate::placement::{PartitionDefinition, proposed};
+use crate::placement::filter::Filter;
+use crate::placement::{PartitionDefinition, groups_of_table, proposed};
 use crate::recovery::{Folders, partition_named};
 use crate::session::random_u64;
 use crate::submit::submit_to;
@@ -56,18 +57,22 @@ impl Shared {
         documents: Option<DocumentsDefinition>,
     ) -> TableDefinition {
         let incarnation = random_u64();
-        let first = incarnation % u64::from(GROUPS);
         let copies = self.wanted_copies(documents.as_ref());
-        let places = self.members.places(0, 0);
-        let partition = |ordinal: u32| {
-            let group = (first + u64::from(ordinal)) % u64::from(GROUPS);
-            let group = u16::try_from(group + 1).unwrap_or(1);
+        let places = self.members.places(0, 0, &self.wanted_nodes());
+        let first = u16::try_from(incarnation % u64::from(GROUPS)).unwrap_or(0);
+        let partition = |group: u16| {
             let begin = self.tails.get(&GroupId(group)).map(|tail| tail.get().position());
             let begin = begin.unwrap_or_else(|| unreachable!("all groups have a tail"));
             PartitionDefinition::new(group, begin, proposed(group, copies, &places))
         };
-        let partitions = (0..partitions).map(partition).collect();
+        let groups = groups_of_table(partitions, copies, GROUPS, first, &places);
+        let partitions = groups.into_iter().map(partition).collect();
         TableDefinition { incarnation, partitions, documents }
+    }
+
+    /// Which nodes the cluster's settings want copies on.
+    pub(crate) fn wanted_nodes(&self) -> Filter {
+        Filter::of(&metadata::settings(&self.metadata))
     }
 
     /// How many copies each partition of a table should have.

@@ -15,6 +15,7 @@ use plimsoll_control::selection::NodeId;
 use plimsoll_log::{Incarnation, PartitionId};
 use serde::{Deserialize, Serialize};
 
+use crate::placement::filter::{Filter, Named};
 use crate::placement::{PartitionDefinition, Place, Places};
 use crate::rpc::{Link, Peers};
 use crate::session::random_u64;
@@ -199,13 +200,20 @@ impl Members {
     }
 
     /// What of the nodes matters for where copies go, at `log_time_ms`, if one that left is
-    /// waited for so long.
-    pub(crate) fn places(&self, log_time_ms: u64, wait_ms: u64) -> Places {
+    /// waited for so long, and copies go only where `wanted` allows it.
+    pub(crate) fn places(&self, log_time_ms: u64, wait_ms: u64, wanted: &Filter) -> Places {
         let place = |member: &Arc<Member>| {
             let is_counted =
                 member.left_ms.is_none_or(|left_ms| log_time_ms < left_ms.saturating_add(wait_ms));
             let zone = member.record.zone.clone();
-            let is_data = !member.record.is_coordinating_only;
+            let record = &member.record;
+            let named = Named {
+                id: &member.id,
+                name: &record.name,
+                address: &record.rpc,
+                zone: &record.zone,
+            };
+            let is_data = !record.is_coordinating_only && wanted.allows(named);
             (member.id.clone(), Place { zone, is_counted, is_alive: member.is_alive(), is_data })
         };
         self.view.load().values().map(place).collect()

@@ -5,6 +5,8 @@
 //! group with as many copies lie on the same nodes, and a node that comes or goes moves only what
 //! is its own.
 
+pub(crate) mod filter;
+
 use std::collections::BTreeMap;
 
 use plimsoll_log::Lsn;
@@ -78,7 +80,7 @@ pub(crate) struct Place {
     pub is_counted: bool,
     /// It is there now.
     pub is_alive: bool,
-    /// It holds copies; one that does not keeps those that it has until others do.
+    /// It is to hold copies; one that is not keeps those that it has until others do.
     pub is_data: bool,
 }
 
@@ -100,6 +102,38 @@ pub(crate) fn proposed(group: u16, copies: usize, places: &Places) -> Vec<String
         chosen.push(ranked.remove(at));
     }
     chosen.into_iter().map(|(node, _)| node.clone()).collect()
+}
+
+/// The log groups of a new table's partitions, of `1..=groups`: none in use twice before all are
+/// once, so that partitions wait for one another's records as little as can be, and of those that
+/// are left the one whose nodes have fewest copies of the table yet. `first` says where to begin
+/// among equals, so that tables of one partition are spread too.
+pub(crate) fn groups_of_table(
+    partitions: u32,
+    copies: usize,
+    groups: u16,
+    first: u16,
+    places: &Places,
+) -> Vec<u16> {
+    let order = (0..groups).map(|step| (first % groups + step) % groups + 1);
+    let proposals: Vec<(u16, Vec<String>)> =
+        order.map(|group| (group, proposed(group, copies, places))).collect();
+    let mut held: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut used = vec![0_u32; proposals.len()];
+    let mut chosen = Vec::new();
+    for _ in 0..partitions {
+        let load = |at: usize| -> usize {
+            proposals[at].1.iter().map(|node| held.get(node.as_str()).copied().unwrap_or(0)).sum()
+        };
+        let Some(at) = (0..proposals.len()).min_by_key(|at| (used[*at], load(*at))) else { break };
+        used[at] += 1;
+        let (group, nodes) = &proposals[at];
+        for node in nodes {
+            *held.entry(node).or_default() += 1;
+        }
+        chosen.push(*group);
+    }
+    chosen
 }
 
 fn rank(group: u16, node: &str) -> u64 {

@@ -414,7 +414,8 @@ impl Shared {
     /// changed since there was nothing to do.
     async fn place(&self, seen: &mut Seen) -> Result<(), String> {
         let log_time_ms = self.metadata.log_time_ms();
-        let places = self.members.places(log_time_ms, 0);
+        let wanted = self.wanted_nodes();
+        let places = self.members.places(log_time_ms, 0, &wanted);
         // How long one that is away is waited for is each table's own.
         let is_all_there = places.values().all(|place| place.is_alive);
         let placed = Placed { tables: seen.tables, settings: seen.settings, places };
@@ -427,7 +428,7 @@ impl Shared {
         for table in self.tables.all() {
             let index = table.index();
             let wait_ms = index.as_ref().map_or(metadata::DELAYED_MS, |it| it.delayed_ms());
-            let places = self.members.places(log_time_ms, wait_ms);
+            let places = self.members.places(log_time_ms, wait_ms, &wanted);
             let copies = self.wanted_copies_of(index.as_deref());
             let changes = table.copies().iter().any(|it| {
                 placement::next(&it.definition(), copies, &places, &mut making.clone()).is_some()

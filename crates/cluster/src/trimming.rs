@@ -11,6 +11,7 @@ use plimsoll_log::{GroupId, Lsn};
 use crate::members::Beat;
 use crate::metadata;
 use crate::node::{GROUPS, Shared};
+use crate::placement::filter::Filter;
 
 /// What is remembered from one time to the next.
 #[derive(Default)]
@@ -49,7 +50,7 @@ pub(crate) async fn trim(
     trimming: &mut Trimming,
 ) -> Result<(), String> {
     let log_time_ms = shared.metadata.log_time_ms();
-    let places = shared.members.places(log_time_ms, metadata::DELAYED_MS);
+    let places = shared.members.places(log_time_ms, metadata::DELAYED_MS, &Filter::default());
     let mut beats = Vec::new();
     for (node, place) in &places {
         if place.is_counted {

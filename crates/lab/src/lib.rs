@@ -63,6 +63,14 @@ pub enum LabError {
         /// The names that exist.
         known: String,
     },
+    /// No scenario of the experiment has this name, or none may be chosen.
+    #[error("no scenario is called `{name}`; there are {known}")]
+    UnknownScenario {
+        /// The name.
+        name: String,
+        /// The names that exist.
+        known: String,
+    },
     /// A server that the lab cannot talk to.
     #[error("`{url}` is no target: {why}")]
     Target {
@@ -70,6 +78,30 @@ pub enum LabError {
         url: String,
         /// Why not.
         why: String,
+    },
+    /// A file of documents that was asked for in a way that cannot be.
+    #[error("`{given}` is no corpus: {why}")]
+    Corpus {
+        /// What was asked for.
+        given: String,
+        /// Why not.
+        why: String,
+    },
+    /// A line of a file of documents is not one, or not one of the shape that was named.
+    #[error("line {line} of `{path}`: {why}")]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A file of documents is empty, or has nothing but actions.
+    #[error("`{path}` has no documents")]
+    NoDocuments {
+        /// The file.
+        path: PathBuf,
     },
     /// Something that the live lab needs was refused or failed.
     #[error("cannot {what}: {why}")]

@@ -34,6 +34,8 @@ Examples:
       than ten minutes. Ctrl-C leaves a report of what there is.
   plimsoll lab run replica-selection --target http://search:9200
       The same searches on a cluster of yours, its own selection off and on.
+  plimsoll lab run sick-node --full --corpus http_logs=documents-181998.json.bz2
+      Every fault and every workload; the lines of web servers are the first of Rally's file.
   plimsoll lab simulate replica-selection
       One slow node of six, with and without replica selection; tables here, result.json and
       report.html in lab/replica-selection.

@@ -18,6 +18,11 @@ const SEED: u64 = 1;
 /// The exit code after a second Ctrl-C, as shells have it.
 const STOPPED_TWICE: i32 = 130;
 
+const RUN_EXAMPLES: &str = "\
+Examples:
+  plimsoll lab run replica-selection --quick
+  plimsoll lab run sick-node --full --corpus http_logs=documents-181998.json.bz2";
+
 /// What `plimsoll lab` can do.
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
@@ -26,6 +31,7 @@ pub enum LabCommand {
     /// Ninety seconds: three nodes, one gets sick, with protections off and on.
     Demo(DemoArgs),
     /// Runs an experiment on real nodes of this machine, or on a server that is there.
+    #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
     /// Runs an experiment in the simulator, over the controllers that a node runs.
     Simulate(SimulateArgs),
@@ -59,9 +65,17 @@ pub struct RunArgs {
     /// An arm; may be given several times. The baseline is always there.
     #[arg(long = "variant", value_name = "NAME")]
     pub variants: Vec<String>,
+    /// Scenarios of replica-selection, with commas between them; only these run.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub scenarios: Vec<String>,
     /// A server to measure instead: http://host:port (Elasticsearch's REST) or redis://host:port.
     #[arg(long, value_name = "URL")]
     pub target: Option<String>,
+    /// A file of Rally's in the place of documents drawn from the seed; may be given several times.
+    /// SHAPE is geopoint, http_logs or pmc; FILE has a JSON object on each line, plain or in gzip
+    /// or bzip2.
+    #[arg(long = "corpus", value_name = "SHAPE=FILE")]
+    pub corpora: Vec<String>,
     /// Folder of result.json and report.html [default: lab/EXPERIMENT].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -121,9 +135,11 @@ impl LabCommandError {
             Self::Lab(
                 LabError::UnknownExperiment { .. }
                     | LabError::UnknownVariant { .. }
+                    | LabError::UnknownScenario { .. }
                     | LabError::Nodes { .. }
                     | LabError::Laps { .. }
                     | LabError::Target { .. }
+                    | LabError::Corpus { .. }
             )
         )
     }
@@ -162,7 +178,9 @@ impl RunArgs {
         };
         options.laps = self.laps;
         options.variants.clone_from(&self.variants);
+        options.scenarios.clone_from(&self.scenarios);
         options.target.clone_from(&self.target);
+        options.corpora.clone_from(&self.corpora);
         options.seed = self.seed;
         if let Some(out) = &self.out {
             options.out.clone_from(out);
@@ -339,9 +357,13 @@ mod tests {
         let quick = run(&words);
         assert_eq!((quick.size, quick.laps), (LiveSize::Quick, Some(3)));
         assert_eq!(quick.variants, ["c3", "ours"]);
+        let some = run(&["run", "x", "--scenarios", "pmc,round-robin", "--scenarios", "pmc-x"]);
+        assert_eq!(some.scenarios, ["pmc", "round-robin", "pmc-x"]);
         let there = run(&["run", "x", "--full", "--target", "http://h:1", "--out", "/tmp/x"]);
         assert_eq!((there.size, there.target.as_deref()), (LiveSize::Full, Some("http://h:1")));
         assert!(parse(&["run", "x", "--quick", "--full"]).is_err());
+        let files = run(&["run", "x", "--corpus", "pmc=a.bz2", "--corpus", "geopoint=b"]);
+        assert_eq!(files.corpora, ["pmc=a.bz2", "geopoint=b"]);
     }
 
     #[test]
@@ -360,6 +382,18 @@ mod tests {
         assert!(wrong(&["run", "nothing"]).is_usage());
         assert!(wrong(&["run", "replica-selection", "--variant", "no"]).is_usage());
         assert!(wrong(&["run", "replica-selection", "--target", "ftp://x"]).is_usage());
+        let scenario = wrong(&["run", "replica-selection", "--scenarios", "pmc,no"]);
+        assert!(scenario.is_usage() && scenario.to_string().contains("`no`"), "{scenario}");
+        assert!(scenario.to_string().contains("one-replica-loaded-open"), "{scenario}");
+        let none = wrong(&["run", "sick-node", "--scenarios", "pmc"]);
+        assert!(none.is_usage() && none.to_string().contains("none to choose from"), "{none}");
+        let target = "http://localhost:1";
+        let words = ["run", "replica-selection", "--scenarios", "pmc", "--target", target];
+        assert!(wrong(&words).is_usage());
+        assert!(wrong(&["run", "sick-node", "--full", "--corpus", "logs=x"]).is_usage());
+        assert!(wrong(&["run", "sick-node", "--corpus", "http_logs=x"]).is_usage());
+        let no_file = wrong(&["run", "sick-node", "--full", "--corpus", "http_logs=/nonexistent"]);
+        assert!(!no_file.is_usage() && no_file.to_string().contains("/nonexistent"), "{no_file}");
         let missing = wrong(&["report", "/nonexistent"]);
         assert!(!missing.is_usage() && missing.to_string().contains("result.json"), "{missing}");
     }

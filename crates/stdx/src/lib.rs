@@ -1,1 +1,5 @@
-//! What the standard library could have had, and little of it: nothing so far.
+//! What the standard library could have had, and little of it.
+
+mod wildcard;
+
+pub use wildcard::wildcard_matches;

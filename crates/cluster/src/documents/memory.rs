@@ -4,11 +4,13 @@
 use plimsoll_index::Error;
 use plimsoll_index::aggregation::Memory;
 use plimsoll_memory::breakers::Trip;
-use plimsoll_memory::local::patiently;
 use plimsoll_memory::{Account, Standing, Stop, ledger::Heir};
+use std::panic::AssertUnwindSafe;
 use std::sync::LazyLock;
 use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
+
+use super::aside::Aside;
 
 /// The kind of the error that a breaker's refusal is.
 pub(crate) const BROKEN: &str = "circuit_breaking_exception";
@@ -50,23 +52,36 @@ pub(super) fn leaves_rows() {
 /// From here on of what a request holds, work on it is long enough to hold others up, bytes.
 const LARGE_BYTES: u64 = 1 << 20;
 
-/// Of large pieces of work as many at once as there are processors: each makes many times what it
-/// is made of, and more of them at once take longer and more memory together, not less.
-static APART: LazyLock<Semaphore> = LazyLock::new(|| {
-    Semaphore::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+/// Large pieces of work, as many at once as there are processors: each makes many times what it is
+/// made of, and more of them at once take longer and more memory together, not less.
+static APART: LazyLock<(Semaphore, Option<Aside>)> = LazyLock::new(|| {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    (Semaphore::new(threads), Aside::start(threads, || {}))
 });
 
-/// Does work on what a request holds. Where that is much, the thread's other tasks go on elsewhere
-/// meanwhile, so that point reads do not wait for a reduction of many buckets, and it waits for its
-/// turn.
-pub async fn apart<T>(work: impl FnOnce() -> T) -> T {
+/// Does work on what a request holds. Where that is much it is done in its turn and after what is
+/// answered soon, so that point reads do not wait for a reduction of many buckets.
+pub async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     if !is_large() {
         return work();
     }
+    let (turns, Some(aside)) = &*APART else { return work() };
     // It is never closed.
-    let _turn = APART.acquire().await;
-    // The thread is this request's alone meanwhile.
-    if is_aside_possible() { tokio::task::block_in_place(|| patiently(work)) } else { work() }
+    let turn = turns.acquire().await;
+    let (done, answered) = oneshot::channel();
+    let work = plimsoll_memory::carry(work);
+    aside.give(move || {
+        let ended = std::panic::catch_unwind(AssertUnwindSafe(work));
+        // It is over where it is done, whether or not somebody waits for it still.
+        drop(turn);
+        let _ = done.send(ended);
+    });
+    match answered.await {
+        Ok(Ok(answer)) => answer,
+        // A fault of ours in it is this request's, as it was where it was done.
+        Ok(Err(panic)) => std::panic::resume_unwind(panic),
+        Err(_) => unreachable!("what is handed over is done"),
+    }
 }
 
 fn is_large() -> bool {

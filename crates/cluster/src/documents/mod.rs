@@ -10,6 +10,7 @@
 //!
 //! The words of HTTP are not known here; errors are Elasticsearch's.
 
+mod aside;
 mod cache;
 mod catalog;
 mod contexts;

@@ -19,6 +19,7 @@ use plimsoll_memory::ledger::NODE;
 use plimsoll_memory::local::{enter, patiently};
 use tokio::sync::oneshot;
 
+use crate::documents::aside::Aside;
 use crate::load::Watched;
 use crate::work_settings::{AdmissionKind, PoolSettings};
 
@@ -396,6 +397,7 @@ fn tell(refused: Vec<(Job, Refusal)>) {
 /// What a thread of the pool does.
 fn serve(inner: &Inner) {
     inner.watched.watch_this_thread();
+    let mut aside = None;
     let mut state = inner.state.lock();
     while !state.is_closed && state.alive <= state.threads {
         let now_ns = inner.now_ns();
@@ -424,7 +426,8 @@ fn serve(inner: &Inner) {
             tell(refused);
             // A panic is a fault of ours in one search; its waiter sees the channel end.
             let job = std::panic::AssertUnwindSafe(job);
-            std::panic::catch_unwind(move || { job }.0(Ok(()))).is_ok()
+            let run = move || std::panic::catch_unwind(move || { job }.0(Ok(()))).is_ok();
+            if started.heavy { beside(&mut aside, &inner.watched, run) } else { run() }
         });
         if !is_whole {
             tracing::error!("a search panicked");
@@ -438,6 +441,25 @@ fn serve(inner: &Inner) {
     state.alive -= 1;
     // What this one was woken for is another's now.
     inner.wake.notify_one();
+}
+
+/// Does a heavy job on a thread that comes after others, started with the first one, and waits for
+/// its end; here where the system has no room for one more.
+fn beside(
+    aside: &mut Option<Aside>,
+    watched: &Watched,
+    run: impl FnOnce() -> bool + Send + 'static,
+) -> bool {
+    if aside.is_none() {
+        let watched = watched.clone();
+        *aside = Aside::start(1, move || watched.watch_this_thread());
+    }
+    let Some(aside) = aside else { return run() };
+    let (tell, ended) = crossbeam_channel::bounded(1);
+    aside.give(move || {
+        let _ = tell.send(run());
+    });
+    ended.recv().unwrap_or(false)
 }
 
 /// A job whose answer is waited for.

@@ -253,8 +253,11 @@ impl Coordinator {
         let ways = Ways { cancel: &cancel, rank: random_u32(), keep };
         let answers = self.ask_parts(parts, request, options, after, ways).await;
         // A breaker stops a search, not a part of it.
-        if let Some((_, error)) = answers.failed.iter().find(|(_, error)| error.kind == BROKEN) {
-            return Err(error.clone());
+        let broken = answers.failed.iter().find(|(_, error)| error.kind == BROKEN);
+        if let Some(error) = broken.map(|(_, error)| error.clone()) {
+            // Giving back what its other parts found may take long.
+            apart(move || drop(answers)).await;
+            return Err(error);
         }
         let asked = u32::try_from(parts.len()).unwrap_or(u32::MAX);
         let failed = u32::try_from(answers.failed.len()).unwrap_or(u32::MAX);
@@ -264,9 +267,10 @@ impl Coordinator {
         let (positions, results): (Vec<usize>, Vec<PartitionResult>) =
             answers.results.into_iter().unzip();
         let account = OfRequest(plimsoll_memory::current());
-        let reduced = apart(|| {
-            let (max, typed_keys) = (MAX_BUCKETS_DEFAULT, options.typed_keys);
-            partition_search::reduce_with(request, results, max, typed_keys, &account)
+        let (of, typed_keys) = (Arc::clone(request), options.typed_keys);
+        let reduced = apart(move || {
+            let max = MAX_BUCKETS_DEFAULT;
+            partition_search::reduce_with(&of, results, max, typed_keys, &account)
         })
         .await?;
         let hits: Vec<(usize, Hit)> = reduced

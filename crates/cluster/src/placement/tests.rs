@@ -47,6 +47,40 @@ fn partitions_of_a_group_lie_on_the_same_nodes_and_groups_are_spread() {
 }
 
 #[test]
+fn a_tables_copies_lie_evenly_and_its_partitions_in_groups_of_their_own() {
+    let mut uneven = 0;
+    for seed in 0..100 {
+        let names: Vec<String> = (0..5).map(|n| format!("node {seed} {n}")).collect();
+        let places = places(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let groups = groups_of_table(5, 2, 16, seed, &places);
+        let mut different = groups.clone();
+        different.sort_unstable();
+        different.dedup();
+        assert_eq!((groups.len(), different.len()), (5, 5));
+        assert!(groups.iter().all(|group| (1..=16).contains(group)), "{groups:?}");
+        let mut held = BTreeMap::new();
+        for node in groups.iter().flat_map(|group| proposed(*group, 2, &places)) {
+            *held.entry(node).or_insert(0) += 1;
+        }
+        assert!(held.values().all(|count| *count <= 3), "{held:?}");
+        uneven += u32::from(held.len() < 5 || held.values().any(|count| *count != 2));
+    }
+    assert!(uneven < 20, "{uneven} of 100");
+}
+
+#[test]
+fn more_partitions_than_groups_use_all_alike_and_one_begins_where_it_is_told() {
+    let all = places(&["a", "b", "c"]);
+    let groups = groups_of_table(40, 2, 16, 3, &all);
+    let used = |group: u16| groups.iter().filter(|it| **it == group).count();
+    assert!((1..=16).all(|group| (2..=3).contains(&used(group))), "{groups:?}");
+    assert_eq!(groups_of_table(1, 1, 16, 3, &all), [4]);
+    assert_eq!(groups_of_table(1, 1, 16, 19, &all), [4]);
+    // With nobody to hold copies the groups are there all the same.
+    assert_eq!(groups_of_table(2, 1, 16, 15, &Places::new()), [16, 1]);
+}
+
+#[test]
 fn zones_have_one_copy_each_before_any_has_two() {
     let mut places = places(&["a", "b", "c", "d"]);
     for (name, zone) in [("a", "x"), ("b", "x"), ("c", "x"), ("d", "y")] {

@@ -79,7 +79,9 @@ pub struct Started {
     pub arrival: Arrival,
     /// How long it waited.
     pub waited_ns: u64,
-    heavy: bool,
+    /// Whether it is heavy among its like, so that others should not wait for it; only the rule that
+    /// tells them apart says so.
+    pub heavy: bool,
 }
 
 /// The rules of admission.

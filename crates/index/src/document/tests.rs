@@ -53,6 +53,8 @@ fn values_become_what_their_field_indexes() {
     for (field, value, expected) in [
         (json!({"type": "long"}), json!([1, "2", 3.9, "-4.5", null]), "f=1 f=2 f=3 f=-4"),
         (json!({"type": "byte", "null_value": 7}), json!([null, -128]), "f=7 f=-128"),
+        (json!({"type": "short", "null_value": 7}), json!(["", "8"]), "f=7 f=8"),
+        (json!({"type": "float"}), json!(["", "0.5"]), "f=0.5"),
         (json!({"type": "unsigned_long"}), json!([u64::MAX, "1"]), "f=18446744073709551615u f=1u"),
         (json!({"type": "double"}), json!(["1.5", 2, -0.25]), "f=1.5 f=2.0 f=-0.25"),
         (json!({"type": "float"}), json!(1.1), "f=1.100000023841858"),
@@ -161,6 +163,7 @@ fn errors_have_elasticsearchs_words() {
         ),
         (r#"{"o": {"x": 128}}"#, "o.x] of type [byte", "Value [128] is out of range for a byte"),
         (r#"{"e": "1"}"#, "e] of type [integer", "Integer value passed as String"),
+        (r#"{"e": ""}"#, "e] of type [integer", "Integer value passed as String"),
         (
             r#"{"e": 1.5}"#,
             "e] of type [integer",

@@ -292,6 +292,11 @@ impl<'de, S: Sink> Visitor<'de> for FieldSeed<'_, '_, S> {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<(), E> {
+        let kind = self.field.field_type();
+        // As Elasticsearch has it: a number that may come as a string is none where that is empty.
+        if text.is_empty() && self.field.coerces() && (kind.is_integer() || kind.is_float()) {
+            return self.visit_unit();
+        }
         self.scalar(Scalar::Text(text))
     }
 

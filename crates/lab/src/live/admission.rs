@@ -30,8 +30,10 @@ const INDEX: &str = "places";
 /// The stressed node, as in the study: the fifth.
 const SICK: usize = 4;
 const TERMS: usize = 200;
+/// The study's load instances; here each is a fifth of the clients of one process.
+const INSTANCES: usize = 5;
 /// Enough that a queue of the study's form is longer than an adjustment of it.
-const CLIENTS: usize = 160;
+const CLIENTS: usize = INSTANCES * 32;
 /// The queue's length without adjustment, and where an adjustment begins.
 const QUEUE_FIXED: u64 = 1_000;
 const QUEUE_FIRST: u64 = 250;
@@ -106,7 +108,7 @@ fn multiple(target_s: f64) -> f64 {
 /// Runs the experiment; what there is when it is stopped.
 pub(crate) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), LabError> {
     let mut cluster = study::start(context)?;
-    let corpus = Corpus { shape: Shape::Places, count: PLACES, seed: context.options.seed };
+    let corpus = Corpus::of_seed(Shape::Places, PLACES, context.options.seed);
     context.progress.note(&format!("loading {PLACES} documents, on every node"));
     cluster.load(INDEX, &corpus, DATA_NODES, DATA_NODES - 1)?;
     cluster.limit()?;
@@ -114,6 +116,9 @@ pub(crate) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), La
     let _generator =
         generator.map_err(|error| LabError::live("limit the generator".to_owned(), error))?;
     context.note(format!("processor shares by {}", cluster.limits.about()));
+    context.note(format!(
+        "{CLIENTS} clients of one process stand for the study's {INSTANCES} load instances"
+    ));
     let host = cluster.coordinator().http();
     let operation = Operation::Complex { terms: TERMS };
     let (warm_up, window) = (context.options.warm_up * 4, context.options.window * 12 / 7);

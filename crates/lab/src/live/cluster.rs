@@ -122,6 +122,11 @@ impl Cluster {
         self.nodes.get(self.data_nodes).unwrap_or(&self.nodes[0])
     }
 
+    /// Where the nodes' data is.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Puts every node within its share.
     pub(crate) fn limit(&self) -> Result<(), LabError> {
         for node in &self.nodes {
@@ -296,7 +301,8 @@ fn fill(address: &str, index: &str, corpus: &Corpus) -> Result<(), LabError> {
         lines.clear();
         Ok(())
     };
-    for (number, document) in corpus.documents().enumerate() {
+    for (number, document) in corpus.documents()?.enumerate() {
+        let document = document?;
         lines.extend_from_slice(format!("{{\"index\":{{\"_id\":\"{number}\"}}}}\n").as_bytes());
         lines.extend_from_slice(document.to_string().as_bytes());
         lines.push(b'\n');

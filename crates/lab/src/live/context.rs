@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::cluster::Cluster;
+use super::corpus::Corpora;
 use super::fault::{Active, FaultKind};
 use super::load::{Load, Pace, Requests, Watch};
 use super::measure::{self, Measured};
@@ -48,6 +49,8 @@ pub(crate) struct Context<'a> {
     pub(crate) progress: &'a mut dyn Progress,
     /// Remarks for the report.
     pub(crate) notes: Vec<String>,
+    /// Files that stand for generated documents.
+    pub(crate) corpora: Corpora,
     steps: usize,
     done: usize,
     began: Option<Instant>,
@@ -67,7 +70,8 @@ impl Watch for Stopping {
 impl<'a> Context<'a> {
     /// A run.
     pub(crate) fn new(options: &'a LiveOptions, progress: &'a mut dyn Progress) -> Self {
-        Self { options, progress, notes: Vec::new(), steps: 0, done: 0, began: None }
+        let (notes, corpora) = (Vec::new(), Corpora::default());
+        Self { options, progress, notes, corpora, steps: 0, done: 0, began: None }
     }
 
     /// It will make about so many laps.
@@ -113,14 +117,15 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// One lap outside of the paired ones, for a fit: shorter than those of the scenario.
+    /// One lap outside of the paired ones, for a fit: measured for less long than those of the
+    /// scenario, but after a longer beginning, because what was changed has to show.
     pub(crate) fn try_lap(
         &mut self,
         cluster: &mut Cluster,
         ask: &Ask,
     ) -> Result<Measured, LabError> {
         let seed = derive(self.options.seed, 1_000_000 + self.done as u64);
-        let (warm_up, window) = (self.options.warm_up * 3 / 2, self.options.window * 5 / 7);
+        let (warm_up, window) = (ask.warm_up * 3 / 2, ask.window * 5 / 7);
         let load = self.load(ask, warm_up, window, seed);
         let measured = measure::lap(cluster, &load, &Stopping(Arc::clone(&self.options.stop)))?;
         if self.is_stopped() { Err(LabError::Stopped) } else { Ok(measured) }

@@ -1,9 +1,19 @@
-//! Corpora drawn from a seed, in the shapes of those that the studies searched: places for the
-//! complex query, and Rally's geopoint, http_logs and pmc. A document is made when it is read, so
-//! that a corpus of any size takes no memory. What is searched in them stands in `workload.rs`.
+//! Corpora in the shapes of those that the studies searched: places for the complex query, and
+//! Rally's geopoint, http_logs and pmc; drawn from a seed, or the first documents of a file that the
+//! user has of Rally. A document is made or read when it is asked for, so that a corpus of any size
+//! takes no memory. What is searched in them stands in `workload.rs`.
+
+mod file;
+mod given;
+
+use std::sync::Arc;
 
 use plimsoll_control::Random;
 use serde_json::{Value, json};
+
+use crate::LabError;
+pub(crate) use given::Corpora;
+use given::Given;
 
 /// The shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,23 +29,28 @@ pub(crate) enum Shape {
 }
 
 /// A corpus.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Corpus {
     pub(crate) shape: Shape,
     /// Documents.
     pub(crate) count: usize,
     /// What they are drawn from.
     pub(crate) seed: u64,
+    /// The file that they are taken from instead.
+    file: Option<Arc<Given>>,
 }
+
+/// Documents as they are asked for; reading one may fail.
+pub(crate) type Documents = Box<dyn Iterator<Item = Result<Value, LabError>>>;
 
 /// Groups of places; a document belongs to one.
 pub(crate) const GROUPS: usize = 2_000;
 /// 2017-07-14, ms: places and articles are dated around it.
 pub(crate) const DATE_MS: u64 = 1_500_000_000_000;
 /// The first line of `http_logs`, s: 1998-05-01.
-pub(crate) const LOGS_FROM_S: u64 = 893_964_617;
+const LOGS_FROM_S: u64 = 893_964_617;
 /// From the first line to the last, s.
-pub(crate) const LOGS_S: u64 = 6_000_000;
+const LOGS_S: u64 = 6_000_000;
 /// Words that articles are made of, by rank.
 const WORDS: usize = 20_000;
 const ARTICLE_WORDS: usize = 400;
@@ -53,6 +68,11 @@ const REGIONS: [(f64, f64, f64); 8] = [
 ];
 
 impl Corpus {
+    /// So many documents, drawn from a seed.
+    pub(crate) fn of_seed(shape: Shape, count: usize, seed: u64) -> Self {
+        Self { shape, count, seed, file: None }
+    }
+
     /// The mapping's properties.
     pub(crate) fn properties(&self) -> Value {
         match self.shape {
@@ -86,19 +106,45 @@ impl Corpus {
     }
 
     /// The documents, in their order.
-    pub(crate) fn documents(&self) -> impl Iterator<Item = Value> + use<> {
-        let corpus = *self;
-        let words = if corpus.shape == Shape::Pmc { words() } else { Vec::new() };
-        let mut random = Random::new(corpus.seed);
-        (0..corpus.count).map(move |number| match corpus.shape {
+    ///
+    /// # Errors
+    /// The file that they are taken from cannot be opened.
+    pub(crate) fn documents(&self) -> Result<Documents, LabError> {
+        let documents: Documents = match &self.file {
+            Some(file) => Box::new(file.documents()?.take(self.count)),
+            None => Box::new(self.generate().map(Ok::<Value, LabError>)),
+        };
+        Ok(documents)
+    }
+
+    /// As many documents, drawn from the seed.
+    pub(crate) fn generate(&self) -> impl Iterator<Item = Value> + use<> {
+        let (shape, count) = (self.shape, self.count);
+        let words = if shape == Shape::Pmc { words() } else { Vec::new() };
+        let mut random = Random::new(self.seed);
+        (0..count).map(move |number| match shape {
             Shape::Places => place_document(number, &mut random),
             Shape::Geopoint => {
                 let (lat, lon) = place(&mut random);
                 json!({ "location": [lon, lat] })
             }
-            Shape::HttpLogs => log_line(number, corpus.count, &mut random),
+            Shape::HttpLogs => log_line(number, count, &mut random),
             Shape::Pmc => article(number, &words, &mut random),
         })
+    }
+
+    /// Somewhere that there may be documents: latitude and longitude.
+    pub(crate) fn place(&self, random: &mut Random) -> (f64, f64) {
+        match self.file.as_ref().map(|file| file.points()) {
+            Some(points) if !points.is_empty() => points[random.below(points.len())],
+            _ => place(random),
+        }
+    }
+
+    /// The time of the first line of `http_logs`, and from there to the last, s.
+    pub(crate) fn times_s(&self) -> (u64, u64) {
+        let of_file = self.file.as_ref().and_then(|file| file.times_s());
+        of_file.unwrap_or((LOGS_FROM_S, LOGS_S))
     }
 }
 
@@ -198,7 +244,7 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_documents() {
         for shape in SHAPES {
-            let of = |seed| Corpus { shape, count: 50, seed }.documents().collect::<Vec<_>>();
+            let of = |seed| Corpus::of_seed(shape, 50, seed).generate().collect::<Vec<_>>();
             assert_eq!(of(1), of(1));
             assert_eq!(of(1).len(), 50);
             assert_ne!(of(1), of(2), "{shape:?}");
@@ -208,11 +254,11 @@ mod tests {
     #[test]
     fn documents_have_the_fields_of_their_mapping_and_no_others() {
         for shape in SHAPES {
-            let corpus = Corpus { shape, count: 3, seed: 1 };
+            let corpus = Corpus::of_seed(shape, 3, 1);
             let names = |value: &Value| -> Vec<String> {
                 value.as_object().unwrap().keys().cloned().collect()
             };
-            for document in corpus.documents() {
+            for document in corpus.generate() {
                 assert_eq!(names(&document), names(&corpus.properties()), "{shape:?}");
             }
         }
@@ -220,9 +266,9 @@ mod tests {
 
     #[test]
     fn words_are_as_frequent_as_the_searches_need() {
-        let corpus = Corpus { shape: Shape::Pmc, count: 2_000, seed: 1 };
+        let corpus = Corpus::of_seed(Shape::Pmc, 2_000, 1);
         let bodies: Vec<String> =
-            corpus.documents().map(|d| d["body"].as_str().unwrap().to_owned()).collect();
+            corpus.generate().map(|d| d["body"].as_str().unwrap().to_owned()).collect();
         let having = |word: &str| bodies.iter().filter(|body| body.contains(word)).count();
         assert_eq!(having("newspaper coverage"), 50);
         assert!((20..400).contains(&having("physician")), "{}", having("physician"));

@@ -90,7 +90,7 @@ pub(crate) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), La
     };
     context.progress.note("starting three nodes");
     let mut cluster = Cluster::start(&spec, &context.options.binary, &context.options.folder)?;
-    let corpus = Corpus { shape: Shape::Places, count: PLACES, seed: context.options.seed };
+    let corpus = Corpus::of_seed(Shape::Places, PLACES, context.options.seed);
     context.progress.note(&format!("loading {PLACES} documents, two copies of each"));
     let (table, _) = cluster.load_evenly(INDEX, &corpus, NODES, 1)?;
     cluster.limit()?;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::blocks::{BYTES_PER_S, DiskPath};
 use super::cluster::Cluster;
 use super::guardian::{Guardian, Signal};
 use super::processes;
@@ -18,6 +19,8 @@ const WORKERS: &str = "8";
 /// Memory that each of the workers that want it takes: the studies' 256 MB each would be the whole
 /// of a small machine.
 const WORKER_MEMORY: &str = "16m";
+/// What each of the workers that write to the disk writes over and over again.
+const WORKER_DISK: &str = "4m";
 /// How often a flapping node changes.
 const FLAP: Duration = Duration::from_secs(1);
 
@@ -60,6 +63,8 @@ pub(crate) struct Active {
     asked: FaultKind,
     kind: FaultKind,
     workers: Option<Child>,
+    /// The stressed node's own path to the disk, where there can be one.
+    disk: Option<DiskPath>,
     flapping: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
     guardian: Arc<Guardian>,
 }
@@ -87,8 +92,7 @@ impl FaultKind {
         match self {
             Self::Stress { .. } => format!(
                 "stress-ng --io {WORKERS} --cpu {WORKERS} --vm {WORKERS} in the node's control \
-                 group, by weight; not its disk writers (-d), which cannot be held to one node of \
-                 this machine"
+                 group, by weight"
             ),
             Self::Slow { .. } => "a smaller share of the processor".to_owned(),
             Self::Hung => "stopped (SIGSTOP)".to_owned(),
@@ -113,9 +117,15 @@ impl Active {
     ) -> Result<Self, LabError> {
         let (asked, kind) = (kind, kind.possible(cluster));
         let guardian = Arc::clone(&cluster.guardian);
-        let mut active = Self { node, asked, kind, workers: None, flapping: None, guardian };
+        let mut active =
+            Self { node, asked, kind, workers: None, disk: None, flapping: None, guardian };
         match kind {
             FaultKind::Stress { .. } => {
+                let stressed = &cluster.nodes[node];
+                let path = stressed.room.place().and_then(|place| {
+                    DiskPath::make(place, cluster.folder(), stressed.process(), &active.guardian)
+                });
+                active.disk = path;
                 active.workers = Some(active.stress(cluster)?);
                 active.change(cluster, kind)?;
             }
@@ -172,6 +182,14 @@ impl Active {
                 "{about}, in the place of stress-ng, which needs Debian's package of that name and \
                  control groups to hold it"
             ),
+            (FaultKind::Stress { .. }, _) if self.disk.is_some() => format!(
+                "{about}, and --hdd {WORKERS}, with the node's own reads and its own writes held to \
+                 {} MiB/s each together with theirs",
+                BYTES_PER_S >> 20
+            ),
+            (FaultKind::Stress { .. }, _) => format!(
+                "{about}; not its disk writers (-d), which cannot be held to one node of this machine"
+            ),
             _ => about,
         }
     }
@@ -180,12 +198,17 @@ impl Active {
         let failed_start = || failed("start stress-ng");
         let place = cluster.nodes[self.node].room.place();
         let file = place.map(super::shares::Place::stress_file).unwrap_or_default();
+        let path = self.disk.as_ref().and_then(DiskPath::stress_file);
         let mut shell = Command::new("/bin/sh");
-        shell.args(["-c", "echo $$ >\"$0\" && exec \"$@\""]).arg(file).arg("stress-ng");
+        shell.args(["-c", "echo $$ >\"$0\" && echo $$ >\"$1\" && shift && exec \"$@\""]);
+        shell.arg(file).arg(path.unwrap_or_else(|| "/dev/null".into())).arg("stress-ng");
         for kind in ["--io", "--cpu", "--vm"] {
             shell.args([kind, WORKERS]);
         }
-        shell.args(["--vm-bytes", WORKER_MEMORY, "--temp-path", "/tmp", "--quiet"]);
+        if self.disk.is_some() {
+            shell.args(["--hdd", WORKERS, "--hdd-bytes", WORKER_DISK, "--hdd-opts", "direct"]);
+        }
+        shell.args(["--vm-bytes", WORKER_MEMORY, "--quiet", "--temp-path"]).arg(cluster.folder());
         shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = shell.process_group(0).spawn().map_err(failed_start())?;
         self.guardian.guard(-i64::from(child.id())).map_err(failed_start())?;
@@ -233,6 +256,7 @@ impl Active {
             let _ = workers.wait();
             let _ = self.guardian.forget(group);
         }
+        self.disk = None;
     }
 }
 

@@ -24,7 +24,7 @@ impl Generator {
         let room = limits.room("generator", guardian)?;
         let own = fs::read_to_string("/proc/self/cgroup")?;
         let root = shares.folder().parent().unwrap_or(Path::new("/"));
-        let back = root.join(own_group(&own)).join("cgroup.procs");
+        let back = root.join(own_group(&own, "cpu")).join("cgroup.procs");
         if let Some(place) = room.place() {
             limits.limit(&room, std::process::id(), share)?;
             fs::write(place.server_file(), std::process::id().to_string())?;
@@ -41,13 +41,14 @@ impl Drop for Generator {
     }
 }
 
-/// The group that a process is in, below the root of the hierarchy of `cpu`.
-fn own_group(text: &str) -> &str {
+/// The group that a process is in, by its `/proc/…/cgroup`, below the root of the hierarchy of a
+/// controller.
+pub(crate) fn own_group<'a>(text: &'a str, controller: &str) -> &'a str {
     let rows = || {
         text.lines()
             .filter_map(|line| line.splitn(3, ':').skip(1).collect::<Vec<_>>().try_into().ok())
     };
-    let one = rows().find(|[names, _]: &[&str; 2]| names.split(',').any(|name| name == "cpu"));
+    let one = rows().find(|[names, _]: &[&str; 2]| names.split(',').any(|name| name == controller));
     let found = one.or_else(|| rows().find(|[names, _]: &[&str; 2]| names.is_empty()));
     found.map_or("", |[_, path]| path.trim_start_matches('/'))
 }
@@ -58,8 +59,8 @@ mod tests {
 
     #[test]
     fn the_group_to_go_back_to_is_found() {
-        assert_eq!(own_group("4:memory:/a\n1:cpu,cpuacct:/b/c\n0::/\n"), "b/c");
-        assert_eq!(own_group("0::/user.slice/x\n"), "user.slice/x");
-        assert_eq!(own_group(""), "");
+        assert_eq!(own_group("4:memory:/a\n1:cpu,cpuacct:/b/c\n0::/\n", "cpu"), "b/c");
+        assert_eq!(own_group("0::/user.slice/x\n", "cpu"), "user.slice/x");
+        assert_eq!(own_group("", "cpu"), "");
     }
 }

@@ -28,6 +28,8 @@ const SCHEDULED_MAX: usize = 5_000_000;
 const CLIENT_STACK_BYTES: usize = 256 << 10;
 /// Kinds of failures that are told apart.
 const KINDS_MAX: usize = 20;
+/// The kind of those of an open loop that no client was free for.
+const UNSENT: &str = "unsent";
 const HEARTBEAT: Duration = Duration::from_millis(5);
 /// How long a client waits after its connection failed.
 const RECONNECT: Duration = Duration::from_millis(20);
@@ -266,6 +268,7 @@ pub(crate) fn run(load: &Load<'_>, watch: &dyn Watch) -> io::Result<Taken> {
         let ended = course.began.elapsed().saturating_sub(load.warm_up);
         let mut total = lock(&total);
         total.late_us = late_us;
+        course.count_unsent(&mut total);
         total.seconds = total.seconds.min(ended.as_secs_f64());
         Ok(())
     })?;
@@ -309,6 +312,20 @@ impl Course<'_> {
             polled = if now - polled > POLL { now } else { polled };
             thread::sleep(HEARTBEAT);
             late_us.saturating_record(micros(now.elapsed().saturating_sub(HEARTBEAT)));
+        }
+    }
+
+    /// What was due in an open loop and never sent, because all clients were waiting, counts with
+    /// the time that it had waited by the end: it is the slowest of all.
+    fn count_unsent(&self, total: &mut Taken) {
+        let end = (self.load.warm_up + self.load.window).min(self.began.elapsed());
+        let sent = self.next.load(Ordering::Relaxed).min(self.schedule.len());
+        for due in &self.schedule[sent..] {
+            if *due >= self.load.warm_up && *due < end {
+                total.issued += 1;
+                total.latency_us.saturating_record(micros(end - *due));
+                *total.failed.entry(UNSENT.to_owned()).or_default() += 1;
+            }
         }
     }
 

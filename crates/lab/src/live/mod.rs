@@ -3,6 +3,7 @@
 //! What it asks of the machine (control groups, `/proc`, signals) is Linux's.
 
 mod admission;
+mod blocks;
 mod cluster;
 mod context;
 mod corpus;
@@ -35,6 +36,7 @@ use std::time::Duration;
 use crate::result::{Mode, Plots, Results, SCHEMA_VERSION, Scenario, Variant};
 use crate::{LabError, Outcome, Progress};
 use context::Context;
+use corpus::{Corpora, Shape};
 
 /// How much of an experiment is run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,9 +61,14 @@ pub struct LiveOptions {
     pub laps: Option<usize>,
     /// The arms, by name; none for what the size says.
     pub variants: Vec<String>,
+    /// The scenarios, by name; none for what the size says.
+    pub scenarios: Vec<String>,
     /// A server to run the workload on instead of nodes of its own: `http://host:port` with
     /// Elasticsearch's REST, or `redis://host:port`.
     pub target: Option<String>,
+    /// Files of documents in the place of generated ones, each as `SHAPE=FILE` with the shape
+    /// `geopoint`, `http_logs` or `pmc`: JSON objects, one a line, plain or in gzip or bzip2.
+    pub corpora: Vec<String>,
     /// Where all chance comes from.
     pub seed: u64,
     /// The folder to write to; it is made if it is not there.
@@ -117,7 +124,9 @@ impl LiveOptions {
             size: LiveSize::default(),
             laps: None,
             variants: Vec::new(),
+            scenarios: Vec::new(),
             target: None,
+            corpora: Vec::new(),
             seed: 1,
             out: PathBuf::from("lab").join(experiment),
             binary,
@@ -134,31 +143,48 @@ struct Experiment {
     name: &'static str,
     /// Names of its variants; none may be chosen where there are none.
     variants: fn() -> Vec<&'static str>,
+    /// Names of its scenarios; none may be chosen where there are none.
+    scenarios: fn() -> Vec<&'static str>,
     /// Laps that it makes, about, with so many of each arm.
     laps: fn(&LiveOptions, usize) -> usize,
+    /// Documents that it searches and a file may stand for.
+    corpora: fn(&LiveOptions) -> Vec<(Shape, usize)>,
     run: fn(&mut Context<'_>, &mut Found) -> Result<(), LabError>,
 }
 
 const ALL: [Experiment; 4] = [
-    Experiment { name: DEMO, variants: Vec::new, laps: |_, _| 3, run: demo::run },
+    Experiment {
+        name: DEMO,
+        variants: Vec::new,
+        scenarios: Vec::new,
+        laps: |_, _| 3,
+        corpora: |_| Vec::new(),
+        run: demo::run,
+    },
     Experiment {
         name: "replica-selection",
         variants: selection::names,
-        laps: |options, laps| selection::steps(laps, options.size, &options.variants),
+        scenarios: selection::scenarios,
+        laps: selection::steps,
+        corpora: selection::corpora,
         run: selection::run,
     },
     Experiment {
         name: "admission-queue",
         variants: admission::names,
+        scenarios: Vec::new,
         laps: |options, laps| admission::steps(laps, options.size, &options.variants),
+        corpora: |_| Vec::new(),
         run: admission::run,
     },
     Experiment {
         name: "sick-node",
         variants: sick_node::names,
+        scenarios: Vec::new,
         laps: |options, laps| {
             sick_node::steps(laps, options.size == LiveSize::Full, &options.variants)
         },
+        corpora: |options| sick_node::corpora(options.size == LiveSize::Full),
         run: sick_node::run,
     },
 ];
@@ -193,7 +219,8 @@ fn errors(of: &Scenario) -> Vec<String> {
 /// stopped, and when something fails after the first scenario, the files tell of what there is.
 ///
 /// # Errors
-/// An unknown experiment or variant, a cluster that does not start, a file that cannot be written.
+/// An unknown experiment, variant or scenario, a file of documents that is none, a cluster that does
+/// not start, a file that cannot be written.
 pub fn run(options: &LiveOptions, progress: &mut dyn Progress) -> Result<Outcome, LabError> {
     if let Some(laps) = options.laps.filter(|laps| !LAPS.contains(laps)) {
         return Err(LabError::Laps { laps });
@@ -208,12 +235,28 @@ pub fn run(options: &LiveOptions, progress: &mut dyn Progress) -> Result<Outcome
     if let Some(unknown) = options.variants.iter().find(|name| !names.contains(&name.as_str())) {
         return Err(LabError::UnknownVariant { name: unknown.clone(), known: names.join(", ") });
     }
+    // Another server gets one workload, whatever the experiment.
+    let names = if options.target.is_some() { Vec::new() } else { (experiment.scenarios)() };
+    if let Some(unknown) = options.scenarios.iter().find(|name| !names.contains(&name.as_str())) {
+        let known =
+            if names.is_empty() { "none to choose from".to_owned() } else { names.join(", ") };
+        return Err(LabError::UnknownScenario { name: unknown.clone(), known });
+    }
     let target = options.target.as_deref().map(target::Target::parse).transpose()?;
     let mut found = Found::default();
     found.results.experiment.clone_from(&options.experiment);
     found.results.host = processes::host();
     found.results.seed = options.seed;
+    let searched = match target {
+        Some(_) => Vec::new(),
+        None => (experiment.corpora)(options),
+    };
+    let corpora = Corpora::open(&options.corpora, &searched, progress)?;
     let mut context = Context::new(options, progress);
+    for note in corpora.notes() {
+        context.note(note);
+    }
+    context.corpora = corpora;
     context.expect((experiment.laps)(options, context.laps()));
     let ended = match &target {
         Some(target) => target::run(&mut context, target, &mut found),

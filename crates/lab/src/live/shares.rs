@@ -56,7 +56,7 @@ impl Shares {
     /// Makes the lab's folder where this process may write groups; none where it may not.
     pub(crate) fn make() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/mounts").ok()?;
-        let (version, root) = hierarchy(&mounts)?;
+        let (version, root) = hierarchy(&mounts, "cpu")?;
         let folder = root.join(format!("{FOLDER}{}", std::process::id()));
         let shares = Self { version, folder };
         clear_left_over(&root);
@@ -215,11 +215,12 @@ fn write(folder: &Path, file: &str, text: &str) -> io::Result<()> {
     fs::write(folder.join(file), text)
 }
 
-/// The hierarchy of the controller `cpu`, by the table of mounts.
-fn hierarchy(mounts: &str) -> Option<(Version, PathBuf)> {
+/// The hierarchy of a controller, by the table of mounts.
+pub(crate) fn hierarchy(mounts: &str, controller: &str) -> Option<(Version, PathBuf)> {
     let rows = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let rows: Vec<Vec<&str>> = rows.filter(|row| row.len() >= 4).collect();
-    let one = rows.iter().find(|row| row[2] == "cgroup" && row[3].split(',').any(|o| o == "cpu"));
+    let has = |row: &&Vec<&str>| row[3].split(',').any(|option| option == controller);
+    let one = rows.iter().find(|row| row[2] == "cgroup" && has(row));
     if let Some(row) = one {
         return Some((Version::One, PathBuf::from(row[1])));
     }
@@ -262,11 +263,11 @@ mod tests {
                    cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n\
                    cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0\n\
                    cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
-        let found = hierarchy(one);
+        let found = hierarchy(one, "cpu");
         assert_eq!(found, Some((Version::One, PathBuf::from("/sys/fs/cgroup/cpu,cpuacct"))));
         let two = "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n";
-        assert_eq!(hierarchy(two), Some((Version::Two, PathBuf::from("/sys/fs/cgroup"))));
-        assert_eq!(hierarchy("proc /proc proc rw 0 0\n"), None);
+        assert_eq!(hierarchy(two, "cpu"), Some((Version::Two, PathBuf::from("/sys/fs/cgroup"))));
+        assert_eq!(hierarchy("proc /proc proc rw 0 0\n", "cpu"), None);
     }
 
     #[test]

@@ -55,6 +55,12 @@ pub(crate) fn steps(laps: usize, full: bool, variants: &[String]) -> usize {
     laps * arms(variants).len() * scenarios
 }
 
+/// Documents that a run searches, by their shape.
+pub(crate) fn corpora(full: bool) -> Vec<(Shape, usize)> {
+    let all = WORKLOADS.iter().filter(|_| full);
+    all.map(|(_, count, operation)| (operation.shape(), *count)).collect()
+}
+
 fn arms(wanted: &[String]) -> Vec<Arm> {
     let is_wanted = |at: usize, name: &str| match wanted.is_empty() {
         true => name != "c3",
@@ -86,13 +92,13 @@ fn arm(name: &str) -> Arm {
 pub(crate) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), LabError> {
     let mut cluster = study::start(context)?;
     let seed = context.options.seed;
-    let places = Corpus { shape: Shape::Places, count: 40_000, seed };
+    let places = Corpus::of_seed(Shape::Places, 40_000, seed);
     let (table, _) = cluster.load_evenly("places", &places, DATA_NODES, 1)?;
     let mut tables = Vec::new();
     let full = context.options.size == super::LiveSize::Full;
     for (name, count, operation) in WORKLOADS.into_iter().filter(|_| full) {
-        context.progress.note(&format!("loading {count} documents for {name}"));
-        let corpus = Corpus { shape: operation.shape(), count, seed };
+        let corpus = context.corpora.of(operation.shape(), count, seed);
+        context.progress.note(&format!("loading {} documents for {name}", corpus.count));
         let (table, _) = cluster.load_evenly(name, &corpus, DATA_NODES, 1)?;
         tables.push((name, table, operation, corpus));
     }

@@ -141,7 +141,7 @@ pub(crate) fn run(
     target: &Target,
     found: &mut Found,
 ) -> Result<(), LabError> {
-    let corpus = Corpus { shape: Shape::Places, count: PLACES, seed: context.options.seed };
+    let corpus = Corpus::of_seed(Shape::Places, PLACES, context.options.seed);
     let requests = match target.protocol {
         Protocol::Http => {
             context.progress.note(&format!("loading {PLACES} documents into {INDEX}"));

@@ -4,7 +4,7 @@
 use plimsoll_control::Random;
 use serde_json::{Value, json};
 
-use super::corpus::{Corpus, DATE_MS, GROUPS, LOGS_FROM_S, LOGS_S, Shape, place};
+use super::corpus::{Corpus, DATE_MS, GROUPS, Shape, place};
 use super::load::Requests;
 use super::wire;
 
@@ -72,7 +72,7 @@ pub(crate) fn requests(
             (0..SEARCHES).map(|_| search(&complex(terms, &mut random))).collect(),
         ),
         Operation::Named(name) => Requests::of_one_kind(
-            (0..SEARCHES).map(|_| search(&named(name, &mut random))).collect(),
+            (0..SEARCHES).map(|_| search(&named(name, corpus, &mut random))).collect(),
         ),
         Operation::Documents { reads } => documents(corpus, index, host, reads, &mut random),
     }
@@ -88,7 +88,7 @@ fn documents(
     let keys: Vec<usize> = (0..KEYS).map(|_| random.below(corpus.count)).collect();
     let path = |key: &usize| format!("/{index}/_doc/{key}");
     let read = keys.iter().map(|key| wire::http("GET", &path(key), host, b"")).collect();
-    let fresh = Corpus { seed: corpus.seed ^ 1, count: KEYS, ..*corpus }.documents();
+    let fresh = Corpus::of_seed(corpus.shape, KEYS, corpus.seed ^ 1).generate();
     let write = keys
         .iter()
         .zip(fresh)
@@ -130,10 +130,13 @@ fn complex(terms: usize, random: &mut Random) -> Value {
     })
 }
 
-fn named(name: &str, random: &mut Random) -> Value {
-    let (lat, lon) = place(random);
-    let from_s = LOGS_FROM_S + random.below(usize::try_from(LOGS_S / 2).unwrap_or(1)) as u64;
-    let range = json!({ "range": { "@timestamp": { "gte": from_s, "lt": from_s + LOGS_S / 20 } } });
+/// A search of Rally's, where and when the corpus has documents.
+fn named(name: &str, corpus: &Corpus, random: &mut Random) -> Value {
+    let (lat, lon) = corpus.place(random);
+    let (begin_s, length_s) = corpus.times_s();
+    let from_s = begin_s + random.below(usize::try_from(length_s / 2).unwrap_or(1)) as u64;
+    let to_s = from_s + (length_s / 20).max(1);
+    let range = json!({ "range": { "@timestamp": { "gte": from_s, "lt": to_s } } });
     let point = json!({ "lat": lat, "lon": lon });
     let distance =
         |km: u32| json!({ "geo_distance": { "distance": format!("{km}km"), "location": point } });
@@ -152,7 +155,8 @@ fn named(name: &str, random: &mut Random) -> Value {
             "query": range, "sort": [{ "@timestamp": "desc" }] }),
         "bbox" => json!({ "query": { "geo_bounding_box": { "location": {
             "top_left": { "lat": (lat + 5.0).min(90.0), "lon": (lon - 5.0).max(-180.0) },
-            "bottom_right": { "lat": lat - 5.0, "lon": (lon + 5.0).min(180.0) } } } } }),
+            "bottom_right": {
+                "lat": (lat - 5.0).max(-90.0), "lon": (lon + 5.0).min(180.0) } } } } }),
         "distance" => json!({ "query": distance(200) }),
         "distance-range" => json!({ "query": { "bool": {
             "must": [distance(2_000)], "must_not": [distance(200)] } } }),
@@ -165,7 +169,7 @@ mod tests {
     use super::*;
 
     fn bodies(operation: Operation, shape: Shape) -> Vec<Value> {
-        let corpus = Corpus { shape, count: 1_000, seed: 1 };
+        let corpus = Corpus::of_seed(shape, 1_000, 1);
         let all = requests(operation, &corpus, "i", "h", 1).rendered;
         let body = |bytes: &Vec<u8>| {
             let text = String::from_utf8(bytes.clone()).unwrap();
@@ -192,7 +196,7 @@ mod tests {
     fn named_operations_ask_for_fields_that_their_corpus_has() {
         for (name, shape) in NAMED {
             let all = bodies(Operation::Named(name), shape);
-            let properties = Corpus { shape, count: 1, seed: 1 }.properties();
+            let properties = Corpus::of_seed(shape, 1, 1).properties();
             let fields = ["body", "timestamp", "@timestamp", "status", "location"];
             for field in fields {
                 let is_asked = all[0].to_string().contains(&format!("\"{field}\""));

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use plimsoll_memory::{Account, Action, Charged, Standing};
 
 use super::*;
+use crate::documents::aside::NICER;
 
 fn order(class: Class) -> Order {
     let worth = Duration::from_secs(60);
@@ -138,6 +139,31 @@ fn a_panic_is_an_error_of_one() {
     let failed: Result<(), Error> = runtime.block_on(panics);
     assert_eq!(failed.unwrap_err().status, 500);
     assert_eq!(runtime.block_on(pool.run(order(Class::Fetch), || 1)).unwrap(), 1);
+}
+
+/// How nice the calling thread is, as the kernel says.
+fn nice() -> i32 {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    let after_name = stat.rsplit_once(") ").unwrap().1;
+    after_name.split(' ').nth(16).unwrap().parse().unwrap()
+}
+
+#[test]
+fn heavy_searches_run_at_a_lower_priority_and_what_comes_after_does_not() {
+    let runtime = runtime();
+    let ours = PoolSettings { threads: 2, admission: AdmissionKind::Ours, ..settings(2, 1) };
+    let pool = SearchPool::start(ours, 7);
+    let heavy = Order { cost_ns: Some(10_000_000_000), ..order(Class::Search) };
+    let own = nice();
+    for _ in 0..10 {
+        assert_eq!(runtime.block_on(pool.run(order(Class::Search), nice)).unwrap(), own);
+    }
+    assert_eq!(runtime.block_on(pool.run(heavy, nice)).unwrap(), own + NICER);
+    let failed = runtime.block_on(pool.run(heavy, || -> u32 { panic!("a fault of a heavy one") }));
+    assert_eq!(failed.unwrap_err().status, 500);
+    assert_eq!(runtime.block_on(pool.run(heavy, nice)).unwrap(), own + NICER);
+    assert_eq!(runtime.block_on(pool.run(order(Class::Search), nice)).unwrap(), own);
+    assert_eq!(pool.statistics().active, 0);
 }
 
 #[test]

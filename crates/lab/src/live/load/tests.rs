@@ -75,6 +75,9 @@ fn an_open_loop_counts_from_when_a_request_was_due() {
     let pace = Pace::Open { rate_ops_s: 200.0, clients: 1 };
     let taken = lap(server(Duration::from_millis(20)), pace);
     assert!(taken.latency_us.max() > 200_000, "{}", taken.latency_us.max());
+    // Also those that it never came to.
+    assert!(taken.failed["unsent"] > 50 && taken.issued > 120, "{taken:?}");
+    assert_eq!(taken.latency_us.len() + taken.refused, taken.issued);
     assert!(taken.service_us.value_at_quantile(0.5) < taken.latency_us.value_at_quantile(0.5));
 }
 

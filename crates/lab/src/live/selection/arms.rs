@@ -9,11 +9,18 @@ use crate::live::context::Arm;
 /// The arm that is the baseline once more.
 pub(crate) const AGAIN: &str = "off (again)";
 
+/// The rule that all this is about.
+pub(crate) const OURS: &str = "ours";
+/// The first of all arms, without which a scenario says little.
+pub(crate) const MAIN: [&str; 3] = ["off", "c3", OURS];
+/// The first of all arms, which most runs have.
+pub(crate) const USUAL: [&str; 4] = ["off", "c3", OURS, "ours+hedging"];
+
 /// All arms, by name: rule and hedging.
 const ARMS: [(&str, &str, &str); 7] = [
     ("off", "round_robin", "off"),
     ("c3", "c3", "off"),
-    ("ours", "ours", "off"),
+    (OURS, "ours", "off"),
     ("ours+hedging", "ours", "on"),
     ("least_outstanding", "least_outstanding", "off"),
     ("p2c_peak_ewma", "p2c_peak_ewma", "off"),
@@ -33,11 +40,11 @@ fn arm(name: &str, rule: &str, hedging: &str) -> Arm {
 }
 
 /// The arms of a run: those that were asked for, else what the size wants; the baseline is always
-/// the first, and there once more where its laps are to be compared with themselves.
+/// the first. Which of them a scenario has is `plan.rs`'s.
 pub(crate) fn arms(size: LiveSize, wanted: &[String]) -> Vec<Arm> {
     let by_size = match size {
-        LiveSize::Quick => 3,
-        LiveSize::Study => 4,
+        LiveSize::Quick => MAIN.len(),
+        LiveSize::Study => USUAL.len(),
         LiveSize::Full => ARMS.len(),
     };
     let is_wanted = |at: usize, name: &str| match wanted.is_empty() {
@@ -46,11 +53,6 @@ pub(crate) fn arms(size: LiveSize, wanted: &[String]) -> Vec<Arm> {
     };
     let all = ARMS.iter().enumerate().filter(|(at, (name, ..))| is_wanted(*at, name));
     all.map(|(_, (name, rule, hedging))| arm(name, rule, hedging)).collect()
-}
-
-/// Arms of the searches of articles: all others would make the run longer by an hour.
-pub(crate) fn is_of_articles(arm: &Arm) -> bool {
-    ["off", "c3", "ours"].contains(&arm.name.as_str())
 }
 
 /// Names of variants that may be asked for.

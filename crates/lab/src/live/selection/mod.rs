@@ -5,64 +5,60 @@
 //! the arm that has it in its name.
 
 mod arms;
+mod open;
+mod plan;
+mod stress;
 mod verdict;
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use arms::arms;
 pub(crate) use arms::names;
-use arms::{AGAIN, arms, is_of_articles};
+pub(crate) use plan::scenarios;
+use plan::{ARTICLE_SCENARIOS, FOUR, FOUR_LOADED, ONE, ONE_LOADED, PMC, Plan, ROUND_ROBIN};
 
 use super::cluster::Cluster;
 use super::context::{Arm, Ask, Context, comparisons, variants};
 use super::corpus::{Corpus, Shape};
-use super::fault::{Active, FaultKind};
-use super::fit::{Search, crowd};
+use super::fit::crowd;
 use super::generator::Generator;
 use super::load::Pace;
-use super::measure;
+use super::measure::{self, Measured};
 use super::study::{self, COORDINATOR_SHARE, DATA_NODES, DATA_SHARE, GENERATOR_SHARE, PLACES};
 use super::workload::{self, Operation};
-use super::{Found, LiveSize};
+use super::{Found, LiveOptions};
 use crate::LabError;
 use crate::experiments::replica_selection::published;
-use crate::result::{FaultNote, Finding, LoadNote, Scenario};
+use crate::result::{FaultNote, Finding, LoadNote, Mode, Scenario};
 
-/// The stressed node, as in the study: the third.
-const SICK: usize = 2;
 const TERMS: usize = 500;
 const ARTICLES: usize = 3_000;
-/// Shares of unloaded throughput that rotation kept, by the study.
-const KEPT: [(&str, f64); 2] = [("one-replica-loaded", 0.43), ("four-replicas-loaded", 0.60)];
-const KEPT_TOLERANCE: f64 = 0.03;
-/// Tries of a fit.
-const TRIES_MAX: usize = 8;
 /// How much longer the study's clients waited in the crowd than one alone would.
 const CROWD_RATIO: f64 = 2.4;
 const CROWDS: [usize; 7] = [8, 12, 16, 24, 32, 48, 64];
-/// Scenarios of the articles, and their operations.
-const ARTICLE_SCENARIOS: [(&str, &str); 5] = [
-    ("pmc", "default"),
-    ("pmc-term", "term"),
-    ("pmc-phrase", "phrase"),
-    ("pmc-articles-monthly-agg-uncached", "articles-monthly-agg-uncached"),
-    ("pmc-articles-monthly-agg-cached", "articles-monthly-agg-cached"),
-];
+/// The indices: of the complex query with one replica and with four, and of the articles.
+const COMPLEX_1: &str = "complex-1";
+const COMPLEX_4: &str = "complex-4";
+const PMC_1: &str = "pmc-1";
 
 /// Laps that a run makes, about.
-pub(crate) fn steps(laps: usize, size: LiveSize, wanted: &[String]) -> usize {
-    let arms = arms(size, wanted);
-    let of_articles =
-        arms.iter().filter(|arm| is_of_articles(arm)).count() * ARTICLE_SCENARIOS.len();
-    let (complex, articles) = if size == LiveSize::Full { (5, of_articles) } else { (3, 0) };
-    laps * (arms.len() * complex + articles + 1)
+pub(crate) fn steps(options: &LiveOptions, laps: usize) -> usize {
+    Plan::new(options).steps(laps, &arms(options.size, &options.variants))
+}
+
+/// Documents that a run searches and a file may stand for, by their shape.
+pub(crate) fn corpora(options: &LiveOptions) -> Vec<(Shape, usize)> {
+    let articles = Plan::new(options).has(PMC).then_some((Shape::Pmc, ARTICLES));
+    articles.into_iter().collect()
 }
 
 /// A run in progress.
 struct Run<'a, 'b> {
     context: &'a mut Context<'b>,
     cluster: Cluster,
+    plan: Plan,
     arms: Vec<Arm>,
     found: Found,
     clients: usize,
@@ -80,10 +76,12 @@ struct Table {
 /// Runs the experiment; what there is when it is stopped.
 pub(crate) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), LabError> {
     let cluster = study::start(context)?;
+    let plan = Plan::new(context.options);
     let arms = arms(context.options.size, &context.options.variants);
     let mut run = Run {
         context,
         cluster,
+        plan,
         arms,
         found: std::mem::take(found),
         clients: 1,
@@ -91,7 +89,17 @@ pub(crate) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), La
     };
     let ended = run.all();
     *found = run.found;
+    found.results.mode = mode(&found.results.scenarios);
     ended
+}
+
+/// Open where every scenario was; each says for itself how it was loaded.
+fn mode(scenarios: &[Scenario]) -> Mode {
+    let is_open = |one: &Scenario| matches!(one.load, LoadNote::RateOpsS(_));
+    match !scenarios.is_empty() && scenarios.iter().all(is_open) {
+        true => Mode::Open,
+        false => Mode::Closed,
+    }
 }
 
 impl Run<'_, '_> {
@@ -103,14 +111,16 @@ impl Run<'_, '_> {
             self.cluster.limits.about()
         );
         self.context.note(about);
-        let full = self.context.options.size == LiveSize::Full;
-        let places =
-            Corpus { shape: Shape::Places, count: PLACES, seed: self.context.options.seed };
-        self.load("complex-1", &places, 1)?;
-        self.load("complex-4", &places, 4)?;
-        if full {
-            let articles = Corpus { shape: Shape::Pmc, count: ARTICLES, ..places };
-            self.load("pmc-1", &articles, 1)?;
+        let seed = self.context.options.seed;
+        let places = Corpus::of_seed(Shape::Places, PLACES, seed);
+        // Clients are fitted to it whatever runs.
+        self.load(COMPLEX_1, &places, 1)?;
+        if self.plan.has(FOUR) || self.plan.has_stress_of(FOUR) {
+            self.load(COMPLEX_4, &places, 4)?;
+        }
+        let articles = self.context.corpora.of(Shape::Pmc, ARTICLES, seed);
+        if self.plan.has(PMC) {
+            self.load(PMC_1, &articles, 1)?;
         }
         self.cluster.limit()?;
         let limits = (&self.cluster.limits, &self.cluster.guardian);
@@ -118,16 +128,19 @@ impl Run<'_, '_> {
         let _generator =
             generator.map_err(|error| LabError::live("limit the generator".to_owned(), error))?;
         self.fit_clients(&places)?;
-        let of_one = self.scenario("one-replica", "complex-1", &places, FaultNote::default())?;
-        let of_four = match full {
-            true => self.scenario("four-replicas", "complex-4", &places, FaultNote::default())?,
-            false => self.unloaded("complex-4", &places)?,
-        };
-        self.loaded("one-replica-loaded", "complex-1", &places, of_one)?;
-        self.loaded("four-replicas-loaded", "complex-4", &places, of_four)?;
-        if full {
-            self.scenario("round-robin", "complex-1", &places, FaultNote::default())?;
-            self.articles(&places)?;
+        let of_one = self.healthy(ONE, COMPLEX_1, &places)?;
+        let of_four = self.healthy(FOUR, COMPLEX_4, &places)?;
+        if self.plan.has_stress_of(ONE) {
+            self.loaded(ONE_LOADED, COMPLEX_1, &places, of_one)?;
+        }
+        if self.plan.has_stress_of(FOUR) {
+            self.loaded(FOUR_LOADED, COMPLEX_4, &places, of_four)?;
+        }
+        if self.plan.has(ROUND_ROBIN) {
+            self.scenario(ROUND_ROBIN, COMPLEX_1, &places)?;
+        }
+        if self.plan.has(PMC) {
+            self.articles(&articles)?;
         }
         Ok(())
     }
@@ -204,7 +217,7 @@ impl Run<'_, '_> {
     fn fit_clients(&mut self, places: &Corpus) -> Result<(), LabError> {
         self.rotate()?;
         let median = |run: &mut Self, clients: usize| -> Result<f64, LabError> {
-            let ask = run.complex("complex-1", places, clients);
+            let ask = run.complex(COMPLEX_1, places, clients);
             let lap = run.context.try_lap(&mut run.cluster, &ask)?;
             let found = lap.latency_us.value_at_quantile(0.5) as f64 / 1e3;
             run.context.progress.note(&format!("clients: {clients}, p50 {found:.0} ms"));
@@ -233,141 +246,80 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Throughput by rotation without load.
-    fn unloaded(&mut self, index: &'static str, corpus: &Corpus) -> Result<f64, LabError> {
+    /// Rotation's throughput without load: of the scenario, or where only the stressed one runs, of
+    /// one lap; 0 where nothing goes by it.
+    fn healthy(&mut self, name: &str, index: &str, corpus: &Corpus) -> Result<f64, LabError> {
+        if self.plan.has(name) {
+            return self.scenario(name, index, corpus);
+        }
+        if !self.plan.has_stress_of(name) {
+            return Ok(0.0);
+        }
         self.rotate()?;
         let ask = self.complex(index, corpus, self.clients);
         let lap = self.context.try_lap(&mut self.cluster, &ask)?;
         Ok(lap.lap.throughput_ops_s.mean)
     }
 
-    /// One scenario of the complex query; rotation's throughput in it.
-    fn scenario(
-        &mut self,
-        name: &'static str,
-        index: &'static str,
-        corpus: &Corpus,
-        fault: FaultNote,
-    ) -> Result<f64, LabError> {
+    /// One scenario of the complex query, without a fault; rotation's throughput in it.
+    fn scenario(&mut self, name: &str, index: &str, corpus: &Corpus) -> Result<f64, LabError> {
         let mut ask = self.complex(index, corpus, self.clients);
-        if name == "round-robin" {
+        if name == ROUND_ROBIN {
             let serving = self.cluster.nodes.iter().take(DATA_NODES + 1);
             ask.addresses = serving.map(super::node::Node::http).collect();
         }
-        self.laps(name, index, &ask, fault)
+        let arms = self.plan.arms(name, &self.arms);
+        let laps = self.laps(name, index, &arms, &ask, FaultNote::default())?;
+        Ok(laps.first().map_or(0.0, |of_first| verdict::rate(of_first)))
     }
 
+    /// The paired laps of a scenario, by arm.
     fn laps(
         &mut self,
         name: &str,
         index: &str,
+        arms: &[Arm],
         ask: &Ask,
         fault: FaultNote,
-    ) -> Result<f64, LabError> {
-        let mut arms = self.arms.clone();
-        if let (Some(first), true) = (self.arms.first(), name == "one-replica") {
-            arms.push(Arm { name: AGAIN.to_owned(), ..first.clone() });
-        }
-        let laps = self.context.paired(&mut self.cluster, name, &arms, ask, None)?;
+    ) -> Result<Vec<Vec<Measured>>, LabError> {
+        self.warm(name, arms, ask)?;
+        let laps = self.context.paired(&mut self.cluster, name, arms, ask, None)?;
         let segments = self.tables.get(index).and_then(|table| table.segments);
-        let kind = if fault.kind.is_empty() { "none".to_owned() } else { fault.kind.clone() };
+        let kind = if fault.kind.is_empty() { "none".to_owned() } else { fault.kind };
         self.found.results.scenarios.push(Scenario {
             name: name.to_owned(),
             fault: FaultNote { kind, fit: fault.fit },
-            load: LoadNote::Clients(ask.pace.clients()),
-            variants: variants(&arms, &laps, segments),
+            load: match ask.pace {
+                Pace::Closed { .. } => LoadNote::Clients(ask.pace.clients()),
+                Pace::Open { rate_ops_s, .. } => LoadNote::RateOpsS(rate_ops_s),
+            },
+            variants: variants(arms, &laps, segments),
         });
         let seed = self.context.options.seed;
-        let compared = comparisons(name, &arms, &laps, seed, published);
+        let compared = comparisons(name, arms, &laps, seed, published);
         self.found.plots.findings.extend(verdict::same_again(&compared));
         self.found.results.comparisons.extend(compared);
         let series = arms.iter().zip(&laps).filter_map(|(a, l)| measure::series(name, &a.name, l));
         self.found.plots.series.extend(series);
-        if self.context.is_stopped() {
-            return Err(LabError::Stopped);
-        }
-        Ok(verdict::rate(&laps[0]))
+        if self.context.is_stopped() { Err(LabError::Stopped) } else { Ok(laps) }
     }
 
-    /// A loaded scenario: fitted first.
-    fn loaded(
-        &mut self,
-        name: &'static str,
-        index: &'static str,
-        corpus: &Corpus,
-        unloaded: f64,
-    ) -> Result<(), LabError> {
-        let target = KEPT.iter().find(|(known, _)| *known == name).map_or(0.5, |(_, kept)| *kept);
-        self.rotate()?;
-        let start = FaultKind::Stress { keep: target };
-        let sick = self.sick(index);
-        let mut active = Active::begin(&mut self.cluster, sick, start)?;
-        let ask = self.complex(index, corpus, self.clients);
-        let mut search = Search::new((0.01, 0.98), target, KEPT_TOLERANCE);
-        let mut tries = 0;
-        while tries < TRIES_MAX && !search.is_found() {
-            let keep = search.next(target);
-            self.change(&mut active, keep)?;
-            let lap = self.context.try_lap(&mut self.cluster, &ask)?;
-            let kept = lap.lap.throughput_ops_s.mean / unloaded.max(1e-9);
-            search.note(keep, kept);
-            tries += 1;
-            let text =
-                format!("fitting {name}: the node keeps {keep:.3}, rotation keeps {kept:.3}");
-            self.context.progress.note(&text);
-        }
-        let (keep, kept) = search.best().unwrap_or((target, 0.0));
-        self.change(&mut active, keep)?;
-        let kind = active.kind();
-        self.context.note(format!("{name}: {}", active.about()));
-        let fit = [
-            ("stressed_node_keeps", keep),
-            ("rotation_keeps", kept),
-            ("rotation_unloaded_ops_s", unloaded),
-            ("tries", f64::from(u32::try_from(tries).unwrap_or(0))),
-        ];
-        let fit = fit.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-        let note = FaultNote { kind: kind.name().to_owned(), fit };
-        self.found.plots.findings.push(Finding::compare(
-            format!("fit of {name}: share of its unloaded throughput that rotation keeps"),
-            format!("{target:.2} ± {KEPT_TOLERANCE:.2} (the study)"),
-            Some(format!("{kept:.3}")),
-            Some(search.is_found()),
-        ));
-        let ended = self.laps(name, index, &ask, note);
-        active.end(&mut self.cluster)?;
-        let findings = verdict::kept(&self.found.results, &self.arms, name, unloaded);
-        self.found.plots.findings.extend(findings);
-        ended.map(|_| ())
-    }
-
-    /// The node that is stressed: the third, or another that has as many copies as most would where
-    /// the third has more or fewer.
-    fn sick(&mut self, index: &str) -> usize {
-        let held = self.tables.get(index).map(|table| table.held.clone()).unwrap_or_default();
-        let even = held.values().sum::<usize>() / DATA_NODES;
-        let has_its_part = |at: &usize| {
-            let name = &self.cluster.nodes[*at].spec.name;
-            held.get(name).copied().unwrap_or(0) == even
-        };
-        let order = std::iter::once(SICK).chain((0..DATA_NODES).rev());
-        let sick = order.into_iter().find(has_its_part).unwrap_or(SICK);
-        let name = self.cluster.nodes[sick].spec.name.clone();
-        self.context.note(format!("the stressed node of {index} is {name}"));
-        sick
-    }
-
-    fn change(&self, active: &mut Active, keep: f64) -> Result<(), LabError> {
-        active.change(&self.cluster, FaultKind::Stress { keep })
+    /// One lap that counts for nothing. The first after a change is slower than those that follow,
+    /// by up to a tenth, and it would always be the first arm's: compared with itself it differed.
+    fn warm(&mut self, name: &str, arms: &[Arm], ask: &Ask) -> Result<(), LabError> {
+        let Some(first) = arms.first() else { return Ok(()) };
+        self.cluster.set(&first.settings)?;
+        self.context.try_lap(&mut self.cluster, ask)?;
+        self.context.step(&format!("{name} warm-up"));
+        Ok(())
     }
 
     /// The five operations of the articles, one replica, no load.
-    fn articles(&mut self, places: &Corpus) -> Result<(), LabError> {
-        let articles = Corpus { shape: Shape::Pmc, count: ARTICLES, ..*places };
-        self.arms.retain(is_of_articles);
+    fn articles(&mut self, articles: &Corpus) -> Result<(), LabError> {
+        let arms = self.plan.arms(PMC, &self.arms);
         for (scenario, operation) in ARTICLE_SCENARIOS {
-            let ask = self.ask(Operation::Named(operation), "pmc-1", &articles, self.clients);
-            self.laps(scenario, "pmc-1", &ask, FaultNote::default())?;
+            let ask = self.ask(Operation::Named(operation), PMC_1, articles, self.clients);
+            self.laps(scenario, PMC_1, &arms, &ask, FaultNote::default())?;
         }
         Ok(())
     }

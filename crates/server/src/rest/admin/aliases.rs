@@ -10,8 +10,8 @@ use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::documents::write::validation;
 use crate::rest::expressions::{self, Expand};
-use crate::rest::filter_path::wildcard_matches;
 use crate::rest::{media, names};
+use plimsoll_stdx::wildcard_matches;
 
 /// An alias and what it was given.
 pub type Aliases = BTreeMap<String, Map<String, Value>>;

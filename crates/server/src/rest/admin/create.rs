@@ -10,8 +10,8 @@ use super::{aliases, templates};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::expressions::parts;
-use crate::rest::filter_path::wildcard_matches;
 use crate::rest::names;
+use plimsoll_stdx::wildcard_matches;
 
 /// PUT `/{index}`.
 ///

@@ -8,7 +8,7 @@ use super::settings;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::expressions::{self, Expand, Target};
-use crate::rest::filter_path::wildcard_matches;
+use plimsoll_stdx::wildcard_matches;
 
 /// What settings say where an index does not, as `include_defaults` shows it.
 const DEFAULTS: [(&str, &str); 6] = [

@@ -11,10 +11,10 @@ use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::cluster::health::of_index;
 use crate::rest::expressions::{self, Expand, Target};
-use crate::rest::filter_path::wildcard_matches;
 use crate::rest::nodes;
 use crate::rest::search::request::{self, Around};
 use crate::rest::stats::figures::Figures;
+use plimsoll_stdx::wildcard_matches;
 
 fn found(call: &Call, options: Expand) -> Result<Vec<Target>, Error> {
     let options = options.with_query(&call.query)?;

@@ -7,11 +7,11 @@ use serde_json::Value;
 use super::table::{Cell, Column, answer, number, text};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
-use crate::rest::filter_path::wildcard_matches;
 use crate::rest::nodes::all::{self, NodeView};
 use crate::rest::nodes::machine;
 use crate::rest::nodes::statistics;
 use crate::rest::nodes::stats::POOLS;
+use plimsoll_stdx::wildcard_matches;
 
 const NODES: &[Column] = &[
     text("id", "id,nodeId", "unique node id").hidden(),

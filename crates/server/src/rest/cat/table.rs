@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use super::units;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
-use crate::rest::filter_path::wildcard_matches;
 use crate::rest::media;
+use plimsoll_stdx::wildcard_matches;
 
 /// A column.
 #[derive(Clone, Copy, Debug)]

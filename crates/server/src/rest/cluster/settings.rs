@@ -10,9 +10,9 @@ use super::settings_table::{Kind, SETTINGS, find};
 use crate::rest::admin::settings::shown;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
-use crate::rest::filter_path::wildcard_matches;
 use crate::rest::query::parse_duration;
 use crate::settings::units;
+use plimsoll_stdx::wildcard_matches;
 
 /// Both kinds, in the order in which they are looked at last to first.
 const KINDS: [&str; 2] = ["persistent", "transient"];

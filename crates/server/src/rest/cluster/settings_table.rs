@@ -25,7 +25,8 @@ pub enum Kind {
 pub type Definition = (&'static str, Kind, &'static str);
 
 /// Settings by name. Those of the controllers and breakers are taken on by all nodes at once, and so
-/// is `cluster.default_number_of_replicas`; others of allocation and recovery are kept and shown.
+/// are `cluster.default_number_of_replicas` and `cluster.routing.allocation.(exclude|include|require)`;
+/// others of allocation and recovery are kept and shown.
 pub const SETTINGS: [Definition; 60] = [
     ("action.auto_create_index", Kind::Text, "true"),
     ("action.destructive_requires_name", Kind::Toggle, "false"),

@@ -8,7 +8,7 @@ use plimsoll_index::Error;
 use serde_json::Value;
 
 use super::{Expand, Target, closed, not_found};
-use crate::rest::filter_path::wildcard_matches;
+use plimsoll_stdx::wildcard_matches;
 
 /// The indices that the parts of an expression mean, by name.
 ///

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::{ROLES, info, stats};
 use crate::rest::Rest;
-use crate::rest::filter_path::wildcard_matches;
 use crate::rest::stats::figures::Figures;
 use crate::rest::tasks;
+use plimsoll_stdx::wildcard_matches;
 
 /// A node and its names.
 #[derive(Clone, Debug)]

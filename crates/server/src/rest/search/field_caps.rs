@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::expressions::{self, Expand};
-use crate::rest::filter_path::wildcard_matches;
+use plimsoll_stdx::wildcard_matches;
 
 /// Fields that every document has: name, type, searchable, aggregatable.
 const OWN: [(&str, &str, bool, bool); 8] = [

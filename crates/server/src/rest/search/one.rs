@@ -1,6 +1,6 @@
 //! One search, or one count.
 
-use plimsoll_cluster::{Coordinator, SearchOutcome, apart, aside};
+use plimsoll_cluster::{Coordinator, SearchOutcome, apart};
 use plimsoll_index::Error;
 use plimsoll_index::search::SearchRequest;
 use serde_json::{Map, Value, json};
@@ -36,12 +36,12 @@ pub async fn carry_out(rest: &Rest, asked: Asked, status: Option<u16>) -> Result
     let node_id = &rest.identity.node_id;
     let mut outcome = found.map_err(|error| located(error, node_id))?;
     outcome.failures.iter_mut().for_each(|failure| locate(failure, node_id));
-    let found = Found { outcome: &outcome, total_as_int, is_point, is_empty, status };
-    let answer = apart(|| Answer::json(&found)).await;
-    // What it was made of may be many times as large.
-    let mut outcome = Some(outcome);
-    aside(&mut || outcome = None);
-    Ok(answer)
+    // What it is made of may be many times as large, and goes where it is made.
+    let make = move || {
+        let found = Found { outcome: &outcome, total_as_int, is_point, is_empty, status };
+        Answer::json(&found)
+    };
+    Ok(apart(make).await)
 }
 
 /// The error with the node on which shards failed.

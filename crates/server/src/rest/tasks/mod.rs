@@ -11,10 +11,10 @@ use serde_json::{Map, Value, json};
 use super::Rest;
 use super::answer::Answer;
 use super::call::Call;
-use super::filter_path::wildcard_matches;
 use super::nodes::{self, all};
 use super::routes::{Route, Verb, route};
 use Verb::{Get, Post};
+use plimsoll_stdx::wildcard_matches;
 
 const LIST: &[&str] = &[
     "actions",

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::{COMPONENT, INDEX, LEGACY};
 use crate::rest::admin::aliases;
-use crate::rest::filter_path::wildcard_matches;
+use plimsoll_stdx::wildcard_matches;
 
 /// Puts what a request says over the templates that fit the name.
 ///

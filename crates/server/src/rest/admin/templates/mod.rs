@@ -13,8 +13,8 @@ use super::settings::{self, Occasion};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::documents::write::validation;
-use crate::rest::filter_path::wildcard_matches;
 use crate::rest::names;
+use plimsoll_stdx::wildcard_matches;
 
 /// Where templates of each kind are kept.
 pub const LEGACY: &str = "template";
