@@ -105,9 +105,10 @@ pub(crate) fn proposed(group: u16, copies: usize, places: &Places) -> Vec<String
 }
 
 /// The log groups of a new table's partitions, of `1..=groups`: none in use twice before all are
-/// once, so that partitions wait for one another's records as little as can be, and of those that
-/// are left the one whose nodes have fewest copies of the table yet. `first` says where to begin
-/// among equals, so that tables of one partition are spread too.
+/// once, so that partitions wait for one another's records as little as can be, and such that the
+/// copies lie as evenly over the nodes as is found by always taking a group whose nodes have fewest,
+/// once from each. `first` says where to begin among equals, so that tables of one partition are
+/// spread too.
 pub(crate) fn groups_of_table(
     partitions: u32,
     copies: usize,
@@ -116,8 +117,22 @@ pub(crate) fn groups_of_table(
     places: &Places,
 ) -> Vec<u16> {
     let order = (0..groups).map(|step| (first % groups + step) % groups + 1);
-    let proposals: Vec<(u16, Vec<String>)> =
+    let mut proposals: Vec<(u16, Vec<String>)> =
         order.map(|group| (group, proposed(group, copies, places))).collect();
+    let mut best: Option<(usize, Vec<u16>)> = None;
+    for _ in 0..proposals.len() {
+        let (unevenness, chosen) = fewest_first(partitions, &proposals);
+        if best.as_ref().is_none_or(|(least, _)| unevenness < *least) {
+            best = Some((unevenness, chosen));
+        }
+        proposals.rotate_left(1);
+    }
+    best.map(|(_, chosen)| chosen).unwrap_or_default()
+}
+
+/// Takes for each partition the first of the least used groups whose nodes have fewest copies yet;
+/// says how uneven that is: the sum of the squares of what nodes hold.
+fn fewest_first(partitions: u32, proposals: &[(u16, Vec<String>)]) -> (usize, Vec<u16>) {
     let mut held: BTreeMap<&str, usize> = BTreeMap::new();
     let mut used = vec![0_u32; proposals.len()];
     let mut chosen = Vec::new();
@@ -133,7 +148,7 @@ pub(crate) fn groups_of_table(
         }
         chosen.push(*group);
     }
-    chosen
+    (held.values().map(|count| count * count).sum(), chosen)
 }
 
 fn rank(group: u16, node: &str) -> u64 {
