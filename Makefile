@@ -30,30 +30,30 @@ test: ## format, clippy, unit and property tests, tidy, end-to-end tests
 bench-redis: build ## GET and SET beside redis-server (ARGS="--laps 5 --json out.json")
 	@scripts/deps.sh test && python3 scripts/bench_redis.py $(ARGS)
 
-bench-rows: build ## reads through RESP beside the same reads in-process on raw RocksDB
-	@scripts/deps.sh test
+bench-rows: ## reads through RESP beside the same reads in-process on raw RocksDB
+	@scripts/deps.sh test && . scripts/env.sh && build_whole
 	@python3 scripts/bench_rows.py $$CARGO_TARGET_DIR/release/examples/raw_reads $(ARGS)
 
-bench-mixes: build ## read/write mixes on three nodes, on one, and on redis-server (ARGS="--laps 3")
-	@scripts/deps.sh test
+bench-mixes: ## read/write mixes on three nodes, on one, and on redis-server (ARGS="--laps 3")
+	@scripts/deps.sh test && . scripts/env.sh && build_whole
 	@$$(scripts/venv.sh) scripts/bench_mixes.py $$CARGO_TARGET_DIR/release/examples/row_load $(ARGS)
 
 bench-rally: build ## esrally and opensearch-benchmark against a fresh node, offline, with a small track
 	@scripts/deps.sh test && scripts/rally.sh
 
-bench-documents: build ## documents and searches beside OpenSearch 2.19 (ARGS="--quick")
-	@scripts/deps.sh test
+bench-documents: ## documents and searches beside OpenSearch 2.19 (ARGS="--quick")
+	@scripts/deps.sh test && . scripts/env.sh && build_whole
 	@python3 scripts/bench_documents.py $$CARGO_TARGET_DIR/release/plimsoll $$CARGO_TARGET_DIR/release/examples/http_load $(ARGS)
 
-bench-distribution: build ## what a search costs on one, three and five nodes (ARGS="--laps 3")
-	@scripts/deps.sh test
+bench-distribution: ## what a search costs on one, three and five nodes (ARGS="--laps 3")
+	@scripts/deps.sh test && . scripts/env.sh && build_whole
 	@$$(scripts/venv.sh) scripts/bench_distribution.py $$CARGO_TARGET_DIR/release/examples/http_load $(ARGS)
 
 test-jetstream: ## the log engine's tests alone, on real servers of two versions (three minutes)
 	@scripts/deps.sh test && cargo test --release --locked -p plimsoll-log --features jetstream --test jetstream
 
-bench-breakers: build ## what the memory breakers cost, beside a binary without their layer (ARGS="--quick")
-	@. scripts/env.sh && build_layerless
+bench-breakers: ## what the memory breakers cost, beside a binary without their layer (ARGS="--quick")
+	@scripts/deps.sh build && . scripts/env.sh && build_layerless
 	@python3 scripts/bench_breakers.py $$CARGO_TARGET_DIR/release/plimsoll --layerless $$CARGO_TARGET_DIR/release/plimsoll-layerless $(ARGS)
 
 bench-failover: build ## what clients notice when a node or a log server goes bad (ARGS="--seconds 10")

@@ -18,7 +18,11 @@ whole=(--release --locked --workspace --bins --examples)
 
 # Nothing to build where PLIMSOLL_BIN names a binary.
 build_plimsoll() {
-  [ -z "${PLIMSOLL_BIN:-}" ] || return 0
+  [ -n "${PLIMSOLL_BIN:-}" ] || build_whole
+}
+
+# Also the programs that benchmarks ask servers with, which no PLIMSOLL_BIN has.
+build_whole() {
   use_rocksdb || return 1
   (cd "$root" && cargo build "${whole[@]}")
 }
@@ -26,8 +30,7 @@ build_plimsoll() {
 # The same without the allocator's layer, beside the binary: plimsoll-layerless.
 build_layerless() {
   local release=$CARGO_TARGET_DIR/release
-  use_rocksdb || return 1
-  cp "$release/plimsoll" "$release/plimsoll-layered"
+  build_whole && cp "$release/plimsoll" "$release/plimsoll-layered" || return 1
   (cd "$root" && cargo build "${whole[@]}" --features plimsoll-server/layerless) || return 1
   mv "$release/plimsoll" "$release/plimsoll-layerless"
   mv "$release/plimsoll-layered" "$release/plimsoll"

@@ -115,6 +115,10 @@ def test_copies_are_taken_off_a_node_that_is_excluded(cluster):
     assert sorted(row["node"] for row in rows) == sorted(others * 3)
     assert ask(last, "POST", "/moved/_refresh")[0] == 200
     assert get(last, "/moved/_count")["count"] == 50
+    # A wish that leaves no node is not followed.
+    assert ask(first, "PUT", "/_cluster/settings", {"persistent": {name: "*"}})[0] == 200
+    assert ask(first, "PUT", "/nowhere", {"settings": settings})[0] == 200
+    assert ask(first, "PUT", "/nowhere/_doc/1", {"n": 1})[0] == 201
     assert ask(first, "PUT", "/_cluster/settings", {"persistent": {name: None}})[0] == 200
     await_true("it has copies again", lambda: last.name in held(), 60)
     await_true("all is made", lambda: get(first, "/_cluster/health")["status"] == "green", 60)

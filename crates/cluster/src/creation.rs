@@ -58,7 +58,11 @@ impl Shared {
     ) -> TableDefinition {
         let incarnation = random_u64();
         let copies = self.wanted_copies(documents.as_ref());
-        let places = self.members.places(0, 0, &self.wanted_nodes());
+        let mut places = self.members.places(0, 0, &self.wanted_nodes());
+        if proposed(0, 1, &places).is_empty() {
+            // Nobody is wanted: without a copy from the first it would never get one.
+            places = self.members.places(0, 0, &Filter::default());
+        }
         let first = u16::try_from(incarnation % u64::from(GROUPS)).unwrap_or(0);
         let partition = |group: u16| {
             let begin = self.tails.get(&GroupId(group)).map(|tail| tail.get().position());

@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 use plimsoll_control::average::FadingMean;
@@ -168,9 +168,9 @@ impl Demand {
 }
 
 /// What the kernel counts of the threads that are watched.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(crate) struct Watched {
-    threads: Arc<Mutex<Vec<File>>>,
+    threads: Mutex<Vec<File>>,
 }
 
 impl Watched {

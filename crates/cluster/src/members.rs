@@ -208,9 +208,8 @@ impl Members {
             let zone = member.record.zone.clone();
             let record = &member.record;
             let named = Named {
-                id: &member.id,
                 name: &record.name,
-                address: &record.rpc,
+                addresses: [&record.rpc, &record.http],
                 zone: &record.zone,
             };
             let is_data = !record.is_coordinating_only && wanted.allows(named);

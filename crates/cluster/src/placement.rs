@@ -195,9 +195,15 @@ pub(crate) fn next(
         .all(|node| next.iter().any(|copy| &copy.node == node && copy.state == CopyState::Serving));
     if settled && !wanted.is_empty() {
         let away = |copy: &Copy| !wanted.contains(&copy.node) && alive(&copy.node);
-        // One that may be back holds its place for as long as the copies are too few without it.
-        let is_full = wanted.len() >= copies;
-        next.retain(|copy| wanted.contains(&copy.node) || !(away(copy) || is_full));
+        // While the wanted ones are too few, others hold their places: those that may be back, and of
+        // those that are there as many as are missing.
+        let mut missing = copies.saturating_sub(wanted.len());
+        let is_full = missing == 0;
+        next.retain(|copy| {
+            let is_spare = away(copy) && missing > 0;
+            missing -= usize::from(is_spare);
+            wanted.contains(&copy.node) || is_spare || !(away(copy) || is_full)
+        });
     }
     (next != partition.copies).then_some(next)
 }

@@ -19,14 +19,13 @@ pub(super) struct Aside {
 }
 
 impl Aside {
-    /// Starts as many as `threads`, each of which does `begin` first; none where the system has no
-    /// room for a single one.
-    pub(super) fn start(threads: usize, begin: impl Fn() + Clone + Send + 'static) -> Option<Self> {
+    /// Starts as many as `threads`; none where the system has no room for a single one.
+    pub(super) fn start(threads: usize) -> Option<Self> {
         let (hand_over, handed) = bounded::<Work>(threads);
         let start = |_| {
-            let (handed, begin) = (handed.clone(), begin.clone());
+            let handed = handed.clone();
             let named = std::thread::Builder::new().name("aside".to_owned());
-            named.spawn(move || serve(&handed, begin)).is_ok()
+            named.spawn(move || serve(&handed)).is_ok()
         };
         let started = (0..threads).map(start).filter(|is_started| *is_started).count();
         (started > 0).then_some(Self { hand_over })
@@ -41,11 +40,10 @@ impl Aside {
     }
 }
 
-fn serve(handed: &Receiver<Work>, begin: impl Fn()) {
+fn serve(handed: &Receiver<Work>) {
     if let Err(error) = rustix::process::nice(NICER) {
         tracing::warn!(%error, "long work of searches is done at the priority of all other work");
     }
-    begin();
     while let Ok(work) = handed.recv() {
         // Where there is no memory it is such work that waits for it.
         let work = std::panic::AssertUnwindSafe(|| patiently(work));

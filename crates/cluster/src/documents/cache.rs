@@ -82,7 +82,7 @@ impl RequestCache {
         if !is_on || request.size() > 0 || options.context.is_some() || options.scroll.is_some() {
             return None;
         }
-        let body = request.body().to_string();
+        let body = request.text();
         if body.contains("now") || body.contains("random") {
             return None;
         }
@@ -91,7 +91,7 @@ impl RequestCache {
             ordinal: part.partition.id.ordinal,
             position: part.view.position.0,
             mapping_version: part.index.mapping_version,
-            request: body.into_bytes().into(),
+            request: body.as_bytes().into(),
         })
     }
 

@@ -6,7 +6,7 @@ use plimsoll_index::search::SearchRequest;
 use plimsoll_log::PartitionId;
 use plimsoll_memory::{ledger::NODE, local::enter};
 use quick_cache::sync::Cache;
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The most requests that are remembered; those not asked for lately go.
 const REQUESTS_MAX: usize = 4_096;
@@ -29,10 +29,8 @@ impl Costs {
 
     /// What a request on a partition is remembered by.
     pub(crate) fn known(partition: PartitionId, request: &SearchRequest) -> Known {
-        let mut hash = Words(Xxh3::with_seed(partition.table ^ u64::from(partition.ordinal)));
-        // Into memory, which does not fail.
-        let _ = serde_json::to_writer(&mut hash, request.body());
-        Known(hash.0.digest())
+        let seed = partition.table ^ u64::from(partition.ordinal);
+        Known(xxh3_64_with_seed(request.text().as_bytes(), seed))
     }
 
     /// How long it is likely to run, ns; none where it has not run lately.
@@ -46,20 +44,6 @@ impl Costs {
         let average = (before / RUN_WEIGHT * (RUN_WEIGHT - 1)).saturating_add(run_ns / RUN_WEIGHT);
         let _node = enter(&NODE);
         self.run_ns.insert(known.0, average);
-    }
-}
-
-/// JSON that is hashed as it is written.
-struct Words(Xxh3);
-
-impl std::io::Write for Words {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }
 

@@ -4,7 +4,9 @@
 use plimsoll_index::Error;
 use plimsoll_index::aggregation::Memory;
 use plimsoll_memory::breakers::Trip;
-use plimsoll_memory::{Account, Standing, Stop, ledger::Heir};
+use plimsoll_memory::ledger::{Heir, NODE};
+use plimsoll_memory::local::{enter, patiently};
+use plimsoll_memory::{Account, Standing, Stop};
 use std::panic::AssertUnwindSafe;
 use std::sync::LazyLock;
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -56,7 +58,13 @@ const LARGE_BYTES: u64 = 1 << 20;
 /// made of, and more of them at once take longer and more memory together, not less.
 static APART: LazyLock<(Semaphore, Option<Aside>)> = LazyLock::new(|| {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    (Semaphore::new(threads), Aside::start(threads, || {}))
+    // They are everyone's, though a request is the first to want them.
+    let _node = enter(&NODE);
+    let aside = Aside::start(threads);
+    if aside.is_none() {
+        tracing::error!("the system has no room for threads that long work is done on");
+    }
+    (Semaphore::new(threads), aside)
 });
 
 /// Does work on what a request holds. Where that is much it is done in its turn and after what is
@@ -65,9 +73,14 @@ pub async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static)
     if !is_large() {
         return work();
     }
-    let (turns, Some(aside)) = &*APART else { return work() };
+    let (turns, aside) = &*APART;
     // It is never closed.
     let turn = turns.acquire().await;
+    let Some(aside) = aside else {
+        // The thread is this request's alone meanwhile.
+        let here = || patiently(work);
+        return if is_aside_possible() { tokio::task::block_in_place(here) } else { here() };
+    };
     let (done, answered) = oneshot::channel();
     let work = plimsoll_memory::carry(work);
     aside.give(move || {

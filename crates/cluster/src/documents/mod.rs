@@ -22,6 +22,7 @@ mod pool;
 mod read;
 mod refresher;
 mod remote;
+mod requests;
 mod rows;
 mod search;
 mod statistics;
@@ -51,6 +52,7 @@ use contexts::Contexts;
 use costs::Costs;
 use pool::SearchPool;
 use remote::Views;
+use requests::Requests;
 
 use crate::work_settings::PoolSettings;
 
@@ -75,6 +77,8 @@ pub(crate) struct Documents {
     pub cache: RequestCache,
     /// What is held for searches of other nodes.
     pub views: Views,
+    /// What other nodes asked for lately.
+    pub requests: Requests,
 }
 
 impl Documents {
@@ -85,6 +89,7 @@ impl Documents {
             costs: Arc::new(Costs::new()),
             cache: RequestCache::new(options.request_cache_bytes),
             views: Views::default(),
+            requests: Requests::new(),
         }
     }
 }

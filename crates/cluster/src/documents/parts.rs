@@ -215,7 +215,7 @@ impl Part {
         };
         let question = Question::Query {
             part: self.part(there, hold),
-            body: asked.request.body().to_string(),
+            body: asked.request.text().to_owned(),
             after: asked.after.clone(),
             request_cache: asked.options.request_cache,
             for_fetch,
@@ -250,7 +250,7 @@ impl Part {
             Some(Held::There(there)) => {
                 let (places, hits): (Vec<usize>, Vec<Hit>) = hits.into_iter().unzip();
                 let part = self.part(&there, Duration::ZERO);
-                let body = request.body().to_string();
+                let body = request.text().to_owned();
                 let question = Question::Fetch { part, body, hits, releases: is_last };
                 let asked = self.ask(shared, &there, question, (Class::Fetch, terms)).await?;
                 let Reply::Fetched(found) = asked else { return Err(unreadable()) };

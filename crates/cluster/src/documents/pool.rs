@@ -427,7 +427,7 @@ fn serve(inner: &Inner) {
             // A panic is a fault of ours in one search; its waiter sees the channel end.
             let job = std::panic::AssertUnwindSafe(job);
             let run = move || std::panic::catch_unwind(move || { job }.0(Ok(()))).is_ok();
-            if started.heavy { beside(&mut aside, &inner.watched, run) } else { run() }
+            if started.heavy { beside(&mut aside, run) } else { run() }
         });
         if !is_whole {
             tracing::error!("a search panicked");
@@ -445,14 +445,10 @@ fn serve(inner: &Inner) {
 
 /// Does a heavy job on a thread that comes after others, started with the first one, and waits for
 /// its end; here where the system has no room for one more.
-fn beside(
-    aside: &mut Option<Aside>,
-    watched: &Watched,
-    run: impl FnOnce() -> bool + Send + 'static,
-) -> bool {
+fn beside(aside: &mut Option<Aside>, run: impl FnOnce() -> bool + Send + 'static) -> bool {
     if aside.is_none() {
-        let watched = watched.clone();
-        *aside = Aside::start(1, move || watched.watch_this_thread());
+        // Its waits for a processor are not watched: they are long because it comes after others.
+        *aside = Aside::start(1);
     }
     let Some(aside) = aside else { return run() };
     let (tell, ended) = crossbeam_channel::bounded(1);

@@ -2,16 +2,13 @@
 //! asked are held for the fetch, scroll or point in time that goes on with them.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use plimsoll_control::Class;
 use plimsoll_index::Error;
-use plimsoll_index::search::SearchRequest;
 use plimsoll_log::PartitionId;
 use plimsoll_memory::{Account, Action, Charged, Standing, ledger::NODE, local::enter};
-use serde_json::Value;
 
 use super::memory::stopped;
 use super::parts::{Asked, Local};
@@ -126,7 +123,7 @@ impl Coordinator {
             }
             Question::Query { part, body, after, request_cache, for_fetch } => {
                 let local = self.view_of(&part, terms).await?;
-                let request = Arc::new(parsed(&body)?);
+                let request = shared.documents.requests.read(&body)?;
                 let cancel = Cancel::default();
                 let _guard = cancel.guard();
                 let options = SearchOptions { request_cache, ..SearchOptions::default() };
@@ -143,7 +140,7 @@ impl Coordinator {
             }
             Question::Fetch { part, body, hits, releases } => {
                 let local = self.view_of(&part, terms).await?;
-                let request = Arc::new(parsed(&body)?);
+                let request = shared.documents.requests.read(&body)?;
                 let cancel = Cancel::default();
                 let _guard = cancel.guard();
                 let hits = hits.into_iter().enumerate().collect();
@@ -180,10 +177,4 @@ impl Coordinator {
         let index = index.ok_or_else(|| Problem::NotHere("the table is no index".to_owned()))?;
         Ok(Local::of(self.shared(), &index, &partition, terms).await?)
     }
-}
-
-fn parsed(body: &str) -> Result<SearchRequest, Error> {
-    let body: Value =
-        serde_json::from_str(body).map_err(|error| Error::internal(error.to_string()))?;
-    SearchRequest::parse(&body)
 }

@@ -253,11 +253,8 @@ impl Coordinator {
         let ways = Ways { cancel: &cancel, rank: random_u32(), keep };
         let answers = self.ask_parts(parts, request, options, after, ways).await;
         // A breaker stops a search, not a part of it.
-        let broken = answers.failed.iter().find(|(_, error)| error.kind == BROKEN);
-        if let Some(error) = broken.map(|(_, error)| error.clone()) {
-            // Giving back what its other parts found may take long.
-            apart(move || drop(answers)).await;
-            return Err(error);
+        if let Some((_, error)) = answers.failed.iter().find(|(_, error)| error.kind == BROKEN) {
+            return Err(error.clone());
         }
         let asked = u32::try_from(parts.len()).unwrap_or(u32::MAX);
         let failed = u32::try_from(answers.failed.len()).unwrap_or(u32::MAX);

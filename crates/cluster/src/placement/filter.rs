@@ -35,10 +35,9 @@ enum Kind {
 /// What of a node can be named.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Named<'a> {
-    pub id: &'a str,
     pub name: &'a str,
-    /// `host:port`, or a host alone.
-    pub address: &'a str,
+    /// `host:port`, or a host alone: where other nodes ask it, and clients.
+    pub addresses: [&'a str; 2],
     pub zone: &'a str,
 }
 
@@ -78,11 +77,13 @@ impl Named<'_> {
     /// Whether an attribute has a value, in which a `*` stands for anything. One that nodes do not
     /// have has none.
     fn is(&self, attribute: &str, value: &str) -> bool {
-        let host = self.address.rsplit_once(':').map_or(self.address, |(host, _)| host);
+        let is_host = |address: &str| {
+            let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+            wildcard_matches(value, host.trim_start_matches('[').trim_end_matches(']'))
+        };
         match attribute {
-            "_id" => wildcard_matches(value, self.id),
             "_name" => wildcard_matches(value, self.name),
-            "_ip" | "_host" | "_host_ip" | "_publish_ip" => wildcard_matches(value, host),
+            "_ip" | "_host" => self.addresses.into_iter().any(is_host),
             "zone" => wildcard_matches(value, self.zone),
             _ => false,
         }
@@ -101,9 +102,8 @@ mod tests {
     fn names(filter: &Filter) -> Vec<&'static str> {
         let nodes = [("hot-1", "a"), ("hot-2", "b"), ("cold-1", "a")];
         let named = |(name, zone): &(&'static str, &'static str)| Named {
-            id: "7f",
             name,
-            address: "10.0.0.1:9300",
+            addresses: ["10.0.0.1:9300", "[::1]:9200"],
             zone,
         };
         nodes.iter().filter(|it| filter.allows(named(it))).map(|(name, _)| *name).collect()
@@ -116,6 +116,7 @@ mod tests {
         assert_eq!(names(&filter(&[("exclude._name", "hot-*")])), ["cold-1"]);
         assert_eq!(names(&filter(&[("exclude._name", "")])).len(), 3);
         assert!(names(&filter(&[("exclude._ip", "10.0.0.1")])).is_empty());
+        assert!(names(&filter(&[("exclude._host", "::1")])).is_empty());
         assert_eq!(names(&filter(&[("include.zone", "a")])), ["hot-1", "cold-1"]);
         let both = [("include.zone", "b"), ("include._name", "cold-1")];
         assert_eq!(names(&filter(&both)), ["hot-2", "cold-1"]);

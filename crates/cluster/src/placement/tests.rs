@@ -144,6 +144,26 @@ fn a_node_makes_few_copies_at_once() {
 }
 
 #[test]
+fn a_node_that_is_not_wanted_keeps_its_copy_while_there_is_nobody_else_for_it() {
+    let mut all = places(&["a", "b", "c"]);
+    let mut it = partition(1, vec!["a".to_owned(), "b".to_owned()]);
+    all.get_mut("a").unwrap().is_data = false;
+    // The third is away for good: the second alone would be one copy of two.
+    let third = all.get_mut("c").unwrap();
+    (third.is_alive, third.is_counted) = (false, false);
+    settle(&mut it, 2, &all);
+    assert_eq!(nodes(&it), ["a", "b"]);
+    // Also where its copy was being made when it left.
+    it.copies.push(Copy { node: "c".to_owned(), state: CopyState::Initializing });
+    settle(&mut it, 2, &all);
+    assert_eq!(nodes(&it), ["a", "b"]);
+    let third = all.get_mut("c").unwrap();
+    (third.is_alive, third.is_counted) = (true, true);
+    settle(&mut it, 2, &all);
+    assert_eq!(nodes(&it), ["b", "c"]);
+}
+
+#[test]
 fn a_node_that_only_coordinates_gives_its_copies_up_once_others_have_them() {
     let mut all = places(&["a", "b", "c"]);
     let mut partition = partition(1, vec!["a".to_owned()]);

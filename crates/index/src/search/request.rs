@@ -1,5 +1,7 @@
 //! A search request: the JSON body, and what it says.
 
+use std::sync::OnceLock;
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -45,6 +47,7 @@ pub(crate) struct ShownField {
 #[derive(Clone, Debug)]
 pub struct SearchRequest {
     body: Value,
+    text: OnceLock<String>,
     pub(crate) query: Option<Query>,
     pub(crate) post_filter: Option<Query>,
     pub(crate) from: usize,
@@ -74,7 +77,7 @@ pub struct SearchRequest {
 
 impl Serialize for SearchRequest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        (self.body.to_string(), self.window_max as u64).serialize(serializer)
+        (self.text(), self.window_max as u64).serialize(serializer)
     }
 }
 
@@ -131,6 +134,12 @@ impl SearchRequest {
     /// Sets the most that `from + size` may be (`index.max_result_window`).
     pub fn set_window_max(&mut self, window_max: usize) {
         self.window_max = window_max;
+    }
+
+    /// The body as compact JSON, which is made once.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        self.text.get_or_init(|| self.body.to_string())
     }
 
     /// The body.
@@ -209,6 +218,7 @@ impl SearchRequest {
     fn empty(body: &Value) -> Self {
         Self {
             body: body.clone(),
+            text: OnceLock::new(),
             query: None,
             post_filter: None,
             from: 0,

@@ -15,6 +15,8 @@ use super::shares::{Place, Version, hierarchy};
 
 /// What node and disturbance may read together, and write, bytes a second: a tired disk's.
 pub(crate) const BYTES_PER_S: u64 = 8 << 20;
+/// The folders of such groups, before the numbers of the lab's process and the node's.
+const FOLDER: &str = "plimsoll-lab-disk-";
 
 /// A node in a path of its own; it leaves it when this is dropped.
 pub(crate) struct DiskPath {
@@ -44,7 +46,10 @@ impl DiskPath {
     fn apart(root: &Path, device: &str, server: u32, guardian: &Guardian) -> io::Result<Self> {
         let own = fs::read_to_string(format!("/proc/{server}/cgroup"))?;
         let back = root.join(own_group(&own, "blkio")).join("cgroup.procs");
-        let group = root.join(format!("plimsoll-lab-disk-{}-{server}", std::process::id()));
+        // Without a way back the node would stay there for good.
+        fs::metadata(&back)?;
+        clear_left_over(root);
+        let group = root.join(format!("{FOLDER}{}-{server}", std::process::id()));
         // Its workers may not be gone yet when a stress ends: then it is there still.
         fs::create_dir_all(&group)?;
         // From here on dropping it takes the group away.
@@ -61,7 +66,9 @@ impl DiskPath {
     /// Version 2 has one for all: the group of the processor share gets this limit too.
     fn same(place: &Place, device: &str) -> io::Result<Self> {
         let folder = place.folders().swap_remove(0);
-        for above in folder.ancestors().skip(1).take(2) {
+        // It is handed down level by level.
+        let above: Vec<&Path> = folder.ancestors().skip(1).take(2).collect();
+        for above in above.into_iter().rev() {
             fs::write(above.join("cgroup.subtree_control"), "+io")?;
         }
         let file = folder.join("io.max");
@@ -82,6 +89,17 @@ impl Drop for DiskPath {
         let _ = fs::write(file, text);
         if let Some(group) = &self.group {
             let _ = fs::remove_dir(group);
+        }
+    }
+}
+
+/// Groups of labs that are gone, whose workers took longer to end than anybody waited.
+fn clear_left_over(root: &Path) {
+    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let lab = name.strip_prefix(FOLDER).and_then(|rest| rest.split('-').next());
+        if lab.is_some_and(|lab| !Path::new("/proc").join(lab).exists()) {
+            let _ = fs::remove_dir(entry.path());
         }
     }
 }

@@ -19,6 +19,8 @@ const WORKERS: &str = "8";
 /// Memory that each of the workers that want it takes: the studies' 256 MB each would be the whole
 /// of a small machine.
 const WORKER_MEMORY: &str = "16m";
+/// By when workers that cannot start have ended.
+const STARTED: Duration = Duration::from_millis(300);
 /// What each of the workers that write to the disk writes over and over again.
 const WORKER_DISK: &str = "4m";
 /// How often a flapping node changes.
@@ -92,7 +94,7 @@ impl FaultKind {
         match self {
             Self::Stress { .. } => format!(
                 "stress-ng --io {WORKERS} --cpu {WORKERS} --vm {WORKERS} in the node's control \
-                 group, by weight"
+                 group, by weight, and --hdd {WORKERS} where the node has its own path to the disk"
             ),
             Self::Slow { .. } => "a smaller share of the processor".to_owned(),
             Self::Hung => "stopped (SIGSTOP)".to_owned(),
@@ -183,13 +185,11 @@ impl Active {
                  control groups to hold it"
             ),
             (FaultKind::Stress { .. }, _) if self.disk.is_some() => format!(
-                "{about}, and --hdd {WORKERS}, with the node's own reads and its own writes held to \
-                 {} MiB/s each together with theirs",
+                "{about}, which it has: its reads and its writes are held to {} MiB/s each together \
+                 with theirs (by control groups of version 1 only direct and synchronous writes)",
                 BYTES_PER_S >> 20
             ),
-            (FaultKind::Stress { .. }, _) => format!(
-                "{about}; not its disk writers (-d), which cannot be held to one node of this machine"
-            ),
+            (FaultKind::Stress { .. }, _) => format!("{about}, which it has not"),
             _ => about,
         }
     }
@@ -210,8 +210,14 @@ impl Active {
         }
         shell.args(["--vm-bytes", WORKER_MEMORY, "--quiet", "--temp-path"]).arg(cluster.folder());
         shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = shell.process_group(0).spawn().map_err(failed_start())?;
+        let mut child = shell.process_group(0).spawn().map_err(failed_start())?;
         self.guardian.guard(-i64::from(child.id())).map_err(failed_start())?;
+        // It ends at once where it may not enter the node's groups.
+        std::thread::sleep(STARTED);
+        if let Some(ended) = child.try_wait().map_err(failed_start())? {
+            let why = format!("it ended by itself: {ended}");
+            return Err(LabError::live("start stress-ng".to_owned(), why));
+        }
         Ok(child)
     }
 

@@ -316,14 +316,16 @@ impl Course<'_> {
     }
 
     /// What was due in an open loop and never sent, because all clients were waiting, counts with
-    /// the time that it had waited by the end: it is the slowest of all.
+    /// the time that the first of it had waited by the end: who comes later waits for it too.
     fn count_unsent(&self, total: &mut Taken) {
         let end = (self.load.warm_up + self.load.window).min(self.began.elapsed());
         let sent = self.next.load(Ordering::Relaxed).min(self.schedule.len());
-        for due in &self.schedule[sent..] {
+        let waiting = &self.schedule[sent..];
+        let Some(first) = waiting.first() else { return };
+        for due in waiting {
             if *due >= self.load.warm_up && *due < end {
                 total.issued += 1;
-                total.latency_us.saturating_record(micros(end - *due));
+                total.latency_us.saturating_record(micros(end - *first));
                 *total.failed.entry(UNSENT.to_owned()).or_default() += 1;
             }
         }

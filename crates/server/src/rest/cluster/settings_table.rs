@@ -27,7 +27,7 @@ pub type Definition = (&'static str, Kind, &'static str);
 /// Settings by name. Those of the controllers and breakers are taken on by all nodes at once, and so
 /// are `cluster.default_number_of_replicas` and `cluster.routing.allocation.(exclude|include|require)`;
 /// others of allocation and recovery are kept and shown.
-pub const SETTINGS: [Definition; 60] = [
+pub const SETTINGS: [Definition; 69] = [
     ("action.auto_create_index", Kind::Text, "true"),
     ("action.destructive_requires_name", Kind::Toggle, "false"),
     ("cluster.default_number_of_replicas", Kind::Count(0), "1"),
@@ -47,13 +47,22 @@ pub const SETTINGS: [Definition; 60] = [
     ("cluster.routing.allocation.disk.watermark.high", Kind::Amount, "90%"),
     ("cluster.routing.allocation.disk.watermark.low", Kind::Amount, "85%"),
     ("cluster.routing.allocation.enable", Kind::Text, "all"),
-    ("cluster.routing.allocation.exclude.*", Kind::Text, ""),
-    ("cluster.routing.allocation.include.*", Kind::Text, ""),
+    ("cluster.routing.allocation.exclude._host", Kind::Text, ""),
+    ("cluster.routing.allocation.exclude._ip", Kind::Text, ""),
+    ("cluster.routing.allocation.exclude._name", Kind::Text, ""),
+    ("cluster.routing.allocation.exclude.zone", Kind::Text, ""),
+    ("cluster.routing.allocation.include._host", Kind::Text, ""),
+    ("cluster.routing.allocation.include._ip", Kind::Text, ""),
+    ("cluster.routing.allocation.include._name", Kind::Text, ""),
+    ("cluster.routing.allocation.include.zone", Kind::Text, ""),
     ("cluster.routing.allocation.node_concurrent_incoming_recoveries", Kind::Count(0), "2"),
     ("cluster.routing.allocation.node_concurrent_outgoing_recoveries", Kind::Count(0), "2"),
     ("cluster.routing.allocation.node_concurrent_recoveries", Kind::Count(0), "2"),
     ("cluster.routing.allocation.node_initial_primaries_recoveries", Kind::Count(0), "4"),
-    ("cluster.routing.allocation.require.*", Kind::Text, ""),
+    ("cluster.routing.allocation.require._host", Kind::Text, ""),
+    ("cluster.routing.allocation.require._ip", Kind::Text, ""),
+    ("cluster.routing.allocation.require._name", Kind::Text, ""),
+    ("cluster.routing.allocation.require.zone", Kind::Text, ""),
     ("cluster.routing.allocation.same_shard.host", Kind::Toggle, "false"),
     ("cluster.routing.allocation.total_shards_per_node", Kind::Count(-1), "-1"),
     ("cluster.routing.hedging", Kind::Work, "off"),
