@@ -116,13 +116,14 @@ impl Servers {
             (0..count * 2).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let ports: Vec<u16> =
             held.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
-        drop(held);
         let (clients, routes) = ports.split_at(count);
         let gates: Vec<Gate> = (0..count * count)
             .map(|pair| (pair / count, pair % count))
             .filter(|(from, to)| from != to)
             .map(|(from, to)| Gate::new(from, to, routes[to]))
             .collect();
+        // The gates' own ports are none of these.
+        drop(held);
         let server = |index: usize| {
             let name = format!("s{index}");
             let config = dir.path().join(format!("{name}.conf"));

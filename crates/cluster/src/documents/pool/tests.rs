@@ -163,7 +163,10 @@ fn heavy_searches_run_at_a_lower_priority_and_what_comes_after_does_not() {
     assert_eq!(failed.unwrap_err().status, 500);
     assert_eq!(runtime.block_on(pool.run(heavy, nice)).unwrap(), own + NICER);
     assert_eq!(runtime.block_on(pool.run(order(Class::Search), nice)).unwrap(), own);
-    assert_eq!(pool.statistics().active, 0);
+    // A job's answer is there before its end is counted.
+    while pool.statistics().active > 0 {
+        std::thread::yield_now();
+    }
 }
 
 #[test]
