@@ -30,19 +30,25 @@ PORTS = range(12_000, 32_000)
 ASK_SECONDS = 3
 SERVERS_READY_SECONDS = 60
 
+# Ports that this process has given out.
+GIVEN = set()
+
 
 def fixed_ports(count):
-    """Free ports that stay free while nobody listens on them."""
+    """Free ports that stay free while nobody listens on them, and are given to nobody else here: all
+    servers of a cluster get theirs before the first one starts."""
     found = []
     while len(found) < count:
         port = random.SystemRandom().choice(PORTS)
+        if port in GIVEN:
+            continue
         try:
             with socket.create_server(("127.0.0.1", port)):
                 pass
         except OSError:
             continue
-        if port not in found:
-            found.append(port)
+        GIVEN.add(port)
+        found.append(port)
     return found
 
 
