@@ -27,6 +27,16 @@ build_whole() {
   (cd "$root" && cargo build "${whole[@]}")
 }
 
+# The same with a form of record that no release has: what tests of rolling upgrades upgrade to.
+# Leaves plimsoll-next beside the binary, which stays as it was.
+build_next() {
+  local release=$CARGO_TARGET_DIR/release
+  cp "$release/plimsoll" "$release/plimsoll-built" || return 1
+  (cd "$root" && cargo build "${whole[@]}" --features plimsoll-server/next-version) || return 1
+  mv "$release/plimsoll" "$release/plimsoll-next"
+  mv "$release/plimsoll-built" "$release/plimsoll"
+}
+
 # The same without the allocator's layer, beside the binary: plimsoll-layerless.
 build_layerless() {
   local release=$CARGO_TARGET_DIR/release

@@ -20,7 +20,8 @@ stage() { # name, command...
 end_to_end() {
   local python
   python=$(scripts/venv.sh) || return 1
-  PLIMSOLL_BIN=$plimsoll "$python" -m pytest -q --durations=8 tests
+  PLIMSOLL_BIN=$plimsoll PLIMSOLL_NEXT_BIN=$CARGO_TARGET_DIR/release/plimsoll-next \
+    "$python" -m pytest -q --durations=8 tests
 }
 
 stage 'dependencies' scripts/deps.sh test
@@ -30,5 +31,6 @@ stage 'clippy' cargo clippy --release --workspace --all-targets --locked -- -D w
 stage 'unit and property tests, tidy' cargo test --release --workspace --locked
 stage 'what the fuzz targets call' cargo test --release --locked --no-default-features \
   --manifest-path fuzz/Cargo.toml
+stage 'the next version, to upgrade to' build_next
 stage 'end to end' end_to_end
 printf '\nall stages passed in %d s\n' $SECONDS

@@ -1,8 +1,11 @@
 """Malformed input and a failing machine: a clear error, the node lives on, nothing half-written."""
 
+import json
 import os
 import socket
 import subprocess
+import urllib.error
+import urllib.request
 
 import pytest
 from resp import Closed, Connection, bulk, encode
@@ -212,3 +215,31 @@ def test_a_read_only_folder_is_named(new_node, small_disk):
     assert node.exit_code() != 0
     assert str(folder) in node.text(), node.text()
     assert not list((folder / "data").iterdir())
+
+
+def test_more_shards_than_the_nodes_may_hold_are_refused(new_node):
+    node = new_node().start()
+
+    def put(path, body):
+        data = json.dumps(body).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{node.http}{path}", data, method="PUT")
+        request.add_header("content-type", "application/json")
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())
+
+    shards = lambda count: {"settings": {"number_of_shards": count}}  # noqa: E731
+    assert put("/a", shards(2))[0] == 200
+    assert put("/_cluster/settings", {"persistent": {"cluster.max_shards_per_node": 4}})[0] == 200
+    status, answer = put("/b", shards(3))
+    assert (status, answer["error"]["type"]) == (400, "validation_exception"), answer
+    assert "cluster.max_shards_per_node" in answer["error"]["reason"]
+    assert put("/b", shards(2))[0] == 200
+    assert put("/c", shards(1))[0] == 400
+    assert put("/_cluster/settings", {"persistent": {"cluster.max_shards_per_node": None}})[0] == 200
+    # A thousand at once are more than a node holds by default.
+    status, answer = put("/many", shards(1024))
+    assert status == 400 and "1024" in answer["error"]["reason"], answer
+    assert put("/c", shards(1))[0] == 200

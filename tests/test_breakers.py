@@ -10,7 +10,6 @@ import json
 import multiprocessing
 import os
 import pathlib
-import random
 import socket
 import statistics
 import subprocess
@@ -23,12 +22,12 @@ import redis
 import requests
 from cluster_processes import await_true, fixed_ports
 from conftest import Node, binary
+from control_groups import limited
 
 SCALE = int(os.environ.get("PLIMSOLL_BREAKERS_SCALE", "1"))
 DOCS = 60_000 * SCALE
 NDJSON = {"content-type": "application/x-ndjson"}
 JSON = {"content-type": "application/json"}
-GROUPS = pathlib.Path("/sys/fs/cgroup")
 CLIENTS = 200
 # What is wanted together, of the limit.
 WANTED_TIMES = 20
@@ -247,37 +246,6 @@ def test_the_experiment_runs_and_says_what_breakers_cost(tmp_path):
     assert "| 2014 laptop, on | - | 436, 476 |" in report
 
 
-class Group:
-    """A control group with a limit of memory, where the system lets us make one."""
-
-    def __init__(self, limit_bytes):
-        name = f"plimsoll-test-{os.getpid()}-{random.randrange(1 << 30)}"
-        second = (GROUPS / "cgroup.controllers").exists()
-        base, file = (GROUPS, "memory.max") if second else (GROUPS / "memory", "memory.limit_in_bytes")
-        self.folder = base / name
-        self.folder.mkdir()
-        try:
-            (self.folder / file).write_text(str(limit_bytes))
-        except OSError:
-            self.folder.rmdir()
-            raise
-
-    def enter(self):
-        """To be called in the process that is to be limited."""
-        (self.folder / "cgroup.procs").write_text(str(os.getpid()))
-
-    def close(self):
-        with contextlib.suppress(OSError):
-            self.folder.rmdir()
-
-
-def limited(limit_bytes):
-    try:
-        return Group(limit_bytes)
-    except OSError:
-        return None
-
-
 def ask_small(port, docs, stopped, into):
     """Point reads and small searches, one after the other, until it is told to stop."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
@@ -325,7 +293,7 @@ def storm(port):
         body = json.dumps(heavy())
         if number % 10 == 9:
             with socket.create_connection(("127.0.0.1", port)) as gone:
-                head = f"POST {HEAVY} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+                head = f"POST {HEAVY} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
                 gone.sendall(f"{head}content-length: {len(body)}\r\n\r\n{body}".encode())
                 time.sleep(0.05 * (number % 7))
             return

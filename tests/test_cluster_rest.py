@@ -144,3 +144,17 @@ def test_a_node_that_left_is_told_of(cluster):
     cluster.restart(gone)
     cluster.await_green()
     assert ask(gone, "GET", "/_cluster/health?wait_for_nodes=3&timeout=60s")[0] == 200
+
+
+def test_the_window_of_an_index_holds_on_every_node(cluster):
+    settings = {"number_of_shards": 4, "number_of_replicas": 0}
+    first = cluster.nodes[0]
+    wide = settings | {"max_result_window": 20_000}
+    assert ask(first, "PUT", "/wide", {"settings": wide})[0] == 200
+    assert ask(first, "PUT", "/narrow", {"settings": settings})[0] == 200
+    for node in cluster.nodes:
+        status, answer = ask(node, "POST", "/wide/_search", {"size": 12_000})
+        assert (status, answer["_shards"]) == (200, {"total": 4, "successful": 4, "skipped": 0, "failed": 0})
+        status, answer = ask(node, "POST", "/narrow/_search", {"size": 12_000})
+        assert (status, answer["error"]["root_cause"][0]["type"]) == (400, "illegal_argument_exception")
+        assert "[index.max_result_window]" in answer["error"]["root_cause"][0]["reason"]

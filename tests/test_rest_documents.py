@@ -142,12 +142,12 @@ def test_chunked_bodies_pipelines_and_continue(shared_node, rest):
     )
     assert answer.status_code == 201
     with socket.create_connection(("127.0.0.1", shared_node.http), timeout=10) as stream:
-        stream.sendall(b"GET /g/_source/1 HTTP/1.1\r\nhost: x\r\n\r\n" * 3)
+        stream.sendall(b"GET /g/_source/1 HTTP/1.1\r\nhost: localhost\r\n\r\n" * 3)
         data = b""
         while data.count(b'{"a": 1}') < 3:
             data += stream.recv(65536)
         stream.sendall(
-            b"PUT /g/_doc/2 HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+            b"PUT /g/_doc/2 HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
             b"content-length: 2\r\nexpect: 100-continue\r\n\r\n"
         )
         assert stream.recv(65536).startswith(b"HTTP/1.1 100 Continue")
@@ -700,7 +700,7 @@ def test_the_node_lives_on(shared_node, rest):
 def test_drain_answers_what_is_under_way(new_node):
     node = new_node().start()
     stream = socket.create_connection(("127.0.0.1", node.http), timeout=10)
-    head = b"PUT /g/_doc/1 HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n"
+    head = b"PUT /g/_doc/1 HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n"
     stream.sendall(head + b"{")
     time.sleep(0.2)
     node.process.terminate()

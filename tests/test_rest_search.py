@@ -148,15 +148,24 @@ def test_health_waits(rest):
 
 
 def test_cluster_settings(rest):
-    body = {"transient": {"cluster": {"routing": {"allocation": {"enable": "none", "exclude._name": "n1"}}}}}
+    body = {"transient": {"cluster": {"routing": {"allocation": {"enable": "all", "exclude._name": "n1"}}}}}
     put = rest.json("PUT", "/_cluster/settings?flat_settings", body)
     assert put["transient"]["cluster.routing.allocation.exclude._name"] == "n1"
     nested = rest.json("GET", "/_cluster/settings")["transient"]
-    assert nested["cluster"]["routing"]["allocation"]["enable"] == "none"
+    assert nested["cluster"]["routing"]["allocation"]["enable"] == "all"
     assert rest.json("GET", "/_cluster/settings?include_defaults&flat_settings")["defaults"]["search.max_keep_alive"] == "24h"
     rest("PUT", "/_cluster/settings", {"transient": {"cluster.routing.*": None}})
     assert rest.json("GET", "/_cluster/settings")["transient"] == {}
-    for body in [{"transient": {"bogus": 1}}, {"transient": {}}, {"other": {}}, {"persistent": {"cluster.max_shards_per_node": 0}}]:
+    for body in [
+        {"transient": {"bogus": 1}},
+        {"transient": {}},
+        {"other": {}},
+        {"persistent": {"cluster.default_number_of_replicas": -1}},
+        # What nobody reads is refused, not kept.
+        {"transient": {"cluster.routing.allocation.enable": "none"}},
+        {"transient": {"cluster.routing.allocation.disk.watermark.low": "85%"}},
+        {"persistent": {"indices.recovery.max_bytes_per_sec": "40mb"}},
+    ]:
         rest("PUT", "/_cluster/settings", body, status=400)
 
 
@@ -191,3 +200,60 @@ def test_tables(rest):
     listed = rest("GET", "/_cat").text.splitlines()[1:]
     for path in listed:
         rest("GET", path.replace("{index}", "a").replace("{", "").replace("}", "") + "?v")
+
+
+def test_nested_objects_are_refused_by_name(rest):
+    nested = {"properties": {"c": {"type": "nested", "properties": {"a": {"type": "keyword"}}}}}
+    for method, path, body in [
+        ("PUT", "/nested", {"mappings": nested}),
+        ("PUT", "/a/_mapping", nested),
+        ("PUT", "/_index_template/nested", {"index_patterns": ["n*"], "template": {"mappings": nested}}),
+        ("PUT", "/_template/nested", {"index_patterns": ["n*"], "mappings": nested}),
+        ("PUT", "/nested", {"mappings": {"dynamic_templates": [{"o": {"match": "*", "mapping": {"type": "nested"}}}]}}),
+    ]:
+        error = rest.json(method, path, body, status=400)["error"]
+        assert error["type"] == "mapper_parsing_exception" and "[nested]" in error["reason"], (path, error)
+    match_all = {"match_all": {}}
+    for body in [
+        {"query": {"nested": {"path": "c", "query": match_all}}},
+        {"aggs": {"x": {"nested": {"path": "c"}}}},
+        {"aggs": {"x": {"reverse_nested": {}}}},
+        {"sort": [{"n": {"order": "asc", "nested": {"path": "c"}}}]},
+    ]:
+        assert "nested" in json.dumps(rest.json("POST", "/a/_search", body, status=400)["error"]), body
+
+
+def test_settings_that_nobody_reads_are_refused_by_name(rest):
+    refused = {
+        "index.routing.allocation.exclude._name": "x",
+        "index.search.slowlog.threshold.query.warn": "1s",
+        "index.mapping.depth.limit": 50,
+        "index.max_terms_count": 10,
+        "index.auto_expand_replicas": "0-all",
+        "index.blocks.read": True,
+    }
+    for name, value in refused.items():
+        error = rest.json("PUT", "/settings", {"settings": {name: value}}, status=400)["error"]
+        assert name in error["reason"], error
+        rest("PUT", "/a/_settings", {name: value}, status=400)
+    # What Logstash, Kibana and Rally send by habit, and what is true anyway.
+    usual = {
+        "index.codec": "best_compression",
+        "index.auto_expand_replicas": "0-1",
+        "index.merge.scheduler.max_thread_count": 1,
+        "index.translog.durability": "async",
+        "index.mapping.total_fields.limit": 2_000,
+        "index.routing.allocation.include._tier_preference": "data_content",
+        "index.max_terms_count": 65_536,
+    }
+    rest("PUT", "/settings", {"settings": usual})
+    fields = {f"f{number}": {"type": "long"} for number in range(1_500)}
+    rest("PUT", "/settings/_mapping", {"properties": fields})
+    more = {f"g{number}": {"type": "long"} for number in range(1_000)}
+    error = rest.json("PUT", "/settings/_mapping", {"properties": more}, status=400)["error"]
+    assert "Limit of total fields [2000]" in error["reason"]
+    # Not below what is there.
+    rest("PUT", "/settings/_settings", {"index.mapping.total_fields.limit": 1_000}, status=400)
+    rest("PUT", "/settings/_settings", {"index.mapping.total_fields.limit": 3_000})
+    rest("PUT", "/settings/_mapping", {"properties": more})
+    rest("DELETE", "/settings")

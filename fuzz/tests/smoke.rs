@@ -163,3 +163,35 @@ fn json_line() -> impl Strategy<Value = Vec<u8>> {
         (whole.clone(), 0_usize..90).prop_map(|(line, at)| line[..at.min(line.len())].to_vec());
     prop_oneof![6 => whole, 1 => cut, 1 => bytes()]
 }
+
+/// A command of a record, some of them many times, some with words of many bytes.
+fn heavy_line() -> impl Strategy<Value = Vec<u8>> {
+    let line = prop::sample::select(vec![
+        "700* SETBIT b 67108863 1",
+        "SETBIT c 67108863 1",
+        "50* APPEND a ~1000000",
+        "SETRANGE s 67000000 ~100000",
+        "300* COPY a z REPLACE",
+        "COPY b y REPLACE",
+        "RENAME s r",
+        "SET v ~900000",
+        "2000* GET b",
+        "300* LCS a v",
+        "HSET h f ~500000 g ~500000",
+        "2000* HGETALL h",
+        "2000* KEYS *",
+        "1000* INCR n",
+        "DEL a b c",
+        "FLUSHDB",
+    ]);
+    line.prop_map(|line| line.as_bytes().to_vec())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn apply(first in any::<u8>(), lines in prop::collection::vec(heavy_line(), 1..5)) {
+        plimsoll_fuzz::apply::apply(&[vec![first], lines.join(&b'\n')].concat());
+    }
+}

@@ -4,6 +4,7 @@
 //! A replica that cannot go on (a full disk) holds its thread at that record, named in its
 //! fault, and is tried again; a chain fault stops the group for good.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,19 +16,27 @@ use parking_lot::Mutex;
 use plimsoll_log::record::{self, Record};
 use plimsoll_log::rules::chain::{Chain, Position};
 use plimsoll_log::rules::sessions::Verdict;
-use plimsoll_log::{Entry, GroupId, Log, Lsn, PartitionId, Reader};
+use plimsoll_log::{Entry, GroupId, Log, LogError, Lsn, PartitionId, Reader};
 use plimsoll_storage::execute::ReadContext;
-use plimsoll_storage::partition::{Applied, ApplyError, Effect, Observer, Overlay, Replica};
+use plimsoll_storage::partition::{
+    Applied, ApplyError, Effect, Observer, OverBudget, Overlay, Replica,
+};
+use plimsoll_storage::rows::metered::Metered;
+use plimsoll_storage::rows::{RowsRead, StoreError};
 use plimsoll_storage::{Argv, ErrorReply, Reply, command, execute};
 use tokio::sync::oneshot;
 
 use crate::catch_up::{CatchUp, CatchUpError};
 use crate::digest::Digest;
-use crate::lead::{Step, Submission, outcome_unknown, too_much};
-use crate::partition::Partition;
+use crate::fell_behind::FellBehind;
+use crate::lead::{Answer, Step, Submission};
+use crate::partition::{Fault, Partition};
 use crate::session::cheap_random;
 use crate::settle;
 use crate::tail::{GroupTail, Tail};
+use crate::trimming::LastRecords;
+use crate::version::ClusterVersion;
+use crate::write_error::WriteError;
 
 /// Bytes read from the log at once.
 const READ_BYTES_MAX: usize = 8 << 20;
@@ -37,6 +46,9 @@ const READ_TIMEOUT: Duration = Duration::from_millis(50);
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// How many positions a new replica may lack for its applier to make up for them itself.
 const GAP_RECORDS_MAX: u64 = 1024;
+/// What the reads that ride along with one submission may answer together, bytes: everyone's
+/// writes wait for them.
+const READS_BYTES_MAX: usize = 32 << 20;
 /// Commands that may wait for the thread.
 const COMMANDS_MAX: usize = 64;
 
@@ -67,6 +79,8 @@ pub(crate) struct Mark {
     pub position: Position,
     /// Each replica's partition and the position that its stamp names.
     pub replicas: Vec<(Arc<Partition>, Position)>,
+    /// Where the last records up to the position are.
+    pub last: LastRecords,
 }
 
 /// The handle of an applier's thread.
@@ -81,6 +95,8 @@ pub(crate) struct GroupStart {
     pub chain: Chain,
     pub tail: Arc<GroupTail>,
     pub replicas: Vec<(Replica, Arc<Partition>)>,
+    /// What was seen of the group before, or that nothing was.
+    pub last: LastRecords,
 }
 
 impl Applier {
@@ -89,7 +105,9 @@ impl Applier {
         log: &Arc<dyn Log>,
         groups: Vec<GroupStart>,
         applied_bytes: &Arc<AtomicU64>,
-    ) -> Result<Self, plimsoll_log::LogError> {
+        version: &Arc<ClusterVersion>,
+        fell_behind: &FellBehind,
+    ) -> Result<Self, LogError> {
         let positions: Vec<(GroupId, Lsn)> =
             groups.iter().map(|start| (start.group, start.chain.position().lsn.next())).collect();
         let reader = log.read(&positions)?;
@@ -103,11 +121,13 @@ impl Applier {
             checks,
             commands: received,
             applied_bytes: Arc::clone(applied_bytes),
+            version: Arc::clone(version),
+            fell_behind: fell_behind.clone(),
             is_stopping: false,
         };
         let run = move || worker.run_until_stopped();
         let thread = std::thread::Builder::new().name("apply".to_owned()).spawn(run);
-        let thread = thread.map_err(|error| plimsoll_log::LogError::Failed(error.to_string()))?;
+        let thread = thread.map_err(|error| LogError::Failed(error.to_string()))?;
         Ok(Self { commands, thread: Mutex::new(Some(thread)) })
     }
 
@@ -176,6 +196,7 @@ struct Group {
     replicas: HashMap<PartitionId, (Replica, Arc<Partition>)>,
     /// The partitions of all replicas, also of one that is out of its place for apply.
     partitions: Vec<Arc<Partition>>,
+    last: LastRecords,
     fault: Option<String>,
 }
 
@@ -193,6 +214,7 @@ impl Group {
             tail: start.tail,
             replicas: replicas.collect(),
             partitions,
+            last: start.last,
             fault: None,
         };
         group.publish();
@@ -206,6 +228,7 @@ impl Group {
         log: &dyn Log,
         mut replica: Box<Replica>,
         partition: Arc<Partition>,
+        over: OverBudget,
     ) -> Added {
         let (held, position) = (replica.stamp().position, self.chain.position());
         if position.lsn.0.saturating_sub(held.lsn.0) > GAP_RECORDS_MAX {
@@ -214,7 +237,7 @@ impl Group {
         if held.lsn < position.lsn {
             let id = self.group;
             let caught_up = CatchUp::begin(log, id, &replica)
-                .and_then(|mut it| it.run(&mut replica, position.lsn, &|| false));
+                .and_then(|mut it| it.run(&mut replica, position.lsn, over, &|| false));
             match caught_up {
                 Ok(()) => {}
                 // Whoever brings it forward finds that out and has it copied.
@@ -227,7 +250,7 @@ impl Group {
         }
         partition.counted(&replica.stamp());
         if let Some(fault) = &self.fault {
-            partition.set_fault(Some(fault.clone()));
+            partition.halt(fault);
         }
         self.partitions.push(Arc::clone(&partition));
         self.replicas.insert(replica.id(), (*replica, partition));
@@ -268,9 +291,10 @@ impl Group {
     fn stop(&mut self, fault: &str) {
         tracing::error!(fault, "apply of a log group stops");
         for partition in &self.partitions {
-            partition.set_fault(Some(fault.to_owned()));
+            partition.halt(fault);
         }
         self.fault = Some(fault.to_owned());
+        self.tail.stop();
     }
 }
 
@@ -290,6 +314,8 @@ struct Worker {
     commands: Receiver<Command>,
     /// Bytes of records that all appliers of the node have taken.
     applied_bytes: Arc<AtomicU64>,
+    version: Arc<ClusterVersion>,
+    fell_behind: FellBehind,
     is_stopping: bool,
 }
 
@@ -318,6 +344,12 @@ impl Worker {
             self.obey(Activity::BetweenRecords);
             let timeout = self.check_leads();
             if let Err(error) = self.reader.next(&mut entries, READ_BYTES_MAX, timeout) {
+                if let LogError::Trimmed { group, asked, .. } = &error
+                    && self.log.bounds(*group).is_ok_and(|bounds| bounds.first > *asked)
+                {
+                    // Not a hole, which every node would meet again.
+                    self.fell_behind.tell(&error.to_string());
+                }
                 self.stop_all(&format!("the log cannot be read: {error}"));
             }
             for entry in entries.drain(..) {
@@ -359,7 +391,9 @@ impl Worker {
                 }
                 Ok(Command::Add(replica, partition, group, done)) => {
                     let added = match self.groups.get_mut(&group) {
-                        Some(group) => group.add(&*self.log, replica, partition),
+                        Some(group) => {
+                            group.add(&*self.log, replica, partition, self.version.over_budget())
+                        }
                         None => Added::Refused(format!("the log has no group {group}")),
                     };
                     // Who asked may be gone; the replica is served all the same.
@@ -414,13 +448,16 @@ impl Worker {
             Ok(advanced) => advanced,
             Err(fault) => return group.stop(&format!("log group {}: {fault}", entry.group)),
         };
+        group.last.saw(record.partition, position.lsn);
         if let Some((mut replica, partition)) = group.replicas.remove(&record.partition) {
             group.tail.begin(position.lsn);
             let submissions = partition.lead.take(&record.lead).unwrap_or_default();
             let done =
                 self.apply_until_done(&mut replica, &partition, position, &record, submissions);
-            if let Err(fault) = done {
-                partition.set_fault(Some(fault));
+            if let Err(fault) = done
+                && !self.is_stopping
+            {
+                partition.halt(&fault);
             }
             if let Some(group) = self.groups.get_mut(&entry.group) {
                 group.replicas.insert(record.partition, (replica, partition));
@@ -447,23 +484,25 @@ impl Worker {
         submissions: Vec<Submission>,
     ) -> Result<(), String> {
         if let Some(fault) = partition.fault() {
-            submissions.into_iter().for_each(|it| answer(it, Err(outcome_unknown())));
+            submissions.into_iter().for_each(|it| answer(it, Err(WriteError::Unknown)));
             return Err(fault);
         }
         // Those that were well and wait with this one, because they share its thread.
         let mut waiting: Vec<Arc<Partition>> = Vec::new();
         loop {
             let mut replies = Replies::new(&submissions, position.log_time_ms);
-            match replica.apply(position, record, &mut replies) {
+            match replica.apply(position, record, self.version.over_budget(), &mut replies) {
                 Ok(applied) => {
-                    let replies = replies.done;
+                    let Replies { done: replies, unsettled, .. } = replies;
                     // Before the answers: who has one may count at once.
                     partition.counted(&replica.stamp());
                     if matches!(applied, Applied::Passed(_)) {
                         partition.lead.passed(&record.lead);
                     }
+                    let operations = submissions.iter().map(|it| it.steps.len()).sum();
+                    partition.lead.learn(operations, replica.shared_permille());
                     let check_at = partition.lead.answering(submissions.len());
-                    deliver(applied, submissions, replies);
+                    deliver(applied, submissions, replies, unsettled);
                     if let Some(at) = check_at {
                         self.check_lead(at, partition);
                     }
@@ -473,12 +512,13 @@ impl Worker {
                     }
                     return Ok(());
                 }
-                Err(ApplyError::Store(error)) => {
+                Err(ApplyError::Store(error)) if !error.is_final() => {
                     let fault = format!("partition {} waits: {error}", replica.id());
                     if waiting.is_empty() {
                         tracing::error!(fault, "apply is stopped");
                         waiting = self.partitions_that_are_well();
-                        waiting.iter().for_each(|it| it.set_fault(Some(fault.clone())));
+                        let waits = Fault::Waits(fault.clone());
+                        waiting.iter().for_each(|it| it.set_fault(Some(waits.clone())));
                     }
                     self.obey(Activity::InRecord);
                     if self.is_stopping {
@@ -487,9 +527,14 @@ impl Worker {
                     std::thread::sleep(RETRY_INTERVAL);
                 }
                 Err(error) => {
+                    match &error {
+                        ApplyError::OverBudget(_) => self.version.stopped_a_partition(),
+                        ApplyError::Store(error) => partition.note(error),
+                        _ => {}
+                    }
                     let fault = format!("partition {} stopped: {error}", replica.id());
                     tracing::error!(fault, "apply stops");
-                    submissions.into_iter().for_each(|it| answer(it, Err(outcome_unknown())));
+                    submissions.into_iter().for_each(|it| answer(it, Err(WriteError::Unknown)));
                     return Err(fault);
                 }
             }
@@ -514,7 +559,7 @@ fn mark(id: GroupId, group: &mut Group) -> Mark {
             }
         }
     }
-    Mark { group: id, position, replicas }
+    Mark { group: id, position, replicas, last: group.last.clone() }
 }
 
 /// Decodes a record and takes it into the chain.
@@ -536,6 +581,10 @@ struct Replies<'a> {
     /// Log time: what the writes beside go by.
     now_ms: u64,
     done: Vec<Vec<Reply>>,
+    /// Submissions of which an operation did not run now, by their places.
+    unsettled: HashMap<usize, WriteError>,
+    /// What the reads of each submission hold, bytes.
+    held: Vec<Cell<usize>>,
 }
 
 impl<'a> Replies<'a> {
@@ -547,7 +596,9 @@ impl<'a> Replies<'a> {
                 owners.extend(std::iter::repeat_n(at, submission.items_len()));
             }
         }
-        Self { submissions, owners, now_ms, done }
+        let held = vec![Cell::new(0); submissions.len()];
+        let unsettled = HashMap::new();
+        Self { submissions, owners, now_ms, done, unsettled, held }
     }
 }
 
@@ -567,16 +618,42 @@ impl Observer for Replies<'_> {
         };
         let is_fence = matches!(submission.steps.get(replies.len()), Some(Step::Fence { .. }));
         replies.push(match effect {
+            Effect::Ran(reply) => reply,
             Effect::Settled(verdict) if is_fence => settle::reply_of(verdict),
-            effect => reply_of(effect),
+            Effect::Settled(verdict) => {
+                let why = match verdict {
+                    Verdict::TooOld => {
+                        let why = "the operation is older than log time allows";
+                        WriteError::NotTaken(why.to_owned())
+                    }
+                    _ => WriteError::Unknown,
+                };
+                // Of several the less certain says more.
+                let is_new = !matches!(self.unsettled.get(&owner), Some(WriteError::Unknown));
+                if is_new {
+                    self.unsettled.insert(owner, why);
+                }
+                // It stands for the operation's reply, which nobody gets.
+                Reply::Nil
+            }
         });
         while let Some(Step::Read(argv)) = submission.steps.get(replies.len()) {
-            replies.push(read(argv, rows, self.now_ms, keys));
+            let held = &self.held[owner];
+            let grant = |bytes: usize| {
+                held.set(held.get().saturating_add(bytes));
+                if held.get() > READS_BYTES_MAX { Err(too_much_read()) } else { Ok(()) }
+            };
+            replies.push(read(argv, &Metered::new(rows, &grant), self.now_ms, keys));
         }
     }
 }
 
-fn read(argv: &Argv, rows: &Overlay<'_>, now_ms: u64, keys: u64) -> Reply {
+fn too_much_read() -> StoreError {
+    let words = format!("reads among writes sent together answer over {READS_BYTES_MAX} bytes");
+    StoreError::Refused(ErrorReply::err(words))
+}
+
+fn read(argv: &Argv, rows: &impl RowsRead, now_ms: u64, keys: u64) -> Reply {
     let context = ReadContext { now_ms, seed: cheap_random(), keys, cursors: None };
     match command::parse(argv) {
         Ok(command) => execute::read(&command, rows, &context)
@@ -585,30 +662,26 @@ fn read(argv: &Argv, rows: &Overlay<'_>, now_ms: u64, keys: u64) -> Reply {
     }
 }
 
-/// What a client is told of an operation.
-fn reply_of(effect: Effect) -> Reply {
-    match effect {
-        Effect::Ran(reply) => reply,
-        Effect::Settled(Verdict::TooOld) => {
-            too_much("the operation is older than log time allows").into()
-        }
-        Effect::Settled(_) => outcome_unknown().into(),
-    }
-}
-
-fn deliver(applied: Applied, submissions: Vec<Submission>, replies: Vec<Vec<Reply>>) {
-    for (submission, replies) in submissions.into_iter().zip(replies) {
+fn deliver(
+    applied: Applied,
+    submissions: Vec<Submission>,
+    replies: Vec<Vec<Reply>>,
+    mut unsettled: HashMap<usize, WriteError>,
+) {
+    for (at, (submission, replies)) in submissions.into_iter().zip(replies).enumerate() {
         let outcome = match applied {
-            Applied::Taken => Ok(replies),
+            Applied::Taken => unsettled.remove(&at).map_or(Ok(replies), Err),
             // It did not run, and never will.
-            Applied::Passed(_) => Err(too_much("the log did not take the write")),
-            Applied::Contained => Err(outcome_unknown()),
+            Applied::Passed(_) => {
+                Err(WriteError::NotTaken("the log did not take the write".to_owned()))
+            }
+            Applied::Contained => Err(WriteError::Unknown),
         };
         answer(submission, outcome);
     }
 }
 
-fn answer(submission: Submission, outcome: Result<Vec<Reply>, ErrorReply>) {
+fn answer(submission: Submission, outcome: Answer) {
     // Nobody waits where the client has hung up.
     let _ = submission.done.send(outcome);
 }

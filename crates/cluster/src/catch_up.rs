@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll_log::rules::chain::Chain;
 use plimsoll_log::{GroupId, Log, LogError, Lsn, Reader};
-use plimsoll_storage::partition::Replica;
+use plimsoll_storage::partition::{OverBudget, Replica};
 
 use crate::applier::advance;
 
@@ -61,6 +61,7 @@ impl CatchUp {
         &mut self,
         replica: &mut Replica,
         target: Lsn,
+        over: OverBudget,
         stop: &dyn Fn() -> bool,
     ) -> Result<(), CatchUpError> {
         let failed = |error: &dyn std::fmt::Display| CatchUpError::Failed(error.to_string());
@@ -74,7 +75,8 @@ impl CatchUp {
                 let (record, position) =
                     advance(&mut self.chain, &entry).map_err(|fault| failed(&fault))?;
                 if record.partition == replica.id() {
-                    replica.apply(position, &record, &mut ()).map_err(|error| failed(&error))?;
+                    let applied = replica.apply(position, &record, over, &mut ());
+                    applied.map_err(|error| failed(&error))?;
                 }
             }
         }

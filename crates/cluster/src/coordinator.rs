@@ -1,16 +1,21 @@
 //! The coordinator: takes a client's requests in order, reads from the replica, gathers what
 //! changes rows into submissions to the lead, and answers each request once.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use plimsoll_control::Class;
 use plimsoll_log::Lsn;
+use plimsoll_memory::local::patiently;
 use plimsoll_memory::{Account, Action, Standing, Stop};
 use plimsoll_storage::command::{self, Command};
 use plimsoll_storage::execute;
-use plimsoll_storage::operation::{Operation, decode_reply};
+use plimsoll_storage::operation::{Operation, cost, decode_reply};
+use plimsoll_storage::partition::RECORD_BYTES_MAX;
 use plimsoll_storage::rows::StoreError;
+use plimsoll_storage::rows::key::order_hash;
+use plimsoll_storage::rows::metered::Metered;
 use plimsoll_storage::{Argv, ErrorReply, Reply};
 
 use crate::lead::Step;
@@ -18,10 +23,12 @@ use crate::node::Shared;
 use crate::partition::Partition;
 use crate::read_rows::{Found, RowsRead};
 use crate::reads::Reads;
+use crate::request::Preference;
 use crate::routing::{READ_DEADLINE, unavailable};
 use crate::rpc::{self, Freshness, Problem, Question};
 use crate::scatter::{self, Route};
 use crate::session::ClientSession;
+use crate::slices::Slices;
 use crate::statistics::{DatabaseStatistics, Statistics};
 use crate::table::{Copies, Table};
 use crate::{Request, Watched};
@@ -30,6 +37,12 @@ use crate::{Request, Watched};
 const METADATA_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 /// Where a submission of several operations is cut, bytes.
 const BATCH_BYTES: usize = 1 << 20;
+/// The same, bytes that it is certain to change.
+const BATCH_CHANGED_BYTES: u64 = RECORD_BYTES_MAX / 8;
+/// What a read may hold on a thread that serves many connections, and for no account, bytes.
+const SMALL_ANSWER_BYTES: usize = 1 << 20;
+/// A larger read asks its account each time it is about to hold so much more, bytes.
+const ASKED_AT_ONCE_BYTES: usize = 256 << 10;
 
 /// The node that a client talks to.
 pub struct Coordinator {
@@ -49,7 +62,8 @@ impl Coordinator {
 
     /// Answers each request in order with one reply. Reads that need no disk complete without
     /// yielding; consecutive writes to one partition go together, and reads between them see
-    /// what is before them.
+    /// what is before them. Where answers come to much, it ends after one of them: they are to be
+    /// written, [`ClientSession::answers_written`] is to be called, and then the rest is to be asked.
     ///
     /// A database that nothing was written to is empty; `db` is below [`crate::DATABASES`].
     pub async fn execute(
@@ -70,6 +84,9 @@ impl Coordinator {
         for (at, error) in self.check_rows(db, requests).await {
             let (before, after) = rest.split_at(at - done);
             self.run(session, db, before, replies).await;
+            if replies.len() < at {
+                return;
+            }
             replies.push(Reply::Error(error));
             rest = after.get(1..).unwrap_or_default();
             done = at + 1;
@@ -98,12 +115,20 @@ impl Coordinator {
                 Plan::Write(ordinal, payload) => {
                     self.write(session, db, ordinal, payload, after, replies).await
                 }
+                Plan::Sliced(ordinal, slices, argv) => {
+                    let reply = self.copy_in_slices(session, db, ordinal, &slices, argv).await;
+                    replies.push(reply);
+                    after
+                }
                 Plan::Scatter(command, argv) => {
                     replies.push(self.scatter(session, db, &command, argv).await);
                     after
                 }
             };
             rest = taken;
+            if session.reads().is_full() {
+                return;
+            }
         }
     }
 
@@ -118,7 +143,8 @@ impl Coordinator {
         let copies = &table.copies()[table.ordinal_of(&key)];
         let (partition, freshness) = (copies.id.into(), Freshness::Strong);
         let question = Question::LastChange { partition, key: key.to_vec(), freshness };
-        let read = RowsRead { copies, class: Class::Get, freshness, question };
+        let preference = Preference::Best;
+        let read = RowsRead { copies, class: Class::Get, freshness, preference, question };
         let here = |partition| {
             let key = key.clone();
             async move { self.last_change(&partition, key).await }
@@ -216,16 +242,43 @@ impl Coordinator {
     fn plan<'a>(&'a self, db: u32, request: &'a Request) -> Plan<'a> {
         match request {
             Request::Command(argv) => match command::parse(argv) {
+                Ok(command) if command.spec().grows && self.shared.is_room_low() => {
+                    self.refuse_for_room()
+                }
                 Ok(command) => self.plan_command(db, command, argv),
                 Err(error) => Plan::Reply(error.into()),
             },
+            Request::Transaction { commands, .. }
+                if self.shared.is_room_low()
+                    && commands
+                        .iter()
+                        .any(|argv| command::lookup(argv).is_ok_and(|spec| spec.grows)) =>
+            {
+                self.refuse_for_room()
+            }
             Request::Transaction { watched, commands } => {
                 let count = self.partition_count(db);
                 let ordinal_of = |key: &[u8]| self.ordinal_of(db, key);
                 match scatter::transaction_ordinal(db, watched, commands, count, ordinal_of) {
-                    Ok(ordinal) => Plan::Write(ordinal, scatter::transaction(watched, commands)),
+                    Ok(ordinal) => {
+                        let payload = scatter::transaction(watched, commands);
+                        match cost::check(&payload) {
+                            Ok(()) => Plan::Write(ordinal, payload),
+                            Err(error) => Plan::Reply(error.into()),
+                        }
+                    }
                     Err(error) => Plan::Reply(error.into()),
                 }
+            }
+        }
+    }
+
+    fn refuse_for_room<'a>(&self) -> Plan<'a> {
+        // There may be room again meanwhile.
+        match self.shared.room.check() {
+            Err(error) => Plan::Reply(error.into()),
+            Ok(()) => {
+                Plan::Reply(unavailable("the disk was nearly full; try again".to_owned()).into())
             }
         }
     }
@@ -233,9 +286,10 @@ impl Coordinator {
     fn plan_command<'a>(&'a self, db: u32, command: Command<'a>, argv: &'a Argv) -> Plan<'a> {
         let ordinal_of = |key: &[u8]| self.ordinal_of(db, key);
         match scatter::route(&command, self.partition_count(db), ordinal_of) {
-            Route::One(ordinal) if command.is_write() => {
-                Plan::Write(ordinal, Operation::Command(argv.clone()).encode())
-            }
+            Route::One(ordinal) if command.is_write() => match self.slices(db, ordinal, &command) {
+                Some(slices) => Plan::Sliced(ordinal, slices, argv),
+                None => Plan::Write(ordinal, Operation::Command(argv.clone()).encode()),
+            },
             Route::One(ordinal) => {
                 Plan::Read(self.table(db).map(|table| &table.copies()[ordinal]), command, argv)
             }
@@ -259,16 +313,26 @@ impl Coordinator {
         if self.shared.is_alone
             && let Some(partition) = copies.local()
         {
-            return self.read_local(&partition, command, argv).await;
+            let (reply, account) = self.read_local(&partition, command, argv).await;
+            reads.hold(account);
+            return reply;
         }
         let freshness = reads.freshness(copies.group);
         let (partition, argv_bytes) = (copies.id.into(), argv.iter().map(<[u8]>::to_vec).collect());
         let question = Question::Read { partition, argv: argv_bytes, freshness };
         let class = scatter::class_of(command);
-        let read = RowsRead { copies, class, freshness, question };
+        // The copy that gave a cursor of a large hash out knows its place without looking.
+        let preference = match command.spec().name {
+            "hscan" => {
+                argv.get(1).map_or(Preference::Best, |key| Preference::Same(order_hash(key)))
+            }
+            _ => Preference::Best,
+        };
+        let read = RowsRead { copies, class, freshness, preference, question };
         let here = |partition| async move { self.read_local(&partition, command, argv).await };
         match self.shared.read_rows(&read, here).await {
-            Ok(Found::Here(reply)) => {
+            Ok(Found::Here((reply, account))) => {
+                reads.hold(account);
                 reads.saw(copies.group, self.shared.seen(copies.group));
                 reply
             }
@@ -282,30 +346,54 @@ impl Coordinator {
         }
     }
 
-    /// Reads this node's copy as it is.
+    /// Reads this node's copy as it is. A large answer comes with the account that it is charged to,
+    /// to be kept as long as the answer.
     pub(crate) async fn read_local(
         &self,
         partition: &Arc<Partition>,
         command: &Command<'_>,
         argv: &Argv,
-    ) -> Reply {
-        let context = self.shared.read_context(Some(partition));
-        let store = &partition.store;
-        let outcome = if scatter::reads_one_row(command) {
-            execute::read(command, &store.cached_row(), &context)
-        } else {
-            store.cached().and_then(|rows| execute::read(command, &rows, &context))
-        };
-        match outcome {
-            Ok(reply) => reply,
+    ) -> (Reply, Option<Account>) {
+        match self.read_cached(partition, command) {
+            Ok(reply) => (reply, None),
             Err(StoreError::NotCached) => self.read_blocking(partition, argv).await,
-            Err(error) => failed(error),
+            Err(error) => {
+                partition.note(&error);
+                (failed(error), None)
+            }
         }
     }
 
-    async fn read_blocking(&self, partition: &Arc<Partition>, argv: &Argv) -> Reply {
-        let (shared, partition) = (Arc::clone(&self.shared), Arc::clone(partition));
-        let argv = argv.clone();
+    /// Reads what is in memory and small.
+    fn read_cached(
+        &self,
+        partition: &Arc<Partition>,
+        command: &Command<'_>,
+    ) -> Result<Reply, StoreError> {
+        let context = self.shared.read_context(Some(partition));
+        let store = &partition.store;
+        let held = Cell::new(0usize);
+        let grant = |bytes: usize| {
+            held.set(held.get().saturating_add(bytes));
+            if held.get() > SMALL_ANSWER_BYTES { Err(StoreError::NotCached) } else { Ok(()) }
+        };
+        if scatter::reads_one_row(command) {
+            let rows = store.cached_row();
+            execute::read(command, &Metered::new(&rows, &grant), &context)
+        } else {
+            store
+                .cached()
+                .and_then(|rows| execute::read(command, &Metered::new(&rows, &grant), &context))
+        }
+    }
+
+    async fn read_blocking(
+        &self,
+        partition: &Arc<Partition>,
+        argv: &Argv,
+    ) -> (Reply, Option<Account>) {
+        let (shared, read_from) = (Arc::clone(&self.shared), partition);
+        let (partition, argv) = (Arc::clone(partition), argv.clone());
         // What does not come from memory may be large: it is a request of its own.
         let account = Account::open(Action {
             name: "resp:read",
@@ -313,22 +401,36 @@ impl Coordinator {
             standing: Standing::Read,
             opaque_id: None,
         });
+        let asker = account.clone();
         let run = move || {
             let command = match command::parse(&argv) {
                 Ok(command) => command,
                 Err(error) => return Ok(Reply::Error(error)),
             };
             let context = shared.read_context(Some(&partition));
-            execute::read(&command, &partition.store.snapshot()?, &context)
+            let unasked = Cell::new(0usize);
+            let grant = |bytes: usize| {
+                unasked.set(unasked.get().saturating_add(bytes));
+                if unasked.get() < ASKED_AT_ONCE_BYTES {
+                    return Ok(());
+                }
+                let granted = asker.ask(unasked.replace(0) as u64);
+                granted.map_err(|stop| StoreError::Refused(out_of_memory(&stop)))
+            };
+            let rows = partition.store.snapshot()?;
+            execute::read(&command, &Metered::new(&rows, &grant), &context)
         };
         let read = move || {
-            let reply = account.work(run)?;
+            let reply = patiently(|| account.work(run))?;
             Ok(match account.stop_reason() {
-                None => reply,
-                Some(stop) => Reply::Error(out_of_memory(&stop)),
+                None => (reply, Some(account)),
+                Some(stop) => (Reply::Error(out_of_memory(&stop)), None),
             })
         };
-        blocking(read).await.unwrap_or_else(failed)
+        blocking(read).await.unwrap_or_else(|error| {
+            read_from.note(&error);
+            (failed(error), None)
+        })
     }
 
     /// Writes `payload` and what of the requests after it goes with it; returns the rest.
@@ -342,6 +444,7 @@ impl Coordinator {
         replies: &mut Vec<Reply>,
     ) -> &'a [Request] {
         let mut bytes = payload.len();
+        let mut changed_bytes = cost::least_bytes(&payload);
         let mut steps = vec![Step::Write(payload)];
         let mut rest = after;
         while let Some((request, after)) = rest.split_first() {
@@ -357,7 +460,8 @@ impl Coordinator {
             };
             if let Step::Write(payload) = &step {
                 bytes += payload.len();
-                if bytes > BATCH_BYTES {
+                changed_bytes = changed_bytes.saturating_add(cost::least_bytes(payload));
+                if bytes > BATCH_BYTES || changed_bytes > BATCH_CHANGED_BYTES {
                     break;
                 }
             }
@@ -389,7 +493,8 @@ impl Coordinator {
         steps: Vec<Step>,
     ) -> Result<Vec<Reply>, ErrorReply> {
         let table = self.shared.table_for_write(db).await?;
-        self.shared.submit(&table.copies()[ordinal], session, steps).await
+        let replies = self.shared.submit(&table.copies()[ordinal], session, steps).await;
+        replies.map_err(ErrorReply::from)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -419,10 +524,11 @@ enum Plan<'a> {
     Reply(Reply),
     Read(Option<&'a Arc<Copies>>, Command<'a>, &'a Argv),
     Write(usize, Bytes),
+    Sliced(usize, Slices, &'a Argv),
     Scatter(Command<'a>, &'a Argv),
 }
 
-async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
     let outcome = tokio::task::spawn_blocking(plimsoll_memory::carry(read)).await;
@@ -455,6 +561,6 @@ fn failed(error: StoreError) -> Reply {
     Reply::Error(store_failed(error))
 }
 
-fn store_failed(error: StoreError) -> ErrorReply {
+pub(crate) fn store_failed(error: StoreError) -> ErrorReply {
     ErrorReply::err(error.to_string())
 }

@@ -10,6 +10,7 @@ use plimsoll_storage::operation::Operation;
 use plimsoll_storage::partition::Replica;
 use plimsoll_storage::rows::StoreError;
 use plimsoll_storage::{Argv, ErrorReply, Reply};
+use serde_json::Map;
 
 use crate::applier::{Added, Applier};
 use crate::catch_up::{CatchUp, CatchUpError};
@@ -71,7 +72,7 @@ impl Shared {
         };
         let groups = groups_of_table(partitions, copies, GROUPS, first, &places);
         let partitions = groups.into_iter().map(partition).collect();
-        TableDefinition { incarnation, partitions, documents }
+        TableDefinition { incarnation, partitions, documents, unknown: Map::new() }
     }
 
     /// Which nodes the cluster's settings want copies on.
@@ -94,11 +95,12 @@ impl Shared {
         replicas.unwrap_or_else(|| self.default_replicas()) as usize + 1
     }
 
-    /// `cluster.default_number_of_replicas`: where it is not set, 1 as soon as two nodes hold copies.
+    /// `cluster.default_number_of_replicas`: where it is not set, 1 as soon as two nodes hold copies. One
+    /// that is away counts: its copies are not given up because it is.
     pub(crate) fn default_replicas(&self) -> u32 {
         let set = metadata::setting(&self.metadata, DEFAULT_REPLICAS);
         let set = set.and_then(|text| text.parse().ok());
-        set.unwrap_or_else(|| u32::from(self.members.data_nodes() > 1))
+        set.unwrap_or_else(|| u32::from(self.members.data_nodes_known() > 1))
     }
 
     /// Has the metadata create a table, and says which one there is then: another's, where that
@@ -132,7 +134,8 @@ impl Shared {
     pub(crate) async fn submit_metadata(&self, operation: &Operation) -> Result<Reply, ErrorReply> {
         let mut session = self.sessions.session();
         let steps = vec![Step::Write(operation.encode())];
-        let replies = submit_to(&self.metadata, &mut session, steps).await?;
+        let replies = submit_to(&self.metadata, &mut session, steps).await;
+        let replies = replies.map_err(ErrorReply::from)?;
         match replies.into_iter().next() {
             Some(Reply::Error(error)) => Err(error),
             Some(reply) => Ok(reply),
@@ -219,10 +222,16 @@ impl Shared {
                 Added::Behind(behind) => {
                     let (log, target) = (Arc::clone(&self.log), tail.applied());
                     let stopping = Arc::clone(&self.is_stopping);
+                    let over = self.version.over_budget();
                     let forward = move || {
                         let mut behind = behind;
                         let stop = || stopping.load(std::sync::atomic::Ordering::Relaxed);
-                        CatchUp::begin(&*log, group, &behind)?.run(&mut behind, target, &stop)?;
+                        CatchUp::begin(&*log, group, &behind)?.run(
+                            &mut behind,
+                            target,
+                            over,
+                            &stop,
+                        )?;
                         Ok::<_, CatchUpError>(behind)
                     };
                     let forward = tokio::task::spawn_blocking(forward).await;
@@ -304,7 +313,7 @@ impl Shared {
             if let Some(applier) = self.applier(copies.group) {
                 applier.remove(partition.id, copies.group).await;
             }
-            partition.set_fault(Some(why.to_owned()));
+            partition.halt(why);
             if let Some(indexer) = partition.indexer() {
                 indexer.delete();
             }
@@ -315,12 +324,15 @@ impl Shared {
         folders.delete().map_err(|error| error.to_string())
     }
 
-    /// Deletes what was left behind by copies that are no longer this node's.
+    /// Deletes what was left behind by copies that are no longer this node's. What may still be
+    /// needed stays: files of a partition of which no other copy is known to serve.
     pub(crate) fn forget_leftovers(&self) -> Result<(), String> {
         let held = |id: PartitionId| {
-            let copies = self.tables.copies(id);
-            id == metadata::PARTITION
-                || copies.is_some_and(|it| it.definition().copy_on(&self.members.own).is_some())
+            let is_needed = |it: Arc<Copies>| {
+                let is_own = it.definition().copy_on(&self.members.own).is_some();
+                is_own || !self.is_served_elsewhere(&it)
+            };
+            id == metadata::PARTITION || self.tables.copies(id).is_some_and(is_needed)
         };
         let entries = std::fs::read_dir(&self.partitions_dir).map_err(|error| error.to_string())?;
         for entry in entries.flatten() {

@@ -11,14 +11,15 @@ use parking_lot::Mutex;
 use plimsoll_log::record::{Anchor, Item, LeadStamp, Record};
 use plimsoll_log::rules::WINDOW_MS;
 use plimsoll_log::rules::chain::Chain;
-use plimsoll_log::{
-    AppendError, GroupId, LeadId, Log, Lsn, PartitionId, RECORD_BYTES_MAX, SessionId,
-};
-use plimsoll_storage::{Argv, ErrorReply, Reply};
+use plimsoll_log::{AppendError, GroupId, LeadId, Log, Lsn, PartitionId, SessionId};
+use plimsoll_storage::operation::cost;
+use plimsoll_storage::partition::RECORD_BYTES_MAX;
+use plimsoll_storage::{Argv, Reply};
 use tokio::sync::oneshot;
 
 use crate::gather::Gather;
 use crate::tail::GroupTail;
+use crate::write_error::WriteError;
 
 /// What may wait at one lead for the log and for apply, bytes; beyond it, work is refused.
 const WAITING_BYTES_MAX: usize = 64 << 20;
@@ -32,10 +33,11 @@ const PAYLOAD_OVERHEAD_BYTES: usize = 4;
 /// window.
 const IDLE_MS_MAX: u64 = WINDOW_MS / 2;
 /// The largest submission, bytes as [`Submission::bytes`] counts them.
-pub(crate) const SUBMISSION_BYTES_MAX: usize = RECORD_BYTES_MAX - RECORD_OVERHEAD_BYTES;
+pub(crate) const SUBMISSION_BYTES_MAX: usize =
+    plimsoll_log::RECORD_BYTES_MAX - RECORD_OVERHEAD_BYTES;
 
 /// What a submission is answered: one reply for each step, or why none of it can be said to have run.
-pub(crate) type Answer = Result<Vec<Reply>, ErrorReply>;
+pub(crate) type Answer = Result<Vec<Reply>, WriteError>;
 
 /// A step of a submission, answered by one reply.
 #[derive(Clone, Debug)]
@@ -55,6 +57,8 @@ pub(crate) struct Submission {
     /// The number of the first operation.
     pub first: u64,
     pub acked: u64,
+    /// When the coordinator sent it, by its clock, ms since 1970: a fence for it carries the same.
+    pub stamp_ms: u64,
     /// The first step is a write; or all are fences.
     pub steps: Vec<Step>,
     /// Gets one reply for each step, or an error for all of them.
@@ -72,12 +76,21 @@ impl Submission {
         SUBMISSION_OVERHEAD_BYTES + self.steps.iter().map(bytes).sum::<usize>()
     }
 
+    /// The bytes that it will change at least, which may be many more than it takes in a record.
+    fn least_bytes(&self) -> u64 {
+        let bytes = |step: &Step| match step {
+            Step::Write(payload) => cost::least_bytes(payload),
+            Step::Read(_) | Step::Fence { .. } => 0,
+        };
+        self.steps.iter().map(bytes).fold(0, u64::saturating_add)
+    }
+
     /// How many items of a record it becomes.
     pub(crate) fn items_len(&self) -> usize {
         if matches!(self.steps.first(), Some(Step::Fence { .. })) { self.steps.len() } else { 1 }
     }
 
-    fn put_items(&self, record_stamp_ms: u64, items: &mut Vec<Item>) {
+    fn put_items(&self, items: &mut Vec<Item>) {
         let mut payloads = Vec::new();
         for step in &self.steps {
             match step {
@@ -95,14 +108,14 @@ impl Submission {
                 session: self.session,
                 first: self.first,
                 acked: self.acked,
-                stamp_ms: record_stamp_ms,
+                stamp_ms: self.stamp_ms,
                 payloads,
             });
         }
     }
 
     /// Answers that none of it will run.
-    fn refuse(self, error: ErrorReply) {
+    fn refuse(self, error: WriteError) {
         // Nobody waits where the client has hung up.
         let _ = self.done.send(Err(error));
     }
@@ -148,6 +161,9 @@ struct State {
     records: VecDeque<(LeadStamp, Vec<Submission>)>,
     /// Why nothing more is appended: the log is not the one that was read.
     fault: Option<String>,
+    /// How many operations the next record takes at most: fewer while the last were heavier than
+    /// their bytes say.
+    operations_max: usize,
     /// Submissions refused because too much waited, and those whose record was applied.
     refused: u64,
     applied: u64,
@@ -185,7 +201,8 @@ impl Lead {
         log: Arc<dyn Log>,
         tail: Arc<GroupTail>,
     ) -> Self {
-        let state = Mutex::new(State { epoch: 1, ..State::default() });
+        let operations_max = usize::MAX;
+        let state = Mutex::new(State { epoch: 1, operations_max, ..State::default() });
         Self { inner: Arc::new(Inner { partition, group, id, log, tail, state }) }
     }
 
@@ -194,15 +211,15 @@ impl Lead {
         let bytes = submission.bytes();
         let mut state = self.inner.state.lock();
         if let Some(fault) = &state.fault {
-            let fault = ErrorReply::err(fault.clone());
+            let fault = fault.clone();
             drop(state);
-            submission.refuse(fault);
+            submission.refuse(WriteError::NotTaken(fault));
             return;
         }
         if state.waiting_bytes + bytes > WAITING_BYTES_MAX {
             state.refused += 1;
             drop(state);
-            submission.refuse(too_much("writes wait for the log"));
+            submission.refuse(not_taken("writes wait for the log"));
             return;
         }
         state.waiting_bytes += bytes;
@@ -210,6 +227,11 @@ impl Lead {
         if state.gather.submitted(Instant::now()) {
             self.inner.append_next(state);
         }
+    }
+
+    /// Log time of the group, as far as it was applied here, ms since 1970.
+    pub(crate) fn log_time_ms(&self) -> u64 {
+        self.inner.tail.get().log_time_ms
     }
 
     /// What waits, what is in the log's hands, and what was done.
@@ -230,6 +252,14 @@ impl Lead {
         let mut state = self.inner.state.lock();
         state.gather.answered(count, now);
         state.check_at(now)
+    }
+
+    /// Learns what a record of so many operations took of what a record's may share, thousandths.
+    /// Operations that are heavy by the rows that they meet come fewer to a record then, so that
+    /// one does not leave too little for the others.
+    pub(crate) fn learn(&self, operations: usize, shared_permille: u64) {
+        let mut state = self.inner.state.lock();
+        state.operations_max = operations_max(state.operations_max, operations, shared_permille);
     }
 
     /// Begins the next record if it has waited long enough. Says when to look again, if at all.
@@ -287,11 +317,16 @@ impl Inner {
     }
 
     fn next_record(&self, state: &mut State) -> Option<Record> {
-        let mut bytes = 0;
+        let (mut bytes, mut changed_bytes, mut operations) = (0, 0u64, 0usize);
         let mut submissions = Vec::new();
         while let Some(submission) = state.queue.front() {
             bytes += submission.bytes();
-            if bytes > SUBMISSION_BYTES_MAX && !submissions.is_empty() {
+            changed_bytes = changed_bytes.saturating_add(submission.least_bytes());
+            operations += submission.steps.len();
+            let is_full = bytes > SUBMISSION_BYTES_MAX
+                || changed_bytes > RECORD_BYTES_MAX / 2
+                || operations > state.operations_max;
+            if is_full && !submissions.is_empty() {
                 break;
             }
             submissions.extend(state.queue.pop_front());
@@ -309,7 +344,7 @@ impl Inner {
         state.n += 1;
         let lead = LeadStamp { lead: self.id, epoch: state.epoch, n: state.n };
         let mut items = Vec::with_capacity(submissions.len());
-        submissions.iter().for_each(|submission| submission.put_items(stamp_ms, &mut items));
+        submissions.iter().for_each(|submission| submission.put_items(&mut items));
         state.records.push_back((lead, submissions));
         let anchor = tail.anchor;
         Some(Record { partition: self.partition, lead, stamp_ms, anchor, items })
@@ -335,11 +370,11 @@ impl Inner {
                 Err(fault) => {
                     tracing::error!(partition = %self.partition, %fault, "the lead stops");
                     state.fault = Some(fault.to_string());
-                    outcome_unknown()
+                    WriteError::Unknown
                 }
             },
-            Err(AppendError::Refused(reason)) => too_much(&reason),
-            Err(AppendError::Unknown(_)) => outcome_unknown(),
+            Err(AppendError::Refused(reason)) => WriteError::NotTaken(reason),
+            Err(AppendError::Unknown(_)) => WriteError::Unknown,
         };
         // The sequence has a gap now.
         state.begin_epoch();
@@ -350,24 +385,46 @@ impl Inner {
         state.is_appending = false;
         state.gather.idle();
         drop(state);
-        let behind = too_much("the log did not take the writes before");
+        let behind = not_taken("the log did not take the writes before");
         queued.into_iter().for_each(|submission| submission.refuse(behind.clone()));
         given_up.into_iter().for_each(|submission| submission.refuse(error.clone()));
     }
 }
 
-/// The refusal of work for load: it did not run, and may be tried again.
-pub(crate) fn too_much(reason: &str) -> ErrorReply {
-    ErrorReply::new("TRYAGAIN", reason.to_owned())
+fn not_taken(why: &str) -> WriteError {
+    WriteError::NotTaken(why.to_owned())
 }
 
-/// Whether it ran or will run cannot be said.
-pub(crate) fn outcome_unknown() -> ErrorReply {
-    ErrorReply::new("TIMEOUT", "outcome unknown")
+/// How many operations a record takes after one of so many took a part, in thousandths, of what they
+/// share: as many as would have taken half of it. Twice as many again while that is little.
+fn operations_max(before: usize, operations: usize, shared_permille: u64) -> usize {
+    const HALF: u64 = 500;
+    match usize::try_from(shared_permille) {
+        Ok(permille) if shared_permille > HALF => (operations * 500 / permille).max(1),
+        _ if shared_permille < HALF / 2 => before.saturating_mul(2),
+        _ => before,
+    }
 }
 
 /// This node's clock, ms since 1970.
 pub(crate) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Tests of how many operations go together.
+
+    use super::*;
+
+    #[test]
+    fn heavy_operations_come_fewer_to_a_record_until_they_are_light_again() {
+        let max = operations_max(usize::MAX, 100, 1000);
+        assert_eq!(max, 50);
+        assert_eq!(operations_max(max, 50, 400), 50);
+        assert_eq!(operations_max(max, 1, 1000), 1);
+        assert_eq!(operations_max(max, 50, 10), 100);
+        assert_eq!(operations_max(usize::MAX, 3, 0), usize::MAX);
+    }
 }

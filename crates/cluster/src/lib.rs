@@ -3,14 +3,18 @@
 //!
 //! It knows neither RESP nor HTTP, nor how bytes get from node to node.
 
+mod acceptance;
 mod applier;
 mod barrier;
+mod capacity;
 mod catch_up;
 mod clock;
+mod cluster_settings;
 mod coordinator;
 mod creation;
 mod digest;
 mod documents;
+mod fell_behind;
 mod figures;
 mod gather;
 mod joining;
@@ -18,6 +22,7 @@ mod lead;
 mod load;
 mod log_engine;
 mod maintenance;
+mod making;
 mod members;
 mod metadata;
 mod node;
@@ -29,20 +34,27 @@ mod read_rows;
 mod reads;
 mod reconcile;
 mod recovery;
+mod reports;
 mod request;
+mod room;
 mod routing;
 mod rpc;
 mod scatter;
 mod selection;
 mod session;
 mod settle;
+mod slices;
 mod statistics;
 mod submit;
 mod table;
 mod tail;
 mod trimming;
+mod version;
 mod work_settings;
+mod write_error;
 
+pub use acceptance::AcceptError;
+pub use cluster_settings::{CLUSTER_SETTINGS, check_cluster_setting};
 pub use coordinator::Coordinator;
 pub use digest::{CopyDigest, Digest};
 pub use documents::{

@@ -60,7 +60,7 @@ pub(crate) struct OpenLog {
 impl OpenLog {
     /// One that nobody else appends to.
     fn alone(log: Arc<dyn Log>) -> Self {
-        Self { log, holder: None, is_alone: true, clock: None }
+        Self { log: GuardedLog::alone(log), holder: None, is_alone: true, clock: None }
     }
 
     /// One that other nodes append to.

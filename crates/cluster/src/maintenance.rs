@@ -8,26 +8,34 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use plimsoll_log::{Lsn, PartitionId};
 use plimsoll_storage::execute;
 use plimsoll_storage::operation::Operation;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
-use crate::lead::{Answer, Step, Submission};
+use crate::cluster_settings;
+use crate::lead::{Answer, Step, Submission, now_ms};
 use crate::members::Beat;
 use crate::node::Shared;
 use crate::partition::Partition;
 use crate::session::ClientSession;
+use crate::trimming::Durable;
+use crate::version::ClusterVersion;
 
 /// How often chores are looked for.
 const INTERVAL: Duration = Duration::from_millis(250);
 /// How soon again while there is more to sweep.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(20);
-/// After how long what was written is flushed, however little it is.
-const FLUSH_INTERVAL: Duration = Duration::from_secs(60);
+/// After how long what was written is flushed at the latest where the disk is nearly full: what is in files needs no room in the log.
+const FLUSH_INTERVAL_PRESSED: Duration = Duration::from_secs(5);
 /// After how many bytes of log rows are flushed: what a restart replays at most.
 const FLUSH_LOG_BYTES: u64 = 256 << 20;
+/// How soon again stores are tried that could not write their files.
+const RESUME_INTERVAL: Duration = Duration::from_secs(2);
+/// What is to be free beside a store's rows for it to be tried again, bytes.
+const RESUME_FREE_BYTES: u64 = 4 << 20;
 /// How many rows one sweep removes.
 const SWEEP_ROWS_MAX: u64 = 1000;
 
@@ -59,6 +67,7 @@ impl Maintenance {
 
 fn run(shared: &Weak<Shared>, stopped: &Receiver<()>, mut session: ClientSession) {
     let mut flushed_at = Instant::now();
+    let mut resumed_at = None;
     let mut flushed_bytes = 0;
     let mut sweeps = HashMap::new();
     let mut interval = INTERVAL;
@@ -67,17 +76,22 @@ fn run(shared: &Weak<Shared>, stopped: &Receiver<()>, mut session: ClientSession
         for table in shared.tables.all() {
             for (ordinal, partition) in table.local() {
                 // One copy asks for it; the log carries it to all.
-                if shared.members.speaks_for(&table.copies()[ordinal].definition()) {
-                    sweep(&partition, &mut session, &mut sweeps);
+                if shared.members.speaks_for(partition.id, &table.copies()[ordinal].definition()) {
+                    sweep(&shared.version, &partition, &mut session, &mut sweeps);
                 }
             }
         }
         interval = if sweeps.is_empty() { INTERVAL } else { SWEEP_INTERVAL };
         relieve(&shared);
+        look_at_disk(&shared, &mut resumed_at);
         shared.checkpoints.expire(Instant::now());
         let log_bytes = shared.applied_bytes.load(Ordering::Relaxed);
-        let is_due = log_bytes > flushed_bytes && flushed_at.elapsed() >= FLUSH_INTERVAL;
-        if is_due || log_bytes - flushed_bytes >= FLUSH_LOG_BYTES {
+        let interval_of_flush = cluster_settings::flush_interval(&shared.metadata);
+        let is_due = log_bytes > flushed_bytes && flushed_at.elapsed() >= interval_of_flush;
+        let is_pressed = shared.room.is_low()
+            && log_bytes > flushed_bytes
+            && flushed_at.elapsed() >= FLUSH_INTERVAL_PRESSED;
+        if is_due || is_pressed || log_bytes - flushed_bytes >= FLUSH_LOG_BYTES {
             flush(&shared);
             flushed_at = Instant::now();
             flushed_bytes = log_bytes;
@@ -91,14 +105,16 @@ pub(crate) fn flush(shared: &Shared) {
     // Before the marks: of what is said after this the marks may know nothing.
     let known = shared.metadata.applied();
     let mut groups = BTreeMap::new();
+    let mut seen = BTreeMap::new();
     for applier in shared.appliers.get().map(Vec::as_slice).unwrap_or_default() {
-        for mark in applier.mark() {
+        for mut mark in applier.mark() {
             let mut durable = mark.position.lsn;
             for (partition, position) in &mark.replicas {
                 match partition.store.flush() {
                     Ok(()) => durable = durable.min(position.lsn),
                     Err(error) => {
                         tracing::warn!(partition = %partition.id, %error, "rows cannot be flushed");
+                        partition.note(&error);
                         durable = Lsn(0);
                     }
                 }
@@ -107,17 +123,21 @@ pub(crate) fn flush(shared: &Shared) {
                 continue;
             }
             let metadata = &shared.metadata.store;
-            let kept = metadata.put_group(mark.group, &mark.position);
+            mark.last.prune(|id| shared.tables.copies(id).is_some());
+            let note = serde_json::to_vec(&mark.last).unwrap_or_default();
+            let kept = metadata.put_group(mark.group, &mark.position, &note);
             let kept = kept.and_then(|()| metadata.flush()).map_err(|error| error.to_string());
             groups.insert(mark.group.0, durable.0);
+            let group = mark.group;
+            seen.insert(group, (mark.position, mark.last));
             // Where others read the log too, it is not this node's alone to trim.
             let trimmed = match kept {
-                Ok(()) if shared.is_alone => shared.trim(mark.group, durable),
+                Ok(()) if shared.is_alone => shared.trim(group, durable),
                 kept => kept,
             };
             if let Err(error) = trimmed {
-                tracing::warn!(group = %mark.group, error, "the log cannot be trimmed");
-                groups.remove(&mark.group.0);
+                tracing::warn!(%group, error, "the log cannot be trimmed");
+                groups.remove(&group.0);
             }
         }
     }
@@ -131,7 +151,8 @@ pub(crate) fn flush(shared: &Shared) {
             }
         }
     }
-    *shared.durable.lock() = Beat { metadata: known.0, durable: groups, ..Beat::default() };
+    let beat = Beat { metadata: known.0, durable: groups, ..Beat::default() };
+    *shared.durable.lock() = Durable { beat, seen };
 }
 
 /// Flushes the partition that holds most, where all together hold too much.
@@ -148,8 +169,41 @@ fn relieve(shared: &Shared) {
     }
 }
 
+/// A sweep, in the newest form that the cluster's version allows.
+fn sweep_bytes(version: &ClusterVersion) -> Bytes {
+    #[cfg(feature = "next-version")]
+    if version.allows(crate::version::KNOWN) {
+        return Operation::encode_next_sweep(SWEEP_ROWS_MAX);
+    }
+    let _ = version;
+    Operation::Sweep { limit: SWEEP_ROWS_MAX }.encode()
+}
+
+/// Looks how much room there is, and has stores go on that could not write their files.
+fn look_at_disk(shared: &Shared, resumed_at: &mut Option<Instant>) {
+    shared.room.look(shared.resources.write_buffers().0 as u64);
+    let partitions = shared.tables.partitions();
+    let all = partitions.iter().chain(std::iter::once(&shared.metadata));
+    if resumed_at.is_some_and(|at| at.elapsed() < RESUME_INTERVAL) {
+        return;
+    }
+    for partition in all.filter(|partition| partition.store.has_failed()) {
+        if !shared.room.has(partition.store.unflushed_bytes() + RESUME_FREE_BYTES) {
+            continue;
+        }
+        *resumed_at = Some(Instant::now());
+        match partition.store.resume() {
+            Ok(()) => tracing::info!(partition = %partition.id, "rows are written to files again"),
+            Err(error) => {
+                tracing::warn!(partition = %partition.id, %error, "files cannot be written yet");
+            }
+        }
+    }
+}
+
 /// Has a partition remove rows that are due, one sweep at a time.
 fn sweep(
+    version: &ClusterVersion,
     partition: &Partition,
     session: &mut ClientSession,
     sweeps: &mut HashMap<PartitionId, oneshot::Receiver<Answer>>,
@@ -168,10 +222,11 @@ fn sweep(
             let (done, running) = oneshot::channel();
             sweeps.insert(partition.id, running);
             let first = session.take(1);
-            let sweep = Operation::Sweep { limit: SWEEP_ROWS_MAX }.encode();
+            let sweep = sweep_bytes(version);
             let steps = vec![Step::Write(sweep)];
             let (session, acked) = (session.id(), first - 1);
-            partition.lead.submit(Submission { session, first, acked, steps, done });
+            let stamp_ms = now_ms().max(partition.lead.log_time_ms());
+            partition.lead.submit(Submission { session, first, acked, stamp_ms, steps, done });
         }
         Ok(false) => {}
         Err(error) => {

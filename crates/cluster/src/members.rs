@@ -5,7 +5,7 @@
 //! back is noted as having left, on the condition that it has not beaten since: log time is
 //! moved by those who are there, so nobody is declared gone because the log stood still.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ use plimsoll_log::{Incarnation, PartitionId};
 use serde::{Deserialize, Serialize};
 
 use crate::placement::filter::{Filter, Named};
-use crate::placement::{PartitionDefinition, Place, Places};
+use crate::placement::{Known, PartitionDefinition, Place, Places};
+use crate::reports::{CopyReport, Reports};
 use crate::rpc::{Link, Peers};
 use crate::session::random_u64;
 
@@ -45,8 +46,16 @@ pub struct NodeRecord {
     pub is_coordinating_only: bool,
     /// The version that it runs.
     pub version: String,
+    /// The newest version of the cluster that it knows; the node sets it itself. 1 where it does
+    /// not say.
+    #[serde(default = "first_version")]
+    pub version_known: u32,
     /// When it was started, ms since 1970.
     pub started_ms: u64,
+}
+
+fn first_version() -> u32 {
+    1
 }
 
 /// What a node says again and again.
@@ -58,13 +67,7 @@ pub(crate) struct Beat {
     pub metadata: u64,
     /// What it needs no more of each log group: up to these positions.
     pub durable: BTreeMap<u16, u64>,
-    /// Its copies that have stopped: table and ordinal. At most [`STOPPED_MAX`].
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub stopped: BTreeSet<(u64, u32)>,
 }
-
-/// The most stopped copies that a beat names; a node with more of them has lost its disk.
-pub(crate) const STOPPED_MAX: usize = 1_000;
 
 /// A node as the metadata has it.
 pub(crate) struct FoundNode {
@@ -72,14 +75,14 @@ pub(crate) struct FoundNode {
     pub record: NodeRecord,
     /// When it left, in log time; none while it is there.
     pub left_ms: Option<u64>,
-    /// See [`Beat::stopped`].
-    pub stopped: BTreeSet<(u64, u32)>,
+    /// What it reports of its copies.
+    pub reports: Arc<Reports>,
 }
 
 impl FoundNode {
     /// One that is there and well.
     pub(crate) fn new(id: String, record: NodeRecord) -> Self {
-        Self { id, record, left_ms: None, stopped: BTreeSet::new() }
+        Self { id, record, left_ms: None, reports: Arc::default() }
     }
 }
 
@@ -92,14 +95,29 @@ pub(crate) struct Member {
     /// Its number in selection.
     pub number: NodeId,
     pub link: Link,
-    /// Its copies that have stopped, as it says itself.
-    pub stopped: BTreeSet<(u64, u32)>,
+    /// What it reports of its copies.
+    pub reports: Arc<Reports>,
 }
 
 impl Member {
-    /// Whether its copy of a partition has stopped, as it says itself.
-    pub(crate) fn has_stopped(&self, partition: PartitionId) -> bool {
-        self.stopped.contains(&(partition.table, partition.ordinal))
+    /// Whether its copy of a partition is known to serve: it is there, and has said so itself.
+    pub(crate) fn serves(&self, partition: PartitionId) -> bool {
+        self.is_alive() && self.reports.of(partition).is_some_and(CopyReport::serves)
+    }
+
+    /// Whether its copy may be asked: one that is being made too, as it may be there by now.
+    pub(crate) fn may_serve(&self, partition: PartitionId) -> bool {
+        let may = |report: &CopyReport| report.serves() || *report == CopyReport::Making;
+        self.reports.of(partition).is_none_or(may)
+    }
+
+    /// What of that matters for where copies go.
+    pub(crate) fn known(&self, partition: PartitionId) -> Known {
+        match self.reports.of(partition) {
+            Some(CopyReport::Stopped { .. }) => Known::Stopped,
+            Some(report) if report.serves() => Known::Serves,
+            _ => Known::Other,
+        }
     }
 
     pub(crate) fn is_alive(&self) -> bool {
@@ -151,6 +169,11 @@ impl Members {
         others.cloned().collect()
     }
 
+    /// How many nodes that hold copies are known, also those that are away.
+    pub(crate) fn data_nodes_known(&self) -> usize {
+        self.view.load().values().filter(|it| !it.record.is_coordinating_only).count()
+    }
+
     /// How many nodes that hold copies are there.
     pub(crate) fn data_nodes(&self) -> usize {
         let view = self.view.load();
@@ -164,10 +187,11 @@ impl Members {
     }
 
     /// Whether this node is the first of those that are there and serve a copy.
-    pub(crate) fn speaks_for(&self, partition: &PartitionDefinition) -> bool {
+    pub(crate) fn speaks_for(&self, id: PartitionId, partition: &PartitionDefinition) -> bool {
         let view = self.view.load();
-        let is_there = |node: &&str| view.get(*node).is_some_and(|it| it.is_alive());
-        partition.serving().find(is_there).is_some_and(|node| node == self.own)
+        let answers =
+            |node: &&str| view.get(*node).is_some_and(|it| it.is_alive() && it.may_serve(id));
+        partition.serving().find(answers).is_some_and(|node| node == self.own)
     }
 
     /// Takes over what the metadata says: id, record, and when each left.
@@ -177,7 +201,7 @@ impl Members {
             found.push(FoundNode::new(self.own.clone(), self.record.clone()));
         }
         let before = self.view.load();
-        let view = found.into_iter().map(|FoundNode { id, record, left_ms, stopped }| {
+        let view = found.into_iter().map(|FoundNode { id, record, left_ms, reports }| {
             let number = self.number(&id);
             let link = Link {
                 peers: Arc::clone(&self.peers),
@@ -188,7 +212,7 @@ impl Members {
             };
             // This node is there, whatever is said of it.
             let left_ms = left_ms.filter(|_| id != self.own);
-            (id.clone(), Arc::new(Member { id, record, left_ms, number, link, stopped }))
+            (id.clone(), Arc::new(Member { id, record, left_ms, number, link, reports }))
         });
         self.view.store(Arc::new(view.collect()));
     }

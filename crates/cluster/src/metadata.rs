@@ -3,6 +3,7 @@
 //! creations of one name the first in the log wins.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use plimsoll_log::{GroupId, PartitionId};
@@ -12,23 +13,28 @@ use plimsoll_storage::{Argv, Reply, command};
 use serde_json::Value;
 
 use crate::lead::now_ms;
-use crate::members::{Beat, FoundNode, NodeRecord};
+use crate::members::{Beat, FoundNode, Member, NodeRecord};
 use crate::partition::Partition;
+use crate::reports::Reports;
 use crate::table::TableDefinition;
+use crate::trimming::TrimNote;
 
 /// The metadata's partition.
 pub(crate) const PARTITION: PartitionId = PartitionId { table: 0, ordinal: 0 };
 /// The metadata's log group; partitions of tables are in those after it.
 pub(crate) const GROUP: GroupId = GroupId(0);
-/// How long a node that left is waited for before its copies are made elsewhere, ms, where an
-/// index does not say. Elasticsearch's.
-pub(crate) const DELAYED_MS: u64 = 60_000;
 /// The hash that holds the tables: name to definition.
 const TABLES_KEY: &[u8] = b"tables";
 /// The hash of the nodes: id to record.
 const NODES_KEY: &[u8] = b"nodes";
 /// The hash of the nodes that left: id to log time, ms.
 const LEFT_KEY: &[u8] = b"left";
+/// What the keys of reports of copies begin with; the node's id follows.
+const REPORTS_PREFIX: &str = "copies:";
+/// The hash of what was noted before log groups were trimmed: group to note.
+const TRIM_NOTES_KEY: &[u8] = b"trimmed";
+/// The cluster's version.
+const VERSION_KEY: &[u8] = b"version";
 /// What the keys of beats begin with; the node's id follows.
 const BEAT_PREFIX: &str = "beat:";
 /// The kind of the cluster's settings, and its objects, those that go over the others last.
@@ -158,19 +164,95 @@ pub(crate) fn beaten(operation: &Operation) -> Option<(String, NodeRecord)> {
     Some((id.to_owned(), serde_json::from_slice(put.get(3)?).ok()?))
 }
 
-/// The nodes: what each says of itself, and when it left.
+/// The nodes: what each says of itself and of its copies, and when it left. Reports that have not
+/// changed since those of `known` were read are not read again.
 ///
 /// # Errors
 /// Says what cannot be read.
-pub(crate) fn nodes(metadata: &Partition) -> Result<Vec<FoundNode>, String> {
+pub(crate) fn nodes(
+    metadata: &Partition,
+    known: &BTreeMap<String, Arc<Member>>,
+) -> Result<Vec<FoundNode>, String> {
     let left: HashMap<String, Bytes> = hash(metadata, LEFT_KEY)?.into_iter().collect();
     let node = |(id, record): (String, Bytes)| {
         let record = serde_json::from_slice(&record).map_err(|error| error.to_string())?;
         let left_ms = left.get(&id).and_then(|at| std::str::from_utf8(at).ok()?.parse().ok());
-        let stopped = last_beat(metadata, &id)?.map(|(beat, _)| beat.stopped).unwrap_or_default();
-        Ok(FoundNode { id, record, left_ms, stopped })
+        let reports = reports(metadata, &id, known.get(&id).map(|it| &it.reports))?;
+        Ok(FoundNode { id, record, left_ms, reports })
     };
     hash(metadata, NODES_KEY)?.into_iter().map(node).collect()
+}
+
+/// What a node reports of its copies; `known` where that is not older.
+///
+/// # Errors
+/// Says what cannot be read.
+pub(crate) fn reports(
+    metadata: &Partition,
+    id: &str,
+    known: Option<&Arc<Reports>>,
+) -> Result<Arc<Reports>, String> {
+    let key = reports_key(id);
+    // The change first: reports that are newer than it are read again.
+    let change = change(metadata, key.as_bytes())?;
+    match known.filter(|it| it.change == change) {
+        Some(known) => Ok(Arc::clone(known)),
+        None => Ok(Arc::new(Reports::read(change, &hash(metadata, key.as_bytes())?))),
+    }
+}
+
+/// The write by which a node's reports become others: what [`Reports::differences`] gave.
+pub(crate) fn report(id: &str, differences: &[(String, Option<String>)]) -> Operation {
+    let key = reports_key(id);
+    let command = |(name, value): &(String, Option<String>)| match value {
+        Some(value) => Argv::of(&[b"HSET", key.as_bytes(), name.as_bytes(), value.as_bytes()]),
+        None => Argv::of(&[b"HDEL", key.as_bytes(), name.as_bytes()]),
+    };
+    let commands = differences.iter().map(command).collect();
+    Operation::Transaction { watched: Vec::new(), commands }
+}
+
+fn reports_key(id: &str) -> String {
+    format!("{REPORTS_PREFIX}{id}")
+}
+
+/// What was noted of each log group before it was trimmed last.
+///
+/// # Errors
+/// Says what cannot be read.
+pub(crate) fn trim_notes(metadata: &Partition) -> Result<BTreeMap<GroupId, TrimNote>, String> {
+    let note = |(group, note): (String, Bytes)| {
+        let of_group = |error: String| format!("the note of log group {group}: {error}");
+        let number: u16 = group.parse().map_err(|_| of_group("no number".to_owned()))?;
+        let note = serde_json::from_slice(&note).map_err(|error| of_group(error.to_string()))?;
+        Ok((GroupId(number), note))
+    };
+    hash(metadata, TRIM_NOTES_KEY)?.into_iter().map(note).collect()
+}
+
+/// The write that notes what is known of a group before it is trimmed.
+pub(crate) fn put_trim_note(group: GroupId, note: &TrimNote) -> Argv {
+    let note = serde_json::to_vec(note).expect("a note is plain data");
+    Argv::of(&[b"HSET", TRIM_NOTES_KEY, group.0.to_string().as_bytes(), &note])
+}
+
+/// The cluster's version; 1 where none was ever written.
+///
+/// # Errors
+/// Says what cannot be read.
+pub(crate) fn version(metadata: &Partition) -> Result<u32, String> {
+    match read(metadata, &Argv::of(&[b"GET", VERSION_KEY]))? {
+        Reply::Bulk(bytes) => {
+            let version = std::str::from_utf8(&bytes).ok().and_then(|text| text.parse().ok());
+            version.ok_or_else(|| "the cluster's version is no number".to_owned())
+        }
+        _ => Ok(1),
+    }
+}
+
+/// The write that raises it. Whoever raises it by the same members raises it to the same.
+pub(crate) fn put_version(version: u32) -> Argv {
+    Argv::of(&[b"SET", VERSION_KEY, version.to_string().as_bytes()])
 }
 
 /// A node's last beat, and the change that it was.

@@ -18,22 +18,26 @@ use crate::applier::Applier;
 use crate::barrier::Barrier;
 use crate::clock::OwnClock;
 use crate::coordinator::Coordinator;
-use crate::documents::{Documents, DocumentsOptions, Refresher};
+use crate::documents::{Documents, DocumentsOptions, Refresher, Scrubber};
+use crate::fell_behind::FellBehind;
 use crate::figures::ProcessFigures;
 use crate::lead::{Lead, now_ms};
 use crate::load::Load;
 use crate::log_engine::LogSettings;
 use crate::maintenance::{self, Maintenance};
-use crate::members::{Beat, Members, NodeRecord};
+use crate::members::{Members, NodeRecord};
 use crate::opening::Opening;
 use crate::partition::Partition;
 use crate::reconcile::Reconciler;
 use crate::recovery::{Checkpoints, Recoveries};
+use crate::room::Room;
 use crate::rpc::{NoPeers, Peers};
 use crate::selection::Selection;
 use crate::session::{SessionPool, cheap_random};
 use crate::table::{Table, Tables};
 use crate::tail::GroupTail;
+use crate::trimming::Durable;
+use crate::version::ClusterVersion;
 use crate::work_settings::{SettingsFollower, WorkSettings};
 
 /// Log groups that partitions are spread over, beside the metadata's.
@@ -93,6 +97,9 @@ pub enum OpenError {
     /// The log cannot be opened or read.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// The log went on while the node was being opened: it has to be opened anew.
+    #[error("the log went on without the node: {0}")]
+    FellBehind(String),
     /// Rows and log do not fit together.
     #[error("{0}")]
     Mismatch(String),
@@ -108,6 +115,8 @@ pub(crate) struct Shared {
     /// This node's clock, where others append by theirs.
     pub clock: Option<Arc<OwnClock>>,
     pub resources: Resources,
+    /// The room on the disk.
+    pub room: Room,
     pub metadata: Arc<Partition>,
     pub members: Members,
     pub tables: Tables,
@@ -138,7 +147,11 @@ pub(crate) struct Shared {
     pub reconciled: watch::Sender<u64>,
     pub is_stopping: Arc<AtomicBool>,
     /// What this node needs no more of the log, as its beats say.
-    pub durable: Mutex<Beat>,
+    pub durable: Mutex<Durable>,
+    /// The cluster's version, as it is known here.
+    pub version: Arc<ClusterVersion>,
+    /// Whether this node has to be opened anew.
+    pub fell_behind: FellBehind,
     /// Checkpoints for nodes that copy from this one, and what this one copies.
     pub checkpoints: Checkpoints,
     pub recoveries: Recoveries,
@@ -153,6 +166,7 @@ pub struct Node {
     shared: Arc<Shared>,
     maintenance: Option<Maintenance>,
     refresher: Option<Refresher>,
+    scrubber: Option<Scrubber>,
     reconciler: Option<Reconciler>,
 }
 
@@ -169,6 +183,7 @@ impl Node {
         assert!((1..=PARTITIONS_MAX).contains(&partitions), "a table has 1 to 1,024 partitions");
         let shared = Opening::begin(settings)?.run(settings)?;
         let refresher = Refresher::start(&shared).map_err(folder(Path::new("refresh threads")))?;
+        let scrubber = Scrubber::start(&shared).map_err(folder(Path::new("scrub thread")))?;
         let maintenance = Maintenance::start(&shared);
         let maintenance = maintenance.map_err(folder(Path::new("maintenance thread")))?;
         let reconciler = Reconciler::start(&shared);
@@ -177,6 +192,7 @@ impl Node {
             shared,
             maintenance: Some(maintenance),
             refresher: Some(refresher),
+            scrubber: Some(scrubber),
             reconciler: Some(reconciler),
         })
     }
@@ -185,6 +201,13 @@ impl Node {
     #[must_use]
     pub fn coordinator(&self) -> Arc<Coordinator> {
         Arc::new(Coordinator::new(Arc::clone(&self.shared)))
+    }
+
+    /// Waits until this node has to be closed and opened anew, and says why: while it stood still,
+    /// the log went on without it. It answers what it can until then.
+    pub fn fell_behind(&self) -> impl Future<Output = String> + Send + use<> {
+        let told = self.shared.fell_behind.clone();
+        async move { told.told().await }
     }
 
     /// Makes everything durable and stops; blocks. Requests still in flight end unknown.
@@ -202,6 +225,7 @@ impl Node {
         self.shared.is_stopping.store(true, Ordering::Relaxed);
         self.reconciler.take().into_iter().for_each(Reconciler::stop);
         self.refresher.take().into_iter().for_each(Refresher::stop);
+        self.scrubber.take().into_iter().for_each(Scrubber::stop);
         self.maintenance.take().into_iter().for_each(Maintenance::stop);
     }
 }

@@ -2,7 +2,7 @@
 //! apply. It returns when everything that was acknowledged before is there again. Copies that
 //! this node should have and has not are made later (`reconcile.rs`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::sync_channel;
@@ -14,27 +14,34 @@ use plimsoll_log::record::{LeadStamp, Record};
 use plimsoll_log::rules::chain::{Chain, Position};
 use plimsoll_log::{GroupId, Incarnation, LeadId, Log, LogError, Lsn, PartitionId};
 use plimsoll_storage::execute::ScanCursors;
-use plimsoll_storage::partition::{ApplyError, BeforeFlush, Replica, Resources};
+use plimsoll_storage::partition::{ApplyError, BeforeFlush, OverBudget, Replica, Resources};
+use plimsoll_storage::rows::StoreError;
 use tokio::sync::watch;
 
 use crate::applier::{self, Applier, GroupStart};
 use crate::barrier::{Barrier, NOBODY};
+use crate::capacity;
 use crate::documents::{Documents, IndexMetadata};
-use crate::joining::{Joining, Positions};
+use crate::fell_behind::FellBehind;
+use crate::joining::Joining;
 use crate::lead::now_ms;
 use crate::load::Load;
 use crate::log_engine::OpenLog;
-use crate::members::{self, Members};
+use crate::members::{self, Members, NodeRecord};
 use crate::metadata;
 use crate::node::{
     GROUPS, NodeSettings, OpenError, Shared, applier_count, folder, partition_of_replica, sync_dir,
 };
 use crate::partition::Partition;
+use crate::placement::CopyState;
 use crate::recovery::{self, Checkpoints, Recoveries};
+use crate::room::Room;
 use crate::selection::Selection;
 use crate::session::random_u64;
 use crate::table::{Copies, Table, TableDefinition, Tables};
 use crate::tail::GroupTail;
+use crate::trimming::{LastRecords, TrimNote};
+use crate::version::{self, ClusterVersion};
 
 /// Bytes read at once while the metadata is replayed.
 const READ_BYTES_MAX: usize = 8 << 20;
@@ -63,6 +70,7 @@ type Held = (Replica, Arc<Partition>);
 impl Opening {
     /// Opens the folder and the log.
     pub(crate) fn begin(settings: &NodeSettings) -> Result<Self, OpenError> {
+        capacity::raise_files_max();
         let partitions_dir = settings.data_dir.join("partitions");
         std::fs::create_dir_all(&partitions_dir).map_err(folder(&partitions_dir))?;
         sync_dir(&settings.data_dir).map_err(folder(&settings.data_dir))?;
@@ -100,48 +108,75 @@ impl Opening {
         self.replay_metadata(&mut chain, &mut metadata)?;
         let groups = metadata.store().groups().map_err(mismatch)?;
         let partition = self.partition(&metadata, metadata::GROUP, &tails);
+        let version = Arc::new(ClusterVersion::default());
+        let in_force = metadata::version(&partition).map_err(OpenError::Mismatch)?;
+        if let Some(why) = version::refusal(in_force) {
+            return Err(OpenError::Mismatch(why));
+        }
+        // A node that is alone is all members.
+        version.raise(if self.log.is_alone { version::KNOWN } else { in_force });
+        let notes = metadata::trim_notes(&partition).map_err(OpenError::Mismatch)?;
         let tables = Tables::default();
         let mut held: HashMap<GroupId, Vec<Held>> = HashMap::new();
         let mut local: Vec<(Arc<Table>, Arc<Copies>, Arc<Partition>)> = Vec::new();
         for (name, definition) in metadata::tables(&partition).map_err(OpenError::Mismatch)? {
             let table = open_table(&name, &definition, &tables)?;
             for copies in table.copies() {
-                let Some(replica) = self.held_copy(copies, &metadata)? else { continue };
+                let note = notes.get(&copies.group);
+                let Some(replica) = self.held_copy(copies, &metadata, note)? else { continue };
                 let partition = self.partition(&replica, copies.group, &tails);
                 local.push((Arc::clone(&table), Arc::clone(copies), Arc::clone(&partition)));
                 held.entry(copies.group).or_default().push((replica, partition));
             }
         }
+        let chain_at = chain.position();
         let mut starts = vec![GroupStart {
             group: metadata::GROUP,
             chain,
             tail: Arc::clone(&tails[&metadata::GROUP]),
             replicas: vec![(metadata, Arc::clone(&partition))],
+            last: LastRecords::seen_from(chain_at.lsn),
         }];
-        let mut known: Option<Positions> = None;
         for group in (1..=GROUPS).map(GroupId) {
             let replicas = held.remove(&group).unwrap_or_default();
             let positions = replicas.iter().map(|(replica, _)| replica.stamp().position);
-            let position = positions
-                .min_by_key(|position| position.lsn)
-                .or_else(|| groups.get(&group).copied())
-                .unwrap_or(genesis);
-            let position = match known.as_ref() {
-                _ if !self.is_trimmed(group, position)? => position,
-                Some(known) => known.get(&group).copied().unwrap_or(position),
-                None => {
-                    let nodes = metadata::nodes(&partition).map_err(OpenError::Mismatch)?;
-                    let others = nodes.into_iter().map(|node| node.record);
-                    let others = others.filter(|it| it.rpc != settings.record.rpc);
-                    let found = joining.positions(&others.collect::<Vec<_>>());
-                    let found = found.map_err(OpenError::Mismatch)?;
-                    let position = found.get(&group).copied().unwrap_or(position);
-                    known = Some(found);
-                    position
+            let kept = groups.get(&group);
+            let begin = positions.min_by_key(|position| position.lsn);
+            let begin = begin.or_else(|| kept.map(|(position, _)| *position)).unwrap_or(genesis);
+            let seen = kept.and_then(|(position, note)| {
+                // What was seen up to there joins what is read from here.
+                let seen = serde_json::from_slice(note).ok()?;
+                (begin.lsn <= position.lsn).then_some(seen)
+            });
+            let start = match notes.get(&group) {
+                _ if !self.is_trimmed(group, begin)? => {
+                    (begin, seen.unwrap_or_else(|| LastRecords::seen_from(begin.lsn)))
+                }
+                Some(note) if !self.is_trimmed(group, note.at())? => {
+                    (note.at(), note.records().clone())
+                }
+                _ => {
+                    let nodes = metadata::nodes(&partition, &BTreeMap::new());
+                    let others = nodes.map_err(OpenError::Mismatch)?;
+                    let others = others.into_iter().map(|node| node.record);
+                    let others: Vec<NodeRecord> =
+                        others.filter(|it| it.rpc != settings.record.rpc).collect();
+                    let position = self.position_at_others(group, &joining, &others)?;
+                    (position, LastRecords::seen_from(position.lsn))
                 }
             };
+            let (position, last) = start;
+            // The log went on while copies were being opened: one that is behind the chain would pass
+            // over what lies between. It is made later, as any other that is behind.
+            let (replicas, behind): (Vec<Held>, Vec<Held>) =
+                replicas.into_iter().partition(|(it, _)| it.stamp().position.lsn >= position.lsn);
+            for (replica, _) in &behind {
+                tracing::warn!(partition = %replica.id(), "the log went on without this copy");
+                local.retain(|(_, copies, _)| copies.id != replica.id());
+            }
             let chain = Chain::resume(self.incarnation, position);
-            starts.push(GroupStart { group, chain, tail: Arc::clone(&tails[&group]), replicas });
+            let tail = Arc::clone(&tails[&group]);
+            starts.push(GroupStart { group, chain, tail, replicas, last });
         }
         let mut ends = Vec::new();
         for start in &starts {
@@ -153,12 +188,15 @@ impl Opening {
             }
             ends.push((start.group, end));
         }
-        let shared = self.share(settings, partition, tables, tails);
+        let shared = self.share(settings, partition, tables, tails, version);
         let mut shares: Vec<Vec<GroupStart>> = (0..applier_count()).map(|_| Vec::new()).collect();
         for start in starts {
             shares[Shared::applier_of(start.group)].push(start);
         }
-        let start = |share| Applier::start(&shared.log, share, &shared.applied_bytes);
+        let start = |share| {
+            let (bytes, version) = (&shared.applied_bytes, &shared.version);
+            Applier::start(&shared.log, share, bytes, version, &shared.fell_behind)
+        };
         let appliers: Vec<Applier> = shares.into_iter().map(start).collect::<Result<_, _>>()?;
         if shared.appliers.set(appliers).is_err() {
             unreachable!("appliers are started once");
@@ -171,26 +209,41 @@ impl Opening {
             }
             copies.set_local(Some(partition));
         }
-        shared.forget_leftovers().map_err(OpenError::Mismatch)?;
         Ok(shared)
     }
 
     /// The metadata's replica, copied from another node where the log went on without it.
     fn metadata(&self, joining: &Joining<'_>, genesis: Position) -> Result<Replica, OpenError> {
-        let replica = self.replica(metadata::PARTITION, genesis)?;
-        if !self.is_trimmed(metadata::GROUP, replica.stamp().position)? {
-            return Ok(replica);
+        match self.open_replica(metadata::PARTITION, genesis) {
+            Err(ApplyError::Store(StoreError::Damaged(why))) if !self.log.is_alone => {
+                tracing::error!(
+                    why,
+                    "the metadata is damaged here, and is copied from another node"
+                );
+            }
+            opened => {
+                let replica = self.checked(opened, metadata::PARTITION)?;
+                if !self.is_trimmed(metadata::GROUP, replica.stamp().position)? {
+                    return Ok(replica);
+                }
+            }
         }
-        drop(replica);
-        let others = joining.found_in_log()?;
-        let copied = joining.copy_metadata(&others, &self.partitions_dir, &self.resources);
-        copied.map_err(|error| {
-            OpenError::Mismatch(format!(
-                "the log no longer holds the metadata that this node lacks, and it cannot be \
-                 copied: {error}"
-            ))
-        })?;
-        self.replica(metadata::PARTITION, genesis)
+        let mut told_at: Option<Instant> = None;
+        loop {
+            let others = joining.found_in_log()?;
+            let copied = joining.copy_metadata(&others, &self.partitions_dir, &self.resources);
+            let Err(why) = copied else { return self.replica(metadata::PARTITION, genesis) };
+            // Others may be starting too: they are waited for.
+            if told_at.is_none_or(|at| at.elapsed() >= PROGRESS_INTERVAL) {
+                tracing::warn!(
+                    why,
+                    "the log no longer holds the metadata that this node lacks, and it cannot be \
+                     copied yet"
+                );
+                told_at = Some(Instant::now());
+            }
+            std::thread::sleep(END_PAUSE);
+        }
     }
 
     /// Whether the log no longer holds what follows a position. One that is alone trims only what
@@ -206,6 +259,7 @@ impl Opening {
         metadata: Arc<Partition>,
         tables: Tables,
         tails: HashMap<GroupId, Arc<GroupTail>>,
+        version: Arc<ClusterVersion>,
     ) -> Arc<Shared> {
         let barrier = |(group, tail): (&GroupId, &Arc<GroupTail>)| {
             let lead = LeadId(random_u64());
@@ -213,6 +267,7 @@ impl Opening {
         };
         let barriers = tails.iter().map(barrier).collect();
         let peers = Arc::clone(&settings.peers);
+        let record = NodeRecord { version_known: version::KNOWN, ..settings.record.clone() };
         let boot = random_u64();
         Arc::new(Shared {
             log: self.log.log,
@@ -220,8 +275,9 @@ impl Opening {
             is_alone: self.log.is_alone,
             clock: self.log.clock,
             resources: self.resources,
+            room: Room::new(&settings.data_dir),
             metadata,
-            members: Members::new(self.own, settings.record.clone(), peers, self.incarnation),
+            members: Members::new(self.own, record, peers, self.incarnation),
             tables,
             sessions: Arc::default(),
             cursors: ScanCursors::default(),
@@ -242,6 +298,8 @@ impl Opening {
             reconciled: watch::Sender::new(0),
             is_stopping: Arc::new(AtomicBool::new(false)),
             durable: Mutex::default(),
+            version,
+            fell_behind: FellBehind::default(),
             checkpoints: self.checkpoints,
             recoveries: Recoveries::new(&settings.record.name),
             process_figures: OnceLock::new(),
@@ -260,7 +318,12 @@ impl Opening {
 
     /// The copy of a partition that is in this node's folder and its own; one that was created
     /// just before a crash begins empty. `None` for one that others have, or that is to be made.
-    fn held_copy(&self, copies: &Copies, metadata: &Replica) -> Result<Option<Replica>, OpenError> {
+    fn held_copy(
+        &self,
+        copies: &Copies,
+        metadata: &Replica,
+        note: Option<&TrimNote>,
+    ) -> Result<Option<Replica>, OpenError> {
         let definition = copies.definition();
         if definition.copy_on(&self.own).is_none() {
             return Ok(None);
@@ -278,7 +341,22 @@ impl Opening {
         if !is_there && !self.log.is_alone {
             return Ok(None);
         }
-        let replica = self.replica(copies.id, definition.begin())?;
+        let opened = self.open_replica(copies.id, definition.begin());
+        let mut replica = match opened {
+            Err(ApplyError::Store(StoreError::Damaged(why))) if !self.log.is_alone => {
+                tracing::error!(partition = %copies.id, why, "the rows are damaged");
+                return Ok(None);
+            }
+            opened => self.checked(opened, copies.id)?,
+        };
+        let accepted = definition.accepted().map_or(Lsn(0), |it| it.lsn);
+        let is_own = definition.copy_on(&self.own);
+        if is_own.is_some_and(|copy| copy.state == CopyState::Initializing)
+            && replica.stamp().position.lsn < accepted
+        {
+            // What it holds was given up with what was lost: it is copied anew.
+            return Ok(None);
+        }
         if self.log.is_alone && replica.is_new() && was_held {
             return Err(OpenError::Mismatch(format!(
                 "the rows of partition {} are gone from {}",
@@ -286,22 +364,39 @@ impl Opening {
                 self.partitions_dir.display()
             )));
         }
-        let bounds = self.log.log.bounds(copies.group)?;
-        if bounds.first > replica.stamp().position.lsn.next() {
-            if self.log.is_alone {
-                let (asked, first) = (replica.stamp().position.lsn.next(), bounds.first);
-                let group = copies.group;
-                return Err(LogError::Trimmed { group, first, asked }.into());
-            }
-            tracing::warn!(partition = %copies.id, "the log went on without this copy");
-            return Ok(None);
+        let is_trimmed = |replica: &Replica| -> Result<Option<Lsn>, OpenError> {
+            let first = self.log.log.bounds(copies.group)?.first;
+            Ok((first > replica.stamp().position.lsn.next()).then_some(first))
+        };
+        let Some(first) = is_trimmed(&replica)? else { return Ok(Some(replica)) };
+        if self.log.is_alone {
+            let (asked, group) = (replica.stamp().position.lsn.next(), copies.group);
+            return Err(LogError::Trimmed { group, first, asked }.into());
         }
-        Ok(Some(replica))
+        if note.is_some_and(|it| it.bridge(&mut replica)) && is_trimmed(&replica)?.is_none() {
+            tracing::info!(partition = %copies.id, "what was trimmed had nothing of this copy");
+            return Ok(Some(replica));
+        }
+        tracing::warn!(partition = %copies.id, "the log went on without this copy");
+        Ok(None)
+    }
+
+    fn open_replica(&self, id: PartitionId, initial: Position) -> Result<Replica, ApplyError> {
+        let dir = self.partitions_dir.join(id.to_string());
+        Replica::open(id, &dir, &self.resources, self.incarnation, initial)
     }
 
     fn replica(&self, id: PartitionId, initial: Position) -> Result<Replica, OpenError> {
+        self.checked(self.open_replica(id, initial), id)
+    }
+
+    /// A replica that was opened, if it is of this log.
+    fn checked(
+        &self,
+        opened: Result<Replica, ApplyError>,
+        id: PartitionId,
+    ) -> Result<Replica, OpenError> {
         let dir = self.partitions_dir.join(id.to_string());
-        let opened = Replica::open(id, &dir, &self.resources, self.incarnation, initial);
         let replica = opened.map_err(|error| apply_error(&dir, error))?;
         let stamp = replica.stamp();
         if stamp.incarnation != self.incarnation {
@@ -313,6 +408,36 @@ impl Opening {
             )));
         }
         Ok(replica)
+    }
+
+    /// Where another node stands in a group of which the log no longer holds what this one lacks.
+    /// Others may be starting too: they are waited for.
+    fn position_at_others(
+        &self,
+        group: GroupId,
+        joining: &Joining<'_>,
+        others: &[NodeRecord],
+    ) -> Result<Position, OpenError> {
+        let mut told_at: Option<Instant> = None;
+        loop {
+            let mut why = "no other node is known".to_owned();
+            for other in others {
+                let found = joining.positions(std::slice::from_ref(other));
+                match found.map(|it| it.get(&group).copied()) {
+                    // One that is behind the trim itself is of no use.
+                    Ok(Some(position)) if !self.is_trimmed(group, position)? => {
+                        return Ok(position);
+                    }
+                    Ok(_) => why = format!("{} lacks it too", other.name),
+                    Err(error) => why = error,
+                }
+            }
+            if told_at.is_none_or(|at| at.elapsed() >= PROGRESS_INTERVAL) {
+                tracing::warn!(%group, why, "waiting for a node that knows where the log is");
+                told_at = Some(Instant::now());
+            }
+            std::thread::sleep(END_PAUSE);
+        }
     }
 
     fn lost_end(&self, replica: &Replica, group: GroupId, end: Lsn) -> OpenError {
@@ -373,7 +498,7 @@ impl Opening {
                 let advanced = applier::advance(chain, &entry);
                 let (record, position) = advanced.map_err(OpenError::Mismatch)?;
                 if record.partition == replica.id() {
-                    let applied = replica.apply(position, &record, &mut ());
+                    let applied = replica.apply(position, &record, OverBudget::Refuse, &mut ());
                     applied.map_err(|error| apply_error(&self.partitions_dir, error))?;
                 }
             }
@@ -401,15 +526,21 @@ fn catch_up(
     let mut told_at = Instant::now();
     loop {
         let behind = |(group, end): &&(GroupId, Lsn)| {
-            shared.tails.get(group).is_some_and(|tail| tail.applied() < *end)
+            let is_behind = |it: &Arc<GroupTail>| it.applied() < *end && !it.has_stopped();
+            shared.tails.get(group).is_some_and(is_behind)
         };
         let left = ends.iter().filter(behind).count();
         if left == 0 {
             return Ok(());
         }
-        let mut partitions = partitions.iter().chain([&shared.metadata]);
-        if let Some(fault) = partitions.find_map(|partition| partition.fault()) {
+        // Other nodes may have what a copy here lacks: this one goes on without it, and says so.
+        let needed = if shared.is_alone { partitions } else { &[] };
+        let fault = needed.iter().chain([&shared.metadata]).find_map(|it| it.fault());
+        if let Some(fault) = fault {
             return Err(OpenError::Mismatch(fault));
+        }
+        if let Some(why) = shared.fell_behind.why() {
+            return Err(OpenError::FellBehind(why));
         }
         if told_at.elapsed() >= PROGRESS_INTERVAL {
             tracing::info!(groups = left, "the log is being replayed");

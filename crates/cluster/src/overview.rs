@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::Coordinator;
+use crate::cluster_settings;
 use crate::documents::IndexMetadata;
 use crate::members::{Member, NodeRecord};
-use crate::metadata;
 use crate::node::Shared;
 use crate::placement::CopyState;
+use crate::reports::CopyReport;
 use crate::table::{Copies, Table};
 
 /// A node as this one knows it.
@@ -211,9 +212,8 @@ impl Coordinator {
             return (wanted, 1);
         }
         let members = shared.members.all();
-        let serves = |node: &str, copies: &Copies| {
-            members.get(node).is_some_and(|it| it.is_alive() && !it.has_stopped(copies.id))
-        };
+        let serves =
+            |node: &str, copies: &Copies| members.get(node).is_some_and(|it| it.serves(copies.id));
         let serving = table.copies().get(ordinal).map_or(0, |copies| {
             let definition = copies.definition();
             u32::try_from(definition.serving().filter(|it| serves(it, copies)).count()).unwrap_or(1)
@@ -238,6 +238,7 @@ struct Look<'a> {
     members: Arc<BTreeMap<String, Arc<Member>>>,
     log_time_ms: u64,
     default_copies: usize,
+    delayed_ms: u64,
     there: usize,
 }
 
@@ -247,7 +248,8 @@ impl<'a> Look<'a> {
         let there = shared.members.data_nodes();
         let log_time_ms = shared.metadata.log_time_ms();
         let default_copies = shared.wanted_copies_of(None);
-        Self { shared, members, log_time_ms, default_copies, there }
+        let delayed_ms = cluster_settings::delayed_ms(&shared.metadata);
+        Self { shared, members, log_time_ms, default_copies, delayed_ms, there }
     }
 
     fn table(&self, table: &Table) -> Vec<PartitionOverview> {
@@ -256,7 +258,7 @@ impl<'a> Look<'a> {
             Some(index) => replicas(self.shared, index) as usize + 1,
             None => self.default_copies,
         };
-        let wait_ms = index.as_ref().map_or(metadata::DELAYED_MS, |it| it.delayed_ms());
+        let wait_ms = index.as_ref().and_then(|it| it.delayed_ms()).unwrap_or(self.delayed_ms);
         let partition = |copies: &Arc<Copies>| {
             let definition = copies.definition();
             PartitionOverview {
@@ -277,29 +279,27 @@ impl<'a> Look<'a> {
         let mut missing = Vec::new();
         for copy in &copies.definition().copies {
             let node = copy.node.clone();
-            let is_own = node == self.shared.members.own;
-            let local = copies.local().filter(|_| is_own);
-            let mut fault = local.as_ref().and_then(|partition| partition.fault());
-            let left_ms = match self.members.get(&node) {
-                Some(member) => {
-                    if !is_own && member.has_stopped(copies.id) {
-                        fault = Some("it has stopped, as its node says".to_owned());
-                    }
-                    member.left_ms
-                }
-                // It was forgotten.
-                None => Some(0),
-            };
-            if let Some(left_ms) = left_ms {
+            let member = self.members.get(&node);
+            // One that is not known was forgotten.
+            if let Some(left_ms) = member.map_or(Some(0), |it| it.left_ms) {
                 let until_ms = left_ms.saturating_add(wait_ms);
                 let until_ms = Some(until_ms).filter(|until_ms| self.log_time_ms < *until_ms);
                 missing.push(Missing::NodeLeft { node, left_ms, until_ms });
-            } else if let Some(reason) = fault {
-                missing.push(Missing::Stopped { node, reason });
-            } else if copy.state == CopyState::Serving && (!is_own || local.is_some()) {
-                found.push(CopyStatus::Serving { node });
-            } else {
-                found.push(CopyStatus::Initializing { node });
+                continue;
+            }
+            // A node that is alone reports to nobody.
+            let own =
+                if self.shared.is_alone { copies.local().map(|it| it.report()) } else { None };
+            let report = own.as_ref().or_else(|| member.and_then(|it| it.reports.of(copies.id)));
+            match report {
+                Some(CopyReport::Serving { .. }) if copy.state == CopyState::Serving => {
+                    found.push(CopyStatus::Serving { node });
+                }
+                Some(report) if report.why().is_some() => {
+                    let reason = report.why().unwrap_or_default().to_owned();
+                    missing.push(Missing::Stopped { node, reason });
+                }
+                _ => found.push(CopyStatus::Initializing { node }),
             }
         }
         found.sort_by_key(|copy| !copy.is_serving());

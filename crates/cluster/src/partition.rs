@@ -7,10 +7,12 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use plimsoll_log::{Lsn, PartitionId};
 use plimsoll_storage::partition::{Stamp, Store};
+use plimsoll_storage::rows::StoreError;
 use tokio::sync::Notify;
 
 use crate::documents::Indexer;
 use crate::lead::{Lead, now_ms};
+use crate::reports::{CopyReport, reason};
 
 /// One partition on this node.
 pub(crate) struct Partition {
@@ -22,9 +24,30 @@ pub(crate) struct Partition {
     keys: AtomicU64,
     expires: AtomicU64,
     log_time_ms: AtomicU64,
-    fault: Mutex<Option<String>>,
+    fault: Mutex<Option<Fault>>,
+    /// Where its replica stood when it was opened.
+    from: Lsn,
     /// Told when a record was applied.
     changes: OnceLock<Arc<Notify>>,
+}
+
+/// Why a partition is not well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Apply waits, and goes on by itself.
+    Waits(String),
+    /// Its log group or its node has stopped, or its record says what no replica can read: another
+    /// copy would be no better, and this one is kept as evidence.
+    Halted(String),
+    /// This replica alone is damaged: another copy can replace it.
+    Damaged(String),
+}
+
+impl Fault {
+    pub(crate) fn reason(&self) -> &str {
+        let (Self::Waits(reason) | Self::Halted(reason) | Self::Damaged(reason)) = self;
+        reason
+    }
 }
 
 impl Partition {
@@ -36,7 +59,8 @@ impl Partition {
         let log_time_ms = AtomicU64::new(stamp.position.log_time_ms);
         let indexer = OnceLock::new();
         let changes = OnceLock::new();
-        Self { id, store, lead, indexer, applied, keys, expires, log_time_ms, fault, changes }
+        let from = stamp.position.lsn;
+        Self { id, store, lead, indexer, applied, keys, expires, log_time_ms, fault, from, changes }
     }
 
     /// The applier tells what it counted.
@@ -93,12 +117,50 @@ impl Partition {
         self.expires.load(Ordering::Relaxed)
     }
 
-    /// Says why apply stopped; `None` when it goes on.
-    pub(crate) fn set_fault(&self, fault: Option<String>) {
-        *self.fault.lock() = fault;
+    /// Says why apply does not go on; `None` when it does again. One that has stopped for good
+    /// stays so.
+    pub(crate) fn set_fault(&self, fault: Option<Fault>) {
+        let mut held = self.fault.lock();
+        if matches!(*held, None | Some(Fault::Waits(_))) {
+            *held = fault;
+        }
     }
 
+    /// It goes on no more, and no other copy can help.
+    pub(crate) fn halt(&self, reason: &str) {
+        self.set_fault(Some(Fault::Halted(reason.to_owned())));
+    }
+
+    /// Stops where the error says that this replica is damaged.
+    pub(crate) fn note(&self, error: &StoreError) {
+        if let StoreError::Damaged(why) = error
+            && !self.is_damaged()
+        {
+            tracing::error!(partition = %self.id, why, "the rows are damaged: the copy stops");
+            self.set_fault(Some(Fault::Damaged(format!("the rows are damaged: {why}"))));
+        }
+    }
+
+    /// Why it is not well, if so.
     pub(crate) fn fault(&self) -> Option<String> {
-        self.fault.lock().clone()
+        self.fault.lock().as_ref().map(|fault| fault.reason().to_owned())
+    }
+
+    /// Whether it has to be made anew from another copy.
+    pub(crate) fn is_damaged(&self) -> bool {
+        matches!(*self.fault.lock(), Some(Fault::Damaged(_)))
+    }
+
+    /// What its node reports of it.
+    pub(crate) fn report(&self) -> CopyReport {
+        match &*self.fault.lock() {
+            None => match self.indexer.get().and_then(|it| it.rebuilding()) {
+                None => CopyReport::Serving { from: self.from.0 },
+                Some(why) => CopyReport::Reindexing { from: self.from.0, why: reason(&why) },
+            },
+            Some(Fault::Waits(why)) => CopyReport::Waiting { why: reason(why) },
+            Some(Fault::Halted(why)) => CopyReport::Halted { why: reason(why) },
+            Some(Fault::Damaged(why)) => CopyReport::Stopped { why: reason(why) },
+        }
     }
 }

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use plimsoll_log::Lsn;
 use plimsoll_log::rules::chain::Position;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Copies that one node may be making at once.
@@ -45,6 +46,13 @@ pub(crate) struct PartitionDefinition {
     /// One more at each change of its copies.
     pub epoch: u64,
     pub copies: Vec<Copy>,
+    /// A position of the group, as `begin`: an operator accepted that the one copy of that time
+    /// lacked records before it. A copy that stands earlier goes on there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<(u64, u64, u64)>,
+    /// What only a newer version knows.
+    #[serde(flatten)]
+    pub unknown: Map<String, Value>,
 }
 
 impl PartitionDefinition {
@@ -52,12 +60,17 @@ impl PartitionDefinition {
     pub(crate) fn new(group: u16, begin: Position, nodes: Vec<String>) -> Self {
         let copy = |node| Copy { node, state: CopyState::Serving };
         let begin = (begin.lsn.0, begin.hash, begin.log_time_ms);
-        Self { group, begin, epoch: 1, copies: nodes.into_iter().map(copy).collect() }
+        let copies = nodes.into_iter().map(copy).collect();
+        Self { group, begin, epoch: 1, copies, accepted: None, unknown: Map::new() }
     }
 
     pub(crate) fn begin(&self) -> Position {
-        let (lsn, hash, log_time_ms) = self.begin;
-        Position { lsn: Lsn(lsn), hash, log_time_ms }
+        position(self.begin)
+    }
+
+    /// See the field.
+    pub(crate) fn accepted(&self) -> Option<Position> {
+        self.accepted.map(position)
     }
 
     pub(crate) fn copy_on(&self, node: &str) -> Option<&Copy> {
@@ -69,6 +82,21 @@ impl PartitionDefinition {
         let serving = self.copies.iter().filter(|copy| copy.state == CopyState::Serving);
         serving.map(|copy| copy.node.as_str())
     }
+}
+
+fn position((lsn, hash, log_time_ms): (u64, u64, u64)) -> Position {
+    Position { lsn: Lsn(lsn), hash, log_time_ms }
+}
+
+/// What a node reports of its copy of the partition that is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// It serves.
+    Serves,
+    /// It has stopped for good, and holds no place.
+    Stopped,
+    /// Neither, or nothing yet.
+    Other,
 }
 
 /// What of a node matters for where copies go.
@@ -155,44 +183,72 @@ fn rank(group: u16, node: &str) -> u64 {
     xxh3_64(&[&group.to_le_bytes(), node.as_bytes()].concat())
 }
 
-/// What the copies of a partition should become next; `None` where nothing is to change.
-/// `making` counts the copies that each node is making; one that is begun here is counted.
+/// How many copies have to serve before one that is away is given up: with fewer, the files of a
+/// node that comes back may be what saves the partition.
+pub(crate) fn enough(copies: usize) -> usize {
+    copies.clamp(1, 2)
+}
+
+/// What the copies of a partition should become next; `None` where nothing is to change. `known`
+/// says what a node reports of its copy: only a copy that its own node reports as serving counts as
+/// one. `making` counts the copies that each node is making; one that is begun here is counted.
 pub(crate) fn next(
     partition: &PartitionDefinition,
     copies: usize,
     places: &Places,
+    known: &dyn Fn(&str) -> Known,
     making: &mut BTreeMap<String, usize>,
 ) -> Option<Vec<Copy>> {
     let counted = |node: &str| places.get(node).is_some_and(|place| place.is_counted);
     let alive = |node: &str| places.get(node).is_some_and(|place| place.is_alive);
-    let wanted = proposed(partition.group, copies, places);
-    let mut next = partition.copies.clone();
-    let serving_alive = |next: &[Copy]| {
-        let serving = |copy: &&Copy| copy.state == CopyState::Serving && alive(&copy.node);
-        next.iter().filter(serving).count()
+    let stopped = |node: &str| alive(node) && known(node) == Known::Stopped;
+    let serves = |copy: &Copy| {
+        copy.state == CopyState::Serving && alive(&copy.node) && known(&copy.node) == Known::Serves
     };
-    // Those of nodes that are gone for good; the last of all is kept: it may be the only one.
-    if serving_alive(&next) > 0 {
-        next.retain(|copy| counted(&copy.node));
+    let mut next = partition.copies.clone();
+    let serving = next.iter().filter(|copy| serves(copy)).count();
+    // A node whose copy has stopped is no place for it, unless there is no other node.
+    let free_of_faults: Places = places
+        .iter()
+        .filter(|(node, _)| !next.iter().any(|copy| copy.node == **node && stopped(node)))
+        .map(|(node, place)| (node.clone(), place.clone()))
+        .collect();
+    let wanted = proposed(partition.group, copies, &free_of_faults);
+    // Those of nodes that are gone for good and those that have stopped are given up once enough
+    // others serve. Until then they stay named, and hold no place.
+    let is_lost = |copy: &Copy| !counted(&copy.node) || stopped(&copy.node);
+    if serving >= enough(copies) {
+        next.retain(|copy| !is_lost(copy));
     }
     // New ones where there are too few, and for those that are to move. One that is away and may
     // be back holds its place.
-    let to_move = next.iter().filter(|it| alive(&it.node) && !wanted.contains(&it.node)).count();
-    let mut free = copies.saturating_sub(next.len()) + to_move;
-    let has_source = serving_alive(&next) > 0;
+    let held = next.iter().filter(|copy| !is_lost(copy)).count();
+    let to_move = next
+        .iter()
+        .filter(|it| !is_lost(it) && alive(&it.node) && !wanted.contains(&it.node))
+        .count();
+    let mut free = copies.saturating_sub(held) + to_move;
     for node in &wanted {
         let makes = making.entry(node.clone()).or_default();
         let is_there = next.iter().any(|copy| &copy.node == node);
-        if has_source && free > 0 && !is_there && *makes < INITIALIZING_MAX {
+        if serving > 0 && free > 0 && !is_there && *makes < INITIALIZING_MAX {
             *makes += 1;
             free -= 1;
             next.push(Copy { node: node.clone(), state: CopyState::Initializing });
         }
     }
+    // Where no other node is left for one that has stopped, its own makes it anew.
+    let has_room = wanted.len() >= copies;
+    for copy in next.iter_mut().filter(|copy| stopped(&copy.node)) {
+        let makes = making.entry(copy.node.clone()).or_default();
+        let is_to_do = copy.state == CopyState::Serving && serving > 0 && !has_room;
+        if is_to_do && *makes < INITIALIZING_MAX {
+            *makes += 1;
+            copy.state = CopyState::Initializing;
+        }
+    }
     // Those beyond what is wanted go once enough of the wanted serve.
-    let settled = wanted
-        .iter()
-        .all(|node| next.iter().any(|copy| &copy.node == node && copy.state == CopyState::Serving));
+    let settled = wanted.iter().all(|node| next.iter().any(|it| &it.node == node && serves(it)));
     if settled && !wanted.is_empty() {
         let away = |copy: &Copy| !wanted.contains(&copy.node) && alive(&copy.node);
         // While the wanted ones are too few, others hold their places: those that may be back, and of
@@ -202,7 +258,8 @@ pub(crate) fn next(
         next.retain(|copy| {
             let is_spare = away(copy) && missing > 0;
             missing -= usize::from(is_spare);
-            wanted.contains(&copy.node) || is_spare || !(away(copy) || is_full)
+            let may_come_back = !alive(&copy.node) && (counted(&copy.node) || !is_full);
+            wanted.contains(&copy.node) || is_spare || may_come_back
         });
     }
     (next != partition.copies).then_some(next)

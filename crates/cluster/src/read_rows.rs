@@ -22,6 +22,8 @@ pub(crate) struct RowsRead<'a> {
     pub copies: &'a Copies,
     pub class: Class,
     pub freshness: Freshness,
+    /// Which copy is asked.
+    pub preference: Preference,
     /// What another node is asked; it says how fresh as well.
     pub question: Question,
 }
@@ -45,7 +47,7 @@ impl Shared {
     where
         F: Future<Output = T>,
     {
-        let RowsRead { copies, class, freshness, question } = read;
+        let RowsRead { copies, class, freshness, preference, question } = read;
         let ask = copies.ask(*class);
         let here = &here;
         let visit = |place: Place, terms: Terms| async move {
@@ -54,7 +56,11 @@ impl Shared {
                     let work = async {
                         self.freshen(&partition, copies, *freshness, terms).await?;
                         let working = self.work(*class);
-                        let found = here(partition).await;
+                        let found = here(Arc::clone(&partition)).await;
+                        if partition.is_damaged() && !self.is_alone {
+                            let error = no_shard("the copy is damaged".to_owned());
+                            return Err(Failed::Elsewhere(FailureKind::Error, error));
+                        }
                         Ok((Found::Here(found), Some(working.done())))
                     };
                     self.visit_here(ask, terms, work).await
@@ -66,7 +72,7 @@ impl Shared {
             }
         };
         let (timeout, patience) = (READ_TIMEOUT, READ_DEADLINE);
-        let (rank, preference) = (random_u32(), Preference::Best);
+        let (rank, preference) = (random_u32(), *preference);
         let errand = Errand { copies, class: *class, timeout, patience, rank, preference };
         self.visit(errand, visit).await
     }

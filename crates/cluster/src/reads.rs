@@ -1,9 +1,11 @@
 //! How fresh a client's reads are, and how far it has seen each log group: what its reads ask of a
-//! copy at [`ReadLevel::Session`]. How a copy comes to be so fresh is in `read_rows.rs`.
+//! copy at [`ReadLevel::Session`], and whose the memory of its answers is. How a copy comes to be so fresh is in `read_rows.rs`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use plimsoll_log::{GroupId, Lsn};
+use plimsoll_memory::Account;
 
 use crate::ReadLevel;
 use crate::node::GROUPS;
@@ -16,7 +18,12 @@ pub(crate) struct Reads {
     pub level: ReadLevel,
     /// By the group's number, the metadata's being the first.
     seen: [AtomicU64; GROUPS as usize + 1],
+    /// The requests whose answers wait to be written.
+    held: Mutex<Vec<Account>>,
 }
+
+/// From so many bytes of answers on, they are written before more is read.
+const ANSWERS_BYTES_HIGH: u64 = 4 << 20;
 
 impl Reads {
     /// How fresh a copy must be for the next read of a group.
@@ -33,6 +40,30 @@ impl Reads {
         if let Some(seen) = self.seen.get(usize::from(group.0)) {
             seen.fetch_max(lsn.0, Ordering::Relaxed);
         }
+    }
+
+    /// Keeps the account of an answer open until it is written: till then its bytes are that
+    /// request's.
+    pub(crate) fn hold(&self, account: Option<Account>) {
+        self.held.lock().extend(account);
+    }
+
+    /// The answers were written.
+    pub(crate) fn release(&self) {
+        let held = std::mem::take(&mut *self.held.lock());
+        drop(held);
+    }
+
+    /// Whether there is any, and whether one has to be given up for the sake of others.
+    pub(crate) fn held(&self) -> (bool, bool) {
+        let held = self.held.lock();
+        (!held.is_empty(), held.iter().any(Account::is_stopped))
+    }
+
+    /// Whether answers are to be written before more is read.
+    pub(crate) fn is_full(&self) -> bool {
+        let held = self.held.lock();
+        !held.is_empty() && held.iter().map(Account::bytes).sum::<u64>() >= ANSWERS_BYTES_HIGH
     }
 
     fn seen(&self, group: GroupId) -> Lsn {

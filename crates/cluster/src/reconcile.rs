@@ -10,22 +10,20 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use plimsoll_control::Class;
 use plimsoll_log::{Lsn, PartitionId};
-use plimsoll_storage::partition::Replica;
 
-use crate::catch_up::CatchUpError;
 use crate::documents::IndexMetadata;
 use crate::lead::now_ms;
-use crate::members::{BEAT_INTERVAL_MS, Beat, LEFT_AFTER_MS, STOPPED_MAX};
-use crate::metadata;
+use crate::making::NotMade;
+use crate::members::{BEAT_INTERVAL_MS, Beat, LEFT_AFTER_MS};
 use crate::node::Shared;
-use crate::placement::{self, CopyState, Places};
-use crate::recovery::{self, CopyOptions, Folders, Recovery, Stage};
-use crate::session::random_u64;
+use crate::partition::Partition;
+use crate::placement::{self, CopyState, Known, Places};
+use crate::reports::{CopyReport, reason};
 use crate::table::{Copies, DocumentsDefinition, Table, TableDefinition};
-use crate::trimming::{self, Trimming};
+use crate::trimming::Trimmer;
 use crate::work_settings::WORK_SETTINGS;
+use crate::{cluster_settings, metadata};
 
 /// How often the metadata is looked at where nothing says that it changed.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -33,10 +31,15 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// Copies that this node makes at once.
 const MAKING_MAX: usize = 2;
-/// How many positions of its group a new copy is brought through the log, rather than copied.
-const REPLAY_RECORDS_MAX: u64 = 1_000;
 /// How long a copy that could not be made rests.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// From how much on log time counts as ahead of the clock, ms: clocks may differ by half of it.
+const LOG_TIME_AHEAD_MS: u64 = 1_000;
+/// How long the log has to take a report of copies before it is tried again at the next look: a beat
+/// must not be late.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often files of copies that are no longer this node's are looked for.
+const LEFTOVERS_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The handle of the thread.
 pub(crate) struct Reconciler {
@@ -76,24 +79,38 @@ struct Seen {
     tables: Option<u64>,
     settings: Option<u64>,
     documents: HashMap<String, Option<DocumentsDefinition>>,
-    /// When a copy that could not be made is tried again; those being made are there too.
-    making: Arc<Mutex<HashMap<PartitionId, Option<Instant>>>>,
+    /// The copies that are being made, and those that could not be and rest.
+    making: Arc<Mutex<HashMap<PartitionId, Making>>>,
     /// A copy was made, or could not be, since they were looked at.
     has_made: Arc<AtomicBool>,
     /// What the last look at the places of copies went by, where it found nothing to change.
     placed: Option<Placed>,
     looked_at: Option<Instant>,
+    leftovers_at: Option<Instant>,
     beat_at: Option<Instant>,
     acted_at: Option<Instant>,
-    trimming: Trimming,
+    clock_at: Option<Instant>,
+    /// It was said that log time is ahead of the clock.
+    is_ahead: bool,
+    trimmer: Trimmer,
 }
 
-/// What decides where copies should be: the changes of tables and settings, and the nodes.
+/// What decides where copies should be: the changes of tables and settings, the nodes, and the
+/// change of each node's reports.
 #[derive(PartialEq)]
 struct Placed {
     tables: Option<u64>,
     settings: Option<u64>,
     places: Places,
+    reports: Vec<u64>,
+}
+
+/// A copy that this node is to make.
+enum Making {
+    /// It is being made; `why` that failed before, if it did.
+    Now { why: Option<NotMade> },
+    /// It could not be made.
+    Rests { until: Instant, why: NotMade },
 }
 
 async fn run(weak: &Weak<Shared>) {
@@ -126,40 +143,57 @@ impl Shared {
             seen.looked_at = Some(Instant::now());
             self.documents.contexts.expire();
             self.documents.views.expire();
-            self.members.set(metadata::nodes(&self.metadata)?);
+            self.follow_members()?;
         }
         let change = metadata::objects_change(&self.metadata, metadata::SETTINGS.0)?;
         if seen.settings != Some(change) {
             self.follow_settings();
             seen.settings = Some(change);
         }
+        self.follow_version()?;
+        let mut is_look = false;
         let change = metadata::tables_change(&self.metadata)?;
         if seen.tables != Some(change) {
             let _changing = self.creation.lock().await;
             self.follow_tables(seen).await?;
             seen.tables = Some(change);
-            seen.trimming.tables_changed(position);
+            seen.trimmer.tables_changed(position);
             self.follow_copies(seen).await?;
+            is_look = true;
         } else if is_turn || seen.has_made.swap(false, Ordering::Relaxed) {
             self.follow_copies(seen).await?;
+            is_look = true;
         }
         let is_due = |at: Option<Instant>| {
             at.is_none_or(|at| at.elapsed() >= Duration::from_millis(BEAT_INTERVAL_MS))
         };
+        if is_due(seen.clock_at) {
+            seen.clock_at = Some(Instant::now());
+            self.look_at_clock(seen);
+        }
         // A node that is alone says who it is once, when it starts.
         if seen.beat_at.is_none() || (!self.is_alone && is_due(seen.beat_at)) {
             seen.beat_at = Some(Instant::now());
             self.compare_clocks();
             self.beat();
         }
+        // After the beat: what the log does not take now is said at the next look.
+        if is_look && let Err(error) = self.report(seen).await {
+            tracing::warn!(error, "the node cannot report its copies");
+        }
+        if seen.leftovers_at.is_none_or(|at| at.elapsed() >= LEFTOVERS_INTERVAL) {
+            seen.leftovers_at = Some(Instant::now());
+            self.forget_leftovers_aside();
+        }
         if is_due(seen.acted_at) {
             seen.acted_at = Some(Instant::now());
             // Everybody does, as the one that acts may be the one that left.
             self.note_who_left().await?;
             if self.members.acts() {
+                self.raise_version().await?;
                 self.place(seen).await?;
                 if !self.is_alone {
-                    trimming::trim(self, position, &mut seen.trimming).await?;
+                    seen.trimmer.trim(self, position);
                 }
             }
         }
@@ -229,11 +263,25 @@ impl Shared {
         for table in self.tables.all() {
             for copies in table.copies() {
                 let definition = copies.definition();
-                let is_own = definition.copy_on(&self.members.own).is_some();
+                let own = definition.copy_on(&self.members.own);
+                let is_own = own.is_some();
+                let is_initializing = own.is_some_and(|it| it.state == CopyState::Initializing);
                 match copies.local() {
-                    Some(_) if !is_own => {
+                    // Its files may be the last: they go only once another copy is known to serve.
+                    Some(_) if !is_own && self.is_served_elsewhere(copies) => {
                         tracing::info!(partition = %copies.id, "the copy is no longer here");
                         self.close_copy(copies, "the copy is no longer here").await?;
+                    }
+                    // It was opened again before the metadata knew that it serves.
+                    Some(local) if is_initializing && local.fault().is_none() => {
+                        wanted.insert(copies.id);
+                        self.make_in_time(seen, &table, copies);
+                    }
+                    Some(local) if is_initializing && self.is_to_be_replaced(copies, &local) => {
+                        tracing::info!(partition = %copies.id, "the copy is made anew");
+                        self.close_copy(copies, "the copy is being made anew").await?;
+                        wanted.insert(copies.id);
+                        self.make_in_time(seen, &table, copies);
                     }
                     None if is_own => {
                         wanted.insert(copies.id);
@@ -243,138 +291,140 @@ impl Shared {
                 }
             }
         }
-        seen.making.lock().retain(|id, rests| rests.is_none() || wanted.contains(id));
+        let is_kept = |id: &PartitionId, it: &mut Making| {
+            matches!(it, Making::Now { .. }) || wanted.contains(id)
+        };
+        seen.making.lock().retain(is_kept);
         Ok(())
+    }
+
+    /// Whether another copy of a partition is known to serve.
+    pub(crate) fn is_served_elsewhere(&self, copies: &Copies) -> bool {
+        let members = self.members.all();
+        let definition = copies.definition();
+        let mut others = definition.serving().filter(|node| *node != self.members.own);
+        others.any(|node| members.get(node).is_some_and(|it| it.serves(copies.id)))
+    }
+
+    /// Whether this node's copy is damaged, and can be made anew.
+    fn is_to_be_replaced(&self, copies: &Copies, local: &Partition) -> bool {
+        local.is_damaged() && self.is_served_elsewhere(copies)
+    }
+
+    /// Has files of copies that are no longer here deleted, beside everything else.
+    fn forget_leftovers_aside(self: &Arc<Self>) {
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            // A table that is being created has files before it is known.
+            let Ok(_creating) = shared.creation.try_lock() else { return };
+            let it = Arc::clone(&shared);
+            let forgotten = tokio::task::spawn_blocking(move || it.forget_leftovers()).await;
+            if let Err(error) = forgotten.unwrap_or_else(|error| Err(error.to_string())) {
+                tracing::warn!(error, "files of copies that are no longer here stay");
+            }
+        });
+    }
+
+    /// Takes over what the metadata says of the nodes and their copies.
+    pub(crate) fn follow_members(&self) -> Result<(), String> {
+        self.members.set(metadata::nodes(&self.metadata, &self.members.all())?);
+        Ok(())
+    }
+
+    /// Has the metadata say how this node's copies are. Others know of a change of tables by this
+    /// node only once it has said what came of it.
+    async fn report(&self, seen: &Seen) -> Result<(), String> {
+        if self.is_alone {
+            return Ok(());
+        }
+        let mut current = BTreeMap::new();
+        for table in self.tables.all() {
+            for copies in table.copies() {
+                if copies.definition().copy_on(&self.members.own).is_none() {
+                    continue;
+                }
+                let report = match (copies.local(), seen.making.lock().get(&copies.id)) {
+                    (Some(local), _) => local.report(),
+                    // Also while it is tried again: each try would be a change for all.
+                    (None, Some(Making::Rests { why, .. } | Making::Now { why: Some(why) })) => {
+                        CopyReport::Absent { why: reason(&why.why), held: why.held }
+                    }
+                    (None, _) => CopyReport::Making,
+                };
+                current.insert(copies.id, report);
+            }
+        }
+        let known = self.members.get(&self.members.own);
+        let known = known.as_ref().map(|it| &it.reports);
+        let own = metadata::reports(&self.metadata, &self.members.own, known)?;
+        let differences = own.differences(&current);
+        if differences.is_empty() {
+            return Ok(());
+        }
+        let report = metadata::report(&self.members.own, &differences);
+        let reported = tokio::time::timeout(REPORT_TIMEOUT, self.submit_metadata(&report)).await;
+        reported.map_err(|_| "no answer".to_owned())?.map_err(|error| error.to_string())?;
+        self.look.notify_one();
+        self.follow_members()
     }
 
     fn make_in_time(self: &Arc<Self>, seen: &Seen, table: &Arc<Table>, copies: &Arc<Copies>) {
         let mut making = seen.making.lock();
         let now = Instant::now();
         let rests = match making.get(&copies.id) {
-            Some(None) => true,
-            Some(Some(until)) => *until > now,
+            Some(Making::Now { .. }) => true,
+            Some(Making::Rests { until, .. }) => *until > now,
             None => false,
         };
-        let busy = making.values().filter(|rests| rests.is_none()).count();
+        let busy = making.values().filter(|it| matches!(it, Making::Now { .. })).count();
         if rests || busy >= MAKING_MAX {
             return;
         }
-        making.insert(copies.id, None);
+        let why = match making.remove(&copies.id) {
+            Some(Making::Rests { why, .. }) => Some(why),
+            _ => None,
+        };
+        making.insert(copies.id, Making::Now { why });
         let (shared, making) = (Arc::downgrade(self), Arc::clone(&seen.making));
         let has_made = Arc::clone(&seen.has_made);
         let (table, copies) = (Arc::clone(table), Arc::clone(copies));
         tokio::spawn(async move {
             let Some(shared) = shared.upgrade() else { return };
             let made = shared.make_copy(&table, &copies).await;
-            let rest = match made {
-                Ok(()) => None,
-                Err(error) => {
-                    tracing::warn!(partition = %copies.id, error, "a copy cannot be made yet");
-                    Some(Some(Instant::now() + RETRY_INTERVAL))
+            match made {
+                Ok(()) => making.lock().remove(&copies.id),
+                Err(why) => {
+                    tracing::warn!(partition = %copies.id, why = why.why, "a copy cannot be made yet");
+                    let until = Instant::now() + RETRY_INTERVAL;
+                    making.lock().insert(copies.id, Making::Rests { until, why })
                 }
-            };
-            match rest {
-                Some(rest) => making.lock().insert(copies.id, rest),
-                None => making.lock().remove(&copies.id),
             };
             has_made.store(true, Ordering::Relaxed);
             shared.look.notify_one();
         });
     }
 
-    /// Makes this node's copy of a partition, and says so where others wait for it.
-    async fn make_copy(&self, table: &Table, copies: &Copies) -> Result<(), String> {
-        if copies.local().is_none() {
-            let begin = copies.definition().begin();
-            let (incarnation, dir) = (self.log.incarnation(), self.partition_dir(copies.id));
-            let open = || {
-                let opened = Replica::open(copies.id, &dir, &self.resources, incarnation, begin);
-                opened.map_err(|error| error.to_string())
-            };
-            let mut recovery = None;
-            if !dir.exists() && self.is_worth_copying(copies) {
-                recovery = Some(self.copy_from_another(table, copies).await?);
-            }
-            let served = match self.serve_copy(table, copies, open()?).await {
-                Err(CatchUpError::Trimmed(error)) if recovery.is_none() => {
-                    tracing::info!(partition = %copies.id, %error, "the copy is made anew");
-                    recovery = Some(self.copy_from_another(table, copies).await?);
-                    self.serve_copy(table, copies, open()?).await
-                }
-                served => served,
-            };
-            if let Err(error) = &served {
-                recovery.iter().for_each(|recovery| recovery.fail(&error.to_string()));
-            }
-            served.map_err(|error| error.to_string())?;
-            recovery.iter().for_each(|recovery| recovery.enter(Stage::Done));
+    /// Has the clock looked at also while nothing is appended, and says it where log time is ahead:
+    /// nothing expires then until the clock has caught up.
+    fn look_at_clock(&self, seen: &mut Seen) {
+        // A clock that is wrong shows in the node's health.
+        let is_right = self.log.health().is_ok();
+        let log_time_ms = self.tails.values().map(|tail| tail.get().log_time_ms).max();
+        let ahead_ms = log_time_ms.unwrap_or(0).saturating_sub(now_ms());
+        let is_ahead = is_right && ahead_ms > LOG_TIME_AHEAD_MS;
+        if is_ahead && !seen.is_ahead {
+            tracing::warn!(
+                ahead_ms,
+                "log time is ahead of this node's clock, most likely because a clock was wrong \
+                 before: nothing expires until the clock has caught up"
+            );
         }
-        if self.tables.copies(copies.id).is_none() {
-            return self.close_copy(copies, "the table was deleted").await;
-        }
-        let own = &self.members.own;
-        let ordinal = copies.id.ordinal as usize;
-        let is_whole = |definition: &mut TableDefinition| {
-            let Some(partition) = definition.partitions.get_mut(ordinal) else { return false };
-            let Some(copy) = partition.copies.iter_mut().find(|copy| &copy.node == own) else {
-                return false;
-            };
-            if copy.state == CopyState::Serving {
-                return false;
-            }
-            copy.state = CopyState::Serving;
-            partition.epoch += 1;
-            true
-        };
-        let said = self.update_definition(table.name(), table.incarnation(), is_whole).await;
-        said.map(drop).map_err(|error| error.to_string())
-    }
-
-    /// Whether a new copy is made faster from another's files than from the log.
-    fn is_worth_copying(&self, copies: &Copies) -> bool {
-        let definition = copies.definition();
-        let is_made = definition
-            .copy_on(&self.members.own)
-            .is_some_and(|copy| copy.state == CopyState::Initializing);
-        let tail = self.tails.get(&copies.group).map_or(Lsn(0), |tail| tail.applied());
-        is_made && tail.0.saturating_sub(definition.begin().lsn.0) > REPLAY_RECORDS_MAX
-    }
-
-    /// Puts a copy of another node's files in this node's place for them.
-    async fn copy_from_another(
-        &self,
-        table: &Table,
-        copies: &Copies,
-    ) -> Result<Arc<Recovery>, String> {
-        let folders = Folders::of(&self.partitions_dir, copies.id);
-        let mut why = "no other copy can be asked".to_owned();
-        for member in self.others_with(copies, Class::Scan) {
-            let recovery = self.recoveries.begin(copies.id, &member.record.name);
-            let recovery = recovery.map_err(|_| "a copy is being made already".to_owned())?;
-            let options = CopyOptions { seed: random_u64(), ..CopyOptions::default() };
-            match recovery::copy(&member.link, copies.id, &folders, &options, &recovery).await {
-                Ok(copied) => {
-                    recovery.enter(Stage::Translog);
-                    let (resources, incarnation) = (&self.resources, self.log.incarnation());
-                    let installed = copied.install(resources, incarnation, table.is_index());
-                    installed.map_err(|error| error.to_string())?;
-                    return Ok(recovery);
-                }
-                Err(error) => {
-                    recovery.fail(&error.to_string());
-                    why = format!("{}: {error}", member.record.name);
-                }
-            }
-        }
-        Err(why)
+        seen.is_ahead = is_ahead;
     }
 
     /// Says that this node is there; what comes of it is not waited for.
     fn beat(self: &Arc<Self>) {
-        let partitions = self.tables.partitions();
-        let stopped = partitions.iter().filter(|it| it.fault().is_some());
-        let stopped = stopped.map(|it| (it.id.table, it.id.ordinal)).take(STOPPED_MAX).collect();
-        let beat = Beat { at_ms: now_ms(), stopped, ..self.durable.lock().clone() };
+        let beat = Beat { at_ms: now_ms(), ..self.durable.lock().beat.clone() };
         let operation = metadata::beat(&self.members.own, &self.members.record, &beat);
         let shared = Arc::downgrade(self);
         tokio::spawn(async move {
@@ -418,20 +468,28 @@ impl Shared {
         let places = self.members.places(log_time_ms, 0, &wanted);
         // How long one that is away is waited for is each table's own.
         let is_all_there = places.values().all(|place| place.is_alive);
-        let placed = Placed { tables: seen.tables, settings: seen.settings, places };
+        let members = self.members.all();
+        let reports = members.values().map(|member| member.reports.change).collect();
+        let placed = Placed { tables: seen.tables, settings: seen.settings, places, reports };
         if is_all_there && seen.placed.as_ref() == Some(&placed) {
             return Ok(());
         }
         seen.placed = None;
+        let default_wait_ms = cluster_settings::delayed_ms(&self.metadata);
         let mut making = self.making();
         let mut has_changed = false;
         for table in self.tables.all() {
             let index = table.index();
-            let wait_ms = index.as_ref().map_or(metadata::DELAYED_MS, |it| it.delayed_ms());
+            let wait_ms = index.as_ref().and_then(|it| it.delayed_ms()).unwrap_or(default_wait_ms);
             let places = self.members.places(log_time_ms, wait_ms, &wanted);
             let copies = self.wanted_copies_of(index.as_deref());
+            let known = |id: PartitionId| {
+                let members = &members;
+                move |node: &str| members.get(node).map_or(Known::Other, |it| it.known(id))
+            };
             let changes = table.copies().iter().any(|it| {
-                placement::next(&it.definition(), copies, &places, &mut making.clone()).is_some()
+                let (definition, mut making) = (it.definition(), making.clone());
+                placement::next(&definition, copies, &places, &known(it.id), &mut making).is_some()
             });
             if !changes {
                 continue;
@@ -440,8 +498,10 @@ impl Shared {
             let counted = Mutex::new(&mut making);
             let change = |definition: &mut TableDefinition| {
                 let mut is_changed = false;
-                for partition in &mut definition.partitions {
-                    let next = placement::next(partition, copies, &places, *counted.lock());
+                let table = definition.incarnation;
+                for (ordinal, partition) in (0..).zip(&mut definition.partitions) {
+                    let known = known(PartitionId { table, ordinal });
+                    let next = placement::next(partition, copies, &places, &known, *counted.lock());
                     if let Some(next) = next {
                         partition.copies = next;
                         partition.epoch += 1;

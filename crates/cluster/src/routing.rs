@@ -139,7 +139,7 @@ impl Shared {
             .serving()
             .filter(|node| **node != *self.members.own)
             .filter_map(|node| self.members.get(node))
-            .filter(|member| !member.has_stopped(copies.id))
+            .filter(|member| member.may_serve(copies.id))
             .collect()
     }
 
@@ -445,6 +445,28 @@ impl Shared {
             }
         });
         join_all(asked).await;
+    }
+
+    /// Waits for a while until the copies of a table that is new serve, those on nodes that are there:
+    /// who made it finds it whole.
+    pub(crate) async fn await_copies(&self, table: &str) {
+        let Some(table) = self.tables.by_name(table).filter(|_| !self.is_alone) else { return };
+        let end = Instant::now() + ACKNOWLEDGE_TIMEOUT;
+        while Instant::now() < end {
+            let members = self.members.all();
+            let is_there = |copies: &Arc<Copies>| {
+                let definition = copies.definition();
+                let there = definition.serving().filter_map(|node| members.get(node));
+                there.filter(|it| it.is_alive()).all(|it| it.serves(copies.id))
+            };
+            if table.copies().iter().all(is_there) {
+                return;
+            }
+            tokio::time::sleep(PAUSE).await;
+            if let Err(error) = self.follow_members() {
+                tracing::warn!(error, "the nodes' reports cannot be read");
+            }
+        }
     }
 
     /// Waits until this node serves what the metadata said at a position of its log.

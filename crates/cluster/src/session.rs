@@ -46,6 +46,18 @@ impl ClientSession {
         self.reads.level = level;
     }
 
+    /// The answers so far were written: what they held is given back.
+    pub fn answers_written(&self) {
+        self.reads.release();
+    }
+
+    /// Whether large answers wait to be written, and whether one of them has to be given up because
+    /// a breaker needs its memory.
+    #[must_use]
+    pub fn answers_held(&self) -> (bool, bool) {
+        self.reads.held()
+    }
+
     pub(crate) fn reads(&self) -> &Reads {
         &self.reads
     }

@@ -7,20 +7,21 @@ use std::time::Duration;
 
 use plimsoll_control::Class;
 use plimsoll_log::Lsn;
+use plimsoll_storage::Reply;
 use plimsoll_storage::operation::{decode_reply, encode_reply};
-use plimsoll_storage::{ErrorReply, Reply};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::lead::{Answer, SUBMISSION_BYTES_MAX, Step, Submission, now_ms, outcome_unknown};
+use crate::lead::{Answer, SUBMISSION_BYTES_MAX, Step, Submission, now_ms};
 use crate::members::Member;
 use crate::node::Shared;
 use crate::partition::Partition;
-use crate::routing::{NoAnswer, unavailable};
+use crate::routing::NoAnswer;
 use crate::rpc::{self, Problem, Question, StepBytes, Terms};
 use crate::session::ClientSession;
 use crate::settle::{Settled, settled};
 use crate::table::Copies;
+use crate::write_error::WriteError;
 
 /// How long a write waits for the log and its apply before its outcome is called unknown.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -31,19 +32,8 @@ const SETTLE_TIMEOUT: Duration = Duration::from_millis(3_000);
 /// How soon leads are looked for again where none takes the write.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What came of one attempt.
-enum Attempt {
-    /// The replies, and a position of the group after all that they show.
-    Answered {
-        replies: Vec<Reply>,
-        seen: Lsn,
-    },
-    /// It did not run, and another lead may take it.
-    NotTaken(ErrorReply),
-    /// It did not run, and no other lead would take it.
-    Refused(ErrorReply),
-    Unknown,
-}
+/// What came of one attempt: the replies, and a position of the group after all that they show.
+type Attempt = Result<(Vec<Reply>, Lsn), WriteError>;
 
 impl Shared {
     /// Has a lead of the partition carry the steps out; the first is a write.
@@ -55,36 +45,39 @@ impl Shared {
     ) -> Answer {
         if self.is_alone {
             let Some(partition) = copies.local() else {
-                return Err(unavailable("the partition is being opened".to_owned()));
+                return Err(not_taken("the partition is being opened"));
             };
             return submit_to(&partition, session, steps).await;
         }
         let end = Instant::now() + WRITE_TIMEOUT;
         let writes = steps.iter().filter(|step| matches!(step, Step::Write(_))).count() as u64;
-        let mut last = unavailable("no copy of the partition takes writes".to_owned());
+        let mut last = not_taken("no copy of the partition takes writes");
         while Instant::now() < end {
             let local = copies.local().filter(|partition| partition.fault().is_none());
             let others = self.others_with(copies, Class::Write);
             let leads =
                 local.map(Lead::Here).into_iter().chain(others.into_iter().map(Lead::There));
             for lead in leads {
-                let stamp_ms = now_ms();
+                // A clock that is behind log time would make it too old at once.
+                let log_time_ms =
+                    self.tails.get(&copies.group).map_or(0, |it| it.get().log_time_ms);
+                let stamp_ms = now_ms().max(log_time_ms);
                 let first = session.take(writes);
-                match self.attempt(&lead, copies, session, first, &steps).await {
-                    Attempt::Answered { replies, seen } => {
+                match self.attempt(&lead, copies, session, first, stamp_ms, &steps).await {
+                    Ok((replies, seen)) => {
                         session.settle();
                         session.reads().saw(copies.group, seen);
                         return Ok(replies);
                     }
-                    Attempt::Refused(error) => {
+                    Err(error @ (WriteError::TooLarge(_) | WriteError::Refused { .. })) => {
                         session.settle();
                         return Err(error);
                     }
-                    Attempt::NotTaken(error) => {
+                    Err(error @ WriteError::NotTaken(_)) => {
                         session.settle();
                         last = error;
                     }
-                    Attempt::Unknown => {
+                    Err(WriteError::Unknown) => {
                         let numbers: Vec<u64> = (first..first + writes).rev().collect();
                         let found =
                             self.settle(&lead, copies, session.id(), &numbers, stamp_ms, end).await;
@@ -99,7 +92,7 @@ impl Shared {
                             Some(None) => session.settle(),
                             None => {
                                 session.renew();
-                                return Err(outcome_unknown());
+                                return Err(WriteError::Unknown);
                             }
                         }
                     }
@@ -119,11 +112,14 @@ impl Shared {
         copies: &Copies,
         session: &mut ClientSession,
         first: u64,
+        stamp_ms: u64,
         steps: &[Step],
     ) -> Attempt {
-        let answer = match lead {
+        match lead {
             Lead::Here(partition) => {
-                submit_numbered(partition, session, first, steps.to_vec(), SETTLE_TIMEOUT).await
+                let numbered = Numbered { first, stamp_ms, steps: steps.to_vec() };
+                let answer = submit_numbered(partition, session, numbered, SETTLE_TIMEOUT).await;
+                answer.map(|replies| (replies, self.seen(copies.group)))
             }
             Lead::There(member) => {
                 let question = Question::Write {
@@ -131,34 +127,22 @@ impl Shared {
                     session: session.id().0,
                     first,
                     acked: session.acked(),
+                    stamp_ms,
                     steps: steps.iter().filter_map(step_bytes).collect(),
                 };
                 let (ask, terms) = (copies.ask(Class::Write), Terms::within(LEAD_TIMEOUT));
                 match self.ask(member, ask, question, terms).await {
                     Ok(rpc::Reply::Replies { replies, seen }) => {
                         let decoded = replies.into_iter().map(|it| decode_reply(&it.into()));
-                        return match decoded.collect() {
-                            Ok(replies) => Attempt::Answered { replies, seen: Lsn(seen) },
-                            Err(_) => Attempt::Unknown,
-                        };
+                        let replies = decoded.collect::<Result<_, _>>();
+                        replies.map(|it| (it, Lsn(seen))).map_err(|_| WriteError::Unknown)
                     }
-                    Ok(rpc::Reply::Problem(Problem::Row { code, message })) => {
-                        Err(ErrorReply { code: code.into(), message: message.into() })
-                    }
-                    Ok(_) => return Attempt::Unknown,
-                    Err(NoAnswer::Elsewhere(why)) => return Attempt::NotTaken(unavailable(why)),
-                    Err(NoAnswer::Refused(error)) => {
-                        return Attempt::NotTaken(unavailable(error.reason));
-                    }
-                    Err(NoAnswer::Unknown(_)) => return Attempt::Unknown,
+                    Ok(rpc::Reply::Problem(Problem::Write(error))) => Err(error),
+                    Ok(_) | Err(NoAnswer::Unknown(_)) => Err(WriteError::Unknown),
+                    Err(NoAnswer::Elsewhere(why)) => Err(WriteError::NotTaken(why)),
+                    Err(NoAnswer::Refused(error)) => Err(WriteError::NotTaken(error.reason)),
                 }
             }
-        };
-        match answer {
-            Ok(replies) => Attempt::Answered { replies, seen: self.seen(copies.group) },
-            Err(error) if error == outcome_unknown() => Attempt::Unknown,
-            Err(error) if error.code == "TRYAGAIN" => Attempt::NotTaken(error),
-            Err(error) => Attempt::Refused(error),
         }
     }
 
@@ -282,8 +266,10 @@ pub(crate) async fn submit_to(
 ) -> Answer {
     let writes = steps.iter().filter(|step| matches!(step, Step::Write(_))).count();
     let first = session.take(writes as u64);
-    let outcome = submit_numbered(partition, session, first, steps, WRITE_TIMEOUT).await;
-    if outcome.as_ref().is_err_and(|error| *error == outcome_unknown()) {
+    let stamp_ms = now_ms().max(partition.lead.log_time_ms());
+    let numbered = Numbered { first, stamp_ms, steps };
+    let outcome = submit_numbered(partition, session, numbered, WRITE_TIMEOUT).await;
+    if matches!(outcome, Err(WriteError::Unknown)) {
         // Too late, or the lead is gone because the node is stopping.
         session.renew();
     } else {
@@ -292,26 +278,31 @@ pub(crate) async fn submit_to(
     outcome
 }
 
+/// Steps with the numbers and the stamp that their session gives them.
+struct Numbered {
+    first: u64,
+    stamp_ms: u64,
+    steps: Vec<Step>,
+}
+
 async fn submit_numbered(
     partition: &Partition,
     session: &mut ClientSession,
-    first: u64,
-    steps: Vec<Step>,
+    numbered: Numbered,
     timeout: Duration,
 ) -> Answer {
     if let Some(fault) = partition.fault() {
-        return Err(ErrorReply::err(fault));
+        return Err(WriteError::NotTaken(fault));
     }
     let (done, answered) = oneshot::channel();
     let (id, acked) = (session.id(), session.acked());
-    let submission = Submission { session: id, first, acked, steps, done };
+    let Numbered { first, stamp_ms, steps } = numbered;
+    let submission = Submission { session: id, first, acked, stamp_ms, steps, done };
     if submission.bytes() > SUBMISSION_BYTES_MAX {
-        return Err(ErrorReply::err(format!(
-            "the write takes over {SUBMISSION_BYTES_MAX} bytes in the log"
-        )));
+        return Err(WriteError::TooLarge(SUBMISSION_BYTES_MAX as u64));
     }
     partition.lead.submit(submission);
-    session.wait(answered, timeout).await.unwrap_or_else(|| Err(outcome_unknown()))
+    session.wait(answered, timeout).await.unwrap_or(Err(WriteError::Unknown))
 }
 
 /// Carries out what another node's coordinator sent.
@@ -321,14 +312,18 @@ pub(crate) async fn lead_for(
     timeout: Duration,
 ) -> Answer {
     if let Some(fault) = partition.fault() {
-        return Err(unavailable(fault));
+        return Err(WriteError::NotTaken(fault));
     }
     let (done, answered) = oneshot::channel();
     partition.lead.submit(submission(done));
     match tokio::time::timeout(timeout, answered).await {
         Ok(Ok(answer)) => answer,
-        _ => Err(outcome_unknown()),
+        _ => Err(WriteError::Unknown),
     }
+}
+
+fn not_taken(why: &str) -> WriteError {
+    WriteError::NotTaken(why.to_owned())
 }
 
 async fn settle_here(
@@ -350,7 +345,7 @@ pub(crate) fn fences(
 ) -> impl FnOnce(oneshot::Sender<Answer>) -> Submission {
     let steps = numbers.iter().map(|number| Step::Fence { number: *number, stamp_ms }).collect();
     let first = numbers.first().copied().unwrap_or(0);
-    move |done| Submission { session, first, acked: 0, steps, done }
+    move |done| Submission { session, first, acked: 0, stamp_ms, steps, done }
 }
 
 /// Replies as they go to another node.

@@ -20,9 +20,9 @@ use crate::metadata;
 use crate::partition::Partition;
 use crate::placement::PartitionDefinition;
 
-/// A table as the metadata keeps it. Groups are fixed for the table's life.
+/// A table as the metadata keeps it. Groups are fixed for the table's life. Fields that only a newer
+/// version knows are kept as they are, those of partitions and documents too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct TableDefinition {
     /// Tells it from an earlier table of the same name.
     pub incarnation: u64,
@@ -31,11 +31,12 @@ pub(crate) struct TableDefinition {
     /// What makes it an index as well; none for rows alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub documents: Option<DocumentsDefinition>,
+    #[serde(flatten)]
+    pub unknown: Map<String, Value>,
 }
 
 /// What a table has that is an index as well.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct DocumentsDefinition {
     /// When it became one, ms since 1970.
     pub created_ms: u64,
@@ -49,6 +50,8 @@ pub(crate) struct DocumentsDefinition {
     pub aliases: BTreeMap<String, Map<String, Value>>,
     /// Whether it was closed.
     pub is_closed: bool,
+    #[serde(flatten)]
+    pub unknown: Map<String, Value>,
 }
 
 impl TableDefinition {

@@ -1,7 +1,7 @@
 //! How far this node has applied a log group: what leads anchor their records to, and what reads
 //! that must see an append wait for. Written by the group's applier alone.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use plimsoll_log::Lsn;
@@ -33,6 +33,7 @@ pub(crate) struct GroupTail {
     applied: AtomicU64,
     waiting: AtomicUsize,
     moved: Notify,
+    has_stopped: AtomicBool,
 }
 
 impl GroupTail {
@@ -47,6 +48,16 @@ impl GroupTail {
     /// A position after everything that a reader may have seen of the group here so far.
     pub(crate) fn seen(&self) -> Lsn {
         Lsn(self.begun.load(Ordering::SeqCst)).max(self.applied())
+    }
+
+    /// The applier has stopped for good.
+    pub(crate) fn stop(&self) {
+        self.has_stopped.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the group goes on no more.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.has_stopped.load(Ordering::SeqCst)
     }
 
     /// The applier begins with this one.

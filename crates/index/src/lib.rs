@@ -8,6 +8,7 @@ pub mod aggregation;
 pub mod analysis;
 pub mod document;
 pub mod error;
+pub mod json;
 pub mod mapping;
 pub mod partition;
 pub mod query;

@@ -87,6 +87,15 @@ pub trait Log: Send + Sync + 'static {
     /// [`LogError::Failed`] where the engine does not answer.
     fn bounds(&self, group: GroupId) -> Result<Bounds, LogError>;
 
+    /// Bytes of records that the group's log holds, headers included: a hint. `None` where the
+    /// engine does not count them by group.
+    ///
+    /// # Errors
+    /// [`LogError::Failed`] where the engine does not answer.
+    fn held_bytes(&self, _group: GroupId) -> Result<Option<u64>, LogError> {
+        Ok(None)
+    }
+
     /// Allows the engine to forget the group's records up to and including `up_to`.
     ///
     /// # Errors

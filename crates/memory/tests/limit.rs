@@ -45,6 +45,7 @@ fn many_want_more_than_there_is(block: usize, blocks_per_look: usize) {
     let limit = breakers::figures(Which::Parent).used + room;
     breakers::set(Settings { total: Limit::Bytes(limit), ..Settings::default() });
     let (stopped, all_are_there) = (AtomicUsize::new(0), Barrier::new(32));
+    let growing = AtomicUsize::new(32);
     let ((), most) = most_while(|| {
         std::thread::scope(|scope| {
             for _ in 0..32 {
@@ -57,6 +58,12 @@ fn many_want_more_than_there_is(block: usize, blocks_per_look: usize) {
                             let mut held = Vec::new();
                             while held.len() * block < WANTED && !one.is_stopped() {
                                 held.extend((0..blocks_per_look).map(|_| vec![1u8; block]));
+                            }
+                            growing.fetch_sub(1, SeqCst);
+                            // Held until all have grown, in whatever order they are run: together
+                            // they want more than there is.
+                            while growing.load(SeqCst) > 0 && !one.is_stopped() {
+                                std::thread::yield_now();
                             }
                         });
                         stopped.fetch_add(usize::from(one.is_stopped()), SeqCst);

@@ -135,6 +135,24 @@ impl Client {
     }
 }
 
+/// Which commands CLIENT PAUSE has wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Paused {
+    /// Those that may change rows.
+    Writes,
+    /// All but CLIENT itself, so that someone can end it.
+    All,
+}
+
+/// What CLIENT PAUSE asked for.
+#[derive(Debug, Default)]
+struct Pause {
+    /// 0 none, 1 writes, 2 all: a hint that costs a load, to be looked into where it is not 0.
+    hint: AtomicU8,
+    until: Mutex<Option<(Instant, Paused)>>,
+    over: Notify,
+}
+
 /// All connections.
 #[derive(Debug)]
 pub struct Clients {
@@ -145,6 +163,7 @@ pub struct Clients {
     pub accepted: AtomicU64,
     /// Connections refused because there were too many.
     pub refused: AtomicU64,
+    pause: Pause,
 }
 
 impl Clients {
@@ -157,6 +176,55 @@ impl Clients {
             count_max: AtomicUsize::new(count_max),
             accepted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            pause: Pause::default(),
+        }
+    }
+
+    /// CLIENT PAUSE: has commands wait until a moment. Of two that overlap the later end counts, and
+    /// the larger part of the commands.
+    pub fn pause(&self, until: Instant, what: Paused) {
+        let mut held = self.pause.until.lock();
+        let before = held.filter(|(until, _)| *until > Instant::now());
+        let (until, what) =
+            before.map_or((until, what), |(was_until, was)| (was_until.max(until), was.max(what)));
+        *held = Some((until, what));
+        self.pause.hint.store(1 + u8::from(what == Paused::All), Relaxed);
+    }
+
+    /// CLIENT UNPAUSE: who waits goes on.
+    pub fn unpause(&self) {
+        *self.pause.until.lock() = None;
+        self.pause.hint.store(0, Relaxed);
+        self.pause.over.notify_waiters();
+    }
+
+    /// Whether commands may have to wait; costs a load.
+    #[must_use]
+    pub fn may_be_paused(&self) -> bool {
+        self.pause.hint.load(Relaxed) != 0
+    }
+
+    /// Until when a command has to wait, if it has to.
+    fn paused_until(&self, writes: bool) -> Option<Instant> {
+        let mut held = self.pause.until.lock();
+        let (until, what) = (*held)?;
+        if until <= Instant::now() {
+            *held = None;
+            self.pause.hint.store(0, Relaxed);
+            return None;
+        }
+        (writes || what == Paused::All).then_some(until)
+    }
+
+    /// Waits for as long as a command has to wait.
+    pub async fn pass_pause(&self, writes: bool) {
+        loop {
+            let over = self.pause.over.notified();
+            let Some(until) = self.paused_until(writes) else { return };
+            tokio::select! {
+                () = over => {}
+                () = tokio::time::sleep_until(until.into()) => {}
+            }
         }
     }
 

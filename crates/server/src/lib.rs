@@ -13,6 +13,7 @@ pub mod connection;
 pub mod handlers;
 pub mod lab;
 pub mod listen;
+pub mod logins;
 pub mod metrics;
 pub mod node;
 pub mod process;

@@ -4,7 +4,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -12,7 +12,10 @@ use std::{
 use plimsoll_cluster::{Coordinator, DocumentsOptions, NodeRecord, NodeSettings, Peers};
 use plimsoll_storage::partition::StoreOptions;
 
-use crate::{auth::Password, clients::Clients, metrics::Metrics, settings::Settings, usage::Usage};
+use crate::{
+    auth::Password, clients::Clients, logins::Logins, metrics::Metrics, rest::body::InFlight,
+    settings::Settings, usage::Usage,
+};
 
 /// A running node, as its front ends see it.
 pub struct Shared {
@@ -24,8 +27,12 @@ pub struct Shared {
     pub resp_port: u16,
     /// The password; CONFIG SET may change it.
     pub password: Password,
+    /// Who offered a wrong one.
+    pub logins: Logins,
     /// The connections that are open.
     pub clients: Clients,
+    /// What requests may hold that have not come whole, of all clients together.
+    pub in_flight: Arc<InFlight>,
     /// What they asked for.
     pub usage: Usage,
     /// What Prometheus reads.
@@ -36,6 +43,10 @@ pub struct Shared {
     pub started_s: u64,
     /// Forty hexadecimal digits that no other run has.
     pub run_id: String,
+    /// CONFIG's `hash-max-listpack-entries` and `-value`, which are only said back.
+    pub listed_entries: AtomicU64,
+    /// The same, `-value`.
+    pub listed_value: AtomicU64,
     draining: AtomicBool,
 }
 
@@ -52,13 +63,17 @@ impl Shared {
             coordinator,
             resp_port,
             password: Password::new(settings.password.as_deref()),
+            logins: Logins::default(),
             clients: Clients::new(settings.max_clients),
+            in_flight: Arc::new(InFlight::new(settings.http_in_flight_bytes)),
             settings,
             usage: Usage::default(),
             metrics,
             started: Instant::now(),
             started_s: unix_time().as_secs(),
             run_id: random_hex(40),
+            listed_entries: AtomicU64::new(128),
+            listed_value: AtomicU64::new(64),
             draining: AtomicBool::new(false),
         }
     }
@@ -129,5 +144,6 @@ pub fn record(
         is_coordinating_only: settings.is_coordinating_only,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started_ms: u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX),
+        ..NodeRecord::default()
     }
 }

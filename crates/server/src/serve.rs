@@ -3,6 +3,7 @@
 use std::{
     io::{self, Write},
     net::SocketAddr,
+    os::unix::process::CommandExt,
     sync::Arc,
     time::Duration,
 };
@@ -21,7 +22,7 @@ use crate::{
     listen::{self, ListenError, Port},
     metrics::Metrics,
     node::{self, Shared},
-    rest::{Rest, cluster::breakers, server::Server},
+    rest::{Rest, browsers::takes_any_host, cluster::breakers, server::Server},
     rpc,
     settings::Settings,
     workers::Workers,
@@ -33,6 +34,8 @@ const KEEPALIVE: Duration = Duration::from_secs(300);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How often the drain looks whether all connections are gone.
 const DRAIN_PAUSE: Duration = Duration::from_millis(5);
+/// How long a node runs at least before its process begins again.
+const RUN_LEAST: Duration = Duration::from_secs(10);
 /// How long tasks that do not end keep the process.
 const RUNTIME_PAUSE: Duration = Duration::from_secs(1);
 
@@ -58,20 +61,37 @@ impl ServeError {
     }
 }
 
-/// Runs a node until SIGTERM or SIGINT, then drains it.
+/// Runs a node until SIGTERM or SIGINT, then drains it. Where the log went on without the node, the
+/// process drains it too and begins again by itself.
 ///
 /// # Errors
 /// Where it cannot start. Once it is ready, errors end connections, not the node.
 pub fn serve(settings: Settings) -> Result<(), ServeError> {
     listen::check_exposure(&settings)?;
+    if takes_any_host(&settings) {
+        tracing::warn!(
+            http = %settings.http,
+            "node.insecure: whoever reaches the ports can read and change everything, web pages \
+             included, and the Host of requests is not looked at"
+        );
+    }
     // Connections have threads of their own; here are only the ports and the signals.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(run(settings));
     runtime.shutdown_timeout(RUNTIME_PAUSE);
-    served
+    match served {
+        Ok(End::Stop) => Ok(()),
+        Ok(End::OpenAnew(_)) => Err(begin_again().into()),
+        Err(ServeError::Open(OpenError::FellBehind(why))) => {
+            tracing::warn!(why, "the node is opened anew");
+            Err(begin_again().into())
+        }
+        Err(error) => Err(error),
+    }
 }
 
-async fn run(settings: Settings) -> Result<(), ServeError> {
+async fn run(settings: Settings) -> Result<End, ServeError> {
+    let started = Instant::now();
     // Taken first: a busy port is known before a long replay, and nobody connects during it.
     let resp = Port::take(settings.resp, "resp.address")?;
     let http = Port::take(settings.http, "http.address")?;
@@ -120,14 +140,18 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
         tokio::spawn(accept(resp, Arc::clone(&shared), Arc::clone(&workers))),
         tokio::spawn(tick(Arc::clone(&shared))),
     ];
-    say_ready(&shared, addresses)?;
+    if let Err(error) = say_ready(&shared, addresses) {
+        // Whoever started the process may have gone.
+        tracing::warn!(%error, "nobody reads that the node is ready");
+    }
 
-    let signal = tokio::select! {
-        _ = term.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
+    let end = tokio::select! {
+        _ = term.recv() => End::Stop,
+        _ = interrupt.recv() => End::Stop,
+        why = node.fell_behind() => End::OpenAnew(why),
     };
     let clients = shared.clients.count() + rest.connections();
-    tracing::info!(signal, clients, "draining");
+    tracing::info!(?end, clients, "draining");
     rest.drain();
     if let Some(rpc) = &rpc {
         rpc.drain();
@@ -139,10 +163,10 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
         // One that is still taking a connection in would let it miss the drain.
         let _ = task.await;
     }
-    let end = Instant::now() + drain_timeout;
-    drain(&shared, &rest, end).await;
+    let drained_by = Instant::now() + drain_timeout;
+    drain(&shared, &rest, drained_by).await;
     if let Some(rpc) = rpc {
-        let left = end.saturating_duration_since(Instant::now()).max(DRAIN_PAUSE);
+        let left = drained_by.saturating_duration_since(Instant::now()).max(DRAIN_PAUSE);
         tokio::task::spawn_blocking(move || rpc.stop(left)).await.map_err(io::Error::other)?;
     }
     tokio::task::spawn_blocking(move || rest.stop(RUNTIME_PAUSE))
@@ -158,7 +182,36 @@ async fn run(settings: Settings) -> Result<(), ServeError> {
     // Requests may need other nodes to the last.
     drop(peers);
     tracing::info!("stopped");
-    Ok(())
+    if matches!(end, End::Stop) {
+        return Ok(end);
+    }
+    // What made it fall behind lasts, it seems, where that was soon: others are not to be kept busy.
+    let pause = if started.elapsed() < RUN_LEAST { RUN_LEAST } else { Duration::ZERO };
+    tokio::select! {
+        biased;
+        // Also one that came while it was drained.
+        _ = term.recv() => Ok(End::Stop),
+        _ = interrupt.recv() => Ok(End::Stop),
+        () = sleep(pause) => Ok(end),
+    }
+}
+
+/// Why a node was drained.
+#[derive(Debug)]
+enum End {
+    /// It was told to stop.
+    Stop,
+    /// While it stood still the log went on without it; says what it lacks.
+    OpenAnew(#[allow(dead_code, reason = "it is logged")] String),
+}
+
+/// Has this process begin again as it was started: nothing of the old node is left in memory.
+/// Returns only where that is not possible.
+fn begin_again() -> io::Error {
+    let mut arguments = std::env::args_os();
+    let name = arguments.next().unwrap_or_default();
+    // The file that runs, also where another has taken its name.
+    std::process::Command::new("/proc/self/exe").arg0(name).args(arguments).exec()
 }
 
 /// The way to other nodes, where there may be any.

@@ -115,7 +115,7 @@ fn hostile_bytes_end_their_connection_and_nothing_else() {
     let mut bystander = node.client();
     let deep = "*1\r\n".repeat(200_000);
     for (bytes, words) in [
-        ("*1\r\n$536870912\r\n", "-ERR Protocol error: invalid bulk length\\r\\n"),
+        ("*1\r\n$536870913\r\n", "-ERR Protocol error: invalid bulk length\\r\\n"),
         (&*deep, "-ERR Protocol error: expected '$', got '*'\\r\\n"),
         ("*2147483647\r\n", "-ERR Protocol error: invalid multibulk length\\r\\n"),
         ("PING\r\n\"x\r\n", "+PONG\\r\\n-ERR Protocol error: unbalanced quotes in request\\r\\n"),
@@ -306,7 +306,7 @@ fn http_has_metrics_and_says_what_it_lacks() {
     node.client().say("SET a 1");
     let get = |request: &str| {
         let mut stream = TcpStream::connect(&node.http).unwrap();
-        let request = format!("{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let request = format!("{request} HTTP/1.1\r\nhost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut page = String::new();
         stream.read_to_string(&mut page).unwrap();

@@ -127,8 +127,15 @@ struct Plimsoll {
 
 impl Plimsoll {
     fn new() -> Self {
-        let context =
-            WriteContext { now_ms: 0, stamp_ms: 0, seed: 1, sequence: 0, keys: 0, expires: 0 };
+        let context = WriteContext {
+            now_ms: 0,
+            stamp_ms: 0,
+            seed: 1,
+            sequence: 0,
+            keys: 0,
+            expires: 0,
+            is_bounded: true,
+        };
         Self { rows: MemoryRows::default(), context }
     }
 
@@ -275,6 +282,41 @@ fn command(form: &'static str) -> BoxedStrategy<Vec<Vec<u8>>> {
             "$type" => option(&["~", "~", "TYPE string", "TYPE hash", "TYPE zset", "MATCH h*"]),
             "$unit" => option(&["~", "BYTE", "bit"]),
             "$lcs" => option(&["~", "LEN", "IDX", "IDX MINMATCHLEN 2", "IDX WITHMATCHLEN"]),
+            "$op" => option(&["AND", "or", "XOR", "NOT", "NOT", "NAND"]),
+            "$bit" => option(&["0", "1", "0", "1", "2", "-1", "x"]),
+            "$over" => {
+                option(&["~", "OVERFLOW WRAP", "overflow sat", "OVERFLOW FAIL", "OVERFLOW x"])
+            }
+            "$get" => option(&[
+                "~",
+                "GET u8 0",
+                "get i64 3",
+                "GET u63 #1",
+                "GET i5 100",
+                "GET u64 0",
+                "GET i0 0",
+                "GET u8 -1",
+                "GET u8",
+                "GET u1 67108863",
+            ]),
+            "$change" => option(&[
+                "SET u8 0 255",
+                "SET i8 #2 -1",
+                "SET u4 3 -3",
+                "SET i64 5 -9223372036854775808",
+                "SET u63 1 9223372036854775807",
+                "SET i3 7 100",
+                "INCRBY u2 100 1",
+                "INCRBY u2 102 -3",
+                "INCRBY i8 #1 127",
+                "INCRBY i64 5 9223372036854775807",
+                "INCRBY i64 5 -9223372036854775808",
+                "INCRBY u63 1 9223372036854775807",
+                "INCRBY i5 9 -20",
+                "SET u8 0 x",
+                "INCRBY u8 x 1",
+                "SET u8 0",
+            ]),
             "$replace" => option(&["~", "REPLACE", "bogus"]),
             fixed => Just(fixed.to_string()).boxed(),
         })
@@ -319,6 +361,21 @@ const FORMS: &[&str] = &[
     "MSET $k $v $k $v",
     "MSET $k $v $k",
     "MSETNX $k $v $k $v",
+    "BITOP $op $k $k",
+    "BITOP $op $k $k $k",
+    "BITOP $op $k $k $k $k",
+    "BITPOS $k $bit",
+    "BITPOS $k $bit $i",
+    "BITPOS $k $bit $i $i",
+    "BITPOS $k $bit $i $i $unit",
+    "BITPOS $k $bit $i $i $unit bogus",
+    "BITFIELD $k",
+    "BITFIELD $k $get",
+    "BITFIELD $k $over $change",
+    "BITFIELD $k $change $over $change $get",
+    "BITFIELD $k $over $change $change $over $get $change",
+    "BITFIELD_RO $k $get $get",
+    "BITFIELD_RO $k $get $change",
     "APPEND $k $v",
     "STRLEN $k",
     "GETRANGE $k $i $i",

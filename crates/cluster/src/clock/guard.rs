@@ -11,6 +11,7 @@ use plimsoll_log::{
     AppendDone, AppendError, Bounds, GroupId, Incarnation, Log, LogError, Lsn, Reader, Stats,
 };
 
+use super::lone::{LASTS_MS, LoneClock, Look};
 use super::skew::{Clocks, SKEW_MAX_MS};
 use crate::lead::now_ms;
 
@@ -23,12 +24,21 @@ pub(crate) struct OwnClock {
 #[derive(Default)]
 struct State {
     clocks: Clocks,
+    /// Where there is no other clock to compare with.
+    lone: Option<LoneClock>,
     fault: Option<String>,
 }
 
 impl OwnClock {
-    fn new() -> Self {
+    /// One that is compared with those of other nodes.
+    fn compared() -> Self {
         Self { started: Instant::now(), state: Mutex::default() }
+    }
+
+    /// One that there is no other for.
+    fn lone() -> Self {
+        let state = State { lone: Some(LoneClock::default()), ..State::default() };
+        Self { started: Instant::now(), state: Mutex::new(state) }
     }
 
     fn steady_ms(&self) -> u64 {
@@ -41,6 +51,10 @@ impl OwnClock {
     /// It stepped, or is too far from the others'.
     pub(crate) fn check(&self) -> Result<(), String> {
         let mut state = self.state.lock();
+        if let Some(lone) = &mut state.lone {
+            let look = lone.look(now_ms(), self.steady_ms());
+            return state.judge_alone(look);
+        }
         if state.clocks.look(now_ms(), self.steady_ms()) {
             tracing::warn!("this node's clock stepped: it is compared with the others'");
         }
@@ -80,6 +94,34 @@ impl OwnClock {
     }
 }
 
+impl State {
+    /// # Errors
+    /// While a step is not believed.
+    fn judge_alone(&mut self, look: Look) -> Result<(), String> {
+        match look {
+            Look::Believed if self.fault.is_some() => tracing::info!("the clock is right again"),
+            Look::Believed => {}
+            Look::Lasted(step_ms) => {
+                tracing::warn!(step_ms, "this node's clock stepped, and is believed from now on");
+            }
+            Look::Stepped(step_ms) => {
+                let fault = format!(
+                    "this node's clock stepped by {step_ms} ms: it is believed once that has \
+                     lasted for {} s",
+                    LASTS_MS / 1_000
+                );
+                if self.fault.is_none() {
+                    tracing::error!(fault, "the node takes no writes for now");
+                }
+                self.fault = Some(fault.clone());
+                return Err(fault);
+            }
+        }
+        self.fault = None;
+        Ok(())
+    }
+}
+
 /// A log that takes nothing while this node's clock is wrong.
 pub(crate) struct GuardedLog {
     log: Arc<dyn Log>,
@@ -87,10 +129,15 @@ pub(crate) struct GuardedLog {
 }
 
 impl GuardedLog {
-    /// The log, and the clock that it goes by.
+    /// A log that others append to as well, and the clock that is compared with theirs.
     pub(crate) fn around(log: Arc<dyn Log>) -> (Arc<dyn Log>, Arc<OwnClock>) {
-        let clock = Arc::new(OwnClock::new());
+        let clock = Arc::new(OwnClock::compared());
         (Arc::new(Self { log, clock: Arc::clone(&clock) }), clock)
+    }
+
+    /// A log that nobody else appends to.
+    pub(crate) fn alone(log: Arc<dyn Log>) -> Arc<dyn Log> {
+        Arc::new(Self { log, clock: Arc::new(OwnClock::lone()) })
     }
 }
 
@@ -113,6 +160,10 @@ impl Log for GuardedLog {
 
     fn bounds(&self, group: GroupId) -> Result<Bounds, LogError> {
         self.log.bounds(group)
+    }
+
+    fn held_bytes(&self, group: GroupId) -> Result<Option<u64>, LogError> {
+        self.log.held_bytes(group)
     }
 
     fn trim(&self, group: GroupId, up_to: Lsn) -> Result<(), LogError> {

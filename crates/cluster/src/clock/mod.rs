@@ -3,6 +3,7 @@
 
 mod compare;
 mod guard;
+mod lone;
 mod skew;
 
 pub(crate) use guard::{GuardedLog, OwnClock};

@@ -8,7 +8,6 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use plimsoll_index::Error;
-use plimsoll_index::analysis::Analysis;
 use plimsoll_index::mapping::Mapping;
 use plimsoll_storage::execute::{self, DocumentsCursor};
 use plimsoll_storage::rows::StoreError;
@@ -61,10 +60,10 @@ impl IndexMetadata {
 }
 
 impl IndexMetadata {
-    /// How long a node that left is waited for before its copies are made elsewhere, ms.
-    pub(crate) fn delayed_ms(&self) -> u64 {
-        let set = self.settings.get(DELAYED).and_then(setting_ms);
-        set.unwrap_or(metadata::DELAYED_MS)
+    /// How long a node that left is waited for before its copies are made elsewhere, ms, where the
+    /// index says.
+    pub(crate) fn delayed_ms(&self) -> Option<u64> {
+        self.settings.get(DELAYED).and_then(setting_ms)
     }
 }
 
@@ -93,6 +92,7 @@ impl Coordinator {
     ) -> Result<Arc<IndexMetadata>, Error> {
         let created = self.create_here(name, body).await?;
         self.shared().tell_others().await;
+        self.shared().await_copies(name).await;
         Ok(created)
     }
 
@@ -122,6 +122,7 @@ impl Coordinator {
             let reason = format!("this cluster holds {INDICES_MAX} tables already");
             return Err(Error::new(400, "validation_exception", reason));
         }
+        shared.check_capacity(shards, shared.wanted_copies(Some(&documents)))?;
         let definition = shared.new_definition(shards, Some(documents));
         let created = shared.create_table(name, &definition).await.map_err(super::write::failed)?;
         if created.incarnation != definition.incarnation {
@@ -420,6 +421,7 @@ fn definition_of(body: IndexBody) -> Result<DocumentsDefinition, Error> {
         mapping_version: 1,
         aliases: body.aliases,
         is_closed: false,
+        unknown: Map::new(),
     };
     checked(&json!(documents))?;
     Ok(documents)
@@ -427,7 +429,7 @@ fn definition_of(body: IndexBody) -> Result<DocumentsDefinition, Error> {
 
 /// A mapping with the analyzers that the settings define.
 fn mapping_of(settings: &Map<String, Value>, body: &Value) -> Result<Mapping, Error> {
-    Mapping::with_analysis(Analysis::of_settings(settings)?).create(body)
+    Mapping::of_settings(settings)?.create(body)
 }
 
 /// The bytes of a definition or object that is not too large.

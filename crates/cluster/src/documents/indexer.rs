@@ -80,6 +80,12 @@ pub(crate) struct Indexer {
     /// The position of the last view: who waits for a refresh waits for it to pass theirs.
     refreshed: watch::Sender<u64>,
     is_behind: AtomicBool,
+    /// Why the index is being built anew, while it is.
+    rebuilding: Mutex<Option<String>>,
+    /// A search met what should not be: the files are to be checked.
+    is_suspect: AtomicBool,
+    /// What reading the rows failed with.
+    store_fault: Mutex<Option<StoreError>>,
     pub counters: Counters,
 }
 
@@ -129,8 +135,14 @@ impl Indexer {
     ) -> Result<Self, Error> {
         let _index = enter(&INDEX);
         std::fs::create_dir_all(dir).map_err(|error| Error::internal(error.to_string()))?;
-        let work = Work::open(dir, metadata)?;
+        let (work, damage) = Work::open(dir, metadata)?;
+        if let Some(why) = &damage {
+            tracing::error!(partition = %partition.id, why, "the index is built anew from the rows");
+        }
         Ok(Self {
+            rebuilding: Mutex::new(damage),
+            is_suspect: AtomicBool::new(false),
+            store_fault: Mutex::default(),
             partition: partition.id,
             dir: dir.to_owned(),
             store: partition.store.clone(),
@@ -215,13 +227,22 @@ impl Indexer {
     fn recover(&self, work: &mut Work, fault: Fault) -> Error {
         let error = fault.error();
         tracing::error!(partition = %self.partition, %error, "the index is opened anew");
+        if let Fault::Store(fault) = &fault {
+            *self.store_fault.lock() = Some(fault.clone());
+        }
         let is_lost =
             matches!(fault, Fault::Index(IndexError::Corrupt(_) | IndexError::NeedsRebuild));
         if is_lost && let Err(error) = PartitionIndex::destroy(&self.dir) {
             tracing::error!(partition = %self.partition, %error, "files cannot be removed");
         }
+        if is_lost {
+            *self.rebuilding.lock() = Some(error.reason.clone());
+            // Its files are gone: what is asked next waits for the new ones, or asks another copy.
+            self.view.write().take();
+            self.is_behind.store(true, Ordering::Release);
+        }
         match Work::open(&self.dir, &self.metadata.read()) {
-            Ok(opened) => *work = opened,
+            Ok((opened, _)) => *work = opened,
             Err(error) => {
                 tracing::error!(partition = %self.partition, %error, "the index cannot be opened");
             }
@@ -259,7 +280,49 @@ impl Indexer {
         let view = Arc::new(PartitionView { searcher, rows, position });
         *self.view.write() = Some(Arc::clone(&view));
         self.refreshed.send_replace(position.0);
+        if self.rebuilding.lock().take().is_some() {
+            tracing::info!(partition = %self.partition, "the index is whole again");
+        }
         Ok(view)
+    }
+
+    /// What reading the rows failed with since this was asked last.
+    pub(crate) fn take_store_fault(&self) -> Option<StoreError> {
+        self.store_fault.lock().take()
+    }
+
+    /// Why the index is being built anew, if it is: its rows answer, searches should go elsewhere.
+    pub(crate) fn rebuilding(&self) -> Option<String> {
+        self.rebuilding.lock().clone()
+    }
+
+    /// A search failed for a reason that should not be: the files are checked soon.
+    pub(crate) fn suspect(&self) {
+        self.is_suspect.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the files are to be checked at once; asked once.
+    pub(crate) fn take_suspicion(&self) -> bool {
+        self.is_suspect.swap(false, Ordering::Relaxed)
+    }
+
+    /// Checks the durable files by their checksums, `pace` being told the bytes of each and saying
+    /// whether to go on. One that is damaged has the index built anew from the rows. Blocks.
+    pub(crate) fn check_files(&self, pace: &mut dyn FnMut(u64) -> bool) {
+        let checker = self.work.lock().as_ref().map(|work| work.index.checker());
+        let Some(checker) = checker else { return };
+        for file in checker.files() {
+            match checker.check(&file) {
+                Ok(bytes) if pace(bytes) => {}
+                Ok(_) => return,
+                Err(error) => {
+                    if let Some(work) = self.work.lock().as_mut() {
+                        self.recover(work, Fault::Index(error));
+                    }
+                    return;
+                }
+            }
+        }
     }
 
     /// Gives the index every document that was touched, as it is in `rows`.
@@ -451,17 +514,24 @@ impl Work {
         Err(Fault::Mapping { needed, known: self.mapping_version })
     }
 
-    fn open(dir: &Path, metadata: &IndexMetadata) -> Result<Self, Error> {
+    /// Opens the index, or an empty one in its place where it is of no use; says what was wrong then.
+    fn open(dir: &Path, metadata: &IndexMetadata) -> Result<(Self, Option<String>), Error> {
         let open = || PartitionIndex::open(dir, &metadata.mapping, Options::default());
+        let mut damage = None;
         let index = match open() {
-            Err(IndexError::Corrupt(_) | IndexError::NeedsRebuild) => {
+            // Tantivy's own errors come of what the files say, too.
+            Err(
+                error
+                @ (IndexError::Corrupt(_) | IndexError::NeedsRebuild | IndexError::Tantivy(_)),
+            ) => {
+                damage = Some(error.to_string());
                 PartitionIndex::destroy(dir).and_then(|()| open())
             }
             opened => opened,
         };
         let index = index.map_err(|error| Fault::Index(error).error())?;
         let indexed = Lsn(index.position());
-        Ok(Self {
+        let work = Self {
             // What an index that is gone had was noted no longer: all rows are its own again.
             must_rebuild: indexed == Lsn(0),
             index,
@@ -471,7 +541,8 @@ impl Work {
             persisted_at: Instant::now(),
             unpersisted: 0,
             hasher: RandomState::new(),
-        })
+        };
+        Ok((work, damage))
     }
 }
 

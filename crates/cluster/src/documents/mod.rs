@@ -3,7 +3,8 @@
 //! - [`catalog`]: which indices there are and what they are made of.
 //! - [`write`], [`read`]: single documents.
 //! - [`rows`]: what Redis clients write into an index.
-//! - [`indexer`], [`refresher`]: the index of a partition, kept up with its rows.
+//! - [`indexer`], [`refresher`]: the index of a partition, kept up with its rows; [`scrubber`]: its files
+//!   checked.
 //! - [`search`], [`parts`], [`contexts`], [`pool`], [`costs`], [`cache`], [`memory`]: searches over
 //!   partitions.
 //! - [`remote`]: what other nodes ask of the copies here.
@@ -24,6 +25,7 @@ mod refresher;
 mod remote;
 mod requests;
 mod rows;
+mod scrubber;
 mod search;
 mod statistics;
 mod types;
@@ -37,6 +39,7 @@ pub(crate) use memory::BROKEN;
 pub use memory::{apart, aside, refused, stopped};
 pub use pool::PoolStatistics;
 pub(crate) use refresher::Refresher;
+pub(crate) use scrubber::Scrubber;
 pub use search::{SearchOptions, SearchOutcome};
 pub use statistics::{IndexStatistics, PartitionStatistics};
 pub use types::{

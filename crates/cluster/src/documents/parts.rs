@@ -21,7 +21,7 @@ use super::indexer::{PartitionView, document_in};
 use super::memory::OfRequest;
 use super::pool::{Cancel, Order};
 use super::search::SearchOptions;
-use super::types::IndexMetadata;
+use super::types::{Document, IndexMetadata};
 use crate::lead::now_ms;
 use crate::members::Member;
 use crate::node::Shared;
@@ -208,6 +208,8 @@ impl Part {
         asked: &Asked<'_>,
         terms: Terms,
     ) -> Result<PartitionResult, Failed> {
+        // Who asks knows the index' settings; the text that is sent does not say them.
+        asked.request.window()?;
         let (hold, for_fetch) = match (asked.keep, asked.request.size()) {
             (Some(keep), _) => (keep.max(FETCH_HOLD), false),
             (None, 0) => (Duration::ZERO, true),
@@ -323,6 +325,11 @@ impl Local {
         terms: Terms,
     ) -> Result<Self, Error> {
         let indexer = partition.indexer().ok_or_else(|| no_shard("no index".to_owned()))?;
+        if terms.alternatives > 0
+            && let Some(why) = indexer.rebuilding()
+        {
+            return Err(no_shard(format!("the index is being built anew: {why}")));
+        }
         let view = match indexer.view() {
             Some(view) => view,
             None => {
@@ -363,7 +370,8 @@ impl Local {
             answer
         };
         let order = Order { cost_ns, ..order(Class::Search, terms) };
-        let answer = documents.pool.run(order, work).await??;
+        let answer = documents.pool.run(order, work).await;
+        let answer = self.suspected(answer.and_then(|answer| answer))?;
         if let Some(key) = key.filter(|_| !answer.timed_out) {
             documents.cache.put(&key, &answer);
         }
@@ -409,7 +417,19 @@ impl Local {
             OfRequest(plimsoll_memory::current()).check()?;
             local.fetch_now(&request, hits)
         };
-        shared.documents.pool.run(order(Class::Fetch, terms), work).await?
+        let fetched = shared.documents.pool.run(order(Class::Fetch, terms), work).await;
+        self.suspected(fetched.and_then(|fetched| fetched))
+    }
+
+    /// Has the index' files checked where a search failed for a reason that should not be.
+    fn suspected<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
+        if let Err(error) = &answer
+            && error.status == 500
+            && let Some(indexer) = self.partition.indexer()
+        {
+            indexer.suspect();
+        }
+        answer
     }
 
     fn fetch_now(
@@ -422,20 +442,22 @@ impl Local {
         let row = |key: &[u8], id: &str| self.row(key, id, now_ms);
         let (positions, hits): (Vec<usize>, Vec<Hit>) = hits.into_iter().unzip();
         let searcher = &self.view.searcher;
-        let found =
-            partition_search::fetch_phase(searcher, request, &self.index.name, &hits, &row)?;
+        let (name, memory) = (&self.index.name, OfRequest(plimsoll_memory::current()));
+        let found = partition_search::fetch_phase(searcher, request, name, &hits, &row, &memory)?;
         self.count_fetch(began);
-        Ok(positions.into_iter().zip(found).collect())
+        let found = positions.into_iter().zip(found);
+        Ok(found.filter_map(|(at, hit)| Some((at, hit?))).collect())
     }
 
-    /// A document's row as of the view; one that cannot be read is said and not shown.
-    fn row(&self, key: &[u8], id: &str, now_ms: u64) -> Option<FetchedRow> {
-        let found = document_in(&self.view.rows, key, id, now_ms);
-        let found = found.unwrap_or_else(|error| {
-            tracing::error!(partition = %self.partition.id, id, %error, "a row cannot be read");
-            None
-        });
-        found.map(|it| FetchedRow { source: it.source, version: it.version, seq_no: it.seq_no })
+    /// A document's row as of the view; none where it has expired since.
+    fn row(&self, key: &[u8], id: &str, now_ms: u64) -> Result<Option<FetchedRow>, Error> {
+        let found = document_in(&self.view.rows, key, id, now_ms).map_err(|error| {
+            self.partition.note(&error);
+            Error::internal(format!("the document [{id}] cannot be read: {error}"))
+        })?;
+        let row =
+            |it: Document| FetchedRow { source: it.source, version: it.version, seq_no: it.seq_no };
+        Ok(found.map(row))
     }
 
     fn count_query(&self, began: Instant) {

@@ -13,6 +13,7 @@ use super::types::{Document, IndexMetadata};
 use crate::Coordinator;
 use crate::partition::Partition;
 use crate::read_rows::{Found, RowsRead};
+use crate::request::Preference;
 use crate::routing::no_shard;
 use crate::rpc::{Freshness, Problem, Question, Reply, rest_error};
 
@@ -43,7 +44,8 @@ impl Coordinator {
         let freshness = if is_realtime { Freshness::Strong } else { Freshness::Eventual };
         let (partition, key_bytes, named) = (copies.id.into(), key.to_vec(), id.to_owned());
         let question = Question::Document { partition, key: key_bytes, id: named, freshness };
-        let read = RowsRead { copies, class: Class::Get, freshness, question };
+        let preference = Preference::Best;
+        let read = RowsRead { copies, class: Class::Get, freshness, preference, question };
         let here = |partition| async move { document_of(&partition, key, id).await };
         match shared.read_rows(&read, here).await? {
             Found::Here(found) => found,
@@ -79,6 +81,9 @@ pub(crate) async fn document_of(
         }
         found => found,
     };
-    let found = found.map_err(|error| Error::internal(error.to_string()))?;
+    let found = found.map_err(|error| {
+        partition.note(&error);
+        Error::internal(error.to_string())
+    })?;
     Ok(found.map(Document::of))
 }

@@ -102,6 +102,9 @@ fn refresh(partition: &Partition) {
     {
         tracing::error!(partition = %partition.id, %error, "documents cannot be indexed");
     }
+    if let Some(error) = indexer.take_store_fault() {
+        partition.note(&error);
+    }
 }
 
 /// An index' refresh interval; `None` where it is refreshed only when asked to (`-1`).

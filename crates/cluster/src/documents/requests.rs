@@ -62,7 +62,10 @@ impl Requests {
 fn parsed(text: &str) -> Result<Arc<SearchRequest>, Error> {
     let body: Value =
         serde_json::from_str(text).map_err(|error| Error::internal(error.to_string()))?;
-    SearchRequest::parse(&body).map(Arc::new)
+    let mut request = SearchRequest::parse(&body)?;
+    // The node that the client asked has compared it with `index.max_result_window`.
+    request.set_window_max(usize::MAX);
+    Ok(Arc::new(request))
 }
 
 #[cfg(test)]
@@ -78,6 +81,8 @@ mod tests {
             read
         });
         assert_eq!((first.size(), second.size()), (1, 2));
+        // How many may be wanted is the asking node's to say, which knows the index' settings.
+        assert_eq!(requests.read(r#"{"size":20000}"#).unwrap().window(), Ok(20_000));
         for text in ["{", r#"{"sice":1}"#, r#"{"sice":1}"#] {
             assert!(requests.read(text).is_err(), "{text}");
         }

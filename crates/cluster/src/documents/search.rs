@@ -251,13 +251,12 @@ impl Coordinator {
         let cancel = Cancel::default();
         let _guard = cancel.guard();
         let ways = Ways { cancel: &cancel, rank: random_u32(), keep };
-        let answers = self.ask_parts(parts, request, options, after, ways).await;
+        let mut answers = self.ask_parts(parts, request, options, after, ways).await;
         // A breaker stops a search, not a part of it.
         if let Some((_, error)) = answers.failed.iter().find(|(_, error)| error.kind == BROKEN) {
             return Err(error.clone());
         }
         let asked = u32::try_from(parts.len()).unwrap_or(u32::MAX);
-        let failed = u32::try_from(answers.failed.len()).unwrap_or(u32::MAX);
         if !answers.failed.is_empty() && (answers.results.is_empty() || !options.allow_partial) {
             return Err(all_failed(parts, &answers.failed));
         }
@@ -281,7 +280,16 @@ impl Coordinator {
                 *slot = Some(hit.clone());
             }
         }
+        let count = hits.len();
         let fetched = self.fetch(parts, request, hits, (&cancel, keep.is_none())).await?;
+        let (fetched, unfetched) = fetched;
+        answers.failed.extend(unfetched);
+        if !answers.failed.is_empty()
+            && (!options.allow_partial || (fetched.is_empty() && count > 0))
+        {
+            return Err(all_failed(parts, &answers.failed));
+        }
+        let failed = u32::try_from(answers.failed.len()).unwrap_or(u32::MAX);
         let terminates = request.body().get("terminate_after").is_some();
         let outcome = SearchOutcome {
             took_ms: 0,
@@ -357,31 +365,41 @@ impl Coordinator {
         answer.map_err(|error| of_index(error, &part.index))
     }
 
-    /// The JSON of each hit, from the views that were asked; one whose row is gone is left out.
+    /// The JSON of each hit, from the views that were asked; one whose row has expired is left out.
+    /// Beside it the parts whose hits could not be fetched, and why.
     async fn fetch(
         &self,
         parts: &Arc<Vec<Part>>,
         request: &Arc<SearchRequest>,
         hits: Vec<(usize, Hit)>,
         (cancel, is_last): (&Cancel, bool),
-    ) -> Result<Vec<Box<RawValue>>, Error> {
+    ) -> Result<(Vec<Box<RawValue>>, Vec<(usize, Error)>), Error> {
         let mut wanted: BTreeMap<usize, Vec<(usize, Hit)>> = BTreeMap::new();
         let count = hits.len();
         for (at, (part, hit)) in hits.into_iter().enumerate() {
             wanted.entry(part).or_default().push((at, hit));
         }
-        let fetched = wanted
-            .into_iter()
-            .map(|(part, hits)| parts[part].fetch(self.shared(), request, hits, (cancel, is_last)));
+        let fetched = wanted.into_iter().map(|(part, hits)| async move {
+            let way = (cancel, is_last);
+            (part, parts[part].fetch(self.shared(), request, hits, way).await)
+        });
         let mut ordered: Vec<Option<Box<RawValue>>> = vec![None; count];
-        for fetched in join_all(fetched).await {
-            for (at, hit) in fetched? {
-                if let Some(slot) = ordered.get_mut(at) {
-                    *slot = Some(hit);
+        let mut failed = Vec::new();
+        for (part, fetched) in join_all(fetched).await {
+            match fetched {
+                Ok(hits) => {
+                    for (at, hit) in hits {
+                        if let Some(slot) = ordered.get_mut(at) {
+                            *slot = Some(hit);
+                        }
+                    }
                 }
+                // The request is wrong, or a breaker stopped it: no part of it would go on.
+                Err(error) if error.status < 500 => return Err(error),
+                Err(error) => failed.push((part, of_index(error, &parts[part].index))),
             }
         }
-        Ok(ordered.into_iter().flatten().collect())
+        Ok((ordered.into_iter().flatten().collect(), failed))
     }
 }
 

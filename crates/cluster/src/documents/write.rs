@@ -15,6 +15,7 @@ use super::types::{Action, Condition, DocumentWrite, IndexMetadata, WriteResult,
 use crate::Coordinator;
 use crate::lead::Step;
 use crate::table::Table;
+use crate::write_error::WriteError;
 
 /// The longest id, bytes. Elasticsearch's.
 const ID_BYTES_MAX: usize = 512;
@@ -66,11 +67,21 @@ impl Coordinator {
         writes: &[DocumentWrite],
         outcomes: &mut [Option<Result<Written, Error>>],
     ) -> u64 {
+        if self.shared().is_room_low()
+            && let Err(refusal) = self.shared().room.check()
+        {
+            let refused = |write: &DocumentWrite| !matches!(write.action, Action::Delete);
+            for (_, outcome) in writes.iter().zip(outcomes.iter_mut()).filter(|(it, _)| refused(it))
+            {
+                *outcome = Some(Err(failed(refusal.clone())));
+            }
+        }
         for attempt in 0..MAPPING_ATTEMPTS_MAX {
             let Some(index) = table.index() else { break };
             let mut mapping = index.mapping.clone();
             let mut is_grown = false;
-            for (write, outcome) in writes.iter().zip(outcomes.iter_mut()) {
+            let open = writes.iter().zip(outcomes.iter_mut()).filter(|(_, it)| it.is_none());
+            for (write, outcome) in open {
                 let grown = check_id(&write.id).and_then(|()| match write.action {
                     Action::Delete => Ok(None),
                     Action::Index | Action::Create => mapping.check(&write.id, &write.source),
@@ -130,7 +141,7 @@ impl Coordinator {
                     }));
                 }
                 Err(error) => {
-                    let error = failed(error);
+                    let error = failed_write(error);
                     outcomes.extend(sent.iter().map(|write| (write.at, Err(error.clone()))));
                 }
             }
@@ -236,16 +247,22 @@ impl Sent {
     }
 }
 
+/// What REST says where a write of documents has no replies.
+fn failed_write(error: WriteError) -> Error {
+    match error {
+        WriteError::TooLarge(_) => Error::new(413, "illegal_argument_exception", error.to_string()),
+        other => failed(other.into()),
+    }
+}
+
 /// What REST says where a lead did not take a write, or its outcome is not known.
 pub(crate) fn failed(error: ErrorReply) -> Error {
     let ErrorReply { code, message } = error;
     match &*code {
         "TRYAGAIN" => Error::new(429, "es_rejected_execution_exception", message),
+        "MISCONF" => Error::new(429, "cluster_block_exception", message),
         "TIMEOUT" => Error::new(504, "timeout_exception", message),
         "WRONGTYPE" => Error::illegal_argument(message),
-        _ if message.starts_with("the write takes over") => {
-            Error::new(413, "illegal_argument_exception", message)
-        }
         _ => Error::new(503, "unavailable_shards_exception", message),
     }
 }

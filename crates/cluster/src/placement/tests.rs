@@ -12,10 +12,17 @@ fn partition(group: u16, nodes: Vec<String>) -> PartitionDefinition {
     PartitionDefinition::new(group, begin, nodes)
 }
 
+/// Every node reports that its copy serves.
+fn all_serve(_: &str) -> Known {
+    Known::Serves
+}
+
 /// Makes every change, each new copy being whole at once, until nothing is to change.
 fn settle(partition: &mut PartitionDefinition, copies: usize, places: &Places) {
     for _ in 0..20 {
-        let Some(next) = next(partition, copies, places, &mut BTreeMap::new()) else { return };
+        let Some(next) = next(partition, copies, places, &all_serve, &mut BTreeMap::new()) else {
+            return;
+        };
         assert!(next.iter().any(|copy| copy.state == CopyState::Serving), "none serves");
         partition.copies = next;
         for copy in &mut partition.copies {
@@ -97,7 +104,7 @@ fn a_node_that_is_away_for_a_while_keeps_its_copies_and_one_that_is_gone_is_repl
     let mut it = partition(3, proposed(3, 2, &all));
     let gone = it.copies[0].node.clone();
     all.get_mut(&gone).unwrap().is_alive = false;
-    assert_eq!(next(&it, 2, &all, &mut BTreeMap::new()), None, "it may be back");
+    assert_eq!(next(&it, 2, &all, &all_serve, &mut BTreeMap::new()), None, "it may be back");
     all.get_mut(&gone).unwrap().is_counted = false;
     settle(&mut it, 2, &all);
     assert_eq!(it.copies.len(), 2);
@@ -138,7 +145,7 @@ fn a_node_makes_few_copies_at_once() {
     let mut making = BTreeMap::new();
     let begun = (0..10).filter(|group| {
         let it = partition(*group, vec!["a".to_owned()]);
-        next(&it, 2, &all, &mut making).is_some()
+        next(&it, 2, &all, &all_serve, &mut making).is_some()
     });
     assert_eq!(begun.count(), INITIALIZING_MAX);
 }
@@ -172,7 +179,7 @@ fn a_node_that_only_coordinates_gives_its_copies_up_once_others_have_them() {
         assert!(!proposed(group, 3, &all).contains(&"a".to_owned()));
     }
     // The only copy stays and is copied from, and goes when another serves.
-    let first = next(&partition, 1, &all, &mut BTreeMap::new()).unwrap();
+    let first = next(&partition, 1, &all, &all_serve, &mut BTreeMap::new()).unwrap();
     assert!(first.iter().any(|it| it.node == "a" && it.state == CopyState::Serving), "{first:?}");
     settle(&mut partition, 1, &all);
     assert!(!nodes(&partition).contains(&"a") && nodes(&partition).len() == 1);
@@ -181,4 +188,61 @@ fn a_node_that_only_coordinates_gives_its_copies_up_once_others_have_them() {
     let mut kept = self::partition(1, vec!["a".to_owned()]);
     settle(&mut kept, 1, &alone);
     assert_eq!(nodes(&kept), ["a"]);
+}
+
+#[test]
+fn a_copy_counts_only_where_its_node_says_that_it_serves() {
+    // A2: b's copy has not come back yet, a is away for long: a's is the only good one.
+    let mut all = places(&["a", "b", "c"]);
+    let away = all.get_mut("a").unwrap();
+    (away.is_alive, away.is_counted) = (false, false);
+    let it = partition(1, vec!["a".to_owned(), "b".to_owned()]);
+    let silent = |_: &str| Known::Other;
+    assert_eq!(next(&it, 2, &all, &silent, &mut BTreeMap::new()), None);
+    // Once b serves, c makes a copy, and a is named until that serves as well.
+    let b_serves = |node: &str| if node == "b" { Known::Serves } else { Known::Other };
+    let found = next(&it, 2, &all, &b_serves, &mut BTreeMap::new()).unwrap();
+    let named: Vec<&str> = found.iter().map(|copy| copy.node.as_str()).collect();
+    assert_eq!(named, ["a", "b", "c"]);
+    let mut it = it;
+    it.copies = found;
+    assert_eq!(next(&it, 2, &all, &b_serves, &mut BTreeMap::new()), None, "c is making it");
+    it.copies[2].state = CopyState::Serving;
+    assert_eq!(next(&it, 2, &all, &b_serves, &mut BTreeMap::new()), None, "c has not said so");
+    settle(&mut it, 2, &all);
+    assert_eq!(nodes(&it), ["b", "c"]);
+}
+
+#[test]
+fn what_is_not_known_to_serve_lets_nobody_go() {
+    // The copies are to move from a to b, and b's is not there any more.
+    let mut all = places(&["a", "b"]);
+    all.get_mut("a").unwrap().is_data = false;
+    let it = partition(1, vec!["a".to_owned(), "b".to_owned()]);
+    let a_serves = |node: &str| if node == "a" { Known::Serves } else { Known::Other };
+    assert_eq!(next(&it, 1, &all, &a_serves, &mut BTreeMap::new()), None);
+    let found = next(&it, 1, &all, &all_serve, &mut BTreeMap::new()).unwrap();
+    assert_eq!(found.len(), 1, "{found:?}");
+}
+
+#[test]
+fn a_copy_that_has_stopped_is_made_elsewhere_or_where_there_is_no_other_node_anew() {
+    let stopped = |node: &str| if node == "a" { Known::Stopped } else { Known::Serves };
+    let three = places(&["a", "b", "c"]);
+    let mut it = partition(1, vec!["a".to_owned(), "b".to_owned()]);
+    it.copies = next(&it, 2, &three, &stopped, &mut BTreeMap::new()).unwrap();
+    assert_eq!(it.copies.len(), 3, "c makes one: {it:?}");
+    it.copies[2].state = CopyState::Serving;
+    it.copies = next(&it, 2, &three, &stopped, &mut BTreeMap::new()).unwrap();
+    assert_eq!(nodes(&it), ["b", "c"]);
+    let two = places(&["a", "b"]);
+    let mut it = partition(1, vec!["a".to_owned(), "b".to_owned()]);
+    it.copies = next(&it, 2, &two, &stopped, &mut BTreeMap::new()).unwrap();
+    let state = |it: &PartitionDefinition, node: &str| it.copy_on(node).map(|copy| copy.state);
+    assert_eq!(state(&it, "a"), Some(CopyState::Initializing));
+    assert_eq!(state(&it, "b"), Some(CopyState::Serving));
+    assert_eq!(next(&it, 2, &two, &stopped, &mut BTreeMap::new()), None, "once");
+    // The only copy that there is stays as it is.
+    let alone = partition(1, vec!["a".to_owned()]);
+    assert_eq!(next(&alone, 1, &two, &stopped, &mut BTreeMap::new()), None);
 }

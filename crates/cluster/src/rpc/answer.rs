@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use plimsoll_control::Class;
 use plimsoll_log::{PartitionId, SessionId};
+use plimsoll_storage::operation::Operation;
 use plimsoll_storage::{Argv, ErrorReply, Reply as RowReply, command};
 
 use super::messages::{
@@ -23,6 +24,7 @@ use crate::scatter::class_of;
 use crate::submit::{fences, lead_for, reply_bytes};
 use crate::table::Copies;
 use crate::tail::GroupTail;
+use crate::write_error::WriteError;
 
 impl Coordinator {
     /// Answers another node's question. Dropping the future stops the work on it.
@@ -77,13 +79,13 @@ impl Coordinator {
                     _ => Err(Problem::NotHere("the metadata is behind".to_owned())),
                 }
             }
-            Question::Write { partition, session, first, acked, steps } => {
+            Question::Write { partition, session, first, acked, stamp_ms, steps } => {
                 let local = self.local(partition.into())?;
                 let working = shared.work(Class::Write);
-                let steps = steps.into_iter().map(step).collect();
+                let steps = steps.into_iter().map(step).collect::<Result<_, _>>()?;
                 let session = SessionId(session);
-                let submission = |done| Submission { session, first, acked, steps, done };
-                let answer = lead_for(&local, submission, timeout).await.map_err(row)?;
+                let submission = |done| Submission { session, first, acked, stamp_ms, steps, done };
+                let answer = lead_for(&local, submission, timeout).await.map_err(Problem::Write)?;
                 working.done();
                 Ok(self.replies(partition, &answer))
             }
@@ -91,14 +93,17 @@ impl Coordinator {
                 let local = self.local(partition.into())?;
                 let submission = fences(SessionId(session), &numbers, stamp_ms);
                 let answer = lead_for(&local, submission, timeout).await;
-                Ok(self.replies(partition, &answer.map_err(row)?))
+                Ok(self.replies(partition, &answer.map_err(Problem::Write)?))
             }
             Question::Read { partition, argv, freshness } => {
                 let local = self.fresh(partition.into(), freshness, timeout, waits).await?;
                 let argv = Argv::of(&argv);
                 let command = command::parse(&argv).map_err(row)?;
                 let working = shared.work(class_of(&command));
-                let reply = self.read_local(&local, &command, &argv).await;
+                let (reply, _held) = self.read_local(&local, &command, &argv).await;
+                if local.is_damaged() {
+                    return Err(Problem::NotHere("the copy is damaged".to_owned()));
+                }
                 working.done();
                 Ok(self.replies(partition, &[reply]))
             }
@@ -172,10 +177,20 @@ pub(crate) struct Waits {
     ns: AtomicU64,
 }
 
-fn step(step: StepBytes) -> Step {
+/// A step as it came. What cannot be read is not appended: every replica would stop at it.
+fn step(step: StepBytes) -> Result<Step, Problem> {
     match step {
-        StepBytes::Write(payload) => Step::Write(payload.into()),
-        StepBytes::Read(argv) => Step::Read(Argv::of(&argv)),
+        StepBytes::Write(payload) => {
+            let payload = Bytes::from(payload);
+            match Operation::check(&payload) {
+                Ok(()) => Ok(Step::Write(payload)),
+                Err(error) => Err(Problem::Write(WriteError::Refused {
+                    code: "ERR".to_owned(),
+                    message: format!("the operation cannot be read: {error}"),
+                })),
+            }
+        }
+        StepBytes::Read(argv) => Ok(Step::Read(Argv::of(&argv))),
     }
 }
 

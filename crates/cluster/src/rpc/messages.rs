@@ -12,8 +12,10 @@ use plimsoll_log::PartitionId;
 use plimsoll_storage::partition::Checksum;
 use serde::{Deserialize, Serialize};
 
+use crate::write_error::WriteError;
+
 /// What this version speaks.
-pub(crate) const FORMAT: u8 = 3;
+pub(crate) const FORMAT: u8 = 4;
 
 /// What goes with every question.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -188,7 +190,15 @@ pub(crate) enum Question {
     /// Where the node stands in each log group.
     Positions,
     /// Has the lead there carry out steps.
-    Write { partition: PartitionName, session: u64, first: u64, acked: u64, steps: Vec<StepBytes> },
+    Write {
+        partition: PartitionName,
+        session: u64,
+        first: u64,
+        acked: u64,
+        /// When the coordinator sent it, by its clock, ms since 1970.
+        stamp_ms: u64,
+        steps: Vec<StepBytes>,
+    },
     /// Settles operations whose outcome is not known: none of them runs after the answer.
     Settle { partition: PartitionName, session: u64, numbers: Vec<u64>, stamp_ms: u64 },
     /// One command that reads.
@@ -335,6 +345,8 @@ pub(crate) enum Problem {
     Behind(String),
     /// The node refuses the work for now: a REST error, as JSON.
     Refused(String),
+    /// A write has no replies.
+    Write(WriteError),
 }
 
 impl From<Error> for Problem {

@@ -45,8 +45,6 @@ pub(crate) struct Field {
 pub(crate) trait Fields {
     /// The field, where the mapping has it.
     fn field(&self, path: &str) -> Option<Field>;
-    /// The columns of all fields below a path (of `nested`).
-    fn below(&self, path: &str) -> Vec<Field>;
 }
 
 impl Field {

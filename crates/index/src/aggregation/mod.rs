@@ -139,10 +139,4 @@ impl Fields for ViewFields<'_> {
     fn field(&self, path: &str) -> Option<Field> {
         self.make(self.view.mapping(), path)
     }
-
-    fn below(&self, path: &str) -> Vec<Field> {
-        let prefix = format!("{path}.");
-        let paths = self.view.layout().targets_under(&prefix).map(|(path, _)| path);
-        paths.filter_map(|path| self.make(self.view.mapping(), path)).collect()
-    }
 }

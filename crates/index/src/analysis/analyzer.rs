@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tantivy::tokenizer::{TokenStream, Tokenizer};
 
-use super::filter::{CharFilter, Filter};
+use super::filter::{CharFilter, FILTERED_BYTES_MAX, Filter};
 use super::tokenizer::TokenizerKind;
 
 /// A token as analysis gives it. Offsets are bytes of the text.
@@ -15,6 +15,14 @@ pub use tantivy::tokenizer::Token;
 /// Between the texts of a list of one document lie 100 positions (Elasticsearch's default of
 /// `position_increment_gap`), so that no phrase goes from one to the next.
 const TEXTS_APART: usize = 100;
+
+/// The most bytes that the tokens of one text may take: pieces of pieces of a long text come to
+/// its square. What is indexed of it ends there.
+const BYTES_MAX: usize = 256 << 20;
+/// The same where they are shown.
+const SHOWN_BYTES_MAX: usize = 32 << 20;
+/// How many tokens may be made for each that may be shown.
+const SHOWN_OF: usize = 10;
 
 /// How one text becomes tokens. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -85,25 +93,29 @@ impl Analyzer {
         self.terms(text).concat()
     }
 
-    /// The tokens as `_analyze` shows them: offsets count UTF-16 units, as Java does.
+    /// The tokens as `_analyze` shows them: offsets count UTF-16 units, as Java does. None where
+    /// there are more than `tokens_max` of them; not many more are made then.
     #[must_use]
-    pub fn explain(&self, text: &str) -> Vec<Value> {
-        let utf16 = |byte: usize| {
-            let end = text.floor_char_boundary(byte);
-            text[..end].encode_utf16().count()
-        };
-        self.tokens(text)
-            .iter()
-            .map(|token| {
-                json!({
-                    "token": token.text,
-                    "start_offset": utf16(token.offset_from),
-                    "end_offset": utf16(token.offset_to),
-                    "type": self.0.tokenizer.kind_of(&token.text),
-                    "position": token.position,
-                })
+    pub fn explain(&self, text: &str, tokens_max: usize) -> Option<Vec<Value>> {
+        // Filters may leave some out that the tokenizer makes.
+        let made_max = tokens_max.saturating_mul(SHOWN_OF);
+        let mut tokens =
+            Tokens { count_max: made_max, bytes_max: SHOWN_BYTES_MAX, ..Tokens::default() };
+        self.run(text, &mut tokens);
+        if tokens.is_cut || tokens.len > tokens_max {
+            return None;
+        }
+        let mut utf16 = Utf16::default();
+        let shown = tokens.list[..tokens.len].iter().map(|token| {
+            json!({
+                "token": token.text,
+                "start_offset": utf16.at(text, token.offset_from),
+                "end_offset": utf16.at(text, token.offset_to),
+                "type": self.0.tokenizer.kind_of(&token.text),
+                "position": token.position,
             })
-            .collect()
+        });
+        Some(shown.collect())
     }
 
     fn run(&self, text: &str, tokens: &mut Tokens) {
@@ -113,11 +125,11 @@ impl Analyzer {
         } else {
             // Offsets are then those of the filtered text: nothing reads them but highlighting,
             // which analyzes the text as it is.
-            let filtered = self
-                .0
-                .char_filters
-                .iter()
-                .fold(text.to_owned(), |text, filter| filter.apply(&text));
+            let mut filtered = text.to_owned();
+            for filter in &self.0.char_filters {
+                filtered = filter.apply(&filtered);
+                tokens.is_cut |= filtered.len() >= FILTERED_BYTES_MAX;
+            }
             self.0.tokenizer.run(&filtered, tokens);
         }
         for filter in &self.0.filters {
@@ -126,21 +138,77 @@ impl Analyzer {
     }
 }
 
+/// How many UTF-16 units lie before a byte, for bytes that mostly follow each other.
+#[derive(Default)]
+struct Utf16 {
+    byte: usize,
+    units: usize,
+}
+
+impl Utf16 {
+    fn at(&mut self, text: &str, byte: usize) -> usize {
+        let end = text.floor_char_boundary(byte);
+        let units = |from: usize, to: usize| text[from..to].encode_utf16().count();
+        self.units = match end >= self.byte {
+            true => self.units + units(self.byte, end),
+            false => self.units - units(end, self.byte),
+        };
+        self.byte = end;
+        self.units
+    }
+}
+
 /// Tokens in slots that are used again for the next text, so that indexing allocates nothing once
-/// it runs.
-#[derive(Clone, Debug, Default)]
+/// it runs. How many there may be, and how long, is bounded: what comes after that is left out.
+#[derive(Clone, Debug)]
 pub(super) struct Tokens {
     pub list: Vec<Token>,
     pub len: usize,
+    /// Whether some were left out.
+    pub is_cut: bool,
+    count_max: usize,
+    bytes_max: usize,
+    /// Of the texts of all tokens but the last.
+    bytes: usize,
+}
+
+impl Default for Tokens {
+    fn default() -> Self {
+        Self {
+            list: Vec::new(),
+            len: 0,
+            is_cut: false,
+            count_max: usize::MAX,
+            bytes_max: BYTES_MAX,
+            bytes: 0,
+        }
+    }
 }
 
 impl Tokens {
     fn clear(&mut self) {
         self.len = 0;
+        self.bytes = 0;
+        self.is_cut = false;
     }
 
-    /// The next free slot, counted as used; its text is empty.
+    /// The tokens so far; this is empty then, with the same bounds.
+    pub fn take(&mut self) -> Self {
+        let empty = Self { list: Vec::new(), len: 0, bytes: 0, ..*self };
+        std::mem::replace(self, empty)
+    }
+
+    /// The next free slot, counted as used; its text is empty. Where there is no room for it, it
+    /// takes the place of the last.
     pub fn push(&mut self, from: usize, to: usize, position: usize) -> &mut Token {
+        let last = self.len.checked_sub(1).and_then(|last| self.list.get(last));
+        let last_bytes = last.map_or(0, |token| token.text.len());
+        if self.len >= self.count_max || self.bytes + last_bytes > self.bytes_max {
+            self.is_cut = true;
+            self.len -= usize::from(self.len > 0);
+        } else {
+            self.bytes += last_bytes;
+        }
         if self.len == self.list.len() {
             self.list.push(Token::default());
         }

@@ -203,8 +203,11 @@ fn unique(same_position: bool, tokens: &mut Tokens) {
 
 /// Gives each token's pieces at the token's own position.
 fn ngrams(min: usize, max: usize, edge: bool, keep: bool, tokens: &mut Tokens) {
-    let whole = std::mem::take(tokens);
+    let whole = tokens.take();
     for token in &whole.list[..whole.len] {
+        if tokens.is_cut {
+            return;
+        }
         let mut found_whole = false;
         grams(&token.text, min, max, edge, |start, end| {
             found_whole |= end - start == token.text.len();
@@ -219,9 +222,12 @@ fn ngrams(min: usize, max: usize, edge: bool, keep: bool, tokens: &mut Tokens) {
 }
 
 fn shingles(min: usize, max: usize, unigrams: bool, separator: &str, tokens: &mut Tokens) {
-    let whole = std::mem::take(tokens);
+    let whole = tokens.take();
     let words = &whole.list[..whole.len];
     for (start, word) in words.iter().enumerate() {
+        if tokens.is_cut {
+            return;
+        }
         if unigrams {
             let token = tokens.push(word.offset_from, word.offset_to, word.position);
             token.text.push_str(&word.text);
@@ -241,6 +247,9 @@ fn shingles(min: usize, max: usize, unigrams: bool, separator: &str, tokens: &mu
     }
 }
 
+/// The most bytes that a text may come to before it is cut; the rest of it is left out.
+pub(super) const FILTERED_BYTES_MAX: usize = 64 << 20;
+
 /// What happens to the text before it is cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CharFilter {
@@ -258,7 +267,9 @@ impl CharFilter {
             Self::Mapping(pairs) => {
                 let mut out = String::with_capacity(text.len());
                 let mut rest = text;
-                while let Some(c) = rest.chars().next() {
+                while let Some(c) = rest.chars().next()
+                    && out.len() < FILTERED_BYTES_MAX
+                {
                     let longest = pairs
                         .iter()
                         .filter(|(from, _)| !from.is_empty() && rest.starts_with(from.as_str()))
@@ -288,8 +299,12 @@ fn strip_html(text: &str) -> String {
     ];
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
+    // Where no tag ends any more, none is looked for: each search would go to the end.
+    let last_end = text.rfind('>').unwrap_or(0);
     while let Some(c) = rest.chars().next() {
+        let at = text.len() - rest.len();
         if c == '<'
+            && at < last_end
             && let Some(end) = rest.find('>')
         {
             out.push('\n');

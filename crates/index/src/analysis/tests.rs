@@ -34,7 +34,7 @@ fn a_token_of_more_than_255_characters_is_cut() {
 
 #[test]
 fn offsets_count_utf16_units_and_stop_words_leave_gaps() {
-    let shown = Analysis::default().analyzer("english").unwrap().explain("𝄞 the Fox");
+    let shown = Analysis::default().analyzer("english").unwrap().explain("𝄞 the Fox", 10).unwrap();
     assert_eq!(
         json!(shown),
         json!([{"token": "fox", "start_offset": 7, "end_offset": 10, "type": "<ALPHANUM>", "position": 1}])

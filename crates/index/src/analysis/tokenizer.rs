@@ -58,6 +58,9 @@ impl TokenizerKind {
             Self::Standard { max_token_length } => {
                 let mut position = 0;
                 for (from, word) in text.unicode_word_indices() {
+                    if tokens.is_cut {
+                        break;
+                    }
                     push_cut(tokens, from, word, *max_token_length, &mut position);
                 }
             }
@@ -202,6 +205,9 @@ fn path_hierarchy(text: &str, delimiter: char, reverse: bool, tokens: &mut Token
     if reverse {
         tokens.push(0, text.len(), 0).text.push_str(text);
         for (at, c) in cuts {
+            if tokens.is_cut {
+                return;
+            }
             let from = at + c.len_utf8();
             if from < text.len() {
                 tokens.push(from, text.len(), 0).text.push_str(&text[from..]);
@@ -209,6 +215,9 @@ fn path_hierarchy(text: &str, delimiter: char, reverse: bool, tokens: &mut Token
         }
     } else {
         for (at, _) in cuts {
+            if tokens.is_cut {
+                return;
+            }
             tokens.push(0, at, 0).text.push_str(&text[..at]);
         }
         if !text.ends_with(delimiter) {

@@ -385,7 +385,7 @@ proptest::proptest! {
             let _ = mapping.check("1", json!({name: text}).to_string().as_bytes());
             let _ = mapping.check("1", format!("{{\"{name}\": {text}}}").as_bytes());
         }
-        let _ = mapping.field("d").unwrap().analyzer().explain(&text);
+        let _ = mapping.field("d").unwrap().analyzer().explain(&text, 10_000);
         let _ = Mapping::parse(&json!({"properties": {&text: {"type": "date", "format": text}}}));
     }
 }

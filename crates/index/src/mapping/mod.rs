@@ -10,6 +10,7 @@ mod merge;
 mod object;
 mod parameters;
 mod parse;
+mod supported;
 mod template;
 
 #[cfg(test)]
@@ -18,18 +19,22 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 pub use field::{Field, FieldType};
 pub(crate) use object::{Dynamic, Object, Property};
+pub use supported::check_supported;
 pub(crate) use template::Template;
 
 use crate::Error;
 use crate::analysis::Analysis;
 use object::RootOptions;
 
-/// The most fields, objects and multi-fields counted, of one index.
+/// The most fields, objects and multi-fields counted, of one index, where its settings do not say
+/// otherwise.
 pub const FIELDS_MAX: usize = 1000;
+/// How they say it.
+pub const FIELDS_MAX_SETTING: &str = "index.mapping.total_fields.limit";
 /// The most levels of objects, the root being the first.
 pub const DEPTH_MAX: usize = 20;
 /// The most bytes of one field's name (not of its path).
@@ -44,6 +49,8 @@ pub(crate) struct Inner {
     root: Object,
     options: RootOptions,
     analysis: Analysis,
+    /// How many there may be of them and objects together.
+    fields_max: usize,
     fields: Vec<Arc<Field>>,
     by_path: HashMap<String, usize>,
 }
@@ -62,9 +69,26 @@ impl Mapping {
             root: Object::default(),
             options: RootOptions::default(),
             analysis,
+            fields_max: FIELDS_MAX,
             fields: Vec::new(),
             by_path: HashMap::new(),
         }))
+    }
+
+    /// No fields, and what the settings of an index say of analyzers and limits; by full names.
+    ///
+    /// # Errors
+    /// 400 where the analyzers are wrong.
+    pub fn of_settings(settings: &Map<String, Value>) -> Result<Self, Error> {
+        let mut mapping = Self::with_analysis(Analysis::of_settings(settings)?);
+        let limit = settings.get(FIELDS_MAX_SETTING).and_then(|value| match value {
+            Value::String(text) => text.parse().ok(),
+            value => usize::try_from(value.as_u64()?).ok(),
+        });
+        if let (Some(limit), Some(inner)) = (limit, Arc::get_mut(&mut mapping.0)) {
+            inner.fields_max = limit;
+        }
+        Ok(mapping)
     }
 
     /// The mapping that a body such as `{"properties": {…}}` gives a new index.
@@ -96,7 +120,7 @@ impl Mapping {
         let (root, options) = parse::root(body, &self.0.analysis)?;
         let root = merge::objects(&self.0.root, root, "")?;
         let options = self.0.options.merged(options);
-        Self::compile(root, options, self.0.analysis.clone())
+        Self::compile(root, options, self.0.analysis.clone(), self.0.fields_max)
     }
 
     /// The body that gives this mapping, as `GET _mapping` shows it.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::date::DateFormat;
 use super::field::{Field, FieldType};
 use super::object::{Dynamic, Object, Property, RootOptions};
-use super::{DEPTH_MAX, FIELDS_MAX, Inner, Mapping, NAME_BYTES_MAX, Template, parameters};
+use super::{DEPTH_MAX, Inner, Mapping, NAME_BYTES_MAX, Template, parameters};
 use crate::Error;
 use crate::analysis::Analysis;
 
@@ -290,8 +290,9 @@ impl Mapping {
         mut root: Object,
         options: RootOptions,
         analysis: Analysis,
+        fields_max: usize,
     ) -> Result<Self, Error> {
-        let mut all = Numbered::default();
+        let mut all = Numbered { count_max: fields_max, ..Numbered::default() };
         all.object(&mut root, "", 1)?;
         let by_path: HashMap<String, usize> =
             all.fields.iter().enumerate().map(|(at, field)| (field.path.clone(), at)).collect();
@@ -318,7 +319,8 @@ impl Mapping {
             }
         }
         relink(&mut root, &all.fields);
-        Ok(Self(Arc::new(Inner { root, options, analysis, fields: all.fields, by_path })))
+        let fields = all.fields;
+        Ok(Self(Arc::new(Inner { root, options, analysis, fields_max, fields, by_path })))
     }
 }
 
@@ -326,6 +328,7 @@ impl Mapping {
 struct Numbered {
     fields: Vec<Arc<Field>>,
     count: usize,
+    count_max: usize,
 }
 
 impl Numbered {
@@ -365,9 +368,10 @@ impl Numbered {
 
     fn counted(&mut self) -> Result<(), Error> {
         self.count += 1;
-        if self.count > FIELDS_MAX {
+        if self.count > self.count_max {
             return Err(Error::illegal_argument(format!(
-                "Limit of total fields [{FIELDS_MAX}] has been exceeded"
+                "Limit of total fields [{}] has been exceeded",
+                self.count_max
             )));
         }
         Ok(())

@@ -17,8 +17,8 @@ use parking_lot::{Condvar, Mutex};
 use tantivy::Directory;
 use tantivy::directory::error::{DeleteError, LockError, OpenReadError, OpenWriteError};
 use tantivy::directory::{
-    AntiCallToken, DirectoryLock, FileHandle, Lock, META_LOCK, MmapDirectory, TerminatingWrite,
-    WatchCallback, WatchHandle, WritePtr,
+    AntiCallToken, DirectoryLock, FileHandle, Lock, META_LOCK, ManagedDirectory, MmapDirectory,
+    TerminatingWrite, WatchCallback, WatchHandle, WritePtr,
 };
 
 use super::IndexError;
@@ -74,6 +74,7 @@ impl Files {
         let mut state = State::default();
         match fs::read(root.join(META)) {
             Ok(bytes) => {
+                let bytes = meta::unsealed(&bytes)?;
                 state.persisted = meta::files(&bytes)?;
                 state.captured = state.persisted.clone();
                 state.small.insert(PathBuf::from(META), bytes);
@@ -99,12 +100,43 @@ impl Files {
         let managed: Vec<&PathBuf> = state.persisted.iter().collect();
         let managed = serde_json::to_vec(&managed).unwrap_or_default();
         state.small.insert(PathBuf::from(".managed.json"), managed);
-        Ok(Self(Arc::new(Shared {
+        let files = Self(Arc::new(Shared {
             root: root.to_owned(),
             generation: AtomicU64::new(0),
             meta_lock: MetaLock::default(),
             state: Mutex::new(state),
-        })))
+        }));
+        for name in files.persisted() {
+            files.check(&name)?;
+        }
+        Ok(files)
+    }
+
+    /// The files that the `meta.json` on disk names.
+    pub fn persisted(&self) -> Vec<PathBuf> {
+        self.0.state.lock().persisted.iter().cloned().collect()
+    }
+
+    /// Reads a whole file and compares it with the checksum that Tantivy put at its end; says how
+    /// many bytes that were. A file that is no longer persisted is passed over.
+    pub fn check(&self, name: &Path) -> Result<u64, IndexError> {
+        let path = self.0.root.join(name);
+        let found = fs::metadata(&path).map(|file| file.len()).and_then(|bytes| {
+            let directory = MmapDirectory::open(&self.0.root).map_err(io::Error::other)?;
+            let directory = ManagedDirectory::wrap(Box::new(directory));
+            let directory = directory.map_err(io::Error::other)?;
+            let is_sound = directory.validate_checksum(name).map_err(io::Error::other)?;
+            Ok((bytes, is_sound))
+        });
+        let problem = match found {
+            Ok((bytes, true)) => return Ok(bytes),
+            Ok((_, false)) => "its checksum is wrong".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        if !self.0.state.lock().persisted.contains(name) {
+            return Ok(0);
+        }
+        Err(IndexError::Corrupt(format!("{}: {problem}", name.display())))
     }
 
     /// A handle for a new opening of the index; handles from before can write no more.
@@ -169,7 +201,7 @@ impl Files {
         }
         let new = self.0.root.join(META_NEW);
         let mut file = File::create(&new)?;
-        file.write_all(bytes)?;
+        file.write_all(&meta::sealed(bytes))?;
         file.sync_data()?;
         fs::rename(&new, self.0.root.join(META))?;
         File::open(&self.0.root)?.sync_all()?;

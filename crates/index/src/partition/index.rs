@@ -1,6 +1,6 @@
 //! The index of one partition as its owner works with it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -28,6 +28,25 @@ const BATCH_OPERATIONS: usize = 128;
 const IDLE_REFRESHES: u32 = 3;
 /// The least that Tantivy works with.
 const WRITER_BYTES_MIN: usize = 15_000_000;
+
+/// Checks the durable files of an index by their checksums, one at a time.
+pub struct Checker(Files);
+
+impl Checker {
+    /// The names of the files that are to be checked.
+    #[must_use]
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.0.persisted()
+    }
+
+    /// Reads a file whole, and says how many bytes it has; 0 for one that is no longer needed.
+    ///
+    /// # Errors
+    /// [`IndexError::Corrupt`] where it is not what was written.
+    pub fn check(&self, file: &Path) -> Result<u64, IndexError> {
+        self.0.check(file)
+    }
+}
 
 /// The index of one partition. One owner puts, refreshes and persists; views can be searched by
 /// any thread at any time.
@@ -104,6 +123,12 @@ impl PartitionIndex {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
             _ => Ok(()),
         }
+    }
+
+    /// What checks the files of this index beside its owner.
+    #[must_use]
+    pub fn checker(&self) -> Checker {
+        Checker(self.files.clone())
     }
 
     /// The position of the last refresh that is durable; 0 for a new index.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tantivy::schema::Schema;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::IndexError;
 use super::layout::SlotEntry;
@@ -15,6 +16,30 @@ use super::layout::SlotEntry;
 const PARTS: [&str; 6] = ["fieldnorm", "term", "idx", "pos", "fast", "store"];
 /// The version of [`Payload`] and of how documents become fields.
 const VERSION: u32 = 1;
+
+/// The length of what [`sealed`] adds: a line break and a checksum in hexadecimal digits.
+const SEAL_BYTES: usize = 17;
+
+/// A `meta.json` as it is written to the disk: with a checksum of it after a line break.
+pub(super) fn sealed(meta: &[u8]) -> Vec<u8> {
+    let mut sealed = meta.to_vec();
+    sealed.extend_from_slice(format!("\n{:016x}", xxh3_64(meta)).as_bytes());
+    sealed
+}
+
+/// The `meta.json` of what was read from the disk. One that has no checksum is of a time before
+/// there was one.
+pub(super) fn unsealed(read: &[u8]) -> Result<Vec<u8>, IndexError> {
+    if read.last() == Some(&b'}') {
+        return Ok(read.to_vec());
+    }
+    let at = read.len().saturating_sub(SEAL_BYTES);
+    let meta = read.get(..at).unwrap_or_default();
+    if sealed(meta) == read {
+        return Ok(meta.to_vec());
+    }
+    Err(IndexError::Corrupt("meta.json: its checksum is wrong".to_owned()))
+}
 
 /// What a commit carries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

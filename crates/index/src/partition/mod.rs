@@ -21,7 +21,7 @@ mod view;
 mod tests;
 
 pub use error::IndexError;
-pub use index::PartitionIndex;
+pub use index::{Checker, PartitionIndex};
 pub use layout::{Kind, Layout, Target};
 pub use options::{Grown, IndexStatistics, Options};
 pub use view::View;

@@ -118,15 +118,6 @@ pub enum Kind {
         /// By how much.
         negative_boost: f32,
     },
-    /// `nested`: objects inside a document are flattened, so it asks of the document as a whole.
-    Nested {
-        /// The path of the objects.
-        path: String,
-        /// What is asked.
-        query: Box<Query>,
-        /// Whether a path that no mapping has matches nothing instead of being an error.
-        ignore_unmapped: bool,
-    },
     /// `query_string`
     QueryString(Box<QueryString>),
     /// `simple_query_string`

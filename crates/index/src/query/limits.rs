@@ -1,9 +1,22 @@
 //! The limits of a query: what is refused before it can cost much. They are Elasticsearch's
 //! defaults where it has one.
 
+use crate::error::Error;
+
 /// Clauses of one `bool` query, and terms that one text may be cut into
 /// (`indices.query.bool.max_clause_count`).
 pub const CLAUSE_COUNT_MAX: usize = 1024;
+
+/// The refusal of more.
+pub(crate) fn too_many_clauses() -> Error {
+    Error::new(
+        400,
+        "too_many_clauses",
+        format!(
+            "maxClauseCount is set to {CLAUSE_COUNT_MAX} [indices.query.bool.max_clause_count]"
+        ),
+    )
+}
 
 /// Values of one `terms` query (`index.max_terms_count`).
 pub const TERMS_COUNT_MAX: usize = 65_536;

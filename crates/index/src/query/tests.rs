@@ -36,7 +36,6 @@ fn queries_are_read() {
         json!({"constant_score": {"filter": {"term": {"k": "a"}}, "boost": 3}}),
         json!({"dis_max": {"queries": [{"match_all": {}}], "tie_breaker": 0.5}}),
         json!({"boosting": {"positive": {"match_all": {}}, "negative": {"match_all": {}}, "negative_boost": 0.5}}),
-        json!({"nested": {"path": "o", "query": {"match_all": {}}}}),
         json!({"query_string": {"query": "a AND b"}}),
         json!({"simple_query_string": {"query": "a + b", "flags": "AND|OR"}}),
         json!({"geo_distance": {"distance": "10km", "p": [1, 2]}}),

@@ -14,11 +14,16 @@ use super::result::{Hit, SortValue, score_json};
 use super::sort::SortBy;
 use super::source::SourceFilter;
 use super::values;
+use crate::aggregation::Memory;
 use crate::error::Error;
+use crate::json::{self, Unread};
 use crate::mapping::date::{DateFormat, Moment, Zone};
 use crate::partition::{Kind, View};
 use crate::query::Context;
 use crate::query::compile::bind_script;
+
+/// About how many bytes a value takes for each byte of its JSON, at most: a digit and a comma are one.
+const KEPT_TIMES: u64 = size_of::<Value>() as u64 / 2;
 
 /// What a row gives to the answer.
 #[derive(Clone, Debug)]
@@ -31,22 +36,29 @@ pub struct FetchedRow {
     pub seq_no: u64,
 }
 
+/// Gives the row of a hash key and an id.
+pub type RowOf<'a> = &'a dyn Fn(&[u8], &str) -> Result<Option<FetchedRow>, Error>;
+
 /// Renders hits: one JSON object each, in the order given. The source of a document that is shown
 /// whole is shown byte for byte.
 ///
-/// `rows` gives the row of a hash key and an id as of the view; a hit whose row is not there is
-/// rendered without `_source`.
+/// `rows` gives the row of a hash key and an id as of the view; a hit whose row is not there, because
+/// it has expired since, is `None`.
+///
+/// Sources of which parts are shown are read as values, for whose bytes `memory` is asked.
 ///
 /// # Errors
-/// Those of the index's files, and 400 where what is to be shown does not fit the mapping.
+/// Those of `rows`, of the index's files and of `memory`, and 400 where what is to be shown does not fit the
+/// mapping.
 pub fn fetch_phase(
     view: &View,
     request: &SearchRequest,
     index_name: &str,
     hits: &[Hit],
-    rows: &dyn Fn(&[u8], &str) -> Option<FetchedRow>,
-) -> Result<Vec<Box<RawValue>>, Error> {
-    let fetcher = Fetcher::new(view, request, index_name)?;
+    rows: RowOf<'_>,
+    memory: &dyn Memory,
+) -> Result<Vec<Option<Box<RawValue>>>, Error> {
+    let fetcher = Fetcher::new(view, request, index_name, memory)?;
     hits.iter().map(|hit| fetcher.hit(hit, rows)).collect()
 }
 
@@ -62,10 +74,16 @@ struct Fetcher<'a> {
     docvalue_fields: Vec<(String, Option<DateFormat>)>,
     named: Vec<(String, Box<dyn Weight>)>,
     context: Context<'a>,
+    memory: &'a dyn Memory,
 }
 
 impl<'a> Fetcher<'a> {
-    fn new(view: &'a View, request: &'a SearchRequest, index_name: &'a str) -> Result<Self, Error> {
+    fn new(
+        view: &'a View,
+        request: &'a SearchRequest,
+        index_name: &'a str,
+        memory: &'a dyn Memory,
+    ) -> Result<Self, Error> {
         let context = Context::new(view, 0);
         let highlighter = match &request.highlight {
             Some(spec) => Some(Highlighter::new(&context, spec, request.query())?),
@@ -93,16 +111,15 @@ impl<'a> Fetcher<'a> {
             docvalue_fields: expand(view, &request.docvalue_fields)?,
             named,
             context,
+            memory,
         })
     }
 
-    fn hit(
-        &self,
-        hit: &Hit,
-        rows: &dyn Fn(&[u8], &str) -> Option<FetchedRow>,
-    ) -> Result<Box<RawValue>, Error> {
+    fn hit(&self, hit: &Hit, rows: RowOf<'_>) -> Result<Option<Box<RawValue>>, Error> {
         let (id, key) = identity(self.view, hit.address)?;
-        let row = rows(key.as_deref().unwrap_or(id.as_bytes()), &id);
+        let Some(row) = rows(key.as_deref().unwrap_or(id.as_bytes()), &id)? else {
+            return Ok(None);
+        };
         let mut head = Map::new();
         if self.request.explain {
             head.insert("_shard".to_owned(), json!(format!("[{}][0]", self.index_name)));
@@ -111,52 +128,64 @@ impl<'a> Fetcher<'a> {
         if self.shows_metadata {
             head.insert("_id".to_owned(), json!(id));
         }
-        if let Some(row) = &row {
-            if self.request.version {
-                head.insert("_version".to_owned(), json!(row.version));
-            }
-            if self.request.seq_no_primary_term {
-                head.insert("_seq_no".to_owned(), json!(row.seq_no));
-                head.insert("_primary_term".to_owned(), json!(1));
-            }
+        if self.request.version {
+            head.insert("_version".to_owned(), json!(row.version));
+        }
+        if self.request.seq_no_primary_term {
+            head.insert("_seq_no".to_owned(), json!(row.seq_no));
+            head.insert("_primary_term".to_owned(), json!(1));
         }
         head.insert("_score".to_owned(), hit.score.map_or(Value::Null, score_json));
         if let (Some(key), true) = (&key, self.shows_metadata) {
             head.insert("_routing".to_owned(), json!(String::from_utf8_lossy(key)));
         }
-        let tail = self.tail(hit, row.as_ref())?;
-        let shown = match &row {
-            Some(row) if self.source.enabled => self.shown_source(row),
-            _ => None,
-        };
-        assemble(&head, shown.as_deref(), &tail)
+        let read = self.read(&row)?;
+        let tail = self.tail(hit, read.as_ref().unwrap_or(&Value::Null))?;
+        let shown =
+            if self.source.enabled { self.shown_source(&row, read.as_ref())? } else { None };
+        assemble(&head, shown.as_deref(), &tail).map(Some)
+    }
+
+    /// The source as a value, where parts of it are wanted. A row that is no JSON has none.
+    fn read(&self, row: &FetchedRow) -> Result<Option<Value>, Error> {
+        let has_parts = self.source.enabled && !self.source.is_whole();
+        if !has_parts && self.fields.is_empty() && self.highlighter.is_none() {
+            return Ok(None);
+        }
+        let mut ask = |bytes: usize| self.memory.take(bytes as u64);
+        match json::read(&row.source, usize::MAX, &mut ask) {
+            Ok(source) => Ok(Some(source)),
+            Err(Unread::Broken(_)) => Ok(None),
+            Err(Unread::Refused(error)) => Err(error),
+        }
     }
 
     /// `_source` as text.
-    fn shown_source(&self, row: &FetchedRow) -> Option<String> {
-        let text = std::str::from_utf8(&row.source).ok()?;
+    fn shown_source(
+        &self,
+        row: &FetchedRow,
+        read: Option<&Value>,
+    ) -> Result<Option<String>, Error> {
         if self.source.is_whole() {
             // A line break would end the line of a streamed answer, but JSON is shown as it is.
-            return serde_json::from_str::<&RawValue>(text).ok().map(|raw| raw.get().to_owned());
+            let raw = serde_json::from_slice::<&RawValue>(&row.source);
+            return Ok(raw.ok().map(|raw| raw.get().to_owned()));
         }
-        let source: Value = serde_json::from_str(text).ok()?;
-        Some(self.source.apply(&source).to_string())
+        let Some(read) = read else { return Ok(None) };
+        // What is kept is copied, and then written.
+        self.memory.take(row.source.len() as u64 * KEPT_TIMES)?;
+        Ok(Some(self.source.apply(read).to_string()))
     }
 
     /// What comes after `_source`.
-    fn tail(&self, hit: &Hit, row: Option<&FetchedRow>) -> Result<Map<String, Value>, Error> {
+    fn tail(&self, hit: &Hit, source: &Value) -> Result<Map<String, Value>, Error> {
         let mut tail = Map::new();
-        let needs_source = !self.fields.is_empty() || self.highlighter.is_some();
-        let source: Value = match row {
-            Some(row) if needs_source => serde_json::from_slice(&row.source).unwrap_or(Value::Null),
-            _ => Value::Null,
-        };
-        let fields = self.shown_fields(hit, &source)?;
+        let fields = self.shown_fields(hit, source)?;
         if !fields.is_empty() {
             tail.insert("fields".to_owned(), Value::Object(fields));
         }
         if let Some(highlighter) = &self.highlighter {
-            let found = highlighter.highlight(&source);
+            let found = highlighter.highlight(source);
             if !found.is_empty() {
                 tail.insert("highlight".to_owned(), Value::Object(found));
             }

@@ -22,7 +22,7 @@ mod tests;
 mod top;
 mod values;
 
-pub use fetch::{FetchedRow, explain, fetch_phase};
+pub use fetch::{FetchedRow, RowOf, explain, fetch_phase};
 pub use phase::{Surroundings, count, query_phase, query_phase_in};
 pub use reduce::{Reduced, reduce, reduce_with};
 pub use request::{RESULT_WINDOW_MAX, SearchRequest, TRACK_TOTAL_DEFAULT, TrackTotal};

@@ -4,13 +4,14 @@ use serde_json::Value;
 use tantivy::Searcher;
 use tantivy::query::{BooleanQuery, ConstScoreQuery, Occur, Query as TantivyQuery};
 
-use super::fetch::{FetchedRow, fetch_phase};
+use super::fetch::{RowOf, fetch_phase};
 use super::request::{SearchRequest, TrackTotal};
 use super::result::{Hit, PartitionResult, SortValue};
 use super::sort::SortBy;
 use super::{rescore, sorted, top};
 use crate::aggregation::{self, Memory, Unlimited};
 use crate::error::Error;
+use crate::json;
 use crate::partition::View;
 use crate::query::ast::{BoostMode, Query, ScoreMode};
 use crate::query::compile::Compiled;
@@ -31,8 +32,7 @@ pub struct Surroundings<'a> {
     /// go on with it.
     pub after: Option<&'a Hit>,
     /// The index's name and its rows, where aggregations may show documents (`top_hits`).
-    #[expect(clippy::type_complexity, reason = "the same closure as that of the fetch phase")]
-    pub rows: Option<(&'a str, &'a dyn Fn(&[u8], &str) -> Option<FetchedRow>)>,
+    pub rows: Option<(&'a str, RowOf<'a>)>,
 }
 
 impl<'a> Surroundings<'a> {
@@ -286,13 +286,8 @@ fn aggregate(
                 group: None,
             })
             .collect();
-        let rendered = fetch_phase(view, &shown, index, &hits, rows)?;
-        rendered
-            .iter()
-            .map(|hit| {
-                serde_json::from_str(hit.get()).map_err(|error| Error::internal(error.to_string()))
-            })
-            .collect()
+        let rendered = fetch_phase(view, &shown, index, &hits, rows, around.memory)?;
+        rendered.iter().flatten().map(|hit| json::read_own(hit.get(), around.memory)).collect()
     };
     let aggregation_context = aggregation::Context {
         now_ms: around.now_ms,

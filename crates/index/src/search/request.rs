@@ -200,11 +200,11 @@ impl SearchRequest {
             || self.sort.iter().any(|clause| matches!(clause.by, SortBy::Score))
     }
 
-    /// How many hits a partition has to find.
+    /// The hits that a partition finds: those that are skipped, and those that are wanted.
     ///
     /// # Errors
-    /// 400 where `from + size` is beyond the window.
-    pub(crate) fn window(&self) -> Result<usize, Error> {
+    /// 400 where that is more than `index.max_result_window`.
+    pub fn window(&self) -> Result<usize, Error> {
         let window = self.from.saturating_add(self.size);
         if window > self.window_max {
             let limit = self.window_max;

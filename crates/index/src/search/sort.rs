@@ -171,8 +171,7 @@ fn with_options(name: &str, options: &Map<String, Value>, node: &Value) -> Parse
             "unmapped_type" => field.unmapped_type = Some(as_text(value)),
             "format" => field.format = Some(as_text(value)),
             "numeric_type" => field.numeric_type = Some(as_text(value)),
-            // Objects inside a document are flattened.
-            "nested" | "nested_path" | "nested_filter" => {}
+            "nested" | "nested_path" | "nested_filter" => return Err(nested(key, value)),
             _ => return Err(unknown("field_sort", key, value)),
         }
     }
@@ -199,7 +198,8 @@ fn geo(options: &Map<String, Value>) -> Parsed<SortClause> {
             }
             "mode" | "sort_mode" => mode = Some(crate::query::parse::value_mode(value)?),
             "ignore_unmapped" => ignore_unmapped = value.as_bool().unwrap_or(false),
-            "distance_type" | "validation_method" | "nested" => {}
+            "nested" | "nested_path" | "nested_filter" => return Err(nested(key, value)),
+            "distance_type" | "validation_method" => {}
             _ => {
                 field = Some(key.clone());
                 let read = |value: &Value| {
@@ -223,6 +223,13 @@ fn geo(options: &Map<String, Value>) -> Parsed<SortClause> {
     Ok(SortClause { by, descending: is_descending })
 }
 
+fn nested(key: &str, value: &Value) -> Box<Problem> {
+    Problem::parsing(
+        value,
+        format!("[{key}] of a sort is not supported: there are no nested objects"),
+    )
+}
+
 fn script(options: &Map<String, Value>, node: &Value) -> Parsed<SortClause> {
     let (mut found, mut is_descending, mut kind) = (None, false, String::new());
     for (key, value) in options {
@@ -230,7 +237,8 @@ fn script(options: &Map<String, Value>, node: &Value) -> Parsed<SortClause> {
             "order" => is_descending = descending(&as_text(value))?,
             "script" => found = Some(Script::parse(value)?),
             "type" => kind = as_text(value),
-            "mode" | "nested" => {}
+            "nested" => return Err(nested(key, value)),
+            "mode" => {}
             _ => return Err(unknown("_script", key, value)),
         }
     }

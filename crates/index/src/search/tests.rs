@@ -64,14 +64,16 @@ impl Fixture {
         let result = query_phase(&self.view, &request, NOW_MS, &|| false)?;
         let reduced = reduce(&request, vec![result])?;
         let rows = |_: &[u8], id: &str| {
-            let source = self.rows.get(id)?.clone();
-            Some(FetchedRow { source, version: 4, seq_no: 6 })
+            let row = |source: &Bytes| FetchedRow { source: source.clone(), version: 4, seq_no: 6 };
+            Ok(self.rows.get(id).map(row))
         };
         let hits: Vec<_> = reduced.hits.iter().map(|(_, hit)| hit.clone()).collect();
-        let rendered: Vec<Value> = fetch_phase(&self.view, &request, "g", &hits, &rows)?
-            .iter()
-            .map(|hit| serde_json::from_str(hit.get()).unwrap())
-            .collect();
+        let rendered: Vec<Value> =
+            fetch_phase(&self.view, &request, "g", &hits, &rows, &crate::aggregation::Unlimited)?
+                .iter()
+                .flatten()
+                .map(|hit| serde_json::from_str(hit.get()).unwrap())
+                .collect();
         let max_score = reduced.max_score.map_or(Value::Null, super::result::score_json);
         let mut answer = json!({"max_score": max_score, "hits": rendered});
         if let Some(total) = reduced.total_json() {

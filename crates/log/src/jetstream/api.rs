@@ -103,6 +103,7 @@ pub(super) struct StreamConfig {
 pub(super) struct StreamState {
     pub first_seq: u64,
     pub last_seq: u64,
+    pub bytes: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -188,6 +188,15 @@ impl Log for Jetstream {
         wait(self.runtime()?, async move { bounds(&core, &group).await })
     }
 
+    fn held_bytes(&self, group: GroupId) -> Result<Option<u64>, LogError> {
+        let (core, group) = (Arc::clone(&self.core), Arc::clone(self.group(group)?));
+        let bytes = async move {
+            let info = api::stream_info(&core.client, &group.stream, REQUEST_TIMEOUT).await;
+            info.map(|info| Some(info.state.bytes)).map_err(|error| failed(&group, &error))
+        };
+        wait(self.runtime()?, bytes)
+    }
+
     /// Keeps the record at `up_to` itself, for readers to recognise the log by.
     fn trim(&self, group: GroupId, up_to: Lsn) -> Result<(), LogError> {
         let (core, group) = (Arc::clone(&self.core), Arc::clone(self.group(group)?));

@@ -119,6 +119,8 @@ const CLIENT: &[Spec] = &[
     connection("client|kill", -3),
     connection("client|no-evict", 3),
     connection("client|reply", 3),
+    connection("client|pause", -3),
+    connection("client|unpause", 2),
     connection("client|help", 2),
 ];
 const COMMAND: &[Spec] = &[

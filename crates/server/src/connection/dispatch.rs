@@ -7,14 +7,21 @@ use plimsoll_cluster::{ReadLevel, Request};
 use plimsoll_memory::breakers::{is_parent_full, parent_trip};
 use plimsoll_storage::{
     Argv, ErrorReply, Reply,
-    command::spec::{Access, unknown_command, wrong_arity},
+    command::{
+        args::parse_integer,
+        spec::{Access, unknown_command, wrong_arity},
+    },
 };
 
-use super::{Connection, End, OUTPUT_BYTES_HIGH, state::Queued};
+use super::{
+    Connection, End, OUTPUT_BYTES_HIGH,
+    state::{Queued, Replies},
+};
 use crate::{
     commands::{self, Entry, Own, Runs},
     handlers,
     metrics::Class,
+    resp::Pieces,
 };
 
 /// How many row commands may run together at first, at least and at most. Their replies are in
@@ -37,6 +44,13 @@ const SLEEP_MAX: Duration = Duration::from_secs(600);
 impl Connection {
     /// Takes one command; its reply, and that of all before it, will follow in order.
     pub(super) async fn dispatch(&mut self, argv: Argv) -> Result<(), End> {
+        if argv.is_empty() {
+            self.run_rows().await?;
+            let refusal = self.decoder.refusal();
+            let refusal = refusal.unwrap_or_else(|| ErrorReply::err("the command is too large"));
+            self.state.refuse(None, refusal);
+            return Ok(());
+        }
         let Some(entry) = commands::find(argv.name()) else {
             self.run_rows().await?;
             self.refuse_unknown(&argv);
@@ -57,7 +71,11 @@ impl Connection {
             self.state.refuse(Some(entry), ErrorReply::new("OOM", trip.to_string()));
             return Ok(());
         }
+        if self.state.shared.clients.may_be_paused() {
+            self.pass_pause(entry).await?;
+        }
         if entry.runs == Runs::Rows && !self.state.transaction.is_open() {
+            let argv = self.in_own_database(entry, argv);
             self.requests.push(Request::Command(argv));
             self.entries.push(entry);
             if self.requests.len() >= self.run_max {
@@ -80,11 +98,45 @@ impl Connection {
         self.ran(entry, began.elapsed(), &reply);
         let class = if own == Own::Exec { Class::Transaction } else { Class::Connection };
         self.state.shared.metrics.took(class, began.elapsed());
-        self.state.answer(&reply);
-        if self.state.output.len() >= OUTPUT_BYTES_HIGH {
-            self.flush().await?;
-        }
+        self.answer(reply).await?;
         Ok(())
+    }
+
+    /// Waits where CLIENT PAUSE says so; commands before this one are answered first.
+    async fn pass_pause(&mut self, entry: &Entry) -> Result<(), End> {
+        let is_own = |own| entry.runs == Runs::Here(own);
+        if is_own(Own::Client) || (self.state.transaction.is_open() && !is_own(Own::Exec)) {
+            return Ok(());
+        }
+        let writes = entry.spec.access == Access::Write
+            || is_own(Own::Flushall)
+            || (is_own(Own::Exec)
+                && self
+                    .state
+                    .transaction
+                    .is_any(|queued| queued.entry.spec.access == Access::Write));
+        self.run_rows().await?;
+        self.flush().await?;
+        tokio::select! {
+            () = self.state.shared.clients.pass_pause(writes) => Ok(()),
+            () = self.state.client.killed() => Err(End::Killed),
+        }
+    }
+
+    /// A COPY to the database that is selected is one without it.
+    fn in_own_database(&self, entry: &Entry, argv: Argv) -> Argv {
+        if entry.spec.name != "copy" || argv.len() < 5 {
+            return argv;
+        }
+        let args: Vec<&[u8]> = argv.iter().collect();
+        let is_own = |pair: &[&[u8]]| {
+            pair[0].eq_ignore_ascii_case(b"DB")
+                && parse_integer(pair[1]) == Some(i64::from(self.state.db))
+        };
+        match args[3..].windows(2).position(is_own) {
+            Some(at) => Argv::of(&[&args[..3 + at], &args[5 + at..]].concat()),
+            None => argv,
+        }
     }
 
     /// Runs the row commands that gathered.
@@ -92,22 +144,28 @@ impl Connection {
         if self.requests.is_empty() {
             return Ok(());
         }
-        let began = Instant::now();
+        let requests = std::mem::take(&mut self.requests);
         let mut replies = std::mem::take(&mut self.row_replies);
-        let coordinator = &self.state.shared.coordinator;
-        coordinator.execute(&mut self.session, self.state.db, &self.requests, &mut replies).await;
-        assert_eq!(replies.len(), self.requests.len(), "one reply for each request");
-        self.count_run(&replies, began.elapsed());
-        let mut reply_bytes_max = 1;
-        for reply in replies.drain(..) {
-            let before = self.state.output.len();
-            self.state.answer(&reply);
-            reply_bytes_max = reply_bytes_max.max(self.state.output.len() - before);
-            if self.state.output.len() >= OUTPUT_BYTES_HIGH {
+        let (mut done, mut reply_bytes_max) = (0, 1);
+        while done < requests.len() {
+            let began = Instant::now();
+            let coordinator = &self.state.shared.coordinator;
+            let rest = &requests[done..];
+            coordinator.execute(&mut self.session, self.state.db, rest, &mut replies).await;
+            assert!((1..=rest.len()).contains(&replies.len()), "one reply for each request");
+            self.count_run(&self.entries[done..done + replies.len()], &replies, began.elapsed());
+            done += replies.len();
+            for reply in replies.drain(..) {
+                reply_bytes_max = reply_bytes_max.max(self.answer(reply).await?);
+            }
+            // Large answers are given back before more is read.
+            if self.session.answers_held().0 {
                 self.flush().await?;
+                self.session.answers_written();
             }
         }
         self.row_replies = replies;
+        self.requests = requests;
         self.requests.clear();
         self.entries.clear();
         self.run_max = (RUN_REPLY_BYTES / reply_bytes_max)
@@ -116,20 +174,44 @@ impl Connection {
         Ok(())
     }
 
+    /// Puts a reply behind those that wait, and writes what waits whenever it is much: says how many
+    /// bytes the reply took.
+    async fn answer(&mut self, reply: Reply) -> Result<usize, End> {
+        let mut before = self.state.output.len();
+        let mut written = 0;
+        if self.state.replies == Replies::On
+            && matches!(reply, Reply::Array(_) | Reply::Set(_) | Reply::Map(_))
+        {
+            let mut pieces = Pieces::new(self.state.protocol, reply);
+            while pieces.write(&mut self.state.output, OUTPUT_BYTES_HIGH) {
+                written += self.state.output.len().saturating_sub(before);
+                self.flush().await?;
+                before = 0;
+            }
+        } else {
+            self.state.answer(&reply);
+        }
+        written += self.state.output.len() - before;
+        if self.state.output.len() >= OUTPUT_BYTES_HIGH {
+            self.flush().await?;
+        }
+        Ok(written)
+    }
+
     /// Counts the commands of a run: equal ones next to each other at once.
-    fn count_run(&self, replies: &[Reply], took: Duration) {
+    fn count_run(&self, entries: &[&'static Entry], replies: &[Reply], took: Duration) {
         let usage = &self.state.shared.usage;
-        let each = took / u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
-        for same in self.entries.chunk_by(|a, b| a.index == b.index) {
+        let each = took / u32::try_from(entries.len()).unwrap_or(u32::MAX);
+        for same in entries.chunk_by(|a, b| a.index == b.index) {
             let calls = u32::try_from(same.len()).unwrap_or(u32::MAX);
             usage.ran(same[0].index, u64::from(calls), each * calls);
         }
-        for (entry, reply) in self.entries.iter().zip(replies) {
+        for (entry, reply) in entries.iter().zip(replies) {
             if let Reply::Error(error) = reply {
                 usage.failed(entry.index, error);
             }
         }
-        let writes = self.entries.iter().any(|entry| entry.spec.access == Access::Write);
+        let writes = entries.iter().any(|entry| entry.spec.access == Access::Write);
         let class = if writes { Class::Write } else { Class::Read };
         self.state.shared.metrics.took(class, took);
     }
@@ -156,10 +238,13 @@ impl Connection {
     }
 
     fn queue(&mut self, entry: &'static Entry, argv: Argv) {
+        let argv = self.in_own_database(entry, argv);
+        let bytes = argv.bytes_len();
         let outcome = if entry.is_refused_in_transaction() {
             Err(ErrorReply::err("Command not allowed inside a transaction"))
+        } else if let Err(error) = self.held.resize(self.held.bytes() + bytes) {
+            Err(ErrorReply::new("OOM", error.reason))
         } else {
-            let bytes = argv.bytes_len();
             self.state.transaction.queue(Queued { entry, argv }, bytes)
         };
         match outcome {
@@ -170,6 +255,13 @@ impl Connection {
 
     async fn run_own(&mut self, own: Own, argv: &Argv) -> Result<Reply, ErrorReply> {
         match own {
+            Own::Auth | Own::Hello => {
+                // HELLO without AUTH offers no password.
+                if own == Own::Auth || argv.len() > 2 {
+                    self.state.await_turn().await?;
+                }
+                handlers::run(&mut self.state, own, argv)
+            }
             Own::Multi => self.state.transaction.open().map(|()| Reply::OK),
             Own::Exec => self.exec().await,
             Own::Watch => self.watch(argv).await,

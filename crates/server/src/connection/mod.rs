@@ -11,7 +11,7 @@ pub mod transaction;
 use std::{
     io,
     sync::{Arc, atomic::Ordering::Relaxed},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::{Buf, BytesMut};
@@ -28,6 +28,7 @@ use crate::{
     commands::Entry,
     node::Shared,
     resp::{Decoder, Limits},
+    rest::body::Held,
 };
 
 /// The most commands that are decoded before they run.
@@ -36,8 +37,12 @@ const BATCH_COMMANDS_MAX: usize = 1024;
 /// it, so that an idle connection holds little.
 const READ_BYTES_MIN: usize = 4 * 1024;
 const READ_BYTES_MAX: usize = 256 * 1024;
+/// What a connection may hold of requests that have not come whole without asking for it, bytes.
+const FREE_BYTES: usize = 64 * 1024;
 /// Replies are written before more commands run when they take this much.
 const OUTPUT_BYTES_HIGH: usize = 1024 * 1024;
+/// How soon a client that does not read a large answer is looked at again.
+const LARGE_ANSWER_PAUSE: Duration = Duration::from_millis(100);
 /// A buffer that grew beyond this is let go once it is empty.
 const BUFFER_BYTES_KEPT: usize = 256 * 1024;
 
@@ -48,6 +53,8 @@ pub struct Connection {
     session: ClientSession,
     input: BytesMut,
     decoder: Decoder,
+    /// What requests that have not come whole or wait for EXEC hold beyond [`FREE_BYTES`].
+    held: Held,
     commands: Vec<Argv>,
     /// Row commands that run together, what is known of each, and their replies.
     requests: Vec<Request>,
@@ -72,12 +79,14 @@ impl Connection {
     #[must_use]
     pub fn new(stream: TcpStream, shared: Arc<Shared>, client: Arc<Client>) -> Self {
         let session = shared.coordinator.session();
+        let held = Held::new(Arc::clone(&shared.in_flight));
         Self {
             stream,
             state: State::new(shared, client),
             session,
             input: BytesMut::new(),
             decoder: Decoder::default(),
+            held,
             commands: Vec::new(),
             requests: Vec::new(),
             entries: Vec::new(),
@@ -159,10 +168,50 @@ impl Connection {
         Ok(())
     }
 
+    /// Makes room for the next bytes, and asks for it where it is much: where there is none, the
+    /// request that is coming is refused, and passed over as it comes.
+    fn make_room(&mut self) {
+        let is_small = !self.state.is_authenticated || self.decoder.is_passing_over();
+        let missing = self.decoder.missing(&self.input);
+        let wanted = match is_small {
+            true => READ_BYTES_MIN,
+            false => self.read_bytes.max(missing.min(READ_BYTES_MAX)),
+        };
+        let (len, capacity) = (self.input.len(), self.input.capacity());
+        let mut next = capacity;
+        if capacity - len < wanted {
+            // As much again by half, so that a large value is not copied often; and no more than it
+            // takes, so that a header costs nothing.
+            let grown = if is_small { 0 } else { (len / 2).min(missing) };
+            next = len + wanted.max(grown);
+        }
+        let queued = self.state.transaction.queued_bytes();
+        let charged = |buffer: usize| buffer.saturating_sub(FREE_BYTES) + queued;
+        if let Err(error) = self.held.resize(charged(next)) {
+            if self.decoder.refuse(ErrorReply::new("OOM", error.reason)) {
+                // Drops what has come of it. What is wrong with the rest is found again later.
+                let _ = self.decoder.decode(&mut self.input, &Limits::FULL, 1, &mut self.commands);
+            }
+            next = self.input.len() + READ_BYTES_MIN;
+            // What is left fits in what is free.
+            let _ = self.held.resize(charged(next));
+        }
+        if next == capacity {
+            return;
+        }
+        if self.input.len() < READ_BYTES_MIN && next >= capacity {
+            // Takes the same buffer again where nothing refers to it any more.
+            self.input.reserve(next - self.input.len());
+            return;
+        }
+        let mut moved = BytesMut::with_capacity(next);
+        moved.extend_from_slice(&self.input);
+        self.input = moved;
+    }
+
     /// Waits for bytes.
     async fn read(&mut self) -> Result<(), End> {
-        let missing = self.decoder.missing(&self.input);
-        self.input.reserve(self.read_bytes.max(missing.min(READ_BYTES_MAX)));
+        self.make_room();
         let room = self.input.capacity() - self.input.len();
         let read = tokio::select! {
             biased;
@@ -176,6 +225,8 @@ impl Connection {
         self.state.shared.usage.bytes_in.fetch_add(read as u64, Relaxed);
         if read == room {
             self.read_bytes = (self.read_bytes * 2).min(READ_BYTES_MAX);
+        } else if read < self.read_bytes / 4 {
+            self.read_bytes = (self.read_bytes / 2).max(READ_BYTES_MIN);
         }
         Ok(())
     }
@@ -185,6 +236,14 @@ impl Connection {
     async fn flush(&mut self) -> Result<(), End> {
         let len = self.state.output.len();
         while self.state.output.has_remaining() {
+            let (has_large, is_given_up) = self.session.answers_held();
+            if is_given_up {
+                tracing::warn!(
+                    client = self.state.client.id,
+                    "a breaker needs the memory of an answer that is not read; connection closed"
+                );
+                return Err(End::Killed);
+            }
             let is_draining = self.state.shared.is_draining();
             // Not `write_buf`: there is one piece, and the gathering call costs more for it.
             let written = tokio::select! {
@@ -196,6 +255,7 @@ impl Connection {
                     }
                     return Err(End::Killed);
                 }
+                () = async { tokio::time::sleep(LARGE_ANSWER_PAUSE).await }, if has_large => continue,
             };
             self.state.output.advance(written);
         }

@@ -44,6 +44,17 @@ impl<T> Transaction<T> {
         self.queue.as_ref().map(Vec::len)
     }
 
+    /// Whether a queued command is of a kind.
+    pub fn is_any(&self, is: impl FnMut(&T) -> bool) -> bool {
+        self.queue.as_ref().is_some_and(|queue| queue.iter().any(is))
+    }
+
+    /// Bytes of arguments that are queued.
+    #[must_use]
+    pub fn queued_bytes(&self) -> usize {
+        if self.is_open() { self.queue_bytes } else { 0 }
+    }
+
     /// MULTI.
     ///
     /// # Errors

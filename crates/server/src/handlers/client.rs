@@ -1,6 +1,9 @@
 //! CLIENT: connections by name, and how they end.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use plimsoll_storage::{
     Argv, ErrorReply, Reply,
@@ -10,7 +13,7 @@ use plimsoll_storage::{
 use super::{help, integer, subcommand, text};
 use crate::{
     auth::USER,
-    clients::{Client, NAME_BYTES_MAX},
+    clients::{Client, NAME_BYTES_MAX, Paused},
     commands,
     connection::state::{Replies, State},
 };
@@ -40,6 +43,11 @@ pub fn run(state: &mut State, argv: &Argv) -> Result<Reply, ErrorReply> {
         b"kill" => kill(state, argv),
         b"no-evict" => on_or_off(arg(2)).map(|_| Reply::OK),
         b"reply" => reply(state, arg(2)),
+        b"pause" => pause(state, argv),
+        b"unpause" => {
+            state.shared.clients.unpause();
+            Ok(Reply::OK)
+        }
         _ => Ok(help(commands::find(b"client").map_or(&[], |entry| entry.spec.subcommands))),
     }
 }
@@ -108,6 +116,25 @@ fn reply(state: &mut State, mode: &[u8]) -> Result<Reply, ErrorReply> {
         (b"skip", Replies::Off) => Replies::Off,
         _ => return Err(syntax_error()),
     };
+    Ok(Reply::OK)
+}
+
+/// PAUSE ms \[WRITE | ALL\], of this node's clients.
+fn pause(state: &State, argv: &Argv) -> Result<Reply, ErrorReply> {
+    let what = match argv.get(3).map(<[u8]>::to_ascii_lowercase).as_deref() {
+        None | Some(b"all") => Paused::All,
+        Some(b"write") => Paused::Writes,
+        Some(_) => return Err(ErrorReply::err("CLIENT PAUSE mode must be WRITE or ALL")),
+    };
+    if argv.len() > 4 {
+        return Err(syntax_error());
+    }
+    let ms = argv.get(2).and_then(parse_integer);
+    let ms = ms.ok_or_else(|| ErrorReply::err("timeout is not an integer or out of range"))?;
+    let ms = u64::try_from(ms).map_err(|_| ErrorReply::err("timeout is negative"))?;
+    let until = Instant::now().checked_add(Duration::from_millis(ms));
+    let until = until.ok_or_else(|| ErrorReply::err("timeout is out of range"))?;
+    state.shared.clients.pause(until, what);
     Ok(Reply::OK)
 }
 

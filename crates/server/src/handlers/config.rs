@@ -1,5 +1,7 @@
 //! CONFIG: the few of Redis' parameters that mean something here, with what is true of them.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use plimsoll_storage::{
     Argv, ErrorReply, Reply,
     command::args::{parse_integer, syntax_error},
@@ -10,8 +12,9 @@ use super::{help, subcommand, text};
 use crate::{
     commands,
     connection::state::State,
+    listen::check_exposure,
     resp::Limits,
-    settings::{Durability, PASSWORD_BYTES_MAX},
+    settings::{Durability, PASSWORD_BYTES_MAX, Settings},
 };
 
 /// Changes a parameter, or says why not.
@@ -28,7 +31,40 @@ const fn fixed(name: &'static str, get: fn(&State) -> String) -> Parameter {
     Parameter { name, get, set: None }
 }
 
+/// When Redis keeps a hash in one list: said back, and of no effect, as fields are rows here. Tools
+/// set it when they start.
+const fn listed(name: &'static str, which: Listed) -> Parameter {
+    match which {
+        Listed::Entries => Parameter {
+            name,
+            get: |state| state.shared.listed_entries.load(Relaxed).to_string(),
+            set: Some(|state, text| keep(&state.shared.listed_entries, text)),
+        },
+        Listed::Value => Parameter {
+            name,
+            get: |state| state.shared.listed_value.load(Relaxed).to_string(),
+            set: Some(|state, text| keep(&state.shared.listed_value, text)),
+        },
+    }
+}
+
+enum Listed {
+    Entries,
+    Value,
+}
+
+fn keep(held: &AtomicU64, text: &[u8]) -> Result<(), String> {
+    let number = parse_integer(text).and_then(|number| u64::try_from(number).ok());
+    let number = number.ok_or("argument must be a number of at least 0")?;
+    held.store(number, Relaxed);
+    Ok(())
+}
+
 const PARAMETERS: &[Parameter] = &[
+    listed("hash-max-listpack-entries", Listed::Entries),
+    listed("hash-max-listpack-value", Listed::Value),
+    listed("hash-max-ziplist-entries", Listed::Entries),
+    listed("hash-max-ziplist-value", Listed::Value),
     // The log is an append-only file in Redis' words, and there are no snapshots to schedule.
     fixed("save", |_| String::new()),
     fixed("appendonly", |_| "yes".to_owned()),
@@ -67,6 +103,11 @@ const PARAMETERS: &[Parameter] = &[
         // Nobody needs to read it back.
         get: |_| String::new(),
         set: Some(|state, text| {
+            if text.is_empty() {
+                // As at the start: without a password only this machine may reach the ports.
+                let open = Settings { password: None, ..state.shared.settings.clone() };
+                check_exposure(&open).map_err(|error| error.to_string())?;
+            }
             if state.shared.password.set(text) {
                 Ok(())
             } else {

@@ -35,8 +35,7 @@ pub fn hello(state: &mut State, argv: &Argv) -> Result<Reply, ErrorReply> {
         let left = argv.len() - at - 1;
         if option.eq_ignore_ascii_case(b"auth") && left >= 2 {
             let arg = |at| argv.get(at).unwrap_or_default();
-            state.shared.password.check(Some(arg(at + 1)), arg(at + 2))?;
-            state.is_authenticated = true;
+            state.log_in(Some(arg(at + 1)), arg(at + 2))?;
             at += 3;
         } else if option.eq_ignore_ascii_case(b"setname") && left >= 1 {
             name = argv.get(at + 1);
@@ -78,10 +77,9 @@ pub fn hello(state: &mut State, argv: &Argv) -> Result<Reply, ErrorReply> {
 pub fn auth(state: &mut State, argv: &Argv) -> Result<Reply, ErrorReply> {
     let arg = |at| argv.get(at).unwrap_or_default();
     match argv.len() {
-        2 => state.shared.password.check(None, arg(1))?,
-        3 => state.shared.password.check(Some(arg(1)), arg(2))?,
+        2 => state.log_in(None, arg(1))?,
+        3 => state.log_in(Some(arg(1)), arg(2))?,
         _ => return Err(syntax_error()),
     }
-    state.is_authenticated = true;
     Ok(Reply::OK)
 }

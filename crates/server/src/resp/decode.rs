@@ -4,12 +4,16 @@
 //! large value which comes in many reads is gone through once. Whole commands leave the buffer
 //! together as one frozen piece that all of them share, without a copy.
 //!
+//! A command that is too large is passed over as it comes and never kept: an empty one stands in
+//! its place, and [`Decoder::refusal`] says why.
+//!
 //! It does not look at what a command says.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use bytes::BytesMut;
-use plimsoll_storage::Argv;
+use plimsoll_storage::{Argv, ErrorReply};
 use smallvec::SmallVec;
 
 use super::{
@@ -20,6 +24,10 @@ use super::{
 /// The most bytes of input that one call of [`Decoder::decode`] turns into commands before it
 /// returns; a single longer command is still taken whole.
 pub const BATCH_BYTES_MAX: usize = 1024 * 1024;
+
+/// The longest argument that is passed over, bytes: Redis' own limit. What announces more is taken
+/// for no request at all.
+const PASSED_OVER_BYTES_MAX: usize = 512 * 1024 * 1024;
 
 type Args = SmallVec<[Range<u32>; 6]>;
 
@@ -38,6 +46,8 @@ enum Expect {
     Header(usize),
     /// An argument of this many bytes, and how many come after it.
     Bulk(usize, usize),
+    /// So many bytes of an argument that is passed over, and how many arguments come after it.
+    Skipped(usize, usize),
 }
 
 /// Takes commands out of a buffer. One for each connection.
@@ -51,6 +61,10 @@ pub struct Decoder {
     args: Args,
     args_bytes: usize,
     complete: Vec<Complete>,
+    /// Why the incomplete command is passed over, where it is.
+    refused: Option<ErrorReply>,
+    /// Why those were that an empty command stands for, the first first.
+    refusals: VecDeque<ErrorReply>,
 }
 
 impl Default for Decoder {
@@ -62,6 +76,8 @@ impl Default for Decoder {
             args: Args::new(),
             args_bytes: 0,
             complete: Vec::new(),
+            refused: None,
+            refusals: VecDeque::new(),
         }
     }
 }
@@ -95,6 +111,10 @@ impl Decoder {
                 }
             }
         }
+        if self.refused.is_some() {
+            // Nothing of it is kept, however far it has come.
+            end = self.at;
+        }
         if end > 0 {
             let buffer = input.split_to(end).freeze();
             commands.extend(self.complete.drain(..).map(|complete| match complete {
@@ -108,6 +128,36 @@ impl Decoder {
             }
         }
         outcome
+    }
+
+    /// Why a command was refused, an empty one standing in its place: of each of them once, in their
+    /// order.
+    pub fn refusal(&mut self) -> Option<ErrorReply> {
+        self.refusals.pop_front()
+    }
+
+    /// Has the rest of the incomplete command passed over, and what has come of it dropped by the
+    /// next [`Self::decode`]. False where there is none that has an end.
+    pub fn refuse(&mut self, why: ErrorReply) -> bool {
+        match self.expect {
+            Expect::Command => return false,
+            Expect::Header(_) | Expect::Skipped(..) => {}
+            Expect::Bulk(len, left) => self.expect = Expect::Skipped(len + 2, left),
+        }
+        self.pass_over(why);
+        true
+    }
+
+    /// Whether the incomplete command is passed over.
+    #[must_use]
+    pub fn is_passing_over(&self) -> bool {
+        self.refused.is_some()
+    }
+
+    fn pass_over(&mut self, why: ErrorReply) {
+        self.args.clear();
+        self.args_bytes = 0;
+        self.refused.get_or_insert(why);
     }
 
     /// How many bytes the incomplete command is known to lack; 0 where that is not known.
@@ -129,6 +179,7 @@ impl Decoder {
             },
             Expect::Header(left) => self.bulk_header(input, limits, left),
             Expect::Bulk(len, left) => Ok(self.bulk(input, len, left)),
+            Expect::Skipped(len, left) => Ok(self.skip(input, len, left)),
         }
     }
 
@@ -169,18 +220,28 @@ impl Decoder {
         let len = decimal(&input[line])
             .and_then(|len| usize::try_from(len).ok())
             .ok_or(ProtocolError::BulkLength)?;
-        if len > limits.bulk_bytes_max {
-            return Err(if limits.unauthenticated && len <= Limits::FULL.bulk_bytes_max {
-                ProtocolError::UnauthenticatedBulkLength
-            } else {
-                ProtocolError::BulkLength
-            });
+        if len > PASSED_OVER_BYTES_MAX {
+            return Err(ProtocolError::BulkLength);
         }
-        self.args_bytes += len;
-        if self.args_bytes > limits.command_bytes_max {
-            return Err(ProtocolError::CommandLength(limits.command_bytes_max));
+        if limits.unauthenticated && len > limits.bulk_bytes_max {
+            return Err(ProtocolError::UnauthenticatedBulkLength);
         }
-        self.expect = Expect::Bulk(len, left - 1);
+        self.args_bytes = self.args_bytes.saturating_add(len);
+        let (bulk_bytes_max, command_bytes_max) = (limits.bulk_bytes_max, limits.command_bytes_max);
+        if limits.unauthenticated && self.args_bytes > command_bytes_max {
+            return Err(ProtocolError::CommandLength(command_bytes_max));
+        }
+        if len > bulk_bytes_max {
+            let why = format!("an argument exceeds the limit of {bulk_bytes_max} bytes");
+            self.pass_over(ErrorReply::err(why));
+        } else if self.args_bytes > command_bytes_max {
+            let why = format!("a command exceeds the limit of {command_bytes_max} bytes");
+            self.pass_over(ErrorReply::err(why));
+        }
+        self.expect = match self.refused {
+            None => Expect::Bulk(len, left - 1),
+            Some(_) => Expect::Skipped(len + 2, left - 1),
+        };
         Ok(true)
     }
 
@@ -194,6 +255,24 @@ impl Decoder {
         self.expect = if left == 0 {
             self.complete.push(Complete::Ranges(std::mem::take(&mut self.args)));
             self.args_bytes = 0;
+            Expect::Command
+        } else {
+            Expect::Header(left)
+        };
+        true
+    }
+
+    /// Passes over what has come of an argument; true at its end.
+    fn skip(&mut self, input: &[u8], len: usize, left: usize) -> bool {
+        let come = len.min(input.len() - self.at);
+        self.at += come;
+        if come < len {
+            self.expect = Expect::Skipped(len - come, left);
+            return false;
+        }
+        self.expect = if left == 0 {
+            self.complete.push(Complete::Inline(Argv::default()));
+            self.refusals.extend(self.refused.take());
             Expect::Command
         } else {
             Expect::Header(left)

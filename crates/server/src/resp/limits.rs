@@ -27,11 +27,12 @@ impl Limits {
         unauthenticated: false,
     };
 
-    /// Before authentication: Redis' 10 arguments of 16 KiB.
+    /// Before authentication: Redis' 10 arguments of 16 KiB, but 48 KiB together, so that with the
+    /// headers and what is read at once a connection holds 64 KiB at most.
     pub const UNAUTHENTICATED: Self = Self {
         args_max: 10,
         bulk_bytes_max: 16 * 1024,
-        command_bytes_max: 160 * 1024,
+        command_bytes_max: 48 * 1024,
         unauthenticated: true,
     };
 }

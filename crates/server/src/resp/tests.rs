@@ -73,8 +73,7 @@ fn requests_and_refusals() {
         (b"*1\r\n$abc\r\n", "-ERR Protocol error: invalid bulk length"),
         (b"*1\r\n$-1\r\n", "-ERR Protocol error: invalid bulk length"),
         (b"*1\r\n$1000000000000\r\n", "-ERR Protocol error: invalid bulk length"),
-        (b"*1\r\n$536870912\r\n", "-ERR Protocol error: invalid bulk length"),
-        (b"*1\r\n$8388609\r\n", "-ERR Protocol error: invalid bulk length"),
+        (b"*1\r\n$536870913\r\n", "-ERR Protocol error: invalid bulk length"),
         (b"*1\r\n$8388608\r\n", ""),
         (b"\"unbalanced\r\n", "-ERR Protocol error: unbalanced quotes in request"),
         // What came whole before the damage is answered first.
@@ -95,7 +94,7 @@ fn endless_lines_and_sums_are_refused() {
     ] {
         assert_eq!(show(&bytes, &Limits::FULL), shown);
     }
-    let limits = Limits { command_bytes_max: 10, ..Limits::FULL };
+    let limits = Limits { command_bytes_max: 10, ..Limits::UNAUTHENTICATED };
     let bytes = b"*3\r\n$6\r\n123456\r\n$5\r\n";
     assert_eq!(show(bytes, &limits), "-ERR Protocol error: command exceeds 10 bytes");
 }
@@ -109,6 +108,72 @@ fn limits_before_authentication() {
         (b"*2\r\n$4\r\nAUTH\r\n$1\r\nx\r\n", "AUTH x"),
     ] {
         assert_eq!(show(bytes, &Limits::UNAUTHENTICATED), shown, "{}", bytes.escape_ascii());
+    }
+}
+
+/// The commands of a stream that comes in pieces of `size`, the words of the refusal in the place of
+/// one that was refused; and the most bytes that were kept meanwhile.
+fn kept(bytes: &[u8], limits: &Limits, size: usize) -> (Vec<String>, usize) {
+    let (mut decoder, mut input, mut commands) = (Decoder::default(), BytesMut::new(), vec![]);
+    let (mut shown, mut most) = (Vec::new(), 0);
+    for piece in bytes.chunks(size) {
+        input.extend_from_slice(piece);
+        decoder.decode(&mut input, limits, 100, &mut commands).unwrap();
+        most = most.max(input.len());
+        for argv in commands.drain(..) {
+            shown.push(match argv.is_empty() {
+                true => decoder.refusal().unwrap().to_string(),
+                false => String::from_utf8(argv.iter().collect::<Vec<_>>().join(&b' ')).unwrap(),
+            });
+        }
+    }
+    assert_eq!(decoder.refusal(), None);
+    (shown, most)
+}
+
+#[test]
+fn a_command_that_is_too_large_is_passed_over_and_the_next_is_understood() {
+    let limits = Limits { bulk_bytes_max: 100, command_bytes_max: 150, ..Limits::FULL };
+    let long = vec![b'x'; 5000];
+    let of = |args: &[&[u8]]| args.iter().map(|arg| arg.to_vec()).collect::<Vec<_>>();
+    let bytes = encode(&[
+        of(&[b"PING"]),
+        of(&[b"SET", b"a", &long]),
+        of(&[b"GET", b"a"]),
+        of(&[b"MSET", &long, b"b", &long, b"*1"]),
+        of(&[b"SET", &long[..90], &long[..61]]),
+        of(&[b"SET", b"c", b""]),
+    ]);
+    let argument = "ERR an argument exceeds the limit of 100 bytes";
+    let command = "ERR a command exceeds the limit of 150 bytes";
+    for size in [1, 7, 64, 1000, bytes.len()] {
+        let (shown, most) = kept(&bytes, &limits, size);
+        assert_eq!(shown, ["PING", argument, "GET a", argument, command, "SET c "]);
+        assert!(most <= 200 + size, "{most} bytes were kept");
+    }
+}
+
+#[test]
+fn a_command_is_passed_over_from_where_it_is_refused() {
+    let bytes = b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$5\r\nvalue\r\n*1\r\n$4\r\nPING\r\n";
+    let whole = bytes.len() - b"*1\r\n$4\r\nPING\r\n".len();
+    for cut in 0..whole {
+        let (mut decoder, mut input, mut commands) =
+            (Decoder::default(), BytesMut::from(&bytes[..cut]), vec![]);
+        decoder.decode(&mut input, &Limits::FULL, 10, &mut commands).unwrap();
+        let is_begun = decoder.refuse(ErrorReply::err("no room"));
+        // The header says that there is a command.
+        assert_eq!(is_begun, cut >= 4, "{cut}");
+        if !is_begun {
+            continue;
+        }
+        decoder.decode(&mut input, &Limits::FULL, 10, &mut commands).unwrap();
+        assert!(input.len() < 8, "{cut}: nothing is kept but a part of a header");
+        input.extend_from_slice(&bytes[cut..]);
+        decoder.decode(&mut input, &Limits::FULL, 10, &mut commands).unwrap();
+        let words: Vec<Vec<&[u8]>> = commands.iter().map(|argv| argv.iter().collect()).collect();
+        assert_eq!(words, [vec![], vec![b"PING".as_slice()]], "{cut}");
+        assert_eq!(decoder.refusal(), Some(ErrorReply::err("no room")));
     }
 }
 

@@ -1,23 +1,73 @@
 //! Who may send requests: HTTP's basic authentication with the node's one password.
 
+use std::time::Instant;
+
 use axum::http::{HeaderMap, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use plimsoll_index::Error;
 use serde_json::json;
 
+use super::peer::Peer;
 use crate::auth::{Password, USER};
+use crate::logins::Turn;
+use crate::node::Shared;
 
 /// The second name of the one user: what clients of Elasticsearch write by habit.
 const USER_ELASTIC: &str = "elastic";
+/// The setting of the port, as the log names it.
+const PORT: &str = "http.address";
 /// What a client is asked for.
 pub const CHALLENGE: &str = "Basic realm=\"security\" charset=\"UTF-8\"";
 
-/// Checks a request's credentials where the node has a password.
+/// Checks a request's credentials where the node has a password; failed logins from the same
+/// address slow it.
 ///
 /// # Errors
-/// 401 `security_exception`.
-pub fn check(password: &Password, headers: &HeaderMap, path: &str) -> Result<(), Error> {
+/// 401 `security_exception`, 429 where too many from there wait already.
+pub async fn check(
+    node: &Shared,
+    peer: &Peer,
+    headers: &HeaderMap,
+    path: &str,
+) -> Result<(), Error> {
+    if !node.password.is_required() {
+        return Ok(());
+    }
+    if !headers.contains_key(header::AUTHORIZATION) {
+        // Nobody guesses here.
+        peer.know(false);
+        return verify(&node.password, headers, path);
+    }
+    let from = peer.address.ip();
+    // Who logged in before is no guesser.
+    let turn = match peer.is_known() {
+        true => Turn::Now,
+        false => node.logins.turn(from, Instant::now()),
+    };
+    match turn {
+        Turn::Now => {}
+        Turn::After(wait) => tokio::time::sleep(wait).await,
+        Turn::Refused(wait) => {
+            node.logins.failed(from, turn, PORT, Instant::now());
+            let reason = "too many failed logins from this address";
+            let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+            return Err(
+                Error::new(429, "security_exception", reason).with("retry_after_ms", wait_ms)
+            );
+        }
+    }
+    let verified = verify(&node.password, headers, path);
+    peer.know(verified.is_ok());
+    match verified {
+        Ok(()) => node.logins.passed(from, turn),
+        Err(_) => node.logins.failed(from, turn, PORT, Instant::now()),
+    }
+    verified
+}
+
+/// Compares a request's credentials with the password.
+fn verify(password: &Password, headers: &HeaderMap, path: &str) -> Result<(), Error> {
     if !password.is_required() {
         return Ok(());
     }
@@ -58,7 +108,7 @@ mod tests {
         let with = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::AUTHORIZATION, value.parse().unwrap());
-            check(&password, &headers, "/")
+            verify(&password, &headers, "/")
         };
         let basic = |text: &str| format!("Basic {}", STANDARD.encode(text));
         assert!(with(&basic("default:s:ecret")).is_ok());
@@ -67,7 +117,7 @@ mod tests {
             assert_eq!(with(&basic(wrong)).unwrap_err().status, 401);
         }
         assert!(with("Bearer x").is_err() && with("Basic").is_err());
-        assert!(check(&password, &HeaderMap::new(), "/").is_err());
-        assert!(check(&Password::new(None), &HeaderMap::new(), "/").is_ok());
+        assert!(verify(&password, &HeaderMap::new(), "/").is_err());
+        assert!(verify(&Password::new(None), &HeaderMap::new(), "/").is_ok());
     }
 }

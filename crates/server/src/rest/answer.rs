@@ -19,6 +19,8 @@ use super::tasks;
 
 /// Answers below this are sent as they are: compressing them saves no packet.
 const COMPRESSED_BYTES_MIN: usize = 1 << 10;
+/// Answers from here on are shaped aside: it takes some milliseconds.
+const LARGE_BYTES_MIN: usize = 1 << 20;
 /// How hard to compress; Elasticsearch's own level.
 const COMPRESSION_LEVEL: u32 = 3;
 
@@ -68,6 +70,12 @@ impl Answer {
     #[must_use]
     pub fn empty() -> Self {
         Self { status: 200, headers: Vec::new(), content: Content::Empty }
+    }
+
+    /// Whether it takes long to filter, indent or compress.
+    #[must_use]
+    pub fn is_large(&self) -> bool {
+        matches!(&self.content, Content::Json(json) if json.len() >= LARGE_BYTES_MIN)
     }
 
     /// `{"acknowledged": true}`.

@@ -1,15 +1,23 @@
 //! The body of a request as it arrives: its type checked, gzip undone, its size and that of all
 //! bodies together bounded.
 
+use std::future::poll_fn;
 use std::io::Write;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use axum::body::Body;
-use axum::http::{HeaderMap, header};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody as _};
+use axum::http::{HeaderMap, HeaderValue, header};
 use bytes::{Bytes, BytesMut};
 use flate2::write::MultiGzDecoder;
-use http_body_util::BodyExt;
+
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
+use parking_lot::Mutex;
 use plimsoll_cluster::{refused, stopped};
 use plimsoll_index::Error;
 use plimsoll_memory::Standing;
@@ -17,10 +25,13 @@ use plimsoll_memory::breakers::{self, Trip};
 use sync_wrapper::SyncWrapper;
 
 use super::media;
+use super::tasks::action::Kind;
 
 /// How much of a compressed body is inflated at a time, in compressed bytes: gzip makes at most
 /// about a thousand bytes of one.
 const INFLATE_BYTES: usize = 4 << 10;
+/// What an operator may always send, bytes.
+const SMALL_BYTES_MAX: usize = 64 << 10;
 
 /// Memory that bodies of all requests may hold together.
 #[derive(Debug)]
@@ -97,14 +108,131 @@ impl InFlight {
     }
 }
 
-/// Bytes of one body that are held; dropping it gives them back.
+/// How much of a body that nobody wanted is read all the same, bytes, so that the connection can
+/// go on with the next request.
+const REST_BYTES_MAX: usize = 64 << 10;
+/// How long that may take.
+const REST_TIME: Duration = Duration::from_secs(1);
+
+/// The end of a body, whoever reads it; none where there is no body.
+#[derive(Clone, Debug)]
+pub struct End(Option<Arc<Ending>>);
+
 #[derive(Debug)]
-struct Held {
+struct Ending {
+    body: Mutex<Body>,
+    was_reached: AtomicBool,
+}
+
+impl Ending {
+    fn poll_frame(
+        &self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let mut body = self.body.lock();
+        let frame = std::task::ready!(Pin::new(&mut *body).poll_frame(context));
+        if frame.is_none() || body.is_end_stream() {
+            self.was_reached.store(true, Relaxed);
+        }
+        Poll::Ready(frame)
+    }
+}
+
+impl End {
+    /// A body, and what knows whether its end was reached.
+    pub fn watch(body: Body) -> (Body, Self) {
+        if body.is_end_stream() {
+            return (body, Self(None));
+        }
+        let was_reached = AtomicBool::new(false);
+        let ending = Arc::new(Ending { body: Mutex::new(body), was_reached });
+        let read = Arc::clone(&ending);
+        let frames = futures_util::stream::poll_fn(move |context| read.poll_frame(context));
+        (Body::new(StreamBody::new(frames)), Self(Some(ending)))
+    }
+
+    /// Reads what is left of the body, where that is little, and says whether its end is reached.
+    pub async fn reach(&self) -> bool {
+        let Some(ending) = &self.0 else { return true };
+        let mut bytes = 0;
+        let reading = async {
+            while !ending.was_reached.load(Relaxed) && bytes <= REST_BYTES_MAX {
+                match poll_fn(|context| ending.poll_frame(context)).await {
+                    Some(Ok(frame)) => bytes += frame.data_ref().map_or(0, Bytes::len),
+                    Some(Err(_)) => return,
+                    None => {}
+                }
+            }
+        };
+        let is_small = ending.body.lock().size_hint().lower() <= REST_BYTES_MAX as u64;
+        if is_small {
+            let _ = tokio::time::timeout(REST_TIME, reading).await;
+        }
+        ending.was_reached.load(Relaxed)
+    }
+}
+
+/// The largest body of a request of the cluster's own, bytes: no breaker stops those, and no
+/// mapping or list of settings comes near it.
+const CONTROL_BYTES_MAX: usize = 16 << 20;
+/// The same where one document is written, which is at most 8 MiB in the log.
+const DOCUMENT_BYTES_MAX: usize = 16 << 20;
+
+/// The largest body of a request of this kind, where `bytes_max` is that of all.
+#[must_use]
+pub fn bytes_max((name, standing): Kind, bytes_max: usize) -> usize {
+    match name {
+        "indices:data/write/index" | "indices:data/write/update" => {
+            bytes_max.min(DOCUMENT_BYTES_MAX)
+        }
+        _ if standing == Standing::Control => bytes_max.min(CONTROL_BYTES_MAX),
+        _ => bytes_max,
+    }
+}
+
+/// Whether headers announce a body that is not empty.
+#[must_use]
+pub fn is_announced(headers: &HeaderMap) -> bool {
+    let length = headers.get(header::CONTENT_LENGTH).map(HeaderValue::as_bytes);
+    length.is_some_and(|length| length != b"0") || headers.contains_key(header::TRANSFER_ENCODING)
+}
+
+/// Bytes of one body, or of requests of one Redis client, that are held; dropping it gives them
+/// back.
+#[derive(Debug)]
+pub struct Held {
     all: Arc<InFlight>,
     bytes: usize,
 }
 
 impl Held {
+    /// Nothing yet, of what all hold together.
+    #[must_use]
+    pub fn new(all: Arc<InFlight>) -> Self {
+        Self { all, bytes: 0 }
+    }
+
+    /// How many it holds.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Holds so many bytes in all from now on.
+    ///
+    /// # Errors
+    /// Where there is no room for them: it holds what it did before.
+    pub fn resize(&mut self, bytes: usize) -> Result<(), Error> {
+        match bytes.checked_sub(self.bytes) {
+            Some(0) => Ok(()),
+            Some(more) => self.grow(more),
+            None => {
+                self.shrink(self.bytes - bytes);
+                Ok(())
+            }
+        }
+    }
+
     fn grow(&mut self, bytes: usize) -> Result<(), Error> {
         self.all.take(bytes)?;
         self.bytes += bytes;
@@ -247,9 +375,11 @@ impl RequestBody {
         }
         self.held.grow(piece.len())?;
         if let Some(account) = plimsoll_memory::current() {
-            account.check().map_err(|stop| stopped(&stop))?;
-            // What is written stays. Reads are left to the choice of who holds most.
-            if account.standing() == Standing::Write && breakers::is_parent_full() {
+            account.ask(piece.len() as u64).map_err(|stop| stopped(&stop))?;
+            // What is written stays, and a request of the cluster's own is stopped by nobody. Reads
+            // are left to the choice of who holds most.
+            let is_large = self.bytes > SMALL_BYTES_MAX || account.standing() == Standing::Write;
+            if is_large && account.standing() != Standing::Read && breakers::is_parent_full() {
                 return Err(refused(&breakers::parent_trip("<http_request>")));
             }
         }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Rest;
 use super::body::RequestBody;
-use super::json_error::from_json;
+use super::json_read;
 use super::query::Query;
 use super::routes::Parts;
 
@@ -63,7 +63,7 @@ impl Call {
     /// Where it cannot be read or is not JSON.
     pub async fn json(&mut self) -> Result<Option<Value>, Error> {
         let body = self.bytes().await?;
-        if body.trim_ascii().is_empty() { Ok(None) } else { from_json(&body).map(Some) }
+        if body.trim_ascii().is_empty() { Ok(None) } else { json_read::value(&body).map(Some) }
     }
 
     /// The body as JSON, which there must be.

@@ -9,6 +9,7 @@ pub mod access;
 pub mod admin;
 pub mod answer;
 pub mod body;
+pub mod browsers;
 pub mod call;
 pub mod cat;
 pub mod cluster;
@@ -17,9 +18,11 @@ pub mod expressions;
 pub mod filter_path;
 pub mod identity;
 pub mod json_error;
+pub mod json_read;
 pub mod media;
 pub mod names;
 pub mod nodes;
+pub mod peer;
 pub mod plimsoll;
 pub mod pretty;
 pub mod query;
@@ -33,10 +36,10 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::http::{Method, Response, header};
+use axum::extract::Request;
+use axum::http::request::Parts as Head;
+use axum::http::{HeaderValue, Method, Response, header};
 use futures_util::FutureExt;
 use plimsoll_cluster::stopped;
 use plimsoll_index::Error;
@@ -45,10 +48,12 @@ use serde_json::json;
 
 use crate::node::Shared;
 use answer::{Answer, Wishes};
-use body::{InFlight, RequestBody};
+use body::{End, InFlight, RequestBody};
+use browsers::{Doors, Visitor};
 use call::Call;
 use filter_path::FilterPath;
 use identity::Identity;
+use peer::Peer;
 use query::Query;
 use routes::{Found, Verb};
 
@@ -63,6 +68,8 @@ pub struct Rest {
     pub identity: Identity,
     /// Where the port really is.
     pub address: std::net::SocketAddr,
+    /// Which web pages may ask.
+    pub doors: Doors,
     /// Memory that bodies hold.
     pub in_flight: Arc<InFlight>,
     /// Ids for documents that come without one.
@@ -80,8 +87,9 @@ impl Rest {
     /// Where the node cannot keep who it is.
     pub async fn new(node: Arc<Shared>, address: std::net::SocketAddr) -> Result<Self, Error> {
         let identity = Identity::load(&node.coordinator, &node.settings.node_name).await?;
-        let in_flight = Arc::new(InFlight::new(node.settings.http_in_flight_bytes));
+        let in_flight = Arc::clone(&node.in_flight);
         Ok(Self {
+            doors: Doors::new(&node.settings),
             node,
             identity,
             address,
@@ -107,19 +115,18 @@ impl Rest {
     }
 }
 
-/// Everything that HTTP answers.
-pub fn router(rest: Arc<Rest>) -> Router {
-    Router::new().fallback(handle).with_state(rest)
-}
-
-async fn handle(State(rest): State<Arc<Rest>>, request: Request) -> Response<Body> {
+/// Answers a request.
+pub async fn handle(rest: Arc<Rest>, request: Request, peer: Arc<Peer>) -> Response<Body> {
     let wishes = wishes(&rest, &request);
     let has_trace = request.uri().query().is_some_and(|query| {
         Query::parse(query).is_ok_and(|query| query.flag_or("error_trace", false).unwrap_or(false))
     });
+    let (head, body) = request.into_parts();
+    let (body, end) = End::watch(body);
+    let mut visitor = Visitor::Unknown;
     // A fault of ours ends this request, not the connection with all that wait on it.
     let mut account = None;
-    let answering = answer(&rest, request, &mut account);
+    let answering = answer(&rest, head, body, &peer, &mut visitor, &mut account);
     let answered = AssertUnwindSafe(answering).catch_unwind().await;
     let mut answered = answered.unwrap_or_else(|_| Err(Error::internal("the request met a fault")));
     if let Err(error) = &answered
@@ -134,7 +141,28 @@ async fn handle(State(rest): State<Arc<Rest>>, request: Request) -> Response<Bod
             _ => answer,
         }
     });
-    answer::response(answer, &wishes, account)
+    let mut response = respond(answer, wishes, account).await;
+    rest.doors.introduce(&visitor, response.headers_mut());
+    if !end.reach().await {
+        // The rest of the body stands where the next request would be.
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// An answer as it is sent.
+async fn respond(answer: Answer, wishes: Wishes, account: Option<Account>) -> Response<Body> {
+    if !answer.is_large() {
+        return answer::response(answer, &wishes, account);
+    }
+    // Filtering, indenting and compressing it takes long; this thread serves other connections.
+    let (status, kept) = (answer.status, wishes.clone());
+    let shaping = tokio::task::spawn_blocking(move || answer::response(answer, &wishes, account));
+    shaping.await.unwrap_or_else(|_| {
+        tracing::error!(status, "an answer could not be written");
+        let error = Error::internal("the answer could not be written");
+        answer::response(Answer::error(&error, false), &kept, None)
+    })
 }
 
 /// The error to answer instead of an index that is not there, where it may be there after all:
@@ -171,7 +199,8 @@ fn wishes(rest: &Rest, request: &Request) -> Wishes {
     });
     Wishes {
         is_pretty: query.flag("pretty").is_ok_and(|flag| flag == Some(true)),
-        filter: query.get("filter_path").and_then(FilterPath::parse),
+        // One that is wrong is refused in `answer`.
+        filter: query.get("filter_path").and_then(|text| FilterPath::parse(text).ok().flatten()),
         is_head: *request.method() == Method::HEAD,
         takes_gzip: takes_gzip && rest.node.settings.http_compression,
         json_type: media::answer_type(text(header::ACCEPT)),
@@ -179,15 +208,21 @@ fn wishes(rest: &Rest, request: &Request) -> Wishes {
     }
 }
 
-/// `account` becomes that of the request, once it is known what it is.
+/// `visitor` and `account` become those of the request, once it is known what it is.
 async fn answer(
     rest: &Arc<Rest>,
-    request: Request,
+    head: Head,
+    body: Body,
+    peer: &Peer,
+    visitor: &mut Visitor,
     account: &mut Option<Account>,
 ) -> Result<Answer, Error> {
-    let (head, body) = request.into_parts();
     let path = head.uri.path().to_owned();
-    access::check(&rest.node.password, &head.headers, &path)?;
+    *visitor = rest.doors.check(&head, rest.node.password.is_required())?;
+    if let Some(answer) = rest.doors.preflight(&head, visitor) {
+        return Ok(answer);
+    }
+    access::check(&rest.node, peer, &head.headers, &path).await?;
     if path == "/_metrics" && head.method == Method::GET {
         return Ok(Answer::text(rest.node.metrics.render(&rest.node))
             .with_header(header::CONTENT_TYPE, PROMETHEUS));
@@ -204,9 +239,15 @@ async fn answer(
         Found::Nothing => return Ok(no_handler(&head.method, &head.uri)),
     };
     let query = Query::parse(head.uri.query().unwrap_or_default())?;
+    FilterPath::parse(query.get("filter_path").unwrap_or_default())?;
     route.check_parameters(&path, query.names())?;
+    if !route.only_reads(&head.method) {
+        browsers::check_bodyless(visitor, &head.headers, body::is_announced(&head.headers))?;
+        check_source(&query)?;
+    }
     check_format(&query)?;
-    let bytes_max = rest.node.settings.http_max_content_bytes;
+    let action = tasks::action::kind(route.path, method_name(&head.method));
+    let bytes_max = body::bytes_max(action, rest.node.settings.http_max_content_bytes);
     let body = RequestBody::new(body, &head.headers, bytes_max, Arc::clone(&rest.in_flight))?;
     let accept = head.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let call = Call {
@@ -218,9 +259,20 @@ async fn answer(
         body,
         parts,
     };
-    let account = account.insert(Account::open(tasks::action::of(route, &call, &head.headers)));
+    let action = tasks::action::of(action, &call, &head.headers);
+    let account = account.insert(Account::open(action));
     let answered = Charged::new(account.clone(), || (route.handler)(call)).await;
     answered.unwrap_or_else(|stop| Err(stopped(&stop)))
+}
+
+/// Whoever makes others follow a link should not have them change something by it.
+fn check_source(query: &Query) -> Result<(), Error> {
+    match query.get("source") {
+        None => Ok(()),
+        Some(_) => Err(Error::illegal_argument(
+            "[source] stands for the body only of requests that change nothing; send a body",
+        )),
+    }
 }
 
 /// The formats that answers have. Plain text is the handler's own choice.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use plimsoll_cluster::CopyDigest;
+use plimsoll_cluster::{CopyDigest, NodeOverview};
 use plimsoll_index::Error;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
 use super::call::Call;
@@ -14,10 +14,26 @@ use super::routes::{Route, Verb, route};
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The routes of this module.
-pub const ROUTES: &[Route] =
-    &[route(&[Verb::Get], "/_plimsoll/digest", &[&["index", "timeout"]], |call| {
+pub const ROUTES: &[Route] = &[
+    route(&[Verb::Get], "/_plimsoll/digest", &[&["index", "timeout"]], |call| {
         Box::pin(digest(call))
-    })];
+    }),
+    route(&[Verb::Get], "/_plimsoll/version", &[], |call| Box::pin(version(call))),
+];
+
+/// GET `/_plimsoll/version`: the cluster's version, and what each node knows. The version is raised
+/// once all know a newer one, unless `cluster.version.raise` is `hold`.
+///
+/// # Errors
+/// 503 where the metadata cannot be read.
+async fn version(call: Call) -> Result<Answer, Error> {
+    let coordinator = call.coordinator();
+    let version = coordinator.cluster_version();
+    let version = version.map_err(|why| Error::new(503, "unavailable_shards_exception", why))?;
+    let known = |node: &NodeOverview| (node.record.name.clone(), json!(node.record.version_known));
+    let nodes: Map<String, Value> = coordinator.nodes().iter().map(known).collect();
+    Ok(Answer::json(&json!({ "version": version, "known": nodes })))
+}
 
 /// GET `/_plimsoll/digest`: a digest of each copy, to compare those at one position. `index` names
 /// tables between commas; `db0` is one too.

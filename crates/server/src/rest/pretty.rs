@@ -1,13 +1,26 @@
 //! JSON for people: the same bytes with lines and indents, as Elasticsearch prints them.
 //! Numbers and strings stay as they are, so nothing is lost on the way.
 
-/// Indents valid JSON. The last line ends too.
+/// How many times as long as the bytes themselves their indented form may be: a long list that is
+/// nested deeply would be mostly spaces.
+const SPACE_TIMES_MAX: usize = 16;
+/// How many bytes of space may be added at most.
+const SPACE_BYTES_MAX: usize = 64 << 20;
+/// How many may always be.
+const SPACE_BYTES_MIN: usize = 1 << 20;
+
+/// Indents valid JSON. The last line ends too. What would be mostly spaces stays as it is.
 #[must_use]
 pub fn pretty(json: &[u8]) -> Vec<u8> {
+    let space_max = json.len().saturating_mul(SPACE_TIMES_MAX).min(SPACE_BYTES_MAX);
+    let bytes_max = json.len() + space_max.max(SPACE_BYTES_MIN);
     let mut out = Vec::with_capacity(json.len() * 2);
     let mut depth: usize = 0;
     let mut at = 0;
     while let Some(&byte) = json.get(at) {
+        if out.len() > bytes_max {
+            return json.to_vec();
+        }
         match byte {
             b'"' => {
                 let end = string_end(json, at);
@@ -76,5 +89,13 @@ mod tests {
         assert_eq!(String::from_utf8(pretty(json)).unwrap(), expected);
         let again = pretty(expected.as_bytes());
         assert_eq!(String::from_utf8(again).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_would_be_mostly_spaces_stays_as_it_is() {
+        let levels = 100;
+        let zeros = vec!["0"; 100_000].join(",");
+        let json = "[".repeat(levels) + &zeros + &"]".repeat(levels);
+        assert_eq!(pretty(json.as_bytes()), json.as_bytes());
     }
 }

@@ -72,6 +72,23 @@ pub const fn route(
 const GENERAL: &[&str] =
     &["pretty", "human", "error_trace", "filter_path", "format", "source", "source_content_type"];
 
+/// The words of paths whose POST changes nothing: it is there for those who cannot send a body
+/// with GET.
+const READS: &[&str] = &[
+    "_analyze",
+    "_count",
+    "_explain",
+    "_field_caps",
+    "_mget",
+    "_msearch",
+    "_mtermvectors",
+    "_rank_eval",
+    "_search",
+    "_search_shards",
+    "_termvectors",
+    "_validate",
+];
+
 /// How long a request may wait for the cluster. There is nothing to wait for that long: they are
 /// accepted and do nothing.
 pub const WAITS: &[&str] =
@@ -81,6 +98,13 @@ pub const INDICES: &[&str] =
     &["ignore_unavailable", "allow_no_indices", "expand_wildcards", "ignore_throttled"];
 
 impl Route {
+    /// Whether requests with this method change nothing, whatever they say.
+    #[must_use]
+    pub fn only_reads(&self, method: &Method) -> bool {
+        matches!(*method, Method::GET | Method::HEAD)
+            || (*method == Method::POST && self.path.split('/').any(|word| READS.contains(&word)))
+    }
+
     /// Checks that every parameter is one that the route has.
     ///
     /// # Errors
@@ -269,6 +293,25 @@ mod tests {
             lead(&Method::PUT, "/g/_doc/a b"),
             r#"/{index}/_doc/{id} [("index", "g"), ("id", "a b")]"#
         );
+    }
+
+    #[test]
+    fn requests_that_change_something_are_known() {
+        let reading: Vec<&str> = all()
+            .filter(|route| route.verbs.contains(&Verb::Post) && route.only_reads(&Method::POST))
+            .map(|route| route.path.rsplit('/').find(|word| !word.starts_with('{')).unwrap_or(""))
+            .collect();
+        for word in &reading {
+            let is_read = ["scroll", "point_in_time", "query", "template"].contains(word)
+                || READS.contains(word);
+            assert!(is_read, "{word}");
+        }
+        for word in ["_search", "_count", "_msearch", "_mget", "scroll", "_analyze"] {
+            assert!(reading.contains(&word), "{word}: {reading:?}");
+        }
+        for word in ["_bulk", "_delete_by_query", "_doc", "_aliases", "_reindex", "settings"] {
+            assert!(!reading.contains(&word), "{word}");
+        }
     }
 
     #[test]

@@ -1,30 +1,45 @@
 //! The port of HTTP: connections on threads of their own, how they begin, and how they end when
 //! the node stops. What is answered on them is not its concern.
 
+use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use axum::Router;
+use axum::body::Body;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
+use hyper::service::service_fn;
 use plimsoll_memory::{ledger::CONNECTIONS, local::settle_thread};
 use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use super::{Rest, router};
+use super::peer::{self, Peer};
+use super::{Rest, handle};
 
+/// How often it is said that there are too many connections.
+const SAY_PAUSE: Duration = Duration::from_secs(1);
 /// How long a silent peer is trusted to be there.
 const KEEPALIVE: Duration = Duration::from_secs(300);
 /// How long to wait when no connection can be accepted, most likely for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The most headers that a request may have.
 const HEADERS_MAX: usize = 100;
+/// The most bytes that its line and its headers may have together: Elasticsearch's
+/// `http.max_header_size`. A connection that was not served yet holds little more.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// How long a peer may take to read the last answer before the connection goes.
+const LINGER: Duration = Duration::from_secs(2);
+/// What a peer reads that took too long over the head of a request.
+const LATE: &[u8] =
+    b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// The threads of HTTP, and what runs on them.
 pub struct Server {
@@ -76,7 +91,7 @@ impl Server {
 }
 
 async fn accept(listener: TcpListener, rest: Arc<Rest>, mut stopping: watch::Receiver<bool>) {
-    let router = router(Arc::clone(&rest));
+    let mut said = None;
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -85,13 +100,17 @@ async fn accept(listener: TcpListener, rest: Arc<Rest>, mut stopping: watch::Rec
         match accepted {
             Ok((stream, remote)) => {
                 if rest.connections() >= rest.node.settings.http_max_clients {
-                    tracing::warn!(%remote, "connection refused: http.max_clients are open");
+                    if said.is_none_or(|at: Instant| at.elapsed() >= SAY_PAUSE) {
+                        said = Some(Instant::now());
+                        tracing::warn!(%remote, "connection refused: http.max_clients are open");
+                    }
                     continue;
                 }
                 let open = Open::new(Arc::clone(&rest));
-                let (router, stopping) = (router.clone(), stopping.clone());
+                let (rest, stopping) = (Arc::clone(&rest), stopping.clone());
+                let peer = Arc::new(Peer::new(remote));
                 tokio::spawn(async move {
-                    if let Err(error) = serve(stream, router, stopping).await {
+                    if let Err(error) = serve(stream, peer, rest, stopping).await {
                         tracing::debug!(%remote, %error, "HTTP connection ended");
                     }
                     drop(open);
@@ -124,21 +143,59 @@ impl Drop for Open {
 
 async fn serve(
     stream: TcpStream,
-    router: Router,
+    peer: Arc<Peer>,
+    rest: Arc<Rest>,
     mut stopping: watch::Receiver<bool>,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     stream.set_nodelay(true)?;
     SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
     let mut builder = http1::Builder::new();
-    // Without a timer on headers: clients keep idle connections for hours and expect them to be
-    // there. What an idle one costs is bounded by `http.max_clients`.
-    builder.timer(TokioTimer::new()).header_read_timeout(None);
-    builder.keep_alive(true).pipeline_flush(true).half_close(true).max_headers(HEADERS_MAX);
-    let service = TowerToHyperService::new(router);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    tokio::select! {
-        ended = connection.as_mut() => return Ok(ended?),
-        _ = stopping.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
+    // How long a head may take is watched below HTTP ([`super::peer`]). One answer is written
+    // before the next request is read: what nobody reads does not pile up here.
+    builder.header_read_timeout(None).keep_alive(true).half_close(true);
+    builder.max_headers(HEADERS_MAX).max_header_size(HEAD_BYTES_MAX);
+    let bytes = peer::Bytes::new(stream, Arc::clone(&peer), Arc::clone(&rest.node));
+    let service = service_fn(|request: Request<Incoming>| {
+        let (peer, rest) = (Arc::clone(&peer), Arc::clone(&rest));
+        peer.answering();
+        Box::pin(async move {
+            let answer = handle(rest, request.map(Body::new), Arc::clone(&peer)).await;
+            peer.answered();
+            Ok::<_, Infallible>(answer)
+        })
+    });
+    let mut connection = builder.serve_connection(bytes, service);
+    let ended = {
+        let mut served = poll_fn(|context| connection.poll_without_shutdown(context));
+        tokio::select! {
+            ended = &mut served => Some(ended),
+            _ = stopping.wait_for(|stop| *stop) => None,
+        }
+    };
+    let ended = match ended {
+        Some(ended) => ended,
+        None => {
+            Pin::new(&mut connection).graceful_shutdown();
+            poll_fn(|context| connection.poll_without_shutdown(context)).await
+        }
+    };
+    let stream = connection.into_parts().io.into_inner();
+    if peer.is_late() {
+        // There may be no room for it; the end of the connection says as much.
+        let _ = stream.try_write(LATE);
     }
-    Ok(connection.await?)
+    linger(stream).await;
+    Ok(ended?)
+}
+
+/// Ends a connection so that what was written last arrives: where the system finds bytes that
+/// nobody has read, it takes back what the peer has not read yet.
+async fn linger(mut stream: TcpStream) {
+    let mut unread = [0; 4096];
+    let ending = async {
+        stream.shutdown().await?;
+        while stream.read(&mut unread).await? > 0 {}
+        Ok::<_, io::Error>(())
+    };
+    let _ = tokio::time::timeout(LINGER, ending).await;
 }

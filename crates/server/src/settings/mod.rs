@@ -2,6 +2,7 @@
 //! ([`Settings`]). They belong to one process and are fixed while it runs, but for what
 //! `CONFIG SET` may change.
 
+pub mod cors;
 pub mod raw;
 pub mod reference;
 pub mod table;
@@ -12,6 +13,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use plimsoll_cluster::{LogSettings, WORK_SETTINGS, WorkSettings};
 use plimsoll_log::{embedded, jetstream};
 
+pub use cors::{Cors, Origins};
 pub use raw::{Raw, SettingsError};
 use table::Kind;
 
@@ -53,6 +55,10 @@ pub struct Settings {
     pub http_max_clients: usize,
     /// `http.compression`
     pub http_compression: bool,
+    /// `http.allowed_hosts`, in lower case
+    pub http_allowed_hosts: Vec<String>,
+    /// `http.cors.…`, where it is enabled
+    pub cors: Option<Cors>,
     /// `network.breaker.inflight_requests.limit`, in bytes
     pub http_in_flight_bytes: usize,
     /// `rest.version`
@@ -114,6 +120,8 @@ impl Settings {
             http_max_content_bytes: bytes(raw, "http.max_content_length")?,
             http_max_clients: size(raw, "http.max_clients")?,
             http_compression: text(raw, "http.compression")? == "true",
+            http_allowed_hosts: cors::allowed_hosts(raw)?,
+            cors: Cors::resolve(raw)?,
             http_in_flight_bytes: bytes(raw, "network.breaker.inflight_requests.limit")?,
             rest_version: text(raw, "rest.version")?,
             rest_distribution: text(raw, "rest.distribution")?,

@@ -123,7 +123,8 @@ pub const SETTINGS: &[Definition] = &[
         "100mb",
         None,
         "The largest body of a request, inflated if it is compressed. A larger one is answered \
-         413.",
+         413. One document, and a request of the cluster's own (indices, mappings, settings, \
+         aliases, templates), has at most 16mb of it.",
     ),
     define(
         "http.max_clients",
@@ -138,6 +139,68 @@ pub const SETTINGS: &[Definition] = &[
         "true",
         None,
         "Whether answers are compressed for clients that take gzip.",
+    ),
+    define(
+        "http.allowed_hosts",
+        Kind::Text,
+        "",
+        None,
+        "Names between commas by which clients may reach the REST port where there is no password, \
+         beside `localhost` and addresses. A request with another `Host` is answered 403: a web \
+         page could have had its own name lead to this node. With a password nothing is asked of \
+         the name, and with `--insecure` beyond loopback any is taken.",
+    ),
+    define(
+        "http.cors.enabled",
+        Kind::Toggle,
+        "false",
+        None,
+        "Whether web pages of other origins may use the REST port: those of \
+         `http.cors.allow-origin`. A request with any other `Origin` is answered 403.",
+    ),
+    define(
+        "http.cors.allow-origin",
+        Kind::Text,
+        "",
+        None,
+        "Origins between commas, such as `https://kibana.example:5601`, or `*` for all.",
+    ),
+    define(
+        "http.cors.allow-methods",
+        Kind::Text,
+        "OPTIONS,HEAD,GET,POST,PUT,DELETE",
+        None,
+        "The methods that such pages may use, said where their browser asks beforehand.",
+    ),
+    define(
+        "http.cors.allow-headers",
+        Kind::Text,
+        "X-Requested-With,Content-Type,Content-Length,Authorization,Accept,User-Agent,\
+         X-Elastic-Client-Meta",
+        None,
+        "The headers that such pages may send, said where their browser asks beforehand.",
+    ),
+    define(
+        "http.cors.expose-headers",
+        Kind::Text,
+        "X-elastic-product",
+        None,
+        "The headers of answers that such pages may read.",
+    ),
+    define(
+        "http.cors.allow-credentials",
+        Kind::Toggle,
+        "false",
+        None,
+        "Whether such pages may act with the password that their visitor gave the browser. Not \
+         with `*` as the origin.",
+    ),
+    define(
+        "http.cors.max-age",
+        Kind::Count(0, 1 << 31),
+        "1728000",
+        None,
+        "For how many seconds a browser may remember what it was told.",
     ),
     define(
         "network.breaker.inflight_requests.limit",

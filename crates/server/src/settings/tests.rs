@@ -75,6 +75,21 @@ fn refusals_name_the_key() {
             "setting `resp.address` (from --set): `6380` is not an address such as 127.0.0.1:6380",
         ),
         (
+            "http.cors.allow-origin=/https?:.*/",
+            "setting `http.cors.allow-origin` (from --set): `/https?:.*/`: regular expressions are \
+             not supported, list the origins",
+        ),
+        (
+            "http.cors.allow-origin=kibana",
+            "setting `http.cors.allow-origin` (from --set): `kibana` is no origin, such as \
+             https://kibana.example:5601",
+        ),
+        (
+            "http.allowed_hosts=a,http://b",
+            "setting `http.allowed_hosts` (from --set): `http://b` is no name of a host, such as \
+             search.example",
+        ),
+        (
             "log.engine=kafka://a:9092",
             "setting `log.engine` (from --set): `kafka://a:9092` is no log; write `embedded`, \
              `nats://host:port[,…]` or `plimsoll://host:port`",

@@ -4,10 +4,12 @@
 //!
 //! - [`spec`]: what is known of a command by its name.
 //! - [`table`]: the commands on rows.
+//! - [`bitfield`]: integers among the bits of a string.
 //! - [`args`]: numbers, options and times among the arguments.
 //! - [`read`], [`write`]: the commands' meaning, and how arguments become it.
 
 pub mod args;
+pub mod bitfield;
 pub mod read;
 pub mod spec;
 pub mod table;
@@ -64,6 +66,12 @@ impl<'a> Command<'a> {
             _ => None,
         }
     }
+}
+
+/// Whether this version has a command on rows of this name.
+#[must_use]
+pub fn is_known(name: &[u8]) -> bool {
+    table::find(name).is_some()
 }
 
 /// Finds a command on rows by its name and checks the number of its arguments: what is refused

@@ -62,6 +62,8 @@ impl KeyRange {
     pub const ALL: Self = Self::new(1, -1, 1);
     /// Keys and values take turns.
     pub const PAIRS: Self = Self::new(1, -1, 2);
+    /// All arguments from the second on are keys.
+    pub const FROM_SECOND: Self = Self::new(2, -1, 1);
     /// The second argument, after a subcommand, is the only key.
     pub const SECOND: Self = Self::new(2, 2, 1);
 

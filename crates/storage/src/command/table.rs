@@ -2,7 +2,7 @@
 
 use super::spec::Group::{Bitmap, Generic, Hash, Server, String};
 use super::spec::{Group, KeyRange, Parse, Spec};
-use super::{read, write};
+use super::{bitfield, read, write};
 
 const fn reads(name: &'static str, arity: i32, group: Group, parse: Parse) -> Spec {
     Spec::new(name, arity, group).keys(KeyRange::ONE).reads(parse)
@@ -40,6 +40,10 @@ pub const SPECS: &[Spec] = &[
     writes("setbit", 4, Bitmap, write::strings::setbit).grows(),
     reads("getbit", 3, Bitmap, read::strings::getbit).fast(),
     reads("bitcount", -2, Bitmap, read::strings::bitcount),
+    reads("bitpos", -3, Bitmap, read::strings::bitpos),
+    writes("bitop", -4, Bitmap, write::strings::bitop).keys(KeyRange::FROM_SECOND).grows(),
+    writes("bitfield", -2, Bitmap, bitfield::bitfield).grows(),
+    reads("bitfield_ro", -2, Bitmap, bitfield::bitfield_ro).fast(),
     // Hashes.
     writes("hset", -4, Hash, write::hashes::hset).grows().fast(),
     writes("hmset", -4, Hash, write::hashes::hmset).grows().fast(),

@@ -152,24 +152,16 @@ pub fn documents_of<R: RowsRead + ?Sized>(
 /// # Errors
 /// Where the store fails.
 pub fn document_count<R: RowsRead + ?Sized>(rows: &R, now_ms: u64) -> Result<u64, StoreError> {
-    let (mut count, mut failed) = (0u64, Ok(()));
+    let mut count = 0u64;
     visit_keys(rows, 0, now_ms, &mut |row, meta| {
         let live = match &meta.kind {
             Kind::String => Ok(1),
             Kind::Hash(fields) => count_live(rows, &KeyRows::new(row.key), fields, now_ms),
         };
-        match live {
-            Ok(live) => {
-                count += live;
-                ControlFlow::Continue(())
-            }
-            Err(error) => {
-                failed = Err(error);
-                ControlFlow::Break(())
-            }
-        }
+        count += live?;
+        Ok(ControlFlow::Continue(()))
     })?;
-    failed.map(|()| count)
+    Ok(count)
 }
 
 /// Is shown a row's key, and the key, id and content of the document that it is.
@@ -239,8 +231,11 @@ fn walk_row<R: RowsRead + ?Sized>(
     let key = match open.take().filter(|open| *open.stem == *parsed.stem) {
         Some(key) => key,
         None => {
-            let meta = rows.get(KeyRows::new(parsed.key).meta())?.ok_or_else(damaged)?;
-            OpenKey::new(parsed.stem, &Meta::decode(&meta)?.0, now_ms)
+            // A copy that is under way may have fields before its key is there.
+            match rows.get(KeyRows::new(parsed.key).meta())? {
+                Some(meta) => OpenKey::new(parsed.stem, &Meta::decode(&meta)?.0, now_ms),
+                None => OpenKey { stem: StoreKey::from_slice(parsed.stem), generation: None },
+            }
         }
     };
     let generation = key.generation.filter(|live| *live == generation);

@@ -4,11 +4,12 @@ use super::hash_edit::HashEdit;
 use super::hashes::find_field;
 use super::keys::remaining;
 use super::store::{Edit, find_hash};
-use super::{Answer, Fault};
+use super::{Answer, Fault, held_if_any};
 use crate::Reply;
 use crate::command::args::{Args, ExpiryCondition, Moment, Pairs, TimeForm, invalid_expiry};
 use crate::command::write::NewExpiry;
 use crate::command::write::fields::FIELD_EXPIRY_MS_MAX;
+use crate::rows::field::Field;
 use crate::rows::key::KeyRows;
 use crate::rows::{RowsRead, RowsWrite};
 
@@ -125,7 +126,7 @@ pub(super) fn get_expire<W: RowsWrite + ?Sized>(
         {
             hash.set_expiry(edit, field, found, new_ms);
         }
-        values.push(found.map_or(Reply::Nil, |found| Reply::Bulk(found.into_value())));
+        values.push(held_if_any(edit.rows, found.map(Field::into_value))?);
     }
     if let Some(hash) = hash {
         hash.finish(edit)?;

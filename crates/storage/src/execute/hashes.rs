@@ -7,13 +7,13 @@ use bytes::Bytes;
 use super::hash_edit::HashEdit;
 use super::store::{Edit, count_live, find_hash, integer_bytes};
 use super::strings::{number, overflow};
-use super::{Answer, Fault, ReadContext, float, random};
+use super::{Answer, Fault, ReadContext, float, held, held_copy, held_if_any, random};
 use crate::command::args::{Args, Pairs, not_float, parse_integer};
 use crate::command::read::{OneField, Parts};
 use crate::rows::field::{Field, FieldHead};
 use crate::rows::key::{KeyRows, RowKey};
 use crate::rows::meta::Fields;
-use crate::rows::{RowsRead, RowsWrite, StoreError, Visit};
+use crate::rows::{ANSWER_BYTES, RowsRead, RowsWrite, StoreError};
 use crate::{ErrorReply, Reply};
 
 /// A field that is there.
@@ -40,7 +40,7 @@ fn find_one<R: RowsRead + ?Sized>(
 
 pub(super) fn get<R: RowsRead + ?Sized>(rows: &R, field: OneField<'_>, now_ms: u64) -> Answer {
     let found = find_one(rows, field, now_ms)?;
-    Ok(found.map_or(Reply::Nil, |found| Reply::Bulk(found.into_value())))
+    Ok(held_if_any(rows, found.map(Field::into_value))?)
 }
 
 pub(super) fn exists<R: RowsRead + ?Sized>(rows: &R, field: OneField<'_>, now_ms: u64) -> Answer {
@@ -69,10 +69,14 @@ pub(super) fn get_many<R: RowsRead + ?Sized>(
             Some(fields) => find_field(rows, &mut key, fields, field, now_ms)?,
             None => None,
         };
-        values.push(found.map_or(Reply::Nil, |found| Reply::Bulk(found.into_value())));
+        values.push(held_if_any(rows, found.map(Field::into_value))?);
     }
     Ok(Reply::Array(values))
 }
+
+/// Is shown a field and its value, and says whether to go on.
+pub(super) type VisitField<'a> =
+    &'a mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError>;
 
 /// Shows each field that is there and its value, from a field on (included), in the order of
 /// fields, until told to stop.
@@ -82,30 +86,27 @@ pub(super) fn visit_fields<R: RowsRead + ?Sized>(
     fields: &Fields,
     from: &[u8],
     now_ms: u64,
-    visit: Visit<'_>,
+    visit: VisitField<'_>,
 ) -> Result<(), StoreError> {
     let mut start = key.fields_from(fields.generation);
     start.extend_from_slice(from);
-    let mut damage = None;
+    let mut failed = Ok(());
     rows.scan(&start, &key.fields_to(fields.generation), &mut |row, bytes| {
         let Some(RowKey { field: Some((_, field)), .. }) = RowKey::parse(row) else {
-            damage = Some(StoreError::Failed("a field row's key is damaged".into()));
+            failed = Err(StoreError::Failed("a field row's key is damaged".into()));
             return ControlFlow::Break(());
         };
-        match FieldHead::decode(bytes) {
+        let shown = match FieldHead::decode(bytes) {
             Ok((head, value)) if head.is_live(now_ms) => visit(field, value),
-            Ok(_) => ControlFlow::Continue(()),
-            Err(error) => {
-                damage = Some(error);
-                ControlFlow::Break(())
-            }
-        }
+            Ok(_) => Ok(ControlFlow::Continue(())),
+            Err(error) => Err(error),
+        };
+        shown.unwrap_or_else(|error| {
+            failed = Err(error);
+            ControlFlow::Break(())
+        })
     })?;
-    damage.map_or(Ok(()), Err)
-}
-
-fn bulk(bytes: &[u8]) -> Reply {
-    Reply::Bulk(Bytes::copy_from_slice(bytes))
+    failed
 }
 
 pub(super) fn all<R: RowsRead + ?Sized>(rows: &R, key: &[u8], parts: Parts, now_ms: u64) -> Answer {
@@ -114,11 +115,11 @@ pub(super) fn all<R: RowsRead + ?Sized>(rows: &R, key: &[u8], parts: Parts, now_
     if let Some(fields) = find_hash(rows, &mut key, now_ms)? {
         visit_fields(rows, &key, &fields, &[], now_ms, &mut |field, value| {
             match parts {
-                Parts::Fields => items.push(bulk(field)),
-                Parts::Values => items.push(bulk(value)),
-                Parts::Pairs => pairs.push((bulk(field), bulk(value))),
+                Parts::Fields => items.push(held_copy(rows, field)?),
+                Parts::Values => items.push(held_copy(rows, value)?),
+                Parts::Pairs => pairs.push((held_copy(rows, field)?, held_copy(rows, value)?)),
             }
-            ControlFlow::Continue(())
+            Ok(ControlFlow::Continue(()))
         })?;
     }
     Ok(if parts == Parts::Pairs { Reply::Map(pairs) } else { Reply::Array(items) })
@@ -146,9 +147,10 @@ pub(super) fn random<R: RowsRead + ?Sized>(
     let mut pairs: Vec<(Bytes, Bytes)> = Vec::new();
     if let Some(fields) = find_hash(rows, &mut key, now_ms)? {
         visit_fields(rows, &key, &fields, &[], now_ms, &mut |field, value| {
-            let value = if values { Bytes::copy_from_slice(value) } else { Bytes::new() };
-            pairs.push((Bytes::copy_from_slice(field), value));
-            ControlFlow::Continue(())
+            let value = if values { value } else { &[] };
+            rows.hold(field.len() + value.len() + ANSWER_BYTES)?;
+            pairs.push((Bytes::copy_from_slice(field), Bytes::copy_from_slice(value)));
+            Ok(ControlFlow::Continue(()))
         })?;
     }
     let mut seed = context.seed;
@@ -157,6 +159,7 @@ pub(super) fn random<R: RowsRead + ?Sized>(
         return Ok(drawn.map_or(Reply::Nil, Reply::Bulk));
     };
     let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+    rows.hold(size_of::<usize>() * if count < 0 { wanted } else { pairs.len() })?;
     let drawn: Vec<usize> = if count < 0 {
         (0..wanted).map_while(|_| random::below(&mut seed, pairs.len())).collect()
     } else {
@@ -164,9 +167,9 @@ pub(super) fn random<R: RowsRead + ?Sized>(
     };
     let mut items = Vec::with_capacity(drawn.len());
     for at in drawn {
-        items.push(Reply::Bulk(pairs[at].0.clone()));
+        items.push(held(rows, pairs[at].0.clone())?);
         if values {
-            items.push(Reply::Bulk(pairs[at].1.clone()));
+            items.push(held(rows, pairs[at].1.clone())?);
         }
     }
     Ok(Reply::Array(items))
@@ -222,7 +225,7 @@ pub(super) fn delete<W: RowsWrite + ?Sized>(
             removed += 1;
         }
         if get {
-            values.push(found.map_or(Reply::Nil, |found| Reply::Bulk(found.into_value())));
+            values.push(held_if_any(edit.rows, found.map(Field::into_value))?);
         }
     }
     if let Some(hash) = hash {

@@ -1,9 +1,10 @@
 //! What commands on keys of any type do, but for scans.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use super::hash_edit::HashEdit;
+use super::scan::visit_stored_keys;
 use super::store::{Edit, find, is_live};
 use super::{Answer, Fault, ReadContext};
 use crate::command::args::{Args, ExpiryCondition, Moment, TimeForm, parse_integer};
@@ -11,8 +12,8 @@ use crate::command::read::ObjectQuestion;
 use crate::rows::field::FieldHead;
 use crate::rows::key::{self, KeyRows, RowKey};
 use crate::rows::meta::{Fields, Found, Kind, Meta};
-use crate::rows::removal;
 use crate::rows::touch::Touch;
+use crate::rows::{ANSWER_BYTES, removal, swept};
 use crate::rows::{RowsRead, RowsWrite, StoreError};
 use crate::{ErrorReply, Reply};
 
@@ -21,8 +22,11 @@ const EMBEDDED_BYTES_MAX: usize = 44;
 /// Redis keeps a hash of up to this many fields, each of up to 64 bytes, in one list.
 const LISTED_FIELDS_MAX: u64 = 128;
 const LISTED_BYTES_MAX: usize = 64;
-/// How many field rows are moved at once.
+/// Of so many keys it is noted which were there when all are taken away.
+const NOTED_KEYS_MAX: u64 = 1024;
+/// How many field rows are moved at once, and how many bytes of them, about.
 const CHUNK_ROWS: usize = 1024;
+const CHUNK_BYTES: usize = 1 << 20;
 
 pub(super) fn exists<R: RowsRead + ?Sized>(rows: &R, keys: Args<'_>, now_ms: u64) -> Answer {
     let mut count = 0;
@@ -69,22 +73,34 @@ pub(super) fn remaining(expiry_ms: u64, form: TimeForm, now_ms: u64, round_ms: u
 /// Keys that are there: those stored but for those that are due to be swept.
 pub(super) fn size<R: RowsRead + ?Sized>(rows: &R, context: &ReadContext<'_>) -> Answer {
     let now_ms = context.now_ms;
-    let mut due: BTreeSet<Vec<u8>> = BTreeSet::new();
-    rows.scan(&key::expiry_from(0), &key::expiry_after(now_ms), &mut |entry, _| {
-        let row = key::parse_expiry(entry).and_then(|(_, row)| RowKey::parse(row));
-        if let Some(row) = row
-            && !due.contains(row.key)
-        {
-            due.insert(row.key.to_vec());
+    let mut live = context.keys;
+    let mut hashes: BTreeSet<Vec<u8>> = BTreeSet::new();
+    let mut refused = Ok(());
+    rows.scan(&swept::due_from(rows)?, &key::expiry_after(now_ms), &mut |entry, _| {
+        match key::parse_expiry(entry).and_then(|(_, row)| RowKey::parse(row)) {
+            // A key's own entry goes and comes with its expiry.
+            Some(RowKey { field: None, .. }) => live = live.saturating_sub(1),
+            Some(row) if !hashes.contains(row.key) => {
+                refused = rows.hold(row.key.len() + ANSWER_BYTES);
+                if refused.is_err() {
+                    return ControlFlow::Break(());
+                }
+                hashes.insert(row.key.to_vec());
+            }
+            _ => {}
         }
         ControlFlow::Continue(())
     })?;
-    let mut live = context.keys;
-    for key in due {
+    refused?;
+    // Of fields that are due the hash may be gone, made anew, or have others.
+    for key in hashes {
         let mut key = KeyRows::new(&key);
         if let Some(row) = rows.get(key.meta())? {
             let (meta, _) = Meta::decode(&row)?;
-            live = live.saturating_sub(u64::from(!is_live(rows, &key, &meta, now_ms)?));
+            let is_due = meta.expiry_ms.is_some_and(|expiry_ms| expiry_ms <= now_ms);
+            if !is_due && !is_live(rows, &key, &meta, now_ms)? {
+                live = live.saturating_sub(1);
+            }
         }
     }
     Ok(Reply::Integer(i64::try_from(live).unwrap_or(i64::MAX)))
@@ -126,7 +142,7 @@ fn encoding<R: RowsRead + ?Sized>(
     let mut is_listed = true;
     super::hashes::visit_fields(rows, key, fields, &[], 0, &mut |field, value| {
         is_listed = field.len().max(value.len()) <= LISTED_BYTES_MAX;
-        if is_listed { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        Ok(if is_listed { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     })?;
     Ok(if is_listed { "listpack" } else { "hashtable" })
 }
@@ -291,23 +307,61 @@ fn field_rows<R: RowsRead + ?Sized>(
     fields: &Fields,
     from: &[u8],
 ) -> Result<Vec<Row>, StoreError> {
-    let mut chunk = Vec::new();
+    let (mut chunk, mut chunk_bytes) = (Vec::new(), 0);
     rows.scan(from, &key.fields_to(fields.generation), &mut |row, bytes| {
+        chunk_bytes += row.len() + bytes.len();
         chunk.push((row.to_vec(), bytes.to_vec()));
-        if chunk.len() < CHUNK_ROWS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        let has_room = chunk.len() < CHUNK_ROWS && chunk_bytes < CHUNK_BYTES;
+        if has_room { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     Ok(chunk)
 }
 
-pub(super) fn flush<W: RowsWrite + ?Sized>(edit: &mut Edit<'_, W>) -> Reply {
+/// Takes all keys away. Where they are few, it is noted of each that it was there, so that who
+/// watches one that was not goes on; else of all.
+pub(super) fn flush<W: RowsWrite + ?Sized>(edit: &mut Edit<'_, W>) -> Answer {
+    let change = edit.change();
+    let removals = match edit.context.is_bounded && edit.context.keys <= NOTED_KEYS_MAX {
+        true => Some(removals(edit.rows, edit.context.now_ms, change)?),
+        false => None,
+    };
     edit.rows.delete_range(&key::rows_from(0), key::ROWS_END);
     edit.rows.delete_range(&key::expiry_from(0), key::EXPIRY_END);
     edit.rows.delete_range(key::TOMBSTONES_FROM, key::TOMBSTONES_END);
-    edit.rows.delete_range(key::REMOVALS_FROM, key::REMOVALS_END);
     edit.rows.touch(Touch::All);
-    let change = edit.change();
-    edit.rows.put(key::REMOVALS_FROM, &removal::encode(change));
+    match removals {
+        Some(removals) => {
+            for (row, last) in removals {
+                edit.rows.put(&row, &removal::encode(last));
+            }
+        }
+        None => {
+            edit.rows.delete_range(key::REMOVALS_FROM, key::REMOVALS_END);
+            edit.rows.put(key::REMOVALS_FROM, &removal::encode(change));
+        }
+    }
     edit.context.keys = 0;
     edit.context.expires = 0;
-    Reply::OK
+    Ok(Reply::OK)
+}
+
+/// What is to be noted of the removal of all keys, by the row that it is noted in. One that has
+/// expired was gone before.
+fn removals<R: RowsRead + ?Sized>(
+    rows: &R,
+    now_ms: u64,
+    change: u64,
+) -> Result<BTreeMap<[u8; 3], u64>, StoreError> {
+    let mut removals = BTreeMap::new();
+    visit_stored_keys(rows, 0, &mut |row, meta| {
+        let last = if is_live(rows, &KeyRows::new(row.key), meta, now_ms)? {
+            change
+        } else {
+            removal::last(rows, row.key)?.max(meta.last_change)
+        };
+        let noted = removals.entry(key::removal(row.key)).or_insert(last);
+        *noted = last.max(*noted);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(removals)
 }

@@ -4,9 +4,9 @@
 use super::Answer;
 use super::store::find;
 use crate::command::read::{Lcs, LcsForm};
-use crate::rows::RowsRead;
 use crate::rows::key::KeyRows;
 use crate::rows::meta::{Found, Kind};
+use crate::rows::{ANSWER_BYTES, RowsRead};
 use crate::{ErrorReply, Reply};
 
 /// The largest table, in entries of four bytes: 64 MiB.
@@ -36,8 +36,13 @@ pub(super) fn lcs<R: RowsRead + ?Sized>(rows: &R, wanted: Lcs<'_>, now_ms: u64) 
         )
         .into());
     }
+    let entries = entries.unwrap_or_default();
+    rows.hold(entries * size_of::<u32>())?;
+    rows.work(entries as u64)?;
     let runs = runs(&values[0], &values[1]);
     let length: usize = runs.iter().map(|run| run.length).sum();
+    // A run takes a list of two pairs of numbers.
+    rows.hold(length + runs.len() * (size_of::<Run>() + 3 * ANSWER_BYTES))?;
     Ok(match wanted.form {
         LcsForm::Length => super::strings::number(length),
         LcsForm::Text => {

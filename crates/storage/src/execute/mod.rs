@@ -5,7 +5,9 @@
 //! A key or field that has expired is absent, also while its rows are still stored; [`sweep`]
 //! and the next write to it take them away. A command that is refused has changed nothing else.
 
+mod bitfield;
 mod bits;
+mod copy;
 mod cursors;
 mod document;
 mod documents;
@@ -22,6 +24,7 @@ mod store;
 mod strings;
 mod sweep;
 
+pub use copy::{copy_hash, is_there, large_hash};
 pub use cursors::{CURSORS_MAX, ScanCursors};
 pub use document::write_document;
 pub use documents::{
@@ -33,8 +36,10 @@ pub(crate) use keys::OBJECT_HELP;
 pub use store::{NEVER_THERE, is_unchanged, last_change};
 pub use sweep::{has_due, sweep};
 
+use bytes::Bytes;
+
 use crate::command::{Body, Command, Read, Write};
-use crate::rows::{RowsRead, RowsWrite, StoreError};
+use crate::rows::{ANSWER_BYTES, RowsRead, RowsWrite, StoreError};
 use crate::{ErrorReply, Reply};
 use store::Edit;
 
@@ -66,6 +71,9 @@ pub struct WriteContext {
     pub keys: u64,
     /// How many of them have an expiry.
     pub expires: u64,
+    /// Whether every replica keeps the budget of records: large removals then leave their entries
+    /// of the expiry index to sweeps, which note how far they came.
+    pub is_bounded: bool,
 }
 
 /// Why a command gives no answer of its own.
@@ -89,6 +97,26 @@ impl From<ErrorReply> for Fault {
 
 type Answer = Result<Reply, Fault>;
 
+/// A value as an answer, or a part of one, that was asked for.
+fn held<R: RowsRead + ?Sized>(rows: &R, value: Bytes) -> Result<Reply, StoreError> {
+    rows.hold(value.len() + ANSWER_BYTES)?;
+    Ok(Reply::Bulk(value))
+}
+
+/// The same of bytes that are copied.
+fn held_copy<R: RowsRead + ?Sized>(rows: &R, value: &[u8]) -> Result<Reply, StoreError> {
+    rows.hold(value.len() + ANSWER_BYTES)?;
+    Ok(Reply::Bulk(Bytes::copy_from_slice(value)))
+}
+
+/// The same of a value that may not be there.
+fn held_if_any<R: RowsRead + ?Sized>(rows: &R, value: Option<Bytes>) -> Result<Reply, StoreError> {
+    value.map_or_else(
+        || rows.hold(size_of::<Reply>()).map(|()| Reply::Nil),
+        |value| held(rows, value),
+    )
+}
+
 fn settle(answer: Answer) -> Result<Reply, StoreError> {
     match answer {
         Ok(reply) => Ok(reply),
@@ -100,7 +128,7 @@ fn settle(answer: Answer) -> Result<Reply, StoreError> {
 /// Runs a command that changes nothing.
 ///
 /// # Errors
-/// Where the store fails; a refusal is a reply.
+/// Where the store fails; a refusal is a reply, also one of what it would hold.
 ///
 /// # Panics
 /// Where the command is one that writes.
@@ -110,7 +138,10 @@ pub fn read<R: RowsRead + ?Sized>(
     context: &ReadContext<'_>,
 ) -> Result<Reply, StoreError> {
     match &command.body {
-        Body::Read(read) => settle(run_read(read, rows, context)),
+        Body::Read(read) => match settle(run_read(read, rows, context)) {
+            Err(StoreError::Refused(refusal)) => Ok(Reply::Error(refusal)),
+            settled => settled,
+        },
         Body::Write(_) => panic!("`{}` writes", command.spec().name),
     }
 }
@@ -118,8 +149,8 @@ pub fn read<R: RowsRead + ?Sized>(
 /// Runs a command, which may be one that changes nothing.
 ///
 /// # Errors
-/// Where the store fails: the rows are then half changed and must not be kept. A refusal is a
-/// reply.
+/// Where the store fails or the command takes more than it may: the rows are then half changed and
+/// must not be kept. Another refusal is a reply.
 pub fn write<W: RowsWrite + ?Sized>(
     command: &Command<'_>,
     rows: &mut W,
@@ -145,6 +176,8 @@ fn run_read<R: RowsRead + ?Sized>(read: &Read<'_>, rows: &R, context: &ReadConte
         Read::GetRange(range) => strings::get_range(rows, range, now_ms),
         Read::GetBit { key, offset } => bits::get(rows, key, offset, now_ms),
         Read::BitCount { key, part } => bits::count(rows, key, part, now_ms),
+        Read::BitPosition { key, bit, part } => bits::position(rows, key, bit, part, now_ms),
+        Read::BitField { key, steps } => bitfield::get(rows, key, steps, now_ms),
         Read::Lcs(wanted) => lcs::lcs(rows, wanted, now_ms),
         Read::HashGet(field) => hashes::get(rows, field, now_ms),
         Read::HashGetMany { key, fields } => hashes::get_many(rows, key, fields, now_ms),
@@ -181,6 +214,8 @@ fn run_write<W: RowsWrite + ?Sized>(write: &Write<'_>, edit: &mut Edit<'_, W>) -
         Write::Increment { key, by } => strings::increment(edit, key, by),
         Write::IncrementFloat { key, by } => strings::increment_float(edit, key, by),
         Write::SetBit { key, offset, bit } => bits::set(edit, key, offset, bit),
+        Write::BitJoin { how, to, from } => bits::join(edit, how, to, from),
+        Write::BitField { key, steps } => bitfield::change(edit, key, steps),
         Write::HashSet { key, pairs, ok } => hashes::set(edit, key, pairs, ok),
         Write::HashSetNew { key, field, value } => hashes::set_new(edit, key, field, value),
         Write::HashDelete { key, fields, get } => hashes::delete(edit, key, fields, get),
@@ -203,7 +238,7 @@ fn run_write<W: RowsWrite + ?Sized>(write: &Write<'_>, edit: &mut Edit<'_, W>) -
         Write::Persist(key) => keys::persist(edit, key),
         Write::Rename { from, to, absent } => keys::rename(edit, from, to, absent),
         Write::Copy { from, to, replace } => keys::copy(edit, from, to, replace),
-        Write::Flush => Ok(keys::flush(edit)),
+        Write::Flush => keys::flush(edit),
     }
 }
 

@@ -7,15 +7,12 @@
 
 use std::ops::ControlFlow;
 
-use bytes::Bytes;
-
-use super::cursors::HashPlace;
+use super::cursors::{HashPlace, cursor_of};
 use super::hashes::visit_fields;
 use super::keys::kind_name;
 use super::store::{find_hash, is_live};
-use super::{Answer, ReadContext, glob, random};
+use super::{Answer, ReadContext, glob, held_copy, random};
 use crate::Reply;
-use crate::command::args::invalid_cursor;
 use crate::command::read::Scan;
 use crate::rows::key::{self, KeyRows, RowKey};
 use crate::rows::meta::{Fields, Meta};
@@ -28,13 +25,34 @@ const WHOLE_FIELDS_MAX: u64 = 512;
 /// After so many field rows of one hash the walk over keys leaps over the rest.
 const LEAP_AFTER_ROWS: usize = 64;
 
+/// Is shown a key and its meta row, and says whether to go on.
+pub(super) type VisitKey<'a> =
+    &'a mut dyn FnMut(&RowKey<'_>, &Meta) -> Result<ControlFlow<()>, StoreError>;
+
 /// Shows the key, order hash and meta row of each key that is there, from an order hash on,
 /// until told to stop.
 pub(super) fn visit_keys<R: RowsRead + ?Sized>(
     rows: &R,
     from_hash: u64,
     now_ms: u64,
-    visit: &mut dyn FnMut(&RowKey<'_>, &Meta) -> ControlFlow<()>,
+    visit: VisitKey<'_>,
+) -> Result<(), StoreError> {
+    visit_stored_keys(rows, from_hash, &mut |row, meta| match is_live(
+        rows,
+        &KeyRows::new(row.key),
+        meta,
+        now_ms,
+    )? {
+        true => visit(row, meta),
+        false => Ok(ControlFlow::Continue(())),
+    })
+}
+
+/// The same of every key that is stored, also of one that has expired.
+pub(super) fn visit_stored_keys<R: RowsRead + ?Sized>(
+    rows: &R,
+    from_hash: u64,
+    visit: VisitKey<'_>,
 ) -> Result<(), StoreError> {
     let mut from = key::rows_from(from_hash);
     loop {
@@ -53,18 +71,11 @@ pub(super) fn visit_keys<R: RowsRead + ?Sized>(
                 return ControlFlow::Break(());
             }
             passed = 0;
-            let live = Meta::decode(value).and_then(|(meta, _)| {
-                let key = KeyRows::new(parsed.key);
-                Ok(is_live(rows, &key, &meta, now_ms)?.then_some(meta))
-            });
-            match live {
-                Ok(Some(meta)) => visit(&parsed, &meta),
-                Ok(None) => ControlFlow::Continue(()),
-                Err(error) => {
-                    failed = Some(error);
-                    ControlFlow::Break(())
-                }
-            }
+            let shown = Meta::decode(value).and_then(|(meta, _)| visit(&parsed, &meta));
+            shown.unwrap_or_else(|error| {
+                failed = Some(error);
+                ControlFlow::Break(())
+            })
         })?;
         match (failed, leap) {
             (Some(error), _) => return Err(error),
@@ -72,10 +83,6 @@ pub(super) fn visit_keys<R: RowsRead + ?Sized>(
             (None, None) => return Ok(()),
         }
     }
-}
-
-fn bulk(bytes: &[u8]) -> Reply {
-    Reply::Bulk(Bytes::copy_from_slice(bytes))
 }
 
 fn page(cursor: u64, items: Vec<Reply>) -> Reply {
@@ -93,7 +100,7 @@ pub(super) fn keys<R: RowsRead + ?Sized>(rows: &R, scan: Scan<'_>, now_ms: u64) 
         let place = row.hash >> (u64::BITS - CURSOR_BITS);
         if seen >= scan.count && last != Some(place) {
             next = place;
-            return ControlFlow::Break(());
+            return Ok(ControlFlow::Break(()));
         }
         seen += 1;
         last = Some(place);
@@ -101,9 +108,9 @@ pub(super) fn keys<R: RowsRead + ?Sized>(rows: &R, scan: Scan<'_>, now_ms: u64) 
         if scan.kind.is_none_or(|wanted| wanted.eq_ignore_ascii_case(kind))
             && is_shown(scan.pattern, row.key)
         {
-            items.push(bulk(row.key));
+            items.push(held_copy(rows, row.key)?);
         }
-        ControlFlow::Continue(())
+        Ok(ControlFlow::Continue(()))
     })?;
     Ok(page(next, items))
 }
@@ -112,9 +119,9 @@ pub(super) fn matching_keys<R: RowsRead + ?Sized>(rows: &R, pattern: &[u8], now_
     let mut items = Vec::new();
     visit_keys(rows, 0, now_ms, &mut |row, _| {
         if glob::matches(pattern, row.key) {
-            items.push(bulk(row.key));
+            items.push(held_copy(rows, row.key)?);
         }
-        ControlFlow::Continue(())
+        Ok(ControlFlow::Continue(()))
     })?;
     Ok(Reply::Array(items))
 }
@@ -125,8 +132,8 @@ pub(super) fn random_key<R: RowsRead + ?Sized>(rows: &R, context: &ReadContext<'
     let mut drawn = Reply::Nil;
     for from_hash in [random::next(&mut seed), 0] {
         visit_keys(rows, from_hash, context.now_ms, &mut |row, _| {
-            drawn = bulk(row.key);
-            ControlFlow::Break(())
+            drawn = held_copy(rows, row.key)?;
+            Ok(ControlFlow::Break(()))
         })?;
         if drawn != Reply::Nil {
             break;
@@ -142,36 +149,54 @@ pub(super) fn fields<R: RowsRead + ?Sized>(
     context: &ReadContext<'_>,
 ) -> Answer {
     let mut key = KeyRows::new(name);
-    let place = match (scan.cursor, context.cursors) {
-        (0, _) => None,
-        (cursor, Some(cursors)) => {
-            let place = cursors.get(cursor).filter(|place| place.key == name);
-            Some(place.ok_or_else(invalid_cursor)?)
-        }
-        (_, None) => return Err(invalid_cursor().into()),
-    };
     let Some(hash) = find_hash(rows, &mut key, context.now_ms)? else {
         return Ok(page(0, Vec::new()));
     };
+    let place = context.cursors.and_then(|cursors| cursors.get(scan.cursor, name));
     // A hash made anew since then holds nothing that was there from the start of the scan.
     if place.as_ref().is_some_and(|place| place.generation != hash.generation) {
         return Ok(page(0, Vec::new()));
     }
-    let is_whole = place.is_none() && hash.total <= WHOLE_FIELDS_MAX;
+    let from = match (scan.cursor, place) {
+        (0, _) => None,
+        (_, Some(place)) => Some(place.field),
+        (cursor, None) => find_place(rows, &key, &hash, cursor)?,
+    };
+    let is_whole = from.is_none() && hash.total <= WHOLE_FIELDS_MAX;
     let count = match context.cursors {
         Some(_) if !is_whole => scan.count,
         _ => usize::MAX,
     };
-    let from = place.map(|place| place.field).unwrap_or_default();
+    let from = from.unwrap_or_default();
     let (items, next) = field_page(rows, &key, &hash, &from, &scan, count, context.now_ms)?;
     let cursor = match (next, context.cursors) {
         (Some(field), Some(cursors)) => {
             let place = HashPlace { key: name.to_vec(), generation: hash.generation, field };
-            cursors.put(place, context.seed)
+            cursors.put(place)
         }
         _ => 0,
     };
     Ok(page(cursor, items))
+}
+
+/// The field that a scan goes on from whose cursor another node gave out, or this one has forgotten:
+/// looks at the fields before it. `None` where it is gone: the scan then begins again, and shows all
+/// that is there all the while, some of it twice.
+fn find_place<R: RowsRead + ?Sized>(
+    rows: &R,
+    key: &KeyRows,
+    hash: &Fields,
+    cursor: u64,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let mut found = None;
+    visit_fields(rows, key, hash, &[], 0, &mut |field, _| {
+        if cursor_of(hash.generation, field) != cursor {
+            return Ok(ControlFlow::Continue(()));
+        }
+        found = Some(field.to_vec());
+        Ok(ControlFlow::Break(()))
+    })?;
+    Ok(found)
 }
 
 /// Fields and values from a field on, after looking at `count`; and the field to go on from.
@@ -188,14 +213,14 @@ fn field_page<R: RowsRead + ?Sized>(
     visit_fields(rows, key, hash, from, now_ms, &mut |field, value| {
         if seen == count {
             next = Some(field.to_vec());
-            return ControlFlow::Break(());
+            return Ok(ControlFlow::Break(()));
         }
         seen += 1;
         if is_shown(scan.pattern, field) {
-            items.push(bulk(field));
-            items.push(bulk(value));
+            items.push(held_copy(rows, field)?);
+            items.push(held_copy(rows, value)?);
         }
-        ControlFlow::Continue(())
+        Ok(ControlFlow::Continue(()))
     })?;
     Ok((items, next))
 }

@@ -8,15 +8,19 @@ use smallvec::SmallVec;
 
 use super::{Fault, WriteContext};
 use crate::ErrorReply;
+use crate::rows::field::FieldHead;
 use crate::rows::key::{self, KeyRows, RowKey, StoreKey};
 use crate::rows::meta::{Fields, Found, Kind, Meta, RowBytes};
-use crate::rows::removal;
 use crate::rows::touch::Touch;
 use crate::rows::{RowsRead, RowsWrite, StoreError};
+use crate::rows::{removal, swept};
 
 /// A hash of more fields is taken away by one range, of fewer one by one: a range costs every
 /// later read that passes it.
 const POINT_DELETES_MAX: u64 = 64;
+/// The entries of the expiry index that belong to a hash of more fields are left to sweeps when it
+/// is taken away: looking for them would mean to look at every field.
+const EXPIRY_DELETES_MAX: u64 = 256;
 
 /// The refusal of a key of another type.
 pub(super) fn wrong_type() -> ErrorReply {
@@ -85,32 +89,67 @@ pub(super) fn count_live<R: RowsRead + ?Sized>(
     now_ms: u64,
 ) -> Result<u64, StoreError> {
     let mut expired = 0;
-    visit_expired(rows, key, fields, now_ms, &mut |_, _| expired += 1)?;
+    visit_expired(rows, key, fields, now_ms, &mut |_, _| {
+        expired += 1;
+        Ok(())
+    })?;
     Ok(fields.total.saturating_sub(expired))
 }
 
+/// Is shown when a field expired, and its row's key.
+type VisitExpired<'a> = &'a mut dyn FnMut(u64, &[u8]) -> Result<(), StoreError>;
+
 /// Shows the expiry and row key of each of a hash's fields that has expired. It looks at what
-/// is due in the expiry index, which is little where sweeps are regular, not at the hash.
+/// is due in the expiry index, which is little where sweeps are regular; where that is more than
+/// the hash, at the hash.
 fn visit_expired<R: RowsRead + ?Sized>(
     rows: &R,
     key: &KeyRows,
     fields: &Fields,
     now_ms: u64,
-    visit: &mut dyn FnMut(u64, &[u8]),
+    visit: VisitExpired<'_>,
 ) -> Result<(), StoreError> {
     if fields.expiring == 0 || fields.expiring_from_ms > now_ms {
         return Ok(());
     }
-    let from = key::expiry_from(fields.expiring_from_ms);
-    let prefix = key.fields_from(fields.generation);
-    rows.scan(&from, &key::expiry_after(now_ms), &mut |entry, _| {
-        if let Some((expiry_ms, row)) = key::parse_expiry(entry)
-            && row.starts_with(&prefix)
-        {
-            visit(expiry_ms, row);
+    let from = key::expiry_from(fields.expiring_from_ms).max(swept::due_from(rows)?);
+    let to = key::expiry_after(now_ms);
+    let mut due = 0;
+    rows.scan(&from, &to, &mut |_, _| {
+        due += 1;
+        if due > fields.total { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    if due == 0 {
+        return Ok(());
+    }
+    let mut failed = Ok(());
+    let mut show = |expiry_ms, row: &[u8]| match visit(expiry_ms, row) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => {
+            failed = Err(error);
+            ControlFlow::Break(())
         }
-        ControlFlow::Continue(())
-    })
+    };
+    let fields_from = key.fields_from(fields.generation);
+    if due <= fields.total {
+        rows.scan(&from, &to, &mut |entry, _| match key::parse_expiry(entry) {
+            Some((expiry_ms, row)) if row.starts_with(&fields_from) => show(expiry_ms, row),
+            _ => ControlFlow::Continue(()),
+        })?;
+        return failed;
+    }
+    let mut damaged = None;
+    rows.scan(&fields_from, &key.fields_to(fields.generation), &mut |row, value| {
+        match FieldHead::decode(value).map(|(head, _)| head.expiry_ms) {
+            Ok(Some(expiry_ms)) if expiry_ms <= now_ms => show(expiry_ms, row),
+            Ok(_) => ControlFlow::Continue(()),
+            Err(error) => {
+                damaged = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    })?;
+    damaged.map_or(failed, Err)
 }
 
 /// The last change of a key that is absent and was never there.
@@ -139,7 +178,10 @@ pub fn last_change<R: RowsRead + ?Sized>(
     }
     let mut expired = 0u64;
     if let Kind::Hash(fields) = &found.meta.kind {
-        visit_expired(rows, &key, fields, now_ms, &mut |_, _| expired += 1)?;
+        visit_expired(rows, &key, fields, now_ms, &mut |_, _| {
+            expired += 1;
+            Ok(())
+        })?;
     }
     // Sequence numbers stay far below 2^40, so that the two do not meet.
     Ok(found.meta.last_change ^ (expired << 40))
@@ -197,8 +239,11 @@ impl<'a, W: RowsWrite + ?Sized> Edit<'a, W> {
         }
         let Kind::Hash(mut fields) = found.meta.kind else { return Ok(Some(found)) };
         let mut expired: Vec<(u64, StoreKey)> = Vec::new();
-        visit_expired(self.rows, key, &fields, now_ms, &mut |expiry_ms, row| {
+        let rows = &*self.rows;
+        visit_expired(rows, key, &fields, now_ms, &mut |expiry_ms, row| {
+            rows.hold(size_of::<(u64, StoreKey)>())?;
             expired.push((expiry_ms, StoreKey::from_slice(row)));
+            Ok(())
         })?;
         if expired.is_empty() {
             return Ok(Some(found));
@@ -357,11 +402,13 @@ impl<'a, W: RowsWrite + ?Sized> Edit<'a, W> {
     fn remove_fields(&mut self, key: &KeyRows, fields: &Fields) -> Result<(), StoreError> {
         let (from, to) = (key.fields_from(fields.generation), key.fields_to(fields.generation));
         let is_small = fields.total <= POINT_DELETES_MAX;
+        // What is left in the expiry index names a generation that is there no more.
+        let leaves_entries = self.context.is_bounded && fields.total > EXPIRY_DELETES_MAX;
         let mut doomed: SmallVec<[StoreKey; 8]> = SmallVec::new();
-        if fields.expiring > 0 || is_small {
+        if (fields.expiring > 0 && !leaves_entries) || is_small {
             let mut damage = None;
             self.rows.scan(&from, &to, &mut |row, value| {
-                match crate::rows::field::FieldHead::decode(value) {
+                match FieldHead::decode(value) {
                     Ok((head, _)) => {
                         if let Some(expiry_ms) = head.expiry_ms {
                             doomed.push(key::expiry_entry(expiry_ms, row));

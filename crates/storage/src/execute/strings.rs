@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::store::{Edit, find, find_string, integer_bytes, wrong_type};
-use super::{Answer, Fault, float};
+use super::{Answer, Fault, float, held, held_if_any};
 use crate::command::args::{
     Args, Pairs, STRING_BYTES_MAX, not_float, not_integer, parse_integer, too_long,
 };
@@ -11,19 +11,19 @@ use crate::command::read::Range;
 use crate::command::write::{GetExpiry, NewExpiry, Set, SetAnswer};
 use crate::rows::key::KeyRows;
 use crate::rows::meta::{Found, Kind};
-use crate::rows::{RowsRead, RowsWrite};
+use crate::rows::{ANSWER_BYTES, RowsRead, RowsWrite};
 use crate::{ErrorReply, Reply};
 
 pub(super) fn get<R: RowsRead + ?Sized>(rows: &R, key: &[u8], now_ms: u64) -> Answer {
     let found = find_string(rows, key, now_ms)?;
-    Ok(found.map_or(Reply::Nil, |found| Reply::Bulk(found.into_value())))
+    Ok(held_if_any(rows, found.map(Found::into_value))?)
 }
 
 pub(super) fn get_many<R: RowsRead + ?Sized>(rows: &R, keys: Args<'_>, now_ms: u64) -> Answer {
     let one = |key: &[u8]| {
         let found = find(rows, &mut KeyRows::new(key), now_ms)?;
         let string = found.filter(|found| found.meta.kind == Kind::String);
-        Ok(string.map_or(Reply::Nil, |found| Reply::Bulk(found.into_value())))
+        Ok(held_if_any(rows, string.map(Found::into_value))?)
     };
     Ok(Reply::Array(keys.iter().map(one).collect::<Result<_, Fault>>()?))
 }
@@ -36,6 +36,8 @@ pub(super) fn length<R: RowsRead + ?Sized>(rows: &R, key: &[u8], now_ms: u64) ->
 pub(super) fn get_range<R: RowsRead + ?Sized>(rows: &R, range: Range<'_>, now_ms: u64) -> Answer {
     let value = find_string(rows, range.key, now_ms)?.map(Found::into_value).unwrap_or_default();
     let part = clamp(range.start, range.end, value.len());
+    // The part keeps the whole.
+    rows.hold(value.len() + ANSWER_BYTES)?;
     Ok(Reply::Bulk(part.map_or_else(Bytes::new, |part| value.slice(part))))
 }
 
@@ -79,7 +81,7 @@ pub(super) fn set<W: RowsWrite + ?Sized>(edit: &mut Edit<'_, W>, set: Set<'_>) -
     Ok(match set.answer {
         SetAnswer::Ok if is_wanted => Reply::OK,
         SetAnswer::Ok => Reply::Nil,
-        SetAnswer::Old => old.map_or(Reply::Nil, |old| Reply::Bulk(old.into_value())),
+        SetAnswer::Old => held_if_any(edit.rows, old.map(Found::into_value))?,
         SetAnswer::Number => Reply::Integer(i64::from(is_wanted)),
     })
 }
@@ -88,7 +90,7 @@ pub(super) fn get_delete<W: RowsWrite + ?Sized>(edit: &mut Edit<'_, W>, key: &[u
     let mut key = KeyRows::new(key);
     let Some(found) = edit.open_string(&mut key)? else { return Ok(Reply::Nil) };
     edit.remove(&mut key, &found.meta)?;
-    Ok(Reply::Bulk(found.into_value()))
+    Ok(held(edit.rows, found.into_value())?)
 }
 
 pub(super) fn get_expire<W: RowsWrite + ?Sized>(
@@ -108,7 +110,7 @@ pub(super) fn get_expire<W: RowsWrite + ?Sized>(
     if expiry_ms != found.meta.expiry_ms {
         edit.set_expiry(&mut key, &found, expiry_ms)?;
     }
-    Ok(Reply::Bulk(found.into_value()))
+    Ok(held(edit.rows, found.into_value())?)
 }
 
 pub(super) fn set_many<W: RowsWrite + ?Sized>(
@@ -157,12 +159,14 @@ pub(super) fn set_range<W: RowsWrite + ?Sized>(
 ) -> Answer {
     let mut key = KeyRows::new(key);
     let old = edit.open_string(&mut key)?;
-    let mut bytes = old.as_ref().map_or(&[][..], Found::value).to_vec();
+    let held = old.as_ref().map_or(&[][..], Found::value);
     if value.is_empty() {
-        return Ok(number(bytes.len()));
+        return Ok(number(held.len()));
     }
     let end = offset.checked_add(value.len()).filter(|end| *end <= STRING_BYTES_MAX);
     let end = end.ok_or_else(too_long)?;
+    let mut bytes = Vec::with_capacity(held.len().max(end));
+    bytes.extend_from_slice(held);
     if bytes.len() < end {
         bytes.resize(end, 0);
     }

@@ -2,11 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use super::WriteContext;
 use super::hash_edit::HashEdit;
 use super::store::Edit;
+use super::{WriteContext, copy};
 use crate::rows::key::{self, KeyRows, RowKey, StoreKey};
 use crate::rows::meta::{Found, Kind};
+use crate::rows::swept;
 use crate::rows::tombstone::Tombstone;
 use crate::rows::{RowsRead, RowsWrite, StoreError};
 
@@ -16,7 +17,7 @@ use crate::rows::{RowsRead, RowsWrite, StoreError};
 /// Where the store fails.
 pub fn has_due<R: RowsRead + ?Sized>(rows: &R, now_ms: u64) -> Result<bool, StoreError> {
     let mut is_due = false;
-    rows.scan(&key::expiry_from(0), &key::expiry_after(now_ms), &mut |_, _| {
+    rows.scan(&swept::due_from(rows)?, &key::expiry_after(now_ms), &mut |_, _| {
         is_due = true;
         ControlFlow::Break(())
     })?;
@@ -24,7 +25,8 @@ pub fn has_due<R: RowsRead + ?Sized>(rows: &R, now_ms: u64) -> Result<bool, Stor
 }
 
 /// Takes away keys and fields that have expired, the earliest first, up to `limit` entries of
-/// the expiry index. A hash without fields goes too.
+/// the expiry index, or fewer where they take much. A hash without fields goes too. How far it came
+/// is noted.
 ///
 /// Returns how many keys and fields went, not counting the fields of keys that went. What was kept
 /// of deleted documents goes too, and is not counted.
@@ -38,17 +40,35 @@ pub fn sweep<W: RowsWrite + ?Sized>(
 ) -> Result<u64, StoreError> {
     let mut due: Vec<StoreKey> = Vec::new();
     let to = key::expiry_after(context.now_ms);
-    rows.scan(&key::expiry_from(0), &to, &mut |entry, _| {
-        if due.len() == limit {
+    let mut is_cut = false;
+    rows.scan(&swept::due_from(rows)?, &to, &mut |entry, _| {
+        is_cut = due.len() == limit || (!due.is_empty() && rows.is_pressed());
+        if is_cut {
             return ControlFlow::Break(());
         }
         due.push(StoreKey::from_slice(entry));
         ControlFlow::Continue(())
     })?;
-    let mut removed = 0;
+    let (mut removed, mut last) = (0, None);
     let mut edit = Edit::new(rows, context);
     for entry in due {
+        if last.is_some() && edit.rows.is_pressed() {
+            is_cut = true;
+            break;
+        }
         removed += take(&mut edit, &entry)?;
+        last = Some(entry);
+    }
+    let next = match (is_cut, last) {
+        (false, _) => to,
+        (true, Some(mut last)) => {
+            last.push(0);
+            last
+        }
+        (true, None) => return Ok(removed),
+    };
+    if edit.context.is_bounded {
+        edit.rows.put(key::SWEPT, &swept::encode(&next));
     }
     Ok(removed)
 }
@@ -67,6 +87,7 @@ fn take<W: RowsWrite + ?Sized>(edit: &mut Edit<'_, W>, entry: &[u8]) -> Result<u
     let parsed = expiry.and_then(|(expiry_ms, row)| Some((expiry_ms, RowKey::parse(row)?)));
     let mut removed = 0;
     if let Some((expiry_ms, row)) = parsed {
+        copy::sweep_unfinished(edit, &row)?;
         let mut key = KeyRows::new(row.key);
         if let Some(meta) = edit.rows.get(key.meta())? {
             let meta = Found::new(meta)?.meta;

@@ -33,12 +33,22 @@ const DEPTH_MAX: usize = 8;
 /// The reply's bytes. A status that is none of the known words becomes plain bytes.
 #[must_use]
 pub fn encode(reply: &Reply) -> Bytes {
+    encode_within(reply, usize::MAX)
+}
+
+/// The reply's bytes, or more than `limit` bytes of no meaning where they would be longer: little
+/// more is written than that.
+#[must_use]
+pub fn encode_within(reply: &Reply, limit: usize) -> Bytes {
     let mut out = BytesMut::new();
-    put(&mut out, reply);
+    put(&mut out, reply, limit);
     out.freeze()
 }
 
-fn put(out: &mut BytesMut, reply: &Reply) {
+fn put(out: &mut BytesMut, reply: &Reply, limit: usize) {
+    if out.len() > limit {
+        return;
+    }
     match reply {
         Reply::Status(word) => match status_position(word) {
             Some(position) => {
@@ -51,19 +61,26 @@ fn put(out: &mut BytesMut, reply: &Reply) {
             out.put_u8(2);
             out.put_i64(*number);
         }
-        Reply::Bulk(bytes) => put_bytes(out, 3, bytes),
+        Reply::Bulk(bytes) => {
+            // One byte more than the limit says that it is too long.
+            let shown = bytes.len().min(limit.saturating_add(1));
+            put_bytes(out, 3, bytes.get(..shown).unwrap_or_default());
+        }
         Reply::Nil => out.put_u8(4),
         Reply::NilArray => out.put_u8(5),
-        Reply::Array(items) => put_list(out, 6, items),
+        Reply::Array(items) => put_list(out, 6, items, limit),
         Reply::Map(pairs) => {
             out.put_u8(7);
             put_varint(out, pairs.len() as u64);
             for (name, value) in pairs {
-                put(out, name);
-                put(out, value);
+                if out.len() > limit {
+                    return;
+                }
+                put(out, name, limit);
+                put(out, value, limit);
             }
         }
-        Reply::Set(items) => put_list(out, 8, items),
+        Reply::Set(items) => put_list(out, 8, items, limit),
         Reply::Verbatim(text) => put_bytes(out, 9, text.as_bytes()),
         Reply::Error(error) => {
             put_bytes(out, 10, error.code.as_bytes());
@@ -79,11 +96,14 @@ fn put_bytes(out: &mut BytesMut, kind: u8, bytes: &[u8]) {
     out.put_slice(bytes);
 }
 
-fn put_list(out: &mut BytesMut, kind: u8, items: &[Reply]) {
+fn put_list(out: &mut BytesMut, kind: u8, items: &[Reply], limit: usize) {
     out.put_u8(kind);
     put_varint(out, items.len() as u64);
     for item in items {
-        put(out, item);
+        if out.len() > limit {
+            return;
+        }
+        put(out, item, limit);
     }
 }
 

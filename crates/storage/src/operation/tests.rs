@@ -144,3 +144,27 @@ fn a_status_of_no_known_word_is_kept_as_bytes() {
     let bytes = encode_reply(&Reply::Status("unheard of"));
     assert_eq!(decode_reply(&bytes).unwrap(), Reply::bulk("unheard of"));
 }
+
+#[test]
+fn what_apply_would_stop_at_is_not_appended() {
+    let command = |words: &[&[u8]]| Argv::of(words);
+    let known = Operation::Command(command(&[b"SET", b"k", b"v"])).encode();
+    assert!(Operation::check(&known).is_ok());
+    // Wrong arguments are a reply, the same on every replica.
+    let wrong = Operation::Command(command(&[b"SET", b"k", b"v", b"EX", b"x"])).encode();
+    assert!(Operation::check(&wrong).is_ok());
+    let unknown = Operation::Command(command(&[b"LEVITATE", b"k"])).encode();
+    assert!(Operation::check(&unknown).is_err());
+    let commands = vec![command(&[b"SET", b"k", b"v"]), command(&[b"LEVITATE"])];
+    let transaction = Operation::Transaction { watched: Vec::new(), commands }.encode();
+    assert!(Operation::check(&transaction).is_err());
+    assert!(Operation::check(&Bytes::from_static(&[0xee, 1])).is_err());
+    // Where it is in a log all the same, no answer of this version's own stands for it.
+    let mut rows = crate::rows::memory::MemoryRows::default();
+    let (now_ms, stamp_ms, is_bounded) = (1, 1, true);
+    let mut context =
+        WriteContext { now_ms, stamp_ms, seed: 0, sequence: 0, keys: 0, expires: 0, is_bounded };
+    let operation = Operation::Command(command(&[b"LEVITATE", b"k"]));
+    let outcome = run(&operation, &mut rows, &mut context);
+    assert_eq!(outcome, Err(StoreError::UnknownCommand("LEVITATE".to_owned())));
+}

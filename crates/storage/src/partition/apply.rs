@@ -10,11 +10,12 @@ use plimsoll_log::record::{Item, Record, RecordError};
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::rules::is_too_old;
 use plimsoll_log::rules::leads::{self, LeadState, LeadVerdict};
-use plimsoll_log::rules::sessions::{SessionState, Verdict};
+use plimsoll_log::rules::sessions::{RESULT_BYTES_MAX, SessionState, Verdict};
 use plimsoll_log::{Incarnation, LeadId, PartitionId, SessionId};
 use rust_rocksdb::WriteBatch;
 use xxhash_rust::xxh3::Xxh3Default;
 
+use super::budget::OverBudget;
 use super::overlay::Overlay;
 use super::resources::Resources;
 use super::store::Store;
@@ -80,6 +81,10 @@ pub enum ApplyError {
         /// The log's chain hash.
         expected: u64,
     },
+    /// An operation takes more than a record may, and it is not known that every replica refuses
+    /// it: the same record may be tried again.
+    #[error("an operation exceeds what a record may take, and not all nodes know that limit: {0}")]
+    OverBudget(String),
 }
 
 /// One node's replica of a partition, at one position of its group's log.
@@ -93,6 +98,8 @@ pub struct Replica {
     notes_documents: bool,
     /// What the last record touched.
     touches: Option<Touches>,
+    /// What the last record's operations took of what they share, thousandths.
+    shared_permille: u64,
 }
 
 impl Replica {
@@ -132,7 +139,18 @@ impl Replica {
             store.lay_out_for(true)?;
         }
         store.recent().restart(stamp.position.lsn);
-        Ok(Self { id, store, stamp, sessions, leads, is_new, notes_documents, touches: None })
+        let (touches, shared_permille) = (None, 0);
+        Ok(Self {
+            id,
+            store,
+            stamp,
+            sessions,
+            leads,
+            is_new,
+            notes_documents,
+            touches,
+            shared_permille,
+        })
     }
 
     /// Which partition it is a replica of.
@@ -232,7 +250,15 @@ impl Replica {
         self.touches.take()
     }
 
-    /// Applies the record that stands at `position` (the chain after it).
+    /// What the operations of the record applied last took of the budget that a record's share,
+    /// thousandths: how much heavier operations are than their own bytes say.
+    #[must_use]
+    pub fn shared_permille(&self) -> u64 {
+        self.shared_permille
+    }
+
+    /// Applies the record that stands at `position` (the chain after it). What becomes of an
+    /// operation that takes more than a record may is `over`'s to say.
     ///
     /// # Errors
     /// The replica is as it was before the record, and may be given it again.
@@ -240,10 +266,12 @@ impl Replica {
         &mut self,
         position: Position,
         record: &Record,
+        over: OverBudget,
         observer: &mut dyn Observer,
     ) -> Result<Applied, ApplyError> {
         let held = self.stamp.position;
         self.touches = None;
+        self.shared_permille = 0;
         if position.lsn <= held.lsn {
             if position.lsn == held.lsn && position.hash != held.hash {
                 return Err(ApplyError::Forked {
@@ -263,10 +291,11 @@ impl Replica {
                 return Ok(Applied::Passed(verdict));
             }
         };
-        let mut application = Application::new(self, position);
+        let mut application = Application::new(self, position, over);
         application.reserve(record);
         application.run(&self.sessions, record, observer)?;
         let Application { mut overlay, mut stamp, sessions, .. } = application;
+        let shared_permille = overlay.shared_permille();
         // First, because a session or lead may be forgotten and new in the same record.
         let forgets = log_time_ms >= stamp.swept_ms + FORGET_INTERVAL_MS;
         if forgets {
@@ -288,6 +317,7 @@ impl Replica {
         let changes = overlay.into_changes();
         self.store.write_changes(changes, self.notes_documents)?;
         self.touches = touches;
+        self.shared_permille = shared_permille;
         if forgets {
             self.sessions.retain(|_, session| !session.is_forgotten(log_time_ms));
             self.leads.retain(|_, lead| !is_too_old(lead.seen_ms, log_time_ms));
@@ -339,10 +369,11 @@ struct Application<'a> {
     stamp: Stamp,
     sessions: HashMap<SessionId, SessionState>,
     log_time_ms: u64,
+    over: OverBudget,
 }
 
 impl<'a> Application<'a> {
-    fn new(replica: &'a Replica, position: Position) -> Self {
+    fn new(replica: &'a Replica, position: Position, over: OverBudget) -> Self {
         let overlay = if replica.notes_documents {
             Overlay::with_touches(&replica.store)
         } else {
@@ -353,6 +384,7 @@ impl<'a> Application<'a> {
             stamp: Stamp { position, ..replica.stamp },
             sessions: HashMap::new(),
             log_time_ms: position.log_time_ms,
+            over,
         }
     }
 
@@ -379,7 +411,10 @@ impl<'a> Application<'a> {
                     let mut session = self.session(known, *id);
                     session.acknowledge(*acked, self.log_time_ms);
                     for ((number, payload), index) in (*first..).zip(payloads).zip(0..) {
-                        let effect = self.operation(&mut session, number, *stamp_ms, payload)?;
+                        // Times count from the lead's stamp, which the log's rules keep right; that
+                        // of the sender says only how late the operation is.
+                        let stamps = (*stamp_ms, record.stamp_ms);
+                        let effect = self.operation(&mut session, number, stamps, payload)?;
                         observer.operation((at, index), effect, &self.overlay, self.stamp.keys);
                     }
                     self.sessions.insert(*id, session);
@@ -408,10 +443,10 @@ impl<'a> Application<'a> {
         &mut self,
         session: &mut SessionState,
         number: u64,
-        stamp_ms: u64,
+        (sent_ms, stamp_ms): (u64, u64),
         payload: &Bytes,
     ) -> Result<Effect, ApplyError> {
-        match session.admit(number, stamp_ms, self.log_time_ms) {
+        match session.admit(number, sent_ms, self.log_time_ms) {
             Verdict::Fresh => {}
             verdict => return Ok(Effect::Settled(verdict)),
         }
@@ -423,13 +458,30 @@ impl<'a> Application<'a> {
             sequence: self.stamp.sequence,
             keys: self.stamp.keys,
             expires: self.stamp.expires,
+            is_bounded: self.over == OverBudget::Refuse,
         };
-        let reply = crate::operation::run(&operation, &mut self.overlay, &mut context)?;
-        self.stamp.sequence = context.sequence;
-        self.stamp.keys = context.keys;
-        self.stamp.expires = context.expires;
-        let result = crate::operation::encode_reply(&reply);
-        session.finish(number, result, stamp_ms, self.log_time_ms);
+        self.overlay.begin(payload.len());
+        let reply = match crate::operation::run(&operation, &mut self.overlay, &mut context) {
+            Ok(reply) => self.overlay.end().map(|()| reply),
+            Err(StoreError::Refused(refusal)) => {
+                self.overlay.take_back();
+                Err(refusal)
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let reply = match reply {
+            Ok(reply) => {
+                self.stamp.sequence = context.sequence;
+                self.stamp.keys = context.keys;
+                self.stamp.expires = context.expires;
+                reply
+            }
+            Err(refusal) if self.over == OverBudget::Refuse => Reply::Error(refusal),
+            Err(refusal) => return Err(ApplyError::OverBudget(refusal.message.into_owned())),
+        };
+        // A longer one is not kept: nothing more of it is needed than that it is longer.
+        let result = crate::operation::encode_reply_within(&reply, RESULT_BYTES_MAX);
+        session.finish(number, result, sent_ms, self.log_time_ms);
         Ok(Effect::Ran(reply))
     }
 }

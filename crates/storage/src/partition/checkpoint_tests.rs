@@ -13,7 +13,7 @@ use crate::rows::touch::{Touch, Touches};
 
 fn apply(replica: &mut Replica, log: &TestLog) {
     for (position, record) in &log.entries {
-        replica.apply(*position, record, &mut ()).unwrap();
+        replica.apply(*position, record, OverBudget::Refuse, &mut ()).unwrap();
     }
 }
 
@@ -37,7 +37,7 @@ fn with_own_rows(dir: &Path, log: &mut TestLog) -> Replica {
     apply(&mut replica, log);
     replica.store().flush().unwrap();
     let position = Position { lsn: Lsn(9), hash: 3, log_time_ms: 4 };
-    replica.store().put_group(GroupId(3), &position).unwrap();
+    replica.store().put_group(GroupId(3), &position, b"").unwrap();
     replica.store().put_held(PartitionId { table: 8, ordinal: 1 }).unwrap();
     log.append(1, 3, &["SET b 2"]);
     apply(&mut replica, log);
@@ -89,7 +89,7 @@ fn a_checkpoint_made_while_records_are_applied_is_whole() {
         let contained = copy.stamp().position.lsn;
         let records = log.entries.iter().take_while(|(position, _)| position.lsn <= contained);
         for (position, record) in records {
-            again.apply(*position, record, &mut ()).unwrap();
+            again.apply(*position, record, OverBudget::Refuse, &mut ()).unwrap();
         }
         assert_eq!(copy.digest().unwrap(), again.digest().unwrap(), "at {contained}");
         apply(&mut copy, &log);

@@ -72,7 +72,7 @@ fn words(touches: &Touches) -> String {
 fn last_words(replica: &mut Replica, log: &mut TestLog, operations: &[Operation]) -> String {
     append(log, operations);
     let (position, record) = log.entries.last().unwrap();
-    replica.apply(*position, record, &mut ()).unwrap();
+    replica.apply(*position, record, OverBudget::Refuse, &mut ()).unwrap();
     let taken = replica.take_touches();
     assert_eq!(replica.take_touches(), None, "taken");
     let kept = touches(replica.store(), position.lsn.0 - 1).pop().map(|(_, touches)| touches);
@@ -190,7 +190,7 @@ fn a_document_is_written_once_and_read_by_every_way() {
         }
     }
     for (position, record) in &log.entries {
-        replica.apply(*position, record, &mut Keep(&mut effects)).unwrap();
+        replica.apply(*position, record, OverBudget::Refuse, &mut Keep(&mut effects)).unwrap();
     }
     let Effect::Ran(reply) = &effects[0] else { panic!("{effects:?}") };
     let done = DocumentOutcome::Done { result: DocumentResult::Created, version: 1, seq_no: 0 };
@@ -231,7 +231,7 @@ fn operations() -> impl Strategy<Value = Vec<Vec<Operation>>> {
 }
 
 fn apply_one(replica: &mut Replica, entry: &(Position, Record)) {
-    replica.apply(entry.0, &entry.1, &mut ()).unwrap();
+    replica.apply(entry.0, &entry.1, OverBudget::Refuse, &mut ()).unwrap();
 }
 
 proptest! {
@@ -285,7 +285,7 @@ fn the_digest_covers_versions_and_tombstones() {
         // At one position with one chain, so that only rows can differ.
         let position = Position { lsn: Lsn(1), hash: 7, log_time_ms: log.stamp_ms };
         assert_eq!((record.partition, record.lead.lead), (ID, LeadId(5)));
-        replica.apply(position, record, &mut ()).unwrap();
+        replica.apply(position, record, OverBudget::Refuse, &mut ()).unwrap();
         let store = replica.store().clone();
         (replica.digest().unwrap(), document(&store, b"a", b"a", 0).unwrap())
     };

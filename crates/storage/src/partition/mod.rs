@@ -8,7 +8,10 @@
 //! here.
 
 mod apply;
+mod budget;
 mod checkpoint;
+mod journal;
+mod merge;
 mod overlay;
 mod owned;
 mod pending;
@@ -20,6 +23,10 @@ mod system;
 mod touches;
 
 pub use apply::{Applied, ApplyError, Effect, Observer, Replica};
+pub use budget::{
+    OPERATION_BYTES_MAX, OPERATION_STEPS_MAX, OverBudget, RECORD_BYTES_MAX, RECORD_STEPS_MAX,
+    own_bytes, too_many_bytes,
+};
 pub use checkpoint::{Checksum, STORE_FORMAT};
 pub use overlay::Overlay;
 pub use owned::OwnedSnapshot;
@@ -30,8 +37,12 @@ pub use system::Stamp;
 pub use touches::{VisitTouches, position_of, touches_of};
 
 #[cfg(test)]
+mod budget_tests;
+#[cfg(test)]
 mod checkpoint_tests;
 #[cfg(test)]
 mod document_tests;
+#[cfg(test)]
+mod expiry_tests;
 #[cfg(test)]
 mod tests;

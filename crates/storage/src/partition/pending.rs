@@ -6,7 +6,7 @@
 //! It is memory only, as a memtable is: after a crash it comes from the log again. What is taken
 //! out at once is the state after a whole record, stamp and all.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,6 +38,9 @@ impl Hasher for KeyHasher {
         self.0
     }
 }
+
+/// The same in the order of keys.
+pub(super) type SortedRows = BTreeMap<Box<[u8]>, Option<Bytes>>;
 
 /// Beyond this many rows or bytes they are handed on before more come.
 const ROWS_MAX: usize = 1024;
@@ -96,6 +99,15 @@ impl Pending {
         // Adding the difference, which may be negative.
         let change = state.bytes.wrapping_sub(before);
         self.bytes_of_node.fetch_add(change, Ordering::Relaxed);
+    }
+
+    /// All of it, and what `look` sees of the store at the same moment.
+    pub(super) fn copy_with<T>(&self, look: impl FnOnce() -> T) -> (SortedRows, T) {
+        // Nobody hands rows on meanwhile: each is here or in the store.
+        let _handing = self.handing.lock();
+        let state = self.state.read();
+        let rows = state.rows.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        (rows, look())
     }
 
     /// Whether it is time to hand rows on.

@@ -2,9 +2,11 @@
 //! how their files are laid out. What is read and written is `store.rs`'s.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use rust_rocksdb::event_listener::{EventListener, FlushJobInfo};
+use rust_rocksdb::event_listener::{
+    BackgroundErrorStatus, DBBackgroundErrorReason, EventListener, FlushJobInfo, MutableStatus,
+};
 use rust_rocksdb::{
     BlockBasedOptions, Cache, DBCompressionType, DataBlockIndexType, Options, WriteBufferManager,
 };
@@ -23,6 +25,9 @@ const DICTIONARY_BYTES: i32 = 16 * 1024;
 const ZSTD_WINDOW: i32 = -14;
 const ZSTD_LEVEL: i32 = 3;
 const ZSTD_STRATEGY: i32 = 0;
+
+/// A file is rewritten soon where half of so many rows that follow each other are removals.
+const DELETIONS_WINDOW_ROWS: usize = 16 * 1024;
 
 /// What a node's partitions share, and how large it may grow.
 #[derive(Clone, Copy, Debug)]
@@ -64,11 +69,30 @@ pub struct Resources {
 /// rows never contain what the log may still lose.
 pub type BeforeFlush = Arc<dyn Fn() + Send + Sync>;
 
-struct FlushListener(BeforeFlush);
+struct Listener {
+    before_flush: BeforeFlush,
+    /// Set where RocksDB cannot write files.
+    has_failed: Arc<AtomicBool>,
+}
 
-impl EventListener for FlushListener {
+impl EventListener for Listener {
     fn on_flush_begin(&self, _: &FlushJobInfo) {
-        (self.0)();
+        (self.before_flush)();
+    }
+
+    fn on_background_error(&self, _: DBBackgroundErrorReason, _: MutableStatus) {
+        self.has_failed.store(true, Ordering::Relaxed);
+    }
+
+    /// It would try by itself as soon as there is a little room, and where that is not enough give
+    /// up for good: [`super::Store::resume`] is called once there is enough.
+    fn on_error_recovery_begin(
+        &self,
+        _: DBBackgroundErrorReason,
+        _: &BackgroundErrorStatus,
+        may_recover: &mut bool,
+    ) {
+        *may_recover = false;
     }
 }
 
@@ -131,7 +155,8 @@ impl Resources {
         (self.write_buffers.get_usage() + pending_bytes, self.options.write_buffer_bytes)
     }
 
-    pub(super) fn rocksdb_options(&self) -> Options {
+    /// `has_failed` is set where files cannot be written.
+    pub(super) fn rocksdb_options(&self, has_failed: &Arc<AtomicBool>) -> Options {
         let mut table = BlockBasedOptions::default();
         table.set_block_cache(&self.cache);
         table.set_bloom_filter(10.0, false);
@@ -164,7 +189,15 @@ impl Resources {
         options.set_keep_log_file_num(2);
         options.set_stats_dump_period_sec(0);
         options.set_paranoid_checks(true);
-        options.add_event_listener(FlushListener(Arc::clone(&self.before_flush)));
+        // What was removed goes out of files in which it is most: whoever walks passes over it.
+        options.add_compact_on_deletion_collector_factory_count_only(
+            DELETIONS_WINDOW_ROWS,
+            DELETIONS_WINDOW_ROWS / 2,
+        );
+        options.add_event_listener(Listener {
+            before_flush: Arc::clone(&self.before_flush),
+            has_failed: Arc::clone(has_failed),
+        });
         // Without a WAL the memtable would be lost at close; `Store::flush` is called instead.
         options.set_avoid_flush_during_shutdown(true);
         options

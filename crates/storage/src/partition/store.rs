@@ -2,6 +2,7 @@
 //! business.
 
 use std::collections::HashMap;
+use std::ops::Bound::{Excluded, Included};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,8 +17,9 @@ use rust_rocksdb::{
     SnapshotWithThreadMode, WriteBatch, WriteOptions,
 };
 
+use super::merge::walk_merged;
 use super::overlay::Changes;
-use super::pending::Pending;
+use super::pending::{Pending, SortedRows};
 use super::recent::Recent;
 use super::resources::{BLOCK_BYTES, DOCUMENT_BLOCK_BYTES, Resources};
 use super::row_cache::{RowCache, StoreNumber};
@@ -34,7 +36,13 @@ pub struct Store {
     recent: Arc<Recent>,
     /// Whether a document's tombstone may be among the rows.
     has_tombstones: Arc<AtomicBool>,
+    /// Whether files could not be written, and [`Store::resume`] was not called since.
+    has_failed: Arc<AtomicBool>,
 }
+
+/// So much may wait in memory while the store takes nothing, bytes: what is acknowledged is in the
+/// log, and a disk that is full for a while stops nobody who writes little.
+const WAITING_BYTES_MAX: usize = 32 << 20;
 
 impl Store {
     /// Opens the rows in `dir`, or makes an empty folder of them.
@@ -42,7 +50,8 @@ impl Store {
     /// # Errors
     /// Where RocksDB cannot open it: damaged, in use, or not writable.
     pub fn open(dir: &Path, resources: &Resources) -> Result<Self, StoreError> {
-        let db = DB::open(&resources.rocksdb_options(), dir).map_err(failed)?;
+        let has_failed = Arc::new(AtomicBool::new(false));
+        let db = DB::open(&resources.rocksdb_options(&has_failed), dir).map_err(failed)?;
         let number = resources.stores.fetch_add(1, Ordering::Relaxed);
         let pending = Arc::new(Pending::new(Arc::clone(&resources.pending_bytes)));
         let recent =
@@ -54,6 +63,7 @@ impl Store {
             number,
             recent: Arc::new(recent),
             has_tombstones: Arc::default(),
+            has_failed,
         };
         store.scan(&[key::KIND_TOMBSTONE], &[key::KIND_TOMBSTONE + 1], &mut |_, _| {
             store.has_tombstones.store(true, Ordering::Relaxed);
@@ -83,13 +93,37 @@ impl Store {
         self.has_tombstones.load(Ordering::Relaxed)
     }
 
-    /// The rows as they are now, unmoved by what is written after.
+    /// The rows as they are now, unmoved by what is written after; also while the disk is full.
     ///
     /// # Errors
     /// Where the store fails.
     pub fn snapshot(&self) -> Result<StoreSnapshot<'_>, StoreError> {
-        self.hand_on()?;
-        Ok(StoreSnapshot { snapshot: self.db.snapshot() })
+        if self.hand_on().is_ok() {
+            return Ok(StoreSnapshot { snapshot: self.db.snapshot(), pending: None });
+        }
+        let (pending, snapshot) = self.pending.copy_with(|| self.db.snapshot());
+        Ok(StoreSnapshot { snapshot, pending: Some(pending) })
+    }
+
+    /// Whether files could not be written; until [`Self::resume`] nothing more is.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Has files written again, once there is room for all that is not in files yet. Blocks until
+    /// that is there.
+    ///
+    /// # Errors
+    /// Where it still cannot be written: may be called again, unless the disk fails for good.
+    pub fn resume(&self) -> Result<(), StoreError> {
+        // First, so that a failure from here on is not forgotten.
+        self.has_failed.store(false, Ordering::Relaxed);
+        let resumed = self.db.resume().map_err(failed);
+        if resumed.is_err() {
+            self.has_failed.store(true, Ordering::Relaxed);
+        }
+        resumed
     }
 
     /// The rows as they are now, as far as they are in memory.
@@ -97,11 +131,13 @@ impl Store {
     /// # Errors
     /// Where the store fails; [`StoreError::NotCached`] where it would have to be waited for.
     pub fn cached(&self) -> Result<CachedStore<'_>, StoreError> {
-        self.pending.hand_on_at_once(|batch| {
+        let handed = self.pending.hand_on_at_once(|batch| {
             let mut options = write_options();
             options.set_no_slowdown(true);
             self.db.write_opt(batch, &options).map_err(failed)
-        })?;
+        });
+        // What it cannot be given is read beside it, by who may wait.
+        handed.map_err(|_| StoreError::NotCached)?;
         Ok(CachedStore { snapshot: self.db.snapshot() })
     }
 
@@ -111,13 +147,18 @@ impl Store {
         CachedRow { store: self }
     }
 
-    /// Keeps the position of a group of which the node may hold no replica.
+    /// Keeps the position of a group of which the node may hold no replica, and the caller's note.
     ///
     /// # Errors
     /// Where the store fails.
-    pub fn put_group(&self, group: GroupId, position: &Position) -> Result<(), StoreError> {
+    pub fn put_group(
+        &self,
+        group: GroupId,
+        position: &Position,
+        note: &[u8],
+    ) -> Result<(), StoreError> {
         let mut batch = WriteBatch::default();
-        batch.put(system::group_key(group), system::encode_position(position));
+        batch.put(system::group_key(group), system::encode_group(position, note));
         self.write(&batch)
     }
 
@@ -146,17 +187,17 @@ impl Store {
         property.ok().flatten().unwrap_or(0) + self.pending.bytes() as u64
     }
 
-    /// The positions kept by [`Self::put_group`].
+    /// The positions kept by [`Self::put_group`], each with its note.
     ///
     /// # Errors
     /// Where the store fails or holds what this version cannot read.
-    pub fn groups(&self) -> Result<HashMap<GroupId, Position>, StoreError> {
+    pub fn groups(&self) -> Result<HashMap<GroupId, (Position, Vec<u8>)>, StoreError> {
         let mut groups = HashMap::new();
         let mut unreadable = Ok(());
         self.scan(system::GROUPS_FROM, system::GROUPS_TO, &mut |key, value| {
-            match (system::group_of(key), system::decode_position(value)) {
-                (Some(group), Ok(position)) => {
-                    groups.insert(group, position);
+            match (system::group_of(key), system::decode_group(value)) {
+                (Some(group), Ok((position, note))) => {
+                    groups.insert(group, (position, note.to_vec()));
                 }
                 (_, decoded) => {
                     let error = decoded.err();
@@ -202,8 +243,11 @@ impl Store {
         if !changes.removed.is_empty() {
             return self.write_ranges(&changes);
         }
-        if self.pending.is_full() {
-            self.hand_on()?;
+        if self.pending.is_full()
+            && let Err(error) = self.hand_on()
+            && self.pending.bytes() > WAITING_BYTES_MAX
+        {
+            return Err(error);
         }
         changes.rows.keys().for_each(|key| self.rows.begin_write(self.number, key));
         // Who misses a row in memory waits for all of them; so none is seen without the others.
@@ -216,7 +260,7 @@ impl Store {
     /// Takes in what removes ranges, which the store alone can keep.
     fn write_ranges(&self, changes: &Changes) -> Result<(), StoreError> {
         let mut batch = WriteBatch::default();
-        changes.removed.iter().for_each(|[from, to]| batch.delete_range(from, to));
+        changes.removed.iter().for_each(|(from, to)| batch.delete_range(from, to));
         for (key, value) in &changes.rows {
             match value {
                 Some(value) => batch.put(key, value),
@@ -307,7 +351,9 @@ impl RowsRead for Store {
     }
 
     fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        self.hand_on()?;
+        if self.hand_on().is_err() {
+            return self.snapshot()?.scan(from, to, visit);
+        }
         walk(self.db.raw_iterator_opt(bounds(to)), from, visit)
     }
 }
@@ -315,16 +361,30 @@ impl RowsRead for Store {
 /// A consistent state of a partition's rows.
 pub struct StoreSnapshot<'a> {
     snapshot: SnapshotWithThreadMode<'a, DB>,
+    /// What the store could not be given, where it takes nothing.
+    pending: Option<SortedRows>,
 }
 
 impl RowsRead for StoreSnapshot<'_> {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        if let Some(change) = self.pending.as_ref().and_then(|pending| pending.get(key)) {
+            return Ok(change.clone());
+        }
         let value = self.snapshot.get_pinned(key).map_err(failed)?;
         Ok(value.map(|value| Bytes::copy_from_slice(&value)))
     }
 
     fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        walk(self.snapshot.raw_iterator_opt(bounds(to)), from, visit)
+        let rows = self.snapshot.raw_iterator_opt(bounds(to));
+        let Some(pending) = self.pending.as_ref().filter(|_| from < to) else {
+            return walk(rows, from, visit);
+        };
+        let changed = pending.range::<[u8], _>((Included(from), Excluded(to)));
+        let changed = changed.map(|(key, value)| (&**key, value.as_deref()));
+        let mut show = |key: &[u8], value: Option<&[u8]>| {
+            value.map_or(ControlFlow::Continue(()), |value| visit(key, value))
+        };
+        walk_merged(changed, &mut show, |visit| walk(rows, from, visit))
     }
 }
 
@@ -419,5 +479,8 @@ fn failed(error: rust_rocksdb::Error) -> StoreError {
     if error.kind() == rust_rocksdb::ErrorKind::Incomplete {
         return StoreError::NotCached;
     }
-    StoreError::Failed(error.into_string())
+    match error.kind() {
+        rust_rocksdb::ErrorKind::Corruption => StoreError::Damaged(error.into_string()),
+        _ => StoreError::Failed(error.into_string()),
+    }
 }

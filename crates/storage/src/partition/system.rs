@@ -3,7 +3,7 @@
 //! | key | value |
 //! |---|---|
 //! | 0x00 `D` | 1: changes of documents are noted; the node's own |
-//! | 0x00 `G` group (2, BE) | 1, LSN, chain hash (8), log time: the node's own, not the table's |
+//! | 0x00 `G` group (2, BE) | 1, LSN, chain hash (8), log time, the caller's note: the node's own, not the table's |
 //! | 0x00 `L` lead id (8, BE) | 1, epoch, last n, seen |
 //! | 0x00 `N` table (8, BE), ordinal (4, BE) | empty: the node holds this replica |
 //! | 0x00 `P` | 1, log incarnation (8), LSN, chain hash (8), log time, sequence, keys, expires, swept |
@@ -91,14 +91,17 @@ pub(super) fn group_of(key: &[u8]) -> Option<GroupId> {
     Some(GroupId(u16::from_be_bytes(key.get(2..)?.try_into().ok()?)))
 }
 
-pub(super) fn encode_position(position: &Position) -> Vec<u8> {
+pub(super) fn encode_group(position: &Position, note: &[u8]) -> Vec<u8> {
     let mut out = vec![FORMAT];
     put_position(&mut out, position);
+    out.put_slice(note);
     out
 }
 
-pub(super) fn decode_position(bytes: &[u8]) -> Result<Position, RecordError> {
-    take_position(&mut body(bytes)?)
+/// The position of a group's row, and what was noted with it.
+pub(super) fn decode_group(bytes: &[u8]) -> Result<(Position, &[u8]), RecordError> {
+    let mut rest = body(bytes)?;
+    Ok((take_position(&mut rest)?, rest))
 }
 
 fn put_position(out: &mut Vec<u8>, position: &Position) {

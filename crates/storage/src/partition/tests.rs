@@ -87,7 +87,7 @@ pub(super) fn open(dir: &Path) -> Replica {
 fn apply(replica: &mut Replica, log: &TestLog) -> Vec<Effect> {
     let mut effects = Effects::default();
     for (position, record) in &log.entries {
-        replica.apply(*position, record, &mut effects).unwrap();
+        replica.apply(*position, record, OverBudget::Refuse, &mut effects).unwrap();
     }
     effects.0
 }
@@ -178,7 +178,7 @@ fn two_replicas_are_the_same_whatever_is_flushed_when() {
     apply(&mut first, &log);
     let mut second = open(other.path());
     for (position, record) in &log.entries {
-        second.apply(*position, record, &mut ()).unwrap();
+        second.apply(*position, record, OverBudget::Refuse, &mut ()).unwrap();
         if position.lsn.0 % 5 == 0 {
             second.mark().unwrap();
             second.store().flush().unwrap();
@@ -198,7 +198,7 @@ fn a_position_with_another_chain_stops_apply() {
     apply(&mut replica, &log);
     let (position, record) = &log.entries[0];
     let forked = Position { hash: position.hash ^ 1, ..*position };
-    let error = replica.apply(forked, record, &mut ()).unwrap_err();
+    let error = replica.apply(forked, record, OverBudget::Refuse, &mut ()).unwrap_err();
     assert!(matches!(error, ApplyError::Forked { position: Lsn(1), .. }), "{error}");
 }
 
@@ -208,9 +208,10 @@ fn positions_of_groups_are_kept_and_are_not_part_of_the_state() {
     let replica = open(dir.path());
     let digest = replica.digest().unwrap();
     let position = Position { lsn: Lsn(9), hash: 3, log_time_ms: 4 };
-    replica.store().put_group(plimsoll_log::GroupId(300), &position).unwrap();
+    replica.store().put_group(plimsoll_log::GroupId(300), &position, b"a note").unwrap();
     let groups = replica.store().groups().unwrap();
-    assert_eq!(groups.get(&plimsoll_log::GroupId(300)), Some(&position));
+    let kept = (position, b"a note".to_vec());
+    assert_eq!(groups.get(&plimsoll_log::GroupId(300)), Some(&kept));
     assert_eq!(replica.digest().unwrap(), digest);
 }
 

@@ -1,12 +1,14 @@
 //! The store's keys: rows in the order of their key's hash, and the expiry index in the order
-//! of time. What stands under them is [`super::meta`]'s, [`super::field`]'s, [`super::tombstone`]'s
-//! and [`super::removal`]'s.
+//! of time. What stands under them is [`super::meta`]'s, [`super::field`]'s, [`super::tombstone`]'s,
+//! [`super::removal`]'s
+//! and [`super::swept`]'s.
 //!
 //! | row | bytes |
 //! |---|---|
 //! | meta row | `01`, order hash 8, length of the Redis key (varint), the Redis key, `00` |
 //! | field row | `01`, order hash 8, length (varint), the Redis key, `01`, generation 8, the field |
 //! | expiry index | `02`, expiry in ms since 1970 8, the key of the row that expires; no value |
+//! | how far the expiry index was swept | `02` alone |
 //! | tombstone | `03`, order hash 8, length (varint), the Redis key, the id of the deleted document |
 //! | last removal | `04`, the first 2 bytes of the order hash; `04` alone for the removal of all |
 //!
@@ -187,6 +189,10 @@ pub fn rows_from(hash: u64) -> StoreKey {
     from.extend_from_slice(&hash.to_be_bytes());
     from
 }
+
+/// Says how far the expiry index was swept: no entry lies before the key that is its value
+/// ([`super::swept`]).
+pub const SWEPT: &[u8] = &[KIND_EXPIRY];
 
 /// The first key after all rows.
 pub const ROWS_END: &[u8] = &[KIND_ROW + 1];

@@ -4,8 +4,10 @@
 //! - [`meta`], [`field`]: the values of rows.
 //! - [`tombstone`]: what is kept of a deleted document.
 //! - [`removal`]: when keys were last taken away.
+//! - [`swept`]: how far the expiry index was swept.
 //! - [`touch`]: which documents changed.
 //! - [`memory`]: rows without a disk, for tests and simulations.
+//! - [`metered`]: rows whose readers ask before they hold anything.
 //!
 //! What commands do with rows is [`crate::execute`]'s.
 
@@ -13,7 +15,9 @@ pub mod field;
 pub mod key;
 pub mod memory;
 pub mod meta;
+pub mod metered;
 pub mod removal;
+pub mod swept;
 pub mod tombstone;
 pub mod touch;
 
@@ -23,16 +27,40 @@ use bytes::Bytes;
 
 use touch::Touch;
 
-/// The store failed under a command: never a command's own doing.
+use crate::ErrorReply;
+
+/// Why rows give no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The disk is full, failing, or damaged.
     #[error("the store failed: {0}")]
     Failed(String),
+    /// What is on the disk is not what was written: reading it again says the same.
+    #[error("the store is damaged: {0}")]
+    Damaged(String),
+    /// The log carries a command that this version does not know: it can go no further.
+    #[error("the log carries the command `{0}`, which this version does not know")]
+    UnknownCommand(String),
     /// Asked only for what is in memory, and it is not: ask again where blocking is allowed.
     #[error("not in memory")]
     NotCached,
+    /// The command would take more than it may: bytes or steps of a record's budget, or memory
+    /// that a breaker keeps for others. The words are for the client.
+    #[error(transparent)]
+    Refused(#[from] ErrorReply),
 }
+
+impl StoreError {
+    /// Whether the same would fail in the same way whenever it is tried again.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::Damaged(_) | Self::UnknownCommand(_))
+    }
+}
+
+/// What one value in an answer takes beside its bytes, about: itself in a list that grows by
+/// doubling, and its block.
+pub const ANSWER_BYTES: usize = 96;
 
 /// Is shown a key and its value, and says whether to go on.
 pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
@@ -50,6 +78,29 @@ pub trait RowsRead {
     /// # Errors
     /// Where the store fails.
     fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError>;
+
+    /// Asks for bytes that a command is about to hold beside rows: a part of its answer, a table
+    /// that it works with. Rows that have no limit grant all.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] where the command may not take them, or
+    /// [`StoreError::NotCached`] where it may elsewhere.
+    fn hold(&self, _bytes: usize) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Asks for steps of work beside rows, a step being a few nanoseconds.
+    ///
+    /// # Errors
+    /// As [`Self::hold`].
+    fn work(&self, _steps: u64) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Whether little is left of what may be taken: who can stop halfway does so.
+    fn is_pressed(&self) -> bool {
+        false
+    }
 }
 
 /// Rows to read and change; a change is seen by what is read after it.

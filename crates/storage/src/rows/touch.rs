@@ -145,9 +145,51 @@ pub struct TouchLog {
     id: Option<Range<usize>>,
     /// What became of each touch's document, where that is known.
     sources: Vec<Option<Bytes>>,
+    /// How often everything before was forgotten, because all was touched.
+    resets: u32,
+}
+
+/// Where a log of touches stood.
+#[derive(Clone, Debug)]
+pub struct TouchMark {
+    bytes: usize,
+    sources: usize,
+    mapping_version: u64,
+    key: Option<Range<usize>>,
+    id: Option<Range<usize>>,
+    resets: u32,
 }
 
 impl TouchLog {
+    /// Where it stands, to go back to.
+    #[must_use]
+    pub fn mark(&self) -> TouchMark {
+        TouchMark {
+            bytes: self.bytes.len(),
+            sources: self.sources.len(),
+            mapping_version: self.mapping_version,
+            key: self.key.clone(),
+            id: self.id.clone(),
+            resets: self.resets,
+        }
+    }
+
+    /// Takes back what was noted since a mark: it did not happen. Where all was touched meanwhile,
+    /// that stays, as it covers what it replaced.
+    pub fn take_back(&mut self, mark: TouchMark) {
+        if self.resets != mark.resets {
+            return;
+        }
+        self.bytes.truncate(mark.bytes);
+        self.sources.truncate(mark.sources);
+        // It may be what was not to be: it is read from the rows.
+        if let Some(last) = self.sources.last_mut() {
+            *last = None;
+        }
+        self.mapping_version = mark.mapping_version;
+        (self.key, self.id) = (mark.key, mark.id);
+    }
+
     /// Notes a touch. One of the same document as the touch before says nothing more.
     pub fn push(&mut self, touch: Touch<'_>) {
         self.push_with(touch, None);
@@ -158,6 +200,7 @@ impl TouchLog {
         let (key, document) = match touch {
             Touch::All => {
                 // Whatever was touched before is touched by it again.
+                self.resets += 1;
                 self.bytes.clear();
                 self.bytes.push(FLAG_ALL);
                 self.sources = vec![None];

@@ -35,7 +35,7 @@ async fn a_copy_is_equal_and_follows_the_same_log() {
     assert!(!target.folders.incoming.exists());
     source.grow(30, 50, false);
     let (position, record) = source.log.last().unwrap();
-    copy.apply(*position, record, &mut ()).unwrap();
+    copy.apply(*position, record, OverBudget::Refuse, &mut ()).unwrap();
     assert_eq!(copy.digest().unwrap(), source.digest());
     let left = std::fs::read_dir(network.0.data.path().join("recovery")).unwrap();
     assert_eq!(left.count(), 0, "the checkpoint was closed");

@@ -20,7 +20,7 @@ use plimsoll_log::rules::chain::{Chain, Position};
 use plimsoll_log::{Incarnation, LeadId, PartitionId, SessionId};
 use plimsoll_storage::Argv;
 use plimsoll_storage::operation::Operation;
-use plimsoll_storage::partition::{Checksum, Replica, Resources, Store, StoreOptions};
+use plimsoll_storage::partition::{Checksum, OverBudget, Replica, Resources, Store, StoreOptions};
 
 use super::*;
 use crate::rpc::{Call, CallError, Envelope, Link, Peers, Question, Reply};
@@ -79,7 +79,7 @@ impl Source {
         let checksum = record::checksum(&record.encode()).unwrap();
         let lsn = self.chain.position().lsn.next();
         let position = self.chain.advance(lsn, checksum, record.stamp_ms, &record.anchor).unwrap();
-        self.replica.apply(position, &record, &mut ()).unwrap();
+        self.replica.apply(position, &record, OverBudget::Refuse, &mut ()).unwrap();
         self.log.push((position, record));
         if flushes {
             self.replica.store().flush().unwrap();

@@ -176,11 +176,9 @@ enum Wanted {
     Anything,
     /// No value in any of the columns.
     None,
-    /// A value in some of them.
-    Some,
 }
 
-/// `missing`, `nested`, `reverse_nested`, `global`: one bucket for each of the parent's.
+/// `missing` and `global`: one bucket for each of the parent's.
 pub(super) struct Existing {
     wanted: Wanted,
     fields: Vec<Field>,
@@ -219,18 +217,6 @@ impl Existing {
             field.column()?;
         }
         Self::with(env, node, Wanted::None, field.into_iter().collect(), single)
-    }
-
-    /// Nested objects are kept flat: what is counted is the documents that have some.
-    pub(super) fn new_below(
-        env: &Env<'_>,
-        node: &Node,
-        path: &str,
-        single: bool,
-    ) -> Result<Self, Error> {
-        let mut fields = env.fields.below(path);
-        fields.retain(|field| field.column.is_some());
-        Self::with(env, node, Wanted::Some, fields, single)
     }
 
     pub(super) fn new_all(env: &Env<'_>, node: &Node, single: bool) -> Result<Self, Error> {
@@ -277,7 +263,6 @@ impl Collector for Existing {
             let fits = match self.wanted {
                 Wanted::Anything => true,
                 Wanted::None => !has(),
-                Wanted::Some => has(),
             };
             if fits {
                 let bucket = batch.buckets[position];

@@ -193,10 +193,7 @@ fn build(env: &Env<'_>, node: &Node, single: bool) -> Result<Box<dyn Collector>,
         Kind::Filter(query) => Box::new(filters::Filters::new_one(env, node, query, single)?),
         Kind::Filters(spec) => Box::new(filters::Filters::new(env, node, spec)?),
         Kind::Missing(field) => Box::new(filters::Existing::new_missing(env, node, field, single)?),
-        Kind::Nested(path) => Box::new(filters::Existing::new_below(env, node, path, single)?),
-        Kind::Global | Kind::ReverseNested => {
-            Box::new(filters::Existing::new_all(env, node, single)?)
-        }
+        Kind::Global => Box::new(filters::Existing::new_all(env, node, single)?),
     })
 }
 

@@ -4,8 +4,9 @@ use std::cmp::Ordering;
 
 use serde_json::{Map, Value, json};
 
-use super::Output;
 use super::print::Printer;
+use super::{Budget, Output};
+use crate::Error;
 use crate::aggregation::collect::compare_sort;
 use crate::aggregation::number::double_string;
 use crate::aggregation::partial::{Key, Partial, Print, Stats, TopHit};
@@ -294,7 +295,11 @@ fn sort_json(step: &SortBy, key: &Key, document: usize) -> Value {
     }
 }
 
-pub(super) fn top_hits(spec: &TopHits, partial: Partial) -> (&'static str, Output) {
+pub(super) fn top_hits(
+    spec: &TopHits,
+    partial: Partial,
+    budget: &Budget<'_>,
+) -> Result<(&'static str, Output), Error> {
     let (total, max_score, mut hits) = match partial {
         Partial::TopHits { total, max_score, hits } => (total, max_score, hits),
         _ => (0, None, Vec::new()),
@@ -308,7 +313,10 @@ pub(super) fn top_hits(spec: &TopHits, partial: Partial) -> (&'static str, Outpu
     });
     let by_score_alone = matches!(spec.sort.as_slice(), [SortBy::Score { ascending: false }]);
     let print = |(position, found): (usize, TopHit)| {
-        let mut hit: Map<String, Value> = serde_json::from_str(&found.hit).unwrap_or_default();
+        let mut hit = match budget.read(&found.hit)? {
+            Value::Object(hit) => hit,
+            _ => Map::new(),
+        };
         let scored = max_score.is_some();
         let score = if scored { json!(found.score) } else { Value::Null };
         let place = hit.keys().position(|key| key == "_source").unwrap_or(hit.len());
@@ -318,14 +326,14 @@ pub(super) fn top_hits(spec: &TopHits, partial: Partial) -> (&'static str, Outpu
                 spec.sort.iter().zip(&found.sort).map(|(step, key)| sort_json(step, key, position));
             hit.insert("sort".to_owned(), Value::Array(sort.collect()));
         }
-        Value::Object(hit)
+        Ok(Value::Object(hit))
     };
-    let shown: Vec<Value> =
-        hits.into_iter().enumerate().skip(spec.from).take(spec.size).map(print).collect();
+    let shown = hits.into_iter().enumerate().skip(spec.from).take(spec.size).map(print);
+    let shown: Vec<Value> = shown.collect::<Result<_, Error>>()?;
     let json = json!({
         "total": { "value": total, "relation": "eq" },
         "max_score": max_score,
         "hits": shown,
     });
-    ("top_hits", Output::Leaf { json: object(vec![("hits", json)]), numbers: Vec::new() })
+    Ok(("top_hits", Output::Leaf { json: object(vec![("hits", json)]), numbers: Vec::new() }))
 }

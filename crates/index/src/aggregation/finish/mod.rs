@@ -16,6 +16,7 @@ use super::memory::Memory;
 use super::partial::{Key, Partial};
 use super::request::{Kind, Node, Pipeline};
 use crate::Error;
+use crate::json;
 
 /// One aggregation's place in an answer.
 #[derive(Clone, Debug)]
@@ -81,6 +82,11 @@ pub(crate) fn too_many(max: usize, was: usize) -> Error {
 }
 
 impl Budget<'_> {
+    /// A hit that was sent as JSON; memory is asked for it while it is read.
+    fn read(&self, hit: &str) -> Result<Value, Error> {
+        json::read_own(hit, self.memory)
+    }
+
     /// Counts buckets.
     ///
     /// # Errors
@@ -127,7 +133,7 @@ fn finish_node(node: &Node, partial: Partial, budget: &Budget<'_>) -> Result<Ent
     let (kind, output) = match (&node.kind, partial) {
         (Kind::Metric { metric, .. }, partial) => metrics::finish(metric, partial),
         (Kind::Weighted(spec), partial) => metrics::weighted(spec, &partial),
-        (Kind::TopHits(spec), partial) => metrics::top_hits(spec, partial),
+        (Kind::TopHits(spec), partial) => metrics::top_hits(spec, partial, budget)?,
         (kind, partial) if kind.is_single_bucket() => {
             let (count, subs) = match partial {
                 Partial::Single { count, subs } => (count, subs),
@@ -146,9 +152,7 @@ fn single_kind(kind: &Kind) -> &'static str {
     match kind {
         Kind::Filter(_) => "filter",
         Kind::Missing(_) => "missing",
-        Kind::Global => "global",
-        Kind::Nested(_) => "nested",
-        _ => "reverse_nested",
+        _ => "global",
     }
 }
 

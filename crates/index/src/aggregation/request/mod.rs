@@ -75,8 +75,6 @@ pub(crate) enum Kind {
     Filters(Filters),
     Missing(String),
     Global,
-    Nested(String),
-    ReverseNested,
 }
 
 impl Kind {
@@ -87,14 +85,7 @@ impl Kind {
 
     /// Whether it has exactly one bucket.
     pub(crate) fn is_single_bucket(&self) -> bool {
-        matches!(
-            self,
-            Self::Filter(_)
-                | Self::Missing(_)
-                | Self::Global
-                | Self::Nested(_)
-                | Self::ReverseNested
-        )
+        matches!(self, Self::Filter(_) | Self::Missing(_) | Self::Global)
     }
 }
 
@@ -279,12 +270,10 @@ const KINDS: &[&str] = &[
     "min",
     "missing",
     "multi_terms",
-    "nested",
     "percentile_ranks",
     "percentiles",
     "range",
     "rare_terms",
-    "reverse_nested",
     "significant_terms",
     "stats",
     "sum",
@@ -298,6 +287,9 @@ fn parse_kind(name: &str, kind: &str, body: &Value) -> Result<Kind, Error> {
     // A filter's body is a query, not options of the aggregation.
     if kind == "filter" {
         return Ok(Kind::Filter(body.clone()));
+    }
+    if matches!(kind, "nested" | "reverse_nested") {
+        return Err(Error::parsing(format!("aggregation type [{kind}] is not supported")));
     }
     let mut options = Options::new(name, kind, body)?;
     let parsed = match kind {
@@ -317,8 +309,6 @@ fn parse_kind(name: &str, kind: &str, body: &Value) -> Result<Kind, Error> {
         "filters" => buckets::filters(&mut options),
         "missing" => options.required_field().map(Kind::Missing),
         "global" => Ok(Kind::Global),
-        "nested" => options.required_string("path").map(Kind::Nested),
-        "reverse_nested" => options.string("path").map(|_| Kind::ReverseNested),
         _ => match metrics::parse(kind, &mut options)? {
             Some(kind) => Ok(kind),
             None => Err(unknown_kind(kind)),

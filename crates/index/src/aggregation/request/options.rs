@@ -65,15 +65,6 @@ impl<'a> Options<'a> {
         }
     }
 
-    pub(super) fn required_string(&mut self, key: &str) -> Result<String, Error> {
-        self.string(key)?.ok_or_else(|| {
-            Error::illegal_argument(format!(
-                "Required [{key}] in [{}] aggregation [{}]",
-                self.kind, self.name
-            ))
-        })
-    }
-
     pub(super) fn bool(&mut self, key: &str, default: bool) -> Result<bool, Error> {
         match self.take(key) {
             None => Ok(default),

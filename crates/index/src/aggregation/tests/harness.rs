@@ -66,14 +66,6 @@ impl Fields for Slots {
         let longitude = (*kind == FieldKind::GeoPoint).then(|| "p_lon".to_owned());
         Some(Field { path: path.to_owned(), field: *slot, column, longitude, kind: kind.clone() })
     }
-
-    fn below(&self, path: &str) -> Vec<Field> {
-        if path == "all" {
-            ["k", "n"].iter().filter_map(|name| self.field(name)).collect()
-        } else {
-            Vec::new()
-        }
-    }
 }
 
 /// One partition whose segments have so many documents each.

@@ -46,7 +46,7 @@ fn requests() -> Vec<Value> {
             "d": { "geo_distance": { "field": "p", "origin": "0,0", "unit": "km", "ranges": [{ "to": 3000 }, { "from": 2000 }] } } }),
         json!({ "a": { "filters": { "filters": { "a": { "term": { "k": "a" } }, "b": { "term": { "k": "b" } } }, "other_bucket": true }, "aggs": subs },
             "b": { "filter": { "term": { "k": "c" } }, "aggs": subs }, "c": { "missing": { "field": "k" }, "aggs": subs },
-            "d": { "global": {}, "aggs": subs }, "e": { "nested": { "path": "all" }, "aggs": { "r": { "reverse_nested": {}, "aggs": subs } } } }),
+            "d": { "global": {}, "aggs": subs } }),
         json!({ "a": { "composite": { "size": 1000, "sources": [{ "k": { "terms": { "field": "k", "missing_bucket": true } } },
                 { "d": { "date_histogram": { "field": "d", "calendar_interval": "1M", "order": "desc" } } }] }, "aggs": subs },
             "b": { "multi_terms": { "size": 1000, "terms": [{ "field": "k" }, { "field": "n", "missing": 7 }, { "field": "b" }] } } }),

@@ -1,11 +1,11 @@
-//! `bool`, `dis_max`, `boosting` and `nested`.
+//! `bool`, `dis_max` and `boosting`.
 
 use tantivy::query::{
     AllQuery, BooleanQuery, ConstScoreQuery, DisjunctionMaxQuery, Occur, Query as TantivyQuery,
 };
 
 use super::minimum::minimum_should_match;
-use super::{Compiled, Context, failed_to_create, shard_error};
+use super::{Compiled, Context, failed_to_create};
 use crate::error::Error;
 use crate::query::ast::{Bool, Query};
 use crate::query::exec::score::Demoted;
@@ -31,8 +31,7 @@ pub(super) fn compile_bool(context: &Context<'_>, clause: &Bool) -> Result<Compi
 
 pub(super) fn check_count(count: usize) -> Result<(), Error> {
     if count > limits::CLAUSE_COUNT_MAX {
-        let reason = format!("maxClauseCount is set to {}", limits::CLAUSE_COUNT_MAX);
-        return Err(failed_to_create(Error::new(400, "too_many_clauses", reason)));
+        return Err(failed_to_create(limits::too_many_clauses()));
     }
     Ok(())
 }
@@ -151,26 +150,4 @@ pub(super) fn compile_boosting(
     }
     let (positive, negative) = (positive.into_query(), negative.query);
     Ok(Compiled::scored(Demoted { positive, negative, factor }))
-}
-
-pub(super) fn compile_nested(
-    context: &Context<'_>,
-    path: &str,
-    query: &Query,
-    ignore_unmapped: bool,
-) -> Result<Compiled, Error> {
-    let mapping = context.view.mapping();
-    if !mapping.is_object(path) {
-        if ignore_unmapped {
-            return Ok(Compiled::none());
-        }
-        return Err(shard_error(format!(
-            "[nested] failed to find nested object under path [{path}]"
-        )));
-    }
-    if !mapping.is_nested(path) {
-        let reason = format!("[nested] nested object under path [{path}] is not of nested type");
-        return Err(failed_to_create(Error::new(400, "illegal_state_exception", reason)));
-    }
-    query.compiled(context)
 }

@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::partition::Kind;
 use crate::query::ast::{Match, MultiKind, MultiMatch, Operator, PatternKind, Phrase};
 use crate::query::exec::automaton::{AutomatonQuery, Wildcard};
+use crate::query::exec::phrase::SloppyPhrase;
 use crate::query::exec::statistics::FieldScored;
 use crate::query::parse::as_text;
 
@@ -197,14 +198,22 @@ pub(super) fn compile_phrase(context: &Context<'_>, phrase: &Phrase) -> Result<C
                     (token.position, Term::from_field_text(resolved.target.field, &token.text))
                 })
                 .collect();
+            let doc_count = context.doc_count(resolved.target);
+            if phrase.slop > 0 && !phrase.is_prefix {
+                let query = SloppyPhrase { terms, slop: phrase.slop, doc_count };
+                return Ok(if scored {
+                    Compiled::scored(query)
+                } else {
+                    Compiled { query: Box::new(query), score: Some(1.0) }
+                });
+            }
             let inner: Box<dyn tantivy::query::Query> = if phrase.is_prefix {
                 let mut query = PhrasePrefixQuery::new_with_offset(terms);
                 query.set_max_expansions(u32::try_from(phrase.max_expansions).unwrap_or(u32::MAX));
                 Box::new(query)
             } else {
-                Box::new(PhraseQuery::new_with_offset_and_slop(terms, phrase.slop))
+                Box::new(PhraseQuery::new_with_offset(terms))
             };
-            let doc_count = context.doc_count(resolved.target);
             Ok(if scored {
                 Compiled::scored(FieldScored { inner, doc_count })
             } else {

@@ -184,9 +184,6 @@ impl Query {
             Kind::Boosting { positive, negative, negative_boost } => {
                 compound::compile_boosting(context, positive, negative, *negative_boost)?
             }
-            Kind::Nested { path, query, ignore_unmapped } => {
-                compound::compile_nested(context, path, query, *ignore_unmapped)?
-            }
             Kind::QueryString(text) => query_string::compile_query_string(context, text)?,
             Kind::SimpleQueryString(text) => query_string::compile_simple(context, text)?,
             Kind::GeoDistance(distance) => geo::compile_distance(context, distance)?,
@@ -234,7 +231,7 @@ impl Query {
             Kind::ConstantScore(inner) => vec![inner],
             Kind::DisMax { queries, .. } => queries.iter().collect(),
             Kind::Boosting { positive, negative, .. } => vec![positive, negative],
-            Kind::Nested { query, .. } | Kind::ScriptScore { query, .. } => vec![query],
+            Kind::ScriptScore { query, .. } => vec![query],
             Kind::FunctionScore(function) => std::iter::once(&function.query)
                 .chain(function.functions.iter().filter_map(|function| function.filter.as_ref()))
                 .collect(),

@@ -56,12 +56,12 @@ impl Query for LuceneTerm {
 
 #[expect(clippy::cast_possible_truncation, reason = "Lucene's mean is a float of 32 bits")]
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
-fn mean_length(tokens: u64, doc_count: u64) -> f32 {
+pub(super) fn mean_length(tokens: u64, doc_count: u64) -> f32 {
     (tokens as f64 / doc_count as f64) as f32
 }
 
 #[expect(clippy::cast_precision_loss, reason = "Lucene's table of lengths has floats of 32 bits")]
-fn length_of(id: u8) -> f32 {
+pub(super) fn length_of(id: u8) -> f32 {
     FieldNormReader::id_to_fieldnorm(id) as f32
 }
 

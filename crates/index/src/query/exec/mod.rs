@@ -1,6 +1,6 @@
 //! What Tantivy does not have: filters over columns that are read in blocks ([`filter`] with
 //! [`number`], [`geo`], [`keyword`]), automata over terms ([`automaton`]), scores of functions and
-//! scripts ([`score`]), and BM25 whose statistics are those of the field ([`statistics`]).
+//! scripts ([`score`]), phrases with slop ([`phrase`]), and BM25 whose statistics are those of the field ([`statistics`]).
 //! Nothing here knows the query DSL.
 
 pub(crate) mod automaton;
@@ -11,6 +11,7 @@ pub(crate) mod filter;
 pub(crate) mod geo;
 pub(crate) mod keyword;
 pub(crate) mod number;
+pub(crate) mod phrase;
 pub(crate) mod score;
 pub(crate) mod statistics;
 

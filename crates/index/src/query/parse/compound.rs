@@ -1,4 +1,4 @@
-//! `bool`, `constant_score`, `dis_max`, `boosting` and `nested`.
+//! `bool`, `constant_score`, `dis_max` and `boosting`.
 
 use super::{Body, as_text, clauses, query};
 use crate::query::ast::{Bool, Kind, Query};
@@ -93,33 +93,5 @@ pub(super) fn parse_boosting(body: &Body<'_>) -> Parsed<Query> {
         negative: Box::new(negative),
         negative_boost,
     };
-    Ok(parsed)
-}
-
-pub(super) fn parse_nested(body: &Body<'_>) -> Parsed<Query> {
-    let mut parsed = Query::of(Kind::MatchNone);
-    let (mut path, mut inner, mut ignore_unmapped) = (None, None, false);
-    for (key, value) in body.map {
-        match key.as_str() {
-            "path" => path = Some(body.text(key, value)?),
-            "query" => inner = Some(query(value, body.depth + 1)?),
-            "score_mode" => {
-                let mode = as_text(value);
-                if !matches!(mode.as_str(), "avg" | "sum" | "min" | "max" | "none" | "total") {
-                    let reason = format!("No score mode for child query [{mode}] found");
-                    return Err(Problem::illegal(reason));
-                }
-            }
-            "ignore_unmapped" => ignore_unmapped = body.bool(value)?,
-            "inner_hits" => {
-                return Err(Problem::parsing(value, "[nested] inner_hits are not supported"));
-            }
-            _ if body.shared(&mut parsed, key, value)? => {}
-            _ => return Err(body.unsupported(key, value)),
-        }
-    }
-    let path = path.ok_or_else(|| Problem::illegal("[nested] requires 'path' field"))?;
-    let inner = inner.ok_or_else(|| Problem::illegal("[nested] requires 'query' field"))?;
-    parsed.kind = Kind::Nested { path, query: Box::new(inner), ignore_unmapped };
     Ok(parsed)
 }

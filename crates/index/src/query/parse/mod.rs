@@ -20,7 +20,7 @@ use super::problem::{Parsed, Problem};
 use crate::error::Error;
 
 /// Kinds that Elasticsearch has and Plimsoll has not.
-const UNSUPPORTED: [&str; 28] = [
+const UNSUPPORTED: [&str; 29] = [
     "combined_fields",
     "geo_grid",
     "geo_polygon",
@@ -30,6 +30,7 @@ const UNSUPPORTED: [&str; 28] = [
     "intervals",
     "knn",
     "more_like_this",
+    "nested",
     "neural",
     "parent_id",
     "percolate",
@@ -107,7 +108,6 @@ fn kind(name: &str, node: &Value, depth: usize) -> Parsed<Query> {
         "constant_score" => compound::parse_constant_score(&body),
         "dis_max" => compound::parse_dis_max(&body),
         "boosting" => compound::parse_boosting(&body),
-        "nested" => compound::parse_nested(&body),
         "function_score" => functions::parse_function_score(&body),
         "script_score" => functions::parse_script_score(&body),
         "script" => functions::parse_script(&body),
@@ -143,7 +143,6 @@ fn is_known(name: &str) -> bool {
             | "constant_score"
             | "dis_max"
             | "boosting"
-            | "nested"
             | "function_score"
             | "script_score"
             | "script"
@@ -170,6 +169,10 @@ fn unknown(name: &str, node: &Value) -> Box<Problem> {
 /// Reads the queries of a clause: one object or a list of them.
 pub(super) fn clauses(node: &Value, depth: usize) -> Parsed<Vec<Query>> {
     match node {
+        // Counted before they are read: a million of them take more than they say.
+        Value::Array(items) if items.len() > limits::CLAUSE_COUNT_MAX => {
+            Err(Problem::at(node, limits::too_many_clauses()))
+        }
         Value::Array(items) => items.iter().map(|item| query(item, depth + 1)).collect(),
         Value::Null => Ok(Vec::new()),
         _ => Ok(vec![query(node, depth + 1)?]),

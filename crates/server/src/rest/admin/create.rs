@@ -3,6 +3,7 @@
 use plimsoll_cluster::{Coordinator, IndexBody};
 use plimsoll_index::Error;
 use plimsoll_index::analysis::Analysis;
+use plimsoll_index::mapping::check_supported;
 use serde_json::{Map, Value, json};
 
 use super::settings::{self, Occasion};
@@ -76,15 +77,17 @@ fn without_nulls(settings: Map<String, Value>) -> Map<String, Value> {
 /// A mapping without the one type that clients of before version 8 may put around it.
 ///
 /// # Errors
-/// 400 where it is not an object.
+/// 400 where it is not an object, or asks for a type that is not supported.
 pub fn untyped(mapping: &Value) -> Result<&Value, Error> {
-    match mapping {
+    let mapping = match mapping {
         Value::Object(object) => match (object.len(), object.get("_doc")) {
-            (1, Some(inner @ Value::Object(_))) => Ok(inner),
-            _ => Ok(mapping),
+            (1, Some(inner @ Value::Object(_))) => inner,
+            _ => mapping,
         },
-        _ => Err(Error::mapper_parsing("Failed to parse mapping: expected an object")),
-    }
+        _ => return Err(Error::mapper_parsing("Failed to parse mapping: expected an object")),
+    };
+    check_supported(mapping)?;
+    Ok(mapping)
 }
 
 /// Whether a document may make the index that it is written to: `action.auto_create_index`.

@@ -2,23 +2,60 @@
 
 use std::sync::Arc;
 
-use plimsoll_cluster::IndexMetadata;
+use plimsoll_cluster::{CopyStatus, IndexMetadata, Missing, PartitionOverview};
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::expressions::{self, Expand, Target};
-use crate::rest::stats;
 
 fn found(call: &Call, options: Expand) -> Result<Vec<Target>, Error> {
     let options = options.with_query(&call.query)?;
     expressions::resolve(call.coordinator(), call.part("index"), &options)
 }
 
-/// How many copies of partitions did something: those that are asked for, and those that serve.
-fn shards(call: &Call, found: &[Target]) -> Value {
-    json!({ "_shards": stats::indices::shards(call, found) })
+/// How many copies of partitions did something, and which could not.
+fn shards(call: &Call, found: &[Target]) -> Answer {
+    let copies = found.iter().flat_map(|target| call.coordinator().copies_of(&target.index.name));
+    let partitions: Vec<PartitionOverview> = copies.collect();
+    summed(&partitions)
+}
+
+/// A copy that does not serve is made by itself, or comes back; that is no failure, as it is none
+/// in Elasticsearch. A partition of which no copy serves has done nothing: its copies have failed.
+/// Where that is so of all, so has the request.
+fn summed(partitions: &[PartitionOverview]) -> Answer {
+    let (mut total, mut successful, mut failed) = (0, 0, 0);
+    let mut failures = Vec::new();
+    for partition in partitions {
+        let (copies, serving) = (partition.copies.len(), partition.serving() as usize);
+        total += copies;
+        successful += serving;
+        if serving == 0 {
+            failed += copies;
+            failures.push(json!({
+                "shard": partition.ordinal,
+                "index": partition.table,
+                "status": "SERVICE_UNAVAILABLE",
+                "reason": {
+                    "type": "unavailable_shards_exception",
+                    "reason": format!(
+                        "[{}][{}] no copy of the partition serves{}",
+                        partition.table,
+                        partition.ordinal,
+                        why(&partition.copies)
+                    ),
+                },
+            }));
+        }
+    }
+    let status = if successful == 0 && failed > 0 { 503 } else { 200 };
+    let mut shards = json!({ "total": total, "successful": successful, "failed": failed });
+    if !failures.is_empty() {
+        shards["failures"] = Value::Array(failures);
+    }
+    Answer::json(&json!({ "_shards": shards })).with_status(status)
 }
 
 /// POST `[/{index}]/_refresh`.
@@ -30,7 +67,7 @@ pub async fn refresh(call: Call) -> Result<Answer, Error> {
     for target in &found {
         call.coordinator().refresh(&target.index, None).await?;
     }
-    Ok(Answer::json(&shards(&call, &found)))
+    Ok(shards(&call, &found))
 }
 
 /// POST `[/{index}]/_flush`.
@@ -42,7 +79,7 @@ pub async fn flush(call: Call) -> Result<Answer, Error> {
     for target in &found {
         call.coordinator().flush(&target.index).await?;
     }
-    Ok(Answer::json(&shards(&call, &found)))
+    Ok(shards(&call, &found))
 }
 
 /// POST `[/{index}]/_forcemerge`.
@@ -74,7 +111,7 @@ pub async fn force_merge(call: Call) -> Result<Answer, Error> {
             call.coordinator().flush(&target.index).await?;
         }
     }
-    Ok(Answer::json(&shards(&call, &found)))
+    Ok(shards(&call, &found))
 }
 
 /// POST `[/{index}]/_cache/clear`. There is one cache of answers for all indices, so it is
@@ -90,7 +127,7 @@ pub async fn clear_cache(call: Call) -> Result<Answer, Error> {
     {
         call.coordinator().clear_request_cache();
     }
-    Ok(Answer::json(&shards(&call, &found)))
+    Ok(shards(&call, &found))
 }
 
 /// POST `/{index}/_open`.
@@ -132,4 +169,56 @@ async fn changed(
         changed.push(target.index);
     }
     Ok(changed)
+}
+
+/// What is known of why copies do not serve.
+fn why(copies: &[CopyStatus]) -> String {
+    let reasons = copies.iter().filter_map(|copy| match copy {
+        CopyStatus::Unassigned(Missing::Stopped { reason, .. }) => Some(format!(": {reason}")),
+        _ => None,
+    });
+    reasons.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rest::answer::Content;
+
+    #[test]
+    fn what_did_nothing_is_said_to_have_failed() {
+        let partition = |ordinal: u32, copies: Vec<CopyStatus>| PartitionOverview {
+            table: "i".to_owned(),
+            is_index: true,
+            ordinal,
+            group: 1,
+            epoch: 1,
+            wanted: 2,
+            copies,
+        };
+        let said = |partitions: &[PartitionOverview]| {
+            let answer = summed(partitions);
+            let Content::Json(json) = answer.content else { panic!() };
+            (answer.status, serde_json::from_slice::<Value>(&json).unwrap()["_shards"].clone())
+        };
+        let serving = || CopyStatus::Serving { node: "a".to_owned() };
+        let missing = || {
+            CopyStatus::Unassigned(Missing::Stopped {
+                node: "a".to_owned(),
+                reason: "the disk is full".to_owned(),
+            })
+        };
+        let whole = [partition(0, vec![serving(), missing()])];
+        let expected = json!({ "total": 2, "successful": 1, "failed": 0 });
+        assert_eq!(said(&whole), (200, expected));
+        let half = [partition(0, vec![serving()]), partition(1, vec![missing()])];
+        let (status, shards) = said(&half);
+        assert_eq!((status, &shards["failed"]), (200, &json!(1)));
+        assert_eq!(shards["failures"][0]["shard"], 1);
+        let reason = "[i][1] no copy of the partition serves: the disk is full";
+        assert_eq!(shards["failures"][0]["reason"]["reason"], reason);
+        let (status, shards) = said(&[partition(0, vec![missing()])]);
+        assert_eq!((status, &shards["successful"], &shards["failed"]), (503, &json!(0), &json!(1)));
+        assert_eq!(said(&[]).0, 200);
+    }
 }

@@ -35,7 +35,17 @@ pub fn parse(body: &Value, occasion: Occasion<'_>) -> Result<Map<String, Value>,
     let mut fixed = Vec::new();
     for (name, value) in flat {
         let name = if name.starts_with("index.") { name } else { format!("index.{name}") };
-        let Some(definition) = find(&name) else { return Err(unknown(&name)) };
+        let Some(definition) = find(&name) else {
+            // One that was taken by an earlier version can be taken back.
+            if let Occasion::Change(index) = occasion
+                && value.is_null()
+                && index.settings.contains_key(&name)
+            {
+                settings.insert(name, value);
+                continue;
+            }
+            return Err(unknown(&name));
+        };
         match (definition.scope, occasion) {
             (Scope::Private, _) => {
                 return Err(Error::illegal_argument(format!(
@@ -123,7 +133,9 @@ fn check(name: &str, kind: Kind, value: &Value) -> Result<(), Error> {
              missing or unrecognized"
         ))),
         Kind::Choice(words) if words.contains(&shown.as_str()) => Ok(()),
-        Kind::Choice(words) => failed(format!(": it is none of [{}]", words.join(", "))),
+        Kind::Choice(words) => {
+            failed(format!(": another value than [{}] is not supported", words.join(", ")))
+        }
     }
 }
 
@@ -140,6 +152,12 @@ fn unknown(name: &str) -> Error {
             .to_owned(),
     };
     Error::illegal_argument(format!("unknown setting [{name}] {rest}"))
+}
+
+/// A setting of an index that is a number; none where it is not set.
+#[must_use]
+pub fn count(index: &IndexMetadata, name: &str) -> Option<usize> {
+    index.settings.get(name).and_then(|value| text(value).parse().ok())
 }
 
 /// All settings of an index, those of the node's making too, by their full names; `replicas` are

@@ -1,6 +1,6 @@
 //! Where copies of partitions are, and why. Where they should be is decided by the cluster alone.
 
-use plimsoll_cluster::{CopyStatus, Missing, PartitionOverview};
+use plimsoll_cluster::{AcceptError, CopyStatus, Missing, PartitionOverview};
 use plimsoll_index::Error;
 use serde_json::{Value, json};
 
@@ -26,24 +26,86 @@ pub async fn remote_info(_call: Call) -> Result<Answer, Error> {
     Ok(Answer::json(&json!({})))
 }
 
+/// The command by which an operator accepts that a shard lost what its copies lack.
+const ALLOCATE_STALE: &str = "allocate_stale_primary";
+
 /// POST `/_cluster/reroute`. Without commands there is nothing to do: what is to be made is made
-/// as soon as may be. Commands are refused: rendezvous hashing places copies.
+/// as soon as may be. Of the commands `allocate_stale_primary` is taken; others are refused, as
+/// rendezvous hashing places copies.
 ///
 /// # Errors
-/// 400 for any command.
+/// 400 for any other command, and where there is nothing to accept.
 pub async fn reroute(mut call: Call) -> Result<Answer, Error> {
     let body = call.json().await?;
     let commands = body.as_ref().and_then(|body| body.get("commands")?.as_array());
-    let first = commands.and_then(|commands| commands.first()?.as_object()?.keys().next());
-    if let Some(command) = first {
-        let why = if call.coordinator().is_alone() {
-            "there is one node, and every shard is on it"
-        } else {
-            "the cluster places shards by itself"
-        };
-        return Err(Error::illegal_argument(format!("[{command}] is not supported: {why}")));
+    let mut stale = Vec::new();
+    for command in commands.into_iter().flatten() {
+        let named = command.as_object().filter(|it| it.len() == 1).and_then(|it| it.iter().next());
+        match named {
+            Some((name, body)) if name == ALLOCATE_STALE => stale.push(StaleCopy::of(&call, body)?),
+            Some((name, _)) => {
+                let why = if call.coordinator().is_alone() {
+                    "there is one node, and every shard is on it"
+                } else {
+                    "the cluster places shards by itself"
+                };
+                return Err(Error::illegal_argument(format!("[{name}] is not supported: {why}")));
+            }
+            None => return Err(Error::illegal_argument("a command is an object with one name")),
+        }
+    }
+    if call.query.flag_or("dry_run", false)? {
+        return Ok(Answer::acknowledged());
+    }
+    for StaleCopy { index, shard, node } in stale {
+        let accepted = call.coordinator().accept_stale_copy(&index, shard, &node).await;
+        accepted.map_err(|error| match error {
+            AcceptError::Failed(why) => Error::new(503, "unavailable_shards_exception", why),
+            why => Error::illegal_argument(format!("[{ALLOCATE_STALE}] {why}")),
+        })?;
     }
     Ok(Answer::acknowledged())
+}
+
+/// A copy that is to serve whatever it lacks.
+struct StaleCopy {
+    index: String,
+    shard: u32,
+    /// Its node's id in the cluster.
+    node: String,
+}
+
+impl StaleCopy {
+    fn of(call: &Call, body: &Value) -> Result<Self, Error> {
+        let missing = |name: &str| {
+            Error::illegal_argument(format!("[{ALLOCATE_STALE}] is missing the [{name}] parameter"))
+        };
+        let text = |name: &'static str| {
+            let value = body.get(name).and_then(Value::as_str);
+            value.map(str::to_owned).ok_or_else(|| missing(name))
+        };
+        let known = ["index", "shard", "node", "accept_data_loss"];
+        let mut names = body.as_object().into_iter().flat_map(|it| it.keys());
+        if let Some(name) = names.find(|name| !known.contains(&name.as_str())) {
+            let why = format!("[{ALLOCATE_STALE}] unknown field [{name}]");
+            return Err(Error::illegal_argument(why));
+        }
+        let (index, named) = (text("index")?, text("node")?);
+        let shard = body.get("shard").and_then(Value::as_u64).and_then(|it| u32::try_from(it).ok());
+        let shard = shard.ok_or_else(|| missing("shard"))?;
+        if body.get("accept_data_loss").and_then(Value::as_bool) != Some(true) {
+            return Err(Error::illegal_argument(format!(
+                "[{ALLOCATE_STALE}] allocating a stale copy for [{index}][{shard}] can result in \
+                 data loss. Please confirm by setting the accept_data_loss parameter to true"
+            )));
+        }
+        let views = all::there(&call.rest);
+        let is = |view: &&NodeView| view.id == named || view.name() == named;
+        let view = views.iter().find(is).ok_or_else(|| {
+            Error::illegal_argument(format!("[{ALLOCATE_STALE}] there is no node [{named}]"))
+        })?;
+        Ok(Self { index, shard, node: view.member.id.clone() })
+    }
 }
 
 /// GET or POST `/_cluster/allocation/explain`.

@@ -2,7 +2,7 @@
 //! full names, one object for those that stay and one for those that do not outlive a full
 //! restart in Elasticsearch; here both stay until they are taken back.
 
-use plimsoll_cluster::WorkSettings;
+use plimsoll_cluster::{WorkSettings, check_cluster_setting};
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
@@ -105,9 +105,11 @@ fn checked(kind: &str, given: Option<&Map<String, Value>>) -> Result<Map<String,
         flatten("", given, &mut flat)?;
     }
     for (name, value) in &flat {
-        let is_pattern = name.contains('*') && value.is_null();
-        let Some((_, values, _)) = find(name).or_else(|| SETTINGS.first().filter(|_| is_pattern))
-        else {
+        let Some((_, values, _)) = find(name) else {
+            // Patterns take settings back, and so does the name of one that was known once.
+            if value.is_null() {
+                continue;
+            }
             return Err(Error::illegal_argument(format!(
                 "{kind} setting [{name}], not recognized"
             )));
@@ -165,6 +167,10 @@ fn check(name: &str, kind: Kind, text: &str) -> Result<(), Error> {
             Ok(()) => Ok(()),
             Err(why) => failed(&format!(": {why}")),
         },
+        Kind::Cluster => match check_cluster_setting(name, text) {
+            Ok(()) => Ok(()),
+            Err(why) => failed(&format!(": {why}")),
+        },
         Kind::Toggle if matches!(text, "true" | "false") => Ok(()),
         Kind::Toggle => Err(Error::illegal_argument(format!(
             "Failed to parse value [{text}] as only [true] or [false] are allowed."
@@ -203,8 +209,8 @@ mod tests {
     #[test]
     fn settings_are_flat_and_known() {
         assert_eq!(
-            check(json!({ "cluster": { "max_shards_per_node": 2000 }, "logger.x": null })),
-            Ok(json!({ "cluster.max_shards_per_node": "2000", "logger.x": null }))
+            check(json!({ "cluster": { "default_number_of_replicas": 2 }, "action": null })),
+            Ok(json!({ "cluster.default_number_of_replicas": "2", "action": null }))
         );
         assert_eq!(
             check(json!({ "bogus.x": 1 })),
@@ -214,10 +220,10 @@ mod tests {
         assert!(check(json!({ "cluster.*": 1 })).is_err());
         for (name, good, bad) in [
             ("action.destructive_requires_name", "true", "maybe"),
-            ("cluster.max_shards_per_node", "1", "0"),
-            ("indices.recovery.max_bytes_per_sec", "40mb", "fast"),
-            ("cluster.routing.allocation.disk.watermark.low", "85%", "185%"),
-            ("search.default_keep_alive", "5m", "5"),
+            ("cluster.default_number_of_replicas", "1", "-1"),
+            ("indices.breaker.total.limit", "85%", "185%"),
+            ("search.default_keep_alive", "5m", "6m"),
+            ("cluster.routing.allocation.enable", "all", "none"),
             ("cluster.routing.replica_selection", "c3", "c4"),
             ("cluster.routing.hedging", "shadow", "true"),
             ("thread_pool.search.target_response_time", "4s", "4"),

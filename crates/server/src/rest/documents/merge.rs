@@ -1,10 +1,18 @@
 //! A partial document put into a document. It works on the bytes: values that are not changed
 //! stay as they were written.
 
+use std::collections::HashMap;
+
+use plimsoll_index::Error;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Value;
 use serde_json::value::RawValue;
+
+use crate::rest::json_error::json_error;
+use crate::rest::json_read;
+
+/// What an object's field takes beside its bytes: the name and the value as blocks of their own.
+const FIELD_BYTES: usize = 128;
 
 /// An object's fields in their order, each as it was written.
 #[derive(Debug, Default)]
@@ -47,26 +55,44 @@ impl Serialize for Object {
 /// replaced. None where it comes to the same document.
 ///
 /// # Errors
-/// Where one of them is not an object in JSON.
-pub fn merge(source: &str, partial: &str) -> Result<Option<String>, serde_json::Error> {
-    let mut object: Object = serde_json::from_str(source)?;
-    let partial: Object = serde_json::from_str(partial)?;
-    if object.take(partial)? { serde_json::to_string(&object).map(Some) } else { Ok(None) }
+/// 400 where one of them is not an object in JSON, 429 where there is no room for both.
+pub fn merge(source: &str, partial: &str) -> Result<Option<String>, Error> {
+    let mut object = Object::parse(source)?;
+    if !object.take(Object::parse(partial)?)? {
+        return Ok(None);
+    }
+    serde_json::to_string(&object).map(Some).map_err(|error| Error::internal(error.to_string()))
 }
 
 impl Object {
+    fn parse(text: &str) -> Result<Self, Error> {
+        let fields = memchr::memchr_iter(b':', text.as_bytes()).count();
+        json_read::ask(text.len() + fields * FIELD_BYTES)?;
+        serde_json::from_str(text).map_err(|error| {
+            let cause = json_error(text.as_bytes(), &error);
+            Error::mapper_parsing("failed to parse").caused_by(cause)
+        })
+    }
+
     /// Takes over fields; false where that changes nothing.
-    fn take(&mut self, partial: Self) -> Result<bool, serde_json::Error> {
+    fn take(&mut self, partial: Self) -> Result<bool, Error> {
         let mut has_changed = false;
+        // The first of two of the same name counts.
+        let mut places: HashMap<String, usize> = HashMap::with_capacity(self.0.len());
+        for (at, (name, _)) in self.0.iter().enumerate() {
+            places.entry(name.clone()).or_insert(at);
+        }
         for (name, value) in partial.0 {
-            let Some((_, own)) = self.0.iter_mut().find(|(known, _)| *known == name) else {
+            let Some((_, own)) = places.get(&name).and_then(|at| self.0.get_mut(*at)) else {
+                places.insert(name.clone(), self.0.len());
                 self.0.push((name, value));
                 has_changed = true;
                 continue;
             };
             if own.get().starts_with('{') && value.get().starts_with('{') {
                 if let Some(merged) = merge(own.get(), value.get())? {
-                    *own = RawValue::from_string(merged)?;
+                    let merged = RawValue::from_string(merged);
+                    *own = merged.map_err(|error| Error::internal(error.to_string()))?;
                     has_changed = true;
                 }
             } else if !is_same(own, &value)? {
@@ -78,13 +104,16 @@ impl Object {
     }
 }
 
-fn is_same(one: &RawValue, other: &RawValue) -> Result<bool, serde_json::Error> {
+fn is_same(one: &RawValue, other: &RawValue) -> Result<bool, Error> {
     if one.get() == other.get() {
         return Ok(true);
     }
     // Numbers that are written differently differ, as 1 and 1.0 do in Elasticsearch.
-    let parse = |raw: &RawValue| serde_json::from_str::<Value>(raw.get());
-    Ok(parse(one)? == parse(other)?)
+    let has_numbers = |raw: &RawValue| !raw.get().starts_with('"');
+    if has_numbers(one) != has_numbers(other) {
+        return Ok(false);
+    }
+    Ok(json_read::value(one.get().as_bytes())? == json_read::value(other.get().as_bytes())?)
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub async fn document(call: Call) -> Result<Answer, Error> {
     let routing = place.routing(id, call.query.get("routing").map(str::to_owned))?;
     let found = get(&call, &place, id, routing.as_deref()).await?;
     let mut out = Vec::with_capacity(256 + found.as_ref().map_or(0, |found| found.source.len()));
-    let filter = SourceFilter::of_query(&call.query);
+    let filter = SourceFilter::of_query(&call.query)?;
     entry(&mut out, &place.index, id, routing.as_deref(), found.as_ref(), &filter)?;
     Ok(Answer::raw(out).with_status(if found.is_some() { 200 } else { 404 }))
 }
@@ -41,7 +41,7 @@ pub async fn document(call: Call) -> Result<Answer, Error> {
 pub async fn source(call: Call) -> Result<Answer, Error> {
     let (name, id) = path(&call);
     let place = place::for_read(&call.rest, name)?;
-    let filter = SourceFilter::of_query(&call.query);
+    let filter = SourceFilter::of_query(&call.query)?;
     if filter == SourceFilter::Nothing {
         return Err(validation(&["fetching source can not be disabled"]));
     }
@@ -102,7 +102,7 @@ fn kept(found: Document, index: &IndexMetadata) -> Document {
     if includes.is_empty() && excludes.is_empty() {
         return found;
     }
-    let source = SourceFilter::parts(includes, excludes).apply(&found.source);
+    let source = SourceFilter::of_mapping(includes, excludes).apply(&found.source);
     Document { source: source.unwrap_or_default().into(), ..found }
 }
 
@@ -240,7 +240,7 @@ fn wanted(body: &Value, index: Option<&str>, query: &Query) -> Result<Vec<Wanted
             )));
         }
     }
-    let default = SourceFilter::of_query(query);
+    let default = SourceFilter::of_query(query)?;
     let list = |key: &str| body.get(key).and_then(Value::as_array).map(Vec::as_slice);
     let docs = list("docs").unwrap_or_default();
     let ids = list("ids").unwrap_or_default();

@@ -19,11 +19,13 @@ pub enum SourceFilter {
 
 impl SourceFilter {
     /// Reads the parameters.
-    #[must_use]
-    pub fn of_query(query: &Query) -> Self {
+    ///
+    /// # Errors
+    /// 400 where they name too many fields.
+    pub fn of_query(query: &Query) -> Result<Self, Error> {
         let mut includes: Vec<String> = Vec::new();
         match query.get("_source") {
-            Some("false") => return Self::Nothing,
+            Some("false") => return Ok(Self::Nothing),
             None | Some("true" | "") => (),
             Some(_) => includes.extend(query.list("_source").into_iter().map(str::to_owned)),
         }
@@ -61,21 +63,24 @@ impl SourceFilter {
                 list(either(["includes", "include"]))
                     .zip(list(either(["excludes", "exclude"])))
                     .map(|(includes, excludes)| Self::parts(&includes, &excludes))
+                    .transpose()?
             }
-            value => list(value).map(|includes| Self::parts(&includes, &[])),
+            value => list(value).map(|includes| Self::parts(&includes, &[])).transpose()?,
         };
         filter.map(Some).ok_or_else(|| {
             Error::parsing("[_source] is neither true or false, nor a list, nor has it includes and excludes as lists")
         })
     }
 
-    /// These parts, or all of it where nothing is said.
+    /// What a mapping leaves of each source that is answered; its size is the mapping's concern.
     #[must_use]
-    pub fn parts(includes: &[String], excludes: &[String]) -> Self {
-        let excludes = excludes.iter().map(|pattern| format!("-{}", deep(pattern)));
-        let patterns: Vec<String> =
-            includes.iter().map(|pattern| deep(pattern)).chain(excludes).collect();
-        FilterPath::parse(&patterns.join(",")).map_or(Self::Whole, Self::Parts)
+    pub fn of_mapping(includes: &[String], excludes: &[String]) -> Self {
+        FilterPath::of(&joined(includes, excludes)).map_or(Self::Whole, Self::Parts)
+    }
+
+    /// These parts, or all of it where nothing is said.
+    fn parts(includes: &[String], excludes: &[String]) -> Result<Self, Error> {
+        Ok(FilterPath::parse(&joined(includes, excludes))?.map_or(Self::Whole, Self::Parts))
     }
 
     /// What is answered of a source; none for nothing at all.
@@ -87,6 +92,13 @@ impl SourceFilter {
             Self::Parts(filter) => Some(filter.apply(source)),
         }
     }
+}
+
+fn joined(includes: &[String], excludes: &[String]) -> String {
+    let excludes = excludes.iter().map(|pattern| format!("-{}", deep(pattern)));
+    let patterns: Vec<String> =
+        includes.iter().map(|pattern| deep(pattern)).chain(excludes).collect();
+    patterns.join(",")
 }
 
 /// In patterns of fields a `*` between dots stands for any depth.
@@ -114,7 +126,7 @@ mod tests {
             ("_source=*.z", Some(r#"{"o":{"y":{"z":[ 1 ]}}}"#)),
             ("_source=none", Some("{}")),
         ] {
-            let filter = SourceFilter::of_query(&Query::parse(query).unwrap());
+            let filter = SourceFilter::of_query(&Query::parse(query).unwrap()).unwrap();
             let found = filter.apply(source).map(|bytes| String::from_utf8(bytes).unwrap());
             assert_eq!(found.as_deref(), expected, "{query}");
         }

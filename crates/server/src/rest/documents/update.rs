@@ -1,7 +1,6 @@
 //! `_update`: a document read, changed and written back if nobody changed it in between. The
 //! decision what it becomes is [`Change::apply`], which is pure.
 
-use std::collections::BTreeMap;
 use std::str::from_utf8;
 
 use bytes::Bytes;
@@ -21,7 +20,8 @@ use super::written::{self, Outcome};
 use crate::rest::Rest;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
-use crate::rest::json_error::{from_json, json_error};
+use crate::rest::json_error::from_json;
+use crate::rest::json_read;
 
 /// What an update does to a document, whatever that is.
 #[derive(Debug)]
@@ -53,9 +53,8 @@ struct Body {
 
 impl Body {
     fn parse(json: &[u8]) -> Result<Self, Error> {
-        let fields: BTreeMap<String, Box<RawValue>> = from_json(json)?;
         let mut body = Self::default();
-        for (name, value) in fields {
+        for (name, value) in json_read::fields(json)? {
             let bytes = value.get().as_bytes();
             match name.as_str() {
                 "doc" => body.doc = Some(value),
@@ -63,8 +62,8 @@ impl Body {
                 "doc_as_upsert" => body.doc_as_upsert = from_json(bytes)?,
                 "scripted_upsert" => body.scripted_upsert = from_json(bytes)?,
                 "detect_noop" => body.detect_noop = Some(from_json(bytes)?),
-                "script" => body.script = Some(from_json(bytes)?),
-                "_source" => body.source = Some(from_json(bytes)?),
+                "script" => body.script = Some(json_read::value(bytes)?),
+                "_source" => body.source = Some(json_read::value(bytes)?),
                 "if_seq_no" => body.if_seq_no = Some(from_json(bytes)?),
                 "if_primary_term" => body.if_primary_term = Some(from_json(bytes)?),
                 unknown => {
@@ -140,9 +139,7 @@ impl Change {
         }
         let Some(partial) = &self.doc else { return Ok(Some(Becomes::Same)) };
         let text = from_utf8(source).map_err(|_| Error::mapper_parsing("failed to parse"))?;
-        let merged = merge(text, partial.get()).map_err(|error| {
-            Error::mapper_parsing("failed to parse").caused_by(json_error(source, &error))
-        })?;
+        let merged = merge(text, partial.get())?;
         Ok(Some(match merged {
             Some(merged) => Becomes::Document(merged.into()),
             None if self.detects_noop => Becomes::Same,
@@ -286,7 +283,7 @@ pub async fn update(mut call: Call) -> Result<Answer, Error> {
         return Err(validation(&["script or doc is missing"]));
     }
     let mut change = Change::parse(&body)?;
-    let from_query = SourceFilter::of_query(&call.query);
+    let from_query = SourceFilter::of_query(&call.query)?;
     if call.query.names().any(|name| name.starts_with("_source")) {
         change.source = Some(from_query);
     }

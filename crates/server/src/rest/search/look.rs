@@ -65,7 +65,7 @@ pub async fn validate(mut call: Call) -> Result<Answer, Error> {
 fn query_of(bytes: &[u8], call: &Call) -> Result<Value, Error> {
     let body: Value = match bytes.trim_ascii() {
         [] => json!({}),
-        bytes => crate::rest::json_error::from_json(bytes)?,
+        bytes => crate::rest::json_read::value(bytes)?,
     };
     if let Some(other) = body.as_object().and_then(|map| map.keys().find(|key| *key != "query")) {
         return Err(Error::parsing(format!("request does not support [{other}]")));

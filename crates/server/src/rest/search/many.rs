@@ -12,7 +12,7 @@ use super::request::{self, Around, preference};
 use crate::rest::Rest;
 use crate::rest::answer::{Answer, Content};
 use crate::rest::call::Call;
-use crate::rest::json_error::from_json;
+use crate::rest::json_read;
 
 /// Searches of one request that run at a time, by default and at most.
 const CONCURRENT_MAX: usize = 32;
@@ -82,9 +82,7 @@ fn split(body: &Bytes, around: &Around) -> Result<Vec<(Around, Bytes)>, Error> {
         // An empty line may stand before the first header, and for a header that says nothing.
         if header.trim_ascii().is_empty() && searches.is_empty() && at < body.len() {
             let next = line(body, &mut at.clone()).unwrap_or_default();
-            if serde_json::from_slice::<Value>(&next)
-                .is_ok_and(|value| value.get("index").is_some())
-            {
+            if json_read::value(&next).is_ok_and(|value| value.get("index").is_some()) {
                 continue;
             }
         }
@@ -112,7 +110,7 @@ fn headed(header: &[u8], around: &Around) -> Result<Around, Error> {
     if header.trim_ascii().is_empty() {
         return Ok(around);
     }
-    let header: Map<String, Value> = from_json(header)?;
+    let header: Map<String, Value> = json_read::object(header)?;
     for (key, value) in &header {
         let flag = || match value {
             Value::Bool(flag) => Ok(*flag),

@@ -10,7 +10,7 @@ use super::request::{self, Around, Asked};
 use crate::rest::Rest;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
-use crate::rest::json_error::from_json;
+use crate::rest::json_read;
 
 /// GET or POST `[/{index}]/_search`.
 ///
@@ -81,7 +81,8 @@ async fn counted(
     call: &Call,
     around: &Around,
 ) -> Result<SearchOutcome, Error> {
-    let value: Value = if body.trim_ascii().is_empty() { json!({}) } else { from_json(body)? };
+    let value: Value =
+        if body.trim_ascii().is_empty() { json!({}) } else { json_read::value(body)? };
     if let Some(other) = value.as_object().and_then(|map| map.keys().find(|key| *key != "query")) {
         return Err(Error::parsing(format!("request does not support [{other}]")));
     }

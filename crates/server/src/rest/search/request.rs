@@ -12,7 +12,7 @@ use plimsoll_index::search::{RESULT_WINDOW_MAX, SearchRequest};
 use serde_json::{Map, Value, json};
 
 use crate::rest::expressions::{self, Expand, Target};
-use crate::rest::json_error::from_json;
+use crate::rest::json_read;
 use crate::rest::query::{Query, parse_duration};
 
 /// A search that is ready to be carried out.
@@ -157,7 +157,7 @@ fn refuse(body: &Value) -> Result<(), Error> {
 }
 
 fn read(body: &[u8]) -> Result<Value, Error> {
-    if body.trim_ascii().is_empty() { Ok(json!({})) } else { from_json(body) }
+    if body.trim_ascii().is_empty() { Ok(json!({})) } else { json_read::value(body) }
 }
 
 /// Positions in errors are those of the text as it was sent, as long as nothing was changed.

@@ -5,16 +5,18 @@ use axum::http::{HeaderMap, HeaderValue};
 use plimsoll_memory::{Account, Action, Standing};
 
 use crate::rest::call::Call;
-use crate::rest::routes::Route;
 use Standing::{Control, Read, Write};
 
 /// The longest name of a client's for its request that is kept, bytes.
 const OPAQUE_ID_BYTES_MAX: usize = 256;
 
-/// The action of a request that has found its route.
+/// What a request is called, and what may be done to it.
+pub type Kind = (&'static str, Standing);
+
+/// The action of a request of this kind.
 #[must_use]
-pub fn of(route: &Route, call: &Call, headers: &HeaderMap) -> Action {
-    let (name, standing) = kind(route.path, call.method);
+pub fn of(kind: Kind, call: &Call, headers: &HeaderMap) -> Action {
+    let (name, standing) = kind;
     let description = match call.part("index") {
         Some(index) => format!("indices[{index}]"),
         None => format!("{} {}", call.method, call.path),
@@ -26,7 +28,8 @@ pub fn of(route: &Route, call: &Call, headers: &HeaderMap) -> Action {
 
 /// Elasticsearch's name, by the path and the method. What is neither a read nor a write of
 /// documents is the cluster's own: an operator has to get through when memory is short.
-fn kind(path: &str, method: &str) -> (&'static str, Standing) {
+#[must_use]
+pub fn kind(path: &str, method: &str) -> Kind {
     let path = path.strip_prefix("/{index}").unwrap_or(path);
     let first = path.split('/').nth(1).unwrap_or_default();
     let is_read = matches!(method, "GET" | "HEAD");
@@ -42,6 +45,7 @@ fn kind(path: &str, method: &str) -> (&'static str, Standing) {
         "_msearch" => ("indices:data/read/msearch", Read),
         "_mget" => ("indices:data/read/mget", Read),
         "_explain" => ("indices:data/read/explain", Read),
+        "_analyze" => ("indices:admin/analyze", Read),
         "_field_caps" => ("indices:data/read/field_caps", Read),
         "_validate" => ("indices:admin/validate/query", Read),
         "_doc" | "_source" if is_read => ("indices:data/read/get", Read),

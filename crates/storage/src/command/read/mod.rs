@@ -80,6 +80,22 @@ pub enum Read<'a> {
         /// The fields.
         fields: Args<'a>,
     },
+    /// Where the first bit of a kind stands in a string.
+    BitPosition {
+        /// The string.
+        key: &'a [u8],
+        /// Whether it is 1.
+        bit: bool,
+        /// The part of the string, read after the key's type is checked, as Redis does.
+        part: Args<'a>,
+    },
+    /// Integers among a string's bits.
+    BitField {
+        /// The string.
+        key: &'a [u8],
+        /// What is shown, as [`super::bitfield`] reads it.
+        steps: Args<'a>,
+    },
     /// How many of the keys are there.
     Exists(Args<'a>),
     /// What a key holds.

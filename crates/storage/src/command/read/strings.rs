@@ -54,6 +54,15 @@ pub(in crate::command) fn bitcount(given: Given<'_>) -> Parsed<'_> {
     Ok(Body::Read(Read::BitCount { key: given.arg(1), part }))
 }
 
+pub(in crate::command) fn bitpos(given: Given<'_>) -> Parsed<'_> {
+    let bit = match given.integer(2)? {
+        0 => false,
+        1 => true,
+        _ => return Err(ErrorReply::err("The bit argument must be 1 or 0.")),
+    };
+    Ok(Body::Read(Read::BitPosition { key: given.arg(1), bit, part: given.args_from(3, 1) }))
+}
+
 pub(in crate::command) fn lcs(given: Given<'_>) -> Parsed<'_> {
     let (mut matches, mut length, mut lengths, mut length_min) = (false, false, false, 0);
     let mut options = given.options_from(3);

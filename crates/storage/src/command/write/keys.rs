@@ -1,11 +1,16 @@
 //! How the arguments of commands that change keys of any type are read.
 
 use super::super::Body;
-use super::super::args::{ExpiryCondition, Given, TimeForm, syntax_error};
+use super::super::args::{
+    ExpiryCondition, Given, TimeForm, not_integer, parse_integer, syntax_error,
+};
 use super::Write;
 use crate::ErrorReply;
 
 type Parsed<'a> = Result<Body<'a>, ErrorReply>;
+
+/// Databases that SELECT reaches, as many as Redis has where nothing else is set.
+const DATABASES: i64 = 16;
 
 pub(in crate::command) fn del(given: Given<'_>) -> Parsed<'_> {
     Ok(Body::Write(Write::Delete(given.args_from(1, 1))))
@@ -70,8 +75,14 @@ pub(in crate::command) fn copy(given: Given<'_>) -> Parsed<'_> {
         if option.eq_ignore_ascii_case(b"REPLACE") {
             replace = true;
         } else if option.eq_ignore_ascii_case(b"DB") {
-            options.value()?;
-            return Err(ErrorReply::err("COPY to another DB is not supported"));
+            let db = parse_integer(options.value()?).ok_or_else(not_integer)?;
+            if !(0..DATABASES).contains(&db) {
+                return Err(ErrorReply::err("DB index is out of range"));
+            }
+            return Err(ErrorReply::err(
+                "COPY to another database is not supported: databases are tables, and no change of \
+                 two of them is one; read the key and write it there",
+            ));
         } else {
             return Err(syntax_error());
         }

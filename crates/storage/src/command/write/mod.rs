@@ -67,6 +67,22 @@ pub enum Write<'a> {
         /// To what.
         bit: bool,
     },
+    /// Joins the bits of strings into another.
+    BitJoin {
+        /// How.
+        how: BitJoin,
+        /// The string that they become.
+        to: &'a [u8],
+        /// The strings.
+        from: Args<'a>,
+    },
+    /// Changes integers among a string's bits.
+    BitField {
+        /// The string.
+        key: &'a [u8],
+        /// What is done, as [`super::bitfield`] reads it.
+        steps: Args<'a>,
+    },
     /// Sets fields of a hash.
     HashSet {
         /// The hash.
@@ -183,6 +199,19 @@ pub enum Write<'a> {
     },
     /// Takes all keys away.
     Flush,
+}
+
+/// How the bits of strings are joined; a shorter one counts as followed by zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BitJoin {
+    /// 1 where all have it.
+    And,
+    /// 1 where any has it.
+    Or,
+    /// 1 where an odd number of them have it.
+    Xor,
+    /// 1 where the only one has not.
+    Not,
 }
 
 /// Sets a string.

@@ -5,7 +5,7 @@ use super::super::args::{
     Given, Options, STRING_BYTES_MAX, TimeForm, choose, syntax_error, too_long,
 };
 use super::super::read::strings::bit_offset;
-use super::{GetExpiry, NewExpiry, Set, SetAnswer, Write};
+use super::{BitJoin, GetExpiry, NewExpiry, Set, SetAnswer, Write};
 use crate::ErrorReply;
 
 type Parsed<'a> = Result<Body<'a>, ErrorReply>;
@@ -189,4 +189,14 @@ pub(in crate::command) fn setbit(given: Given<'_>) -> Parsed<'_> {
         _ => return Err(ErrorReply::err("bit is not an integer or out of range")),
     };
     Ok(Body::Write(Write::SetBit { key: given.arg(1), offset, bit }))
+}
+
+pub(in crate::command) fn bitop(given: Given<'_>) -> Parsed<'_> {
+    let names =
+        [("AND", BitJoin::And), ("OR", BitJoin::Or), ("XOR", BitJoin::Xor), ("NOT", BitJoin::Not)];
+    let how = choose(given.arg(1), &names).ok_or_else(syntax_error)?;
+    if how == BitJoin::Not && given.argv.len() != 4 {
+        return Err(ErrorReply::err("BITOP NOT must be called with a single source key."));
+    }
+    Ok(Body::Write(Write::BitJoin { how, to: given.arg(2), from: given.args_from(3, 1) }))
 }

@@ -1,6 +1,8 @@
 //! Strings, hashes and keys.
 
 use super::{Bench, check, show};
+use crate::argv::Argv;
+use crate::reply::Reply;
 use crate::rows::RowsRead;
 use crate::rows::field::FieldHead;
 use crate::rows::key::RowKey;
@@ -109,7 +111,6 @@ fn refusals_have_the_words_of_redis() {
         GET => -ERR wrong number of arguments for 'get' command
         HSET h f => -ERR wrong number of arguments for 'hset' command
         HSET h f v g => -ERR wrong number of arguments for 'hset' command
-        BOGUS a b => -ERR unknown command 'BOGUS', with args beginning with: 'a' 'b' 
         OBJECT NOPE a => -ERR unknown subcommand 'NOPE'. Try OBJECT HELP.
         OBJECT ENCODING => -ERR wrong number of arguments for 'object|encoding' command
         SET a 2 EX 0 => -ERR invalid expire time in 'set' command
@@ -120,7 +121,7 @@ fn refusals_have_the_words_of_redis() {
         EXPIRE a 50 GT LT => -ERR GT and LT options at the same time are not compatible
         SCAN abc => -ERR invalid cursor
         SCAN 0 COUNT 0 => -ERR syntax error
-        HSCAN h 5 => -ERR invalid cursor
+        HSCAN nope 5 => ["0" []]
         LCS a b LEN IDX => -ERR If you want both the length and indexes, please just use IDX.
         SETBIT a 67108864 1 => -ERR bit offset is not an integer or out of range
         HEXPIRE h -1 FIELDS 1 f => -ERR invalid expire time, must be >= 0
@@ -135,6 +136,15 @@ fn refusals_have_the_words_of_redis() {
         rows => 0
         "#,
     );
+}
+
+#[test]
+fn an_unknown_command_is_refused_before_it_runs() {
+    let Err(refusal) = crate::command::parse(&Argv::of(&["BOGUS", "a", "b"])) else {
+        panic!("BOGUS is a command");
+    };
+    let words = "-ERR unknown command 'BOGUS', with args beginning with: 'a' 'b' ";
+    assert_eq!(show(&Reply::Error(refusal)), words);
 }
 
 #[test]

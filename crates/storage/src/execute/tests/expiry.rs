@@ -188,11 +188,11 @@ fn a_watched_key_that_changed_stops_a_transaction() {
     bench.write(&["HGET", "w", "f"]);
     bench.write(&["SET", "other", "1"]);
     let commands: &[&[&str]] =
-        &[&["HINCRBY", "w", "f", "1"], &["GET", "w"], &["NOPE"], &["HGETALL", "w"]];
+        &[&["HINCRBY", "w", "f", "1"], &["GET", "w"], &["GET"], &["HGETALL", "w"]];
     assert_eq!(
         show(&transaction(&mut bench, unchanged, commands)),
         "[2 -WRONGTYPE Operation against a key holding the wrong kind of value \
-         -ERR unknown command 'NOPE', with args beginning with:  {\"f\": \"2\", \"g\": \"2\"}]"
+         -ERR wrong number of arguments for 'get' command {\"f\": \"2\", \"g\": \"2\"}]"
     );
 
     // A field that expires is a change, though nothing is written; so is the whole key's end.
@@ -233,6 +233,14 @@ fn a_watched_key_that_was_absent_and_made_and_taken_away_stops_a_transaction() {
         let absent = seen(&bench);
         assert!(!is_stopped(&mut bench, absent), "nothing happened after {commands:?}");
     }
+
+    // Where all are taken away, one that was not there was not touched.
+    let absent = seen(&bench);
+    bench.write(&["SET", "other", "1", "PX", "5"]);
+    bench.write(&["HSET", "h", "f", "v"]);
+    bench.pass(5);
+    bench.write(&["FLUSHDB"]);
+    assert!(!is_stopped(&mut bench, absent), "nobody touched it");
 
     // What expires meanwhile was there; its rows' going is then no change of its own.
     let absent = seen(&bench);

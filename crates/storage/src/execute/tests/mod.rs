@@ -2,6 +2,7 @@
 //! and the counters agree with each other.
 
 mod basics;
+mod copies;
 mod documents;
 mod documents_model;
 mod expiry;
@@ -15,10 +16,10 @@ use crate::rows::field::FieldHead;
 use crate::rows::key::{self, KIND_EXPIRY, KIND_REMOVAL, KIND_TOMBSTONE, RowKey};
 use crate::rows::memory::MemoryRows;
 use crate::rows::meta::{Kind, Meta};
-use crate::rows::removal;
 use crate::rows::tombstone::Tombstone;
 use crate::rows::touch::{Touch, TouchLog};
 use crate::rows::{RowsRead, RowsWrite, StoreError, Visit};
+use crate::rows::{removal, swept};
 use crate::{Argv, Reply};
 
 /// Rows in memory, and which documents changed.
@@ -74,7 +75,15 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let (now_ms, stamp_ms) = (1_000_000, 1_000_000);
-        let context = WriteContext { now_ms, stamp_ms, seed: 7, sequence: 0, keys: 0, expires: 0 };
+        let context = WriteContext {
+            now_ms,
+            stamp_ms,
+            seed: 7,
+            sequence: 0,
+            keys: 0,
+            expires: 0,
+            is_bounded: true,
+        };
         Self { rows: NotedRows::default(), context, cursors: ScanCursors::default() }
     }
 
@@ -122,6 +131,9 @@ impl Bench {
             }
         };
         for (row, value) in self.rows.rows.iter() {
+            if *row == *key::SWEPT {
+                continue;
+            }
             if row[0] == KIND_EXPIRY {
                 entries.push(row.to_vec());
                 continue;
@@ -164,15 +176,17 @@ impl Bench {
         done(&open, &(counted.total, counted.expiring));
         expected.sort();
         assert_eq!(entries, expected, "the expiry index");
+        let due_from = swept::due_from(&self.rows.rows).unwrap();
+        assert!(entries.iter().all(|entry| **entry >= *due_from), "an entry where nobody looks");
         assert_eq!((self.context.keys, self.context.expires), (keys, expires), "the counters");
     }
 
-    /// The rows, those left out that say when keys were taken away.
+    /// The rows, those left out that say when keys were taken away and how far was swept.
     fn row_count(&self) -> usize {
         let mut count = 0;
         self.rows
-            .scan(&[], key::REMOVALS_FROM, &mut |_, _| {
-                count += 1;
+            .scan(&[], key::REMOVALS_FROM, &mut |row, _| {
+                count += usize::from(row != key::SWEPT);
                 ControlFlow::Continue(())
             })
             .unwrap();

@@ -27,6 +27,9 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// How many items are gathered at most.
 const CHUNK_ITEMS: usize = 10_000;
 
+/// The longest line: a document is at most 8 MiB in the log, and an update may have two.
+const LINE_BYTES_MAX: usize = 16 << 20;
+
 /// POST or PUT `[/{index}]/_bulk`.
 ///
 /// # Errors
@@ -41,7 +44,7 @@ pub async fn bulk(mut call: Call) -> Result<Answer, Error> {
         routing: call.query.get("routing").map(str::to_owned),
         requires_alias: call.query.flag_or("require_alias", false)?,
         was_refreshed: refresh == Refresh::Now,
-        source: asks_source.then(|| SourceFilter::of_query(&call.query)),
+        source: asks_source.then(|| SourceFilter::of_query(&call.query)).transpose()?,
     };
     let mut work = Work {
         parser: Parser::default(),
@@ -58,6 +61,13 @@ pub async fn bulk(mut call: Call) -> Result<Answer, Error> {
             if work.bytes >= CHUNK_BYTES || work.items.len() >= CHUNK_ITEMS {
                 work.carry_out(&mut call, &defaults).await;
             }
+        }
+        if work.lines.rest().len() > LINE_BYTES_MAX {
+            return Err(Error::new(
+                413,
+                "content_too_long_exception",
+                format!("a line of the bulk request is longer than [{LINE_BYTES_MAX}] bytes"),
+            ));
         }
     }
     if !work.lines.rest().trim_ascii().is_empty() {

@@ -10,6 +10,9 @@ use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAcces
 
 use crate::rest::json_error::json_error;
 
+/// The longest action line, bytes: it holds names and numbers, no document.
+const ACTION_BYTES_MAX: usize = 64 << 10;
+
 /// What an item does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -147,6 +150,12 @@ fn action(line: &Bytes, number: usize) -> Result<Item, Error> {
     let malformed = |what: String| {
         Err(Error::illegal_argument(format!("Malformed action/metadata line [{number}], {what}")))
     };
+    if line.len() > ACTION_BYTES_MAX {
+        return malformed(format!(
+            "it has [{}] bytes and at most [{ACTION_BYTES_MAX}] are taken",
+            line.len()
+        ));
+    }
     let parsed: Line<'_> =
         serde_json::from_slice(line).map_err(|error| json_error(line, &error))?;
     let (name, fields) = match parsed {

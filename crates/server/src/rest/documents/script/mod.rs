@@ -1,15 +1,17 @@
 //! Scripts that change a document: a small part of Painless, enough for counters, flags, lists
-//! and conditions. No loops, functions or classes: what is not there is refused by name, and a
-//! script does no more work than its text is long.
+//! and conditions. No loops, functions or classes: what is not there is refused by name. What a
+//! script may do is bounded while it is read ([`parse`]) and while it runs ([`budget`]).
 
+mod budget;
 mod parse;
 mod run;
+mod tokens;
 
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
 use super::update::Becomes;
-use crate::rest::json_error::from_json;
+use crate::rest::json_read;
 use parse::Statement;
 
 /// The longest script, in bytes; Elasticsearch's own limit.
@@ -51,7 +53,7 @@ impl Script {
     /// # Errors
     /// 400 where the source is no object, or the script fails.
     pub fn run(&self, source: Option<&[u8]>) -> Result<Becomes, Error> {
-        let document: Value = from_json(source.unwrap_or(b"{}"))?;
+        let document = json_read::value(source.unwrap_or(b"{}"))?;
         let mut context = Map::new();
         context.insert("op".to_owned(), json!("index"));
         context.insert("_source".to_owned(), document);
@@ -189,5 +191,43 @@ mod tests {
         }
         assert!(Script::parse(&json!({"source": "1", "lang": "mustache"})).is_err());
         assert!(Script::parse(&json!({"id": "x"})).is_err());
+    }
+    #[test]
+    fn what_a_script_may_do_is_bounded() {
+        let sum = |terms: usize| format!("ctx._source.n = 1{}", "+1".repeat(terms));
+        assert!(run(&sum(150)).contains(r#""n":151"#));
+        let double = |times: usize| format!("def a = ['0123456789'];{}", "a=[a,a];".repeat(times));
+        let grow = |times: usize| format!("def a = [0];{}", "a.addAll(a);".repeat(times));
+        let text =
+            "def s = 'x';".to_owned() + &"s += s;".repeat(19) + &"def t = s + 'y';".repeat(40);
+        let look = grow(17) + &"a.contains(7);".repeat(200);
+        for (script, limit) in [
+            (sum(8_000), "hang on each other"),
+            (format!("ctx{}", ".a".repeat(8_000)), "hang on each other"),
+            (format!("ctx._source{} = 1", "[0]".repeat(8_000)), "hang on each other"),
+            (format!("ctx._source.t{}", ".toString()".repeat(5_000)), "hang on each other"),
+            (";".repeat(20_000), "values, operators and statements"),
+            (
+                format!("def a = [{}]", "1,".repeat(15_000) + "1"),
+                "values, operators and statements",
+            ),
+            (format!("def a = [1];{}", "a=[a];".repeat(2_000)), "nested deeper than 100"),
+            (format!("def a = [1];{}", "a=[a];".repeat(150)), "nested deeper than 100"),
+            (format!("def a = [1];{}", "a.add(a);".repeat(150)), "bytes of values"),
+            (
+                format!("def a = ['k'];{}", "ctx.put('a', ctx);".repeat(150)),
+                "nested deeper than 100",
+            ),
+            (double(24), "bytes of values"),
+            (grow(40), "bytes of values"),
+            (text, "bytes of values"),
+            (look, "steps"),
+        ] {
+            let found = run(&script);
+            assert!(found.contains(limit), "{script:.40}: {found:.200}");
+        }
+        // What is large is not shown in full.
+        let wrong = format!("{} if (a) {{}}", grow(10));
+        assert_eq!(run(&wrong), "[a list of 1024] is neither true nor false");
     }
 }

@@ -2,8 +2,15 @@
 
 use serde_json::{Value, json};
 
-/// How deep expressions and blocks may lie in each other.
+use super::tokens::{Token, tokens};
+
+/// How deep expressions and blocks may lie in each other as they are written.
 const DEPTH_MAX: usize = 50;
+/// How many operators, fields and calls may hang on each other: `1+1+1` are two. It bounds the
+/// stack that running and dropping a script take.
+const CHAIN_MAX: usize = 200;
+/// The most values, operators and statements of a script.
+const NODES_MAX: usize = 10_000;
 
 /// One thing that a script does.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,12 +65,6 @@ const MISSING: &[&str] = &[
 /// Words that may stand before a variable's name.
 const TYPES: &[&str] =
     &["def", "int", "long", "double", "float", "boolean", "String", "Object", "List", "Map"];
-/// Operators, the longer before those that they begin with.
-const OPERATORS: &[&str] = &[
-    "===", "!==", "==", "!=", "<=", ">=", "&&", "||", "++", "--", "+=", "-=", "*=", "/=", "%=",
-    "=", "+", "-", "*", "/", "%", "<", ">", "!", "?", ":", ".", ",", ";", "(", ")", "[", "]", "{",
-    "}",
-];
 /// Operators between two values, those that bind least first.
 const LEVELS: &[&[&str]] = &[
     &["||"],
@@ -74,19 +75,12 @@ const LEVELS: &[&[&str]] = &[
     &["*", "/", "%"],
 ];
 
-#[derive(Clone, Debug, PartialEq)]
-enum Token {
-    Word(String),
-    Value(Value),
-    Operator(&'static str),
-}
-
 /// Reads a script.
 ///
 /// # Errors
 /// Says what is wrong, or what is not supported.
 pub fn program(text: &str) -> Result<Vec<Statement>, String> {
-    let mut parser = Parser { tokens: tokens(text)?, at: 0, depth: 0 };
+    let mut parser = Parser { tokens: tokens(text)?, at: 0, depth: 0, nodes: 0 };
     let mut program = Vec::new();
     while parser.at < parser.tokens.len() {
         parser.statement(&mut program)?;
@@ -94,91 +88,52 @@ pub fn program(text: &str) -> Result<Vec<Statement>, String> {
     Ok(program)
 }
 
-fn tokens(text: &str) -> Result<Vec<Token>, String> {
-    let mut tokens = Vec::new();
-    let mut rest = text.trim_start();
-    while let Some(first) = rest.chars().next() {
-        let length;
-        if rest.starts_with("//") {
-            length = rest.find('\n').unwrap_or(rest.len());
-        } else if rest.starts_with("/*") {
-            length = rest.find("*/").ok_or("a comment is not closed")? + 2;
-        } else if first.is_alphabetic() || first == '_' || first == '$' {
-            let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
-            length = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
-            tokens.push(word(&rest[..length]));
-        } else if first.is_ascii_digit() {
-            length = number(rest, &mut tokens)?;
-        } else if first == '\'' || first == '"' {
-            length = string(rest, first, &mut tokens)?;
-        } else if let Some(operator) = OPERATORS.iter().find(|known| rest.starts_with(**known)) {
-            length = operator.len();
-            tokens.push(Token::Operator(operator));
-        } else {
-            return Err(format!("unexpected character [{first}]"));
-        }
-        rest = rest[length..].trim_start();
-    }
-    Ok(tokens)
-}
-
-fn word(text: &str) -> Token {
-    match text {
-        "true" => Token::Value(json!(true)),
-        "false" => Token::Value(json!(false)),
-        "null" => Token::Value(Value::Null),
-        _ => Token::Word(text.to_owned()),
-    }
-}
-
-fn number(rest: &str, tokens: &mut Vec<Token>) -> Result<usize, String> {
-    let mut length = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    let fraction = rest[length..].strip_prefix('.').map_or(0, |fraction| {
-        fraction.find(|c: char| !c.is_ascii_digit()).unwrap_or(fraction.len())
-    });
-    if fraction > 0 {
-        length += 1 + fraction;
-    }
-    let digits = &rest[..length];
-    let wrong = || format!("[{digits}] is no number that fits");
-    let value = if fraction > 0 {
-        json!(digits.parse::<f64>().map_err(|_| wrong())?)
-    } else {
-        json!(digits.parse::<i64>().map_err(|_| wrong())?)
-    };
-    tokens.push(Token::Value(value));
-    // `1L` and `1.0d` are numbers too.
-    let suffix = rest[length..].starts_with(['l', 'L', 'f', 'F', 'd', 'D']);
-    Ok(length + usize::from(suffix))
-}
-
-fn string(rest: &str, quote: char, tokens: &mut Vec<Token>) -> Result<usize, String> {
-    let mut text = String::new();
-    let mut chars = rest.char_indices().skip(1);
-    while let Some((at, c)) = chars.next() {
-        match c {
-            '\\' => match chars.next() {
-                Some((_, 'n')) => text.push('\n'),
-                Some((_, escaped)) => text.push(escaped),
-                None => break,
-            },
-            c if c == quote => {
-                tokens.push(Token::Value(Value::String(text)));
-                return Ok(at + 1);
-            }
-            c => text.push(c),
-        }
-    }
-    Err("a string is not closed".to_owned())
-}
-
 struct Parser {
     tokens: Vec<Token>,
     at: usize,
     depth: usize,
+    nodes: usize,
+}
+
+/// An expression, and how many others lie on the longest way down in it.
+struct Tree {
+    expression: Expression,
+    height: usize,
+}
+
+impl Tree {
+    fn boxed(self) -> Box<Expression> {
+        Box::new(self.expression)
+    }
+}
+
+/// The greatest height of expressions.
+fn height<'a>(trees: impl IntoIterator<Item = &'a Tree>) -> usize {
+    trees.into_iter().map(|tree| tree.height).max().unwrap_or(0)
 }
 
 impl Parser {
+    fn count(&mut self) -> Result<(), String> {
+        self.nodes += 1;
+        if self.nodes > NODES_MAX {
+            return Err(format!(
+                "the script has more than {NODES_MAX} values, operators and statements"
+            ));
+        }
+        Ok(())
+    }
+
+    /// An expression over others of this height.
+    fn node(&mut self, expression: Expression, below: usize) -> Result<Tree, String> {
+        self.count()?;
+        if below >= CHAIN_MAX {
+            return Err(format!(
+                "more than {CHAIN_MAX} operators, fields and calls of the script hang on each other"
+            ));
+        }
+        Ok(Tree { expression, height: below + 1 })
+    }
+
     fn peek(&self) -> Option<&Token> {
         self.tokens.get(self.at)
     }
@@ -229,6 +184,7 @@ impl Parser {
     }
 
     fn statement(&mut self, program: &mut Vec<Statement>) -> Result<(), String> {
+        self.count()?;
         if self.take(";") {
             return Ok(());
         }
@@ -276,7 +232,7 @@ impl Parser {
             self.at += 1;
             otherwise = self.deeper(Self::block)?;
         }
-        Ok(Statement::If(condition, then, otherwise))
+        Ok(Statement::If(condition.expression, then, otherwise))
     }
 
     fn simple(&mut self) -> Result<Statement, String> {
@@ -296,10 +252,10 @@ impl Parser {
                 let name = name.clone();
                 self.at += 2;
                 self.expect("=")?;
-                return Ok(Statement::Define(name, self.expression()?));
+                return Ok(Statement::Define(name, self.expression()?.expression));
             }
         }
-        let left = self.expression()?;
+        let left = self.expression()?.expression;
         for (sign, operator) in [("++", "+"), ("--", "-")] {
             if self.take(sign) {
                 let one = Expression::Literal(json!(1));
@@ -315,13 +271,13 @@ impl Parser {
             ("%=", Some("%")),
         ] {
             if self.take(sign) {
-                return Ok(Statement::Assign(left, operator, self.expression()?));
+                return Ok(Statement::Assign(left, operator, self.expression()?.expression));
             }
         }
         Ok(Statement::Run(left))
     }
 
-    fn expression(&mut self) -> Result<Expression, String> {
+    fn expression(&mut self) -> Result<Tree, String> {
         self.deeper(|parser| {
             let condition = parser.binary(0)?;
             if !parser.take("?") {
@@ -330,80 +286,100 @@ impl Parser {
             let then = parser.expression()?;
             parser.expect(":")?;
             let otherwise = parser.expression()?;
-            Ok(Expression::Choice(Box::new(condition), Box::new(then), Box::new(otherwise)))
+            let below = height([&condition, &then, &otherwise]);
+            let choice = Expression::Choice(condition.boxed(), then.boxed(), otherwise.boxed());
+            parser.node(choice, below)
         })
     }
 
-    fn binary(&mut self, level: usize) -> Result<Expression, String> {
+    fn binary(&mut self, level: usize) -> Result<Tree, String> {
         let Some(operators) = LEVELS.get(level) else { return self.unary() };
         let mut left = self.binary(level + 1)?;
         while let Some(operator) = operators.iter().find(|operator| self.is(operator)) {
             self.at += 1;
             let right = self.binary(level + 1)?;
-            left = Expression::Binary(operator, Box::new(left), Box::new(right));
+            let below = height([&left, &right]);
+            let both = Expression::Binary(operator, left.boxed(), right.boxed());
+            left = self.node(both, below)?;
         }
         Ok(left)
     }
 
-    fn unary(&mut self) -> Result<Expression, String> {
+    fn unary(&mut self) -> Result<Tree, String> {
         for operator in ["!", "-"] {
             if self.take(operator) {
                 let inner = self.deeper(Self::unary)?;
-                return Ok(Expression::Unary(operator, Box::new(inner)));
+                let below = inner.height;
+                return self.node(Expression::Unary(operator, inner.boxed()), below);
             }
         }
         let mut value = self.primary()?;
         loop {
             if self.take(".") {
-                let name = match self.peek() {
-                    Some(Token::Word(name)) => name.clone(),
-                    _ => return Err(format!("expected a name, found {}", self.found())),
-                };
-                self.at += 1;
-                value = if self.take("(") {
-                    Expression::Call(Box::new(value), name, self.list(")")?)
-                } else {
-                    let name = Expression::Literal(Value::String(name));
-                    Expression::Part(Box::new(value), Box::new(name))
-                };
+                value = self.part(value)?;
             } else if self.take("[") {
                 let part = self.expression()?;
                 self.expect("]")?;
-                value = Expression::Part(Box::new(value), Box::new(part));
+                let below = height([&value, &part]);
+                value = self.node(Expression::Part(value.boxed(), part.boxed()), below)?;
             } else {
                 return Ok(value);
             }
         }
     }
 
-    fn list(&mut self, end: &str) -> Result<Vec<Expression>, String> {
+    /// What stands behind a point: a field or a call.
+    fn part(&mut self, value: Tree) -> Result<Tree, String> {
+        let name = match self.peek() {
+            Some(Token::Word(name)) => name.clone(),
+            _ => return Err(format!("expected a name, found {}", self.found())),
+        };
+        self.at += 1;
+        if self.take("(") {
+            let (arguments, highest) = self.list(")")?;
+            let below = highest.max(value.height);
+            return self.node(Expression::Call(value.boxed(), name, arguments), below);
+        }
+        let below = value.height;
+        let name = Expression::Literal(Value::String(name));
+        self.node(Expression::Part(value.boxed(), Box::new(name)), below)
+    }
+
+    /// Expressions between commas, and the greatest height of them.
+    fn list(&mut self, end: &str) -> Result<(Vec<Expression>, usize), String> {
         let mut items = Vec::new();
+        let mut highest = 0;
         while !self.take(end) {
             if !items.is_empty() {
                 self.expect(",")?;
             }
-            items.push(self.expression()?);
+            let item = self.expression()?;
+            highest = highest.max(item.height);
+            items.push(item.expression);
         }
-        Ok(items)
+        Ok((items, highest))
     }
 
-    fn primary(&mut self) -> Result<Expression, String> {
+    fn primary(&mut self) -> Result<Tree, String> {
         let Some(token) = self.peek().cloned() else {
             return Err("expected a value, found the end of the script".to_owned());
         };
         self.at += 1;
         match token {
-            Token::Value(value) => Ok(Expression::Literal(value)),
+            Token::Value(value) => self.node(Expression::Literal(value), 0),
             Token::Word(word) if MISSING.contains(&word.as_str()) => {
                 Err(format!("[{word}] is not supported in scripts"))
             }
-            Token::Word(word) => Ok(Expression::Name(word)),
+            Token::Word(word) => self.node(Expression::Name(word), 0),
             Token::Operator("(") => {
                 let inner = self.expression()?;
                 self.expect(")")?;
                 Ok(inner)
             }
-            Token::Operator("[") => Ok(Expression::List(self.list("]")?)),
+            Token::Operator("[") => {
+                let (items, below) = self.list("]")?;
+                self.node(Expression::List(items), below)
+            }
             Token::Operator(_) => {
                 self.at -= 1;
                 Err(format!("expected a value, found {}", self.found()))

@@ -5,17 +5,20 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
+use super::budget::{Budget, DEPTH_MAX, depth};
 use super::parse::{Expression, Statement};
 
 /// The longest string that a script may make, in bytes.
 const TEXT_BYTES_MAX: usize = 1 << 20;
+/// How many characters of a string an error shows.
+const TEXT_SHOWN: usize = 64;
 
 /// Runs a program over `ctx`, and returns what that is after it.
 ///
 /// # Errors
-/// Says what failed, or is not supported.
+/// Says what failed, is not supported, or is more than a script may do.
 pub fn run(program: &[Statement], context: Value, params: &Value) -> Result<Value, String> {
-    let mut machine = Machine { context, params, names: HashMap::new() };
+    let mut machine = Machine { context, params, names: HashMap::new(), budget: Budget::default() };
     machine.block(program)?;
     Ok(machine.context)
 }
@@ -24,6 +27,7 @@ struct Machine<'a> {
     context: Value,
     params: &'a Value,
     names: HashMap<String, Value>,
+    budget: Budget,
 }
 
 impl Machine<'_> {
@@ -48,7 +52,8 @@ impl Machine<'_> {
                 Statement::Assign(left, operator, right) => {
                     let mut value = self.value(right)?;
                     if let Some(operator) = operator {
-                        value = binary(operator, &self.value(left)?, &value)?;
+                        let before = self.value(left)?;
+                        value = self.binary(operator, &before, &value)?;
                     }
                     self.assign(left, value)?;
                 }
@@ -65,6 +70,7 @@ impl Machine<'_> {
             },
             Expression::Part(holder, part) => {
                 let part = self.value(part)?;
+                fits(holder, &value)?;
                 match (self.place(holder)?, &part) {
                     (Value::Object(object), Value::String(name)) => {
                         object.insert(name.clone(), value);
@@ -74,7 +80,7 @@ impl Machine<'_> {
                         items[at] = value;
                     }
                     (_, part) => {
-                        return Err(format!("there is nothing to set [{}] of", shown(part)));
+                        return Err(format!("there is nothing to set [{}] of", brief(part)));
                     }
                 }
             }
@@ -100,7 +106,7 @@ impl Machine<'_> {
                         let at = position(&part, items.len())?;
                         Ok(&mut items[at])
                     }
-                    (_, part) => Err(format!("there is no [{}] to change", shown(part))),
+                    (_, part) => Err(format!("there is no [{}] to change", brief(part))),
                 }
             }
             _ => Err("only a variable or a field can be changed".to_owned()),
@@ -108,15 +114,30 @@ impl Machine<'_> {
     }
 
     fn value(&mut self, expression: &Expression) -> Result<Value, String> {
+        self.budget.step(1)?;
         match expression {
-            Expression::Literal(value) => Ok(value.clone()),
-            Expression::List(items) => items.iter().map(|item| self.value(item)).collect(),
-            Expression::Name(_) | Expression::Part(..) => self.read(expression),
+            Expression::Literal(value) => self.budget.copy(value),
+            Expression::List(items) => {
+                let items: Vec<Value> =
+                    items.iter().map(|item| self.value(item)).collect::<Result<_, _>>()?;
+                self.budget.build(items.len().saturating_mul(size_of::<Value>()))?;
+                let list = Value::Array(items);
+                bounded(depth(&list))?;
+                Ok(list)
+            }
+            Expression::Name(_) | Expression::Part(..) => {
+                let path = self.path(expression)?;
+                let found = find(&self.context, self.params, &self.names, &path)?;
+                match found {
+                    Found::Part(value) => self.budget.copy(value),
+                    Found::Length(length) => Ok(json!(length)),
+                }
+            }
             Expression::Unary(operator, inner) => {
                 let inner = self.value(inner)?;
                 match *operator {
                     "!" => Ok(json!(!boolean(&inner)?)),
-                    _ => binary("-", &json!(0), &inner),
+                    _ => self.binary("-", &json!(0), &inner),
                 }
             }
             Expression::Binary("&&", left, right) => {
@@ -126,7 +147,8 @@ impl Machine<'_> {
                 Ok(json!(boolean(&self.value(left)?)? || boolean(&self.value(right)?)?))
             }
             Expression::Binary(operator, left, right) => {
-                binary(operator, &self.value(left)?, &self.value(right)?)
+                let (left, right) = (self.value(left)?, self.value(right)?);
+                self.binary(operator, &left, &right)
             }
             Expression::Choice(condition, then, otherwise) => {
                 let is_true = boolean(&self.value(condition)?)?;
@@ -136,42 +158,29 @@ impl Machine<'_> {
         }
     }
 
-    /// A variable or a part of it, copied no more than it has to be.
-    fn read(&mut self, expression: &Expression) -> Result<Value, String> {
-        let mut path = Vec::new();
+    fn binary(&mut self, operator: &str, left: &Value, right: &Value) -> Result<Value, String> {
+        if left.is_string() || right.is_string() {
+            // What is joined is written out first, whatever it is.
+            self.budget.text(left)?;
+            self.budget.text(right)?;
+        }
+        binary(operator, left, right)
+    }
+
+    /// A variable, or something computed, and the way to a part of it.
+    fn path<'e>(&mut self, expression: &'e Expression) -> Result<Path<'e>, String> {
+        let mut parts = Vec::new();
         let mut root = expression;
         while let Expression::Part(holder, part) = root {
-            path.push(self.value(part)?);
+            parts.push(self.value(part)?);
             root = holder;
         }
-        let computed;
-        let mut found: &Value = match root {
-            Expression::Name(name) => match name.as_str() {
-                "ctx" => &self.context,
-                "params" => self.params,
-                name => self
-                    .names
-                    .get(name)
-                    .ok_or_else(|| format!("[{name}] is not supported in scripts"))?,
-            },
-            other => {
-                computed = self.value(other)?;
-                &computed
-            }
+        parts.reverse();
+        let root = match root {
+            Expression::Name(name) => Root::Name(name),
+            other => Root::Computed(self.value(other)?),
         };
-        for part in path.iter().rev() {
-            found = match (found, part) {
-                (Value::Object(object), Value::String(name)) => {
-                    object.get(name).unwrap_or(&Value::Null)
-                }
-                (Value::Array(items), Value::Number(_)) => &items[position(part, items.len())?],
-                (Value::Array(_), Value::String(name)) if name == "length" => {
-                    return Ok(json!(found.as_array().map_or(0, Vec::len)));
-                }
-                (_, part) => return Err(format!("there is no [{}] to read", shown(part))),
-            };
-        }
-        Ok(found.clone())
+        Ok(Path { root, parts })
     }
 
     fn call(
@@ -180,15 +189,17 @@ impl Machine<'_> {
         name: &str,
         arguments: &[Expression],
     ) -> Result<Value, String> {
-        let arguments: Vec<Value> =
+        let mut arguments: Vec<Value> =
             arguments.iter().map(|argument| self.value(argument)).collect::<Result<_, _>>()?;
-        match (name, arguments.as_slice()) {
+        match (name, arguments.as_mut_slice()) {
             ("add", [item]) => {
-                list(self.place(holder)?, name)?.push(item.clone());
+                fits(holder, item)?;
+                list(self.place(holder)?, name)?.push(item.take());
                 Ok(json!(true))
             }
             ("addAll", [Value::Array(items)]) => {
-                list(self.place(holder)?, name)?.extend(items.iter().cloned());
+                items.iter().try_for_each(|item| fits(holder, item))?;
+                list(self.place(holder)?, name)?.append(items);
                 Ok(json!(true))
             }
             ("clear", []) => {
@@ -200,26 +211,121 @@ impl Machine<'_> {
                 Ok(Value::Null)
             }
             ("put", [Value::String(key), value]) => {
+                fits(holder, value)?;
                 let object = object(self.place(holder)?, name)?;
-                Ok(object.insert(key.clone(), value.clone()).unwrap_or_default())
+                Ok(object.insert(std::mem::take(key), value.take()).unwrap_or_default())
             }
-            ("remove", [which]) => match (self.place(holder)?, which) {
-                (Value::Object(object), Value::String(key)) => {
-                    Ok(object.shift_remove(key).unwrap_or_default())
+            ("remove", [which]) => {
+                let length = match self.place(holder)? {
+                    Value::Object(object) => object.len(),
+                    Value::Array(items) => items.len(),
+                    _ => return Err(format!("[{name}] is not supported here")),
+                };
+                // What stands behind it moves.
+                self.budget.step(length)?;
+                match (self.place(holder)?, which) {
+                    (Value::Object(object), Value::String(key)) => {
+                        Ok(object.shift_remove(key.as_str()).unwrap_or_default())
+                    }
+                    (Value::Array(items), which @ Value::Number(_)) => {
+                        let at = position(which, items.len())?;
+                        Ok(items.remove(at))
+                    }
+                    _ => Err(format!("[{name}] is not supported here")),
                 }
-                (Value::Array(items), Value::Number(_)) => {
-                    let at = position(which, items.len())?;
-                    Ok(items.remove(at))
+            }
+            (name, arguments) => {
+                let path = self.path(holder)?;
+                match find(&self.context, self.params, &self.names, &path)? {
+                    Found::Part(value) => ask(&mut self.budget, value, name, arguments),
+                    Found::Length(length) => ask(&mut self.budget, &json!(length), name, arguments),
                 }
-                _ => Err(format!("[{name}] is not supported here")),
-            },
-            (name, arguments) => ask(&self.value(holder)?, name, arguments),
+            }
         }
     }
 }
 
+/// Where a path begins.
+enum Root<'e> {
+    Name(&'e str),
+    Computed(Value),
+}
+
+/// A value by the way to it.
+struct Path<'e> {
+    root: Root<'e>,
+    parts: Vec<Value>,
+}
+
+/// What lies at the end of a path.
+enum Found<'a> {
+    Part(&'a Value),
+    /// `list.length` is no part of the list.
+    Length(usize),
+}
+
+fn find<'a>(
+    context: &'a Value,
+    params: &'a Value,
+    names: &'a HashMap<String, Value>,
+    path: &'a Path<'_>,
+) -> Result<Found<'a>, String> {
+    let mut found = match &path.root {
+        Root::Name("ctx") => context,
+        Root::Name("params") => params,
+        Root::Name(name) => {
+            names.get(*name).ok_or_else(|| format!("[{name}] is not supported in scripts"))?
+        }
+        Root::Computed(value) => value,
+    };
+    for (at, part) in path.parts.iter().enumerate() {
+        found = match (found, part) {
+            (Value::Object(object), Value::String(name)) => {
+                object.get(name).unwrap_or(&Value::Null)
+            }
+            (Value::Array(items), Value::Number(_)) => &items[position(part, items.len())?],
+            (Value::Array(items), Value::String(name))
+                if name == "length" && at + 1 == path.parts.len() =>
+            {
+                return Ok(Found::Length(items.len()));
+            }
+            (_, part) => return Err(format!("there is no [{}] to read", brief(part))),
+        };
+    }
+    Ok(Found::Part(found))
+}
+
+/// Checks that a value may be put into another, by the way to that.
+fn fits(holder: &Expression, value: &Value) -> Result<(), String> {
+    let mut levels = 1;
+    let mut at = holder;
+    while let Expression::Part(outer, _) = at {
+        levels += 1;
+        at = outer;
+    }
+    bounded(levels + depth(value))
+}
+
+fn bounded(depth: usize) -> Result<(), String> {
+    if depth > DEPTH_MAX {
+        return Err(format!("a value is nested deeper than {DEPTH_MAX} levels"));
+    }
+    Ok(())
+}
+
 /// Calls that change nothing.
-fn ask(value: &Value, name: &str, arguments: &[Value]) -> Result<Value, String> {
+fn ask(
+    budget: &mut Budget,
+    value: &Value,
+    name: &str,
+    arguments: &[Value],
+) -> Result<Value, String> {
+    match (value, name) {
+        (Value::Array(items), "contains" | "indexOf") => budget.step(items.len())?,
+        (Value::String(_), _) | (_, "toString") => budget.text(value)?,
+        (_, "equals") => budget.step(1)?,
+        _ => (),
+    }
     match (value, name, arguments) {
         (Value::Array(items), "contains", [item]) => {
             Ok(json!(items.iter().any(|known| is_equal(known, item))))
@@ -236,10 +342,10 @@ fn ask(value: &Value, name: &str, arguments: &[Value]) -> Result<Value, String> 
             Ok(json!(object.contains_key(key)))
         }
         (Value::Object(object), "get", [Value::String(key)]) => {
-            Ok(object.get(key).cloned().unwrap_or_default())
+            object.get(key).map_or(Ok(Value::Null), |value| budget.copy(value))
         }
         (Value::Object(object), "getOrDefault", [Value::String(key), default]) => {
-            Ok(object.get(key).unwrap_or(default).clone())
+            budget.copy(object.get(key).unwrap_or(default))
         }
         (Value::String(text), "length", []) => Ok(json!(text.chars().count())),
         (Value::String(text), "isEmpty", []) => Ok(json!(text.is_empty())),
@@ -267,11 +373,21 @@ fn object<'a>(value: &'a mut Value, name: &str) -> Result<&'a mut Map<String, Va
 fn position(part: &Value, length: usize) -> Result<usize, String> {
     let at = part.as_u64().and_then(|at| usize::try_from(at).ok());
     at.filter(|at| *at < length)
-        .ok_or_else(|| format!("index [{part}] is out of bounds for length {length}"))
+        .ok_or_else(|| format!("index [{}] is out of bounds for length {length}", brief(part)))
 }
 
 fn boolean(value: &Value) -> Result<bool, String> {
-    value.as_bool().ok_or_else(|| format!("[{value}] is neither true nor false"))
+    value.as_bool().ok_or_else(|| format!("[{}] is neither true nor false", brief(value)))
+}
+
+/// A value as it stands in an error: short, however large it is.
+fn brief(value: &Value) -> String {
+    match value {
+        Value::Array(items) => format!("a list of {}", items.len()),
+        Value::Object(object) => format!("an object of {}", object.len()),
+        Value::String(text) => text.chars().take(TEXT_SHOWN).collect(),
+        other => other.to_string(),
+    }
 }
 
 /// A value as it stands in a string.
@@ -306,7 +422,8 @@ fn binary(operator: &str, left: &Value, right: &Value) -> Result<Value, String> 
         }
         _ => (),
     }
-    let undefined = || format!("cannot apply [{operator}] to [{left}] and [{right}]");
+    let undefined =
+        || format!("cannot apply [{operator}] to [{}] and [{}]", brief(left), brief(right));
     if matches!(operator, "<" | ">" | "<=" | ">=") {
         let order = compare(left, right).ok_or_else(undefined)?;
         return Ok(json!(match operator {

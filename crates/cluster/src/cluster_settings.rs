@@ -1,0 +1,169 @@
+//! The settings of the cluster that say how nodes keep copies and the log: names, values, defaults.
+//! They are kept in the metadata and read there when they are needed, so a change holds from the
+//! next look on. Those of the controllers are in `work_settings.rs`.
+
+use std::time::Duration;
+
+use crate::metadata;
+use crate::partition::Partition;
+
+/// How long a node that left is waited for before its copies are made elsewhere, for tables that
+/// do not say (`index.unassigned.node_left.delayed_timeout`). Default 60 s, Elasticsearch's.
+const DELAYED_TIMEOUT: &str = "cluster.default_node_left_delayed_timeout";
+/// After how long rows that were written are made durable, so that the log need not keep them any
+/// longer. Default 60 s.
+const FLUSH_INTERVAL: &str = "log.flush_interval";
+/// How often the files of indices are read and compared with their checksums. Default 10 minutes.
+const CHECK_INTERVAL: &str = "indices.check.interval";
+/// How many copies of partitions a node holds at the most. Default 1,000, Elasticsearch's.
+const SHARDS_PER_NODE: &str = "cluster.max_shards_per_node";
+/// How many bytes of one group's log are held for a node that is away or behind, where another
+/// copy stands in for it. Default 4 GiB.
+const RETENTION: &str = "log.retention.max_bytes";
+
+/// Whether the cluster's version is raised once all members know a newer one. Default `auto`; with
+/// `hold` the members can still go back to the version before.
+const RAISE_VERSION: &str = "cluster.version.raise";
+/// What it takes.
+const RAISE: [&str; 2] = ["auto", "hold"];
+
+/// The least that [`RETENTION`] takes, bytes.
+const RETENTION_MIN_BYTES: u64 = 1 << 20;
+/// The longest time that a setting takes.
+const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// The settings, with their defaults.
+pub const CLUSTER_SETTINGS: [(&str, &str); 6] = [
+    (SHARDS_PER_NODE, "1000"),
+    (DELAYED_TIMEOUT, "60s"),
+    (CHECK_INTERVAL, "10m"),
+    (FLUSH_INTERVAL, "60s"),
+    (RETENTION, "4gb"),
+    (RAISE_VERSION, RAISE[0]),
+];
+
+/// Checks a value of one of [`CLUSTER_SETTINGS`].
+///
+/// # Errors
+/// Says what the setting takes.
+pub fn check_cluster_setting(name: &str, text: &str) -> Result<(), String> {
+    match name {
+        DELAYED_TIMEOUT => time(text, Duration::ZERO).map(drop),
+        FLUSH_INTERVAL | CHECK_INTERVAL => time(text, Duration::from_secs(1)).map(drop),
+        RETENTION => bytes(text).map(drop),
+        SHARDS_PER_NODE => count(text).map(drop),
+        RAISE_VERSION if RAISE.contains(&text) => Ok(()),
+        RAISE_VERSION => Err(format!("`{text}` is none of {}", RAISE.join(", "))),
+        _ => Err(format!("`{name}` is no setting of the cluster")),
+    }
+}
+
+/// See [`DELAYED_TIMEOUT`], ms.
+pub(crate) fn delayed_ms(metadata: &Partition) -> u64 {
+    let read = |text: &str| time(text, Duration::ZERO);
+    u64::try_from(value(metadata, DELAYED_TIMEOUT, read).as_millis()).unwrap_or(u64::MAX)
+}
+
+/// See [`FLUSH_INTERVAL`].
+pub(crate) fn flush_interval(metadata: &Partition) -> Duration {
+    value(metadata, FLUSH_INTERVAL, |text| time(text, Duration::from_secs(1)))
+}
+
+/// See [`CHECK_INTERVAL`].
+pub(crate) fn check_interval(metadata: &Partition) -> Duration {
+    value(metadata, CHECK_INTERVAL, |text| time(text, Duration::from_secs(1)))
+}
+
+/// See [`SHARDS_PER_NODE`].
+pub(crate) fn shards_per_node_max(metadata: &Partition) -> u64 {
+    value(metadata, SHARDS_PER_NODE, count)
+}
+
+/// See [`RETENTION`].
+pub(crate) fn retention_bytes(metadata: &Partition) -> u64 {
+    value(metadata, RETENTION, bytes)
+}
+
+/// See [`RAISE_VERSION`].
+pub(crate) fn holds_version(metadata: &Partition) -> bool {
+    metadata::setting(metadata, RAISE_VERSION).is_some_and(|text| text == RAISE[1])
+}
+
+/// What is set, or the default.
+fn value<T>(metadata: &Partition, name: &str, read: impl Fn(&str) -> Result<T, String>) -> T {
+    let set = metadata::setting(metadata, name).and_then(|text| read(&text).ok());
+    let default = || CLUSTER_SETTINGS.iter().find(|(known, _)| *known == name);
+    set.or_else(|| read(default()?.1).ok())
+        .unwrap_or_else(|| unreachable!("`{name}` has a default that it takes itself"))
+}
+
+fn time(text: &str, least: Duration) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is not a time from {least:?} to 24h such as 500ms or 5m");
+    let (number, unit) = amount(text).ok_or_else(wrong)?;
+    let scale_ms = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "" if number == 0 => 1,
+        _ => return Err(wrong()),
+    };
+    let time = number.checked_mul(scale_ms).map(Duration::from_millis);
+    time.filter(|time| (least..=TIME_MAX).contains(time)).ok_or_else(wrong)
+}
+
+fn count(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| *number >= 1);
+    number.ok_or_else(|| format!("`{text}` is not a whole number of at least 1"))
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is not a size of at least 1mb such as 512mb or 4gb");
+    let lower = text.to_ascii_lowercase();
+    let (number, unit) = amount(&lower).ok_or_else(wrong)?;
+    let shift = match unit {
+        "" | "b" => 0,
+        "k" | "kb" => 10,
+        "m" | "mb" => 20,
+        "g" | "gb" => 30,
+        "t" | "tb" => 40,
+        _ => return Err(wrong()),
+    };
+    let bytes = number.checked_mul(1 << shift);
+    bytes.filter(|bytes| *bytes >= RETENTION_MIN_BYTES).ok_or_else(wrong)
+}
+
+/// A whole number and its unit.
+fn amount(text: &str) -> Option<(u64, &str)> {
+    let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    Some((number.parse().ok()?, unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_takes_its_default_and_no_nonsense() {
+        for (name, default) in CLUSTER_SETTINGS {
+            assert_eq!(check_cluster_setting(name, default), Ok(()), "{name}");
+            for text in ["", "nonsense", "-1", "5 s", "1.5gb", "99999999999999999999s"] {
+                assert!(check_cluster_setting(name, text).is_err(), "{name} {text}");
+            }
+        }
+        assert!(check_cluster_setting("bogus", "1s").is_err());
+    }
+
+    #[test]
+    fn values_have_units_and_bounds() {
+        assert_eq!(bytes("4gb"), Ok(4 << 30));
+        assert_eq!(bytes("1048576"), Ok(1 << 20));
+        assert_eq!(bytes("512MB"), Ok(512 << 20));
+        assert!(bytes("1023kb").is_err() && bytes("20000000tb").is_err());
+        assert_eq!(time("0", Duration::ZERO), Ok(Duration::ZERO));
+        assert_eq!(time("2m", Duration::ZERO), Ok(Duration::from_secs(120)));
+        assert!(time("25h", Duration::ZERO).is_err());
+        assert!(time("500ms", Duration::from_secs(1)).is_err());
+    }
+}

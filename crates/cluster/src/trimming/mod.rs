@@ -1,0 +1,231 @@
+//! What of the log nobody needs any more. Every node says in its beats up to where its copies are
+//! durable; the one that acts trims each group to the lowest vote ([`votes`]) and notes before that
+//! what a copy that was away needs to know ([`notes`]).
+//!
+//! A node that is there and has not spoken since the last change of where copies are holds
+//! everything: it may not have known of a copy that begins earlier. Nothing new is given to a node
+//! that left, so its last word holds for as long as it is away.
+
+mod notes;
+mod votes;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use plimsoll_log::rules::chain::Position;
+use plimsoll_log::{GroupId, Log, Lsn};
+
+use crate::members::{Beat, Member};
+use crate::node::{GROUPS, Shared};
+use crate::{cluster_settings, metadata};
+
+pub(crate) use notes::{LastRecords, TrimNote};
+use votes::{Floor, HeldPartition, Voter};
+
+/// How often it is said which nodes hold the log back.
+const WARN_INTERVAL: Duration = Duration::from_secs(60);
+/// How often the log is asked how many bytes a group holds.
+const SIZES_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How far a node has made its copies durable, and what it saw of each group up to there.
+#[derive(Default)]
+pub(crate) struct Durable {
+    /// What its beats say of it.
+    pub beat: Beat,
+    /// Of each group the chain's position, and the last records up to it.
+    pub seen: BTreeMap<GroupId, (Position, LastRecords)>,
+}
+
+/// Trims beside the thread that asks for it: the log may take seconds to answer, and that thread
+/// says that the node is there.
+#[derive(Default)]
+pub(crate) struct Trimmer {
+    /// Where the metadata stood when tables or copies changed last.
+    changed: Lsn,
+    trimming: Arc<tokio::sync::Mutex<Trimming>>,
+}
+
+impl Trimmer {
+    /// The metadata at this position says something new about tables or copies.
+    pub(crate) fn tables_changed(&mut self, position: Lsn) {
+        self.changed = position;
+    }
+
+    /// Trims what nobody needs, unless that is being done. `position` is where the metadata stands.
+    pub(crate) fn trim(&mut self, shared: &Arc<Shared>, position: Lsn) {
+        if self.changed == Lsn(0) {
+            self.changed = position;
+        }
+        let Ok(mut trimming) = Arc::clone(&self.trimming).try_lock_owned() else { return };
+        trimming.changed = self.changed;
+        let shared = Arc::downgrade(shared);
+        tokio::spawn(async move {
+            let Some(shared) = shared.upgrade() else { return };
+            if let Err(error) = trim(&shared, &mut trimming).await {
+                tracing::warn!(error, "the log cannot be trimmed now");
+            }
+        });
+    }
+}
+
+/// What is remembered from one time to the next.
+#[derive(Default)]
+struct Trimming {
+    /// See [`Trimmer`].
+    changed: Lsn,
+    trimmed: BTreeMap<GroupId, u64>,
+    sizes: HashMap<GroupId, u64>,
+    sized_at: Option<Instant>,
+    warned_at: Option<Instant>,
+}
+
+impl Trimming {
+    /// What a node's last beat says of a group; `None` where it has to speak first.
+    fn vote(&self, group: GroupId, member: &Member, beat: &Beat) -> Option<u64> {
+        let has_spoken = !member.is_alive() || beat.metadata >= self.changed.0;
+        has_spoken.then(|| beat.durable.get(&group.0).copied().unwrap_or(0))
+    }
+
+    async fn measure(&mut self, log: &Arc<dyn Log>) {
+        if self.sized_at.is_some_and(|at| at.elapsed() < SIZES_INTERVAL) {
+            return;
+        }
+        self.sized_at = Some(Instant::now());
+        let log = Arc::clone(log);
+        let sizes = move || {
+            let size = |group| Some((group, log.held_bytes(group).ok()??));
+            (0..=GROUPS).map(GroupId).filter_map(size).collect()
+        };
+        self.sizes = tokio::task::spawn_blocking(sizes).await.unwrap_or_default();
+    }
+
+    /// Says now and then which nodes hold the log back, and with how many bytes.
+    fn warn(&mut self, shared: &Shared, held: &BTreeMap<GroupId, Floor>, bytes_max: u64) {
+        let is_due = self.warned_at.is_none_or(|at| at.elapsed() >= WARN_INTERVAL);
+        let mut nodes: BTreeMap<&str, u64> = BTreeMap::new();
+        for (group, floor) in held {
+            let bytes = self.sizes.get(group).copied().unwrap_or(0);
+            if bytes > bytes_max {
+                for node in &floor.held_by {
+                    *nodes.entry(node).or_default() += bytes;
+                }
+            }
+        }
+        if nodes.is_empty() || !is_due {
+            return;
+        }
+        self.warned_at = Some(Instant::now());
+        for (id, bytes) in nodes {
+            let node = shared.members.get(id).map_or(id.to_owned(), |it| it.record.name.clone());
+            tracing::warn!(
+                node,
+                bytes,
+                bytes_max,
+                "the log holds more than log.retention.max_bytes of a group for this node, \
+                 because no other copy of what it holds is known to serve"
+            );
+        }
+    }
+}
+
+/// The votes of all nodes in all groups.
+struct Election {
+    now_ms: u64,
+    members: Arc<BTreeMap<String, Arc<Member>>>,
+    beats: HashMap<String, Beat>,
+    partitions: HashMap<GroupId, Vec<HeldPartition>>,
+}
+
+impl Election {
+    fn of(shared: &Shared) -> Result<Self, String> {
+        let members = shared.members.all();
+        let mut beats = HashMap::new();
+        for id in members.keys() {
+            // One that never beat has nothing that could be needed, or will say so.
+            let beat = metadata::last_beat(&shared.metadata, id)?.map(|(beat, _)| beat);
+            beats.insert(id.clone(), beat.unwrap_or_default());
+        }
+        let mut partitions: HashMap<GroupId, Vec<HeldPartition>> = HashMap::new();
+        // Every node holds the metadata, and whoever is there has it all.
+        let copies = members.values().map(|it| (it.id.clone(), it.is_alive())).collect();
+        let wait_ms = cluster_settings::delayed_ms(&shared.metadata);
+        let held = HeldPartition { copies, wanted: members.len(), wait_ms };
+        partitions.insert(metadata::GROUP, vec![held]);
+        for table in shared.tables.all() {
+            let index = table.index();
+            let wait_ms = index.as_ref().and_then(|it| it.delayed_ms()).unwrap_or(wait_ms);
+            let wanted = shared.wanted_copies_of(index.as_deref());
+            for copies in table.copies() {
+                let copy = |copy: &crate::placement::Copy| {
+                    let serves = members.get(&copy.node).is_some_and(|it| it.serves(copies.id));
+                    (copy.node.clone(), serves)
+                };
+                let copies_of = copies.definition().copies.iter().map(copy).collect();
+                let held = HeldPartition { copies: copies_of, wanted, wait_ms };
+                partitions.entry(copies.group).or_default().push(held);
+            }
+        }
+        Ok(Self { now_ms: shared.metadata.log_time_ms(), members, beats, partitions })
+    }
+
+    fn floor(&self, group: GroupId, trimming: &Trimming, bytes_max: u64) -> Floor {
+        let voter = |member: &Arc<Member>| Voter {
+            node: member.id.clone(),
+            left_ms: member.left_ms,
+            durable: self.beats.get(&member.id).and_then(|it| trimming.vote(group, member, it)),
+        };
+        let voters: Vec<Voter> = self.members.values().map(voter).collect();
+        let partitions = self.partitions.get(&group).map(Vec::as_slice).unwrap_or_default();
+        let is_over = trimming.sizes.get(&group).is_some_and(|bytes| *bytes > bytes_max);
+        votes::floor(&voters, partitions, self.now_ms, is_over)
+    }
+}
+
+/// Trims what nobody needs.
+async fn trim(shared: &Arc<Shared>, trimming: &mut Trimming) -> Result<(), String> {
+    trimming.measure(&shared.log).await;
+    let bytes_max = cluster_settings::retention_bytes(&shared.metadata);
+    let election = Election::of(shared)?;
+    let floors = (0..=GROUPS).map(GroupId);
+    let floors: BTreeMap<GroupId, Floor> =
+        floors.map(|group| (group, election.floor(group, trimming, bytes_max))).collect();
+    trimming.warn(shared, &floors, bytes_max);
+    for (group, floor) in floors {
+        let Some(up_to) = floor.up_to else { continue };
+        if up_to <= trimming.trimmed.get(&group).copied().unwrap_or(0) {
+            continue;
+        }
+        if !note(shared, group, up_to).await? {
+            continue;
+        }
+        let log = Arc::clone(&shared.log);
+        let trim = move || log.trim(group, Lsn(up_to));
+        let trimmed = tokio::task::spawn_blocking(trim).await.map_err(|error| error.to_string())?;
+        match trimmed {
+            Ok(()) => {
+                trimming.trimmed.insert(group, up_to);
+            }
+            Err(error) => tracing::warn!(%group, %error, "the log cannot be trimmed"),
+        }
+    }
+    Ok(())
+}
+
+/// Notes what was seen of a group, before it is trimmed up to there; says whether that is known.
+async fn note(shared: &Arc<Shared>, group: GroupId, up_to: u64) -> Result<bool, String> {
+    let seen = shared.durable.lock().seen.get(&group).cloned();
+    let Some((at, records)) = seen.filter(|(at, _)| at.lsn.0 >= up_to) else {
+        // This node has flushed nothing of it since it was started.
+        return Ok(false);
+    };
+    let before = metadata::trim_notes(&shared.metadata)?.remove(&group);
+    if before.as_ref().is_some_and(|it| it.at().lsn.0 >= at.lsn.0) {
+        // Another node that acted was further.
+        return Ok(true);
+    }
+    let mut note = TrimNote::new(at, &records, before.as_ref());
+    note.prune(|id| shared.tables.copies(id).is_some());
+    let noted = shared.write_metadata(metadata::put_trim_note(group, &note)).await;
+    noted.map(|_| true).map_err(|error| error.to_string())
+}

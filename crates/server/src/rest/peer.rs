@@ -1,0 +1,186 @@
+//! A connection of HTTP as bytes: how long a peer may take over the head of a request. It knows
+//! no HTTP; the service behind it says when a request is being answered.
+//!
+//! A connection that was never served has [`HEAD_TIME`] for its first request, and so has, where
+//! the node has a password, one that has not shown it, for each. Any other may stand idle for as
+//! long as it likes: clients keep connections for hours and expect them to be there. Once it
+//! begins the head of a request, it has to end it in the same time.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::node::Shared;
+
+/// How long the head of a request may take.
+pub const HEAD_TIME: Duration = Duration::from_secs(10);
+
+/// Who is at the other end, as far as that is known.
+#[derive(Debug)]
+pub struct Peer {
+    /// Where it comes from.
+    pub address: SocketAddr,
+    is_known: AtomicBool,
+    was_served: AtomicBool,
+    is_answering: AtomicBool,
+    /// Heads that came.
+    heads: AtomicU64,
+    is_late: AtomicBool,
+}
+
+impl Peer {
+    /// A peer that has said nothing yet.
+    #[must_use]
+    pub fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            is_known: AtomicBool::new(false),
+            was_served: AtomicBool::new(false),
+            is_answering: AtomicBool::new(false),
+            heads: AtomicU64::new(0),
+            is_late: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether its last password was right.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.is_known.load(Relaxed)
+    }
+
+    /// Notes whether its password was right.
+    pub fn know(&self, is_known: bool) {
+        self.is_known.store(is_known, Relaxed);
+    }
+
+    /// Notes that a whole head has come; until [`Self::answered`] bytes may take their time.
+    pub fn answering(&self) {
+        self.heads.fetch_add(1, Relaxed);
+        self.is_answering.store(true, Relaxed);
+    }
+
+    /// Notes that a request was answered.
+    pub fn answered(&self) {
+        self.was_served.store(true, Relaxed);
+        self.is_answering.store(false, Relaxed);
+    }
+
+    /// Whether it took too long over a head.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        self.is_late.load(Relaxed)
+    }
+}
+
+/// The bytes of a peer.
+pub struct Bytes {
+    io: TokioIo<TcpStream>,
+    peer: Arc<Peer>,
+    node: Arc<Shared>,
+    /// Heads that had come when it was last read from.
+    heads: u64,
+    /// When the head that is awaited must be there.
+    due: Option<Instant>,
+    /// The timer to that, once there was need to wait.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Bytes {
+    /// The bytes of a connection that was accepted now.
+    #[must_use]
+    pub fn new(stream: TcpStream, peer: Arc<Peer>, node: Arc<Shared>) -> Self {
+        Self { io: TokioIo::new(stream), peer, node, heads: 0, due: None, timer: None }
+    }
+
+    /// The socket, once nobody reads from it any more.
+    #[must_use]
+    pub fn into_inner(self) -> TcpStream {
+        self.io.into_inner()
+    }
+
+    /// Whether a head is to come now, rather than at some time.
+    fn is_head_due(&self) -> bool {
+        !self.peer.was_served.load(Relaxed)
+            || (self.node.password.is_required() && !self.peer.is_known())
+    }
+
+    fn poll_due(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.due.is_none() && self.is_head_due() {
+            self.due = Some(Instant::now() + HEAD_TIME);
+        }
+        let Some(due) = self.due else { return Poll::Pending };
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
+        if timer.deadline() != due {
+            timer.as_mut().reset(due);
+        }
+        std::task::ready!(timer.as_mut().poll(context));
+        self.peer.is_late.store(true, Relaxed);
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl Read for Bytes {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let polled = Pin::new(&mut this.io).poll_read(context, buffer);
+        let heads = this.peer.heads.load(Relaxed);
+        if this.heads != heads {
+            this.heads = heads;
+            this.due = None;
+        }
+        if this.peer.is_answering.load(Relaxed) {
+            return polled;
+        }
+        match polled {
+            Poll::Pending => this.poll_due(context),
+            Poll::Ready(read) => {
+                // A head has begun, or it goes on.
+                this.due.get_or_insert_with(|| Instant::now() + HEAD_TIME);
+                Poll::Ready(read)
+            }
+        }
+    }
+}
+
+impl Write for Bytes {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(context, parts)
+    }
+}

@@ -1,0 +1,96 @@
+//! `http.cors.*` and `http.allowed_hosts`: which web pages may use the REST port. What is asked of
+//! each request stands in `rest::browsers`.
+
+use super::{Raw, SettingsError, parsed, text};
+
+/// What pages of other origins may do, where `http.cors.enabled` says that they may do anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cors {
+    /// `http.cors.allow-origin`
+    pub origins: Origins,
+    /// `http.cors.allow-methods`
+    pub methods: String,
+    /// `http.cors.allow-headers`
+    pub headers: String,
+    /// `http.cors.expose-headers`
+    pub exposed: String,
+    /// `http.cors.allow-credentials`
+    pub has_credentials: bool,
+    /// `http.cors.max-age`, in seconds
+    pub max_age_s: u64,
+}
+
+/// Which origins are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origins {
+    /// All.
+    Any,
+    /// These, in lower case, such as `https://kibana.example:5601`.
+    Listed(Vec<String>),
+}
+
+impl Cors {
+    /// Reads the settings; none where no other origin is let in.
+    pub(super) fn resolve(raw: &Raw) -> Result<Option<Self>, SettingsError> {
+        let has_credentials = text(raw, "http.cors.allow-credentials")? == "true";
+        let cors = Self {
+            origins: parsed(raw, "http.cors.allow-origin", |text| origins(text, has_credentials))?,
+            methods: list(raw, "http.cors.allow-methods")?,
+            headers: list(raw, "http.cors.allow-headers")?,
+            exposed: list(raw, "http.cors.expose-headers")?,
+            has_credentials,
+            max_age_s: parsed(raw, "http.cors.max-age", |text| {
+                text.parse::<u64>().map_err(|error| error.to_string())
+            })?,
+        };
+        Ok((text(raw, "http.cors.enabled")? == "true").then_some(cors))
+    }
+}
+
+/// The names of `http.allowed_hosts`, in lower case.
+pub(super) fn allowed_hosts(raw: &Raw) -> Result<Vec<String>, SettingsError> {
+    parsed(raw, "http.allowed_hosts", |text| {
+        let wrong = |name: &&str| name.contains(['/', '*', ':', ' ']);
+        let names: Vec<&str> = words(text).collect();
+        match names.iter().find(|name| wrong(name)) {
+            Some(name) => Err(format!("`{name}` is no name of a host, such as search.example")),
+            None => Ok(names.iter().map(|name| name.to_ascii_lowercase()).collect()),
+        }
+    })
+}
+
+fn origins(text: &str, has_credentials: bool) -> Result<Origins, String> {
+    if text == "*" && has_credentials {
+        // Any page could then act with the password that its visitor has given once.
+        return Err("`*` and http.cors.allow-credentials: name the origins instead".to_owned());
+    }
+    if text == "*" {
+        return Ok(Origins::Any);
+    }
+    if text.starts_with('/') {
+        return Err(format!("`{text}`: regular expressions are not supported, list the origins"));
+    }
+    let is_origin = |origin: &str| {
+        let host = origin.split_once("://").map(|(_, host)| host);
+        host.is_some_and(|host| !host.is_empty() && !host.contains(['/', '*', ' ']))
+    };
+    match words(text).find(|origin| !is_origin(origin)) {
+        Some(wrong) => Err(format!("`{wrong}` is no origin, such as https://kibana.example:5601")),
+        None => Ok(Origins::Listed(words(text).map(str::to_ascii_lowercase).collect())),
+    }
+}
+
+/// A list that stands in a header.
+fn list(raw: &Raw, key: &'static str) -> Result<String, SettingsError> {
+    parsed(raw, key, |text| {
+        let is_word = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+        match words(text).find(|word| !word.chars().all(is_word)) {
+            Some(wrong) => Err(format!("`{wrong}` is no word of a header")),
+            None => Ok(words(text).collect::<Vec<_>>().join(",")),
+        }
+    })
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|word| !word.is_empty())
+}

@@ -1,0 +1,167 @@
+"""Nodes that are away for longer than anybody waits for them, while others write.
+
+The delays after which copies are made elsewhere and the log is trimmed are scaled down, so that an
+absence of seconds is what one of hours is by default. Whoever was away must come back by itself, and
+every document and row that was acknowledged must be there, at every node. `make test` runs some of the
+kinds; `make soak-absence` runs all of them with absences of 1, 3 and 70 times the delay, and, with
+PLIMSOLL_ABSENCE_SECONDS=4200 and the delays as they are by default, one of 70 minutes.
+"""
+
+import http.client
+import json
+import os
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+from cluster_harness import Cluster, explained
+from cluster_processes import await_true
+from resp import Connection, bulk
+
+SOAK = os.environ.get("PLIMSOLL_SOAK") == "1"
+# At their real length the delays are those of the product.
+REAL_SECONDS = float(os.environ.get("PLIMSOLL_ABSENCE_SECONDS", "0"))
+DELAY_SECONDS = 2
+# A node counts as gone after this long without a beat (members.rs).
+LEFT_SECONDS = 6
+COMES_BACK_SECONDS = 120
+SHARDS = 8
+DOCUMENTS = 60
+
+
+def ask(node, method, path, body=None, timeout_seconds=30):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"http://127.0.0.1:{node.http}{path}", data, method=method)
+    request.add_header("content-type", "application/json")
+    try:
+        with urllib.request.urlopen(request, timeout=timeout_seconds) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+    except (OSError, http.client.HTTPException):
+        return 0, {}
+
+
+class Writer(threading.Thread):
+    """Writes to a table of its own at nodes that stay, so that every log group goes on."""
+
+    def __init__(self, nodes):
+        super().__init__(daemon=True)
+        self.nodes, self.halt, self.acknowledged = nodes, threading.Event(), []
+
+    def run(self):
+        number = 0
+        while not self.halt.is_set() and self.nodes:
+            node = self.nodes[number % len(self.nodes)]
+            status, _ = ask(node, "PUT", f"/others/_doc/{number}", {"n": number}, 5)
+            if status == 201:
+                self.acknowledged.append(number)
+            number += 1
+            time.sleep(0.01)
+
+    def stop(self):
+        self.halt.set()
+        self.join(60)
+        return self.acknowledged
+
+
+def kill(_cluster, nodes):
+    for node in nodes:
+        node.kill()
+
+
+def terminate(_cluster, nodes):
+    for node in nodes:
+        assert node.terminate(60) == 0, f"{node.name} did not stop in order"
+
+
+def freeze(_cluster, nodes):
+    for node in nodes:
+        node.freeze()
+
+
+def cut(cluster, nodes):
+    for node in nodes:
+        cluster.cut_from_log(node, "frozen")
+        cluster.cut_from_peers(node, "frozen")
+
+
+KINDS = {"kill": kill, "term": terminate, "freeze": freeze, "cut": cut}
+
+
+def scaled(node):
+    """Has absences of seconds count as long ones."""
+    settings = {"cluster.default_node_left_delayed_timeout": f"{DELAY_SECONDS}s", "log.flush_interval": "1s"}
+    if not REAL_SECONDS:
+        assert ask(node, "PUT", "/_cluster/settings", {"persistent": settings})[0] == 200
+
+
+def fill(cluster, replicas):
+    """Documents in an index with so many replicas, and rows; all acknowledged."""
+    first = cluster.nodes[0]
+    for index, copies in (("kept", replicas), ("others", 1)):
+        shape = {"number_of_shards": SHARDS, "number_of_replicas": copies}
+        assert ask(first, "PUT", f"/{index}", {"settings": shape})[0] == 200
+    cluster.await_green()
+    with Connection(first.port) as rows:
+        for number in range(DOCUMENTS):
+            status, answer = ask(first, "PUT", f"/kept/_doc/{number}", {"n": number})
+            assert status == 201, answer
+            assert rows.ask("SET", f"row:{number}", number) == b"+OK\r\n"
+
+
+def demand_everything(cluster, others):
+    """Every acknowledged document and row is there at every node."""
+    for node in cluster.nodes:
+        for number in range(DOCUMENTS):
+            status, answer = ask(node, "GET", f"/kept/_doc/{number}")
+            assert status == 200 and answer["_source"] == {"n": number}, (node.name, number, answer)
+        with Connection(node.port) as rows:
+            for number in range(DOCUMENTS):
+                assert bulk(rows.ask("GET", f"row:{number}")) == str(number).encode(), (node.name, number)
+        for number in others:
+            status, answer = ask(node, "GET", f"/others/_doc/{number}")
+            assert status == 200 and answer["_source"] == {"n": number}, (node.name, number, answer)
+    assert ask(cluster.nodes[0], "POST", "/kept,others/_refresh")[0] == 200
+    for index, least in (("kept", DOCUMENTS), ("others", len(others))):
+        for node in cluster.nodes:
+            status, answer = ask(node, "GET", f"/{index}/_count")
+            assert status == 200 and answer["_shards"]["failed"] == 0, answer
+            assert answer["count"] >= least, (node.name, index, answer)
+
+
+def absence(tmp_path, kind, away, delays, replicas):
+    cluster = Cluster(tmp_path)
+    try:
+        with explained(cluster, f"{kind} {away}", delays):
+            cluster.start()
+            scaled(cluster.nodes[0])
+            fill(cluster, replicas)
+            # The first node acts for all: it goes too.
+            by_id = sorted(cluster.nodes, key=lambda node: (node.data / "node-id").read_text())
+            gone, stays = by_id[:away], by_id[away:]
+            writer = Writer(stays)
+            writer.start()
+            KINDS[kind](cluster, gone)
+            time.sleep(REAL_SECONDS or LEFT_SECONDS + delays * DELAY_SECONDS)
+            cluster.heal()
+            others = writer.stop()
+            await_true("the cluster is green", cluster.is_green, COMES_BACK_SECONDS)
+            demand_everything(cluster, others)
+            if replicas:
+                cluster.await_equal_copies()
+    finally:
+        cluster.close()
+
+
+# Two of three nodes away: all copies of some partitions are. Nobody can have made others.
+QUICK = [("kill", 2, 3, 1), ("term", 1, 3, 0), ("freeze", 1, 3, 1), ("cut", 2, 1, 1)]
+ALL = [(kind, away, delays, 1) for kind in KINDS for away in (1, 2, 3) for delays in (1, 3, 70)]
+CASES = [("kill", 1, 1, 1)] if REAL_SECONDS else ALL + [("kill", 1, 3, 0)] if SOAK else QUICK
+
+
+@pytest.mark.parametrize("kind,away,delays,replicas", CASES)
+def test_who_was_away_comes_back_and_nothing_is_lost(tmp_path, kind, away, delays, replicas):
+    absence(tmp_path, kind, away, delays, replicas)

@@ -1,0 +1,192 @@
+"""What one connection may cost: values that are too large or never come whole, answers that nobody reads,
+and numbers in every answer."""
+
+import time
+
+import pytest
+import redis
+import requests
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+from resp import Connection, encode
+
+MIB = 1 << 20
+TOO_LARGE = 8 * MIB + 1
+
+
+@pytest.fixture
+def node(new_node):
+    return new_node().start()
+
+
+def test_an_argument_over_the_limit_is_refused_in_words_and_the_connection_goes_on(node):
+    with Connection(node.port, timeout_seconds=30) as connection:
+        connection.send(encode("SET", "before", "1"))
+        connection.send(encode("SET", "large", b"x" * TOO_LARGE))
+        connection.send(encode("GET", "before"))
+        assert connection.reply() == b"+OK\r\n"
+        assert connection.reply() == b"-ERR an argument exceeds the limit of 8388608 bytes\r\n"
+        assert connection.reply() == b"$1\r\n1\r\n"
+        assert connection.ask("EXISTS", "large") == b":0\r\n"
+        # Among others, and in a transaction, which it spoils.
+        assert connection.ask("MULTI") == b"+OK\r\n"
+        assert connection.ask("SET", "before", "2") == b"+QUEUED\r\n"
+        assert connection.ask("SET", "a" * TOO_LARGE, "b").startswith(b"-ERR an argument exceeds")
+        assert connection.ask("EXEC").startswith(b"-EXECABORT")
+        assert connection.ask("GET", "before") == b"$1\r\n1\r\n"
+
+
+def test_passing_over_costs_no_memory(node):
+    before = node.resident_bytes()
+    connections = [Connection(node.port, timeout_seconds=60) for _ in range(4)]
+    for connection in connections:
+        connection.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n" % (100 * MIB))
+    for _ in range(99):
+        for connection in connections:
+            connection.send(b"x" * MIB)
+    assert node.resident_bytes() - before < 60 * MIB
+    for connection in connections:
+        connection.send(b"x" * MIB + b"\r\n")
+        assert connection.reply().startswith(b"-ERR an argument exceeds the limit")
+        assert connection.ask("PING") == b"+PONG\r\n"
+        connection.close()
+
+
+def set_in_flight(node, limit):
+    settings = {"transient": {"network.breaker.inflight_requests.limit": limit}}
+    requests.put(f"http://127.0.0.1:{node.http}/_cluster/settings", json=settings, timeout=10).raise_for_status()
+
+
+def test_values_that_do_not_come_whole_are_charged_and_refused_in_words(node):
+    set_in_flight(node, "40mb")
+    before = node.resident_bytes()
+    connections = [Connection(node.port, timeout_seconds=30) for _ in range(60)]
+    half = 3 * MIB
+    for connection in connections:
+        connection.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n" % (2 * half) + b"x" * half)
+    time.sleep(1)
+    assert node.resident_bytes() - before < 250 * MIB
+    node.client().set("small", "goes on")
+    answers = []
+    for connection in connections:
+        connection.send(b"x" * half + b"\r\n")
+        answers.append(connection.reply())
+        assert connection.ask("PING") == b"+PONG\r\n", "the connection goes on"
+        connection.close()
+    refused = [answer for answer in answers if answer != b"+OK\r\n"]
+    assert refused, "all of them fit"
+    assert all(answer.startswith(b"-OOM") and b"in_flight_requests" in answer for answer in refused), refused[0]
+
+
+def test_a_queue_of_a_transaction_is_charged(node):
+    set_in_flight(node, "20mb")
+    connections = [Connection(node.port, timeout_seconds=30) for _ in range(20)]
+    refused = 0
+    for connection in connections:
+        assert connection.ask("MULTI") == b"+OK\r\n"
+        for _ in range(3):
+            refused += connection.ask("SET", "k", b"x" * 2 * MIB).startswith(b"-OOM")
+    assert refused > 30
+    for connection in connections:
+        connection.close()
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            assert node.client().set("k", "x" * 3 * MIB)
+            return
+        except redis.ResponseError:
+            assert time.monotonic() < deadline, "nothing was given back"
+            time.sleep(0.1)
+
+
+def test_who_has_no_password_holds_little(new_node):
+    node = new_node(settings=["resp.password=secret"]).start()
+    before = node.resident_bytes()
+    connections = [Connection(node.port, timeout_seconds=30) for _ in range(1500)]
+    for connection in connections:
+        connection.send(b"*10\r\n" + b"$16384\r\n" + b"x" * 16384 + b"\r\n$16384\r\n" + b"x" * 16384)
+    time.sleep(1)
+    assert node.resident_bytes() - before < 1500 * 72 * 1024
+    for connection in connections:
+        connection.close()
+    with Connection(node.port) as connection:
+        connection.send(b"*10\r\n" + (b"$16000\r\n" + b"x" * 16000 + b"\r\n") * 3 + b"$16000\r\n")
+        answer, closed = connection.rest(5)
+        assert closed and answer == b"-ERR Protocol error: command exceeds 49152 bytes\r\n"
+    with Connection(node.port) as connection:
+        assert connection.ask("AUTH", "secret") == b"+OK\r\n"
+        assert connection.ask("SET", "k", "x" * 100_000) == b"+OK\r\n"
+
+
+def test_a_client_that_reads_nothing_is_read_no_further(node):
+    with Connection(node.port, timeout_seconds=30) as client:
+        client.ask("SET", "k", "x" * 100_000)
+    before = node.resident_bytes()
+    with Connection(node.port, timeout_seconds=3) as connection:
+        sent = 0
+        connection.socket.setblocking(False)
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            try:
+                sent += connection.socket.send(encode("GET", "k") * 1000)
+            except BlockingIOError:
+                time.sleep(0.05)
+        assert node.resident_bytes() - before < 40 * MIB
+        assert sent < 60 * MIB
+
+
+def test_numbers_near_powers_of_ten_are_followed_by_nothing(node):
+    numbers = [sign * (10**power + by) for power in range(19) for by in range(-2, 3) for sign in (1, -1)]
+    numbers += [2**63 - 1, -(2**63)]
+    with Connection(node.port) as connection:
+        commands = [command for n in numbers for command in (("SET", "i", n), ("INCRBY", "i", 0))]
+        for (name, _, number), reply in zip(commands, connection.ask_many(commands)):
+            assert reply == (b"+OK\r\n" if name == "SET" else b":%d\r\n" % numbers[0])
+            if name == "INCRBY":
+                numbers.pop(0)
+
+
+def test_commands_pause_and_go_on(node):
+    client, other = node.client(), node.client(socket_timeout=0.5, retry=Retry(NoBackoff(), 0))
+    client.client_pause(60_000, all=False)
+    assert other.get("k") is None, "reads go on"
+    with pytest.raises(redis.TimeoutError):
+        other.set("k", "v")
+    client.client_unpause()
+    deadline = time.monotonic() + 10
+    while node.client().get("k") is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    client.client_pause(300)
+    assert node.client().ping()
+    with pytest.raises(redis.ResponseError, match="WRITE or ALL"):
+        client.execute_command("CLIENT", "PAUSE", "1", "x")
+    with pytest.raises(redis.ResponseError, match="timeout"):
+        client.execute_command("CLIENT", "PAUSE", "-1")
+
+
+def test_what_tools_set_at_start_is_said_back(node):
+    client = node.client()
+    assert client.config_get("hash-max-*") == {
+        "hash-max-listpack-entries": "128",
+        "hash-max-listpack-value": "64",
+        "hash-max-ziplist-entries": "128",
+        "hash-max-ziplist-value": "64",
+    }
+    assert client.config_set("hash-max-ziplist-entries", 512)
+    assert client.config_get("hash-max-listpack-entries") == {"hash-max-listpack-entries": "512"}
+    with pytest.raises(redis.ResponseError):
+        client.config_set("hash-max-listpack-value", "many")
+    assert {"redis_version", "connected_clients"} <= set(client.info("server", "clients"))
+    assert client.command_getkeys("BITOP", "AND", "to", "a", "b") == ["to", "a", "b"]
+
+
+def test_copy_names_databases(node):
+    client = node.client(db=3)
+    client.set("a", "1")
+    assert client.execute_command("COPY", "a", "b", "DB", "3") == 1
+    assert client.execute_command("COPY", "a", "b", "DB", "3", "REPLACE") == 1
+    with pytest.raises(redis.ResponseError, match="another database is not supported"):
+        client.execute_command("COPY", "a", "b", "DB", "4")
+    with pytest.raises(redis.ResponseError, match="out of range"):
+        client.execute_command("COPY", "a", "b", "DB", "99")
+    assert client.dbsize() == 2

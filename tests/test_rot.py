@@ -1,0 +1,134 @@
+"""One bit that rots, in every kind of file that a copy is made of. What is damaged is never shown: the
+index is built anew from the rows, and a copy whose rows are damaged is made from another."""
+
+import random
+import re
+
+import pytest
+from cluster_harness import Cluster, explained
+from cluster_processes import await_true
+from test_absence import ask
+
+DOCUMENTS = 300
+BOUND_SECONDS = 120
+INDEX_FILES = ("fast", "store", "term", "idx", "pos", "fieldnorm", "meta.json")
+
+
+def flip_one_bit(path, chance):
+    """Changes one bit of a file, in the middle of what it holds."""
+    data = bytearray(path.read_bytes())
+    at = chance.randrange(len(data) // 4, len(data) * 3 // 4)
+    data[at] ^= 1 << chance.randrange(8)
+    path.write_bytes(bytes(data))
+
+
+def shape(shards, replicas):
+    text = {"type": "text"}
+    mappings = {"properties": {"n": {"type": "long"}, "text": text, "tag": {"type": "keyword"}}}
+    settings = {"number_of_shards": shards, "number_of_replicas": replicas, "refresh_interval": "1s"}
+    return {"settings": settings, "mappings": mappings}
+
+
+def fill(node, index, shards=1, replicas=0):
+    assert ask(node, "PUT", f"/{index}", shape(shards, replicas))[0] == 200
+    for number in range(DOCUMENTS):
+        body = {"n": number, "text": f"word{number % 7} and more of it", "tag": f"t{number % 5}"}
+        assert ask(node, "PUT", f"/{index}/_doc/{number}", body)[0] == 201
+    assert ask(node, "POST", f"/{index}/_refresh")[0] == 200
+    assert ask(node, "POST", f"/{index}/_flush")[0] == 200
+
+
+def answers(node, index):
+    """What a search shows of all documents: sum, terms, order and sources."""
+    body = {
+        "size": DOCUMENTS,
+        "sort": [{"n": "asc"}],
+        "query": {"match": {"text": "more"}},
+        "aggs": {"sum": {"sum": {"field": "n"}}, "tags": {"terms": {"field": "tag"}}},
+    }
+    status, answer = ask(node, "POST", f"/{index}/_search", body)
+    if status != 200 or answer["_shards"]["failed"]:
+        return None
+    hits = [(hit["_id"], hit["_source"]["n"]) for hit in answer["hits"]["hits"]]
+    counts = sorted((it["key"], it["doc_count"]) for it in answer["aggregations"]["tags"]["buckets"])
+    return hits, answer["aggregations"]["sum"]["value"], counts
+
+
+EXPECTED = (
+    [(str(number), number) for number in range(DOCUMENTS)],
+    sum(range(DOCUMENTS)),
+    sorted((f"t{tag}", DOCUMENTS // 5) for tag in range(5)),
+)
+
+
+def files(node, kind):
+    found = sorted(node.data.glob("partitions/*.index/*"))
+    return [path for path in found if path.name == kind or path.suffix == f".{kind}"]
+
+
+@pytest.mark.parametrize("damage", ["a bit", "truncated", "gone"])
+@pytest.mark.parametrize("kind", INDEX_FILES)
+def test_damaged_index_files_are_never_shown(new_node, kind, damage):
+    node = new_node().start()
+    fill(node, "kept")
+    assert answers(node, "kept") == EXPECTED
+    assert node.terminate() == 0
+    paths = [path for path in files(node, kind) if path.stat().st_size > 64]
+    assert paths, f"there is no file of the kind {kind}"
+    for path in paths:
+        if damage == "a bit":
+            flip_one_bit(path, random.Random(str(path.stat().st_size)))
+        elif damage == "truncated":
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+        elif kind != "meta.json":
+            # Without it there is no index: then it is made, and nothing is to be said.
+            path.unlink()
+    node.start()
+    assert answers(node, "kept") == EXPECTED
+    if not (damage == "gone" and kind == "meta.json"):
+        await_true("it is said", lambda: "built anew from the rows" in "".join(node.output), BOUND_SECONDS)
+
+
+def test_rot_of_a_running_node_is_found_at_a_slow_pace(new_node):
+    node = new_node().start()
+    often = {"persistent": {"indices.check.interval": "1s"}}
+    assert ask(node, "PUT", "/_cluster/settings", often)[0] == 200
+    fill(node, "kept")
+    for path in files(node, "fast"):
+        if path.stat().st_size > 64:
+            flip_one_bit(path, random.Random(1))
+    await_true("it is found", lambda: "its checksum is wrong" in "".join(node.output), BOUND_SECONDS)
+    await_true("the index is whole", lambda: answers(node, "kept") == EXPECTED, BOUND_SECONDS)
+
+
+def rows_files(node):
+    return [path for path in node.data.glob("partitions/*/*.sst") if re.fullmatch(r"\d+\.sst", path.name)]
+
+
+def test_a_copy_with_damaged_rows_is_made_from_another(tmp_path):
+    cluster = Cluster(tmp_path)
+    try:
+        with explained(cluster, "rotten rows", 0):
+            cluster.start()
+            fill(cluster.nodes[0], "kept", shards=3, replicas=1)
+            cluster.await_green()
+            node = cluster.nodes[0]
+            assert node.terminate(60) == 0
+            chance = random.Random(7)
+            damaged = [path for path in rows_files(node) if "0000000000000000-0" not in str(path)]
+            assert damaged
+            for path in damaged:
+                flip_one_bit(path, chance)
+            cluster.restart(node)
+            # Every document is there at every node all the time, whatever became of the copies.
+            for asked in cluster.nodes:
+                for number in range(DOCUMENTS):
+                    status, answer = ask(asked, "GET", f"/kept/_doc/{number}")
+                    assert status == 200 and answer["_source"]["n"] == number, (asked.name, number, answer)
+            for asked in cluster.nodes:
+                found = await_true("a search answers", lambda it=asked: answers(it, "kept"), BOUND_SECONDS)
+                assert found == EXPECTED
+            await_true("green", cluster.is_green, BOUND_SECONDS)
+            cluster.await_equal_copies()
+    finally:
+        cluster.close()

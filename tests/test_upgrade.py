@@ -1,0 +1,138 @@
+"""A rolling upgrade of three nodes while clients write, back again, and for good.
+
+The newer binary is this tree with the feature `next-version`: its sweeps of expired rows have a form
+that this binary does not know, and it knows a newer version of the cluster (cluster/src/version.rs).
+"""
+
+import os
+import pathlib
+import shutil
+import threading
+import time
+
+import pytest
+from cluster_harness import Cluster, explained
+from cluster_processes import await_true
+from resp import Closed, Connection, bulk, number
+from test_absence import ask
+
+NEXT = os.environ.get("PLIMSOLL_NEXT_BIN", "")
+SECONDS = 120
+
+
+class Rows(threading.Thread):
+    """Writes rows, most of which expire soon, at whatever node answers."""
+
+    def __init__(self, nodes):
+        super().__init__(daemon=True)
+        self.nodes, self.halt, self.acknowledged = nodes, threading.Event(), {}
+        self.may_go_on, self.tried = threading.Event(), 0
+        self.may_go_on.set()
+
+    def run(self):
+        while not self.halt.is_set():
+            self.may_go_on.wait()
+            node = self.nodes[self.tried % len(self.nodes)]
+            self.tried += 1
+            key = self.tried
+            try:
+                with Connection(node.port) as rows:
+                    for step in range(20):
+                        rows.ask("SET", f"soon:{key}:{step}", "x", "PX", 200)
+                    if rows.ask("SET", f"kept:{key}", key) == b"+OK\r\n":
+                        self.acknowledged[f"kept:{key}"] = str(key).encode()
+            except (OSError, Closed):
+                pass
+            time.sleep(0.02)
+
+    def await_swept(self, node):
+        """Writes nothing until all that expired is removed, which is what sweeps are for: DBSIZE counts
+        what is expired and not removed yet."""
+        self.may_go_on.clear()
+
+        def left():
+            with Connection(node.port) as rows:
+                return number(rows.ask("DBSIZE"))
+
+        await_true(lambda: f"{left()} keys are left of {self.tried}", lambda: left() <= self.tried, SECONDS)
+        self.may_go_on.set()
+
+    def stop(self):
+        self.halt.set()
+        self.join(60)
+        return self.acknowledged
+
+
+class Upgraded:
+    """Nodes whose binary can be changed."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.old = cluster.nodes[0].command()[0]
+
+    def use(self, node, path):
+        command = type(node).command
+        node.command = lambda: [path, *command(node)[1:]]
+
+    def run(self, node, path):
+        assert node.terminate(60) == 0, f"{node.name} did not stop in order"
+        self.use(node, path)
+        node.spawn()
+
+    def change(self, node, path):
+        self.run(node, path)
+        self.cluster.await_ready(node)
+        self.cluster.await_green()
+
+    def version(self):
+        """The cluster's version as all nodes say."""
+        answers = [ask(node, "GET", "/_plimsoll/version") for node in self.cluster.nodes]
+        versions = {answer["version"] for status, answer in answers if status == 200}
+        return versions.pop() if len(versions) == 1 else None
+
+
+@pytest.mark.skipif(not pathlib.Path(NEXT).is_file(), reason="scripts/test.sh builds the newer binary")
+def test_a_cluster_is_upgraded_and_goes_back_until_its_version_is_raised(tmp_path):
+    newer = shutil.copy(NEXT, tmp_path / "plimsoll-next")
+    cluster = Cluster(tmp_path / "cluster")
+    try:
+        with explained(cluster, "upgrade", 0):
+            cluster.start()
+            nodes, upgraded = cluster.nodes, Upgraded(cluster)
+            await_true("the version is this binary's", lambda: upgraded.version() == 2, SECONDS)
+            held = {"persistent": {"cluster.version.raise": "hold"}}
+            assert ask(nodes[0], "PUT", "/_cluster/settings", held)[0] == 200
+            rows = Rows(nodes)
+            rows.start()
+            for node in nodes:
+                upgraded.change(node, str(newer))
+                assert upgraded.version() == 2, "it is held"
+            rows.await_swept(nodes[0])
+            # Back: nothing of the newer form was appended, so the older binary reads all of it.
+            upgraded.change(nodes[1], upgraded.old)
+            rows.await_swept(nodes[1])
+            cluster.await_equal_copies()
+            free = {"persistent": {"cluster.version.raise": "auto"}}
+            assert ask(nodes[0], "PUT", "/_cluster/settings", free)[0] == 200
+            time.sleep(3)
+            assert upgraded.version() == 2, "one member does not know the newer one"
+            upgraded.change(nodes[1], str(newer))
+            await_true("the version is raised", lambda: upgraded.version() == 3, SECONDS)
+            rows.await_swept(nodes[2])
+            # For good: an older binary is refused by name.
+            upgraded.run(nodes[1], upgraded.old)
+            assert nodes[1].exit_code(SECONDS) == 1
+            assert "the cluster's version is 3" in nodes[1].text()
+            upgraded.use(nodes[1], str(newer))
+            nodes[1].spawn()
+            cluster.await_ready(nodes[1])
+            cluster.await_green()
+            acknowledged = rows.stop()
+            assert len(acknowledged) > 10
+            for node in nodes:
+                with Connection(node.port) as connection:
+                    for key, value in acknowledged.items():
+                        assert bulk(connection.ask("GET", key)) == value, (node.name, key)
+            cluster.await_equal_copies()
+    finally:
+        cluster.close()
