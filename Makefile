@@ -7,7 +7,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/plimsoll/target
 export DATA RESP HTTP RPC LOG ARGS
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo cluster build test bench-breakers bench-redis bench-rows bench-mixes bench-distribution bench-rally bench-failover soak soak-absence soak-cluster clean-data
+.PHONY: help run demo cluster build test bench-breakers bench-redis bench-rows bench-mixes bench-distribution bench-rally bench-failover soak soak-absence soak-absence-real soak-cluster clean-data
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -62,8 +62,12 @@ bench-failover: build ## what clients notice when a node or a log server goes ba
 soak: build soak-cluster ## kill and power-loss tests, ten times as long, and all faults of a cluster
 	@scripts/deps.sh test && PLIMSOLL_RUNS=1000 $$(scripts/venv.sh) -m pytest -q tests/test_kill.py tests/test_power_loss.py
 
-soak-absence: build ## absences of 1, 3 and 70 delays, by four ways, of one to three nodes (PLIMSOLL_ABSENCE_SECONDS=)
+soak-absence: build ## absences of 1, 3 and 70 delays, by four ways, of one to three nodes (an hour)
 	@scripts/deps.sh test && PLIMSOLL_SOAK=1 $$(scripts/venv.sh) -m pytest -q tests/test_absence.py
+
+soak-absence-real: build ## one absence of 70 minutes by each of four ways, side by side, nothing scaled
+	@scripts/deps.sh test && PLIMSOLL_ABSENCE_SECONDS=$${PLIMSOLL_ABSENCE_SECONDS:-4200} \
+	  $$(scripts/venv.sh) -m pytest -q tests/test_absence.py
 
 soak-cluster: build ## every fault of a cluster ten times, on both versions of log servers (two hours)
 	@scripts/deps.sh test && PLIMSOLL_SOAK=1 $$(scripts/venv.sh) -m pytest -q tests/test_cluster_faults.py
