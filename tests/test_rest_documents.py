@@ -386,7 +386,7 @@ def test_index_get_delete(rest):
     rest("HEAD", "/g/_source/2", status=404)
     assert "_source" not in rest.json("GET", "/g/_doc/1?_source=false")
     assert rest.json("GET", "/g/_doc/1?_source_includes=t")["_source"] == {"t": "quick brown fox"}
-    assert rest.json("GET", "/g/_doc/404", status=404) == {"_index": "g", "_id": "404", "found": False}
+    assert rest.json("GET", "/g/_doc/404", status=404) == {"_index": "g", "_type": "_doc", "_id": "404", "found": False}
     assert rest.refused("GET", "/g/_source/404", status=404) == (
         "resource_not_found_exception",
         "Document not found [g]/[404]",
@@ -497,6 +497,9 @@ def test_mget(rest):
     docs = rest.json("GET", "/_mget", body)["docs"]
     assert docs[0]["error"]["root_cause"][0]["reason"] == "no such index [nope]"
     assert docs[1]["_source"] == {"m": 2}
+    # As the client for Java says that it wants none.
+    body = {"docs": [{"_index": "g", "_id": "1", "stored_fields": None}]}
+    assert rest.json("POST", "/_mget", body)["docs"][0]["_source"] == {"n": 1, "m": 2}
     assert rest.refused("POST", "/_mget", {"ids": ["1"]}) == (
         "action_request_validation_exception",
         "Validation Failed: 1: index is missing;",
@@ -622,7 +625,35 @@ def test_by_query(rest):
     assert (answer["total"], answer["deleted"], answer["version_conflicts"]) == (10, 10, 0)
     rest("GET", "/g/_doc/9", status=404)
     rest("GET", "/g/_doc/10")
+    # Elasticsearch 7's other name of `max_docs`, in the body and in the address.
+    for path, body in [("", {"size": 2}), ("?size=2", {})]:
+        body["query"] = {"match_all": {}}
+        for name in ["_update_by_query", "_delete_by_query"]:
+            assert rest.json("POST", f"/g/{name}{path}", body)["total"] == 2
+            rest("POST", "/g/_refresh")
+    answer = rest.json("POST", "/g/_delete_by_query?refresh&max_docs=3&sort=n:desc", {"query": {"match_all": {}}})
+    assert answer["deleted"] == 3
+    left = rest.json("GET", "/g/_search?size=100")["hits"]["hits"]
+    assert max(hit["_source"]["n"] for hit in left) == 21 and len(left) == 8
+    assert "[sort]" in rest.refused("POST", "/g,h/_delete_by_query?sort=n", {"query": {"match_all": {}}})[1]
+    assert "pipeline" in rest.refused("POST", "/g/_update_by_query?pipeline=p", {"query": {"match_all": {}}})[1]
     assert "wait_for_completion" in rest.refused("POST", "/g/_delete_by_query?wait_for_completion=false", {"query": {"match_all": {}}})[1]
+
+
+def test_types_of_elasticsearch_7(rest, new_node):
+    answer = bulk(rest, [{"index": {"_id": "1"}}, {"n": 1}, {"update": {"_id": "9"}}, {"doc": {}}], path="/g/_doc/_bulk")
+    assert [item["_type"] for one in answer["items"] for item in one.values()] == ["_doc", "_doc"]
+    assert rest.json("POST", "/g/_refresh") and rest.json("GET", "/g/_count")["count"] == 1
+    assert rest.json("POST", "/g/_doc/1/_update", {"doc": {"m": 2}})["_type"] == "_doc"
+    hit = rest.json("POST", "/g/_doc/_search", {"explain": True})["hits"]["hits"][0]
+    assert (hit["_index"], hit["_type"], hit["_id"]) == ("g", "_doc", "1")
+    for path in ["/g/_doc/1", "/g/_explain/1"]:
+        assert rest.json("GET", path)["_type"] == "_doc"
+    assert rest.json("GET", "/g/_doc/404", status=404)["_type"] == "_doc"
+    assert rest.json("DELETE", "/g/_doc/1")["_type"] == "_doc"
+    later = Rest(new_node(settings=["rest.version=2.19.1", "rest.distribution=opensearch"]).start())
+    assert "_type" not in later.json("PUT", "/g/_doc/1?refresh", {"n": 1}, 201)
+    assert "_type" not in later.json("GET", "/g/_search")["hits"]["hits"][0]
 
 
 # Clients

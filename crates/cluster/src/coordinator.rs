@@ -9,7 +9,7 @@ use plimsoll_control::Class;
 use plimsoll_log::Lsn;
 use plimsoll_memory::local::patiently;
 use plimsoll_memory::{Account, Action, Standing, Stop};
-use plimsoll_storage::command::{self, Command};
+use plimsoll_storage::command::{self, Command, Spec};
 use plimsoll_storage::execute;
 use plimsoll_storage::operation::{Operation, cost, decode_reply};
 use plimsoll_storage::partition::RECORD_BYTES_MAX;
@@ -242,21 +242,17 @@ impl Coordinator {
     fn plan<'a>(&'a self, db: u32, request: &'a Request) -> Plan<'a> {
         match request {
             Request::Command(argv) => match command::parse(argv) {
-                Ok(command) if command.spec().grows && self.shared.is_room_low() => {
-                    self.refuse_for_room()
-                }
-                Ok(command) => self.plan_command(db, command, argv),
+                Ok(command) => match self.refusal(command.spec()) {
+                    None => self.plan_command(db, command, argv),
+                    Some(refusal) => Plan::Reply(refusal.into()),
+                },
                 Err(error) => Plan::Reply(error.into()),
             },
-            Request::Transaction { commands, .. }
-                if self.shared.is_room_low()
-                    && commands
-                        .iter()
-                        .any(|argv| command::lookup(argv).is_ok_and(|spec| spec.grows)) =>
-            {
-                self.refuse_for_room()
-            }
             Request::Transaction { watched, commands } => {
+                let mut specs = commands.iter().filter_map(|argv| command::lookup(argv).ok());
+                if let Some(refusal) = specs.find_map(|spec| self.refusal(spec)) {
+                    return Plan::Reply(refusal.into());
+                }
                 let count = self.partition_count(db);
                 let ordinal_of = |key: &[u8]| self.ordinal_of(db, key);
                 match scatter::transaction_ordinal(db, watched, commands, count, ordinal_of) {
@@ -273,14 +269,23 @@ impl Coordinator {
         }
     }
 
-    fn refuse_for_room<'a>(&self) -> Plan<'a> {
-        // There may be room again meanwhile.
-        match self.shared.room.check() {
-            Err(error) => Plan::Reply(error.into()),
-            Ok(()) => {
-                Plan::Reply(unavailable("the disk was nearly full; try again".to_owned()).into())
-            }
+    /// Why no such command is taken now, whatever it asks for.
+    fn refusal(&self, spec: &Spec) -> Option<ErrorReply> {
+        if !self.shared.version.allows(spec.since) {
+            return Some(ErrorReply::err(format!(
+                "'{}' is refused until every node of the cluster knows it: it came with version \
+                 {} of the cluster",
+                spec.name, spec.since
+            )));
         }
+        if !(spec.grows && self.shared.is_room_low()) {
+            return None;
+        }
+        // There may be room again meanwhile.
+        let room = self.shared.room.check();
+        Some(room.err().unwrap_or_else(|| {
+            unavailable("the disk was nearly full; try again".to_owned())
+        }))
     }
 
     fn plan_command<'a>(&'a self, db: u32, command: Command<'a>, argv: &'a Argv) -> Plan<'a> {

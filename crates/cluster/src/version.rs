@@ -5,7 +5,7 @@
 //! | version | since then |
 //! |---|---|
 //! | 1 | clusters that were made before there was a version |
-//! | 2 | an operation that exceeds the budget of its record is refused by all replicas; COPY and RENAME of a large hash go in slices |
+//! | 2 | an operation that exceeds the budget of its record is refused by all replicas; COPY and RENAME of a large hash go in slices; BITOP and BITFIELD |
 //! | 3 | sweeps carry a form number (the feature `next-version` alone: what tests upgrade to) |
 //!
 //! The first of the nodes raises it to what all members know, unless `cluster.version.raise` is

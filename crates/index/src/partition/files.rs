@@ -22,7 +22,7 @@ use tantivy::directory::{
 };
 
 use super::IndexError;
-use super::meta;
+use super::{meta, order};
 
 /// The name of Tantivy's table of segments.
 const META: &str = "meta.json";
@@ -340,8 +340,16 @@ impl Directory for FilesHandle {
     fn atomic_write(&self, path: &Path, data: &[u8]) -> io::Result<()> {
         let mut state = self.shared().state.lock();
         self.check_live()?;
-        state.meta_writes += u64::from(path == Path::new(META));
-        state.small.insert(path.to_owned(), data.to_vec());
+        let mut data = data.to_vec();
+        if path == Path::new(META) {
+            state.meta_writes += 1;
+            if let Some(last) = state.small.get(path)
+                && let Some(order) = order::by_age(last, &data).map_err(io::Error::other)?
+            {
+                data = meta::reordered(&data, &order).map_err(io::Error::other)?;
+            }
+        }
+        state.small.insert(path.to_owned(), data);
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tantivy::index::SegmentId;
-use tantivy::indexer::{IndexWriterOptions, LogMergePolicy, NoMergePolicy, UserOperation};
+use tantivy::indexer::{IndexWriterOptions, NoMergePolicy, UserOperation};
 use tantivy::query::{BooleanQuery, Occur, Query, TermQuery};
 use tantivy::schema::IndexRecordOption;
 use tantivy::{Index, IndexReader, IndexWriter, Term};
@@ -16,6 +16,7 @@ use super::layout::Layout;
 use super::meta::{self, Payload};
 use super::opening::open_index;
 use super::options::{Grown, IndexStatistics, Options};
+use super::order::{self, MergesByAge};
 use super::record::Record;
 use super::sink::RecordSink;
 use super::view::View;
@@ -318,8 +319,9 @@ impl PartitionIndex {
         } else {
             segments.len()
         };
-        let smallest: Vec<SegmentId> =
+        let mut smallest: Vec<SegmentId> =
             segments.iter().take(count).map(|segment| segment.id()).collect();
+        order::sort_by_age(&self.files, &mut smallest);
         // What is merged away is deleted only when nobody holds its description.
         drop(segments);
         let mut writer = self.new_writer()?;
@@ -405,9 +407,7 @@ impl PartitionIndex {
         // the segments that the commit changed and for to be done in the others, and the merged
         // segment for all done. An empty run uses the number up.
         writer.run(Vec::new())?;
-        let mut policy = LogMergePolicy::default();
-        policy.set_del_docs_ratio_before_merge(0.3);
-        writer.set_merge_policy(Box::new(policy));
+        writer.set_merge_policy(Box::new(MergesByAge::new(self.files.clone(), 0.3)));
         Ok(writer)
     }
 

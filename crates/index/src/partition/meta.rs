@@ -104,6 +104,11 @@ pub(super) fn segments(meta: &[u8]) -> Result<Vec<Segment>, IndexError> {
         .collect()
 }
 
+/// The number of the last operation that a `meta.json` has.
+pub(super) fn operations(meta: &[u8]) -> Result<Option<u64>, IndexError> {
+    Ok(parse(meta)?.get("opstamp").and_then(Value::as_u64))
+}
+
 /// The files that a `meta.json` names.
 pub(super) fn files(meta: &[u8]) -> Result<BTreeSet<PathBuf>, IndexError> {
     let mut files = BTreeSet::new();
@@ -132,6 +137,16 @@ pub(super) fn changed(
                 .map_err(|error| IndexError::Corrupt(format!("schema: {error}")))?;
             meta.insert("schema".to_owned(), schema);
         }
+    }
+    serde_json::to_vec(&meta).map_err(|error| IndexError::Corrupt(error.to_string()))
+}
+
+/// A `meta.json` with its segments in another order: for each place, where the segment is now.
+pub(super) fn reordered(meta: &[u8], order: &[usize]) -> Result<Vec<u8>, IndexError> {
+    let mut meta = parse(meta)?;
+    if let Some(segments) = meta.get_mut("segments").and_then(Value::as_array_mut) {
+        let ordered = order.iter().filter_map(|&at| segments.get(at).cloned()).collect();
+        *segments = ordered;
     }
     serde_json::to_vec(&meta).map_err(|error| IndexError::Corrupt(error.to_string()))
 }

@@ -13,6 +13,7 @@ mod meta;
 mod norms;
 mod opening;
 mod options;
+mod order;
 mod record;
 mod sink;
 mod view;

@@ -481,3 +481,44 @@ fn contents(view: &View) -> BTreeMap<String, u64> {
     assert_eq!(map.len(), contents.len(), "a document is there twice");
     map
 }
+
+/// The ids in the order in which searches walk over them.
+fn walked(view: &View) -> Vec<String> {
+    let searcher = view.searcher();
+    let id = view.layout().id_field();
+    let mut walked = Vec::new();
+    for (segment, reader) in (0u32..).zip(searcher.segment_readers()) {
+        for doc in reader.doc_ids_alive() {
+            let stored: TantivyDocument =
+                searcher.doc(tantivy::DocAddress::new(segment, doc)).unwrap();
+            walked.push(stored.get_first(id).unwrap().as_str().unwrap().to_owned());
+        }
+    }
+    walked
+}
+
+#[test]
+fn documents_keep_their_order_through_refreshes_merges_and_openings() {
+    let dir = TempDir::new().unwrap();
+    let mapping = mapping(&json!({ "n": { "type": "long" } }));
+    let mut index = open(dir.path(), &mapping);
+    let mut expected = Vec::new();
+    for number in 0..30u64 {
+        let id = format!("{number:02}");
+        put(&mut index, &id, &json!({ "n": 1 }));
+        expected.push(id);
+        let view = index.refresh(number).unwrap();
+        assert_eq!(walked(&view), expected);
+        if number % 10 == 9 {
+            index.persist().unwrap();
+            drop(index);
+            index = open(dir.path(), &mapping);
+            assert_eq!(walked(&index.view()), expected);
+        }
+    }
+    for most in [5, 2, 1] {
+        index.force_merge(most).unwrap();
+        let view = index.refresh(100 + most as u64).unwrap();
+        assert_eq!(walked(&view), expected, "at most {most}");
+    }
+}

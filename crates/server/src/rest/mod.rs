@@ -31,6 +31,7 @@ pub mod search;
 pub mod server;
 pub mod stats;
 pub mod tasks;
+pub mod types;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -56,6 +57,7 @@ use identity::Identity;
 use peer::Peer;
 use query::Query;
 use routes::{Found, Verb};
+use types::Types;
 
 /// The content type that Prometheus asks for.
 const PROMETHEUS: &str = "text/plain; version=0.0.4";
@@ -66,6 +68,8 @@ pub struct Rest {
     pub node: Arc<Shared>,
     /// Who the cluster and the node say they are.
     pub identity: Identity,
+    /// Whether answers name the types of documents.
+    pub types: Types,
     /// Where the port really is.
     pub address: std::net::SocketAddr,
     /// Which web pages may ask.
@@ -89,6 +93,7 @@ impl Rest {
         let identity = Identity::load(&node.coordinator, &node.settings.node_name).await?;
         let in_flight = Arc::clone(&node.in_flight);
         Ok(Self {
+            types: Types::of(&node.settings),
             doors: Doors::new(&node.settings),
             node,
             identity,

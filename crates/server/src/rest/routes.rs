@@ -180,8 +180,21 @@ static TREE: LazyLock<Tree> = LazyLock::new(|| Tree::new(all()));
 /// Finds the route of a request; the segments of the path are decoded.
 #[must_use]
 pub fn find(method: &Method, segments: &[&str]) -> Found {
-    TREE.find(method, segments)
+    match *segments {
+        [index, "_doc", api] if TYPED.contains(&api) => TREE.find(method, &[index, api]),
+        [index, "_doc", id, api] if TYPED_BY_ID.contains(&api) => {
+            TREE.find(method, &[index, api, id])
+        }
+        _ => TREE.find(method, segments),
+    }
 }
+
+/// What clients of Elasticsearch 7 ask of `/{index}/_doc`: the same as of the index. These are no
+/// ids of documents, as little as there.
+const TYPED: [&str; 7] =
+    ["_bulk", "_mget", "_search", "_msearch", "_count", "_update_by_query", "_delete_by_query"];
+/// What they ask of `/{index}/_doc/{id}`.
+const TYPED_BY_ID: [&str; 3] = ["_update", "_source", "_explain"];
 
 #[derive(Default)]
 struct Tree {
@@ -316,6 +329,12 @@ mod tests {
 
     #[test]
     fn parameters_are_those_of_the_route() {
+        let Found::Route(route, _) = find(&Method::POST, &["g", "_doc", "_bulk"]) else { panic!() };
+        assert_eq!(route.path, "/{index}/_bulk");
+        let path = ["g", "_doc", "9", "_update"];
+        let Found::Route(route, parts) = find(&Method::POST, &path) else { panic!() };
+        assert_eq!(route.path, "/{index}/_update/{id}");
+        assert_eq!(parts, [("index", "g".to_owned()), ("id", "9".to_owned())]);
         let Found::Route(route, _) = find(&Method::PUT, &["g", "_doc", "9"]) else { panic!() };
         assert!(route.check_parameters("/g/_doc/9", ["refresh", "pretty"].into_iter()).is_ok());
         let refused = route.check_parameters("/g/_doc/9", ["bogus"].into_iter()).unwrap_err();

@@ -104,6 +104,8 @@ pub struct Spec {
     pub grows: bool,
     /// Whether it can hurt everyone else.
     pub dangerous: bool,
+    /// The cluster's version since which it may stand in a log.
+    pub since: u32,
     /// Its subcommands, none for most.
     pub subcommands: &'static [Spec],
     parse: Option<Parse>,
@@ -122,6 +124,7 @@ impl Spec {
             fast: false,
             grows: false,
             dangerous: false,
+            since: 1,
             subcommands: &[],
             parse: None,
         }
@@ -143,6 +146,12 @@ impl Spec {
     #[must_use]
     pub const fn dangerous(self) -> Self {
         Self { dangerous: true, ..self }
+    }
+
+    /// The same, unknown to nodes of clusters before this version.
+    #[must_use]
+    pub const fn since(self, since: u32) -> Self {
+        Self { since, ..self }
     }
 
     /// The same, with its keys at these positions.

@@ -41,8 +41,8 @@ pub const SPECS: &[Spec] = &[
     reads("getbit", 3, Bitmap, read::strings::getbit).fast(),
     reads("bitcount", -2, Bitmap, read::strings::bitcount),
     reads("bitpos", -3, Bitmap, read::strings::bitpos),
-    writes("bitop", -4, Bitmap, write::strings::bitop).keys(KeyRange::FROM_SECOND).grows(),
-    writes("bitfield", -2, Bitmap, bitfield::bitfield).grows(),
+    writes("bitop", -4, Bitmap, write::strings::bitop).keys(KeyRange::FROM_SECOND).grows().since(2),
+    writes("bitfield", -2, Bitmap, bitfield::bitfield).grows().since(2),
     reads("bitfield_ro", -2, Bitmap, bitfield::bitfield_ro).fast(),
     // Hashes.
     writes("hset", -4, Hash, write::hashes::hset).grows().fast(),

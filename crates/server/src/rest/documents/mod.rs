@@ -58,7 +58,6 @@ const BY_QUERY: &[&str] = &[
     "slices",
     "wait_for_completion",
     "requests_per_second",
-    "search_timeout",
     "search_type",
     "request_cache",
     "version",
@@ -69,10 +68,8 @@ const BY_QUERY: &[&str] = &[
     "analyze_wildcard",
     "lenient",
     "pipeline",
-    "from",
     "sort",
     "stats",
-    "terminate_after",
     "require_alias",
 ];
 

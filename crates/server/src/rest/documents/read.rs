@@ -10,10 +10,11 @@ use serde_json::{Map, Value};
 use super::place::{self, Place};
 use super::source_filter::SourceFilter;
 use super::write::validation;
-use super::written::text;
+use super::written::{address, text};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::query::Query;
+use crate::rest::types::Types;
 
 /// The most documents that one request may ask for.
 const MANY_MAX: usize = 10_000;
@@ -30,7 +31,7 @@ pub async fn document(call: Call) -> Result<Answer, Error> {
     let found = get(&call, &place, id, routing.as_deref()).await?;
     let mut out = Vec::with_capacity(256 + found.as_ref().map_or(0, |found| found.source.len()));
     let filter = SourceFilter::of_query(&call.query)?;
-    entry(&mut out, &place.index, id, routing.as_deref(), found.as_ref(), &filter)?;
+    entry(&mut out, call.rest.types, &place.index, id, routing.as_deref(), found.as_ref(), &filter)?;
     Ok(Answer::raw(out).with_status(if found.is_some() { 200 } else { 404 }))
 }
 
@@ -124,16 +125,15 @@ fn checked(document: &Document) -> Result<&Document, Error> {
 /// Where its row is not JSON.
 pub fn entry(
     out: &mut Vec<u8>,
+    types: Types,
     index: &IndexMetadata,
     id: &str,
     routing: Option<&str>,
     found: Option<&Document>,
     filter: &SourceFilter,
 ) -> Result<(), Error> {
-    out.extend_from_slice(b"{\"_index\":");
-    text(out, &index.name);
-    out.extend_from_slice(b",\"_id\":");
-    text(out, id);
+    out.push(b'{');
+    address(out, types, &index.name, Some(id));
     let Some(found) = found else {
         out.extend_from_slice(b",\"found\":false}");
         return Ok(());
@@ -203,7 +203,7 @@ pub async fn many(mut call: Call) -> Result<Answer, Error> {
         let mark = out.len();
         if let Err(error) = one(&call, wanted, &mut out).await {
             out.truncate(mark);
-            failure(&mut out, wanted, &error);
+            failure(&mut out, call.rest.types, wanted, &error);
         }
     }
     out.extend_from_slice(b"]}");
@@ -218,14 +218,12 @@ async fn one(call: &Call, wanted: &Wanted, out: &mut Vec<u8>) -> Result<(), Erro
     let routing = routing.as_deref();
     let found = coordinator.get_document(&place.index, &wanted.id, routing, is_realtime).await?;
     let found = found.map(|found| kept(found, &place.index));
-    entry(out, &place.index, &wanted.id, routing, found.as_ref(), &wanted.filter)
+    entry(out, call.rest.types, &place.index, &wanted.id, routing, found.as_ref(), &wanted.filter)
 }
 
-fn failure(out: &mut Vec<u8>, wanted: &Wanted, error: &Error) {
-    out.extend_from_slice(b"{\"_index\":");
-    text(out, &wanted.index);
-    out.extend_from_slice(b",\"_id\":");
-    text(out, &wanted.id);
+fn failure(out: &mut Vec<u8>, types: Types, wanted: &Wanted, error: &Error) {
+    out.push(b'{');
+    address(out, types, &wanted.index, Some(&wanted.id));
     let _ = write!(out, ",\"error\":{}}}", error.to_json()["error"]);
 }
 
@@ -297,7 +295,9 @@ fn wanted_doc(
         return Err(Error::parsing(format!("unknown field [{unknown}] in a document of [_mget]")));
     }
     let field = |name: &str| doc.get(name).and_then(scalar);
-    refuse_stored_fields(doc.get("stored_fields").map(|_| "stored_fields"))?;
+    // Clients for Java say null where they want none.
+    let stored = doc.get("stored_fields").filter(|fields| !fields.is_null());
+    refuse_stored_fields(stored.map(|_| "stored_fields"))?;
     let own = field("_index").or_else(|| index.map(str::to_owned));
     if own.is_none() {
         wrong.push("index is missing");

@@ -303,11 +303,13 @@ pub async fn update(mut call: Call) -> Result<Answer, Error> {
         touched.add(&place.index, partition);
     }
     touched.make_visible(call.coordinator(), refresh).await?;
-    let answer = write::answer(&place, id, &updated.outcome, refresh);
+    let types = call.rest.types;
+    let answer = write::answer(types, &place, id, &updated.outcome, refresh);
     let Some(filter) = &change.source else { return Ok(answer) };
     let mut out = Vec::with_capacity(512);
     out.push(b'{');
-    written::fields(&mut out, &place.index, id, &updated.outcome, refresh == Refresh::Now);
+    let was_refreshed = refresh == Refresh::Now;
+    written::fields(&mut out, types, &place.index, id, &updated.outcome, was_refreshed);
     get_field(&mut out, &updated, filter)?;
     out.push(b'}');
     Ok(Answer { content: Answer::raw(out).content, ..answer })

@@ -13,6 +13,7 @@ use super::written::{self, Outcome};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::query::Query;
+use crate::rest::types::Types;
 
 /// What stands for itself in a path.
 const SEGMENT: &AsciiSet =
@@ -89,7 +90,7 @@ async fn write(
     let mut touched = Touched::default();
     touched.add(&place.index, written.partition);
     touched.make_visible(call.coordinator(), refresh).await?;
-    Ok(answer(&place, &id, &Outcome::Written(written), refresh))
+    Ok(answer(call.rest.types, &place, &id, &Outcome::Written(written), refresh))
 }
 
 /// Carries out one write.
@@ -105,10 +106,16 @@ pub async fn one(call: &Call, place: &Place, write: DocumentWrite) -> Result<Wri
 
 /// The answer to a write of one document.
 #[must_use]
-pub fn answer(place: &Place, id: &str, outcome: &Outcome, refresh: Refresh) -> Answer {
+pub fn answer(
+    types: Types,
+    place: &Place,
+    id: &str,
+    outcome: &Outcome,
+    refresh: Refresh,
+) -> Answer {
     let mut out = Vec::with_capacity(256);
     out.push(b'{');
-    written::fields(&mut out, &place.index, id, outcome, refresh == Refresh::Now);
+    written::fields(&mut out, types, &place.index, id, outcome, refresh == Refresh::Now);
     out.push(b'}');
     let answer = Answer::raw(out).with_status(outcome.status());
     if outcome.status() != 201 {

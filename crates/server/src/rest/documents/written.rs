@@ -4,6 +4,8 @@ use std::io::Write;
 
 use plimsoll_cluster::{IndexMetadata, WriteResult, Written};
 
+use crate::rest::types::Types;
+
 /// What an update came to: like a write, or nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -47,6 +49,7 @@ impl Outcome {
 /// Writes the fields of an outcome, from `_index` to `_primary_term`, without brackets.
 pub fn fields(
     out: &mut Vec<u8>,
+    types: Types,
     index: &IndexMetadata,
     id: &str,
     outcome: &Outcome,
@@ -56,10 +59,7 @@ pub fn fields(
         Outcome::Written(written) => (written.version, written.seq_no),
         Outcome::Noop { version, seq_no } => (*version, *seq_no),
     };
-    out.extend_from_slice(b"\"_index\":");
-    text(out, &index.name);
-    out.extend_from_slice(b",\"_id\":");
-    text(out, id);
+    address(out, types, &index.name, Some(id));
     let result = outcome.result();
     // Nothing below can fail: the bytes are in memory.
     let _ = write!(out, ",\"_version\":{version},\"result\":\"{result}\"");
@@ -73,6 +73,19 @@ pub fn fields(
         ",\"_shards\":{{\"total\":{total},\"successful\":{successful},\"failed\":0}},\
          \"_seq_no\":{seq_no},\"_primary_term\":1"
     );
+}
+
+/// Writes which document is meant: `_index`, `_type` and `_id`, without brackets.
+pub fn address(out: &mut Vec<u8>, types: Types, index: &str, id: Option<&str>) {
+    out.extend_from_slice(b"\"_index\":");
+    text(out, index);
+    out.push(b',');
+    out.extend_from_slice(types.field().as_bytes());
+    out.extend_from_slice(b"\"_id\":");
+    match id {
+        Some(id) => text(out, id),
+        None => out.extend_from_slice(b"null"),
+    }
 }
 
 /// The copies that a write is for, and those that serve and so have it, or will.

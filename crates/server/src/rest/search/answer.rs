@@ -2,7 +2,10 @@
 
 use plimsoll_cluster::SearchOutcome;
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
+
+use crate::rest::types::Types;
 
 /// The answer of a search, written without a tree in between.
 pub struct Found<'a> {
@@ -14,6 +17,8 @@ pub struct Found<'a> {
     pub is_point: bool,
     /// Whether any index was searched: an answer about none has a best score of 0.
     pub is_empty: bool,
+    /// Whether hits name their type.
+    pub types: Types,
     /// In a `_msearch`, the status of this search alone.
     pub status: Option<u16>,
 }
@@ -60,8 +65,24 @@ impl Serialize for Hits<'_> {
         }
         let max_score = if *is_empty { Some(0.0) } else { outcome.max_score };
         map.serialize_entry("max_score", &max_score)?;
-        map.serialize_entry("hits", &outcome.hits)?;
+        match self.0.types {
+            Types::Named => map.serialize_entry("hits", &Typed(&outcome.hits))?,
+            Types::Left => map.serialize_entry("hits", &outcome.hits)?,
+        }
         map.end()
+    }
+}
+
+/// Hits as the nodes wrote them, each with its type.
+struct Typed<'a>(&'a [Box<RawValue>]);
+
+impl Serialize for Typed<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|hit| {
+            // Every hit has an index, so that more comes after the bracket.
+            let rest = hit.get().strip_prefix('{').unwrap_or_default();
+            RawValue::from_string(format!("{{{}{rest}", Types::Named.field())).ok()
+        }))
     }
 }
 

@@ -11,6 +11,7 @@ use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::expressions;
 use crate::rest::nodes::{self, all};
+use crate::rest::types::Types;
 
 /// GET or POST `[/{index}]/_validate/query`.
 ///
@@ -90,6 +91,9 @@ pub async fn explain(mut call: Call) -> Result<Answer, Error> {
     let index = target.index;
     let routing = call.query.get("routing").map(str::to_owned);
     let mut answer = json!({ "_index": index.name, "_id": id, "matched": false });
+    if call.rest.types == Types::Named {
+        answer["_type"] = json!("_doc");
+    }
     let document = call.coordinator().get_document(&index, &id, routing.as_deref(), true).await?;
     if document.is_none() {
         return Ok(Answer::json(&answer).with_status(404));

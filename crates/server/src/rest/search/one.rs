@@ -31,14 +31,14 @@ pub async fn search(mut call: Call) -> Result<Answer, Error> {
 pub async fn carry_out(rest: &Rest, asked: Asked, status: Option<u16>) -> Result<Answer, Error> {
     let is_point = asked.options.context.is_some();
     let is_empty = asked.targets.is_empty() && !is_point;
-    let total_as_int = asked.total_as_int;
+    let (total_as_int, types) = (asked.total_as_int, rest.types);
     let found = rest.node.coordinator.search(&asked.targets, asked.request, asked.options).await;
     let node_id = &rest.identity.node_id;
     let mut outcome = found.map_err(|error| located(error, node_id))?;
     outcome.failures.iter_mut().for_each(|failure| locate(failure, node_id));
     // What it is made of may be many times as large, and goes where it is made.
     let make = move || {
-        let found = Found { outcome: &outcome, total_as_int, is_point, is_empty, status };
+        let found = Found { outcome: &outcome, total_as_int, is_point, is_empty, types, status };
         Answer::json(&found)
     };
     Ok(apart(make).await)

@@ -36,6 +36,7 @@ pub async fn next(mut call: Call) -> Result<Answer, Error> {
         total_as_int,
         is_point: false,
         is_empty: false,
+        types: call.rest.types,
         status: None,
     }))
 }

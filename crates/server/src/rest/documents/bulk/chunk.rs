@@ -17,7 +17,8 @@ use crate::rest::documents::place::{self, Place, located};
 use crate::rest::documents::source_filter::SourceFilter;
 use crate::rest::documents::update::{self, Change, Updated};
 use crate::rest::documents::write::Conditions;
-use crate::rest::documents::written::{self, Outcome, text};
+use crate::rest::documents::written::{self, Outcome};
+use crate::rest::types::Types;
 
 /// What a request says for all its items.
 #[derive(Clone, Debug, Default)]
@@ -119,20 +120,27 @@ pub async fn carry_out(rest: &Rest, defaults: &Defaults, items: Vec<Item>, answe
         let _ = write!(out, "{{\"{}\":{{", operation.name());
         match (placed, outcome) {
             (Some(placed), Ok(updated)) => {
-                success(out, placed, &updated, defaults);
+                success(out, rest.types, placed, &updated, defaults);
                 if let Outcome::Written(written) = updated.outcome {
                     answers.touched.add(&placed.place.index, written.partition);
                 }
             }
-            (_, outcome) => failure(out, index, id, outcome.err()),
+            (_, outcome) => failure(out, rest.types, index, id, outcome.err()),
         }
         answers.items.extend_from_slice(b"}}");
     }
 }
 
-fn success(out: &mut Vec<u8>, placed: &Placed, updated: &Updated, defaults: &Defaults) {
+fn success(
+    out: &mut Vec<u8>,
+    types: Types,
+    placed: &Placed,
+    updated: &Updated,
+    defaults: &Defaults,
+) {
     let outcome = &updated.outcome;
-    written::fields(out, &placed.place.index, &placed.id, outcome, defaults.was_refreshed);
+    let Placed { place, id, .. } = placed;
+    written::fields(out, types, &place.index, id, outcome, defaults.was_refreshed);
     if let Work::Update(change, ..) = &placed.work
         && let Some(filter) = change.source.as_ref().or(defaults.source.as_ref())
     {
@@ -144,15 +152,15 @@ fn success(out: &mut Vec<u8>, placed: &Placed, updated: &Updated, defaults: &Def
     let _ = write!(out, ",\"status\":{}", outcome.status());
 }
 
-fn failure(out: &mut Vec<u8>, index: &str, id: Option<&str>, error: Option<Error>) {
+fn failure(
+    out: &mut Vec<u8>,
+    types: Types,
+    index: &str,
+    id: Option<&str>,
+    error: Option<Error>,
+) {
     let error = error.unwrap_or_else(|| Error::internal("the item has no outcome"));
-    out.extend_from_slice(b"\"_index\":");
-    text(out, index);
-    out.extend_from_slice(b",\"_id\":");
-    match id {
-        Some(id) => text(out, id),
-        None => out.extend_from_slice(b"null"),
-    }
+    written::address(out, types, index, id);
     let _ = write!(out, ",\"status\":{},\"error\":{}", error.status, error.cause_json());
 }
 

@@ -4,16 +4,18 @@
 mod run;
 
 use plimsoll_index::Error;
+use plimsoll_index::search::SearchRequest;
 use serde_json::{Map, Value, json};
 
 use super::bulk::parser::VersionType;
 use super::refresh::Refresh;
 use super::script::Script;
-use super::write::validation;
+use super::write::{check_pipeline, validation};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::expressions::{self, Expand, Target};
 use crate::rest::query::Query;
+use crate::rest::search::request::text_query;
 use run::{Work, carry_out};
 
 /// Documents that are read at a time, where nothing is said.
@@ -28,6 +30,8 @@ pub struct Plan {
     targets: Vec<Target>,
     /// What is searched for.
     query: Value,
+    /// In which order; in that of the index where that is none.
+    sort: Option<Value>,
     /// What is read of each document; all of it where that is none.
     source: Option<Value>,
     /// Documents that are read at a time.
@@ -46,7 +50,7 @@ pub struct Plan {
 /// 400 where the request cannot be understood; failures of documents stand in the answer.
 pub async fn delete(mut call: Call) -> Result<Answer, Error> {
     let body = body(&mut call).await?;
-    check_keys(&body, &["query", "max_docs", "slice", "sort"])?;
+    check_keys(&body, &["query", "max_docs", "size", "slice", "sort"])?;
     if body.get("query").is_none() && call.query.get("q").is_none() {
         return Err(validation(&["query is missing"]));
     }
@@ -60,7 +64,8 @@ pub async fn delete(mut call: Call) -> Result<Answer, Error> {
 /// As [`delete`].
 pub async fn update(mut call: Call) -> Result<Answer, Error> {
     let body = body(&mut call).await?;
-    check_keys(&body, &["query", "script", "max_docs", "conflicts", "slice", "sort"])?;
+    let known = ["query", "script", "max_docs", "size", "conflicts", "slice", "sort"];
+    check_keys(&body, &known)?;
     let script = body.get("script").map(Script::parse).transpose()?;
     let plan = plan(&call, &body)?;
     carry_out(&call.rest, plan, Work::Update(script)).await
@@ -68,6 +73,7 @@ pub async fn update(mut call: Call) -> Result<Answer, Error> {
 
 async fn body(call: &mut Call) -> Result<Map<String, Value>, Error> {
     refuse_background(&call.query)?;
+    check_pipeline(&call.query)?;
     match call.json().await? {
         None => Ok(Map::new()),
         Some(Value::Object(object)) => Ok(object),
@@ -105,11 +111,21 @@ fn plan(call: &Call, body: &Map<String, Value>) -> Result<Plan, Error> {
     let options = Expand::search().with_query(query)?;
     let targets = expressions::resolve(call.coordinator(), call.part("index"), &options)?;
     let conflicts = query.get("conflicts").or_else(|| body.get("conflicts")?.as_str());
-    let from_uri = query.get("q").map(|words| query_string(words, query));
-    let searched = body.get("query").cloned().or(from_uri);
+    let searched = match body.get("query") {
+        Some(searched) => Some(searched.clone()),
+        None => text_query(query)?,
+    };
+    let from_uri = query.get("sort").map(SearchRequest::sort_of_uri);
+    let sort = body.get("sort").cloned().or(from_uri);
+    if sort.is_some() && targets.len() > 1 {
+        return Err(Error::illegal_argument(
+            "[sort] is not supported for several indices: they are treated one after the other",
+        ));
+    }
     Ok(Plan {
         targets,
         query: searched.unwrap_or_else(|| json!({ "match_all": {} })),
+        sort,
         source: None,
         batch: batch(query.number("scroll_size")?)?,
         max_docs: max_docs(query, body)?,
@@ -117,21 +133,6 @@ fn plan(call: &Call, body: &Map<String, Value>) -> Result<Plan, Error> {
         refresh: Refresh::of(query)?,
         routing: query.list("routing").into_iter().map(str::to_owned).collect(),
     })
-}
-
-/// `?q=` as a query.
-fn query_string(words: &str, query: &Query) -> Value {
-    let mut body = json!({ "query": words });
-    for (parameter, key) in [
-        ("df", "default_field"),
-        ("default_operator", "default_operator"),
-        ("analyzer", "analyzer"),
-    ] {
-        if let Some(value) = query.get(parameter) {
-            body[key] = json!(value);
-        }
-    }
-    json!({ "query_string": body })
 }
 
 fn batch(given: Option<usize>) -> Result<usize, Error> {
@@ -145,7 +146,12 @@ fn batch(given: Option<usize>) -> Result<usize, Error> {
 }
 
 fn max_docs(query: &Query, body: &Map<String, Value>) -> Result<Option<u64>, Error> {
-    let given = match query.number::<i64>("max_docs")? {
+    // Clients of Elasticsearch 7 call it `size`.
+    let of_uri = match query.number::<i64>("max_docs")? {
+        None => query.number::<i64>("size")?,
+        given => given,
+    };
+    let given = match of_uri {
         Some(given) => Some(given),
         None => match body.get("max_docs").or_else(|| body.get("size")) {
             None => None,
@@ -221,6 +227,7 @@ pub async fn reindex(mut call: Call) -> Result<Answer, Error> {
     let plan = Plan {
         targets,
         query: source.get("query").cloned().unwrap_or_else(|| json!({ "match_all": {} })),
+        sort: None,
         source: source.get("_source").cloned(),
         batch: batch(size.map(|size| usize::try_from(size).unwrap_or(usize::MAX)))?,
         max_docs: max_docs(&call.query, &body)?,

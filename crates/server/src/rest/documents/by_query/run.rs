@@ -203,7 +203,7 @@ fn body(plan: &Plan, work: &Work) -> Value {
     json!({
         "query": plan.query,
         "size": plan.batch,
-        "sort": ["_doc"],
+        "sort": plan.sort.clone().unwrap_or_else(|| json!(["_doc"])),
         "track_total_hits": true,
         "version": true,
         "seq_no_primary_term": true,
