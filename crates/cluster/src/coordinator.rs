@@ -214,7 +214,7 @@ impl Coordinator {
     pub fn faults(&self) -> Vec<String> {
         let partitions = self.shared.tables.partitions();
         let of_partitions = partitions.iter().filter_map(|partition| partition.fault());
-        let clock = self.shared.clock.as_ref().and_then(|clock| clock.check().err());
+        let clock = self.shared.clock.check().err();
         clock.into_iter().chain(of_partitions).collect()
     }
 

@@ -212,7 +212,8 @@ impl Shared {
         let group = copies.group;
         let tail = self.tails.get(&group).ok_or_else(|| failed(&"an unknown log group"))?;
         replica.set_documents(table.is_index()).map_err(|error| failed(&error))?;
-        let partition = partition_of_replica(&replica, group, self.lead, &self.log, tail);
+        let log = (&self.log, &self.clock);
+        let partition = partition_of_replica(&replica, group, self.lead, log, tail);
         let applier = self.applier(group).ok_or(CatchUpError::Stopped)?;
         let mut replica = Box::new(replica);
         loop {

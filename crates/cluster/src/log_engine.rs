@@ -53,20 +53,21 @@ pub(crate) struct OpenLog {
     pub holder: Option<Holder>,
     /// Nobody else appends to it.
     pub is_alone: bool,
-    /// This node's clock, where others append by theirs.
-    pub clock: Option<Arc<OwnClock>>,
+    /// This node's clock.
+    pub clock: Arc<OwnClock>,
 }
 
 impl OpenLog {
     /// One that nobody else appends to.
     fn alone(log: Arc<dyn Log>) -> Self {
-        Self { log: GuardedLog::alone(log), holder: None, is_alone: true, clock: None }
+        let (log, clock) = GuardedLog::alone(log);
+        Self { log, holder: None, is_alone: true, clock }
     }
 
     /// One that other nodes append to.
     fn with_others(log: Arc<dyn Log>, holder: Option<Holder>) -> Self {
         let (log, clock) = GuardedLog::around(log);
-        Self { log, holder, is_alone: false, clock: Some(clock) }
+        Self { log, holder, is_alone: false, clock }
     }
 }
 

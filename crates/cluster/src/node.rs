@@ -112,8 +112,8 @@ pub(crate) struct Shared {
     pub _holder: Option<Holder>,
     /// Nobody else appends to the log: what is applied here is all that was acknowledged.
     pub is_alone: bool,
-    /// This node's clock, where others append by theirs.
-    pub clock: Option<Arc<OwnClock>>,
+    /// This node's clock.
+    pub clock: Arc<OwnClock>,
     pub resources: Resources,
     /// The room on the disk.
     pub room: Room,
@@ -291,11 +291,12 @@ pub(crate) fn partition_of_replica(
     replica: &Replica,
     group: GroupId,
     lead: LeadId,
-    log: &Arc<dyn Log>,
+    (log, clock): (&Arc<dyn Log>, &Arc<OwnClock>),
     tail: &Arc<GroupTail>,
 ) -> Arc<Partition> {
     let lead = Lead::new(replica.id(), group, lead, Arc::clone(log), Arc::clone(tail));
-    Arc::new(Partition::new(replica.id(), replica.store().clone(), lead, replica.stamp()))
+    let (store, clock) = (replica.store().clone(), Arc::clone(clock));
+    Arc::new(Partition::new(replica.id(), store, lead, replica.stamp(), clock))
 }
 
 /// One for every two processors: apply is bound by the rows' memory, and clients need the rest.

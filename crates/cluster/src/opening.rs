@@ -313,7 +313,8 @@ impl Opening {
         group: GroupId,
         tails: &HashMap<GroupId, Arc<GroupTail>>,
     ) -> Arc<Partition> {
-        partition_of_replica(replica, group, self.lead, &self.log.log, &tails[&group])
+        let log = (&self.log.log, &self.log.clock);
+        partition_of_replica(replica, group, self.lead, log, &tails[&group])
     }
 
     /// The copy of a partition that is in this node's folder and its own; one that was created

@@ -11,7 +11,8 @@ use plimsoll_storage::rows::StoreError;
 use tokio::sync::Notify;
 
 use crate::documents::Indexer;
-use crate::lead::{Lead, now_ms};
+use crate::clock::OwnClock;
+use crate::lead::Lead;
 use crate::reports::{CopyReport, reason};
 
 /// One partition on this node.
@@ -19,6 +20,7 @@ pub(crate) struct Partition {
     pub(crate) id: PartitionId,
     pub(crate) store: Store,
     pub(crate) lead: Lead,
+    clock: Arc<OwnClock>,
     indexer: OnceLock<Arc<Indexer>>,
     applied: AtomicU64,
     keys: AtomicU64,
@@ -51,7 +53,13 @@ impl Fault {
 }
 
 impl Partition {
-    pub(crate) fn new(id: PartitionId, store: Store, lead: Lead, stamp: Stamp) -> Self {
+    pub(crate) fn new(
+        id: PartitionId,
+        store: Store,
+        lead: Lead,
+        stamp: Stamp,
+        clock: Arc<OwnClock>,
+    ) -> Self {
         let fault = Mutex::new(None);
         let keys = AtomicU64::new(stamp.keys);
         let expires = AtomicU64::new(stamp.expires);
@@ -60,7 +68,20 @@ impl Partition {
         let indexer = OnceLock::new();
         let changes = OnceLock::new();
         let from = stamp.position.lsn;
-        Self { id, store, lead, indexer, applied, keys, expires, log_time_ms, fault, from, changes }
+        Self {
+            id,
+            store,
+            lead,
+            clock,
+            indexer,
+            applied,
+            keys,
+            expires,
+            log_time_ms,
+            fault,
+            from,
+            changes,
+        }
     }
 
     /// The applier tells what it counted.
@@ -104,7 +125,7 @@ impl Partition {
     /// The time that a read of it goes by, ms since 1970: this node's clock, but never before log
     /// time, which is what a write goes by.
     pub(crate) fn read_time_ms(&self) -> u64 {
-        now_ms().max(self.log_time_ms.load(Ordering::Relaxed))
+        self.clock.read_ms().max(self.log_time_ms.load(Ordering::Relaxed))
     }
 
     /// Keys, those expired but not swept included.

@@ -15,7 +15,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(800);
 impl Shared {
     /// Compares this node's clock with those of the nodes that are there; done without waiting.
     pub(crate) fn compare_clocks(self: &Arc<Self>) {
-        let Some(clock) = self.clock.clone() else { return };
+        if self.is_alone {
+            return;
+        }
+        let clock = Arc::clone(&self.clock);
         let others = self.members.others();
         tokio::spawn(async move {
             let is_alone = others.is_empty();

@@ -2,6 +2,7 @@
 //! barriers, beats). Reads pass untouched: what others appended may always be applied.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -18,8 +19,13 @@ use crate::lead::now_ms;
 /// This node's clock, and what is known of how right it is.
 pub(crate) struct OwnClock {
     started: Instant,
+    /// The clock less the steady one when it was believed last, ms; reads ask for it all the time.
+    believed: AtomicI64,
     state: Mutex<State>,
 }
+
+/// Nothing was believed yet, or the clock is judged by others.
+const UNKNOWN: i64 = i64::MIN;
 
 #[derive(Default)]
 struct State {
@@ -32,13 +38,29 @@ struct State {
 impl OwnClock {
     /// One that is compared with those of other nodes.
     fn compared() -> Self {
-        Self { started: Instant::now(), state: Mutex::default() }
+        Self::new(State::default())
     }
 
     /// One that there is no other for.
     fn lone() -> Self {
-        let state = State { lone: Some(LoneClock::default()), ..State::default() };
-        Self { started: Instant::now(), state: Mutex::new(state) }
+        Self::new(State { lone: Some(LoneClock::default()), ..State::default() })
+    }
+
+    fn new(state: State) -> Self {
+        let believed = AtomicI64::new(UNKNOWN);
+        Self { started: Instant::now(), believed, state: Mutex::new(state) }
+    }
+
+    /// What reads go by, ms since 1970: the clock; after a step that is not believed yet, what it
+    /// would say without that. Nothing that a write still finds expires for a read.
+    pub(crate) fn read_ms(&self) -> u64 {
+        let (clock_ms, steady_ms) = (now_ms(), self.steady_ms());
+        let believed = self.believed.load(Ordering::Relaxed);
+        let step = clock_ms.wrapping_sub(steady_ms).cast_signed().saturating_sub(believed);
+        if believed == UNKNOWN || step.abs() <= SKEW_MAX_MS {
+            return clock_ms;
+        }
+        steady_ms.saturating_add_signed(believed)
     }
 
     fn steady_ms(&self) -> u64 {
@@ -52,7 +74,15 @@ impl OwnClock {
     pub(crate) fn check(&self) -> Result<(), String> {
         let mut state = self.state.lock();
         if let Some(lone) = &mut state.lone {
-            let look = lone.look(now_ms(), self.steady_ms());
+            let (clock_ms, steady_ms) = (now_ms(), self.steady_ms());
+            let look = lone.look(clock_ms, steady_ms);
+            let believed = match look {
+                Look::Stepped(step_ms) => {
+                    clock_ms.wrapping_sub(steady_ms).cast_signed().wrapping_sub(step_ms)
+                }
+                Look::Believed | Look::Lasted(_) => clock_ms.wrapping_sub(steady_ms).cast_signed(),
+            };
+            self.believed.store(believed, Ordering::Relaxed);
             return state.judge_alone(look);
         }
         if state.clocks.look(now_ms(), self.steady_ms()) {
@@ -131,13 +161,17 @@ pub(crate) struct GuardedLog {
 impl GuardedLog {
     /// A log that others append to as well, and the clock that is compared with theirs.
     pub(crate) fn around(log: Arc<dyn Log>) -> (Arc<dyn Log>, Arc<OwnClock>) {
-        let clock = Arc::new(OwnClock::compared());
-        (Arc::new(Self { log, clock: Arc::clone(&clock) }), clock)
+        Self::with(log, OwnClock::compared())
     }
 
     /// A log that nobody else appends to.
-    pub(crate) fn alone(log: Arc<dyn Log>) -> Arc<dyn Log> {
-        Arc::new(Self { log, clock: Arc::new(OwnClock::lone()) })
+    pub(crate) fn alone(log: Arc<dyn Log>) -> (Arc<dyn Log>, Arc<OwnClock>) {
+        Self::with(log, OwnClock::lone())
+    }
+
+    fn with(log: Arc<dyn Log>, clock: OwnClock) -> (Arc<dyn Log>, Arc<OwnClock>) {
+        let clock = Arc::new(clock);
+        (Arc::new(Self { log, clock: Arc::clone(&clock) }), clock)
     }
 }
 
