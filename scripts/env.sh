@@ -27,21 +27,35 @@ build_whole() {
   (cd "$root" && cargo build "${whole[@]}")
 }
 
-# The same with a form of record that no release has: what tests of rolling upgrades upgrade to.
-# Leaves plimsoll-next beside the binary, which stays as it was.
-build_next() {
-  local release=$CARGO_TARGET_DIR/release
+# Builds in a folder with further arguments, and leaves the binary beside the one that is there, which
+# stays as it was.
+build_aside() { # name, folder, cargo's arguments...
+  local name=$1 folder=$2 release=$CARGO_TARGET_DIR/release
+  shift 2
   cp "$release/plimsoll" "$release/plimsoll-built" || return 1
-  (cd "$root" && cargo build "${whole[@]}" --features plimsoll-server/next-version) || return 1
-  mv "$release/plimsoll" "$release/plimsoll-next"
+  (cd "$folder" && cargo build "${whole[@]}" "$@") || return 1
+  mv "$release/plimsoll" "$release/plimsoll-$name"
   mv "$release/plimsoll-built" "$release/plimsoll"
 }
 
-# The same without the allocator's layer, beside the binary: plimsoll-layerless.
+# With a form of record that no release has: what tests of rolling upgrades upgrade to, plimsoll-next.
+build_next() {
+  use_rocksdb && build_aside next "$root" --features plimsoll-server/next-version
+}
+
+# The last version that is tagged, what `make soak` upgrades from: plimsoll-last. Nothing where none is.
+build_last() {
+  local tag folder=$cache/last
+  rm -f "$CARGO_TARGET_DIR/release/plimsoll-last"
+  if ! tag=$(git -C "$root" describe --tags --abbrev=0 2>/dev/null); then
+    echo 'no version is tagged: the upgrade from the last one is passed over' >&2
+    return
+  fi
+  rm -rf "$folder" && git clone --quiet --branch "$tag" "$root" "$folder" || return 1
+  use_rocksdb && build_aside last "$folder"
+}
+
+# Without the allocator's layer: plimsoll-layerless.
 build_layerless() {
-  local release=$CARGO_TARGET_DIR/release
-  build_whole && cp "$release/plimsoll" "$release/plimsoll-layered" || return 1
-  (cd "$root" && cargo build "${whole[@]}" --features plimsoll-server/layerless) || return 1
-  mv "$release/plimsoll" "$release/plimsoll-layerless"
-  mv "$release/plimsoll-layered" "$release/plimsoll"
+  build_whole && build_aside layerless "$root" --features plimsoll-server/layerless
 }

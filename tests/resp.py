@@ -87,3 +87,25 @@ def bulk(reply):
         return None
     assert reply[:1] == b"$", reply
     return reply[reply.index(b"\r\n") + 2 : -2]
+
+
+def array(reply):
+    """What an array of bulk strings, and of such arrays, has in it."""
+    found, end = _parsed(reply, 0)
+    assert end == len(reply) and isinstance(found, list), reply
+    return found
+
+
+def _parsed(reply, at):
+    line = reply.index(b"\r\n", at)
+    kind, size = reply[at : at + 1], int(reply[at + 1 : line])
+    if kind == b"*":
+        items, at = [], line + 2
+        for _ in range(size):
+            item, at = _parsed(reply, at)
+            items.append(item)
+        return items, at
+    assert kind == b"$", reply
+    if size < 0:
+        return None, line + 2
+    return reply[line + 2 : line + 2 + size], line + 2 + size + 2

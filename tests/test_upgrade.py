@@ -2,6 +2,7 @@
 
 The newer binary is this tree with the feature `next-version`: its sweeps of expired rows have a form
 that this binary does not know, and it knows a newer version of the cluster (cluster/src/version.rs).
+`make soak` also upgrades from the last version that is tagged.
 """
 
 import os
@@ -17,6 +18,7 @@ from resp import Closed, Connection, bulk, number
 from test_absence import ask
 
 NEXT = os.environ.get("PLIMSOLL_NEXT_BIN", "")
+LAST = os.environ.get("PLIMSOLL_LAST_BIN", "")
 SECONDS = 120
 
 
@@ -127,12 +129,39 @@ def test_a_cluster_is_upgraded_and_goes_back_until_its_version_is_raised(tmp_pat
             nodes[1].spawn()
             cluster.await_ready(nodes[1])
             cluster.await_green()
-            acknowledged = rows.stop()
-            assert len(acknowledged) > 10
+            demand_all(cluster, rows.stop())
+    finally:
+        cluster.close()
+
+
+def demand_all(cluster, acknowledged):
+    """Every row is there at every node."""
+    assert len(acknowledged) > 10
+    for node in cluster.nodes:
+        with Connection(node.port) as connection:
+            for key, value in acknowledged.items():
+                assert bulk(connection.ask("GET", key)) == value, (node.name, key)
+    cluster.await_equal_copies()
+
+
+@pytest.mark.skipif(not pathlib.Path(LAST).is_file(), reason="`make soak` builds the last tagged version")
+def test_a_cluster_of_the_last_version_is_upgraded(tmp_path):
+    last = shutil.copy(LAST, tmp_path / "plimsoll-last")
+    cluster = Cluster(tmp_path / "cluster")
+    try:
+        with explained(cluster, "upgrade from the last version", 0):
+            nodes, upgraded = cluster.nodes, Upgraded(cluster)
             for node in nodes:
-                with Connection(node.port) as connection:
-                    for key, value in acknowledged.items():
-                        assert bulk(connection.ask("GET", key)) == value, (node.name, key)
-            cluster.await_equal_copies()
+                upgraded.use(node, str(last))
+            cluster.start()
+            rows = Rows(nodes)
+            rows.start()
+            time.sleep(2)
+            for node in nodes:
+                upgraded.change(node, upgraded.old)
+                time.sleep(2)
+            await_true("the version is raised", lambda: (upgraded.version() or 0) >= 2, SECONDS)
+            rows.await_swept(nodes[0])
+            demand_all(cluster, rows.stop())
     finally:
         cluster.close()

@@ -10,7 +10,6 @@ use plimsoll_storage::{Argv, ErrorReply, Reply};
 
 use crate::coordinator::{Coordinator, blocking, store_failed};
 use crate::lead::{Step, now_ms};
-use crate::routing::unavailable;
 use crate::session::{ClientSession, random_u64};
 use crate::version;
 
@@ -72,11 +71,8 @@ impl Coordinator {
                 Ok(Some(last_change)) => {
                     self.copy_once(session, db, ordinal, slices, last_change).await
                 }
-                // Small, not there, or in the way of one that is: as any command.
-                Ok(None) => {
-                    let operation = Operation::Command(argv.clone());
-                    self.step(session, db, ordinal, &operation).await.map(Some)
-                }
+                // Small, not there, or in the way of one that is.
+                Ok(None) => break,
                 Err(error) => Err(error),
             };
             match outcome {
@@ -85,7 +81,10 @@ impl Coordinator {
                 Err(error) => return error.into(),
             }
         }
-        unavailable("the hash changed each time while it was copied".to_owned()).into()
+        // As any command, also where the hash changed each time: in one piece, within the budget of
+        // its record, it cannot.
+        let operation = Operation::Command(argv.clone());
+        self.step(session, db, ordinal, &operation).await.unwrap_or_else(Into::into)
     }
 
     /// The last change of a large source whose target may take it.
