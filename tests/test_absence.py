@@ -8,19 +8,16 @@ kinds; `make soak-absence` runs all of them with absences of 1, 3 and 70 times t
 side, each in a cluster of its own.
 """
 
-import http.client
-import json
 import os
 import threading
 import time
-import urllib.error
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from cluster_harness import Cluster, explained
 from cluster_processes import await_true
 from resp import Connection, bulk
+from rest import try_ask
 
 SOAK = os.environ.get("PLIMSOLL_SOAK") == "1"
 # At their real length the delays are those of the product.
@@ -36,19 +33,6 @@ SHARDS = 8
 DOCUMENTS = 60
 
 
-def ask(node, method, path, body=None, timeout_seconds=30):
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"http://127.0.0.1:{node.http}{path}", data, method=method)
-    request.add_header("content-type", "application/json")
-    try:
-        with urllib.request.urlopen(request, timeout=timeout_seconds) as answer:
-            return answer.status, json.loads(answer.read())
-    except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read())
-    except (OSError, http.client.HTTPException):
-        return 0, {}
-
-
 class Writer(threading.Thread):
     """Writes to a table of its own at nodes that stay, so that every log group goes on."""
 
@@ -60,7 +44,7 @@ class Writer(threading.Thread):
         number = 0
         while not self.halt.is_set() and self.nodes:
             node = self.nodes[number % len(self.nodes)]
-            status, _ = ask(node, "PUT", f"/others/_doc/{number}", {"n": number}, 5)
+            status, _ = try_ask(node, "PUT", f"/others/_doc/{number}", {"n": number}, 5)
             if status == 201:
                 self.acknowledged.append(number)
             number += 1
@@ -100,7 +84,7 @@ def scaled(node):
     """Has absences of seconds count as long ones."""
     settings = {"cluster.default_node_left_delayed_timeout": f"{DELAY_SECONDS}s", "log.flush_interval": "1s"}
     if not REAL_SECONDS:
-        assert ask(node, "PUT", "/_cluster/settings", {"persistent": settings})[0] == 200
+        assert try_ask(node, "PUT", "/_cluster/settings", {"persistent": settings})[0] == 200
 
 
 def fill(cluster, replicas):
@@ -108,11 +92,11 @@ def fill(cluster, replicas):
     first = cluster.nodes[0]
     for index, copies in (("kept", replicas), ("others", 1)):
         shape = {"number_of_shards": SHARDS, "number_of_replicas": copies}
-        assert ask(first, "PUT", f"/{index}", {"settings": shape})[0] == 200
+        assert try_ask(first, "PUT", f"/{index}", {"settings": shape})[0] == 200
     cluster.await_green()
     with Connection(first.port) as rows:
         for number in range(DOCUMENTS):
-            status, answer = ask(first, "PUT", f"/kept/_doc/{number}", {"n": number})
+            status, answer = try_ask(first, "PUT", f"/kept/_doc/{number}", {"n": number})
             assert status == 201, answer
             assert rows.ask("SET", f"row:{number}", number) == b"+OK\r\n"
 
@@ -121,21 +105,21 @@ def demand_everything(cluster, others):
     """Every acknowledged document and row is there at every node."""
     for node in cluster.nodes:
         for number in range(DOCUMENTS):
-            status, answer = ask(node, "GET", f"/kept/_doc/{number}")
+            status, answer = try_ask(node, "GET", f"/kept/_doc/{number}")
             assert status == 200 and answer["_source"] == {"n": number}, (node.name, number, answer)
         with Connection(node.port) as rows:
             for number in range(DOCUMENTS):
                 assert bulk(rows.ask("GET", f"row:{number}")) == str(number).encode(), (node.name, number)
         for begin in range(0, len(others), DOCUMENTS_A_QUESTION):
             ids = [str(number) for number in others[begin : begin + DOCUMENTS_A_QUESTION]]
-            status, answer = ask(node, "POST", "/others/_mget", {"ids": ids})
+            status, answer = try_ask(node, "POST", "/others/_mget", {"ids": ids})
             assert status == 200, (node.name, answer)
             sources = [document.get("_source") for document in answer["docs"]]
             assert sources == [{"n": int(id)} for id in ids], (node.name, answer)
-    assert ask(cluster.nodes[0], "POST", "/kept,others/_refresh")[0] == 200
+    assert try_ask(cluster.nodes[0], "POST", "/kept,others/_refresh")[0] == 200
     for index, least in (("kept", DOCUMENTS), ("others", len(others))):
         for node in cluster.nodes:
-            status, answer = ask(node, "GET", f"/{index}/_count")
+            status, answer = try_ask(node, "GET", f"/{index}/_count")
             assert status == 200 and answer["_shards"]["failed"] == 0, answer
             assert answer["count"] >= least, (node.name, index, answer)
 

@@ -1,30 +1,10 @@
 """What REST says of a cluster, at every node: its nodes, the copies of partitions, their figures and
 digests; and that a change of an index is known everywhere once it is acknowledged."""
 
-import json
-import urllib.error
-import urllib.request
-
 import pytest
 from cluster_harness import Cluster
 from cluster_processes import await_true
-
-
-def ask(node, method, path, body=None):
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"http://127.0.0.1:{node.http}{path}", data, method=method)
-    request.add_header("content-type", "application/json")
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status, json.loads(answer.read())
-    except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read())
-
-
-def get(node, path):
-    status, answer = ask(node, "GET", path)
-    assert status == 200, answer
-    return answer
+from rest import ask, get
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,13 @@
 runs, searches that are refused and where they go, views that are held and let go."""
 
 import concurrent.futures
-import json
 import threading
-import urllib.error
-import urllib.request
 
 import pytest
 import resp
 from cluster_harness import NAMES, Cluster
 from cluster_processes import await_true
+from rest import ask_whole, get
 
 
 RULES = ("ours", "round_robin", "least_outstanding", "p2c_peak_ewma", "c3", "prequal")
@@ -18,26 +16,9 @@ RULES = ("ours", "round_robin", "least_outstanding", "p2c_peak_ewma", "c3", "pre
 COORDINATOR = NAMES[-1]
 
 
-def ask(node, method, path, body=None):
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"http://127.0.0.1:{node.http}{path}", data, method=method)
-    request.add_header("content-type", "application/json")
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status, dict(answer.headers), json.loads(answer.read())
-    except urllib.error.HTTPError as error:
-        return error.code, dict(error.headers), json.loads(error.read())
-
-
-def get(node, path, body=None):
-    status, _, answer = ask(node, "GET" if body is None else "POST", path, body)
-    assert status == 200, answer
-    return answer
-
-
 def settings(node, **changes):
     named = {name.replace("__", "."): value for name, value in changes.items()}
-    status, _, answer = ask(node, "PUT", "/_cluster/settings", {"transient": named})
+    status, _, answer = ask_whole(node, "PUT", "/_cluster/settings", {"transient": named})
     assert status == 200, answer
 
 
@@ -63,11 +44,11 @@ def cluster(tmp_path_factory):
     cluster = WithCoordinator(tmp_path_factory.mktemp("work"), nodes=len(NAMES)).start()
     first = cluster.nodes[0]
     shape = {"settings": {"number_of_shards": 2, "number_of_replicas": len(NAMES) - 2}}
-    assert ask(first, "PUT", "/i", shape)[0] == 200
+    assert ask_whole(first, "PUT", "/i", shape)[0] == 200
     for number in range(100):
-        assert ask(first, "PUT", f"/i/_doc/{number}", {"n": number})[0] == 201
+        assert ask_whole(first, "PUT", f"/i/_doc/{number}", {"n": number})[0] == 201
     cluster.await_green()
-    assert ask(first, "POST", "/i/_refresh")[0] == 200
+    assert ask_whole(first, "POST", "/i/_refresh")[0] == 200
     yield cluster
     cluster.close()
 
@@ -88,7 +69,7 @@ def test_a_coordinator_holds_no_copies(cluster, coordinator):
     assert own_stats(coordinator, "os")["roles"] == []
     assert get(coordinator, "/i/_search?size=3")["hits"]["total"]["value"] == 100
     assert get(coordinator, "/i/_doc/7")["_source"] == {"n": 7}
-    status, _, written = ask(coordinator, "PUT", "/made-here/_doc/1?refresh=true", {"a": 1})
+    status, _, written = ask_whole(coordinator, "PUT", "/made-here/_doc/1?refresh=true", {"a": 1})
     assert status == 201 and written["_shards"]["failed"] == 0
     assert get(coordinator, "/made-here/_count")["count"] == 1
 
@@ -102,13 +83,13 @@ def test_views_are_let_go(cluster, coordinator):
         get(coordinator, "/i/_search", {"size": 5, "query": {"term": {"n": -1}}})
         get(coordinator, "/i/_search", {"size": 0})
     await_true("searches hold nothing", lambda: held() == 0, 10)
-    point = ask(coordinator, "POST", "/i/_pit?keep_alive=10m")[2]["id"]
+    point = ask_whole(coordinator, "POST", "/i/_pit?keep_alive=10m")[2]["id"]
     # The point itself, and a view of each of the two partitions.
     assert held() == 3
     body = {"size": 2, "pit": {"id": point}, "sort": [{"n": "desc"}]}
     assert [hit["_source"]["n"] for hit in get(coordinator, "/_search", body)["hits"]["hits"]] == [99, 98]
     assert held() == 3
-    assert ask(coordinator, "DELETE", "/_pit", {"id": point})[0] == 200
+    assert ask_whole(coordinator, "DELETE", "/_pit", {"id": point})[0] == 200
     await_true("the point's views are let go", lambda: held() == 0, 10)
     page = get(coordinator, "/i/_search?scroll=10m", {"size": 30, "sort": ["n"]})
     seen = []
@@ -117,7 +98,7 @@ def test_views_are_let_go(cluster, coordinator):
         seen += [hit["_source"]["n"] for hit in page["hits"]["hits"]]
         page = get(coordinator, "/_search/scroll", {"scroll": "10m", "scroll_id": page["_scroll_id"]})
     assert sorted(seen) == list(range(100))
-    assert ask(coordinator, "DELETE", "/_search/scroll", {"scroll_id": [page["_scroll_id"]]})[0] == 200
+    assert ask_whole(coordinator, "DELETE", "/_search/scroll", {"scroll_id": [page["_scroll_id"]]})[0] == 200
     await_true("the scroll's views are let go", lambda: held() == 0, 10)
 
 
@@ -191,10 +172,10 @@ def picks(node):
 
 def test_a_refusal_says_when_to_come_back(cluster, coordinator):
     shape = {"settings": {"number_of_shards": 24, "number_of_replicas": 0}}
-    assert ask(coordinator, "PUT", "/wide", shape)[0] == 200
+    assert ask_whole(coordinator, "PUT", "/wide", shape)[0] == 200
     for number in range(50):
-        assert ask(coordinator, "PUT", f"/wide/_doc/{number}", {"n": number})[0] == 201
-    assert ask(coordinator, "POST", "/wide/_refresh")[0] == 200
+        assert ask_whole(coordinator, "PUT", f"/wide/_doc/{number}", {"n": number})[0] == 201
+    assert ask_whole(coordinator, "POST", "/wide/_refresh")[0] == 200
     # One thread in each node and one search that may wait for it: of the many partitions that a
     # search asks at once, some are refused, and nobody else has a copy.
     settings(
@@ -206,14 +187,14 @@ def test_a_refusal_says_when_to_come_back(cluster, coordinator):
     try:
         whole = "/wide/_search?request_cache=false&allow_partial_search_results="
         with concurrent.futures.ThreadPoolExecutor(8) as crowd:
-            found = list(crowd.map(lambda _: ask(coordinator, "GET", whole + "false"), range(200)))
+            found = list(crowd.map(lambda _: ask_whole(coordinator, "GET", whole + "false"), range(200)))
         assert {status for status, _, _ in found} <= {200, 429}
         headers, answer = next((headers, answer) for status, headers, answer in found if status == 429)
         assert int(headers["retry-after"]) >= 1
         assert answer["error"]["root_cause"][0]["type"] == "es_rejected_execution_exception"
         assert all(it["hits"]["total"]["value"] == 50 for status, _, it in found if status == 200)
         with concurrent.futures.ThreadPoolExecutor(8) as crowd:
-            found = list(crowd.map(lambda _: ask(coordinator, "GET", whole + "true"), range(200)))
+            found = list(crowd.map(lambda _: ask_whole(coordinator, "GET", whole + "true"), range(200)))
         partial = [it["_shards"] for status, _, it in found if status == 200 and it["_shards"]["failed"]]
         assert partial and partial[0]["failures"][0]["reason"]["type"] == "es_rejected_execution_exception"
         pools = get(coordinator, "/_cat/thread_pool/search?format=json&h=node_name,rejected,completed,qs,ad")
@@ -254,7 +235,7 @@ def test_a_hung_copy_is_asked_no_more(cluster, coordinator):
     data[0].freeze()
     try:
         with concurrent.futures.ThreadPoolExecutor(4) as crowd:
-            found = list(crowd.map(lambda _: ask(coordinator, "GET", "/i/_search?size=1"), range(400)))
+            found = list(crowd.map(lambda _: ask_whole(coordinator, "GET", "/i/_search?size=1"), range(400)))
         assert {status for status, _, _ in found} == {200}
         assert all(answer["_shards"]["failed"] == 0 for _, _, answer in found)
         given = sorted(count - before.get(node, 0) for node, count in picks(coordinator).items())

@@ -7,7 +7,7 @@ import re
 import pytest
 from cluster_harness import Cluster, explained
 from cluster_processes import await_true
-from test_absence import ask
+from rest import try_ask
 
 DOCUMENTS = 300
 BOUND_SECONDS = 120
@@ -30,12 +30,12 @@ def shape(shards, replicas):
 
 
 def fill(node, index, shards=1, replicas=0):
-    assert ask(node, "PUT", f"/{index}", shape(shards, replicas))[0] == 200
+    assert try_ask(node, "PUT", f"/{index}", shape(shards, replicas))[0] == 200
     for number in range(DOCUMENTS):
         body = {"n": number, "text": f"word{number % 7} and more of it", "tag": f"t{number % 5}"}
-        assert ask(node, "PUT", f"/{index}/_doc/{number}", body)[0] == 201
-    assert ask(node, "POST", f"/{index}/_refresh")[0] == 200
-    assert ask(node, "POST", f"/{index}/_flush")[0] == 200
+        assert try_ask(node, "PUT", f"/{index}/_doc/{number}", body)[0] == 201
+    assert try_ask(node, "POST", f"/{index}/_refresh")[0] == 200
+    assert try_ask(node, "POST", f"/{index}/_flush")[0] == 200
 
 
 def answers(node, index):
@@ -46,7 +46,7 @@ def answers(node, index):
         "query": {"match": {"text": "more"}},
         "aggs": {"sum": {"sum": {"field": "n"}}, "tags": {"terms": {"field": "tag"}}},
     }
-    status, answer = ask(node, "POST", f"/{index}/_search", body)
+    status, answer = try_ask(node, "POST", f"/{index}/_search", body)
     if status != 200 or answer["_shards"]["failed"]:
         return None
     hits = [(hit["_id"], hit["_source"]["n"]) for hit in answer["hits"]["hits"]]
@@ -92,7 +92,7 @@ def test_damaged_index_files_are_never_shown(new_node, kind, damage):
 def test_rot_of_a_running_node_is_found_at_a_slow_pace(new_node):
     node = new_node().start()
     often = {"persistent": {"indices.check.interval": "1s"}}
-    assert ask(node, "PUT", "/_cluster/settings", often)[0] == 200
+    assert try_ask(node, "PUT", "/_cluster/settings", often)[0] == 200
     fill(node, "kept")
     for path in files(node, "fast"):
         if path.stat().st_size > 64:
@@ -123,7 +123,7 @@ def test_a_copy_with_damaged_rows_is_made_from_another(tmp_path):
             # Every document is there at every node all the time, whatever became of the copies.
             for asked in cluster.nodes:
                 for number in range(DOCUMENTS):
-                    status, answer = ask(asked, "GET", f"/kept/_doc/{number}")
+                    status, answer = try_ask(asked, "GET", f"/kept/_doc/{number}")
                     assert status == 200 and answer["_source"]["n"] == number, (asked.name, number, answer)
             for asked in cluster.nodes:
                 found = await_true("a search answers", lambda it=asked: answers(it, "kept"), BOUND_SECONDS)

@@ -15,7 +15,7 @@ import pytest
 from cluster_harness import Cluster, explained
 from cluster_processes import await_true
 from resp import Closed, Connection, bulk, number
-from test_absence import ask
+from rest import try_ask
 
 NEXT = os.environ.get("PLIMSOLL_NEXT_BIN", "")
 LAST = os.environ.get("PLIMSOLL_LAST_BIN", "")
@@ -88,7 +88,7 @@ class Upgraded:
 
     def version(self):
         """The cluster's version as all nodes say."""
-        answers = [ask(node, "GET", "/_plimsoll/version") for node in self.cluster.nodes]
+        answers = [try_ask(node, "GET", "/_plimsoll/version") for node in self.cluster.nodes]
         versions = {answer["version"] for status, answer in answers if status == 200}
         return versions.pop() if len(versions) == 1 else None
 
@@ -103,7 +103,7 @@ def test_a_cluster_is_upgraded_and_goes_back_until_its_version_is_raised(tmp_pat
             nodes, upgraded = cluster.nodes, Upgraded(cluster)
             await_true("the version is this binary's", lambda: upgraded.version() == 2, SECONDS)
             held = {"persistent": {"cluster.version.raise": "hold"}}
-            assert ask(nodes[0], "PUT", "/_cluster/settings", held)[0] == 200
+            assert try_ask(nodes[0], "PUT", "/_cluster/settings", held)[0] == 200
             rows = Rows(nodes)
             rows.start()
             for node in nodes:
@@ -115,7 +115,7 @@ def test_a_cluster_is_upgraded_and_goes_back_until_its_version_is_raised(tmp_pat
             rows.await_swept(nodes[1])
             cluster.await_equal_copies()
             free = {"persistent": {"cluster.version.raise": "auto"}}
-            assert ask(nodes[0], "PUT", "/_cluster/settings", free)[0] == 200
+            assert try_ask(nodes[0], "PUT", "/_cluster/settings", free)[0] == 200
             time.sleep(3)
             assert upgraded.version() == 2, "one member does not know the newer one"
             upgraded.change(nodes[1], str(newer))
