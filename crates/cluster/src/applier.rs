@@ -4,7 +4,8 @@
 //! A replica that cannot go on (a full disk) holds its thread at that record, named in its
 //! fault, and is tried again; a chain fault stops the group for good.
 
-use std::cell::Cell;
+mod replies;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,28 +16,20 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use plimsoll_log::record::{self, Record};
 use plimsoll_log::rules::chain::{Chain, Position};
-use plimsoll_log::rules::sessions::Verdict;
 use plimsoll_log::{Entry, GroupId, Log, LogError, Lsn, PartitionId, Reader};
-use plimsoll_storage::execute::ReadContext;
-use plimsoll_storage::partition::{
-    Applied, ApplyError, Effect, Observer, OverBudget, Overlay, Replica,
-};
-use plimsoll_storage::rows::metered::Metered;
-use plimsoll_storage::rows::{RowsRead, StoreError};
-use plimsoll_storage::{Argv, ErrorReply, Reply, command, execute};
+use plimsoll_storage::partition::{Applied, ApplyError, OverBudget, Replica};
 use tokio::sync::oneshot;
 
 use crate::catch_up::{CatchUp, CatchUpError};
 use crate::digest::Digest;
 use crate::fell_behind::FellBehind;
-use crate::lead::{Answer, Step, Submission};
+use crate::lead::Submission;
 use crate::partition::{Fault, Partition};
-use crate::session::cheap_random;
-use crate::settle;
 use crate::tail::{GroupTail, Tail};
 use crate::trimming::LastRecords;
 use crate::version::ClusterVersion;
 use crate::write_error::WriteError;
+use replies::{Replies, answer, deliver};
 
 /// Bytes read from the log at once.
 const READ_BYTES_MAX: usize = 8 << 20;
@@ -46,9 +39,6 @@ const READ_TIMEOUT: Duration = Duration::from_millis(50);
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// How many positions a new replica may lack for its applier to make up for them itself.
 const GAP_RECORDS_MAX: u64 = 1024;
-/// What the reads that ride along with one submission may answer together, bytes: everyone's
-/// writes wait for them.
-const READS_BYTES_MAX: usize = 32 << 20;
 /// Commands that may wait for the thread.
 const COMMANDS_MAX: usize = 64;
 
@@ -493,7 +483,6 @@ impl Worker {
             let mut replies = Replies::new(&submissions, position.log_time_ms);
             match replica.apply(position, record, self.version.over_budget(), &mut replies) {
                 Ok(applied) => {
-                    let Replies { done: replies, unsettled, .. } = replies;
                     // Before the answers: who has one may count at once.
                     partition.counted(&replica.stamp());
                     if matches!(applied, Applied::Passed(_)) {
@@ -502,7 +491,8 @@ impl Worker {
                     let operations = submissions.iter().map(|it| it.steps.len()).sum();
                     partition.lead.learn(operations, replica.shared_permille());
                     let check_at = partition.lead.answering(submissions.len());
-                    deliver(applied, submissions, replies, unsettled);
+                    let (done, unsettled) = replies.into_parts();
+                    deliver(applied, submissions, done, unsettled);
                     if let Some(at) = check_at {
                         self.check_lead(at, partition);
                     }
@@ -571,117 +561,4 @@ pub(crate) fn advance(chain: &mut Chain, entry: &Entry) -> Result<(Record, Posit
         .advance(entry.lsn, checksum, record.stamp_ms, &record.anchor)
         .map_err(|fault| fault.to_string())?;
     Ok((record, position))
-}
-
-/// Gathers the replies of a record, reads of the same pipeline among them.
-struct Replies<'a> {
-    submissions: &'a [Submission],
-    /// Which submission each item is of, where it is not the one of the same number.
-    owners: Vec<usize>,
-    /// Log time: what the writes beside go by.
-    now_ms: u64,
-    done: Vec<Vec<Reply>>,
-    /// Submissions of which an operation did not run now, by their places.
-    unsettled: HashMap<usize, WriteError>,
-    /// What the reads of each submission hold, bytes.
-    held: Vec<Cell<usize>>,
-}
-
-impl<'a> Replies<'a> {
-    fn new(submissions: &'a [Submission], now_ms: u64) -> Self {
-        let done = submissions.iter().map(|it| Vec::with_capacity(it.steps.len())).collect();
-        let mut owners = Vec::new();
-        if submissions.iter().any(|submission| submission.items_len() != 1) {
-            for (at, submission) in submissions.iter().enumerate() {
-                owners.extend(std::iter::repeat_n(at, submission.items_len()));
-            }
-        }
-        let held = vec![Cell::new(0); submissions.len()];
-        let unsettled = HashMap::new();
-        Self { submissions, owners, now_ms, done, unsettled, held }
-    }
-}
-
-impl Observer for Replies<'_> {
-    fn operation(
-        &mut self,
-        (item, _): (usize, usize),
-        effect: Effect,
-        rows: &Overlay<'_>,
-        keys: u64,
-    ) {
-        let owner = self.owners.get(item).copied().unwrap_or(item);
-        let (Some(submission), Some(replies)) =
-            (self.submissions.get(owner), self.done.get_mut(owner))
-        else {
-            return;
-        };
-        let is_fence = matches!(submission.steps.get(replies.len()), Some(Step::Fence { .. }));
-        replies.push(match effect {
-            Effect::Ran(reply) => reply,
-            Effect::Settled(verdict) if is_fence => settle::reply_of(verdict),
-            Effect::Settled(verdict) => {
-                let why = match verdict {
-                    Verdict::TooOld => {
-                        let why = "the operation is older than log time allows";
-                        WriteError::NotTaken(why.to_owned())
-                    }
-                    _ => WriteError::Unknown,
-                };
-                // Of several the less certain says more.
-                let is_new = !matches!(self.unsettled.get(&owner), Some(WriteError::Unknown));
-                if is_new {
-                    self.unsettled.insert(owner, why);
-                }
-                // It stands for the operation's reply, which nobody gets.
-                Reply::Nil
-            }
-        });
-        while let Some(Step::Read(argv)) = submission.steps.get(replies.len()) {
-            let held = &self.held[owner];
-            let grant = |bytes: usize| {
-                held.set(held.get().saturating_add(bytes));
-                if held.get() > READS_BYTES_MAX { Err(too_much_read()) } else { Ok(()) }
-            };
-            replies.push(read(argv, &Metered::new(rows, &grant), self.now_ms, keys));
-        }
-    }
-}
-
-fn too_much_read() -> StoreError {
-    let words = format!("reads among writes sent together answer over {READS_BYTES_MAX} bytes");
-    StoreError::Refused(ErrorReply::err(words))
-}
-
-fn read(argv: &Argv, rows: &impl RowsRead, now_ms: u64, keys: u64) -> Reply {
-    let context = ReadContext { now_ms, seed: cheap_random(), keys, cursors: None };
-    match command::parse(argv) {
-        Ok(command) => execute::read(&command, rows, &context)
-            .unwrap_or_else(|error| Reply::Error(ErrorReply::err(error.to_string()))),
-        Err(error) => Reply::Error(error),
-    }
-}
-
-fn deliver(
-    applied: Applied,
-    submissions: Vec<Submission>,
-    replies: Vec<Vec<Reply>>,
-    mut unsettled: HashMap<usize, WriteError>,
-) {
-    for (at, (submission, replies)) in submissions.into_iter().zip(replies).enumerate() {
-        let outcome = match applied {
-            Applied::Taken => unsettled.remove(&at).map_or(Ok(replies), Err),
-            // It did not run, and never will.
-            Applied::Passed(_) => {
-                Err(WriteError::NotTaken("the log did not take the write".to_owned()))
-            }
-            Applied::Contained => Err(WriteError::Unknown),
-        };
-        answer(submission, outcome);
-    }
-}
-
-fn answer(submission: Submission, outcome: Answer) {
-    // Nobody waits where the client has hung up.
-    let _ = submission.done.send(outcome);
 }

@@ -283,9 +283,10 @@ impl Coordinator {
         }
         // There may be room again meanwhile.
         let room = self.shared.room.check();
-        Some(room.err().unwrap_or_else(|| {
-            unavailable("the disk was nearly full; try again".to_owned())
-        }))
+        Some(
+            room.err()
+                .unwrap_or_else(|| unavailable("the disk was nearly full; try again".to_owned())),
+        )
     }
 
     fn plan_command<'a>(&'a self, db: u32, command: Command<'a>, argv: &'a Argv) -> Plan<'a> {

@@ -219,7 +219,7 @@ impl Lead {
         if state.waiting_bytes + bytes > WAITING_BYTES_MAX {
             state.refused += 1;
             drop(state);
-            submission.refuse(not_taken("writes wait for the log"));
+            submission.refuse(WriteError::not_taken("writes wait for the log"));
             return;
         }
         state.waiting_bytes += bytes;
@@ -385,14 +385,10 @@ impl Inner {
         state.is_appending = false;
         state.gather.idle();
         drop(state);
-        let behind = not_taken("the log did not take the writes before");
+        let behind = WriteError::not_taken("the log did not take the writes before");
         queued.into_iter().for_each(|submission| submission.refuse(behind.clone()));
         given_up.into_iter().for_each(|submission| submission.refuse(error.clone()));
     }
-}
-
-fn not_taken(why: &str) -> WriteError {
-    WriteError::NotTaken(why.to_owned())
 }
 
 /// How many operations a record takes after one of so many took a part, in thousandths, of what they

@@ -10,8 +10,8 @@ use plimsoll_storage::partition::{Stamp, Store};
 use plimsoll_storage::rows::StoreError;
 use tokio::sync::Notify;
 
-use crate::documents::Indexer;
 use crate::clock::OwnClock;
+use crate::documents::Indexer;
 use crate::lead::Lead;
 use crate::reports::{CopyReport, reason};
 

@@ -45,13 +45,13 @@ impl Shared {
     ) -> Answer {
         if self.is_alone {
             let Some(partition) = copies.local() else {
-                return Err(not_taken("the partition is being opened"));
+                return Err(WriteError::not_taken("the partition is being opened"));
             };
             return submit_to(&partition, session, steps).await;
         }
         let end = Instant::now() + WRITE_TIMEOUT;
         let writes = steps.iter().filter(|step| matches!(step, Step::Write(_))).count() as u64;
-        let mut last = not_taken("no copy of the partition takes writes");
+        let mut last = WriteError::not_taken("no copy of the partition takes writes");
         while Instant::now() < end {
             let local = copies.local().filter(|partition| partition.fault().is_none());
             let others = self.others_with(copies, Class::Write);
@@ -320,10 +320,6 @@ pub(crate) async fn lead_for(
         Ok(Ok(answer)) => answer,
         _ => Err(WriteError::Unknown),
     }
-}
-
-fn not_taken(why: &str) -> WriteError {
-    WriteError::NotTaken(why.to_owned())
 }
 
 async fn settle_here(

@@ -3,11 +3,13 @@
 //! while the node runs; what is not set is as the node was started. What they do is not known here.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use plimsoll_control::Mode;
 use plimsoll_control::admission::{AdmissionRule, LittlesLawForm, LittlesLawSettings};
 use plimsoll_control::selection::Rule;
+use plimsoll_stdx::units;
 
 /// The names of all of them.
 pub const WORK_SETTINGS: [&str; 12] = [
@@ -28,6 +30,8 @@ pub const WORK_SETTINGS: [&str; 12] = [
 /// Takes on what the cluster has set, by name, as text; called again after every change.
 pub type SettingsFollower = Box<dyn Fn(&BTreeMap<String, String>) + Send + Sync>;
 
+/// What times may be.
+const TIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3600);
 /// The most threads of a pool.
 const THREADS_MAX: usize = 1024;
 /// The most requests that a rule by number lets wait.
@@ -232,21 +236,8 @@ fn count(text: &str, least: u64, most: u64) -> Result<u64, String> {
 
 /// A time with its unit, from 1 ms to 1 h.
 fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is not a time from 1ms to 1h such as 500ms or 5s");
-    let unit_at = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
-    let (number, unit) = text.split_at(unit_at);
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    let scale = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return Err(wrong()),
-    };
-    match number.checked_mul(scale) {
-        Some(ms @ 1..=3_600_000) => Ok(Duration::from_millis(ms)),
-        _ => Err(wrong()),
-    }
+    let time = units::duration(text).ok().filter(|time| TIMES.contains(time));
+    time.ok_or_else(|| format!("`{text}` is not a time from 1ms to 1h such as 500ms or 5s"))
 }
 
 #[cfg(test)]
@@ -298,7 +289,7 @@ mod tests {
         for (text, ms) in [("1ms", 1), ("5s", 5_000), ("2m", 120_000), ("1h", 3_600_000)] {
             assert_eq!(time(text), Ok(Duration::from_millis(ms)));
         }
-        for text in ["", "5", "s", "0ms", "2h", "5 s", "-1s", "99999999999999999999s"] {
+        for text in ["", "5", "s", "0ms", "2h", "5 parsecs", "-1s", "99999999999999999999s"] {
             assert!(time(text).is_err(), "{text}");
         }
     }

@@ -21,6 +21,13 @@ pub(crate) enum WriteError {
     Unknown,
 }
 
+impl WriteError {
+    /// It did not run, and never will, for a reason that is the same each time.
+    pub(crate) fn not_taken(why: &str) -> Self {
+        Self::NotTaken(why.to_owned())
+    }
+}
+
 impl From<WriteError> for ErrorReply {
     fn from(error: WriteError) -> Self {
         match error {

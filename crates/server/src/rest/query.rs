@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 use plimsoll_index::Error;
-
-use crate::settings::units;
+use plimsoll_stdx::units;
 
 /// The parameters of one request. A name that comes twice counts once, the last time.
 #[derive(Clone, Debug, Default)]

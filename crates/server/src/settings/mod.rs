@@ -6,12 +6,12 @@ pub mod cors;
 pub mod raw;
 pub mod reference;
 pub mod table;
-pub mod units;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use plimsoll_cluster::{LogSettings, WORK_SETTINGS, WorkSettings};
 use plimsoll_log::{embedded, jetstream};
+use plimsoll_stdx::units;
 
 pub use cors::{Cors, Origins};
 pub use raw::{Raw, SettingsError};

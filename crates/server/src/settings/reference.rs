@@ -1,10 +1,9 @@
 //! Pages that are made from the table: the reference and an example file. A test fails where
 //! the copies under `docs/` differ from what stands here.
 
-use super::{
-    table::{Definition, Kind, SETTINGS},
-    units,
-};
+use plimsoll_stdx::units;
+
+use super::table::{Definition, Kind, SETTINGS};
 
 /// The reference page, in Markdown.
 #[must_use]

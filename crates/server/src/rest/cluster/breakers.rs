@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plimsoll_memory::breakers::{self, Limit, Settings, Type};
+use plimsoll_stdx::units;
 
 use super::settings_table::find;
 use crate::rest::Rest;
-use crate::settings::units;
 
 /// Takes over what the cluster has set, now and whenever that changes.
 pub fn follow_settings(rest: &Arc<Rest>) {

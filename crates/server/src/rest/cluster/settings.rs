@@ -11,7 +11,7 @@ use crate::rest::admin::settings::shown;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::query::parse_duration;
-use crate::settings::units;
+use plimsoll_stdx::units;
 use plimsoll_stdx::wildcard_matches;
 
 /// Both kinds, in the order in which they are looked at last to first.

@@ -31,7 +31,15 @@ pub async fn document(call: Call) -> Result<Answer, Error> {
     let found = get(&call, &place, id, routing.as_deref()).await?;
     let mut out = Vec::with_capacity(256 + found.as_ref().map_or(0, |found| found.source.len()));
     let filter = SourceFilter::of_query(&call.query)?;
-    entry(&mut out, call.rest.types, &place.index, id, routing.as_deref(), found.as_ref(), &filter)?;
+    entry(
+        &mut out,
+        call.rest.types,
+        &place.index,
+        id,
+        routing.as_deref(),
+        found.as_ref(),
+        &filter,
+    )?;
     Ok(Answer::raw(out).with_status(if found.is_some() { 200 } else { 404 }))
 }
 

@@ -152,13 +152,7 @@ fn success(
     let _ = write!(out, ",\"status\":{}", outcome.status());
 }
 
-fn failure(
-    out: &mut Vec<u8>,
-    types: Types,
-    index: &str,
-    id: Option<&str>,
-    error: Option<Error>,
-) {
+fn failure(out: &mut Vec<u8>, types: Types, index: &str, id: Option<&str>, error: Option<Error>) {
     let error = error.unwrap_or_else(|| Error::internal("the item has no outcome"));
     written::address(out, types, index, id);
     let _ = write!(out, ",\"status\":{},\"error\":{}", error.status, error.cause_json());
