@@ -7,9 +7,9 @@ import json
 import socket
 import struct
 
-# Where a record has its lead's stamp, ms since 1970: behind the format, the partition and the
-# lead's place (crates/log/src/record.rs).
-STAMP_OFFSET = 1 + 12 + 20
+# Where a record has its lead's stamp, ms since 1970: behind the format, the version, the partition
+# and the lead's place (crates/log/src/record.rs).
+STAMP_OFFSETS = {1: 1 + 12 + 20, 2: 1 + 4 + 12 + 20}
 ASK_SECONDS = 10
 
 
@@ -74,7 +74,8 @@ def delays_ms(port, group, first, last):
 
 
 def delay_ms(message):
-    (stamp_ms,) = struct.unpack_from("<Q", base64.b64decode(message["data"]), STAMP_OFFSET)
+    record = base64.b64decode(message["data"])
+    (stamp_ms,) = struct.unpack_from("<Q", record, STAMP_OFFSETS[record[0]])
     # Nanoseconds are more than Python reads.
     text = message["time"].rstrip("Z")[:26]
     stored = datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.timezone.utc)

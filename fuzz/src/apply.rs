@@ -71,7 +71,8 @@ impl World {
         let items = vec![Item::Operations { session, first: 1, acked: 0, stamp_ms, payloads }];
         let lead = LeadStamp { lead: LeadId(7), epoch: 1, n: self.lsn };
         let partition = PartitionId { table: 1, ordinal: 0 };
-        let record = Record { partition, lead, stamp_ms, anchor: Anchor::default(), items };
+        let (version, anchor) = (BUDGETED_SINCE, Anchor::default());
+        let record = Record { partition, version, lead, stamp_ms, anchor, items };
         let position = Position { lsn: Lsn(self.lsn), hash: self.lsn, log_time_ms: stamp_ms };
         let before = HELD.load(Relaxed);
         MOST.store(before, Relaxed);

@@ -116,6 +116,7 @@ impl Inner {
         let tail = self.tail.get();
         let marker = Record {
             partition: NOBODY,
+            version: 1,
             lead: LeadStamp { lead: self.lead, epoch: 1, n },
             stamp_ms: now_ms().max(tail.log_time_ms),
             anchor: tail.anchor,

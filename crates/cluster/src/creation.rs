@@ -212,7 +212,7 @@ impl Shared {
         let group = copies.group;
         let tail = self.tails.get(&group).ok_or_else(|| failed(&"an unknown log group"))?;
         replica.set_documents(table.is_index()).map_err(|error| failed(&error))?;
-        let log = (&self.log, &self.clock);
+        let log = (&self.log, &self.clock, &self.version);
         let partition = partition_of_replica(&replica, group, self.lead, log, tail);
         let applier = self.applier(group).ok_or(CatchUpError::Stopped)?;
         let mut replica = Box::new(replica);

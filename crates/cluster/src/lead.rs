@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 
 use crate::gather::Gather;
 use crate::tail::GroupTail;
+use crate::version::ClusterVersion;
 use crate::write_error::WriteError;
 
 /// What may wait at one lead for the log and for apply, bytes; beyond it, work is refused.
@@ -140,6 +141,7 @@ struct Inner {
     group: GroupId,
     id: LeadId,
     log: Arc<dyn Log>,
+    version: Arc<ClusterVersion>,
     tail: Arc<GroupTail>,
     state: Mutex<State>,
 }
@@ -198,12 +200,12 @@ impl Lead {
         partition: PartitionId,
         group: GroupId,
         id: LeadId,
-        log: Arc<dyn Log>,
+        (log, version): (Arc<dyn Log>, Arc<ClusterVersion>),
         tail: Arc<GroupTail>,
     ) -> Self {
         let operations_max = usize::MAX;
         let state = Mutex::new(State { epoch: 1, operations_max, ..State::default() });
-        Self { inner: Arc::new(Inner { partition, group, id, log, tail, state }) }
+        Self { inner: Arc::new(Inner { partition, group, id, log, version, tail, state }) }
     }
 
     /// Takes a submission, or refuses it at once where too much waits already.
@@ -347,7 +349,8 @@ impl Inner {
         submissions.iter().for_each(|submission| submission.put_items(&mut items));
         state.records.push_back((lead, submissions));
         let anchor = tail.anchor;
-        Some(Record { partition: self.partition, lead, stamp_ms, anchor, items })
+        let version = self.version.get();
+        Some(Record { partition: self.partition, version, lead, stamp_ms, anchor, items })
     }
 
     /// The log has answered for a record: the next may go.

@@ -51,7 +51,7 @@ impl Shared {
                     recovery = Some(self.copy_from_another(table, copies).await?);
                     open()
                 }
-                Ok(replica) if recovery.is_none() && self.is_given_up(copies, &replica) => {
+                Ok(replica) if recovery.is_none() && self.is_given_up(copies) => {
                     drop(replica);
                     recovery = Some(self.copy_from_another(table, copies).await?);
                     open()
@@ -141,12 +141,11 @@ impl Shared {
 
     /// Whether what a copy holds was given up when another that lacks records was accepted: it is to
     /// be copied from that one, whatever it holds.
-    fn is_given_up(&self, copies: &Copies, replica: &Replica) -> bool {
+    fn is_given_up(&self, copies: &Copies) -> bool {
         let definition = copies.definition();
         let own = definition.copy_on(&self.members.own);
         let is_made = own.is_some_and(|copy| copy.state == CopyState::Initializing);
-        let accepted = definition.accepted().map_or(Lsn(0), |it| it.lsn);
-        is_made && replica.stamp().position.lsn < accepted
+        is_made && definition.accepted().is_some()
     }
 
     /// Whether a new copy is made faster from another's files than from the log.

@@ -230,10 +230,22 @@ pub(crate) fn trim_notes(metadata: &Partition) -> Result<BTreeMap<GroupId, TrimN
     hash(metadata, TRIM_NOTES_KEY)?.into_iter().map(note).collect()
 }
 
-/// The write that notes what is known of a group before it is trimmed.
-pub(crate) fn put_trim_note(group: GroupId, note: &TrimNote) -> Argv {
+/// The last change of the notes of trims.
+///
+/// # Errors
+/// Says what cannot be read.
+pub(crate) fn trim_notes_change(metadata: &Partition) -> Result<u64, String> {
+    change(metadata, TRIM_NOTES_KEY)
+}
+
+/// The write that notes what is known of a group before it is trimmed, unless one was noted since
+/// the notes were read: then it answers a nil array.
+pub(crate) fn put_trim_note(group: GroupId, note: &TrimNote, read_at: u64) -> Operation {
     let note = serde_json::to_vec(note).expect("a note is plain data");
-    Argv::of(&[b"HSET", TRIM_NOTES_KEY, group.0.to_string().as_bytes(), &note])
+    let group = group.0.to_string();
+    let watched = vec![(Bytes::from_static(TRIM_NOTES_KEY), read_at)];
+    let commands = vec![Argv::of(&[b"HSET", TRIM_NOTES_KEY, group.as_bytes(), &note])];
+    Operation::Transaction { watched, commands }
 }
 
 /// The cluster's version; 1 where none was ever written.

@@ -291,10 +291,11 @@ pub(crate) fn partition_of_replica(
     replica: &Replica,
     group: GroupId,
     lead: LeadId,
-    (log, clock): (&Arc<dyn Log>, &Arc<OwnClock>),
+    (log, clock, version): (&Arc<dyn Log>, &Arc<OwnClock>, &Arc<ClusterVersion>),
     tail: &Arc<GroupTail>,
 ) -> Arc<Partition> {
-    let lead = Lead::new(replica.id(), group, lead, Arc::clone(log), Arc::clone(tail));
+    let by = (Arc::clone(log), Arc::clone(version));
+    let lead = Lead::new(replica.id(), group, lead, by, Arc::clone(tail));
     let (store, clock) = (replica.store().clone(), Arc::clone(clock));
     Arc::new(Partition::new(replica.id(), store, lead, replica.stamp(), clock))
 }

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use crate::applier::{self, Applier, GroupStart};
 use crate::barrier::{Barrier, NOBODY};
 use crate::capacity;
+use crate::cluster_settings;
 use crate::documents::{Documents, IndexMetadata};
 use crate::fell_behind::FellBehind;
 use crate::joining::Joining;
@@ -61,6 +62,7 @@ pub(crate) struct Opening {
     partitions_dir: PathBuf,
     lead: LeadId,
     own: String,
+    version: Arc<ClusterVersion>,
     checkpoints: Checkpoints,
 }
 
@@ -90,6 +92,7 @@ impl Opening {
             partitions_dir,
             lead: LeadId(random_u64()),
             own,
+            version: Arc::default(),
         })
     }
 
@@ -108,13 +111,13 @@ impl Opening {
         self.replay_metadata(&mut chain, &mut metadata)?;
         let groups = metadata.store().groups().map_err(mismatch)?;
         let partition = self.partition(&metadata, metadata::GROUP, &tails);
-        let version = Arc::new(ClusterVersion::default());
         let in_force = metadata::version(&partition).map_err(OpenError::Mismatch)?;
         if let Some(why) = version::refusal(in_force) {
             return Err(OpenError::Mismatch(why));
         }
         // A node that is alone is all members.
-        version.raise(if self.log.is_alone { version::KNOWN } else { in_force });
+        let is_free = self.log.is_alone && !cluster_settings::holds_version(&partition);
+        self.version.raise(if is_free { version::KNOWN } else { in_force });
         let notes = metadata::trim_notes(&partition).map_err(OpenError::Mismatch)?;
         let tables = Tables::default();
         let mut held: HashMap<GroupId, Vec<Held>> = HashMap::new();
@@ -188,7 +191,7 @@ impl Opening {
             }
             ends.push((start.group, end));
         }
-        let shared = self.share(settings, partition, tables, tails, version);
+        let shared = self.share(settings, partition, tables, tails);
         let mut shares: Vec<Vec<GroupStart>> = (0..applier_count()).map(|_| Vec::new()).collect();
         for start in starts {
             shares[Shared::applier_of(start.group)].push(start);
@@ -259,7 +262,6 @@ impl Opening {
         metadata: Arc<Partition>,
         tables: Tables,
         tails: HashMap<GroupId, Arc<GroupTail>>,
-        version: Arc<ClusterVersion>,
     ) -> Arc<Shared> {
         let barrier = |(group, tail): (&GroupId, &Arc<GroupTail>)| {
             let lead = LeadId(random_u64());
@@ -298,7 +300,7 @@ impl Opening {
             reconciled: watch::Sender::new(0),
             is_stopping: Arc::new(AtomicBool::new(false)),
             durable: Mutex::default(),
-            version,
+            version: self.version,
             fell_behind: FellBehind::default(),
             checkpoints: self.checkpoints,
             recoveries: Recoveries::new(&settings.record.name),
@@ -313,7 +315,7 @@ impl Opening {
         group: GroupId,
         tails: &HashMap<GroupId, Arc<GroupTail>>,
     ) -> Arc<Partition> {
-        let log = (&self.log.log, &self.log.clock);
+        let log = (&self.log.log, &self.log.clock, &self.version);
         partition_of_replica(replica, group, self.lead, log, &tails[&group])
     }
 
@@ -350,12 +352,11 @@ impl Opening {
             }
             opened => self.checked(opened, copies.id)?,
         };
-        let accepted = definition.accepted().map_or(Lsn(0), |it| it.lsn);
         let is_own = definition.copy_on(&self.own);
         if is_own.is_some_and(|copy| copy.state == CopyState::Initializing)
-            && replica.stamp().position.lsn < accepted
+            && definition.accepted().is_some()
         {
-            // What it holds was given up with what was lost: it is copied anew.
+            // What it holds was given up, however much that is: it is copied from the one accepted.
             return Ok(None);
         }
         if self.log.is_alone && replica.is_new() && was_held {
@@ -458,6 +459,7 @@ impl Opening {
         }
         let marker = Record {
             partition: NOBODY,
+            version: 1,
             lead: LeadStamp { lead: LeadId(random_u64()), epoch: 1, n: 1 },
             stamp_ms: now_ms().max(chain.position().log_time_ms),
             anchor: chain.anchor(),

@@ -157,7 +157,7 @@ impl Shared {
             let _changing = self.creation.lock().await;
             self.follow_tables(seen).await?;
             seen.tables = Some(change);
-            seen.trimmer.tables_changed(position);
+            seen.trimmer.tables_changed(self, position);
             self.follow_copies(seen).await?;
             is_look = true;
         } else if is_turn || seen.has_made.swap(false, Ordering::Relaxed) {
@@ -308,7 +308,9 @@ impl Shared {
 
     /// Whether this node's copy is damaged, and can be made anew.
     fn is_to_be_replaced(&self, copies: &Copies, local: &Partition) -> bool {
-        local.is_damaged() && self.is_served_elsewhere(copies)
+        // One that stopped may hold more than the copy that an operator accepted in its stead.
+        let is_given_up = local.fault().is_some() && copies.definition().accepted().is_some();
+        (local.is_damaged() || is_given_up) && self.is_served_elsewhere(copies)
     }
 
     /// Has files of copies that are no longer here deleted, beside everything else.

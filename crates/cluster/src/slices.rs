@@ -118,7 +118,9 @@ impl Coordinator {
     ) -> Result<Option<Reply>, ErrorReply> {
         let Slices { from, to, end } = slices.clone();
         let generation = COPY_GENERATIONS_FROM | (random_u64() >> 2);
-        let until_ms = now_ms() + KEPT_MS;
+        // Log time may be ahead of this node's clock.
+        let local = self.table(db).and_then(|table| table.copies().get(ordinal)?.local());
+        let until_ms = local.map_or_else(now_ms, |it| it.read_time_ms()) + KEPT_MS;
         let step = CopyStep::Slice { after: None, fields: SLICE_FIELDS };
         let mut copy = HashCopy { from, to, generation, last_change, until_ms, step };
         let outcome = loop {

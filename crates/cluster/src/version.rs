@@ -4,8 +4,8 @@
 //!
 //! | version | since then |
 //! |---|---|
-//! | 1 | clusters that were made before there was a version |
-//! | 2 | an operation that exceeds the budget of its record is refused by all replicas; COPY and RENAME of a large hash go in slices; BITOP and BITFIELD |
+//! | 1 | clusters that were made before there was a version; its nodes and newer ones do not carry out all operations alike, so it is upgraded whole |
+//! | 2 | records say under which version they were made; an operation that exceeds the budget of its record is refused by all replicas; COPY and RENAME of a large hash go in slices; BITOP and BITFIELD |
 //! | 3 | sweeps carry a form number (the feature `next-version` alone: what tests upgrade to) |
 //!
 //! The first of the nodes raises it to what all members know, unless `cluster.version.raise` is
@@ -13,7 +13,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use plimsoll_storage::partition::OverBudget;
+use plimsoll_storage::partition::{BUDGETED_SINCE, OverBudget};
 
 use crate::Coordinator;
 use crate::cluster_settings;
@@ -24,7 +24,7 @@ use crate::node::Shared;
 /// The newest version that this binary knows.
 pub(crate) const KNOWN: u32 = if cfg!(feature = "next-version") { 3 } else { 2 };
 /// From this one on, operations beyond the budget of a record are refused.
-pub(crate) const BUDGETS: u32 = 2;
+pub(crate) const BUDGETS: u32 = BUDGETED_SINCE;
 
 /// From this one on, large hashes are copied in slices.
 pub(crate) const SLICES: u32 = 2;
@@ -43,13 +43,18 @@ impl ClusterVersion {
         self.version.load(Ordering::Relaxed) >= version
     }
 
+    /// What records are made under.
+    pub(crate) fn get(&self) -> u32 {
+        self.version.load(Ordering::Relaxed).max(1)
+    }
+
     /// It is at least so much; it never goes back.
     pub(crate) fn raise(&self, version: u32) {
         self.version.fetch_max(version, Ordering::Relaxed);
     }
 
-    /// What becomes of an operation beyond the budget of its record: all replicas refuse it, or
-    /// this one stops there, because an older replica would carry it out.
+    /// What becomes of an operation beyond the budget of a record of version 1: all replicas refuse
+    /// it, or this one stops there, because an older replica would carry it out.
     pub(crate) fn over_budget(&self) -> OverBudget {
         if self.allows(BUDGETS) { OverBudget::Refuse } else { OverBudget::Stop }
     }

@@ -2,7 +2,8 @@
 //!
 //! | field | bytes |
 //! |---|---|
-//! | format, now 1 | 1 |
+//! | format: 2, or 1 without the next field | 1 |
+//! | version of the cluster | 4 |
 //! | partition: table incarnation, ordinal | 8, 4 |
 //! | lead: id, epoch, n | 8, 4, 8 |
 //! | stamp, ms since 1970 by the lead's clock | 8 |
@@ -20,7 +21,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{Incarnation, LeadId, Lsn, PartitionId, SessionId};
 
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
+/// The one of clusters of version 1, in which it is not said.
+const FORMAT_UNVERSIONED: u8 = 1;
 const KIND_OPERATIONS: u8 = 0;
 const KIND_FENCE: u8 = 1;
 /// Fixed fields before the items.
@@ -84,6 +87,9 @@ pub enum Item {
 pub struct Record {
     /// Whose rows it changes.
     pub partition: PartitionId,
+    /// The cluster's version as its lead knew it, at least 1. What it says of how operations are
+    /// carried out holds for this record on every replica, whenever that applies it.
+    pub version: u32,
     /// Its place in the lead's sequence.
     pub lead: LeadStamp,
     /// The lead's clock, ms since 1970.
@@ -116,7 +122,12 @@ impl Record {
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(HEADER_BYTES + 64 + self.payload_bytes());
-        out.put_u8(FORMAT);
+        if self.version <= 1 {
+            out.put_u8(FORMAT_UNVERSIONED);
+        } else {
+            out.put_u8(FORMAT);
+            out.put_u32_le(self.version);
+        }
         out.put_u64_le(self.partition.table);
         out.put_u32_le(self.partition.ordinal);
         out.put_u64_le(self.lead.lead.0);
@@ -141,7 +152,8 @@ impl Record {
     /// Where the bytes are not exactly one record of a known format.
     pub fn decode(bytes: &Bytes) -> Result<Self, RecordError> {
         let body_len = verified_body(bytes)?.len();
-        let mut rest = bytes.slice(1..body_len);
+        let mut rest = bytes.slice(..body_len);
+        let version = take_version(&mut rest)?;
         let partition = PartitionId { table: rest.get_u64_le(), ordinal: rest.get_u32_le() };
         let lead = LeadStamp {
             lead: LeadId(rest.get_u64_le()),
@@ -162,7 +174,7 @@ impl Record {
         if rest.has_remaining() {
             return Err(RecordError::Malformed("bytes after the last item"));
         }
-        Ok(Self { partition, lead, stamp_ms, anchor, items })
+        Ok(Self { partition, version, lead, stamp_ms, anchor, items })
     }
 
     fn payload_bytes(&self) -> usize {
@@ -235,10 +247,25 @@ impl Item {
     }
 }
 
+/// Takes the format and what it says of the version.
+fn take_version(rest: &mut impl Buf) -> Result<u32, RecordError> {
+    if rest.get_u8() == FORMAT_UNVERSIONED {
+        return Ok(1);
+    }
+    let version = rest.get_u32_le();
+    // Each record has one form only.
+    if version <= 1 { Err(RecordError::Malformed("a version of 0 or 1")) } else { Ok(version) }
+}
+
 /// All but the checksum, which is that of the rest.
 fn verified_body(bytes: &[u8]) -> Result<&[u8], RecordError> {
-    if bytes.first().is_some_and(|format| *format != FORMAT) {
-        return Err(RecordError::UnknownFormat(bytes[0]));
+    let header_bytes = match bytes.first() {
+        Some(&FORMAT) => HEADER_BYTES + 4,
+        Some(&FORMAT_UNVERSIONED) | None => HEADER_BYTES,
+        Some(&unknown) => return Err(RecordError::UnknownFormat(unknown)),
+    };
+    if bytes.len() < header_bytes + 1 + CHECKSUM_BYTES {
+        return Err(RecordError::Truncated);
     }
     let checksum = checksum(bytes)?;
     let body = &bytes[..bytes.len() - CHECKSUM_BYTES];
@@ -267,8 +294,8 @@ pub fn checksum(bytes: &[u8]) -> Result<u64, RecordError> {
 /// # Errors
 /// As [`Record::decode`] for damage; what the items hold is not looked at.
 pub fn partition(bytes: &[u8]) -> Result<PartitionId, RecordError> {
-    verified_body(bytes)?;
-    let mut rest = &bytes[1..];
+    let mut rest = verified_body(bytes)?;
+    take_version(&mut rest)?;
     Ok(PartitionId { table: rest.get_u64_le(), ordinal: rest.get_u32_le() })
 }
 

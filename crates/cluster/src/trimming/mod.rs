@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::{GroupId, Log, Lsn};
+use plimsoll_storage::Reply;
+use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::members::{Beat, Member};
 use crate::node::{GROUPS, Shared};
@@ -41,15 +43,22 @@ pub(crate) struct Durable {
 /// says that the node is there.
 #[derive(Default)]
 pub(crate) struct Trimmer {
-    /// Where the metadata stood when tables or copies changed last.
+    /// Where the metadata stood when copies changed last.
     changed: Lsn,
+    /// A hash of where they were then.
+    copies: u64,
     trimming: Arc<tokio::sync::Mutex<Trimming>>,
 }
 
 impl Trimmer {
-    /// The metadata at this position says something new about tables or copies.
-    pub(crate) fn tables_changed(&mut self, position: Lsn) {
-        self.changed = position;
+    /// The metadata at this position says something new about tables, which the node follows by now.
+    /// Where copies are mostly stays as it was: mappings grow all the time.
+    pub(crate) fn tables_changed(&mut self, shared: &Shared, position: Lsn) {
+        let copies = where_copies_are(shared);
+        if self.copies != copies {
+            self.copies = copies;
+            self.changed = position;
+        }
     }
 
     /// Trims what nobody needs, unless that is being done. `position` is where the metadata stands.
@@ -67,6 +76,22 @@ impl Trimmer {
             }
         });
     }
+}
+
+/// A hash of which nodes have copies of which partitions, and in which state.
+fn where_copies_are(shared: &Shared) -> u64 {
+    let mut hash = Xxh3Default::new();
+    for table in shared.tables.all() {
+        for copies in table.copies() {
+            hash.update(&copies.id.table.to_le_bytes());
+            hash.update(&copies.id.ordinal.to_le_bytes());
+            for copy in &copies.definition().copies {
+                hash.update(&[copy.state as u8]);
+                hash.update(copy.node.as_bytes());
+            }
+        }
+    }
+    hash.digest()
 }
 
 /// What is remembered from one time to the next.
@@ -219,6 +244,8 @@ async fn note(shared: &Arc<Shared>, group: GroupId, up_to: u64) -> Result<bool, 
         // This node has flushed nothing of it since it was started.
         return Ok(false);
     };
+    // The change first: where another node that acts notes something meanwhile, this is not written.
+    let read_at = metadata::trim_notes_change(&shared.metadata)?;
     let before = metadata::trim_notes(&shared.metadata)?.remove(&group);
     if before.as_ref().is_some_and(|it| it.at().lsn.0 >= at.lsn.0) {
         // Another node that acted was further.
@@ -226,6 +253,7 @@ async fn note(shared: &Arc<Shared>, group: GroupId, up_to: u64) -> Result<bool, 
     }
     let mut note = TrimNote::new(at, &records, before.as_ref());
     note.prune(|id| shared.tables.copies(id).is_some());
-    let noted = shared.write_metadata(metadata::put_trim_note(group, &note)).await;
-    noted.map(|_| true).map_err(|error| error.to_string())
+    let put = metadata::put_trim_note(group, &note, read_at);
+    let noted = shared.submit_metadata(&put).await.map_err(|error| error.to_string())?;
+    Ok(noted != Reply::NilArray)
 }

@@ -25,13 +25,20 @@ fn item() -> impl Strategy<Value = Item> {
 }
 
 fn record() -> impl Strategy<Value = Record> {
-    let partition = (any::<u64>(), any::<u32>());
+    let partition = (any::<u64>(), any::<u32>(), 1..=u32::MAX);
     let lead = (any::<u64>(), any::<u32>(), any::<u64>());
     let anchor = (any::<u64>(), any::<u64>(), any::<u64>());
     let items = prop::collection::vec(item(), 0..5);
     (partition, lead, any::<u64>(), anchor, items).prop_map(
-        |((table, ordinal), (lead, epoch, n), stamp_ms, (incarnation, lsn, hash), items)| Record {
+        |(
+            (table, ordinal, version),
+            (lead, epoch, n),
+            stamp_ms,
+            (incarnation, lsn, hash),
+            items,
+        )| Record {
             partition: PartitionId { table, ordinal },
+            version,
             lead: LeadStamp { lead: LeadId(lead), epoch, n },
             stamp_ms,
             anchor: Anchor { incarnation: Incarnation(incarnation), lsn: Lsn(lsn), hash },
@@ -137,6 +144,7 @@ proptest! {
 fn the_format_is_what_it_was() {
     let record = Record {
         partition: PartitionId { table: 1, ordinal: 2 },
+        version: 1,
         lead: LeadStamp { lead: LeadId(3), epoch: 4, n: 5 },
         stamp_ms: 6,
         anchor: Anchor { incarnation: Incarnation(7), lsn: Lsn(8), hash: 9 },

@@ -146,6 +146,7 @@ impl Node {
         self.n += 1;
         let record = Record {
             partition: PartitionId::default(),
+            version: 1,
             lead: LeadStamp { lead: self.lead, epoch: 1, n: self.n },
             stamp_ms: self.n,
             anchor: self.chain.anchor(),

@@ -288,6 +288,7 @@ impl World {
         node.n += 1;
         let record = Record {
             partition: PartitionId { table: 1, ordinal: 0 },
+            version: 1,
             lead: LeadStamp { lead: node.lead, epoch: node.epoch, n: node.n },
             stamp_ms,
             anchor: node.replica.chain().anchor(),

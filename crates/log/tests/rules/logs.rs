@@ -245,6 +245,7 @@ impl Bench {
         let lead_stamp = LeadStamp { lead: LeadId(lead as u64), epoch: *epoch, n: *n };
         let record = Record {
             partition: PartitionId { table: 7, ordinal: 1 },
+            version: 1,
             lead: lead_stamp,
             stamp_ms: self.now_ms - self.lead_lag_ms[lead],
             anchor: anchor.get(&self.straight).chain().anchor(),

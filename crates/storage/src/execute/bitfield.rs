@@ -7,7 +7,7 @@ use crate::command::args::{Args, STRING_BYTES_MAX, too_long};
 use crate::command::bitfield::{Change, FieldStep, Overflow, Width, steps};
 use crate::rows::key::KeyRows;
 use crate::rows::meta::Found;
-use crate::rows::{RowsRead, RowsWrite};
+use crate::rows::{REPLY_BYTES, RowsRead, RowsWrite};
 use crate::{ErrorReply, Reply};
 
 pub(super) fn get<R: RowsRead + ?Sized>(
@@ -20,7 +20,7 @@ pub(super) fn get<R: RowsRead + ?Sized>(
     let value = found.as_ref().map_or(&[][..], Found::value);
     let mut answers = Vec::new();
     for step in steps(args) {
-        rows.hold(size_of::<Reply>())?;
+        rows.hold(REPLY_BYTES)?;
         answers.push(integer(read(value, &step)));
     }
     Ok(Reply::Array(answers))
@@ -47,7 +47,7 @@ pub(super) fn change<W: RowsWrite + ?Sized>(
     value.resize(length, 0);
     let mut answers = Vec::new();
     for step in steps(args) {
-        edit.rows.hold(size_of::<Reply>())?;
+        edit.rows.hold(REPLY_BYTES)?;
         let before = read(&value, &step);
         let (wanted, shown) = match step.change {
             Change::Get => {

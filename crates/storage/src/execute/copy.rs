@@ -76,10 +76,15 @@ pub fn copy_hash<W: RowsWrite + ?Sized>(
     if !is_same || copy.until_ms <= now_ms || copy.from == copy.to {
         return Ok(Reply::Nil);
     }
+    let marker = key::expiry_entry(copy.until_ms, target.field(copy.generation, b""));
+    let is_first = matches!(copy.step, CopyStep::Slice { after: None, .. });
+    // A step that the log brings after the copy was given up would find nothing of it.
+    if !is_first && edit.rows.get(&marker)?.is_none() {
+        return Ok(Reply::Nil);
+    }
     match &copy.step {
         CopyStep::Slice { after, fields: limit } => {
-            if after.is_none() {
-                let marker = key::expiry_entry(copy.until_ms, target.field(copy.generation, b""));
+            if is_first {
                 edit.rows.put(&marker, &[]);
             }
             let limit = usize::try_from(*limit).unwrap_or(usize::MAX);

@@ -216,7 +216,7 @@ fn walk_row<R: RowsRead + ?Sized>(
     now_ms: u64,
     visit: VisitRow<'_>,
 ) -> Result<ControlFlow<()>, StoreError> {
-    let damaged = || StoreError::Failed("a row's key is damaged".into());
+    let damaged = || StoreError::Damaged("a row's key".into());
     let parsed = RowKey::parse(row).ok_or_else(damaged)?;
     let Some((generation, id)) = parsed.field else {
         let (meta, source) = Meta::decode(value)?;

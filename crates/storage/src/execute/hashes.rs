@@ -16,6 +16,9 @@ use crate::rows::meta::Fields;
 use crate::rows::{ANSWER_BYTES, RowsRead, RowsWrite, StoreError};
 use crate::{ErrorReply, Reply};
 
+/// What is asked for each field that is drawn.
+const PLACE_BYTES: usize = 8;
+
 /// A field that is there.
 pub(super) fn find_field<R: RowsRead + ?Sized>(
     rows: &R,
@@ -93,7 +96,7 @@ pub(super) fn visit_fields<R: RowsRead + ?Sized>(
     let mut failed = Ok(());
     rows.scan(&start, &key.fields_to(fields.generation), &mut |row, bytes| {
         let Some(RowKey { field: Some((_, field)), .. }) = RowKey::parse(row) else {
-            failed = Err(StoreError::Failed("a field row's key is damaged".into()));
+            failed = Err(StoreError::Damaged("a field row's key".into()));
             return ControlFlow::Break(());
         };
         let shown = match FieldHead::decode(bytes) {
@@ -159,7 +162,7 @@ pub(super) fn random<R: RowsRead + ?Sized>(
         return Ok(drawn.map_or(Reply::Nil, Reply::Bulk));
     };
     let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
-    rows.hold(size_of::<usize>() * if count < 0 { wanted } else { pairs.len() })?;
+    rows.hold(PLACE_BYTES * if count < 0 { wanted } else { pairs.len() })?;
     let drawn: Vec<usize> = if count < 0 {
         (0..wanted).map_while(|_| random::below(&mut seed, pairs.len())).collect()
     } else {

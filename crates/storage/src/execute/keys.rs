@@ -289,7 +289,7 @@ fn put_copy<W: RowsWrite + ?Sized>(
         from.push(0);
         for (row, bytes) in &chunk {
             let Some(RowKey { field: Some((_, field)), .. }) = RowKey::parse(row) else {
-                return Err(StoreError::Failed("a field row's key is damaged".into()).into());
+                return Err(StoreError::Damaged("a field row's key".into()).into());
             };
             let (head, value) = FieldHead::decode(bytes)?;
             hash.set(edit, field, value, None, head.expiry_ms);

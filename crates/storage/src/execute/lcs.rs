@@ -9,6 +9,10 @@ use crate::rows::meta::{Found, Kind};
 use crate::rows::{ANSWER_BYTES, RowsRead};
 use crate::{ErrorReply, Reply};
 
+/// What is asked for an entry of the table, and for a run of equal bytes.
+const ENTRY_BYTES: usize = 4;
+const RUN_BYTES: usize = 24;
+
 /// The largest table, in entries of four bytes: 64 MiB.
 const TABLE_ENTRIES_MAX: usize = 16 * 1024 * 1024;
 
@@ -37,12 +41,12 @@ pub(super) fn lcs<R: RowsRead + ?Sized>(rows: &R, wanted: Lcs<'_>, now_ms: u64) 
         .into());
     }
     let entries = entries.unwrap_or_default();
-    rows.hold(entries * size_of::<u32>())?;
+    rows.hold(entries * ENTRY_BYTES)?;
     rows.work(entries as u64)?;
     let runs = runs(&values[0], &values[1]);
     let length: usize = runs.iter().map(|run| run.length).sum();
     // A run takes a list of two pairs of numbers.
-    rows.hold(length + runs.len() * (size_of::<Run>() + 3 * ANSWER_BYTES))?;
+    rows.hold(length + runs.len() * (RUN_BYTES + 3 * ANSWER_BYTES))?;
     Ok(match wanted.form {
         LcsForm::Length => super::strings::number(length),
         LcsForm::Text => {

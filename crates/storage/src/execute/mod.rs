@@ -39,7 +39,7 @@ pub use sweep::{has_due, sweep};
 use bytes::Bytes;
 
 use crate::command::{Body, Command, Read, Write};
-use crate::rows::{ANSWER_BYTES, RowsRead, RowsWrite, StoreError};
+use crate::rows::{ANSWER_BYTES, REPLY_BYTES, RowsRead, RowsWrite, StoreError};
 use crate::{ErrorReply, Reply};
 use store::Edit;
 
@@ -111,10 +111,7 @@ fn held_copy<R: RowsRead + ?Sized>(rows: &R, value: &[u8]) -> Result<Reply, Stor
 
 /// The same of a value that may not be there.
 fn held_if_any<R: RowsRead + ?Sized>(rows: &R, value: Option<Bytes>) -> Result<Reply, StoreError> {
-    value.map_or_else(
-        || rows.hold(size_of::<Reply>()).map(|()| Reply::Nil),
-        |value| held(rows, value),
-    )
+    value.map_or_else(|| rows.hold(REPLY_BYTES).map(|()| Reply::Nil), |value| held(rows, value))
 }
 
 fn settle(answer: Answer) -> Result<Reply, StoreError> {

@@ -59,7 +59,7 @@ pub(super) fn visit_stored_keys<R: RowsRead + ?Sized>(
         let (mut passed, mut leap, mut failed) = (0, None, None);
         rows.scan(&from, key::ROWS_END, &mut |row, value| {
             let Some(parsed) = RowKey::parse(row) else {
-                failed = Some(StoreError::Failed("a row's key is damaged".into()));
+                failed = Some(StoreError::Damaged("a row's key".into()));
                 return ControlFlow::Break(());
             };
             if parsed.field.is_some() {

@@ -15,6 +15,9 @@ use crate::rows::touch::Touch;
 use crate::rows::{RowsRead, RowsWrite, StoreError};
 use crate::rows::{removal, swept};
 
+/// What is asked for a field that expired, until it is removed.
+const FOUND_KEY_BYTES: usize = 48;
+
 /// A hash of more fields is taken away by one range, of fewer one by one: a range costs every
 /// later read that passes it.
 const POINT_DELETES_MAX: u64 = 64;
@@ -241,7 +244,7 @@ impl<'a, W: RowsWrite + ?Sized> Edit<'a, W> {
         let mut expired: Vec<(u64, StoreKey)> = Vec::new();
         let rows = &*self.rows;
         visit_expired(rows, key, &fields, now_ms, &mut |expiry_ms, row| {
-            rows.hold(size_of::<(u64, StoreKey)>())?;
+            rows.hold(FOUND_KEY_BYTES)?;
             expired.push((expiry_ms, StoreKey::from_slice(row)));
             Ok(())
         })?;

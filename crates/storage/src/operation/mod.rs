@@ -30,7 +30,7 @@ use plimsoll_log::record::{RecordError, get_varint, put_varint};
 
 use crate::command;
 use crate::execute::{self, WriteContext};
-use crate::rows::{RowsWrite, StoreError};
+use crate::rows::{REPLY_BYTES, RowsWrite, StoreError};
 use crate::{Argv, Reply};
 
 const KIND_COMMAND: u8 = 1;
@@ -204,7 +204,7 @@ pub fn run<W: RowsWrite + ?Sized>(
                     return Ok(Reply::NilArray);
                 }
             }
-            rows.hold(commands.len() * size_of::<Reply>())?;
+            rows.hold(commands.len() * REPLY_BYTES)?;
             let mut replies = Vec::with_capacity(commands.len());
             for argv in commands {
                 replies.push(run_command(argv, rows, context)?);

@@ -15,7 +15,7 @@ use plimsoll_log::{Incarnation, LeadId, PartitionId, SessionId};
 use rust_rocksdb::WriteBatch;
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::budget::OverBudget;
+use super::budget::{BUDGETED_SINCE, OverBudget};
 use super::overlay::Overlay;
 use super::resources::Resources;
 use super::store::Store;
@@ -258,7 +258,8 @@ impl Replica {
     }
 
     /// Applies the record that stands at `position` (the chain after it). What becomes of an
-    /// operation that takes more than a record may is `over`'s to say.
+    /// operation that takes more than a record may is `over`'s to say where the record is of a time
+    /// without a budget; later ones are all treated alike.
     ///
     /// # Errors
     /// The replica is as it was before the record, and may be given it again.
@@ -291,7 +292,7 @@ impl Replica {
                 return Ok(Applied::Passed(verdict));
             }
         };
-        let mut application = Application::new(self, position, over);
+        let mut application = Application::new(self, position, Rules::of(record, over));
         application.reserve(record);
         application.run(&self.sessions, record, observer)?;
         let Application { mut overlay, mut stamp, sessions, .. } = application;
@@ -363,17 +364,35 @@ impl Replica {
     }
 }
 
+/// What holds for the operations of one record. It follows from the record, never from what this node
+/// knows of the cluster's version when it applies it: others apply it at other times.
+#[derive(Clone, Copy)]
+struct Rules {
+    over: OverBudget,
+    /// Removals leave the rest to sweeps.
+    is_bounded: bool,
+}
+
+impl Rules {
+    fn of(record: &Record, over: OverBudget) -> Self {
+        if record.version >= BUDGETED_SINCE {
+            return Self { over: OverBudget::Refuse, is_bounded: true };
+        }
+        Self { over, is_bounded: false }
+    }
+}
+
 /// A record on its way into a replica: everything changed so far, none of it written.
 struct Application<'a> {
     overlay: Overlay<'a>,
     stamp: Stamp,
     sessions: HashMap<SessionId, SessionState>,
     log_time_ms: u64,
-    over: OverBudget,
+    rules: Rules,
 }
 
 impl<'a> Application<'a> {
-    fn new(replica: &'a Replica, position: Position, over: OverBudget) -> Self {
+    fn new(replica: &'a Replica, position: Position, rules: Rules) -> Self {
         let overlay = if replica.notes_documents {
             Overlay::with_touches(&replica.store)
         } else {
@@ -384,7 +403,7 @@ impl<'a> Application<'a> {
             stamp: Stamp { position, ..replica.stamp },
             sessions: HashMap::new(),
             log_time_ms: position.log_time_ms,
-            over,
+            rules,
         }
     }
 
@@ -458,7 +477,7 @@ impl<'a> Application<'a> {
             sequence: self.stamp.sequence,
             keys: self.stamp.keys,
             expires: self.stamp.expires,
-            is_bounded: self.over == OverBudget::Refuse,
+            is_bounded: self.rules.is_bounded,
         };
         self.overlay.begin(payload.len());
         let reply = match crate::operation::run(&operation, &mut self.overlay, &mut context) {
@@ -476,7 +495,7 @@ impl<'a> Application<'a> {
                 self.stamp.expires = context.expires;
                 reply
             }
-            Err(refusal) if self.over == OverBudget::Refuse => Reply::Error(refusal),
+            Err(refusal) if self.rules.over == OverBudget::Refuse => Reply::Error(refusal),
             Err(refusal) => return Err(ApplyError::OverBudget(refusal.message.into_owned())),
         };
         // A longer one is not kept: nothing more of it is needed than that it is longer.

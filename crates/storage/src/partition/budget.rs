@@ -8,7 +8,7 @@
 //!
 //! What follows from an operation's own length alone (a SET, a HSET of many fields) is its own and
 //! never refused, whatever others in the record took. What goes beyond comes out of what all share.
-//! Nothing that differs between replicas is counted: no cache, no touches.
+//! Nothing that differs between replicas is counted: no cache, no touches, no size of a type in memory.
 
 use std::cell::Cell;
 
@@ -37,6 +37,9 @@ const ROW_BYTES: u64 = 128;
 const ROW_STEPS: u64 = 64;
 /// So many bytes are copied in a step.
 const STEP_BYTES: u64 = 16;
+
+/// The cluster's version since which records have a budget.
+pub const BUDGETED_SINCE: u32 = 2;
 
 /// What may be done about an operation that exceeds its budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

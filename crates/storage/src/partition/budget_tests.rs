@@ -211,6 +211,7 @@ fn where_not_all_know_the_budget_apply_stops_before_the_record() {
         stamp_ms: world.log.stamp_ms,
         payloads: vec![command("SET b 2"), far_bits(30)],
     };
+    world.log.version = 1;
     world.log.append_items(vec![item]);
     let replica = world.replica.as_mut().unwrap();
     let [(at, first), (then, second)] = &world.log.entries[..] else { panic!() };

@@ -24,8 +24,8 @@ mod touches;
 
 pub use apply::{Applied, ApplyError, Effect, Observer, Replica};
 pub use budget::{
-    OPERATION_BYTES_MAX, OPERATION_STEPS_MAX, OverBudget, RECORD_BYTES_MAX, RECORD_STEPS_MAX,
-    own_bytes, too_many_bytes,
+    BUDGETED_SINCE, OPERATION_BYTES_MAX, OPERATION_STEPS_MAX, OverBudget, RECORD_BYTES_MAX,
+    RECORD_STEPS_MAX, own_bytes, too_many_bytes,
 };
 pub use checkpoint::{Checksum, STORE_FORMAT};
 pub use overlay::Overlay;

@@ -25,13 +25,15 @@ pub(super) struct TestLog {
     chain: Chain,
     epoch: u32,
     n: u64,
+    pub version: u32,
     pub stamp_ms: u64,
     pub entries: Vec<(Position, Record)>,
 }
 
 impl TestLog {
     pub fn new() -> Self {
-        Self { chain: Chain::new(LOG), epoch: 1, n: 0, stamp_ms: START_MS, entries: Vec::new() }
+        let (version, stamp_ms) = (BUDGETED_SINCE, START_MS);
+        Self { chain: Chain::new(LOG), epoch: 1, n: 0, version, stamp_ms, entries: Vec::new() }
     }
 
     /// Appends a record of one session's commands, one operation each.
@@ -54,6 +56,7 @@ impl TestLog {
         self.n += 1;
         let record = Record {
             partition: ID,
+            version: self.version,
             lead: LeadStamp { lead: LeadId(5), epoch: self.epoch, n: self.n },
             stamp_ms: self.stamp_ms,
             anchor: self.chain.anchor(),

@@ -49,7 +49,7 @@ impl FieldHead {
     /// # Errors
     /// Where the bytes are no field row: the store is damaged.
     pub fn decode(row: &[u8]) -> Result<(Self, &[u8]), StoreError> {
-        decode(row).ok_or_else(|| StoreError::Failed("a field row is damaged".into()))
+        decode(row).ok_or_else(|| StoreError::Damaged("a field row".into()))
     }
 
     /// Whether the field is there at a time.

@@ -93,7 +93,7 @@ impl Meta {
     /// # Errors
     /// Where the bytes are no meta row: the store is damaged.
     pub fn decode(row: &[u8]) -> Result<(Self, &[u8]), StoreError> {
-        decode(row).ok_or_else(|| StoreError::Failed("a meta row is damaged".into()))
+        decode(row).ok_or_else(|| StoreError::Damaged("a meta row".into()))
     }
 }
 

@@ -61,6 +61,9 @@ impl StoreError {
 /// What one value in an answer takes beside its bytes, about: itself in a list that grows by
 /// doubling, and its block.
 pub const ANSWER_BYTES: usize = 96;
+/// What any answer takes itself, about. What memory really takes differs between builds, and would
+/// have replicas refuse different operations.
+pub const REPLY_BYTES: usize = 48;
 
 /// Is shown a key and its value, and says whether to go on.
 pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;

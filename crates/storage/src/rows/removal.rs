@@ -37,7 +37,7 @@ pub fn decode(row: &[u8]) -> Result<u64, StoreError> {
         let number = get_varint(&mut rest).ok()?;
         rest.is_empty().then_some(number)
     });
-    number.ok_or_else(|| StoreError::Failed("a removal is damaged".into()))
+    number.ok_or_else(|| StoreError::Damaged("a removal".into()))
 }
 
 /// The sequence number of the last removal that a Redis key may have been taken away by; 0 where

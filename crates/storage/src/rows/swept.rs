@@ -32,6 +32,6 @@ pub fn encode(from: &[u8]) -> RowBytes {
 pub fn due_from<R: RowsRead + ?Sized>(rows: &R) -> Result<StoreKey, StoreError> {
     let Some(row) = rows.get(key::SWEPT)? else { return Ok(key::expiry_from(0)) };
     let from = row.strip_prefix(&[FORMAT]).filter(|from| from.starts_with(&[key::KIND_EXPIRY]));
-    let from = from.ok_or_else(|| StoreError::Failed("the place of sweeps is damaged".into()))?;
+    let from = from.ok_or_else(|| StoreError::Damaged("the place of sweeps".into()))?;
     Ok(StoreKey::from_slice(from))
 }

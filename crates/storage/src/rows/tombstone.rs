@@ -48,7 +48,7 @@ impl Tombstone {
     /// # Errors
     /// Where the bytes are none: the store is damaged.
     pub fn decode(row: &[u8]) -> Result<Self, StoreError> {
-        decode(row).ok_or_else(|| StoreError::Failed("a tombstone is damaged".into()))
+        decode(row).ok_or_else(|| StoreError::Damaged("a tombstone".into()))
     }
 }
 

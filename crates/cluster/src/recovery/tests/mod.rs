@@ -71,6 +71,7 @@ impl Source {
         };
         let record = Record {
             partition: ID,
+            version: 1,
             lead: LeadStamp { lead: LeadId(5), epoch: 1, n },
             stamp_ms: 1_700_000_000_000 + n,
             anchor: self.chain.anchor(),

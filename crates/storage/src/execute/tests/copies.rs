@@ -179,3 +179,21 @@ fn only_what_is_not_there_is_taken_where_that_is_asked() {
     bench.check_rows();
     assert_eq!(show(&bench.read(&["GET", "t"])), "\"old\"");
 }
+
+#[test]
+fn steps_that_come_after_a_copy_was_given_up_do_nothing() {
+    let mut bench = bench();
+    let held = content(&bench, "h");
+    let mut copy = copy(&bench, "t");
+    slices(&mut bench, &mut copy, |_| ());
+    copy.step = CopyStep::Drop;
+    step(&mut bench, &copy);
+    let late = CopyStep::Slice { after: Some("f1".into()), fields: 700 };
+    for late in [late, CopyStep::End(RENAME), CopyStep::End(COPY)] {
+        copy.step = late;
+        assert_eq!(step(&mut bench, &copy), Reply::Nil);
+    }
+    bench.check_rows();
+    assert_eq!(content(&bench, "h"), held);
+    assert_eq!(show(&bench.read(&["EXISTS", "t"])), "0");
+}
