@@ -16,11 +16,11 @@ use super::result::{Hit, SortValue};
 use super::segment_sort::{BoundBy, BoundClause, SegmentClause};
 use super::sort::{FieldSort, Missing, SortBy, SortClause};
 use crate::error::Error;
-use crate::mapping::date::{DateFormat, Zone};
+use crate::mapping::date::DateFormat;
 use crate::partition::{Kind, Target};
 use crate::query::Context;
 use crate::query::ast::ValueMode;
-use crate::query::compile::{Compiled, bind_script, shard_error};
+use crate::query::compile::{Compiled, Resolved, bind_script, shard_error};
 use crate::query::exec::BLOCK;
 use crate::query::parse::as_text;
 
@@ -95,7 +95,7 @@ fn bind_field(
             resolved.field.field_type().name()
         )));
     }
-    let format = resolved.field.date_format().map(AsRef::as_ref);
+    let dates = DateSort::of(&resolved, field)?;
     let owned = Some(target.clone());
     Ok(match &target.kind {
         Kind::Long => BoundBy::Long {
@@ -104,7 +104,7 @@ fn bind_field(
             mode,
         },
         Kind::Date { .. } => {
-            let missing = long_missing(&field.missing, descending, format)?;
+            let missing = long_missing(&field.missing, descending, dates.as_ref())?;
             BoundBy::Long { target: owned, missing, mode }
         }
         Kind::UnsignedLong | Kind::Boolean => {
@@ -185,7 +185,7 @@ fn bad_missing(value: &Value) -> Error {
 fn long_missing(
     missing: &Missing,
     descending: bool,
-    format: Option<&DateFormat>,
+    dates: Option<&DateSort>,
 ) -> Result<i64, Error> {
     Ok(match missing {
         Missing::Last => {
@@ -202,8 +202,40 @@ fn long_missing(
                 i64::MIN
             }
         }
-        Missing::As(value) => as_long(value, format).ok_or_else(|| bad_missing(value))?,
+        Missing::As(value) => as_long(value, dates).ok_or_else(|| bad_missing(value))?,
     })
+}
+
+/// How dates are written where they are sorted: by the clause's format, or else the field's.
+struct DateSort {
+    format: DateFormat,
+    nanos: bool,
+}
+
+impl DateSort {
+    /// None where the field holds no dates.
+    fn of(resolved: &Resolved<'_>, field: &FieldSort) -> Result<Option<Self>, Error> {
+        let Kind::Date { nanos } = resolved.target.kind else { return Ok(None) };
+        let own = resolved.field.field_type().name();
+        if let Some(other) = field.numeric_type.as_deref().filter(|wanted| *wanted != own) {
+            return Err(Error::illegal_argument(format!(
+                "[numeric_type] [{other}] is not supported on field [{}] of type [{own}]",
+                field.name
+            )));
+        }
+        let format = match (&field.format, resolved.field.date_format()) {
+            (Some(pattern), _) => DateFormat::parse_pattern(pattern)?,
+            (None, Some(format)) => format.as_ref().clone(),
+            (None, None) => DateFormat::default_date(),
+        };
+        Ok(Some(Self { format, nanos }))
+    }
+
+    /// A date in the unit of its column.
+    fn read(&self, text: &str) -> Option<i64> {
+        let moment = self.format.try_parse(text)?;
+        if self.nanos { moment.as_nanos_signed() } else { Some(moment.millis) }
+    }
 }
 
 fn double_missing(missing: &Missing, descending: bool) -> Result<f64, Error> {
@@ -227,7 +259,7 @@ fn double_missing(missing: &Missing, descending: bool) -> Result<f64, Error> {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a cast saturates")]
-fn as_long(value: &Value, format: Option<&DateFormat>) -> Option<i64> {
+fn as_long(value: &Value, dates: Option<&DateSort>) -> Option<i64> {
     if let Some(number) = value.as_i64() {
         return Some(number);
     }
@@ -235,10 +267,9 @@ fn as_long(value: &Value, format: Option<&DateFormat>) -> Option<i64> {
         return Some(number as i64);
     }
     let text = as_text(value);
-    if let Ok(number) = text.parse() {
-        return Some(number);
-    }
-    format.and_then(|format| format.parse(&text, &Zone::utc()).ok()).map(|moment| moment.millis)
+    // What was printed by a format is read by it: `1704067200123` may be milliseconds of a column
+    // of nanoseconds.
+    dates.and_then(|dates| dates.read(&text)).or_else(|| text.parse().ok())
 }
 
 /// The values of `search_after` as those of the clauses.
@@ -261,18 +292,17 @@ fn after_values(
             ))
         };
         found.push(match &clause.by {
+            // A document without a value is where the one is that stands for none.
+            BoundBy::Long { missing, .. } if value.is_null() => SortValue::Long(*missing),
             BoundBy::Long { .. } => {
-                let format = match &sort.by {
-                    SortBy::Field(field) => context
-                        .resolve(&field.name)
-                        .and_then(|resolved| resolved.field.date_format().cloned()),
+                let dates = match &sort.by {
+                    SortBy::Field(field) => match context.resolve(&field.name) {
+                        Some(resolved) => DateSort::of(&resolved, field)?,
+                        None => None,
+                    },
                     _ => None,
                 };
-                if value.is_null() {
-                    SortValue::Null
-                } else {
-                    SortValue::Long(as_long(value, format.as_deref()).ok_or_else(wrong)?)
-                }
+                SortValue::Long(as_long(value, dates.as_ref()).ok_or_else(wrong)?)
             }
             BoundBy::Doc => SortValue::Long(value.as_i64().ok_or_else(wrong)?),
             BoundBy::Unsigned { .. } => match value {
