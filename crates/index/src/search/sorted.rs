@@ -95,7 +95,7 @@ fn bind_field(
             resolved.field.field_type().name()
         )));
     }
-    let dates = DateSort::of(&resolved, field)?;
+    let dates = DateSort::of(Some(&resolved), field)?;
     let owned = Some(target.clone());
     Ok(match &target.kind {
         Kind::Long => BoundBy::Long {
@@ -172,7 +172,8 @@ fn bind_unmapped(
             BoundBy::Double { target: None, missing, mode }
         }
         _ => {
-            let missing = long_missing(&field.missing, descending, None)?;
+            let dates = DateSort::of(None, field)?;
+            let missing = long_missing(&field.missing, descending, dates.as_ref())?;
             BoundBy::Long { target: None, missing, mode }
         }
     })
@@ -213,17 +214,24 @@ struct DateSort {
 }
 
 impl DateSort {
-    /// None where the field holds no dates.
-    fn of(resolved: &Resolved<'_>, field: &FieldSort) -> Result<Option<Self>, Error> {
-        let Kind::Date { nanos } = resolved.target.kind else { return Ok(None) };
-        let own = resolved.field.field_type().name();
+    /// None where the field holds no dates. One that the mapping lacks holds what the clause says.
+    fn of(resolved: Option<&Resolved<'_>>, field: &FieldSort) -> Result<Option<Self>, Error> {
+        let (nanos, own) = match resolved.map(|resolved| (&resolved.target.kind, resolved.field)) {
+            Some((Kind::Date { nanos }, own)) => (*nanos, own.field_type().name()),
+            Some(_) => return Ok(None),
+            None => match field.unmapped_type.as_deref() {
+                Some(own @ ("date" | "date_nanos")) => (own == "date_nanos", own),
+                _ => return Ok(None),
+            },
+        };
         if let Some(other) = field.numeric_type.as_deref().filter(|wanted| *wanted != own) {
             return Err(Error::illegal_argument(format!(
                 "[numeric_type] [{other}] is not supported on field [{}] of type [{own}]",
                 field.name
             )));
         }
-        let format = match (&field.format, resolved.field.date_format()) {
+        let mapped = resolved.and_then(|resolved| resolved.field.date_format());
+        let format = match (&field.format, mapped) {
             (Some(pattern), _) => DateFormat::parse_pattern(pattern)?,
             (None, Some(format)) => format.as_ref().clone(),
             (None, None) => DateFormat::default_date(),
@@ -296,10 +304,9 @@ fn after_values(
             BoundBy::Long { missing, .. } if value.is_null() => SortValue::Long(*missing),
             BoundBy::Long { .. } => {
                 let dates = match &sort.by {
-                    SortBy::Field(field) => match context.resolve(&field.name) {
-                        Some(resolved) => DateSort::of(&resolved, field)?,
-                        None => None,
-                    },
+                    SortBy::Field(field) => {
+                        DateSort::of(context.resolve(&field.name).as_ref(), field)?
+                    }
                     _ => None,
                 };
                 SortValue::Long(as_long(value, dates.as_ref()).ok_or_else(wrong)?)

@@ -228,6 +228,11 @@ fn instants_are_read_in_every_spelling() {
     assert!(fixture.ids(&rest).is_empty());
     let first = json!({"sort": [{"d": {"order": "asc", "missing": "_first"}}], "search_after": [null], "size": 50});
     assert_eq!(fixture.ids(&first).len(), 35);
+    // An index that lacks the field takes what one that has it gave.
+    let lacking = json!({"none": {"order": "desc", "unmapped_type": "date_nanos"}});
+    let body =
+        json!({"sort": [lacking], "search_after": ["2024-01-01T00:00:00.123456781Z"], "size": 50});
+    assert_eq!(fixture.ids(&body).len(), 40);
     let body = json!({"sort": [{"d": {"order": "asc", "numeric_type": "date"}}]});
     let error = fixture.search(&body).unwrap_err();
     assert_eq!(
