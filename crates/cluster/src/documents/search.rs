@@ -290,7 +290,7 @@ impl Coordinator {
             return Err(all_failed(parts, &answers.failed));
         }
         let failed = u32::try_from(answers.failed.len()).unwrap_or(u32::MAX);
-        let terminates = request.body().get("terminate_after").is_some();
+        let terminates = request.terminate_after() > 0;
         let outcome = SearchOutcome {
             took_ms: 0,
             timed_out: answers.timed_out || reduced.timed_out,

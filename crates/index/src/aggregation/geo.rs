@@ -189,6 +189,14 @@ pub(crate) fn tile_text(key: u64) -> String {
     format!("{}/{}/{}", key >> 58, key >> 29 & mask, key & mask)
 }
 
+/// The zoom, x and y of [`tile_text`]'s text, by which tiles are sorted.
+pub(crate) fn tile_place(text: &str) -> Option<[u64; 3]> {
+    let mut parts = text.split('/').map(|part| part.parse::<u64>().ok());
+    let (zoom, x, y) = (parts.next()??, parts.next()??, parts.next()??);
+    let tiles = 1u64 << u32::try_from(zoom).ok().filter(|zoom| *zoom <= 29)?;
+    (parts.next().is_none() && x < tiles && y < tiles).then_some([zoom, x, y])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,6 +207,10 @@ mod tests {
         // The example of the geohash article: Jutland.
         assert_eq!(hash_text(hash_key(57.649_11, 10.407_44, 11), 11), "u4pruydqqvj");
         assert_eq!(tile_text(tile_key(52.376, 4.894, 8)), "8/131/84");
+        assert_eq!(tile_place("8/131/84"), Some([8, 131, 84]));
+        for text in ["8/131", "8/256/0", "30/0/0", "1/0/0/0", "1/x/0", ""] {
+            assert_eq!(tile_place(text), None, "{text}");
+        }
         let (latitude, longitude) = parse_point(&json!("u4pruydqqvj")).unwrap();
         assert!((latitude - 57.649_11).abs() < 1e-4 && (longitude - 10.407_44).abs() < 1e-4);
         assert_eq!(hash_precision(&json!("1km")), Some(7));

@@ -35,7 +35,7 @@ pub use self::memory::{Memory, Unlimited};
 use self::partial::Partial;
 use self::request::{Request, parse_ip, request_number};
 use crate::Error;
-use crate::mapping::Mapping;
+use crate::mapping::{IGNORED, Mapping};
 use crate::partition::{Kind as TargetKind, View};
 
 /// How many buckets an answer may have where nothing else is set: `search.max_buckets`.
@@ -108,6 +108,10 @@ struct ViewFields<'a> {
 impl ViewFields<'_> {
     fn make(&self, mapping: &Mapping, path: &str) -> Option<Field> {
         let target = self.view.target(path)?;
+        if path == IGNORED {
+            let (path, kind) = (path.to_owned(), FieldKind::Other(IGNORED));
+            return Some(Field { path, field: target.field, column: None, longitude: None, kind });
+        }
         let mapped = mapping.field(path);
         let mut column = target.column.clone();
         let mut longitude = None;

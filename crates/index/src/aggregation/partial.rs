@@ -192,6 +192,28 @@ pub(crate) struct Buckets {
     pub(crate) hard: Option<(Option<i64>, Option<i64>)>,
     /// The unit that an automatic histogram was collected in: a position in its list.
     pub(crate) level: u8,
+    /// How many other findings were merged into these. It is counted where they are merged, and
+    /// never sent: a partition's own findings are the first.
+    #[serde(skip)]
+    pub(crate) merged: u32,
+}
+
+impl Buckets {
+    /// How many documents a term that is not shown may have at most; `None` where nobody knows.
+    /// A partition alone has counted every document of the terms that it sends, and sorted them
+    /// before it left any out.
+    pub(crate) fn error_bound(&self) -> Option<u64> {
+        match (self.error_unknown, self.merged) {
+            (true, _) => None,
+            (false, 0) => Some(0),
+            (false, _) => Some(self.error),
+        }
+    }
+
+    /// By how much the count of one of the buckets may be too low, as [`Self::error_bound`].
+    pub(crate) fn error_bound_of(&self, bucket: &Bucket) -> Option<u64> {
+        self.error_bound().map(|error| error.saturating_sub(bucket.error))
+    }
 }
 
 /// What one aggregation found.
@@ -314,6 +336,7 @@ fn merge_buckets(node: &Node, into: &mut Buckets, from: Buckets) {
     for (print, other) in into.prints.iter_mut().zip(from.prints) {
         merge_print(print, other);
     }
+    into.merged += 1 + from.merged;
     into.other += from.other;
     into.error += from.error;
     into.error_unknown |= from.error_unknown;

@@ -7,6 +7,7 @@ mod known;
 mod plain;
 mod speed;
 mod spread;
+mod terms;
 
 /// A partition without documents, for tests of parts.
 pub(super) fn partition_of_nothing() -> tantivy::Searcher {

@@ -35,6 +35,8 @@ use object::RootOptions;
 pub const FIELDS_MAX: usize = 1000;
 /// How they say it.
 pub const FIELDS_MAX_SETTING: &str = "index.mapping.total_fields.limit";
+/// The paths of a document whose values were left out (`ignore_malformed`, `ignore_above`).
+pub const IGNORED: &str = "_ignored";
 /// The most levels of objects, the root being the first.
 pub const DEPTH_MAX: usize = 20;
 /// The most bytes of one field's name (not of its path).
@@ -142,6 +144,12 @@ impl Mapping {
             Some(path) => self.exact(path),
             None => Some(field),
         }
+    }
+
+    /// As [`Self::field`], and `_ignored` besides, which every index has.
+    #[must_use]
+    pub fn searched_field(&self, path: &str) -> Option<&Field> {
+        if path == IGNORED { Some(parameters::ignored()) } else { self.field(path) }
     }
 
     /// As [`Self::field`], but an alias gives itself.

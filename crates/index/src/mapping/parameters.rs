@@ -1,7 +1,7 @@
 //! The parameters of a field: which a type has, what they mean, what is wrong with them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Map, Value};
 
@@ -70,6 +70,16 @@ fn own(kind: FieldType) -> &'static [&'static str] {
         FieldType::Alias => &["path"],
         _ => &NUMBERS,
     }
+}
+
+/// `_ignored` as a field: a keyword that no mapping names and every index has.
+pub(super) fn ignored() -> &'static Field {
+    static FIELD: LazyLock<Field> = LazyLock::new(|| {
+        let analysis = Analysis::default();
+        field(super::IGNORED, FieldType::Keyword, &Map::new(), &analysis)
+            .expect("a keyword needs no parameters")
+    });
+    &FIELD
 }
 
 /// Reads a field's parameters; its multi-fields are read by the caller.

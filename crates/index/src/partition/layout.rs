@@ -16,7 +16,7 @@ use tantivy::schema::{
 };
 
 use crate::analysis::Analyzer;
-use crate::mapping::{Field, FieldType, Mapping};
+use crate::mapping::{Field, FieldType, IGNORED, Mapping};
 
 /// What `_exists` records for a document whose key is not its id.
 pub(super) const ROUTED: u64 = u64::MAX;
@@ -144,7 +144,7 @@ impl Layout {
             .enumerate()
             .map(|(at, slot)| Declared::declare(&mut builder, at, &slot.signature))
             .collect();
-        let mut targets = BTreeMap::new();
+        let mut targets = BTreeMap::from([(IGNORED.to_owned(), internal.ignored_target())]);
         let mut plan = vec![None; mapping.fields().count()];
         for (field, at) in wanted {
             let target = declared[at].target(&field, at as u64);
@@ -256,7 +256,19 @@ impl Internal {
             id: builder.add_text_field("_id", id),
             key: builder.add_bytes_field("_key", key),
             exists: builder.add_u64_field("_exists", NumericOptions::default().set_indexed()),
-            ignored: builder.add_text_field("_ignored", ignored),
+            ignored: builder.add_text_field(IGNORED, ignored),
+        }
+    }
+
+    /// `_ignored` is searched as a keyword of the mapping is.
+    fn ignored_target(self) -> Target {
+        Target {
+            field: self.ignored,
+            column: Some(IGNORED.to_owned()),
+            indexed: true,
+            kind: Kind::Keyword { normalizer: None },
+            // Only fields without a column are noted in `_exists`.
+            exists_code: 0,
         }
     }
 }

@@ -1,8 +1,13 @@
 //! The fetch phase: what is shown of each hit.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use tantivy::columnar::StrColumn;
 use tantivy::query::{EnableScoring, Weight};
 use tantivy::schema::Value as _;
 use tantivy::{DocAddress, DocSet as _, TantivyDocument};
@@ -11,16 +16,17 @@ use super::highlight::Highlighter;
 use super::phase::internal;
 use super::request::{SearchRequest, ShownField};
 use super::result::{Hit, SortValue, score_json};
+use super::script_field::ScriptField;
 use super::sort::SortBy;
 use super::source::SourceFilter;
 use super::values;
 use crate::aggregation::Memory;
 use crate::error::Error;
 use crate::json::{self, Unread};
+use crate::mapping::IGNORED;
 use crate::mapping::date::{DateFormat, Moment, Zone};
 use crate::partition::{Kind, View};
 use crate::query::Context;
-use crate::query::compile::bind_script;
 
 /// About how many bytes a value takes for each byte of its JSON, at most: a digit and a comma are one.
 const KEPT_TIMES: u64 = size_of::<Value>() as u64 / 2;
@@ -73,6 +79,9 @@ struct Fetcher<'a> {
     fields: Vec<(String, Option<DateFormat>)>,
     docvalue_fields: Vec<(String, Option<DateFormat>)>,
     named: Vec<(String, Box<dyn Weight>)>,
+    scripts: Vec<ScriptField<'a>>,
+    /// The columns of `_ignored` of the segments that hits were shown of.
+    ignored: RefCell<BTreeMap<u32, Option<StrColumn>>>,
     context: Context<'a>,
     memory: &'a dyn Memory,
 }
@@ -97,6 +106,11 @@ impl<'a> Fetcher<'a> {
                 named.push((name.to_owned(), compiled.weight(scoring).map_err(internal)?));
             }
         }
+        let scripts = request
+            .script_fields
+            .iter()
+            .map(|spec| ScriptField::new(&context, spec))
+            .collect::<Result<_, _>>()?;
         Ok(Self {
             view,
             request,
@@ -110,6 +124,8 @@ impl<'a> Fetcher<'a> {
             fields: expand(view, &request.fields)?,
             docvalue_fields: expand(view, &request.docvalue_fields)?,
             named,
+            scripts,
+            ignored: RefCell::default(),
             context,
             memory,
         })
@@ -139,11 +155,28 @@ impl<'a> Fetcher<'a> {
         if let (Some(key), true) = (&key, self.shows_metadata) {
             head.insert("_routing".to_owned(), json!(String::from_utf8_lossy(key)));
         }
+        let ignored = if self.shows_metadata { self.ignored(hit.address)? } else { Vec::new() };
+        if !ignored.is_empty() {
+            head.insert("_ignored".to_owned(), Value::from(ignored));
+        }
         let read = self.read(&row)?;
         let tail = self.tail(hit, read.as_ref().unwrap_or(&Value::Null))?;
         let shown =
             if self.source.enabled { self.shown_source(&row, read.as_ref())? } else { None };
         assemble(&head, shown.as_deref(), &tail).map(Some)
+    }
+
+    /// The fields of a document whose values were left out when it was indexed.
+    fn ignored(&self, (segment, doc): (u32, u32)) -> Result<Vec<Value>, Error> {
+        let mut columns = self.ignored.borrow_mut();
+        let column = match columns.entry(segment) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
+                let fast = self.view.searcher().segment_reader(segment).fast_fields();
+                unknown.insert(fast.str(IGNORED).map_err(internal)?)
+            }
+        };
+        column.as_ref().map_or_else(|| Ok(Vec::new()), |column| values::strings(column, doc))
     }
 
     /// The source as a value, where parts of it are wanted. A row that is no JSON has none.
@@ -222,12 +255,8 @@ impl<'a> Fetcher<'a> {
                 shown.insert(path.clone(), Value::from(found));
             }
         }
-        for (name, script) in &self.request.script_fields {
-            let mut segment =
-                bind_script(&self.context, script)?.segment(reader).map_err(internal)?;
-            let mut value = [0.0];
-            segment.evaluate(&[hit.address.1], &[hit.score.unwrap_or(0.0)], &mut value);
-            shown.insert(name.clone(), json!([value[0]]));
+        for script in &self.scripts {
+            script.show(self.view, reader, hit, &mut shown)?;
         }
         if let (Some(name), Some(group)) = (&self.request.collapse, &hit.group) {
             shown.insert(name.clone(), json!([group.to_json()]));
@@ -288,6 +317,9 @@ fn source_filter(view: &View, request: &SearchRequest) -> SourceFilter {
         && let Some(stored) = &request.stored_fields
     {
         filter.enabled = stored.iter().any(|field| field == "_source");
+    } else if request.source.is_none() && !request.script_fields.is_empty() {
+        // Who asks for what a script computes is shown the source only where that is asked for too.
+        filter.enabled = false;
     }
     filter.enabled &= is_kept;
     if filter.includes.is_empty() {

@@ -13,6 +13,7 @@ mod reduce;
 mod request;
 mod rescore;
 mod result;
+mod script_field;
 mod segment_sort;
 mod sort;
 mod sorted;

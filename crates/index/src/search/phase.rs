@@ -124,8 +124,14 @@ pub fn query_phase_in(
         Some(filter) => filtered(matching, filter.compiled(&context)?),
         None => matching,
     };
-    let (hits, count) = find(&context, request, hits, &limits)?;
+    let again = (limits.terminate_after > 0).then(|| hits.query.box_clone());
+    let (hits, mut count) = find(&context, request, hits, &limits)?;
     context.check()?;
+    if let (true, Some(query)) = (count.terminated_early, again) {
+        count.terminated_early = is_more_than(view.searcher(), query.as_ref(), &limits)?;
+        count.is_exact = !count.terminated_early;
+        context.check()?;
+    }
     result.hits = hits;
     result.total = count.found;
     result.total_is_exact = count.is_exact;
@@ -142,6 +148,19 @@ pub fn query_phase_in(
         result.max_score = scores.reduce(f32::max);
     }
     Ok(result)
+}
+
+/// Whether more documents match than a search stopped after. Where it was stopped by the last of
+/// them it has seen all, and did not end early.
+fn is_more_than(
+    searcher: &Searcher,
+    query: &dyn TantivyQuery,
+    limits: &Limits<'_>,
+) -> Result<bool, Error> {
+    let terminate_after = limits.terminate_after.saturating_add(1);
+    let track_total = TrackTotal::Exact;
+    let limits = Limits { window: 0, terminate_after, track_total, after: None, ..*limits };
+    Ok(top::by_doc(searcher, query, &limits)?.1.found >= terminate_after)
 }
 
 pub(super) fn compiled(context: &Context<'_>, query: Option<&Query>) -> Result<Compiled, Error> {

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::highlight::HighlightSpec;
 use super::rescore::Rescore;
+use super::script_field::ScriptSpec;
 use super::sort::{self, SortBy, SortClause};
 use super::source::SourceFilter;
 use crate::aggregation::Aggregations;
@@ -14,7 +15,6 @@ use crate::error::Error;
 use crate::query::ast::Query;
 use crate::query::parse::{self, as_text};
 use crate::query::problem::{Parsed, Problem};
-use crate::query::script::Script;
 
 /// The most that `from + size` may be (`index.max_result_window`), by default.
 pub const RESULT_WINDOW_MAX: usize = 10_000;
@@ -65,7 +65,7 @@ pub struct SearchRequest {
     pub(crate) fields: Vec<ShownField>,
     pub(crate) docvalue_fields: Vec<ShownField>,
     pub(crate) stored_fields: Option<Vec<String>>,
-    pub(crate) script_fields: Vec<(String, Script)>,
+    pub(crate) script_fields: Vec<ScriptSpec>,
     pub(crate) explain: bool,
     pub(crate) version: bool,
     pub(crate) seq_no_primary_term: bool,
@@ -158,6 +158,12 @@ impl SearchRequest {
     #[must_use]
     pub const fn size(&self) -> usize {
         self.size
+    }
+
+    /// How many matches of a partition are collected at most; all where it is 0.
+    #[must_use]
+    pub const fn terminate_after(&self) -> u64 {
+        self.terminate_after
     }
 
     /// How far hits are counted.
@@ -354,12 +360,7 @@ impl SearchRequest {
                 let Value::Object(map) = value else {
                     return Err(Problem::parsing(value, "[script_fields] must be an object"));
                 };
-                for (name, spec) in map.iter().take(FIELDS_MAX) {
-                    let script = spec.get("script").ok_or_else(|| {
-                        Problem::parsing(spec, "Unknown key for a START_OBJECT in [script_fields].")
-                    })?;
-                    self.script_fields.push((name.clone(), Script::parse(script)?));
-                }
+                self.script_fields = ScriptSpec::parse_all(map)?;
             }
             "explain" => self.explain = flag(key, value)?,
             "version" => self.version = flag(key, value)?,
@@ -399,7 +400,7 @@ impl SearchRequest {
     }
 }
 
-const fn token(value: &Value) -> &'static str {
+pub(super) const fn token(value: &Value) -> &'static str {
     match value {
         Value::Object(_) => "START_OBJECT",
         Value::Array(_) => "START_ARRAY",
@@ -434,7 +435,7 @@ fn float(key: &str, value: &Value) -> Parsed<f32> {
     })
 }
 
-fn flag(key: &str, value: &Value) -> Parsed<bool> {
+pub(super) fn flag(key: &str, value: &Value) -> Parsed<bool> {
     match value {
         Value::Bool(flag) => Ok(*flag),
         Value::String(text) if text == "true" => Ok(true),

@@ -16,11 +16,11 @@ use super::result::{Hit, SortValue};
 use super::segment_sort::{BoundBy, BoundClause, SegmentClause};
 use super::sort::{FieldSort, Missing, SortBy, SortClause};
 use crate::error::Error;
-use crate::mapping::date::{DateFormat, Zone};
+use crate::mapping::date::DateFormat;
 use crate::partition::{Kind, Target};
 use crate::query::Context;
 use crate::query::ast::ValueMode;
-use crate::query::compile::{Compiled, bind_script, shard_error};
+use crate::query::compile::{Compiled, Resolved, bind_script, shard_error};
 use crate::query::exec::BLOCK;
 use crate::query::parse::as_text;
 
@@ -95,7 +95,7 @@ fn bind_field(
             resolved.field.field_type().name()
         )));
     }
-    let format = resolved.field.date_format().map(AsRef::as_ref);
+    let dates = DateSort::of(Some(&resolved), field)?;
     let owned = Some(target.clone());
     Ok(match &target.kind {
         Kind::Long => BoundBy::Long {
@@ -104,7 +104,7 @@ fn bind_field(
             mode,
         },
         Kind::Date { .. } => {
-            let missing = long_missing(&field.missing, descending, format)?;
+            let missing = long_missing(&field.missing, descending, dates.as_ref())?;
             BoundBy::Long { target: owned, missing, mode }
         }
         Kind::UnsignedLong | Kind::Boolean => {
@@ -172,7 +172,8 @@ fn bind_unmapped(
             BoundBy::Double { target: None, missing, mode }
         }
         _ => {
-            let missing = long_missing(&field.missing, descending, None)?;
+            let dates = DateSort::of(None, field)?;
+            let missing = long_missing(&field.missing, descending, dates.as_ref())?;
             BoundBy::Long { target: None, missing, mode }
         }
     })
@@ -185,7 +186,7 @@ fn bad_missing(value: &Value) -> Error {
 fn long_missing(
     missing: &Missing,
     descending: bool,
-    format: Option<&DateFormat>,
+    dates: Option<&DateSort>,
 ) -> Result<i64, Error> {
     Ok(match missing {
         Missing::Last => {
@@ -202,8 +203,47 @@ fn long_missing(
                 i64::MIN
             }
         }
-        Missing::As(value) => as_long(value, format).ok_or_else(|| bad_missing(value))?,
+        Missing::As(value) => as_long(value, dates).ok_or_else(|| bad_missing(value))?,
     })
+}
+
+/// How dates are written where they are sorted: by the clause's format, or else the field's.
+struct DateSort {
+    format: DateFormat,
+    nanos: bool,
+}
+
+impl DateSort {
+    /// None where the field holds no dates. One that the mapping lacks holds what the clause says.
+    fn of(resolved: Option<&Resolved<'_>>, field: &FieldSort) -> Result<Option<Self>, Error> {
+        let (nanos, own) = match resolved.map(|resolved| (&resolved.target.kind, resolved.field)) {
+            Some((Kind::Date { nanos }, own)) => (*nanos, own.field_type().name()),
+            Some(_) => return Ok(None),
+            None => match field.unmapped_type.as_deref() {
+                Some(own @ ("date" | "date_nanos")) => (own == "date_nanos", own),
+                _ => return Ok(None),
+            },
+        };
+        if let Some(other) = field.numeric_type.as_deref().filter(|wanted| *wanted != own) {
+            return Err(Error::illegal_argument(format!(
+                "[numeric_type] [{other}] is not supported on field [{}] of type [{own}]",
+                field.name
+            )));
+        }
+        let mapped = resolved.and_then(|resolved| resolved.field.date_format());
+        let format = match (&field.format, mapped) {
+            (Some(pattern), _) => DateFormat::parse_pattern(pattern)?,
+            (None, Some(format)) => format.as_ref().clone(),
+            (None, None) => DateFormat::default_date(),
+        };
+        Ok(Some(Self { format, nanos }))
+    }
+
+    /// A date in the unit of its column.
+    fn read(&self, text: &str) -> Option<i64> {
+        let moment = self.format.try_parse(text)?;
+        if self.nanos { moment.as_nanos_signed() } else { Some(moment.millis) }
+    }
 }
 
 fn double_missing(missing: &Missing, descending: bool) -> Result<f64, Error> {
@@ -227,7 +267,7 @@ fn double_missing(missing: &Missing, descending: bool) -> Result<f64, Error> {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a cast saturates")]
-fn as_long(value: &Value, format: Option<&DateFormat>) -> Option<i64> {
+fn as_long(value: &Value, dates: Option<&DateSort>) -> Option<i64> {
     if let Some(number) = value.as_i64() {
         return Some(number);
     }
@@ -235,10 +275,9 @@ fn as_long(value: &Value, format: Option<&DateFormat>) -> Option<i64> {
         return Some(number as i64);
     }
     let text = as_text(value);
-    if let Ok(number) = text.parse() {
-        return Some(number);
-    }
-    format.and_then(|format| format.parse(&text, &Zone::utc()).ok()).map(|moment| moment.millis)
+    // What was printed by a format is read by it: `1704067200123` may be milliseconds of a column
+    // of nanoseconds.
+    dates.and_then(|dates| dates.read(&text)).or_else(|| text.parse().ok())
 }
 
 /// The values of `search_after` as those of the clauses.
@@ -261,18 +300,16 @@ fn after_values(
             ))
         };
         found.push(match &clause.by {
+            // A document without a value is where the one is that stands for none.
+            BoundBy::Long { missing, .. } if value.is_null() => SortValue::Long(*missing),
             BoundBy::Long { .. } => {
-                let format = match &sort.by {
-                    SortBy::Field(field) => context
-                        .resolve(&field.name)
-                        .and_then(|resolved| resolved.field.date_format().cloned()),
+                let dates = match &sort.by {
+                    SortBy::Field(field) => {
+                        DateSort::of(context.resolve(&field.name).as_ref(), field)?
+                    }
                     _ => None,
                 };
-                if value.is_null() {
-                    SortValue::Null
-                } else {
-                    SortValue::Long(as_long(value, format.as_deref()).ok_or_else(wrong)?)
-                }
+                SortValue::Long(as_long(value, dates.as_ref()).ok_or_else(wrong)?)
             }
             BoundBy::Doc => SortValue::Long(value.as_i64().ok_or_else(wrong)?),
             BoundBy::Unsigned { .. } => match value {

@@ -1,7 +1,10 @@
 //! Values of fields as `fields` and `docvalue_fields` show them.
 
+use std::cmp::Ordering;
+
 use serde_json::Value;
 use tantivy::SegmentReader;
+use tantivy::columnar::StrColumn;
 use tantivy::fastfield::{Column, FastFieldReaders};
 
 use super::phase::internal;
@@ -13,7 +16,7 @@ use crate::partition::{Kind, View};
 use crate::query::exec::column::Points;
 use crate::query::parse::as_text;
 
-/// The values of a field in a document's columns, in their order.
+/// The values of a field in a document's columns, the least one first.
 pub(super) fn of_columns(
     view: &View,
     reader: &SegmentReader,
@@ -32,7 +35,7 @@ pub(super) fn of_columns(
             .unwrap_or_default());
     }
     let Some(name) = target.column.as_deref() else { return Ok(Vec::new()) };
-    let mut found: Vec<Value> = match target.kind {
+    Ok(match target.kind {
         Kind::Long => numbers::<i64>(fast, name, doc, Value::from)?,
         Kind::UnsignedLong => numbers::<u64>(fast, name, doc, Value::from)?,
         Kind::Boolean => numbers::<u64>(fast, name, doc, |value| Value::from(value != 0))?,
@@ -42,14 +45,13 @@ pub(super) fn of_columns(
             let format = format.unwrap_or(&default);
             numbers::<i64>(fast, name, doc, |value| date(value, nanos, format))?
         }
-        Kind::Keyword { .. } => strings(fast, name, doc)?,
+        Kind::Keyword { .. } => match fast.str(name).map_err(internal)? {
+            Some(column) => strings(&column, doc)?,
+            None => Vec::new(),
+        },
         Kind::Ip => addresses(fast, name, doc)?,
         Kind::Text { .. } | Kind::GeoPoint { .. } | Kind::Binary => Vec::new(),
-    };
-    if found.iter().all(Value::is_number) {
-        found.sort_by(|a, b| a.as_f64().unwrap_or(0.0).total_cmp(&b.as_f64().unwrap_or(0.0)));
-    }
-    Ok(found)
+    })
 }
 
 fn numbers<T: Number>(
@@ -58,12 +60,14 @@ fn numbers<T: Number>(
     doc: u32,
     shown: impl Fn(T) -> Value,
 ) -> Result<Vec<Value>, Error> {
-    let column = T::open(fast, name).map_err(internal)?;
-    Ok(column.map(|column| column.values_for_doc(doc).map(shown).collect()).unwrap_or_default())
+    let Some(column) = T::open(fast, name).map_err(internal)? else { return Ok(Vec::new()) };
+    let mut values: Vec<T> = column.values_for_doc(doc).collect();
+    values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(Ordering::Equal));
+    Ok(values.into_iter().map(shown).collect())
 }
 
-fn strings(fast: &FastFieldReaders, name: &str, doc: u32) -> Result<Vec<Value>, Error> {
-    let Some(column) = fast.str(name).map_err(internal)? else { return Ok(Vec::new()) };
+/// The strings that a document has in a column, sorted.
+pub(super) fn strings(column: &StrColumn, doc: u32) -> Result<Vec<Value>, Error> {
     let mut ords: Vec<u64> = column.ords().values_for_doc(doc).collect();
     ords.sort_unstable();
     ords.dedup();
@@ -82,7 +86,10 @@ fn addresses(fast: &FastFieldReaders, name: &str, doc: u32) -> Result<Vec<Value>
         let mapped = address.to_ipv4_mapped();
         Value::from(mapped.map_or_else(|| address.to_string(), |address| address.to_string()))
     };
-    Ok(column.map(|column| column.values_for_doc(doc).map(shown).collect()).unwrap_or_default())
+    let Some(column) = column else { return Ok(Vec::new()) };
+    let mut found: Vec<std::net::Ipv6Addr> = column.values_for_doc(doc).collect();
+    found.sort_unstable();
+    Ok(found.into_iter().map(shown).collect())
 }
 
 /// A type of numbers that columns have.

@@ -12,12 +12,14 @@ use serde_json::Value;
 use tantivy::SegmentReader;
 use tantivy::columnar::{Column, StrColumn};
 
+use super::accept::{KeyFilter, accepts_text, allowed_ordinals};
 use super::values::{NumberColumn, NumberForm, Rows, fill_missing, open_number, wrong_type};
 use super::{Batch, Env, bucket_id, index_error};
 use crate::Error;
 use crate::aggregation::fields::{Field, FieldKind};
 use crate::aggregation::partial::{Key, Print};
-use crate::aggregation::request::{Pattern, Source, TermsFilter};
+use crate::aggregation::request::{Source, TermsFilter, read_ip};
+use crate::query::parse::as_text;
 
 /// An ordinal that was not met yet.
 const UNKNOWN: u32 = u32::MAX;
@@ -57,7 +59,7 @@ pub(super) struct Interner {
     table: HashTable<u32>,
 }
 
-fn hash(bytes: &[u8]) -> u64 {
+pub(super) fn hash(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)
 }
 
@@ -95,7 +97,7 @@ fn slice<'a>(bytes: &'a [u8], ends: &[usize], id: u32) -> &'a [u8] {
 
 /// What the keys stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+pub(super) enum Form {
     I64,
     U64,
     F64,
@@ -119,6 +121,8 @@ pub(super) struct Keys {
     missing: Option<u64>,
     missing_text: Option<String>,
     filter: TermsFilter,
+    /// The same over keys, of all forms but strings.
+    accepted: KeyFilter,
     opened: Opened,
     /// Where the partition has one segment: its dictionary's number of terms; above it are strings
     /// that the dictionary lacks.
@@ -183,6 +187,7 @@ impl Keys {
             missing: None,
             missing_text: None,
             filter: filter.clone(),
+            accepted: KeyFilter::default(),
             opened: Opened::None,
             one_segment: None,
             interner: Interner::default(),
@@ -198,6 +203,10 @@ impl Keys {
         };
         if let Some(value) = &source.missing {
             keys.set_missing(env, value)?;
+        }
+        if form != Form::Str {
+            let typed = (form, &keys.print);
+            keys.accepted = KeyFilter::new(env, filter, typed, source, &mut keys.interner)?;
         }
         if form == Form::Str
             && let [segment] = env.searcher.segment_readers()
@@ -218,13 +227,7 @@ impl Keys {
                 });
             }
             Form::Ip => {
-                let address = value.as_str().and_then(crate::aggregation::parse_ip);
-                let address = address.ok_or_else(|| {
-                    Error::illegal_argument(format!(
-                        "'{}' is not an IP string literal.",
-                        value.as_str().unwrap_or_default()
-                    ))
-                })?;
+                let address = read_ip(&as_text(value))?;
                 self.missing = Some(u64::from(self.interner.intern(&address.to_be_bytes())));
             }
             Form::F64 => {
@@ -443,7 +446,7 @@ impl Keys {
     /// Drops keys that `include` and `exclude` refuse, for all forms but ordinals.
     fn drop_refused(&mut self) {
         let filter = &self.filter;
-        if filter.include.is_none() && filter.exclude.is_none() && filter.part.is_none() {
+        if filter.is_open() {
             return;
         }
         if matches!(self.opened, Opened::Str(_)) && self.missing.is_none() {
@@ -456,9 +459,13 @@ impl Keys {
                 Form::Str => {
                     // Ordinals were asked before; what is left is the value of those without one.
                     self.missing != Some(key)
-                        || self.missing_text.as_ref().is_none_or(|text| accepts(filter, text))
+                        || self.missing_text.as_ref().is_none_or(|text| accepts_text(filter, text))
                 }
-                _ => accepts_key(filter, self.form, &self.interner, key, &self.print),
+                Form::Ip => {
+                    let address = u32::try_from(key).map(|id| self.interner.get(id));
+                    self.accepted.accepts(key, address.ok())
+                }
+                _ => self.accepted.accepts(key, None),
             };
             if accepted {
                 self.keys[kept] = key;
@@ -594,7 +601,7 @@ impl Keys {
     }
 }
 
-fn index(ord: u64) -> usize {
+pub(super) fn index(ord: u64) -> usize {
     usize::try_from(ord).unwrap_or(usize::MAX)
 }
 
@@ -636,82 +643,6 @@ fn drop_repeated(positions: &mut Vec<u32>, keys: &mut Vec<u64>) {
     }
     positions.truncate(kept);
     keys.truncate(kept);
-}
-
-fn accepts(filter: &TermsFilter, text: &str) -> bool {
-    let fits = |pattern: &Pattern| match pattern {
-        Pattern::Regex(regex) => regex.is_match(text),
-        Pattern::List(list) => list.iter().any(|one| one == text),
-    };
-    filter.include.as_ref().is_none_or(fits)
-        && !filter.exclude.as_ref().is_some_and(fits)
-        && filter.part.is_none_or(|(part, parts)| hash(text.as_bytes()) % parts == part)
-}
-
-fn accepts_key(
-    filter: &TermsFilter,
-    form: Form,
-    interner: &Interner,
-    key: u64,
-    print: &Print,
-) -> bool {
-    if let Some((part, parts)) = filter.part {
-        return hash(&key.to_le_bytes()) % parts == part;
-    }
-    let number = match form {
-        Form::I64 => i64_of_key(key) as f64,
-        Form::U64 => key as f64,
-        Form::F64 => f64_of_key(key),
-        Form::Str => return true,
-        Form::Ip => {
-            let address = u32::try_from(key).map_or(&[][..], |id| interner.get(id));
-            let address: u128 = u128::from_be_bytes(address.try_into().unwrap_or_default());
-            let fits = |pattern: &Pattern| match pattern {
-                Pattern::List(list) => {
-                    list.iter().any(|one| crate::aggregation::parse_ip(one) == Some(address))
-                }
-                Pattern::Regex(_) => false,
-            };
-            return filter.include.as_ref().is_none_or(fits)
-                && !filter.exclude.as_ref().is_some_and(fits);
-        }
-    };
-    let fits = |pattern: &Pattern| match pattern {
-        Pattern::List(list) => list.iter().any(|one| match one.as_str() {
-            "true" if *print == Print::Bool => number == 1.0,
-            "false" if *print == Print::Bool => number == 0.0,
-            text => match (form, text.parse::<i64>()) {
-                (Form::I64, Ok(whole)) => key_of_i64(whole) == key,
-                _ => text.parse::<f64>() == Ok(number),
-            },
-        }),
-        Pattern::Regex(_) => false,
-    };
-    filter.include.as_ref().is_none_or(fits) && !filter.exclude.as_ref().is_some_and(fits)
-}
-
-/// Which ordinals `include` and `exclude` let pass; `None` where they say nothing.
-fn allowed_ordinals(filter: &TermsFilter, column: &StrColumn) -> Result<Option<Vec<bool>>, Error> {
-    if filter.include.is_none() && filter.exclude.is_none() && filter.part.is_none() {
-        return Ok(None);
-    }
-    let mut allowed = vec![false; column.num_terms()];
-    if let (Some(Pattern::List(list)), None, None) = (&filter.include, &filter.exclude, filter.part)
-    {
-        for text in list {
-            if let Some(ord) = column.dictionary().term_ord(text).map_err(index_error)? {
-                allowed[index(ord)] = true;
-            }
-        }
-        return Ok(Some(allowed));
-    }
-    let mut stream = column.dictionary().stream().map_err(index_error)?;
-    let mut ord = 0;
-    while stream.advance() {
-        allowed[ord] = std::str::from_utf8(stream.key()).is_ok_and(|text| accepts(filter, text));
-        ord += 1;
-    }
-    Ok(Some(allowed))
 }
 
 /// The number that `missing` stands for; of a date, also as text.

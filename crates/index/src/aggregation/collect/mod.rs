@@ -5,6 +5,7 @@
 //! segment's end; keys of strings are therefore numbered across segments (see `keys`). What a
 //! collector holds it accounts for before, or right after, it takes it.
 
+mod accept;
 mod filters;
 mod histogram;
 mod keys;

@@ -2,6 +2,7 @@
 
 use std::net::Ipv6Addr;
 
+use serde_json::Value;
 use tantivy::SegmentReader;
 use tantivy::columnar::Column;
 
@@ -15,8 +16,9 @@ use crate::aggregation::fields::{Field, FieldKind};
 use crate::aggregation::geo;
 use crate::aggregation::partial::{Bucket, Buckets, Key, Partial, Print};
 use crate::aggregation::request::{
-    DateBound, DateRange, GeoDistance, Node, NumericRange, RangeOf, Source,
+    DateBound, DateRange, GeoDistance, Node, NumericRange, RangeOf, Source, read_ip,
 };
+use crate::query::parse::as_text;
 
 /// A value's place among the bounds.
 trait Place: PartialOrd + Copy {}
@@ -97,6 +99,14 @@ fn date_bounds(
     let bound = |value: &DateBound| match value {
         None => Ok(None),
         Some(value) => {
+            // A number is read by the format too: it may be a year, or seconds since 1970.
+            let text = match value {
+                Value::Number(number) => {
+                    number.as_i64().map(|whole| Value::from(whole.to_string()))
+                }
+                _ => None,
+            };
+            let value = text.as_ref().unwrap_or(value);
             dates::parse_bound(value, Some(&format), zone, now_ms, false).map(|ms| Some(ms as f64))
         }
     };
@@ -148,10 +158,8 @@ impl Ranges {
                     list: ranges.iter().map(|range| (range.from, range.to)).collect(),
                     sorted: true,
                 };
-                let missing = source
-                    .missing
-                    .as_ref()
-                    .and_then(|value| crate::aggregation::parse_ip(value.as_str()?));
+                let missing = source.missing.as_ref();
+                let missing = missing.map(|value| read_ip(&as_text(value))).transpose()?;
                 (Input::Ips { field, column: None, missing, bounds }, keys)
             }
             RangeOf::Distance(from, ranges) => {

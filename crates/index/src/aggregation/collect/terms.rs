@@ -368,13 +368,8 @@ impl Collector for Terms {
         };
         let truncated = number > selected.len();
         let kept: u64 = selected.iter().map(|candidate| u64::from(candidate.count)).sum();
-        let first = self.order.first();
-        let by_count = first.is_some_and(|step| step.by == OrderBy::Count && !step.ascending);
-        let by_key = first.is_some_and(|step| step.by == OrderBy::Key);
-        let error = match selected.last() {
-            Some(last) if truncated && by_count => u64::from(last.count),
-            _ => 0,
-        };
+        let last = selected.last().map_or(0, |last| u64::from(last.count));
+        let (error, error_unknown) = error_of(&self.order, truncated, last);
         let mut buckets = Vec::with_capacity(selected.len());
         env.account.grow(selected.len() * size_of::<Bucket>())?;
         for (candidate, key) in selected.iter().zip(names) {
@@ -394,7 +389,7 @@ impl Collector for Terms {
             buckets,
             other: total - kept,
             error,
-            error_unknown: truncated && !by_count && !by_key,
+            error_unknown,
             sizes: if self.significant.is_some() {
                 (seen, env.searcher.num_docs())
             } else {
@@ -402,6 +397,17 @@ impl Collector for Terms {
             },
             ..Buckets::default()
         })))
+    }
+}
+
+/// How many documents a term may have that was left out, and whether that is unknown. `last`: how
+/// many the last term has that was not.
+pub(super) fn error_of(order: &[Order], truncated: bool, last: u64) -> (u64, bool) {
+    match order.first() {
+        Some(Order { by: OrderBy::Count, ascending: false }) if truncated => (last, false),
+        // Every partition sends the first keys, so that none is left out that another one sends.
+        Some(Order { by: OrderBy::Key, .. }) | None => (0, false),
+        _ => (0, truncated),
     }
 }
 

@@ -8,11 +8,13 @@ use tantivy::SegmentReader;
 
 use super::keys::{Keys, i64_of_key, key_of_i64};
 use super::points::Cells;
+use super::terms::error_of;
 use super::values::Numbers;
 use super::{Batch, Collector, Env, Subs, bucket_id};
 use crate::Error;
 use crate::aggregation::dates;
 use crate::aggregation::fields::FieldKind;
+use crate::aggregation::geo;
 use crate::aggregation::partial::{Bucket, Buckets, Key, Partial, Print};
 use crate::aggregation::request::{
     Composite, CompositeKind, CompositeSource, GeoGrid, MultiTerms, Node, Order, OrderBy,
@@ -375,6 +377,10 @@ fn after_key(
             let address = value.as_str().and_then(crate::aggregation::parse_ip).ok_or_else(bad)?;
             Key::Ip(address.to_be_bytes())
         }
+        Print::Tile => {
+            let tile = value.as_str().filter(|text| geo::tile_place(text).is_some());
+            Key::Str(tile.ok_or_else(bad)?.to_owned())
+        }
         _ => Key::Str(value.as_str().ok_or_else(bad)?.to_owned()),
     })
 }
@@ -395,7 +401,14 @@ pub(crate) fn compare_keys(a: &Key, b: &Key, ascending: bool, null_first: bool) 
 pub(crate) fn compare_composite(sources: &[CompositeSource], a: &[Key], b: &[Key]) -> Ordering {
     for (source, (a, b)) in sources.iter().zip(a.iter().zip(b)) {
         let null_first = source.missing_first.unwrap_or(source.ascending);
-        let found = compare_keys(a, b, source.ascending, null_first);
+        let found = match (&source.kind, a, b) {
+            // Tiles are in the order of their numbers: `7/9/1` comes before `7/10/1`.
+            (CompositeKind::Geotile { .. }, Key::Str(a), Key::Str(b)) => {
+                let found = geo::tile_place(a).cmp(&geo::tile_place(b));
+                if source.ascending { found } else { found.reverse() }
+            }
+            _ => compare_keys(a, b, source.ascending, null_first),
+        };
         if found != Ordering::Equal {
             return found;
         }
@@ -477,13 +490,10 @@ impl Collector for Tuples {
             ids.iter().copied().zip(self.names(&ids)).collect();
         let (other, truncated, last) = self.select(&mut candidates);
         let is_terms = matches!(self.choice, Choice::MultiTerms { .. });
-        let by_count = match &self.choice {
-            Choice::MultiTerms { order, .. } => {
-                order.first().is_some_and(|step| step.by == OrderBy::Count && !step.ascending)
-            }
-            Choice::Composite { .. } => false,
+        let (error, error_unknown) = match &self.choice {
+            Choice::MultiTerms { order, .. } => error_of(order, truncated, last),
+            Choice::Composite { .. } => (0, false),
         };
-        let error = if truncated && by_count { last } else { 0 };
         let mut buckets = Vec::with_capacity(candidates.len());
         for (id, key) in candidates {
             buckets.push(Bucket {
@@ -499,6 +509,7 @@ impl Collector for Tuples {
             buckets,
             other: if is_terms { other } else { 0 },
             error,
+            error_unknown,
             ..Buckets::default()
         })))
     }

@@ -1,11 +1,13 @@
 //! Values of a field for a batch of documents, read from columns many at a time.
 
+use serde_json::Value;
 use tantivy::SegmentReader;
 use tantivy::columnar::{Column, ColumnIndex, ColumnType};
 
 use super::keys::{f64_of_key, i64_of_key};
 use super::{Batch, Env, index_error};
 use crate::Error;
+use crate::aggregation::dates;
 use crate::aggregation::fields::{Field, FieldKind};
 use crate::aggregation::partial::Print;
 use crate::aggregation::request::Source;
@@ -118,6 +120,11 @@ pub(super) fn each_missing(positions: &[u32], docs: usize, mut each: impl FnMut(
     }
 }
 
+/// Whether an aggregation takes numbers for dates.
+fn is_of_dates(kind: &str) -> bool {
+    matches!(kind, "date_range" | "date_histogram" | "auto_date_histogram")
+}
+
 /// Reads a field's values as doubles.
 pub(super) struct Numbers {
     field: Option<Field>,
@@ -154,6 +161,12 @@ impl Numbers {
         }
         let missing = match &source.missing {
             None => None,
+            // What stands for a date is one also where no document of the partition has the field.
+            Some(Value::String(text)) if field.is_none() && is_of_dates(kind) => {
+                let (format, zone) = (source.format.as_deref(), source.zone.as_deref());
+                let text = Value::from(text.as_str());
+                Some(dates::parse_bound(&text, format, zone, env.context.now_ms, false)? as f64)
+            }
             Some(value) => Some(super::keys::missing_number(env, field.as_ref(), value)?),
         };
         Ok(Self {

@@ -210,12 +210,16 @@ fn composite_key(names: &[&str], printers: &[Printer], key: &Key) -> Value {
 
 fn error_and_other(found: &Buckets, order: &[Order], other: u64) -> Map<String, Value> {
     let by_key = order.first().is_some_and(|step| step.by == OrderBy::Key);
-    let error =
-        if found.error_unknown { json!(-1) } else { json!(if by_key { 0 } else { found.error }) };
+    let error = if by_key { Some(0) } else { found.error_bound() };
     let mut head = Map::new();
-    head.insert("doc_count_error_upper_bound".to_owned(), error);
+    head.insert("doc_count_error_upper_bound".to_owned(), error_json(error));
     head.insert("sum_other_doc_count".to_owned(), json!(other));
     head
+}
+
+/// A bound of an error; -1 where there is none.
+fn error_json(error: Option<u64>) -> Value {
+    error.map_or_else(|| json!(-1), |error| json!(error))
 }
 
 fn sort_partials(order: &[Order], buckets: &mut [Bucket]) {
@@ -313,12 +317,11 @@ fn terms(
     budget.add(found.buckets.len().min(spec.size))?;
     let mut buckets = Vec::with_capacity(found.buckets.len());
     for bucket in std::mem::take(&mut found.buckets) {
-        let error = found.error.saturating_sub(bucket.error);
+        let error = found.error_bound_of(&bucket);
         let json = key_json(&printer, &bucket.key, false);
         let mut bucket = out(node, bucket, json, budget)?;
         if spec.show_error {
-            let error = if found.error_unknown { json!(-1) } else { json!(error) };
-            bucket.after.insert("doc_count_error_upper_bound".to_owned(), error);
+            bucket.after.insert("doc_count_error_upper_bound".to_owned(), error_json(error));
         }
         buckets.push(bucket);
     }
@@ -358,10 +361,10 @@ fn multi_terms(
         let mut json = Map::new();
         json.insert("key".to_owned(), Value::Array(values));
         json.insert("key_as_string".to_owned(), json!(texts.join("|")));
-        let error = found.error.saturating_sub(bucket.error);
+        let error = found.error_bound_of(&bucket);
         let mut bucket = out(node, bucket, json, budget)?;
         if spec.show_error {
-            bucket.after.insert("doc_count_error_upper_bound".to_owned(), json!(error));
+            bucket.after.insert("doc_count_error_upper_bound".to_owned(), error_json(error));
         }
         buckets.push(bucket);
     }

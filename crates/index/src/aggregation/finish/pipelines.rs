@@ -104,7 +104,7 @@ fn walk(
                 let inner =
                     rest.first().and_then(|next| bucket.subs.iter().find(|sub| sub.name == *next));
                 if let Some(Entry { output: Output::Multi { .. }, .. }) = inner
-                    && rest.len() > 1
+                    && rest.get(1).is_some_and(|next| next != "_bucket_count")
                 {
                     walk(&bucket.subs, path, rest, gaps, values);
                     continue;

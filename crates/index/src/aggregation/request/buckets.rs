@@ -48,6 +48,13 @@ pub(crate) struct TermsFilter {
     pub(crate) part: Option<(u64, u64)>,
 }
 
+impl TermsFilter {
+    /// Whether everything passes.
+    pub(crate) fn is_open(&self) -> bool {
+        self.include.is_none() && self.exclude.is_none() && self.part.is_none()
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) source: Source,

@@ -31,6 +31,21 @@ pub(crate) enum Metric {
     GeoCentroid,
 }
 
+impl Metric {
+    /// Whether it gives one number, so that a path need not say which.
+    pub(super) fn is_one_number(&self) -> bool {
+        !matches!(
+            self,
+            Self::Stats
+                | Self::ExtendedStats { .. }
+                | Self::Percentiles { .. }
+                | Self::PercentileRanks { .. }
+                | Self::GeoBounds
+                | Self::GeoCentroid
+        )
+    }
+}
+
 /// What percentiles are estimated with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sketch {
@@ -122,10 +137,14 @@ pub(super) fn parse(kind: &str, options: &mut Options<'_>) -> Result<Option<Kind
             compression: compression(options.f64("compression")?)?,
         },
         "geo_bounds" => {
+            options.refuse("missing")?;
             options.take("wrap_longitude");
             Metric::GeoBounds
         }
-        "geo_centroid" => Metric::GeoCentroid,
+        "geo_centroid" => {
+            options.refuse("missing")?;
+            Metric::GeoCentroid
+        }
         "weighted_avg" => return weighted(options).map(Some),
         "top_hits" => return top_hits(options).map(Some),
         _ => return Ok(None),

@@ -20,7 +20,7 @@ pub(crate) use self::metrics::{Metric, Sketch, SortBy, TopHits, Weighted};
 use self::options::Options;
 pub(crate) use self::options::number as request_number;
 pub(crate) use self::pipelines::{Gaps, Moving, OverBuckets, Path, Pipeline, PipelineKind};
-pub(crate) use self::ranges::parse_ip;
+pub(crate) use self::ranges::{parse_ip, read_ip};
 use crate::Error;
 
 /// How deep aggregations may be nested.

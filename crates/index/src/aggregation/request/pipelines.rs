@@ -181,11 +181,20 @@ fn missing_path(options: &Options<'_>) -> Error {
 }
 
 fn path_of(text: &str) -> Path {
-    // `_count` is of the bucket itself, and has no properties.
     match metric_path(text) {
+        // What every bucket has is one more step: `a._count` is `a>_count`.
+        OrderBy::Metric { mut path, property: Some(own) } if is_own(&own) => {
+            path.push(own);
+            Path { parts: path, property: None }
+        }
         OrderBy::Metric { path, property } => Path { parts: path, property },
         _ => Path { parts: vec![text.to_owned()], property: None },
     }
+}
+
+/// Whether a step of a path means something of the bucket itself.
+fn is_own(step: &str) -> bool {
+    matches!(step, "_count" | "_key" | "_bucket_count")
 }
 
 fn paths(options: &mut Options<'_>) -> Result<Vec<(String, Path)>, Error> {
@@ -370,9 +379,10 @@ pub(super) fn check_level(
 }
 
 fn check_sibling(pipeline: &Pipeline, path: &Path, nodes: &[Node]) -> Result<(), Error> {
-    let Some(node) =
-        path.parts.first().and_then(|first| nodes.iter().find(|node| node.name == *first))
-    else {
+    let found = path.parts.split_first();
+    let found = found
+        .and_then(|(first, rest)| Some((nodes.iter().find(|node| node.name == *first)?, rest)));
+    let Some((node, rest)) = found else {
         return Err(validation(format!(
             "buckets_path aggregation does not exist for aggregation [{}]: {}",
             pipeline.name,
@@ -385,7 +395,40 @@ fn check_sibling(pipeline: &Pipeline, path: &Path, nodes: &[Node]) -> Result<(),
             pipeline.name, node.name
         )));
     }
-    Ok(())
+    check_number(path, node, rest)
+}
+
+/// What is left of a path below an aggregation has to lead to one number of each bucket.
+fn check_number(path: &Path, node: &Node, rest: &[String]) -> Result<(), Error> {
+    let wrong = |found: &str| {
+        let reason = format!(
+            "buckets_path must reference either a number value or a single value numeric metric aggregation, got: [{found}] at [{}]",
+            path.parts.join(">")
+        );
+        Error::new(400, "aggregation_execution_exception", reason)
+    };
+    let Some((step, rest)) = rest.split_first() else {
+        let is_number = match &node.kind {
+            Kind::Metric { metric, .. } => path.property.is_some() || metric.is_one_number(),
+            Kind::Weighted(_) => true,
+            _ => false,
+        };
+        return if is_number { Ok(()) } else { Err(wrong(&node.name)) };
+    };
+    if is_own(step) {
+        return Ok(());
+    }
+    if let Some(below) = node.subs.iter().find(|below| below.name == *step) {
+        return check_number(path, below, rest);
+    }
+    if node.pipelines.iter().any(|below| below.name == *step) {
+        return Ok(());
+    }
+    Err(Error::new(
+        400,
+        "invalid_aggregation_path_exception",
+        format!("Cannot find an aggregation named [{step}] in [{}]", node.name),
+    ))
 }
 
 fn check_has_buckets(pipeline: &Pipeline, parent: Option<(&str, &Kind)>) -> Result<(), Error> {

@@ -84,9 +84,7 @@ pub(super) fn ip_range(options: &mut Options<'_>) -> Result<Kind, Error> {
             None => {
                 let mut side = |name: &str| match inner.string(name)? {
                     None => Ok(None),
-                    Some(text) => parse_ip(&text).map(Some).ok_or_else(|| {
-                        Error::illegal_argument(format!("'{text}' is not an IP string literal."))
-                    }),
+                    Some(text) => read_ip(&text).map(Some),
                 };
                 (side("from")?, side("to")?)
             }
@@ -104,6 +102,15 @@ pub(crate) fn parse_ip(text: &str) -> Option<u128> {
         std::net::IpAddr::V4(address) => u128::from(address.to_ipv6_mapped()),
         std::net::IpAddr::V6(address) => u128::from(address),
     })
+}
+
+/// An address as a request writes it.
+///
+/// # Errors
+/// 400 where it is none.
+pub(crate) fn read_ip(text: &str) -> Result<u128, Error> {
+    parse_ip(text)
+        .ok_or_else(|| Error::illegal_argument(format!("'{text}' is not an IP string literal.")))
 }
 
 /// The first address of a block, and the first after it where there is one.
@@ -140,6 +147,7 @@ pub(super) fn geo_distance(options: &mut Options<'_>) -> Result<Kind, Error> {
             return Err(Error::illegal_argument(format!("No geo distance for [{other}]")));
         }
     };
+    options.refuse("missing")?;
     let source = options.source()?;
     let ranges = numeric_ranges(options)?;
     let distance = GeoDistance { latitude, longitude, unit_m, plane };

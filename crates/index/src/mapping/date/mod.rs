@@ -43,7 +43,14 @@ impl Moment {
     /// Nanoseconds since 1970; none before 1970 and after 2262, as Elasticsearch has it.
     #[must_use]
     pub fn as_nanos(self) -> Option<i64> {
-        let nanos = self.millis.checked_mul(1_000_000)?.checked_add(i64::from(self.nanos))?;
-        (nanos >= 0).then_some(nanos)
+        self.as_nanos_signed().filter(|nanos| *nanos >= 0)
+    }
+
+    /// As [`Self::as_nanos`], and before 1970 too. No document has such a date; it stands for one
+    /// that has none, where those come last in descending order.
+    #[must_use]
+    pub fn as_nanos_signed(self) -> Option<i64> {
+        let nanos = i128::from(self.millis) * 1_000_000 + i128::from(self.nanos);
+        i64::try_from(nanos).ok()
     }
 }

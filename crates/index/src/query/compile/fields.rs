@@ -19,7 +19,7 @@ pub(crate) struct Resolved<'a> {
 impl<'a> Context<'a> {
     /// The field of a name; none where it is not mapped or holds nothing that can be asked.
     pub(crate) fn resolve(&self, name: &str) -> Option<Resolved<'a>> {
-        let field = self.view.mapping().field(name)?;
+        let field = self.view.mapping().searched_field(name)?;
         let target = self.view.layout().target(field.path())?;
         Some(Resolved { path: field.path(), field, target })
     }

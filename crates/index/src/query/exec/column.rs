@@ -76,8 +76,21 @@ impl Numbers {
         with_column!(self, column => column.get_cardinality() != Cardinality::Multivalued, else true)
     }
 
-    /// The first value of each document, or `missing`.
+    /// The first value of each document, or `missing`. Of several it is the least: Lucene keeps
+    /// them sorted.
     pub(crate) fn first(&self, docs: &[DocId], missing: f64, out: &mut [f64]) {
+        if !self.is_single() {
+            for (doc, out) in docs.iter().zip(out) {
+                let mut least = f64::INFINITY;
+                let mut any = false;
+                with_column!(self, column => column.values_for_doc(*doc).for_each(|value| {
+                    least = least.min(value.as_f64());
+                    any = true;
+                }), else ());
+                *out = if any { least } else { missing };
+            }
+            return;
+        }
         with_column!(self, column => first(column, docs, missing, out), else out.fill(missing));
     }
 

@@ -3,8 +3,9 @@
 
 use tantivy::{DocId, SegmentReader};
 
+use super::types::{self, Type};
 use super::{Expr, Language, Operator, Part};
-use crate::partition::Target;
+use crate::partition::{Kind, Target};
 use crate::query::exec::BLOCK;
 use crate::query::exec::column::{AsF64 as _, Numbers, Points};
 use crate::query::exec::decay::{NumericDecay, SegmentDecay};
@@ -15,6 +16,8 @@ use crate::query::script::Function;
 pub(crate) struct Bound {
     pub root: Node,
     pub language: Language,
+    /// What its values are.
+    pub value_type: Type,
     pub uses_score: bool,
 }
 
@@ -22,6 +25,8 @@ pub(crate) struct Bound {
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
     Number(f64),
+    Whole(f64),
+    Truth(bool),
     Score,
     Field { target: Option<Target>, part: Part },
     Decay(Box<NumericDecay>),
@@ -40,8 +45,13 @@ impl Bound {
         target: &mut dyn FnMut(&str) -> Result<Option<Target>, E>,
         decay: &mut dyn FnMut(&crate::query::ast::Decay) -> Result<NumericDecay, E>,
     ) -> Result<Self, E> {
-        let root = bind(&script.tree, target, decay)?;
-        Ok(Self { root, language: script.language, uses_score: script.tree.uses_score() })
+        let mut root = bind(&script.tree, target, decay)?;
+        let value_type = match script.language {
+            Language::Expression => Type::Double,
+            Language::Painless => types::settle(&mut root),
+        };
+        let uses_score = script.tree.uses_score();
+        Ok(Self { root, language: script.language, value_type, uses_score })
     }
 
     pub(crate) fn segment(&self, reader: &SegmentReader) -> tantivy::Result<SegmentScript> {
@@ -61,6 +71,8 @@ fn bind<E>(
     let mut boxed = |expr: &Expr| bind(expr, target, decay).map(Box::new);
     Ok(match expr {
         Expr::Number(number) => Node::Number(*number),
+        Expr::Whole(number) => Node::Whole(*number),
+        Expr::Truth(is_true) => Node::Truth(*is_true),
         Expr::Score => Node::Score,
         Expr::Field { name, part } => Node::Field { target: target(name)?, part: *part },
         Expr::Decay(spec) => Node::Decay(Box::new(decay(spec)?)),
@@ -101,12 +113,18 @@ enum Open {
 fn open(node: &Node, reader: &SegmentReader) -> tantivy::Result<Open> {
     let boxed = |node: &Node| open(node, reader).map(Box::new);
     Ok(match node {
-        Node::Number(number) => Open::Number(*number),
+        Node::Number(number) | Node::Whole(number) => Open::Number(*number),
+        Node::Truth(is_true) => Open::Number(truth(*is_true)),
         Node::Score => Open::Score,
         Node::Field { target: None, part: Part::Count } => Open::Number(0.0),
         Node::Field { target: None, .. } => Open::Column(Numbers::Empty),
         Node::Field { target: Some(target), part } => match part {
-            Part::Value => Open::Column(Numbers::open(reader, target)?),
+            Part::Millis if matches!(target.kind, Kind::Date { nanos: true }) => {
+                let nanos = Box::new(Open::Column(Numbers::open(reader, target)?));
+                let millis = Open::Binary(Operator::Divide, nanos, Box::new(Open::Number(1e6)));
+                Open::Call(Function::Floor, vec![millis])
+            }
+            Part::Value | Part::Millis => Open::Column(Numbers::open(reader, target)?),
             Part::Lat => Open::Lat(Points::open(reader, target)?),
             Part::Lon => Open::Lon(Points::open(reader, target)?),
             Part::Count => match Points::open(reader, target)? {

@@ -4,7 +4,8 @@ use super::parser::Fault;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token {
-    Number(f64),
+    /// Its value, and whether it is written as a whole number.
+    Number(f64, bool),
     Name(String),
     Text(String),
     /// An operator or a bracket, as written.
@@ -38,12 +39,12 @@ pub(super) fn tokens(source: &str) -> Result<Vec<(usize, Token)>, Fault> {
             let end = number_end(bytes, at);
             let value = source[at..end].parse();
             let value = value.map_err(|_| Fault::new(at, "invalid number"))?;
-            found.push((at, Token::Number(value)));
-            at = end;
             // A type's letter, as in 1.0f or 5L.
-            if bytes.get(at).is_some_and(|b| b"fFdDlL".contains(b)) {
-                at += 1;
-            }
+            let letter = bytes.get(end).filter(|letter| b"fFdDlL".contains(letter));
+            let is_whole = source[at..end].bytes().all(|byte| byte.is_ascii_digit())
+                && letter.is_none_or(|letter| b"lL".contains(letter));
+            found.push((at, Token::Number(value, is_whole)));
+            at = end + usize::from(letter.is_some());
         } else if byte.is_ascii_alphabetic() || byte == b'_' || byte == b'$' {
             let end = bytes[at..]
                 .iter()

@@ -11,12 +11,14 @@ mod lexer;
 mod parser;
 #[cfg(test)]
 mod tests;
+mod types;
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 pub use functions::Function;
+pub(crate) use types::Type;
 
 use super::limits;
 use super::problem::{Parsed, Problem};
@@ -56,6 +58,8 @@ pub struct Script {
 pub(crate) enum Part {
     /// The first value.
     Value,
+    /// The first value of a date, in milliseconds since 1970.
+    Millis,
     /// The latitude of the first value.
     Lat,
     /// The longitude of the first value.
@@ -68,6 +72,9 @@ pub(crate) enum Part {
 #[derive(Clone, Debug)]
 pub(crate) enum Expr {
     Number(f64),
+    /// A whole number: divided by another, it leaves no fraction.
+    Whole(f64),
+    Truth(bool),
     Score,
     Field {
         name: String,
@@ -132,7 +139,12 @@ impl Expr {
 
     fn children(&self) -> Vec<&Self> {
         match self {
-            Self::Number(_) | Self::Score | Self::Field { .. } | Self::Decay(_) => Vec::new(),
+            Self::Number(_)
+            | Self::Whole(_)
+            | Self::Truth(_)
+            | Self::Score
+            | Self::Field { .. }
+            | Self::Decay(_) => Vec::new(),
             Self::Negate(inner) | Self::Not(inner) => vec![inner],
             Self::Binary(_, left, right) => vec![left, right],
             Self::Choose(condition, yes, no) => vec![condition, yes, no],

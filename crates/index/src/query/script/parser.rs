@@ -1,7 +1,7 @@
 //! Reads a script's tokens into one tree. Locals are replaced by what they stand for as they are
 //! read, and `if` with `return` becomes a choice, so that the tree is a pure expression.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -60,6 +60,8 @@ pub(super) fn parse(
 #[derive(Clone, Default)]
 struct Locals {
     values: HashMap<String, (Arc<Expr>, usize)>,
+    /// Those that were declared as numbers with a fraction: so is what is assigned to them.
+    doubles: HashSet<String>,
 }
 
 struct Parser<'a> {
@@ -82,7 +84,7 @@ impl Parser<'_> {
     fn unexpected(&self) -> Fault {
         match self.peek() {
             Token::End => self.fault("unexpected end of script."),
-            Token::Number(number) => self.fault(format!("unexpected token ['{number}'].")),
+            Token::Number(number, _) => self.fault(format!("unexpected token ['{number}'].")),
             Token::Name(name) => self.fault(format!("unexpected token ['{name}'].")),
             Token::Text(text) => self.fault(format!("unexpected string ['{text}'].")),
             Token::Sign(sign) => self.fault(format!("unexpected token ['{sign}'].")),
@@ -269,7 +271,15 @@ impl Parser<'_> {
                 | "Long"
                 | "Integer"
         ) && matches!(self.peek(), Token::Name(_));
-        let name = if is_declaration { self.name()? } else { first };
+        let name = if is_declaration {
+            let name = self.name()?;
+            if matches!(first.as_str(), "double" | "float" | "Double") {
+                locals.doubles.insert(name.clone());
+            }
+            name
+        } else {
+            first
+        };
         let operator = match self.peek() {
             Token::Sign("=") => None,
             Token::Sign("+=" | "++") => Some(Operator::Add),
@@ -283,8 +293,9 @@ impl Parser<'_> {
         };
         let is_step = matches!(self.peek(), Token::Sign("++" | "--"));
         self.next += 1;
-        let value = if is_step { Arc::new(Expr::Number(1.0)) } else { self.expression(locals)? };
+        let value = if is_step { Arc::new(Expr::Whole(1.0)) } else { self.expression(locals)? };
         let value = match operator {
+            None if locals.doubles.contains(&name) => as_double(value),
             None => value,
             Some(operator) => {
                 let (old, _) = locals
@@ -362,9 +373,9 @@ impl Parser<'_> {
 
     fn primary(&mut self, locals: &Locals) -> Result<Arc<Expr>> {
         match self.peek().clone() {
-            Token::Number(number) => {
+            Token::Number(number, is_whole) => {
                 self.next += 1;
-                Ok(Arc::new(Expr::Number(number)))
+                Ok(Arc::new(if is_whole { Expr::Whole(number) } else { Expr::Number(number) }))
             }
             Token::Sign("(") => {
                 self.next += 1;
@@ -372,13 +383,13 @@ impl Parser<'_> {
                     && matches!(name.as_str(), "double" | "float" | "long" | "int" | "def")
                     && matches!(self.tokens.get(self.next + 1), Some((_, Token::Sign(")"))))
                 {
-                    let is_whole = matches!(name.as_str(), "long" | "int");
+                    let kind = name.clone();
                     self.next += 2;
                     let value = self.unary(locals)?;
-                    return Ok(if is_whole {
-                        Arc::new(Expr::Call(Function::Truncate, vec![value]))
-                    } else {
-                        value
+                    return Ok(match kind.as_str() {
+                        "long" | "int" => Arc::new(Expr::Call(Function::Truncate, vec![value])),
+                        "double" | "float" => as_double(value),
+                        _ => value,
                     });
                 }
                 let value = self.expression(locals)?;
@@ -405,8 +416,8 @@ impl Parser<'_> {
             }
             "doc" => return self.field(),
             "params" => return self.parameter(),
-            "true" => return Ok(Arc::new(Expr::Number(1.0))),
-            "false" => return Ok(Arc::new(Expr::Number(0.0))),
+            "true" => return Ok(Arc::new(Expr::Truth(true))),
+            "false" => return Ok(Arc::new(Expr::Truth(false))),
             "Math" => {
                 self.expect(".")?;
                 let function = self.name()?;
@@ -483,14 +494,15 @@ impl Parser<'_> {
             let member = self.name()?;
             if self.take("(") {
                 // getValue() and its kin; an index as in get(0) is the first value.
-                if matches!(self.peek(), Token::Number(_)) {
+                if matches!(self.peek(), Token::Number(..)) {
                     self.next += 1;
                 }
                 self.expect(")")?;
             }
             match member.as_str() {
-                "value" | "getValue" | "get" | "millis" | "getMillis" | "toInstant"
-                | "toEpochMilli" | "doubleValue" | "longValue" | "date" => {}
+                "value" | "getValue" | "get" | "toInstant" | "doubleValue" | "longValue"
+                | "date" => {}
+                "millis" | "getMillis" | "toEpochMilli" => part = Part::Millis,
                 "lat" | "getLat" => part = Part::Lat,
                 "lon" | "getLon" => part = Part::Lon,
                 "size" | "length" | "count" => part = Part::Count,
@@ -546,9 +558,10 @@ impl Parser<'_> {
     fn constant(&self, name: &str, value: &Value) -> Result<Arc<Expr>> {
         match value {
             Value::Number(number) => {
-                Ok(Arc::new(Expr::Number(number.as_f64().unwrap_or(f64::NAN))))
+                let value = number.as_f64().unwrap_or(f64::NAN);
+                Ok(Arc::new(if number.is_f64() { Expr::Number(value) } else { Expr::Whole(value) }))
             }
-            Value::Bool(flag) => Ok(Arc::new(Expr::Number(f64::from(u8::from(*flag))))),
+            Value::Bool(flag) => Ok(Arc::new(Expr::Truth(*flag))),
             _ => Err(self.fault(format!("parameter [{name}] must be a number"))),
         }
     }
@@ -574,7 +587,7 @@ impl Parser<'_> {
             return Err(self.unexpected());
         }
         let field = match self.field()?.as_ref() {
-            Expr::Field { name, part: Part::Value } => name.clone(),
+            Expr::Field { name, part: Part::Value | Part::Millis } => name.clone(),
             _ => return Err(self.fault("a decay function takes doc['field'].value")),
         };
         self.expect(")")?;
@@ -594,7 +607,7 @@ impl Parser<'_> {
     fn decay_constant(&mut self) -> Result<Value> {
         let sign = if self.take("-") { -1.0 } else { 1.0 };
         match self.peek().clone() {
-            Token::Number(number) => {
+            Token::Number(number, _) => {
                 self.next += 1;
                 Ok(Value::from(sign * number))
             }
@@ -608,6 +621,15 @@ impl Parser<'_> {
             }
             _ => Err(self.unexpected()),
         }
+    }
+}
+
+/// A number that has a fraction from now on, also where it was a whole one.
+fn as_double(value: Arc<Expr>) -> Arc<Expr> {
+    match value.as_ref() {
+        Expr::Number(_) => value,
+        Expr::Whole(number) => Arc::new(Expr::Number(*number)),
+        _ => Arc::new(Expr::Binary(Operator::Add, value, Arc::new(Expr::Number(0.0)))),
     }
 }
 

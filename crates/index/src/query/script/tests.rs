@@ -8,7 +8,8 @@ use super::{Expr, Language, Operator, Script};
 /// Computes a script whose fields are all 3 and whose score is 2.
 fn value(expr: &Expr) -> f64 {
     match expr {
-        Expr::Number(number) => *number,
+        Expr::Number(number) | Expr::Whole(number) => *number,
+        Expr::Truth(is_true) => f64::from(u8::from(*is_true)),
         Expr::Score => 2.0,
         Expr::Field { .. } => 3.0,
         Expr::Decay(_) => 0.5,

@@ -240,7 +240,7 @@ fn hits_show_what_is_asked() {
     );
     assert_eq!(
         shown(json!({"script_fields": {"s": {"script": "doc['n'].value * 2"}}}))["fields"]["s"],
-        json!([6.0])
+        json!([2])
     );
     assert_eq!(
         shown(
