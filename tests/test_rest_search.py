@@ -469,3 +469,12 @@ def test_scripts_show_values_of_their_types(kinds, index):
     assert "_source" not in hit
     [hit] = kinds.json("POST", f"/{index}/_search", {**search, "_source": ["n"]})["hits"]["hits"]
     assert hit["_source"] == {"n": 5} and hit["fields"]["twice"] == [10]
+
+
+def test_clauses_are_counted_over_the_whole_query(rest):
+    rest("PUT", "/g", {"mappings": {"properties": {"t": {"type": "text"}}}})
+    rest("PUT", "/g/_doc/1?refresh", {"t": "a"}, 201)
+    words = {"match": {"t": " ".join(f"w{n}" for n in range(1000))}}
+    kind, reason = rest.refused("POST", "/g/_search", {"query": {"dis_max": {"queries": [words] * 20}}})
+    assert "too_many_nested_clauses" in json.dumps([kind, reason]) or "too many nested clauses" in reason
+    assert rest.json("POST", "/g/_search", {"query": {"dis_max": {"queries": [words] * 10}}})["hits"]["total"]["value"] == 0

@@ -383,14 +383,16 @@ impl Coordinator {
             held.set(held.get().saturating_add(bytes));
             if held.get() > SMALL_ANSWER_BYTES { Err(StoreError::NotCached) } else { Ok(()) }
         };
+        // What is not fast may look at every byte, and others of this thread wait.
+        let bytes_max = if command.spec().fast { usize::MAX } else { SMALL_ANSWER_BYTES };
         if scatter::reads_one_row(command) {
             let rows = store.cached_row();
-            execute::read(command, &Metered::new(&rows, &grant), &context)
-        } else {
-            store
-                .cached()
-                .and_then(|rows| execute::read(command, &Metered::new(&rows, &grant), &context))
+            let rows = Metered::new(&rows, &grant).with_values_up_to(bytes_max);
+            return execute::read(command, &rows, &context);
         }
+        let rows = store.cached()?;
+        let rows = Metered::new(&rows, &grant).with_values_up_to(bytes_max);
+        execute::read(command, &rows, &context)
     }
 
     async fn read_blocking(

@@ -18,6 +18,21 @@ pub(crate) fn too_many_clauses() -> Error {
     )
 }
 
+/// Clauses of a whole query, with the terms that its texts are cut into: each has its reader in every
+/// segment while that is searched.
+pub const CLAUSES_IN_ALL_MAX: usize = 16 * CLAUSE_COUNT_MAX;
+
+/// The refusal of more.
+pub(crate) fn too_many_nested_clauses() -> Error {
+    Error::new(
+        400,
+        "too_many_nested_clauses",
+        format!(
+            "Query contains too many nested clauses; maxClauseCount is set to {CLAUSES_IN_ALL_MAX}"
+        ),
+    )
+}
+
 /// Values of one `terms` query (`index.max_terms_count`).
 pub const TERMS_COUNT_MAX: usize = 65_536;
 

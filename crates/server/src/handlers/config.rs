@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use plimsoll_storage::{
     Argv, ErrorReply, Reply,
     command::args::{parse_integer, syntax_error},
-    execute,
+    execute::Glob,
 };
 
 use super::{help, subcommand, text};
@@ -123,7 +123,7 @@ const PARAMETERS: &[Parameter] = &[
 /// The refusal to answer with.
 pub fn run(state: &State, argv: &Argv) -> Result<Reply, ErrorReply> {
     match &*subcommand(argv) {
-        b"get" => Ok(get(state, argv)),
+        b"get" => get(state, argv),
         b"set" => set(state, argv),
         b"resetstat" => {
             state.shared.usage.reset();
@@ -134,13 +134,14 @@ pub fn run(state: &State, argv: &Argv) -> Result<Reply, ErrorReply> {
     }
 }
 
-fn get(state: &State, argv: &Argv) -> Reply {
-    let patterns: Vec<Vec<u8>> = argv.iter().skip(2).map(<[u8]>::to_ascii_lowercase).collect();
+fn get(state: &State, argv: &Argv) -> Result<Reply, ErrorReply> {
+    let pattern = |pattern: &[u8]| Glob::new(&pattern.to_ascii_lowercase());
+    let patterns: Vec<Glob> = argv.iter().skip(2).map(pattern).collect::<Result<_, _>>()?;
     let wanted = |parameter: &&Parameter| {
-        patterns.iter().any(|pattern| execute::matches(pattern, parameter.name.as_bytes()))
+        patterns.iter().any(|pattern| pattern.matches(parameter.name.as_bytes()).0)
     };
     let pair = |parameter: &Parameter| (text(parameter.name), text((parameter.get)(state)));
-    Reply::Map(PARAMETERS.iter().filter(wanted).map(pair).collect())
+    Ok(Reply::Map(PARAMETERS.iter().filter(wanted).map(pair).collect()))
 }
 
 /// All parameters are found before the first is changed; a value that is refused leaves those

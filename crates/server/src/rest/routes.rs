@@ -191,8 +191,16 @@ pub fn find(method: &Method, segments: &[&str]) -> Found {
 
 /// What clients of Elasticsearch 7 ask of `/{index}/_doc`: the same as of the index. These are no
 /// ids of documents, as little as there.
-const TYPED: [&str; 7] =
-    ["_bulk", "_mget", "_search", "_msearch", "_count", "_update_by_query", "_delete_by_query"];
+const TYPED: [&str; 8] = [
+    "_bulk",
+    "_mget",
+    "_search",
+    "_msearch",
+    "_count",
+    "_mapping",
+    "_update_by_query",
+    "_delete_by_query",
+];
 /// What they ask of `/{index}/_doc/{id}`.
 const TYPED_BY_ID: [&str; 3] = ["_update", "_source", "_explain"];
 

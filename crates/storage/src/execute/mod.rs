@@ -31,7 +31,7 @@ pub use documents::{
     Document, DocumentRow, DocumentsCursor, VisitDocument, document, document_count, documents,
     documents_of,
 };
-pub use glob::matches;
+pub use glob::Glob;
 pub(crate) use keys::OBJECT_HELP;
 pub use store::{NEVER_THERE, is_unchanged, last_change};
 pub use sweep::{has_due, sweep};

@@ -8,10 +8,11 @@
 use std::ops::ControlFlow;
 
 use super::cursors::{HashPlace, cursor_of};
+use super::glob::Glob;
 use super::hashes::visit_fields;
 use super::keys::kind_name;
 use super::store::{find_hash, is_live};
-use super::{Answer, ReadContext, glob, held_copy, random};
+use super::{Answer, ReadContext, held_copy, random};
 use crate::Reply;
 use crate::command::read::Scan;
 use crate::rows::key::{self, KeyRows, RowKey};
@@ -89,12 +90,20 @@ fn page(cursor: u64, items: Vec<Reply>) -> Reply {
     Reply::Array(vec![Reply::bulk(cursor.to_string()), Reply::Array(items)])
 }
 
-fn is_shown(pattern: Option<&[u8]>, name: &[u8]) -> bool {
-    pattern.is_none_or(|pattern| glob::matches(pattern, name))
+fn is_shown<R: RowsRead + ?Sized>(
+    rows: &R,
+    pattern: Option<&Glob>,
+    name: &[u8],
+) -> Result<bool, StoreError> {
+    let Some(pattern) = pattern else { return Ok(true) };
+    let (is_match, steps) = pattern.matches(name);
+    rows.work(steps)?;
+    Ok(is_match)
 }
 
 pub(super) fn keys<R: RowsRead + ?Sized>(rows: &R, scan: Scan<'_>, now_ms: u64) -> Answer {
     let from_hash = scan.cursor << (u64::BITS - CURSOR_BITS);
+    let pattern = scan.pattern.map(Glob::new).transpose()?;
     let (mut items, mut seen, mut last, mut next) = (Vec::new(), 0, None, 0);
     visit_keys(rows, from_hash, now_ms, &mut |row, meta| {
         let place = row.hash >> (u64::BITS - CURSOR_BITS);
@@ -106,7 +115,7 @@ pub(super) fn keys<R: RowsRead + ?Sized>(rows: &R, scan: Scan<'_>, now_ms: u64) 
         last = Some(place);
         let kind = kind_name(&meta.kind).as_bytes();
         if scan.kind.is_none_or(|wanted| wanted.eq_ignore_ascii_case(kind))
-            && is_shown(scan.pattern, row.key)
+            && is_shown(rows, pattern.as_ref(), row.key)?
         {
             items.push(held_copy(rows, row.key)?);
         }
@@ -116,9 +125,10 @@ pub(super) fn keys<R: RowsRead + ?Sized>(rows: &R, scan: Scan<'_>, now_ms: u64) 
 }
 
 pub(super) fn matching_keys<R: RowsRead + ?Sized>(rows: &R, pattern: &[u8], now_ms: u64) -> Answer {
+    let pattern = Glob::new(pattern)?;
     let mut items = Vec::new();
     visit_keys(rows, 0, now_ms, &mut |row, _| {
-        if glob::matches(pattern, row.key) {
+        if is_shown(rows, Some(&pattern), row.key)? {
             items.push(held_copy(rows, row.key)?);
         }
         Ok(ControlFlow::Continue(()))
@@ -148,6 +158,7 @@ pub(super) fn fields<R: RowsRead + ?Sized>(
     scan: Scan<'_>,
     context: &ReadContext<'_>,
 ) -> Answer {
+    let pattern = scan.pattern.map(Glob::new).transpose()?;
     let mut key = KeyRows::new(name);
     let Some(hash) = find_hash(rows, &mut key, context.now_ms)? else {
         return Ok(page(0, Vec::new()));
@@ -168,7 +179,8 @@ pub(super) fn fields<R: RowsRead + ?Sized>(
         _ => usize::MAX,
     };
     let from = from.unwrap_or_default();
-    let (items, next) = field_page(rows, &key, &hash, &from, &scan, count, context.now_ms)?;
+    let pattern = pattern.as_ref();
+    let (items, next) = field_page(rows, &key, &hash, &from, pattern, count, context.now_ms)?;
     let cursor = match (next, context.cursors) {
         (Some(field), Some(cursors)) => {
             let place = HashPlace { key: name.to_vec(), generation: hash.generation, field };
@@ -205,7 +217,7 @@ fn field_page<R: RowsRead + ?Sized>(
     key: &KeyRows,
     hash: &Fields,
     from: &[u8],
-    scan: &Scan<'_>,
+    pattern: Option<&Glob>,
     count: usize,
     now_ms: u64,
 ) -> Result<(Vec<Reply>, Option<Vec<u8>>), StoreError> {
@@ -216,7 +228,7 @@ fn field_page<R: RowsRead + ?Sized>(
             return Ok(ControlFlow::Break(()));
         }
         seen += 1;
-        if is_shown(scan.pattern, field) {
+        if is_shown(rows, pattern, field)? {
             items.push(held_copy(rows, field)?);
             items.push(held_copy(rows, value)?);
         }

@@ -67,6 +67,7 @@ pub(super) fn compile_match(context: &Context<'_>, text: &Match) -> Result<Compi
         return plain(context, resolved, &text.value, text.lenient);
     };
     let tokens = analyzer.tokens(&as_text(&text.value));
+    context.take_clauses(tokens.len())?;
     if tokens.is_empty() {
         return Ok(zero_terms(text.zero_terms_all));
     }
@@ -154,6 +155,7 @@ pub(super) fn compile_bool_prefix(context: &Context<'_>, text: &Match) -> Result
         );
     };
     let mut tokens = analyzer.tokens(&as_text(&text.value));
+    context.take_clauses(tokens.len())?;
     let Some(last) = tokens.pop() else { return Ok(zero_terms(text.zero_terms_all)) };
     let mut clauses = Vec::new();
     for token in &tokens {
@@ -179,6 +181,7 @@ pub(super) fn compile_phrase(context: &Context<'_>, phrase: &Phrase) -> Result<C
         return plain(context, resolved, &phrase.value, false);
     };
     let tokens = analyzer.tokens(&as_text(&phrase.value));
+    context.take_clauses(tokens.len())?;
     let Kind::Text { positions, scored, .. } = resolved.target.kind else {
         return Ok(Compiled::none());
     };
@@ -314,6 +317,7 @@ fn cross_fields(
     let mut alternatives = Vec::new();
     if let Some((_, analyzer, _)) = texts.first() {
         let tokens = analyzer.tokens(&as_text(&text.value));
+        context.take_clauses(tokens.len().saturating_mul(texts.len()))?;
         let mut clauses = Vec::new();
         for place in by_position(&tokens) {
             let mut words = Vec::new();

@@ -22,6 +22,7 @@ pub(crate) use functions::bind_script;
 
 use super::ast::{Kind, Query};
 use super::exec::score::Failure;
+use super::limits;
 use crate::error::Error;
 use crate::partition::View;
 
@@ -37,6 +38,8 @@ pub struct Context<'a> {
     exact: bool,
     /// Whether a text is scored at all.
     scores_text: Cell<bool>,
+    /// The clauses of the query so far.
+    clauses: Cell<usize>,
 }
 
 impl<'a> Context<'a> {
@@ -44,7 +47,8 @@ impl<'a> Context<'a> {
     #[must_use]
     pub fn new(view: &'a View, now_ms: u64) -> Self {
         let scores_text = Cell::new(false);
-        Self { view, now_ms, failure: Failure::default(), exact: false, scores_text }
+        let (failure, clauses) = (Failure::default(), Cell::new(0));
+        Self { view, now_ms, failure, exact: false, scores_text, clauses }
     }
 
     /// A context whose queries score texts exactly as Lucene does.
@@ -55,6 +59,19 @@ impl<'a> Context<'a> {
 
     pub(crate) const fn is_exact(&self) -> bool {
         self.exact
+    }
+
+    /// Counts clauses, before they are made.
+    ///
+    /// # Errors
+    /// 400 where the query has too many of them.
+    pub(crate) fn take_clauses(&self, count: usize) -> Result<(), Error> {
+        let clauses = self.clauses.get().saturating_add(count);
+        self.clauses.set(clauses);
+        if clauses <= limits::CLAUSES_IN_ALL_MAX {
+            return Ok(());
+        }
+        Err(limits::too_many_nested_clauses())
     }
 
     /// Whether a query that was compiled here scores a text.
@@ -138,6 +155,7 @@ impl Query {
     }
 
     pub(crate) fn compiled(&self, context: &Context<'_>) -> Result<Compiled, Error> {
+        context.take_clauses(1)?;
         let compiled = match &self.kind {
             Kind::MatchAll => Compiled::all(),
             Kind::MatchNone => Compiled::none(),
