@@ -56,7 +56,7 @@ fn sealed(mut bytes: Vec<u8>) -> Bytes {
 
 fn header() -> Vec<u8> {
     let mut bytes = vec![FORMAT];
-    bytes.resize(HEADER_BYTES, 7);
+    bytes.resize(HEADER_BYTES + 4, 7);
     bytes
 }
 
@@ -171,7 +171,15 @@ fn the_format_is_what_it_was() {
     expected.push(1);
     expected.extend(le64(13));
     expected.extend([14, 15]);
-    assert_eq!(record.encode(), sealed(expected));
+    assert_eq!(record.encode(), sealed(expected.clone()));
+    // With a version, that comes behind the format, and all else is as before.
+    let versioned = Record { version: 0x0102, ..record };
+    expected.splice(..1, [2, 2, 1, 0, 0]);
+    assert_eq!(versioned.encode(), sealed(expected.clone()));
+    assert_eq!(Record::decode(&versioned.encode()), Ok(versioned));
+    expected.splice(1..5, [1, 0, 0, 0]);
+    let twice = Record::decode(&sealed(expected));
+    assert_eq!(twice, Err(RecordError::Malformed("a version of 0 or 1")));
 }
 
 #[test]
@@ -203,8 +211,8 @@ fn counts_and_lengths_beyond_the_bytes_are_errors_and_take_no_memory() {
 #[test]
 fn another_format_is_named() {
     let mut bytes = header();
-    bytes[0] = 2;
+    bytes[0] = 3;
     bytes.push(0);
-    assert_eq!(Record::decode(&sealed(bytes)), Err(RecordError::UnknownFormat(2)));
+    assert_eq!(Record::decode(&sealed(bytes)), Err(RecordError::UnknownFormat(3)));
     assert_eq!(Record::decode(&Bytes::new()), Err(RecordError::Truncated));
 }
