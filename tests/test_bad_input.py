@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+import redis
 from resp import Closed, Connection, bulk, encode
 
 MIB = 1 << 20
@@ -238,8 +239,11 @@ def test_more_shards_than_the_nodes_may_hold_are_refused(new_node):
     assert "cluster.max_shards_per_node" in answer["error"]["reason"]
     assert put("/b", shards(2))[0] == 200
     assert put("/c", shards(1))[0] == 400
+    with pytest.raises(redis.ResponseError, match="cluster.max_shards_per_node"):
+        node.client(db=7).set("a", "b")
     assert put("/_cluster/settings", {"persistent": {"cluster.max_shards_per_node": None}})[0] == 200
     # A thousand at once are more than a node holds by default.
     status, answer = put("/many", shards(1024))
     assert status == 400 and "1024" in answer["error"]["reason"], answer
     assert put("/c", shards(1))[0] == 200
+    assert node.client(db=7).set("a", "b")

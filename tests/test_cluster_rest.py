@@ -138,3 +138,19 @@ def test_the_window_of_an_index_holds_on_every_node(cluster):
         status, answer = ask(node, "POST", "/narrow/_search", {"size": 12_000})
         assert (status, answer["error"]["root_cause"][0]["type"]) == (400, "illegal_argument_exception")
         assert "[index.max_result_window]" in answer["error"]["root_cause"][0]["reason"]
+
+
+def test_replicas_that_the_nodes_may_not_hold_are_refused(cluster):
+    first = cluster.nodes[0]
+    shape = {"number_of_shards": 4, "number_of_replicas": 0}
+    assert ask(first, "PUT", "/raised", {"settings": shape})[0] == 200
+    most = "cluster.max_shards_per_node"
+    assert ask(first, "PUT", "/_cluster/settings", {"persistent": {most: 1}})[0] == 200
+    for node in cluster.nodes:
+        status, answer = ask(node, "PUT", "/raised/_settings", {"number_of_replicas": 1})
+        assert (status, answer["error"]["type"]) == (400, "validation_exception"), answer
+        assert most in answer["error"]["reason"]
+        # What adds none is taken, however many there are.
+        assert ask(node, "PUT", "/raised/_settings", {"number_of_replicas": 0})[0] == 200
+    assert ask(first, "PUT", "/_cluster/settings", {"persistent": {most: None}})[0] == 200
+    assert ask(first, "PUT", "/raised/_settings", {"number_of_replicas": 1})[0] == 200

@@ -21,6 +21,21 @@ def disk(tmp_path):
     subprocess.run(["umount", "-l", folder], check=True)
 
 
+def node_with_documents(new_node, disk):
+    """A node on the disk with 50 documents, a client of it, and its URL."""
+    node = new_node(data=disk / "data").start()
+    url = f"http://127.0.0.1:{node.http}"
+    requests.put(f"{url}/docs", json={"mappings": {}}, timeout=30).raise_for_status()
+    for n in range(50):
+        requests.put(f"{url}/docs/_doc/{n}", json={"n": n}, timeout=30).raise_for_status()
+    return node, node.client(socket_timeout=60), url
+
+
+def all_documents_are_there(url):
+    found = requests.post(f"{url}/docs/_mget", json={"ids": [str(n) for n in range(50)]}, timeout=30)
+    return found.ok and all(doc["found"] for doc in found.json()["docs"])
+
+
 def fill(folder):
     """Leaves nothing for anybody."""
     try:
@@ -58,12 +73,7 @@ def until(what, condition, seconds=30):
 
 @NEEDS_ROOT
 def test_a_node_that_fills_its_disk_reads_and_removes(new_node, disk):
-    node = new_node(data=disk / "data").start()
-    client = node.client(socket_timeout=60)
-    url = f"http://127.0.0.1:{node.http}"
-    requests.put(f"{url}/docs", json={"mappings": {}}, timeout=30).raise_for_status()
-    for n in range(50):
-        requests.put(f"{url}/docs/_doc/{n}", json={"n": n}, timeout=30).raise_for_status()
+    _, client, url = node_with_documents(new_node, disk)
     written, refusal = write_until_refused(client, "k", 100_000, 6000)
     assert "nearly full" in refusal and "MB" in refusal, refusal
     assert len(written) > 100
@@ -71,8 +81,7 @@ def test_a_node_that_fills_its_disk_reads_and_removes(new_node, disk):
     for _ in range(2):
         assert all(client.strlen(key) == 100_000 for key in written)
         assert client.mget(written[:20]) == [client.get(key) for key in written[:20]]
-        found = requests.post(f"{url}/docs/_mget", json={"ids": [str(n) for n in range(50)]}, timeout=30)
-        assert found.ok and all(doc["found"] for doc in found.json()["docs"])
+        assert all_documents_are_there(url)
         time.sleep(1)
     # A flush may have given the log's room back meanwhile: it is filled again right before.
     transaction = client.pipeline(transaction=True)
@@ -104,12 +113,7 @@ def test_a_node_that_fills_its_disk_reads_and_removes(new_node, disk):
 
 @NEEDS_ROOT
 def test_a_disk_that_others_fill_heals_without_a_restart(new_node, disk):
-    node = new_node(data=disk / "data").start()
-    client = node.client(socket_timeout=60)
-    url = f"http://127.0.0.1:{node.http}"
-    requests.put(f"{url}/docs", json={"mappings": {}}, timeout=30).raise_for_status()
-    for n in range(50):
-        requests.put(f"{url}/docs/_doc/{n}", json={"n": n}, timeout=30).raise_for_status()
+    node, client, url = node_with_documents(new_node, disk)
     for n in range(300):
         client.set(f"k:{n}", os.urandom(5_000) * 20)
     fill(disk)
@@ -129,8 +133,7 @@ def test_a_disk_that_others_fill_heals_without_a_restart(new_node, disk):
         assert all(client.strlen(f"k:{n}") == 100_000 for n in range(300))
         assert None not in client.mget([f"k:{n}" for n in range(300)])
         assert client.dbsize() >= 300
-        found = requests.post(f"{url}/docs/_mget", json={"ids": [str(n) for n in range(50)]}, timeout=30)
-        assert found.ok and all(doc["found"] for doc in found.json()["docs"])
+        assert all_documents_are_there(url)
         time.sleep(1)
     (disk / "other").unlink()
     until("it takes no writes again", lambda: client.set("after", "1"))

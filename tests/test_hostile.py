@@ -110,6 +110,23 @@ class Beside:
             assert not self.failures, self.failures[0]
 
 
+def statuses_at_once(count, node, *request):
+    """What so many of a request, sent at once, are answered with, while others are served."""
+    statuses = []
+
+    def send():
+        statuses.append(ask(node, *request).status_code)
+
+    with Beside(node):
+        threads = [threading.Thread(target=send) for _ in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(statuses) == count, statuses
+    return set(statuses)
+
+
 def zeros(mebibytes):
     """`{"xx":[0,0,…]}`: each two bytes are a value."""
     return b'{"xx":[' + b"0," * (mebibytes * MIB // 2) + b"0]}"
@@ -196,35 +213,14 @@ def test_so_is_one_that_is_small_on_the_way(node, packed, method, path):
 def test_sixteen_at_once_are_too(node, packed, path):
     body = packed["/_bulk" if path == "/_bulk" else "/h/_search"]
     headers = body_for(path, b"")[1] | {"content-encoding": "gzip"}
-    statuses = []
-
-    def send():
-        statuses.append(ask(node, "POST", path, body, headers).status_code)
-
-    with Beside(node):
-        threads = [threading.Thread(target=send) for _ in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert len(statuses) == 16 and set(statuses) <= REFUSED | {200}, statuses
+    assert statuses_at_once(16, node, "POST", path, body, headers) <= REFUSED | {200}
 
 
 def test_sixteen_documents_of_the_largest_size_are_taken_or_refused(node):
     # Below every limit of one request: only what all hold together can be too much.
-    body = zeros(7)
-    statuses = []
-
-    def send():
-        statuses.append(ask(node, "POST", "/h/_update/1?refresh=false", b'{"doc":' + body + b"}").status_code)
-
-    with Beside(node):
-        threads = [threading.Thread(target=send) for _ in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert set(statuses) <= REFUSED | {200, 409}, statuses
+    body = b'{"doc":' + zeros(7) + b"}"
+    statuses = statuses_at_once(16, node, "POST", "/h/_update/1?refresh=false", body)
+    assert statuses <= REFUSED | {200, 409}
     assert ask(node, "PUT", "/h/_doc/1?refresh=true", {"n": 1}).status_code == 200
 
 
@@ -341,18 +337,8 @@ def numbers(node):
     ],
 )
 def test_parts_of_large_documents_are_shown_within_the_memory(node, numbers, body):
-    statuses = []
-
-    def send():
-        statuses.append(ask(node, "POST", f"{numbers}/_search?request_cache=false", body).status_code)
-
-    with Beside(node):
-        threads = [threading.Thread(target=send) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert set(statuses) <= {200, 429}, statuses
+    path = f"{numbers}/_search?request_cache=false"
+    assert statuses_at_once(8, node, "POST", path, body) <= {200, 429}
 
 
 def test_phrases_in_long_texts(node):
@@ -364,7 +350,9 @@ def test_phrases_in_long_texts(node):
                 body = {"size": 0, "query": {"match_phrase": {"t": {"query": phrase, "slop": 50}}}}
                 for _ in range(2):
                     answer = ask(node, "POST", "/h/_search?request_cache=false", body)
-                    assert answer.status_code in (200, 429), answer.text[:500]
+                    is_dear = answer.status_code == 400 and "fewer or rarer words take less" in answer.text
+                    assert is_dear or answer.status_code in (200, 429), answer.text[:500]
+            assert is_dear or answer.status_code == 429, answer.text[:500]
             body = {"query": {"match_phrase": {"t": {"query": "two one", "slop": 2}}}, "_source": False}
             found = ask(node, "POST", "/h/_search", body).json()["hits"]["hits"]
             assert "long" in [hit["_id"] for hit in found]

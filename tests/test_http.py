@@ -90,6 +90,28 @@ def test_a_page_of_another_origin_is_refused(new_node):
     assert ask(node, "POST", "/v/_delete_by_query?q=*")[0] == 200
 
 
+def test_what_a_page_fetches_without_an_origin_is_refused(new_node):
+    node = new_node(settings=["http.cors.enabled=true", "http.cors.allow-origin=https://kibana.example"]).start()
+    put_index(node)
+    for site in ["cross-site", "same-site"]:
+        image = {"sec-fetch-site": site, "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"}
+        status, _, answer = ask(node, "GET", "/v/_search?q=*", image)
+        assert (status, answer["error"]["type"]) == (403, "security_exception"), site
+        assert f"Sec-Fetch-Site: {site}" in answer["error"]["reason"]
+        frame = {"sec-fetch-site": site, "sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"}
+        assert ask(node, "GET", "/v/_search", frame)[0] == 403
+        # A link that its user follows, and a form that is sent by one.
+        link = frame | {"sec-fetch-dest": "document"}
+        assert ask(node, "GET", "/v/_search", link)[0] == 200
+        assert ask(node, "POST", "/v/_delete_by_query?q=*", link)[0] == 403
+        # A page that is let in says where it comes from.
+        fetched = {"sec-fetch-site": site, "sec-fetch-mode": "cors", "origin": "https://kibana.example"}
+        assert ask(node, "GET", "/v/_search", fetched)[0] == 200
+    for site in ["none", "same-origin"]:
+        assert ask(node, "GET", "/v/_search", {"sec-fetch-site": site, "sec-fetch-mode": "no-cors"})[0] == 200, site
+    assert ask(node, "GET", "/v/_count")[2]["count"] == 1
+
+
 def test_a_link_changes_nothing(new_node):
     node = new_node().start()
     put_index(node)

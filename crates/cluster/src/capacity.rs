@@ -1,6 +1,6 @@
-//! How many copies of partitions the nodes can hold: a table that would exceed it is refused before
-//! it is created. What a copy costs does not depend on what is in it: an empty one has the memory and
-//! the files of its rows, its index and its lead.
+//! How many copies of partitions the nodes can hold: a table, or replicas, that would exceed it are
+//! refused before they are created. What a copy costs does not depend on what is in it: an empty one
+//! has the memory and the files of its rows, its index and its lead.
 
 use plimsoll_index::Error;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -59,8 +59,14 @@ pub(crate) fn raise_files_max() {
 }
 
 impl Shared {
-    /// Refuses a table with so many partitions and copies of each that the nodes cannot hold it.
-    pub(crate) fn check_capacity(&self, partitions: u32, copies: usize) -> Result<(), Error> {
+    /// Refuses to go from `before` to `after` copies of each of so many partitions where the nodes
+    /// cannot hold them; a new table has none before.
+    pub(crate) fn check_capacity(
+        &self,
+        partitions: u32,
+        before: usize,
+        after: usize,
+    ) -> Result<(), Error> {
         let set = cluster_settings::shards_per_node_max(&self.metadata);
         let memory_bytes = plimsoll_memory::machine::machine().total_bytes;
         let capacity = capacity(set, memory_bytes, files_max());
@@ -71,8 +77,9 @@ impl Shared {
             of(table.copies().len(), self.wanted_copies_of(table.index().as_deref()))
         };
         let present: u64 = self.tables.all().iter().map(present).sum();
-        let added = of(partitions as usize, copies);
-        if present + added <= most {
+        let all = |copies: usize| of(partitions as usize, copies);
+        let added = all(after).saturating_sub(all(before));
+        if added == 0 || present + added <= most {
             return Ok(());
         }
         let reason = format!(

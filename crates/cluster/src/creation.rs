@@ -39,6 +39,8 @@ impl Shared {
         }
         let creating = self.creation.lock().await;
         if self.tables.get(db).is_none() {
+            self.check_capacity(self.database_partitions, 0, self.wanted_copies(None))
+                .map_err(|error| ErrorReply::err(error.reason))?;
             let definition = self.new_definition(self.database_partitions, None);
             let name = metadata::table_name(db);
             let definition = self.create_table(&name, &definition).await?;

@@ -113,6 +113,10 @@ impl Coordinator {
             if let Some(index) = table.index() {
                 return Err(already_exists(&index));
             }
+            let partitions = u32::try_from(table.copies().len()).unwrap_or(u32::MAX);
+            let (before, after) =
+                (shared.wanted_copies(None), shared.wanted_copies(Some(&documents)));
+            shared.check_capacity(partitions, before, after)?;
             return shared.attach_documents(&table, documents).await;
         }
         if shared.tables.all().iter().any(|table| has_alias(table, name)) {
@@ -122,7 +126,7 @@ impl Coordinator {
             let reason = format!("this cluster holds {INDICES_MAX} tables already");
             return Err(Error::new(400, "validation_exception", reason));
         }
-        shared.check_capacity(shards, shared.wanted_copies(Some(&documents)))?;
+        shared.check_capacity(shards, 0, shared.wanted_copies(Some(&documents)))?;
         let definition = shared.new_definition(shards, Some(documents));
         let created = shared.create_table(name, &definition).await.map_err(super::write::failed)?;
         if created.incarnation != definition.incarnation {
@@ -166,13 +170,16 @@ impl Coordinator {
     /// Changes settings; `null` takes one away. Which may be changed is checked before.
     ///
     /// # Errors
-    /// Where there is no such index.
+    /// Where there is no such index, or the nodes cannot hold the replicas.
     pub async fn put_index_settings(
         &self,
         name: &str,
         changes: Map<String, Value>,
     ) -> Result<(), Error> {
+        let shared = self.shared();
+        let partitions = self.index(name).map_or(0, |index| index.partitions);
         let changed = self.change_index(name, |documents| {
+            let before = shared.wanted_copies(Some(documents));
             for (key, value) in &changes {
                 if value.is_null() {
                     documents.settings.remove(key);
@@ -180,7 +187,7 @@ impl Coordinator {
                     documents.settings.insert(key.clone(), value.clone());
                 }
             }
-            Ok(())
+            shared.check_capacity(partitions, before, shared.wanted_copies(Some(documents)))
         });
         changed.await.map(drop)
     }

@@ -306,20 +306,26 @@ impl Indexer {
         self.is_suspect.swap(false, Ordering::Relaxed)
     }
 
-    /// Checks the durable files by their checksums, `pace` being told the bytes of each and saying
+    /// Checks the durable files by their checksums; `pace` is given the bytes of each block and says
     /// whether to go on. One that is damaged has the index built anew from the rows. Blocks.
     pub(crate) fn check_files(&self, pace: &mut dyn FnMut(u64) -> bool) {
         let checker = self.work.lock().as_ref().map(|work| work.index.checker());
         let Some(checker) = checker else { return };
         for file in checker.files() {
-            match checker.check(&file) {
-                Ok(bytes) if pace(bytes) => {}
-                Ok(_) => return,
-                Err(error) => {
-                    if let Some(work) = self.work.lock().as_mut() {
+            match checker.check(&file, pace) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error @ IndexError::Corrupt(_)) => {
+                    // Files of an index that was replaced meanwhile are gone: that is no damage.
+                    if let Some(work) = self.work.lock().as_mut()
+                        && work.index.owns(&checker)
+                    {
                         self.recover(work, Fault::Index(error));
                     }
                     return;
+                }
+                Err(error) => {
+                    tracing::warn!(partition = %self.partition, %error, "a file is not checked");
                 }
             }
         }
@@ -519,11 +525,7 @@ impl Work {
         let open = || PartitionIndex::open(dir, &metadata.mapping, Options::default());
         let mut damage = None;
         let index = match open() {
-            // Tantivy's own errors come of what the files say, too.
-            Err(
-                error
-                @ (IndexError::Corrupt(_) | IndexError::NeedsRebuild | IndexError::Tantivy(_)),
-            ) => {
+            Err(error) if error.is_damage() => {
                 damage = Some(error.to_string());
                 PartitionIndex::destroy(dir).and_then(|()| open())
             }

@@ -2,6 +2,7 @@
 //! their checksums, so that rot is found before a search shows it. What is found damaged is built
 //! anew from the rows (`indexer.rs`). Rows have checksums that every read checks.
 
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -9,9 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::cluster_settings;
 use crate::node::Shared;
-use crate::partition::Partition;
 
-/// How often it is looked whether a search met what should not be.
+/// How often it is looked whether a search met what should not be, also during a pass.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How many bytes are read a second: little beside what a disk gives to searches.
 const BYTES_S: u64 = 32 << 20;
@@ -31,7 +31,7 @@ impl Scrubber {
         Ok(Self { stop, thread })
     }
 
-    /// Ends the thread after the file that it reads. Blocks.
+    /// Ends the thread after the block that it reads. Blocks.
     pub(crate) fn stop(self) {
         // A thread that is gone has stopped.
         let _ = self.stop.send(());
@@ -44,32 +44,47 @@ impl Scrubber {
 fn run(shared: &Weak<Shared>, stopped: &Receiver<()>) {
     let mut checked_at = Instant::now();
     while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
-        let Some(shared) = shared.upgrade() else { return };
-        let is_due = checked_at.elapsed() >= cluster_settings::check_interval(&shared.metadata);
-        if is_due {
-            checked_at = Instant::now();
+        check_suspects(shared);
+        let Some(node) = shared.upgrade() else { return };
+        if checked_at.elapsed() < cluster_settings::check_interval(&node.metadata) {
+            continue;
         }
-        let partitions = shared.tables.partitions();
+        checked_at = Instant::now();
+        let partitions = node.tables.partitions();
         // A pass may take hours, and the node is not to be kept open by it.
-        let is_stopping = Arc::clone(&shared.is_stopping);
-        drop(shared);
-        let goes_on = || !is_stopping.load(std::sync::atomic::Ordering::Relaxed);
+        let is_stopping = Arc::clone(&node.is_stopping);
+        drop(node);
+        let mut looked_at = Instant::now();
+        let mut pace = |bytes: u64| {
+            // Of a block, so that a stop waits for no more than that.
+            std::thread::sleep(Duration::from_micros(bytes.saturating_mul(1_000_000) / BYTES_S));
+            if looked_at.elapsed() >= INTERVAL {
+                check_suspects(shared);
+                looked_at = Instant::now();
+            }
+            !is_stopping.load(Ordering::Relaxed)
+        };
         for partition in partitions {
-            let is_suspect = partition.indexer().is_some_and(|it| it.take_suspicion());
-            if goes_on() && (is_due || is_suspect) {
-                check(&partition, is_suspect, &goes_on);
+            if let Some(indexer) = partition.indexer()
+                && pace(0)
+            {
+                indexer.check_files(&mut pace);
             }
         }
     }
 }
 
-/// Checks the index of a partition, at once where a search has met something.
-fn check(partition: &Partition, at_once: bool, goes_on: &dyn Fn() -> bool) {
-    let Some(indexer) = partition.indexer() else { return };
-    indexer.check_files(&mut |bytes| {
-        if !at_once {
-            std::thread::sleep(Duration::from_millis(bytes.saturating_mul(1_000) / BYTES_S));
+/// Checks, at full speed, the indices in which a search has met something.
+fn check_suspects(shared: &Weak<Shared>) {
+    let Some(shared) = shared.upgrade() else { return };
+    let is_stopping = Arc::clone(&shared.is_stopping);
+    let partitions = shared.tables.partitions();
+    drop(shared);
+    for partition in partitions {
+        if let Some(indexer) = partition.indexer()
+            && indexer.take_suspicion()
+        {
+            indexer.check_files(&mut |_| !is_stopping.load(Ordering::Relaxed));
         }
-        goes_on()
-    });
+    }
 }

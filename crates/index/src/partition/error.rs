@@ -3,6 +3,7 @@
 use std::{fmt, io};
 
 use tantivy::TantivyError;
+use tantivy::directory::error::OpenReadError;
 
 /// Why the index of a partition cannot go on. After any of these the index is opened again (it is
 /// then as it was persisted last), or thrown away and built from the rows.
@@ -16,6 +17,35 @@ pub enum IndexError {
     Corrupt(String),
     /// The mapping does not fit the index any more: as above.
     NeedsRebuild,
+}
+
+impl IndexError {
+    /// Whether an index that could not be opened for this is of no use. What else fails, such as
+    /// too many open files, says nothing about the files, and the index is not to be lost by it.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Corrupt(_) | Self::NeedsRebuild => true,
+            Self::Io(error) => is_unreadable(error),
+            Self::Tantivy(error) => match error {
+                TantivyError::IoError(error) => is_unreadable(error),
+                TantivyError::OpenReadError(OpenReadError::IoError { io_error, .. }) => {
+                    is_unreadable(io_error)
+                }
+                TantivyError::OpenReadError(_)
+                | TantivyError::DataCorruption(_)
+                | TantivyError::IncompatibleIndex(_)
+                | TantivyError::SchemaError(_)
+                | TantivyError::DeserializeError(_) => true,
+                _ => false,
+            },
+        }
+    }
+}
+
+/// Whether a file could be read, but not what it says.
+fn is_unreadable(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData)
 }
 
 impl fmt::Display for IndexError {

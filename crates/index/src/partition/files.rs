@@ -17,12 +17,12 @@ use parking_lot::{Condvar, Mutex};
 use tantivy::Directory;
 use tantivy::directory::error::{DeleteError, LockError, OpenReadError, OpenWriteError};
 use tantivy::directory::{
-    AntiCallToken, DirectoryLock, FileHandle, Lock, META_LOCK, ManagedDirectory, MmapDirectory,
-    TerminatingWrite, WatchCallback, WatchHandle, WritePtr,
+    AntiCallToken, DirectoryLock, FileHandle, Lock, META_LOCK, MmapDirectory, TerminatingWrite,
+    WatchCallback, WatchHandle, WritePtr,
 };
 
 use super::IndexError;
-use super::{meta, order};
+use super::{checksum, meta, order};
 
 /// The name of Tantivy's table of segments.
 const META: &str = "meta.json";
@@ -107,7 +107,7 @@ impl Files {
             state: Mutex::new(state),
         }));
         for name in files.persisted() {
-            files.check(&name)?;
+            files.check(&name, &mut |_| true)?;
         }
         Ok(files)
     }
@@ -117,33 +117,28 @@ impl Files {
         self.0.state.lock().persisted.iter().cloned().collect()
     }
 
-    /// Reads a whole file and compares it with the checksum that Tantivy put at its end; says how
-    /// many bytes that were. A file that is no longer persisted is passed over.
-    pub fn check(&self, name: &Path) -> Result<u64, IndexError> {
-        let path = self.0.root.join(name);
-        let found = fs::metadata(&path).map(|file| file.len()).and_then(|bytes| {
-            let directory = MmapDirectory::open(&self.0.root).map_err(io::Error::other)?;
-            let directory = ManagedDirectory::wrap(Box::new(directory));
-            let directory = directory.map_err(io::Error::other)?;
-            let is_sound = directory.validate_checksum(name).map_err(io::Error::other)?;
-            Ok((bytes, is_sound))
-        });
-        let problem = match found {
-            Ok((bytes, true)) => return Ok(bytes),
-            Ok((_, false)) => "its checksum is wrong".to_owned(),
-            Err(error) => error.to_string(),
-        };
-        if !self.0.state.lock().persisted.contains(name) {
-            return Ok(0);
+    /// Compares a file with the checksum at its end ([`checksum::check`]). One that is no longer
+    /// persisted is passed over.
+    pub fn check(
+        &self,
+        name: &Path,
+        pace: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<bool, IndexError> {
+        match checksum::check(&self.0.root.join(name), pace) {
+            Err(_) if !self.0.state.lock().persisted.contains(name) => Ok(true),
+            checked => checked,
         }
-        Err(IndexError::Corrupt(format!("{}: {problem}", name.display())))
+    }
+
+    /// Whether these are the files of the same opening, and not later ones of the same folder.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// A handle for a new opening of the index; handles from before can write no more.
     pub fn next_generation(&self) -> Result<FilesHandle, IndexError> {
         let generation = self.0.generation.fetch_add(1, Ordering::SeqCst) + 1;
-        let mmap = MmapDirectory::open(&self.0.root)
-            .map_err(|error| IndexError::Corrupt(error.to_string()))?;
+        let mmap = MmapDirectory::open(&self.0.root).map_err(tantivy::TantivyError::from)?;
         Ok(FilesHandle { files: self.clone(), mmap, generation })
     }
 

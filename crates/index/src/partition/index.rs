@@ -40,12 +40,18 @@ impl Checker {
         self.0.persisted()
     }
 
-    /// Reads a file whole, and says how many bytes it has; 0 for one that is no longer needed.
+    /// Reads a file whole, unless it is no longer needed; `pace` is given the bytes of each block
+    /// and says whether to go on. False where it said no.
     ///
     /// # Errors
-    /// [`IndexError::Corrupt`] where it is not what was written.
-    pub fn check(&self, file: &Path) -> Result<u64, IndexError> {
-        self.0.check(file)
+    /// [`IndexError::Corrupt`] where it is not what was written, [`IndexError::Io`] where it
+    /// cannot be read now.
+    pub fn check(
+        &self,
+        file: &Path,
+        pace: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<bool, IndexError> {
+        self.0.check(file, pace)
     }
 }
 
@@ -84,8 +90,8 @@ impl PartitionIndex {
     /// none. The mapping may have grown since.
     ///
     /// # Errors
-    /// [`IndexError::NeedsRebuild`] or [`IndexError::Corrupt`]: [`Self::destroy`] it, open it
-    /// again and put all documents in.
+    /// Where [`IndexError::is_damage`]: [`Self::destroy`] it, open it again and put all documents
+    /// in. Any other: open it again later.
     pub fn open(dir: &Path, mapping: &Mapping, options: Options) -> Result<Self, IndexError> {
         let files = Files::open(dir)?;
         let persisted = files.meta().map(|meta| Payload::of(&meta)).transpose()?;
@@ -130,6 +136,12 @@ impl PartitionIndex {
     #[must_use]
     pub fn checker(&self) -> Checker {
         Checker(self.files.clone())
+    }
+
+    /// Whether a checker is this index' own, and not that of one that was in its folder before.
+    #[must_use]
+    pub fn owns(&self, checker: &Checker) -> bool {
+        self.files.is_same(&checker.0)
     }
 
     /// The position of the last refresh that is durable; 0 for a new index.

@@ -5,6 +5,7 @@
 //! the index is exactly as it was persisted last, with the position that was given to the refresh
 //! persisted then; the owner puts in again what came after.
 
+mod checksum;
 mod error;
 mod files;
 mod index;

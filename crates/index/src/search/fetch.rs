@@ -417,7 +417,9 @@ fn explained(
     let weight = query.weight(EnableScoring::enabled_from_searcher(searcher)).map_err(internal)?;
     let reader = searcher.segment_reader(address.0);
     let mut scorer = weight.scorer(reader, 1.0).map_err(internal)?;
-    if scorer.doc() > address.1 || scorer.seek(address.1) != address.1 {
+    let is_found = scorer.doc() <= address.1 && scorer.seek(address.1) == address.1;
+    context.check()?;
+    if !is_found {
         return Ok(None);
     }
     let found = match weight.explain(reader, address.1) {

@@ -74,6 +74,17 @@ pub(super) struct Count {
     pub timed_out: bool,
 }
 
+impl Count {
+    /// Before a segment behind the first: stops where the search was cancelled. Within a segment a
+    /// query may take long to find anything, and nobody asks then.
+    pub(super) fn stop_between(&mut self, segment: u32, limits: &Limits<'_>) {
+        if segment > 0 && !self.stopped && (limits.cancelled)() {
+            self.stopped = true;
+            self.timed_out = true;
+        }
+    }
+}
+
 pub(super) fn internal(error: tantivy::TantivyError) -> Error {
     Error::internal(error.to_string())
 }

@@ -374,6 +374,7 @@ pub(super) fn find(
         worst: None,
     };
     for (segment, reader) in (0u32..).zip(searcher.segment_readers()) {
+        walk.count.stop_between(segment, limits);
         if walk.count.stopped {
             break;
         }

@@ -48,6 +48,7 @@ pub(super) fn by_score(
     let mut count = Count::default();
     let counted = limits.count_limit();
     for (segment, reader) in (0u32..).zip(searcher.segment_readers()) {
+        count.stop_between(segment, limits);
         if count.stopped {
             break;
         }
@@ -117,6 +118,7 @@ pub(super) fn by_doc(
     let counted = limits.count_limit();
     let start = limits.after.map(|hit| hit.address);
     for (segment, reader) in (0u32..).zip(searcher.segment_readers()) {
+        count.stop_between(segment, limits);
         if count.stopped || (hits.len() >= limits.window && count.found > counted) {
             break;
         }

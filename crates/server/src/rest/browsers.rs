@@ -7,6 +7,8 @@
 //!   a page is served nothing anyway: a browser keeps credentials by name, and has none for it.
 //! - A page of another origin sends `Origin`: refused unless `http.cors.*` lets it in, with or
 //!   without a password, which the browser may send along.
+//! - What a page fetches without an `Origin`, such as an image, shows it nothing, but it runs: where
+//!   `Sec-Fetch-Site` names another site it is refused.
 //! - What changes something and has no body could be sent by a mere form: where there is an
 //!   `Origin` at all, such a request needs a header that forms cannot send.
 
@@ -61,7 +63,7 @@ impl Doors {
         }
     }
 
-    /// Checks `Host` and `Origin`.
+    /// Checks `Host`, `Origin` and `Sec-Fetch-Site`.
     ///
     /// # Errors
     /// 403 for a name or an origin that is not served, 400 for a request with several.
@@ -81,6 +83,7 @@ impl Doors {
             )));
         }
         let Some(origin) = only(&head.headers, header::ORIGIN)? else {
+            check_site(head)?;
             return Ok(Visitor::Unknown);
         };
         let lower = origin.to_ascii_lowercase();
@@ -175,6 +178,25 @@ pub fn check_bodyless(visitor: &Visitor, headers: &HeaderMap, has_body: bool) ->
          form can send, such as [X-Requested-With]"
             .to_owned(),
     ))
+}
+
+/// Refuses what a page of another site has its browser fetch. A link that its user follows is
+/// served: it reads only, the page does not see the answer, and it can be no more than one.
+fn check_site(head: &Parts) -> Result<(), Error> {
+    let value = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+    let Some(site @ ("cross-site" | "same-site")) = value("sec-fetch-site") else {
+        return Ok(());
+    };
+    let is_link = matches!(head.method, Method::GET | Method::HEAD)
+        && value("sec-fetch-mode") == Some("navigate")
+        && value("sec-fetch-dest") == Some("document");
+    if is_link {
+        return Ok(());
+    }
+    Err(refused(format!(
+        "the request comes from a web page of another origin ([Sec-Fetch-Site: {site}]) and has no \
+         [Origin] that [http.cors.enabled] and [http.cors.allow-origin] let in"
+    )))
 }
 
 /// The value of a header that may be there once.

@@ -3,8 +3,10 @@
 //!
 //! A connection that was never served has [`HEAD_TIME`] for its first request, and so has, where
 //! the node has a password, one that has not shown it, for each. Any other may stand idle for as
-//! long as it likes: clients keep connections for hours and expect them to be there. Once it
-//! begins the head of a request, it has to end it in the same time.
+//! long as it likes: clients keep connections for hours and expect them to be there. A head whose
+//! first bytes come while none is being answered has to end in the same time. What came along with
+//! an earlier request (pipelining) does not begin that time: only hyper knows whether it is the
+//! part of a head, and a connection with one counts as idle until more comes.
 
 use std::io;
 use std::net::SocketAddr;

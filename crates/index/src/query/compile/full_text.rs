@@ -203,7 +203,8 @@ pub(super) fn compile_phrase(context: &Context<'_>, phrase: &Phrase) -> Result<C
                 .collect();
             let doc_count = context.doc_count(resolved.target);
             if phrase.slop > 0 && !phrase.is_prefix {
-                let query = SloppyPhrase { terms, slop: phrase.slop, doc_count };
+                let failure = context.failure().clone();
+                let query = SloppyPhrase { terms, slop: phrase.slop, doc_count, failure };
                 return Ok(if scored {
                     Compiled::scored(query)
                 } else {

@@ -19,11 +19,13 @@ use tantivy::schema::IndexRecordOption;
 use tantivy::{DocId, DocSet, Score, SegmentReader, TERMINATED, TantivyError, Term};
 
 use super::exact::{length_of, mean_length};
+use super::score::Failure;
 use super::statistics::{B, K1, idf};
+use crate::error::Error;
 
-/// The most moves within one document. Words that come again and again in phrase and text multiply;
-/// what is found until then counts.
-const MOVES_MAX: usize = 20_000_000;
+/// The most moves within one segment, after which the search fails: some seconds. Words that come
+/// again and again in phrase and text multiply, and a search cannot be cancelled between two matches.
+const MOVES_MAX: usize = 1_000_000_000;
 
 /// A phrase.
 #[derive(Clone, Debug)]
@@ -34,6 +36,8 @@ pub(crate) struct SloppyPhrase {
     pub slop: u32,
     /// The documents that have the field, deleted ones included.
     pub doc_count: u64,
+    /// Where it says that it takes too many moves.
+    pub failure: Failure,
 }
 
 impl Query for SloppyPhrase {
@@ -78,6 +82,9 @@ struct PhraseWeight {
 
 impl PhraseWeight {
     fn open(&self, reader: &SegmentReader, boost: f32) -> tantivy::Result<Option<PhraseScorer>> {
+        if self.phrase.failure.is_there() {
+            return Ok(None);
+        }
         let mut terms: Vec<&Term> = Vec::new();
         let mut words = Vec::new();
         for (place, term) in &self.phrase.terms {
@@ -105,9 +112,12 @@ impl PhraseWeight {
             scores
         });
         let positions = vec![Vec::new(); postings.len()];
-        let places = Places { words, positions, heap: BinaryHeap::new(), end: 0, moves: 0 };
+        let places =
+            Places { words, positions, heap: BinaryHeap::new(), end: 0, moves_left: MOVES_MAX };
         let slop = i64::from(self.phrase.slop);
-        let mut scorer = PhraseScorer { postings, places, slop, norms, scores, doc: 0, freq: 0.0 };
+        let failure = self.phrase.failure.clone();
+        let mut scorer =
+            PhraseScorer { postings, places, slop, failure, norms, scores, doc: 0, freq: 0.0 };
         scorer.find(0);
         Ok(Some(scorer))
     }
@@ -138,6 +148,7 @@ struct PhraseScorer {
     postings: Vec<SegmentPostings>,
     places: Places,
     slop: i64,
+    failure: Failure,
     norms: FieldNormReader,
     scores: Option<Scores>,
     doc: DocId,
@@ -168,6 +179,15 @@ impl PhraseScorer {
                 postings.positions(positions);
             }
             self.freq = self.places.freq(self.slop, self.scores.is_none());
+            if self.places.moves_left == 0 {
+                self.failure.put(Error::illegal_argument(format!(
+                    "a phrase with [slop] of [{}] words takes more than [{MOVES_MAX}] steps through \
+                     their positions in one segment: fewer or rarer words take less",
+                    self.places.words.len()
+                )));
+                self.doc = TERMINATED;
+                return TERMINATED;
+            }
             if self.freq > 0.0 {
                 self.doc = target;
                 return target;
@@ -226,7 +246,8 @@ struct Places {
     heap: BinaryHeap<Reverse<(i64, usize)>>,
     /// The furthest ahead of them.
     end: i64,
-    moves: usize,
+    /// How many moves there may still be, in this text and those after it.
+    moves_left: usize,
 }
 
 impl Places {
@@ -266,7 +287,7 @@ impl Places {
     /// False where there are too few.
     fn begin(&mut self) -> bool {
         self.heap.clear();
-        self.moves = 0;
+        self.spend_moves();
         self.end = i64::MIN;
         for at in 0..self.words.len() {
             let term = self.words[at].term;
@@ -279,18 +300,26 @@ impl Places {
         true
     }
 
+    /// Counts what a look at all words costs.
+    fn spend_moves(&mut self) {
+        self.moves_left = self.moves_left.saturating_sub(self.words.len());
+    }
+
     fn begin_of(&self, word: usize) -> Option<i64> {
         let Word { term, place, at } = self.words[word];
         self.positions[term].get(at).map(|position| i64::from(*position) - place)
     }
 
     /// Moves a word to its next position that no other of the same term has; none where there is
-    /// none, or the text takes too long.
+    /// none, or no moves are left.
     fn go_on(&mut self, moving: usize) -> Option<i64> {
         let Word { term, mut at, .. } = self.words[moving];
         loop {
             at += 1;
-            self.moves += self.words.len();
+            self.spend_moves();
+            if self.moves_left == 0 {
+                return None;
+            }
             let is_taken = |(other, word): (usize, &Word)| {
                 other != moving && word.term == term && word.at == at
             };
@@ -299,7 +328,7 @@ impl Places {
             }
         }
         self.words[moving].at = at;
-        if self.moves > MOVES_MAX { None } else { self.begin_of(moving) }
+        self.begin_of(moving)
     }
 }
 
@@ -313,8 +342,8 @@ fn factor(lacks: i64) -> f32 {
 mod tests {
     use super::*;
 
-    /// How often a phrase is in a text; words are letters.
-    fn freq(phrase: &str, text: &str, slop: i64) -> f32 {
+    /// A phrase on its way through a text; words are letters.
+    fn places(phrase: &str, text: &str, moves_left: usize) -> Places {
         let mut terms: Vec<char> = Vec::new();
         let mut words = Vec::new();
         for (place, letter) in (0..).zip(phrase.chars()) {
@@ -327,7 +356,12 @@ mod tests {
         let all = || (0..).zip(text.chars());
         let of = |term: &char| all().filter(|(_, it)| it == term).map(|(at, _)| at).collect();
         let positions: Vec<Vec<u32>> = terms.iter().map(of).collect();
-        let mut places = Places { words, positions, heap: BinaryHeap::new(), end: 0, moves: 0 };
+        Places { words, positions, heap: BinaryHeap::new(), end: 0, moves_left }
+    }
+
+    /// How often a phrase is in a text.
+    fn freq(phrase: &str, text: &str, slop: i64) -> f32 {
+        let mut places = places(phrase, text, MOVES_MAX);
         let any = places.freq(slop, true);
         let all = places.freq(slop, false);
         assert_eq!(any > 0.0, all > 0.0, "{phrase} {text} {slop}");
@@ -363,7 +397,22 @@ mod tests {
         let text = "ab".repeat(500_000);
         assert!(freq("ab", &text, 50) > 0.0);
         assert!(freq("abababab", &text, 50) > 0.0);
-        // Words that come again and again end by the number of moves.
-        assert!(freq(&"a".repeat(1_000), &"a".repeat(1_000_000), 50) >= 0.0);
+    }
+
+    #[test]
+    fn moves_are_counted_over_all_texts() {
+        let mut once = places("ab", "a..b", 1_000);
+        once.freq(0, false);
+        let spent = 1_000 - once.moves_left;
+        assert!(spent > 0);
+        let mut thrice = places("ab", "a..b", 3 * spent);
+        for left in [2 * spent, spent, 0] {
+            assert_eq!(thrice.freq(0, false).to_bits(), 0.0_f32.to_bits());
+            assert_eq!(thrice.moves_left, left);
+        }
+        // Words that come again and again.
+        let mut same = places(&"a".repeat(1_000), &"a".repeat(100_000), 20_000_000);
+        same.freq(50, false);
+        assert_eq!(same.moves_left, 0);
     }
 }

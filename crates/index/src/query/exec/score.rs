@@ -31,6 +31,11 @@ impl Failure {
         self.0.lock().get_or_insert(error);
     }
 
+    /// Whether the query has failed.
+    pub(crate) fn is_there(&self) -> bool {
+        self.0.lock().is_some()
+    }
+
     /// Takes the error, if there is one.
     pub(crate) fn take(&self) -> Option<Error> {
         self.0.lock().take()
