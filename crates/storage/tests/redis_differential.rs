@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use plimsoll_storage::execute::WriteContext;
 use plimsoll_storage::operation::{self, Operation};
 use plimsoll_storage::rows::memory::MemoryRows;
-use plimsoll_storage::{Argv, Reply};
+use plimsoll_storage::{Argv, Reply, command};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
@@ -143,6 +143,10 @@ impl Plimsoll {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         self.context.now_ms = u64::try_from(now.as_millis()).unwrap();
         self.context.stamp_ms = self.context.now_ms;
+        // What is refused before it runs is refused there: a log never has it.
+        if let Err(refusal) = command::parse(&Argv::of(command)) {
+            return Reply::Error(refusal).into();
+        }
         let operation = Operation::Command(Argv::of(command));
         let operation = Operation::decode(&operation.encode()).unwrap();
         operation::run(&operation, &mut self.rows, &mut self.context).unwrap().into()
