@@ -345,6 +345,53 @@ fn damaged_files_are_noticed() {
 }
 
 #[test]
+fn only_what_files_hold_is_damage() {
+    let dir = TempDir::new().unwrap();
+    let mut index = open(dir.path(), &Mapping::empty());
+    put(&mut index, "1", &json!({}));
+    index.refresh(1).unwrap();
+    index.persist().unwrap();
+    let checker = index.checker();
+    let file = checker.files().remove(0);
+    let path = dir.path().join(&file);
+    let all = || true;
+    let check = |goes_on: &dyn Fn() -> bool| {
+        let mut seen = 0;
+        let checked = checker.check(&file, &mut |bytes| {
+            seen += bytes;
+            goes_on()
+        });
+        (checked, seen)
+    };
+    let written = fs::read(&path).unwrap();
+    let (checked, seen) = check(&all);
+    assert!(checked.unwrap() && seen > 0 && seen < written.len() as u64, "{seen}");
+    assert!(!check(&|| false).0.unwrap());
+    for damage in [&written[..written.len() - 1], &written[..5], &[], &flipped(&written, 0)[..]] {
+        fs::write(&path, damage).unwrap();
+        assert!(matches!(check(&all).0, Err(IndexError::Corrupt(_))), "{}", damage.len());
+    }
+    fs::remove_file(&path).unwrap();
+    assert!(matches!(check(&all).0, Err(IndexError::Corrupt(_))));
+    // What cannot be read, as where there are too many open files.
+    fs::create_dir(&path).unwrap();
+    let error = check(&all).0.unwrap_err();
+    assert!(matches!(error, IndexError::Io(_)) && !error.is_damage(), "{error}");
+    drop(index);
+    let error = PartitionIndex::open(dir.path(), &Mapping::empty(), Options::default()).err();
+    assert!(!error.unwrap().is_damage(), "to be tried again");
+    fs::remove_dir(&path).unwrap();
+    fs::write(&path, &written).unwrap();
+    assert_eq!(open(dir.path(), &Mapping::empty()).position(), 1);
+}
+
+fn flipped(bytes: &[u8], at: usize) -> Vec<u8> {
+    let mut flipped = bytes.to_vec();
+    flipped[at] ^= 1;
+    flipped
+}
+
+#[test]
 fn files_that_are_not_needed_go_and_an_idle_writer_too() {
     let dir = TempDir::new().unwrap();
     let mut index = open(dir.path(), &Mapping::empty());

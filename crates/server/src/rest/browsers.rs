@@ -322,6 +322,30 @@ mod tests {
     }
 
     #[test]
+    fn what_pages_fetch_without_an_origin_is_refused() {
+        let ask = |method: &str, headers: &[(&str, &str)]| {
+            let head = head(method, &[&[("host", "localhost:9200")], headers].concat());
+            doors(&[]).check(&head, true).map_err(|error| error.status)
+        };
+        for site in ["cross-site", "same-site"] {
+            let image = [("sec-fetch-site", site), ("sec-fetch-mode", "no-cors")];
+            assert_eq!(ask("GET", &image), Err(403), "{site}");
+            let mut frame =
+                [image[0], ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "iframe")];
+            assert_eq!(ask("GET", &frame), Err(403), "{site}");
+            frame[2].1 = "document";
+            assert_eq!(ask("GET", &frame), Ok(Visitor::Unknown), "{site}");
+            assert_eq!(ask("POST", &frame), Err(403), "{site}");
+        }
+        for site in ["none", "same-origin"] {
+            let own = [("sec-fetch-site", site), ("sec-fetch-mode", "no-cors")];
+            assert_eq!(ask("GET", &own), Ok(Visitor::Unknown), "{site}");
+        }
+        let own = [("origin", "http://localhost:9200"), ("sec-fetch-site", "same-origin")];
+        assert_eq!(ask("POST", &own), Ok(Visitor::Own));
+    }
+
+    #[test]
     fn a_form_without_a_body_changes_nothing() {
         let check = |headers: &[(&str, &str)], has_body| {
             check_bodyless(&Visitor::Own, &head("POST", headers).headers, has_body).is_ok()

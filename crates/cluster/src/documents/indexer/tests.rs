@@ -47,3 +47,50 @@ async fn documents_wait_for_the_mapping_that_they_were_checked_against() {
     let found = coordinator.count(&[index], request, Default::default()).await;
     assert_eq!(found.unwrap().total.map(|(total, _)| total), Some(1));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pass_over_files_that_were_replaced_leaves_the_new_ones_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::open(&NodeSettings::alone(dir.path())).unwrap();
+    let coordinator = node.coordinator();
+    coordinator.create_index("i", IndexBody::default()).await.unwrap();
+    let table = coordinator.shared().tables.by_name("i").unwrap();
+    let partition = table.copies()[0].local().unwrap();
+    let write = stored::DocumentWrite {
+        key: Bytes::from_static(b"1"),
+        id: Bytes::from_static(b"1"),
+        action: stored::Action::Index(Bytes::from_static(b"{}")),
+        condition: stored::Condition::None,
+        mapping_version: table.index().unwrap().mapping_version,
+    };
+    let steps = vec![Step::Write(Operation::Document(write).encode())];
+    let mut session = coordinator.session();
+    coordinator.shared().submit(&table.copies()[0], &mut session, steps).await.unwrap();
+    let indexer = Arc::clone(partition.indexer().unwrap());
+    let rebuild = || {
+        let mut work = indexer.work.lock();
+        let damage = Fault::Index(IndexError::Corrupt("a test".to_owned()));
+        indexer.recover(work.as_mut().unwrap(), damage);
+        assert!(indexer.rebuilding().is_some());
+        drop(work);
+        indexer.refresh().unwrap();
+        indexer.persist().unwrap();
+    };
+    rebuild();
+    assert!(indexer.rebuilding().is_none());
+    let mut seen = 0;
+    indexer.check_files(&mut |_| {
+        seen += 1;
+        if seen == 1 {
+            rebuild();
+        }
+        true
+    });
+    assert!(seen > 0 && indexer.rebuilding().is_none(), "the new index is lost");
+    let mut again = 0;
+    indexer.check_files(&mut |_| {
+        again += 1;
+        true
+    });
+    assert!(again > seen, "all of its files are as they were written: {again}");
+}

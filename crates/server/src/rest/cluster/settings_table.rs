@@ -119,6 +119,14 @@ mod tests {
     ];
 
     #[test]
+    fn those_of_the_cluster_are_all_here_with_their_defaults() {
+        let mut own: Vec<_> = plimsoll_cluster::CLUSTER_SETTINGS.to_vec();
+        own.sort_unstable();
+        let here = SETTINGS.iter().filter(|(_, kind, _)| *kind == Kind::Cluster);
+        assert_eq!(here.map(|(name, _, default)| (*name, *default)).collect::<Vec<_>>(), own);
+    }
+
+    #[test]
     fn every_setting_that_is_taken_has_a_reader() {
         let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         for (name, kind, default) in SETTINGS {
