@@ -13,7 +13,7 @@ use plimsoll_log::{Incarnation, LeadId, Lsn, PartitionId, SessionId};
 use plimsoll_storage::Argv;
 use plimsoll_storage::operation::Operation;
 use plimsoll_storage::partition::{
-    Applied, OverBudget, RECORD_BYTES_MAX, Replica, Resources, StoreOptions,
+    Applied, BUDGETED_SINCE, OverBudget, RECORD_BYTES_MAX, Replica, Resources, StoreOptions,
 };
 
 /// What apply may hold beside the budget of a record: its bytes, the row that it has in hand, and
