@@ -9,6 +9,7 @@ import threading
 
 import pytest
 import redis
+from cluster_processes import await_true
 from conftest import Node
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -298,3 +299,25 @@ def test_names_of_services_that_clients_send_are_taken(shared_node):
         shared_node,
         b"GET http://localhost:9200/ HTTP/1.1\r\nhost: localhost.:9200\r\nconnection: close\r\n\r\n",
     ).startswith(b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.parametrize("hang_up", ["close", "half"])
+def test_what_changes_something_goes_on_when_its_client_hangs_up(shared_node, hang_up):
+    count = 20_000
+    lines = b"".join(b'{"index":{}}\n{"n":%d}\n' % number for number in range(count))
+    head = (
+        f"POST /left-{hang_up}/_bulk?refresh=true HTTP/1.1\r\nhost: localhost\r\n"
+        f"content-type: application/x-ndjson\r\ncontent-length: {len(lines)}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", shared_node.http), PATIENCE_SECONDS) as connection:
+        connection.sendall(head.encode() + lines)
+        if hang_up == "half":
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(1 << 16):
+                pass
+
+    def is_there():
+        status, _, answer = ask(shared_node, "GET", f"/left-{hang_up}/_count")
+        return status == 200 and answer["count"] == count
+
+    await_true("the rest of what was sent is missing", is_there, PATIENCE_SECONDS)

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use plimsoll_index::mapping::Mapping;
 use plimsoll_index::partition::{Options, PartitionIndex, View};
-use plimsoll_index::search::{SearchRequest, query_phase};
+use plimsoll_index::search::{Cancelled, SearchRequest, query_phase};
 use serde_json::{Value, json};
 
 const NOW_MS: u64 = 1_710_072_000_000;
@@ -138,10 +138,10 @@ fn measure(view: &View, name: &str, body: &Value) {
     }
     let parse_ms = (processor_ns() - before) as f64 / 1e6 / f64::from(runs);
     let request = SearchRequest::parse(body).expect("a request");
-    let mut found = query_phase(view, &request, NOW_MS, &|| false).expect("an answer");
+    let mut found = query_phase(view, &request, NOW_MS, &Cancelled::never()).expect("an answer");
     let before = processor_ns();
     for _ in 0..runs {
-        found = query_phase(view, &request, NOW_MS, &|| false).expect("an answer");
+        found = query_phase(view, &request, NOW_MS, &Cancelled::never()).expect("an answer");
     }
     let query_ms = (processor_ns() - before) as f64 / 1e6 / f64::from(runs);
     let best = found.hits.first().map(|hit| (hit.address, hit.score));

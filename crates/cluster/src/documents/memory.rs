@@ -22,11 +22,6 @@ pub(crate) const BROKEN: &str = "circuit_breaking_exception";
 pub(super) struct OfRequest(pub Option<Account>);
 
 impl OfRequest {
-    /// Whether the request has to stop.
-    pub(super) fn is_stopped(&self) -> bool {
-        self.0.as_ref().is_some_and(Account::is_stopped)
-    }
-
     /// Refuses where the request has to stop.
     pub(super) fn check(&self) -> Result<(), Error> {
         self.0.as_ref().map_or(Ok(()), |account| account.check().map_err(|stop| stopped(&stop)))

@@ -12,8 +12,10 @@ use plimsoll_control::admission::Tier;
 use plimsoll_index::Error;
 use plimsoll_index::aggregation::MAX_BUCKETS_DEFAULT;
 use plimsoll_index::search::{
-    self as partition_search, FetchedRow, Hit, PartitionResult, SearchRequest, Surroundings,
+    self as partition_search, Cancelled, FetchedRow, Hit, PartitionResult, SearchRequest,
+    Surroundings,
 };
+use plimsoll_memory::Account;
 use serde_json::value::RawValue;
 
 use super::costs::Costs;
@@ -361,7 +363,7 @@ impl Local {
         let costs = Arc::clone(&documents.costs);
         let work = move || {
             let began = Instant::now();
-            let answer = local.query_now(&request, after.as_ref(), &|| cancel.is_set());
+            let answer = local.query_now(&request, after.as_ref(), cancel);
             local.count_query(began);
             // One that was cut short says nothing of what it costs.
             if answer.as_ref().is_ok_and(|it| !it.timed_out) {
@@ -382,14 +384,14 @@ impl Local {
         &self,
         request: &SearchRequest,
         after: Option<&Hit>,
-        cancelled: &dyn Fn() -> bool,
+        cancel: Cancel,
     ) -> Result<PartitionResult, Error> {
         let now_ms = now_ms();
         let row = |key: &[u8], id: &str| self.row(key, id, now_ms);
         let account = OfRequest(plimsoll_memory::current());
         let around = Surroundings {
             now_ms,
-            cancelled: &|| cancelled() || account.is_stopped(),
+            cancelled: &cancelled(cancel, &account),
             memory: &account,
             max_buckets: MAX_BUCKETS_DEFAULT,
             after,
@@ -415,7 +417,7 @@ impl Local {
                 return Ok(Vec::new());
             }
             OfRequest(plimsoll_memory::current()).check()?;
-            local.fetch_now(&request, hits)
+            local.fetch_now(&request, hits, cancel)
         };
         let fetched = shared.documents.pool.run(order(Class::Fetch, terms), work).await;
         self.suspected(fetched.and_then(|fetched| fetched))
@@ -436,6 +438,7 @@ impl Local {
         &self,
         request: &SearchRequest,
         hits: Vec<(usize, Hit)>,
+        cancel: Cancel,
     ) -> Result<Vec<(usize, Box<RawValue>)>, Error> {
         let began = Instant::now();
         let now_ms = now_ms();
@@ -443,7 +446,12 @@ impl Local {
         let (positions, hits): (Vec<usize>, Vec<Hit>) = hits.into_iter().unzip();
         let searcher = &self.view.searcher;
         let (name, memory) = (&self.index.name, OfRequest(plimsoll_memory::current()));
-        let found = partition_search::fetch_phase(searcher, request, name, &hits, &row, &memory)?;
+        let cancelled = cancelled(cancel, &memory);
+        let found = partition_search::fetch_phase(
+            searcher, request, name, &hits, &row, &memory, &cancelled,
+        );
+        memory.check()?;
+        let found = found?;
         self.count_fetch(began);
         let found = positions.into_iter().zip(found);
         Ok(found.filter_map(|(at, hit)| Some((at, hit?))).collect())
@@ -475,6 +483,12 @@ impl Local {
             counters.fetch_us.fetch_add(micros(began), Ordering::Relaxed);
         }
     }
+}
+
+/// Whether a search has to end: nobody waits, or its request has to stop.
+fn cancelled(cancel: Cancel, account: &OfRequest) -> Cancelled {
+    let account = account.0.clone();
+    Cancelled::by(move || cancel.is_set() || account.as_ref().is_some_and(Account::is_stopped))
 }
 
 /// How the search threads are to treat work that was asked for on these terms.

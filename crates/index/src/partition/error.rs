@@ -43,9 +43,14 @@ impl IndexError {
     }
 }
 
-/// Whether a file could be read, but not what it says.
+/// The system's number for a device that cannot read what was written: `EIO`, 5 on every Unix.
+const DEVICE_CANNOT_READ: i32 = 5;
+
+/// Whether a file is there, but not what it said. A sector that cannot be read stays so: an index on
+/// it is made anew from rows, or it would be tried again for ever.
 fn is_unreadable(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData)
+        || error.raw_os_error() == Some(DEVICE_CANNOT_READ)
 }
 
 impl fmt::Display for IndexError {

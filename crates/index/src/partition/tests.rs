@@ -377,6 +377,9 @@ fn only_what_files_hold_is_damage() {
     fs::create_dir(&path).unwrap();
     let error = check(&all).0.unwrap_err();
     assert!(matches!(error, IndexError::Io(_)) && !error.is_damage(), "{error}");
+    let of_system = |number| IndexError::Io(std::io::Error::from_raw_os_error(number)).is_damage();
+    // EIO; EMFILE and ENOSPC say nothing of the file.
+    assert_eq!([5, 24, 28].map(of_system), [true, false, false]);
     drop(index);
     let error = PartitionIndex::open(dir.path(), &Mapping::empty(), Options::default()).err();
     assert!(!error.unwrap().is_damage(), "to be tried again");

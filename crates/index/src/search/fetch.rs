@@ -8,11 +8,12 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tantivy::columnar::StrColumn;
-use tantivy::query::{EnableScoring, Weight};
+use tantivy::query::EnableScoring;
 use tantivy::schema::Value as _;
 use tantivy::{DocAddress, DocSet as _, TantivyDocument};
 
 use super::highlight::Highlighter;
+use super::named::Named;
 use super::phase::internal;
 use super::request::{SearchRequest, ShownField};
 use super::result::{Hit, SortValue, score_json};
@@ -27,6 +28,7 @@ use crate::mapping::IGNORED;
 use crate::mapping::date::{DateFormat, Moment, Zone};
 use crate::partition::{Kind, View};
 use crate::query::Context;
+use crate::query::exec::run::Cancelled;
 
 /// About how many bytes a value takes for each byte of its JSON, at most: a digit and a comma are one.
 const KEPT_TIMES: u64 = size_of::<Value>() as u64 / 2;
@@ -51,11 +53,12 @@ pub type RowOf<'a> = &'a dyn Fn(&[u8], &str) -> Result<Option<FetchedRow>, Error
 /// `rows` gives the row of a hash key and an id as of the view; a hit whose row is not there, because
 /// it has expired since, is `None`.
 ///
-/// Sources of which parts are shown are read as values, for whose bytes `memory` is asked.
+/// Sources of which parts are shown are read as values, for whose bytes `memory` is asked. `cancelled`
+/// is asked before each hit.
 ///
 /// # Errors
 /// Those of `rows`, of the index's files and of `memory`, and 400 where what is to be shown does not fit the
-/// mapping.
+/// mapping, or it was cancelled.
 pub fn fetch_phase(
     view: &View,
     request: &SearchRequest,
@@ -63,9 +66,23 @@ pub fn fetch_phase(
     hits: &[Hit],
     rows: RowOf<'_>,
     memory: &dyn Memory,
+    cancelled: &Cancelled,
 ) -> Result<Vec<Option<Box<RawValue>>>, Error> {
-    let fetcher = Fetcher::new(view, request, index_name, memory)?;
-    hits.iter().map(|hit| fetcher.hit(hit, rows)).collect()
+    let context = Context::new(view, 0, cancelled);
+    let named = Named::new(&context, request, hits)?;
+    let mut fetcher = Fetcher::new(context, request, index_name, named, memory)?;
+    let mut fetched = vec![None; hits.len()];
+    // What is opened for a segment serves all of its hits.
+    let mut order: Vec<usize> = (0..hits.len()).collect();
+    order.sort_unstable_by_key(|at| hits[*at].address);
+    for at in order {
+        if fetcher.context.run().is_over() {
+            break;
+        }
+        fetched[at] = fetcher.hit(&hits[at], rows)?;
+    }
+    fetcher.context.check()?;
+    Ok(fetched)
 }
 
 /// What is the same for all hits of one request.
@@ -78,7 +95,7 @@ struct Fetcher<'a> {
     highlighter: Option<Highlighter>,
     fields: Vec<(String, Option<DateFormat>)>,
     docvalue_fields: Vec<(String, Option<DateFormat>)>,
-    named: Vec<(String, Box<dyn Weight>)>,
+    named: Named<'a>,
     scripts: Vec<ScriptField<'a>>,
     /// The columns of `_ignored` of the segments that hits were shown of.
     ignored: RefCell<BTreeMap<u32, Option<StrColumn>>>,
@@ -88,24 +105,17 @@ struct Fetcher<'a> {
 
 impl<'a> Fetcher<'a> {
     fn new(
-        view: &'a View,
+        context: Context<'a>,
         request: &'a SearchRequest,
         index_name: &'a str,
+        named: Named<'a>,
         memory: &'a dyn Memory,
     ) -> Result<Self, Error> {
-        let context = Context::new(view, 0);
+        let view = context.view;
         let highlighter = match &request.highlight {
             Some(spec) => Some(Highlighter::new(&context, spec, request.query())?),
             None => None,
         };
-        let mut named = Vec::new();
-        if let Some(query) = request.query() {
-            for (name, query) in query.named() {
-                let compiled = query.compile(&context)?;
-                let scoring = EnableScoring::disabled_from_searcher(view.searcher());
-                named.push((name.to_owned(), compiled.weight(scoring).map_err(internal)?));
-            }
-        }
         let scripts = request
             .script_fields
             .iter()
@@ -131,7 +141,7 @@ impl<'a> Fetcher<'a> {
         })
     }
 
-    fn hit(&self, hit: &Hit, rows: RowOf<'_>) -> Result<Option<Box<RawValue>>, Error> {
+    fn hit(&mut self, hit: &Hit, rows: RowOf<'_>) -> Result<Option<Box<RawValue>>, Error> {
         let (id, key) = identity(self.view, hit.address)?;
         let Some(row) = rows(key.as_deref().unwrap_or(id.as_bytes()), &id)? else {
             return Ok(None);
@@ -211,7 +221,7 @@ impl<'a> Fetcher<'a> {
     }
 
     /// What comes after `_source`.
-    fn tail(&self, hit: &Hit, source: &Value) -> Result<Map<String, Value>, Error> {
+    fn tail(&mut self, hit: &Hit, source: &Value) -> Result<Map<String, Value>, Error> {
         let mut tail = Map::new();
         let fields = self.shown_fields(hit, source)?;
         if !fields.is_empty() {
@@ -228,7 +238,7 @@ impl<'a> Fetcher<'a> {
                 hit.sort.iter().enumerate().map(|(at, value)| self.sort_value(at, value)).collect();
             tail.insert("sort".to_owned(), Value::from(values));
         }
-        let matched = self.matched(hit)?;
+        let matched = self.named.of(hit.address);
         if !matched.is_empty() {
             tail.insert("matched_queries".to_owned(), Value::from(matched));
         }
@@ -239,7 +249,7 @@ impl<'a> Fetcher<'a> {
         Ok(tail)
     }
 
-    fn shown_fields(&self, hit: &Hit, source: &Value) -> Result<Map<String, Value>, Error> {
+    fn shown_fields(&mut self, hit: &Hit, source: &Value) -> Result<Map<String, Value>, Error> {
         let mut shown = Map::new();
         let reader = self.view.searcher().segment_reader(hit.address.0);
         for (path, format) in &self.docvalue_fields {
@@ -255,7 +265,7 @@ impl<'a> Fetcher<'a> {
                 shown.insert(path.clone(), Value::from(found));
             }
         }
-        for script in &self.scripts {
+        for script in &mut self.scripts {
             script.show(self.view, reader, hit, &mut shown)?;
         }
         if let (Some(name), Some(group)) = (&self.request.collapse, &hit.group) {
@@ -278,22 +288,6 @@ impl<'a> Fetcher<'a> {
             return Value::from(format.format(moment, &Zone::utc()));
         }
         value.to_json()
-    }
-
-    fn matched(&self, hit: &Hit) -> Result<Vec<Value>, Error> {
-        let mut matched = Vec::new();
-        let reader = self.view.searcher().segment_reader(hit.address.0);
-        for (name, weight) in &self.named {
-            let mut scorer = weight.scorer(reader, 1.0).map_err(internal)?;
-            let doc = hit.address.1;
-            if scorer.doc() < doc {
-                scorer.seek(doc);
-            }
-            if scorer.doc() == doc {
-                matched.push(json!(name));
-            }
-        }
-        Ok(matched)
     }
 }
 
@@ -387,7 +381,8 @@ pub fn explain(
     now_ms: u64,
     id: &str,
 ) -> Result<Option<Value>, Error> {
-    let context = Context::new(view, now_ms);
+    let never = Cancelled::never();
+    let context = Context::new(view, now_ms, &never);
     let term = tantivy::Term::from_field_text(view.layout().id_field(), id);
     for (segment, reader) in (0u32..).zip(view.searcher().segment_readers()) {
         let index = reader.inverted_index(view.layout().id_field()).map_err(internal)?;
@@ -412,7 +407,7 @@ fn explained(
     address: (u32, u32),
 ) -> Result<Option<Value>, Error> {
     let searcher = context.view.searcher();
-    let context = Context::exact(context.view, context.now_ms);
+    let context = context.anew_exact();
     let query = super::phase::compiled(&context, request.query())?.into_query();
     let weight = query.weight(EnableScoring::enabled_from_searcher(searcher)).map_err(internal)?;
     let reader = searcher.segment_reader(address.0);

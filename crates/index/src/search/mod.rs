@@ -8,6 +8,7 @@
 mod collapse;
 mod fetch;
 mod highlight;
+mod named;
 mod phase;
 mod reduce;
 mod request;
@@ -29,3 +30,5 @@ pub use reduce::{Reduced, reduce, reduce_with};
 pub use request::{RESULT_WINDOW_MAX, SearchRequest, TRACK_TOTAL_DEFAULT, TrackTotal};
 pub use result::{Hit, PartitionResult, SortValue};
 pub use source::SourceFilter;
+
+pub use crate::query::exec::run::Cancelled;

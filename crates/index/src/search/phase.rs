@@ -15,6 +15,7 @@ use crate::json;
 use crate::partition::View;
 use crate::query::ast::{BoostMode, Query, ScoreMode};
 use crate::query::compile::Compiled;
+use crate::query::exec::run::Cancelled;
 use crate::query::exec::score::{Combination, ComputedScore};
 use crate::query::{Context, parse};
 
@@ -22,8 +23,9 @@ use crate::query::{Context, parse};
 pub struct Surroundings<'a> {
     /// What `now` means in dates: milliseconds since 1970.
     pub now_ms: u64,
-    /// Asked often; once it says yes, the search ends with what it has (`timed_out`).
-    pub cancelled: &'a dyn Fn() -> bool,
+    /// Asked often; once it says yes, the search ends: with what it has (`timed_out`), or with an
+    /// error where a clause was not looked at whole.
+    pub cancelled: &'a Cancelled,
     /// Who is told of the memory that aggregations take.
     pub memory: &'a dyn Memory,
     /// How many buckets may be made (`search.max_buckets`).
@@ -38,7 +40,7 @@ pub struct Surroundings<'a> {
 impl<'a> Surroundings<'a> {
     /// A search without limits of memory, for tests and tools.
     #[must_use]
-    pub fn simple(now_ms: u64, cancelled: &'a dyn Fn() -> bool) -> Self {
+    pub fn simple(now_ms: u64, cancelled: &'a Cancelled) -> Self {
         let max_buckets = aggregation::MAX_BUCKETS_DEFAULT;
         Self { now_ms, cancelled, memory: &Unlimited, max_buckets, after: None, rows: None }
     }
@@ -49,7 +51,7 @@ pub(super) struct Limits<'a> {
     pub window: usize,
     pub track_total: TrackTotal,
     pub terminate_after: u64,
-    pub cancelled: &'a dyn Fn() -> bool,
+    pub cancelled: &'a Cancelled,
     pub after: Option<&'a Hit>,
 }
 
@@ -78,7 +80,7 @@ impl Count {
     /// Before a segment behind the first: stops where the search was cancelled. Within a segment a
     /// query may take long to find anything, and nobody asks then.
     pub(super) fn stop_between(&mut self, segment: u32, limits: &Limits<'_>) {
-        if segment > 0 && !self.stopped && (limits.cancelled)() {
+        if segment > 0 && !self.stopped && limits.cancelled.is_set() {
             self.stopped = true;
             self.timed_out = true;
         }
@@ -97,7 +99,7 @@ pub fn query_phase(
     view: &View,
     request: &SearchRequest,
     now_ms: u64,
-    cancelled: &dyn Fn() -> bool,
+    cancelled: &Cancelled,
 ) -> Result<PartitionResult, Error> {
     query_phase_in(view, request, &Surroundings::simple(now_ms, cancelled))
 }
@@ -113,9 +115,9 @@ pub fn query_phase_in(
 ) -> Result<PartitionResult, Error> {
     let window = request.window()?;
     let context = if is_pruned(request, around.after) {
-        Context::new(view, around.now_ms)
+        Context::new(view, around.now_ms, around.cancelled)
     } else {
-        Context::exact(view, around.now_ms)
+        Context::exact(view, around.now_ms, around.cancelled)
     };
     let matching =
         with_min_score(&context, compiled(&context, request.query())?, request.min_score);
@@ -193,9 +195,9 @@ fn with_min_score(context: &Context<'_>, matching: Compiled, min_score: Option<f
                 is_script_score: false,
                 is_filter: false,
             };
-            let failure = context.failure().clone();
+            let run = context.run().clone();
             let (inner, functions) = (matching.query, Vec::new());
-            Compiled::scored(ComputedScore { inner, functions, combination, failure })
+            Compiled::scored(ComputedScore { inner, functions, combination, run })
         }
     }
 }
@@ -272,7 +274,7 @@ fn rescore_exactly(
     request: &SearchRequest,
     hits: &mut [Hit],
 ) -> Result<(), Error> {
-    let exact = Context::exact(context.view, context.now_ms);
+    let exact = context.anew_exact();
     let query = compiled(&exact, request.query())?.into_query();
     rescore::replace(context.view.searcher(), query.as_ref(), hits)?;
     exact.check()
@@ -316,14 +318,15 @@ fn aggregate(
                 group: None,
             })
             .collect();
-        let rendered = fetch_phase(view, &shown, index, &hits, rows, around.memory)?;
+        let rendered =
+            fetch_phase(view, &shown, index, &hits, rows, around.memory, around.cancelled)?;
         rendered.iter().flatten().map(|hit| json::read_own(hit.get(), around.memory)).collect()
     };
     let aggregation_context = aggregation::Context {
         now_ms: around.now_ms,
         max_buckets: around.max_buckets,
         memory: around.memory,
-        cancelled: around.cancelled,
+        cancelled: &|| around.cancelled.is_set(),
         resolve_query: &resolve,
         fetch: if around.rows.is_some() { Some(&fetch) } else { None },
     };
@@ -340,9 +343,9 @@ pub fn count(
     view: &View,
     query: Option<&Query>,
     now_ms: u64,
-    cancelled: &dyn Fn() -> bool,
+    cancelled: &Cancelled,
 ) -> Result<u64, Error> {
-    let context = Context::new(view, now_ms);
+    let context = Context::new(view, now_ms, cancelled);
     let matching = compiled(&context, query)?;
     let limits = Limits {
         window: 0,

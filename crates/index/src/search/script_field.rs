@@ -12,7 +12,7 @@ use crate::partition::{Kind, View};
 use crate::query::Context;
 use crate::query::compile::bind_script;
 use crate::query::problem::{Parsed, Problem};
-use crate::query::script::evaluate::{Bound, Node};
+use crate::query::script::evaluate::{Bound, Node, SegmentScript};
 use crate::query::script::{Expr, Language, Part, Script, Type};
 
 /// Whole numbers below this are computed without loss: 2^53.
@@ -66,6 +66,8 @@ impl ScriptSpec {
 pub(super) struct ScriptField<'a> {
     spec: &'a ScriptSpec,
     bound: Bound,
+    /// The script of the segment that the last hit was in.
+    of_segment: Option<(u32, SegmentScript)>,
 }
 
 impl<'a> ScriptField<'a> {
@@ -79,7 +81,7 @@ impl<'a> ScriptField<'a> {
                 spec.name
             )));
         }
-        Ok(Self { spec, bound })
+        Ok(Self { spec, bound, of_segment: None })
     }
 
     /// Adds its value for one hit.
@@ -88,7 +90,7 @@ impl<'a> ScriptField<'a> {
     /// 400 `script_exception` where the document lacks a value that the script wants, and where a
     /// whole number is too large to be computed without loss; unless the request ignores failures.
     pub(super) fn show(
-        &self,
+        &mut self,
         view: &View,
         reader: &SegmentReader,
         hit: &Hit,
@@ -104,7 +106,7 @@ impl<'a> ScriptField<'a> {
         }
     }
 
-    fn value(&self, view: &View, reader: &SegmentReader, hit: &Hit) -> Result<Value, Error> {
+    fn value(&mut self, view: &View, reader: &SegmentReader, hit: &Hit) -> Result<Value, Error> {
         let script = &self.spec.script;
         let doc = hit.address.1;
         // What is a field's value and nothing else needs no computing: it is shown as it is.
@@ -114,7 +116,13 @@ impl<'a> ScriptField<'a> {
             let found = values::of_columns(view, reader, doc, name, None)?;
             return found.into_iter().next().ok_or_else(|| self.lacks_value());
         }
-        let mut segment = self.bound.segment(reader).map_err(internal)?;
+        let segment = match &mut self.of_segment {
+            Some((of, segment)) if *of == hit.address.0 => segment,
+            slot => {
+                let opened = self.bound.segment(reader).map_err(internal)?;
+                &mut slot.insert((hit.address.0, opened)).1
+            }
+        };
         let mut value = [0.0];
         segment.evaluate(&[doc], &[hit.score.unwrap_or(0.0)], &mut value);
         let [value] = value;

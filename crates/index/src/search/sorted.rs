@@ -561,7 +561,7 @@ impl Walk<'_> {
             let (docs, scores) = (&docs[..length], &scores[..length]);
             consider(&mut clauses, docs, scores, after.as_ref(), groups.as_ref(), &mut best);
             blocks += 1;
-            if blocks.is_multiple_of(16) && (self.limits.cancelled)() {
+            if blocks.is_multiple_of(16) && self.limits.cancelled.is_set() {
                 self.count.stopped = true;
                 self.count.timed_out = true;
             }

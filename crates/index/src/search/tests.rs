@@ -11,7 +11,9 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{FetchedRow, PartitionResult, SearchRequest, fetch_phase, query_phase, reduce};
+use super::{
+    Cancelled, FetchedRow, PartitionResult, SearchRequest, fetch_phase, query_phase, reduce,
+};
 use crate::error::Error;
 use crate::mapping::Mapping;
 use crate::partition::{Options, PartitionIndex, View};
@@ -56,25 +58,32 @@ impl Fixture {
 
     fn query(&self, body: &Value) -> Result<PartitionResult, Error> {
         let request = SearchRequest::parse(body)?;
-        query_phase(&self.view, &request, NOW_MS, &|| false)
+        query_phase(&self.view, &request, NOW_MS, &Cancelled::never())
     }
 
     /// The answer's `hits` and `aggregations`, as one partition alone gives them.
     fn search(&self, body: &Value) -> Result<Value, Error> {
         let request = SearchRequest::parse(body)?;
-        let result = query_phase(&self.view, &request, NOW_MS, &|| false)?;
+        let result = query_phase(&self.view, &request, NOW_MS, &Cancelled::never())?;
         let reduced = reduce(&request, vec![result])?;
         let rows = |_: &[u8], id: &str| {
             let row = |source: &Bytes| FetchedRow { source: source.clone(), version: 4, seq_no: 6 };
             Ok(self.rows.get(id).map(row))
         };
         let hits: Vec<_> = reduced.hits.iter().map(|(_, hit)| hit.clone()).collect();
-        let rendered: Vec<Value> =
-            fetch_phase(&self.view, &request, "g", &hits, &rows, &crate::aggregation::Unlimited)?
-                .iter()
-                .flatten()
-                .map(|hit| serde_json::from_str(hit.get()).unwrap())
-                .collect();
+        let rendered: Vec<Value> = fetch_phase(
+            &self.view,
+            &request,
+            "g",
+            &hits,
+            &rows,
+            &crate::aggregation::Unlimited,
+            &Cancelled::never(),
+        )?
+        .iter()
+        .flatten()
+        .map(|hit| serde_json::from_str(hit.get()).unwrap())
+        .collect();
         let max_score = reduced.max_score.map_or(Value::Null, super::result::score_json);
         let mut answer = json!({"max_score": max_score, "hits": rendered});
         if let Some(total) = reduced.total_json() {
@@ -97,7 +106,7 @@ impl Fixture {
         ids.sort();
         assert_eq!(ids, expected, "{body}");
         let request = SearchRequest::parse(&body).unwrap();
-        let count = super::count(&self.view, request.query(), NOW_MS, &|| false).unwrap();
+        let count = super::count(&self.view, request.query(), NOW_MS, &Cancelled::never()).unwrap();
         assert_eq!(count, expected.len() as u64, "count of {body}");
     }
 

@@ -57,7 +57,7 @@ pub(super) fn by_score(
         let first = threshold(&best, limits.window, count.found > counted);
         let mut see = |doc: u32, score: f32| {
             polled += 1;
-            if polled.is_multiple_of(1024) && (limits.cancelled)() {
+            if polled.is_multiple_of(1024) && limits.cancelled.is_set() {
                 count.stopped = true;
                 count.timed_out = true;
             }
@@ -126,7 +126,7 @@ pub(super) fn by_doc(
         let is_count_alone = hits.len() >= limits.window && limits.terminate_after == 0;
         if is_count_alone && counted == u64::MAX && start.is_none() {
             count.found += u64::from(counted_by(weight.as_ref(), reader)?);
-            if (limits.cancelled)() {
+            if limits.cancelled.is_set() {
                 count.stopped = true;
                 count.timed_out = true;
             }
@@ -170,7 +170,7 @@ fn walk(
     while scorer.doc() != TERMINATED {
         let length = scorer.fill_buffer(&mut block);
         polled += 1;
-        if polled.is_multiple_of(16) && (limits.cancelled)() {
+        if polled.is_multiple_of(16) && limits.cancelled.is_set() {
             count.stopped = true;
             count.timed_out = true;
             return Ok(());

@@ -266,7 +266,14 @@ async fn answer(
     };
     let action = tasks::action::of(action, &call, &head.headers);
     let account = account.insert(Account::open(action));
-    let answered = Charged::new(account.clone(), || (route.handler)(call)).await;
+    let answering = Charged::new(account.clone(), || (route.handler)(call));
+    let answered = if route.only_reads(&head.method) {
+        // It ends with its connection: nobody reads what it finds.
+        answering.await
+    } else {
+        // What has begun to change something goes on, whoever hangs up.
+        tokio::spawn(answering).await.map_err(|_| Error::internal("the request met a fault"))?
+    };
     answered.unwrap_or_else(|stop| Err(stopped(&stop)))
 }
 

@@ -152,7 +152,8 @@ async fn serve(
     let mut builder = http1::Builder::new();
     // How long a head may take is watched below HTTP ([`super::peer`]). One answer is written
     // before the next request is read: what nobody reads does not pile up here.
-    builder.header_read_timeout(None).keep_alive(true).half_close(true);
+    // Who ends its side of the connection has hung up, as for Elasticsearch: what it asked for ends.
+    builder.header_read_timeout(None).keep_alive(true).half_close(false);
     builder.max_headers(HEADERS_MAX).max_header_size(HEAD_BYTES_MAX);
     let bytes = peer::Bytes::new(stream, Arc::clone(&peer), Arc::clone(&rest.node));
     let service = service_fn(|request: Request<Incoming>| {

@@ -1,5 +1,6 @@
 //! Buckets of values between bounds: numbers, dates, addresses, distances.
 
+use std::cmp::Ordering;
 use std::net::Ipv6Addr;
 
 use serde_json::Value;
@@ -25,23 +26,45 @@ trait Place: PartialOrd + Copy {}
 impl Place for f64 {}
 impl Place for u128 {}
 
-/// Ranges in the order of the answer: (from, to), the latter not included.
+/// A range: from, and up to but not including.
+type Span<T> = (Option<T>, Option<T>);
+
+/// Ranges with their places in the answer.
 struct Bounds<T> {
-    list: Vec<(Option<T>, Option<T>)>,
-    /// Whether they are sorted by their begin.
-    sorted: bool,
+    /// By their begin; those without one first.
+    sorted: Vec<(Span<T>, usize)>,
+    /// The furthest end of each of them and those before it; none where one of them has no end.
+    furthest: Vec<Option<T>>,
 }
 
 impl<T: Place> Bounds<T> {
+    /// Of ranges in the order of the answer.
+    fn new(spans: impl IntoIterator<Item = Span<T>>) -> Self {
+        let mut sorted: Vec<(Span<T>, usize)> = spans.into_iter().zip(0..).collect();
+        // What cannot be compared is held by no range, wherever that is.
+        sorted.sort_by(|((a, _), _), ((b, _), _)| a.partial_cmp(b).unwrap_or(Ordering::Equal));
+        let mut furthest: Vec<Option<T>> = Vec::with_capacity(sorted.len());
+        for ((_, to), _) in &sorted {
+            furthest.push(match (furthest.last(), to) {
+                (Some(None), _) => None,
+                (Some(Some(before)), Some(to)) if before > to => Some(*before),
+                _ => *to,
+            });
+        }
+        Self { sorted, furthest }
+    }
+
     /// Calls `each` with every range that holds a value.
     #[inline]
     fn each(&self, value: T, mut each: impl FnMut(usize)) {
-        // Where they are sorted, those that begin after the value cannot hold it.
-        let begun = |(from, _): &(Option<T>, Option<T>)| from.is_none_or(|from| from <= value);
-        let end = if self.sorted { self.list.partition_point(begun) } else { self.list.len() };
-        for (at, range) in self.list[..end].iter().enumerate() {
-            if begun(range) && range.1.is_none_or(|to| value < to) {
-                each(at);
+        let ends_after = |to: &Option<T>| to.is_none_or(|to| value < to);
+        // Those that begin after the value cannot hold it, nor those before the first one up to
+        // which any ends after it.
+        let end = self.sorted.partition_point(|((from, _), _)| from.is_none_or(|it| it <= value));
+        let start = self.furthest[..end].partition_point(|to| !ends_after(to));
+        for ((_, to), at) in &self.sorted[start..end] {
+            if ends_after(to) {
+                each(*at);
             }
         }
     }
@@ -75,9 +98,8 @@ pub(super) struct Ranges {
 }
 
 fn numeric_bounds(ranges: &[NumericRange]) -> (Bounds<f64>, Vec<Key>) {
-    let list = ranges.iter().map(|range| (range.from, range.to)).collect();
     (
-        Bounds { list, sorted: true },
+        Bounds::new(ranges.iter().map(|range| (range.from, range.to))),
         ranges.iter().map(|range| Key::Span(range.from, range.to)).collect(),
     )
 }
@@ -136,7 +158,7 @@ impl Ranges {
                 print = Print::Date { format, zone: source.zone.clone() };
                 // The order is the request's, so that partitions agree on positions even where
                 // `now` differs between them; the answer is sorted when it is printed.
-                let bounds = Bounds { list: keys.clone(), sorted: false };
+                let bounds = Bounds::new(keys.iter().copied());
                 let keys = keys.into_iter().map(|(from, to)| Key::Span(from, to)).collect();
                 (Input::Numbers(Box::new(numbers), bounds), keys)
             }
@@ -154,10 +176,7 @@ impl Ranges {
                     .iter()
                     .map(|range| Key::IpSpan(octets(range.from), octets(range.to)))
                     .collect();
-                let bounds = Bounds {
-                    list: ranges.iter().map(|range| (range.from, range.to)).collect(),
-                    sorted: true,
-                };
+                let bounds = Bounds::new(ranges.iter().map(|range| (range.from, range.to)));
                 let missing = source.missing.as_ref();
                 let missing = missing.map(|value| read_ip(&as_text(value))).transpose()?;
                 (Input::Ips { field, column: None, missing, bounds }, keys)
@@ -273,5 +292,34 @@ impl Collector for Ranges {
             buckets,
             ..Buckets::default()
         })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::Bounds;
+
+    proptest! {
+        #[test]
+        fn ranges_that_hold_a_value_are_those_of_a_look_at_all(
+            spans in prop::collection::vec((prop::option::of(-9i8..9), prop::option::of(-9i8..9)), 0..20),
+            value in -10i8..10,
+        ) {
+            let spans: Vec<_> = spans
+                .into_iter()
+                .map(|(from, to)| (from.map(f64::from), to.map(f64::from)))
+                .collect();
+            let value = f64::from(value);
+            let mut found = Vec::new();
+            Bounds::new(spans.iter().copied()).each(value, |at| found.push(at));
+            found.sort_unstable();
+            let holds = |(from, to): &(Option<f64>, Option<f64>)| {
+                from.is_none_or(|from| from <= value) && to.is_none_or(|to| value < to)
+            };
+            let all: Vec<usize> = (0..spans.len()).filter(|at| holds(&spans[*at])).collect();
+            prop_assert_eq!(found, all);
+        }
     }
 }

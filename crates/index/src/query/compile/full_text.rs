@@ -14,7 +14,7 @@ use crate::analysis::Analyzer;
 use crate::error::Error;
 use crate::partition::Kind;
 use crate::query::ast::{Match, MultiKind, MultiMatch, Operator, PatternKind, Phrase};
-use crate::query::exec::automaton::{AutomatonQuery, Wildcard};
+use crate::query::exec::automaton::Wildcard;
 use crate::query::exec::phrase::SloppyPhrase;
 use crate::query::exec::statistics::FieldScored;
 use crate::query::parse::as_text;
@@ -161,13 +161,12 @@ pub(super) fn compile_bool_prefix(context: &Context<'_>, text: &Match) -> Result
     for token in &tokens {
         clauses.push(word(context, resolved, text, &token.text)?);
     }
-    clauses.push(prefix_of(resolved, &last.text));
+    clauses.push(prefix_of(context, resolved, &last.text));
     joined(clauses, text)
 }
 
-fn prefix_of(resolved: Resolved<'_>, text: &str) -> Compiled {
-    let automaton = Wildcard::prefix(text, false).into();
-    Compiled::constant(AutomatonQuery { field: resolved.target.field, automaton })
+fn prefix_of(context: &Context<'_>, resolved: Resolved<'_>, text: &str) -> Compiled {
+    context.automaton(resolved.target.field, Wildcard::prefix(text, false))
 }
 
 pub(super) fn compile_phrase(context: &Context<'_>, phrase: &Phrase) -> Result<Compiled, Error> {
@@ -187,7 +186,7 @@ pub(super) fn compile_phrase(context: &Context<'_>, phrase: &Phrase) -> Result<C
     };
     match tokens.as_slice() {
         [] => Ok(zero_terms(phrase.zero_terms_all)),
-        [only] if phrase.is_prefix => Ok(prefix_of(resolved, &only.text)),
+        [only] if phrase.is_prefix => Ok(prefix_of(context, resolved, &only.text)),
         [only] => Ok(text_term(context, resolved, &only.text)),
         _ if !positions => Err(failed_to_create(Error::illegal_argument(format!(
             "field:[{}] was indexed without position data; cannot run PhraseQuery",
@@ -203,8 +202,8 @@ pub(super) fn compile_phrase(context: &Context<'_>, phrase: &Phrase) -> Result<C
                 .collect();
             let doc_count = context.doc_count(resolved.target);
             if phrase.slop > 0 && !phrase.is_prefix {
-                let failure = context.failure().clone();
-                let query = SloppyPhrase { terms, slop: phrase.slop, doc_count, failure };
+                let run = context.run().clone();
+                let query = SloppyPhrase { terms, slop: phrase.slop, doc_count, run };
                 return Ok(if scored {
                     Compiled::scored(query)
                 } else {

@@ -53,9 +53,9 @@ pub(super) fn compile_function_score(
         is_script_score: false,
         is_filter: false,
     };
-    let failure = context.failure().clone();
+    let run = context.run().clone();
     let inner = inner.into_query();
-    Ok(Compiled::scored(ComputedScore { inner, functions, combination, failure }))
+    Ok(Compiled::scored(ComputedScore { inner, functions, combination, run }))
 }
 
 fn compute(context: &Context<'_>, kind: &FunctionKind) -> Result<Compute, Error> {
@@ -252,9 +252,9 @@ fn scripted(
         is_filter,
     };
     let functions = vec![ScoreFunction { filter: None, weight: 1.0, compute }];
-    let failure = context.failure().clone();
+    let run = context.run().clone();
     let inner = inner.into_query();
-    Ok(Compiled::scored(ComputedScore { inner, functions, combination, failure }))
+    Ok(Compiled::scored(ComputedScore { inner, functions, combination, run }))
 }
 
 /// Documents with a date or a place, which score pivot / (pivot + distance).
@@ -292,7 +292,7 @@ pub(super) fn compile_distance_feature(
     };
     let functions =
         vec![ScoreFunction { filter: None, weight: 1.0, compute: Compute::Decay(decay) }];
-    let failure = context.failure().clone();
+    let run = context.run().clone();
     let inner = super::term_level::compile_exists(context, field).into_query();
-    Ok(Compiled::scored(ComputedScore { inner, functions, combination, failure }))
+    Ok(Compiled::scored(ComputedScore { inner, functions, combination, run }))
 }

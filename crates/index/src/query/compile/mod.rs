@@ -14,14 +14,18 @@ mod term_level;
 mod values;
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use tantivy::query::{AllQuery, BoostQuery, ConstScoreQuery, EmptyQuery, Query as TantivyQuery};
+use tantivy::schema::Field;
+use tantivy_fst::Automaton;
 
 pub(crate) use fields::Resolved;
 pub(crate) use functions::bind_script;
 
 use super::ast::{Kind, Query};
-use super::exec::score::Failure;
+use super::exec::automaton::{AutomatonQuery, Watched};
+use super::exec::run::{Cancelled, Run, Stoppable};
 use super::limits;
 use crate::error::Error;
 use crate::partition::View;
@@ -32,8 +36,8 @@ pub struct Context<'a> {
     pub view: &'a View,
     /// What `now` means in dates: milliseconds since 1970.
     pub now_ms: u64,
-    /// Where the query puts errors while it runs.
-    failure: Failure,
+    /// The use of the query: its errors, and whether anybody waits.
+    run: Run,
     /// Whether texts are scored as exactly as Lucene does, at the price of skipping nothing.
     exact: bool,
     /// Whether a text is scored at all.
@@ -45,16 +49,21 @@ pub struct Context<'a> {
 impl<'a> Context<'a> {
     /// A context for one search.
     #[must_use]
-    pub fn new(view: &'a View, now_ms: u64) -> Self {
-        let scores_text = Cell::new(false);
-        let (failure, clauses) = (Failure::default(), Cell::new(0));
-        Self { view, now_ms, failure, exact: false, scores_text, clauses }
+    pub fn new(view: &'a View, now_ms: u64, cancelled: &Cancelled) -> Self {
+        let (run, clauses) = (Run::new(cancelled.clone()), Cell::new(0));
+        Self { view, now_ms, run, exact: false, scores_text: Cell::new(false), clauses }
     }
 
     /// A context whose queries score texts exactly as Lucene does.
     #[must_use]
-    pub fn exact(view: &'a View, now_ms: u64) -> Self {
-        Self { exact: true, ..Self::new(view, now_ms) }
+    pub fn exact(view: &'a View, now_ms: u64, cancelled: &Cancelled) -> Self {
+        Self { exact: true, ..Self::new(view, now_ms, cancelled) }
+    }
+
+    /// A context like this one that scores texts exactly as Lucene does, for another query.
+    #[must_use]
+    pub(crate) fn anew_exact(&self) -> Self {
+        Self::exact(self.view, self.now_ms, self.run.cancelled())
     }
 
     pub(crate) const fn is_exact(&self) -> bool {
@@ -84,16 +93,36 @@ impl<'a> Context<'a> {
     }
 
     /// The error of a query that failed while it ran, such as a script whose value is not a
-    /// number. To be asked after every use of the compiled query.
+    /// number, or that was cancelled. To be asked after every use of the compiled query.
     ///
     /// # Errors
     /// That error.
     pub fn check(&self) -> Result<(), Error> {
-        self.failure.take().map_or(Ok(()), Err)
+        self.run.take_error().map_or(Ok(()), Err)
     }
 
-    pub(crate) fn failure(&self) -> &Failure {
-        &self.failure
+    pub(crate) fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// A query that may walk through many terms before its first match, and stops there once
+    /// nobody waits.
+    pub(crate) fn stoppable(&self, compiled: Compiled) -> Compiled {
+        if compiled.is_none() {
+            return compiled;
+        }
+        let query = Stoppable { inner: compiled.query, run: self.run.clone() };
+        Compiled { query: Box::new(query), score: compiled.score }
+    }
+
+    /// The documents that have a term which an automaton takes.
+    pub(crate) fn automaton<A>(&self, field: Field, automaton: A) -> Compiled
+    where
+        A: Automaton + Send + Sync + 'static,
+        A::State: Clone,
+    {
+        let automaton = Arc::new(Watched::new(automaton, self.run.clone()));
+        self.stoppable(Compiled::constant(AutomatonQuery { field, automaton }))
     }
 }
 
@@ -156,6 +185,9 @@ impl Query {
 
     pub(crate) fn compiled(&self, context: &Context<'_>) -> Result<Compiled, Error> {
         context.take_clauses(1)?;
+        if context.run.is_over() {
+            context.check()?;
+        }
         let compiled = match &self.kind {
             Kind::MatchAll => Compiled::all(),
             Kind::MatchNone => Compiled::none(),
@@ -166,10 +198,12 @@ impl Query {
             Kind::Term { field, value, case_insensitive } => {
                 term_level::compile_term(context, field, value, *case_insensitive)?
             }
-            Kind::Terms { field, values } => term_level::compile_terms(context, field, values)?,
-            Kind::Range(range) => term_level::compile_range(context, range)?,
+            Kind::Terms { field, values } => {
+                context.stoppable(term_level::compile_terms(context, field, values)?)
+            }
+            Kind::Range(range) => context.stoppable(term_level::compile_range(context, range)?),
             Kind::Exists { field } => term_level::compile_exists(context, field),
-            Kind::Ids(ids) => term_level::compile_ids(context, ids),
+            Kind::Ids(ids) => context.stoppable(term_level::compile_ids(context, ids)),
             Kind::Pattern { kind, field, pattern, case_insensitive } => {
                 patterns::compile_pattern(context, *kind, field, pattern, *case_insensitive)?
             }

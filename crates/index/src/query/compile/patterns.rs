@@ -10,7 +10,7 @@ use super::{Compiled, Context, Resolved, failed_to_create};
 use crate::error::Error;
 use crate::partition::Kind;
 use crate::query::ast::PatternKind;
-use crate::query::exec::automaton::{AutomatonQuery, Wildcard, regex_of};
+use crate::query::exec::automaton::{Watched, Wildcard, regex_of};
 use crate::query::limits;
 
 pub(super) fn compile_pattern(
@@ -46,12 +46,10 @@ pub(super) fn compile_pattern(
     };
     Ok(match kind {
         PatternKind::Prefix => {
-            let automaton = Wildcard::prefix(&pattern, case_insensitive).into();
-            Compiled::constant(AutomatonQuery { field, automaton })
+            context.automaton(field, Wildcard::prefix(&pattern, case_insensitive))
         }
         PatternKind::Wildcard => {
-            let automaton = Wildcard::new(&pattern, case_insensitive).into();
-            Compiled::constant(AutomatonQuery { field, automaton })
+            context.automaton(field, Wildcard::new(&pattern, case_insensitive))
         }
         PatternKind::Regexp => {
             let refused = |reason: String| failed_to_create(Error::illegal_argument(reason));
@@ -65,7 +63,7 @@ pub(super) fn compile_pattern(
                     reason
                 })
             })?;
-            Compiled::constant(AutomatonQuery { field, automaton: regex.into() })
+            context.automaton(field, regex)
         }
     })
 }
@@ -140,13 +138,14 @@ pub(super) fn fuzzy_terms(
     let rest = &word[prefix.len()..];
     let builder = LevenshteinAutomatonBuilder::new(spec.edits.min(2), spec.transpositions);
     let near = Near { prefix: prefix.into_bytes(), dfa: builder.build_dfa(rest) };
+    let walk = Watched::new(&near, context.run().clone());
     let mut found: Vec<(u8, Vec<u8>)> = Vec::new();
     for reader in context.view.searcher().segment_readers() {
         let io = |error: std::io::Error| Error::internal(error.to_string());
         let index = reader
             .inverted_index(resolved.target.field)
             .map_err(|error| Error::internal(error.to_string()))?;
-        let mut stream = index.terms().search(&near).into_stream().map_err(io)?;
+        let mut stream = index.terms().search(&walk).into_stream().map_err(io)?;
         while stream.advance() {
             let term = stream.key();
             if let Distance::Exact(distance) = near.distance(term) {
@@ -154,6 +153,7 @@ pub(super) fn fuzzy_terms(
             }
         }
     }
+    context.check()?;
     found.sort_unstable();
     found.dedup();
     found.truncate(spec.max_expansions.min(limits::CLAUSE_COUNT_MAX));

@@ -200,7 +200,7 @@ impl Compiler<'_, '_> {
                     format: None,
                     time_zone: self.text.time_zone.clone(),
                 };
-                compile_range(context, &range)
+                Ok(context.stoppable(compile_range(context, &range)?))
             }
             Leaf::Exists => Ok(compile_exists(context, name)),
         }

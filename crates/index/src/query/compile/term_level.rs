@@ -13,7 +13,7 @@ use super::{Compiled, Context, Resolved, failed_to_create};
 use crate::error::Error;
 use crate::partition::Kind;
 use crate::query::ast::Range;
-use crate::query::exec::automaton::{AutomatonQuery, Wildcard};
+use crate::query::exec::automaton::Wildcard;
 use crate::query::exec::exact::LuceneTerm;
 use crate::query::exec::filter::FilterQuery;
 use crate::query::exec::keyword::{HasValue, IpRange, StringRange, TermSet};
@@ -36,9 +36,7 @@ pub(super) fn compile_term(
         && resolved.target.indexed
     {
         let text = normalized(resolved, value);
-        let automaton = Wildcard::exact(&text, true).into();
-        let field = resolved.target.field;
-        return Ok(Compiled::constant(AutomatonQuery { field, automaton }));
+        return Ok(context.automaton(resolved.target.field, Wildcard::exact(&text, true)));
     }
     term(context, resolved, value)
 }

@@ -3,10 +3,13 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tantivy::query::{AutomatonWeight, EnableScoring, Query, Weight};
 use tantivy::schema::Field;
 use tantivy_fst::Automaton;
+
+use super::run::Run;
 
 /// One step of a wildcard pattern over UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +158,60 @@ impl Automaton for Wildcard {
             }
         }
         next
+    }
+}
+
+/// How many steps through the terms are taken between two looks at whether anybody waits.
+const STEPS_UNWATCHED: u32 = 4096;
+
+/// An automaton that takes nothing more once its query is over: the walk through the terms ends, and
+/// the query says why.
+pub(crate) struct Watched<A> {
+    automaton: A,
+    run: Run,
+    /// One thread walks; another may look at the same query, and a step that it counts is no harm.
+    steps: AtomicU32,
+}
+
+impl<A> Watched<A> {
+    pub(crate) fn new(automaton: A, run: Run) -> Self {
+        Self { automaton, run, steps: AtomicU32::new(0) }
+    }
+
+    fn is_over(&self) -> bool {
+        let steps = self.steps.load(Ordering::Relaxed);
+        if steps % STEPS_UNWATCHED != 0 {
+            self.steps.store(steps.wrapping_add(1), Ordering::Relaxed);
+            return false;
+        }
+        // Once it is over, each step says so: nothing else would end the walk.
+        let is_over = self.run.is_over();
+        self.steps.store(steps.wrapping_add(u32::from(!is_over)), Ordering::Relaxed);
+        is_over
+    }
+}
+
+impl<A: Automaton> Automaton for Watched<A> {
+    type State = A::State;
+
+    fn start(&self) -> A::State {
+        self.automaton.start()
+    }
+
+    fn is_match(&self, state: &A::State) -> bool {
+        self.automaton.is_match(state)
+    }
+
+    fn can_match(&self, state: &A::State) -> bool {
+        !self.is_over() && self.automaton.can_match(state)
+    }
+
+    fn will_always_match(&self, state: &A::State) -> bool {
+        self.automaton.will_always_match(state)
+    }
+
+    fn accept(&self, state: &A::State, byte: u8) -> A::State {
+        self.automaton.accept(state, byte)
     }
 }
 

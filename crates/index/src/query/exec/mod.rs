@@ -1,6 +1,7 @@
 //! What Tantivy does not have: filters over columns that are read in blocks ([`filter`] with
 //! [`number`], [`geo`], [`keyword`]), automata over terms ([`automaton`]), scores of functions and
-//! scripts ([`score`]), phrases with slop ([`phrase`]), and BM25 whose statistics are those of the field ([`statistics`]).
+//! scripts ([`score`]), phrases with slop ([`phrase`]), BM25 whose statistics are those of the field ([`statistics`]), and a
+//! query's end before its time ([`run`]).
 //! Nothing here knows the query DSL.
 
 pub(crate) mod automaton;
@@ -12,6 +13,7 @@ pub(crate) mod geo;
 pub(crate) mod keyword;
 pub(crate) mod number;
 pub(crate) mod phrase;
+pub(crate) mod run;
 pub(crate) mod score;
 pub(crate) mod statistics;
 

@@ -19,7 +19,7 @@ use tantivy::schema::IndexRecordOption;
 use tantivy::{DocId, DocSet, Score, SegmentReader, TERMINATED, TantivyError, Term};
 
 use super::exact::{length_of, mean_length};
-use super::score::Failure;
+use super::run::Run;
 use super::statistics::{B, K1, idf};
 use crate::error::Error;
 
@@ -37,7 +37,7 @@ pub(crate) struct SloppyPhrase {
     /// The documents that have the field, deleted ones included.
     pub doc_count: u64,
     /// Where it says that it takes too many moves.
-    pub failure: Failure,
+    pub run: Run,
 }
 
 impl Query for SloppyPhrase {
@@ -82,7 +82,7 @@ struct PhraseWeight {
 
 impl PhraseWeight {
     fn open(&self, reader: &SegmentReader, boost: f32) -> tantivy::Result<Option<PhraseScorer>> {
-        if self.phrase.failure.is_there() {
+        if self.phrase.run.is_over() {
             return Ok(None);
         }
         let mut terms: Vec<&Term> = Vec::new();
@@ -115,9 +115,9 @@ impl PhraseWeight {
         let places =
             Places { words, positions, heap: BinaryHeap::new(), end: 0, moves_left: MOVES_MAX };
         let slop = i64::from(self.phrase.slop);
-        let failure = self.phrase.failure.clone();
+        let run = self.phrase.run.clone();
         let mut scorer =
-            PhraseScorer { postings, places, slop, failure, norms, scores, doc: 0, freq: 0.0 };
+            PhraseScorer { postings, places, slop, run, norms, scores, doc: 0, freq: 0.0 };
         scorer.find(0);
         Ok(Some(scorer))
     }
@@ -148,7 +148,7 @@ struct PhraseScorer {
     postings: Vec<SegmentPostings>,
     places: Places,
     slop: i64,
-    failure: Failure,
+    run: Run,
     norms: FieldNormReader,
     scores: Option<Scores>,
     doc: DocId,
@@ -180,7 +180,7 @@ impl PhraseScorer {
             }
             self.freq = self.places.freq(self.slop, self.scores.is_none());
             if self.places.moves_left == 0 {
-                self.failure.put(Error::illegal_argument(format!(
+                self.run.fail(Error::illegal_argument(format!(
                     "a phrase with [slop] of [{}] words takes more than [{MOVES_MAX}] steps through \
                      their positions in one segment: fewer or rarer words take less",
                     self.places.words.len()

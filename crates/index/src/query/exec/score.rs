@@ -3,9 +3,7 @@
 //! block at a time.
 
 use std::fmt;
-use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tantivy::fastfield::AliveBitSet;
 use tantivy::query::{EnableScoring, Explanation, Query, Scorer, Weight};
 use tantivy::{
@@ -15,32 +13,12 @@ use tantivy::{
 use super::BLOCK;
 use super::column::Numbers;
 use super::decay::{NumericDecay, SegmentDecay, random};
+use super::run::Run;
 use crate::error::Error;
 use crate::partition::Target;
 use crate::query::ast::{BoostMode, Modifier, ScoreMode};
 use crate::query::script::Script;
 use crate::query::script::evaluate::{Bound, SegmentScript};
-
-/// Where a query that is being run puts the error that it cannot return: a scorer has no results.
-/// The first one counts.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Failure(Arc<Mutex<Option<Error>>>);
-
-impl Failure {
-    pub(crate) fn put(&self, error: Error) {
-        self.0.lock().get_or_insert(error);
-    }
-
-    /// Whether the query has failed.
-    pub(crate) fn is_there(&self) -> bool {
-        self.0.lock().is_some()
-    }
-
-    /// Takes the error, if there is one.
-    pub(crate) fn take(&self) -> Option<Error> {
-        self.0.lock().take()
-    }
-}
 
 /// A function with its field known.
 #[derive(Clone, Debug)]
@@ -99,7 +77,7 @@ pub(crate) struct ComputedScore {
     pub inner: Box<dyn Query>,
     pub functions: Vec<ScoreFunction>,
     pub combination: Combination,
-    pub failure: Failure,
+    pub run: Run,
 }
 
 impl Clone for ComputedScore {
@@ -108,7 +86,7 @@ impl Clone for ComputedScore {
             inner: self.inner.box_clone(),
             functions: self.functions.clone(),
             combination: self.combination,
-            failure: self.failure.clone(),
+            run: self.run.clone(),
         }
     }
 }
@@ -160,7 +138,7 @@ impl Query for ComputedScore {
             functions,
             combination: self.combination,
             reads_score: self.uses_score(),
-            failure: self.failure.clone(),
+            run: self.run.clone(),
         }))
     }
 
@@ -187,7 +165,7 @@ struct ComputedWeight {
     functions: Vec<WeightedFunction>,
     combination: Combination,
     reads_score: bool,
-    failure: Failure,
+    run: Run,
 }
 
 impl Weight for ComputedWeight {
@@ -206,7 +184,7 @@ impl Weight for ComputedWeight {
             combination: self.combination,
             boost,
             reads_score: self.reads_score,
-            failure: self.failure.clone(),
+            run: self.run.clone(),
             docs: [0; BLOCK],
             scores: [0.0; BLOCK],
             length: 0,
@@ -369,7 +347,7 @@ struct ComputedScorer {
     combination: Combination,
     boost: f32,
     reads_score: bool,
-    failure: Failure,
+    run: Run,
     docs: [DocId; BLOCK],
     scores: [f32; BLOCK],
     length: usize,
@@ -386,10 +364,14 @@ impl ComputedScorer {
             if self.length == 0 {
                 return;
             }
+            // A block that has no match is followed by the next, and nobody else looks meanwhile.
+            if self.run.is_over() {
+                self.end();
+                return;
+            }
             if let Err(error) = self.compute() {
-                self.failure.put(error);
-                self.length = 0;
-                self.inner.seek(TERMINATED);
+                self.run.fail(error);
+                self.end();
                 return;
             }
             self.ahead = (self.ahead * 2).min(BLOCK);
@@ -397,6 +379,12 @@ impl ComputedScorer {
                 return;
             }
         }
+    }
+
+    /// Finds nothing more.
+    fn end(&mut self) {
+        self.length = 0;
+        self.inner.seek(TERMINATED);
     }
 
     /// Takes the next living documents from the inner query.

@@ -1,10 +1,17 @@
 //! Which hits are shown in which order, and how.
 
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::Fixture;
+use crate::aggregation::Unlimited;
 use crate::search::{
-    Hit, SearchRequest, SortValue, Surroundings, TrackTotal, query_phase_in, reduce,
+    Cancelled, FetchedRow, Hit, SearchRequest, SortValue, Surroundings, TrackTotal, fetch_phase,
+    query_phase_in, reduce,
 };
 
 fn mapping() -> Value {
@@ -124,7 +131,8 @@ fn continued(fixture: &Fixture, body: &Value) -> usize {
     let mut seen = std::collections::HashSet::new();
     let mut after: Option<Hit> = None;
     loop {
-        let mut around = Surroundings::simple(super::NOW_MS, &|| false);
+        let never = Cancelled::never();
+        let mut around = Surroundings::simple(super::NOW_MS, &never);
         around.after = after.as_ref();
         let found = query_phase_in(&fixture.view, &request, &around).unwrap();
         let Some(last) = found.hits.last() else { break };
@@ -208,10 +216,92 @@ fn parts_of_a_search_work_together() {
     let cancelled = query_phase_in(
         &fixture.view,
         &SearchRequest::parse(&json!({"sort": ["n"]})).unwrap(),
-        &Surroundings::simple(0, &|| true),
+        &Surroundings::simple(0, &Cancelled::by(|| true)),
     )
     .unwrap();
     assert!(cancelled.hits.len() <= 10);
+}
+
+/// Says that a search is cancelled from a look on, and counts the looks.
+fn cancelled_from(look: usize) -> (Cancelled, Arc<AtomicUsize>) {
+    let looks = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&looks);
+    (Cancelled::by(move || counted.fetch_add(1, Ordering::Relaxed) + 1 >= look), looks)
+}
+
+#[test]
+fn queries_that_walk_through_terms_end_before_their_first_match() {
+    let documents: Vec<Value> = (0..3000)
+        .map(|n| json!({"k": [format!("a{n:05}"), format!("b{n:05}")], "n": n, "t": format!("w{n}")}))
+        .collect();
+    let fixture = Fixture::new(mapping(), &documents);
+    let ids: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+    for clause in [
+        json!({"prefix": {"k": "a"}}),
+        json!({"wildcard": {"k": "*1"}}),
+        json!({"regexp": {"k": "a[0-9]+"}}),
+        json!({"term": {"k": {"value": "A00001", "case_insensitive": true}}}),
+        json!({"fuzzy": {"t": {"value": "w1000", "fuzziness": 2}}}),
+        json!({"query_string": {"query": "w*", "fields": ["t"]}}),
+        json!({"match_bool_prefix": {"t": "w"}}),
+        json!({"range": {"t": {"gte": "w"}}}),
+        json!({"terms": {"k": ids}}),
+        json!({"ids": {"values": ids}}),
+        json!({"bool": {"filter": {"script": {"script": "doc['n'].value > 5000"}}}}),
+    ] {
+        let clauses = vec![clause; 400];
+        let query = json!({"bool": {"should": clauses}});
+        let request = SearchRequest::parse(&json!({"size": 1, "query": query})).unwrap();
+        let search = |cancelled: &Cancelled| {
+            query_phase_in(&fixture.view, &request, &Surroundings::simple(0, cancelled))
+        };
+        let (never, looks) = cancelled_from(usize::MAX);
+        let whole = search(&never).unwrap();
+        assert!(!whole.timed_out);
+        let whole = looks.load(Ordering::Relaxed);
+        let (middle, _) = cancelled_from(whole / 2);
+        let error = search(&middle).unwrap_err();
+        assert_eq!(error.kind, "task_cancelled_exception");
+        assert!(whole >= 800, "{whole} looks of 400 clauses");
+    }
+    // Nor is one walk through many terms too long.
+    let request = json!({"size": 1, "query": {"wildcard": {"k": "*1*"}}});
+    let (never, looks) = cancelled_from(usize::MAX);
+    let request = SearchRequest::parse(&request).unwrap();
+    query_phase_in(&fixture.view, &request, &Surroundings::simple(0, &never)).unwrap();
+    assert!(looks.load(Ordering::Relaxed) >= 5);
+}
+
+#[test]
+fn nothing_is_shown_of_hits_that_nobody_waits_for() {
+    let documents: Vec<Value> = (0..100).map(|n| json!({"n": n})).collect();
+    let fixture = Fixture::with_segments(mapping(), &documents, 10);
+    let request = json!({"size": 100, "sort": [{"n": "desc"}], "query": {"match_all": {"_name": "all"}},
+        "script_fields": {"twice": {"script": "doc['n'].value * 2"}}});
+    let request = SearchRequest::parse(&request).unwrap();
+    let never = Cancelled::never();
+    let hits =
+        query_phase_in(&fixture.view, &request, &Surroundings::simple(0, &never)).unwrap().hits;
+    let shown = Cell::new(0);
+    let rows = |_: &[u8], id: &str| {
+        shown.set(shown.get() + 1);
+        Ok(Some(FetchedRow { source: fixture.rows[id].clone(), version: 1, seq_no: 0 }))
+    };
+    let fetch =
+        |cancelled| fetch_phase(&fixture.view, &request, "g", &hits, &rows, &Unlimited, cancelled);
+    let whole = fetch(&never).unwrap();
+    // In the order of the hits, whatever the order of their segments.
+    let twice = |hit: &Option<Box<RawValue>>| -> Value {
+        let hit: Value = serde_json::from_str(hit.as_ref().unwrap().get()).unwrap();
+        assert_eq!(hit["matched_queries"], json!(["all"]));
+        hit["fields"]["twice"][0].clone()
+    };
+    let found: Vec<Value> = whole.iter().map(twice).collect();
+    assert_eq!(found, (0..100).rev().map(|n| json!(2 * n)).collect::<Vec<_>>());
+    shown.set(0);
+    let error = fetch(&cancelled_from(20).0).unwrap_err();
+    assert_eq!(error.kind, "task_cancelled_exception");
+    assert!(shown.get() < 20, "{} hits were shown", shown.get());
 }
 
 #[test]
