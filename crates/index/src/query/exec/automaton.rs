@@ -180,7 +180,7 @@ impl<A> Watched<A> {
 
     fn is_over(&self) -> bool {
         let steps = self.steps.load(Ordering::Relaxed);
-        if steps % STEPS_UNWATCHED != 0 {
+        if !steps.is_multiple_of(STEPS_UNWATCHED) {
             self.steps.store(steps.wrapping_add(1), Ordering::Relaxed);
             return false;
         }
