@@ -215,7 +215,7 @@ impl Coordinator {
         let partitions = self.shared.tables.partitions();
         let of_partitions = partitions.iter().filter_map(|partition| partition.fault());
         let clock = self.shared.clock.check().err();
-        clock.into_iter().chain(of_partitions).collect()
+        clock.into_iter().chain(of_partitions).chain(self.shared.tables.stopped()).collect()
     }
 
     /// The node's figures at this moment.

@@ -283,7 +283,7 @@ impl Shared {
                         wanted.insert(copies.id);
                         self.make_in_time(seen, &table, copies);
                     }
-                    None if is_own => {
+                    None if is_own && copies.stopped().is_none() => {
                         wanted.insert(copies.id);
                         self.make_in_time(seen, &table, copies);
                     }
@@ -345,8 +345,8 @@ impl Shared {
                 if copies.definition().copy_on(&self.members.own).is_none() {
                     continue;
                 }
-                let report = match (copies.local(), seen.making.lock().get(&copies.id)) {
-                    (Some(local), _) => local.report(),
+                let report = match (copies.report(), seen.making.lock().get(&copies.id)) {
+                    (Some(report), _) => report,
                     // Also while it is tried again: each try would be a change for all.
                     (None, Some(Making::Rests { why, .. } | Making::Now { why: Some(why) })) => {
                         CopyReport::Absent { why: reason(&why.why), held: why.held }

@@ -51,7 +51,15 @@ impl Store {
     /// Where RocksDB cannot open it: damaged, in use, or not writable.
     pub fn open(dir: &Path, resources: &Resources) -> Result<Self, StoreError> {
         let has_failed = Arc::new(AtomicBool::new(false));
-        let db = DB::open(&resources.rocksdb_options(&has_failed), dir).map_err(failed)?;
+        let is_old = Self::is_in(dir);
+        let opened = DB::open(&resources.rocksdb_options(&has_failed), dir);
+        let db = opened.map_err(|error| match failed(error) {
+            // RocksDB calls a file that is gone an I/O error: trying again does not bring it back.
+            StoreError::Failed(why) if is_old && why.contains("No such file") => {
+                StoreError::Damaged(why)
+            }
+            error => error,
+        })?;
         let number = resources.stores.fetch_add(1, Ordering::Relaxed);
         let pending = Arc::new(Pending::new(Arc::clone(&resources.pending_bytes)));
         let recent =
@@ -70,6 +78,12 @@ impl Store {
             ControlFlow::Break(())
         })?;
         Ok(store)
+    }
+
+    /// Whether rows are in `dir`, whole or not.
+    pub(super) fn is_in(dir: &Path) -> bool {
+        // The file that names the list of all others.
+        dir.join("CURRENT").exists()
     }
 
     /// Lays out files written from now on for documents, or for single rows as at first.
