@@ -244,6 +244,37 @@ impl Store {
         Ok(value)
     }
 
+    /// As [`Self::get_through`], for who does not keep the value: only one that is kept in memory is
+    /// copied.
+    fn look_through<'a>(
+        &'a self,
+        key: &[u8],
+        read: impl FnOnce(&[u8]) -> Result<Option<DBPinnableSlice<'a>>, rust_rocksdb::Error>,
+        show: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, StoreError> {
+        let miss = match self.rows.get(self.number, key) {
+            Ok(value) => {
+                show(&value);
+                return Ok(true);
+            }
+            Err(miss) => miss,
+        };
+        let value = match self.pending.get(key) {
+            Some(value) => value,
+            None => match read(key).map_err(failed)? {
+                Some(value) if !RowCache::takes(&value) => {
+                    show(&value);
+                    return Ok(true);
+                }
+                value => value.map(|value| Bytes::copy_from_slice(&value)),
+            },
+        };
+        let Some(value) = value else { return Ok(false) };
+        self.rows.keep(self.number, key, &value, &miss);
+        show(&value);
+        Ok(true)
+    }
+
     /// Takes the changes of a record in, whole or not at all; visible at once. Rows of documents
     /// are kept in memory only once they are read: most are not, and an index asks for them.
     pub(super) fn write_changes(
@@ -388,6 +419,14 @@ impl RowsRead for StoreSnapshot<'_> {
         Ok(value.map(|value| Bytes::copy_from_slice(&value)))
     }
 
+    fn look(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
+        if let Some(change) = self.pending.as_ref().and_then(|pending| pending.get(key)) {
+            return Ok(change.as_ref().inspect(|value| show(value)).is_some());
+        }
+        let value = self.snapshot.get_pinned(key).map_err(failed)?;
+        Ok(value.inspect(|value| show(value)).is_some())
+    }
+
     fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
         let rows = self.snapshot.raw_iterator_opt(bounds(to));
         let Some(pending) = self.pending.as_ref().filter(|_| from < to) else {
@@ -416,6 +455,11 @@ impl RowsRead for CachedStore<'_> {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
         let value = self.snapshot.get_pinned_opt(key, cached_only()).map_err(failed)?;
         Ok(value.map(|value| Bytes::copy_from_slice(&value)))
+    }
+
+    fn look(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
+        let value = self.snapshot.get_pinned_opt(key, cached_only()).map_err(failed)?;
+        Ok(value.inspect(|value| show(value)).is_some())
     }
 
     fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
@@ -448,6 +492,12 @@ impl RowsRead for CachedRow<'_> {
         self.store.get_through(key, |key| {
             CACHED_ONLY.with(|options| self.store.db.get_pinned_opt(key, options))
         })
+    }
+
+    fn look(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
+        let read =
+            |key: &[u8]| CACHED_ONLY.with(|options| self.store.db.get_pinned_opt(key, options));
+        self.store.look_through(key, read, show)
     }
 
     fn scan(&self, _from: &[u8], _to: &[u8], _visit: Visit<'_>) -> Result<(), StoreError> {
