@@ -112,10 +112,10 @@ impl Store {
     /// # Errors
     /// Where the store fails.
     pub fn snapshot(&self) -> Result<StoreSnapshot<'_>, StoreError> {
-        if self.hand_on().is_ok() {
+        if self.hand_on_to_read().is_ok() {
             return Ok(StoreSnapshot { snapshot: self.db.snapshot(), pending: None });
         }
-        let (pending, snapshot) = self.pending.copy_with(|| self.db.snapshot());
+        let (pending, snapshot) = self.pending.sorted_with(|| self.db.snapshot());
         Ok(StoreSnapshot { snapshot, pending: Some(pending) })
     }
 
@@ -145,6 +145,9 @@ impl Store {
     /// # Errors
     /// Where the store fails; [`StoreError::NotCached`] where it would have to be waited for.
     pub fn cached(&self) -> Result<CachedStore<'_>, StoreError> {
+        if self.takes_nothing() {
+            return Err(StoreError::NotCached);
+        }
         let handed = self.pending.hand_on_at_once(|batch| {
             let mut options = write_options();
             options.set_no_slowdown(true);
@@ -335,6 +338,20 @@ impl Store {
         self.pending.hand_on(|batch| self.write_now(batch))
     }
 
+    /// Whether it has failed and took no rows since: reads do not try it again until it is resumed.
+    fn takes_nothing(&self) -> bool {
+        self.has_failed() && self.pending.was_refused()
+    }
+
+    /// The same for a read, which goes on beside what cannot be handed on: up to 32 MiB would be put
+    /// into a batch and taken back for each.
+    fn hand_on_to_read(&self) -> Result<(), StoreError> {
+        if self.takes_nothing() {
+            return Err(StoreError::Failed("files cannot be written".to_owned()));
+        }
+        self.hand_on()
+    }
+
     fn write_now(&self, batch: &WriteBatch) -> Result<(), StoreError> {
         self.db.write_opt(batch, &write_options()).map_err(failed)
     }
@@ -396,7 +413,7 @@ impl RowsRead for Store {
     }
 
     fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        if self.hand_on().is_err() {
+        if self.hand_on_to_read().is_err() {
             return self.snapshot()?.scan(from, to, visit);
         }
         walk(self.db.raw_iterator_opt(bounds(to)), from, visit)
@@ -407,7 +424,7 @@ impl RowsRead for Store {
 pub struct StoreSnapshot<'a> {
     snapshot: SnapshotWithThreadMode<'a, DB>,
     /// What the store could not be given, where it takes nothing.
-    pending: Option<SortedRows>,
+    pending: Option<Arc<SortedRows>>,
 }
 
 impl RowsRead for StoreSnapshot<'_> {
@@ -546,5 +563,46 @@ fn failed(error: rust_rocksdb::Error) -> StoreError {
     match error.kind() {
         rust_rocksdb::ErrorKind::Corruption => StoreError::Damaged(error.into_string()),
         _ => StoreError::Failed(error.into_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::resources;
+    use super::*;
+
+    #[test]
+    fn reads_of_a_store_that_failed_share_what_it_was_not_given() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), &resources()).unwrap();
+        let put = |key: &[u8], value: &'static [u8]| {
+            let rows = [(key.into(), Some(Bytes::from_static(value)))].into_iter().collect();
+            store.write_changes(Changes { rows, removed: Default::default() }, false).unwrap();
+        };
+        put(b"ma", b"1");
+        store.has_failed.store(true, Ordering::Relaxed);
+        let full = || Err(StoreError::Failed("full".to_owned()));
+        assert!(store.pending.hand_on(|_| full()).is_err());
+        let first = store.snapshot().unwrap();
+        let second = store.snapshot().unwrap();
+        let shared = first.pending.as_ref().zip(second.pending.as_ref());
+        let (one, other) = shared.expect("the store is not tried");
+        assert!(Arc::ptr_eq(one, other));
+        assert!(matches!(store.cached(), Err(StoreError::NotCached)));
+        put(b"mb", b"2");
+        let value = |rows: &dyn RowsRead, key: &[u8]| rows.get(key).unwrap();
+        assert_eq!(value(&first, b"ma"), Some(Bytes::from_static(b"1")));
+        assert_eq!(value(&first, b"mb"), None, "it came after");
+        let mut keys = Vec::new();
+        let mut visit = |key: &[u8], _: &[u8]| {
+            keys.push(key.to_vec());
+            ControlFlow::Continue(())
+        };
+        store.scan(b"m", b"n", &mut visit).unwrap();
+        assert_eq!(keys, [b"ma", b"mb"]);
+        store.has_failed.store(false, Ordering::Relaxed);
+        let third = store.snapshot().unwrap();
+        assert!(third.pending.is_none() && !store.takes_nothing());
+        assert_eq!(value(&third, b"mb"), Some(Bytes::from_static(b"2")));
     }
 }

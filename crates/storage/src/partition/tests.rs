@@ -78,7 +78,7 @@ impl Observer for Effects {
     }
 }
 
-fn resources() -> Resources {
+pub(super) fn resources() -> Resources {
     Resources::new(StoreOptions::default(), std::sync::Arc::new(|| ()))
 }
 
