@@ -34,7 +34,6 @@ use crate::node::{
     GROUPS, NodeSettings, OpenError, Shared, applier_count, folder, partition_of_replica, sync_dir,
 };
 use crate::partition::Partition;
-use crate::placement::CopyState;
 use crate::recovery::{self, Checkpoints, Recoveries};
 use crate::room::Room;
 use crate::selection::Selection;
@@ -354,11 +353,7 @@ impl Opening {
             }
             opened => self.checked(opened, copies.id)?,
         };
-        let is_own = definition.copy_on(&self.own);
-        if is_own.is_some_and(|copy| copy.state == CopyState::Initializing)
-            && definition.accepted().is_some()
-        {
-            // What it holds was given up, however much that is: it is copied from the one accepted.
+        if definition.is_given_up(&self.own) {
             return Ok(None);
         }
         if self.log.is_alone && replica.is_new() && was_held {

@@ -309,7 +309,8 @@ impl Shared {
     /// Whether this node's copy is damaged, and can be made anew.
     fn is_to_be_replaced(&self, copies: &Copies, local: &Partition) -> bool {
         // One that stopped may hold more than the copy that an operator accepted in its stead.
-        let is_given_up = local.fault().is_some() && copies.definition().accepted().is_some();
+        let is_given_up =
+            local.fault().is_some() && copies.definition().is_given_up(&self.members.own);
         (local.is_damaged() || is_given_up) && self.is_served_elsewhere(copies)
     }
 
