@@ -3,8 +3,10 @@ index is built anew from the rows, and a copy whose rows are damaged is made fro
 
 import random
 import re
+import shutil
 
 import pytest
+import redis
 from cluster_harness import Cluster, explained
 from cluster_processes import await_true
 from rest import try_ask
@@ -132,3 +134,135 @@ def test_a_copy_with_damaged_rows_is_made_from_another(tmp_path):
             cluster.await_equal_copies()
     finally:
         cluster.close()
+
+
+LATE = 40
+# So many partitions that each of the 16 log groups has records of others.
+EVERY_GROUP = 32
+
+
+def flip_a_bit_of_the_index_block(path):
+    """RocksDB reads that block when it opens the file."""
+    data = bytearray(path.read_bytes())
+    data[-100] ^= 4
+    path.write_bytes(bytes(data))
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def remove(path):
+    path.unlink()
+
+
+def remove_current(path):
+    (path.parent / "CURRENT").unlink()
+
+
+def remove_folder(path):
+    shutil.rmtree(path.parent)
+
+
+DAMAGES = [flip_a_bit_of_the_index_block, truncate, remove, remove_current, remove_folder]
+
+
+def folder_made_by(node, make):
+    """The folder of the one partition that this makes."""
+    before = set(node.data.glob("partitions/*"))
+    make()
+    (made,) = (it for it in set(node.data.glob("partitions/*")) - before if it.suffix == "")
+    return made
+
+
+def largest_rows_file(folder):
+    return max(folder.glob("*.sst"), key=lambda it: it.stat().st_size)
+
+
+def data_files(folder):
+    """The files that rows are in, and those that say which these are."""
+    named = re.compile(r"\d+\.sst|MANIFEST-\d+|CURRENT")
+    return {path.name: path.read_bytes() for path in folder.glob("*") if named.fullmatch(path.name)}
+
+
+def assert_stopped_by_name(node, index, partition):
+    health = try_ask(node, "GET", "/_cluster/health?level=indices")[1]
+    assert (health["status"], health["indices"][index]["status"]) == ("red", "red")
+    assert health["indices"]["kept"]["status"] == "green"
+    columns = "format=json&h=state,unassigned.details"
+    (shard,) = try_ask(node, "GET", f"/_cat/shards/{index}?{columns}")[1]
+    assert shard["state"] == "UNASSIGNED" and partition in shard["unassigned.details"], shard
+    requests = [
+        ("GET", f"/{index}/_doc/1", None, 503),
+        # What was not taken may be sent again, as where a copy stops while it runs.
+        ("PUT", f"/{index}/_doc/1", {"n": 1}, 429),
+        ("POST", f"/{index}/_search", {"query": {"match_all": {}}}, 503),
+    ]
+    for method, path, body, expected in requests:
+        status, answer = try_ask(node, method, path, body)
+        assert status == expected and partition in str(answer), (path, status, answer)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_node_that_is_alone_starts_without_a_copy_that_cannot_be_opened(new_node, tmp_path, damage):
+    node = new_node().start()
+    fill(node, "kept", shards=EVERY_GROUP)
+    folder = folder_made_by(node, lambda: fill(node, "lost"))
+    # Only the log has these.
+    for number in range(LATE):
+        assert try_ask(node, "PUT", f"/lost/_doc/late-{number}", {"n": -number})[0] == 201
+    node.kill()
+    whole = tmp_path / "whole"
+    shutil.copytree(folder, whole)
+    damage(largest_rows_file(folder))
+    left = data_files(folder)
+
+    # The second start is from a log that was trimmed behind all that others have.
+    for _ in range(2):
+        node.start()
+        assert answers(node, "kept") == EXPECTED
+        assert_stopped_by_name(node, "lost", folder.name)
+        for number in range(DOCUMENTS):
+            body = try_ask(node, "GET", f"/kept/_doc/{number}")[1]["_source"]
+            assert try_ask(node, "PUT", f"/kept/_doc/{number}", body)[0] == 200
+        assert node.terminate() == 0
+        assert data_files(folder) == left
+
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(whole, folder)
+    node.start()
+    for number in range(LATE):
+        status, answer = try_ask(node, "GET", f"/lost/_doc/late-{number}")
+        assert status == 200 and answer["_source"]["n"] == -number, answer
+    body = {"query": {"match_all": {}}, "track_total_hits": True}
+    found = try_ask(node, "POST", "/lost/_search", body)[1]
+    assert found["hits"]["total"]["value"] == DOCUMENTS + LATE
+    assert try_ask(node, "GET", "/_cluster/health")[1]["status"] == "green"
+
+
+def test_an_index_whose_copy_cannot_be_opened_can_be_deleted_and_made_anew(new_node):
+    node = new_node().start()
+    folder = folder_made_by(node, lambda: fill(node, "lost"))
+    assert node.terminate() == 0
+    flip_a_bit_of_the_index_block(largest_rows_file(folder))
+    node.start()
+    assert try_ask(node, "DELETE", "/lost")[0] == 200
+    assert not folder.exists()
+    fill(node, "lost")
+    assert answers(node, "lost") == EXPECTED
+    assert try_ask(node, "GET", "/_cluster/health")[1]["status"] == "green"
+
+
+def test_keys_of_a_copy_that_cannot_be_opened_are_not_said_to_be_absent(new_node):
+    node = new_node().start()
+    folder = folder_made_by(node, lambda: node.client().set("k", "v"))
+    node.client(db=1).set("k", "other")
+    assert node.terminate() == 0
+    flip_a_bit_of_the_index_block(largest_rows_file(folder))
+    node.start()
+    client = node.client()
+    for command in ("GET k", "SET k v", "EXISTS k", "DBSIZE", "SCAN 0", "RANDOMKEY", "RENAME k l"):
+        with pytest.raises(redis.RedisError) as told:
+            client.execute_command(*command.split())
+        assert folder.name in str(told.value), command
+    assert node.client(db=1).get("k") == b"other"

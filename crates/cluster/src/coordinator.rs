@@ -41,6 +41,8 @@ const BATCH_BYTES: usize = 1 << 20;
 const BATCH_CHANGED_BYTES: u64 = RECORD_BYTES_MAX / 8;
 /// What a read may hold on a thread that serves many connections, and for no account, bytes.
 const SMALL_ANSWER_BYTES: usize = 1 << 20;
+/// Beyond this a read lets others of its thread go first, bytes that it went through.
+const SHORT_WORK_BYTES: usize = 64 << 10;
 /// A larger read asks its account each time it is about to hold so much more, bytes.
 const ASKED_AT_ONCE_BYTES: usize = 256 << 10;
 
@@ -215,7 +217,7 @@ impl Coordinator {
         let partitions = self.shared.tables.partitions();
         let of_partitions = partitions.iter().filter_map(|partition| partition.fault());
         let clock = self.shared.clock.check().err();
-        clock.into_iter().chain(of_partitions).collect()
+        clock.into_iter().chain(of_partitions).chain(self.shared.tables.stopped()).collect()
     }
 
     /// The node's figures at this moment.
@@ -360,8 +362,15 @@ impl Coordinator {
         command: &Command<'_>,
         argv: &Argv,
     ) -> (Reply, Option<Account>) {
-        match self.read_cached(partition, command) {
-            Ok(reply) => (reply, None),
+        let (found, work_bytes) = self.read_cached(partition, command);
+        match found {
+            Ok(reply) => {
+                // Many in one pipeline hold up everybody else on this thread, otherwise.
+                if work_bytes > SHORT_WORK_BYTES {
+                    tokio::task::yield_now().await;
+                }
+                (reply, None)
+            }
             Err(StoreError::NotCached) => self.read_blocking(partition, argv).await,
             Err(error) => {
                 partition.note(&error);
@@ -370,12 +379,12 @@ impl Coordinator {
         }
     }
 
-    /// Reads what is in memory and small.
+    /// Reads what is in memory and small, and says how many bytes that went through.
     fn read_cached(
         &self,
         partition: &Arc<Partition>,
         command: &Command<'_>,
-    ) -> Result<Reply, StoreError> {
+    ) -> (Result<Reply, StoreError>, usize) {
         let context = self.shared.read_context(Some(partition));
         let store = &partition.store;
         let held = Cell::new(0usize);
@@ -388,11 +397,18 @@ impl Coordinator {
         if scatter::reads_one_row(command) {
             let rows = store.cached_row();
             let rows = Metered::new(&rows, &grant).with_values_up_to(bytes_max);
-            return execute::read(command, &rows, &context);
+            let found = execute::read(command, &rows, &context);
+            return (found, rows.worked_bytes());
         }
-        let rows = store.cached()?;
-        let rows = Metered::new(&rows, &grant).with_values_up_to(bytes_max);
-        execute::read(command, &rows, &context)
+        let rows = match store.cached() {
+            Ok(rows) => rows,
+            Err(error) => return (Err(error), 0),
+        };
+        let rows = Metered::new(&rows, &grant)
+            .with_values_up_to(bytes_max)
+            .with_work_up_to(SMALL_ANSWER_BYTES);
+        let found = execute::read(command, &rows, &context);
+        (found, rows.worked_bytes().max(held.get()))
     }
 
     async fn read_blocking(

@@ -1,7 +1,7 @@
 //! The node's chores, on one thread: rows are flushed so that the log can be trimmed and a
 //! restart has little to replay, and rows that have expired are swept.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use plimsoll_log::{Lsn, PartitionId};
+use plimsoll_log::{GroupId, Lsn, PartitionId};
 use plimsoll_storage::execute;
 use plimsoll_storage::operation::Operation;
 use tokio::sync::oneshot;
@@ -106,6 +106,7 @@ pub(crate) fn flush(shared: &Shared) {
     let known = shared.metadata.applied();
     let mut groups = BTreeMap::new();
     let mut seen = BTreeMap::new();
+    let needed = groups_of_stopped_copies(shared);
     for applier in shared.appliers.get().map(Vec::as_slice).unwrap_or_default() {
         for mut mark in applier.mark() {
             let mut durable = mark.position.lsn;
@@ -119,7 +120,7 @@ pub(crate) fn flush(shared: &Shared) {
                     }
                 }
             }
-            if durable == Lsn(0) {
+            if durable == Lsn(0) || needed.contains(&mark.group) {
                 continue;
             }
             let metadata = &shared.metadata.store;
@@ -153,6 +154,14 @@ pub(crate) fn flush(shared: &Shared) {
     }
     let beat = Beat { metadata: known.0, durable: groups, ..Beat::default() };
     *shared.durable.lock() = Durable { beat, seen };
+}
+
+/// The groups of copies that could not be opened: what of the log these lack is not known, so all of
+/// it is kept for the time when their files are restored.
+fn groups_of_stopped_copies(shared: &Shared) -> BTreeSet<GroupId> {
+    let tables = shared.tables.all();
+    let copies = tables.iter().flat_map(|table| table.copies());
+    copies.filter(|copies| copies.stopped().is_some()).map(|copies| copies.group).collect()
 }
 
 /// Flushes the partition that holds most, where all together hold too much.

@@ -51,7 +51,9 @@ impl Shared {
                     recovery = Some(self.copy_from_another(table, copies).await?);
                     open()
                 }
-                Ok(replica) if recovery.is_none() && self.is_given_up(copies) => {
+                Ok(replica)
+                    if recovery.is_none() && copies.definition().is_given_up(&self.members.own) =>
+                {
                     drop(replica);
                     recovery = Some(self.copy_from_another(table, copies).await?);
                     open()
@@ -137,15 +139,6 @@ impl Shared {
         Ok(Some(format!(
             "the copy holds its partition up to {held}, the log begins at {first}, and {last}"
         )))
-    }
-
-    /// Whether what a copy holds was given up when another that lacks records was accepted: it is to
-    /// be copied from that one, whatever it holds.
-    fn is_given_up(&self, copies: &Copies) -> bool {
-        let definition = copies.definition();
-        let own = definition.copy_on(&self.members.own);
-        let is_made = own.is_some_and(|copy| copy.state == CopyState::Initializing);
-        is_made && definition.accepted().is_some()
     }
 
     /// Whether a new copy is made faster from another's files than from the log.

@@ -34,7 +34,6 @@ use crate::node::{
     GROUPS, NodeSettings, OpenError, Shared, applier_count, folder, partition_of_replica, sync_dir,
 };
 use crate::partition::Partition;
-use crate::placement::CopyState;
 use crate::recovery::{self, Checkpoints, Recoveries};
 use crate::room::Room;
 use crate::selection::Selection;
@@ -320,7 +319,8 @@ impl Opening {
     }
 
     /// The copy of a partition that is in this node's folder and its own; one that was created
-    /// just before a crash begins empty. `None` for one that others have, or that is to be made.
+    /// just before a crash begins empty. `None` for one that others have, or that is to be made. On a
+    /// node that is alone one that cannot be opened stops by name, and the others do their work.
     fn held_copy(
         &self,
         copies: &Copies,
@@ -332,39 +332,33 @@ impl Opening {
             return Ok(None);
         }
         let dir = self.partitions_dir.join(copies.id.to_string());
-        let is_there = dir.exists();
         let was_held = metadata.store().is_held(copies.id).map_err(mismatch)?;
-        if !is_there && self.log.is_alone && was_held {
-            return Err(OpenError::Mismatch(format!(
-                "the rows of partition {} are gone from {}",
-                copies.id,
-                self.partitions_dir.display()
-            )));
+        let is_gone = format!("its rows are gone from {}", dir.display());
+        // RocksDB would make an empty store, and delete the files that are left of the old one.
+        if self.log.is_alone && was_held && !Replica::is_in(&dir) {
+            copies.stop(&is_gone);
+            return Ok(None);
         }
-        if !is_there && !self.log.is_alone {
+        if !self.log.is_alone && !dir.exists() {
             return Ok(None);
         }
         let opened = self.open_replica(copies.id, definition.begin());
         let mut replica = match opened {
-            Err(ApplyError::Store(StoreError::Damaged(why))) if !self.log.is_alone => {
+            Err(ApplyError::Store(StoreError::Damaged(why))) => {
                 tracing::error!(partition = %copies.id, why, "the rows are damaged");
+                if self.log.is_alone {
+                    copies.stop(&format!("its rows in {} are damaged: {why}", dir.display()));
+                }
                 return Ok(None);
             }
             opened => self.checked(opened, copies.id)?,
         };
-        let is_own = definition.copy_on(&self.own);
-        if is_own.is_some_and(|copy| copy.state == CopyState::Initializing)
-            && definition.accepted().is_some()
-        {
-            // What it holds was given up, however much that is: it is copied from the one accepted.
+        if definition.is_given_up(&self.own) {
             return Ok(None);
         }
         if self.log.is_alone && replica.is_new() && was_held {
-            return Err(OpenError::Mismatch(format!(
-                "the rows of partition {} are gone from {}",
-                copies.id,
-                self.partitions_dir.display()
-            )));
+            copies.stop(&is_gone);
+            return Ok(None);
         }
         let is_trimmed = |replica: &Replica| -> Result<Option<Lsn>, OpenError> {
             let first = self.log.log.bounds(copies.group)?.first;
@@ -536,9 +530,11 @@ fn catch_up(
         if left == 0 {
             return Ok(());
         }
-        // Other nodes may have what a copy here lacks: this one goes on without it, and says so.
+        // Other nodes may have what a copy here lacks: this one goes on without it, and says so. One
+        // that is damaged is no better for the others being refused.
         let needed = if shared.is_alone { partitions } else { &[] };
-        let fault = needed.iter().chain([&shared.metadata]).find_map(|it| it.fault());
+        let needed = needed.iter().filter(|it| !it.is_damaged());
+        let fault = needed.chain([&shared.metadata]).find_map(|it| it.fault());
         if let Some(fault) = fault {
             return Err(OpenError::Mismatch(fault));
         }

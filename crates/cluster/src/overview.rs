@@ -288,8 +288,7 @@ impl<'a> Look<'a> {
                 continue;
             }
             // A node that is alone reports to nobody.
-            let own =
-                if self.shared.is_alone { copies.local().map(|it| it.report()) } else { None };
+            let own = if self.shared.is_alone { copies.report() } else { None };
             let report = own.as_ref().or_else(|| member.and_then(|it| it.reports.of(copies.id)));
             match report {
                 Some(CopyReport::Serving { .. }) if copy.state == CopyState::Serving => {

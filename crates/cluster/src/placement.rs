@@ -77,6 +77,13 @@ impl PartitionDefinition {
         self.copies.iter().find(|copy| copy.node == node)
     }
 
+    /// Whether what a node's copy holds was given up, however much that is, when another that lacks
+    /// records was accepted: it is to be copied from that one.
+    pub(crate) fn is_given_up(&self, node: &str) -> bool {
+        let is_made = self.copy_on(node).is_some_and(|copy| copy.state == CopyState::Initializing);
+        is_made && self.accepted.is_some()
+    }
+
     /// The copies that can be asked.
     pub(crate) fn serving(&self) -> impl Iterator<Item = &str> {
         let serving = self.copies.iter().filter(|copy| copy.state == CopyState::Serving);

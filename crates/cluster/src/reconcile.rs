@@ -283,7 +283,7 @@ impl Shared {
                         wanted.insert(copies.id);
                         self.make_in_time(seen, &table, copies);
                     }
-                    None if is_own => {
+                    None if is_own && copies.stopped().is_none() => {
                         wanted.insert(copies.id);
                         self.make_in_time(seen, &table, copies);
                     }
@@ -309,7 +309,8 @@ impl Shared {
     /// Whether this node's copy is damaged, and can be made anew.
     fn is_to_be_replaced(&self, copies: &Copies, local: &Partition) -> bool {
         // One that stopped may hold more than the copy that an operator accepted in its stead.
-        let is_given_up = local.fault().is_some() && copies.definition().accepted().is_some();
+        let is_given_up =
+            local.fault().is_some() && copies.definition().is_given_up(&self.members.own);
         (local.is_damaged() || is_given_up) && self.is_served_elsewhere(copies)
     }
 
@@ -345,8 +346,8 @@ impl Shared {
                 if copies.definition().copy_on(&self.members.own).is_none() {
                     continue;
                 }
-                let report = match (copies.local(), seen.making.lock().get(&copies.id)) {
-                    (Some(local), _) => local.report(),
+                let report = match (copies.report(), seen.making.lock().get(&copies.id)) {
+                    (Some(report), _) => report,
                     // Also while it is tried again: each try would be a change for all.
                     (None, Some(Making::Rests { why, .. } | Making::Now { why: Some(why) })) => {
                         CopyReport::Absent { why: reason(&why.why), held: why.held }

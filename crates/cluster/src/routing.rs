@@ -153,6 +153,9 @@ impl Shared {
     where
         F: Future<Output = Result<T, Failed>>,
     {
+        if let Some(why) = errand.copies.stopped() {
+            return Err(no_shard(why.to_owned()));
+        }
         let end = Instant::now() + errand.patience.max(errand.timeout);
         let hedge_after = if self.is_alone { None } else { self.selection.begins(errand.class) };
         let mut last = no_shard("no copy of the partition can be asked".to_owned());

@@ -45,7 +45,7 @@ impl Shared {
     ) -> Answer {
         if self.is_alone {
             let Some(partition) = copies.local() else {
-                return Err(WriteError::not_taken("the partition is being opened"));
+                return Err(WriteError::NotTaken(copies.why_not_local()));
             };
             return submit_to(&partition, session, steps).await;
         }

@@ -19,6 +19,7 @@ use crate::documents::IndexMetadata;
 use crate::metadata;
 use crate::partition::Partition;
 use crate::placement::PartitionDefinition;
+use crate::reports::{CopyReport, reason};
 
 /// A table as the metadata keeps it. Groups are fixed for the table's life. Fields that only a newer
 /// version knows are kept as they are, those of partitions and documents too.
@@ -70,6 +71,8 @@ pub(crate) struct Copies {
     pub group: GroupId,
     /// The one on this node, while it serves.
     local: ArcSwapOption<Partition>,
+    /// Why the one on this node cannot be opened, where no other can replace it.
+    stopped: OnceLock<String>,
     definition: ArcSwap<PartitionDefinition>,
 }
 
@@ -77,7 +80,8 @@ impl Copies {
     pub(crate) fn new(id: PartitionId, definition: &PartitionDefinition) -> Self {
         let group = GroupId(definition.group);
         let definition = ArcSwap::from_pointee(definition.clone());
-        Self { id, group, local: ArcSwapOption::empty(), definition }
+        let (local, stopped) = (ArcSwapOption::empty(), OnceLock::new());
+        Self { id, group, local, stopped, definition }
     }
 
     /// What selection is told of work of this class on one of the copies.
@@ -92,6 +96,34 @@ impl Copies {
 
     pub(crate) fn set_local(&self, partition: Option<Arc<Partition>>) {
         self.local.store(partition);
+    }
+
+    /// The copy on this node cannot be opened, and there is no other: it has stopped until the node
+    /// is started again. Its files stay as they are.
+    pub(crate) fn stop(&self, why: &str) {
+        let why = format!("partition {} stopped: {why}", self.id);
+        tracing::error!(why, "the node starts without the copy");
+        let is_first = self.stopped.set(why).is_ok();
+        assert!(is_first, "a copy is opened once");
+    }
+
+    /// Why the copy on this node stopped before it was opened, if so.
+    pub(crate) fn stopped(&self) -> Option<&str> {
+        self.stopped.get().map(String::as_str)
+    }
+
+    /// Why a node that is alone cannot ask its copy, where that is not [`Self::local`].
+    pub(crate) fn why_not_local(&self) -> String {
+        self.stopped().unwrap_or("the partition is being opened").to_owned()
+    }
+
+    /// What this node reports of its copy; `None` where it has none yet.
+    pub(crate) fn report(&self) -> Option<CopyReport> {
+        match (self.local(), self.stopped()) {
+            (Some(local), _) => Some(local.report()),
+            (None, Some(why)) => Some(CopyReport::Stopped { why: reason(why) }),
+            (None, None) => None,
+        }
     }
 
     /// As the metadata has it, as far as that is known here.
@@ -228,6 +260,13 @@ impl Tables {
     pub(crate) fn partitions(&self) -> Vec<Arc<Partition>> {
         let tables = self.named.read();
         tables.values().flat_map(|table| table.local().map(|(_, partition)| partition)).collect()
+    }
+
+    /// Why copies of this node stopped before they were opened.
+    pub(crate) fn stopped(&self) -> Vec<String> {
+        let tables = self.named.read();
+        let copies = tables.values().flat_map(|table| &table.copies);
+        copies.filter_map(|copies| copies.stopped().map(str::to_owned)).collect()
     }
 
     /// What the table of this incarnation is as an index.

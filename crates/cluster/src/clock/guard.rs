@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Instant;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -14,11 +13,11 @@ use plimsoll_log::{
 
 use super::lone::{LASTS_MS, LoneClock, Look};
 use super::skew::{Clocks, SKEW_MAX_MS};
+use super::steady;
 use crate::lead::now_ms;
 
 /// This node's clock, and what is known of how right it is.
 pub(crate) struct OwnClock {
-    started: Instant,
     /// The clock less the steady one when it was believed last, ms; reads ask for it all the time.
     believed: AtomicI64,
     state: Mutex<State>,
@@ -48,23 +47,19 @@ impl OwnClock {
 
     fn new(state: State) -> Self {
         let believed = AtomicI64::new(UNKNOWN);
-        Self { started: Instant::now(), believed, state: Mutex::new(state) }
+        Self { believed, state: Mutex::new(state) }
     }
 
     /// What reads go by, ms since 1970: the clock; after a step that is not believed yet, what it
     /// would say without that. Nothing that a write still finds expires for a read.
     pub(crate) fn read_ms(&self) -> u64 {
-        let (clock_ms, steady_ms) = (now_ms(), self.steady_ms());
+        let (clock_ms, steady_ms) = (now_ms(), steady::now_ms());
         let believed = self.believed.load(Ordering::Relaxed);
         let step = clock_ms.wrapping_sub(steady_ms).cast_signed().saturating_sub(believed);
         if believed == UNKNOWN || step.abs() <= SKEW_MAX_MS {
             return clock_ms;
         }
         steady_ms.saturating_add_signed(believed)
-    }
-
-    fn steady_ms(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Why nothing may be appended by this clock.
@@ -74,18 +69,14 @@ impl OwnClock {
     pub(crate) fn check(&self) -> Result<(), String> {
         let mut state = self.state.lock();
         if let Some(lone) = &mut state.lone {
-            let (clock_ms, steady_ms) = (now_ms(), self.steady_ms());
+            let (clock_ms, steady_ms) = (now_ms(), steady::now_ms());
             let look = lone.look(clock_ms, steady_ms);
-            let believed = match look {
-                Look::Stepped(step_ms) => {
-                    clock_ms.wrapping_sub(steady_ms).cast_signed().wrapping_sub(step_ms)
-                }
-                Look::Believed | Look::Lasted(_) => clock_ms.wrapping_sub(steady_ms).cast_signed(),
-            };
-            self.believed.store(believed, Ordering::Relaxed);
+            let step_ms = if let Look::Stepped(step_ms) = look { step_ms } else { 0 };
+            let offset_ms = clock_ms.wrapping_sub(steady_ms).cast_signed();
+            self.believed.store(offset_ms.wrapping_sub(step_ms), Ordering::Relaxed);
             return state.judge_alone(look);
         }
-        if state.clocks.look(now_ms(), self.steady_ms()) {
+        if state.clocks.look(now_ms(), steady::now_ms()) {
             tracing::warn!("this node's clock stepped: it is compared with the others'");
         }
         if state.clocks.has_stepped() {
@@ -96,7 +87,7 @@ impl OwnClock {
 
     /// Learns what another node's clock said between two moments of this one, ms since 1970.
     pub(super) fn hear(&self, node: NodeId, asked_ms: u64, theirs_ms: u64, answered_ms: u64) {
-        let steady_ms = self.steady_ms();
+        let steady_ms = steady::now_ms();
         let mut state = self.state.lock();
         // A step since the question would make the answer say nothing.
         state.clocks.look(now_ms(), steady_ms);
@@ -109,7 +100,7 @@ impl OwnClock {
         if is_alone {
             state.clocks = Clocks::default();
         }
-        let found = state.clocks.skew_ms(self.steady_ms()).map(|skew_ms| {
+        let found = state.clocks.skew_ms(steady::now_ms()).map(|skew_ms| {
             let way = if skew_ms > 0 { "ahead of" } else { "behind" };
             format!("this node's clock is at least {} ms {way} the others'", skew_ms.unsigned_abs())
         });

@@ -19,6 +19,7 @@ use crate::Coordinator;
 use crate::lead::now_ms;
 use crate::metadata;
 use crate::node::{PARTITIONS_MAX, Shared};
+use crate::routing::no_shard;
 use crate::table::{DocumentsDefinition, Table, TableDefinition};
 use crate::work_settings::SettingsFollower;
 
@@ -393,6 +394,9 @@ impl Shared {
 fn grown_by_rows(table: &Table, mut mapping: Mapping) -> Result<Mapping, Error> {
     let failed = |error: StoreError| Error::internal(error.to_string());
     let from = DocumentsCursor::default();
+    if let Some(why) = table.copies().iter().find_map(|copies| copies.stopped()) {
+        return Err(no_shard(why.to_owned()));
+    }
     for (_, partition) in table.local() {
         let rows = partition.store.snapshot().map_err(failed)?;
         let walked = execute::documents(

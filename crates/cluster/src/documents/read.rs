@@ -38,7 +38,7 @@ impl Coordinator {
         if shared.is_alone {
             return match copies.local() {
                 Some(partition) => document_of(&partition, key, id).await,
-                None => Err(no_shard("the partition is being opened".to_owned())),
+                None => Err(no_shard(copies.why_not_local())),
             };
         }
         let freshness = if is_realtime { Freshness::Strong } else { Freshness::Eventual };

@@ -246,3 +246,15 @@ fn a_copy_that_has_stopped_is_made_elsewhere_or_where_there_is_no_other_node_ane
     let alone = partition(1, vec!["a".to_owned()]);
     assert_eq!(next(&alone, 1, &two, &stopped, &mut BTreeMap::new()), None);
 }
+
+#[test]
+fn a_copy_is_given_up_while_it_is_made_anew_from_one_that_was_accepted() {
+    let mut partition = partition(1, vec!["a".to_owned(), "b".to_owned()]);
+    partition.copies[1].state = CopyState::Initializing;
+    assert!(!partition.is_given_up("b"), "it is made, and no other was accepted");
+    partition.accepted = Some((7, 0, 0));
+    let given_up = ["a", "b", "c"].map(|node| partition.is_given_up(node));
+    assert_eq!(given_up, [false, true, false]);
+    partition.copies[1].state = CopyState::Serving;
+    assert!(!partition.is_given_up("b"));
+}

@@ -1,7 +1,7 @@
 //! What commands on the expiry of fields do.
 
 use super::hash_edit::HashEdit;
-use super::hashes::find_field;
+use super::hashes::find_field_head;
 use super::keys::remaining;
 use super::store::{Edit, find_hash};
 use super::{Answer, Fault, held_if_any};
@@ -30,10 +30,10 @@ pub(super) fn expiry<R: RowsRead + ?Sized>(
     let mut answers = Vec::with_capacity(fields.len());
     for field in fields.iter() {
         let found = match &hash {
-            Some(hash) => find_field(rows, &mut key, hash, field, now_ms)?,
+            Some(hash) => find_field_head(rows, &mut key, hash, field, now_ms)?,
             None => None,
         };
-        answers.push(Reply::Integer(match found.map(|found| found.head.expiry_ms) {
+        answers.push(Reply::Integer(match found.map(|(head, _)| head.expiry_ms) {
             None => NO_FIELD,
             Some(None) => NO_EXPIRY,
             // Redis rounds what is left of a field up, and what is left of a key to the nearest.

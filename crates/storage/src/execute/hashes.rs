@@ -31,6 +31,31 @@ pub(super) fn find_field<R: RowsRead + ?Sized>(
     Ok(found.filter(|found| found.head.is_live(now_ms)))
 }
 
+/// What is known of a field that is there, and how long its value is: the value itself is not taken.
+pub(super) fn find_field_head<R: RowsRead + ?Sized>(
+    rows: &R,
+    key: &mut KeyRows,
+    fields: &Fields,
+    field: &[u8],
+    now_ms: u64,
+) -> Result<Option<(FieldHead, usize)>, StoreError> {
+    let mut decoded = None;
+    rows.look(key.field(fields.generation, field), &mut |row| {
+        decoded = Some(FieldHead::decode(row).map(|(head, value)| (head, value.len())));
+    })?;
+    Ok(decoded.transpose()?.filter(|(head, _)| head.is_live(now_ms)))
+}
+
+fn find_one_head<R: RowsRead + ?Sized>(
+    rows: &R,
+    wanted: OneField<'_>,
+    now_ms: u64,
+) -> Result<Option<(FieldHead, usize)>, Fault> {
+    let mut key = KeyRows::new(wanted.key);
+    let Some(fields) = find_hash(rows, &mut key, now_ms)? else { return Ok(None) };
+    Ok(find_field_head(rows, &mut key, &fields, wanted.field, now_ms)?)
+}
+
 fn find_one<R: RowsRead + ?Sized>(
     rows: &R,
     wanted: OneField<'_>,
@@ -47,7 +72,7 @@ pub(super) fn get<R: RowsRead + ?Sized>(rows: &R, field: OneField<'_>, now_ms: u
 }
 
 pub(super) fn exists<R: RowsRead + ?Sized>(rows: &R, field: OneField<'_>, now_ms: u64) -> Answer {
-    Ok(Reply::Integer(i64::from(find_one(rows, field, now_ms)?.is_some())))
+    Ok(Reply::Integer(i64::from(find_one_head(rows, field, now_ms)?.is_some())))
 }
 
 pub(super) fn value_length<R: RowsRead + ?Sized>(
@@ -55,7 +80,7 @@ pub(super) fn value_length<R: RowsRead + ?Sized>(
     field: OneField<'_>,
     now_ms: u64,
 ) -> Answer {
-    Ok(number(find_one(rows, field, now_ms)?.map_or(0, |found| found.value().len())))
+    Ok(number(find_one_head(rows, field, now_ms)?.map_or(0, |(_, length)| length)))
 }
 
 pub(super) fn get_many<R: RowsRead + ?Sized>(

@@ -1,11 +1,11 @@
 //! What commands on keys of any type do, but for scans.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
 use super::hash_edit::HashEdit;
 use super::scan::visit_stored_keys;
-use super::store::{Edit, find, is_live};
+use super::store::{Edit, find, find_meta, is_live};
 use super::{Answer, Fault, ReadContext};
 use crate::command::args::{Args, ExpiryCondition, Moment, TimeForm, parse_integer};
 use crate::command::read::ObjectQuestion;
@@ -29,9 +29,20 @@ const CHUNK_ROWS: usize = 1024;
 const CHUNK_BYTES: usize = 1 << 20;
 
 pub(super) fn exists<R: RowsRead + ?Sized>(rows: &R, keys: Args<'_>, now_ms: u64) -> Answer {
+    // A key may be named any number of times, and whether a hash of expiring fields is there takes
+    // long to say.
+    let remembers = keys.len() > 1 && !rows.is_budgeted();
+    let mut known = HashMap::new();
     let mut count = 0;
     for key in keys.iter() {
-        count += i64::from(find(rows, &mut KeyRows::new(key), now_ms)?.is_some());
+        let is_there = match known.get(key) {
+            Some(is_there) => *is_there,
+            None => find_meta(rows, &mut KeyRows::new(key), now_ms)?.is_some(),
+        };
+        if remembers {
+            known.insert(key, is_there);
+        }
+        count += i64::from(is_there);
     }
     Ok(Reply::Integer(count))
 }
@@ -45,8 +56,8 @@ pub(super) fn kind_name(kind: &Kind) -> &'static str {
 }
 
 pub(super) fn kind<R: RowsRead + ?Sized>(rows: &R, key: &[u8], now_ms: u64) -> Answer {
-    let found = find(rows, &mut KeyRows::new(key), now_ms)?;
-    Ok(Reply::Status(found.map_or("none", |found| kind_name(&found.meta.kind))))
+    let found = find_meta(rows, &mut KeyRows::new(key), now_ms)?;
+    Ok(Reply::Status(found.map_or("none", |(meta, _)| kind_name(&meta.kind))))
 }
 
 pub(super) fn expiry<R: RowsRead + ?Sized>(
@@ -55,8 +66,8 @@ pub(super) fn expiry<R: RowsRead + ?Sized>(
     form: TimeForm,
     now_ms: u64,
 ) -> Answer {
-    let found = find(rows, &mut KeyRows::new(key), now_ms)?;
-    Ok(Reply::Integer(match found.map(|found| found.meta.expiry_ms) {
+    let found = find_meta(rows, &mut KeyRows::new(key), now_ms)?;
+    Ok(Reply::Integer(match found.map(|(meta, _)| meta.expiry_ms) {
         None => -2,
         Some(None) => -1,
         Some(Some(expiry_ms)) => remaining(expiry_ms, form, now_ms, 500),
@@ -173,7 +184,7 @@ pub(crate) const OBJECT_HELP: &[&str] = &[
 /// The bytes of all of a key's rows, before compression.
 pub(super) fn memory_usage<R: RowsRead + ?Sized>(rows: &R, key: &[u8], now_ms: u64) -> Answer {
     let mut key = KeyRows::new(key);
-    if find(rows, &mut key, now_ms)?.is_none() {
+    if find_meta(rows, &mut key, now_ms)?.is_none() {
         return Ok(Reply::Nil);
     }
     let mut bytes = 0;

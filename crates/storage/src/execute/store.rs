@@ -41,6 +41,21 @@ pub(super) fn find<R: RowsRead + ?Sized>(
     Ok(if is_live(rows, key, &found.meta, now_ms)? { Some(found) } else { None })
 }
 
+/// What is known of a key that is there, and how long its value is where it is a string: the value
+/// itself is not taken.
+pub(super) fn find_meta<R: RowsRead + ?Sized>(
+    rows: &R,
+    key: &mut KeyRows,
+    now_ms: u64,
+) -> Result<Option<(Meta, usize)>, StoreError> {
+    let mut decoded = None;
+    rows.look(key.meta(), &mut |row| {
+        decoded = Some(Meta::decode(row).map(|(meta, value)| (meta, value.len())));
+    })?;
+    let Some((meta, length)) = decoded.transpose()? else { return Ok(None) };
+    Ok(if is_live(rows, key, &meta, now_ms)? { Some((meta, length)) } else { None })
+}
+
 /// The string under a key.
 pub(super) fn find_string<R: RowsRead + ?Sized>(
     rows: &R,
@@ -59,7 +74,7 @@ pub(super) fn find_hash<R: RowsRead + ?Sized>(
     key: &mut KeyRows,
     now_ms: u64,
 ) -> Result<Option<Fields>, Fault> {
-    match find(rows, key, now_ms)?.map(|found| found.meta.kind) {
+    match find_meta(rows, key, now_ms)?.map(|(meta, _)| meta.kind) {
         Some(Kind::String) => Err(wrong_type().into()),
         Some(Kind::Hash(fields)) => Ok(Some(fields)),
         None => Ok(None),

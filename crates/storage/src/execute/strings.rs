@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::store::{Edit, find, find_string, integer_bytes, wrong_type};
+use super::store::{Edit, find, find_meta, find_string, integer_bytes, wrong_type};
 use super::{Answer, Fault, float, held, held_if_any};
 use crate::command::args::{
     Args, Pairs, STRING_BYTES_MAX, not_float, not_integer, parse_integer, too_long,
@@ -29,8 +29,10 @@ pub(super) fn get_many<R: RowsRead + ?Sized>(rows: &R, keys: Args<'_>, now_ms: u
 }
 
 pub(super) fn length<R: RowsRead + ?Sized>(rows: &R, key: &[u8], now_ms: u64) -> Answer {
-    let found = find_string(rows, key, now_ms)?;
-    Ok(number(found.map_or(0, |found| found.value().len())))
+    match find_meta(rows, &mut KeyRows::new(key), now_ms)? {
+        Some((meta, _)) if meta.kind != Kind::String => Err(wrong_type().into()),
+        found => Ok(number(found.map_or(0, |(_, length)| length))),
+    }
 }
 
 pub(super) fn get_range<R: RowsRead + ?Sized>(rows: &R, range: Range<'_>, now_ms: u64) -> Answer {

@@ -153,6 +153,12 @@ impl Replica {
         })
     }
 
+    /// Whether a replica's rows are in `dir`, whole or not; opening makes empty ones otherwise.
+    #[must_use]
+    pub fn is_in(dir: &Path) -> bool {
+        Store::is_in(dir)
+    }
+
     /// Which partition it is a replica of.
     #[must_use]
     pub fn id(&self) -> PartitionId {

@@ -263,6 +263,10 @@ impl RowsRead for Overlay<'_> {
         self.budget.work(steps)
     }
 
+    fn is_budgeted(&self) -> bool {
+        true
+    }
+
     fn is_pressed(&self) -> bool {
         self.budget.is_pressed()
     }

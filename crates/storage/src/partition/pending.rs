@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -55,6 +55,8 @@ pub(super) struct Pending {
     state: RwLock<State>,
     /// Held by who hands rows on, one at a time, with the memory that it needs for that.
     handing: Mutex<WriteBatch>,
+    /// The store did not take what it was handed last.
+    was_refused: AtomicBool,
     /// Of all stores of a node.
     bytes_of_node: Arc<AtomicUsize>,
 }
@@ -65,13 +67,16 @@ struct State {
     bytes: usize,
     /// Older than `rows`; being written to the store.
     handed: Arc<Rows>,
+    /// `rows` in order, since somebody asked for them so and until they change.
+    sorted: Option<Arc<SortedRows>>,
 }
 
 impl Pending {
     /// Nothing; what is held is counted in `bytes_of_node` as well.
     pub(super) fn new(bytes_of_node: Arc<AtomicUsize>) -> Self {
         let handing = Mutex::new(WriteBatch::default());
-        Self { state: RwLock::default(), handing, bytes_of_node }
+        let was_refused = AtomicBool::new(false);
+        Self { state: RwLock::default(), handing, was_refused, bytes_of_node }
     }
 
     /// A row's latest change, where one is pending.
@@ -86,6 +91,7 @@ impl Pending {
         let mut state = self.state.write();
         let before = state.bytes;
         state.rows.reserve(rows.len());
+        state.sorted = None;
         for (key, value) in rows {
             taken(&key, value.as_ref());
             state.bytes += row_bytes(&key, value.as_ref());
@@ -101,13 +107,22 @@ impl Pending {
         self.bytes_of_node.fetch_add(change, Ordering::Relaxed);
     }
 
-    /// All of it, and what `look` sees of the store at the same moment.
-    pub(super) fn copy_with<T>(&self, look: impl FnOnce() -> T) -> (SortedRows, T) {
+    /// All of it, and what `look` sees of the store at the same moment. Those who ask between two
+    /// changes share the rows.
+    pub(super) fn sorted_with<T>(&self, look: impl FnOnce() -> T) -> (Arc<SortedRows>, T) {
         // Nobody hands rows on meanwhile: each is here or in the store.
         let _handing = self.handing.lock();
-        let state = self.state.read();
-        let rows = state.rows.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
-        (rows, look())
+        let mut state = self.state.write();
+        let State { rows, sorted, .. } = &mut *state;
+        let sorted = sorted.get_or_insert_with(|| {
+            Arc::new(rows.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
+        });
+        (Arc::clone(sorted), look())
+    }
+
+    /// Whether the store did not take what it was handed last.
+    pub(super) fn was_refused(&self) -> bool {
+        self.was_refused.load(Ordering::Relaxed)
     }
 
     /// Whether it is time to hand rows on.
@@ -152,13 +167,16 @@ impl Pending {
             let capacity = state.rows.len();
             let next = Rows::with_capacity_and_hasher(capacity, BuildHasherDefault::default());
             state.handed = Arc::new(std::mem::replace(&mut state.rows, next));
+            state.sorted = None;
             (Arc::clone(&state.handed), std::mem::take(&mut state.bytes))
         };
         fill(&mut batch, &rows);
         let written = write(&batch);
+        self.was_refused.store(written.is_err(), Ordering::Relaxed);
         let mut state = self.state.write();
         state.handed = Arc::default();
         if written.is_err() {
+            state.sorted = None;
             for (key, value) in rows.iter() {
                 state.rows.entry(key.clone()).or_insert_with(|| value.clone());
             }
@@ -261,6 +279,27 @@ mod tests {
         });
         handed.unwrap();
         assert_eq!((pending.get(b"a"), pending.bytes()), (None, 0));
+    }
+
+    #[test]
+    fn those_who_ask_between_two_changes_share_the_sorted_rows() {
+        let pending = Pending::new(Arc::default());
+        pending.merge(rows(&[(b"b", Some(b"1")), (b"a", None)]), |_, _| ());
+        let first = pending.sorted_with(|| ()).0;
+        let keys = |rows: &SortedRows| rows.keys().map(|key| key.to_vec()).collect::<Vec<_>>();
+        assert_eq!(keys(&first), [b"a", b"b"]);
+        assert!(Arc::ptr_eq(&first, &pending.sorted_with(|| ()).0));
+        pending.merge(rows(&[(b"c", Some(b"1"))]), |_, _| ());
+        let second = pending.sorted_with(|| ()).0;
+        assert_eq!((keys(&first).len(), keys(&second).len()), (2, 3));
+        let failed = pending.hand_on(|_| {
+            pending.merge(rows(&[(b"d", Some(b"1"))]), |_, _| ());
+            Err(StoreError::Failed("full".to_owned()))
+        });
+        assert!(failed.is_err() && pending.was_refused());
+        assert_eq!(keys(&pending.sorted_with(|| ()).0).len(), 4);
+        pending.hand_on(|_| Ok(())).unwrap();
+        assert!(!pending.was_refused() && pending.sorted_with(|| ()).0.is_empty());
     }
 
     #[test]

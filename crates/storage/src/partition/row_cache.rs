@@ -78,6 +78,11 @@ impl RowCache {
         Err(Miss { version: is_kept.then_some(shard.version) })
     }
 
+    /// Whether a value is short enough to be kept.
+    pub(super) fn takes(value: &[u8]) -> bool {
+        value.len() <= ROW_BYTES_MAX
+    }
+
     /// Keeps a row that was missed and then read.
     pub(super) fn keep(&self, store: StoreNumber, key: &[u8], value: &Bytes, miss: &Miss) {
         let mut shard = self.shard(key).lock();
@@ -167,7 +172,7 @@ impl Default for Shard {
 
 impl Shard {
     fn put(&mut self, key: CacheKey, value: Bytes, bytes_max: usize) {
-        if value.len() > ROW_BYTES_MAX {
+        if !RowCache::takes(&value) {
             self.remove(&key);
             return;
         }

@@ -51,7 +51,15 @@ impl Store {
     /// Where RocksDB cannot open it: damaged, in use, or not writable.
     pub fn open(dir: &Path, resources: &Resources) -> Result<Self, StoreError> {
         let has_failed = Arc::new(AtomicBool::new(false));
-        let db = DB::open(&resources.rocksdb_options(&has_failed), dir).map_err(failed)?;
+        let is_old = Self::is_in(dir);
+        let opened = DB::open(&resources.rocksdb_options(&has_failed), dir);
+        let db = opened.map_err(|error| match failed(error) {
+            // RocksDB calls a file that is gone an I/O error: trying again does not bring it back.
+            StoreError::Failed(why) if is_old && why.contains("No such file") => {
+                StoreError::Damaged(why)
+            }
+            error => error,
+        })?;
         let number = resources.stores.fetch_add(1, Ordering::Relaxed);
         let pending = Arc::new(Pending::new(Arc::clone(&resources.pending_bytes)));
         let recent =
@@ -70,6 +78,12 @@ impl Store {
             ControlFlow::Break(())
         })?;
         Ok(store)
+    }
+
+    /// Whether rows are in `dir`, whole or not.
+    pub(super) fn is_in(dir: &Path) -> bool {
+        // The file that names the list of all others.
+        dir.join("CURRENT").exists()
     }
 
     /// Lays out files written from now on for documents, or for single rows as at first.
@@ -98,10 +112,10 @@ impl Store {
     /// # Errors
     /// Where the store fails.
     pub fn snapshot(&self) -> Result<StoreSnapshot<'_>, StoreError> {
-        if self.hand_on().is_ok() {
+        if self.hand_on_to_read().is_ok() {
             return Ok(StoreSnapshot { snapshot: self.db.snapshot(), pending: None });
         }
-        let (pending, snapshot) = self.pending.copy_with(|| self.db.snapshot());
+        let (pending, snapshot) = self.pending.sorted_with(|| self.db.snapshot());
         Ok(StoreSnapshot { snapshot, pending: Some(pending) })
     }
 
@@ -131,6 +145,9 @@ impl Store {
     /// # Errors
     /// Where the store fails; [`StoreError::NotCached`] where it would have to be waited for.
     pub fn cached(&self) -> Result<CachedStore<'_>, StoreError> {
+        if self.takes_nothing() {
+            return Err(StoreError::NotCached);
+        }
         let handed = self.pending.hand_on_at_once(|batch| {
             let mut options = write_options();
             options.set_no_slowdown(true);
@@ -230,6 +247,37 @@ impl Store {
         Ok(value)
     }
 
+    /// As [`Self::get_through`], for who does not keep the value: only one that is kept in memory is
+    /// copied.
+    fn look_through<'a>(
+        &'a self,
+        key: &[u8],
+        read: impl FnOnce(&[u8]) -> Result<Option<DBPinnableSlice<'a>>, rust_rocksdb::Error>,
+        show: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, StoreError> {
+        let miss = match self.rows.get(self.number, key) {
+            Ok(value) => {
+                show(&value);
+                return Ok(true);
+            }
+            Err(miss) => miss,
+        };
+        let value = match self.pending.get(key) {
+            Some(value) => value,
+            None => match read(key).map_err(failed)? {
+                Some(value) if !RowCache::takes(&value) => {
+                    show(&value);
+                    return Ok(true);
+                }
+                value => value.map(|value| Bytes::copy_from_slice(&value)),
+            },
+        };
+        let Some(value) = value else { return Ok(false) };
+        self.rows.keep(self.number, key, &value, &miss);
+        show(&value);
+        Ok(true)
+    }
+
     /// Takes the changes of a record in, whole or not at all; visible at once. Rows of documents
     /// are kept in memory only once they are read: most are not, and an index asks for them.
     pub(super) fn write_changes(
@@ -288,6 +336,20 @@ impl Store {
     /// Gives RocksDB what is pending.
     fn hand_on(&self) -> Result<(), StoreError> {
         self.pending.hand_on(|batch| self.write_now(batch))
+    }
+
+    /// Whether it has failed and took no rows since: reads do not try it again until it is resumed.
+    fn takes_nothing(&self) -> bool {
+        self.has_failed() && self.pending.was_refused()
+    }
+
+    /// The same for a read, which goes on beside what cannot be handed on: up to 32 MiB would be put
+    /// into a batch and taken back for each.
+    fn hand_on_to_read(&self) -> Result<(), StoreError> {
+        if self.takes_nothing() {
+            return Err(StoreError::Failed("files cannot be written".to_owned()));
+        }
+        self.hand_on()
     }
 
     fn write_now(&self, batch: &WriteBatch) -> Result<(), StoreError> {
@@ -351,7 +413,7 @@ impl RowsRead for Store {
     }
 
     fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        if self.hand_on().is_err() {
+        if self.hand_on_to_read().is_err() {
             return self.snapshot()?.scan(from, to, visit);
         }
         walk(self.db.raw_iterator_opt(bounds(to)), from, visit)
@@ -362,7 +424,7 @@ impl RowsRead for Store {
 pub struct StoreSnapshot<'a> {
     snapshot: SnapshotWithThreadMode<'a, DB>,
     /// What the store could not be given, where it takes nothing.
-    pending: Option<SortedRows>,
+    pending: Option<Arc<SortedRows>>,
 }
 
 impl RowsRead for StoreSnapshot<'_> {
@@ -372,6 +434,14 @@ impl RowsRead for StoreSnapshot<'_> {
         }
         let value = self.snapshot.get_pinned(key).map_err(failed)?;
         Ok(value.map(|value| Bytes::copy_from_slice(&value)))
+    }
+
+    fn look(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
+        if let Some(change) = self.pending.as_ref().and_then(|pending| pending.get(key)) {
+            return Ok(change.as_ref().inspect(|value| show(value)).is_some());
+        }
+        let value = self.snapshot.get_pinned(key).map_err(failed)?;
+        Ok(value.inspect(|value| show(value)).is_some())
     }
 
     fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
@@ -404,6 +474,11 @@ impl RowsRead for CachedStore<'_> {
         Ok(value.map(|value| Bytes::copy_from_slice(&value)))
     }
 
+    fn look(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
+        let value = self.snapshot.get_pinned_opt(key, cached_only()).map_err(failed)?;
+        Ok(value.inspect(|value| show(value)).is_some())
+    }
+
     fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
         let mut options = cached_only();
         options.set_iterate_upper_bound(to);
@@ -434,6 +509,12 @@ impl RowsRead for CachedRow<'_> {
         self.store.get_through(key, |key| {
             CACHED_ONLY.with(|options| self.store.db.get_pinned_opt(key, options))
         })
+    }
+
+    fn look(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
+        let read =
+            |key: &[u8]| CACHED_ONLY.with(|options| self.store.db.get_pinned_opt(key, options));
+        self.store.look_through(key, read, show)
     }
 
     fn scan(&self, _from: &[u8], _to: &[u8], _visit: Visit<'_>) -> Result<(), StoreError> {
@@ -482,5 +563,46 @@ fn failed(error: rust_rocksdb::Error) -> StoreError {
     match error.kind() {
         rust_rocksdb::ErrorKind::Corruption => StoreError::Damaged(error.into_string()),
         _ => StoreError::Failed(error.into_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::resources;
+    use super::*;
+
+    #[test]
+    fn reads_of_a_store_that_failed_share_what_it_was_not_given() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), &resources()).unwrap();
+        let put = |key: &[u8], value: &'static [u8]| {
+            let rows = [(key.into(), Some(Bytes::from_static(value)))].into_iter().collect();
+            store.write_changes(Changes { rows, removed: Default::default() }, false).unwrap();
+        };
+        put(b"ma", b"1");
+        store.has_failed.store(true, Ordering::Relaxed);
+        let full = || Err(StoreError::Failed("full".to_owned()));
+        assert!(store.pending.hand_on(|_| full()).is_err());
+        let first = store.snapshot().unwrap();
+        let second = store.snapshot().unwrap();
+        let shared = first.pending.as_ref().zip(second.pending.as_ref());
+        let (one, other) = shared.expect("the store is not tried");
+        assert!(Arc::ptr_eq(one, other));
+        assert!(matches!(store.cached(), Err(StoreError::NotCached)));
+        put(b"mb", b"2");
+        let value = |rows: &dyn RowsRead, key: &[u8]| rows.get(key).unwrap();
+        assert_eq!(value(&first, b"ma"), Some(Bytes::from_static(b"1")));
+        assert_eq!(value(&first, b"mb"), None, "it came after");
+        let mut keys = Vec::new();
+        let mut visit = |key: &[u8], _: &[u8]| {
+            keys.push(key.to_vec());
+            ControlFlow::Continue(())
+        };
+        store.scan(b"m", b"n", &mut visit).unwrap();
+        assert_eq!(keys, [b"ma", b"mb"]);
+        store.has_failed.store(false, Ordering::Relaxed);
+        let third = store.snapshot().unwrap();
+        assert!(third.pending.is_none() && !store.takes_nothing());
+        assert_eq!(value(&third, b"mb"), Some(Bytes::from_static(b"2")));
     }
 }

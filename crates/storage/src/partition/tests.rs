@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::operation::Operation;
-use crate::rows::{RowsRead, RowsWrite};
+use crate::rows::{RowsRead, RowsWrite, StoreError};
 use crate::{Argv, Reply};
 
 pub(super) const ID: PartitionId = PartitionId { table: 7, ordinal: 0 };
@@ -78,7 +78,7 @@ impl Observer for Effects {
     }
 }
 
-fn resources() -> Resources {
+pub(super) fn resources() -> Resources {
     Resources::new(StoreOptions::default(), std::sync::Arc::new(|| ()))
 }
 
@@ -282,5 +282,45 @@ proptest! {
             store.write_changes(overlay.into_changes(), false).unwrap();
             prop_assert_eq!(&rows_of(&store), &model);
         }
+    }
+}
+
+#[test]
+fn a_store_whose_files_are_gone_or_changed_is_damaged() {
+    type Damage = fn(&Path);
+    let damages: [(&str, &str, Damage); 4] = [
+        ("rows are gone", ".sst", |file| std::fs::remove_file(file).unwrap()),
+        ("the list of files is gone", "MANIFEST-", |file| std::fs::remove_file(file).unwrap()),
+        ("rows are cut", ".sst", |file| {
+            let bytes = std::fs::read(file).unwrap();
+            std::fs::write(file, &bytes[..bytes.len() / 2]).unwrap();
+        }),
+        ("a bit is another", ".sst", |file| {
+            let mut bytes = std::fs::read(file).unwrap();
+            // In the index block, which is read when the file is opened.
+            let at = bytes.len() - 100;
+            bytes[at] ^= 4;
+            std::fs::write(file, bytes).unwrap();
+        }),
+    ];
+    for (name, of, damage) in damages {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = TestLog::new();
+        log.append(1, 1, &["SET k v"]);
+        let mut replica = open(dir.path());
+        apply(&mut replica, &log);
+        replica.mark().unwrap();
+        replica.store().flush().unwrap();
+        drop(replica);
+        let files = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+        let files: Vec<_> = files.filter(|it| it.to_string_lossy().contains(of)).collect();
+        assert!(!files.is_empty(), "{name}: there is no such file");
+        files.iter().for_each(|file| damage(file));
+        assert!(Replica::is_in(dir.path()));
+        let genesis = Chain::new(LOG).position();
+        let opened = Replica::open(ID, dir.path(), &resources(), LOG, genesis);
+        let error = opened.err().unwrap_or_else(|| panic!("{name}: it is opened"));
+        let is_damaged = matches!(&error, ApplyError::Store(StoreError::Damaged(_)));
+        assert!(is_damaged, "{name}: {error:?}");
     }
 }

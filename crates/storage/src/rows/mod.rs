@@ -76,6 +76,16 @@ pub trait RowsRead {
     /// Where the store fails.
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError>;
 
+    /// Shows the value under a key to who does not keep it, so that a large one need not be copied;
+    /// says whether there is one.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    fn look(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
+        let value = self.get(key)?;
+        Ok(value.inspect(|value| show(value)).is_some())
+    }
+
     /// Shows every (key, value) in `[from, to)` in the order of keys, until told to stop.
     ///
     /// # Errors
@@ -98,6 +108,12 @@ pub trait RowsRead {
     /// As [`Self::hold`].
     fn work(&self, _steps: u64) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    /// Whether each look at a row counts towards a budget that is a part of the log's format: every
+    /// replica has to look as often as every other, then.
+    fn is_budgeted(&self) -> bool {
+        false
     }
 
     /// Whether little is left of what may be taken: who can stop halfway does so.

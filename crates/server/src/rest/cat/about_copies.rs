@@ -1,7 +1,7 @@
 //! Tables of the copies of partitions: where each is, what its index is made of, and how it came
 //! to be.
 
-use plimsoll_cluster::{CopyStatus, PartitionStatistics};
+use plimsoll_cluster::{CopyStatus, Missing, PartitionStatistics};
 use plimsoll_index::Error;
 
 use super::table::{Cell, Column, answer, number, text};
@@ -32,6 +32,8 @@ const SHARDS: &[Column] = &[
     text("id", "", "unique id of node where it lives").hidden(),
     text("node", "n", "name of node where it lives"),
     text("unassigned.reason", "ur", "reason shard became unassigned").hidden(),
+    text("unassigned.details", "ud", "additional details as to why the shard became unassigned")
+        .hidden(),
     number("segments.count", "sc,segmentsCount", "number of segments").hidden(),
     number("search.query_total", "sqto,searchQueryTotal", "total query phase ops").hidden(),
     number("refresh.total", "rto,refreshTotal", "total refreshes").hidden(),
@@ -55,6 +57,10 @@ pub async fn shards(call: Call) -> Result<Answer, Error> {
         row.push(copy.view.map_or(Cell::None, |view| view.name().into()));
         row.push(match copy.status {
             CopyStatus::Unassigned(missing) => reason_name(missing).into(),
+            _ => Cell::None,
+        });
+        row.push(match copy.status {
+            CopyStatus::Unassigned(Missing::Stopped { reason, .. }) => reason.as_str().into(),
             _ => Cell::None,
         });
         row.push(cell(&|it| it.segments.into()));

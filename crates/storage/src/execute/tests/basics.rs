@@ -1,11 +1,18 @@
 //! Strings, hashes and keys.
 
+use std::cell::Cell;
+
+use bytes::Bytes;
+
 use super::{Bench, check, show};
 use crate::argv::Argv;
+use crate::command;
+use crate::execute::{ReadContext, read};
 use crate::reply::Reply;
-use crate::rows::RowsRead;
 use crate::rows::field::FieldHead;
 use crate::rows::key::RowKey;
+use crate::rows::memory::MemoryRows;
+use crate::rows::{RowsRead, StoreError, Visit};
 
 #[test]
 fn strings() {
@@ -198,4 +205,101 @@ fn bits_and_subsequences() {
         MEMORY USAGE none => nil
         "#,
     );
+}
+
+/// Rows that count how they are read.
+struct CountedRows {
+    rows: MemoryRows,
+    is_budgeted: bool,
+    gets: Cell<usize>,
+    looks: Cell<usize>,
+    scanned: Cell<usize>,
+}
+
+impl RowsRead for CountedRows {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        self.gets.set(self.gets.get() + 1);
+        self.rows.get(key)
+    }
+
+    fn look(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
+        self.looks.set(self.looks.get() + 1);
+        self.rows.look(key, show)
+    }
+
+    fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
+        self.rows.scan(from, to, &mut |key, value| {
+            self.scanned.set(self.scanned.get() + 1);
+            visit(key, value)
+        })
+    }
+
+    fn is_budgeted(&self) -> bool {
+        self.is_budgeted
+    }
+}
+
+/// What a command answers, and the gets, looks and rows of scans that it takes.
+fn counted(bench: &Bench, is_budgeted: bool, parts: &[&str]) -> (String, [usize; 3]) {
+    let zero = || Cell::new(0);
+    let (gets, looks, scanned) = (zero(), zero(), zero());
+    let rows = CountedRows { rows: bench.rows.rows.clone(), is_budgeted, gets, looks, scanned };
+    let argv = Argv::of(parts);
+    let command = command::parse(&argv).unwrap();
+    let context = ReadContext { now_ms: bench.context.now_ms, seed: 1, keys: 0, cursors: None };
+    let answer = show(&read(&command, &rows, &context).unwrap());
+    (answer, [rows.gets, rows.looks, rows.scanned].map(|it| it.get()))
+}
+
+#[test]
+fn what_asks_about_a_value_takes_none() {
+    let mut bench = Bench::new();
+    bench.write(&["SET", "s", "long"]);
+    bench.write(&["HSET", "h", "f", "longer"]);
+    let one = [
+        ("EXISTS s", "1"),
+        ("TOUCH s", "1"),
+        ("TYPE s", "string"),
+        ("TTL s", "-1"),
+        ("PEXPIRETIME s", "-1"),
+        ("STRLEN s", "4"),
+        ("HLEN h", "1"),
+        ("EXISTS none", "0"),
+    ];
+    for (line, answer) in one {
+        let parts: Vec<&str> = line.split(' ').collect();
+        assert_eq!(counted(&bench, false, &parts), (answer.to_owned(), [0, 1, 0]), "{line}");
+    }
+    // The key, then the field.
+    for (line, answer) in
+        [("HEXISTS h f", "1"), ("HSTRLEN h f", "6"), ("HTTL h FIELDS 1 f", "[-1]")]
+    {
+        let parts: Vec<&str> = line.split(' ').collect();
+        assert_eq!(counted(&bench, false, &parts), (answer.to_owned(), [0, 2, 0]), "{line}");
+    }
+    let (answer, _) = counted(&bench, false, &["STRLEN", "h"]);
+    assert!(answer.starts_with("-WRONGTYPE"), "{answer}");
+}
+
+#[test]
+fn a_key_that_is_named_again_is_not_looked_at_again_but_at_apply() {
+    let mut bench = Bench::new();
+    bench.write(&["SET", "s", "v"]);
+    for field in ["a", "b", "c"] {
+        bench.write(&["HSET", "h", field, "v"]);
+        bench.write(&["HPEXPIRE", "h", "1000", "FIELDS", "1", field]);
+    }
+    bench.write(&["HPERSIST", "h", "FIELDS", "1", "c"]);
+    bench.write(&["HPEXPIRE", "h", "9000", "FIELDS", "1", "c"]);
+    bench.pass(2000);
+    let one = counted(&bench, false, &["EXISTS", "h"]).1;
+    assert!(one[2] > 0, "what has expired is looked for: {one:?}");
+    let mut parts = vec!["EXISTS"];
+    parts.extend(["h"; 50]);
+    parts.extend(["none"; 50]);
+    parts.extend(["s"; 50]);
+    let (answer, [gets, looks, scanned]) = counted(&bench, false, &parts);
+    assert_eq!((answer.as_str(), gets, looks, scanned), ("100", one[0], one[1] + 2, one[2]));
+    let (answer, [_, looks, scanned]) = counted(&bench, true, &parts);
+    assert_eq!((answer.as_str(), looks, scanned), ("100", 150, 50 * one[2]));
 }
