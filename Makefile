@@ -59,12 +59,12 @@ bench-breakers: ## what the memory breakers cost, beside a binary without their 
 bench-failover: build ## what clients notice when a node or a log server goes bad (ARGS="--seconds 10")
 	@scripts/deps.sh test && $$(scripts/venv.sh) scripts/failover.py $(ARGS)
 
-soak: build soak-cluster ## kill and power-loss tests, ten times as long, all faults of a cluster, an upgrade
+soak: build soak-cluster soak-absence ## kill and power-loss tests, ten times as long, all faults of a cluster, absences, an upgrade
 	@scripts/deps.sh test && PLIMSOLL_RUNS=1000 $$(scripts/venv.sh) -m pytest -q tests/test_kill.py tests/test_power_loss.py
 	@. scripts/env.sh && build_last && PLIMSOLL_LAST_BIN=$$CARGO_TARGET_DIR/release/plimsoll-last \
 	  $$(scripts/venv.sh) -m pytest -q tests/test_upgrade.py
 
-soak-absence: build ## absences of 1, 3 and 70 delays, by four ways, of one to three nodes (an hour)
+soak-absence: build ## absences of 1, 3 and 70 delays, by four ways, of one to three nodes (45 minutes)
 	@scripts/deps.sh test && PLIMSOLL_SOAK=1 $$(scripts/venv.sh) -m pytest -q tests/test_absence.py
 
 soak-absence-real: build ## one absence of 70 minutes by each of four ways, side by side, nothing scaled

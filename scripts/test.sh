@@ -21,7 +21,7 @@ end_to_end() {
   local python
   python=$(scripts/venv.sh) || return 1
   PLIMSOLL_BIN=$plimsoll PLIMSOLL_NEXT_BIN=$CARGO_TARGET_DIR/release/plimsoll-next \
-    "$python" -m pytest -q --durations=8 tests
+    "$python" -m pytest -q -rs --durations=8 tests
 }
 
 stage 'dependencies' scripts/deps.sh test

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import socket
 import subprocess
 import urllib.error
@@ -10,6 +11,7 @@ import urllib.request
 import pytest
 import redis
 from resp import Closed, Connection, bulk, encode
+from rest import try_ask
 
 MIB = 1 << 20
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
@@ -247,3 +249,24 @@ def test_more_shards_than_the_nodes_may_hold_are_refused(new_node):
     assert status == 400 and "1024" in answer["error"]["reason"], answer
     assert put("/c", shards(1))[0] == 200
     assert node.client(db=7).set("a", "b")
+
+
+def test_a_node_opens_more_files_than_a_shell_allows_by_default(new_node):
+    """The soft limit is raised to the hard one; beyond that one, creation is refused in words."""
+    hard = 2048
+
+    def with_few_files():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+
+    node = new_node()
+    node.before = with_few_files
+    node.start()
+    body = {"settings": {"number_of_shards": 64, "number_of_replicas": 0}}
+    assert try_ask(node, "PUT", "/a", body)[0] == 200
+    status, answer = try_ask(node, "PUT", "/b", body)
+    assert status == 400 and "ulimit -n" in answer["error"]["reason"], answer
+    assert try_ask(node, "PUT", "/a/_doc/1?refresh=true", {"n": 1})[0] == 201
+    assert node.terminate() == 0
+    node.start()
+    status, answer = try_ask(node, "GET", "/a/_count")
+    assert (status, answer["count"], answer["_shards"]["successful"]) == (200, 1, 64)

@@ -124,6 +124,12 @@ def test_a_disk_that_others_fill_heals_without_a_restart(new_node, disk):
                 attempt()
             except redis.ResponseError:
                 pass
+    refreshed = requests.post(f"{url}/docs/_refresh", timeout=60)
+    # It says no more than it did.
+    if refreshed.ok:
+        assert refreshed.json()["_shards"]["successful"] == 1, refreshed.text
+    else:
+        assert refreshed.json()["error"]["reason"], refreshed.text
     try:
         requests.post(f"{url}/docs/_flush", timeout=60)
         client.save()

@@ -12,6 +12,8 @@ import json
 import resource
 import select
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -24,6 +26,8 @@ from control_groups import limited
 LIMIT_BYTES = 1 << 30
 # How long the harness waits for anything at all: generous, so that a busy machine does not fail it.
 PATIENCE_SECONDS = 120
+# A small request passes through several threads, each of which the machine may keep waiting.
+MACHINE_TIMES = 20
 JSON = {"content-type": "application/json"}
 NDJSON = {"content-type": "application/x-ndjson"}
 REFUSED = {400, 413, 429}
@@ -84,19 +88,56 @@ def write(node, path, body):
     await_true(f"no room for {path}", is_written, PATIENCE_SECONDS)
 
 
+# A server that does nothing, in a process of its own: what it takes to answer is the machine's.
+IDLE_SERVER = """
+import socket
+listening = socket.create_server(("127.0.0.1", 0))
+print(listening.getsockname()[1], flush=True)
+connection = listening.accept()[0]
+while connection.recv(1):
+    connection.send(b"x")
+"""
+
+
+class Machine:
+    """How long the machine itself keeps somebody waiting."""
+
+    def __enter__(self):
+        command = [sys.executable, "-c", IDLE_SERVER]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        port = int(self.process.stdout.readline())
+        self.connection = socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS)
+        return self
+
+    def wait_seconds(self):
+        began = time.monotonic()
+        self.connection.send(b"x")
+        self.connection.recv(1)
+        return time.monotonic() - began
+
+    def __exit__(self, *_):
+        self.connection.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+
 class Beside:
-    """A client of small requests: all of them have to be answered as if nobody else were there."""
+    """A client of small requests: each has to be answered within a second, and whatever the machine
+    lets anybody wait meanwhile."""
 
     def __init__(self, node):
         self.node = node
         self.answers = 0
+        self.slowest_seconds = 0.0
+        self.machine_seconds = 0.0
         self.failures = []
         self.stopped = threading.Event()
         self.thread = threading.Thread(target=self.run)
 
     def run(self):
-        with requests.Session() as session:
+        with requests.Session() as session, Machine() as machine:
             while not self.stopped.is_set() or self.answers == 0:
+                began = time.monotonic()
                 try:
                     answer = session.get(url(self.node, "/h/_doc/1"), timeout=PATIENCE_SECONDS)
                     if answer.status_code != 200:
@@ -105,6 +146,8 @@ class Beside:
                     self.failures.append(repr(error))
                 if self.failures:
                     return
+                self.slowest_seconds = max(self.slowest_seconds, time.monotonic() - began)
+                self.machine_seconds = max(self.machine_seconds, machine.wait_seconds())
                 self.answers += 1
                 self.stopped.wait(0.02)
 
@@ -118,6 +161,10 @@ class Beside:
         if kind is None:
             assert self.node.process.poll() is None, f"the node died:\n{self.node.text()[-2000:]}"
             assert not self.failures, self.failures[0]
+            # Its own threads share the processors with the node's, and with what runs beside the test.
+            allowed = 1 + MACHINE_TIMES * self.machine_seconds
+            print(f"slowest small request {self.slowest_seconds:.3f} s, machine {self.machine_seconds:.3f} s")
+            assert self.slowest_seconds < allowed, (self.slowest_seconds, self.machine_seconds)
 
 
 def statuses_at_once(count, node, *request):
@@ -348,6 +395,28 @@ def numbers(node):
 def test_parts_of_large_documents_are_shown_within_the_memory(node, numbers, body):
     path = f"{numbers}/_search?request_cache=false"
     assert statuses_at_once(8, node, "POST", path, body) <= {200, 429}
+
+
+def test_indices_are_made_up_to_what_the_memory_holds(node):
+    many = {"persistent": {"cluster.max_shards_per_node": 100_000}}
+    assert ask(node, "PUT", "/_cluster/settings", many).status_code == 200
+    made = []
+    try:
+        with Beside(node):
+            body = {"settings": {"number_of_shards": 32, "number_of_replicas": 0}}
+            while True:
+                answer = ask(node, "PUT", f"/many-{len(made)}", body)
+                if answer.status_code != 200:
+                    break
+                made.append(f"many-{len(made)}")
+        assert answer.status_code == 400 and "set by the memory of a node" in answer.text, answer.text
+        assert len(made) > 4
+        for name in made:
+            assert ask(node, "GET", f"/{name}/_count").json()["_shards"]["successful"] == 32
+    finally:
+        for name in made:
+            ask(node, "DELETE", f"/{name}")
+        ask(node, "PUT", "/_cluster/settings", {"persistent": {"cluster.max_shards_per_node": None}})
 
 
 def test_phrases_in_long_texts(node):

@@ -13,7 +13,7 @@ from rest import try_ask
 
 DOCUMENTS = 300
 BOUND_SECONDS = 120
-INDEX_FILES = ("fast", "store", "term", "idx", "pos", "fieldnorm", "meta.json")
+INDEX_FILES = ("fast", "store", "term", "idx", "pos", "fieldnorm", "del", "meta.json")
 
 
 def flip_one_bit(path, chance):
@@ -36,6 +36,9 @@ def fill(node, index, shards=1, replicas=0):
     for number in range(DOCUMENTS):
         body = {"n": number, "text": f"word{number % 7} and more of it", "tag": f"t{number % 5}"}
         assert try_ask(node, "PUT", f"/{index}/_doc/{number}", body)[0] == 201
+    assert try_ask(node, "POST", f"/{index}/_refresh")[0] == 200
+    # What is written anew is deleted from the segment that it was in.
+    assert try_ask(node, "PUT", f"/{index}/_doc/{number}", body)[0] == 200
     assert try_ask(node, "POST", f"/{index}/_refresh")[0] == 200
     assert try_ask(node, "POST", f"/{index}/_flush")[0] == 200
 
@@ -107,17 +110,22 @@ def rows_files(node):
     return [path for path in node.data.glob("partitions/*/*.sst") if re.fullmatch(r"\d+\.sst", path.name)]
 
 
-def test_a_copy_with_damaged_rows_is_made_from_another(tmp_path):
+METADATA = "0000000000000000-0"
+
+
+@pytest.mark.parametrize("whose", ["of indices", "of the metadata"])
+def test_a_copy_with_damaged_rows_is_made_from_another(tmp_path, whose):
     cluster = Cluster(tmp_path)
     try:
-        with explained(cluster, "rotten rows", 0):
+        with explained(cluster, f"rotten rows {whose}", 0):
             cluster.start()
             fill(cluster.nodes[0], "kept", shards=3, replicas=1)
             cluster.await_green()
             node = cluster.nodes[0]
             assert node.terminate(60) == 0
             chance = random.Random(7)
-            damaged = [path for path in rows_files(node) if "0000000000000000-0" not in str(path)]
+            is_metadata = whose == "of the metadata"
+            damaged = [path for path in rows_files(node) if (METADATA in str(path)) == is_metadata]
             assert damaged
             for path in damaged:
                 flip_one_bit(path, chance)
@@ -156,6 +164,11 @@ def remove(path):
     path.unlink()
 
 
+def flip_a_bit_of_the_manifest(path):
+    (manifest,) = path.parent.glob("MANIFEST-*")
+    flip_one_bit(manifest, random.Random(3))
+
+
 def remove_current(path):
     (path.parent / "CURRENT").unlink()
 
@@ -164,7 +177,14 @@ def remove_folder(path):
     shutil.rmtree(path.parent)
 
 
-DAMAGES = [flip_a_bit_of_the_index_block, truncate, remove, remove_current, remove_folder]
+DAMAGES = [
+    flip_a_bit_of_the_index_block,
+    truncate,
+    remove,
+    flip_a_bit_of_the_manifest,
+    remove_current,
+    remove_folder,
+]
 
 
 def folder_made_by(node, make):
@@ -197,6 +217,8 @@ def assert_stopped_by_name(node, index, partition):
         # What was not taken may be sent again, as where a copy stops while it runs.
         ("PUT", f"/{index}/_doc/1", {"n": 1}, 429),
         ("POST", f"/{index}/_search", {"query": {"match_all": {}}}, 503),
+        ("POST", f"/{index}/_refresh", None, 503),
+        ("POST", f"/{index}/_flush", None, 503),
     ]
     for method, path, body, expected in requests:
         status, answer = try_ask(node, method, path, body)

@@ -19,6 +19,7 @@ pub mod filter_path;
 pub mod identity;
 pub mod json_error;
 pub mod json_read;
+pub mod large;
 pub mod media;
 pub mod names;
 pub mod nodes;
@@ -54,6 +55,7 @@ use browsers::{Doors, Visitor};
 use call::Call;
 use filter_path::FilterPath;
 use identity::Identity;
+use large::LargeRequests;
 use peer::Peer;
 use query::Query;
 use routes::{Found, Verb};
@@ -74,6 +76,8 @@ pub struct Rest {
     pub address: std::net::SocketAddr,
     /// Which web pages may ask.
     pub doors: Doors,
+    /// Where large requests are answered.
+    pub large: LargeRequests,
     /// Memory that bodies hold.
     pub in_flight: Arc<InFlight>,
     /// Ids for documents that come without one.
@@ -88,11 +92,14 @@ impl Rest {
     /// REST over a node that is open.
     ///
     /// # Errors
-    /// Where the node cannot keep who it is.
+    /// Where the node cannot keep who it is, or has no room for threads.
     pub async fn new(node: Arc<Shared>, address: std::net::SocketAddr) -> Result<Self, Error> {
         let identity = Identity::load(&node.coordinator, &node.settings.node_name).await?;
         let in_flight = Arc::clone(&node.in_flight);
+        let large = LargeRequests::start()
+            .map_err(|error| Error::internal(format!("no threads for large requests: {error}")))?;
         Ok(Self {
+            large,
             types: Types::of(&node.settings),
             doors: Doors::new(&node.settings),
             node,
@@ -252,6 +259,7 @@ async fn answer(
     }
     check_format(&query)?;
     let action = tasks::action::kind(route.path, method_name(&head.method));
+    let is_large = large::is_announced(&head.headers);
     let bytes_max = body::bytes_max(action, rest.node.settings.http_max_content_bytes);
     let body = RequestBody::new(body, &head.headers, bytes_max, Arc::clone(&rest.in_flight))?;
     let accept = head.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
@@ -267,13 +275,15 @@ async fn answer(
     let action = tasks::action::of(action, &call, &head.headers);
     let account = account.insert(Account::open(action));
     let answering = Charged::new(account.clone(), || (route.handler)(call));
-    let answered = if route.only_reads(&head.method) {
-        // It ends with its connection: nobody reads what it finds.
-        answering.await
-    } else {
-        // What has begun to change something goes on, whoever hangs up.
-        tokio::spawn(answering).await.map_err(|_| Error::internal("the request met a fault"))?
+    // What has begun to change something goes on, whoever hangs up. What only reads ends with its
+    // connection: nobody would see what it finds.
+    let answered = match (is_large, route.only_reads(&head.method)) {
+        (false, true) => Ok(answering.await),
+        (false, false) => tokio::spawn(answering).await,
+        (true, true) => rest.large.run(answering).await,
+        (true, false) => rest.large.run_to_its_end(answering).await,
     };
+    let answered = answered.map_err(|_| Error::internal("the request met a fault"))?;
     answered.unwrap_or_else(|stop| Err(stopped(&stop)))
 }
 
