@@ -231,6 +231,10 @@ def test_settings_that_nobody_reads_are_refused_by_name(rest):
         "index.max_terms_count": 10,
         "index.auto_expand_replicas": "0-all",
         "index.blocks.read": True,
+        "index.gc_deletes": "1h",
+        "index.search.idle.after": "5s",
+        "index.priority": 10,
+        "index.allocation.max_retries": 1,
     }
     for name, value in refused.items():
         error = rest.json("PUT", "/settings", {"settings": {name: value}}, status=400)["error"]
@@ -245,6 +249,9 @@ def test_settings_that_nobody_reads_are_refused_by_name(rest):
         "index.mapping.total_fields.limit": 2_000,
         "index.routing.allocation.include._tier_preference": "data_content",
         "index.max_terms_count": 65_536,
+        "index.gc_deletes": "60s",
+        "index.search.idle.after": "30s",
+        "index.priority": 1,
     }
     rest("PUT", "/settings", {"settings": usual})
     fields = {f"f{number}": {"type": "long"} for number in range(1_500)}

@@ -383,3 +383,86 @@ fn read(metadata: &Partition, argv: &Argv) -> Result<Reply, String> {
     let snapshot = metadata.store.snapshot().map_err(|error| error.to_string())?;
     execute::read(&command, &snapshot, &context).map_err(|error| error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::documents::IndexBody;
+    use crate::placement::{Copy, CopyState};
+    use crate::{Coordinator, Node, NodeSettings};
+
+    const NEWER: &str = r#""x_newer":{"z":[18446744073709551615,-1,2.5,null,true],"a":{"ü":"\n"}}"#;
+
+    /// The bytes of a definition.
+    fn stored(coordinator: &Coordinator) -> String {
+        let argv = Argv::of(&[b"HGET", TABLES_KEY, b"i"]);
+        let Reply::Bulk(bytes) = read(&coordinator.shared().metadata, &argv).unwrap() else {
+            panic!("no definition")
+        };
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    /// What no field is for: of the table, of its documents, and of its partition.
+    fn count_of_newer(coordinator: &Coordinator) -> [usize; 2] {
+        let (text, named) = (stored(coordinator), metadata_of(coordinator));
+        let twice = serde_json::to_string(&decode("i", text.as_bytes()).unwrap()).unwrap();
+        assert_eq!(twice, text, "it is read and written as it is");
+        let unknown = [&named.unknown, &named.partitions[0].unknown];
+        let documents = &named.documents.as_ref().unwrap().unknown;
+        let known_to_be = unknown.into_iter().chain([documents]).filter(|it| it.len() == 1);
+        [text.matches(NEWER).count(), known_to_be.count()]
+    }
+
+    fn metadata_of(coordinator: &Coordinator) -> TableDefinition {
+        definition(&coordinator.shared().metadata, "i").unwrap().unwrap().0
+    }
+
+    async fn add_field(coordinator: &Coordinator, name: &str) {
+        let mapping = json!({ "properties": { name: { "type": "long" } } });
+        coordinator.put_mapping("i", &mapping).await.unwrap();
+        assert!(stored(coordinator).contains(&format!("\"{name}\"")));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_only_a_newer_version_knows_survives_every_change() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = Node::open(&NodeSettings::alone(dir.path())).unwrap();
+        let coordinator = node.coordinator();
+        coordinator.create_index("i", IndexBody::default()).await.unwrap();
+        // As a newer node writes it: at the end of each object that may have more.
+        let text = stored(&coordinator)
+            .replace("\"is_closed\":false}", &format!("\"is_closed\":false,{NEWER}}}"))
+            .replace("\"state\":\"serving\"}]}", &format!("\"state\":\"serving\"}}],{NEWER}}}"));
+        let text = format!("{},{NEWER}}}", text.strip_suffix('}').unwrap());
+        let put = Argv::of(&[b"HSET", TABLES_KEY, b"i", text.as_bytes()]);
+        coordinator.shared().write_metadata(put).await.unwrap();
+        assert_eq!(count_of_newer(&coordinator), [3, 3]);
+
+        add_field(&coordinator, "first").await;
+        let settings = json!({ "index.refresh_interval": "7s" }).as_object().cloned().unwrap();
+        coordinator.put_index_settings("i", settings).await.unwrap();
+        coordinator.open_index("i", false).await.unwrap();
+        coordinator.open_index("i", true).await.unwrap();
+        // As `place` does it.
+        let change = |definition: &mut TableDefinition| {
+            let partition = &mut definition.partitions[0];
+            let node = "another".to_owned();
+            partition.copies.push(Copy { node, state: CopyState::Initializing });
+            partition.epoch += 1;
+            true
+        };
+        let incarnation = metadata_of(&coordinator).incarnation;
+        let changed = coordinator.shared().update_definition("i", incarnation, change).await;
+        assert_eq!(changed, Ok(true));
+        assert!(metadata_of(&coordinator).partitions[0].epoch > 1);
+        assert_eq!(count_of_newer(&coordinator), [3, 3]);
+
+        drop(coordinator);
+        node.close();
+        let node = Node::open(&NodeSettings::alone(dir.path())).unwrap();
+        add_field(&node.coordinator(), "second").await;
+        assert_eq!(count_of_newer(&node.coordinator()), [3, 3]);
+    }
+}

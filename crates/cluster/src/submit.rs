@@ -21,7 +21,7 @@ use crate::rpc::{self, Problem, Question, StepBytes, Terms};
 use crate::session::ClientSession;
 use crate::settle::{Settled, settled};
 use crate::table::Copies;
-use crate::write_error::WriteError;
+use crate::write_error::{Next, WriteError};
 
 /// How long a write waits for the log and its apply before its outcome is called unknown.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -69,33 +69,35 @@ impl Shared {
                         session.reads().saw(copies.group, seen);
                         return Ok(replies);
                     }
-                    Err(error @ (WriteError::TooLarge(_) | WriteError::Refused { .. })) => {
-                        session.settle();
-                        return Err(error);
-                    }
-                    Err(error @ WriteError::NotTaken(_)) => {
-                        session.settle();
-                        last = error;
-                    }
-                    Err(WriteError::Unknown) => {
-                        let numbers: Vec<u64> = (first..first + writes).rev().collect();
-                        let found =
-                            self.settle(&lead, copies, session.id(), &numbers, stamp_ms, end).await;
-                        let (found, seen) = found.unzip();
-                        match outcome(found, &steps) {
-                            Some(Some(replies)) => {
-                                session.settle();
-                                session.reads().saw(copies.group, seen.unwrap_or(Lsn(0)));
-                                return Ok(replies);
-                            }
-                            // It never runs: another lead may take it.
-                            Some(None) => session.settle(),
-                            None => {
-                                session.renew();
-                                return Err(WriteError::Unknown);
+                    Err(error) => match error.next() {
+                        Next::GiveUp => {
+                            session.settle();
+                            return Err(error);
+                        }
+                        Next::Elsewhere => {
+                            session.settle();
+                            last = error;
+                        }
+                        Next::Settle => {
+                            let numbers: Vec<u64> = (first..first + writes).rev().collect();
+                            let id = session.id();
+                            let found = self.settle(&lead, copies, id, &numbers, stamp_ms, end);
+                            let (found, seen) = found.await.unzip();
+                            match outcome(found, &steps) {
+                                Some(Some(replies)) => {
+                                    session.settle();
+                                    session.reads().saw(copies.group, seen.unwrap_or(Lsn(0)));
+                                    return Ok(replies);
+                                }
+                                // It never runs: another lead may take it.
+                                Some(None) => session.settle(),
+                                None => {
+                                    session.renew();
+                                    return Err(WriteError::Unknown);
+                                }
                             }
                         }
-                    }
+                    },
                 }
                 if Instant::now() >= end {
                     return Err(last);
@@ -131,17 +133,7 @@ impl Shared {
                     steps: steps.iter().filter_map(step_bytes).collect(),
                 };
                 let (ask, terms) = (copies.ask(Class::Write), Terms::within(LEAD_TIMEOUT));
-                match self.ask(member, ask, question, terms).await {
-                    Ok(rpc::Reply::Replies { replies, seen }) => {
-                        let decoded = replies.into_iter().map(|it| decode_reply(&it.into()));
-                        let replies = decoded.collect::<Result<_, _>>();
-                        replies.map(|it| (it, Lsn(seen))).map_err(|_| WriteError::Unknown)
-                    }
-                    Ok(rpc::Reply::Problem(Problem::Write(error))) => Err(error),
-                    Ok(_) | Err(NoAnswer::Unknown(_)) => Err(WriteError::Unknown),
-                    Err(NoAnswer::Elsewhere(why)) => Err(WriteError::NotTaken(why)),
-                    Err(NoAnswer::Refused(error)) => Err(WriteError::NotTaken(error.reason)),
-                }
+                attempted(self.ask(member, ask, question, terms).await)
             }
         }
     }
@@ -226,6 +218,21 @@ impl Lead {
             (Self::There(a), Self::There(b)) => a.id == b.id,
             _ => false,
         }
+    }
+}
+
+/// What an attempt came to that a lead on another node was asked for.
+fn attempted(answer: Result<rpc::Reply, NoAnswer>) -> Attempt {
+    match answer {
+        Ok(rpc::Reply::Replies { replies, seen }) => {
+            let decoded = replies.into_iter().map(|it| decode_reply(&it.into()));
+            let replies = decoded.collect::<Result<_, _>>();
+            replies.map(|it| (it, Lsn(seen))).map_err(|_| WriteError::Unknown)
+        }
+        Ok(rpc::Reply::Problem(Problem::Write(error))) => Err(error),
+        Ok(_) | Err(NoAnswer::Unknown(_)) => Err(WriteError::Unknown),
+        Err(NoAnswer::Elsewhere(why)) => Err(WriteError::NotTaken(why)),
+        Err(NoAnswer::Refused(error)) => Err(WriteError::NotTaken(error.reason)),
     }
 }
 
@@ -347,4 +354,67 @@ pub(crate) fn fences(
 /// Replies as they go to another node.
 pub(crate) fn reply_bytes(replies: &[Reply]) -> Vec<Vec<u8>> {
     replies.iter().map(|reply| encode_reply(reply).to_vec()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    //! Tests of what a sender makes of answers.
+
+    use bytes::Bytes;
+    use plimsoll_index::Error;
+
+    use super::*;
+
+    #[test]
+    fn only_what_surely_did_not_run_goes_elsewhere() {
+        let problem = |problem| Ok(rpc::Reply::Problem(problem));
+        let ok = reply_bytes(&[Reply::OK]);
+        let good = attempted(Ok(rpc::Reply::Replies { replies: ok.clone(), seen: 7 }));
+        assert_eq!(good, Ok((vec![Reply::OK], Lsn(7))));
+        let refused = WriteError::Refused { code: "ERR".to_owned(), message: "no".to_owned() };
+        let row = Problem::Row { code: "ERR".to_owned(), message: "no".to_owned() };
+        let unread = rpc::Reply::Replies { replies: vec![ok[0].clone(), vec![0xff]], seen: 7 };
+        for (answer, error) in [
+            (problem(Problem::Write(WriteError::TooLarge(9))), WriteError::TooLarge(9)),
+            (problem(Problem::Write(refused.clone())), refused),
+            (problem(Problem::Write(WriteError::not_taken("a"))), WriteError::not_taken("a")),
+            (problem(Problem::Write(WriteError::Unknown)), WriteError::Unknown),
+            (Err(NoAnswer::Elsewhere("b".to_owned())), WriteError::not_taken("b")),
+            (Err(NoAnswer::Refused(Error::new(429, "k", "c"))), WriteError::not_taken("c")),
+            // It came there, or may have.
+            (Err(NoAnswer::Unknown("d".to_owned())), WriteError::Unknown),
+            (problem(row), WriteError::Unknown),
+            (Ok(rpc::Reply::Done), WriteError::Unknown),
+            (Ok(unread), WriteError::Unknown),
+        ] {
+            let shown = format!("{answer:?}");
+            assert_eq!(attempted(answer), Err(error), "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_submission_goes_again_only_where_all_of_it_never_runs() {
+        let write = Step::Write(Bytes::from_static(b"w"));
+        let steps = [write.clone(), write.clone()];
+        let ran = |n| Settled::Ran(Reply::Integer(n));
+        // The last comes first.
+        let both = outcome(Some(vec![ran(2), ran(1)]), &steps);
+        assert_eq!(both, Some(Some(vec![Reply::Integer(1), Reply::Integer(2)])));
+        let never = || Settled::NeverRuns;
+        assert_eq!(outcome(Some(vec![never(), never()]), &steps), Some(None));
+        for found in [
+            None,
+            Some(vec![never(), ran(1)]),
+            Some(vec![ran(2), never()]),
+            Some(vec![Settled::RanUnkept, ran(1)]),
+            Some(vec![Settled::Unknown, Settled::Unknown]),
+            Some(vec![never(), Settled::Unknown]),
+        ] {
+            let shown = format!("{found:?}");
+            assert_eq!(outcome(found, &steps), None, "{shown}");
+        }
+        // A read's answer was not kept.
+        let read = Step::Read(plimsoll_storage::Argv::of(&["GET", "k"]));
+        assert_eq!(outcome(Some(vec![ran(1)]), &[write, read]), None);
+    }
 }

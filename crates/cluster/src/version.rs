@@ -135,6 +135,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_exceeds_a_budget_stops_apply_until_all_know_it() {
+        let version = ClusterVersion::default();
+        for (raised, over) in [
+            (0, OverBudget::Stop),
+            (BUDGETS - 1, OverBudget::Stop),
+            (BUDGETS, OverBudget::Refuse),
+            // It never goes back.
+            (1, OverBudget::Refuse),
+        ] {
+            version.raise(raised);
+            assert_eq!(version.over_budget(), over, "{raised}");
+        }
+    }
+
+    #[test]
     fn a_newer_cluster_is_refused_by_name() {
         assert_eq!(refusal(KNOWN), None);
         assert_eq!(refusal(1), None);

@@ -47,6 +47,8 @@ pub use types::{
     Written,
 };
 pub(crate) use write::failed;
+#[cfg(test)]
+pub(crate) use write::failed_write;
 
 use std::sync::Arc;
 

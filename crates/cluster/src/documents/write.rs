@@ -248,7 +248,7 @@ impl Sent {
 }
 
 /// What REST says where a write of documents has no replies.
-fn failed_write(error: WriteError) -> Error {
+pub(crate) fn failed_write(error: WriteError) -> Error {
     match error {
         WriteError::TooLarge(_) => Error::new(413, "illegal_argument_exception", error.to_string()),
         other => failed(other.into()),

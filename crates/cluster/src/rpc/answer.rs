@@ -197,3 +197,6 @@ fn step(step: StepBytes) -> Result<Step, Problem> {
 fn row(error: ErrorReply) -> Problem {
     Problem::Row { code: error.code.to_string(), message: error.message.into_owned() }
 }
+
+#[cfg(test)]
+mod tests;

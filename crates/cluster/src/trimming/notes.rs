@@ -141,6 +141,12 @@ impl TrimNote {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use plimsoll_log::Incarnation;
+    use plimsoll_storage::partition::{Resources, StoreOptions};
+
     use super::*;
 
     fn id(ordinal: u32) -> PartitionId {
@@ -179,6 +185,41 @@ mod tests {
         // Between the note and what was seen records may have come.
         let gap = TrimNote::new(at(90), &seen(55, &[(1, 60)]), Some(&first));
         assert_eq!(bounds(&gap), [55, 60, 55]);
+    }
+
+    #[test]
+    fn a_note_takes_a_replica_over_what_is_not_its_own_and_over_nothing_else() {
+        let resources = Resources::new(StoreOptions::default(), Arc::new(|| ()));
+        let own = id(0);
+        let open = |dir: &Path, lsn: u64| {
+            Replica::open(own, dir, &resources, Incarnation(1), at(lsn)).unwrap()
+        };
+        // Its last record is at 20; those of others come later.
+        let note = TrimNote::new(at(50), &seen(0, &[(0, 20), (1, 40)]), None);
+        // Of these records nothing is known before 30.
+        let late = TrimNote::new(at(50), &seen(30, &[(1, 40)]), None);
+        for (note, held, bridges) in [
+            (&note, 19, false),
+            (&note, 20, true),
+            (&note, 49, true),
+            (&note, 50, false),
+            (&note, 60, false),
+            (&late, 29, false),
+            (&late, 30, true),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let mut replica = open(dir.path(), held);
+            assert_eq!(note.bridge(&mut replica), bridges, "{held}");
+            let stands = if bridges { at(50) } else { at(held) };
+            assert_eq!(replica.stamp().position, stands, "{held}");
+            assert!(!note.bridge(&mut replica), "it goes forward once");
+            assert_eq!(replica.mark().unwrap(), stands);
+            replica.store().flush().unwrap();
+            drop(replica);
+            // Opened again it stands there, wherever a new one would.
+            let replica = open(dir.path(), 1);
+            assert_eq!(replica.stamp().position, stands);
+        }
     }
 
     #[test]

@@ -226,6 +226,82 @@ fn where_not_all_know_the_budget_apply_stops_before_the_record() {
 }
 
 #[test]
+fn a_replica_that_stopped_goes_on_with_the_same_log_once_all_know_the_budget() {
+    let mut log = TestLog::new();
+    log.version = 1;
+    log.append(1, 1, &["SET a 1"]);
+    let log_ms = log.stamp_ms;
+    let item = |first: u64, payload: Bytes| Item::Operations {
+        session: SessionId(1 + first),
+        first,
+        acked: 0,
+        stamp_ms: log_ms,
+        payloads: vec![payload],
+    };
+    log.append_items(vec![
+        item(1, command("SET b 2")),
+        item(2, far_bits(30)),
+        item(3, command("INCR a")),
+    ]);
+    log.append(1, 2, &["GETSET a 9"]);
+    let dir = tempfile::tempdir().unwrap();
+    let before = log.entries[0].0;
+    for _ in 0..2 {
+        // Opened again it stops at the same place, and what it has is whole.
+        let mut replica = open(dir.path());
+        let stopped = log.entries.iter().find_map(|(position, record)| {
+            replica.apply(*position, record, OverBudget::Stop, &mut ()).err()
+        });
+        let Some(ApplyError::OverBudget(why)) = &stopped else { panic!("{stopped:?}") };
+        assert!(why.contains("limit of 67108864 bytes"), "{why}");
+        assert!(stopped.unwrap().to_string().contains("not all nodes know that limit"));
+        assert_eq!((replica.stamp().position, replica.stamp().keys), (before, 1));
+        assert_eq!(replica.mark().unwrap(), before);
+        replica.store().flush().unwrap();
+    }
+    // The version is raised: the same records, with a refusal in the place of the poison.
+    let mut replica = open(dir.path());
+    let mut replies = Replies::default();
+    for (position, record) in &log.entries[1..] {
+        let applied = replica.apply(*position, record, OverBudget::Refuse, &mut replies);
+        assert_eq!(applied, Ok(Applied::Taken));
+    }
+    let [set, poison, incr, last] = &replies.0[..] else { panic!("{:?}", replies.0) };
+    assert_eq!((set, incr, last), (&Reply::OK, &Reply::Integer(2), &Reply::bulk("2")));
+    assert!(refused(poison).contains("limit of 67108864 bytes"), "{poison:?}");
+    assert_eq!(replica.stamp().keys, 2);
+    // One that comes to it later, and never stopped, is the same.
+    let fresh = tempfile::tempdir().unwrap();
+    let mut other = open(fresh.path());
+    for (position, record) in &log.entries {
+        other.apply(*position, record, OverBudget::Refuse, &mut ()).unwrap();
+    }
+    assert_eq!(other.digest(), replica.digest());
+}
+
+#[test]
+fn a_record_of_a_time_with_a_budget_is_refused_whatever_a_node_knows() {
+    let mut log = TestLog::new();
+    assert_eq!(log.version, BUDGETED_SINCE);
+    let payloads = vec![far_bits(30), command("SET b 2")];
+    let item = Item::Operations {
+        session: SessionId(1),
+        first: 1,
+        acked: 0,
+        stamp_ms: log.stamp_ms,
+        payloads,
+    };
+    log.append_items(vec![item]);
+    let dir = tempfile::tempdir().unwrap();
+    let mut replica = open(dir.path());
+    let (position, record) = &log.entries[0];
+    let mut replies = Replies::default();
+    replica.apply(*position, record, OverBudget::Stop, &mut replies).unwrap();
+    assert!(refused(&replies.0[0]).contains("67108864"));
+    assert_eq!(replies.0[1], Reply::OK);
+}
+
+#[test]
 fn an_operation_taken_back_leaves_what_was_there() {
     let dir = tempfile::tempdir().unwrap();
     let replica = open(dir.path());

@@ -245,6 +245,24 @@ mod tests {
     }
 
     #[test]
+    fn what_does_nothing_here_is_taken_as_it_is_by_default() {
+        for (name, default, other) in [
+            ("index.gc_deletes", json!("60s"), json!("61s")),
+            ("index.priority", json!(1), json!(100)),
+            ("index.allocation.max_retries", json!(5), json!(0)),
+            ("index.search.idle.after", json!("30s"), json!("0")),
+            ("index.max_refresh_listeners", json!(1000), json!(0)),
+        ] {
+            let settings = parse(&json!({ name: default }), Occasion::Creation).unwrap();
+            assert_eq!(settings[name], text(&default));
+            assert!(parse(&json!({ name: null }), Occasion::Creation).is_ok(), "{name}");
+            let refused = parse(&json!({ name: other }), Occasion::Creation).unwrap_err();
+            assert_eq!(refused.status, 400, "{name}");
+            assert!(refused.reason.contains(name), "{}", refused.reason);
+        }
+    }
+
+    #[test]
     fn what_an_index_does_not_take_is_named() {
         for (body, reason) in [
             (
@@ -267,6 +285,16 @@ mod tests {
             (
                 json!({"hidden": "no"}),
                 "Failed to parse value [no] as only [true] or [false] are allowed.",
+            ),
+            (
+                json!({"gc_deletes": "1h"}),
+                "Failed to parse value [1h] for setting [index.gc_deletes]: another value than \
+                 [60s] is not supported",
+            ),
+            (
+                json!({"priority": 10}),
+                "Failed to parse value [10] for setting [index.priority]: another value than [1] \
+                 is not supported",
             ),
             (json!({"uuid": "x"}), "private index setting [index.uuid] can not be set explicitly"),
         ] {
