@@ -132,3 +132,53 @@ def test_a_copy_with_damaged_rows_is_made_from_another(tmp_path):
             cluster.await_equal_copies()
     finally:
         cluster.close()
+
+
+# Of a document: its rows fill many blocks of a file.
+BULK_BYTES = 2_000
+
+
+def fill_files(node, documents):
+    """Rows of two shards, each in one file."""
+    body = shape(shards=2, replicas=0)
+    body["mappings"]["properties"]["bulk"] = {"type": "object", "enabled": False}
+    assert try_ask(node, "PUT", "/kept", body)[0] == 200
+    for number, source in documents.items():
+        assert try_ask(node, "PUT", f"/kept/_doc/{number}", source)[0] == 201
+    for command in ("_refresh", "_flush"):
+        assert try_ask(node, "POST", f"/kept/{command}")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "search",
+    [{}, {"sort": [{"n": "desc"}]}, {"query": {"match": {"text": "more"}}, "highlight": {"fields": {"text": {}}}}],
+    ids=["all", "sorted", "highlighted"],
+)
+def test_a_search_says_that_it_cannot_read_rows(new_node, search):
+    """Where the first that looks at damaged rows is a search, no hit without its document is shown."""
+    node = new_node().start()
+    bulk = {number: random.Random(number).randbytes(BULK_BYTES).hex() for number in range(DOCUMENTS)}
+    documents = {str(n): {"n": n, "text": "one more", "bulk": {"it": bulk[n]}} for n in range(DOCUMENTS)}
+    fill_files(node, documents)
+    assert node.terminate() == 0
+    damaged = max(rows_files(node), key=lambda path: path.stat().st_size)
+    assert damaged.stat().st_size > DOCUMENTS * BULK_BYTES / 4, "there is no file with many documents"
+    flip_one_bit(damaged, random.Random(3))
+    node.start()
+    body = {"size": DOCUMENTS, **search}
+    shown = []
+    for _ in range(3):
+        status, answer = try_ask(node, "POST", "/kept/_search", body)
+        assert (status, answer["_shards"]["failed"]) == (200, 1), answer["_shards"]
+        assert "checksum" in str(answer["_shards"]["failures"]), answer["_shards"]
+        for hit in answer["hits"]["hits"]:
+            assert hit.get("_source") == documents[hit["_id"]], hit
+        shown.append(sorted(hit["_id"] for hit in answer["hits"]["hits"]))
+    assert 0 < len(shown[0]) < DOCUMENTS and shown == [shown[0]] * 3
+    whole = "/kept/_search?allow_partial_search_results=false"
+    assert try_ask(node, "POST", whole, body)[0] >= 500
+    health = try_ask(node, "GET", "/_cluster/health")[1]
+    assert (health["status"], health["active_shards"], health["unassigned_shards"]) == ("red", 1, 1)
+    # What the other shard has is not lost with it.
+    for id in shown[0]:
+        assert try_ask(node, "GET", f"/kept/_doc/{id}")[1]["_source"] == documents[id]

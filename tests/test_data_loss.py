@@ -1,0 +1,123 @@
+"""A copy that lacks records which no log holds any more: it does not serve, says what it lacks, and
+serves again only where an operator accepts the loss."""
+
+import secrets
+
+from cluster_harness import Cluster, explained
+from cluster_processes import await_true
+from rest import get, try_ask
+
+EARLY, LATE, NEW = range(20), range(20, 60), range(60, 80)
+# Of a late one: together they are more than the log may hold for a node that is away.
+LATE_BYTES = 100_000
+BOUND_SECONDS = 120
+SETTINGS = {
+    "cluster.default_node_left_delayed_timeout": "2s",
+    "log.flush_interval": "1s",
+    "log.retention.max_bytes": "1mb",
+}
+
+
+def shape(replicas=1):
+    bulk = {"type": "object", "enabled": False}
+    mappings = {"properties": {"n": {"type": "long"}, "bulk": bulk}}
+    return {"settings": {"number_of_shards": 1, "number_of_replicas": replicas}, "mappings": mappings}
+
+
+def write(node, numbers, bulk_bytes=0, index="kept"):
+    for number in numbers:
+        body = {"n": number, "bulk": {"it": secrets.token_hex(bulk_bytes // 2)}}
+        status, answer = try_ask(node, "PUT", f"/{index}/_doc/{number}", body)
+        assert status == 201, answer
+
+
+def statuses(node, numbers, index="kept"):
+    return {try_ask(node, "GET", f"/{index}/_doc/{number}")[0] for number in numbers}
+
+
+def position(node, index="kept"):
+    """Up to where the node's own copy holds the log of its group."""
+    copies = get(node, f"/_plimsoll/digest?index={index}")
+    return next(copy["lsn"] for copy in copies if copy["node"] == node.name)
+
+
+def accept(node, on, index="kept", **options):
+    """The error of a refusal, where the copy on a node is asked to serve whatever it lacks."""
+    command = {"index": index, "shard": 0, "node": on.name, **options}
+    body = {"commands": [{"allocate_stale_primary": command}]}
+    status, answer = try_ask(node, "POST", "/_cluster/reroute", body)
+    if status == 200:
+        return None
+    assert status == 400 and answer["error"]["type"] == "illegal_argument_exception", answer
+    return answer["error"]["reason"]
+
+
+def explanation(node):
+    body = {"index": "kept", "shard": 0, "primary": True}
+    answer = try_ask(node, "POST", "/_cluster/allocation/explain", body)[1]
+    return answer.get("allocate_explanation", "")
+
+
+def shown(node):
+    body = {"size": 100, "sort": [{"n": "asc"}], "_source": ["n"]}
+    status, answer = try_ask(node, "POST", "/kept/_search", body)
+    assert status == 200 and not answer["_shards"]["failed"], answer
+    return [hit["_source"]["n"] for hit in answer["hits"]["hits"]]
+
+
+def test_a_copy_that_is_behind_serves_only_where_the_loss_is_accepted(tmp_path):
+    cluster = Cluster(tmp_path, nodes=2)
+    behind, ahead = cluster.nodes
+    try:
+        with explained(cluster, "data loss", 0):
+            cluster.start()
+            assert try_ask(behind, "PUT", "/_cluster/settings", {"persistent": SETTINGS})[0] == 200
+            assert try_ask(behind, "PUT", "/kept", shape())[0] == 200
+            cluster.await_green()
+            write(behind, EARLY)
+            for node in cluster.nodes:
+                assert "nothing has to be lost" in accept(node, behind, accept_data_loss=True)
+            held = position(behind)
+            assert behind.terminate(60) == 0
+            write(ahead, LATE, LATE_BYTES)
+
+            def first():
+                return max(stream["state"]["first_seq"] for stream in cluster.logs.all[0].streams().values())
+
+            await_true(lambda: f"the log goes on after {held}: {first()}", lambda: first() > held + 1, BOUND_SECONDS)
+            ahead.kill()
+            cluster.restart(behind)
+
+            # Behind, it shows nothing and takes nothing, and says what it lacks.
+            await_true(
+                lambda: f"it says what it lacks: {explanation(behind)}",
+                lambda: f"holds its partition up to {held}, the log begins at" in explanation(behind),
+                BOUND_SECONDS,
+            )
+            await_true("red", lambda: behind.health()["status"] == "red", BOUND_SECONDS)
+            assert try_ask(behind, "GET", "/kept/_doc/0?realtime=false")[0] == 503
+            assert try_ask(behind, "POST", "/kept/_search", {})[0] == 503
+            # Never acknowledged: nobody takes it, or nobody knows what the other node did with it.
+            assert try_ask(behind, "PUT", "/kept/_doc/new", {"n": 0}, 60)[0] in (503, 504)
+            for said in ({}, {"accept_data_loss": False}):
+                assert "accept_data_loss" in accept(behind, behind, **said)
+            assert try_ask(behind, "GET", "/kept/_doc/0?realtime=false")[0] == 503
+            assert "there is no node" in accept(behind, ahead, accept_data_loss=True)
+
+            assert accept(behind, behind, accept_data_loss=True) is None
+            await_true("it serves", lambda: statuses(behind, EARLY) == {200}, BOUND_SECONDS)
+            assert statuses(behind, LATE) == {404}
+            write(behind, NEW)
+            assert "nothing has to be lost" in accept(behind, behind, accept_data_loss=True)
+
+            # The other one has more than was accepted: that is given up.
+            cluster.restart(ahead)
+            cluster.await_green()
+            for node in cluster.nodes:
+                assert statuses(node, EARLY) == statuses(node, NEW) == {200}
+                assert statuses(node, LATE) == {404}
+                assert try_ask(node, "POST", "/kept/_refresh")[0] == 200
+                assert shown(node) == [*EARLY, *NEW]
+            assert cluster.await_equal_copies() >= 2
+    finally:
+        cluster.close()
