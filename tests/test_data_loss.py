@@ -11,6 +11,7 @@ EARLY, LATE, NEW = range(20), range(20, 60), range(60, 80)
 # Of a late one: together they are more than the log may hold for a node that is away.
 LATE_BYTES = 100_000
 BOUND_SECONDS = 120
+GROUPS = 16
 SETTINGS = {
     "cluster.default_node_left_delayed_timeout": "2s",
     "log.flush_interval": "1s",
@@ -18,10 +19,10 @@ SETTINGS = {
 }
 
 
-def shape(replicas=1):
+def shape(replicas=1, shards=1):
     bulk = {"type": "object", "enabled": False}
     mappings = {"properties": {"n": {"type": "long"}, "bulk": bulk}}
-    return {"settings": {"number_of_shards": 1, "number_of_replicas": replicas}, "mappings": mappings}
+    return {"settings": {"number_of_shards": shards, "number_of_replicas": replicas}, "mappings": mappings}
 
 
 def write(node, numbers, bulk_bytes=0, index="kept"):
@@ -73,11 +74,15 @@ def test_a_copy_that_is_behind_serves_only_where_the_loss_is_accepted(tmp_path):
             cluster.start()
             assert try_ask(behind, "PUT", "/_cluster/settings", {"persistent": SETTINGS})[0] == 200
             assert try_ask(behind, "PUT", "/kept", shape())[0] == 200
+            # A partition in every group of the log, also in the other's.
+            assert try_ask(behind, "PUT", "/idle", shape(shards=GROUPS))[0] == 200
             cluster.await_green()
             write(behind, EARLY)
+            write(behind, EARLY, index="idle")
             for node in cluster.nodes:
                 assert "nothing has to be lost" in accept(node, behind, accept_data_loss=True)
             held = position(behind)
+            # In order: all that it was told is in its files.
             assert behind.terminate(60) == 0
             write(ahead, LATE, LATE_BYTES)
 
@@ -88,6 +93,11 @@ def test_a_copy_that_is_behind_serves_only_where_the_loss_is_accepted(tmp_path):
             ahead.kill()
             cluster.restart(behind)
 
+            # What has no record among those that are gone is whole, though nobody else has it.
+            await_true("the other index is there", lambda: statuses(behind, EARLY, "idle") == {200}, BOUND_SECONDS)
+            assert "what was trimmed had nothing of this copy" in "".join(behind.output)
+            assert "what the copy is missing was accepted" not in "".join(behind.output)
+
             # Behind, it shows nothing and takes nothing, and says what it lacks.
             await_true(
                 lambda: f"it says what it lacks: {explanation(behind)}",
@@ -95,17 +105,18 @@ def test_a_copy_that_is_behind_serves_only_where_the_loss_is_accepted(tmp_path):
                 BOUND_SECONDS,
             )
             await_true("red", lambda: behind.health()["status"] == "red", BOUND_SECONDS)
-            assert try_ask(behind, "GET", "/kept/_doc/0?realtime=false")[0] == 503
             assert try_ask(behind, "POST", "/kept/_search", {})[0] == 503
             # Never acknowledged: nobody takes it, or nobody knows what the other node did with it.
             assert try_ask(behind, "PUT", "/kept/_doc/new", {"n": 0}, 60)[0] in (503, 504)
             for said in ({}, {"accept_data_loss": False}):
                 assert "accept_data_loss" in accept(behind, behind, **said)
-            assert try_ask(behind, "GET", "/kept/_doc/0?realtime=false")[0] == 503
+            assert try_ask(behind, "POST", "/kept/_search", {})[0] == 503
             assert "there is no node" in accept(behind, ahead, accept_data_loss=True)
 
+            assert "nothing has to be lost" in accept(behind, behind, "idle", accept_data_loss=True)
             assert accept(behind, behind, accept_data_loss=True) is None
             await_true("it serves", lambda: statuses(behind, EARLY) == {200}, BOUND_SECONDS)
+            assert "what the copy is missing was accepted as lost" in "".join(behind.output)
             assert statuses(behind, LATE) == {404}
             write(behind, NEW)
             assert "nothing has to be lost" in accept(behind, behind, accept_data_loss=True)
