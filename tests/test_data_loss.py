@@ -42,6 +42,29 @@ def position(node, index="kept"):
     return next(copy["lsn"] for copy in copies if copy["node"] == node.name)
 
 
+def ends(cluster):
+    """Where each of the log's groups ends; the metadata's is none of them."""
+    streams = cluster.logs.all[0].streams()
+    return {group: stream["state"]["last_seq"] for group, stream in streams.items() if group}
+
+
+def group_that_grows(cluster, work):
+    """The group of the log to which some work appends most."""
+    before = ends(cluster)
+    work()
+    after = ends(cluster)
+    return max(after, key=lambda group: after[group] - before[group])
+
+
+def await_trimmed(cluster, group, past):
+    """Waits until the log no longer has the record that follows a position."""
+
+    def first():
+        return cluster.logs.all[0].streams()[group]["state"]["first_seq"]
+
+    await_true(lambda: f"the log begins after {past}: {first()}", lambda: first() > past + 1, BOUND_SECONDS)
+
+
 def accept(node, on, index="kept", **options):
     """The error of a refusal, where the copy on a node is asked to serve whatever it lacks."""
     command = {"index": index, "shard": 0, "node": on.name, **options}
@@ -84,12 +107,8 @@ def test_a_copy_that_is_behind_serves_only_where_the_loss_is_accepted(tmp_path):
             held = position(behind)
             # In order: all that it was told is in its files.
             assert behind.terminate(60) == 0
-            write(ahead, LATE, LATE_BYTES)
-
-            def first():
-                return max(stream["state"]["first_seq"] for stream in cluster.logs.all[0].streams().values())
-
-            await_true(lambda: f"the log goes on after {held}: {first()}", lambda: first() > held + 1, BOUND_SECONDS)
+            group = group_that_grows(cluster, lambda: write(ahead, LATE, LATE_BYTES))
+            await_trimmed(cluster, group, held)
             ahead.kill()
             cluster.restart(behind)
 
