@@ -2,12 +2,14 @@
 serves again only where an operator accepts the loss."""
 
 import secrets
+import time
 
 from cluster_harness import Cluster, explained
 from cluster_processes import await_true
 from rest import get, try_ask
 
 EARLY, LATE, NEW = range(20), range(20, 60), range(60, 80)
+MANY = range(20, 420)
 # Of a late one: together they are more than the log may hold for a node that is away.
 LATE_BYTES = 100_000
 BOUND_SECONDS = 120
@@ -34,6 +36,14 @@ def write(node, numbers, bulk_bytes=0, index="kept"):
 
 def statuses(node, numbers, index="kept"):
     return {try_ask(node, "GET", f"/{index}/_doc/{number}")[0] for number in numbers}
+
+
+def lacks(node, numbers, index):
+    """The documents that a node does not show."""
+    body = {"ids": [str(number) for number in numbers]}
+    status, answer = try_ask(node, "POST", f"/{index}/_mget?_source=n", body)
+    assert status == 200, answer
+    return [it for it in answer["docs"] if it.get("_source") != {"n": int(it["_id"])}]
 
 
 def position(node, index="kept"):
@@ -149,5 +159,103 @@ def test_a_copy_that_is_behind_serves_only_where_the_loss_is_accepted(tmp_path):
                 assert try_ask(node, "POST", "/kept/_refresh")[0] == 200
                 assert shown(node) == [*EARLY, *NEW]
             assert cluster.await_equal_copies() >= 2
+    finally:
+        cluster.close()
+
+
+def test_the_log_is_held_up_to_its_budget_and_for_the_last_copies_beyond(tmp_path):
+    """A node is away for less than it is waited for, and more is written than the log may hold for it."""
+    cluster = Cluster(tmp_path, nodes=2)
+    gone, stays = cluster.nodes
+    try:
+        with explained(cluster, "retention", 0):
+            cluster.start()
+            waits = {"cluster.default_node_left_delayed_timeout": "24h", "log.flush_interval": "24h"}
+            assert try_ask(gone, "PUT", "/_cluster/settings", {"persistent": waits})[0] == 200
+            # In each group of the log a partition on both nodes, and one on one of them.
+            assert try_ask(gone, "PUT", "/kept", shape(shards=GROUPS))[0] == 200
+            assert try_ask(gone, "PUT", "/single", shape(replicas=0, shards=GROUPS))[0] == 200
+            cluster.await_green()
+            write(gone, EARLY)
+            write(gone, range(100), index="single")
+            # Its rows were never made durable: what it has of its own is in the log alone.
+            gone.kill()
+            before = ends(cluster)
+            now = {"log.flush_interval": "1s", "log.retention.max_bytes": "1mb"}
+            assert try_ask(stays, "PUT", "/_cluster/settings", {"persistent": now})[0] == 200
+            write(stays, MANY, LATE_BYTES)
+
+            await_true("the node has left", lambda: stays.health()["number_of_nodes"] == 1, BOUND_SECONDS)
+            rows = get(stays, "/_cat/shards/single?format=json&h=state")
+            last_copies = sum(row["state"] == "UNASSIGNED" for row in rows)
+
+            def trimmed():
+                groups = cluster.logs.all[0].streams()
+                return [group for group in before if groups[group]["state"]["first_seq"] > before[group] + 1]
+
+            assert 0 < last_copies < GROUPS
+            await_true(
+                lambda: f"all but {last_copies} of {GROUPS} groups are trimmed: {trimmed()}",
+                lambda: len(trimmed()) == GROUPS - last_copies,
+                BOUND_SECONDS,
+            )
+            await_true(
+                "it is said that the log is held for a node",
+                lambda: any("for this node" in line and f'node="{gone.name}"' in line for line in stays.output),
+                BOUND_SECONDS,
+            )
+            assert len(trimmed()) == GROUPS - last_copies
+            cluster.restart(gone)
+            assert "the log went on without this copy" in "".join(gone.output)
+            cluster.await_green()
+            for node in cluster.nodes:
+                assert lacks(node, [*EARLY, *MANY], "kept") == []
+                assert lacks(node, range(100), "single") == []
+            by_shard = {}
+            for copy in get(stays, "/_plimsoll/digest?index=kept"):
+                by_shard.setdefault(copy["shard"], []).append((copy["lsn"], copy["hash"], copy["digest"]))
+            assert all(len(copies) == 2 and len(set(copies)) == 1 for copies in by_shard.values()), by_shard
+            await_true("the log gives up the rest", lambda: len(trimmed()) == GROUPS, BOUND_SECONDS)
+    finally:
+        cluster.close()
+
+
+def test_an_index_is_waited_for_as_long_as_it_says(tmp_path):
+    cluster = Cluster(tmp_path)
+    gone, asked, _ = cluster.nodes
+    delayed = "index.unassigned.node_left.delayed_timeout"
+    try:
+        with explained(cluster, "delayed", 0):
+            cluster.start()
+            short = {"cluster.default_node_left_delayed_timeout": "1s"}
+            assert try_ask(asked, "PUT", "/_cluster/settings", {"persistent": short})[0] == 200
+            for index, settings in (("moved", {}), ("waits", {delayed: "24h"})):
+                body = shape(shards=GROUPS)
+                body["settings"] |= settings
+                assert try_ask(asked, "PUT", f"/{index}", body)[0] == 200
+            cluster.await_green()
+            gone.kill()
+
+            def copies(index):
+                rows = get(asked, f"/_cat/shards/{index}?format=json&h=state,node,unassigned.reason")
+                return [(row["state"], row["node"]) for row in rows]
+
+            def health(index):
+                answer = get(asked, f"/_cluster/health/{index}")
+                return answer["status"], answer["active_shards"], answer["delayed_unassigned_shards"]
+
+            missing = sum(node == gone.name for _, node in copies("waits"))
+            assert missing > 0
+            await_true("the node has left", lambda: asked.health()["number_of_nodes"] == 2, BOUND_SECONDS)
+            await_true("the one is green", lambda: health("moved") == ("green", 2 * GROUPS, 0), BOUND_SECONDS)
+            assert gone.name not in {node for _, node in copies("moved")}
+            for _ in range(20):
+                assert health("waits") == ("yellow", 2 * GROUPS - missing, missing)
+                assert copies("waits").count(("UNASSIGNED", None)) == missing
+                time.sleep(0.1)
+            # It says otherwise: then it is made elsewhere too.
+            assert try_ask(asked, "PUT", "/waits/_settings", {delayed: "0ms"})[0] == 200
+            await_true("the other is green", lambda: health("waits") == ("green", 2 * GROUPS, 0), BOUND_SECONDS)
+            assert gone.name not in {node for _, node in copies("waits")}
     finally:
         cluster.close()
