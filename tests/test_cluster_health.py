@@ -15,7 +15,7 @@ DOCUMENT_BYTES = 100_000
 # So slow that what was wiped is not copied in a minute.
 COPIED_BYTES_S = 50_000
 BOUND_SECONDS = 120
-LOOKS = 30
+LOOKS = 10
 PAUSE_SECONDS = 0.1
 # The metadata's copy has this name.
 METADATA = "0000000000000000-0"
