@@ -30,6 +30,7 @@ COMES_BACK_SECONDS = 600 if REAL_SECONDS else 120
 PAUSE_SECONDS = 0.2 if REAL_SECONDS else 0.01
 DOCUMENTS_A_QUESTION = 500
 SHARDS = 8
+ON_ITS_WAY = 20
 DOCUMENTS = 60
 
 
@@ -158,6 +159,17 @@ def await_everything(cluster, others):
         time.sleep(0.5)
 
 
+def bounds(cluster):
+    """Where each group of the log begins and ends."""
+    states = {group: stream["state"] for group, stream in cluster.logs.all[0].streams().items()}
+    return {group: (it["first_seq"], it["last_seq"]) for group, it in states.items()}
+
+
+def is_trimmed(cluster, before):
+    """Whether a group lost what stood there before, and more than may be on its way to a frozen node."""
+    return any(first > before[group][1] + ON_ITS_WAY for group, (first, _) in bounds(cluster).items())
+
+
 def absence(tmp_path, kind, away, delays, replicas):
     cluster = Cluster(tmp_path)
     try:
@@ -171,11 +183,16 @@ def absence(tmp_path, kind, away, delays, replicas):
             writer = Writer(stays)
             writer.start()
             KINDS[kind](cluster, gone)
+            before = bounds(cluster)
             time.sleep(REAL_SECONDS or LEFT_SECONDS + delays * DELAY_SECONDS)
+            if kind == "freeze" and away == 1:
+                await_true(lambda: f"the log is trimmed past it: {before}", lambda: is_trimmed(cluster, before), 60)
             cluster.heal()
             others = writer.stop()
             await_true("the cluster is green", cluster.is_green, COMES_BACK_SECONDS)
             await_everything(cluster, others)
+            if kind == "freeze" and away == 1:
+                assert "which must be opened anew" in "".join(gone[0].output)
             if replicas:
                 cluster.await_equal_copies()
     finally:

@@ -1,9 +1,11 @@
 """One bit that rots, in every kind of file that a copy is made of. What is damaged is never shown: the
 index is built anew from the rows, and a copy whose rows are damaged is made from another."""
 
+import json
 import random
 import re
 import shutil
+import urllib.request
 
 import pytest
 import redis
@@ -288,3 +290,132 @@ def test_keys_of_a_copy_that_cannot_be_opened_are_not_said_to_be_absent(new_node
             client.execute_command(*command.split())
         assert folder.name in str(told.value), command
     assert node.client(db=1).get("k") == b"other"
+
+
+# So many that it takes a while to index them.
+MANY = 30_000
+A_BULK = 2_000
+# Searches at each node between two looks at the cluster's health.
+MANY_A_LOOK = 5
+AN_ANSWER = {
+    "size": 20,
+    "track_total_hits": True,
+    "sort": [{"n": "desc"}],
+    "query": {"match": {"text": "more"}},
+    "aggs": {"sum": {"sum": {"field": "n"}}},
+}
+
+
+def fill_many(node):
+    assert try_ask(node, "PUT", "/kept", shape(shards=1, replicas=1))[0] == 200
+    for begin in range(0, MANY, A_BULK):
+        lines = []
+        for number in range(begin, begin + A_BULK):
+            words = " ".join(f"w{number * it % 9973}" for it in range(1, 60))
+            lines += [{"index": {"_id": str(number)}}, {"n": number, "text": f"{words} more", "tag": "t"}]
+        data = "".join(json.dumps(line) + "\n" for line in lines).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{node.http}/kept/_bulk", data, method="POST")
+        request.add_header("content-type", "application/x-ndjson")
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            assert not json.loads(answer.read())["errors"]
+    for command in ("_refresh", "_flush"):
+        assert try_ask(node, "POST", f"/kept/{command}")[0] == 200
+
+
+def is_whole(answer):
+    hits = [hit["_source"]["n"] for hit in answer["hits"]["hits"]]
+    found = (answer["hits"]["total"]["value"], answer["aggregations"]["sum"]["value"], hits)
+    expected = (MANY, sum(range(MANY)), list(range(MANY - 1, MANY - 21, -1)))
+    return not answer["_shards"]["failed"] and found == expected
+
+
+def test_searches_are_whole_while_an_index_is_built_anew_and_health_says_so(tmp_path):
+    cluster = Cluster(tmp_path, nodes=2)
+    rotten = cluster.nodes[0]
+    asked, refused, told = [], [], []
+
+    def is_whole_again():
+        return "the index is whole again" in "".join(rotten.output)
+
+    def look():
+        """Asks both nodes, as clients do, and says whether the index is built."""
+        for node in cluster.nodes * MANY_A_LOOK:
+            status, answer = try_ask(node, "POST", "/kept/_search", AN_ANSWER)
+            asked.append(node.name)
+            if status != 200 or not is_whole(answer):
+                refused.append((node.name, status, answer.get("error", answer)))
+        statuses = [node.health().get("status") for node in cluster.nodes]
+        if is_whole_again():
+            return True
+        told.append(statuses)
+        return False
+
+    try:
+        with explained(cluster, "rotten index", 0):
+            cluster.start()
+            fill_many(rotten)
+            cluster.await_green()
+            assert rotten.terminate(60) == 0
+            for path in files(rotten, "fast"):
+                flip_one_bit(path, random.Random(5))
+            cluster.restart(rotten)
+            await_true("the index is built", look, BOUND_SECONDS, pause_seconds=0)
+            assert len(told) > 3, "nobody looked while it was built"
+            assert not any("green" in statuses for statuses in told), told
+            cluster.await_green()
+            for node in cluster.nodes:
+                status, answer = try_ask(node, "POST", "/kept/_search?preference=_local", AN_ANSWER)
+                assert status == 200 and is_whole(answer), (node.name, answer)
+            assert not refused, f"{len(refused)} of {len(asked)} searches, the first: {refused[0]}"
+    finally:
+        cluster.close()
+
+
+# Of a document: its rows fill many blocks of a file.
+BULK_BYTES = 2_000
+
+
+def fill_files(node, documents):
+    """Rows of two shards, each in one file."""
+    body = shape(shards=2, replicas=0)
+    body["mappings"]["properties"]["bulk"] = {"type": "object", "enabled": False}
+    assert try_ask(node, "PUT", "/kept", body)[0] == 200
+    for number, source in documents.items():
+        assert try_ask(node, "PUT", f"/kept/_doc/{number}", source)[0] == 201
+    for command in ("_refresh", "_flush"):
+        assert try_ask(node, "POST", f"/kept/{command}")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "search",
+    [{}, {"sort": [{"n": "desc"}]}, {"query": {"match": {"text": "more"}}, "highlight": {"fields": {"text": {}}}}],
+    ids=["all", "sorted", "highlighted"],
+)
+def test_a_search_says_that_it_cannot_read_rows(new_node, search):
+    """Where the first that looks at damaged rows is a search, no hit without its document is shown."""
+    node = new_node().start()
+    bulk = {number: random.Random(number).randbytes(BULK_BYTES).hex() for number in range(DOCUMENTS)}
+    documents = {str(n): {"n": n, "text": "one more", "bulk": {"it": bulk[n]}} for n in range(DOCUMENTS)}
+    fill_files(node, documents)
+    assert node.terminate() == 0
+    damaged = max(rows_files(node), key=lambda path: path.stat().st_size)
+    assert damaged.stat().st_size > DOCUMENTS * BULK_BYTES / 4, "there is no file with many documents"
+    flip_one_bit(damaged, random.Random(3))
+    node.start()
+    body = {"size": DOCUMENTS, **search}
+    shown = []
+    for _ in range(3):
+        status, answer = try_ask(node, "POST", "/kept/_search", body)
+        assert (status, answer["_shards"]["failed"]) == (200, 1), answer["_shards"]
+        assert "checksum" in str(answer["_shards"]["failures"]), answer["_shards"]
+        for hit in answer["hits"]["hits"]:
+            assert hit.get("_source") == documents[hit["_id"]], hit
+        shown.append(sorted(hit["_id"] for hit in answer["hits"]["hits"]))
+    assert 0 < len(shown[0]) < DOCUMENTS and shown == [shown[0]] * 3
+    whole = "/kept/_search?allow_partial_search_results=false"
+    assert try_ask(node, "POST", whole, body)[0] >= 500
+    health = try_ask(node, "GET", "/_cluster/health")[1]
+    assert (health["status"], health["active_shards"], health["unassigned_shards"]) == ("red", 1, 1)
+    # What the other shard has is not lost with it.
+    for id in shown[0]:
+        assert try_ask(node, "GET", f"/kept/_doc/{id}")[1]["_source"] == documents[id]

@@ -111,6 +111,11 @@ impl Member {
         self.reports.of(partition).is_none_or(may)
     }
 
+    /// Whether its copy answers, but not searches yet.
+    pub(crate) fn is_reindexing(&self, partition: PartitionId) -> bool {
+        matches!(self.reports.of(partition), Some(CopyReport::Reindexing { .. }))
+    }
+
     /// What of that matters for where copies go.
     pub(crate) fn known(&self, partition: PartitionId) -> Known {
         match self.reports.of(partition) {

@@ -287,9 +287,15 @@ impl<'a> Look<'a> {
                 missing.push(Missing::NodeLeft { node, left_ms, until_ms });
                 continue;
             }
-            // A node that is alone reports to nobody.
-            let own = if self.shared.is_alone { copies.report() } else { None };
-            let report = own.as_ref().or_else(|| member.and_then(|it| it.reports.of(copies.id)));
+            let is_own = self.shared.is_alone || *node == *self.shared.members.own;
+            let told = member.and_then(|it| it.reports.of(copies.id));
+            // What this node told before it was started again is not true of a copy that it has to make
+            // first; a node that is alone tells nobody.
+            let own = is_own.then(|| copies.report()).flatten();
+            let report = match &own {
+                Some(own) => Some(own),
+                None => told.filter(|told| !is_own || told.why().is_some()),
+            };
             match report {
                 Some(CopyReport::Serving { .. }) if copy.state == CopyState::Serving => {
                     found.push(CopyStatus::Serving { node });

@@ -161,17 +161,20 @@ impl Shared {
         let mut last = no_shard("no copy of the partition can be asked".to_owned());
         loop {
             let mut pause = PAUSE;
-            'round: for mut left in self.places(errand.copies) {
+            'round: for mut left in self.places(&errand) {
                 while let Some(place) = self.take_best(&errand, &mut left) {
                     let asked = self.ask_late(&errand, end, place, &mut left, hedge_after, &visit);
                     match asked.await {
                         Ok(answer) => return Ok(answer),
                         Err(Failed::Here(error)) => return Err(error),
                         Err(Failed::Elsewhere(kind, error)) => {
+                            // A copy that cannot answer has cost nobody anything.
+                            let is_free = error.kind == NO_SHARD;
                             last = error;
                             let time = end.saturating_duration_since(Instant::now());
                             let left = left.len();
                             if left > 0
+                                && !is_free
                                 && !self.selection.may_retry(self.now_ns(), kind, left, time)
                             {
                                 pause = LONG_PAUSE;
@@ -188,20 +191,32 @@ impl Shared {
         }
     }
 
-    /// Where copies serve: on nodes that are there, and on those that left, which are asked last,
-    /// as they may be back.
-    fn places(&self, copies: &Copies) -> [Vec<Place>; 2] {
+    /// Where copies serve, in the order in which they are asked: on nodes that are there; searches
+    /// come after that to those whose index is being built anew; and on nodes that left, as they may
+    /// be back.
+    fn places(&self, errand: &Errand<'_>) -> [Vec<Place>; 3] {
+        let copies = errand.copies;
+        let needs_index = errand.class == Class::Search;
+        let [mut there, mut unindexed, mut away] = [Vec::new(), Vec::new(), Vec::new()];
         // Of a node that is alone, what is left of a copy that has stopped can still be read.
-        let local = copies.local().filter(|it| self.is_alone || it.fault().is_none());
-        let mut there: Vec<Place> = local.map(Place::Here).into_iter().collect();
-        let mut away = Vec::new();
+        if let Some(local) = copies.local().filter(|it| self.is_alone || it.fault().is_none()) {
+            let is_rebuilding = local.indexer().is_some_and(|it| it.rebuilding().is_some());
+            let places = if needs_index && is_rebuilding { &mut unindexed } else { &mut there };
+            places.push(Place::Here(local));
+        }
         if !self.is_alone {
             for member in self.members_with(copies) {
-                let places = if member.is_alive() { &mut there } else { &mut away };
+                let places = if !member.is_alive() {
+                    &mut away
+                } else if needs_index && member.is_reindexing(copies.id) {
+                    &mut unindexed
+                } else {
+                    &mut there
+                };
                 places.push(Place::There(member));
             }
         }
-        [there, away]
+        [there, unindexed, away]
     }
 
     /// Visits a copy, and where it is late perhaps a second one of those that are left.
@@ -536,9 +551,12 @@ pub(crate) fn unavailable(why: String) -> ErrorReply {
     ErrorReply::new("TRYAGAIN", why)
 }
 
+/// The kind of the error that no copy answers.
+const NO_SHARD: &str = "no_shard_available_action_exception";
+
 /// The same in REST's words.
 pub(crate) fn no_shard(why: String) -> Error {
-    Error::new(503, "no_shard_available_action_exception", why)
+    Error::new(503, NO_SHARD, why)
 }
 
 #[cfg(test)]
