@@ -233,7 +233,6 @@ def test_settings_that_nobody_reads_are_refused_by_name(rest):
         "index.blocks.read": True,
         "index.gc_deletes": "1h",
         "index.search.idle.after": "5s",
-        "index.priority": 10,
         "index.allocation.max_retries": 1,
     }
     for name, value in refused.items():
@@ -251,7 +250,7 @@ def test_settings_that_nobody_reads_are_refused_by_name(rest):
         "index.max_terms_count": 65_536,
         "index.gc_deletes": "60s",
         "index.search.idle.after": "30s",
-        "index.priority": 1,
+        "index.priority": 100,
     }
     rest("PUT", "/settings", {"settings": usual})
     fields = {f"f{number}": {"type": "long"} for number in range(1_500)}

@@ -82,7 +82,14 @@ impl Coordinator {
             Question::Write { partition, session, first, acked, stamp_ms, steps } => {
                 let local = self.local(partition.into())?;
                 let working = shared.work(Class::Write);
-                let steps = steps.into_iter().map(step).collect::<Result<_, _>>()?;
+                let steps = steps.into_iter().map(step).collect::<Result<Vec<_>, _>>()?;
+                // The lead counts on one item of the record at least, and on a reply to it.
+                if !steps.iter().any(|step| matches!(step, Step::Write(_))) {
+                    return Err(Problem::Write(WriteError::Refused {
+                        code: "ERR".to_owned(),
+                        message: "there is no operation to write".to_owned(),
+                    }));
+                }
                 let session = SessionId(session);
                 let submission = |done| Submission { session, first, acked, stamp_ms, steps, done };
                 let answer = lead_for(&local, submission, timeout).await.map_err(Problem::Write)?;

@@ -131,6 +131,8 @@ async fn what_cannot_be_read_is_refused_and_never_appended() {
     let unknown = Operation::Command(Argv::of(&["NOSUCH", "good"])).encode();
     let (cut, longer) = (&good[..good.len() - 1], [&good[..], &[0]].concat());
     let before = asked.applied().await;
+    let nothing = asked.write((SESSION, 1), stamp_ms, &[]).await.unwrap_err();
+    assert!(nothing.to_string().contains("no operation to write"), "{nothing}");
     for bad in [&[][..], &[0xff; 9], cut, &longer, &unknown] {
         // Beside one that can be read, which does not run either.
         let refused = asked.write((SESSION, 1), stamp_ms, &[&good, bad]).await.unwrap_err();

@@ -248,7 +248,6 @@ mod tests {
     fn what_does_nothing_here_is_taken_as_it_is_by_default() {
         for (name, default, other) in [
             ("index.gc_deletes", json!("60s"), json!("61s")),
-            ("index.priority", json!(1), json!(100)),
             ("index.allocation.max_retries", json!(5), json!(0)),
             ("index.search.idle.after", json!("30s"), json!("0")),
             ("index.max_refresh_listeners", json!(1000), json!(0)),
@@ -290,11 +289,6 @@ mod tests {
                 json!({"gc_deletes": "1h"}),
                 "Failed to parse value [1h] for setting [index.gc_deletes]: another value than \
                  [60s] is not supported",
-            ),
-            (
-                json!({"priority": 10}),
-                "Failed to parse value [10] for setting [index.priority]: another value than [1] \
-                 is not supported",
             ),
             (json!({"uuid": "x"}), "private index setting [index.uuid] can not be set explicitly"),
         ] {

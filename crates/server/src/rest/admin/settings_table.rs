@@ -160,10 +160,11 @@ pub const INDEX_SETTINGS: &[Definition] = &[
     tunes("index.translog.durability", Choice(&["request", "REQUEST", "async", "ASYNC"]), Dynamic),
     tunes("index.translog.sync_interval", Time, Dynamic),
     tunes("index.translog.*", Any, Dynamic),
-    // How long deletions are remembered, which index recovers first, how often a copy is tried,
-    // when an idle index may be stale: Elasticsearch's defaults, and nothing is bounded by others.
+    // Life-cycle policies give every index one; copies are made as they come.
+    tunes("index.priority", Count(0, LARGE), Dynamic),
+    // How long deletions are remembered, how often a copy is tried, when an idle index may be stale:
+    // Elasticsearch's defaults, and nothing is bounded by others.
     holds("index.gc_deletes", &["60s"], Dynamic),
-    holds("index.priority", &["1"], Dynamic),
     holds("index.allocation.max_retries", &["5"], Dynamic),
     holds("index.search.idle.after", &["30s"], Dynamic),
     holds("index.max_refresh_listeners", &["1000"], Dynamic),
@@ -188,7 +189,7 @@ mod tests {
 
     /// All that are taken and that nobody reads. One more is a promise that nobody keeps, unless it
     /// is of how Lucene stores, caches and merges, or asks for less durable writes than are given.
-    const TUNES: [&str; 14] = [
+    const TUNES: [&str; 15] = [
         "index.number_of_routing_shards",
         "index.queries.cache.enabled",
         "index.queries.cache.everything",
@@ -203,6 +204,7 @@ mod tests {
         "index.translog.durability",
         "index.translog.sync_interval",
         "index.translog.*",
+        "index.priority",
     ];
 
     #[test]
