@@ -321,7 +321,22 @@ def test_what_changes_something_goes_on_when_its_client_hangs_up(shared_node, ha
             while connection.recv(1 << 16):
                 pass
 
+    # A small one that has come whole goes on too, however soon its client hangs up.
+    for number in range(30):
+        head = (
+            f"PUT /left-{hang_up}/_doc/small-{number} HTTP/1.1\r\nhost: localhost\r\n"
+            "content-type: application/json\r\ncontent-length: 7\r\n\r\n"
+        )
+        with socket.create_connection(("127.0.0.1", shared_node.http), PATIENCE_SECONDS) as connection:
+            connection.sendall(head.encode() + b'{"n":1}')
+            if hang_up == "half":
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(1 << 16):
+                    pass
+    count += 30
+
     def is_there():
+        ask(shared_node, "POST", f"/left-{hang_up}/_refresh")
         status, _, answer = ask(shared_node, "GET", f"/left-{hang_up}/_count")
         return status == 200 and answer["count"] == count
 

@@ -171,6 +171,14 @@ def flip_a_bit_of_the_manifest(path):
     flip_one_bit(manifest, random.Random(3))
 
 
+def make_a_record_of_the_manifest_unknown(path):
+    """RocksDB would read it again and again."""
+    (manifest,) = path.parent.glob("MANIFEST-*")
+    data = bytearray(manifest.read_bytes())
+    data[6] ^= 4
+    manifest.write_bytes(bytes(data))
+
+
 def remove_current(path):
     (path.parent / "CURRENT").unlink()
 
@@ -184,6 +192,7 @@ DAMAGES = [
     truncate,
     remove,
     flip_a_bit_of_the_manifest,
+    make_a_record_of_the_manifest_unknown,
     remove_current,
     remove_folder,
 ]
@@ -261,6 +270,34 @@ def test_a_node_that_is_alone_starts_without_a_copy_that_cannot_be_opened(new_no
     body = {"query": {"match_all": {}}, "track_total_hits": True}
     found = try_ask(node, "POST", "/lost/_search", body)[1]
     assert found["hits"]["total"]["value"] == DOCUMENTS + LATE
+    assert try_ask(node, "GET", "/_cluster/health")[1]["status"] == "green"
+
+
+def test_an_older_backup_of_a_folder_stops_that_copy_alone(new_node, tmp_path):
+    node = new_node().start()
+    fill(node, "kept")
+    folder = folder_made_by(node, lambda: fill(node, "older"))
+    assert node.terminate() == 0
+    backup, newest = tmp_path / "backup", tmp_path / "newest"
+    shutil.copytree(folder, backup)
+    # The second start is from a log that was trimmed behind what the backup has.
+    for _ in range(2):
+        node.start()
+        for number in range(LATE):
+            assert try_ask(node, "PUT", f"/older/_doc/late-{number}", {"n": -number})[0] in (200, 201)
+        assert try_ask(node, "POST", "/older/_flush")[0] == 200
+        assert node.terminate() == 0
+    shutil.move(folder, newest)
+    shutil.copytree(backup, folder)
+    node.start()
+    assert answers(node, "kept") == EXPECTED
+    assert_stopped_by_name(node, "older", folder.name)
+    assert node.terminate() == 0
+    shutil.rmtree(folder)
+    shutil.move(newest, folder)
+    node.start()
+    found = try_ask(node, "GET", "/older/_count")[1]
+    assert found["count"] == DOCUMENTS + LATE
     assert try_ask(node, "GET", "/_cluster/health")[1]["status"] == "green"
 
 

@@ -366,8 +366,13 @@ impl Opening {
         };
         let Some(first) = is_trimmed(&replica)? else { return Ok(Some(replica)) };
         if self.log.is_alone {
-            let (asked, group) = (replica.stamp().position.lsn.next(), copies.group);
-            return Err(LogError::Trimmed { group, first, asked }.into());
+            let held = replica.stamp().position.lsn;
+            copies.stop(&format!(
+                "its rows in {} end at {held}, and the log begins at {first}: they are of an \
+                 earlier time",
+                dir.display()
+            ));
+            return Ok(None);
         }
         if note.is_some_and(|it| it.bridge(&mut replica)) && is_trimmed(&replica)?.is_none() {
             tracing::info!(partition = %copies.id, "what was trimmed had nothing of this copy");

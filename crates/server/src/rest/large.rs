@@ -50,18 +50,6 @@ impl LargeRequests {
         let Some(ended) = task.join_next().await else { unreachable!("there is one task") };
         ended
     }
-
-    /// The same for work that goes on in any case.
-    ///
-    /// # Errors
-    /// Where the work panicked.
-    pub async fn run_to_its_end<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> Result<T, JoinError> {
-        let Some(runtime) = &self.runtime else { unreachable!("it is not being dropped") };
-        runtime.spawn(work).await
-    }
 }
 
 impl Drop for LargeRequests {
@@ -105,24 +93,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_ends_with_who_waits_for_it_unless_it_is_to_go_on() {
+    async fn work_ends_with_who_waits_for_it() {
         let large = LargeRequests::start().unwrap();
-        for goes_on in [false, true] {
-            let (begun, is_begun) = tokio::sync::oneshot::channel();
-            let (go, may_go) = tokio::sync::oneshot::channel::<()>();
-            let (done, is_done) = tokio::sync::oneshot::channel();
-            let work = async move {
-                begun.send(()).unwrap();
-                may_go.await.unwrap();
-                done.send(()).unwrap();
-            };
-            if goes_on {
-                tokio::select! { _ = large.run_to_its_end(work) => {}, _ = is_begun => {} }
-            } else {
-                tokio::select! { _ = large.run(work) => {}, _ = is_begun => {} }
-            }
-            let _ = go.send(());
-            assert_eq!(is_done.await.is_ok(), goes_on);
-        }
+        assert_eq!(large.run(async { 1 }).await.unwrap(), 1);
+        let (begun, is_begun) = tokio::sync::oneshot::channel();
+        let (go, may_go) = tokio::sync::oneshot::channel::<()>();
+        let (done, is_done) = tokio::sync::oneshot::channel();
+        let work = async move {
+            begun.send(()).unwrap();
+            may_go.await.unwrap();
+            done.send(()).unwrap();
+        };
+        tokio::select! { _ = large.run(work) => {}, _ = is_begun => {} }
+        let _ = go.send(());
+        assert!(is_done.await.is_err());
     }
 }

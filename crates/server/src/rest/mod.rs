@@ -275,16 +275,27 @@ async fn answer(
     let action = tasks::action::of(action, &call, &head.headers);
     let account = account.insert(Account::open(action));
     let answering = Charged::new(account.clone(), || (route.handler)(call));
-    // What has begun to change something goes on, whoever hangs up. What only reads ends with its
-    // connection: nobody would see what it finds.
-    let answered = match (is_large, route.only_reads(&head.method)) {
-        (false, true) => Ok(answering.await),
-        (false, false) => tokio::spawn(answering).await,
-        (true, true) => rest.large.run(answering).await,
-        (true, false) => rest.large.run_to_its_end(answering).await,
+    let answered = if is_large {
+        let answered = rest.large.run(answering).await;
+        answered.map_err(|_| Error::internal("the request met a fault"))?
+    } else {
+        answering.await
     };
-    let answered = answered.map_err(|_| Error::internal("the request met a fault"))?;
     answered.unwrap_or_else(|stop| Err(stopped(&stop)))
+}
+
+/// Whether a request goes on when its client hangs up: what changes something does, once it is here.
+#[must_use]
+pub fn goes_on(request: &Request) -> bool {
+    let path = request.uri().path().split('/').filter(|word| !word.is_empty());
+    let Ok(decoded) = path.map(query::decode_segment).collect::<Result<Vec<_>, _>>() else {
+        return false;
+    };
+    let segments: Vec<&str> = decoded.iter().map(AsRef::as_ref).collect();
+    match routes::find(request.method(), &segments) {
+        Found::Route(route, _) => !route.only_reads(request.method()),
+        _ => false,
+    }
 }
 
 /// Whoever makes others follow a link should not have them change something by it.

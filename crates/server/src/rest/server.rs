@@ -1,7 +1,6 @@
 //! The port of HTTP: connections on threads of their own, how they begin, and how they end when
 //! the node stops. What is answered on them is not its concern.
 
-use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -10,6 +9,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
+use futures_util::FutureExt as _;
+use futures_util::future::Either;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -22,7 +23,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use super::peer::{self, Peer};
-use super::{Rest, handle};
+use super::{Rest, goes_on, handle};
 
 /// How often it is said that there are too many connections.
 const SAY_PAUSE: Duration = Duration::from_secs(1);
@@ -159,10 +160,19 @@ async fn serve(
     let service = service_fn(|request: Request<Incoming>| {
         let (peer, rest) = (Arc::clone(&peer), Arc::clone(&rest));
         peer.answering();
+        let request = request.map(Body::new);
+        let goes_on = goes_on(&request);
+        let answering = handle(rest, request, Arc::clone(&peer));
+        // A task begins at once, and does not end with its connection. What only reads does: nobody
+        // would see what it finds.
+        let answering = match goes_on {
+            true => Either::Left(tokio::spawn(answering)),
+            false => Either::Right(answering.map(Ok)),
+        };
         Box::pin(async move {
-            let answer = handle(rest, request.map(Body::new), Arc::clone(&peer)).await;
+            let answer = answering.await;
             peer.answered();
-            Ok::<_, Infallible>(answer)
+            answer
         })
     });
     let mut connection = builder.serve_connection(bytes, service);

@@ -11,6 +11,7 @@ mod apply;
 mod budget;
 mod checkpoint;
 mod journal;
+mod manifest;
 mod merge;
 mod overlay;
 mod owned;

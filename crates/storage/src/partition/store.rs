@@ -17,6 +17,7 @@ use rust_rocksdb::{
     SnapshotWithThreadMode, WriteBatch, WriteOptions,
 };
 
+use super::manifest;
 use super::merge::walk_merged;
 use super::overlay::Changes;
 use super::pending::{Pending, SortedRows};
@@ -52,6 +53,9 @@ impl Store {
     pub fn open(dir: &Path, resources: &Resources) -> Result<Self, StoreError> {
         let has_failed = Arc::new(AtomicBool::new(false));
         let is_old = Self::is_in(dir);
+        if let Some(why) = manifest::fault(dir) {
+            return Err(StoreError::Damaged(why));
+        }
         let opened = DB::open(&resources.rocksdb_options(&has_failed), dir);
         let db = opened.map_err(|error| match failed(error) {
             // RocksDB calls a file that is gone an I/O error: trying again does not bring it back.
