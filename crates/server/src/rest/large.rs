@@ -97,15 +97,14 @@ mod tests {
         let large = LargeRequests::start().unwrap();
         assert_eq!(large.run(async { 1 }).await.unwrap(), 1);
         let (begun, is_begun) = tokio::sync::oneshot::channel();
-        let (go, may_go) = tokio::sync::oneshot::channel::<()>();
-        let (done, is_done) = tokio::sync::oneshot::channel();
+        let (held, is_over) = tokio::sync::oneshot::channel::<()>();
         let work = async move {
+            let _held = held;
             begun.send(()).unwrap();
-            may_go.await.unwrap();
-            done.send(()).unwrap();
+            std::future::pending::<()>().await;
         };
         tokio::select! { _ = large.run(work) => {}, _ = is_begun => {} }
-        let _ = go.send(());
-        assert!(is_done.await.is_err());
+        // What the work held goes with it; otherwise this would wait for ever.
+        assert!(is_over.await.is_err());
     }
 }
