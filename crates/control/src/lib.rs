@@ -95,6 +95,7 @@
 pub mod admission;
 pub mod average;
 pub mod breakers;
+pub mod compression;
 pub mod load_line;
 mod mode;
 pub mod pacing;

@@ -16,6 +16,7 @@ use super::folders::Folders;
 use super::intake::{Intake, Stored};
 use super::progress::Recovery;
 use super::target::{CopyError, CopyOptions, trouble};
+use crate::lead::now_ms;
 use crate::rpc::{CallError, CheckpointFile, CheckpointListing, Link, Problem, Question, Reply};
 
 /// How a transfer ended.
@@ -102,7 +103,8 @@ impl<'a> Transfer<'a> {
             held: 0,
             calls: FuturesUnordered::new(),
             is_paced: false,
-            window: TransferWindow::default(),
+            // All nodes drain on the wall clock, which the cluster keeps within half a second.
+            window: TransferWindow::new(now_ms().saturating_mul(1_000_000)),
             began: Instant::now(),
             has_progressed: false,
         }
@@ -150,7 +152,7 @@ impl<'a> Transfer<'a> {
     /// Asks for as much as may be under way.
     fn ask(&mut self) {
         while !self.is_paced
-            && let Some(bytes_max) = self.window.next_chunk()
+            && let Some(bytes_max) = self.window.next_chunk(self.now_ns())
             && let Some(piece) = self.next_piece(bytes_max)
         {
             let pace = self.options.pace.as_ref().filter(|_| !piece.is_due);
@@ -227,7 +229,7 @@ impl<'a> Transfer<'a> {
                 if bytes.len() == piece.bytes as usize && Checksum::of(&bytes) == checksum =>
             {
                 let now_ns = self.now_ns();
-                self.window.on_arrival(now_ns, sent);
+                self.window.on_arrival(now_ns, sent, 0);
                 self.recovery.received(u64::from(piece.bytes));
                 self.intake.take(piece.index, piece.offset, bytes);
                 return Ok(false);

@@ -1,0 +1,34 @@
+//! Transfers: how many bytes to have under way at once from another node or cluster, in chunks of
+//! what size, over how many connections.
+//!
+//! - [`measured`]: the window that finds the link's rate and trip by itself. One belongs to a node
+//!   and a source, whatever number of partitions it copies: windows of their own would each take
+//!   the others' queue for the length of the link.
+//! - [`published`]: a fixed number of chunks of a fixed size, as the published study has it, for
+//!   who sets that.
+//! - [`connections`]: how many connections to spread the window over.
+//!
+//! Sending, waiting and what the chunks hold are the caller's.
+
+pub mod connections;
+pub mod measured;
+pub mod published;
+
+pub use connections::Connections;
+pub use measured::TransferWindow;
+pub use published::PublishedWindow;
+
+/// A chunk under way. Small, and given back to its window when it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Its size.
+    pub bytes: u64,
+    sent_ns: u64,
+    /// How many bytes had arrived when it was sent.
+    arrived_before: u64,
+    /// How many chunks were sent before it.
+    number: u64,
+}
+
+#[cfg(test)]
+mod tests;
