@@ -2,6 +2,7 @@
 //! nothing acknowledged and runs nothing twice. Pure: no clock, no disk, no thread. A replica
 //! keeps the states below with its rows and asks them, record by record, what to do.
 //!
+//! - [`carried`]: a follower in another cluster takes its leader's records once and in their order.
 //! - [`chain`]: every replica hashes what it applied; a hole, a fork or a rewind is seen.
 //! - [`leads`]: a lead's records are taken once and in its order.
 //! - [`sessions`]: a client's operations run once; fences settle those in doubt.
@@ -9,6 +10,7 @@
 //! Log time, the only clock of apply, is the maximum of the stamps in the group's log, kept by
 //! the chain.
 
+pub mod carried;
 pub mod chain;
 pub mod leads;
 pub mod sessions;
