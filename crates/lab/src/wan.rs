@@ -7,8 +7,11 @@
 //! - a lost segment comes a round trip later (fast retransmission), and what follows waits for it;
 //! - no more is under way than twice what rate and delay ask for, then the sender is held up.
 //!
-//! It does not model a congestion window: it is the link, and the two ends of it are near. When a
-//! byte arrives is a pure function of time and chance ([`Link`]); threads carry it out.
+//! - a connection has a window of its own ([`window`]), where its size is given: slow start, a bound
+//!   and what a loss costs are its, as the two ends of the relay are near and know none of that.
+//!
+//! When a byte enters and arrives is a pure function of time and chance ([`window::Window`],
+//! [`Link`]); threads carry it out.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -19,6 +22,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_control::Random;
+
+use window::Window;
+
+pub mod window;
 
 /// What a segment of TCP carries over an ordinary Ethernet.
 const SEGMENT_BYTES: usize = 1_448;
@@ -41,6 +48,9 @@ pub struct WanSettings {
     pub rate_bytes_s: u64,
     /// The share of segments that is lost once, from 0 to 1.
     pub loss: f64,
+    /// The most that one connection may have under way: what the buffers of its sockets hold. 0: its
+    /// window is not modelled, and it fills the link at once.
+    pub window_bytes_max: usize,
 }
 
 /// One direction of a link: when bytes that enter now arrive. Pure.
@@ -59,9 +69,10 @@ impl Link {
         Self { settings, random: Random::new(seed), sent: Duration::ZERO }
     }
 
-    /// When so many bytes that enter at `now` have arrived. It may lie before the arrival of what
-    /// entered earlier; keeping the order is the connection's affair.
-    pub fn arrival(&mut self, now: Duration, bytes: usize) -> Duration {
+    /// When so many bytes that enter at `now` have arrived, and whether a segment of them was lost
+    /// first. It may lie before the arrival of what entered earlier; keeping the order is the
+    /// connection's affair.
+    pub fn arrival(&mut self, now: Duration, bytes: usize) -> (Duration, bool) {
         let of = &self.settings;
         let length = match of.rate_bytes_s {
             0 => Duration::ZERO,
@@ -71,7 +82,7 @@ impl Link {
         let segments = bytes.div_ceil(SEGMENT_BYTES);
         let lost = (0..segments).any(|_| self.random.unit() < of.loss);
         let again = if lost { of.delay * 2 } else { Duration::ZERO };
-        self.sent + of.delay + of.jitter.mul_f64(self.random.unit()) + again
+        (self.sent + of.delay + of.jitter.mul_f64(self.random.unit()) + again, lost)
     }
 }
 
@@ -203,9 +214,15 @@ impl Shared {
     fn take(&self, way: usize, mut from: &TcpStream, to: &SyncSender<(Duration, Vec<u8>)>) {
         let mut buffer = vec![0; READ_BYTES];
         let mut last = Duration::ZERO;
+        let mut window = Window::new(lock(&self.settings).window_bytes_max);
         while let Ok(bytes @ 1..) = from.read(&mut buffer) {
-            let arrival = lock(&self.links[way]).arrival(self.began.elapsed(), bytes);
+            let delay = lock(&self.settings).delay;
+            let now = self.began.elapsed();
+            let entry = window.entry(now, bytes, delay * 2);
+            thread::sleep(entry.saturating_sub(now));
+            let (arrival, is_lost) = lock(&self.links[way]).arrival(entry, bytes);
             last = last.max(arrival);
+            window.entered(last, bytes, delay, is_lost);
             if to.send((last, buffer[..bytes].to_vec())).is_err() {
                 return;
             }
