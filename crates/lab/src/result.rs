@@ -139,8 +139,22 @@ pub struct Lap {
     /// How well it could be measured; none in a simulation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Conditions>,
+    /// What a copy from another cluster took, where the lap is one.
+    #[serde(default, skip_serializing_if = "Option::is_none", flatten)]
+    pub recovery: Option<RecoveryLap>,
     /// Each node.
     pub nodes: Vec<NodeLap>,
+}
+
+/// A copy from another cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RecoveryLap {
+    /// From the order to follow until all was there.
+    pub recovery_seconds: f64,
+    /// How long the same bytes take over the same link in one stream, of that.
+    pub share_of_raw: f64,
+    /// Bytes that crossed the link.
+    pub wire_bytes: u64,
 }
 
 /// What else went on during a lap of the live lab.
@@ -330,6 +344,9 @@ pub fn metric(lap: &Lap, path: &str) -> Option<f64> {
         None if path == "error_rate" => Some(lap.error_rate),
         None if path == "refused_rate" => Some(lap.refused_rate),
         None if path == "rss_peak_bytes" => lap.rss_peak_bytes.map(|bytes| bytes as f64),
+        None if path == "recovery_seconds" => lap.recovery.map(|it| it.recovery_seconds),
+        None if path == "share_of_raw" => lap.recovery.map(|it| it.share_of_raw),
+        None if path == "wire_bytes" => lap.recovery.map(|it| it.wire_bytes as f64),
         None if path == "cpu_s" => lap.cpu_s,
         None if path == "cpu_s_per_op" => lap.cpu_s.map(|s| s / lap.n.max(1) as f64),
         _ => None,

@@ -43,6 +43,7 @@ pub(crate) fn of_windows(spec: &RunSpec, outcome: &Outcome) -> Vec<Lap> {
             segment_count: None,
             memory: None,
             conditions: None,
+            recovery: None,
             nodes,
         }
     });

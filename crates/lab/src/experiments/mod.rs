@@ -12,6 +12,7 @@ mod open_loop;
 mod overload_step;
 mod plan;
 mod pmc;
+mod remote_recovery;
 pub(crate) mod replica_selection;
 mod scale;
 mod selection_findings;
@@ -67,7 +68,15 @@ pub(crate) struct Experiment {
     pub(crate) metrics: &'static [&'static str],
     pub(crate) published: fn(&str, &str, &str) -> Vec<(String, f64)>,
     pub(crate) findings: fn(&Results, &[Series]) -> Vec<Finding>,
+    /// Where it is not of requests: carries it out and judges it, and there is no plan.
+    pub(crate) own: Option<Own>,
 }
+
+/// An experiment that is not of requests.
+pub(crate) type Own = fn(
+    &SimulateOptions,
+    &mut dyn Progress,
+) -> Result<(Results, Vec<Series>, Vec<Finding>), LabError>;
 
 /// Metrics that are compared where an experiment names no others.
 const METRICS: [&str; 5] = [
@@ -87,9 +96,10 @@ const BEYOND: Experiment = Experiment {
     metrics: &METRICS,
     published: |_, _, _| Vec::new(),
     findings: |_, _| Vec::new(),
+    own: None,
 };
 
-pub(crate) const ALL: [Experiment; 8] = [
+pub(crate) const ALL: [Experiment; 9] = [
     Experiment {
         name: "replica-selection",
         about: "which replica serves a read: the adaptive replica selection study, one node stressed",
@@ -98,6 +108,7 @@ pub(crate) const ALL: [Experiment; 8] = [
         metrics: &METRICS,
         published: replica_selection::published,
         findings: selection_findings::findings,
+        ..BEYOND
     },
     Experiment {
         name: "admission-queue",
@@ -112,6 +123,15 @@ pub(crate) const ALL: [Experiment; 8] = [
         ],
         published: admission_queue::published,
         findings: admission_queue::findings,
+        ..BEYOND
+    },
+    Experiment {
+        name: "remote-recovery",
+        about: "copying tables over an ocean: the study of chunks and windows, and a measured one",
+        baseline: "1m-5",
+        metrics: &["recovery_seconds"],
+        own: Some(remote_recovery::simulate),
+        ..BEYOND
     },
     Experiment {
         name: "open-loop",
@@ -177,6 +197,11 @@ pub(crate) fn simulate(
         });
     };
     progress.note("fitting to the published runs without adaptation");
+    if let Some(own) = experiment.own {
+        let (mut results, series, findings) = own(options, progress)?;
+        results.comparisons = compare::all(experiment, &results);
+        return Ok((results, Plots { series, findings }));
+    }
     let plan = (experiment.plan)(&Setup { size: options.size, nodes: options.nodes });
     let (mut results, series) = plan::carry_out(&plan, options.seed, progress)?;
     results.comparisons = compare::all(experiment, &results);

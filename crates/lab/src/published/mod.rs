@@ -130,6 +130,35 @@ impl QueueStudy {
     }
 }
 
+/// The study of recovery from a remote cluster.
+#[derive(Debug, Deserialize)]
+pub(crate) struct RecoveryStudy {
+    pub(crate) source: String,
+    pub(crate) note: String,
+    pub(crate) trip_ms: u64,
+    /// The primaries of each table of a track.
+    pub(crate) primaries: usize,
+    /// The sizes of a track's tables, MiB.
+    pub(crate) indices_mib: BTreeMap<String, Vec<f64>>,
+    pub(crate) runs: Vec<RecoveryRun>,
+}
+
+/// One run of it: made once.
+#[derive(Debug, Deserialize)]
+pub(crate) struct RecoveryRun {
+    pub(crate) name: String,
+    pub(crate) track: String,
+    pub(crate) chunk_kib: u64,
+    /// Chunks in flight, of each shard.
+    pub(crate) chunks: u64,
+    pub(crate) seconds: f64,
+    /// What the study calls it.
+    #[serde(rename = "as")]
+    pub(crate) published_as: String,
+}
+
+pub(crate) static RECOVERY: LazyLock<RecoveryStudy> =
+    LazyLock::new(|| parse(include_str!("../../published/remote_recovery.json")));
 pub(crate) static SELECTION: LazyLock<SelectionStudy> =
     LazyLock::new(|| parse(include_str!("../../published/replica_selection.json")));
 pub(crate) static QUEUE: LazyLock<QueueStudy> =

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::svg::escape;
-use super::{figures_or, pictures, reached};
+use super::{copies, figures_or, pictures, reached};
 use crate::result::{Finding, Plots, Results, Scenario, Series, over_laps};
 
 /// Scenarios that are open when the page is; more would bury what follows.
@@ -123,22 +123,27 @@ fn finding_table(title: &str, open: &str, findings: &[&Finding]) -> String {
 }
 
 fn summary(scenario: &Scenario) -> String {
+    let is_of_copies = copies::are_in(scenario);
+    let columns: &[(&str, &str)] = if is_of_copies { &copies::COLUMNS } else { &COLUMNS };
+    let rates: &[(&str, &str)] = match is_of_copies {
+        true => &[],
+        false => &[("errors", "error_rate"), ("refused", "refused_rate")],
+    };
     let mut rows = String::new();
     for variant in &scenario.variants {
         let _ = write!(rows, "<tr><td>{}</td>", escape(&variant.name));
-        for (_, path) in COLUMNS {
+        for (_, path) in columns {
             let all = over_laps(variant, path);
             let _ = write!(rows, "<td class=\"number\">{}</td>", figures_or(all));
         }
-        for path in ["error_rate", "refused_rate"] {
+        for (_, path) in rates {
             let share = over_laps(variant, path).unwrap_or(0.0);
             let _ = write!(rows, "<td class=\"number\">{:.2} %</td>", share * 100.0);
         }
         rows.push_str("</tr>");
     }
     let head = |name: &str| format!("<th class=\"number\">{name}</th>");
-    let names = COLUMNS.iter().map(|(name, _)| *name).chain(["errors", "refused"]);
-    let heads: String = names.map(head).collect();
+    let heads: String = columns.iter().chain(rates).map(|(name, _)| head(name)).collect();
     format!(
         "<div class=\"wide\"><table><thead><tr><th>variant</th>{heads}</tr></thead>\
          <tbody>{rows}</tbody></table></div>"

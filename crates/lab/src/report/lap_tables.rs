@@ -2,7 +2,7 @@
 //! Rows that have no meaning here are there and say n/a, so that the tables lie side by side.
 
 use super::table::Table;
-use super::{figures, figures_or};
+use super::{copies, figures, figures_or};
 use crate::published::{QUEUE, SELECTION};
 use crate::result::{Lap, Results, Scenario, Variant, metric, over_laps};
 use crate::stats;
@@ -43,6 +43,11 @@ const IN_FULL: [&str; 6] = ["off", "c3", "ours", "fixed", "littles_law_5s", "lit
 /// With `brief` only the summary: an experiment of a hundred scenarios is read by what it found.
 pub(crate) fn scenario(results: &Results, scenario: &Scenario, brief: bool) -> String {
     let mut text = format!("== {}{}\n\n", scenario.name, fault(scenario));
+    if copies::are_in(scenario) {
+        text.push_str(&copies::table(scenario).to_string());
+        text.push_str(&verdicts(results, scenario));
+        return text;
+    }
     if brief {
         text.push_str(&summary(scenario).to_string());
         return text;

@@ -2,6 +2,7 @@
 //! experiments reproduce, and one HTML page that needs nothing beside itself. Both are made from
 //! the files that a run leaves, so that they can be made again.
 
+mod copies;
 mod html;
 mod lap_tables;
 mod pictures;

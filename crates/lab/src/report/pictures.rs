@@ -13,7 +13,10 @@ const LEFT_OUT: usize = 1;
 
 /// All pictures of a scenario, as SVG.
 pub(crate) fn of(scenario: &Scenario, series: &[&Series]) -> Vec<String> {
-    let mut all = vec![distribution(series)];
+    let mut all = Vec::new();
+    if !series.is_empty() {
+        all.push(distribution(series));
+    }
     if series.iter().any(|one| one.at_s.len() > 1) {
         all.push(throughput(series));
     }
