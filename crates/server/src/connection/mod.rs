@@ -26,6 +26,7 @@ use self::state::State;
 use crate::{
     clients::{Client, Noted},
     commands::Entry,
+    linger::linger,
     node::Shared,
     resp::{Decoder, Limits},
     rest::body::Held,
@@ -134,8 +135,12 @@ impl Connection {
             self.flush().await?;
             if self.state.is_closing {
                 // The client reads the last words before it sees the end.
-                let _ = self.stream.shutdown().await;
-                return Ok(());
+                (self.input, self.state.output) = (BytesMut::new(), BytesMut::new());
+                tokio::select! {
+                    biased;
+                    () = linger(&mut self.stream) => return Ok(()),
+                    () = self.state.client.killed() => return Err(End::Killed),
+                }
             }
             if self.state.client.is_killed() {
                 return Err(End::Killed);

@@ -17,13 +17,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use plimsoll_memory::{ledger::CONNECTIONS, local::settle_thread};
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use super::peer::{self, Peer};
 use super::{Rest, goes_on, handle};
+use crate::linger::linger;
 
 /// How often it is said that there are too many connections.
 const SAY_PAUSE: Duration = Duration::from_secs(1);
@@ -36,8 +36,6 @@ const HEADERS_MAX: usize = 100;
 /// The most bytes that its line and its headers may have together: Elasticsearch's
 /// `http.max_header_size`. A connection that was not served yet holds little more.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// How long a peer may take to read the last answer before the connection goes.
-const LINGER: Duration = Duration::from_secs(2);
 /// What a peer reads that took too long over the head of a request.
 const LATE: &[u8] =
     b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
@@ -190,23 +188,11 @@ async fn serve(
             poll_fn(|context| connection.poll_without_shutdown(context)).await
         }
     };
-    let stream = connection.into_parts().io.into_inner();
+    let mut stream = connection.into_parts().io.into_inner();
     if peer.is_late() {
         // There may be no room for it; the end of the connection says as much.
         let _ = stream.try_write(LATE);
     }
-    linger(stream).await;
+    linger(&mut stream).await;
     Ok(ended?)
-}
-
-/// Ends a connection so that what was written last arrives: where the system finds bytes that
-/// nobody has read, it takes back what the peer has not read yet.
-async fn linger(mut stream: TcpStream) {
-    let mut unread = [0; 4096];
-    let ending = async {
-        stream.shutdown().await?;
-        while stream.read(&mut unread).await? > 0 {}
-        Ok::<_, io::Error>(())
-    };
-    let _ = tokio::time::timeout(LINGER, ending).await;
 }
