@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::lab::LabCommand;
+use crate::remote::certificates::command::{
+    CertificatesCommand, EXAMPLES as CERTIFICATES_EXAMPLES,
+};
 use crate::settings::{Raw, Settings, SettingsError};
 
 const EXAMPLES: &str = "\
@@ -62,6 +65,9 @@ pub enum Command {
     /// Experiments: the controllers in a simulated cluster, measured against published studies.
     #[command(subcommand, after_help = LAB_EXAMPLES)]
     Lab(LabCommand),
+    /// Makes certificates: an authority, nodes, clients.
+    #[command(subcommand, after_help = CERTIFICATES_EXAMPLES)]
+    Certificates(CertificatesCommand),
 }
 
 /// The flags of `plimsoll serve`, as section names of the settings.

@@ -1,7 +1,7 @@
 //! The one crate that knows the network, the command line and the settings file. It turns bytes
 //! into commands ([`resp`], [`commands`]), runs them for each connection ([`connection`],
 //! [`handlers`]) with the coordinator below, answers REST ([`rest`]), carries what nodes say to each
-//! other ([`rpc`]), and says how the node is ([`metrics`]).
+//! other ([`rpc`]), makes certificates ([`remote`]), and says how the node is ([`metrics`]).
 //!
 //! It knows nothing of rows, logs or partitions.
 
@@ -12,11 +12,13 @@ pub mod commands;
 pub mod connection;
 pub mod handlers;
 pub mod lab;
+pub mod linger;
 pub mod listen;
 pub mod logins;
 pub mod metrics;
 pub mod node;
 pub mod process;
+pub mod remote;
 pub mod resp;
 pub mod rest;
 pub mod rpc;

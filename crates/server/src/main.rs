@@ -1,12 +1,13 @@
 //! The binary `plimsoll`: parses the command line, sets messages up, runs what was asked for and
 //! turns its outcome into an exit code.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::SystemTime};
 
 use clap::Parser;
 use plimsoll_server::{
     cli::{Cli, Command, ServeArgs},
     lab::{self, LabCommand},
+    remote::certificates::command::{self as certificates, CertificatesCommand},
     serve::serve,
     settings::Settings,
 };
@@ -38,11 +39,22 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(args) => run_serve(&args),
         Command::Lab(command) => run_lab(&command),
+        Command::Certificates(command) => make_certificates(&command),
     }
 }
 
 fn run_lab(command: &LabCommand) -> ExitCode {
     match lab::run(command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("plimsoll: {error}");
+            if error.is_usage() { USAGE.into() } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+fn make_certificates(command: &CertificatesCommand) -> ExitCode {
+    match certificates::run(command, SystemTime::now()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("plimsoll: {error}");
