@@ -7,6 +7,7 @@ import time
 import pytest
 import redis
 import requests
+from control_groups import limited
 from resp import Connection, encode
 
 MIB = 1 << 20
@@ -115,6 +116,88 @@ def test_who_has_no_password_holds_little(new_node):
     with Connection(node.port) as connection:
         assert connection.ask("AUTH", "secret") == b"+OK\r\n"
         assert connection.ask("SET", "k", "x" * 100_000) == b"+OK\r\n"
+
+
+UNPROVEN = 600
+SENT_BYTES = 150 * 1024
+# What such a connection may hold, and what the process has for it beside that.
+HELD_BYTES, BESIDE_BYTES = 64 << 10, 16 << 10
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n" % SENT_BYTES + b"x" * SENT_BYTES,
+        b"*2\r\n$4\r\nAUTH\r\n$%d\r\n" % SENT_BYTES + b"x" * SENT_BYTES,
+        (b"*10\r\n" + (b"$16000\r\n" + b"x" * 16000 + b"\r\n") * 9)[:SENT_BYTES],
+        b"x" * SENT_BYTES,
+        b"GET " + b"x " * (SENT_BYTES // 2),
+        b"*" + b"1" * SENT_BYTES,
+        b"*1\r\n$" + b"1" * SENT_BYTES,
+        b"*%d\r\n" % SENT_BYTES + b"$1\r\nx\r\n" * (SENT_BYTES // 7),
+        encode("GET", "k") * (SENT_BYTES // len(encode("GET", "k"))),
+        encode("GET", "x" * 8000) * (SENT_BYTES // 8000),
+    ],
+    ids=["value", "password", "arguments", "line", "words", "count", "length", "many arguments", "commands",
+         "long commands"],
+)
+def test_before_the_password_nobody_holds_more_than_64_kib(new_node, sent):
+    """Many send as much as the node takes and read nothing, in a machine that has no room for all of it."""
+    group = limited(1 << 30)
+    if group is None:
+        pytest.skip("no control group with a limit of memory can be made here")
+    node = new_node(settings=["resp.password=secret"])
+    node.before = group.enter
+    connections = []
+    try:
+        node.start()
+        before = node.resident_bytes()
+        for _ in range(UNPROVEN):
+            connections.append(Connection(node.port, timeout_seconds=30))
+        left = {connection.socket: sent for connection in connections}
+        for one in left:
+            one.setblocking(False)
+        # Until nobody takes any more: each is refused and closed, or read no further.
+        quiet = 0
+        while left and quiet < 20:
+            ready = select_writable(list(left))
+            quiet = 0 if ready else quiet + 1
+            for one in ready:
+                try:
+                    left[one] = left[one][one.send(left[one]):]
+                    if not left[one]:
+                        del left[one]
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    del left[one]
+        grown = node.resident_bytes() - before
+        assert grown < UNPROVEN * (HELD_BYTES + BESIDE_BYTES), f"{grown // UNPROVEN} bytes each"
+        with Connection(node.port, timeout_seconds=120) as connection:
+            assert connection.ask("AUTH", "secret") == b"+OK\r\n"
+            assert connection.ask("SET", "k", "x" * 100_000) == b"+OK\r\n"
+        # None of it was carried out, whoever sent it.
+        for connection in connections[:20]:
+            connection.socket.setblocking(True)
+            answer, closed = connection.rest(0.5)
+            lines = [line for line in answer.split(b"\r\n") if line]
+            assert all(line.startswith((b"-NOAUTH", b"-ERR", b"-WRONGPASS")) for line in lines), lines[:3]
+            assert lines or closed
+        assert node.process.poll() is None
+    finally:
+        for connection in connections:
+            connection.close()
+        if node.process:
+            node.kill()
+        group.close()
+
+
+def select_writable(sockets):
+    poll = select.poll()
+    known = {one.fileno(): one for one in sockets}
+    for number in known:
+        poll.register(number, select.POLLOUT)
+    return [known[number] for number, _ in poll.poll(100)]
 
 
 def test_a_client_that_reads_nothing_is_read_no_further(node):

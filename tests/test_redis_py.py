@@ -133,6 +133,41 @@ def test_a_watched_key_that_changed_stops_the_transaction(client):
     assert client.get("a") == "2"
 
 
+@pytest.mark.parametrize("flush", ["flushdb", "flushall"])
+@pytest.mark.parametrize("value", [1, None])
+def test_a_flush_by_another_client_stops_a_transaction_that_watches(node, flush, value):
+    """Whatever was there when the key was watched: gone, or gone and made again as it was. A key that
+    was never there has not changed."""
+    with node.client(decode_responses=True) as one, node.client() as other:
+        for is_made_again in (False, True):
+            one.flushall()
+            if value is not None:
+                one.set("a", value)
+            with one.pipeline() as pipeline:
+                pipeline.watch("a")
+                assert pipeline.get("a") == (None if value is None else str(value))
+                getattr(other, flush)()
+                if is_made_again and value is not None:
+                    other.set("a", value)
+                pipeline.multi()
+                pipeline.set("a", "by the transaction")
+                if value is None:
+                    assert pipeline.execute() == [True]
+                else:
+                    with pytest.raises(redis.WatchError):
+                        pipeline.execute()
+            left = str(value) if is_made_again else None
+            assert one.get("a") == ("by the transaction" if value is None else left)
+    # Of another database it is nobody's business here.
+    with node.client() as one, node.client(db=1) as other, one.pipeline() as pipeline:
+        one.set("a", 1)
+        pipeline.watch("a")
+        other.flushdb()
+        pipeline.multi()
+        pipeline.get("a")
+        assert pipeline.execute() == [b"1"]
+
+
 def test_racing_transactions_lose_nothing(node):
     rounds, racers = 40, 5
 

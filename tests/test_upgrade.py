@@ -1,4 +1,4 @@
-"""A rolling upgrade of three nodes while clients write, back again, and for good.
+"""A rolling upgrade of three nodes while clients write rows and documents, back again, and for good.
 
 The newer binary is this tree with the feature `next-version`: its sweeps of expired rows have a form
 that this binary does not know, and it knows a newer version of the cluster (cluster/src/version.rs).
@@ -15,7 +15,7 @@ import pytest
 from cluster_harness import Cluster, explained
 from cluster_processes import await_true
 from resp import Closed, Connection, bulk, number
-from rest import try_ask
+from rest import get, try_ask
 
 NEXT = os.environ.get("PLIMSOLL_NEXT_BIN", "")
 LAST = os.environ.get("PLIMSOLL_LAST_BIN", "")
@@ -65,6 +65,34 @@ class Rows(threading.Thread):
         return self.acknowledged
 
 
+class Fields:
+    """Documents with a field that no document had before: the mapping grows while binaries differ."""
+
+    def __init__(self, nodes):
+        self.nodes, self.fields = nodes, []
+
+    def add(self):
+        name = f"new_{len(self.fields)}"
+        self.fields.append(name)
+        for node in self.nodes:
+            write = lambda node=node: try_ask(node, "PUT", f"/grown/_doc/{name}-{node.name}", {name: name})[0]
+            await_true(f"{node.name} takes a new field", lambda: write() in (200, 201), SECONDS)
+
+    def check(self):
+        """Every node shows each field, by GET, by the mapping and by a search after a refresh."""
+        assert len(self.fields) > 3
+        assert try_ask(self.nodes[0], "POST", "/grown/_refresh")[0] == 200
+        for node in self.nodes:
+            mapping = get(node, "/grown/_mapping")["grown"]["mappings"]["properties"]
+            for name in self.fields:
+                assert name in mapping, (node.name, name)
+                wanted = {f"{name}-{other.name}" for other in self.nodes}
+                for document in wanted:
+                    assert get(node, f"/grown/_doc/{document}")["_source"] == {name: name}, node.name
+                hits = get(node, "/grown/_search", {"query": {"term": {f"{name}.keyword": name}}})["hits"]["hits"]
+                assert {hit["_id"] for hit in hits} == wanted, (node.name, name)
+
+
 class Upgraded:
     """Nodes whose binary can be changed."""
 
@@ -104,14 +132,18 @@ def test_a_cluster_is_upgraded_and_goes_back_until_its_version_is_raised(tmp_pat
             await_true("the version is this binary's", lambda: upgraded.version() == 2, SECONDS)
             held = {"persistent": {"cluster.version.raise": "hold"}}
             assert try_ask(nodes[0], "PUT", "/_cluster/settings", held)[0] == 200
-            rows = Rows(nodes)
+            rows, fields = Rows(nodes), Fields(nodes)
             rows.start()
+            documents = cluster.documents(3, 0, "documents").start()
+            fields.add()
             for node in nodes:
                 upgraded.change(node, str(newer))
                 assert upgraded.version() == 2, "it is held"
+                fields.add()
             rows.await_swept(nodes[0])
             # Back: nothing of the newer form was appended, so the older binary reads all of it.
             upgraded.change(nodes[1], upgraded.old)
+            fields.add()
             rows.await_swept(nodes[1])
             cluster.await_equal_copies()
             free = {"persistent": {"cluster.version.raise": "auto"}}
@@ -120,6 +152,7 @@ def test_a_cluster_is_upgraded_and_goes_back_until_its_version_is_raised(tmp_pat
             assert upgraded.version() == 2, "one member does not know the newer one"
             upgraded.change(nodes[1], str(newer))
             await_true("the version is raised", lambda: upgraded.version() == 3, SECONDS)
+            fields.add()
             rows.await_swept(nodes[2])
             # For good: an older binary is refused by name.
             upgraded.run(nodes[1], upgraded.old)
@@ -129,7 +162,10 @@ def test_a_cluster_is_upgraded_and_goes_back_until_its_version_is_raised(tmp_pat
             nodes[1].spawn()
             cluster.await_ready(nodes[1])
             cluster.await_green()
+            documents.stop()
+            fields.check()
             demand_all(cluster, rows.stop())
+            assert documents.check() > 100
     finally:
         cluster.close()
 
