@@ -13,6 +13,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use plimsoll_log::PartitionId;
 
@@ -20,6 +21,9 @@ use crate::node::sync_dir;
 
 const INCOMING: &str = "incoming";
 const OUTGOING: &str = "outgoing";
+/// How often a folder is emptied again that a file came into meanwhile.
+const REMOVALS: usize = 50;
+const REMOVAL_PAUSE: Duration = Duration::from_millis(20);
 
 /// The folders of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,11 +137,19 @@ pub(crate) fn partition_named(name: &str) -> Option<PartitionId> {
     (id.to_string() == name).then_some(id)
 }
 
+/// Deletes a folder with all that is in it. What was told to stop may have been about to make a
+/// file (a flush that began before): a folder that is not empty after all is emptied again.
 fn remove(dir: &Path) -> io::Result<()> {
-    match std::fs::remove_dir_all(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
+    for _ in 0..REMOVALS {
+        match std::fs::remove_dir_all(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                std::thread::sleep(REMOVAL_PAUSE);
+            }
+            removed => return removed,
+        }
     }
+    std::fs::remove_dir_all(dir)
 }
 
 #[cfg(test)]
@@ -180,6 +192,26 @@ mod tests {
         std::fs::remove_dir_all(&folders.replica).unwrap();
         folders.swap().unwrap();
         assert_eq!(states(&folders), [some("newer"), None, None, None]);
+    }
+
+    #[test]
+    fn a_folder_goes_away_although_a_file_is_still_coming_into_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let folders = Folders::of(dir.path(), ID);
+        for _ in 0..20 {
+            make(&[(&folders.replica, "rows")]);
+            std::thread::scope(|scope| {
+                let replica = &folders.replica;
+                // A flush that was on its way makes some hundred files, until the folder is gone.
+                scope.spawn(move || {
+                    (0..500)
+                        .take_while(|n| std::fs::write(replica.join(n.to_string()), "").is_ok())
+                        .count()
+                });
+                folders.delete().unwrap();
+            });
+            assert!(!folders.replica.exists());
+        }
     }
 
     #[test]

@@ -313,6 +313,9 @@ impl Directory for FilesHandle {
 
     fn open_write(&self, path: &Path) -> Result<WritePtr, OpenWriteError> {
         let wrong = |error| OpenWriteError::wrap_io_error(error, path.to_owned());
+        // Under the lock that ends a generation: after its end, no file comes into a folder that
+        // may be being deleted.
+        let mut state = self.shared().state.lock();
         self.check_live().map_err(wrong)?;
         let file =
             OpenOptions::new().write(true).create_new(true).open(self.shared().root.join(path));
@@ -320,7 +323,6 @@ impl Directory for FilesHandle {
             io::ErrorKind::AlreadyExists => OpenWriteError::FileAlreadyExists(path.to_owned()),
             _ => wrong(error),
         })?;
-        let mut state = self.shared().state.lock();
         state.created.insert(path.to_owned(), self.generation);
         *state.writing.entry(self.generation).or_insert(0) += 1;
         drop(state);
@@ -426,6 +428,37 @@ impl Drop for FileWriter {
             if *writing == 0 {
                 state.writing.remove(&self.handle.generation);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_file_comes_after_the_end_of_a_generation() {
+        let dir = tempfile::tempdir().unwrap();
+        let count = || fs::read_dir(dir.path()).unwrap().count();
+        for round in 0..200 {
+            let files = Files::open(dir.path()).unwrap();
+            let handle = files.next_generation().unwrap();
+            std::thread::scope(|scope| {
+                for thread in 0..4 {
+                    let handle = &handle;
+                    scope.spawn(move || {
+                        (0..)
+                            .map(|n| PathBuf::from(format!("{round}-{thread}-{n}")))
+                            .take_while(|name| handle.open_write(name).is_ok())
+                            .count()
+                    });
+                }
+                std::thread::sleep(std::time::Duration::from_micros(500));
+                files.end_generation();
+                let there = count();
+                std::thread::sleep(std::time::Duration::from_micros(500));
+                assert_eq!(count(), there, "round {round}");
+            });
         }
     }
 }
