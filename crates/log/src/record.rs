@@ -11,6 +11,8 @@
 //! | number of items | varint |
 //! | each item: kind 0 (operations): session 8, first number, acked, stamp, count, then each payload with its length | varints |
 //! | each item: kind 1 (fence): session 8, number, stamp | varints |
+//! | each item: kind 2 (carried): leader's log incarnation 8, links where it begins and ends, count, then each record with its link and length | varints |
+//! | each link: LSN, chain hash 8, log time | varints |
 //! | checksum: XXH3-64 of all before it | 8 |
 //!
 //! Integers are little-endian, varints LEB128. The format number is stable: a change of
@@ -19,13 +21,25 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::rules::carried::{Batch, Link};
 use crate::{Incarnation, LeadId, Lsn, PartitionId, SessionId};
+
+/// The cluster's version since which items may be of kind 2.
+pub const CARRIED_SINCE: u32 = 3;
+/// What a carried item takes at most beside its records and what each of them takes.
+pub const CARRIED_ITEM_BYTES: usize = 1 + 8 + 2 * LINK_BYTES + 10;
+/// What a carried record takes at most beside its own bytes.
+pub const CARRIED_RECORD_BYTES: usize = LINK_BYTES + 4;
+/// A link at most, and at least with the length behind it.
+const LINK_BYTES: usize = 10 + 8 + 10;
+const LINK_BYTES_MIN: u64 = 1 + 8 + 1 + 1;
 
 const FORMAT: u8 = 2;
 /// The one of clusters of version 1, in which it is not said.
 const FORMAT_UNVERSIONED: u8 = 1;
 const KIND_OPERATIONS: u8 = 0;
 const KIND_FENCE: u8 = 1;
+const KIND_CARRIED: u8 = 2;
 /// Fixed fields before the items.
 const HEADER_BYTES: usize = 1 + 12 + 20 + 8 + 24;
 const CHECKSUM_BYTES: usize = 8;
@@ -79,6 +93,14 @@ pub enum Item {
         /// The operation's own stamp, ms since 1970: it tells whether what became of the
         /// operation can still be known.
         stamp_ms: u64,
+    },
+    /// Records of a leader in another cluster, unchanged: only replicas that follow take them, as
+    /// [`crate::rules::carried`] says.
+    Carried {
+        /// Where they stand in the leader's log.
+        batch: Batch,
+        /// One for each link of the batch: encoded records; opaque here.
+        records: Vec<Bytes>,
     },
 }
 
@@ -183,6 +205,10 @@ impl Record {
                 payloads.iter().map(|payload| payload.len() + 4).sum::<usize>() + 40
             }
             Item::Fence { .. } => 29,
+            Item::Carried { records, .. } => {
+                let bytes = records.iter().map(|record| record.len() + CARRIED_RECORD_BYTES);
+                bytes.sum::<usize>() + CARRIED_ITEM_BYTES
+            }
         };
         self.items.iter().map(item_bytes).sum()
     }
@@ -209,6 +235,19 @@ impl Item {
                 put_varint(out, *number);
                 put_varint(out, *stamp_ms);
             }
+            Self::Carried { batch, records } => {
+                assert_eq!(batch.records.len(), records.len(), "each carried record has a link");
+                out.put_u8(KIND_CARRIED);
+                out.put_u64_le(batch.incarnation.0);
+                put_link(out, &batch.after);
+                put_link(out, &batch.to);
+                put_varint(out, records.len() as u64);
+                for (link, record) in batch.records.iter().zip(records) {
+                    put_link(out, link);
+                    put_varint(out, record.len() as u64);
+                    out.put_slice(record);
+                }
+            }
         }
     }
 
@@ -217,7 +256,8 @@ impl Item {
             return Err(RecordError::Truncated);
         }
         let kind = rest.get_u8();
-        let session = SessionId(rest.get_u64_le());
+        let id = rest.get_u64_le();
+        let session = SessionId(id);
         match kind {
             KIND_OPERATIONS => {
                 let first = get_varint(rest)?;
@@ -230,11 +270,7 @@ impl Item {
                 }
                 let mut payloads = Vec::new();
                 for _ in 0..count {
-                    let len = usize::try_from(get_varint(rest)?).unwrap_or(usize::MAX);
-                    if len > rest.remaining() {
-                        return Err(RecordError::Truncated);
-                    }
-                    payloads.push(rest.split_to(len));
+                    payloads.push(take_bytes(rest)?);
                 }
                 Ok(Self::Operations { session, first, acked, stamp_ms, payloads })
             }
@@ -242,9 +278,50 @@ impl Item {
                 let number = get_varint(rest)?;
                 Ok(Self::Fence { session, number, stamp_ms: get_varint(rest)? })
             }
+            KIND_CARRIED => {
+                let (after, to) = (take_link(rest)?, take_link(rest)?);
+                let count = get_varint(rest)?;
+                // Each takes a link and its length at least.
+                if count > rest.remaining() as u64 / LINK_BYTES_MIN {
+                    return Err(RecordError::Malformed("more carried records than bytes"));
+                }
+                let (mut links, mut records) = (Vec::new(), Vec::new());
+                for _ in 0..count {
+                    links.push(take_link(rest)?);
+                    records.push(take_bytes(rest)?);
+                }
+                let batch = Batch { incarnation: Incarnation(id), after, records: links, to };
+                if !batch.is_ordered() {
+                    return Err(RecordError::Malformed("carried records out of order"));
+                }
+                Ok(Self::Carried { batch, records })
+            }
             _ => Err(RecordError::Malformed("unknown kind of item")),
         }
     }
+}
+
+fn put_link(out: &mut BytesMut, link: &Link) {
+    put_varint(out, link.lsn.0);
+    out.put_u64_le(link.hash);
+    put_varint(out, link.log_time_ms);
+}
+
+fn take_link(rest: &mut Bytes) -> Result<Link, RecordError> {
+    let lsn = Lsn(get_varint(rest)?);
+    if rest.remaining() < 8 {
+        return Err(RecordError::Truncated);
+    }
+    Ok(Link { lsn, hash: rest.get_u64_le(), log_time_ms: get_varint(rest)? })
+}
+
+/// Takes bytes with their length before them, as a slice.
+fn take_bytes(rest: &mut Bytes) -> Result<Bytes, RecordError> {
+    let len = usize::try_from(get_varint(rest)?).unwrap_or(usize::MAX);
+    if len > rest.remaining() {
+        return Err(RecordError::Truncated);
+    }
+    Ok(rest.split_to(len))
 }
 
 /// Takes the format and what it says of the version.

@@ -71,6 +71,8 @@ impl Observer for Replies<'_> {
         let is_fence = matches!(submission.steps.get(replies.len()), Some(Step::Fence { .. }));
         replies.push(match effect {
             Effect::Ran(reply) => reply,
+            // Nobody carries yet.
+            Effect::Carried(_) => Reply::Nil,
             Effect::Settled(verdict) if is_fence => settle::reply_of(verdict),
             Effect::Settled(verdict) => {
                 let why = match verdict {

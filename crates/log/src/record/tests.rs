@@ -21,7 +21,28 @@ fn item() -> impl Strategy<Value = Item> {
         (any::<u64>(), number(), number()).prop_map(|(session, number, stamp_ms)| {
             Item::Fence { session: SessionId(session), number, stamp_ms }
         }),
+        carried(),
     ]
+}
+
+/// Links that increase from some place on, and records of any bytes.
+fn carried() -> impl Strategy<Value = Item> {
+    let record = prop::collection::vec(any::<u8>(), 0..200).prop_map(Bytes::from);
+    let step = (1u64..1 << 40, any::<u64>(), 0u64..1 << 40);
+    let steps = prop::collection::vec((step.clone(), record), 0..5);
+    let start = (0u64..1 << 40, any::<u64>(), 0u64..1 << 40);
+    (any::<u64>(), start, steps, step).prop_map(|(incarnation, (lsn, hash, time), steps, end)| {
+        let after = Link { lsn: Lsn(lsn), hash, log_time_ms: time };
+        let mut at = after;
+        let mut next = |(lsn, hash, log_time_ms): (u64, u64, u64)| {
+            at = Link { lsn: Lsn(at.lsn.0 + lsn), hash, log_time_ms: at.log_time_ms + log_time_ms };
+            at
+        };
+        let (links, records) = steps.into_iter().map(|(step, record)| (next(step), record)).unzip();
+        let to = next(end);
+        let incarnation = Incarnation(incarnation);
+        Item::Carried { batch: Batch { incarnation, after, records: links, to }, records }
+    })
 }
 
 fn record() -> impl Strategy<Value = Record> {
@@ -65,6 +86,9 @@ fn held_bytes(record: &Record) -> usize {
     let payloads = |item: &Item| match item {
         Item::Operations { payloads, .. } => payloads.capacity() * size_of::<Bytes>(),
         Item::Fence { .. } => 0,
+        Item::Carried { batch, records } => {
+            records.capacity() * size_of::<Bytes>() + batch.records.capacity() * size_of::<Link>()
+        }
     };
     record.items.capacity() * size_of::<Item>() + record.items.iter().map(payloads).sum::<usize>()
 }
@@ -187,10 +211,23 @@ fn counts_and_lengths_beyond_the_bytes_are_errors_and_take_no_memory() {
     let huge = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
     let over_64_bits = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02];
     let operations = |tail: &[u8]| [&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0], tail].concat();
-    let cases: [(Vec<u8>, RecordError); 7] = [
+    let carried = |links: [[u8; 10]; 2], tail: &[u8]| {
+        [&[1, 2, 0, 0, 0, 0, 0, 0, 0, 0], &links[0][..], &links[1][..], tail].concat()
+    };
+    // LSN, hash, log time.
+    let link = |lsn: u8| [lsn, 0, 0, 0, 0, 0, 0, 0, 0, 9];
+    let out_of_order = RecordError::Malformed("carried records out of order");
+    let cases: [(Vec<u8>, RecordError); 11] = [
+        (
+            carried([link(1), link(2)], &huge),
+            RecordError::Malformed("more carried records than bytes"),
+        ),
+        (carried([link(1), link(1)], &[0]), out_of_order),
+        (carried([link(1), link(2)], &[&[1][..], &link(3), &[0]].concat()), out_of_order),
+        (carried([link(1), link(2)], &[&[1][..], &link(2), &[5]].concat()), RecordError::Truncated),
         (huge.to_vec(), RecordError::Truncated),
         (over_64_bits.to_vec(), RecordError::Malformed("a number over 64 bits")),
-        ([vec![1, 2], vec![0; 8]].concat(), RecordError::Malformed("unknown kind of item")),
+        ([vec![1, 3], vec![0; 8]].concat(), RecordError::Malformed("unknown kind of item")),
         (operations(&huge), RecordError::Malformed("more operations than bytes")),
         (operations(&[1, 5, b'a']), RecordError::Truncated),
         (operations(&[&[1][..], &huge].concat()), RecordError::Truncated),

@@ -89,12 +89,12 @@ enum Action {
 
 /// Positions of a log of the leader and the chain's hashes, from 0. The forked one has other records.
 fn links(is_forked: bool) -> Vec<Link> {
-    let mut links = vec![Link { lsn: Lsn(0), hash: 1 }];
+    let mut links = vec![Link { lsn: Lsn(0), hash: 1, log_time_ms: 0 }];
     for at in 0..OURS.len() {
         let before = links[at].hash;
         let content = if is_forked { 50 } else { 10 };
         let hash = before * 31 + content + at as u64;
-        links.push(Link { lsn: Lsn(at as u64 + 1), hash });
+        links.push(Link { lsn: Lsn(at as u64 + 1), hash, log_time_ms: 0 });
     }
     links
 }

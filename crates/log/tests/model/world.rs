@@ -335,6 +335,7 @@ impl World {
                 Item::Fence { session, number, .. } => {
                     answer.of_fence && (*session, *number) == (answer.session, answer.number)
                 }
+                Item::Carried { .. } => false,
             };
             self.nodes[index].waiting.retain(|item| !was(item));
             let session = usize::try_from(answer.session.0).unwrap();

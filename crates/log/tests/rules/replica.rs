@@ -178,7 +178,9 @@ impl Replica {
     }
 
     fn apply_item(&mut self, item: &Item, log_time_ms: u64, answers: &mut Vec<Answer>) {
-        let (Item::Operations { session, .. } | Item::Fence { session, .. }) = *item;
+        let (Item::Operations { session, .. } | Item::Fence { session, .. }) = *item else {
+            return;
+        };
         let mut state = self.sessions.remove(&session).unwrap_or_default();
         if self.mutation == Mutation::ForgetEarly
             && is_too_old(
@@ -215,6 +217,7 @@ impl Replica {
                 let (number, result) = (*number, None);
                 answers.push(Answer { session, number, of_fence: true, verdict, result });
             }
+            Item::Carried { .. } => {}
         }
         if state != SessionState::default() {
             self.sessions.insert(session, state);

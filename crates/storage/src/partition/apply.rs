@@ -2,33 +2,30 @@
 //! the same effect on every replica, whatever clock or load it has.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use bytes::Bytes;
-use plimsoll_log::record::{Item, Record, RecordError};
+use plimsoll_log::record::{Record, RecordError};
+use plimsoll_log::rules::carried::{CarriedFault, LeaderPosition, Link};
 use plimsoll_log::rules::chain::Position;
-use plimsoll_log::rules::is_too_old;
 use plimsoll_log::rules::leads::{self, LeadState, LeadVerdict};
-use plimsoll_log::rules::sessions::{RESULT_BYTES_MAX, SessionState, Verdict};
+use plimsoll_log::rules::sessions::{SessionState, Verdict};
 use plimsoll_log::{Incarnation, LeadId, PartitionId, SessionId};
 use rust_rocksdb::WriteBatch;
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::budget::{BUDGETED_SINCE, OverBudget};
+use super::application::{Application, Moment};
+use super::budget::OverBudget;
+use super::following::Following;
 use super::overlay::Overlay;
 use super::resources::Resources;
 use super::store::Store;
-use super::system::{self, Stamp};
+use super::system::{self, Leader, Stamp};
 use super::touches;
-use crate::execute::WriteContext;
-use crate::operation::Operation;
 use crate::reply::Reply;
 use crate::rows::touch::Touches;
 use crate::rows::{RowsRead, RowsWrite, StoreError};
-
-/// How often, in log time, forgotten sessions and leads are removed, ms.
-const FORGET_INTERVAL_MS: u64 = 60_000;
 
 /// What became of one operation of a record.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +34,9 @@ pub enum Effect {
     Ran(Reply),
     /// It did not run: the session knows it already, or refuses it. Of a fence: the answer.
     Settled(Verdict),
+    /// Of carried records: where the replica stands in its leader's log after them. `None` where it
+    /// follows nobody: nothing was taken.
+    Carried(Option<LeaderPosition>),
 }
 
 /// Learns what each operation did, while later operations have not run yet.
@@ -85,17 +85,22 @@ pub enum ApplyError {
     /// it: the same record may be tried again.
     #[error("an operation exceeds what a record may take, and not all nodes know that limit: {0}")]
     OverBudget(String),
+    /// The leader's log is not the one that was followed.
+    #[error("it cannot follow its leader: {0}")]
+    Carried(#[from] CarriedFault),
 }
 
 /// One node's replica of a partition, at one position of its group's log.
 pub struct Replica {
     id: PartitionId,
-    store: Store,
-    stamp: Stamp,
-    sessions: HashMap<SessionId, SessionState>,
-    leads: HashMap<LeadId, LeadState>,
+    pub(super) store: Store,
+    pub(super) stamp: Stamp,
+    /// Where it follows a leader, these are the leader's.
+    pub(super) sessions: HashMap<SessionId, SessionState>,
+    pub(super) leads: HashMap<LeadId, LeadState>,
+    following: Option<Following>,
     is_new: bool,
-    notes_documents: bool,
+    pub(super) notes_documents: bool,
     /// What the last record touched.
     touches: Option<Touches>,
     /// What the last record's operations took of what they share, thousandths.
@@ -131,9 +136,14 @@ impl Replica {
         let sessions = load(&store, system::SESSIONS_FROM, system::SESSIONS_TO, |id, value| {
             Ok((SessionId(id), system::decode_session(value)?))
         })?;
-        let leads = load(&store, system::LEADS_FROM, system::LEADS_TO, |id, value| {
-            Ok((LeadId(id), system::decode_lead(value)?))
-        })?;
+        let leads = load_leads(&store, [system::LEADS_FROM, system::LEADS_TO])?;
+        let following = match store.get(system::LEADER_KEY)? {
+            Some(bytes) => Some(Following {
+                leader: Leader::decode(&bytes).map_err(unreadable("the leader"))?,
+                own_leads: load_leads(&store, [system::OWN_LEADS_FROM, system::OWN_LEADS_TO])?,
+            }),
+            None => None,
+        };
         let notes_documents = store.get(system::DOCUMENTS_KEY)?.is_some();
         if notes_documents {
             store.lay_out_for(true)?;
@@ -146,6 +156,7 @@ impl Replica {
             stamp,
             sessions,
             leads,
+            following,
             is_new,
             notes_documents,
             touches,
@@ -244,6 +255,47 @@ impl Replica {
         Ok(self.stamp.position)
     }
 
+    /// Makes a copy of a leader's replica, opened as it came, one that follows it: `leader` is its
+    /// name there, `position` where this cluster's log `incarnation` stands, from which on records
+    /// are given to it. What the leader's node kept for itself is forgotten, as in [`Self::adopt`].
+    ///
+    /// # Errors
+    /// Where the store fails, and where the copy is of a replica that itself follows another.
+    pub fn adopt_leader(
+        &mut self,
+        leader: PartitionId,
+        (incarnation, position): (Incarnation, Position),
+        has_documents: bool,
+    ) -> Result<(), StoreError> {
+        if self.following.is_some() {
+            return Err(StoreError::Failed("the leader follows another itself".into()));
+        }
+        let Position { lsn, hash, log_time_ms } = self.stamp.position;
+        let link = Link { lsn, hash, log_time_ms };
+        let at = LeaderPosition { incarnation: self.stamp.incarnation, link };
+        let leader = Leader { partition: leader, position: at, swept_ms: position.log_time_ms };
+        let mut batch = WriteBatch::default();
+        system::OF_THE_NODE.iter().for_each(|[from, to]| batch.delete_range(*from, *to));
+        let stamp = Stamp { incarnation, position, ..self.stamp };
+        batch.put(system::STAMP_KEY, stamp.encode());
+        batch.put(system::LEADER_KEY, leader.encode());
+        touches::switch(&self.store, position.lsn, has_documents, &mut batch)?;
+        self.store.write(&batch)?;
+        self.store.lay_out_for(has_documents)?;
+        self.store.recent().restart(position.lsn);
+        self.is_new = false;
+        self.notes_documents = has_documents;
+        self.stamp = stamp;
+        self.following = Some(Following { leader, own_leads: HashMap::new() });
+        Ok(())
+    }
+
+    /// What it knows of its leader, where it follows one.
+    #[must_use]
+    pub fn leader(&self) -> Option<&Leader> {
+        self.following.as_ref().map(|following| &following.leader)
+    }
+
     /// Whether changes of documents are noted.
     #[must_use]
     pub fn notes_documents(&self) -> bool {
@@ -290,7 +342,8 @@ impl Replica {
             return Ok(Applied::Contained);
         }
         let log_time_ms = position.log_time_ms;
-        let lead = self.leads.get(&record.lead.lead);
+        let own_leads = self.following.as_ref().map_or(&self.leads, |it| &it.own_leads);
+        let lead = own_leads.get(&record.lead.lead);
         let state = match leads::admit(lead, &record.lead, record.stamp_ms, log_time_ms) {
             LeadVerdict::Take(state) => state,
             verdict => {
@@ -298,21 +351,20 @@ impl Replica {
                 return Ok(Applied::Passed(verdict));
             }
         };
-        let mut application = Application::new(self, position, Rules::of(record, over));
-        application.reserve(record);
-        application.run(&self.sessions, record, observer)?;
-        let Application { mut overlay, mut stamp, sessions, .. } = application;
-        let shared_permille = overlay.shared_permille();
-        // First, because a session or lead may be forgotten and new in the same record.
-        let forgets = log_time_ms >= stamp.swept_ms + FORGET_INTERVAL_MS;
-        if forgets {
-            self.delete_forgotten(log_time_ms, &mut overlay);
-            stamp.swept_ms = log_time_ms;
-        }
-        for (id, session) in &sessions {
-            overlay.put_owned(&system::session_key(*id), system::encode_session(session));
-        }
-        overlay.put_owned(&system::lead_key(record.lead.lead), system::encode_lead(&state));
+        let mut application = Application::new(self, position);
+        let followed = match &self.following {
+            None => {
+                let at = Moment { lsn: position.lsn, log_time_ms };
+                application.take(at, record, state, over, observer)?;
+                None
+            }
+            Some(following) => {
+                Some(following.apply(&mut application, log_time_ms, record, state, observer)?)
+            }
+        };
+        let shared_permille = application.shared_permille();
+        let Application { mut overlay, stamp, sessions, leads, .. } = application;
+        let (sessions, leads) = (sessions.into_changed(), leads.into_changed());
         overlay.put_owned(system::STAMP_KEY, stamp.encode());
         let touches = overlay.take_touches();
         let touches = touches.map(|(touches, sources)| {
@@ -325,14 +377,14 @@ impl Replica {
         self.store.write_changes(changes, self.notes_documents)?;
         self.touches = touches;
         self.shared_permille = shared_permille;
-        if forgets {
-            self.sessions.retain(|_, session| !session.is_forgotten(log_time_ms));
-            self.leads.retain(|_, lead| !is_too_old(lead.seen_ms, log_time_ms));
-        }
         self.is_new = false;
         self.stamp = stamp;
-        self.sessions.extend(sessions);
-        self.leads.insert(record.lead.lead, state);
+        change(&mut self.sessions, sessions);
+        change(&mut self.leads, leads);
+        if let (Some(following), Some((leader, own_leads))) = (&mut self.following, followed) {
+            following.leader = leader;
+            change(&mut following.own_leads, own_leads);
+        }
         Ok(Applied::Taken)
     }
 
@@ -341,10 +393,30 @@ impl Replica {
     /// # Errors
     /// Where the store fails.
     pub fn digest(&self) -> Result<u64, StoreError> {
+        let is_left_out = |key: &[u8]| key == system::STAMP_KEY || system::is_of_the_node(key);
+        self.digest_of(&self.stamp.encode(), is_left_out)
+    }
+
+    /// A hash of all that must be the same on a leader's replica and on one that follows it, where
+    /// both have come to the same position of the leader's log: everything but where they stand.
+    ///
+    /// # Errors
+    /// Where the store fails.
+    pub fn content_digest(&self) -> Result<u64, StoreError> {
+        let Stamp { sequence, keys, expires, swept_ms, .. } = self.stamp;
+        let counters = [sequence, keys, expires, swept_ms].map(u64::to_le_bytes).concat();
+        self.digest_of(&counters, system::is_of_the_place)
+    }
+
+    fn digest_of(
+        &self,
+        first: &[u8],
+        is_left_out: impl Fn(&[u8]) -> bool,
+    ) -> Result<u64, StoreError> {
         let mut hash = Xxh3Default::new();
-        hash.update(&self.stamp.encode());
+        hash.update(first);
         self.store.scan(&[0], &[0xff], &mut |key, value| {
-            if key != system::STAMP_KEY && !system::is_of_the_node(key) {
+            if !is_left_out(key) {
                 hash.update(&(key.len() as u64).to_le_bytes());
                 hash.update(key);
                 hash.update(&(value.len() as u64).to_le_bytes());
@@ -354,164 +426,26 @@ impl Replica {
         })?;
         Ok(hash.digest())
     }
+}
 
-    /// Deletes the rows of what the window of log time has passed over.
-    fn delete_forgotten(&self, now_ms: u64, rows: &mut Overlay<'_>) {
-        for (id, session) in &self.sessions {
-            if session.is_forgotten(now_ms) {
-                rows.delete(&system::session_key(*id));
-            }
-        }
-        for (id, lead) in &self.leads {
-            if is_too_old(lead.seen_ms, now_ms) {
-                rows.delete(&system::lead_key(*id));
-            }
-        }
+/// Takes over what became of states: `None` where they are forgotten.
+fn change<K: Hash + Eq, V>(states: &mut HashMap<K, V>, changed: HashMap<K, Option<V>>) {
+    for (id, state) in changed {
+        match state {
+            Some(state) => states.insert(id, state),
+            None => states.remove(&id),
+        };
     }
 }
 
-/// What holds for the operations of one record. It follows from the record, never from what this node
-/// knows of the cluster's version when it applies it: others apply it at other times.
-#[derive(Clone, Copy)]
-struct Rules {
-    over: OverBudget,
-    /// Removals leave the rest to sweeps.
-    is_bounded: bool,
+fn load_leads(
+    store: &Store,
+    [from, to]: [&[u8]; 2],
+) -> Result<HashMap<LeadId, LeadState>, ApplyError> {
+    load(store, from, to, |id, value| Ok((LeadId(id), system::decode_lead(value)?)))
 }
 
-impl Rules {
-    fn of(record: &Record, over: OverBudget) -> Self {
-        if record.version >= BUDGETED_SINCE {
-            return Self { over: OverBudget::Refuse, is_bounded: true };
-        }
-        Self { over, is_bounded: false }
-    }
-}
-
-/// A record on its way into a replica: everything changed so far, none of it written.
-struct Application<'a> {
-    overlay: Overlay<'a>,
-    stamp: Stamp,
-    sessions: HashMap<SessionId, SessionState>,
-    log_time_ms: u64,
-    rules: Rules,
-}
-
-impl<'a> Application<'a> {
-    fn new(replica: &'a Replica, position: Position, rules: Rules) -> Self {
-        let overlay = if replica.notes_documents {
-            Overlay::with_touches(&replica.store)
-        } else {
-            Overlay::new(&replica.store)
-        };
-        Self {
-            overlay,
-            stamp: Stamp { position, ..replica.stamp },
-            sessions: HashMap::new(),
-            log_time_ms: position.log_time_ms,
-            rules,
-        }
-    }
-
-    /// Makes room at once for what most records come to: a row for each operation and item.
-    fn reserve(&mut self, record: &Record) {
-        let operations = |item: &Item| match item {
-            Item::Operations { payloads, .. } => payloads.len(),
-            Item::Fence { .. } => 0,
-        };
-        let items = record.items.len();
-        self.overlay.reserve(record.items.iter().map(operations).sum::<usize>() + items + 2);
-        self.sessions.reserve(items);
-    }
-
-    fn run(
-        &mut self,
-        known: &HashMap<SessionId, SessionState>,
-        record: &Record,
-        observer: &mut dyn Observer,
-    ) -> Result<(), ApplyError> {
-        for (at, item) in record.items.iter().enumerate() {
-            match item {
-                Item::Operations { session: id, first, acked, stamp_ms, payloads } => {
-                    let mut session = self.session(known, *id);
-                    session.acknowledge(*acked, self.log_time_ms);
-                    for ((number, payload), index) in (*first..).zip(payloads).zip(0..) {
-                        // Times count from the lead's stamp, which the log's rules keep right; that
-                        // of the sender says only how late the operation is.
-                        let stamps = (*stamp_ms, record.stamp_ms);
-                        let effect = self.operation(&mut session, number, stamps, payload)?;
-                        observer.operation((at, index), effect, &self.overlay, self.stamp.keys);
-                    }
-                    self.sessions.insert(*id, session);
-                }
-                Item::Fence { session: id, number, stamp_ms } => {
-                    let mut session = self.session(known, *id);
-                    let verdict = session.fence(*number, *stamp_ms, self.log_time_ms);
-                    self.sessions.insert(*id, session);
-                    let effect = Effect::Settled(verdict);
-                    observer.operation((at, 0), effect, &self.overlay, self.stamp.keys);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The session's state so far; that of a session never seen is empty.
-    fn session(&mut self, known: &HashMap<SessionId, SessionState>, id: SessionId) -> SessionState {
-        if let Some(session) = self.sessions.remove(&id) {
-            return session;
-        }
-        known.get(&id).cloned().unwrap_or_default()
-    }
-
-    fn operation(
-        &mut self,
-        session: &mut SessionState,
-        number: u64,
-        (sent_ms, stamp_ms): (u64, u64),
-        payload: &Bytes,
-    ) -> Result<Effect, ApplyError> {
-        match session.admit(number, sent_ms, self.log_time_ms) {
-            Verdict::Fresh => {}
-            verdict => return Ok(Effect::Settled(verdict)),
-        }
-        let operation = Operation::decode(payload).map_err(unreadable("an operation"))?;
-        let mut context = WriteContext {
-            now_ms: self.log_time_ms,
-            stamp_ms,
-            seed: self.stamp.position.lsn.0 ^ number,
-            sequence: self.stamp.sequence,
-            keys: self.stamp.keys,
-            expires: self.stamp.expires,
-            is_bounded: self.rules.is_bounded,
-        };
-        self.overlay.begin(payload.len());
-        let reply = match crate::operation::run(&operation, &mut self.overlay, &mut context) {
-            Ok(reply) => self.overlay.end().map(|()| reply),
-            Err(StoreError::Refused(refusal)) => {
-                self.overlay.take_back();
-                Err(refusal)
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let reply = match reply {
-            Ok(reply) => {
-                self.stamp.sequence = context.sequence;
-                self.stamp.keys = context.keys;
-                self.stamp.expires = context.expires;
-                reply
-            }
-            Err(refusal) if self.rules.over == OverBudget::Refuse => Reply::Error(refusal),
-            Err(refusal) => return Err(ApplyError::OverBudget(refusal.message.into_owned())),
-        };
-        // A longer one is not kept: nothing more of it is needed than that it is longer.
-        let result = crate::operation::encode_reply_within(&reply, RESULT_BYTES_MAX);
-        session.finish(number, result, sent_ms, self.log_time_ms);
-        Ok(Effect::Ran(reply))
-    }
-}
-
-fn load<K: std::hash::Hash + Eq, V>(
+fn load<K: Hash + Eq, V>(
     store: &Store,
     from: &[u8],
     to: &[u8],
@@ -538,6 +472,6 @@ fn load<K: std::hash::Hash + Eq, V>(
     }
 }
 
-fn unreadable(what: &'static str) -> impl Fn(RecordError) -> ApplyError {
+pub(super) fn unreadable(what: &'static str) -> impl Fn(RecordError) -> ApplyError {
     move |error| ApplyError::Unreadable(what, error)
 }

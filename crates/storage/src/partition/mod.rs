@@ -7,9 +7,11 @@
 //! forward from the log. Reading the log, placing replicas and answering clients are not done
 //! here.
 
+mod application;
 mod apply;
 mod budget;
 mod checkpoint;
+mod following;
 mod journal;
 mod manifest;
 mod merge;
@@ -34,7 +36,7 @@ pub use owned::OwnedSnapshot;
 pub use recent::{Recent, RecentTouches};
 pub use resources::{BeforeFlush, Resources, StoreOptions, StoreStatistics};
 pub use store::{CachedRow, CachedStore, Store, StoreSnapshot};
-pub use system::Stamp;
+pub use system::{Leader, Stamp};
 pub use touches::{VisitTouches, position_of, touches_of};
 
 #[cfg(test)]
@@ -45,5 +47,7 @@ mod checkpoint_tests;
 mod document_tests;
 #[cfg(test)]
 mod expiry_tests;
+#[cfg(test)]
+mod following_tests;
 #[cfg(test)]
 mod tests;

@@ -78,6 +78,12 @@ impl<'a> Overlay<'a> {
         self.changes.reserve(rows);
     }
 
+    /// Another record begins, with a budget of its own. Says what the one before took of what its
+    /// operations share, thousandths.
+    pub(super) fn begin_record(&mut self) -> u64 {
+        std::mem::take(&mut self.budget).shared_permille()
+    }
+
     /// An operation of so many bytes in the log begins: what it takes is counted, and can be taken
     /// back.
     pub(super) fn begin(&mut self, payload_bytes: usize) {

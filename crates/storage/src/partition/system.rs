@@ -3,7 +3,9 @@
 //! | key | value |
 //! |---|---|
 //! | 0x00 `D` | 1: changes of documents are noted; the node's own |
+//! | 0x00 `F` | 1, see [`Leader`]: the replica follows a leader's in another cluster |
 //! | 0x00 `G` group (2, BE) | 1, LSN, chain hash (8), log time, the caller's note: the node's own, not the table's |
+//! | 0x00 `K` lead id (8, BE) | as `L`: of this cluster's own leads, where `L` are the leader's |
 //! | 0x00 `L` lead id (8, BE) | 1, epoch, last n, seen |
 //! | 0x00 `N` table (8, BE), ordinal (4, BE) | empty: the node holds this replica |
 //! | 0x00 `P` | 1, log incarnation (8), LSN, chain hash (8), log time, sequence, keys, expires, swept |
@@ -17,6 +19,7 @@ use std::collections::VecDeque;
 
 use bytes::{Buf, BufMut, Bytes};
 use plimsoll_log::record::{RecordError, get_varint, put_varint};
+use plimsoll_log::rules::carried::{LeaderPosition, Link};
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::rules::leads::LeadState;
 use plimsoll_log::rules::sessions::{Outcome, SessionState};
@@ -31,6 +34,12 @@ const KIND_FENCED: u8 = 2;
 pub(super) const DOCUMENTS_KEY: &[u8] = b"\x00D";
 /// The key of the stamp.
 pub(super) const STAMP_KEY: &[u8] = b"\x00P";
+/// The key of what is known of the leader.
+pub(super) const LEADER_KEY: &[u8] = b"\x00F";
+/// Where the rows of this cluster's own leads begin, in a replica that follows.
+pub(super) const OWN_LEADS_FROM: &[u8] = b"\x00K";
+/// Where they end.
+pub(super) const OWN_LEADS_TO: &[u8] = b"\x00L";
 /// Where the rows of groups begin: positions that the node keeps beside a partition.
 pub(super) const GROUPS_FROM: &[u8] = b"\x00G";
 /// Where the rows of groups end.
@@ -73,12 +82,55 @@ pub struct Stamp {
     pub swept_ms: u64,
 }
 
+/// What a replica that follows knows of its leader. Its rows, counters, sessions and the leads of
+/// [`LEADS_FROM`] are the leader's, at this position and by the leader's log time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leader {
+    /// The partition that is followed, by the leader's name of it.
+    pub partition: PartitionId,
+    /// What of the leader's log it contains.
+    pub position: LeaderPosition,
+    /// Log time of this cluster when leads of its own were last forgotten, ms.
+    pub swept_ms: u64,
+}
+
+impl Leader {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![FORMAT];
+        out.put_u64_le(self.partition.table);
+        out.put_u32_le(self.partition.ordinal);
+        out.put_u64_le(self.position.incarnation.0);
+        let Link { lsn, hash, log_time_ms } = self.position.link;
+        put_position(&mut out, &Position { lsn, hash, log_time_ms });
+        put_varint(&mut out, self.swept_ms);
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
+        let mut rest = body(bytes)?;
+        let table = take_u64(&mut rest)?;
+        if rest.remaining() < 4 {
+            return Err(RecordError::Truncated);
+        }
+        let partition = PartitionId { table, ordinal: rest.get_u32_le() };
+        let incarnation = Incarnation(take_u64(&mut rest)?);
+        let Position { lsn, hash, log_time_ms } = take_position(&mut rest)?;
+        let position = LeaderPosition { incarnation, link: Link { lsn, hash, log_time_ms } };
+        Ok(Self { partition, position, swept_ms: get_varint(&mut rest)? })
+    }
+}
+
 pub(super) fn session_key(session: SessionId) -> [u8; 10] {
     id_key(b'S', session.0)
 }
 
 pub(super) fn lead_key(lead: LeadId) -> [u8; 10] {
     id_key(b'L', lead.0)
+}
+
+/// The key of one of this cluster's own leads, in a replica that follows.
+pub(super) fn own_lead_key(lead: LeadId) -> [u8; 10] {
+    id_key(b'K', lead.0)
 }
 
 pub(super) fn group_key(group: GroupId) -> [u8; 4] {
@@ -135,6 +187,13 @@ pub(super) fn touches_key(lsn: Lsn) -> [u8; 10] {
 /// Whether a row is the node's own, and not the same on every replica.
 pub(super) fn is_of_the_node(key: &[u8]) -> bool {
     OF_THE_NODE.iter().any(|[from, to]| *from <= key && key < *to)
+}
+
+/// Whether a row says where a replica stands, in its own log and in its leader's, rather than what it
+/// contains: a leader and who follows it differ in these alone.
+pub(super) fn is_of_the_place(key: &[u8]) -> bool {
+    let is_own_lead = OWN_LEADS_FROM <= key && key < OWN_LEADS_TO;
+    key == STAMP_KEY || key == LEADER_KEY || is_own_lead || is_of_the_node(key)
 }
 
 fn id_key(kind: u8, id: u64) -> [u8; 10] {

@@ -12,6 +12,10 @@
 //! A position in the leader's log is never one in the follower's: it has a type of its own. How
 //! batches are asked for, and what a record does, is not decided here.
 
+mod assemble;
+
+pub use assemble::{AssembleFault, Assembler};
+
 use crate::{Incarnation, Lsn};
 
 /// A position in the log of a leader's group, and the chain's hash there.
@@ -21,6 +25,9 @@ pub struct Link {
     pub lsn: Lsn,
     /// The hash of everything up to it.
     pub hash: u64,
+    /// Log time there, ms since 1970: what a record does goes by it, and it is the group's, so that a
+    /// partition's records alone do not tell it.
+    pub log_time_ms: u64,
 }
 
 /// How far a follower's replica has come in the log of its leader's group.
@@ -87,17 +94,18 @@ pub enum CarriedFault {
 }
 
 impl Batch {
-    /// Whether its positions increase and lie within it. One that is not so is refused before it
-    /// is appended.
+    /// Whether its positions increase and lie within it, and log time does not go back. One that is
+    /// not so is refused before it is appended.
     #[must_use]
     pub fn is_ordered(&self) -> bool {
-        let mut before = self.after.lsn;
+        let mut before = self.after;
         let in_order = self.records.iter().all(|link| {
-            let follows = link.lsn > before;
-            before = link.lsn;
+            let follows = link.lsn > before.lsn && link.log_time_ms >= before.log_time_ms;
+            before = *link;
             follows
         });
-        in_order && (self.to.lsn > before || Some(&self.to) == self.records.last())
+        let ends_behind = self.to.lsn > before.lsn && self.to.log_time_ms >= before.log_time_ms;
+        in_order && (ends_behind || Some(&self.to) == self.records.last())
     }
 
     /// Where a replica stands that took so many of its records: all of them brings it to the end.
@@ -120,7 +128,7 @@ impl Batch {
             let (expected, found) = (held.incarnation, self.incarnation);
             return Err(CarriedFault::OtherLog { expected, found });
         }
-        let Link { lsn, hash: expected } = held.link;
+        let Link { lsn, hash: expected, .. } = held.link;
         let mut links = std::iter::once(&self.after).chain(&self.records).chain([&self.to]);
         if let Some(link) = links.find(|link| link.lsn == lsn)
             && link.hash != expected
@@ -150,7 +158,7 @@ mod tests {
     const LOG: Incarnation = Incarnation(7);
 
     fn link(lsn: u64) -> Link {
-        Link { lsn: Lsn(lsn), hash: lsn * 10 }
+        Link { lsn: Lsn(lsn), hash: lsn * 10, log_time_ms: lsn * 100 }
     }
 
     fn batch() -> Batch {
@@ -208,7 +216,10 @@ mod tests {
         let beyond = Batch { records: vec![link(21)], ..batch() };
         let nothing = Batch { records: vec![], to: link(10), ..batch() };
         let other_end = Batch { to: Link { hash: 1, ..link(16) }, ..batch() };
-        for wrong in [backwards, before, beyond, nothing, other_end] {
+        let earlier = Link { log_time_ms: 1, ..link(12) };
+        let back_in_time = Batch { records: vec![earlier], ..batch() };
+        let ends_earlier = Batch { to: Link { log_time_ms: 1, ..link(20) }, ..batch() };
+        for wrong in [backwards, before, beyond, nothing, other_end, back_in_time, ends_earlier] {
             assert!(!wrong.is_ordered(), "{wrong:?}");
         }
     }

@@ -1,0 +1,123 @@
+//! A replica that follows one of another cluster: it takes its leader's records, which this cluster's
+//! log carries, and carries them out as the leader did: at the leader's positions, by the leader's
+//! log time, under the leader's sessions and leads. So both contain the same at the same position of
+//! the leader's log. Whatever else comes by this cluster's log changes nothing of the contents.
+//!
+//! How the records come here is not decided here, nor when a replica begins to follow.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use plimsoll_log::LeadId;
+use plimsoll_log::record::{Item, Record, RecordError};
+use plimsoll_log::rules::carried::{Batch, Link, Verdict};
+use plimsoll_log::rules::is_too_old;
+use plimsoll_log::rules::leads::{self, LeadState, LeadVerdict};
+use plimsoll_log::rules::sessions;
+
+use super::application::{Application, FORGET_INTERVAL_MS, Moment, Staged};
+use super::apply::{ApplyError, Effect, Observer, unreadable};
+use super::budget::OverBudget;
+use super::system::{self, Leader};
+use crate::rows::RowsWrite;
+use crate::{ErrorReply, Reply};
+
+/// Of what a record's operations share, carried records take at most so much together before the
+/// next of them waits for another record of this cluster's log, thousandths: what one takes
+/// bounds what is held at once.
+const SHARED_PERMILLE_MAX: u64 = 500;
+
+/// The state of a replica that follows, beside the leader's.
+pub(super) struct Following {
+    pub leader: Leader,
+    /// The leads of this cluster, which carry.
+    pub own_leads: HashMap<LeadId, LeadState>,
+}
+
+/// What a record made of a [`Following`].
+pub(super) type Followed = (Leader, HashMap<LeadId, Option<LeadState>>);
+
+impl Following {
+    /// Applies a record of this cluster's log, which its lead's sequence admits as `state`.
+    pub fn apply(
+        &self,
+        application: &mut Application<'_>,
+        log_time_ms: u64,
+        record: &Record,
+        state: LeadState,
+        observer: &mut dyn Observer,
+    ) -> Result<Followed, ApplyError> {
+        let mut leader = self.leader;
+        for (place, item) in record.items.iter().enumerate() {
+            let (count, effect) = match item {
+                Item::Carried { batch, records } => {
+                    carry_out(application, &mut leader, batch, records)?;
+                    (1, Effect::Carried(Some(leader.position)))
+                }
+                Item::Operations { payloads, .. } => (payloads.len(), Effect::Ran(read_only())),
+                // It does not run here, whether it came before or comes after.
+                Item::Fence { .. } => (1, Effect::Settled(sessions::Verdict::Fresh)),
+            };
+            for index in 0..count {
+                let keys = application.stamp.keys;
+                observer.operation((place, index), effect.clone(), &application.overlay, keys);
+            }
+        }
+        let mut own_leads = Staged::new(&self.own_leads);
+        if log_time_ms >= leader.swept_ms + FORGET_INTERVAL_MS {
+            for id in own_leads.forget(|lead| is_too_old(lead.seen_ms, log_time_ms)) {
+                application.overlay.delete(&system::own_lead_key(id));
+            }
+            leader.swept_ms = log_time_ms;
+        }
+        let lead = record.lead.lead;
+        own_leads.put(lead, state);
+        application.overlay.put_owned(&system::own_lead_key(lead), system::encode_lead(&state));
+        application.overlay.put_owned(system::LEADER_KEY, leader.encode());
+        Ok((leader, own_leads.into_changed()))
+    }
+}
+
+/// Takes of a batch what the replica lacks. Where that is much, it takes the first of it: it is then
+/// in the middle of the batch, as after one that ended there.
+fn carry_out(
+    application: &mut Application<'_>,
+    leader: &mut Leader,
+    batch: &Batch,
+    records: &[Bytes],
+) -> Result<(), ApplyError> {
+    let Verdict::Take { from } = batch.admit(&leader.position)? else { return Ok(()) };
+    let mut taken = from;
+    for (link, bytes) in batch.records.iter().zip(records).skip(from) {
+        if application.shared_permille() >= SHARED_PERMILLE_MAX {
+            break;
+        }
+        let record = Record::decode(bytes).map_err(unreadable("a carried record"))?;
+        if record.partition != leader.partition {
+            let error = RecordError::Malformed("it is of another partition");
+            return Err(unreadable("a carried record")(error));
+        }
+        take(application, link, &record)?;
+        taken += 1;
+    }
+    leader.position = batch.position(taken);
+    Ok(())
+}
+
+/// Carries out one record as the leader's replicas did, or passes it over as they did.
+fn take(application: &mut Application<'_>, link: &Link, record: &Record) -> Result<(), ApplyError> {
+    let log_time_ms = link.log_time_ms;
+    let lead = application.leads.get(record.lead.lead);
+    match leads::admit(lead, &record.lead, record.stamp_ms, log_time_ms) {
+        LeadVerdict::Take(state) => {
+            let at = Moment { lsn: link.lsn, log_time_ms };
+            application.take(at, record, state, OverBudget::Refuse, &mut ())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a write of this cluster's own is answered that came into the log all the same.
+fn read_only() -> Reply {
+    Reply::Error(ErrorReply::new("READONLY", "You can't write against a read only replica."))
+}
