@@ -1,0 +1,296 @@
+//! Time, in two kinds: a node's, which passes by itself, and a simulation's, which passes when it is
+//! told to. What waits for it waits as a future.
+//!
+//! A node's waits are tokio's and need its runtime. A wall clock that is set back or forward moves
+//! [`Time::wall_ms`] alone.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::ops::Add;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+
+/// A moment, ns since the time began that tells it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(pub u64);
+
+impl Instant {
+    /// How long ago `earlier` was; nothing where it is yet to come.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(duration)))
+    }
+}
+
+/// The time that passed before what was waited for came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elapsed;
+
+/// Tells the time and waits for it.
+#[derive(Clone)]
+pub struct Time(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Machine { began: std::time::Instant },
+    Simulated(Arc<Mutex<Clock>>),
+}
+
+/// A simulation's clock.
+#[derive(Default)]
+struct Clock {
+    now: Instant,
+    /// What a wall clock says at the beginning, ms since 1970.
+    wall_ms: u64,
+    /// Who waits, by when they are due and the order in which they came.
+    waits: BTreeMap<(Instant, u64), Waker>,
+    /// The number of the next who waits.
+    next: u64,
+}
+
+/// Lets a simulation's time pass.
+pub struct Passing(Arc<Mutex<Clock>>);
+
+impl Time {
+    /// The machine's.
+    #[must_use]
+    pub fn of_the_machine() -> Self {
+        Self(Kind::Machine { began: std::time::Instant::now() })
+    }
+
+    /// A simulation's, whose wall clock says `wall_ms` at first; and who lets it pass.
+    #[must_use]
+    pub fn simulated(wall_ms: u64) -> (Self, Passing) {
+        let clock = Arc::new(Mutex::new(Clock { wall_ms, ..Clock::default() }));
+        (Self(Kind::Simulated(Arc::clone(&clock))), Passing(clock))
+    }
+
+    /// Now. It never goes back.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        match &self.0 {
+            Kind::Machine { began } => Instant(nanos(began.elapsed())),
+            Kind::Simulated(clock) => clock.lock().now,
+        }
+    }
+
+    /// What the wall clock says, ms since 1970. It may go back.
+    #[must_use]
+    pub fn wall_ms(&self) -> u64 {
+        match &self.0 {
+            Kind::Machine { .. } => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+            }
+            Kind::Simulated(clock) => {
+                let clock = clock.lock();
+                clock.wall_ms.saturating_add(clock.now.0 / 1_000_000)
+            }
+        }
+    }
+
+    /// Waits for so long. Dropped, it waits no more.
+    #[must_use]
+    pub fn sleep(&self, duration: Duration) -> Sleep {
+        Sleep(match &self.0 {
+            Kind::Machine { .. } => Waiting::Machine(Box::pin(tokio::time::sleep(duration))),
+            Kind::Simulated(clock) => {
+                let mut held = clock.lock();
+                let key = (held.now + duration, held.next);
+                held.next += 1;
+                Waiting::Simulated { clock: Arc::clone(clock), key }
+            }
+        })
+    }
+
+    /// Waits for `future` for so long. Where both are ready at once, what it gives counts.
+    ///
+    /// # Errors
+    /// [`Elapsed`]: it was dropped.
+    pub async fn timeout<F: Future>(
+        &self,
+        duration: Duration,
+        future: F,
+    ) -> Result<F::Output, Elapsed> {
+        let mut sleep = self.sleep(duration);
+        let mut future = pin!(future);
+        std::future::poll_fn(move |context| {
+            if let Poll::Ready(output) = future.as_mut().poll(context) {
+                return Poll::Ready(Ok(output));
+            }
+            Pin::new(&mut sleep).poll(context).map(|()| Err(Elapsed))
+        })
+        .await
+    }
+}
+
+/// Waits for a moment.
+pub struct Sleep(Waiting);
+
+enum Waiting {
+    Machine(Pin<Box<tokio::time::Sleep>>),
+    Simulated { clock: Arc<Mutex<Clock>>, key: (Instant, u64) },
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        match &mut self.0 {
+            Waiting::Machine(sleep) => sleep.as_mut().poll(context),
+            Waiting::Simulated { clock, key } => {
+                let mut clock = clock.lock();
+                if clock.now >= key.0 {
+                    clock.waits.remove(key);
+                    return Poll::Ready(());
+                }
+                clock.waits.insert(*key, context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Waiting::Simulated { clock, key } = &self.0 {
+            clock.lock().waits.remove(key);
+        }
+    }
+}
+
+impl Passing {
+    /// When the next who waits is due; `None` where nobody waits.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Instant> {
+        self.0.lock().waits.first_key_value().map(|((due, _), _)| *due)
+    }
+
+    /// Lets time pass up to a moment and wakes who is due, in the order in which they are. One that is
+    /// over changes nothing.
+    pub fn pass_until(&self, moment: Instant) {
+        let mut due = Vec::new();
+        {
+            let mut clock = self.0.lock();
+            clock.now = clock.now.max(moment);
+            while let Some(entry) = clock.waits.first_entry()
+                && entry.key().0 <= moment
+            {
+                due.push(entry.remove());
+            }
+        }
+        // Without the lock: who is woken may wait again at once.
+        due.into_iter().for_each(Waker::wake);
+    }
+
+    /// Sets the wall clock: from now on it says `wall_ms`, ms since 1970, and what passes.
+    pub fn set_wall_ms(&self, wall_ms: u64) {
+        let mut clock = self.0.lock();
+        clock.wall_ms = wall_ms.saturating_sub(clock.now.0 / 1_000_000);
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Counts how often it was woken.
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn poll<F: Future + Unpin>(future: &mut F, wakes: &Arc<Wakes>) -> Poll<F::Output> {
+        let waker = Waker::from(Arc::clone(wakes));
+        Pin::new(future).poll(&mut Context::from_waker(&waker))
+    }
+
+    #[test]
+    fn simulated_time_passes_when_told_and_wakes_who_is_due() {
+        let (time, passing) = Time::simulated(5_000);
+        let (began, wakes) = (time.now(), Arc::new(Wakes::default()));
+        let mut short = time.sleep(SECOND);
+        let mut long = time.sleep(2 * SECOND);
+        assert!(poll(&mut short, &wakes).is_pending() && poll(&mut long, &wakes).is_pending());
+        assert_eq!(passing.next_due(), Some(began + SECOND));
+        passing.pass_until(began + SECOND);
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+        assert!(poll(&mut short, &wakes).is_ready() && poll(&mut long, &wakes).is_pending());
+        assert_eq!((time.now().since(began), time.wall_ms()), (SECOND, 6_000));
+        // What is over does not come back.
+        passing.pass_until(began);
+        assert_eq!(time.now(), began + SECOND);
+        drop(long);
+        assert_eq!(passing.next_due(), None, "who was dropped waits no more");
+    }
+
+    #[test]
+    fn the_wall_clock_alone_can_be_set() {
+        let (time, passing) = Time::simulated(5_000);
+        passing.pass_until(Instant::default() + 3 * SECOND);
+        passing.set_wall_ms(4_000);
+        assert_eq!((time.wall_ms(), time.now()), (4_000, Instant::default() + 3 * SECOND));
+        passing.pass_until(time.now() + SECOND);
+        assert_eq!(time.wall_ms(), 5_000);
+    }
+
+    #[test]
+    fn a_timeout_gives_what_comes_in_time() {
+        let (time, passing) = Time::simulated(0);
+        let wakes = Arc::new(Wakes::default());
+        let wait = |for_long: Duration| {
+            let inner = time.clone();
+            let slow = async move { inner.sleep(2 * SECOND).await };
+            let time = time.clone();
+            Box::pin(async move { time.timeout(for_long, slow).await })
+        };
+        let (mut early, mut same, mut late) = (wait(SECOND), wait(2 * SECOND), wait(3 * SECOND));
+        for future in [&mut early, &mut same, &mut late] {
+            assert!(poll(future, &wakes).is_pending());
+        }
+        passing.pass_until(Instant::default() + SECOND);
+        assert_eq!(poll(&mut early, &wakes), Poll::Ready(Err(Elapsed)));
+        passing.pass_until(Instant::default() + 2 * SECOND);
+        assert_eq!(poll(&mut same, &wakes), Poll::Ready(Ok(())));
+        assert_eq!(poll(&mut late, &wakes), Poll::Ready(Ok(())));
+        assert_eq!(passing.next_due(), None);
+    }
+
+    #[test]
+    fn the_machines_time_passes_by_itself() {
+        let time = Time::of_the_machine();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let before = time.now();
+        let waited = runtime.block_on(async {
+            time.timeout(Duration::from_millis(5), std::future::pending::<()>()).await
+        });
+        assert_eq!(waited, Err(Elapsed));
+        assert!(time.now().since(before) >= Duration::from_millis(5));
+        assert!(time.wall_ms() > 1_700_000_000_000);
+    }
+}
