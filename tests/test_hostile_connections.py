@@ -192,6 +192,41 @@ def test_before_the_password_nobody_holds_more_than_64_kib(new_node, sent):
         group.close()
 
 
+STRANGERS = 300
+
+
+def test_who_does_not_log_in_is_answered_slowly_and_who_does_is_not(new_node):
+    """Strangers ask as fast as they are answered: each answer to a client that logged in would come
+    after one to each of them."""
+    node = new_node(settings=["resp.password=secret"]).start()
+    strangers = [Connection(node.port, timeout_seconds=30) for _ in range(STRANGERS)]
+    for stranger in strangers:
+        stranger.send(encode("GET", "k") * 1000)
+    with Connection(node.port, timeout_seconds=120) as client:
+        assert client.ask("AUTH", "secret") == b"+OK\r\n"
+        for _ in range(300):
+            assert client.ask("PING") == b"+PONG\r\n"
+    answered = []
+    for stranger in strangers:
+        stranger.socket.setblocking(False)
+        try:
+            answered.append(stranger.socket.recv(1 << 20).count(b"-NOAUTH"))
+        except BlockingIOError:
+            answered.append(0)
+    assert max(answered) < 150, max(answered)
+    # Whoever logs in after all goes on as fast as anybody.
+    with Connection(node.port) as late:
+        for _ in range(20):
+            assert late.ask("GET", "k").startswith(b"-NOAUTH")
+        assert late.ask("AUTH", "secret") == b"+OK\r\n"
+        late.send(encode("GET", "k") * 2000)
+        got = b""
+        while got.count(b"$-1\r\n") < 2000:
+            got += late.socket.recv(1 << 16)
+    for stranger in strangers:
+        stranger.close()
+
+
 def select_writable(sockets):
     poll = select.poll()
     known = {one.fileno(): one for one in sockets}

@@ -1,5 +1,5 @@
-//! Failed logins: how fast one address may try passwords, and what the log says of it. What is
-//! compared is [`crate::auth`]'s.
+//! Failed logins: how fast one address may try passwords, and what the log says of it; and how fast
+//! whoever has not logged in is told so. What is compared is [`crate::auth`]'s.
 //!
 //! Each address has a bucket of tries that fills up again by and by. A failed try takes one out.
 //! While it is empty, whoever comes from there waits for the next before the password is looked
@@ -22,6 +22,18 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 const ADDRESSES_MAX: usize = 4096;
 /// How often failures are logged.
 const LOG_PAUSE: Duration = Duration::from_secs(1);
+
+/// How many commands of one connection that has not logged in are answered at once.
+const STRANGER_COMMANDS: u32 = 16;
+/// What it waits before each further one. Thousands of such connections then leave the node to
+/// those who log in.
+const STRANGER_PAUSE: Duration = Duration::from_millis(250);
+
+/// How long a connection waits that has not logged in and was answered so many commands.
+#[must_use]
+pub fn stranger_pause(answered: u32) -> Option<Duration> {
+    (answered >= STRANGER_COMMANDS).then_some(STRANGER_PAUSE)
+}
 
 /// Who failed to log in, and how often lately.
 #[derive(Debug, Default)]
@@ -175,6 +187,13 @@ mod tests {
         assert_eq!(logins.turn(guesser, now), Turn::After(Duration::from_secs(10)));
         // After a while it is as if nothing had been.
         assert_eq!(logins.turn(guesser, now + Duration::from_secs(30)), Turn::Now);
+    }
+
+    #[test]
+    fn who_does_not_log_in_is_answered_slowly() {
+        assert_eq!(stranger_pause(0), None);
+        assert_eq!(stranger_pause(STRANGER_COMMANDS - 1), None);
+        assert_eq!(stranger_pause(STRANGER_COMMANDS), Some(STRANGER_PAUSE));
     }
 
     #[test]

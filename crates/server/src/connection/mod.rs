@@ -27,6 +27,7 @@ use crate::{
     clients::{Client, Noted},
     commands::Entry,
     linger::linger,
+    logins::stranger_pause,
     node::Shared,
     resp::{Decoder, Limits},
     rest::body::Held,
@@ -65,6 +66,8 @@ pub struct Connection {
     run_max: usize,
     read_bytes: usize,
     last_command: Option<usize>,
+    /// Commands answered before it logged in.
+    answered_stranger: u32,
 }
 
 /// The end of a connection that nobody has to hear of.
@@ -95,6 +98,7 @@ impl Connection {
             run_max: dispatch::RUN_COMMANDS_FIRST,
             read_bytes: READ_BYTES_MIN,
             last_command: None,
+            answered_stranger: 0,
         }
     }
 
@@ -147,7 +151,20 @@ impl Connection {
             }
             if !had_commands {
                 self.read().await?;
+            } else if !self.state.is_authenticated {
+                self.pause_stranger().await?;
             }
+        }
+    }
+
+    /// Holds up who goes on without logging in.
+    async fn pause_stranger(&mut self) -> Result<(), End> {
+        self.answered_stranger = self.answered_stranger.saturating_add(1);
+        let Some(pause) = stranger_pause(self.answered_stranger) else { return Ok(()) };
+        tokio::select! {
+            biased;
+            () = self.state.client.killed() => Err(End::Killed),
+            () = tokio::time::sleep(pause) => Ok(()),
         }
     }
 
