@@ -17,9 +17,12 @@ use std::path::{Path, PathBuf};
 use plimsoll_log::PartitionId;
 
 use crate::node::sync_dir;
+use crate::rpc::FileKind;
 
 const INCOMING: &str = "incoming";
 const OUTGOING: &str = "outgoing";
+/// What the folder of an incoming index is called within that of the rows that it is over.
+pub(super) const INDEX: &str = "index";
 
 /// The folders of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +47,22 @@ impl Folders {
             outgoing: beside(OUTGOING),
             index: beside("index"),
             parent: parent.to_owned(),
+        }
+    }
+
+    /// Where files of a kind are gathered.
+    pub(super) fn incoming_of(&self, kind: FileKind) -> PathBuf {
+        match kind {
+            FileKind::Rows => self.incoming.clone(),
+            FileKind::Index => self.incoming.join(INDEX),
+        }
+    }
+
+    /// Where files of a kind are that a copy takes the place of.
+    pub(super) fn old(&self, kind: FileKind) -> &Path {
+        match kind {
+            FileKind::Rows => &self.replica,
+            FileKind::Index => &self.index,
         }
     }
 

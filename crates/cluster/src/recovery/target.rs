@@ -4,7 +4,6 @@
 //! An attempt asks one source, and goes on with it through lost answers, damaged bytes and
 //! restarts of it, within bounds; then it ends with an error that says whether to ask another.
 
-use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,23 +11,16 @@ use std::time::Duration;
 use plimsoll_control::Random;
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::{Incarnation, Lsn, PartitionId};
-use plimsoll_storage::partition::{ApplyError, Checksum, Replica, Resources, STORE_FORMAT};
+use plimsoll_storage::partition::{ApplyError, Replica, Resources};
+use plimsoll_storage::rows::StoreError;
 
+use super::asking::{Asking, Offer, Told};
 use super::folders::Folders;
 use super::progress::{Recovery, Stage};
-use super::reuse;
+use super::reuse::{self, Verified};
 use super::source::CHUNK_BYTES_MAX;
 use super::transfer::{Ended, Transfer};
-use crate::rpc::{
-    CallError, CheckpointFile, CheckpointListing, Link, PartitionName, Problem, Question, Reply,
-};
-
-/// The most files that a checkpoint may have: a message holds no more.
-const FILES_MAX: usize = 500_000;
-/// How long a file's name may be.
-const NAME_BYTES_MAX: usize = 200;
-/// How long closing a checkpoint is waited for.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+use crate::rpc::{CopyFile, Link};
 
 /// Says how long to wait before so many bytes are asked for: the pace of the node's background
 /// work.
@@ -136,6 +128,9 @@ pub(crate) enum InstallError {
         /// Where it should be, at least.
         expected: Lsn,
     },
+    /// Its rows are damaged, and were so at the source: nothing of them is kept. Ask another.
+    #[error("the copy is damaged: {0}")]
+    Damaged(String),
     /// It cannot be put in the replica's place.
     #[error("the copy cannot be put in its place: {0}")]
     Disk(#[from] io::Error),
@@ -165,38 +160,57 @@ pub(crate) async fn copy(
     recovery: &Arc<Recovery>,
 ) -> Result<Copied, CopyError> {
     let mut random = Random::new(options.seed);
-    let mut verified = HashSet::new();
+    let asking = Asking { link, partition, options };
+    let mut verified = Verified::default();
     let mut fruitless = 0;
     loop {
-        let listing = open(link, partition, options, &mut random).await?;
-        let there = prepare(folders, &listing.files, &verified, recovery).await?;
-        recovery.planned(listing.files.iter().zip(there.iter().copied()));
-        recovery.enter(Stage::Index);
-        let mut transfer = Transfer::new(link, &listing, there, folders, options, recovery);
-        let ended = transfer.run().await?;
-        verified.extend(transfer.whole());
-        match ended {
-            Ended::Whole => {
-                let (number, lsn) = (listing.number, Lsn(listing.lsn));
-                let complete = folders.clone();
-                let files = listing.files;
-                blocking(recovery, move || reuse::complete(&complete, &files)).await?;
-                let close = Question::CloseCheckpoint { checkpoint: number };
-                // It ends by itself where this is lost.
-                let _ = link.ask(close, CLOSE_TIMEOUT, options.trace).await;
-                let (folders, recovery) = (folders.clone(), Arc::clone(recovery));
-                return Ok(Copied { partition, folders, _recovery: recovery, lsn });
-            }
-            Ended::Gone { has_progressed } => {
-                fruitless = if has_progressed { 1 } else { fruitless + 1 };
-                if fruitless >= options.attempts_max {
-                    let last = "it forgets its checkpoints".to_owned();
-                    return Err(CopyError::GivenUp { attempts: fruitless, last });
+        let mut offer = asking.open(&mut random).await?;
+        let compared = in_question(folders, &offer.listing.files, &verified, recovery).await?;
+        let mut has_progressed = false;
+        let mut is_gone = false;
+        match asking.checksums(&offer.listing, &compared, &mut random).await? {
+            Told::Gone => is_gone = true,
+            Told::Answer(checksums) => {
+                for (place, checksum) in compared.into_iter().zip(checksums) {
+                    offer.listing.files[place].checksum = Some(checksum);
                 }
-                tokio::time::sleep(options.pause(fruitless, &mut random)).await;
             }
         }
+        if !is_gone {
+            let there = prepare(folders, &offer.listing.files, &verified, recovery).await?;
+            recovery.planned(offer.listing.files.iter().zip(there.iter().copied()));
+            recovery.enter(Stage::Index);
+            let mut transfer = Transfer::new(link, &offer, there, folders, options, recovery);
+            let ended = transfer.run().await?;
+            transfer.note_whole(&mut verified);
+            match ended {
+                Ended::Whole => break finish(&asking, offer, folders, recovery).await,
+                Ended::Gone { has_progressed: progressed } => has_progressed = progressed,
+            }
+        }
+        fruitless = if has_progressed { 1 } else { fruitless + 1 };
+        if fruitless >= options.attempts_max {
+            let last = "it forgets its checkpoints".to_owned();
+            return Err(CopyError::GivenUp { attempts: fruitless, last });
+        }
+        tokio::time::sleep(options.pause(fruitless, &mut random)).await;
     }
+}
+
+/// Makes sure of what was copied, and lets the source's checkpoint go.
+async fn finish(
+    asking: &Asking<'_>,
+    offer: Offer,
+    folders: &Folders,
+    recovery: &Arc<Recovery>,
+) -> Result<Copied, CopyError> {
+    let (number, lsn) = (offer.listing.number, Lsn(offer.listing.lsn));
+    let complete = folders.clone();
+    let files = offer.listing.files;
+    blocking(recovery, move || reuse::complete(&complete, &files)).await?;
+    asking.close(number).await;
+    let (folders, partition) = (folders.clone(), asking.partition);
+    Ok(Copied { partition, folders, _recovery: Arc::clone(recovery), lsn })
 }
 
 impl Copied {
@@ -214,7 +228,18 @@ impl Copied {
     ) -> Result<Position, InstallError> {
         let nowhere = Position { lsn: Lsn(0), hash: 0, log_time_ms: 0 };
         let dir = &self.folders.incoming;
-        let mut replica = Replica::open(self.partition, dir, resources, incarnation, nowhere)?;
+        let opened = Replica::open(self.partition, dir, resources, incarnation, nowhere);
+        let verified = opened.and_then(|replica| {
+            replica.store().verify()?;
+            Ok(replica)
+        });
+        let mut replica = match verified {
+            Err(ApplyError::Store(StoreError::Damaged(why))) => {
+                std::fs::remove_dir_all(dir)?;
+                return Err(InstallError::Damaged(why));
+            }
+            verified => verified?,
+        };
         let found = replica.stamp();
         if replica.is_new() || found.position.lsn < self.lsn {
             let found = (!replica.is_new()).then_some(found.position.lsn);
@@ -233,84 +258,20 @@ impl Copied {
     }
 }
 
-/// Has the source make a checkpoint, or go on with the one that it has for this node.
-async fn open(
-    link: &Link,
-    partition: PartitionId,
-    options: &CopyOptions,
-    random: &mut Random,
-) -> Result<CheckpointListing, CopyError> {
-    let mut attempts = 0;
-    loop {
-        let question = Question::OpenCheckpoint { partition: PartitionName::from(partition) };
-        let last = match link.ask(question, options.open_timeout, options.trace).await {
-            Ok(Reply::Checkpoint { listing, checksum }) if listing.checksum() == checksum => {
-                check(&listing)?;
-                return Ok(listing);
-            }
-            Ok(Reply::Checkpoint { .. }) => "a damaged listing".to_owned(),
-            other => trouble(other)?,
-        };
-        attempts += 1;
-        if attempts >= options.attempts_max {
-            return Err(CopyError::GivenUp { attempts, last });
-        }
-        tokio::time::sleep(options.pause(attempts, random)).await;
-    }
-}
-
-/// What was heard instead of an answer, where asking again may help.
-pub(super) fn trouble(heard: Result<Reply, CallError>) -> Result<String, CopyError> {
-    match heard {
-        Err(error) => Ok(error.to_string()),
-        Ok(Reply::Problem(Problem::NotHere(reason))) => Err(CopyError::NotHere(reason)),
-        Ok(Reply::Problem(Problem::OtherCluster)) => {
-            Err(CopyError::Unfit("it belongs to another cluster".to_owned()))
-        }
-        // Also of bytes that are damaged; one that cannot read this version says so every time.
-        Ok(Reply::Problem(Problem::Format(format))) => {
-            Ok(format!("it speaks format {format} of messages"))
-        }
-        Ok(Reply::Problem(Problem::Row { code, message })) => Ok(format!("{code} {message}")),
-        Ok(Reply::Problem(Problem::Rest(error))) => Ok(error),
-        Ok(Reply::Problem(Problem::CheckpointGone)) => Ok("it forgot the checkpoint".to_owned()),
-        Ok(_) => Ok("it gave an answer to another question".to_owned()),
-    }
-}
-
-/// Whether a listing makes sense. Names become names of files here: none may lead elsewhere.
-fn check(listing: &CheckpointListing) -> Result<(), CopyError> {
-    if listing.format > STORE_FORMAT {
-        let format = listing.format;
-        return Err(CopyError::Unfit(format!(
-            "its rows are in format {format}, this version reads up to {STORE_FORMAT}"
-        )));
-    }
-    let damaged = |what: String| Err(CopyError::Damaged(what));
-    if listing.files.is_empty() || listing.files.len() > FILES_MAX {
-        return damaged(format!("a checkpoint of {} files", listing.files.len()));
-    }
-    let mut names = HashSet::new();
-    for CheckpointFile { name, bytes, checksum } in &listing.files {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        let is_name = !name.is_empty()
-            && name.len() <= NAME_BYTES_MAX
-            && name.bytes().all(is_plain)
-            && !name.starts_with('.');
-        if !is_name || !names.insert(name) {
-            return damaged(format!("a file called {name:?}"));
-        }
-        if *bytes == 0 && *checksum != Checksum::of(b"") {
-            return damaged(format!("{name} is empty and has another checksum"));
-        }
-    }
-    Ok(())
+async fn in_question(
+    folders: &Folders,
+    files: &[CopyFile],
+    verified: &Verified,
+    recovery: &Arc<Recovery>,
+) -> io::Result<Vec<usize>> {
+    let (folders, files, verified) = (folders.clone(), files.to_vec(), verified.clone());
+    blocking(recovery, move || reuse::in_question(&folders, &files, &verified)).await
 }
 
 async fn prepare(
     folders: &Folders,
-    files: &[CheckpointFile],
-    verified: &HashSet<CheckpointFile>,
+    files: &[CopyFile],
+    verified: &Verified,
     recovery: &Arc<Recovery>,
 ) -> io::Result<Vec<u64>> {
     let (folders, files, verified) = (folders.clone(), files.to_vec(), verified.clone());
@@ -334,30 +295,6 @@ async fn blocking<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_listing_that_leads_elsewhere_or_makes_no_sense_is_refused() {
-        let file = |name: &str| CheckpointFile { name: name.to_owned(), bytes: 1, checksum: 1 };
-        let listing = |files: Vec<CheckpointFile>| CheckpointListing {
-            number: 1,
-            format: STORE_FORMAT,
-            lsn: 1,
-            files,
-        };
-        check(&listing(vec![file("000012.sst"), file("MANIFEST-000004"), file("CURRENT")]))
-            .unwrap();
-        for name in ["", "..", ".", "../x", "/etc/x", "a/b", "a\\b", "a\0b", ".hidden", "ü"] {
-            let refused = check(&listing(vec![file("CURRENT"), file(name)])).unwrap_err();
-            assert!(matches!(refused, CopyError::Damaged(_)), "{name:?}: {refused}");
-        }
-        let long = "x".repeat(NAME_BYTES_MAX + 1);
-        let empty = CheckpointFile { bytes: 0, ..file("empty") };
-        for files in [vec![], vec![file("a"), file("a")], vec![file(&long)], vec![empty]] {
-            assert!(matches!(check(&listing(files)), Err(CopyError::Damaged(_))));
-        }
-        let later = CheckpointListing { format: STORE_FORMAT + 1, ..listing(vec![file("a")]) };
-        assert!(matches!(check(&later), Err(CopyError::Unfit(_))));
-    }
 
     #[test]
     fn pauses_double_up_to_the_longest() {
