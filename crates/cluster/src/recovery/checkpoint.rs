@@ -1,9 +1,11 @@
-//! One checkpoint: hard links to the files of a partition in a folder of its own, and their bytes.
+//! One checkpoint: hard links to the files of a partition in a folder of its own, of its rows and of
+//! the index over them, and their bytes.
 //!
 //! | folder | what |
 //! |---|---|
 //! | `out-<number>` | all of it |
 //! | `out-<number>/rows` | the store's checkpoint |
+//! | `out-<number>/index` | the index as it was persisted just before, where there is one |
 //!
 //! For whom it is made, and for how long it is kept, is `source.rs`'s.
 
@@ -17,10 +19,18 @@ use std::time::Instant;
 use plimsoll_storage::partition::{STORE_FORMAT, Store, position_of};
 
 use super::hashing::{Hashing, Known, identity};
+use crate::documents::Indexer;
 use crate::rpc::{CheckpointFile, CheckpointListing, CopyFile, CopyListing, FileKind};
 
 /// What the folders of checkpoints are called before their numbers.
 pub(super) const PREFIX: &str = "out-";
+
+/// What a checkpoint is made of.
+pub(crate) struct Subject {
+    pub store: Store,
+    /// Of a table of documents.
+    pub indexer: Option<Arc<Indexer>>,
+}
 
 /// A checkpoint that is kept for as long as somebody reads in it.
 pub(super) struct Checkpoint {
@@ -58,25 +68,35 @@ impl Checkpoint {
     pub(super) fn make(
         dir: &Path,
         number: u64,
-        store: &Store,
+        subject: &Subject,
         known: &Arc<Known>,
     ) -> Result<Self, String> {
         let failed = |error: io::Error| error.to_string();
         let folder = Folder(dir.join(format!("{PREFIX}{number}")));
         // Read before: what is applied meanwhile may be in the checkpoint as well.
+        let store = &subject.store;
         let position = store.snapshot().and_then(|rows| position_of(&rows));
         let position = position.map_err(|error| error.to_string())?;
         let lsn = position.ok_or("nothing says yet where its rows are in the log")?.lsn.0;
         std::fs::create_dir(&folder.0).map_err(failed)?;
         let rows = folder_of(&folder.0, FileKind::Rows);
-        store.checkpoint(&rows).map_err(|error| error.to_string())?;
+        let index = folder_of(&folder.0, FileKind::Index);
+        let (indexed, made) = match &subject.indexer {
+            Some(indexer) => indexer.checkpoint(&index, || store.checkpoint(&rows)),
+            None => (None, store.checkpoint(&rows)),
+        };
+        made.map_err(|error| error.to_string())?;
         let mut files = list(&rows, FileKind::Rows).map_err(failed)?;
+        if indexed.is_some() {
+            files.extend(list(&index, FileKind::Index).map_err(failed)?);
+        }
         let hashing = |file: &CopyFile| Hashing::new(file.bytes, file.identity, known);
         let hashing: Vec<Hashing> = files.iter().map(hashing).collect();
         for (file, hashing) in files.iter_mut().zip(&hashing) {
             file.checksum = hashing.ready();
         }
-        let listing = CopyListing { number, format: STORE_FORMAT, lsn, indexed: None, files };
+        let indexed = indexed.map(|position| position.0);
+        let listing = CopyListing { number, format: STORE_FORMAT, lsn, indexed, files };
         Ok(Self { folder, made_at: Instant::now(), listing, hashing })
     }
 

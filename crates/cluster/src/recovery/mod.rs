@@ -22,6 +22,7 @@ mod source;
 mod target;
 mod transfer;
 
+pub(crate) use checkpoint::Subject;
 pub(crate) use folders::{Folders, partition_named, settle};
 pub(crate) use progress::{Recoveries, Recovery};
 pub use progress::{RecoveryStatus, Stage};

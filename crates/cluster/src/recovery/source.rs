@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use plimsoll_log::PartitionId;
-use plimsoll_storage::partition::{Checksum, Store};
+use plimsoll_storage::partition::Checksum;
 use tokio::sync::{Semaphore, watch};
 
-use super::checkpoint::{Checkpoint, PREFIX};
+use super::checkpoint::{Checkpoint, PREFIX, Subject};
 use super::hashing::Known;
 use crate::node::sync_dir;
 use crate::rpc::{Problem, Question, Reply, checksum_of, chunk_checksum};
@@ -71,13 +71,13 @@ impl Checkpoints {
         Ok(Self { dir, open: Mutex::default(), reads, known: Arc::default() })
     }
 
-    /// Answers the node `from` where the question is one about checkpoints. `find` gives the rows
-    /// of a partition that this node serves.
+    /// Answers the node `from` where the question is one about checkpoints. `find` gives what
+    /// this node serves of a partition.
     pub(crate) async fn answer(
         &self,
         from: &str,
         question: &Question,
-        find: impl FnOnce(PartitionId) -> Option<Store>,
+        find: impl FnOnce(PartitionId) -> Option<Subject>,
     ) -> Option<Reply> {
         let answer = match question {
             Question::OpenCheckpoint { partition } => {
@@ -144,11 +144,11 @@ impl Checkpoints {
         &self,
         from: &str,
         partition: PartitionId,
-        find: impl FnOnce(PartitionId) -> Option<Store>,
+        find: impl FnOnce(PartitionId) -> Option<Subject>,
     ) -> Result<Arc<Checkpoint>, Problem> {
-        let store = find(partition)
+        let subject = find(partition)
             .ok_or_else(|| Problem::NotHere(format!("partition {partition} is not served here")))?;
-        let (number, mut made) = self.begin(from, partition, store)?;
+        let (number, mut made) = self.begin(from, partition, subject)?;
         let outcome = match made.wait_for(Option::is_some).await {
             Ok(made) => made.clone(),
             Err(_) => None,
@@ -191,7 +191,7 @@ impl Checkpoints {
         &self,
         from: &str,
         partition: PartitionId,
-        store: Store,
+        subject: Subject,
     ) -> Result<(u64, watch::Receiver<Option<Made>>), Problem> {
         let mut open = self.open.lock();
         let known = open.iter_mut().find(|(_, it)| it.from == from && it.partition == partition);
@@ -208,7 +208,7 @@ impl Checkpoints {
         let (tell, made) = watch::channel(None);
         let (dir, known) = (self.dir.clone(), Arc::clone(&self.known));
         tokio::task::spawn_blocking(move || {
-            let making = Checkpoint::make(&dir, number, &store, &known);
+            let making = Checkpoint::make(&dir, number, &subject, &known);
             tell.send_replace(Some(making.map(Arc::new)));
         });
         let used_at = Instant::now();

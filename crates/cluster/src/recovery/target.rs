@@ -11,7 +11,7 @@ use std::time::Duration;
 use plimsoll_control::Random;
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::{Incarnation, Lsn, PartitionId};
-use plimsoll_storage::partition::{ApplyError, Replica, Resources};
+use plimsoll_storage::partition::{ApplyError, Replica, Resources, ToIndex};
 use plimsoll_storage::rows::StoreError;
 
 use super::asking::{Asking, Offer, Told};
@@ -144,6 +144,8 @@ pub(crate) struct Copied {
     _recovery: Arc<Recovery>,
     /// It contains the log at least up to here.
     pub lsn: Lsn,
+    /// Up to where the index has its documents, where one came with the rows.
+    indexed: Option<Lsn>,
 }
 
 /// Copies a checkpoint of a partition from the node that `link` leads to, up to where
@@ -205,17 +207,25 @@ async fn finish(
     recovery: &Arc<Recovery>,
 ) -> Result<Copied, CopyError> {
     let (number, lsn) = (offer.listing.number, Lsn(offer.listing.lsn));
+    let indexed = offer.listing.indexed.map(Lsn);
     let complete = folders.clone();
     let files = offer.listing.files;
     blocking(recovery, move || reuse::complete(&complete, &files)).await?;
     asking.close(number).await;
     let (folders, partition) = (folders.clone(), asking.partition);
-    Ok(Copied { partition, folders, _recovery: Arc::clone(recovery), lsn })
+    Ok(Copied { partition, folders, _recovery: Arc::clone(recovery), lsn, indexed })
 }
 
 impl Copied {
-    /// Opens the copy, makes it this node's own, and puts it in the replica's place: the old
-    /// replica and its index must be closed, and are deleted. It stands at the position returned,
+    /// Up to where the index that came with the rows has its documents.
+    #[cfg(test)]
+    pub(crate) fn indexed(&self) -> Option<Lsn> {
+        self.indexed
+    }
+
+    /// Opens the copy, compares its rows with their checksums, makes it this node's own, and puts it
+    /// in the replica's place, with the index that came along where `has_documents`: the old replica
+    /// and its index must be closed, and are deleted. It stands at the position returned,
     /// and is opened as any replica. Blocks.
     ///
     /// # Errors
@@ -249,12 +259,38 @@ impl Copied {
             let (found, expected) = (found.incarnation, incarnation);
             return Err(InstallError::OtherLog { found, expected });
         }
-        let position = replica.adopt(has_documents).map_err(ApplyError::Store)?;
+        let to_index = self.to_index(&replica, has_documents)?;
+        let position = replica.adopt(to_index).map_err(ApplyError::Store)?;
         replica.store().flush().map_err(ApplyError::Store)?;
         drop(replica);
         crate::node::sync_dir(dir)?;
         self.folders.swap()?;
+        match to_index {
+            ToIndex::After(indexed) => {
+                let partition = self.partition;
+                tracing::info!(%partition, %indexed, "the index came with the rows");
+            }
+            ToIndex::All => {
+                tracing::info!(partition = %self.partition, "the rows came without an index");
+            }
+            ToIndex::Nothing => {}
+        }
         Ok(position)
+    }
+
+    /// Which documents the index here is to take in. An index that came along and is of no use is
+    /// deleted. Whether its files are whole is seen when it is opened.
+    fn to_index(&self, replica: &Replica, has_documents: bool) -> io::Result<ToIndex> {
+        let held = replica.stamp().position.lsn;
+        match self.indexed {
+            Some(indexed) if has_documents && replica.notes_documents() && indexed <= held => {
+                Ok(ToIndex::After(indexed))
+            }
+            _ => {
+                self.folders.drop_incoming_index()?;
+                Ok(if has_documents { ToIndex::All } else { ToIndex::Nothing })
+            }
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use plimsoll_log::Lsn;
+use plimsoll_storage::partition::ToIndex;
 
 use super::*;
 
@@ -226,7 +227,7 @@ async fn a_copy_that_was_opened_but_not_put_in_its_place_is_mended() {
     drop(target.copy(&network, &small()).await.unwrap());
     let total = network.take_bytes();
     let mut opened = open(&target.folders.incoming);
-    opened.adopt(true).unwrap();
+    opened.adopt(ToIndex::All).unwrap();
     opened.store().flush().unwrap();
     drop(opened);
     let copy = target.recover(&network, &small()).await;

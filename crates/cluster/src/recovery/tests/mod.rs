@@ -3,6 +3,7 @@
 
 mod copies;
 mod faults;
+mod indexed;
 mod killed;
 mod serving;
 
@@ -247,7 +248,7 @@ impl Network {
                     self.0.seen.checksums.fetch_add(1, Ordering::Relaxed);
                 }
                 let checkpoints = Arc::clone(&self.0.checkpoints.lock());
-                let find = |id| (id == ID).then(|| self.0.store.clone());
+                let find = |id| (id == ID).then(|| rows_of(&self.0.store));
                 let answer = checkpoints.answer(&envelope.from, &envelope.question, find).await;
                 answer.unwrap_or(Reply::Done)
             }
@@ -350,6 +351,11 @@ fn files(dir: &Path) -> HashMap<PathBuf, (u64, u64)> {
         (path, (bytes, checksum))
     });
     described.collect()
+}
+
+/// Rows without an index.
+fn rows_of(store: &Store) -> Subject {
+    Subject { store: store.clone(), indexer: None }
 }
 
 /// Small chunks and short pauses.

@@ -22,7 +22,7 @@ impl Serving {
     }
 
     async fn ask(&self, from: &str, question: Question) -> Reply {
-        let find = |id| (id == ID).then(|| self.source.replica.store().clone());
+        let find = |id| (id == ID).then(|| rows_of(self.source.replica.store()));
         self.checkpoints.answer(from, &question, find).await.unwrap()
     }
 
@@ -234,7 +234,7 @@ async fn a_replica_that_stands_nowhere_is_not_given_away() {
     let replica = open(empty.path());
     let partition = PartitionName::from(ID);
     let question = Question::OpenCheckpoint { partition };
-    let find = |_| Some(replica.store().clone());
+    let find = |_| Some(rows_of(replica.store()));
     let refused = serving.checkpoints.answer("b", &question, find).await.unwrap();
     assert_eq!(code(&refused), "ERR");
     assert_eq!(serving.folders(0).await, 0);
