@@ -1,13 +1,16 @@
 //! What is asked of a source beside chunks: a checkpoint, checksums of its files, and its end. What
-//! an answer means for the copy, and how often the same is asked for again.
+//! an answer means for the copy, and whether the same is asked for again: a refusal some times, a
+//! source that is away for as long as `away.rs` says.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use plimsoll_control::Random;
 use plimsoll_log::PartitionId;
 use plimsoll_storage::partition::{Checksum, STORE_FORMAT};
 
+use super::away::Away;
 use super::source::CHECKSUMS_MAX;
 use super::target::{CopyError, CopyOptions};
 use crate::rpc::{
@@ -39,14 +42,57 @@ pub(super) enum Told<T> {
     Gone,
 }
 
+/// What was heard instead of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// Nothing.
+    Silence(String),
+    /// That it does not serve the partition: also of a node that has just started.
+    NotHere(String),
+    /// A refusal, or bytes that were damaged: asking again may help.
+    Refusal(String),
+}
+
 /// Asks one source about one partition.
 pub(super) struct Asking<'a> {
     pub link: &'a Link,
-    pub partition: PartitionId,
     pub options: &'a CopyOptions,
+    partition: PartitionId,
+    away: Mutex<Away>,
 }
 
-impl Asking<'_> {
+impl<'a> Asking<'a> {
+    pub(super) fn new(link: &'a Link, partition: PartitionId, options: &'a CopyOptions) -> Self {
+        let away = Mutex::new(Away::new(options.away_max));
+        Self { link, options, partition, away }
+    }
+
+    pub(super) fn partition(&self) -> PartitionId {
+        self.partition
+    }
+
+    /// The source has given something that is of use.
+    pub(super) fn gave(&self) {
+        self.away.lock().gave((self.options.now)());
+    }
+
+    /// Whether the same is to be asked for once more after so many attempts that came to nothing.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn may_ask_again(&self, attempts: u32, trouble: Trouble) -> Result<(), CopyError> {
+        let is_waited_for = || self.away.lock().is_waited_for((self.options.now)());
+        let is_tried = attempts < self.options.attempts_max;
+        match trouble {
+            Trouble::Silence(_) | Trouble::NotHere(_) if is_waited_for() => Ok(()),
+            Trouble::NotHere(reason) => Err(CopyError::NotHere(reason)),
+            Trouble::Silence(_) | Trouble::Refusal(_) if is_tried => Ok(()),
+            Trouble::Silence(last) | Trouble::Refusal(last) => {
+                Err(CopyError::GivenUp { attempts, last })
+            }
+        }
+    }
+
     /// Has the source make a checkpoint, or go on with the one that it has for this node.
     pub(super) async fn open(&self, random: &mut Random) -> Result<Offer, CopyError> {
         let partition = PartitionName::from(self.partition);
@@ -57,26 +103,30 @@ impl Asking<'_> {
                 true => Question::OpenCheckpoint { partition },
                 false => Question::OpenCopy { partition },
             };
-            let last = match self.ask(question).await {
+            let trouble = match self.ask(question).await {
                 Ok(Reply::Checkpoint { listing, checksum }) if listing.checksum() == checksum => {
                     let listing = CopyListing::from(listing);
                     check(&listing)?;
+                    self.gave();
                     return Ok(Offer { listing, is_plain: true });
                 }
                 Ok(Reply::Copy { listing, checksum }) if listing.checksum() == checksum => {
                     check(&listing)?;
+                    self.gave();
                     return Ok(Offer { listing, is_plain: false });
                 }
-                Ok(Reply::Checkpoint { .. } | Reply::Copy { .. }) => "a damaged listing".to_owned(),
+                Ok(Reply::Checkpoint { .. } | Reply::Copy { .. }) => {
+                    Trouble::Refusal("a damaged listing".to_owned())
+                }
                 Ok(Reply::Problem(problem)) if problem.is_unread() => {
                     // A question that was damaged on the way has the same answer as one that an
                     // older node does not know: both forms are tried in turns.
                     is_plain = !is_plain;
-                    trouble(Ok(Reply::Problem(problem)))?
+                    heard_instead(Ok(Reply::Problem(problem)))?
                 }
-                other => trouble(other)?,
+                other => heard_instead(other)?,
             };
-            self.pause(&mut attempts, last, random).await?;
+            self.pause(&mut attempts, trouble, random).await?;
         }
     }
 
@@ -100,19 +150,20 @@ impl Asking<'_> {
             let files: Vec<u32> = files.filter_map(|place| u32::try_from(*place).ok()).collect();
             let count = files.len();
             let question = Question::FileChecksums { checkpoint: listing.number, files };
-            let last = match self.ask(question).await {
+            let trouble = match self.ask(question).await {
                 Ok(Reply::FileChecksums { checksums, checksum })
                     if checksum_of(&checksums) == checksum && checksums.len() == count =>
                 {
                     attempts = 0;
+                    self.gave();
                     found.extend(checksums);
                     continue;
                 }
-                Ok(Reply::FileChecksums { .. }) => "damaged checksums".to_owned(),
+                Ok(Reply::FileChecksums { .. }) => Trouble::Refusal("damaged checksums".to_owned()),
                 Ok(Reply::Problem(Problem::CheckpointGone)) => return Ok(Told::Gone),
-                other => trouble(other)?,
+                other => heard_instead(other)?,
             };
-            self.pause(&mut attempts, last, random).await?;
+            self.pause(&mut attempts, trouble, random).await?;
         }
         Ok(Told::Answer(found))
     }
@@ -130,35 +181,37 @@ impl Asking<'_> {
     async fn pause(
         &self,
         attempts: &mut u32,
-        last: String,
+        trouble: Trouble,
         random: &mut Random,
     ) -> Result<(), CopyError> {
         *attempts += 1;
-        if *attempts >= self.options.attempts_max {
-            return Err(CopyError::GivenUp { attempts: *attempts, last });
-        }
+        self.may_ask_again(*attempts, trouble)?;
         tokio::time::sleep(self.options.pause(*attempts, random)).await;
         Ok(())
     }
 }
 
-/// What was heard instead of an answer, where asking again may help.
-pub(super) fn trouble(heard: Result<Reply, CallError>) -> Result<String, CopyError> {
-    match heard {
-        Err(error) => Ok(error.to_string()),
-        Ok(Reply::Problem(Problem::NotHere(reason))) => Err(CopyError::NotHere(reason)),
+/// What was heard instead of an answer.
+///
+/// # Errors
+/// Where asking again cannot help.
+pub(super) fn heard_instead(heard: Result<Reply, CallError>) -> Result<Trouble, CopyError> {
+    let refusal = match heard {
+        Err(error) => return Ok(Trouble::Silence(error.to_string())),
+        Ok(Reply::Problem(Problem::NotHere(reason))) => return Ok(Trouble::NotHere(reason)),
         Ok(Reply::Problem(Problem::OtherCluster)) => {
-            Err(CopyError::Unfit("it belongs to another cluster".to_owned()))
+            return Err(CopyError::Unfit("it belongs to another cluster".to_owned()));
         }
         // Also of bytes that are damaged; one that cannot read this version says so every time.
         Ok(Reply::Problem(Problem::Format(format))) => {
-            Ok(format!("it speaks format {format} of messages"))
+            format!("it speaks format {format} of messages")
         }
-        Ok(Reply::Problem(Problem::Row { code, message })) => Ok(format!("{code} {message}")),
-        Ok(Reply::Problem(Problem::Rest(error))) => Ok(error),
-        Ok(Reply::Problem(Problem::CheckpointGone)) => Ok("it forgot the checkpoint".to_owned()),
-        Ok(_) => Ok("it gave an answer to another question".to_owned()),
-    }
+        Ok(Reply::Problem(Problem::Row { code, message })) => format!("{code} {message}"),
+        Ok(Reply::Problem(Problem::Rest(error))) => error,
+        Ok(Reply::Problem(Problem::CheckpointGone)) => "it forgot the checkpoint".to_owned(),
+        Ok(_) => "it gave an answer to another question".to_owned(),
+    };
+    Ok(Trouble::Refusal(refusal))
 }
 
 /// Whether a listing makes sense. Names become names of files here: none may lead elsewhere.

@@ -2,8 +2,8 @@
 //!
 //! - [`source`]: checkpoints for other nodes, over [`checkpoint`], the files of one, and [`hashing`],
 //!   their checksums.
-//! - [`target`]: the copy, over [`asking`], which asks for checkpoints, [`transfer`], which asks for
-//!   chunks, [`intake`], which makes files of them, and [`reuse`], which finds what need not be asked
+//! - [`target`]: the copy, over [`asking`], which asks for checkpoints, [`away`], how long a source is
+//!   waited for, [`transfer`], which asks for chunks, [`intake`], which makes files of them, and [`reuse`], which finds what need not be asked
 //!   for.
 //! - [`folders`]: where a copy lies while it is not whole, and how it takes its place.
 //! - [`progress`]: what is told about copies.
@@ -12,6 +12,7 @@
 //! the copy stands is the applier's.
 
 mod asking;
+mod away;
 mod checkpoint;
 mod folders;
 mod hashing;
@@ -32,7 +33,7 @@ pub(crate) use target::{CopyOptions, copy};
 #[cfg(test)]
 pub(crate) use {
     progress::AlreadyRunning,
-    target::{Copied, CopyError, InstallError, Pace},
+    target::{Copied, CopyError, InstallError, Now, Pace},
 };
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! The node that is copied to. A checkpoint is gathered beside the replica, by as many attempts as
 //! that takes, and takes its place once it is whole, was opened, and is this node's own.
 //!
-//! An attempt asks one source, and goes on with it through lost answers, damaged bytes and
-//! restarts of it, within bounds; then it ends with an error that says whether to ask another.
+//! An attempt asks one source, and goes on with it through lost answers, damaged bytes, cuts of a
+//! minute and restarts of it, within bounds; then it ends with an error that says whether to ask another.
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_control::Random;
 use plimsoll_log::rules::chain::Position;
@@ -26,6 +26,9 @@ use crate::rpc::{CopyFile, Link};
 /// work.
 pub(crate) type Pace = Arc<dyn Fn(u64) -> Duration + Send + Sync>;
 
+/// Says what time it is.
+pub(crate) type Now = Arc<dyn Fn() -> Instant + Send + Sync>;
+
 /// How a checkpoint is copied.
 #[derive(Clone)]
 pub(crate) struct CopyOptions {
@@ -39,9 +42,14 @@ pub(crate) struct CopyOptions {
     pub chunk_timeout: Duration,
     /// How long the making of a checkpoint is waited for at a time. Default 60 s.
     pub open_timeout: Duration,
-    /// How often the same is asked for before the source is given up, and how often a file may
-    /// turn out wrong. Default 8.
+    /// How often the same is asked for before a source that refuses it is given up, or one that has
+    /// not answered at all; and how often a file may turn out wrong. Default 8.
     pub attempts_max: u32,
+    /// How long a source that has given something is waited for where nothing more is heard of it,
+    /// or it does not serve the partition, however often it was asked. Default 60 s.
+    pub away_max: Duration,
+    /// What time it is.
+    pub now: Now,
     /// The first pause before something is asked for again, doubled each time. Default 100 ms.
     pub pause_min: Duration,
     /// The longest. Default 5 s.
@@ -63,6 +71,8 @@ impl Default for CopyOptions {
             chunk_timeout: Duration::from_secs(30),
             open_timeout: Duration::from_secs(60),
             attempts_max: 8,
+            away_max: Duration::from_secs(60),
+            now: Arc::new(Instant::now),
             pause_min: Duration::from_millis(100),
             pause_max: Duration::from_secs(5),
             pace: None,
@@ -162,7 +172,7 @@ pub(crate) async fn copy(
     recovery: &Arc<Recovery>,
 ) -> Result<Copied, CopyError> {
     let mut random = Random::new(options.seed);
-    let asking = Asking { link, partition, options };
+    let asking = Asking::new(link, partition, options);
     let mut verified = Verified::default();
     let mut fruitless = 0;
     loop {
@@ -182,7 +192,7 @@ pub(crate) async fn copy(
             let there = prepare(folders, &offer.listing.files, &verified, recovery).await?;
             recovery.planned(offer.listing.files.iter().zip(there.iter().copied()));
             recovery.enter(Stage::Index);
-            let mut transfer = Transfer::new(link, &offer, there, folders, options, recovery);
+            let mut transfer = Transfer::new(&asking, &offer, there, folders, recovery);
             let ended = transfer.run().await?;
             transfer.note_whole(&mut verified);
             match ended {
@@ -212,7 +222,7 @@ async fn finish(
     let files = offer.listing.files;
     blocking(recovery, move || reuse::complete(&complete, &files)).await?;
     asking.close(number).await;
-    let (folders, partition) = (folders.clone(), asking.partition);
+    let (folders, partition) = (folders.clone(), asking.partition());
     Ok(Copied { partition, folders, _recovery: Arc::clone(recovery), lsn, indexed })
 }
 

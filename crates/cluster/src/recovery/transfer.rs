@@ -12,14 +12,14 @@ use plimsoll_control::Random;
 use plimsoll_control::transfer::{Chunk, TransferWindow};
 use plimsoll_storage::partition::Checksum;
 
-use super::asking::{Offer, trouble};
+use super::asking::{Asking, Offer, Trouble, heard_instead};
 use super::folders::Folders;
 use super::intake::{Intake, Stored};
 use super::progress::Recovery;
 use super::reuse::Verified;
 use super::target::{CopyError, CopyOptions};
 use crate::lead::now_ms;
-use crate::rpc::{CallError, Link, Problem, Question, Reply, chunk_checksum};
+use crate::rpc::{CallError, Problem, Question, Reply, chunk_checksum};
 
 /// How a transfer ended.
 pub(super) enum Ended {
@@ -34,7 +34,7 @@ pub(super) enum Ended {
 
 /// The transfer of one checkpoint.
 pub(super) struct Transfer<'a> {
-    link: &'a Link,
+    source: &'a Asking<'a>,
     number: u64,
     is_plain: bool,
     options: &'a CopyOptions,
@@ -79,18 +79,17 @@ enum Event {
 impl<'a> Transfer<'a> {
     /// Of each file, so much is there.
     pub(super) fn new(
-        link: &'a Link,
+        source: &'a Asking<'a>,
         offer: &Offer,
         there: Vec<u64>,
         folders: &Folders,
-        options: &'a CopyOptions,
         recovery: &'a Arc<Recovery>,
     ) -> Self {
-        let listing = &offer.listing;
+        let (listing, options) = (&offer.listing, source.options);
         let files = || listing.files.iter().zip(there.iter().copied());
         let asking = files().enumerate().filter(|(_, (file, there))| *there < file.bytes);
         Self {
-            link,
+            source,
             number: listing.number,
             is_plain: offer.is_plain,
             options,
@@ -208,7 +207,7 @@ impl<'a> Transfer<'a> {
                 Question::Chunk { checkpoint, file, offset, bytes_max }
             }
         };
-        let link = self.link.clone();
+        let link = self.source.link.clone();
         let (timeout, trace) = (self.options.chunk_timeout, self.options.trace);
         self.calls.push(Box::pin(async move {
             Event::Heard(piece, sent, link.ask(question, timeout, trace).await)
@@ -229,7 +228,7 @@ impl<'a> Transfer<'a> {
                 return Ok(false);
             }
         };
-        let last = match heard {
+        let trouble = match heard {
             Ok(Reply::Chunk { bytes, checksum })
                 if bytes.len() == piece.bytes as usize && Checksum::of(&bytes) == checksum =>
             {
@@ -244,15 +243,15 @@ impl<'a> Transfer<'a> {
                 self.take(piece, sent, bytes, file_checksum);
                 return Ok(false);
             }
-            Ok(Reply::Chunk { .. } | Reply::CopyChunk { .. }) => "a damaged chunk".to_owned(),
+            Ok(Reply::Chunk { .. } | Reply::CopyChunk { .. }) => {
+                Trouble::Refusal("a damaged chunk".to_owned())
+            }
             Ok(Reply::Problem(Problem::CheckpointGone)) => return Ok(true),
-            other => trouble(other)?,
+            other => heard_instead(other)?,
         };
         self.window.on_error(sent);
         let attempts = piece.attempts + 1;
-        if attempts >= self.options.attempts_max {
-            return Err(CopyError::GivenUp { attempts, last });
-        }
+        self.source.may_ask_again(attempts, trouble)?;
         let pause = self.options.pause(attempts, &mut self.random);
         let piece = Piece { attempts, is_due: false, ..piece };
         self.calls.push(Box::pin(async move {
@@ -264,6 +263,7 @@ impl<'a> Transfer<'a> {
 
     fn take(&mut self, piece: Piece, sent: Chunk, bytes: Vec<u8>, checksum: Option<u64>) {
         let now_ns = self.now_ns();
+        self.source.gave();
         self.window.on_arrival(now_ns, sent, 0);
         self.recovery.received(u64::from(piece.bytes));
         self.intake.take(piece.index, piece.offset, bytes, checksum);

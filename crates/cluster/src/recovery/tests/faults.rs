@@ -82,6 +82,7 @@ async fn run(seed: u64, subject: &Subject, outcomes: &mut Outcomes) {
         chunk_bytes_max: 100 + random.below(8000) as u64,
         chunks_max: 1 + random.below(12),
         attempts_max: 2 + u32::try_from(random.below(5)).unwrap(),
+        away_max: Duration::ZERO,
         pause_min: Duration::from_micros(10),
         pause_max: Duration::from_micros(500),
         seed,

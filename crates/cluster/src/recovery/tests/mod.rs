@@ -1,6 +1,7 @@
 //! Tests of copies between real folders. Only the network between the two nodes is made here: it
 //! hands bytes to the source and loses, delays, cuts and damages them as it is told.
 
+mod away;
 mod copies;
 mod faults;
 mod indexed;
@@ -124,6 +125,8 @@ struct Seen {
     opened: AtomicUsize,
     /// Questions for checksums.
     checksums: AtomicUsize,
+    /// All questions.
+    calls: AtomicUsize,
 }
 
 /// Changes an answer, and says whether it did.
@@ -143,6 +146,8 @@ struct Inner {
     alter: Mutex<Option<Alter>>,
     /// The source knows no questions that came later than those of its version.
     is_old: Mutex<bool>,
+    /// The source has no partition open yet.
+    is_starting: Mutex<bool>,
     seen: Seen,
 }
 
@@ -170,6 +175,7 @@ impl Network {
             delay: Mutex::default(),
             alter: Mutex::default(),
             is_old: Mutex::default(),
+            is_starting: Mutex::default(),
             seen: Seen::default(),
         }))
     }
@@ -212,6 +218,7 @@ impl Network {
 
     async fn carry(&self, mut question: Bytes) -> Result<Bytes, CallError> {
         let faults = *self.0.faults.lock();
+        self.seen().calls.fetch_add(1, Ordering::Relaxed);
         if self.happens(faults.unreachable) {
             return Err(CallError::Unreachable("refused".to_owned()));
         }
@@ -248,7 +255,8 @@ impl Network {
                     self.0.seen.checksums.fetch_add(1, Ordering::Relaxed);
                 }
                 let checkpoints = Arc::clone(&self.0.checkpoints.lock());
-                let find = |id| (id == ID).then(|| rows_of(&self.0.store));
+                let is_starting = *self.0.is_starting.lock();
+                let find = |id| (id == ID && !is_starting).then(|| rows_of(&self.0.store));
                 let answer = checkpoints.answer(&envelope.from, &envelope.question, find).await;
                 answer.unwrap_or(Reply::Done)
             }
@@ -364,6 +372,7 @@ fn small() -> CopyOptions {
         chunk_bytes_max: 2000,
         chunks_max: 8,
         attempts_max: 6,
+        away_max: Duration::ZERO,
         pause_min: Duration::from_micros(100),
         pause_max: Duration::from_millis(1),
         ..CopyOptions::default()
