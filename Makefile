@@ -62,7 +62,7 @@ bench-failover: build ## what clients notice when a node or a log server goes ba
 soak: build soak-cluster soak-absence ## kill and power-loss tests, ten times as long, all faults of a cluster, absences, an upgrade
 	@scripts/deps.sh test && PLIMSOLL_RUNS=1000 $$(scripts/venv.sh) -m pytest -q tests/test_kill.py tests/test_power_loss.py
 	@. scripts/env.sh && build_last && PLIMSOLL_LAST_BIN=$$CARGO_TARGET_DIR/release/plimsoll-last \
-	  $$(scripts/venv.sh) -m pytest -q tests/test_upgrade.py
+	  $$(scripts/venv.sh) -m pytest -q tests/test_upgrade.py tests/test_recovery_index.py
 
 soak-absence: build ## absences of 1, 3 and 70 delays, by four ways, of one to three nodes (45 minutes)
 	@scripts/deps.sh test && PLIMSOLL_SOAK=1 $$(scripts/venv.sh) -m pytest -q tests/test_absence.py

@@ -281,7 +281,7 @@ impl Shared {
         index: &Arc<IndexMetadata>,
     ) -> Result<(), String> {
         let dir = self.index_dir(partition.id);
-        let indexer = Indexer::open(&dir, partition, index)
+        let indexer = Indexer::open(&dir, partition.id, &partition.store, index)
             .map_err(|error| format!("{}: {error}", dir.display()))?;
         partition.set_indexer(Arc::new(indexer));
         Ok(())

@@ -163,16 +163,17 @@ impl Shared {
             let recovery = self.recoveries.begin(copies.id, &member.record.name);
             let recovery = recovery.map_err(|_| "a copy is being made already".to_owned())?;
             let options = CopyOptions { seed: random_u64(), ..CopyOptions::default() };
-            match recovery::copy(&member.link, copies.id, &folders, &options, &recovery).await {
-                Ok(copied) => {
-                    recovery.enter(Stage::Translog);
-                    let (resources, incarnation) = (&self.resources, self.log.incarnation());
-                    let installed = copied.install(resources, incarnation, table.is_index());
-                    installed.map_err(|error| error.to_string())?;
-                    return Ok(recovery);
-                }
+            let copied = recovery::copy(&member.link, copies.id, &folders, &options, &recovery);
+            let installed = copied.await.map_err(|error| error.to_string()).and_then(|copied| {
+                recovery.enter(Stage::Translog);
+                let (resources, incarnation) = (&self.resources, self.log.incarnation());
+                let installed = copied.install(resources, incarnation, table.is_index());
+                installed.map_err(|error| error.to_string())
+            });
+            match installed {
+                Ok(_) => return Ok(recovery),
                 Err(error) => {
-                    recovery.fail(&error.to_string());
+                    recovery.fail(&error);
                     why = format!("{}: {error}", member.record.name);
                 }
             }

@@ -27,7 +27,6 @@ use tokio::sync::watch;
 
 use super::types::{Document, IndexMetadata};
 use crate::lead::now_ms;
-use crate::partition::Partition;
 
 /// Documents that are gathered before they are given to the index.
 const BATCH_DOCUMENTS: usize = 16_384;
@@ -130,22 +129,23 @@ impl Indexer {
     /// Opens the index in `dir`, or makes an empty one.
     pub(crate) fn open(
         dir: &Path,
-        partition: &Partition,
+        partition: PartitionId,
+        store: &Store,
         metadata: &Arc<IndexMetadata>,
     ) -> Result<Self, Error> {
         let _index = enter(&INDEX);
         std::fs::create_dir_all(dir).map_err(|error| Error::internal(error.to_string()))?;
         let (work, damage) = Work::open(dir, metadata)?;
         if let Some(why) = &damage {
-            tracing::error!(partition = %partition.id, why, "the index is built anew from the rows");
+            tracing::error!(%partition, why, "the index is built anew from the rows");
         }
         Ok(Self {
             rebuilding: Mutex::new(damage),
             is_suspect: AtomicBool::new(false),
             store_fault: Mutex::default(),
-            partition: partition.id,
+            partition,
             dir: dir.to_owned(),
-            store: partition.store.clone(),
+            store: store.clone(),
             metadata: RwLock::new(Arc::clone(metadata)),
             work: Mutex::new(Some(work)),
             view: RwLock::new(None),
@@ -441,6 +441,36 @@ impl Indexer {
         work.persisted_at = Instant::now();
         count(&self.counters.persists, &self.counters.persist_us, began);
         Ok(())
+    }
+
+    /// Makes the index durable, gives its files second names in the folder `dir`, and has `rows` make
+    /// a checkpoint of the rows. Says up to where those files have the rows' documents; what was
+    /// touched after that is noted in the rows of the checkpoint, as nothing is forgotten in between.
+    /// `None`, and no such folder, where the index is of no use elsewhere: it is closed, or being
+    /// built, or cannot be made durable now. Blocks, and refreshes wait.
+    pub(crate) fn checkpoint<T>(&self, dir: &Path, rows: impl FnOnce() -> T) -> (Option<Lsn>, T) {
+        let _index = enter(&INDEX);
+        let mut work = self.work.lock();
+        let linked = work.as_mut().and_then(|work| self.link_now(work, dir));
+        // Under the lock: a later persist would have the rows forget touches that the linked files
+        // lack.
+        (linked, rows())
+    }
+
+    fn link_now(&self, work: &mut Work, dir: &Path) -> Option<Lsn> {
+        if work.must_rebuild || self.rebuilding().is_some() {
+            return None;
+        }
+        if let Err(fault) = self.persist_now(work) {
+            self.recover(work, fault);
+            return None;
+        }
+        if let Err(error) = work.index.link(dir) {
+            tracing::warn!(partition = %self.partition, %error, "a copy goes without the index");
+            let _ = std::fs::remove_dir_all(dir);
+            return None;
+        }
+        Some(Lsn(work.index.position()))
     }
 
     /// Gives the memory for new documents back where none came for a while, and makes durable what

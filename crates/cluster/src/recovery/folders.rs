@@ -5,11 +5,16 @@
 //! | `<partition>` | the replica |
 //! | `<partition>.index` | the index over its documents |
 //! | `<partition>.incoming` | a copy that is not whole yet, to be resumed |
+//! | `<partition>.incoming/index` | the index that comes with it, where one does |
+//! | `<partition>/index` | the same, of a copy that has just taken its place |
 //! | `<partition>.outgoing` | the replica that a copy is taking the place of |
 //!
 //! A copy that is whole takes its place by two renames, old one out and new one in, each durable
 //! before the next step; a crash between them is settled at the next start. So there is the old
-//! replica or the new one, and nothing in between is ever opened.
+//! replica or the new one, and nothing in between is ever opened. The index comes with the rows that
+//! it is over by the same rename, and takes its own place by one more; the old index is gone for good
+//! before any of it. An index that is in its place is never older than the rows, so that one which is
+//! still within them then was left over, and goes.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,12 +23,15 @@ use std::time::Duration;
 use plimsoll_log::PartitionId;
 
 use crate::node::sync_dir;
+use crate::rpc::FileKind;
 
 const INCOMING: &str = "incoming";
 const OUTGOING: &str = "outgoing";
 /// How often a folder is emptied again that a file came into meanwhile.
 const REMOVALS: usize = 50;
 const REMOVAL_PAUSE: Duration = Duration::from_millis(20);
+/// What the folder of an incoming index is called within that of the rows that it is over.
+pub(super) const INDEX: &str = "index";
 
 /// The folders of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,11 +59,28 @@ impl Folders {
         }
     }
 
+    /// Where files of a kind are gathered.
+    pub(super) fn incoming_of(&self, kind: FileKind) -> PathBuf {
+        match kind {
+            FileKind::Rows => self.incoming.clone(),
+            FileKind::Index => self.incoming.join(INDEX),
+        }
+    }
+
+    /// Where files of a kind are that a copy takes the place of.
+    pub(super) fn old(&self, kind: FileKind) -> &Path {
+        match kind {
+            FileKind::Rows => &self.replica,
+            FileKind::Index => &self.index,
+        }
+    }
+
     /// Puts what is in the incoming folder, whole and durable, in the replica's place; replica and
     /// index that were there are deleted, and neither may be open. Blocks.
     pub(super) fn swap(&self) -> io::Result<()> {
-        // It is of other rows, and is built anew from these.
+        // It is of other rows: it comes with these, or is built anew from them.
         remove(&self.index)?;
+        sync_dir(&self.parent)?;
         if self.replica.try_exists()? {
             remove(&self.outgoing)?;
             std::fs::rename(&self.replica, &self.outgoing)?;
@@ -70,7 +95,28 @@ impl Folders {
             };
         }
         sync_dir(&self.parent)?;
+        self.place_index()?;
         remove(&self.outgoing)
+    }
+
+    /// Puts the index that came with the rows in its place, where one did.
+    fn place_index(&self) -> io::Result<()> {
+        let arrived = self.replica.join(INDEX);
+        if !arrived.try_exists()? {
+            return Ok(());
+        }
+        // One that is there was made after these rows had taken their place, and went on from them.
+        if self.index.try_exists()? {
+            return remove(&arrived);
+        }
+        std::fs::rename(&arrived, &self.index)?;
+        sync_dir(&self.parent)?;
+        sync_dir(&self.replica)
+    }
+
+    /// Takes the index away that came with a copy, before the copy is in its place. Blocks.
+    pub(super) fn drop_incoming_index(&self) -> io::Result<()> {
+        remove(&self.incoming.join(INDEX))
     }
 
     /// Deletes everything of the partition, also what was copied so far. Blocks.
@@ -86,18 +132,19 @@ impl Folders {
 
     /// Brings a swap that a crash broke off to its end.
     fn settle(&self) -> io::Result<()> {
-        if !self.outgoing.try_exists()? {
-            return Ok(());
-        }
-        if !self.replica.try_exists()? {
+        if self.outgoing.try_exists()? && !self.replica.try_exists()? {
             // Where nothing waits to come in, no swap left this, and nobody vouches that it is
             // whole: it is kept as what a copy may reuse after comparing.
             let is_swap = self.incoming.try_exists()?;
             let from = if is_swap { &self.incoming } else { &self.outgoing };
             let to = if is_swap { &self.replica } else { &self.incoming };
+            // It is not of the rows that are to be there.
+            remove(&self.index)?;
+            sync_dir(&self.parent)?;
             std::fs::rename(from, to)?;
             sync_dir(&self.parent)?;
         }
+        self.place_index()?;
         remove(&self.outgoing)
     }
 }
@@ -111,9 +158,14 @@ pub(crate) fn settle(parent: &Path) -> io::Result<Vec<PartitionId>> {
     let mut partitions = Vec::new();
     for entry in std::fs::read_dir(parent)? {
         let name = entry?.file_name();
-        let named = name.to_str().and_then(|name| name.rsplit_once('.'));
-        if let Some((partition, INCOMING | OUTGOING)) = named {
-            partitions.extend(partition_named(partition));
+        let Some(name) = name.to_str() else { continue };
+        match name.rsplit_once('.') {
+            Some((partition, INCOMING | OUTGOING)) => partitions.extend(partition_named(partition)),
+            // An index may be within it that has not taken its place.
+            None if parent.join(name).join(INDEX).try_exists()? => {
+                partitions.extend(partition_named(name));
+            }
+            _ => {}
         }
     }
     partitions.sort_unstable();
@@ -212,6 +264,79 @@ mod tests {
             });
             assert!(!folders.replica.exists());
         }
+    }
+
+    #[test]
+    fn an_index_that_comes_along_takes_the_place_of_the_old_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let folders = Folders::of(dir.path(), ID);
+        let arrives = &folders.incoming_of(FileKind::Index);
+        for old in ["old", "new"] {
+            make(&[(&folders.replica, old), (&folders.index, "old")]);
+            make(&[(&folders.incoming, "new"), (arrives, "new")]);
+            folders.swap().unwrap();
+            assert_eq!(states(&folders), [some("new"), None, None, some("new")]);
+            assert!(!folders.replica.join(INDEX).exists());
+        }
+        make(&[(&folders.incoming, "newer"), (arrives, "newer")]);
+        folders.drop_incoming_index().unwrap();
+        folders.swap().unwrap();
+        assert_eq!(states(&folders), [some("newer"), None, None, None]);
+    }
+
+    /// Where a crash may come: after so many steps of a swap, which are in this order.
+    #[test]
+    fn a_swap_with_an_index_that_breaks_off_anywhere_leaves_rows_and_an_index_that_fit() {
+        let steps: [fn(&Folders); 5] = [
+            |it| std::fs::remove_dir_all(&it.index).unwrap(),
+            |it| std::fs::rename(&it.replica, &it.outgoing).unwrap(),
+            |it| std::fs::rename(&it.incoming, &it.replica).unwrap(),
+            |it| std::fs::rename(it.replica.join(INDEX), &it.index).unwrap(),
+            |it| std::fs::remove_dir_all(&it.outgoing).unwrap(),
+        ];
+        for done in 0..=steps.len() {
+            let dir = tempfile::tempdir().unwrap();
+            let folders = Folders::of(dir.path(), ID);
+            let arrives = &folders.incoming_of(FileKind::Index);
+            make(&[(&folders.replica, "old"), (&folders.index, "old")]);
+            make(&[(&folders.incoming, "new"), (arrives, "new")]);
+            steps[..done].iter().for_each(|step| step(&folders));
+            // Settling may be broken off as well: it is done twice.
+            for _ in 0..2 {
+                let unfinished = settle(dir.path()).unwrap();
+                let expected = match done {
+                    0 => [some("old"), some("new"), None, some("old")],
+                    1 => [some("old"), some("new"), None, None],
+                    _ => [some("new"), None, None, some("new")],
+                };
+                assert_eq!(states(&folders), expected, "after {done} steps");
+                assert_eq!(unfinished.len(), usize::from(done < 2));
+                assert!(!folders.replica.join(INDEX).exists(), "after {done} steps");
+                assert_eq!(arrives.exists(), done < 2, "what came is gone on with");
+            }
+        }
+    }
+
+    #[test]
+    fn an_index_that_was_made_over_a_copy_is_not_replaced_by_the_one_that_came_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let folders = Folders::of(dir.path(), ID);
+        // As a node leaves it that knows of no index which comes along.
+        make(&[(&folders.replica, "rows"), (&folders.replica.join(INDEX), "came")]);
+        make(&[(&folders.index, "made")]);
+        assert!(settle(dir.path()).unwrap().is_empty());
+        assert_eq!(states(&folders), [some("rows"), None, None, some("made")]);
+        assert!(!folders.replica.join(INDEX).exists());
+    }
+
+    #[test]
+    fn an_old_index_is_never_left_over_new_rows() {
+        // Should its removal not have come to the disk before what followed.
+        let dir = tempfile::tempdir().unwrap();
+        let folders = Folders::of(dir.path(), ID);
+        make(&[(&folders.outgoing, "old"), (&folders.index, "old"), (&folders.incoming, "new")]);
+        assert!(settle(dir.path()).unwrap().is_empty());
+        assert_eq!(states(&folders), [some("new"), None, None, None]);
     }
 
     #[test]

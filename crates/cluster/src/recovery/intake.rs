@@ -1,8 +1,9 @@
 //! Chunks become files: written in order, so that a file's length says how much of it is there,
 //! and given their names once they are whole, right and durable.
 //!
-//! A part is named by what it is to become and by that checksum, so that it is never gone on with
-//! as another file of the same name.
+//! A part is named by what it is to become and by that file's identity at its source, so that it is
+//! never gone on with as another file of the same name. What it should be is known with its last
+//! chunk.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -15,8 +16,9 @@ use futures_util::stream::FuturesUnordered;
 use plimsoll_storage::partition::Checksum;
 use tokio::task::JoinHandle;
 
+use super::folders::Folders;
 use super::progress::Recovery;
-use crate::rpc::CheckpointFile;
+use crate::rpc::CopyFile;
 
 /// What a part's name ends in.
 const PART: &str = ".part";
@@ -30,13 +32,13 @@ pub(super) struct Part {
 }
 
 /// The name of a file's part.
-pub(super) fn part_name(file: &CheckpointFile) -> String {
-    format!("{}-{:016x}{PART}", file.name, file.checksum)
+pub(super) fn part_name(file: &CopyFile) -> String {
+    format!("{}-{:016x}{PART}", file.name, file.identity)
 }
 
 impl Part {
     /// Opens it where it is, or makes an empty one, and reads what is there. Blocks.
-    pub(super) fn open(dir: &Path, file: &CheckpointFile) -> io::Result<Self> {
+    pub(super) fn open(dir: &Path, file: &CopyFile) -> io::Result<Self> {
         let path = dir.join(part_name(file));
         let mut opened =
             OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path)?;
@@ -53,10 +55,15 @@ impl Part {
         Ok(())
     }
 
-    /// Makes it the file where it is whole and right, durable but for its name. Where it is wrong
-    /// it is deleted. Says which. Blocks.
-    pub(super) fn finish(self, dir: &Path, file: &CheckpointFile) -> io::Result<bool> {
-        let is_right = self.bytes == file.bytes && self.checksum.value() == file.checksum;
+    /// Makes it the file where it is whole and has this checksum, durable but for its name. Where it
+    /// is wrong, or nothing says what is right, it is deleted. Says which. Blocks.
+    pub(super) fn finish(
+        self,
+        dir: &Path,
+        file: &CopyFile,
+        checksum: Option<u64>,
+    ) -> io::Result<bool> {
+        let is_right = self.bytes == file.bytes && Some(self.checksum.value()) == checksum;
         if is_right {
             self.file.sync_all()?;
             std::fs::rename(&self.path, dir.join(&file.name))?;
@@ -69,14 +76,16 @@ impl Part {
 
 /// The files of one transfer.
 pub(super) struct Intake {
-    dir: PathBuf,
+    folders: Folders,
     files: Vec<Receiving>,
     writes: FuturesUnordered<JoinHandle<(usize, io::Result<Written>)>>,
     recovery: Arc<Recovery>,
 }
 
 struct Receiving {
-    file: Arc<CheckpointFile>,
+    file: Arc<CopyFile>,
+    /// What all of it should have: known from the listing, or with the last chunk.
+    checksum: Option<u64>,
     state: State,
     /// How much was written, or is being.
     given: u64,
@@ -117,18 +126,19 @@ pub(super) struct Stored {
 }
 
 impl Intake {
-    /// Files to be gathered in `dir`, each with how much of it is there.
+    /// Files to be gathered in the incoming folder, each with how much of it is there.
     pub(super) fn new(
-        dir: &Path,
-        files: impl Iterator<Item = (CheckpointFile, u64)>,
+        folders: &Folders,
+        files: impl Iterator<Item = (CopyFile, u64)>,
         recovery: &Arc<Recovery>,
     ) -> Self {
-        let receiving = |(file, there): (CheckpointFile, u64)| {
+        let receiving = |(file, there): (CopyFile, u64)| {
             let state = if there == file.bytes { State::Whole } else { State::Closed };
-            Receiving { file: Arc::new(file), state, given: there, early: BTreeMap::new() }
+            let (checksum, early) = (file.checksum, BTreeMap::new());
+            Receiving { file: Arc::new(file), checksum, state, given: there, early }
         };
         Self {
-            dir: dir.to_owned(),
+            folders: folders.clone(),
             files: files.map(receiving).collect(),
             writes: FuturesUnordered::new(),
             recovery: Arc::clone(recovery),
@@ -136,13 +146,21 @@ impl Intake {
     }
 
     /// A file, by its place in the listing.
-    pub(super) fn file(&self, index: usize) -> &Arc<CheckpointFile> {
+    pub(super) fn file(&self, index: usize) -> &Arc<CopyFile> {
         &self.files[index].file
     }
 
-    /// Takes a chunk in, which was asked for once.
-    pub(super) fn take(&mut self, index: usize, offset: u64, bytes: Vec<u8>) {
-        self.files[index].early.insert(offset, bytes);
+    /// Takes a chunk in, which was asked for once, with the file's checksum where it is the last.
+    pub(super) fn take(
+        &mut self,
+        index: usize,
+        offset: u64,
+        bytes: Vec<u8>,
+        checksum: Option<u64>,
+    ) {
+        let receiving = &mut self.files[index];
+        receiving.checksum = checksum.or(receiving.checksum);
+        receiving.early.insert(offset, bytes);
         self.write(index);
     }
 
@@ -152,7 +170,7 @@ impl Intake {
     }
 
     /// The files that are whole.
-    pub(super) fn whole(&self) -> impl Iterator<Item = &Arc<CheckpointFile>> {
+    pub(super) fn whole(&self) -> impl Iterator<Item = &Arc<CopyFile>> {
         let whole = self.files.iter().filter(|it| matches!(it.state, State::Whole));
         whole.map(|it| &it.file)
     }
@@ -176,6 +194,7 @@ impl Intake {
             Outcome::Whole => receiving.state = State::Whole,
             Outcome::Wrong => {
                 (receiving.state, receiving.given) = (State::Closed, 0);
+                receiving.checksum = receiving.file.checksum;
                 self.recovery.undone(&receiving.file);
             }
         }
@@ -196,7 +215,8 @@ impl Intake {
             return;
         }
         let state = std::mem::replace(&mut receiving.state, State::Writing);
-        let (dir, file) = (self.dir.clone(), Arc::clone(&receiving.file));
+        let dir = self.folders.incoming_of(receiving.file.kind);
+        let (file, checksum) = (Arc::clone(&receiving.file), receiving.checksum);
         // Held until it has ended, whoever waits: nobody else may write there before.
         let recovery = Arc::clone(&self.recovery);
         self.writes.push(tokio::task::spawn_blocking(move || {
@@ -204,7 +224,7 @@ impl Intake {
                 State::Open(part) => Ok(part),
                 _ => Part::open(&dir, &file).map(Box::new),
             };
-            let written = part.and_then(|part| store(part, &dir, &file, &chunks));
+            let written = part.and_then(|part| store(part, &dir, &file, checksum, &chunks));
             drop(recovery);
             (index, written)
         }));
@@ -214,7 +234,8 @@ impl Intake {
 fn store(
     mut part: Box<Part>,
     dir: &Path,
-    file: &CheckpointFile,
+    file: &CopyFile,
+    checksum: Option<u64>,
     chunks: &[Vec<u8>],
 ) -> io::Result<Written> {
     let mut bytes = 0;
@@ -224,7 +245,7 @@ fn store(
     }
     let outcome = if part.bytes < file.bytes {
         Outcome::More(part)
-    } else if part.finish(dir, file)? {
+    } else if part.finish(dir, file, checksum)? {
         Outcome::Whole
     } else {
         Outcome::Wrong

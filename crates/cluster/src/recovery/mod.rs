@@ -1,15 +1,21 @@
 //! Recovery: a replica is made by copying a checkpoint of another node's.
 //!
-//! - [`source`]: checkpoints made for other nodes, and their files in chunks.
-//! - [`target`]: the copy, over [`transfer`], which asks for chunks, [`intake`], which makes files
-//!   of them, and [`reuse`], which finds what need not be asked for.
+//! - [`source`]: checkpoints for other nodes, over [`checkpoint`], the files of one, and [`hashing`],
+//!   their checksums.
+//! - [`target`]: the copy, over [`asking`], which asks for checkpoints, [`away`], how long a source is
+//!   waited for, [`transfer`], which asks for chunks, [`intake`], which makes files of them, and [`reuse`], which finds what need not be asked
+//!   for.
 //! - [`folders`]: where a copy lies while it is not whole, and how it takes its place.
 //! - [`progress`]: what is told about copies.
 //!
 //! From which node to copy, and when, is decided by who begins one; reading the log on from where
 //! the copy stands is the applier's.
 
+mod asking;
+mod away;
+mod checkpoint;
 mod folders;
+mod hashing;
 mod intake;
 mod progress;
 mod reuse;
@@ -17,6 +23,7 @@ mod source;
 mod target;
 mod transfer;
 
+pub(crate) use checkpoint::Subject;
 pub(crate) use folders::{Folders, partition_named, settle};
 pub(crate) use progress::{Recoveries, Recovery};
 pub use progress::{RecoveryStatus, Stage};
@@ -26,7 +33,7 @@ pub(crate) use target::{CopyOptions, copy};
 #[cfg(test)]
 pub(crate) use {
     progress::AlreadyRunning,
-    target::{Copied, CopyError, InstallError, Pace},
+    target::{Copied, CopyError, InstallError, Now, Pace},
 };
 
 #[cfg(test)]

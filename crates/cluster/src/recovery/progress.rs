@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use plimsoll_log::PartitionId;
 
 use crate::lead::now_ms;
-use crate::rpc::CheckpointFile;
+use crate::rpc::{CopyFile, FileKind};
 
 /// How many that have ended are kept.
 const ENDED_MAX: usize = 100;
@@ -101,10 +101,17 @@ pub(crate) struct Recovery {
     began: Instant,
 }
 
+/// A file's kind and name.
+type FileKey = (FileKind, String);
+
+fn key(file: &CopyFile) -> FileKey {
+    (file.kind, file.name.clone())
+}
+
 struct Record {
     status: RecoveryStatus,
-    /// Of files by name and checksum, the bytes that were there before.
-    before: HashMap<(String, u64), u64>,
+    /// Of files, the bytes that were there before.
+    before: HashMap<FileKey, u64>,
     rate: Rate,
     received: u64,
     began: Instant,
@@ -181,7 +188,7 @@ impl Recovery {
 
     /// The checkpoint's files, each with how much of it is there. Known anew when the source has
     /// opened another: what was copied before that counts as copied.
-    pub(super) fn planned<'a>(&self, files: impl Iterator<Item = (&'a CheckpointFile, u64)>) {
+    pub(super) fn planned<'a>(&self, files: impl Iterator<Item = (&'a CopyFile, u64)>) {
         let mut record = self.record.lock();
         let Record { status, before, .. } = &mut *record;
         let [mut total, mut reused, mut recovered] = [(0, 0); 3];
@@ -190,9 +197,11 @@ impl Recovery {
             sum.1 += bytes;
         };
         for (file, there) in files {
-            let key = (file.name.clone(), file.checksum);
             // Of a file that only a later checkpoint has, what is there now was there before.
-            let of_before = there.min(*before.entry(key).or_insert(there));
+            let of_before = before.entry(key(file)).or_insert(there);
+            // What is gone was another file of that name.
+            *of_before = there.min(*of_before);
+            let of_before = *of_before;
             let is_whole = there == file.bytes;
             let was_whole = is_whole && of_before == there && there > 0;
             add(&mut total, true, file.bytes);
@@ -220,10 +229,10 @@ impl Recovery {
     }
 
     /// All of a file was there and written, and was not what it should be: it begins anew.
-    pub(super) fn undone(&self, file: &CheckpointFile) {
+    pub(super) fn undone(&self, file: &CopyFile) {
         let mut record = self.record.lock();
         let Record { status, before, .. } = &mut *record;
-        let reused = before.insert((file.name.clone(), file.checksum), 0).unwrap_or(0);
+        let reused = before.insert(key(file), 0).unwrap_or(0);
         status.bytes_reused = status.bytes_reused.saturating_sub(reused);
         status.bytes_recovered = status.bytes_recovered.saturating_sub(file.bytes - reused);
     }
@@ -338,8 +347,9 @@ mod tests {
 
     const ID: PartitionId = PartitionId { table: 1, ordinal: 0 };
 
-    fn file(name: &str, bytes: u64) -> CheckpointFile {
-        CheckpointFile { name: name.to_owned(), bytes, checksum: 1 }
+    fn file(name: &str, bytes: u64) -> CopyFile {
+        let (kind, name) = (FileKind::Rows, name.to_owned());
+        CopyFile { kind, name, bytes, identity: 1, checksum: None }
     }
 
     fn id(ordinal: u32) -> PartitionId {

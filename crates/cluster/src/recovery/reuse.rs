@@ -1,8 +1,10 @@
 //! What of a checkpoint need not be asked for: files and parts of files that an earlier attempt
-//! has left, and files of the replica that the copy is to take the place of.
+//! has left, and files of the replica and index that the copy is to take the place of.
 //!
 //! A file is reused after all of it was read and compared, whatever it is called: a replica that
-//! was copied once shares most of its files with the one that it was copied from.
+//! was copied once shares most of its files with the one that it was copied from. The source tells
+//! the checksums of those files alone that something is here to be compared with, so that a copy
+//! into an empty folder begins at once.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{DirEntry, File};
@@ -11,34 +13,90 @@ use std::path::Path;
 
 use plimsoll_storage::partition::Checksum;
 
-use super::folders::Folders;
+use super::folders::{Folders, INDEX};
 use super::intake::{Part, part_name};
 use crate::node::sync_dir;
-use crate::rpc::CheckpointFile;
+use crate::rpc::{CopyFile, FileKind};
 
 /// What the store writes once and never again: such a file may have two names.
 const WRITTEN_ONCE: &str = ".sst";
+/// What of an index is not written once; its other files are.
+const INDEX_META: &str = "meta.json";
+
+/// Files that this attempt has compared, or copied whole.
+#[derive(Clone, Default)]
+pub(super) struct Verified(HashSet<(FileKind, String, u64)>);
+
+impl Verified {
+    pub(super) fn add(&mut self, file: &CopyFile) {
+        self.0.insert((file.kind, file.name.clone(), file.identity));
+    }
+
+    fn has(&self, file: &CopyFile) -> bool {
+        self.0.contains(&(file.kind, file.name.clone(), file.identity))
+    }
+}
+
+/// The places in the listing of files whose checksum is not known, and that something is here to be
+/// compared with. Blocks.
+pub(super) fn in_question(
+    folders: &Folders,
+    files: &[CopyFile],
+    verified: &Verified,
+) -> io::Result<Vec<usize>> {
+    let mut lengths: HashMap<FileKind, HashSet<u64>> = HashMap::new();
+    for kind in [FileKind::Rows, FileKind::Index] {
+        let found = lengths.entry(kind).or_default();
+        for entry in entries(folders.old(kind))? {
+            found.extend(length(&entry?).ok().flatten());
+        }
+    }
+    let is_in_question = |file: &CopyFile| {
+        if file.checksum.is_some() || file.bytes == 0 {
+            return false;
+        }
+        let dir = folders.incoming_of(file.kind);
+        let is_long = |name: &str| {
+            std::fs::metadata(dir.join(name)).is_ok_and(|found| found.len() == file.bytes)
+        };
+        if is_long(&file.name) {
+            return !verified.has(file);
+        }
+        is_long(&part_name(file)) || lengths[&file.kind].contains(&file.bytes)
+    };
+    let places = files.iter().enumerate().filter(|(_, file)| is_in_question(file));
+    Ok(places.map(|(at, _)| at).collect())
+}
 
 /// Readies the incoming folder for these files, and says of each how much is there: all of it
 /// where it is whole, compared and durable but for its name. What belongs to none is deleted.
-/// `verified` were compared by this attempt before. Blocks.
+/// Blocks.
 pub(super) fn prepare(
     folders: &Folders,
-    files: &[CheckpointFile],
-    verified: &HashSet<CheckpointFile>,
+    files: &[CopyFile],
+    verified: &Verified,
 ) -> io::Result<Vec<u64>> {
-    let dir = &folders.incoming;
-    std::fs::create_dir_all(dir)?;
-    if let Some(parent) = dir.parent() {
+    std::fs::create_dir_all(&folders.incoming)?;
+    if let Some(parent) = folders.incoming.parent() {
         sync_dir(parent)?;
     }
     let mut there = vec![None; files.len()];
-    sort_out(dir, files, verified, &mut there)?;
-    reuse(&folders.replica, dir, files, &mut there)?;
+    for kind in [FileKind::Rows, FileKind::Index] {
+        let of_kind: Vec<usize> = (0..files.len()).filter(|at| files[*at].kind == kind).collect();
+        let dir = &folders.incoming_of(kind);
+        if !of_kind.is_empty() {
+            std::fs::create_dir_all(dir)?;
+        }
+        sort_out(dir, files, &of_kind, verified, &mut there)?;
+        reuse(folders.old(kind), dir, files, &of_kind, &mut there)?;
+    }
     for (file, there) in files.iter().zip(&mut there) {
+        let dir = folders.incoming_of(file.kind);
         // A part of full length may be left where nothing was to follow; an empty file is one.
         if there.unwrap_or(0) == file.bytes && !dir.join(&file.name).try_exists()? {
-            *there = Part::open(dir, file)?.finish(dir, file)?.then_some(file.bytes);
+            let checksum = file.checksum.or((file.bytes == 0).then(|| Checksum::of(b"")));
+            let is_right = Part::open(&dir, file)?.finish(&dir, file, checksum)?;
+            *there = is_right.then_some(file.bytes);
         }
     }
     Ok(there.into_iter().map(|there| there.unwrap_or(0)).collect())
@@ -46,45 +104,61 @@ pub(super) fn prepare(
 
 /// Sees to it that the incoming folder holds these files and no other, and makes their names
 /// durable. Blocks.
-pub(super) fn complete(folders: &Folders, files: &[CheckpointFile]) -> io::Result<()> {
-    let dir = &folders.incoming;
-    let mut missing: HashMap<&str, u64> =
-        files.iter().map(|file| (file.name.as_str(), file.bytes)).collect();
-    for entry in std::fs::read_dir(dir)? {
-        let entry = entry?;
-        let bytes = length(&entry)?;
-        let expected = entry.file_name().to_str().and_then(|name| missing.remove(name));
-        if expected.is_none() {
-            remove(&entry)?;
-        } else if expected != bytes {
-            return Err(io::Error::other(format!("{} has changed", entry.path().display())));
+pub(super) fn complete(folders: &Folders, files: &[CopyFile]) -> io::Result<()> {
+    // The index' folder first: its name is in that of the rows.
+    for kind in [FileKind::Index, FileKind::Rows] {
+        let dir = folders.incoming_of(kind);
+        let of_kind = files.iter().filter(|file| file.kind == kind);
+        let mut missing: HashMap<&str, u64> =
+            of_kind.map(|file| (file.name.as_str(), file.bytes)).collect();
+        if missing.is_empty() {
+            continue;
         }
+        let keeps_index = files.iter().any(|file| file.kind == FileKind::Index);
+        for entry in std::fs::read_dir(&dir)? {
+            let entry = entry?;
+            if kind == FileKind::Rows && keeps_index && entry.file_name() == INDEX {
+                continue;
+            }
+            let bytes = length(&entry)?;
+            let expected = entry.file_name().to_str().and_then(|name| missing.remove(name));
+            if expected.is_none() {
+                remove(&entry)?;
+            } else if expected != bytes {
+                return Err(io::Error::other(format!("{} has changed", entry.path().display())));
+            }
+        }
+        if let Some(name) = missing.keys().next() {
+            return Err(io::Error::other(format!("{} is gone", dir.join(name).display())));
+        }
+        sync_dir(&dir)?;
     }
-    if let Some(name) = missing.keys().next() {
-        return Err(io::Error::other(format!("{} is gone", dir.join(name).display())));
-    }
-    sync_dir(dir)
+    Ok(())
 }
 
-/// Goes through what is in the incoming folder.
+/// Goes through what is in the incoming folder of a kind.
 fn sort_out(
     dir: &Path,
-    files: &[CheckpointFile],
-    verified: &HashSet<CheckpointFile>,
+    files: &[CopyFile],
+    of_kind: &[usize],
+    verified: &Verified,
     there: &mut [Option<u64>],
 ) -> io::Result<()> {
-    let by_name: HashMap<&str, usize> = files.iter().map(|it| it.name.as_str()).zip(0..).collect();
-    let parts: HashMap<String, usize> = files.iter().map(part_name).zip(0..).collect();
-    for entry in std::fs::read_dir(dir)? {
+    let kind = of_kind.first().map(|at| files[*at].kind);
+    let keeps_index = files.iter().any(|file| file.kind == FileKind::Index);
+    let by_name: HashMap<&str, usize> =
+        of_kind.iter().map(|at| (files[*at].name.as_str(), *at)).collect();
+    let parts: HashMap<String, usize> =
+        of_kind.iter().map(|at| (part_name(&files[*at]), *at)).collect();
+    for entry in entries(dir)? {
         let entry = entry?;
         let name = entry.file_name();
         let name = name.to_str().unwrap_or("");
         let bytes = length(&entry)?;
         let is_kept = if let (Some(index), Some(bytes)) = (by_name.get(name), bytes) {
             let file = &files[*index];
-            let is_right = bytes == file.bytes
-                && (verified.contains(file)
-                    || Checksum::of_file(&entry.path())?.0 == file.checksum);
+            let is_right =
+                bytes == file.bytes && (verified.has(file) || has_checksum(&entry.path(), file)?);
             if is_right {
                 // Whoever broke off may have done so before it was durable.
                 File::open(entry.path())?.sync_all()?;
@@ -98,7 +172,7 @@ fn sort_out(
             }
             fits
         } else {
-            false
+            kind == Some(FileKind::Rows) && keeps_index && name == INDEX
         };
         if !is_kept {
             remove(&entry)?;
@@ -107,25 +181,34 @@ fn sort_out(
     Ok(())
 }
 
-/// Takes what the old replica has of what is missing.
+/// Whether a file has the checksum that the listed one should have, where that is known.
+fn has_checksum(path: &Path, file: &CopyFile) -> io::Result<bool> {
+    match file.checksum {
+        Some(checksum) => Ok(Checksum::of_file(path)?.0 == checksum),
+        None => Ok(file.bytes == 0),
+    }
+}
+
+/// Takes what the old replica or index has of what is missing.
 fn reuse(
     old: &Path,
     dir: &Path,
-    files: &[CheckpointFile],
+    files: &[CopyFile],
+    of_kind: &[usize],
     there: &mut [Option<u64>],
 ) -> io::Result<()> {
     let mut missing: HashMap<(u64, u64), Vec<usize>> = HashMap::new();
-    for (index, file) in files.iter().enumerate() {
-        if file.bytes > 0 && there[index] != Some(file.bytes) {
-            missing.entry((file.bytes, file.checksum)).or_default().push(index);
+    for index in of_kind {
+        let file = &files[*index];
+        if let Some(checksum) = file.checksum
+            && file.bytes > 0
+            && there[*index] != Some(file.bytes)
+        {
+            missing.entry((file.bytes, checksum)).or_default().push(*index);
         }
     }
     let lengths: HashSet<u64> = missing.keys().map(|(bytes, _)| *bytes).collect();
-    let entries = match std::fs::read_dir(old) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
-    };
-    for entry in entries {
+    for entry in entries(old)? {
         let entry = entry?;
         // What cannot be read, or is deleted by a store that is still open there, is no help.
         let Ok(Some(bytes)) = length(&entry) else { continue };
@@ -143,10 +226,14 @@ fn reuse(
 }
 
 /// Gives a file of the old replica its place in the incoming folder, and says whether it has it.
-fn bring(entry: &DirEntry, dir: &Path, file: &CheckpointFile) -> io::Result<bool> {
+fn bring(entry: &DirEntry, dir: &Path, file: &CopyFile) -> io::Result<bool> {
     let (from, to) = (entry.path(), dir.join(&file.name));
     let part = dir.join(part_name(file));
-    if entry.file_name().to_str().is_some_and(|name| name.ends_with(WRITTEN_ONCE))
+    let is_written_once = |name: &str| match file.kind {
+        FileKind::Rows => name.ends_with(WRITTEN_ONCE),
+        FileKind::Index => name != INDEX_META,
+    };
+    if entry.file_name().to_str().is_some_and(is_written_once)
         && std::fs::hard_link(&from, &to).is_ok()
     {
         // Another part of it may have been copied before.
@@ -159,7 +246,15 @@ fn bring(entry: &DirEntry, dir: &Path, file: &CheckpointFile) -> io::Result<bool
     if std::fs::copy(&from, &part).is_err() {
         File::create(&part)?;
     }
-    Part::open(dir, file)?.finish(dir, file)
+    Part::open(dir, file)?.finish(dir, file, file.checksum)
+}
+
+/// What is in a folder; nothing where it is not there.
+fn entries(dir: &Path) -> io::Result<impl Iterator<Item = io::Result<DirEntry>>> {
+    match std::fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None.into_iter().flatten()),
+        entries => Ok(Some(entries?).into_iter().flatten()),
+    }
 }
 
 /// The length of a file; `None` of what is none.

@@ -6,20 +6,20 @@
 //! lost or it was started anew, it gets the same one and goes on where it was.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use plimsoll_log::PartitionId;
-use plimsoll_storage::partition::{Checksum, STORE_FORMAT, Store, position_of};
+use plimsoll_storage::partition::Checksum;
 use tokio::sync::{Semaphore, watch};
 
+use super::checkpoint::{Checkpoint, PREFIX, Subject};
+use super::hashing::Known;
 use crate::node::sync_dir;
-use crate::rpc::{CheckpointFile, CheckpointListing, Problem, Question, Reply};
+use crate::rpc::{Problem, Question, Reply, checksum_of, chunk_checksum};
 use crate::session::random_u64;
 
 /// The largest chunk, bytes.
@@ -30,14 +30,15 @@ const CHECKPOINTS_MAX: usize = 4;
 const IDLE_MAX: Duration = Duration::from_secs(5 * 60);
 /// How many chunks are read at once; others wait.
 const READS_MAX: usize = 16;
-/// What the folders of checkpoints are called before their numbers.
-const PREFIX: &str = "out-";
+/// Of how many files checksums are asked for at once.
+pub(super) const CHECKSUMS_MAX: usize = 10_000;
 
 /// A node's checkpoints for others.
 pub(crate) struct Checkpoints {
     dir: PathBuf,
     open: Mutex<HashMap<u64, Entry>>,
     reads: Arc<Semaphore>,
+    known: Arc<Known>,
 }
 
 struct Entry {
@@ -50,26 +51,6 @@ struct Entry {
 
 /// What came of making a checkpoint.
 type Made = Result<Arc<Checkpoint>, String>;
-
-struct Checkpoint {
-    folder: Folder,
-    made_at: Instant,
-    listing: CheckpointListing,
-}
-
-/// A folder that is deleted with the last who reads in it.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            let folder = self.0.display();
-            tracing::warn!(%folder, %error, "a checkpoint cannot be deleted");
-        }
-    }
-}
 
 impl Checkpoints {
     /// None, below the node's data folder; what an earlier run left there is deleted. Blocks.
@@ -87,29 +68,50 @@ impl Checkpoints {
         }
         sync_dir(data_dir)?;
         let reads = Arc::new(Semaphore::new(READS_MAX));
-        Ok(Self { dir, open: Mutex::default(), reads })
+        Ok(Self { dir, open: Mutex::default(), reads, known: Arc::default() })
     }
 
-    /// Answers the node `from` where the question is one about checkpoints. `find` gives the rows
-    /// of a partition that this node serves.
+    /// Answers the node `from` where the question is one about checkpoints. `find` gives what
+    /// this node serves of a partition.
     pub(crate) async fn answer(
         &self,
         from: &str,
         question: &Question,
-        find: impl FnOnce(PartitionId) -> Option<Store>,
+        find: impl FnOnce(PartitionId) -> Option<Subject>,
     ) -> Option<Reply> {
         let answer = match question {
             Question::OpenCheckpoint { partition } => {
-                let partition = PartitionId::from(*partition);
-                match find(partition) {
-                    Some(store) => self.open(from, partition, store).await,
-                    None => {
-                        Err(Problem::NotHere(format!("partition {partition} is not served here")))
-                    }
+                match self.open(from, (*partition).into(), find).await {
+                    Ok(checkpoint) => self.plain(checkpoint).await,
+                    Err(problem) => Err(problem),
                 }
             }
+            Question::OpenCopy { partition } => {
+                let opened = self.open(from, (*partition).into(), find).await;
+                opened.map(|checkpoint| {
+                    let listing = checkpoint.listing.clone();
+                    let checksum = listing.checksum();
+                    Reply::Copy { listing, checksum }
+                })
+            }
             Question::Chunk { checkpoint, file, offset, bytes_max } => {
-                self.chunk(*checkpoint, file, *offset, *bytes_max).await
+                let place = |checkpoint: &Checkpoint| checkpoint.place(file);
+                let chunk = self.chunk(*checkpoint, place, *offset, *bytes_max).await;
+                chunk.map(|(bytes, _)| {
+                    let checksum = Checksum::of(&bytes);
+                    Reply::Chunk { bytes, checksum }
+                })
+            }
+            Question::CopyChunk { checkpoint, file, offset, bytes_max } => {
+                let place = |_: &Checkpoint| usize::try_from(*file).ok();
+                let chunk = self.chunk(*checkpoint, place, *offset, *bytes_max).await;
+                chunk.map(|(bytes, file_checksum)| {
+                    let checksum = chunk_checksum(&bytes, file_checksum);
+                    Reply::CopyChunk { bytes, file_checksum, checksum }
+                })
+            }
+            Question::FileChecksums { checkpoint, files } => {
+                self.checksums(*checkpoint, files.clone()).await
             }
             Question::CloseCheckpoint { checkpoint } => {
                 self.close(*checkpoint).await;
@@ -142,19 +144,17 @@ impl Checkpoints {
         &self,
         from: &str,
         partition: PartitionId,
-        store: Store,
-    ) -> Result<Reply, Problem> {
-        let (number, mut made) = self.begin(from, partition, store)?;
+        find: impl FnOnce(PartitionId) -> Option<Subject>,
+    ) -> Result<Arc<Checkpoint>, Problem> {
+        let subject = find(partition)
+            .ok_or_else(|| Problem::NotHere(format!("partition {partition} is not served here")))?;
+        let (number, mut made) = self.begin(from, partition, subject)?;
         let outcome = match made.wait_for(Option::is_some).await {
             Ok(made) => made.clone(),
             Err(_) => None,
         };
         match outcome.unwrap_or_else(|| Err("its making was given up".to_owned())) {
-            Ok(checkpoint) => {
-                let listing = checkpoint.listing.clone();
-                let checksum = listing.checksum();
-                Ok(Reply::Checkpoint { listing, checksum })
-            }
+            Ok(checkpoint) => Ok(checkpoint),
             Err(reason) => {
                 self.close(number).await;
                 tracing::warn!(%partition, reason, "a checkpoint cannot be made");
@@ -163,12 +163,35 @@ impl Checkpoints {
         }
     }
 
+    /// The listing with all checksums, for which every file is read.
+    async fn plain(&self, checkpoint: Arc<Checkpoint>) -> Result<Reply, Problem> {
+        let listing = self.reading(move || checkpoint.plain()).await;
+        let listing = listing.map_err(|error| failed("ERR", format!("a checkpoint: {error}")))?;
+        let checksum = listing.checksum();
+        Ok(Reply::Checkpoint { listing, checksum })
+    }
+
+    async fn checksums(&self, number: u64, files: Vec<u32>) -> Result<Reply, Problem> {
+        let checkpoint = self.used(number).ok_or(Problem::CheckpointGone)?;
+        let places: Option<Vec<usize>> = files
+            .iter()
+            .map(|file| usize::try_from(*file).ok().filter(|at| checkpoint.bytes(*at).is_some()))
+            .collect();
+        let places = places.filter(|places| places.len() <= CHECKSUMS_MAX).ok_or_else(no_file)?;
+        let read = move || places.into_iter().map(|at| checkpoint.checksum(at)).collect();
+        let checksums: io::Result<Vec<u64>> = self.reading(read).await;
+        let checksums =
+            checksums.map_err(|error| failed("ERR", format!("a file cannot be read: {error}")))?;
+        let checksum = checksum_of(&checksums);
+        Ok(Reply::FileChecksums { checksums, checksum })
+    }
+
     /// Has a checkpoint made on a thread that may block, unless there is one.
     fn begin(
         &self,
         from: &str,
         partition: PartitionId,
-        store: Store,
+        subject: Subject,
     ) -> Result<(u64, watch::Receiver<Option<Made>>), Problem> {
         let mut open = self.open.lock();
         let known = open.iter_mut().find(|(_, it)| it.from == from && it.partition == partition);
@@ -183,9 +206,9 @@ impl Checkpoints {
         // Drawn at random, so that one of an earlier run is not taken for another.
         let number = random_u64();
         let (tell, made) = watch::channel(None);
-        let dir = self.dir.clone();
+        let (dir, known) = (self.dir.clone(), Arc::clone(&self.known));
         tokio::task::spawn_blocking(move || {
-            let making = Checkpoint::make(&dir, number, &store);
+            let making = Checkpoint::make(&dir, number, &subject, &known);
             tell.send_replace(Some(making.map(Arc::new)));
         });
         let used_at = Instant::now();
@@ -197,28 +220,33 @@ impl Checkpoints {
     async fn chunk(
         &self,
         number: u64,
-        file: &str,
+        place: impl Fn(&Checkpoint) -> Option<usize>,
         offset: u64,
         bytes_max: u32,
-    ) -> Result<Reply, Problem> {
+    ) -> Result<(Vec<u8>, Option<u64>), Problem> {
         let checkpoint = self.used(number).ok_or(Problem::CheckpointGone)?;
-        let index = checkpoint.index_of(file)?;
-        let left = checkpoint.listing.files[index].bytes.checked_sub(offset);
-        let left = left.ok_or_else(|| {
-            failed("ERR", format!("byte {offset} is beyond the end of {file} in the checkpoint"))
+        // No file is ever opened that is not in the listing.
+        let file = place(&checkpoint).and_then(|at| Some((at, checkpoint.bytes(at)?)));
+        let (at, total) = file.ok_or_else(no_file)?;
+        let left = total.checked_sub(offset).ok_or_else(|| {
+            failed("ERR", format!("byte {offset} is beyond the end of a file of {total} bytes"))
         })?;
         let bytes = left.min(u64::from(bytes_max.min(CHUNK_BYTES_MAX)));
+        let read = self.reading(move || checkpoint.read(at, offset, bytes)).await;
+        read.map_err(|error| failed("ERR", format!("a file cannot be read: {error}")))
+    }
+
+    /// Reads where that may block, once there is room for one more.
+    async fn reading<T: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
         let permit = Arc::clone(&self.reads).acquire_owned().await;
         let read = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            let bytes = checkpoint.read(index, offset, bytes)?;
-            let checksum = Checksum::of(&bytes);
-            Ok((bytes, checksum))
+            read()
         });
-        let read = read.await.unwrap_or_else(|error| Err(io::Error::other(error)));
-        let (bytes, checksum) =
-            read.map_err(|error| failed("ERR", format!("{file} cannot be read: {error}")))?;
-        Ok(Reply::Chunk { bytes, checksum })
+        read.await.unwrap_or_else(|error| Err(io::Error::other(error)))
     }
 
     async fn close(&self, number: u64) {
@@ -238,47 +266,8 @@ impl Checkpoints {
     }
 }
 
-impl Checkpoint {
-    /// Makes one in a folder of its own, and reads all of it once. Blocks.
-    fn make(dir: &Path, number: u64, store: &Store) -> Result<Self, String> {
-        let folder = Folder(dir.join(format!("{PREFIX}{number}")));
-        // Read before: what is applied meanwhile may be in the checkpoint as well.
-        let position = store.snapshot().and_then(|rows| position_of(&rows));
-        let position = position.map_err(|error| error.to_string())?;
-        let lsn = position.ok_or("nothing says yet where its rows are in the log")?.lsn.0;
-        store.checkpoint(&folder.0).map_err(|error| error.to_string())?;
-        let files = list(&folder.0).map_err(|error| error.to_string())?;
-        let listing = CheckpointListing { number, format: STORE_FORMAT, lsn, files };
-        Ok(Self { folder, made_at: Instant::now(), listing })
-    }
-
-    /// Where a file is in the listing: no other is ever opened.
-    fn index_of(&self, name: &str) -> Result<usize, Problem> {
-        let files = &self.listing.files;
-        let found = files.binary_search_by(|file| file.name.as_str().cmp(name));
-        found.map_err(|_| failed("ERR", "no such file in the checkpoint".to_owned()))
-    }
-
-    fn read(&self, index: usize, offset: u64, bytes: u64) -> io::Result<Vec<u8>> {
-        let file = File::open(self.folder.0.join(&self.listing.files[index].name))?;
-        let mut buffer = vec![0; usize::try_from(bytes).map_err(io::Error::other)?];
-        file.read_exact_at(&mut buffer, offset)?;
-        Ok(buffer)
-    }
-}
-
-/// The files in a folder, by name, with their checksums.
-fn list(dir: &Path) -> io::Result<Vec<CheckpointFile>> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(dir)? {
-        let entry = entry?;
-        let name = entry.file_name().into_string();
-        let name = name.map_err(|_| io::Error::other("a file's name is not text"))?;
-        let (checksum, bytes) = Checksum::of_file(&entry.path())?;
-        files.push(CheckpointFile { name, bytes, checksum });
-    }
-    files.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-    Ok(files)
+fn no_file() -> Problem {
+    failed("ERR", "no such file in the checkpoint".to_owned())
 }
 
 fn failed(code: &str, message: String) -> Problem {

@@ -1,38 +1,33 @@
 //! The node that is copied to. A checkpoint is gathered beside the replica, by as many attempts as
 //! that takes, and takes its place once it is whole, was opened, and is this node's own.
 //!
-//! An attempt asks one source, and goes on with it through lost answers, damaged bytes and
-//! restarts of it, within bounds; then it ends with an error that says whether to ask another.
+//! An attempt asks one source, and goes on with it through lost answers, damaged bytes, cuts of a
+//! minute and restarts of it, within bounds; then it ends with an error that says whether to ask another.
 
-use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_control::Random;
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::{Incarnation, Lsn, PartitionId};
-use plimsoll_storage::partition::{ApplyError, Checksum, Replica, Resources, STORE_FORMAT};
+use plimsoll_storage::partition::{ApplyError, Replica, Resources, ToIndex};
+use plimsoll_storage::rows::StoreError;
 
+use super::asking::{Asking, Offer, Told};
 use super::folders::Folders;
 use super::progress::{Recovery, Stage};
-use super::reuse;
+use super::reuse::{self, Verified};
 use super::source::CHUNK_BYTES_MAX;
 use super::transfer::{Ended, Transfer};
-use crate::rpc::{
-    CallError, CheckpointFile, CheckpointListing, Link, PartitionName, Problem, Question, Reply,
-};
-
-/// The most files that a checkpoint may have: a message holds no more.
-const FILES_MAX: usize = 500_000;
-/// How long a file's name may be.
-const NAME_BYTES_MAX: usize = 200;
-/// How long closing a checkpoint is waited for.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+use crate::rpc::{CopyFile, Link};
 
 /// Says how long to wait before so many bytes are asked for: the pace of the node's background
 /// work.
 pub(crate) type Pace = Arc<dyn Fn(u64) -> Duration + Send + Sync>;
+
+/// Says what time it is.
+pub(crate) type Now = Arc<dyn Fn() -> Instant + Send + Sync>;
 
 /// How a checkpoint is copied.
 #[derive(Clone)]
@@ -47,9 +42,14 @@ pub(crate) struct CopyOptions {
     pub chunk_timeout: Duration,
     /// How long the making of a checkpoint is waited for at a time. Default 60 s.
     pub open_timeout: Duration,
-    /// How often the same is asked for before the source is given up, and how often a file may
-    /// turn out wrong. Default 8.
+    /// How often the same is asked for before a source that refuses it is given up, or one that has
+    /// not answered at all; and how often a file may turn out wrong. Default 8.
     pub attempts_max: u32,
+    /// How long a source that has given something is waited for where nothing more is heard of it,
+    /// or it does not serve the partition, however often it was asked. Default 60 s.
+    pub away_max: Duration,
+    /// What time it is.
+    pub now: Now,
     /// The first pause before something is asked for again, doubled each time. Default 100 ms.
     pub pause_min: Duration,
     /// The longest. Default 5 s.
@@ -71,6 +71,8 @@ impl Default for CopyOptions {
             chunk_timeout: Duration::from_secs(30),
             open_timeout: Duration::from_secs(60),
             attempts_max: 8,
+            away_max: Duration::from_secs(60),
+            now: Arc::new(Instant::now),
             pause_min: Duration::from_millis(100),
             pause_max: Duration::from_secs(5),
             pace: None,
@@ -136,6 +138,9 @@ pub(crate) enum InstallError {
         /// Where it should be, at least.
         expected: Lsn,
     },
+    /// Its rows are damaged, and were so at the source: nothing of them is kept. Ask another.
+    #[error("the copy is damaged: {0}")]
+    Damaged(String),
     /// It cannot be put in the replica's place.
     #[error("the copy cannot be put in its place: {0}")]
     Disk(#[from] io::Error),
@@ -149,6 +154,8 @@ pub(crate) struct Copied {
     _recovery: Arc<Recovery>,
     /// It contains the log at least up to here.
     pub lsn: Lsn,
+    /// Up to where the index has its documents, where one came with the rows.
+    indexed: Option<Lsn>,
 }
 
 /// Copies a checkpoint of a partition from the node that `link` leads to, up to where
@@ -165,43 +172,70 @@ pub(crate) async fn copy(
     recovery: &Arc<Recovery>,
 ) -> Result<Copied, CopyError> {
     let mut random = Random::new(options.seed);
-    let mut verified = HashSet::new();
+    let asking = Asking::new(link, partition, options);
+    let mut verified = Verified::default();
     let mut fruitless = 0;
     loop {
-        let listing = open(link, partition, options, &mut random).await?;
-        let there = prepare(folders, &listing.files, &verified, recovery).await?;
-        recovery.planned(listing.files.iter().zip(there.iter().copied()));
-        recovery.enter(Stage::Index);
-        let mut transfer = Transfer::new(link, &listing, there, folders, options, recovery);
-        let ended = transfer.run().await?;
-        verified.extend(transfer.whole());
-        match ended {
-            Ended::Whole => {
-                let (number, lsn) = (listing.number, Lsn(listing.lsn));
-                let complete = folders.clone();
-                let files = listing.files;
-                blocking(recovery, move || reuse::complete(&complete, &files)).await?;
-                let close = Question::CloseCheckpoint { checkpoint: number };
-                // It ends by itself where this is lost.
-                let _ = link.ask(close, CLOSE_TIMEOUT, options.trace).await;
-                let (folders, recovery) = (folders.clone(), Arc::clone(recovery));
-                return Ok(Copied { partition, folders, _recovery: recovery, lsn });
-            }
-            Ended::Gone { has_progressed } => {
-                fruitless = if has_progressed { 1 } else { fruitless + 1 };
-                if fruitless >= options.attempts_max {
-                    let last = "it forgets its checkpoints".to_owned();
-                    return Err(CopyError::GivenUp { attempts: fruitless, last });
+        let mut offer = asking.open(&mut random).await?;
+        let compared = in_question(folders, &offer.listing.files, &verified, recovery).await?;
+        let mut has_progressed = false;
+        let mut is_gone = false;
+        match asking.checksums(&offer.listing, &compared, &mut random).await? {
+            Told::Gone => is_gone = true,
+            Told::Answer(checksums) => {
+                for (place, checksum) in compared.into_iter().zip(checksums) {
+                    offer.listing.files[place].checksum = Some(checksum);
                 }
-                tokio::time::sleep(options.pause(fruitless, &mut random)).await;
             }
         }
+        if !is_gone {
+            let there = prepare(folders, &offer.listing.files, &verified, recovery).await?;
+            recovery.planned(offer.listing.files.iter().zip(there.iter().copied()));
+            recovery.enter(Stage::Index);
+            let mut transfer = Transfer::new(&asking, &offer, there, folders, recovery);
+            let ended = transfer.run().await?;
+            transfer.note_whole(&mut verified);
+            match ended {
+                Ended::Whole => break finish(&asking, offer, folders, recovery).await,
+                Ended::Gone { has_progressed: progressed } => has_progressed = progressed,
+            }
+        }
+        fruitless = if has_progressed { 1 } else { fruitless + 1 };
+        if fruitless >= options.attempts_max {
+            let last = "it forgets its checkpoints".to_owned();
+            return Err(CopyError::GivenUp { attempts: fruitless, last });
+        }
+        tokio::time::sleep(options.pause(fruitless, &mut random)).await;
     }
 }
 
+/// Makes sure of what was copied, and lets the source's checkpoint go.
+async fn finish(
+    asking: &Asking<'_>,
+    offer: Offer,
+    folders: &Folders,
+    recovery: &Arc<Recovery>,
+) -> Result<Copied, CopyError> {
+    let (number, lsn) = (offer.listing.number, Lsn(offer.listing.lsn));
+    let indexed = offer.listing.indexed.map(Lsn);
+    let complete = folders.clone();
+    let files = offer.listing.files;
+    blocking(recovery, move || reuse::complete(&complete, &files)).await?;
+    asking.close(number).await;
+    let (folders, partition) = (folders.clone(), asking.partition());
+    Ok(Copied { partition, folders, _recovery: Arc::clone(recovery), lsn, indexed })
+}
+
 impl Copied {
-    /// Opens the copy, makes it this node's own, and puts it in the replica's place: the old
-    /// replica and its index must be closed, and are deleted. It stands at the position returned,
+    /// Up to where the index that came with the rows has its documents.
+    #[cfg(test)]
+    pub(crate) fn indexed(&self) -> Option<Lsn> {
+        self.indexed
+    }
+
+    /// Opens the copy, compares its rows with their checksums, makes it this node's own, and puts it
+    /// in the replica's place, with the index that came along where `has_documents`: the old replica
+    /// and its index must be closed, and are deleted. It stands at the position returned,
     /// and is opened as any replica. Blocks.
     ///
     /// # Errors
@@ -214,7 +248,18 @@ impl Copied {
     ) -> Result<Position, InstallError> {
         let nowhere = Position { lsn: Lsn(0), hash: 0, log_time_ms: 0 };
         let dir = &self.folders.incoming;
-        let mut replica = Replica::open(self.partition, dir, resources, incarnation, nowhere)?;
+        let opened = Replica::open(self.partition, dir, resources, incarnation, nowhere);
+        let verified = opened.and_then(|replica| {
+            replica.store().verify()?;
+            Ok(replica)
+        });
+        let mut replica = match verified {
+            Err(ApplyError::Store(StoreError::Damaged(why))) => {
+                std::fs::remove_dir_all(dir)?;
+                return Err(InstallError::Damaged(why));
+            }
+            verified => verified?,
+        };
         let found = replica.stamp();
         if replica.is_new() || found.position.lsn < self.lsn {
             let found = (!replica.is_new()).then_some(found.position.lsn);
@@ -224,93 +269,55 @@ impl Copied {
             let (found, expected) = (found.incarnation, incarnation);
             return Err(InstallError::OtherLog { found, expected });
         }
-        let position = replica.adopt(has_documents).map_err(ApplyError::Store)?;
+        let to_index = self.to_index(&replica, has_documents)?;
+        let position = replica.adopt(to_index).map_err(ApplyError::Store)?;
         replica.store().flush().map_err(ApplyError::Store)?;
         drop(replica);
         crate::node::sync_dir(dir)?;
         self.folders.swap()?;
+        match to_index {
+            ToIndex::After(indexed) => {
+                let partition = self.partition;
+                tracing::info!(%partition, %indexed, "the index came with the rows");
+            }
+            ToIndex::All => {
+                tracing::info!(partition = %self.partition, "the rows came without an index");
+            }
+            ToIndex::Nothing => {}
+        }
         Ok(position)
     }
-}
 
-/// Has the source make a checkpoint, or go on with the one that it has for this node.
-async fn open(
-    link: &Link,
-    partition: PartitionId,
-    options: &CopyOptions,
-    random: &mut Random,
-) -> Result<CheckpointListing, CopyError> {
-    let mut attempts = 0;
-    loop {
-        let question = Question::OpenCheckpoint { partition: PartitionName::from(partition) };
-        let last = match link.ask(question, options.open_timeout, options.trace).await {
-            Ok(Reply::Checkpoint { listing, checksum }) if listing.checksum() == checksum => {
-                check(&listing)?;
-                return Ok(listing);
+    /// Which documents the index here is to take in. An index that came along and is of no use is
+    /// deleted. Whether its files are whole is seen when it is opened.
+    fn to_index(&self, replica: &Replica, has_documents: bool) -> io::Result<ToIndex> {
+        let held = replica.stamp().position.lsn;
+        match self.indexed {
+            Some(indexed) if has_documents && replica.notes_documents() && indexed <= held => {
+                Ok(ToIndex::After(indexed))
             }
-            Ok(Reply::Checkpoint { .. }) => "a damaged listing".to_owned(),
-            other => trouble(other)?,
-        };
-        attempts += 1;
-        if attempts >= options.attempts_max {
-            return Err(CopyError::GivenUp { attempts, last });
+            _ => {
+                self.folders.drop_incoming_index()?;
+                Ok(if has_documents { ToIndex::All } else { ToIndex::Nothing })
+            }
         }
-        tokio::time::sleep(options.pause(attempts, random)).await;
     }
 }
 
-/// What was heard instead of an answer, where asking again may help.
-pub(super) fn trouble(heard: Result<Reply, CallError>) -> Result<String, CopyError> {
-    match heard {
-        Err(error) => Ok(error.to_string()),
-        Ok(Reply::Problem(Problem::NotHere(reason))) => Err(CopyError::NotHere(reason)),
-        Ok(Reply::Problem(Problem::OtherCluster)) => {
-            Err(CopyError::Unfit("it belongs to another cluster".to_owned()))
-        }
-        // Also of bytes that are damaged; one that cannot read this version says so every time.
-        Ok(Reply::Problem(Problem::Format(format))) => {
-            Ok(format!("it speaks format {format} of messages"))
-        }
-        Ok(Reply::Problem(Problem::Row { code, message })) => Ok(format!("{code} {message}")),
-        Ok(Reply::Problem(Problem::Rest(error))) => Ok(error),
-        Ok(Reply::Problem(Problem::CheckpointGone)) => Ok("it forgot the checkpoint".to_owned()),
-        Ok(_) => Ok("it gave an answer to another question".to_owned()),
-    }
-}
-
-/// Whether a listing makes sense. Names become names of files here: none may lead elsewhere.
-fn check(listing: &CheckpointListing) -> Result<(), CopyError> {
-    if listing.format > STORE_FORMAT {
-        let format = listing.format;
-        return Err(CopyError::Unfit(format!(
-            "its rows are in format {format}, this version reads up to {STORE_FORMAT}"
-        )));
-    }
-    let damaged = |what: String| Err(CopyError::Damaged(what));
-    if listing.files.is_empty() || listing.files.len() > FILES_MAX {
-        return damaged(format!("a checkpoint of {} files", listing.files.len()));
-    }
-    let mut names = HashSet::new();
-    for CheckpointFile { name, bytes, checksum } in &listing.files {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        let is_name = !name.is_empty()
-            && name.len() <= NAME_BYTES_MAX
-            && name.bytes().all(is_plain)
-            && !name.starts_with('.');
-        if !is_name || !names.insert(name) {
-            return damaged(format!("a file called {name:?}"));
-        }
-        if *bytes == 0 && *checksum != Checksum::of(b"") {
-            return damaged(format!("{name} is empty and has another checksum"));
-        }
-    }
-    Ok(())
+async fn in_question(
+    folders: &Folders,
+    files: &[CopyFile],
+    verified: &Verified,
+    recovery: &Arc<Recovery>,
+) -> io::Result<Vec<usize>> {
+    let (folders, files, verified) = (folders.clone(), files.to_vec(), verified.clone());
+    blocking(recovery, move || reuse::in_question(&folders, &files, &verified)).await
 }
 
 async fn prepare(
     folders: &Folders,
-    files: &[CheckpointFile],
-    verified: &HashSet<CheckpointFile>,
+    files: &[CopyFile],
+    verified: &Verified,
     recovery: &Arc<Recovery>,
 ) -> io::Result<Vec<u64>> {
     let (folders, files, verified) = (folders.clone(), files.to_vec(), verified.clone());
@@ -334,30 +341,6 @@ async fn blocking<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_listing_that_leads_elsewhere_or_makes_no_sense_is_refused() {
-        let file = |name: &str| CheckpointFile { name: name.to_owned(), bytes: 1, checksum: 1 };
-        let listing = |files: Vec<CheckpointFile>| CheckpointListing {
-            number: 1,
-            format: STORE_FORMAT,
-            lsn: 1,
-            files,
-        };
-        check(&listing(vec![file("000012.sst"), file("MANIFEST-000004"), file("CURRENT")]))
-            .unwrap();
-        for name in ["", "..", ".", "../x", "/etc/x", "a/b", "a\\b", "a\0b", ".hidden", "ü"] {
-            let refused = check(&listing(vec![file("CURRENT"), file(name)])).unwrap_err();
-            assert!(matches!(refused, CopyError::Damaged(_)), "{name:?}: {refused}");
-        }
-        let long = "x".repeat(NAME_BYTES_MAX + 1);
-        let empty = CheckpointFile { bytes: 0, ..file("empty") };
-        for files in [vec![], vec![file("a"), file("a")], vec![file(&long)], vec![empty]] {
-            assert!(matches!(check(&listing(files)), Err(CopyError::Damaged(_))));
-        }
-        let later = CheckpointListing { format: STORE_FORMAT + 1, ..listing(vec![file("a")]) };
-        assert!(matches!(check(&later), Err(CopyError::Unfit(_))));
-    }
 
     #[test]
     fn pauses_double_up_to_the_longest() {

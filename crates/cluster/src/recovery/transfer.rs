@@ -12,12 +12,14 @@ use plimsoll_control::Random;
 use plimsoll_control::transfer::{Chunk, TransferWindow};
 use plimsoll_storage::partition::Checksum;
 
+use super::asking::{Asking, Offer, Trouble, heard_instead};
 use super::folders::Folders;
 use super::intake::{Intake, Stored};
 use super::progress::Recovery;
-use super::target::{CopyError, CopyOptions, trouble};
+use super::reuse::Verified;
+use super::target::{CopyError, CopyOptions};
 use crate::lead::now_ms;
-use crate::rpc::{CallError, CheckpointFile, CheckpointListing, Link, Problem, Question, Reply};
+use crate::rpc::{CallError, Problem, Question, Reply, chunk_checksum};
 
 /// How a transfer ended.
 pub(super) enum Ended {
@@ -32,8 +34,9 @@ pub(super) enum Ended {
 
 /// The transfer of one checkpoint.
 pub(super) struct Transfer<'a> {
-    link: &'a Link,
+    source: &'a Asking<'a>,
     number: u64,
+    is_plain: bool,
     options: &'a CopyOptions,
     recovery: &'a Arc<Recovery>,
     random: Random,
@@ -76,26 +79,23 @@ enum Event {
 impl<'a> Transfer<'a> {
     /// Of each file, so much is there.
     pub(super) fn new(
-        link: &'a Link,
-        listing: &CheckpointListing,
+        source: &'a Asking<'a>,
+        offer: &Offer,
         there: Vec<u64>,
         folders: &Folders,
-        options: &'a CopyOptions,
         recovery: &'a Arc<Recovery>,
     ) -> Self {
+        let (listing, options) = (&offer.listing, source.options);
         let files = || listing.files.iter().zip(there.iter().copied());
         let asking = files().enumerate().filter(|(_, (file, there))| *there < file.bytes);
         Self {
-            link,
+            source,
             number: listing.number,
+            is_plain: offer.is_plain,
             options,
             recovery,
             random: Random::new(options.seed ^ listing.number),
-            intake: Intake::new(
-                &folders.incoming,
-                files().map(|(it, n)| (it.clone(), n)),
-                recovery,
-            ),
+            intake: Intake::new(folders, files().map(|(it, n)| (it.clone(), n)), recovery),
             asking: asking.map(|(index, (_, there))| (index, there)).collect(),
             again: VecDeque::new(),
             wrong: vec![0; listing.files.len()],
@@ -124,9 +124,9 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    /// The files that are whole.
-    pub(super) fn whole(&self) -> impl Iterator<Item = CheckpointFile> {
-        self.intake.whole().map(|file| CheckpointFile::clone(file))
+    /// Notes the files that are whole.
+    pub(super) fn note_whole(&self, verified: &mut Verified) {
+        self.intake.whole().for_each(|file| verified.add(file));
     }
 
     async fn go_on(&mut self) -> Result<Ended, CopyError> {
@@ -197,13 +197,17 @@ impl<'a> Transfer<'a> {
 
     fn send(&mut self, piece: Piece) {
         let sent = self.window.on_send(self.now_ns(), u64::from(piece.bytes));
-        let question = Question::Chunk {
-            checkpoint: self.number,
-            file: self.intake.file(piece.index).name.clone(),
-            offset: piece.offset,
-            bytes_max: piece.bytes,
+        let (checkpoint, offset, bytes_max) = (self.number, piece.offset, piece.bytes);
+        let question = match u32::try_from(piece.index) {
+            Ok(file) if !self.is_plain => {
+                Question::CopyChunk { checkpoint, file, offset, bytes_max }
+            }
+            _ => {
+                let file = self.intake.file(piece.index).name.clone();
+                Question::Chunk { checkpoint, file, offset, bytes_max }
+            }
         };
-        let link = self.link.clone();
+        let link = self.source.link.clone();
         let (timeout, trace) = (self.options.chunk_timeout, self.options.trace);
         self.calls.push(Box::pin(async move {
             Event::Heard(piece, sent, link.ask(question, timeout, trace).await)
@@ -224,25 +228,30 @@ impl<'a> Transfer<'a> {
                 return Ok(false);
             }
         };
-        let last = match heard {
+        let trouble = match heard {
             Ok(Reply::Chunk { bytes, checksum })
                 if bytes.len() == piece.bytes as usize && Checksum::of(&bytes) == checksum =>
             {
-                let now_ns = self.now_ns();
-                self.window.on_arrival(now_ns, sent, 0);
-                self.recovery.received(u64::from(piece.bytes));
-                self.intake.take(piece.index, piece.offset, bytes);
+                self.take(piece, sent, bytes, None);
                 return Ok(false);
             }
-            Ok(Reply::Chunk { .. }) => "a damaged chunk".to_owned(),
+            Ok(Reply::CopyChunk { bytes, file_checksum, checksum })
+                if bytes.len() == piece.bytes as usize
+                    && chunk_checksum(&bytes, file_checksum) == checksum
+                    && (file_checksum.is_some() || !self.is_last(piece)) =>
+            {
+                self.take(piece, sent, bytes, file_checksum);
+                return Ok(false);
+            }
+            Ok(Reply::Chunk { .. } | Reply::CopyChunk { .. }) => {
+                Trouble::Refusal("a damaged chunk".to_owned())
+            }
             Ok(Reply::Problem(Problem::CheckpointGone)) => return Ok(true),
-            other => trouble(other)?,
+            other => heard_instead(other)?,
         };
         self.window.on_error(sent);
         let attempts = piece.attempts + 1;
-        if attempts >= self.options.attempts_max {
-            return Err(CopyError::GivenUp { attempts, last });
-        }
+        self.source.may_ask_again(attempts, trouble)?;
         let pause = self.options.pause(attempts, &mut self.random);
         let piece = Piece { attempts, is_due: false, ..piece };
         self.calls.push(Box::pin(async move {
@@ -250,6 +259,19 @@ impl<'a> Transfer<'a> {
             Event::Rested(piece)
         }));
         Ok(false)
+    }
+
+    fn take(&mut self, piece: Piece, sent: Chunk, bytes: Vec<u8>, checksum: Option<u64>) {
+        let now_ns = self.now_ns();
+        self.source.gave();
+        self.window.on_arrival(now_ns, sent, 0);
+        self.recovery.received(u64::from(piece.bytes));
+        self.intake.take(piece.index, piece.offset, bytes, checksum);
+    }
+
+    /// Whether a piece is the last of its file.
+    fn is_last(&self, piece: Piece) -> bool {
+        piece.offset + u64::from(piece.bytes) == self.intake.file(piece.index).bytes
     }
 
     fn on_stored(&mut self, stored: Stored) -> Result<(), CopyError> {

@@ -20,6 +20,7 @@ use crate::figures::cancel_here;
 use crate::lead::{Step, Submission, now_ms};
 use crate::metadata;
 use crate::partition::Partition;
+use crate::recovery::Subject;
 use crate::scatter::class_of;
 use crate::submit::{fences, lead_for, reply_bytes};
 use crate::table::Copies;
@@ -48,12 +49,18 @@ impl Coordinator {
         let terms = envelope.terms();
         let timeout = terms.timeout;
         let shared = self.shared();
-        let store = |id: PartitionId| match id {
-            metadata::PARTITION => Some(shared.metadata.store.clone()),
-            id => self.local(id).ok().map(|partition| partition.store.clone()),
+        let subject = |id: PartitionId| {
+            let of = |partition: &Partition| Subject {
+                store: partition.store.clone(),
+                indexer: partition.indexer().cloned(),
+            };
+            match id {
+                metadata::PARTITION => Some(of(&shared.metadata)),
+                id => self.local(id).ok().map(|partition| of(&partition)),
+            }
         };
         let checkpoints = &shared.checkpoints;
-        if let Some(reply) = checkpoints.answer(&envelope.from, &envelope.question, store).await {
+        if let Some(reply) = checkpoints.answer(&envelope.from, &envelope.question, subject).await {
             return Ok(reply);
         }
         match envelope.question {

@@ -9,9 +9,9 @@ use plimsoll_control::{Class, LoadLine, load_line};
 use plimsoll_index::Error;
 use plimsoll_index::search::{Hit, PartitionResult};
 use plimsoll_log::PartitionId;
-use plimsoll_storage::partition::Checksum;
 use serde::{Deserialize, Serialize};
 
+use super::files::{CheckpointListing, CopyListing};
 use crate::write_error::WriteError;
 
 /// What this version speaks.
@@ -227,7 +227,7 @@ pub(crate) enum Question {
     Chore { partition: PartitionName, at_least: u64, chore: Chore },
     /// What the node's copies hold, as JSON.
     Statistics,
-    /// Begins a checkpoint of a partition.
+    /// Begins a checkpoint of a partition, in the form for nodes that know no [`Self::OpenCopy`].
     OpenCheckpoint { partition: PartitionName },
     /// A piece of one of its files.
     Chunk { checkpoint: u64, file: String, offset: u64, bytes_max: u32 },
@@ -239,36 +239,13 @@ pub(crate) enum Question {
     Clock,
     /// Tells a request to stop, by its number on the node.
     Cancel { number: u64 },
-}
-
-/// A file of a checkpoint.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct CheckpointFile {
-    /// Its name in the checkpoint, which has no folders.
-    pub name: String,
-    pub bytes: u64,
-    /// XXH3-64 of all its bytes.
-    pub checksum: u64,
-}
-
-/// What a checkpoint is made of.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct CheckpointListing {
-    /// What it is asked for by.
-    pub number: u64,
-    /// What its rows are written in: a store's format.
-    pub format: u8,
-    /// It contains the log at least up to here.
-    pub lsn: u64,
-    pub files: Vec<CheckpointFile>,
-}
-
-impl CheckpointListing {
-    /// XXH3-64 of its bytes in a message.
-    pub(crate) fn checksum(&self) -> u64 {
-        let bytes = postcard::to_allocvec(self).expect("messages are plain data");
-        Checksum::of(&bytes)
-    }
+    /// Begins a checkpoint of a partition. A node that does not know this one says that it cannot
+    /// read it ([`Problem::is_unread`]).
+    OpenCopy { partition: PartitionName },
+    /// A piece of one of its files, named by its place in the listing.
+    CopyChunk { checkpoint: u64, file: u32, offset: u64, bytes_max: u32 },
+    /// The checksums of files, to compare what is there with.
+    FileChecksums { checkpoint: u64, files: Vec<u32> },
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -324,6 +301,24 @@ pub(crate) enum Reply {
     Clock {
         now_ms: u64,
     },
+    /// A listing and its checksum.
+    Copy {
+        listing: CopyListing,
+        checksum: u64,
+    },
+    /// Bytes of a file, its own XXH3-64 where they are its last, and the
+    /// [`super::chunk_checksum`] of both.
+    CopyChunk {
+        #[serde(with = "whole_bytes")]
+        bytes: Vec<u8>,
+        file_checksum: Option<u64>,
+        checksum: u64,
+    },
+    /// In the order of the question, and the XXH3-64 of them in a message.
+    FileChecksums {
+        checksums: Vec<u64>,
+        checksum: u64,
+    },
 }
 
 /// Why a question was not answered.
@@ -347,6 +342,16 @@ pub(crate) enum Problem {
     Refused(String),
     /// A write has no replies.
     Write(WriteError),
+}
+
+/// What the text begins with of a message that is not known, or was damaged: told apart by it.
+const UNREAD: &str = "a node's message cannot be read";
+
+impl Problem {
+    /// Whether the other node could not read the question: it is older, or the bytes were damaged.
+    pub(crate) fn is_unread(&self) -> bool {
+        matches!(self, Self::Row { message, .. } if message.starts_with(UNREAD))
+    }
 }
 
 impl From<Error> for Problem {
@@ -396,7 +401,7 @@ pub(crate) fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Result<T, Prob
     }
     let malformed = |error: postcard::Error| Problem::Row {
         code: "ERR".to_owned(),
-        message: format!("a node's message cannot be read: {error}"),
+        message: format!("{UNREAD}: {error}"),
     };
     postcard::from_bytes(body).map_err(malformed)
 }

@@ -4,6 +4,7 @@
 //! hands what arrives to [`crate::Coordinator::answer`].
 
 mod answer;
+mod files;
 mod link;
 mod messages;
 
@@ -14,6 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 pub(crate) use answer::Waits;
+pub(crate) use files::*;
 pub(crate) use link::Link;
 pub(crate) use messages::*;
 

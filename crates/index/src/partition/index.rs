@@ -306,6 +306,15 @@ impl PartitionIndex {
         Ok(self.persisted)
     }
 
+    /// Makes the folder `dir` an index of what was persisted last: hard links where the file system
+    /// allows it. Blocks.
+    ///
+    /// # Errors
+    /// [`IndexError::Io`], also where nothing was persisted yet; `dir` is then not to be used.
+    pub fn link(&self, dir: &Path) -> Result<(), IndexError> {
+        Ok(self.files.link(dir)?)
+    }
+
     /// Merges the segments until there are no more than `max_segments`, and forgets deleted
     /// documents. Takes long, and blocks. The next refresh shows the result.
     ///

@@ -572,3 +572,50 @@ fn documents_keep_their_order_through_refreshes_merges_and_openings() {
         assert_eq!(walked(&view), expected, "at most {most}");
     }
 }
+
+#[test]
+fn linked_files_are_the_index_as_it_was_persisted_whatever_becomes_of_it() {
+    let dir = TempDir::new().unwrap();
+    let (home, linked) = (dir.path().join("home"), dir.path().join("linked"));
+    let mapping = mapping(&json!({ "n": { "type": "keyword" } }));
+    let mut index = open(&home, &mapping);
+    assert!(index.link(&linked).is_err(), "nothing is durable yet");
+    fs::remove_dir_all(&linked).unwrap();
+    for id in ["1", "2", "3"] {
+        put(&mut index, id, &json!({ "n": id }));
+    }
+    index.refresh(5).unwrap();
+    index.persist().unwrap();
+    // Neither this nor what is persisted and merged later is in the linked files.
+    put(&mut index, "4", &json!({}));
+    index.delete(b"1", "1").unwrap();
+    index.refresh(6).unwrap();
+    index.link(&linked).unwrap();
+    index.persist().unwrap();
+    index.force_merge(1).unwrap();
+    index.refresh(7).unwrap();
+    index.persist().unwrap();
+    drop(index);
+    fs::remove_dir_all(&home).unwrap();
+    let index = open(&linked, &mapping);
+    assert_eq!((index.position(), ids(&index.view())), (5, set(&["1", "2", "3"])));
+}
+
+#[test]
+fn a_linked_index_is_opened_by_an_older_mapping_and_grows_into_that_of_its_documents() {
+    let dir = TempDir::new().unwrap();
+    let (home, linked) = (dir.path().join("home"), dir.path().join("linked"));
+    let older = mapping(&json!({ "n": { "type": "keyword" } }));
+    let newer = mapping(&json!({ "n": { "type": "keyword" }, "t": { "type": "text" } }));
+    let mut index = open(&home, &newer);
+    put(&mut index, "1", &json!({ "n": "a", "t": "some words" }));
+    index.refresh(5).unwrap();
+    index.persist().unwrap();
+    index.link(&linked).unwrap();
+    let mut copy = open(&linked, &older);
+    assert_eq!(by_text(&copy.view(), "n", "a"), set(&["1"]));
+    assert!(copy.view().target("t").is_none(), "nobody knows the field here yet");
+    assert_ne!(copy.set_mapping(&newer).unwrap(), Grown::NeedsRebuild);
+    let view = copy.refresh(6).unwrap();
+    assert_eq!(by_text(&view, "t", "words"), set(&["1"]));
+}

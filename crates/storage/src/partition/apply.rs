@@ -11,7 +11,7 @@ use plimsoll_log::rules::carried::{CarriedFault, LeaderPosition, Link};
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::rules::leads::{self, LeadState, LeadVerdict};
 use plimsoll_log::rules::sessions::{SessionState, Verdict};
-use plimsoll_log::{Incarnation, LeadId, PartitionId, SessionId};
+use plimsoll_log::{Incarnation, LeadId, Lsn, PartitionId, SessionId};
 use rust_rocksdb::WriteBatch;
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -88,6 +88,17 @@ pub enum ApplyError {
     /// The leader's log is not the one that was followed.
     #[error("it cannot follow its leader: {0}")]
     Carried(#[from] CarriedFault),
+}
+
+/// Which documents of a copied replica the index here is to take in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToIndex {
+    /// No index follows the rows.
+    Nothing,
+    /// All that are there: the index has none.
+    All,
+    /// What was touched after this position: the index came with the rows, and has the rest.
+    After(Lsn),
 }
 
 /// One node's replica of a partition, at one position of its group's log.
@@ -237,17 +248,34 @@ impl Replica {
     }
 
     /// Makes a copy of another node's replica this node's own, at the position that it stands at:
-    /// what that node kept for itself is forgotten (positions of groups, replicas held, touches),
-    /// and changes of documents are noted from now on where an index is to follow the rows. The
-    /// index has none of them yet: all are noted as changed. May be called again.
+    /// what that node kept for itself is forgotten (positions of groups, replicas held), and changes
+    /// of documents are noted from now on where an index is to follow the rows. Of the touches that
+    /// the copy has, those stay that an index which came with it has not taken. May be called again.
     ///
     /// # Errors
     /// Where the store fails.
-    pub fn adopt(&mut self, has_documents: bool) -> Result<Position, StoreError> {
+    pub fn adopt(&mut self, to_index: ToIndex) -> Result<Position, StoreError> {
+        let noted_after = match to_index {
+            // Where the other node noted nothing, nothing says what its index lacks.
+            ToIndex::After(position) if self.notes_documents => Some(position),
+            _ => None,
+        };
+        let has_documents = to_index != ToIndex::Nothing;
         let mut batch = WriteBatch::default();
-        system::OF_THE_NODE.iter().for_each(|[from, to]| batch.delete_range(*from, *to));
+        for [from, to] in system::OF_THE_NODE {
+            let is_kept = from == system::DOCUMENTS_KEY || from == system::TOUCHES_FROM;
+            if !is_kept || noted_after.is_none() {
+                batch.delete_range(from, to);
+            }
+        }
         batch.put(system::STAMP_KEY, self.stamp.encode());
-        touches::switch(&self.store, self.stamp.position.lsn, has_documents, &mut batch)?;
+        match noted_after {
+            Some(position) => touches::forget(position, &mut batch),
+            None => {
+                let at = self.stamp.position.lsn;
+                touches::switch(&self.store, at, has_documents, &mut batch)?;
+            }
+        }
         self.store.write(&batch)?;
         self.store.lay_out_for(has_documents)?;
         self.is_new = false;

@@ -106,7 +106,7 @@ fn an_adopted_copy_has_all_to_index_and_nothing_of_the_other_node() {
     assert_eq!(touches(&replica).len(), 2);
     replica.store().checkpoint(&copied).unwrap();
     let mut copy = open(&copied);
-    let position = copy.adopt(true).unwrap();
+    let position = copy.adopt(ToIndex::All).unwrap();
     assert_eq!(position, replica.stamp().position);
     for reopened in [false, true] {
         if reopened {
@@ -124,7 +124,7 @@ fn an_adopted_copy_has_all_to_index_and_nothing_of_the_other_node() {
         assert!(!copy.store().is_held(PartitionId { table: 8, ordinal: 1 }).unwrap());
     }
     let touches_before = touches(&copy);
-    copy.adopt(true).unwrap();
+    copy.adopt(ToIndex::All).unwrap();
     assert_eq!(touches(&copy), touches_before, "it may be called again");
 }
 
@@ -136,7 +136,7 @@ fn an_adopted_copy_without_documents_notes_nothing() {
     let mut replica = with_own_rows(&dir.path().join("first"), &mut log);
     replica.store().checkpoint(&copied).unwrap();
     let mut copy = open(&copied);
-    copy.adopt(false).unwrap();
+    copy.adopt(ToIndex::Nothing).unwrap();
     log.append(3, 1, &["SET c 3"]);
     apply(&mut replica, &log);
     apply(&mut copy, &log);
@@ -144,4 +144,46 @@ fn an_adopted_copy_without_documents_notes_nothing() {
     assert_eq!(touches(&copy), []);
     assert_eq!(copy.digest().unwrap(), replica.digest().unwrap());
     assert_eq!(copy.id(), ID);
+}
+
+#[test]
+fn an_adopted_copy_whose_index_came_along_keeps_what_that_index_has_not_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let copied = dir.path().join("copied");
+    let mut log = TestLog::new();
+    let replica = with_own_rows(&dir.path().join("first"), &mut log);
+    let [(first, _), (second, _)] = touches(&replica)[..] else { panic!("two records") };
+    replica.store().checkpoint(&copied).unwrap();
+    let mut copy = open(&copied);
+    for _ in 0..2 {
+        copy.adopt(ToIndex::After(first)).unwrap();
+        let noted = touches(&copy);
+        assert_eq!(noted.iter().map(|(lsn, _)| *lsn).collect::<Vec<_>>(), [second]);
+        assert_eq!(noted[0].1, touches(&replica)[1].1, "as the other node noted it");
+        assert!(copy.notes_documents());
+        assert!(copy.store().groups().unwrap().is_empty());
+        assert!(!copy.store().is_held(PartitionId { table: 8, ordinal: 1 }).unwrap());
+    }
+    copy.adopt(ToIndex::After(second)).unwrap();
+    assert_eq!(touches(&copy), []);
+    assert_eq!(copy.digest().unwrap(), replica.digest().unwrap());
+}
+
+#[test]
+fn an_adopted_copy_that_noted_nothing_has_all_to_index_whatever_index_came_along() {
+    let dir = tempfile::tempdir().unwrap();
+    let copied = dir.path().join("copied");
+    let mut log = TestLog::new();
+    let mut replica = open(&dir.path().join("first"));
+    log.append(1, 1, &["HSET h f 1"]);
+    apply(&mut replica, &log);
+    replica.store().checkpoint(&copied).unwrap();
+    let mut copy = open(&copied);
+    let position = copy.adopt(ToIndex::After(Lsn(1))).unwrap();
+    let noted = touches(&copy);
+    assert_eq!(noted.len(), 1);
+    assert_eq!(
+        (noted[0].0, noted[0].1.iter().collect::<Vec<_>>()),
+        (position.lsn, vec![Touch::All])
+    );
 }

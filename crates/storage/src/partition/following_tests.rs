@@ -533,7 +533,7 @@ fn a_copy_of_a_follower_follows() {
     let path = dir.path().join("second");
     follower.replica().store().checkpoint(&path).unwrap();
     let mut second = follower.log.open(FOLLOWER, &path);
-    second.adopt(true).unwrap();
+    second.adopt(ToIndex::All).unwrap();
     follower.append(START_MS, vec![leader.batch(Lsn(3), Lsn(4))]).unwrap();
     let (position, record) = follower.log.entries.last().unwrap().clone();
     second.apply(position, &record, OverBudget::Refuse, &mut ()).unwrap();

@@ -25,7 +25,7 @@ mod store;
 mod system;
 mod touches;
 
-pub use apply::{Applied, ApplyError, Effect, Observer, Replica};
+pub use apply::{Applied, ApplyError, Effect, Observer, Replica, ToIndex};
 pub use budget::{
     BUDGETED_SINCE, OPERATION_BYTES_MAX, OPERATION_STEPS_MAX, OverBudget, RECORD_BYTES_MAX,
     RECORD_STEPS_MAX, own_bytes, too_many_bytes,

@@ -68,13 +68,18 @@ impl Store {
     /// Where the store fails.
     pub fn forget_touches(&self, up_to: Lsn) -> Result<(), StoreError> {
         let mut batch = WriteBatch::default();
-        match up_to.0.checked_add(1) {
-            Some(end) => {
-                batch.delete_range(system::TOUCHES_FROM, system::touches_key(Lsn(end)).as_slice())
-            }
-            None => batch.delete_range(system::TOUCHES_FROM, system::TOUCHES_TO),
-        }
+        forget(up_to, &mut batch);
         self.write(&batch)
+    }
+}
+
+/// Fills `batch` with what it takes to forget the touches of records up to a position.
+pub(super) fn forget(up_to: Lsn, batch: &mut WriteBatch) {
+    match up_to.0.checked_add(1) {
+        Some(end) => {
+            batch.delete_range(system::TOUCHES_FROM, system::touches_key(Lsn(end)).as_slice());
+        }
+        None => batch.delete_range(system::TOUCHES_FROM, system::TOUCHES_TO),
     }
 }
 

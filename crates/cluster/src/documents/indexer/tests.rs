@@ -94,3 +94,31 @@ async fn a_pass_over_files_that_were_replaced_leaves_the_new_ones_alone() {
     });
     assert!(again > seen, "all of its files are as they were written: {again}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_that_is_being_built_is_not_given_to_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::open(&NodeSettings::alone(dir.path())).unwrap();
+    let coordinator = node.coordinator();
+    coordinator.create_index("i", IndexBody::default()).await.unwrap();
+    let table = coordinator.shared().tables.by_name("i").unwrap();
+    let partition = table.copies()[0].local().unwrap();
+    let indexer = Arc::clone(partition.indexer().unwrap());
+    let linked = |name: &str| {
+        let dir = dir.path().join(name);
+        let (position, rows) = indexer.checkpoint(&dir, || 7);
+        assert_eq!(rows, 7, "the rows are copied in any case");
+        (position.is_some(), dir.exists())
+    };
+    indexer.refresh().unwrap();
+    assert_eq!(linked("whole"), (true, true));
+    let mut work = indexer.work.lock();
+    let damage = Fault::Index(IndexError::Corrupt("a test".to_owned()));
+    indexer.recover(work.as_mut().unwrap(), damage);
+    drop(work);
+    assert_eq!(linked("damaged"), (false, false));
+    indexer.refresh().unwrap();
+    assert_eq!(linked("built"), (true, true));
+    indexer.close();
+    assert_eq!(linked("closed"), (false, false));
+}

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use plimsoll_log::Lsn;
+use plimsoll_storage::partition::ToIndex;
 
 use super::*;
 
@@ -226,7 +227,7 @@ async fn a_copy_that_was_opened_but_not_put_in_its_place_is_mended() {
     drop(target.copy(&network, &small()).await.unwrap());
     let total = network.take_bytes();
     let mut opened = open(&target.folders.incoming);
-    opened.adopt(true).unwrap();
+    opened.adopt(ToIndex::All).unwrap();
     opened.store().flush().unwrap();
     drop(opened);
     let copy = target.recover(&network, &small()).await;
@@ -294,4 +295,43 @@ async fn a_copy_of_another_log_is_not_installed_and_the_old_replica_stays() {
     assert_eq!(open(&target.folders.replica).digest().unwrap(), digest);
     target.folders.delete().unwrap();
     assert!(!target.folders.incoming.exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_of_an_older_version_is_copied_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(dir.path());
+    let (network, target) = (Network::new(source.replica.store(), 1), Target::new());
+    *network.0.is_old.lock() = true;
+    network.0.answers_left.store(20, Ordering::Relaxed);
+    assert!(!is_whole_before_stuck(&target, &network, &small()).await);
+    network.take_bytes();
+    drop(target.begin().await);
+    let there = target.incoming_bytes();
+    network.0.answers_left.store(usize::MAX, Ordering::Relaxed);
+    let copy = target.recover(&network, &small()).await;
+    assert_eq!(copy.digest().unwrap(), source.digest());
+    drop(copy);
+    assert!(there > 0);
+    assert_eq!(network.take_bytes(), target.status().bytes_total - there, "it went on");
+    // Upgraded, it is asked in the form of now, and has nothing that is not here.
+    *network.0.is_old.lock() = false;
+    drop(target.recover(&network, &small()).await);
+    assert!(network.take_bytes() < target.status().bytes_total / 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_into_an_empty_folder_asks_for_no_checksums() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(dir.path());
+    let (network, target) = (Network::new(source.replica.store(), 1), Target::new());
+    let asked = || network.seen().checksums.load(Ordering::Relaxed);
+    drop(target.copy(&network, &small()).await.unwrap());
+    assert_eq!(asked(), 0);
+    let first = network.take_bytes();
+    drop(target.recover(&network, &small()).await);
+    let compared = asked();
+    assert!(compared > 0 && network.take_bytes() < first / 2, "what was whole is compared");
+    drop(target.recover(&network, &small()).await);
+    assert!(asked() > compared, "and so is an old replica");
 }

@@ -2,7 +2,7 @@
 //! error that says why, and the old replica is as it was.
 
 use super::*;
-use crate::rpc::CheckpointListing;
+use crate::rpc::CopyListing;
 
 /// How many seeds are run: more by the environment.
 const SEEDS_VARIABLE: &str = "PLIMSOLL_RECOVERY_SEEDS";
@@ -82,6 +82,7 @@ async fn run(seed: u64, subject: &Subject, outcomes: &mut Outcomes) {
         chunk_bytes_max: 100 + random.below(8000) as u64,
         chunks_max: 1 + random.below(12),
         attempts_max: 2 + u32::try_from(random.below(5)).unwrap(),
+        away_max: Duration::ZERO,
         pause_min: Duration::from_micros(10),
         pause_max: Duration::from_micros(500),
         seed,
@@ -168,26 +169,50 @@ async fn a_file_that_is_damaged_at_the_source_is_never_taken() {
     source.grow(100, 200, true);
     let (network, target) = (Network::new(source.replica.store(), 1), Target::new());
     let link = network.link();
-    let open_it = Question::OpenCheckpoint { partition: crate::rpc::PartitionName::from(ID) };
+    let open_it = Question::OpenCopy { partition: crate::rpc::PartitionName::from(ID) };
     let opened = link.ask(open_it, Duration::from_secs(9), 0).await.unwrap();
-    let Reply::Checkpoint { listing, .. } = opened else { panic!("{opened:?}") };
-    // Its chunks are right by their own checksums.
-    let folder = network.0.data.path().join(format!("recovery/out-{}", listing.number));
+    let Reply::Copy { listing, .. } = opened else { panic!("{opened:?}") };
+    let folder = network.0.data.path().join(format!("recovery/out-{}/rows", listing.number));
     let (path, _) = files(&folder).into_iter().max_by_key(|(_, (bytes, _))| *bytes).unwrap();
     let right = std::fs::read(&path).unwrap();
     let mut wrong = right.clone();
     wrong[1234] ^= 16;
     // A file of its own, as the link is that of the source's rows.
-    std::fs::remove_file(&path).unwrap();
-    std::fs::write(&path, wrong).unwrap();
-    let error = target.copy(&network, &small()).await.err().unwrap();
-    assert!(matches!(error, CopyError::Damaged(_)), "{error}");
-    let status = target.status();
-    assert_eq!(status.failure.as_deref(), Some("it was given up"));
-    assert!(!target.folders.replica.exists());
-    std::fs::write(&path, right).unwrap();
+    let replace = |bytes: &[u8]| {
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+    };
+    replace(&wrong);
+    // Its chunks are right by their own checksums, and so is the file by that of all of it.
+    let copied = target.copy(&network, &small()).await.unwrap();
+    let refused = copied.install(&resources(), LOG, false);
+    assert!(matches!(refused, Err(InstallError::Damaged(_))), "{refused:?}");
+    assert!(!target.folders.replica.exists() && !target.folders.incoming.exists());
+    network.restart();
     let copy = target.recover(&network, &small()).await;
     assert_eq!(copy.digest().unwrap(), source.digest());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_rots_at_the_source_after_it_was_read_once_is_not_copied() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut source = Source::new(dir.path(), 3);
+    source.grow(100, 200, true);
+    let network = Network::new(source.replica.store(), 1);
+    drop(Target::new().recover(&network, &small()).await);
+    let rows = files(dir.path()).into_iter().filter(|(path, _)| path.extension().is_some());
+    let (path, _) = rows.max_by_key(|(_, (bytes, _))| *bytes).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    // What was written is as it was, by its time too: a disk tells nobody.
+    let modified = file.metadata().unwrap().modified().unwrap();
+    let byte = std::fs::read(&path).unwrap()[1234];
+    std::os::unix::fs::FileExt::write_all_at(&file, &[byte ^ 16], 1234).unwrap();
+    file.set_modified(modified).unwrap();
+    let target = Target::new();
+    let error = target.copy(&network, &small()).await.err().unwrap();
+    assert!(matches!(error, CopyError::Damaged(_)), "{error}");
+    assert_eq!(target.status().failure.as_deref(), Some("it was given up"));
+    assert!(!target.folders.replica.exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -226,9 +251,9 @@ async fn a_listing_that_is_not_the_one_that_was_sent_is_asked_for_again() {
     }
 }
 
-fn alter_listing(reply: &mut Reply, alter: fn(&mut CheckpointListing)) -> bool {
+fn alter_listing(reply: &mut Reply, alter: fn(&mut CopyListing)) -> bool {
     match reply {
-        Reply::Checkpoint { listing, .. } => {
+        Reply::Copy { listing, .. } => {
             alter(listing);
             true
         }

@@ -1,8 +1,10 @@
 //! Tests of copies between real folders. Only the network between the two nodes is made here: it
 //! hands bytes to the source and loses, delays, cuts and damages them as it is told.
 
+mod away;
 mod copies;
 mod faults;
+mod indexed;
 mod killed;
 mod serving;
 
@@ -23,7 +25,7 @@ use plimsoll_storage::operation::Operation;
 use plimsoll_storage::partition::{Checksum, OverBudget, Replica, Resources, Store, StoreOptions};
 
 use super::*;
-use crate::rpc::{Call, CallError, Envelope, Link, Peers, Question, Reply};
+use crate::rpc::{Call, CallError, Envelope, Link, Peers, Problem, Question, Reply};
 
 const ID: PartitionId = PartitionId { table: 7, ordinal: 2 };
 const LOG: Incarnation = Incarnation(1);
@@ -121,6 +123,10 @@ struct Seen {
     under_way: AtomicUsize,
     under_way_max: AtomicUsize,
     opened: AtomicUsize,
+    /// Questions for checksums.
+    checksums: AtomicUsize,
+    /// All questions.
+    calls: AtomicUsize,
 }
 
 /// Changes an answer, and says whether it did.
@@ -138,7 +144,16 @@ struct Inner {
     delay: Mutex<Duration>,
     /// Alters one answer.
     alter: Mutex<Option<Alter>>,
+    /// The source knows no questions that came later than those of its version.
+    is_old: Mutex<bool>,
+    /// The source has no partition open yet.
+    is_starting: Mutex<bool>,
     seen: Seen,
+}
+
+fn is_new(question: &Question) -> bool {
+    use Question::{CopyChunk, FileChecksums, OpenCopy};
+    matches!(question, OpenCopy { .. } | CopyChunk { .. } | FileChecksums { .. })
 }
 
 /// A network with one node in it, the source.
@@ -159,6 +174,8 @@ impl Network {
             answers_left: AtomicUsize::new(usize::MAX),
             delay: Mutex::default(),
             alter: Mutex::default(),
+            is_old: Mutex::default(),
+            is_starting: Mutex::default(),
             seen: Seen::default(),
         }))
     }
@@ -201,6 +218,7 @@ impl Network {
 
     async fn carry(&self, mut question: Bytes) -> Result<Bytes, CallError> {
         let faults = *self.0.faults.lock();
+        self.seen().calls.fetch_add(1, Ordering::Relaxed);
         if self.happens(faults.unreachable) {
             return Err(CallError::Unreachable("refused".to_owned()));
         }
@@ -208,7 +226,9 @@ impl Network {
             question = self.damage(question);
         }
         let asked = crate::rpc::decode::<Envelope>(&question);
-        let is_chunk = matches!(&asked, Ok(it) if matches!(it.question, Question::Chunk { .. }));
+        let is_chunk = asked.as_ref().is_ok_and(|it| {
+            matches!(it.question, Question::Chunk { .. } | Question::CopyChunk { .. })
+        });
         if is_chunk {
             self.0.seen.asked.fetch_add(1, Ordering::Relaxed);
             let left = |left: usize| Some(left.saturating_sub(1));
@@ -222,18 +242,27 @@ impl Network {
             self.restart();
         }
         let mut reply = match asked {
+            Ok(envelope) if *self.0.is_old.lock() && is_new(&envelope.question) => {
+                let message = "a node's message cannot be read: of a later version".to_owned();
+                Reply::Problem(Problem::Row { code: "ERR".to_owned(), message })
+            }
             Ok(envelope) => {
-                if matches!(envelope.question, Question::OpenCheckpoint { .. }) {
+                let question = &envelope.question;
+                if matches!(question, Question::OpenCheckpoint { .. } | Question::OpenCopy { .. }) {
                     self.0.seen.opened.fetch_add(1, Ordering::Relaxed);
                 }
+                if matches!(question, Question::FileChecksums { .. }) {
+                    self.0.seen.checksums.fetch_add(1, Ordering::Relaxed);
+                }
                 let checkpoints = Arc::clone(&self.0.checkpoints.lock());
-                let find = |id| (id == ID).then(|| self.0.store.clone());
+                let is_starting = *self.0.is_starting.lock();
+                let find = |id| (id == ID && !is_starting).then(|| rows_of(&self.0.store));
                 let answer = checkpoints.answer(&envelope.from, &envelope.question, find).await;
                 answer.unwrap_or(Reply::Done)
             }
             Err(problem) => Reply::Problem(problem),
         };
-        if let Reply::Chunk { bytes, .. } = &reply {
+        if let Reply::Chunk { bytes, .. } | Reply::CopyChunk { bytes, .. } = &reply {
             self.0.seen.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         }
         self.0.alter.lock().take_if(|alter| alter(&mut reply));
@@ -332,12 +361,18 @@ fn files(dir: &Path) -> HashMap<PathBuf, (u64, u64)> {
     described.collect()
 }
 
+/// Rows without an index.
+fn rows_of(store: &Store) -> Subject {
+    Subject { store: store.clone(), indexer: None }
+}
+
 /// Small chunks and short pauses.
 fn small() -> CopyOptions {
     CopyOptions {
         chunk_bytes_max: 2000,
         chunks_max: 8,
         attempts_max: 6,
+        away_max: Duration::ZERO,
         pause_min: Duration::from_micros(100),
         pause_max: Duration::from_millis(1),
         ..CopyOptions::default()

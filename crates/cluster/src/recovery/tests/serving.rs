@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::*;
-use crate::rpc::{CheckpointListing, PartitionName, Problem};
+use crate::rpc::{CopyListing, PartitionName, Problem, checksum_of, chunk_checksum};
 
 /// A source of one small replica and what it serves others with.
 struct Serving {
@@ -22,14 +22,14 @@ impl Serving {
     }
 
     async fn ask(&self, from: &str, question: Question) -> Reply {
-        let find = |id| (id == ID).then(|| self.source.replica.store().clone());
+        let find = |id| (id == ID).then(|| rows_of(self.source.replica.store()));
         self.checkpoints.answer(from, &question, find).await.unwrap()
     }
 
-    async fn open(&self, from: &str) -> CheckpointListing {
+    async fn open(&self, from: &str) -> CopyListing {
         let partition = PartitionName::from(ID);
-        match self.ask(from, Question::OpenCheckpoint { partition }).await {
-            Reply::Checkpoint { listing, checksum } => {
+        match self.ask(from, Question::OpenCopy { partition }).await {
+            Reply::Copy { listing, checksum } => {
                 assert_eq!(listing.checksum(), checksum);
                 listing
             }
@@ -63,11 +63,77 @@ fn code(reply: &Reply) -> &str {
     }
 }
 
+/// What a chunk of the form of now holds.
+fn chunk_of(reply: Reply) -> (Vec<u8>, Option<u64>) {
+    match reply {
+        Reply::CopyChunk { bytes, file_checksum, checksum } => {
+            assert_eq!(chunk_checksum(&bytes, file_checksum), checksum);
+            (bytes, file_checksum)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 #[tokio::test]
 async fn gives_the_files_that_it_lists_and_no_other() {
     let serving = Serving::new();
     let listing = serving.open("b").await;
     assert_eq!(listing.lsn, 1);
+    let checkpoint = listing.number;
+    let chunk = |file: usize, offset: u64, bytes_max: u32| {
+        let file = u32::try_from(file).unwrap();
+        serving.ask("b", Question::CopyChunk { checkpoint, file, offset, bytes_max })
+    };
+    for (at, file) in listing.files.iter().enumerate() {
+        let mut bytes = Vec::new();
+        let mut told = None;
+        while told.is_none() {
+            let (part, checksum) = chunk_of(chunk(at, bytes.len() as u64, 1000).await);
+            assert!(part.len() <= 1000);
+            bytes.extend(part);
+            assert_eq!(checksum.is_some(), bytes.len() as u64 == file.bytes, "with the last alone");
+            told = checksum;
+        }
+        assert_eq!(told, Some(Checksum::of(&bytes)));
+        let (end, checksum) = chunk_of(chunk(at, file.bytes, u32::MAX).await);
+        assert!(end.is_empty() && checksum == told);
+        assert_eq!(code(&chunk(at, file.bytes + 1, 1).await), "ERR");
+    }
+    assert_eq!(code(&chunk(listing.files.len(), 0, 9).await), "ERR");
+}
+
+#[tokio::test]
+async fn nothing_is_read_before_the_first_chunk_is_given() {
+    let serving = Serving::new();
+    let listing = serving.open("b").await;
+    assert!(listing.files.iter().all(|file| file.checksum.is_none()), "{listing:?}");
+    let largest = (0..listing.files.len()).max_by_key(|at| listing.files[*at].bytes).unwrap();
+    let file = u32::try_from(largest).unwrap();
+    let question = |files| Question::FileChecksums { checkpoint: listing.number, files };
+    let Reply::FileChecksums { checksums, checksum } = serving.ask("b", question(vec![file])).await
+    else {
+        panic!("no checksums");
+    };
+    assert_eq!(checksum, checksum_of(&checksums));
+    // What was read once is known, also in the checkpoint of another node.
+    let other = serving.open("c").await;
+    let known: Vec<u64> = other.files.iter().filter_map(|file| file.checksum).collect();
+    assert_eq!(known, checksums);
+    let refused = serving.ask("b", question(vec![file, u32::MAX])).await;
+    assert_eq!(code(&refused), "ERR");
+}
+
+#[tokio::test]
+async fn a_node_that_knows_no_other_form_is_given_all_checksums_first() {
+    let serving = Serving::new();
+    let now = serving.open("b").await;
+    let partition = PartitionName::from(ID);
+    let opened = serving.ask("b", Question::OpenCheckpoint { partition }).await;
+    let Reply::Checkpoint { listing, checksum } = opened else { panic!("{opened:?}") };
+    assert_eq!((listing.checksum(), listing.number), (checksum, now.number), "it is the same one");
+    let of = |name: &str, bytes: u64| (name.to_owned(), bytes);
+    let plain: Vec<_> = listing.files.iter().map(|file| of(&file.name, file.bytes)).collect();
+    assert_eq!(plain, now.files.iter().map(|it| of(&it.name, it.bytes)).collect::<Vec<_>>());
     for file in &listing.files {
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < file.bytes {
@@ -168,7 +234,7 @@ async fn a_replica_that_stands_nowhere_is_not_given_away() {
     let replica = open(empty.path());
     let partition = PartitionName::from(ID);
     let question = Question::OpenCheckpoint { partition };
-    let find = |_| Some(replica.store().clone());
+    let find = |_| Some(rows_of(replica.store()));
     let refused = serving.checkpoints.answer("b", &question, find).await.unwrap();
     assert_eq!(code(&refused), "ERR");
     assert_eq!(serving.folders(0).await, 0);

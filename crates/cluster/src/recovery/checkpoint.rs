@@ -1,0 +1,172 @@
+//! One checkpoint: hard links to the files of a partition in a folder of its own, of its rows and of
+//! the index over them, and their bytes.
+//!
+//! | folder | what |
+//! |---|---|
+//! | `out-<number>` | all of it |
+//! | `out-<number>/rows` | the store's checkpoint |
+//! | `out-<number>/index` | the index as it was persisted just before, where there is one |
+//!
+//! For whom it is made, and for how long it is kept, is `source.rs`'s.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use plimsoll_storage::partition::{STORE_FORMAT, Store, position_of};
+
+use super::hashing::{Hashing, Known, identity};
+use crate::documents::Indexer;
+use crate::rpc::{CheckpointFile, CheckpointListing, CopyFile, CopyListing, FileKind};
+
+/// What the folders of checkpoints are called before their numbers.
+pub(super) const PREFIX: &str = "out-";
+
+/// What a checkpoint is made of.
+pub(crate) struct Subject {
+    pub store: Store,
+    /// Of a table of documents.
+    pub indexer: Option<Arc<Indexer>>,
+}
+
+/// A checkpoint that is kept for as long as somebody reads in it.
+pub(super) struct Checkpoint {
+    folder: Folder,
+    pub made_at: Instant,
+    pub listing: CopyListing,
+    /// Of each file.
+    hashing: Vec<Hashing>,
+}
+
+/// A folder that is deleted with the last who reads in it.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            let folder = self.0.display();
+            tracing::warn!(%folder, %error, "a checkpoint cannot be deleted");
+        }
+    }
+}
+
+/// Where the files of a kind are in a checkpoint's folder.
+fn folder_of(folder: &Path, kind: FileKind) -> PathBuf {
+    folder.join(match kind {
+        FileKind::Rows => "rows",
+        FileKind::Index => "index",
+    })
+}
+
+impl Checkpoint {
+    /// Makes one in a folder of its own. No file is read. Blocks.
+    pub(super) fn make(
+        dir: &Path,
+        number: u64,
+        subject: &Subject,
+        known: &Arc<Known>,
+    ) -> Result<Self, String> {
+        let failed = |error: io::Error| error.to_string();
+        let folder = Folder(dir.join(format!("{PREFIX}{number}")));
+        // Read before: what is applied meanwhile may be in the checkpoint as well.
+        let store = &subject.store;
+        let position = store.snapshot().and_then(|rows| position_of(&rows));
+        let position = position.map_err(|error| error.to_string())?;
+        let lsn = position.ok_or("nothing says yet where its rows are in the log")?.lsn.0;
+        std::fs::create_dir(&folder.0).map_err(failed)?;
+        let rows = folder_of(&folder.0, FileKind::Rows);
+        let index = folder_of(&folder.0, FileKind::Index);
+        let (indexed, made) = match &subject.indexer {
+            Some(indexer) => indexer.checkpoint(&index, || store.checkpoint(&rows)),
+            None => (None, store.checkpoint(&rows)),
+        };
+        made.map_err(|error| error.to_string())?;
+        let mut files = list(&rows, FileKind::Rows).map_err(failed)?;
+        if indexed.is_some() {
+            files.extend(list(&index, FileKind::Index).map_err(failed)?);
+        }
+        let hashing = |file: &CopyFile| Hashing::new(file.bytes, file.identity, known);
+        let hashing: Vec<Hashing> = files.iter().map(hashing).collect();
+        for (file, hashing) in files.iter_mut().zip(&hashing) {
+            file.checksum = hashing.ready();
+        }
+        let indexed = indexed.map(|position| position.0);
+        let listing = CopyListing { number, format: STORE_FORMAT, lsn, indexed, files };
+        Ok(Self { folder, made_at: Instant::now(), listing, hashing })
+    }
+
+    /// How long the file is that has this place in the listing; `None` where there is none.
+    pub(super) fn bytes(&self, file: usize) -> Option<u64> {
+        self.listing.files.get(file).map(|file| file.bytes)
+    }
+
+    /// The place of a file of the rows in the listing.
+    pub(super) fn place(&self, name: &str) -> Option<usize> {
+        let files = &self.listing.files;
+        let key = (FileKind::Rows, name);
+        files.binary_search_by(|file| (file.kind, file.name.as_str()).cmp(&key)).ok()
+    }
+
+    /// Bytes of a file, with the checksum of all of it where they are its last. Blocks.
+    pub(super) fn read(
+        &self,
+        file: usize,
+        offset: u64,
+        bytes: u64,
+    ) -> io::Result<(Vec<u8>, Option<u64>)> {
+        let opened = self.open(file)?;
+        let mut buffer = vec![0; usize::try_from(bytes).map_err(io::Error::other)?];
+        opened.read_exact_at(&mut buffer, offset)?;
+        let hashing = &self.hashing[file];
+        hashing.take(&opened, offset, &buffer)?;
+        let is_last = offset + bytes == self.listing.files[file].bytes;
+        let checksum = is_last.then(|| hashing.finish(&opened)).transpose()?;
+        Ok((buffer, checksum))
+    }
+
+    /// The checksum of a file, which is read where no chunk of it was. Blocks.
+    pub(super) fn checksum(&self, file: usize) -> io::Result<u64> {
+        match self.hashing[file].ready() {
+            Some(checksum) => Ok(checksum),
+            None => self.hashing[file].finish(&self.open(file)?),
+        }
+    }
+
+    /// What a node is given that knows no other form: the rows, with all checksums. Reads every
+    /// file; blocks.
+    pub(super) fn plain(&self) -> io::Result<CheckpointListing> {
+        let CopyListing { number, format, lsn, .. } = self.listing;
+        let rows = self.listing.files.iter().enumerate();
+        let rows = rows.filter(|(_, file)| file.kind == FileKind::Rows);
+        let plain = rows.map(|(at, CopyFile { name, bytes, .. })| {
+            let checksum = self.checksum(at)?;
+            Ok(CheckpointFile { name: name.clone(), bytes: *bytes, checksum })
+        });
+        Ok(CheckpointListing { number, format, lsn, files: plain.collect::<io::Result<_>>()? })
+    }
+
+    fn open(&self, file: usize) -> io::Result<File> {
+        let CopyFile { kind, name, .. } = &self.listing.files[file];
+        File::open(folder_of(&self.folder.0, *kind).join(name))
+    }
+}
+
+/// The files in a folder, by name.
+fn list(dir: &Path, kind: FileKind) -> io::Result<Vec<CopyFile>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        let name = entry.file_name().into_string();
+        let name = name.map_err(|_| io::Error::other("a file's name is not text"))?;
+        let metadata = entry.metadata()?;
+        let (bytes, identity) = (metadata.len(), identity(&metadata));
+        files.push(CopyFile { kind, name, bytes, identity, checksum: None });
+    }
+    files.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    Ok(files)
+}
