@@ -162,9 +162,10 @@ fn roots(paths: &[PathBuf]) -> Result<RootCertStore, FileError> {
 #[must_use]
 pub fn in_words(error: &Error) -> String {
     let words = match error {
-        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "the certificate of the other side is signed by none of the authorities given here"
-        }
+        // Two authorities may have one name: then the other's signature is found to be wrong.
+        Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature,
+        ) => "the certificate of the other side is signed by none of the authorities given here",
         Error::InvalidCertificate(CertificateError::NotValidForName) => {
             "the certificate of the other side is for another name"
         }

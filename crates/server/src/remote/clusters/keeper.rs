@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use super::State;
-use super::settings::{Mode, RemoteSettings, host};
+use super::settings::{Mode, RemoteSettings, host, is_address};
 use super::way::{AskError, Means, Way};
 use crate::remote::keys::Credential;
 use crate::remote::protocol::{Answer, Ask, Hello, NodeAddress, Question};
@@ -29,6 +29,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
 /// The most nodes of an answer that are looked at.
 const NODES_MAX: usize = 1000;
+
+/// The longest id that a node may say it has, bytes.
+const ID_BYTES_MAX: usize = 255;
 
 /// Keeps one cluster connected.
 pub(super) struct Keeper {
@@ -142,7 +145,7 @@ impl Keeper {
             if nodes.len() >= self.settings.node_connections {
                 break;
             }
-            if nodes.contains(&node.id) || node.address.is_empty() {
+            if nodes.contains(&node.id) || !is_address(&node.address) {
                 continue;
             }
             match self.open(&node.address, means).await {
@@ -209,6 +212,9 @@ impl Keeper {
 /// Asks who is at the other end.
 async fn greet(mut way: Way) -> Result<(Way, Hello), AskError> {
     match way.ask(&Question::of_any(Ask::Hello), LOOK_TIME).await? {
+        Answer::Hello(hello) if !(1..=ID_BYTES_MAX).contains(&hello.node.len()) => {
+            Err(AskError::Refused(format!("{}: does not say which node it is", way.address)))
+        }
         Answer::Hello(hello) => {
             way.node.clone_from(&hello.node);
             Ok((way, hello))

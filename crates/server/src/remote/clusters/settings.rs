@@ -220,6 +220,12 @@ fn address(text: &str) -> Result<&str, String> {
     if is_port && server_name(unbracketed(host)).is_ok() { Ok(text) } else { Err(wrong()) }
 }
 
+/// Whether a text is an address that can be connected to; one that another cluster names, too.
+#[must_use]
+pub fn is_address(text: &str) -> bool {
+    address(text).is_ok()
+}
+
 /// The host of an address, without the brackets that an IPv6 address has there.
 #[must_use]
 pub fn host(address: &str) -> &str {
@@ -301,6 +307,8 @@ mod tests {
         assert_eq!(clusters["a"].server_name.as_deref(), Some("leader"));
         let complete = clusters.iter().filter(|(_, it)| it.is_complete());
         assert_eq!(complete.map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["a"]);
+        assert!(is_address("a.example:1") && !is_address(""));
+        assert!(!is_address("a\nb:1") && !is_address(&format!("{}:1", "a".repeat(300))));
         assert_eq!((host("[::1]:9443"), host("a.example:1")), ("::1", "a.example"));
     }
 

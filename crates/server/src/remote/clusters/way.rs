@@ -2,7 +2,7 @@
 //! every question, and what a refusal or failure is called.
 
 use std::future::Future;
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,6 +12,7 @@ use bytes::Bytes;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -159,7 +160,7 @@ struct Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<TlsStream<TcpStream>>;
+    type Response = TokioIo<Worded>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
 
@@ -180,8 +181,53 @@ impl Service<Uri> for Connector {
                 let message = format!("no connection within {CONNECT_TIME:?}");
                 io::Error::new(io::ErrorKind::TimedOut, message)
             })?;
-            Ok(TokioIo::new(connected?))
+            Ok(TokioIo::new(Worded(connected?)))
         })
+    }
+}
+
+/// A stream whose errors are words. The leader judges a follower's certificate after the handshake has
+/// ended here, so that TLS says of it in a read; HTTP/2 keeps of such an error its text alone.
+struct Worded(TlsStream<TcpStream>);
+
+impl AsyncRead for Worded {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.0).poll_read(context, into);
+        read.map_err(|error| io::Error::new(error.kind(), tls::cause_in_words(&error)))
+    }
+}
+
+impl AsyncWrite for Worded {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
     }
 }
 

@@ -10,7 +10,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use super::*;
 use crate::remote::certificates::{Authority, Purpose, make_ca};
 
-/// A folder with two authorities, `a` and `b`.
+/// A folder with authorities `a` and `b`, and `twin`, which has the name of `a`.
 struct Folder {
     folder: tempfile::TempDir,
     authorities: Vec<(String, Authority)>,
@@ -20,8 +20,8 @@ impl Folder {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut authorities = Vec::new();
-        for name in ["a", "b"] {
-            let made = make_ca(name, 100, SystemTime::now()).unwrap();
+        for (name, called) in [("a", "a"), ("b", "b"), ("twin", "a")] {
+            let made = make_ca(called, 100, SystemTime::now()).unwrap();
             fs::write(folder.path().join(format!("{name}.crt")), &made.certificate).unwrap();
             let authority = Authority::read(&made.certificate, &made.key).unwrap();
             authorities.push((name.to_owned(), authority));
@@ -103,7 +103,7 @@ async fn both_sides_are_checked_where_both_have_authorities() {
     let masked = folder.server(follower.clone(), None);
     let [plain, with_own, with_other] =
         [None, Some(follower), Some(stranger)].map(|it| folder.client("a", it));
-    let other = folder.client("b", None);
+    let [other, twin] = ["b", "twin"].map(|it| folder.client(it, None));
     for (server_files, client_files, name, refusal) in [
         (&open, &plain, "leader.example", None),
         (&open, &plain, "127.0.0.1", None),
@@ -112,6 +112,7 @@ async fn both_sides_are_checked_where_both_have_authorities() {
         (&open, &plain, "other.example", Some("is not for `other.example`")),
         (&open, &plain, "127.0.0.2", Some("is not for `127.0.0.2`")),
         (&open, &other, "leader.example", Some("signed by none of the authorities")),
+        (&open, &twin, "leader.example", Some("signed by none of the authorities")),
         (&strict, &plain, "leader.example", Some("certificate of the side that connects")),
         (&strict, &with_other, "leader.example", Some("does not take the certificate")),
         (&late, &plain, "leader.example", Some("has expired")),
