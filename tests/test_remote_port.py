@@ -477,7 +477,8 @@ def test_the_nodes_of_a_leader_are_found(tmp_path):
     try:
         shared_log = [*certificates.settings("a", port_a), f"log.share=127.0.0.1:{share}"]
         leader = start("a", shared_log, ["--rpc", f"127.0.0.1:{rpc_a}"])
-        start("b", certificates.settings("b", port_b), ["--rpc", f"127.0.0.1:{rpc_b}", "--log", f"plimsoll://127.0.0.1:{share}"])
+        more = ["--rpc", f"127.0.0.1:{rpc_b}", "--log", f"plimsoll://127.0.0.1:{share}"]
+        start("b", certificates.settings("b", port_b), more)
         follower = start("follower", [], [])
         body = {"name": "x", "access": {"replication": [{"names": ["*"]}]}}
         status, key = ask(leader, "POST", "/_security/cross_cluster/api_key", body)
