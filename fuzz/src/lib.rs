@@ -9,6 +9,8 @@ use bytes::{Bytes, BytesMut};
 use plimsoll_index::mapping::Mapping;
 use plimsoll_index::search::SearchRequest;
 use plimsoll_log::record::{self, Record};
+use plimsoll_server::remote::keys::Credential;
+use plimsoll_server::remote::protocol::{Answer, Question};
 use plimsoll_server::resp::{Decoder, Limits, Protocol, ProtocolError};
 use plimsoll_server::rest::documents::bulk::{
     lines::Lines,
@@ -161,6 +163,21 @@ fn bulk_pieces<'a>(
     }
     let end = parser.finish().map_err(|error| (error.status, error.reason));
     (items, end)
+}
+
+/// What comes in at the port for other clusters, and what a leader answers: it is read within its
+/// limits or refused, and what was read says the same when it is written again.
+pub fn remote(data: &[u8]) {
+    if let Ok(question) = Question::decode(data) {
+        assert_eq!(Question::decode(&question.encode()), Ok(question));
+    }
+    if let Ok(answer) = Answer::decode(data) {
+        assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
+    }
+    if let Some(credential) = Credential::decode(data) {
+        let again = Credential::decode(credential.encode().as_bytes());
+        assert_eq!(again.as_ref(), Some(&credential));
+    }
 }
 
 /// A mapping, a document and a search, one line each, as far as they are JSON.

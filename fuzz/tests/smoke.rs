@@ -140,9 +140,35 @@ proptest! {
     }
 
     #[test]
+    fn remote(data in prop_oneof![bytes(), remote_message()]) {
+        plimsoll_fuzz::remote(&data);
+    }
+
+    #[test]
     fn documents(lines in prop::collection::vec(json_line(), 0..4)) {
         plimsoll_fuzz::documents(&lines.join(&b'\n'));
     }
+}
+
+/// A question, an answer or a key, whole, cut or with a byte of it changed.
+fn remote_message() -> impl Strategy<Value = Vec<u8>> {
+    let message = prop::sample::select(vec![
+        r#"{"ask":"hello"}"#,
+        r#"{"node":"n","ask":{"tables":{"after":"logs-1"}}}"#,
+        r#"{"hello":{"cluster_uuid":"u","cluster_name":"c","version":"1","node":"n","nodes":[]}}"#,
+        r#"{"tables":{"tables":[{"name":"a","uuid":"u","shards":2,"mapping_version":null}],"has_more":true}}"#,
+        "aWQ6c2VjcmV0",
+    ]);
+    let whole = message.prop_map(|message| message.as_bytes().to_vec());
+    let cut =
+        (whole.clone(), 0_usize..90).prop_map(|(line, at)| line[..at.min(line.len())].to_vec());
+    let changed = (whole.clone(), any::<prop::sample::Index>(), any::<u8>());
+    let changed = changed.prop_map(|(mut line, at, byte)| {
+        let at = at.index(line.len());
+        line[at] = byte;
+        line
+    });
+    prop_oneof![2 => whole, 1 => cut, 4 => changed]
 }
 
 /// JSON that is near to what REST takes, whole or cut.

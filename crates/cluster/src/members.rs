@@ -39,6 +39,9 @@ pub struct NodeRecord {
     pub http: String,
     /// Where Redis clients connect.
     pub resp: String,
+    /// Where other clusters ask it, `host:port`; empty where they do not.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub remote: String,
     /// Where it stands: copies are spread over zones. Empty where not said.
     pub zone: String,
     /// Whether it takes requests and holds no copies.

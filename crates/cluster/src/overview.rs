@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::Coordinator;
 use crate::cluster_settings;
-use crate::documents::IndexMetadata;
+use crate::documents::{IndexMetadata, uuid};
 use crate::members::{Member, NodeRecord};
 use crate::node::Shared;
 use crate::placement::CopyState;
@@ -101,6 +101,8 @@ impl CopyStatus {
 pub struct PartitionOverview {
     /// The table that it is of.
     pub table: String,
+    /// Tells the table from an earlier one of the same name: 22 URL-safe characters.
+    pub table_uuid: String,
     /// Whether the table is an index.
     pub is_index: bool,
     /// Its place among the partitions of the table.
@@ -263,6 +265,7 @@ impl<'a> Look<'a> {
             let definition = copies.definition();
             PartitionOverview {
                 table: table.name().to_owned(),
+                table_uuid: uuid(table.incarnation()),
                 is_index: index.is_some(),
                 ordinal: copies.id.ordinal,
                 group: definition.group,
@@ -338,6 +341,7 @@ mod tests {
         };
         PartitionOverview {
             table: "t".to_owned(),
+            table_uuid: "u".to_owned(),
             is_index: true,
             ordinal: 0,
             group: 1,

@@ -1,7 +1,7 @@
 //! The one crate that knows the network, the command line and the settings file. It turns bytes
 //! into commands ([`resp`], [`commands`]), runs them for each connection ([`connection`],
 //! [`handlers`]) with the coordinator below, answers REST ([`rest`]), carries what nodes say to each
-//! other ([`rpc`]), makes certificates ([`remote`]), and says how the node is ([`metrics`]).
+//! other ([`rpc`]) and what other clusters ask ([`remote`]), and says how the node is ([`metrics`]).
 //!
 //! It knows nothing of rows, logs or partitions.
 

@@ -134,12 +134,14 @@ pub fn record(
     rpc: Option<SocketAddr>,
     http: SocketAddr,
     resp: SocketAddr,
+    remote: Option<String>,
 ) -> NodeRecord {
     NodeRecord {
         name: settings.node_name.clone(),
         rpc: rpc.map(|address| address.to_string()).unwrap_or_default(),
         http: http.to_string(),
         resp: resp.to_string(),
+        remote: remote.unwrap_or_default(),
         zone: settings.zone.clone(),
         is_coordinating_only: settings.is_coordinating_only,
         version: env!("CARGO_PKG_VERSION").to_owned(),

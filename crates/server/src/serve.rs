@@ -10,6 +10,7 @@ use std::{
 
 use plimsoll_cluster::{LogSettings, NoPeers, Node, OpenError, Peers};
 use plimsoll_memory::breakers::tell_native;
+use rustls::ServerConfig;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -22,9 +23,18 @@ use crate::{
     listen::{self, ListenError, Port},
     metrics::Metrics,
     node::{self, Shared},
-    rest::{Rest, browsers::takes_any_host, cluster::breakers, server::Server},
+    remote::{
+        Remote,
+        keys::Keys,
+        leader::OwnCluster,
+        port::{self, Leader},
+        relay::NodeAnswers,
+        tls::{self, Identity, ServerFiles},
+        watched::{FileError, Watched},
+    },
+    rest::{Rest, browsers::takes_any_host, cluster, server::Server},
     rpc,
-    settings::Settings,
+    settings::{RemotePort, Settings},
     workers::Workers,
 };
 
@@ -48,6 +58,9 @@ pub enum ServeError {
     /// The data.
     #[error("cannot open the node: {0}")]
     Open(#[from] OpenError),
+    /// A file of the port for other clusters.
+    #[error("cannot open the port for other clusters (remote_cluster_server.enabled): {0}")]
+    Tls(#[from] FileError),
     /// The operating system.
     #[error("{0}")]
     System(#[from] io::Error),
@@ -57,7 +70,7 @@ impl ServeError {
     /// Whether the command line or the settings are at fault, rather than the machine.
     #[must_use]
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Listen(ListenError::Exposed(_)))
+        matches!(self, Self::Listen(ListenError::Exposed(_)) | Self::Tls(_))
     }
 }
 
@@ -97,12 +110,14 @@ async fn run(settings: Settings) -> Result<End, ServeError> {
     let http = Port::take(settings.http, "http.address")?;
     let rpc = settings.rpc.map(|address| Port::take(address, "rpc.address")).transpose()?;
     let rpc_address = rpc.as_ref().map(Port::address).transpose()?;
+    let remote = settings.remote.as_ref().map(RemoteDoor::take).transpose()?;
     let peers = peers(&settings)?;
     let record = node::record(
         &settings,
         rpc.as_ref().map(Port::address).transpose()?,
         http.address()?,
         resp.address()?,
+        remote.as_ref().map(|it| it.published.clone()),
     );
     let node_settings = node::settings(&settings, record, Arc::clone(&peers));
     let drain_timeout = settings.drain_timeout;
@@ -118,22 +133,35 @@ async fn run(settings: Settings) -> Result<End, ServeError> {
     let mut interrupt = signal(SignalKind::interrupt())?;
 
     let (resp, http, rpc) = (resp.listen()?, http.listen()?, rpc.map(Port::listen).transpose()?);
-    let addresses =
-        Addresses { resp: resp.local_addr()?, http: http.local_addr()?, rpc: rpc_address };
+    let addresses = Addresses {
+        resp: resp.local_addr()?,
+        http: http.local_addr()?,
+        rpc: rpc_address,
+        remote: remote.as_ref().map(|it| it.address),
+    };
     let port = addresses.resp.port();
     let secret = settings.rpc_secret.clone();
     let shared = Arc::new(Shared::new(node.coordinator(), settings, port, Metrics::default()));
     let workers = Arc::new(Workers::start(processors)?);
-    let rest = Rest::new(Arc::clone(&shared), addresses.http).await.map_err(io::Error::other)?;
-    let rest = Arc::new(rest);
+    let known = Arc::new(Remote::new(&shared.coordinator));
+    let rest = Rest::new(Arc::clone(&shared), Arc::clone(&known), addresses.http);
+    let rest = Arc::new(rest.await.map_err(io::Error::other)?);
     rest.tell_others();
-    breakers::follow_settings(&rest);
+    cluster::follow_settings(&rest);
+    let (coordinator, uuid) = (&shared.coordinator, rest.identity.cluster_uuid.clone());
+    let name = shared.settings.cluster_name.clone();
+    let leader: Arc<dyn Leader> = Arc::new(OwnCluster::new(Arc::clone(coordinator), uuid, name));
     let rest = Server::start(http.into_std()?, rest, processors)?;
     let rpc = match rpc {
         Some(port) => {
-            let answers = Arc::clone(&shared.coordinator);
-            Some(rpc::Server::start(port.into_std()?, answers, secret.as_deref())?)
+            let (coordinator, keys) = (Arc::clone(coordinator), Arc::clone(&known.keys));
+            let answers = NodeAnswers::new(coordinator, keys, Arc::clone(&leader));
+            Some(rpc::Server::start(port.into_std()?, Arc::new(answers), secret.as_deref())?)
         }
+        None => None,
+    };
+    let remote = match remote {
+        Some(door) => Some(door.open(Arc::clone(&known.keys), leader, Arc::clone(&peers))?),
         None => None,
     };
     let tasks = [
@@ -156,6 +184,9 @@ async fn run(settings: Settings) -> Result<End, ServeError> {
     if let Some(rpc) = &rpc {
         rpc.drain();
     }
+    if let Some(remote) = &remote {
+        remote.drain();
+    }
     for task in &tasks {
         task.abort();
     }
@@ -169,6 +200,14 @@ async fn run(settings: Settings) -> Result<End, ServeError> {
         let left = drained_by.saturating_duration_since(Instant::now()).max(DRAIN_PAUSE);
         tokio::task::spawn_blocking(move || rpc.stop(left)).await.map_err(io::Error::other)?;
     }
+    let left = drained_by.saturating_duration_since(Instant::now()).max(DRAIN_PAUSE);
+    let ending = move || {
+        known.clusters.stop();
+        if let Some(remote) = remote {
+            remote.stop(left);
+        }
+    };
+    tokio::task::spawn_blocking(ending).await.map_err(io::Error::other)?;
     tokio::task::spawn_blocking(move || rest.stop(RUNTIME_PAUSE))
         .await
         .map_err(io::Error::other)?;
@@ -222,23 +261,60 @@ fn peers(settings: &Settings) -> io::Result<Arc<dyn Peers>> {
     })
 }
 
+/// The port for other clusters before it is open. Its files are read first: a node that could not open
+/// it does not begin.
+struct RemoteDoor {
+    port: Port,
+    address: SocketAddr,
+    /// What other clusters are told of where it is.
+    published: String,
+    tls: Arc<Watched<ServerConfig>>,
+}
+
+impl RemoteDoor {
+    fn take(settings: &RemotePort) -> Result<Self, ServeError> {
+        let identity =
+            Identity { certificate: settings.certificate.clone(), key: settings.key.clone() };
+        let files = ServerFiles { identity, authorities: settings.authorities.clone() };
+        let tls = Arc::new(tls::server(files, Instant::now().into_std())?);
+        let port = Port::take(settings.address, "remote_cluster.port")?;
+        let address = port.address()?;
+        Ok(Self { port, address, published: settings.published(address), tls })
+    }
+
+    fn open(
+        self,
+        keys: Arc<Keys>,
+        leader: Arc<dyn Leader>,
+        peers: Arc<dyn Peers>,
+    ) -> Result<port::Port, ServeError> {
+        let listener = self.port.listen()?.into_std()?;
+        Ok(port::Port::start(listener, self.tls, keys, leader, peers)?)
+    }
+}
+
 /// Where the node listens.
 struct Addresses {
     resp: SocketAddr,
     http: SocketAddr,
     /// Not open where there are no other nodes.
     rpc: Option<SocketAddr>,
+    /// Not open where other clusters do not connect.
+    remote: Option<SocketAddr>,
 }
 
 /// The one line on standard output: scripts wait for it.
 fn say_ready(shared: &Shared, addresses: Addresses) -> io::Result<()> {
-    let Addresses { resp, http, rpc } = addresses;
+    let Addresses { resp, http, rpc, remote } = addresses;
     let settings = &shared.settings;
-    let rpc_word = rpc.map(|rpc| format!(" rpc={rpc}")).unwrap_or_default();
+    let word = |name: &str, address: Option<SocketAddr>| {
+        address.map(|address| format!(" {name}={address}")).unwrap_or_default()
+    };
+    let (rpc_word, remote_word) = (word("rpc", rpc), word("remote", remote));
     let mut out = io::stdout().lock();
     writeln!(
         out,
-        "ready node={} resp={resp} http={http}{rpc_word} data={} log={}",
+        "ready node={} resp={resp} http={http}{rpc_word}{remote_word} data={} log={}",
         settings.node_name,
         settings.data.display(),
         match settings.log {
@@ -253,6 +329,7 @@ fn say_ready(shared: &Shared, addresses: Addresses) -> io::Result<()> {
         %resp,
         %http,
         rpc = rpc.map(tracing::field::display),
+        remote = remote.map(tracing::field::display),
         data = %settings.data.display(),
         durability = ?settings.durability,
         password = shared.password.is_required(),

@@ -512,7 +512,7 @@ fn number(settings: &Map<String, Value>, key: &str) -> Result<Option<u32>, Error
 }
 
 /// Twenty-two URL-safe characters that tell tables apart.
-fn uuid(incarnation: u64) -> String {
+pub(crate) fn uuid(incarnation: u64) -> String {
     // The second half is the first once more: only the length is a habit of clients.
     let bytes = [incarnation.to_be_bytes(), incarnation.rotate_left(29).to_be_bytes()].concat();
     URL_SAFE_NO_PAD.encode(bytes)

@@ -27,8 +27,10 @@ pub mod peer;
 pub mod plimsoll;
 pub mod pretty;
 pub mod query;
+pub mod remote;
 pub mod routes;
 pub mod search;
+pub mod security;
 pub mod server;
 pub mod stats;
 pub mod tasks;
@@ -49,6 +51,7 @@ use plimsoll_memory::{Account, Charged};
 use serde_json::json;
 
 use crate::node::Shared;
+use crate::remote::Remote;
 use answer::{Answer, Wishes};
 use body::{End, InFlight, RequestBody};
 use browsers::{Doors, Visitor};
@@ -80,6 +83,8 @@ pub struct Rest {
     pub large: LargeRequests,
     /// Memory that bodies hold.
     pub in_flight: Arc<InFlight>,
+    /// The way to and from other clusters.
+    pub remote: Arc<Remote>,
     /// Ids for documents that come without one.
     pub ids: documents::ids::Ids,
     /// Connections that are open.
@@ -93,7 +98,11 @@ impl Rest {
     ///
     /// # Errors
     /// Where the node cannot keep who it is, or has no room for threads.
-    pub async fn new(node: Arc<Shared>, address: std::net::SocketAddr) -> Result<Self, Error> {
+    pub async fn new(
+        node: Arc<Shared>,
+        remote: Arc<Remote>,
+        address: std::net::SocketAddr,
+    ) -> Result<Self, Error> {
         let identity = Identity::load(&node.coordinator, &node.settings.node_name).await?;
         let in_flight = Arc::clone(&node.in_flight);
         let large = LargeRequests::start()
@@ -106,6 +115,7 @@ impl Rest {
             identity,
             address,
             in_flight,
+            remote,
             ids: documents::ids::Ids::default(),
             connections: AtomicUsize::new(0),
             connections_total: AtomicU64::new(0),

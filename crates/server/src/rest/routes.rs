@@ -10,7 +10,10 @@ use plimsoll_index::Error;
 
 use super::answer::Answer;
 use super::call::Call;
-use super::{admin, cat, cluster, documents, identity, nodes, plimsoll, search, stats, tasks};
+use super::{
+    admin, cat, cluster, documents, identity, nodes, plimsoll, remote, search, security, stats,
+    tasks,
+};
 
 /// A method as routes know it. HEAD is answered by GET, without the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -160,7 +163,7 @@ pub enum Found {
 
 /// Every route.
 pub fn all() -> impl Iterator<Item = &'static Route> {
-    let tables: [&'static [Route]; 10] = [
+    let tables: [&'static [Route]; 12] = [
         identity::ROUTES,
         admin::ROUTES,
         documents::ROUTES,
@@ -171,6 +174,8 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
         tasks::ROUTES,
         cat::ROUTES,
         plimsoll::ROUTES,
+        remote::ROUTES,
+        security::ROUTES,
     ];
     tables.into_iter().flatten()
 }

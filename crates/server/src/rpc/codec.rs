@@ -38,7 +38,7 @@ impl Departure {
 
 /// Bytes as they are.
 #[derive(Clone, Debug, Default)]
-pub(super) struct BytesCodec {
+pub(crate) struct BytesCodec {
     departure: Option<Arc<Departure>>,
 }
 

@@ -16,6 +16,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 pub use client::Client;
+pub(crate) use codec::BytesCodec;
 pub use server::{Answers, Server};
 
 /// The one method.
@@ -40,13 +41,13 @@ const THREADS: usize = 2;
 
 /// Threads of their own: whoever asks runs on one of many runtimes of a single thread, which is
 /// busy with its clients and no place for what all share.
-struct Threads {
+pub(crate) struct Threads {
     handle: Handle,
     runtime: Option<Runtime>,
 }
 
 impl Threads {
-    fn start(name: &'static str) -> io::Result<Self> {
+    pub(crate) fn start(name: &'static str) -> io::Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(THREADS)
             .thread_name(name)
@@ -55,8 +56,13 @@ impl Threads {
         Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
     }
 
+    /// Where work for them is handed over.
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
     /// Waits for what still runs, up to `timeout`. Blocks.
-    fn stop(mut self, timeout: Duration) {
+    pub(crate) fn stop(mut self, timeout: Duration) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_timeout(timeout);
         }

@@ -5,6 +5,7 @@
 pub mod cors;
 pub mod raw;
 pub mod reference;
+pub mod remote;
 pub mod table;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
@@ -15,6 +16,7 @@ use plimsoll_stdx::units;
 
 pub use cors::{Cors, Origins};
 pub use raw::{Raw, SettingsError};
+pub use remote::RemotePort;
 use table::Kind;
 
 /// The longest password or secret, in bytes. Redis has none; a bound keeps comparing it in constant time
@@ -73,6 +75,8 @@ pub struct Settings {
     pub rpc: Option<SocketAddr>,
     /// `rpc.secret`, or what `rpc.secret_file` holds
     pub rpc_secret: Option<String>,
+    /// `remote_cluster….`, where the port for other clusters is opened
+    pub remote: Option<RemotePort>,
     /// `resp.password`, or what `resp.password_file` holds
     pub password: Option<String>,
     /// `resp.max_clients`
@@ -129,6 +133,7 @@ impl Settings {
             resp: parsed(raw, "resp.address", address)?,
             rpc: has_peers(&log, raw.get("rpc.address").is_some()).then_some(rpc),
             rpc_secret: secret(raw, "rpc.secret", "rpc.secret_file")?,
+            remote: RemotePort::resolve(raw)?,
             password: secret(raw, "resp.password", "resp.password_file")?,
             max_clients: size(raw, "resp.max_clients")?,
             resp_shards: parsed(raw, "resp.number_of_shards", |text| {

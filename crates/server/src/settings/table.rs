@@ -264,6 +264,62 @@ pub const SETTINGS: &[Definition] = &[
          is not part of it.",
     ),
     define(
+        "remote_cluster_server.enabled",
+        Kind::Toggle,
+        "false",
+        None,
+        "Whether other clusters may connect to follow tables of this one, at `remote_cluster.port`. \
+         Connections there are encrypted (TLS 1.3), and each shows a key that \
+         `POST /_security/cross_cluster/api_key` made. Wants the certificate and key below.",
+    ),
+    define(
+        "remote_cluster.host",
+        Kind::Text,
+        "127.0.0.1",
+        None,
+        "The address on which other clusters connect. Nothing else is asked for it to lie beyond \
+         loopback, as the port has TLS and keys always.",
+    ),
+    define(
+        "remote_cluster.port",
+        Kind::Count(0, 65_535),
+        "9443",
+        None,
+        "The port on which other clusters connect; 0 takes any free one.",
+    ),
+    define(
+        "remote_cluster.publish_host",
+        Kind::Text,
+        "",
+        None,
+        "The name or address by which other clusters reach this node, where that is not \
+         `remote_cluster.host`. With a host of 0.0.0.0 and nothing here, the node is asked by those \
+         that name it as a seed or through a proxy, and by nobody else.",
+    ),
+    define(
+        "xpack.security.remote_cluster_server.ssl.certificate",
+        Kind::Path,
+        "",
+        None,
+        "The certificate that other clusters are shown, in PEM, those between it and its authority \
+         behind it. `plimsoll certificates node` makes one. It is taken anew when the file changes.",
+    ),
+    define(
+        "xpack.security.remote_cluster_server.ssl.key",
+        Kind::Path,
+        "",
+        None,
+        "The private key of that certificate, in PEM.",
+    ),
+    define(
+        "xpack.security.remote_cluster_server.ssl.certificate_authorities",
+        Kind::Path,
+        "",
+        None,
+        "Files between commas, in PEM. Where there are any, a follower has to show a certificate \
+         that one of these authorities signed, beside its key.",
+    ),
+    define(
         "resp.password",
         Kind::Secret,
         "",

@@ -189,6 +189,7 @@ mod tests {
     fn what_did_nothing_is_said_to_have_failed() {
         let partition = |ordinal: u32, copies: Vec<CopyStatus>| PartitionOverview {
             table: "i".to_owned(),
+            table_uuid: "u".to_owned(),
             is_index: true,
             ordinal,
             group: 1,

@@ -18,14 +18,6 @@ pub async fn pending_tasks(_call: Call) -> Result<Answer, Error> {
     Ok(Answer::json(&json!({ "tasks": [] })))
 }
 
-/// GET `/_remote/info`: no other cluster is known.
-///
-/// # Errors
-/// None of its own.
-pub async fn remote_info(_call: Call) -> Result<Answer, Error> {
-    Ok(Answer::json(&json!({})))
-}
-
 /// The command by which an operator accepts that a shard lost what its copies lack.
 const ALLOCATE_STALE: &str = "allocate_stale_primary";
 

@@ -1,7 +1,6 @@
 //! The settings of the breakers as the cluster has them, made those of this node's process.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use plimsoll_memory::breakers::{self, Limit, Settings, Type};
 use plimsoll_stdx::units;
@@ -9,17 +8,9 @@ use plimsoll_stdx::units;
 use super::settings_table::find;
 use crate::rest::Rest;
 
-/// Takes over what the cluster has set, now and whenever that changes.
-pub fn follow_settings(rest: &Arc<Rest>) {
-    let weak = Arc::downgrade(rest);
-    rest.node.coordinator.follow_settings(Box::new(move |set| {
-        if let Some(rest) = weak.upgrade() {
-            apply(&rest, &Set(set));
-        }
-    }));
-}
-
-fn apply(rest: &Rest, set: &Set<'_>) {
+/// Takes over what the cluster has set.
+pub fn take_settings(rest: &Rest, set: &BTreeMap<String, String>) {
+    let set = Set(set);
     let settings = set.settings();
     if settings != breakers::settings() {
         tracing::info!(?settings, "breakers set");

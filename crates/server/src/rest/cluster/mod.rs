@@ -8,6 +8,9 @@ pub mod settings_table;
 pub mod state;
 pub mod stats;
 
+use std::sync::Arc;
+
+use super::Rest;
 use super::routes::{INDICES, Route, Verb, WAITS, route};
 use Verb::{Get, Post, Put};
 
@@ -60,5 +63,15 @@ pub const ROUTES: &[Route] = &[
     route(&[Post], "/_cluster/reroute", &[REROUTE, WAITS], |call| {
         Box::pin(allocation::reroute(call))
     }),
-    route(&[Get], "/_remote/info", &[], |call| Box::pin(allocation::remote_info(call))),
 ];
+
+/// Has this process take over what the cluster has set, now and whenever that changes.
+pub fn follow_settings(rest: &Arc<Rest>) {
+    let weak = Arc::downgrade(rest);
+    rest.node.coordinator.follow_settings(Box::new(move |set| {
+        if let Some(rest) = weak.upgrade() {
+            breakers::take_settings(&rest, set);
+            rest.remote.clusters.take_settings(set);
+        }
+    }));
+}

@@ -7,6 +7,7 @@ use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
 use super::settings_table::{Kind, SETTINGS, find};
+use crate::remote::clusters::settings as remote;
 use crate::rest::admin::settings::shown;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
@@ -77,25 +78,54 @@ pub async fn put(mut call: Call) -> Result<Answer, Error> {
         let reason = "Validation Failed: 1: no settings to update;";
         return Err(Error::new(400, "action_request_validation_exception", reason));
     }
+    let changes = changes.into_iter().map(|(kind, changes)| Change::new(&call, kind, changes));
+    let changes: Vec<Change> = changes.collect();
+    check_remote(&changes)?;
     let mut answer = json!({ "acknowledged": true });
-    for (kind, changes) in changes {
-        let mut settings = stored(&call, kind);
-        let mut updated = Map::new();
-        for (name, value) in &changes {
-            if value.is_null() {
-                settings.retain(|known, _| !wildcard_matches(name, known));
-            } else {
-                settings.insert(name.clone(), value.clone());
-                updated.insert(name.clone(), value.clone());
-            }
-        }
-        if !changes.is_empty() {
+    for Change { kind, settings, updated, is_one } in changes {
+        if is_one {
             let value = (!settings.is_empty()).then_some(Value::Object(settings));
             call.coordinator().store("settings", kind, value).await?;
         }
         answer[kind] = shown(updated, is_flat);
     }
     Ok(Answer::json(&answer))
+}
+
+/// What becomes of the settings of one kind.
+struct Change {
+    kind: &'static str,
+    /// All of them, as they will be.
+    settings: Map<String, Value>,
+    /// Those that were given a value.
+    updated: Map<String, Value>,
+    /// Whether anything is changed.
+    is_one: bool,
+}
+
+impl Change {
+    fn new(call: &Call, kind: &'static str, changes: Map<String, Value>) -> Self {
+        let mut settings = stored(call, kind);
+        let mut updated = Map::new();
+        let is_one = !changes.is_empty();
+        for (name, value) in changes {
+            if value.is_null() {
+                settings.retain(|known, _| !wildcard_matches(&name, known));
+            } else {
+                settings.insert(name.clone(), value.clone());
+                updated.insert(name, value);
+            }
+        }
+        Self { kind, settings, updated, is_one }
+    }
+}
+
+/// Settings of remote clusters have to go together, those of both kinds.
+fn check_remote(changes: &[Change]) -> Result<(), Error> {
+    let all = changes.iter().flat_map(|change| &change.settings);
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let all = all.map(|(name, value)| (name.clone(), text(value))).collect();
+    remote::check_together(&all).map_err(Error::illegal_argument)
 }
 
 /// Full names with checked values; null where a setting goes back to its default.
@@ -168,6 +198,10 @@ fn check(name: &str, kind: Kind, text: &str) -> Result<(), Error> {
             Err(why) => failed(&format!(": {why}")),
         },
         Kind::Cluster => match check_cluster_setting(name, text) {
+            Ok(()) => Ok(()),
+            Err(why) => failed(&format!(": {why}")),
+        },
+        Kind::Remote => match remote::check(name, text) {
             Ok(()) => Ok(()),
             Err(why) => failed(&format!(": {why}")),
         },

@@ -1,5 +1,7 @@
 //! The settings that the cluster takes while it runs.
 
+use crate::remote::clusters::settings as remote;
+
 /// What values a setting takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -21,6 +23,8 @@ pub enum Kind {
     Work,
     /// What the cluster takes ([`plimsoll_cluster::check_cluster_setting`]).
     Cluster,
+    /// What a remote cluster takes ([`crate::remote::clusters::settings`]).
+    Remote,
 }
 
 /// One setting: name (a `*` at the end stands for more names), values, default.
@@ -35,6 +39,7 @@ pub const SETTINGS: &[Definition] = &[
     ("cluster.default_node_left_delayed_timeout", Kind::Cluster, "60s"),
     ("cluster.default_number_of_replicas", Kind::Count(0), "1"),
     ("cluster.max_shards_per_node", Kind::Cluster, "1000"),
+    ("cluster.remote.*", Kind::Remote, ""),
     ("cluster.routing.allocation.awareness.attributes", Kind::Word(&["zone"]), "zone"),
     ("cluster.routing.allocation.disk.threshold_enabled", Kind::Word(&["false"]), "false"),
     ("cluster.routing.allocation.enable", Kind::Word(&["all"]), "all"),
@@ -88,7 +93,8 @@ pub const SETTINGS: &[Definition] = &[
 /// The setting of this name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Definition> {
-    SETTINGS.iter().find(|(known, ..)| match known.strip_suffix('*') {
+    SETTINGS.iter().find(|(known, kind, _)| match known.strip_suffix('*') {
+        Some(_) if *kind == Kind::Remote => remote::is_known(name),
         Some(prefix) => name.len() > prefix.len() && name.starts_with(prefix),
         None => *known == name,
     })
@@ -99,10 +105,11 @@ mod tests {
     use super::*;
 
     /// Who reads settings by their names.
-    const READERS: [&str; 6] = [
+    const READERS: [&str; 7] = [
         "cluster/src/cluster_settings.rs",
         "cluster/src/creation.rs",
         "cluster/src/work_settings.rs",
+        "server/src/remote/clusters/settings.rs",
         "server/src/rest/admin/create.rs",
         "server/src/rest/admin/delete.rs",
         "server/src/rest/cluster/breakers.rs",

@@ -1,0 +1,232 @@
+//! One connection of a follower: how long it may take to show a key, and how long it may be there
+//! without a question. What is asked over it is the service's.
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, Sleep, sleep_until};
+use tokio_rustls::server::TlsStream;
+use tonic::transport::server::Connected;
+
+/// How long a connection may take to show a key that holds, the handshake of TLS included.
+pub(super) const KEY_TIME: Duration = Duration::from_secs(10);
+/// How long it may be there without a question. A follower that lives asks every few seconds.
+const IDLE_TIME: Duration = Duration::from_secs(300);
+/// How often refusals are logged, of all connections together: strangers do not fill the disk.
+const SAY_PAUSE: Duration = Duration::from_secs(1);
+
+/// What was refused last, so that not each refusal is a line in the log.
+#[derive(Debug, Default)]
+pub(super) struct Refusals(Mutex<Option<Instant>>);
+
+impl Refusals {
+    /// Logs a refusal, unless another was within a second.
+    pub(super) fn say(&self, remote: SocketAddr, why: &str) {
+        let mut said = self.0.lock();
+        if said.is_none_or(|at| at.elapsed() >= SAY_PAUSE) {
+            *said = Some(Instant::now());
+            tracing::warn!(%remote, why, "another cluster's connection or question was refused");
+        }
+    }
+}
+
+/// What is known of a connection, for those that answer over it.
+#[derive(Clone)]
+pub(super) struct Standing(Arc<State>);
+
+struct State {
+    remote: SocketAddr,
+    started: Instant,
+    /// There until a key was shown: strangers are fewer than connections.
+    stranger: Mutex<Option<OwnedSemaphorePermit>>,
+    /// When the last question began or ended, ms after the start; 0 while no key was shown.
+    last_ms: AtomicU64,
+    under_way: AtomicUsize,
+    refusals: Arc<Refusals>,
+}
+
+impl Standing {
+    pub(super) fn new(
+        remote: SocketAddr,
+        stranger: OwnedSemaphorePermit,
+        refusals: Arc<Refusals>,
+    ) -> Self {
+        Self(Arc::new(State {
+            remote,
+            started: Instant::now(),
+            stranger: Mutex::new(Some(stranger)),
+            last_ms: AtomicU64::new(0),
+            under_way: AtomicUsize::new(0),
+            refusals,
+        }))
+    }
+
+    /// A key was shown that holds.
+    pub(super) fn know(&self, now: Instant) {
+        if self.0.last_ms.load(Relaxed) == 0 {
+            self.0.stranger.lock().take();
+        }
+        self.touch(now);
+    }
+
+    /// A question begins; it ends when what this gives goes.
+    pub(super) fn ask(&self) -> Asked {
+        self.0.under_way.fetch_add(1, Relaxed);
+        Asked(self.clone())
+    }
+
+    /// A question was refused.
+    pub(super) fn say_refused(&self, why: &str) {
+        self.0.refusals.say(self.0.remote, why);
+    }
+
+    fn touch(&self, now: Instant) {
+        let after = now.saturating_duration_since(self.0.started);
+        let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+        self.0.last_ms.store(after_ms.max(1), Relaxed);
+    }
+
+    /// Until when the connection may stay if nothing happens; what is under way keeps it.
+    fn until(&self, now: Instant) -> Instant {
+        match self.0.last_ms.load(Relaxed) {
+            0 => self.0.started + KEY_TIME,
+            _ if self.0.under_way.load(Relaxed) > 0 => now + IDLE_TIME,
+            last_ms => self.0.started + Duration::from_millis(last_ms) + IDLE_TIME,
+        }
+    }
+}
+
+/// A question under way.
+pub(super) struct Asked(Standing);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.0.0.under_way.fetch_sub(1, Relaxed);
+        self.0.touch(Instant::now());
+    }
+}
+
+/// The connection, which counts as open while it is there.
+pub(super) struct Connection {
+    stream: TlsStream<TcpStream>,
+    standing: Standing,
+    timer: Pin<Box<Sleep>>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Connection {
+    pub(super) fn new(
+        stream: TlsStream<TcpStream>,
+        standing: Standing,
+        room: OwnedSemaphorePermit,
+    ) -> Self {
+        let timer = Box::pin(sleep_until(standing.until(Instant::now())));
+        Self { stream, standing, timer, _room: room }
+    }
+
+    /// Whether its time is over. Asked at every read, so that who sends without end is seen too.
+    fn poll_over(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        while self.timer.as_mut().poll(context).is_ready() {
+            let now = Instant::now();
+            let until = self.standing.until(now);
+            if until <= now {
+                let words = match self.standing.0.last_ms.load(Relaxed) {
+                    0 => "no key was shown in time",
+                    _ => "nothing was asked for long",
+                };
+                self.standing.say_refused(words);
+                return Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, words));
+            }
+            self.timer.as_mut().reset(until);
+        }
+        Poll::Pending
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Standing;
+
+    fn connect_info(&self) -> Standing {
+        self.standing.clone()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if let Poll::Ready(over) = self.poll_over(context) {
+            return Poll::Ready(Err(over));
+        }
+        Pin::new(&mut self.stream).poll_read(context, into)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    #[test]
+    fn a_stranger_has_seconds_and_a_silent_follower_minutes() {
+        let strangers = Arc::new(Semaphore::new(1));
+        let permit = Arc::clone(&strangers).try_acquire_owned().unwrap();
+        let remote = "127.0.0.1:1".parse().unwrap();
+        let standing = Standing::new(remote, permit, Arc::default());
+        let start = standing.0.started;
+        let at = |second| start + Duration::from_secs(second);
+        assert_eq!(standing.until(at(9)), start + KEY_TIME);
+        assert_eq!(strangers.available_permits(), 0);
+        standing.know(at(9));
+        assert_eq!(standing.until(at(9)), at(9) + IDLE_TIME);
+        assert_eq!(strangers.available_permits(), 1, "it is no stranger any more");
+        let asked = standing.ask();
+        assert_eq!(standing.until(at(5000)), at(5000) + IDLE_TIME, "a question is under way");
+        drop(asked);
+        standing.know(at(10));
+        assert_eq!(standing.until(at(5000)), at(10) + IDLE_TIME);
+    }
+}

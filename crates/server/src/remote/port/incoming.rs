@@ -1,0 +1,118 @@
+//! Connections of followers as they come in: so many at once, so many of them strangers, and each
+//! with its handshake beside the others. One that is no TLS, or shows the wrong certificate, is told
+//! so and ends here.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::stream::{Stream, unfold};
+use rustls::ServerConfig;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use super::connection::{Connection, KEY_TIME, Refusals, Standing};
+use crate::linger::linger;
+use crate::remote::tls;
+use crate::remote::watched::Watched;
+
+/// Connections at once; one more is closed.
+const CONNECTIONS_MAX: usize = 256;
+/// Those of them that have shown no key yet.
+const STRANGERS_MAX: usize = 64;
+/// How many connections wait to be served; none should.
+const WAITING_MAX: usize = 16;
+/// How long a silent peer is trusted to be there before it has said anything; then HTTP/2 asks.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+/// How long to wait when no connection can be accepted, most likely for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The connections of a port, ready to be served. They are taken in for as long as somebody takes
+/// them from here.
+pub(super) fn incoming(
+    listener: TcpListener,
+    tls: Arc<Watched<ServerConfig>>,
+) -> impl Stream<Item = io::Result<Connection>> {
+    let (ready, taken) = mpsc::channel(WAITING_MAX);
+    let door = Arc::new(Door {
+        tls,
+        room: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+        strangers: Arc::new(Semaphore::new(STRANGERS_MAX)),
+        refusals: Arc::default(),
+    });
+    tokio::spawn(async move {
+        tokio::select! {
+            () = door.accept(&listener, &ready) => {}
+            () = ready.closed() => {}
+        }
+    });
+    unfold(taken, |mut taken| async move {
+        let connection = taken.recv().await?;
+        Some((Ok(connection), taken))
+    })
+}
+
+/// What all connections have to pass.
+struct Door {
+    tls: Arc<Watched<ServerConfig>>,
+    room: Arc<Semaphore>,
+    strangers: Arc<Semaphore>,
+    refusals: Arc<Refusals>,
+}
+
+impl Door {
+    async fn accept(self: &Arc<Self>, listener: &TcpListener, ready: &mpsc::Sender<Connection>) {
+        loop {
+            let (stream, remote) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "another cluster's connection could not be accepted");
+                    sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let rooms = (
+                Arc::clone(&self.room).try_acquire_owned(),
+                Arc::clone(&self.strangers).try_acquire_owned(),
+            );
+            let (Ok(room), Ok(stranger)) = rooms else {
+                self.refusals.say(remote, "too many connections");
+                continue;
+            };
+            let standing = Standing::new(remote, stranger, Arc::clone(&self.refusals));
+            let (door, ready) = (Arc::clone(self), ready.clone());
+            tokio::spawn(async move {
+                match timeout(KEY_TIME, door.greet(stream)).await {
+                    Ok(Ok(stream)) => {
+                        // Nobody takes it where the node stops.
+                        let _ = ready.send(Connection::new(stream, standing, room)).await;
+                    }
+                    Ok(Err(why)) => standing.say_refused(&why),
+                    Err(_) => standing.say_refused("the handshake of TLS took too long"),
+                }
+            });
+        }
+    }
+
+    /// The handshake; says why there is none.
+    async fn greet(
+        &self,
+        stream: TcpStream,
+    ) -> Result<tokio_rustls::server::TlsStream<TcpStream>, String> {
+        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
+        SockRef::from(&stream).set_tcp_keepalive(&keepalive).map_err(|error| error.to_string())?;
+        let acceptor = TlsAcceptor::from(self.tls.get(Instant::now()));
+        match acceptor.accept(stream).into_fallible().await {
+            Ok(stream) => Ok(stream),
+            Err((error, mut stream)) => {
+                // What TLS says of it arrives, whatever the other side still sends.
+                linger(&mut stream).await;
+                Err(tls::cause_in_words(&error))
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The port for other clusters: followers ask here what they may know, and nothing else.
+//!
+//! Every connection is TLS ([`incoming`]), shows a key within seconds and goes when nobody asks
+//! anything ([`connection`]). Every question shows the key anew, is read within limits and answered
+//! for the tables of that key alone ([`service`]). Its limits are its own: a follower, however it
+//! asks, uses up nothing that the cluster's own nodes need.
+//!
+//! What the cluster is and has, the port is handed as a [`Leader`]; keys, as [`Keys`].
+
+mod connection;
+mod incoming;
+mod service;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_cluster::Peers;
+use rustls::ServerConfig;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tonic::transport;
+
+use super::keys::{Key, Keys};
+use super::protocol::{Answer, Ask, Hello, TABLES_MAX, TableInfo, Tables};
+use super::watched::Watched;
+use crate::rpc::Threads;
+
+/// Questions under way at once, of all followers together; one more is refused.
+const ANSWERS_MAX: usize = 64;
+/// The same on one connection; more wait in the follower.
+const STREAMS_MAX: u32 = 64;
+/// How long a question may take, its reading included.
+const ANSWER_TIME: Duration = Duration::from_secs(30);
+/// The most bytes that the headers of a question have.
+const HEADER_BYTES_MAX: u32 = 16 << 10;
+/// What a question may have on its way without a word from here: it has no more in all.
+const STREAM_WINDOW_BYTES: u32 = 64 << 10;
+/// The same of a connection.
+const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
+/// How long a connection may be silent before the other side is asked whether it is there.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+/// How long it may take to say so.
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long threads may take to end once their work has ended or was cut off.
+const THREADS_PAUSE: Duration = Duration::from_millis(100);
+
+/// What followers may ask of this cluster.
+pub trait Leader: Send + Sync + 'static {
+    /// The id of the node that answers here.
+    fn own_node(&self) -> String;
+
+    /// Where another node is asked by this one, if that has the port open too.
+    fn peer(&self, node: &str) -> Option<String>;
+
+    /// Who it is, and which of its nodes have the port open.
+    fn hello(&self) -> Hello;
+
+    /// All its tables, by name.
+    fn tables(&self) -> Vec<TableInfo>;
+}
+
+/// Answers a question for a key that holds.
+#[must_use]
+pub fn answer(ask: &Ask, key: &Key, leader: &dyn Leader) -> Answer {
+    match ask {
+        Ask::Hello => Answer::Hello(leader.hello()),
+        Ask::Tables { after } => {
+            let mut tables = leader.tables();
+            tables.retain(|table| table.name > *after && key.may_follow(&table.name));
+            let has_more = tables.len() > TABLES_MAX;
+            tables.truncate(TABLES_MAX);
+            Answer::Tables(Tables { tables, has_more })
+        }
+    }
+}
+
+/// The port, and the threads that serve it.
+pub struct Port {
+    threads: Threads,
+    stop: watch::Sender<bool>,
+    served: JoinHandle<()>,
+}
+
+impl Port {
+    /// Serves a port.
+    ///
+    /// # Errors
+    /// Where the system has no room for the threads.
+    pub fn start(
+        listener: std::net::TcpListener,
+        tls: Arc<Watched<ServerConfig>>,
+        keys: Arc<Keys>,
+        leader: Arc<dyn Leader>,
+        peers: Arc<dyn Peers>,
+    ) -> io::Result<Self> {
+        let threads = Threads::start("remote-port")?;
+        listener.set_nonblocking(true)?;
+        let listener = {
+            let _entered = threads.handle().enter();
+            TcpListener::from_std(listener)?
+        };
+        let (stop, mut stopping) = watch::channel(false);
+        let served = threads.handle().spawn(async move {
+            let stopped = async move {
+                let _ = stopping.wait_for(|stop| *stop).await;
+            };
+            let service = service::Service::new(keys, leader, peers);
+            let connections = incoming::incoming(listener, tls);
+            let served = settings().serve_with_incoming_shutdown(service, connections, stopped);
+            if let Err(error) = served.await {
+                tracing::error!(%error, "other clusters are served no longer");
+            }
+        });
+        Ok(Self { threads, stop, served })
+    }
+
+    /// Takes no more connections or questions; those under way are answered.
+    pub fn drain(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Drains, and cuts off what is not answered by `limit`. Blocks.
+    pub fn stop(self, limit: Duration) {
+        self.drain();
+        let Self { threads, served, .. } = self;
+        if threads.handle().block_on(async { timeout(limit, served).await }).is_err() {
+            tracing::warn!("questions of other clusters were cut off: the time to drain is over");
+        }
+        threads.stop(THREADS_PAUSE);
+    }
+}
+
+fn settings() -> transport::Server {
+    transport::Server::builder()
+        .timeout(ANSWER_TIME)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_concurrent_streams(STREAMS_MAX)
+        .http2_max_header_list_size(HEADER_BYTES_MAX)
+        .http2_keepalive_interval(Some(PING_INTERVAL))
+        .http2_keepalive_timeout(Some(PING_TIMEOUT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::remote::keys::{DRAWN_BYTES, KeySpec};
+
+    struct Three;
+
+    impl Leader for Three {
+        fn own_node(&self) -> String {
+            "n".to_owned()
+        }
+
+        fn peer(&self, _: &str) -> Option<String> {
+            None
+        }
+
+        fn hello(&self) -> Hello {
+            Hello { cluster_uuid: "u".to_owned(), ..Hello::default() }
+        }
+
+        fn tables(&self) -> Vec<TableInfo> {
+            let many = (0..TABLES_MAX).map(|number| format!("many-{number:04}"));
+            let names = ["a".to_owned(), "b".to_owned()].into_iter().chain(many);
+            names.map(|name| TableInfo { name, ..TableInfo::default() }).collect()
+        }
+    }
+
+    fn names(patterns: &[&str], after: &str) -> (Vec<String>, bool) {
+        let patterns = patterns.iter().map(|it| (*it).to_owned()).collect();
+        let spec = KeySpec { name: "x".to_owned(), patterns, ..KeySpec::default() };
+        let (key, _) = Key::make(spec, &[0; DRAWN_BYTES], 0);
+        let ask = Ask::Tables { after: after.to_owned() };
+        match answer(&ask, &key, &Three) {
+            Answer::Tables(it) => (it.tables.into_iter().map(|it| it.name).collect(), it.has_more),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_key_is_shown_its_own_tables_page_by_page() {
+        assert_eq!(names(&["b", "none"], ""), (vec!["b".to_owned()], false));
+        assert_eq!(names(&["x*"], ""), (vec![], false));
+        let (page, has_more) = names(&["*"], "");
+        assert!(has_more && page.len() == TABLES_MAX && page[0] == "a");
+        let (rest, has_more) = names(&["*"], page.last().unwrap());
+        assert_eq!((rest.len(), has_more), (2, false));
+    }
+}

@@ -1,0 +1,146 @@
+//! Questions as they come over a connection: who may ask, how many at once, and how a refusal reads.
+//!
+//! The key is asked for with every question, before a byte of it is read: one that was taken back
+//! opens nothing from then on, on connections that are open too.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use plimsoll_cluster::Peers;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+use tonic::body::Body;
+use tonic::codegen::{self, BoxFuture, http};
+use tonic::server::{Grpc, UnaryService};
+use tonic::{Request, Response, Status};
+
+use super::connection::{Asked, Standing};
+use super::{ANSWERS_MAX, Leader, answer};
+use crate::node::unix_time;
+use crate::remote::keys::{Credential, Key, Keys};
+use crate::remote::protocol::{
+    ANSWER_BYTES_MAX, AUTHORIZATION, METHOD, QUESTION_BYTES_MAX, Question, SCHEME,
+};
+use crate::remote::relay;
+use crate::rpc::BytesCodec;
+
+/// The one service of the port.
+#[derive(Clone)]
+pub(super) struct Service {
+    keys: Arc<Keys>,
+    leader: Arc<dyn Leader>,
+    peers: Arc<dyn Peers>,
+    room: Arc<Semaphore>,
+}
+
+impl Service {
+    pub(super) fn new(keys: Arc<Keys>, leader: Arc<dyn Leader>, peers: Arc<dyn Peers>) -> Self {
+        Self { keys, leader, peers, room: Arc::new(Semaphore::new(ANSWERS_MAX)) }
+    }
+
+    /// Lets a question in before a byte of it is read.
+    fn admit<B>(&self, request: &http::Request<B>) -> Result<(Key, Admitted), Status> {
+        let standing = request.extensions().get::<Standing>();
+        let standing = standing.ok_or_else(|| Status::internal("the connection is not known"))?;
+        let header = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes());
+        let key = match self.key(header) {
+            Ok(key) => key,
+            Err(words) => {
+                standing.say_refused(&words);
+                return Err(Status::unauthenticated(words));
+            }
+        };
+        standing.know(Instant::now());
+        if request.uri().path() != METHOD {
+            return Err(Status::unimplemented("there is one method, and this is not it"));
+        }
+        let busy = |_| Status::resource_exhausted("too many questions of followers at once");
+        let room = Arc::clone(&self.room).try_acquire_owned().map_err(busy)?;
+        Ok((key, Admitted { _room: room, _asked: standing.ask() }))
+    }
+
+    /// The key that a header opens.
+    fn key(&self, header: Option<&[u8]>) -> Result<Key, String> {
+        let Some(header) = header else {
+            return Err(
+                "a key is wanted: name the file that holds it as credentials_file".to_owned()
+            );
+        };
+        let credential = header.strip_prefix(SCHEME.as_bytes()).and_then(Credential::decode);
+        let credential =
+            credential.ok_or("the key is damaged: it is what `encoded` was when it was made")?;
+        let now_ms = u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX);
+        self.keys.open(&credential, now_ms).map_err(|refusal| refusal.to_string())
+    }
+}
+
+/// A question under way.
+struct Admitted {
+    _room: OwnedSemaphorePermit,
+    _asked: Asked,
+}
+
+impl codegen::Service<http::Request<Body>> for Service {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let (key, admitted) = match self.admit(&request) {
+            Ok(admitted) => admitted,
+            Err(status) => return Box::pin(async move { Ok(status.into_http()) }),
+        };
+        let asking = Asking {
+            key: Arc::new(key),
+            leader: Arc::clone(&self.leader),
+            peers: Arc::clone(&self.peers),
+        };
+        Box::pin(async move {
+            let mut grpc = Grpc::new(BytesCodec::default())
+                .max_decoding_message_size(QUESTION_BYTES_MAX)
+                .max_encoding_message_size(ANSWER_BYTES_MAX);
+            let response = grpc.unary(asking, request).await;
+            drop(admitted);
+            Ok(response)
+        })
+    }
+}
+
+/// Answers for one key.
+struct Asking {
+    key: Arc<Key>,
+    leader: Arc<dyn Leader>,
+    peers: Arc<dyn Peers>,
+}
+
+impl UnaryService<Bytes> for Asking {
+    type Response = Bytes;
+    type Future = BoxFuture<Response<Bytes>, Status>;
+
+    fn call(&mut self, question: Request<Bytes>) -> Self::Future {
+        let (key, leader) = (Arc::clone(&self.key), Arc::clone(&self.leader));
+        let peers = Arc::clone(&self.peers);
+        Box::pin(async move {
+            let question = Question::decode(question.get_ref());
+            let question = question.map_err(|error| Status::invalid_argument(error.to_string()))?;
+            let other = question.node.filter(|node| *node != leader.own_node());
+            if let Some(node) = other {
+                let Some(address) = leader.peer(&node) else {
+                    return Err(Status::not_found(format!("there is no node `{node}` here")));
+                };
+                let handed = relay::hand_on(&*peers, &address, &key.id, &question.ask).await;
+                let answer = handed.map_err(|words| {
+                    Status::unavailable(format!("the node `{node}` does not answer: {words}"))
+                })?;
+                return Ok(Response::new(answer.encode().into()));
+            }
+            Ok(Response::new(answer(&question.ask, &key, &*leader).encode().into()))
+        })
+    }
+}

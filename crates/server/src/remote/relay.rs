@@ -1,0 +1,130 @@
+//! A follower's question, handed on from the node that it reached to the node that it is meant for.
+//!
+//! It goes over the nodes' own way (`rpc`), which is there in any case: nodes need no keys and no
+//! certificates for each other. The node that was reached has checked the secret; the one that answers
+//! looks up the key by its id again, and answers for that key's tables alone. A question is handed on
+//! once: whoever gets it this way answers it itself.
+//!
+//! What nodes ask each other otherwise begins with the number of its format; what is handed on begins
+//! with [`MARK`], which is no such number.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use plimsoll_cluster::{Coordinator, Peers};
+use serde::{Deserialize, Serialize};
+
+use super::keys::Keys;
+use super::port::{Leader, answer};
+use super::protocol::{ANSWER_BYTES_MAX, Answer, Ask, QUESTION_BYTES_MAX};
+use crate::node::unix_time;
+use crate::rpc::Answers;
+
+/// What a question begins with that is handed on.
+const MARK: u8 = b'R';
+/// How long the other node has.
+const TIME: Duration = Duration::from_secs(20);
+
+/// A question on its way.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Handed {
+    /// The id of the key that was shown.
+    key: String,
+    ask: Ask,
+}
+
+/// What comes back.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Returned {
+    Answer(Answer),
+    /// In words.
+    Refused(String),
+}
+
+/// Hands a question to the node that listens at `address` for others of its cluster.
+///
+/// # Errors
+/// Says in words why there is no answer.
+pub async fn hand_on(
+    peers: &dyn Peers,
+    address: &str,
+    key: &str,
+    ask: &Ask,
+) -> Result<Answer, String> {
+    let handed = Handed { key: key.to_owned(), ask: ask.clone() };
+    let mut question = vec![MARK];
+    question.extend(serde_json::to_vec(&handed).expect("a question is plain data"));
+    let returned = peers.call(address, question.into(), TIME).await;
+    let returned = returned.map_err(|error| error.to_string())?;
+    match returned_of(&returned)? {
+        Returned::Answer(answer) => Ok(answer),
+        Returned::Refused(words) => Err(words),
+    }
+}
+
+fn returned_of(bytes: &[u8]) -> Result<Returned, String> {
+    let body = bytes.strip_prefix(&[MARK]).filter(|it| it.len() <= ANSWER_BYTES_MAX);
+    let read = body.and_then(|body| serde_json::from_slice(body).ok());
+    read.ok_or_else(|| "the node answers something else".to_owned())
+}
+
+/// What a node answers to the others of its cluster: the cluster's own questions, and those that
+/// are handed on.
+pub struct NodeAnswers {
+    coordinator: Arc<Coordinator>,
+    keys: Arc<Keys>,
+    leader: Arc<dyn Leader>,
+}
+
+impl NodeAnswers {
+    /// For a node.
+    #[must_use]
+    pub fn new(coordinator: Arc<Coordinator>, keys: Arc<Keys>, leader: Arc<dyn Leader>) -> Self {
+        Self { coordinator, keys, leader }
+    }
+
+    fn handed(&self, body: &[u8]) -> Returned {
+        let handed = Some(body).filter(|it| it.len() <= QUESTION_BYTES_MAX);
+        let handed = handed.and_then(|body| serde_json::from_slice::<Handed>(body).ok());
+        let Some(Handed { key, ask }) = handed else {
+            return Returned::Refused("no question that is known here".to_owned());
+        };
+        let now_ms = u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX);
+        match self.keys.known(&key, now_ms) {
+            Ok(key) => Returned::Answer(answer(&ask, &key, &*self.leader)),
+            Err(refusal) => Returned::Refused(refusal.to_string()),
+        }
+    }
+}
+
+impl Answers for NodeAnswers {
+    async fn answer(&self, question: Bytes) -> Bytes {
+        let Some(body) = question.strip_prefix(&[MARK]) else {
+            return self.coordinator.answer(question).await;
+        };
+        let mut answer = vec![MARK];
+        answer.extend(serde_json::to_vec(&self.handed(body)).expect("an answer is plain data"));
+        answer.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::remote::protocol::Hello;
+
+    #[test]
+    fn what_comes_back_is_read_or_refused() {
+        let answer = Returned::Answer(Answer::Hello(Hello::default()));
+        for returned in [answer, Returned::Refused("no".to_owned())] {
+            let bytes = [&[MARK][..], &serde_json::to_vec(&returned).unwrap()].concat();
+            assert_eq!(returned_of(&bytes), Ok(returned));
+        }
+        // An older node takes the mark for the number of a format that it does not know.
+        for bytes in [&b""[..], b"R", b"\x01problem", b"R{}", b"R{\"answer\":{}}"] {
+            assert!(returned_of(bytes).is_err());
+        }
+    }
+}

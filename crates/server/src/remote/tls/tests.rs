@@ -1,0 +1,179 @@
+//! Both sides of TLS, over a pipe in memory, with certificates as `plimsoll certificates` makes them.
+
+use std::fs;
+use std::time::{Duration, SystemTime};
+
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use super::*;
+use crate::remote::certificates::{Authority, Purpose, make_ca};
+
+/// A folder with authorities `a` and `b`, and `twin`, which has the name of `a`.
+struct Folder {
+    folder: tempfile::TempDir,
+    authorities: Vec<(String, Authority)>,
+}
+
+impl Folder {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut authorities = Vec::new();
+        for (name, called) in [("a", "a"), ("b", "b"), ("twin", "a")] {
+            let made = make_ca(called, 100, SystemTime::now()).unwrap();
+            fs::write(folder.path().join(format!("{name}.crt")), &made.certificate).unwrap();
+            let authority = Authority::read(&made.certificate, &made.key).unwrap();
+            authorities.push((name.to_owned(), authority));
+        }
+        Self { folder, authorities }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A certificate under this name, signed by one of the authorities some days ago, for ten days.
+    fn make(&self, name: &str, authority: &str, host: Option<&str>, days_ago: u64) -> Identity {
+        let purpose = match host {
+            Some(host) => Purpose::Node {
+                dns: vec![host.to_owned()],
+                ips: vec!["127.0.0.1".parse().unwrap()],
+            },
+            None => Purpose::Client,
+        };
+        let at = SystemTime::now() - Duration::from_secs(days_ago * 86_400);
+        let (_, signer) = self.authorities.iter().find(|(it, _)| it == authority).unwrap();
+        let made = signer.make(name, &purpose, 10, at).unwrap();
+        let [certificate, key] = ["crt", "key"].map(|end| self.path(&format!("{name}.{end}")));
+        fs::write(&certificate, &made.certificate).unwrap();
+        fs::write(&key, &made.key).unwrap();
+        Identity { certificate, key }
+    }
+
+    fn server(&self, identity: Identity, authority: Option<&str>) -> ServerFiles {
+        let authorities = authority.map(|it| self.path(&format!("{it}.crt"))).into_iter().collect();
+        ServerFiles { identity, authorities }
+    }
+
+    fn client(&self, authority: &str, identity: Option<Identity>) -> ClientFiles {
+        ClientFiles { authorities: vec![self.path(&format!("{authority}.crt"))], identity }
+    }
+}
+
+/// Connects and sends a word each way: what went wrong, as the client sees it.
+async fn meet(
+    server: Arc<ServerConfig>,
+    client: Arc<ClientConfig>,
+    name: &str,
+) -> Result<(), String> {
+    let (near, far) = tokio::io::duplex(1 << 16);
+    let accepted = tokio::spawn(async move {
+        let mut stream = TlsAcceptor::from(server).accept(far).await?;
+        stream.write_all(b"hello").await?;
+        stream.flush().await?;
+        stream.read_exact(&mut [0; 5]).await?;
+        Ok::<_, std::io::Error>(())
+    });
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let connected = async {
+        let mut stream = TlsConnector::from(client).connect(name, near).await?;
+        stream.read_exact(&mut [0; 5]).await?;
+        stream.write_all(b"hello").await?;
+        stream.flush().await?;
+        Ok::<_, std::io::Error>(())
+    };
+    let connected = connected.await.map_err(|error| cause_in_words(&error));
+    let accepted = accepted.await.unwrap();
+    assert_eq!(connected.is_ok(), accepted.is_ok(), "{connected:?} {accepted:?}");
+    connected
+}
+
+#[tokio::test]
+async fn both_sides_are_checked_where_both_have_authorities() {
+    let folder = Folder::new();
+    let node = folder.make("node", "a", Some("leader.example"), 0);
+    let follower = folder.make("follower", "a", None, 0);
+    let stranger = folder.make("stranger", "b", None, 0);
+    let old = folder.make("old", "a", Some("leader.example"), 11);
+    let now = Instant::now();
+    let open = folder.server(node.clone(), None);
+    let strict = folder.server(node.clone(), Some("a"));
+    let late = folder.server(old, None);
+    let masked = folder.server(follower.clone(), None);
+    let [plain, with_own, with_other] =
+        [None, Some(follower), Some(stranger)].map(|it| folder.client("a", it));
+    let [other, twin] = ["b", "twin"].map(|it| folder.client(it, None));
+    for (server_files, client_files, name, refusal) in [
+        (&open, &plain, "leader.example", None),
+        (&open, &plain, "127.0.0.1", None),
+        (&strict, &with_own, "leader.example", None),
+        (&open, &with_own, "leader.example", None),
+        (&open, &plain, "other.example", Some("is not for `other.example`")),
+        (&open, &plain, "127.0.0.2", Some("is not for `127.0.0.2`")),
+        (&open, &other, "leader.example", Some("signed by none of the authorities")),
+        (&open, &twin, "leader.example", Some("signed by none of the authorities")),
+        (&strict, &plain, "leader.example", Some("certificate of the side that connects")),
+        (&strict, &with_other, "leader.example", Some("does not take the certificate")),
+        (&late, &plain, "leader.example", Some("has expired")),
+        (&masked, &plain, "leader.example", Some("another purpose")),
+    ] {
+        let server = server(server_files.clone(), now).unwrap().get(now);
+        let client = client(client_files.clone(), now).unwrap().get(now);
+        let met = meet(server, client, name).await;
+        match refusal {
+            None => assert_eq!(met, Ok(()), "{name}"),
+            Some(words) => {
+                let refused = met.unwrap_err();
+                assert!(refused.contains(words), "{words}: {refused}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn certificates_are_replaced_while_they_are_used() {
+    let folder = Folder::new();
+    let node = folder.make("node", "a", Some("leader.example"), 0);
+    let start = Instant::now();
+    let at = |second| start + Duration::from_secs(second);
+    let server = server(folder.server(node.clone(), None), start).unwrap();
+    let trusts_a = client(folder.client("a", None), start).unwrap().get(start);
+    let trusts_b = client(folder.client("b", None), start).unwrap().get(start);
+    let meets = |at, client: &Arc<ClientConfig>| {
+        let (server, client) = (server.get(at), Arc::clone(client));
+        async move { meet(server, client, "leader.example").await.is_ok() }
+    };
+    assert!(meets(at(1), &trusts_a).await && !meets(at(1), &trusts_b).await);
+    // A key that does not belong to the certificate: in the middle of a replacement.
+    let kept = fs::read(&node.key).unwrap();
+    let next = folder.make("next", "b", Some("leader.example"), 0);
+    fs::copy(&next.key, &node.key).unwrap();
+    assert!(meets(at(2), &trusts_a).await, "the old ones hold on");
+    fs::copy(&next.certificate, &node.certificate).unwrap();
+    assert!(meets(at(3), &trusts_b).await && !meets(at(3), &trusts_a).await);
+    fs::write(&node.key, kept).unwrap();
+    assert!(meets(at(4), &trusts_b).await);
+}
+
+#[test]
+fn files_that_do_not_do_are_named() {
+    let folder = Folder::new();
+    let node = folder.make("node", "a", Some("leader.example"), 0);
+    let other = folder.make("other", "a", Some("leader.example"), 0);
+    let now = Instant::now();
+    let crossed = Identity { certificate: node.certificate.clone(), key: other.key };
+    let turned = Identity { certificate: node.key.clone(), key: node.certificate.clone() };
+    let missing = Identity { certificate: folder.path("none.crt"), key: node.key.clone() };
+    for (identity, file, why) in [
+        (crossed, "node.crt", "the key does not belong to the certificate"),
+        (turned, "node.key", "has no certificate"),
+        (missing, "none.crt", "No such file"),
+    ] {
+        let refused = server(folder.server(identity, None), now).err().unwrap().to_string();
+        assert!(refused.contains(file) && refused.contains(why), "{refused}");
+        assert!(!refused.contains("BEGIN"), "{refused}");
+    }
+    let refused = client(folder.client("none", None), now).err().unwrap().to_string();
+    assert!(refused.contains("none.crt"), "{refused}");
+}
