@@ -26,6 +26,8 @@ pub const QUESTION_BYTES_MAX: usize = 64 << 10;
 pub const ANSWER_BYTES_MAX: usize = 4 << 20;
 /// The longest name in a question, bytes: as long as a table's may be.
 const NAME_BYTES_MAX: usize = 255;
+/// The longest in an answer, bytes: also addresses stand there.
+const ANSWER_NAME_BYTES_MAX: usize = 512;
 /// Tables in one answer, at the most.
 pub const TABLES_MAX: usize = 1000;
 
@@ -119,8 +121,11 @@ pub enum ProtocolError {
     #[error("a message of {0} bytes is over {1}")]
     TooLong(usize, usize),
     /// A name is longer than any may be.
-    #[error("a name of {0} bytes is over {NAME_BYTES_MAX}")]
+    #[error("a name of {0} bytes is longer than any may be")]
     Name(usize),
+    /// An answer has more tables than any may.
+    #[error("a page of {0} tables is over {TABLES_MAX}")]
+    TooMany(usize),
     /// They are not what is wanted.
     #[error("no question that is known here: at line {0}, column {1}")]
     Unknown(usize, usize),
@@ -166,7 +171,24 @@ impl Answer {
     /// # Errors
     /// See [`ProtocolError`].
     pub fn decode(bytes: &[u8]) -> Result<Self, ProtocolError> {
-        read(bytes, ANSWER_BYTES_MAX)
+        let answer: Self = read(bytes, ANSWER_BYTES_MAX)?;
+        let longest = match &answer {
+            Self::Hello(hello) => {
+                let own = [&hello.cluster_uuid, &hello.cluster_name, &hello.version, &hello.node];
+                let nodes = hello.nodes.iter().flat_map(|it| [&it.id, &it.name, &it.address]);
+                own.into_iter().chain(nodes).map(String::len).max()
+            }
+            Self::Tables(page) if page.tables.len() > TABLES_MAX => {
+                return Err(ProtocolError::TooMany(page.tables.len()));
+            }
+            Self::Tables(page) => {
+                page.tables.iter().flat_map(|it| [&it.name, &it.uuid]).map(String::len).max()
+            }
+        };
+        match longest {
+            Some(longest) if longest > ANSWER_NAME_BYTES_MAX => Err(ProtocolError::Name(longest)),
+            _ => Ok(answer),
+        }
     }
 }
 
@@ -221,6 +243,20 @@ mod tests {
         assert_eq!(Question::decode(long.as_bytes()), Err(ProtocolError::Name(256)));
         let longer = vec![b' '; QUESTION_BYTES_MAX + 1];
         assert!(matches!(Question::decode(&longer), Err(ProtocolError::TooLong(..))));
+    }
+
+    #[test]
+    fn an_answer_has_bounds_too() {
+        let table = |name: String| TableInfo { name, ..TableInfo::default() };
+        let page = |tables| Answer::Tables(Tables { tables, has_more: true });
+        let long = page(vec![table("x".repeat(ANSWER_NAME_BYTES_MAX + 1))]);
+        assert_eq!(Answer::decode(&long.encode()), Err(ProtocolError::Name(513)));
+        let many = page(vec![table("x".to_owned()); TABLES_MAX + 1]);
+        assert_eq!(Answer::decode(&many.encode()), Err(ProtocolError::TooMany(1001)));
+        let hello = Hello { cluster_name: "x".repeat(513), ..Hello::default() };
+        assert!(Answer::decode(&Answer::Hello(hello).encode()).is_err());
+        let whole = page(vec![table("x".repeat(255)); TABLES_MAX]);
+        assert_eq!(Answer::decode(&whole.encode()), Ok(whole));
     }
 
     #[test]

@@ -15,6 +15,9 @@ use parking_lot::Mutex;
 
 /// How often files are looked at, at the most.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often files that did not do are read again although they did not change: what was wrong may
+/// have been the reading.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// The largest file that is read. Lists of authorities of whole systems have a quarter of it.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -42,11 +45,11 @@ impl FileError {
 /// Where it cannot be read, or is larger than 1 MiB.
 pub fn read_file(path: &Path) -> Result<Vec<u8>, FileError> {
     let failed = |error: std::io::Error| FileError::new(path, error.to_string());
-    let file = File::open(path).map_err(failed)?;
-    // A device or a pipe has no end.
-    if !file.metadata().map_err(failed)?.is_file() {
+    // A device or a pipe has no end, and opening one may wait for ever.
+    if !fs::metadata(path).map_err(failed)?.is_file() {
         return Err(FileError::new(path, "is no file"));
     }
+    let file = File::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
@@ -68,9 +71,11 @@ pub struct Watched<T> {
 struct State<T> {
     current: Arc<T>,
     /// How the files were when they were read last, also where that failed: a file that does not do
-    /// is named once, and read again when it changes.
+    /// is named once.
     seen: Vec<Option<Stamp>>,
     looked: Instant,
+    /// When they were read last, where they did not do then.
+    failed: Option<Instant>,
 }
 
 /// What changes when a file does: a rename brings another number, a write another time or size.
@@ -106,7 +111,7 @@ impl<T> Watched<T> {
     ) -> Result<Self, FileError> {
         // Before they are read: a change in between is seen at the next look.
         let seen = stamps(&files);
-        let state = State { current: Arc::new(make()?), seen, looked: now };
+        let state = State { current: Arc::new(make()?), seen, looked: now, failed: None };
         Ok(Self { files, make: Box::new(make), state: Mutex::new(state) })
     }
 
@@ -119,16 +124,21 @@ impl<T> Watched<T> {
         }
         state.looked = now;
         let found = stamps(&self.files);
-        if found != state.seen {
+        let is_changed = found != state.seen;
+        let is_retried = |at| now.saturating_duration_since(at) >= RETRY_INTERVAL;
+        if is_changed || state.failed.is_some_and(is_retried) {
             state.seen = found;
             let files: Vec<_> = self.files.iter().map(|path| path.display().to_string()).collect();
             match (self.make)() {
                 Ok(made) => {
                     tracing::info!(?files, "changed files were taken over");
-                    state.current = Arc::new(made);
+                    (state.current, state.failed) = (Arc::new(made), None);
                 }
                 Err(error) => {
-                    tracing::warn!(?files, %error, "changed files do not do: what they held before holds on");
+                    state.failed = Some(now);
+                    if is_changed {
+                        tracing::warn!(?files, %error, "changed files do not do: what they held before holds on");
+                    }
                 }
             }
         }
@@ -192,5 +202,30 @@ mod tests {
         assert!(read_file(&path).unwrap_err().to_string().contains("larger"));
         assert!(read_file(Path::new("/dev/zero")).unwrap_err().to_string().contains("is no file"));
         assert!(read_file(folder.path()).is_err());
+        // Nobody writes into it: whoever opened it would wait.
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert!(read_file(&pipe).unwrap_err().to_string().contains("is no file"));
+    }
+
+    #[test]
+    fn what_could_not_be_read_once_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "one").unwrap();
+        let is_failing = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let (start, fails, read) = (Instant::now(), Arc::clone(&is_failing), path.clone());
+        let make = move || match fails.load(std::sync::atomic::Ordering::Relaxed) {
+            true => Err(FileError::new(&read, "too many open files")),
+            false => text_of(&read),
+        };
+        let watched = Watched::new(vec![path.clone()], start, make).unwrap();
+        let at = |seconds| watched.get(start + Duration::from_secs(seconds)).as_ref().clone();
+        fs::write(&path, "three").unwrap();
+        is_failing.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(at(1), "one");
+        is_failing.store(false, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(at(10), "one", "not tried again yet");
+        assert_eq!(at(11), "three");
     }
 }

@@ -29,6 +29,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
 /// The most nodes of an answer that are looked at.
 const NODES_MAX: usize = 1000;
+/// How many addresses of nodes may fail in one look: each may take [`LOOK_TIME`].
+const FAILURES_MAX: u32 = 2;
 
 /// The longest id that a node may say it has, bytes.
 const ID_BYTES_MAX: usize = 255;
@@ -40,11 +42,13 @@ pub(super) struct Keeper {
     state: Arc<Mutex<State>>,
     /// There once the files could be read.
     means: Option<Means>,
+    /// Looks so far at the addresses of nodes.
+    looks: usize,
 }
 
 impl Keeper {
     pub(super) fn new(name: &str, settings: RemoteSettings, state: Arc<Mutex<State>>) -> Self {
-        Self { name: name.to_owned(), settings, state, means: None }
+        Self { name: name.to_owned(), settings, state, means: None, looks: 0 }
     }
 
     /// Goes on until it is dropped.
@@ -120,7 +124,7 @@ impl Keeper {
 
     /// Connects to nodes by their own addresses; to a seed first, where none is connected.
     async fn sniff(
-        &self,
+        &mut self,
         means: &Means,
         reached: &mut Vec<(Way, Hello)>,
         failed: &mut Option<AskError>,
@@ -141,18 +145,26 @@ impl Keeper {
             .first()
             .map(|(_, hello)| hello.nodes.iter().take(NODES_MAX).cloned().collect())
             .unwrap_or_default();
-        for node in found {
-            if nodes.len() >= self.settings.node_connections {
+        let mut failures = 0;
+        // Each look begins with another: those that do not answer hold up nobody for long.
+        let first = self.looks % found.len().max(1);
+        self.looks = self.looks.wrapping_add(1);
+        for node in found.iter().cycle().skip(first).take(found.len()) {
+            if nodes.len() >= self.settings.node_connections || failures == FAILURES_MAX {
                 break;
             }
             if nodes.contains(&node.id) || !is_address(&node.address) {
                 continue;
             }
+            self.keep_only(reached);
             match self.open(&node.address, means).await {
                 // Whoever answers there, which a wrong address may be another's.
                 Ok(it) if nodes.insert(it.0.node.clone()) => reached.push(it),
                 Ok(_) => {}
-                Err(error) => *failed = Some(error),
+                Err(error) => {
+                    failures += 1;
+                    *failed = Some(error);
+                }
             }
         }
     }
@@ -166,6 +178,7 @@ impl Keeper {
     ) {
         let Some(address) = &self.settings.proxy_address else { return };
         while reached.len() < self.settings.proxy_connections {
+            self.keep_only(reached);
             match self.open(address, means).await {
                 Ok(it) => reached.push(it),
                 Err(error) => {

@@ -171,8 +171,8 @@ impl RemoteCluster {
         timeout: Duration,
     ) -> Result<Answer, AskError> {
         let way = self.way(node)?;
-        let is_there = node.is_none_or(|node| way.node == node);
-        let node = if is_there { None } else { node.map(str::to_owned) };
+        // Also where the way leads to it: behind a proxy it may have come to lead to another.
+        let node = node.map(str::to_owned);
         way.ask(&Question { node, ask }, timeout).await
     }
 

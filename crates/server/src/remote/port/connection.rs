@@ -134,7 +134,8 @@ impl Connection {
         Self { stream, standing, timer, _room: room }
     }
 
-    /// Whether its time is over. Asked at every read, so that who sends without end is seen too.
+    /// Whether its time is over. Asked at every read, so that who sends without end is seen too; and at
+    /// every write, because who reads nothing lets nobody come to a read.
     fn poll_over(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         while self.timer.as_mut().poll(context).is_ready() {
             let now = Instant::now();
@@ -161,15 +162,22 @@ impl Connected for Connection {
     }
 }
 
+/// Ends what was asked where the connection's time is over.
+macro_rules! unless_over {
+    ($connection:ident, $context:ident) => {
+        if let Poll::Ready(over) = $connection.poll_over($context) {
+            return Poll::Ready(Err(over));
+        }
+    };
+}
+
 impl AsyncRead for Connection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if let Poll::Ready(over) = self.poll_over(context) {
-            return Poll::Ready(Err(over));
-        }
+        unless_over!(self, context);
         Pin::new(&mut self.stream).poll_read(context, into)
     }
 }
@@ -180,6 +188,7 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        unless_over!(self, context);
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
@@ -188,6 +197,7 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        unless_over!(self, context);
         Pin::new(&mut self.stream).poll_write_vectored(context, slices)
     }
 
@@ -196,10 +206,12 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        unless_over!(self, context);
         Pin::new(&mut self.stream).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        unless_over!(self, context);
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

@@ -136,7 +136,9 @@ impl UnaryService<Bytes> for Asking {
                 };
                 let handed = relay::hand_on(&*peers, &address, &key.id, &question.ask).await;
                 let answer = handed.map_err(|words| {
-                    Status::unavailable(format!("the node `{node}` does not answer: {words}"))
+                    // What nodes say to each other is not for other clusters.
+                    tracing::warn!(node, %words, "a question of another cluster was not answered");
+                    Status::unavailable(format!("the node `{node}` does not answer"))
                 })?;
                 return Ok(Response::new(answer.encode().into()));
             }
