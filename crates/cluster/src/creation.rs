@@ -1,7 +1,7 @@
 //! Tables created, changed and deleted through the metadata, and the copies of their partitions
 //! opened and closed on this node. When that is due is decided in `reconcile.rs`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plimsoll_index::Error;
@@ -244,7 +244,11 @@ impl Shared {
         }
         self.keep_copy(&partition).map_err(|error| failed(&error))?;
         if let Some(index) = table.index() {
-            self.open_indexer(&partition, &index).map_err(|error| failed(&error))?;
+            // All its files are read, where they came with the copy: beside this thread, which beats.
+            let (dir, partition) = (self.index_dir(partition.id), Arc::clone(&partition));
+            let open = move || open_indexer(&dir, &partition, &index);
+            let opened = tokio::task::spawn_blocking(open).await.map_err(|error| failed(&error))?;
+            opened.map_err(|error| failed(&error))?;
         }
         copies.set_local(Some(Arc::clone(&partition)));
         // It may have become an index, or another, meanwhile.
@@ -280,11 +284,7 @@ impl Shared {
         partition: &Partition,
         index: &Arc<IndexMetadata>,
     ) -> Result<(), String> {
-        let dir = self.index_dir(partition.id);
-        let indexer = Indexer::open(&dir, partition.id, &partition.store, index)
-            .map_err(|error| format!("{}: {error}", dir.display()))?;
-        partition.set_indexer(Arc::new(indexer));
-        Ok(())
+        open_indexer(&self.index_dir(partition.id), partition, index)
     }
 
     /// Takes a table away with everything in it; the caller holds the lock of changes.
@@ -373,4 +373,15 @@ impl Shared {
         self.metadata.store.put_held(partition.id)?;
         self.metadata.store.flush()
     }
+}
+
+fn open_indexer(
+    dir: &Path,
+    partition: &Partition,
+    index: &Arc<IndexMetadata>,
+) -> Result<(), String> {
+    let indexer = Indexer::open(dir, partition.id, &partition.store, index)
+        .map_err(|error| format!("{}: {error}", dir.display()))?;
+    partition.set_indexer(Arc::new(indexer));
+    Ok(())
 }

@@ -12,7 +12,7 @@ use crate::catch_up::CatchUpError;
 use crate::metadata;
 use crate::node::Shared;
 use crate::placement::CopyState;
-use crate::recovery::{self, CopyOptions, Folders, Recovery, Stage};
+use crate::recovery::{self, Copied, CopyOptions, Folders, Recovery, Stage};
 use crate::session::random_u64;
 use crate::table::{Copies, Table, TableDefinition};
 
@@ -151,6 +151,15 @@ impl Shared {
         is_made && tail.0.saturating_sub(definition.begin().lsn.0) > REPLAY_RECORDS_MAX
     }
 
+    /// Puts a copy in its place. All its rows are read for that: beside this thread, which beats.
+    async fn install(&self, copied: Copied, is_index: bool) -> Result<(), String> {
+        let (resources, incarnation) = (Arc::clone(&self.resources), self.log.incarnation());
+        let install = move || copied.install(&resources, incarnation, is_index);
+        let installed = tokio::task::spawn_blocking(install).await;
+        let installed = installed.map_err(|error| error.to_string())?;
+        installed.map(drop).map_err(|error| error.to_string())
+    }
+
     /// Puts a copy of another node's files in this node's place for them.
     async fn copy_from_another(
         &self,
@@ -164,14 +173,15 @@ impl Shared {
             let recovery = recovery.map_err(|_| "a copy is being made already".to_owned())?;
             let options = CopyOptions { seed: random_u64(), ..CopyOptions::default() };
             let copied = recovery::copy(&member.link, copies.id, &folders, &options, &recovery);
-            let installed = copied.await.map_err(|error| error.to_string()).and_then(|copied| {
-                recovery.enter(Stage::Translog);
-                let (resources, incarnation) = (&self.resources, self.log.incarnation());
-                let installed = copied.install(resources, incarnation, table.is_index());
-                installed.map_err(|error| error.to_string())
-            });
+            let installed = match copied.await {
+                Ok(copied) => {
+                    recovery.enter(Stage::Translog);
+                    self.install(copied, table.is_index()).await
+                }
+                Err(error) => Err(error.to_string()),
+            };
             match installed {
-                Ok(_) => return Ok(recovery),
+                Ok(()) => return Ok(recovery),
                 Err(error) => {
                     recovery.fail(&error);
                     why = format!("{}: {error}", member.record.name);

@@ -114,7 +114,7 @@ pub(crate) struct Shared {
     pub is_alone: bool,
     /// This node's clock.
     pub clock: Arc<OwnClock>,
-    pub resources: Resources,
+    pub resources: Arc<Resources>,
     /// The room on the disk.
     pub room: Room,
     pub metadata: Arc<Partition>,

@@ -275,7 +275,7 @@ impl Opening {
             _holder: self.log.holder,
             is_alone: self.log.is_alone,
             clock: self.log.clock,
-            resources: self.resources,
+            resources: Arc::new(self.resources),
             room: Room::new(&settings.data_dir),
             metadata,
             members: Members::new(self.own, record, peers, self.incarnation),

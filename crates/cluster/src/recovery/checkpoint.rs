@@ -82,7 +82,11 @@ impl Checkpoint {
         let rows = folder_of(&folder.0, FileKind::Rows);
         let index = folder_of(&folder.0, FileKind::Index);
         let (indexed, made) = match &subject.indexer {
-            Some(indexer) => indexer.checkpoint(&index, || store.checkpoint(&rows)),
+            Some(indexer) => {
+                // So that little is left for the checkpoint, during which nobody refreshes.
+                store.flush().map_err(|error| error.to_string())?;
+                indexer.checkpoint(&index, || store.checkpoint(&rows))
+            }
             None => (None, store.checkpoint(&rows)),
         };
         made.map_err(|error| error.to_string())?;

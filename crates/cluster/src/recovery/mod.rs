@@ -28,12 +28,12 @@ pub(crate) use folders::{Folders, partition_named, settle};
 pub(crate) use progress::{Recoveries, Recovery};
 pub use progress::{RecoveryStatus, Stage};
 pub(crate) use source::Checkpoints;
-pub(crate) use target::{CopyOptions, copy};
+pub(crate) use target::{Copied, CopyOptions, copy};
 
 #[cfg(test)]
 pub(crate) use {
     progress::AlreadyRunning,
-    target::{Copied, CopyError, InstallError, Now, Pace},
+    target::{CopyError, InstallError, Now, Pace},
 };
 
 #[cfg(test)]

@@ -286,6 +286,8 @@ impl Replica {
     /// Makes a copy of a leader's replica, opened as it came, one that follows it: `leader` is its
     /// name there, `position` where this cluster's log `incarnation` stands, from which on records
     /// are given to it. What the leader's node kept for itself is forgotten, as in [`Self::adopt`].
+    /// The first copy alone is made so, the others of it: two that began at different positions would
+    /// know different leads.
     ///
     /// # Errors
     /// Where the store fails, and where the copy is of a replica that itself follows another.

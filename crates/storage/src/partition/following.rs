@@ -3,6 +3,10 @@
 //! log time, under the leader's sessions and leads. So both contain the same at the same position of
 //! the leader's log. Whatever else comes by this cluster's log changes nothing of the contents.
 //!
+//! One thing is to be settled before anybody carries: rows that an earlier record of the same batch
+//! removed cost steps when they are passed over, and cost the leader none, so that a budget could end
+//! an operation on one side alone.
+//!
 //! How the records come here is not decided here, nor when a replica begins to follow.
 
 use std::collections::HashMap;
