@@ -525,11 +525,14 @@ def test_the_nodes_of_a_leader_are_found(tmp_path):
             return get(follower, "/_remote/info")["west"]
 
         await_true(info, lambda: info()["num_nodes_connected"] == 2, 60)
-        found = get(follower, "/_plimsoll/remote/west/nodes")["nodes"].values()
-        assert sorted((it["name"], it["remote_address"], it["answers"]) for it in found) == [
-            ("a", f"127.0.0.1:{port_a}", True),
-            ("b", f"127.0.0.1:{port_b}", True),
-        ]
+
+        def found():
+            nodes = get(follower, "/_plimsoll/remote/west/nodes")["nodes"].values()
+            return sorted((it["name"], it["remote_address"], it["answers"]) for it in nodes)
+
+        # Whoever is asked may not have heard of the other yet.
+        both = [("a", f"127.0.0.1:{port_a}", True), ("b", f"127.0.0.1:{port_b}", True)]
+        await_true(found, lambda: found() == both, 30)
         proxied = {
             "cluster.remote.proxied.mode": "proxy",
             "cluster.remote.proxied.proxy_address": f"127.0.0.1:{port_b}",
@@ -539,8 +542,8 @@ def test_the_nodes_of_a_leader_are_found(tmp_path):
         }
         assert ask(follower, "PUT", "/_cluster/settings", {"persistent": proxied})[0] == 200
         await_true(info, lambda: get(follower, "/_remote/info")["proxied"]["connected"], 30)
-        found = get(follower, "/_plimsoll/remote/proxied/nodes")["nodes"].values()
-        assert sorted((it["name"], it["answers"]) for it in found) == [("a", True), ("b", True)], found
+        proxied = get(follower, "/_plimsoll/remote/proxied/nodes")["nodes"].values()
+        assert sorted((it["name"], it["answers"]) for it in proxied) == [("a", True), ("b", True)], proxied
         # A key that one node takes back opens nothing at the other.
         assert ask(nodes[1], "DELETE", "/_security/api_key", {"name": "x"})[0] == 200
         await_true(info, lambda: "was invalidated" in info().get("error", ""), 30)
