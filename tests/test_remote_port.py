@@ -9,123 +9,13 @@ import os
 import shutil
 import socket
 import ssl
-import subprocess
 import time
 
 import pytest
 from cluster_processes import await_true, fixed_ports
-from conftest import Node, binary
+from conftest import Node
+from remote_clusters import SSL, Certificates, Clusters
 from rest import ask, get
-
-SSL = "xpack.security.remote_cluster_server.ssl."
-CONNECT_SECONDS = 30
-
-
-class Certificates:
-    """A folder with an authority, and what it signs."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.make("ca")
-
-    def make(self, kind, *words):
-        command = [binary(), "certificates", kind, "--out", self.folder, *words]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-
-    def node(self, name, *words):
-        names = words or ("--ip", "127.0.0.1")
-        self.make("node", "--ca", self.folder, "--name", name, *names)
-        return self
-
-    def client(self, name):
-        self.make("client", "--ca", self.folder, "--name", name)
-        return self
-
-    def path(self, name):
-        return str(self.folder / name)
-
-    def settings(self, name, port):
-        """What a leader's node is started with."""
-        return [
-            "remote_cluster_server.enabled=true",
-            f"remote_cluster.port={port}",
-            f"{SSL}certificate={self.path(name)}.crt",
-            f"{SSL}key={self.path(name)}.key",
-        ]
-
-
-class Clusters:
-    """A leader and a follower."""
-
-    def __init__(self, folder, leader_settings=()):
-        self.folder = folder
-        self.certificates = Certificates(folder / "certificates").node("leader")
-        [self.port] = fixed_ports(1)
-        settings = self.certificates.settings("leader", self.port)
-        self.leader = self.node("leader", [*settings, *leader_settings])
-        self.follower = self.node("follower", [])
-        self.secrets = []
-
-    def node(self, name, settings):
-        (self.folder / name).mkdir()
-        return Node(self.folder / name, [f"node.name={name}", f"cluster.name={name}", *settings]).start()
-
-    def make_key(self, *names, **more):
-        """A key of the leader's, and the file that holds it."""
-        body = {"name": "follower", "access": {"replication": [{"names": list(names)}]}, **more}
-        status, key = ask(self.leader, "POST", "/_security/cross_cluster/api_key", body)
-        assert status == 200, key
-        assert base64.b64decode(key["encoded"]).decode() == f"{key['id']}:{key['api_key']}"
-        path = self.folder / f"{key['id']}.key"
-        path.write_text(key["encoded"] + "\n")
-        self.secrets += [key["api_key"], key["encoded"]]
-        return key, path
-
-    def connect(self, name, **options):
-        """Sets a remote cluster of the follower's; options that are None are left out."""
-        defaults = {
-            "seeds": [f"127.0.0.1:{self.port}"],
-            "certificate_authorities": self.certificates.path("ca.crt"),
-        }
-        options = {key: value for key, value in {**defaults, **options}.items() if value is not None}
-        settings = {f"cluster.remote.{name}.{key}": value for key, value in options.items()}
-        status, answer = ask(self.follower, "PUT", "/_cluster/settings", {"persistent": settings})
-        assert status == 200, answer
-
-    def forget(self, name):
-        change = {"persistent": {f"cluster.remote.{name}.*": None}}
-        assert ask(self.follower, "PUT", "/_cluster/settings", change)[0] == 200
-        assert name not in get(self.follower, "/_remote/info")
-
-    def info(self, name):
-        return get(self.follower, "/_remote/info")[name]
-
-    def await_connected(self, name):
-        await_true(lambda: self.info(name), lambda: self.info(name)["connected"], CONNECT_SECONDS)
-        return self.info(name)
-
-    def await_refused(self, name, words):
-        """Waits for the words that say why, which must not come from the time before."""
-
-        def is_refused():
-            info = self.info(name)
-            return not info["connected"] and words in info.get("error", "")
-
-        await_true(lambda: self.info(name), is_refused, CONNECT_SECONDS)
-
-    def demand_well(self):
-        """Both live, and nobody has said a secret."""
-        for node in (self.leader, self.follower):
-            assert ask(node, "GET", "/")[0] == 200
-            assert node.process.poll() is None
-            text = "".join(node.output)
-            assert not any(secret in text for secret in self.secrets)
-            assert "PRIVATE KEY" not in text and "panicked" not in text, text
-
-    def close(self):
-        for node in (self.leader, self.follower):
-            if node.process.poll() is None:
-                node.kill()
 
 
 @pytest.fixture(scope="module")

@@ -238,7 +238,7 @@ impl Group {
         if let Err(error) = replica.mark() {
             return Added::Refused(format!("it cannot be stamped: {error}"));
         }
-        partition.counted(&replica.stamp());
+        partition.counted(&replica.stamp(), replica.log_time_ms());
         if let Some(fault) = &self.fault {
             partition.halt(fault);
         }
@@ -269,8 +269,9 @@ impl Group {
         }
         // Nothing of it is between its last record and here: all copies can say so.
         replica.pass(position);
-        let digest = replica.digest().map_err(|error| error.to_string())?;
-        Ok(Digest { lsn: position.lsn.0, hash: position.hash, digest })
+        let digests = replica.digests().map_err(|error| error.to_string())?;
+        let (digest, content) = (digests.of_all, Some(digests.of_content));
+        Ok(Digest { lsn: position.lsn.0, hash: position.hash, digest, content })
     }
 
     fn publish(&self) {
@@ -484,7 +485,7 @@ impl Worker {
             match replica.apply(position, record, self.version.over_budget(), &mut replies) {
                 Ok(applied) => {
                     // Before the answers: who has one may count at once.
-                    partition.counted(&replica.stamp());
+                    partition.counted(&replica.stamp(), replica.log_time_ms());
                     if matches!(applied, Applied::Passed(_)) {
                         partition.lead.passed(&record.lead);
                     }

@@ -22,6 +22,18 @@ const SHARDS_PER_NODE: &str = "cluster.max_shards_per_node";
 /// How many bytes of one group's log are held for a node that is away or behind, where another
 /// copy stands in for it. Default 4 GiB.
 const RETENTION: &str = "log.retention.max_bytes";
+/// How many bytes of one group's log are held for tables of other clusters that follow partitions of
+/// it. Default 4 GiB.
+const FOLLOWERS_RETENTION: &str = "ccr.retention.max_bytes";
+/// How large chunks of a first copy from another cluster are; and how many may be asked for beyond the
+/// oldest that has not come. Where neither is set, how much is under way follows from the link.
+/// Elasticsearch's names; its defaults are 1mb and 5, which are taken where only the other is set.
+const CHUNK_SIZE: &str = "ccr.indices.recovery.chunk_size";
+const CHUNKS: &str = "ccr.indices.recovery.max_concurrent_file_chunks";
+/// How many bytes a second a node takes of first copies from other clusters. No limit where it is not set.
+const COPY_RATE: &str = "ccr.indices.recovery.max_bytes_per_sec";
+/// What is shown of a setting that has no default.
+const UNSET: &str = "";
 
 /// Whether the cluster's version is raised once all members know a newer one. Default `auto`; with
 /// `hold` the members can still go back to the version before.
@@ -29,18 +41,22 @@ const RAISE_VERSION: &str = "cluster.version.raise";
 /// What it takes.
 const RAISE: [&str; 2] = ["auto", "hold"];
 
-/// The least that [`RETENTION`] takes, bytes.
+/// The least that [`RETENTION`] and [`FOLLOWERS_RETENTION`] take, bytes.
 const RETENTION_MIN_BYTES: u64 = 1 << 20;
 /// The longest time that a setting takes.
 const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The settings, with their defaults.
-pub const CLUSTER_SETTINGS: [(&str, &str); 6] = [
+pub const CLUSTER_SETTINGS: [(&str, &str); 10] = [
     (SHARDS_PER_NODE, "1000"),
     (DELAYED_TIMEOUT, "60s"),
     (CHECK_INTERVAL, "10m"),
     (FLUSH_INTERVAL, "60s"),
     (RETENTION, "4gb"),
+    (FOLLOWERS_RETENTION, "4gb"),
+    (CHUNK_SIZE, UNSET),
+    (CHUNKS, UNSET),
+    (COPY_RATE, UNSET),
     (RAISE_VERSION, RAISE[0]),
 ];
 
@@ -52,8 +68,11 @@ pub fn check_cluster_setting(name: &str, text: &str) -> Result<(), String> {
     match name {
         DELAYED_TIMEOUT => time(text, Duration::ZERO).map(drop),
         FLUSH_INTERVAL | CHECK_INTERVAL => time(text, Duration::from_secs(1)).map(drop),
-        RETENTION => bytes(text).map(drop),
+        RETENTION | FOLLOWERS_RETENTION => bytes(text).map(drop),
         SHARDS_PER_NODE => count(text).map(drop),
+        CHUNK_SIZE => chunk_bytes(text).map(drop),
+        CHUNKS => chunks(text).map(drop),
+        COPY_RATE => rate(text).map(drop),
         RAISE_VERSION if RAISE.contains(&text) => Ok(()),
         RAISE_VERSION => Err(format!("`{text}` is none of {}", RAISE.join(", "))),
         _ => Err(format!("`{name}` is no setting of the cluster")),
@@ -86,6 +105,23 @@ pub(crate) fn retention_bytes(metadata: &Partition) -> u64 {
     value(metadata, RETENTION, bytes)
 }
 
+/// See [`FOLLOWERS_RETENTION`].
+pub(crate) fn followers_retention_bytes(metadata: &Partition) -> u64 {
+    value(metadata, FOLLOWERS_RETENTION, bytes)
+}
+
+/// See [`CHUNK_SIZE`] and [`CHUNKS`]; `None` where neither is set.
+pub(crate) fn published_chunks(metadata: &Partition) -> Option<(u64, u64)> {
+    let bytes = metadata::setting(metadata, CHUNK_SIZE).and_then(|text| chunk_bytes(&text).ok());
+    let count = metadata::setting(metadata, CHUNKS).and_then(|text| chunks(&text).ok());
+    (bytes.is_some() || count.is_some()).then(|| (bytes.unwrap_or(1 << 20), count.unwrap_or(5)))
+}
+
+/// See [`COPY_RATE`], bytes a second.
+pub(crate) fn copy_rate(metadata: &Partition) -> Option<u64> {
+    metadata::setting(metadata, COPY_RATE).and_then(|text| rate(&text).ok())
+}
+
 /// See [`RAISE_VERSION`].
 pub(crate) fn holds_version(metadata: &Partition) -> bool {
     metadata::setting(metadata, RAISE_VERSION).is_some_and(|text| text == RAISE[1])
@@ -109,6 +145,21 @@ fn count(text: &str) -> Result<u64, String> {
     number.ok_or_else(|| format!("`{text}` is not a whole number of at least 1"))
 }
 
+fn chunk_bytes(text: &str) -> Result<u64, String> {
+    let bytes = units::bytes(text).ok().filter(|bytes| (1 << 10..=5 << 20).contains(bytes));
+    bytes.ok_or_else(|| format!("`{text}` is not a size from 1kb to 5mb such as 64kb or 1mb"))
+}
+
+fn chunks(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| (1..=10).contains(number));
+    number.ok_or_else(|| format!("`{text}` is not a whole number from 1 to 10"))
+}
+
+fn rate(text: &str) -> Result<u64, String> {
+    let bytes = units::bytes(text).ok().filter(|bytes| *bytes >= 1 << 10);
+    bytes.ok_or_else(|| format!("`{text}` is not a size of at least 1kb such as 40mb"))
+}
+
 fn bytes(text: &str) -> Result<u64, String> {
     let bytes = units::bytes(text).ok().filter(|bytes| *bytes >= RETENTION_MIN_BYTES);
     bytes.ok_or_else(|| format!("`{text}` is not a size of at least 1mb such as 512mb or 4gb"))
@@ -121,7 +172,7 @@ mod tests {
     #[test]
     fn every_setting_takes_its_default_and_no_nonsense() {
         for (name, default) in CLUSTER_SETTINGS {
-            assert_eq!(check_cluster_setting(name, default), Ok(()), "{name}");
+            assert!(default == UNSET || check_cluster_setting(name, default).is_ok(), "{name}");
             for text in ["", "nonsense", "-1", "5 parsecs", "1.5gb", "99999999999999999999s"] {
                 assert!(check_cluster_setting(name, text).is_err(), "{name} {text}");
             }

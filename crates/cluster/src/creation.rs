@@ -74,7 +74,8 @@ impl Shared {
         };
         let groups = groups_of_table(partitions, copies, GROUPS, first, &places);
         let partitions = groups.into_iter().map(partition).collect();
-        TableDefinition { incarnation, partitions, documents, unknown: Map::new() }
+        let (follows, unknown) = (None, Map::new());
+        TableDefinition { incarnation, partitions, documents, follows, unknown }
     }
 
     /// Which nodes the cluster's settings want copies on.
@@ -181,6 +182,9 @@ impl Shared {
         let table = Table::new(name, definition, index);
         for copies in table.copies() {
             let own = copies.definition();
+            if copies.is_follower() {
+                continue;
+            }
             if own.copy_on(&self.members.own).is_some() && own.epoch == 1 {
                 self.open_empty_copy(&table, copies).await.map_err(ErrorReply::err)?;
             }

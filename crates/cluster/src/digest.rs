@@ -27,6 +27,9 @@ pub struct Digest {
     pub hash: u64,
     /// A hash over everything that must be the same on every copy at that position.
     pub digest: u64,
+    /// A hash over what it contains, without where it stands: the same at a leader and at those in
+    /// other clusters that follow it. Told by the copy's own node alone.
+    pub content: Option<u64>,
 }
 
 /// The digest of one copy.
@@ -89,7 +92,9 @@ impl Coordinator {
         }
         let question = Question::Digest { partition: copies.id.into() };
         match member.link.ask(question, COPY_TIMEOUT, 0).await {
-            Ok(Reply::Digest { lsn, hash, digest }) => Ok(Digest { lsn, hash, digest }),
+            Ok(Reply::Digest { lsn, hash, digest }) => {
+                Ok(Digest { lsn, hash, digest, content: None })
+            }
             Ok(Reply::Problem(Problem::NotHere(why))) => Err(why),
             Ok(_) => Err("the node gave no digest".to_owned()),
             Err(error) => Err(error.to_string()),

@@ -8,7 +8,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use plimsoll_log::record::{Anchor, Item, LeadStamp, Record};
+use plimsoll_log::record::{
+    Anchor, CARRIED_ITEM_BYTES, CARRIED_RECORD_BYTES, Item, LeadStamp, Record,
+};
 use plimsoll_log::rules::WINDOW_MS;
 use plimsoll_log::rules::chain::Chain;
 use plimsoll_log::{AppendError, GroupId, LeadId, Log, Lsn, PartitionId, SessionId};
@@ -37,6 +39,15 @@ const IDLE_MS_MAX: u64 = WINDOW_MS / 2;
 pub(crate) const SUBMISSION_BYTES_MAX: usize =
     plimsoll_log::RECORD_BYTES_MAX - RECORD_OVERHEAD_BYTES;
 
+/// What a record takes beside its items, at most.
+const RECORD_FIELDS_BYTES: usize = 100;
+
+// The largest record of a leader goes into a record of a follower.
+const _: () = assert!(
+    2 * RECORD_FIELDS_BYTES + SUBMISSION_OVERHEAD_BYTES + CARRIED_ITEM_BYTES + CARRIED_RECORD_BYTES
+        <= RECORD_OVERHEAD_BYTES
+);
+
 /// What a submission is answered: one reply for each step, or why none of it can be said to have run.
 pub(crate) type Answer = Result<Vec<Reply>, WriteError>;
 
@@ -50,6 +61,9 @@ pub(crate) enum Step {
     /// Settles the operation of this number and stamp; answered as `settle.rs` says. It stands
     /// with its like alone.
     Fence { number: u64, stamp_ms: u64 },
+    /// A leader's records, as they came; answered by the position in the leader's log where the
+    /// replica stands then. It stands with its like alone.
+    Carry(Item),
 }
 
 /// What one client wants done in order, without anything of it seen half done.
@@ -60,7 +74,7 @@ pub(crate) struct Submission {
     pub acked: u64,
     /// When the coordinator sent it, by its clock, ms since 1970: a fence for it carries the same.
     pub stamp_ms: u64,
-    /// The first step is a write; or all are fences.
+    /// The first step is a write; or all are fences, or carry.
     pub steps: Vec<Step>,
     /// Gets one reply for each step, or an error for all of them.
     pub done: oneshot::Sender<Answer>,
@@ -73,6 +87,7 @@ impl Submission {
             Step::Write(payload) => payload.len() + PAYLOAD_OVERHEAD_BYTES,
             Step::Read(_) => 0,
             Step::Fence { .. } => SUBMISSION_OVERHEAD_BYTES,
+            Step::Carry(item) => item.bytes_max(),
         };
         SUBMISSION_OVERHEAD_BYTES + self.steps.iter().map(bytes).sum::<usize>()
     }
@@ -81,14 +96,15 @@ impl Submission {
     fn least_bytes(&self) -> u64 {
         let bytes = |step: &Step| match step {
             Step::Write(payload) => cost::least_bytes(payload),
-            Step::Read(_) | Step::Fence { .. } => 0,
+            Step::Read(_) | Step::Fence { .. } | Step::Carry(_) => 0,
         };
         self.steps.iter().map(bytes).fold(0, u64::saturating_add)
     }
 
     /// How many items of a record it becomes.
     pub(crate) fn items_len(&self) -> usize {
-        if matches!(self.steps.first(), Some(Step::Fence { .. })) { self.steps.len() } else { 1 }
+        let is_several = matches!(self.steps.first(), Some(Step::Fence { .. } | Step::Carry(_)));
+        if is_several { self.steps.len() } else { 1 }
     }
 
     fn put_items(&self, items: &mut Vec<Item>) {
@@ -102,6 +118,7 @@ impl Submission {
                     number: *number,
                     stamp_ms: *stamp_ms,
                 }),
+                Step::Carry(item) => items.push(item.clone()),
             }
         }
         if !payloads.is_empty() {

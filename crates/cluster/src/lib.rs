@@ -16,6 +16,7 @@ mod digest;
 mod documents;
 mod fell_behind;
 mod figures;
+pub mod following;
 mod gather;
 mod joining;
 mod lead;

@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use crate::cluster_settings;
+use crate::following::Holds;
 use crate::lead::{Answer, Step, Submission, now_ms};
 use crate::members::Beat;
 use crate::node::Shared;
@@ -73,7 +74,8 @@ fn run(shared: &Weak<Shared>, stopped: &Receiver<()>, mut session: ClientSession
     let mut interval = INTERVAL;
     while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
         let Some(shared) = shared.upgrade() else { return };
-        for table in shared.tables.all() {
+        // What follows is swept where its leader is.
+        for table in shared.tables.all().iter().filter(|table| table.follows().is_none()) {
             for (ordinal, partition) in table.local() {
                 // One copy asks for it; the log carries it to all.
                 if shared.members.speaks_for(partition.id, &table.copies()[ordinal].definition()) {
@@ -107,6 +109,7 @@ pub(crate) fn flush(shared: &Shared) {
     let mut groups = BTreeMap::new();
     let mut seen = BTreeMap::new();
     let needed = groups_of_stopped_copies(shared);
+    let mut spared = Sparing::new(shared);
     for applier in shared.appliers.get().map(Vec::as_slice).unwrap_or_default() {
         for mut mark in applier.mark() {
             let mut durable = mark.position.lsn;
@@ -133,7 +136,7 @@ pub(crate) fn flush(shared: &Shared) {
             seen.insert(group, (mark.position, mark.last));
             // Where others read the log too, it is not this node's alone to trim.
             let trimmed = match kept {
-                Ok(()) if shared.is_alone => shared.trim(group, durable),
+                Ok(()) if shared.is_alone => spared.trim(shared, group, durable),
                 kept => kept,
             };
             if let Err(error) = trimmed {
@@ -141,6 +144,12 @@ pub(crate) fn flush(shared: &Shared) {
                 groups.remove(&group.0);
             }
         }
+    }
+    // Elsewhere the node that acts for all does.
+    if shared.is_alone
+        && let Ok(holds) = &mut spared.holds
+    {
+        holds.write_aside(shared);
     }
     // A copy that is being made may need the log from where its partition begins.
     for table in shared.tables.all() {
@@ -154,6 +163,27 @@ pub(crate) fn flush(shared: &Shared) {
     }
     let beat = Beat { metadata: known.0, durable: groups, ..Beat::default() };
     *shared.durable.lock() = Durable { beat, seen };
+}
+
+/// What followers in other clusters need of the log of a node that is alone.
+struct Sparing {
+    holds: Result<Holds, String>,
+    bytes_max: u64,
+}
+
+impl Sparing {
+    fn new(shared: &Shared) -> Self {
+        let bytes_max = cluster_settings::followers_retention_bytes(&shared.metadata);
+        Self { holds: Holds::read(&shared.metadata), bytes_max }
+    }
+
+    /// Trims a group of which the node itself needs nothing up to `durable`.
+    fn trim(&mut self, shared: &Shared, group: GroupId, durable: Lsn) -> Result<(), String> {
+        let holds = self.holds.as_mut().map_err(|error| error.clone())?;
+        let bytes = holds.kept_bytes(&*shared.log, group, durable.0);
+        let spared = holds.spare(group, durable.0, bytes, self.bytes_max);
+        shared.trim(group, Lsn(spared.up_to))
+    }
 }
 
 /// The groups of copies that could not be opened: what of the log these lack is not known, so all of

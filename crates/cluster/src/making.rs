@@ -41,7 +41,10 @@ impl Shared {
             let (incarnation, dir) = (self.log.incarnation(), self.partition_dir(copies.id));
             let open = || Replica::open(copies.id, &dir, &self.resources, incarnation, begin);
             let mut recovery = None;
-            if !dir.exists() && self.is_worth_copying(copies) {
+            // What came from another cluster is nowhere in this log.
+            let is_imported = copies.definition().is_imported;
+            let is_copied = is_imported && (!dir.exists() || self.is_to_be_made(copies));
+            if is_copied || !dir.exists() && self.is_worth_copying(copies) {
                 recovery = Some(self.copy_from_another(table, copies).await?);
             }
             let opened = match open() {
@@ -52,7 +55,9 @@ impl Shared {
                     open()
                 }
                 Ok(replica)
-                    if recovery.is_none() && copies.definition().is_given_up(&self.members.own) =>
+                    if recovery.is_none()
+                        && (copies.definition().is_given_up(&self.members.own)
+                            || is_imported && replica.is_new()) =>
                 {
                     drop(replica);
                     recovery = Some(self.copy_from_another(table, copies).await?);
@@ -144,11 +149,16 @@ impl Shared {
     /// Whether a new copy is made faster from another's files than from the log.
     fn is_worth_copying(&self, copies: &Copies) -> bool {
         let definition = copies.definition();
-        let is_made = definition
-            .copy_on(&self.members.own)
-            .is_some_and(|copy| copy.state == CopyState::Initializing);
+        let is_made = self.is_to_be_made(copies);
         let tail = self.tails.get(&copies.group).map_or(Lsn(0), |tail| tail.applied());
         is_made && tail.0.saturating_sub(definition.begin().lsn.0) > REPLAY_RECORDS_MAX
+    }
+
+    /// Whether this node's copy does not serve yet, as the metadata has it.
+    fn is_to_be_made(&self, copies: &Copies) -> bool {
+        let definition = copies.definition();
+        let own = definition.copy_on(&self.members.own);
+        own.is_some_and(|copy| copy.state == CopyState::Initializing)
     }
 
     /// Puts a copy in its place. All its rows are read for that: beside this thread, which beats.

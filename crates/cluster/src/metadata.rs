@@ -340,9 +340,27 @@ fn text_of(value: Value) -> String {
     }
 }
 
+/// The writes that change objects of a kind, unless one of that kind was changed since they were
+/// read at `seen`: then it answers a nil array.
+pub(crate) fn change_objects(kind: &str, commands: Vec<Argv>, seen: u64) -> Operation {
+    Operation::Transaction { watched: vec![(Bytes::from(objects_key(kind)), seen)], commands }
+}
+
+/// All objects of a kind as they stand there, by name: for those who must not take what cannot be
+/// read for nothing.
+///
+/// # Errors
+/// Says what cannot be read.
+pub(crate) fn objects_bytes(
+    metadata: &Partition,
+    kind: &str,
+) -> Result<Vec<(String, Bytes)>, String> {
+    hash(metadata, objects_key(kind).as_bytes())
+}
+
 /// All objects of a kind, by name.
 pub(crate) fn objects(metadata: &Partition, kind: &str) -> Vec<(String, Value)> {
-    let found = hash(metadata, objects_key(kind).as_bytes()).unwrap_or_else(|error| {
+    let found = objects_bytes(metadata, kind).unwrap_or_else(|error| {
         tracing::error!(kind, error, "the metadata cannot be read");
         Vec::new()
     });

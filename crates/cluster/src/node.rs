@@ -21,6 +21,8 @@ use crate::coordinator::Coordinator;
 use crate::documents::{Documents, DocumentsOptions, Refresher, Scrubber};
 use crate::fell_behind::FellBehind;
 use crate::figures::ProcessFigures;
+use crate::following::Leading;
+use crate::following::{FollowingThread, Remotes};
 use crate::lead::{Lead, now_ms};
 use crate::load::Load;
 use crate::log_engine::LogSettings;
@@ -168,6 +170,7 @@ pub struct Node {
     refresher: Option<Refresher>,
     scrubber: Option<Scrubber>,
     reconciler: Option<Reconciler>,
+    leading: Arc<Leading>,
 }
 
 impl Node {
@@ -188,8 +191,10 @@ impl Node {
         let maintenance = maintenance.map_err(folder(Path::new("maintenance thread")))?;
         let reconciler = Reconciler::start(&shared);
         let reconciler = reconciler.map_err(folder(Path::new("reconcile thread")))?;
+        let leading = Arc::new(Leading::new(Arc::clone(&shared)));
         Ok(Self {
             shared,
+            leading,
             maintenance: Some(maintenance),
             refresher: Some(refresher),
             scrubber: Some(scrubber),
@@ -201,6 +206,25 @@ impl Node {
     #[must_use]
     pub fn coordinator(&self) -> Arc<Coordinator> {
         Arc::new(Coordinator::new(Arc::clone(&self.shared)))
+    }
+
+    /// Cares for the tables here that follow one of another cluster; `cluster_uuid` is this one, as
+    /// others know it. It ends with the node, or before.
+    ///
+    /// # Errors
+    /// Where the system has no room for a thread.
+    pub fn following(
+        &self,
+        remotes: Arc<dyn Remotes>,
+        cluster_uuid: String,
+    ) -> std::io::Result<FollowingThread> {
+        FollowingThread::start(&self.shared, remotes, cluster_uuid)
+    }
+
+    /// What followers in other clusters are answered.
+    #[must_use]
+    pub fn leading(&self) -> Arc<Leading> {
+        Arc::clone(&self.leading)
     }
 
     /// Waits until this node has to be closed and opened anew, and says why: while it stood still,
@@ -227,6 +251,7 @@ impl Node {
         self.refresher.take().into_iter().for_each(Refresher::stop);
         self.scrubber.take().into_iter().for_each(Scrubber::stop);
         self.maintenance.take().into_iter().for_each(Maintenance::stop);
+        self.leading.stop();
     }
 }
 
@@ -297,7 +322,13 @@ pub(crate) fn partition_of_replica(
     let by = (Arc::clone(log), Arc::clone(version));
     let lead = Lead::new(replica.id(), group, lead, by, Arc::clone(tail));
     let (store, clock) = (replica.store().clone(), Arc::clone(clock));
-    Arc::new(Partition::new(replica.id(), store, lead, replica.stamp(), clock))
+    Arc::new(Partition::new(
+        replica.id(),
+        store,
+        lead,
+        (replica.stamp(), replica.log_time_ms()),
+        clock,
+    ))
 }
 
 /// One for every two processors: apply is bound by the rows' memory, and clients need the rest.

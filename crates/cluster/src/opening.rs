@@ -34,6 +34,7 @@ use crate::node::{
     GROUPS, NodeSettings, OpenError, Shared, applier_count, folder, partition_of_replica, sync_dir,
 };
 use crate::partition::Partition;
+use crate::placement::CopyState;
 use crate::recovery::{self, Checkpoints, Recoveries};
 use crate::room::Room;
 use crate::selection::Selection;
@@ -328,7 +329,9 @@ impl Opening {
         note: Option<&TrimNote>,
     ) -> Result<Option<Replica>, OpenError> {
         let definition = copies.definition();
-        if definition.copy_on(&self.own).is_none() {
+        let Some(own) = definition.copy_on(&self.own) else { return Ok(None) };
+        // What is there of it may be of an earlier leader's: whoever makes it looks.
+        if definition.is_imported && own.state == CopyState::Initializing {
             return Ok(None);
         }
         let dir = self.partitions_dir.join(copies.id.to_string());
@@ -354,6 +357,13 @@ impl Opening {
             opened => self.checked(opened, copies.id)?,
         };
         if definition.is_given_up(&self.own) {
+            return Ok(None);
+        }
+        if definition.is_imported && replica.is_new() {
+            // Opening made an empty one, which the log cannot fill.
+            if self.log.is_alone {
+                copies.stop(&is_gone);
+            }
             return Ok(None);
         }
         if self.log.is_alone && replica.is_new() && was_held {
@@ -538,7 +548,11 @@ fn catch_up(
         // Other nodes may have what a copy here lacks: this one goes on without it, and says so. One
         // that is damaged is no better for the others being refused.
         let needed = if shared.is_alone { partitions } else { &[] };
-        let needed = needed.iter().filter(|it| !it.is_damaged());
+        // Nor is one that its leader's log stopped.
+        let follows = |it: &Arc<Partition>| {
+            shared.tables.copies(it.id).is_some_and(|copies| copies.is_follower())
+        };
+        let needed = needed.iter().filter(|it| !it.is_damaged() && !follows(it));
         let fault = needed.chain([&shared.metadata]).find_map(|it| it.fault());
         if let Some(fault) = fault {
             return Err(OpenError::Mismatch(fault));

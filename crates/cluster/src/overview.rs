@@ -113,6 +113,8 @@ pub struct PartitionOverview {
     pub epoch: u64,
     /// Copies that it should have.
     pub wanted: u32,
+    /// Whether its first copy is being made of a leader's: there was never anything to lose.
+    pub is_bootstrapping: bool,
     /// Its copies, those missing included. The first serves if any does; searches treat all alike.
     pub copies: Vec<CopyStatus>,
 }
@@ -271,6 +273,7 @@ impl<'a> Look<'a> {
                 group: definition.group,
                 epoch: definition.epoch,
                 wanted: u32::try_from(wanted).unwrap_or(u32::MAX),
+                is_bootstrapping: copies.is_first_to_come(),
                 copies: self.copies(copies, wanted, wait_ms),
             }
         };
@@ -347,6 +350,7 @@ mod tests {
             group: 1,
             epoch: 1,
             wanted,
+            is_bootstrapping: false,
             copies: copies.chars().map(copy).collect(),
         }
     }

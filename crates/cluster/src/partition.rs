@@ -26,6 +26,7 @@ pub(crate) struct Partition {
     keys: AtomicU64,
     expires: AtomicU64,
     log_time_ms: AtomicU64,
+    sequence: AtomicU64,
     fault: Mutex<Option<Fault>>,
     /// Where its replica stood when it was opened.
     from: Lsn,
@@ -57,14 +58,15 @@ impl Partition {
         id: PartitionId,
         store: Store,
         lead: Lead,
-        stamp: Stamp,
+        (stamp, log_time_ms): (Stamp, u64),
         clock: Arc<OwnClock>,
     ) -> Self {
         let fault = Mutex::new(None);
         let keys = AtomicU64::new(stamp.keys);
         let expires = AtomicU64::new(stamp.expires);
         let applied = AtomicU64::new(stamp.position.lsn.0);
-        let log_time_ms = AtomicU64::new(stamp.position.log_time_ms);
+        let log_time_ms = AtomicU64::new(log_time_ms);
+        let sequence = AtomicU64::new(stamp.sequence);
         let indexer = OnceLock::new();
         let changes = OnceLock::new();
         let from = stamp.position.lsn;
@@ -78,17 +80,20 @@ impl Partition {
             keys,
             expires,
             log_time_ms,
+            sequence,
             fault,
             from,
             changes,
         }
     }
 
-    /// The applier tells what it counted.
-    pub(crate) fn counted(&self, stamp: &Stamp) {
+    /// The applier tells what it counted, and the log time that the contents are of, which is a
+    /// leader's where that is later.
+    pub(crate) fn counted(&self, stamp: &Stamp, log_time_ms: u64) {
         self.keys.store(stamp.keys, Ordering::Relaxed);
         self.expires.store(stamp.expires, Ordering::Relaxed);
-        self.log_time_ms.store(stamp.position.log_time_ms, Ordering::Relaxed);
+        self.log_time_ms.store(log_time_ms, Ordering::Relaxed);
+        self.sequence.store(stamp.sequence, Ordering::Relaxed);
         self.applied.store(stamp.position.lsn.0, Ordering::Release);
         if let Some(changes) = self.changes.get() {
             changes.notify_one();
@@ -104,6 +109,11 @@ impl Partition {
     /// Log time of the last record applied, ms since 1970.
     pub(crate) fn log_time_ms(&self) -> u64 {
         self.log_time_ms.load(Ordering::Relaxed)
+    }
+
+    /// The sequence of the last change of its rows.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence.load(Ordering::Relaxed)
     }
 
     /// How far the log was applied: nothing after it is in the rows yet.

@@ -50,6 +50,10 @@ pub(crate) struct PartitionDefinition {
     /// lacked records before it. A copy that stands earlier goes on there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<(u64, u64, u64)>,
+    /// What it holds first came from another cluster: this log has it not, so that no copy can be made
+    /// of the log alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_imported: bool,
     /// What only a newer version knows.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
@@ -61,7 +65,15 @@ impl PartitionDefinition {
         let copy = |node| Copy { node, state: CopyState::Serving };
         let begin = (begin.lsn.0, begin.hash, begin.log_time_ms);
         let copies = nodes.into_iter().map(copy).collect();
-        Self { group, begin, epoch: 1, copies, accepted: None, unknown: Map::new() }
+        Self {
+            group,
+            begin,
+            epoch: 1,
+            copies,
+            accepted: None,
+            is_imported: false,
+            unknown: Map::new(),
+        }
     }
 
     pub(crate) fn begin(&self) -> Position {

@@ -243,6 +243,7 @@ impl Shared {
             for (copies, (_, partition)) in table.copies().iter().zip(definition.partitions()) {
                 copies.set_definition(partition);
             }
+            table.set_follows(definition.follows.as_ref());
             if seen.documents.get(name) != Some(&definition.documents) {
                 let index = IndexMetadata::of(name, definition);
                 if let Some(index) = index.map_err(|error| error.to_string())? {
@@ -283,6 +284,8 @@ impl Shared {
                         wanted.insert(copies.id);
                         self.make_in_time(seen, &table, copies);
                     }
+                    // Who follows makes it, of the leader's.
+                    None if copies.is_first_to_come() => {}
                     None if is_own && copies.stopped().is_none() => {
                         wanted.insert(copies.id);
                         self.make_in_time(seen, &table, copies);

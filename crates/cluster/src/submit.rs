@@ -43,6 +43,19 @@ impl Shared {
         session: &mut ClientSession,
         steps: Vec<Step>,
     ) -> Answer {
+        if copies.is_follower() {
+            return Err(WriteError::read_only());
+        }
+        self.submit_own(copies, session, steps).await
+    }
+
+    /// The same of the cluster's own operations, which a table that follows takes too.
+    pub(crate) async fn submit_own(
+        &self,
+        copies: &Copies,
+        session: &mut ClientSession,
+        steps: Vec<Step>,
+    ) -> Answer {
         if self.is_alone {
             let Some(partition) = copies.local() else {
                 return Err(WriteError::NotTaken(copies.why_not_local()));
@@ -252,7 +265,7 @@ fn outcome(found: Option<Vec<Settled>>, steps: &[Step]) -> Option<Option<Vec<Rep
             _ => None,
         },
         // What it saw was not kept.
-        Step::Read(_) | Step::Fence { .. } => None,
+        Step::Read(_) | Step::Fence { .. } | Step::Carry(_) => None,
     };
     steps.iter().map(reply).collect::<Option<Vec<Reply>>>().map(Some)
 }
@@ -261,7 +274,7 @@ fn step_bytes(step: &Step) -> Option<StepBytes> {
     match step {
         Step::Write(payload) => Some(StepBytes::Write(payload.to_vec())),
         Step::Read(argv) => Some(StepBytes::Read(argv.iter().map(<[u8]>::to_vec).collect())),
-        Step::Fence { .. } => None,
+        Step::Fence { .. } | Step::Carry(_) => None,
     }
 }
 

@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 
 use crate::DATABASES;
 use crate::documents::IndexMetadata;
+use crate::following::Follows;
 use crate::metadata;
 use crate::partition::Partition;
 use crate::placement::PartitionDefinition;
@@ -32,6 +33,9 @@ pub(crate) struct TableDefinition {
     /// What makes it an index as well; none for rows alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub documents: Option<DocumentsDefinition>,
+    /// What it follows in another cluster; none for a table of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<Follows>,
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
@@ -74,6 +78,8 @@ pub(crate) struct Copies {
     /// Why the one on this node cannot be opened, where no other can replace it.
     stopped: OnceLock<String>,
     definition: ArcSwap<PartitionDefinition>,
+    /// They follow a partition of another cluster: nobody else's writes are taken.
+    is_follower: AtomicBool,
 }
 
 impl Copies {
@@ -81,7 +87,19 @@ impl Copies {
         let group = GroupId(definition.group);
         let definition = ArcSwap::from_pointee(definition.clone());
         let (local, stopped) = (ArcSwapOption::empty(), OnceLock::new());
-        Self { id, group, local, stopped, definition }
+        let is_follower = AtomicBool::new(false);
+        Self { id, group, local, stopped, definition, is_follower }
+    }
+
+    /// Whether they follow a partition of another cluster: nobody else's writes are taken.
+    pub(crate) fn is_follower(&self) -> bool {
+        self.is_follower.load(Ordering::Acquire)
+    }
+
+    /// Whether there is nothing yet that could be read or copied: the first copy of a partition that
+    /// follows is made of the leader's.
+    pub(crate) fn is_first_to_come(&self) -> bool {
+        self.is_follower() && self.definition().serving().next().is_none()
     }
 
     /// What selection is told of work of this class on one of the copies.
@@ -146,6 +164,7 @@ pub(crate) struct Table {
     count: u32,
     is_index: AtomicBool,
     index: RwLock<Option<Arc<IndexMetadata>>>,
+    follows: ArcSwapOption<Follows>,
 }
 
 impl Table {
@@ -163,7 +182,10 @@ impl Table {
         let is_index = AtomicBool::new(index.is_some());
         let (name, index) = (name.to_owned(), RwLock::new(index));
         let incarnation = definition.incarnation;
-        Self { name, incarnation, copies, count, is_index, index }
+        let follows = ArcSwapOption::empty();
+        let table = Self { name, incarnation, copies, count, is_index, index, follows };
+        table.set_follows(definition.follows.as_ref());
+        table
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -192,6 +214,21 @@ impl Table {
     /// What it is as an index; `None` for rows alone.
     pub(crate) fn index(&self) -> Option<Arc<IndexMetadata>> {
         self.index.read().clone()
+    }
+
+    /// What it follows in another cluster; `None` for a table of its own.
+    pub(crate) fn follows(&self) -> Option<Arc<Follows>> {
+        self.follows.load_full()
+    }
+
+    /// What it follows from now on. Nobody writes to a table that follows.
+    pub(crate) fn set_follows(&self, follows: Option<&Follows>) {
+        if self.follows.load().as_deref() != follows {
+            self.follows.store(follows.cloned().map(Arc::new));
+        }
+        for copies in &self.copies {
+            copies.is_follower.store(follows.is_some(), Ordering::Release);
+        }
     }
 
     /// Whether it is an index as well.
@@ -273,6 +310,12 @@ impl Tables {
     pub(crate) fn index_of(&self, incarnation: u64) -> Option<Arc<IndexMetadata>> {
         let tables = self.named.read();
         tables.values().find(|table| table.incarnation == incarnation)?.index()
+    }
+
+    /// What the table of this incarnation follows.
+    pub(crate) fn follows_of(&self, incarnation: u64) -> Option<Arc<Follows>> {
+        let tables = self.named.read();
+        tables.values().find(|table| table.incarnation == incarnation)?.follows()
     }
 
     /// The copies of a partition.

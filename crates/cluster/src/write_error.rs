@@ -42,6 +42,12 @@ impl WriteError {
         }
     }
 
+    /// It did not run: the table takes its leader's writes alone. Redis' words.
+    pub(crate) fn read_only() -> Self {
+        let message = "You can't write against a read only replica.".to_owned();
+        Self::Refused { code: "READONLY".to_owned(), message }
+    }
+
     /// It did not run, and never will, for a reason that is the same each time.
     pub(crate) fn not_taken(why: &str) -> Self {
         Self::NotTaken(why.to_owned())

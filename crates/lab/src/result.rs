@@ -142,6 +142,12 @@ pub struct Lap {
     /// What a copy from another cluster took, where the lap is one.
     #[serde(default, skip_serializing_if = "Option::is_none", flatten)]
     pub recovery: Option<RecoveryLap>,
+    /// How far a follower was behind its leader, where the lap is one of following.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag_ms: Option<Quantiles>,
+    /// The same as the follower says: from when it heard of a change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag_told_ms: Option<Quantiles>,
     /// Each node.
     pub nodes: Vec<NodeLap>,
 }
@@ -155,6 +161,12 @@ pub struct RecoveryLap {
     pub share_of_raw: f64,
     /// Bytes that crossed the link.
     pub wire_bytes: u64,
+    /// Of the time, the part after 95 % of the bytes; none where it was not watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tail_seconds: Option<f64>,
+    /// From the order until the follower had all of the leader's records too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level_seconds: Option<f64>,
 }
 
 /// What else went on during a lap of the live lab.
@@ -288,7 +300,7 @@ pub struct Series {
     pub latency_ms: Vec<f64>,
     /// Seconds from the start.
     pub at_s: Vec<f64>,
-    /// Answers a second since the point before.
+    /// Answers a second since the point before; MB a second over the link, where it is of a copy.
     pub answered_s: Vec<f64>,
     /// Requests waiting at each of `nodes`.
     pub queued: Vec<Vec<u32>>,
@@ -337,6 +349,8 @@ pub fn metric(lap: &Lap, path: &str) -> Option<f64> {
     match path.split_once('.') {
         Some(("latency_ms", name)) => quantile(&lap.latency_ms, name),
         Some(("service_time_ms", name)) => quantile(&lap.service_time_ms, name),
+        Some(("lag_ms", name)) => lap.lag_ms.as_ref().and_then(|lag| quantile(lag, name)),
+        Some(("lag_told_ms", name)) => lap.lag_told_ms.as_ref().and_then(|it| quantile(it, name)),
         Some(("throughput_ops_s", "min")) => Some(spread.min),
         Some(("throughput_ops_s", "median")) => Some(spread.median),
         Some(("throughput_ops_s", "mean")) => Some(spread.mean),
@@ -347,6 +361,8 @@ pub fn metric(lap: &Lap, path: &str) -> Option<f64> {
         None if path == "recovery_seconds" => lap.recovery.map(|it| it.recovery_seconds),
         None if path == "share_of_raw" => lap.recovery.map(|it| it.share_of_raw),
         None if path == "wire_bytes" => lap.recovery.map(|it| it.wire_bytes as f64),
+        None if path == "tail_seconds" => lap.recovery.and_then(|it| it.tail_seconds),
+        None if path == "level_seconds" => lap.recovery.and_then(|it| it.level_seconds),
         None if path == "cpu_s" => lap.cpu_s,
         None if path == "cpu_s_per_op" => lap.cpu_s.map(|s| s / lap.n.max(1) as f64),
         _ => None,

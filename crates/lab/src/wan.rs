@@ -21,8 +21,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use hdrhistogram::Histogram;
 use plimsoll_control::Random;
 
+use crate::sim::histogram;
 use window::Window;
 
 pub mod window;
@@ -93,7 +95,6 @@ pub struct Wan {
 }
 
 struct Shared {
-    target: SocketAddr,
     began: Instant,
     settings: Mutex<WanSettings>,
     /// To the target, and back.
@@ -101,6 +102,8 @@ struct Shared {
     is_over: AtomicBool,
     connections: AtomicU64,
     carried_bytes: [AtomicU64; 2],
+    /// How much later than they arrive chunks were handed on, µs.
+    late_us: Mutex<Histogram<u64>>,
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -113,22 +116,26 @@ impl Wan {
     /// # Errors
     /// Where there is no port or no thread to be had.
     pub fn start(target: SocketAddr, settings: WanSettings, seed: u64) -> io::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let address = listener.local_addr()?;
-        listener.set_nonblocking(true)?;
         let link = |seed| Mutex::new(Link::new(settings, seed));
         let shared = Arc::new(Shared {
-            target,
             began: Instant::now(),
             settings: Mutex::new(settings),
             links: [link(seed), link(seed ^ 1)],
             is_over: AtomicBool::new(false),
             connections: AtomicU64::new(0),
             carried_bytes: [AtomicU64::new(0), AtomicU64::new(0)],
+            late_us: Mutex::new(histogram()),
         });
-        let of_thread = Arc::clone(&shared);
-        thread::Builder::new().name("wan".to_owned()).spawn(move || of_thread.accept(&listener))?;
+        let address = shared.listen(target)?;
         Ok(Self { address, shared })
+    }
+
+    /// Listens on one more port and relays what comes there to another target, over the same link.
+    ///
+    /// # Errors
+    /// Where there is no port or no thread to be had.
+    pub fn also(&self, target: SocketAddr) -> io::Result<SocketAddr> {
+        self.shared.listen(target)
     }
 
     /// Where it listens.
@@ -150,6 +157,14 @@ impl Wan {
     pub fn carried_bytes(&self) -> [u64; 2] {
         [0, 1].map(|way: usize| self.shared.carried_bytes[way].load(Ordering::Relaxed))
     }
+
+    /// How much later than they arrive this machine handed chunks on since the last call, ms, 99th
+    /// percentile. A receiver that takes nothing does not count: that is what a link does too.
+    #[must_use]
+    pub fn take_late_ms(&self) -> f64 {
+        let taken = std::mem::replace(&mut *lock(&self.shared.late_us), histogram());
+        taken.value_at_quantile(0.99) as f64 / 1e3
+    }
 }
 
 impl Drop for Wan {
@@ -159,7 +174,17 @@ impl Drop for Wan {
 }
 
 impl Shared {
-    fn accept(self: Arc<Self>, listener: &TcpListener) {
+    fn listen(self: &Arc<Self>, target: SocketAddr) -> io::Result<SocketAddr> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        listener.set_nonblocking(true)?;
+        let shared = Arc::clone(self);
+        let accept = move || shared.accept(&listener, target);
+        thread::Builder::new().name("wan".to_owned()).spawn(accept)?;
+        Ok(address)
+    }
+
+    fn accept(self: Arc<Self>, listener: &TcpListener, target: SocketAddr) {
         while !self.is_over.load(Ordering::Relaxed) {
             let Ok((near, _)) = listener.accept() else {
                 thread::sleep(ACCEPT_POLL);
@@ -172,7 +197,7 @@ impl Shared {
             let shared = Arc::clone(&self);
             let relay = move || {
                 // What fails closes both ends, as a broken connection does.
-                let _ = shared.relay(near);
+                let _ = shared.relay(near, target);
                 shared.connections.fetch_sub(1, Ordering::Relaxed);
             };
             if thread::Builder::new().stack_size(STACK_BYTES).spawn(relay).is_err() {
@@ -181,11 +206,11 @@ impl Shared {
         }
     }
 
-    fn relay(&self, near: TcpStream) -> io::Result<()> {
+    fn relay(&self, near: TcpStream, target: SocketAddr) -> io::Result<()> {
         near.set_nonblocking(false)?;
         // The handshake takes a round trip too.
         thread::sleep(lock(&self.settings).delay * 2);
-        let far = TcpStream::connect(self.target)?;
+        let far = TcpStream::connect(target)?;
         near.set_nodelay(true)?;
         far.set_nodelay(true)?;
         let ends = [(near.try_clone()?, far.try_clone()?), (far, near)];
@@ -237,7 +262,12 @@ impl Shared {
         from: &Receiver<(Duration, Vec<u8>)>,
     ) -> io::Result<()> {
         while let Ok((arrival, chunk)) = from.recv() {
-            thread::sleep(arrival.saturating_sub(self.began.elapsed()));
+            let left = arrival.saturating_sub(self.began.elapsed());
+            if !left.is_zero() {
+                thread::sleep(left);
+                let late = self.began.elapsed().saturating_sub(arrival).as_micros();
+                lock(&self.late_us).saturating_record(u64::try_from(late).unwrap_or(u64::MAX));
+            }
             if self.is_over.load(Ordering::Relaxed) {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }

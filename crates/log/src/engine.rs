@@ -96,6 +96,15 @@ pub trait Log: Send + Sync + 'static {
         Ok(None)
     }
 
+    /// Bytes of the records after a position, about: a hint. `None` where the engine does not count them
+    /// so.
+    ///
+    /// # Errors
+    /// [`LogError::Failed`] where the engine does not answer.
+    fn bytes_after(&self, _group: GroupId, _lsn: Lsn) -> Result<Option<u64>, LogError> {
+        Ok(None)
+    }
+
     /// Allows the engine to forget the group's records up to and including `up_to`.
     ///
     /// # Errors

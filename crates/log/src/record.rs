@@ -200,21 +200,26 @@ impl Record {
     }
 
     fn payload_bytes(&self) -> usize {
-        let item_bytes = |item: &Item| match item {
-            Item::Operations { payloads, .. } => {
-                payloads.iter().map(|payload| payload.len() + 4).sum::<usize>() + 40
-            }
-            Item::Fence { .. } => 29,
-            Item::Carried { records, .. } => {
-                let bytes = records.iter().map(|record| record.len() + CARRIED_RECORD_BYTES);
-                bytes.sum::<usize>() + CARRIED_ITEM_BYTES
-            }
-        };
-        self.items.iter().map(item_bytes).sum()
+        self.items.iter().map(Item::bytes_max).sum()
     }
 }
 
 impl Item {
+    /// What it takes in a record at most, bytes.
+    #[must_use]
+    pub fn bytes_max(&self) -> usize {
+        match self {
+            Self::Operations { payloads, .. } => {
+                payloads.iter().map(|payload| payload.len() + 4).sum::<usize>() + 40
+            }
+            Self::Fence { .. } => 29,
+            Self::Carried { records, .. } => {
+                let bytes = records.iter().map(|record| record.len() + CARRIED_RECORD_BYTES);
+                bytes.sum::<usize>() + CARRIED_ITEM_BYTES
+            }
+        }
+    }
+
     fn encode(&self, out: &mut BytesMut) {
         match self {
             Self::Operations { session, first, acked, stamp_ms, payloads } => {

@@ -143,14 +143,16 @@ async fn run(settings: Settings) -> Result<End, ServeError> {
     let secret = settings.rpc_secret.clone();
     let shared = Arc::new(Shared::new(node.coordinator(), settings, port, Metrics::default()));
     let workers = Arc::new(Workers::start(processors)?);
-    let known = Arc::new(Remote::new(&shared.coordinator));
+    let known = Arc::new(Remote::new(&shared.coordinator, node.leading()));
     let rest = Rest::new(Arc::clone(&shared), Arc::clone(&known), addresses.http);
     let rest = Arc::new(rest.await.map_err(io::Error::other)?);
     rest.tell_others();
     cluster::follow_settings(&rest);
+    known.follow(&node, rest.identity.cluster_uuid.clone())?;
     let (coordinator, uuid) = (&shared.coordinator, rest.identity.cluster_uuid.clone());
     let name = shared.settings.cluster_name.clone();
-    let leader: Arc<dyn Leader> = Arc::new(OwnCluster::new(Arc::clone(coordinator), uuid, name));
+    let own = OwnCluster::new(Arc::clone(coordinator), node.leading(), uuid, name);
+    let leader: Arc<dyn Leader> = Arc::new(own);
     let rest = Server::start(http.into_std()?, rest, processors)?;
     let rpc = match rpc {
         Some(port) => {
@@ -202,7 +204,7 @@ async fn run(settings: Settings) -> Result<End, ServeError> {
     }
     let left = drained_by.saturating_duration_since(Instant::now()).max(DRAIN_PAUSE);
     let ending = move || {
-        known.clusters.stop();
+        known.stop();
         if let Some(remote) = remote {
             remote.stop(left);
         }

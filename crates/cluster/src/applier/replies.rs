@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 
+use plimsoll_log::rules::carried::LeaderPosition;
 use plimsoll_log::rules::sessions::Verdict;
 use plimsoll_storage::execute::ReadContext;
 use plimsoll_storage::partition::{Applied, Effect, Observer, Overlay};
@@ -71,8 +72,7 @@ impl Observer for Replies<'_> {
         let is_fence = matches!(submission.steps.get(replies.len()), Some(Step::Fence { .. }));
         replies.push(match effect {
             Effect::Ran(reply) => reply,
-            // Nobody carries yet.
-            Effect::Carried(_) => Reply::Nil,
+            Effect::Carried(position) => carried(position),
             Effect::Settled(verdict) if is_fence => settle::reply_of(verdict),
             Effect::Settled(verdict) => {
                 let why = match verdict {
@@ -99,6 +99,12 @@ impl Observer for Replies<'_> {
             replies.push(read(argv, &Metered::new(rows, &grant), self.now_ms, keys));
         }
     }
+}
+
+/// Where the replica stands in its leader's log; nil where it follows nobody.
+fn carried(position: Option<LeaderPosition>) -> Reply {
+    let lsn = position.and_then(|position| i64::try_from(position.link.lsn.0).ok());
+    lsn.map_or(Reply::Nil, Reply::Integer)
 }
 
 fn too_much_read() -> StoreError {

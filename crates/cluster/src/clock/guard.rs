@@ -191,6 +191,10 @@ impl Log for GuardedLog {
         self.log.held_bytes(group)
     }
 
+    fn bytes_after(&self, group: GroupId, lsn: Lsn) -> Result<Option<u64>, LogError> {
+        self.log.bytes_after(group, lsn)
+    }
+
     fn trim(&self, group: GroupId, up_to: Lsn) -> Result<(), LogError> {
         self.log.trim(group, up_to)
     }

@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use super::refresher::setting_ms;
 use super::types::{AliasAction, IndexBody, IndexMetadata};
 use crate::Coordinator;
+use crate::following::travels;
 use crate::lead::now_ms;
 use crate::metadata;
 use crate::node::{PARTITIONS_MAX, Shared};
@@ -114,6 +115,9 @@ impl Coordinator {
             if let Some(index) = table.index() {
                 return Err(already_exists(&index));
             }
+            if table.follows().is_some() {
+                return Err(super::write::blocked(name));
+            }
             let partitions = u32::try_from(table.copies().len()).unwrap_or(u32::MAX);
             let (before, after) =
                 (shared.wanted_copies(None), shared.wanted_copies(Some(&documents)));
@@ -156,6 +160,12 @@ impl Coordinator {
     /// # Errors
     /// Where the two do not fit together.
     pub async fn put_mapping(&self, name: &str, body: &Value) -> Result<Arc<IndexMetadata>, Error> {
+        if self.is_follower(name) {
+            return Err(Error::illegal_argument(format!(
+                "can't put mapping to the following indices [{name}]; the mapping of the following \
+                 indices are self-replicated from its leader indices"
+            )));
+        }
         self.change_index(name, |documents| {
             let before = mapping_of(&documents.settings, &documents.mapping)?;
             let after = before.merge(body)?.to_json();
@@ -178,6 +188,11 @@ impl Coordinator {
         changes: Map<String, Value>,
     ) -> Result<(), Error> {
         let shared = self.shared();
+        if let Some(theirs) = changes.keys().find(|it| self.is_follower(name) && travels(it)) {
+            return Err(Error::illegal_argument(format!(
+                "can not update setting [{theirs}] of follower index [{name}]: it is its leader's"
+            )));
+        }
         let partitions = self.index(name).map_or(0, |index| index.partitions);
         let changed = self.change_index(name, |documents| {
             let before = shared.wanted_copies(Some(documents));
@@ -237,6 +252,10 @@ impl Coordinator {
         Ok(())
     }
 
+    fn is_follower(&self, name: &str) -> bool {
+        self.shared().tables.by_name(name).is_some_and(|table| table.follows().is_some())
+    }
+
     fn check_alias_action(&self, action: &AliasAction, all: &[AliasAction]) -> Result<(), Error> {
         // An alias may take the name of an index that goes in the same request.
         let goes = |name: &str| {
@@ -246,6 +265,12 @@ impl Coordinator {
         | AliasAction::Remove { index, .. }
         | AliasAction::RemoveIndex { index }) = action;
         let found = self.index(index).ok_or_else(|| no_such_index(index))?;
+        if self.is_follower(index) && !matches!(action, AliasAction::RemoveIndex { .. }) {
+            return Err(Error::illegal_argument(format!(
+                "can't modify aliases on indices [{index}]; aliases of following indices are \
+                 self-replicated from their leader indices"
+            )));
+        }
         match action {
             AliasAction::Add { alias, .. } if self.index(alias).is_some() && !goes(alias) => {
                 Err(name_is_index(alias))
@@ -444,7 +469,7 @@ fn mapping_of(settings: &Map<String, Value>, body: &Value) -> Result<Mapping, Er
 }
 
 /// The bytes of a definition or object that is not too large.
-fn checked(value: &Value) -> Result<Vec<u8>, Error> {
+pub(crate) fn checked(value: &Value) -> Result<Vec<u8>, Error> {
     let bytes = value.to_string().into_bytes();
     if bytes.len() > DEFINITION_BYTES_MAX {
         let reason = format!("it takes {} bytes, over {DEFINITION_BYTES_MAX}", bytes.len());
@@ -454,7 +479,7 @@ fn checked(value: &Value) -> Result<Vec<u8>, Error> {
 }
 
 /// The name rules of Elasticsearch, in its words.
-fn check_name(name: &str) -> Result<(), Error> {
+pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     const FORBIDDEN: &str = " \"*,/<>?\\|";
     let wrong = |why: String| {
         let reason = format!("Invalid index name [{name}], {why}");

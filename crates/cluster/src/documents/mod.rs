@@ -32,7 +32,7 @@ mod types;
 mod write;
 
 pub use cache::CacheStatistics;
-pub(crate) use catalog::{no_such_index, replicas, uuid};
+pub(crate) use catalog::{check_name, checked, no_such_index, replicas, uuid};
 pub use contexts::ContextId;
 pub(crate) use indexer::Indexer;
 pub(crate) use memory::BROKEN;

@@ -17,9 +17,9 @@ impl Coordinator {
         db: u32,
         requests: &[Request],
     ) -> Vec<(usize, ErrorReply)> {
-        let Some(table) = self.table(db).filter(|table| table.is_index()) else {
-            return Vec::new();
-        };
+        // One that follows refuses every write, whatever its mapping says.
+        let is_checked = |table: &&Table| table.is_index() && table.follows().is_none();
+        let Some(table) = self.table(db).filter(is_checked) else { return Vec::new() };
         let mut refused = Vec::new();
         for (at, request) in requests.iter().enumerate() {
             let commands = match request {

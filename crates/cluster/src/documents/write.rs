@@ -35,6 +35,9 @@ impl Coordinator {
         let Some(table) = self.shared().tables.by_name(&index.name) else {
             return writes.iter().map(|_| Err(no_such_index(&index.name))).collect();
         };
+        if table.follows().is_some() {
+            return writes.iter().map(|_| Err(blocked(&index.name))).collect();
+        }
         let mut outcomes: Vec<Option<Result<Written, Error>>> = vec![None; writes.len()];
         let version = self.check(&table, &writes, &mut outcomes).await;
         let mut parts: BTreeMap<usize, Vec<(Sent, Bytes)>> = BTreeMap::new();
@@ -255,6 +258,14 @@ pub(crate) fn failed_write(error: WriteError) -> Error {
     }
 }
 
+/// 403: an index that follows takes its leader's writes alone. OpenSearch's words.
+pub(crate) fn blocked(name: &str) -> Error {
+    let reason = format!(
+        "index [{name}] blocked by: [FORBIDDEN/1000/index read-only(cross-cluster-replication)];"
+    );
+    Error::new(403, "cluster_block_exception", reason)
+}
+
 /// What REST says where a lead did not take a write, or its outcome is not known.
 pub(crate) fn failed(error: ErrorReply) -> Error {
     let ErrorReply { code, message } = error;
@@ -262,6 +273,7 @@ pub(crate) fn failed(error: ErrorReply) -> Error {
         "TRYAGAIN" => Error::new(429, "es_rejected_execution_exception", message),
         "MISCONF" => Error::new(429, "cluster_block_exception", message),
         "TIMEOUT" => Error::new(504, "timeout_exception", message),
+        "READONLY" => Error::new(403, "cluster_block_exception", message),
         "WRONGTYPE" => Error::illegal_argument(message),
         _ => Error::new(503, "unavailable_shards_exception", message),
     }

@@ -5,6 +5,7 @@
 //! - [`target`]: the copy, over [`asking`], which asks for checkpoints, [`away`], how long a source is
 //!   waited for, [`transfer`], which asks for chunks, [`intake`], which makes files of them, and [`reuse`], which finds what need not be asked
 //!   for.
+//! - [`window`]: how much of copies is under way at once.
 //! - [`folders`]: where a copy lies while it is not whole, and how it takes its place.
 //! - [`progress`]: what is told about copies.
 //!
@@ -22,18 +23,20 @@ mod reuse;
 mod source;
 mod target;
 mod transfer;
+mod window;
 
 pub(crate) use checkpoint::Subject;
 pub(crate) use folders::{Folders, partition_named, settle};
 pub(crate) use progress::{Recoveries, Recovery};
 pub use progress::{RecoveryStatus, Stage};
 pub(crate) use source::Checkpoints;
-pub(crate) use target::{Copied, CopyOptions, copy};
+pub(crate) use target::{Copied, CopyOptions, OfLeader, Pace, copy};
+pub(crate) use window::Window;
 
 #[cfg(test)]
 pub(crate) use {
     progress::AlreadyRunning,
-    target::{CopyError, InstallError, Now, Pace},
+    target::{CopyError, InstallError, Now},
 };
 
 #[cfg(test)]

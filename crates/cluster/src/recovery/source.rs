@@ -4,6 +4,9 @@
 //!
 //! A node has one checkpoint of a partition at a time: where it asks again, because an answer was
 //! lost or it was started anew, it gets the same one and goes on where it was.
+//!
+//! Nodes of other clusters have limits of their own, so that they use up nothing that the nodes of
+//! this one need; and more patience, as their way is long.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,13 +26,19 @@ use crate::rpc::{Problem, Question, Reply, checksum_of, chunk_checksum};
 use crate::session::random_u64;
 
 /// The largest chunk, bytes.
-pub(super) const CHUNK_BYTES_MAX: u32 = 4 << 20;
+const CHUNK_BYTES_MAX: u32 = 5 << 20;
 /// How many checkpoints may be there at once.
 const CHECKPOINTS_MAX: usize = 4;
+/// The same for nodes of other clusters.
+const FOLLOWERS_CHECKPOINTS_MAX: usize = 8;
 /// After how long without a chunk a checkpoint is closed.
 const IDLE_MAX: Duration = Duration::from_secs(5 * 60);
+/// The same for nodes of other clusters.
+const FOLLOWERS_IDLE_MAX: Duration = Duration::from_secs(3600);
 /// How many chunks are read at once; others wait.
 const READS_MAX: usize = 16;
+/// The same for nodes of other clusters.
+const FOLLOWERS_READS_MAX: usize = 8;
 /// Of how many files checksums are asked for at once.
 pub(super) const CHECKSUMS_MAX: usize = 10_000;
 
@@ -38,12 +47,37 @@ pub(crate) struct Checkpoints {
     dir: PathBuf,
     open: Mutex<HashMap<u64, Entry>>,
     reads: Arc<Semaphore>,
+    followers_reads: Arc<Semaphore>,
     known: Arc<Known>,
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asker<'a> {
+    /// A node of this cluster, by its name.
+    Node(&'a str),
+    /// One of another, by a name that no other asker has.
+    Follower(&'a str),
+}
+
+impl Asker<'_> {
+    fn checkpoints_max(self) -> usize {
+        match self {
+            Self::Node(_) => CHECKPOINTS_MAX,
+            Self::Follower(_) => FOLLOWERS_CHECKPOINTS_MAX,
+        }
+    }
+
+    fn is_follower(self) -> bool {
+        matches!(self, Self::Follower(_))
+    }
 }
 
 struct Entry {
     /// The node that it was made for.
     from: String,
+    /// Whether that is of another cluster.
+    is_follower: bool,
     partition: PartitionId,
     used_at: Instant,
     made: watch::Receiver<Option<Made>>,
@@ -68,7 +102,8 @@ impl Checkpoints {
         }
         sync_dir(data_dir)?;
         let reads = Arc::new(Semaphore::new(READS_MAX));
-        Ok(Self { dir, open: Mutex::default(), reads, known: Arc::default() })
+        let followers_reads = Arc::new(Semaphore::new(FOLLOWERS_READS_MAX));
+        Ok(Self { dir, open: Mutex::default(), reads, followers_reads, known: Arc::default() })
     }
 
     /// Answers the node `from` where the question is one about checkpoints. `find` gives what
@@ -79,10 +114,39 @@ impl Checkpoints {
         question: &Question,
         find: impl FnOnce(PartitionId) -> Option<Subject>,
     ) -> Option<Reply> {
+        self.answer_to(Asker::Node(from), question, find).await
+    }
+
+    /// The same for a node of another cluster, by a name that no other asker has. Whether it may have
+    /// what it asks for is not looked at here.
+    pub(crate) async fn answer_follower(
+        &self,
+        from: &str,
+        question: &Question,
+        find: impl FnOnce(PartitionId) -> Option<Subject>,
+    ) -> Option<Reply> {
+        self.answer_to(Asker::Follower(from), question, find).await
+    }
+
+    /// The partition of a checkpoint that a node of another cluster had made; `None` where there is
+    /// none of this number, or it is another's.
+    pub(crate) fn opened_by_follower(&self, from: &str, number: u64) -> Option<PartitionId> {
+        let open = self.open.lock();
+        let entry = open.get(&number).filter(|it| it.is_of(Asker::Follower(from)))?;
+        Some(entry.partition)
+    }
+
+    async fn answer_to(
+        &self,
+        from: Asker<'_>,
+        question: &Question,
+        find: impl FnOnce(PartitionId) -> Option<Subject>,
+    ) -> Option<Reply> {
+        let reads = if from.is_follower() { &self.followers_reads } else { &self.reads };
         let answer = match question {
             Question::OpenCheckpoint { partition } => {
                 match self.open(from, (*partition).into(), find).await {
-                    Ok(checkpoint) => self.plain(checkpoint).await,
+                    Ok(checkpoint) => self.plain(reads, checkpoint).await,
                     Err(problem) => Err(problem),
                 }
             }
@@ -96,7 +160,7 @@ impl Checkpoints {
             }
             Question::Chunk { checkpoint, file, offset, bytes_max } => {
                 let place = |checkpoint: &Checkpoint| checkpoint.place(file);
-                let chunk = self.chunk(*checkpoint, place, *offset, *bytes_max).await;
+                let chunk = self.chunk(reads, *checkpoint, place, *offset, *bytes_max).await;
                 chunk.map(|(bytes, _)| {
                     let checksum = Checksum::of(&bytes);
                     Reply::Chunk { bytes, checksum }
@@ -104,14 +168,14 @@ impl Checkpoints {
             }
             Question::CopyChunk { checkpoint, file, offset, bytes_max } => {
                 let place = |_: &Checkpoint| usize::try_from(*file).ok();
-                let chunk = self.chunk(*checkpoint, place, *offset, *bytes_max).await;
+                let chunk = self.chunk(reads, *checkpoint, place, *offset, *bytes_max).await;
                 chunk.map(|(bytes, file_checksum)| {
                     let checksum = chunk_checksum(&bytes, file_checksum);
                     Reply::CopyChunk { bytes, file_checksum, checksum }
                 })
             }
             Question::FileChecksums { checkpoint, files } => {
-                self.checksums(*checkpoint, files.clone()).await
+                self.checksums(reads, *checkpoint, files.clone()).await
             }
             Question::CloseCheckpoint { checkpoint } => {
                 self.close(*checkpoint).await;
@@ -126,10 +190,13 @@ impl Checkpoints {
     /// how many. Blocks while files are deleted.
     pub(crate) fn expire(&self, now: Instant) -> usize {
         let mut open = self.open.lock();
-        let idle = |at: Instant| now.saturating_duration_since(at) >= IDLE_MAX;
+        let idle = |at: Instant, max: Duration| now.saturating_duration_since(at) >= max;
         let expired: Vec<Entry> = open
             .extract_if(|_, entry| match &*entry.made.borrow() {
-                Some(Ok(checkpoint)) => idle(entry.used_at.max(checkpoint.made_at)),
+                Some(Ok(checkpoint)) => {
+                    let idle_max = if entry.is_follower { FOLLOWERS_IDLE_MAX } else { IDLE_MAX };
+                    idle(entry.used_at.max(checkpoint.made_at), idle_max)
+                }
                 Some(Err(_)) => true,
                 // One that is being made ends by itself, unless its maker is gone.
                 None => entry.made.has_changed().is_err(),
@@ -142,7 +209,7 @@ impl Checkpoints {
 
     async fn open(
         &self,
-        from: &str,
+        from: Asker<'_>,
         partition: PartitionId,
         find: impl FnOnce(PartitionId) -> Option<Subject>,
     ) -> Result<Arc<Checkpoint>, Problem> {
@@ -164,14 +231,23 @@ impl Checkpoints {
     }
 
     /// The listing with all checksums, for which every file is read.
-    async fn plain(&self, checkpoint: Arc<Checkpoint>) -> Result<Reply, Problem> {
-        let listing = self.reading(move || checkpoint.plain()).await;
+    async fn plain(
+        &self,
+        reads: &Arc<Semaphore>,
+        checkpoint: Arc<Checkpoint>,
+    ) -> Result<Reply, Problem> {
+        let listing = reading(reads, move || checkpoint.plain()).await;
         let listing = listing.map_err(|error| failed("ERR", format!("a checkpoint: {error}")))?;
         let checksum = listing.checksum();
         Ok(Reply::Checkpoint { listing, checksum })
     }
 
-    async fn checksums(&self, number: u64, files: Vec<u32>) -> Result<Reply, Problem> {
+    async fn checksums(
+        &self,
+        reads: &Arc<Semaphore>,
+        number: u64,
+        files: Vec<u32>,
+    ) -> Result<Reply, Problem> {
         let checkpoint = self.used(number).ok_or(Problem::CheckpointGone)?;
         let places: Option<Vec<usize>> = files
             .iter()
@@ -179,7 +255,7 @@ impl Checkpoints {
             .collect();
         let places = places.filter(|places| places.len() <= CHECKSUMS_MAX).ok_or_else(no_file)?;
         let read = move || places.into_iter().map(|at| checkpoint.checksum(at)).collect();
-        let checksums: io::Result<Vec<u64>> = self.reading(read).await;
+        let checksums: io::Result<Vec<u64>> = reading(reads, read).await;
         let checksums =
             checksums.map_err(|error| failed("ERR", format!("a file cannot be read: {error}")))?;
         let checksum = checksum_of(&checksums);
@@ -189,18 +265,19 @@ impl Checkpoints {
     /// Has a checkpoint made on a thread that may block, unless there is one.
     fn begin(
         &self,
-        from: &str,
+        from: Asker<'_>,
         partition: PartitionId,
         subject: Subject,
     ) -> Result<(u64, watch::Receiver<Option<Made>>), Problem> {
         let mut open = self.open.lock();
-        let known = open.iter_mut().find(|(_, it)| it.from == from && it.partition == partition);
+        let known = open.iter_mut().find(|(_, it)| it.is_of(from) && it.partition == partition);
         if let Some((number, entry)) = known {
             entry.used_at = Instant::now();
             return Ok((*number, entry.made.clone()));
         }
-        if open.len() >= CHECKPOINTS_MAX {
-            let message = format!("{CHECKPOINTS_MAX} checkpoints are open already: come again");
+        let same = open.values().filter(|it| it.is_follower == from.is_follower()).count();
+        if same >= from.checkpoints_max() {
+            let message = format!("{same} checkpoints are open already: come again");
             return Err(failed("TRYAGAIN", message));
         }
         // Drawn at random, so that one of an earlier run is not taken for another.
@@ -212,13 +289,16 @@ impl Checkpoints {
             tell.send_replace(Some(making.map(Arc::new)));
         });
         let used_at = Instant::now();
-        let entry = Entry { from: from.to_owned(), partition, used_at, made: made.clone() };
+        let (Asker::Node(name) | Asker::Follower(name)) = from;
+        let (from, is_follower) = (name.to_owned(), from.is_follower());
+        let entry = Entry { from, is_follower, partition, used_at, made: made.clone() };
         open.insert(number, entry);
         Ok((number, made))
     }
 
     async fn chunk(
         &self,
+        reads: &Arc<Semaphore>,
         number: u64,
         place: impl Fn(&Checkpoint) -> Option<usize>,
         offset: u64,
@@ -232,21 +312,8 @@ impl Checkpoints {
             failed("ERR", format!("byte {offset} is beyond the end of a file of {total} bytes"))
         })?;
         let bytes = left.min(u64::from(bytes_max.min(CHUNK_BYTES_MAX)));
-        let read = self.reading(move || checkpoint.read(at, offset, bytes)).await;
+        let read = reading(reads, move || checkpoint.read(at, offset, bytes)).await;
         read.map_err(|error| failed("ERR", format!("a file cannot be read: {error}")))
-    }
-
-    /// Reads where that may block, once there is room for one more.
-    async fn reading<T: Send + 'static>(
-        &self,
-        read: impl FnOnce() -> io::Result<T> + Send + 'static,
-    ) -> io::Result<T> {
-        let permit = Arc::clone(&self.reads).acquire_owned().await;
-        let read = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            read()
-        });
-        read.await.unwrap_or_else(|error| Err(io::Error::other(error)))
     }
 
     async fn close(&self, number: u64) {
@@ -264,6 +331,26 @@ impl Checkpoints {
         entry.used_at = Instant::now();
         entry.made.borrow().as_ref()?.as_ref().ok().cloned()
     }
+}
+
+impl Entry {
+    fn is_of(&self, asker: Asker<'_>) -> bool {
+        let (Asker::Node(name) | Asker::Follower(name)) = asker;
+        self.from == name && self.is_follower == asker.is_follower()
+    }
+}
+
+/// Reads where that may block, once there is room for one more.
+async fn reading<T: Send + 'static>(
+    reads: &Arc<Semaphore>,
+    read: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let permit = Arc::clone(reads).acquire_owned().await;
+    let read = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        read()
+    });
+    read.await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
 fn no_file() -> Problem {

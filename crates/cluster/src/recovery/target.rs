@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll_control::Random;
+use plimsoll_index::partition::PartitionIndex;
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::{Incarnation, Lsn, PartitionId};
 use plimsoll_storage::partition::{ApplyError, Replica, Resources, ToIndex};
@@ -18,9 +19,9 @@ use super::asking::{Asking, Offer, Told};
 use super::folders::Folders;
 use super::progress::{Recovery, Stage};
 use super::reuse::{self, Verified};
-use super::source::CHUNK_BYTES_MAX;
 use super::transfer::{Ended, Transfer};
-use crate::rpc::{CopyFile, Link};
+use super::window::Window;
+use crate::rpc::{CopyFile, FileKind, Link};
 
 /// Says how long to wait before so many bytes are asked for: the pace of the node's background
 /// work.
@@ -32,7 +33,7 @@ pub(crate) type Now = Arc<dyn Fn() -> Instant + Send + Sync>;
 /// How a checkpoint is copied.
 #[derive(Clone)]
 pub(crate) struct CopyOptions {
-    /// The largest chunk, bytes; 4 MiB are never passed. Default 4 MiB.
+    /// The largest chunk, bytes; 5 MiB are never passed. Default 4 MiB, what every version gives.
     pub chunk_bytes_max: u64,
     /// How many chunks may be under way or wait to be written. Default 64.
     pub chunks_max: usize,
@@ -56,6 +57,8 @@ pub(crate) struct CopyOptions {
     pub pause_max: Duration,
     /// No limit by default.
     pub pace: Option<Pace>,
+    /// How much may be under way; by default one of the copy's own that measures.
+    pub window: Option<Window>,
     /// Draws the pauses.
     pub seed: u64,
     /// Goes with every question.
@@ -65,7 +68,7 @@ pub(crate) struct CopyOptions {
 impl Default for CopyOptions {
     fn default() -> Self {
         Self {
-            chunk_bytes_max: u64::from(CHUNK_BYTES_MAX),
+            chunk_bytes_max: 4 << 20,
             chunks_max: 64,
             bytes_max: 64 << 20,
             chunk_timeout: Duration::from_secs(30),
@@ -76,6 +79,7 @@ impl Default for CopyOptions {
             pause_min: Duration::from_millis(100),
             pause_max: Duration::from_secs(5),
             pace: None,
+            window: None,
             seed: 0,
             trace: 0,
         }
@@ -146,8 +150,20 @@ pub(crate) enum InstallError {
     Disk(#[from] io::Error),
 }
 
+/// A leader's replica in another cluster, which a copy is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OfLeader {
+    /// The partition's name there.
+    pub partition: PartitionId,
+    /// The leader's log.
+    pub log: Incarnation,
+    /// Where this cluster's log stands: the copy is given what comes after.
+    pub position: Position,
+}
+
 /// A checkpoint that is here, whole and durable, but not in its place.
 pub(crate) struct Copied {
+    /// Its name at the source.
     partition: PartitionId,
     folders: Folders,
     /// Held, so that nobody else copies into the folder.
@@ -235,8 +251,8 @@ impl Copied {
 
     /// Opens the copy, compares its rows with their checksums, makes it this node's own, and puts it
     /// in the replica's place, with the index that came along where `has_documents`: the old replica
-    /// and its index must be closed, and are deleted. It stands at the position returned,
-    /// and is opened as any replica. Blocks.
+    /// and its index must be closed, and are deleted. `incarnation` is the log here. It stands at the
+    /// position returned, and is opened as any replica. Blocks.
     ///
     /// # Errors
     /// The old replica is as it was.
@@ -244,6 +260,30 @@ impl Copied {
         self,
         resources: &Resources,
         incarnation: Incarnation,
+        has_documents: bool,
+    ) -> Result<Position, InstallError> {
+        self.install_as(resources, incarnation, None, has_documents)
+    }
+
+    /// The same of a leader's replica: the copy follows it from its place on.
+    ///
+    /// # Errors
+    /// The old replica is as it was.
+    pub(crate) fn install_follower(
+        self,
+        resources: &Resources,
+        incarnation: Incarnation,
+        leader: OfLeader,
+        has_documents: bool,
+    ) -> Result<Position, InstallError> {
+        self.install_as(resources, incarnation, Some(leader), has_documents)
+    }
+
+    fn install_as(
+        self,
+        resources: &Resources,
+        incarnation: Incarnation,
+        leader: Option<OfLeader>,
         has_documents: bool,
     ) -> Result<Position, InstallError> {
         let nowhere = Position { lsn: Lsn(0), hash: 0, log_time_ms: 0 };
@@ -265,12 +305,24 @@ impl Copied {
             let found = (!replica.is_new()).then_some(found.position.lsn);
             return Err(InstallError::Misplaced { found, expected: self.lsn });
         }
-        if found.incarnation != incarnation {
-            let (found, expected) = (found.incarnation, incarnation);
-            return Err(InstallError::OtherLog { found, expected });
+        let expected = leader.map_or(incarnation, |leader| leader.log);
+        if found.incarnation != expected {
+            return Err(InstallError::OtherLog { found: found.incarnation, expected });
         }
         let to_index = self.to_index(&replica, has_documents)?;
-        let position = replica.adopt(to_index).map_err(ApplyError::Store)?;
+        let position = match leader {
+            None => replica.adopt(to_index).map_err(ApplyError::Store)?,
+            Some(OfLeader { partition, log, position }) => {
+                let at = (incarnation, position);
+                let adopted = replica.adopt_leader((partition, log), at, to_index);
+                adopted.map_err(ApplyError::Store)?;
+                // What it lacks is touched at that position here.
+                let before = position.lsn.0.saturating_sub(1);
+                PartitionIndex::set_position(&self.folders.incoming_of(FileKind::Index), before)
+                    .map_err(io::Error::other)?;
+                position
+            }
+        };
         replica.store().flush().map_err(ApplyError::Store)?;
         drop(replica);
         crate::node::sync_dir(dir)?;
@@ -292,8 +344,9 @@ impl Copied {
     /// deleted. Whether its files are whole is seen when it is opened.
     fn to_index(&self, replica: &Replica, has_documents: bool) -> io::Result<ToIndex> {
         let held = replica.stamp().position.lsn;
+        let is_usable = has_documents && replica.notes_documents();
         match self.indexed {
-            Some(indexed) if has_documents && replica.notes_documents() && indexed <= held => {
+            Some(indexed) if is_usable && indexed > Lsn(0) && indexed <= held => {
                 Ok(ToIndex::After(indexed))
             }
             _ => {

@@ -3,13 +3,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use plimsoll_control::Random;
-use plimsoll_control::transfer::{Chunk, TransferWindow};
 use plimsoll_storage::partition::Checksum;
 
 use super::asking::{Asking, Offer, Trouble, heard_instead};
@@ -18,8 +17,11 @@ use super::intake::{Intake, Stored};
 use super::progress::Recovery;
 use super::reuse::Verified;
 use super::target::{CopyError, CopyOptions};
-use crate::lead::now_ms;
+use super::window::{Sent, Window};
 use crate::rpc::{CallError, Problem, Question, Reply, chunk_checksum};
+
+/// How soon it is looked again whether there is room in a window that other copies fill.
+const CROWDED_PAUSE: Duration = Duration::from_millis(5);
 
 /// How a transfer ended.
 pub(super) enum Ended {
@@ -52,8 +54,7 @@ pub(super) struct Transfer<'a> {
     held: usize,
     calls: FuturesUnordered<BoxFuture<'static, Event>>,
     is_paced: bool,
-    window: TransferWindow,
-    began: Instant,
+    window: Window,
     has_progressed: bool,
 }
 
@@ -69,7 +70,7 @@ struct Piece {
 }
 
 enum Event {
-    Heard(Piece, Chunk, Result<Reply, CallError>),
+    Heard(Piece, Sent, Result<Reply, CallError>),
     /// A piece may be asked for again.
     Rested(Piece),
     /// The pace allows what it held back.
@@ -103,9 +104,7 @@ impl<'a> Transfer<'a> {
             held: 0,
             calls: FuturesUnordered::new(),
             is_paced: false,
-            // All nodes drain on the wall clock, which the cluster keeps within half a second.
-            window: TransferWindow::new(now_ms().saturating_mul(1_000_000)),
-            began: Instant::now(),
+            window: options.window.clone().unwrap_or_else(Window::measured),
             has_progressed: false,
         }
     }
@@ -141,6 +140,8 @@ impl<'a> Transfer<'a> {
                 Some(stored) = self.intake.next(), if self.intake.is_writing() => {
                     self.on_stored(stored?)?;
                 }
+                // Other copies have the whole window that they share with this one.
+                () = tokio::time::sleep(CROWDED_PAUSE), if self.is_crowded_out() => {}
                 else => {
                     assert!(self.held == 0 && self.asking.is_empty(), "nothing is left out");
                     return Ok(Ended::Whole);
@@ -149,10 +150,16 @@ impl<'a> Transfer<'a> {
         }
     }
 
+    /// Whether there is something to ask for, and nothing of it is under way or being written.
+    fn is_crowded_out(&self) -> bool {
+        let is_left = !self.again.is_empty() || !self.asking.is_empty();
+        is_left && self.calls.is_empty() && !self.intake.is_writing()
+    }
+
     /// Asks for as much as may be under way.
     fn ask(&mut self) {
         while !self.is_paced
-            && let Some(bytes_max) = self.window.next_chunk(self.now_ns())
+            && let Some(bytes_max) = self.window.next_chunk()
             && let Some(piece) = self.next_piece(bytes_max)
         {
             let pace = self.options.pace.as_ref().filter(|_| !piece.is_due);
@@ -196,7 +203,7 @@ impl<'a> Transfer<'a> {
     }
 
     fn send(&mut self, piece: Piece) {
-        let sent = self.window.on_send(self.now_ns(), u64::from(piece.bytes));
+        let sent = self.window.send(u64::from(piece.bytes));
         let (checkpoint, offset, bytes_max) = (self.number, piece.offset, piece.bytes);
         let question = match u32::try_from(piece.index) {
             Ok(file) if !self.is_plain => {
@@ -249,7 +256,7 @@ impl<'a> Transfer<'a> {
             Ok(Reply::Problem(Problem::CheckpointGone)) => return Ok(true),
             other => heard_instead(other)?,
         };
-        self.window.on_error(sent);
+        drop(sent);
         let attempts = piece.attempts + 1;
         self.source.may_ask_again(attempts, trouble)?;
         let pause = self.options.pause(attempts, &mut self.random);
@@ -261,10 +268,9 @@ impl<'a> Transfer<'a> {
         Ok(false)
     }
 
-    fn take(&mut self, piece: Piece, sent: Chunk, bytes: Vec<u8>, checksum: Option<u64>) {
-        let now_ns = self.now_ns();
+    fn take(&mut self, piece: Piece, sent: Sent, bytes: Vec<u8>, checksum: Option<u64>) {
         self.source.gave();
-        self.window.on_arrival(now_ns, sent, 0);
+        sent.arrived();
         self.recovery.received(u64::from(piece.bytes));
         self.intake.take(piece.index, piece.offset, bytes, checksum);
     }
@@ -290,9 +296,5 @@ impl<'a> Transfer<'a> {
         tracing::warn!(file = self.intake.file(stored.index).name, "a copied file is wrong");
         self.asking.push_back((stored.index, 0));
         Ok(())
-    }
-
-    fn now_ns(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 }

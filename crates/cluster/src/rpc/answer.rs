@@ -88,6 +88,10 @@ impl Coordinator {
             }
             Question::Write { partition, session, first, acked, stamp_ms, steps } => {
                 let local = self.local(partition.into())?;
+                // The node that asks may not know yet that the table follows.
+                if self.copies(partition.into())?.is_follower() && !is_own(&steps) {
+                    return Err(Problem::Write(WriteError::read_only()));
+                }
                 let working = shared.work(Class::Write);
                 let steps = steps.into_iter().map(step).collect::<Result<Vec<_>, _>>()?;
                 // The lead counts on one item of the record at least, and on a reply to it.
@@ -137,7 +141,7 @@ impl Coordinator {
                 self.local(partition.into())?;
                 let copies = self.copies(partition.into())?;
                 let digest = self.digest_here(&copies).await.map_err(Problem::NotHere)?;
-                let Digest { lsn, hash, digest } = digest;
+                let Digest { lsn, hash, digest, .. } = digest;
                 Ok(Reply::Digest { lsn, hash, digest })
             }
             other => self.answer_about_documents(other, terms, waits).await,
@@ -189,6 +193,11 @@ impl Coordinator {
 #[derive(Default)]
 pub(crate) struct Waits {
     ns: AtomicU64,
+}
+
+/// Whether it is what the cluster itself does to a table that follows.
+fn is_own(steps: &[StepBytes]) -> bool {
+    matches!(steps, [StepBytes::Write(payload)] if Operation::is_unfollow(payload))
 }
 
 /// A step as it came. What cannot be read is not appended: every replica would stop at it.

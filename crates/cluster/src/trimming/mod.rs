@@ -5,6 +5,8 @@
 //! A node that is there and has not spoken since the last change of where copies are holds
 //! everything: it may not have known of a copy that begins earlier. Nothing new is given to a node
 //! that left, so its last word holds for as long as it is away.
+//!
+//! Followers in other clusters have no vote: what they need is spared after it ([`Holds`]).
 
 mod notes;
 mod votes;
@@ -18,6 +20,7 @@ use plimsoll_log::{GroupId, Log, Lsn};
 use plimsoll_storage::Reply;
 use xxhash_rust::xxh3::Xxh3Default;
 
+use crate::following::{Holds, Spared};
 use crate::members::{Beat, Member};
 use crate::node::{GROUPS, Shared};
 use crate::{cluster_settings, metadata};
@@ -216,8 +219,7 @@ async fn trim(shared: &Arc<Shared>, trimming: &mut Trimming) -> Result<(), Strin
     let floors: BTreeMap<GroupId, Floor> =
         floors.map(|group| (group, election.floor(group, trimming, bytes_max))).collect();
     trimming.warn(shared, &floors, bytes_max);
-    for (group, floor) in floors {
-        let Some(up_to) = floor.up_to else { continue };
+    for (group, up_to) in spare(shared, trimming, &floors).await? {
         if up_to <= trimming.trimmed.get(&group).copied().unwrap_or(0) {
             continue;
         }
@@ -235,6 +237,37 @@ async fn trim(shared: &Arc<Shared>, trimming: &mut Trimming) -> Result<(), Strin
         }
     }
     Ok(())
+}
+
+/// The floors of groups, each not beyond what followers in other clusters need.
+async fn spare(
+    shared: &Shared,
+    trimming: &mut Trimming,
+    floors: &BTreeMap<GroupId, Floor>,
+) -> Result<Vec<(GroupId, u64)>, String> {
+    let bytes_max = cluster_settings::followers_retention_bytes(&shared.metadata);
+    let mut holds = Holds::read(&shared.metadata)?;
+    let mut spared = Vec::new();
+    for (group, floor) in floors {
+        let Some(up_to) = floor.up_to else { continue };
+        // An engine that does not count after a position may say what it holds in all.
+        let bytes = holds.kept_bytes(&*shared.log, *group, up_to);
+        let bytes = bytes.or_else(|| trimming.sizes.get(group).copied());
+        let Spared { up_to, dropped } = holds.spare(*group, up_to, bytes, bytes_max);
+        if dropped.is_some() {
+            // What that freed has to be known before another is dropped.
+            trimming.sizes.remove(group);
+        }
+        spared.push((*group, up_to));
+    }
+    if let Some(change) = holds.write() {
+        let written = shared.submit_metadata(&change).await.map_err(|error| error.to_string())?;
+        if written == Reply::NilArray {
+            // A follower moved on meanwhile: the next look decides anew.
+            return Ok(Vec::new());
+        }
+    }
+    Ok(spared)
 }
 
 /// Notes what was seen of a group, before it is trimmed up to there; says whether that is known.

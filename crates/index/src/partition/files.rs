@@ -66,21 +66,37 @@ impl State {
     }
 }
 
+/// The `meta.json` on the disk of the index in a folder; `None` where there is no index.
+pub(super) fn read_meta(root: &Path) -> Result<Option<Vec<u8>>, IndexError> {
+    match fs::read(root.join(META)) {
+        Ok(bytes) => meta::unsealed(&bytes).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Makes `bytes` the `meta.json` on the disk of the index in a folder, durably. Another file takes the
+/// old one's place: that may have a second name elsewhere.
+pub(super) fn write_meta(root: &Path, bytes: &[u8]) -> Result<(), IndexError> {
+    let new = root.join(META_NEW);
+    let mut file = File::create(&new)?;
+    file.write_all(&meta::sealed(bytes))?;
+    file.sync_data()?;
+    fs::rename(&new, root.join(META))?;
+    File::open(root)?.sync_all()?;
+    Ok(())
+}
+
 impl Files {
     /// The files in a folder, which is made where it is missing. What the persisted `meta.json`
     /// does not name is deleted.
     pub fn open(root: &Path) -> Result<Self, IndexError> {
         fs::create_dir_all(root)?;
         let mut state = State::default();
-        match fs::read(root.join(META)) {
-            Ok(bytes) => {
-                let bytes = meta::unsealed(&bytes)?;
-                state.persisted = meta::files(&bytes)?;
-                state.captured = state.persisted.clone();
-                state.small.insert(PathBuf::from(META), bytes);
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error.into()),
+        if let Some(bytes) = read_meta(root)? {
+            state.persisted = meta::files(&bytes)?;
+            state.captured = state.persisted.clone();
+            state.small.insert(PathBuf::from(META), bytes);
         }
         for entry in fs::read_dir(root)? {
             let name = PathBuf::from(entry?.file_name());
@@ -194,12 +210,7 @@ impl Files {
         if !unsynced.is_empty() {
             File::open(&self.0.root)?.sync_all()?;
         }
-        let new = self.0.root.join(META_NEW);
-        let mut file = File::create(&new)?;
-        file.write_all(&meta::sealed(bytes))?;
-        file.sync_data()?;
-        fs::rename(&new, self.0.root.join(META))?;
-        File::open(&self.0.root)?.sync_all()?;
+        write_meta(&self.0.root, bytes)?;
         let mut state = self.0.state.lock();
         state.synced.extend(unsynced);
         state.persisted = files;

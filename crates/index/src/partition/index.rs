@@ -11,7 +11,7 @@ use tantivy::schema::IndexRecordOption;
 use tantivy::{Index, IndexReader, IndexWriter, Term};
 
 use super::IndexError;
-use super::files::Files;
+use super::files::{self, Files};
 use super::layout::Layout;
 use super::meta::{self, Payload};
 use super::opening::open_index;
@@ -130,6 +130,22 @@ impl PartitionIndex {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
             _ => Ok(()),
         }
+    }
+
+    /// Gives what is durable of the index in a folder, which nobody has open, another position: it came
+    /// from where positions are others. An index of position 0 keeps it, since its documents are to be
+    /// put in anew, and where there is none, nothing is done. May be called again.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn set_position(dir: &Path, position: u64) -> Result<(), IndexError> {
+        let Some(meta) = files::read_meta(dir)? else { return Ok(()) };
+        let payload = Payload::of(&meta)?;
+        if payload.position == 0 || payload.position == position {
+            return Ok(());
+        }
+        let payload = Payload::new(position, payload.routed, &payload.slots);
+        files::write_meta(dir, &meta::changed(&meta, &payload, None)?)
     }
 
     /// What checks the files of this index beside its owner.

@@ -602,6 +602,35 @@ fn linked_files_are_the_index_as_it_was_persisted_whatever_becomes_of_it() {
 }
 
 #[test]
+fn an_index_from_elsewhere_is_given_a_position_of_its_new_place() {
+    let dir = TempDir::new().unwrap();
+    let linked = dir.path().join("linked");
+    let own = dir.path().join("own");
+    let mapping = mapping(&json!({"s": {"type": "keyword"}}));
+    let mut index = open(&own, &mapping);
+    put(&mut index, "1", &json!({"s": "x"}));
+    index.persist().unwrap();
+    PartitionIndex::set_position(&own, 9).unwrap();
+    drop(index);
+    let mut index = open(&own, &mapping);
+    assert_eq!(index.position(), 0, "what is to be filled anew still is");
+    put(&mut index, "1", &json!({"s": "x"}));
+    index.refresh(70).unwrap();
+    index.persist().unwrap();
+    index.link(&linked).unwrap();
+    for position in [9, 9, 3] {
+        PartitionIndex::set_position(&linked, position).unwrap();
+        let mut moved = open(&linked, &mapping);
+        assert_eq!(moved.position(), position);
+        assert_eq!(ids(&moved.refresh(position).unwrap()), set(&["1"]));
+    }
+    drop(index);
+    assert_eq!(open(&own, &mapping).position(), 70, "that it was linked from is as it was");
+    PartitionIndex::set_position(&dir.path().join("none"), 9).unwrap();
+    assert!(!dir.path().join("none").exists());
+}
+
+#[test]
 fn a_linked_index_is_opened_by_an_older_mapping_and_grows_into_that_of_its_documents() {
     let dir = TempDir::new().unwrap();
     let (home, linked) = (dir.path().join("home"), dir.path().join("linked"));

@@ -44,6 +44,8 @@ pub(crate) fn of_windows(spec: &RunSpec, outcome: &Outcome) -> Vec<Lap> {
             memory: None,
             conditions: None,
             recovery: None,
+            lag_ms: None,
+            lag_told_ms: None,
             nodes,
         }
     });

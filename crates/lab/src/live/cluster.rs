@@ -63,28 +63,7 @@ impl Cluster {
         binary: &Path,
         folder: &Path,
     ) -> Result<Self, LabError> {
-        let failed = |what: &str| {
-            let what = what.to_owned();
-            move |error| LabError::live(what, error)
-        };
-        let guardian = Arc::new(Guardian::start().map_err(failed("start the guardian"))?);
-        std::fs::create_dir_all(folder).map_err(failed("make the folder of the nodes"))?;
-        guardian.tree(&folder.to_string_lossy()).map_err(failed("have the folder removed"))?;
-        let limits = Limits::find(&guardian);
-        let mut cluster = Self {
-            nodes: Vec::new(),
-            data_nodes: spec.data_nodes,
-            limits,
-            guardian,
-            folder: folder.to_owned(),
-        };
-        let specs = node_specs(spec)?;
-        for spec in specs {
-            let room = cluster.limits.room(&spec.name, &cluster.guardian);
-            let room = room.map_err(failed("make a control group"))?;
-            let node = Node::new(spec, room, binary, folder, &cluster.guardian);
-            cluster.nodes.push(node);
-        }
+        let mut cluster = Self::prepare(node_specs(spec)?, spec.data_nodes, binary, folder)?;
         // The log comes first: it is the last node, or the first where all have data.
         let keeper = if spec.coordinator_share.is_some() { cluster.nodes.len() - 1 } else { 0 };
         cluster.nodes[keeper].start()?;
@@ -98,6 +77,52 @@ impl Cluster {
             node.await_ready()?;
         }
         cluster.await_formed()?;
+        Ok(cluster)
+    }
+
+    /// Starts nodes that know nothing of one another, each a cluster of its own; else the same.
+    ///
+    /// # Errors
+    /// Names the node that does not start, with what it said.
+    pub(crate) fn start_apart(
+        specs: Vec<NodeSpec>,
+        binary: &Path,
+        folder: &Path,
+    ) -> Result<Self, LabError> {
+        let count = specs.len();
+        let mut cluster = Self::prepare(specs, count, binary, folder)?;
+        for node in &mut cluster.nodes {
+            node.start()?;
+        }
+        for node in &mut cluster.nodes {
+            node.await_ready()?;
+        }
+        Ok(cluster)
+    }
+
+    /// Nodes in their rooms, none of which runs yet.
+    fn prepare(
+        specs: Vec<NodeSpec>,
+        data_nodes: usize,
+        binary: &Path,
+        folder: &Path,
+    ) -> Result<Self, LabError> {
+        let failed = |what: &str| {
+            let what = what.to_owned();
+            move |error| LabError::live(what, error)
+        };
+        let guardian = Arc::new(Guardian::start().map_err(failed("start the guardian"))?);
+        std::fs::create_dir_all(folder).map_err(failed("make the folder of the nodes"))?;
+        guardian.tree(&folder.to_string_lossy()).map_err(failed("have the folder removed"))?;
+        let limits = Limits::find(&guardian);
+        let mut cluster =
+            Self { nodes: Vec::new(), data_nodes, limits, guardian, folder: folder.to_owned() };
+        for spec in specs {
+            let room = cluster.limits.room(&spec.name, &cluster.guardian);
+            let room = room.map_err(failed("make a control group"))?;
+            let node = Node::new(spec, room, binary, folder, &cluster.guardian);
+            cluster.nodes.push(node);
+        }
         Ok(cluster)
     }
 

@@ -36,7 +36,7 @@ pub(crate) struct Measured {
 }
 
 /// Counters of all nodes and of the machine at one moment.
-struct Moment {
+pub(crate) struct Moment {
     nodes: Vec<Counters>,
     stress_cpu_s: f64,
     own_cpu_s: f64,
@@ -44,7 +44,7 @@ struct Moment {
 }
 
 impl Moment {
-    fn take(nodes: &[Node]) -> Self {
+    pub(crate) fn take(nodes: &[Node]) -> Self {
         let counters = thread::scope(|scope| {
             let asked: Vec<_> = nodes.iter().map(|node| scope.spawn(|| node.counters())).collect();
             asked.into_iter().map(|one| one.join().unwrap_or_default()).collect()
@@ -57,7 +57,8 @@ impl Moment {
         }
     }
 
-    fn cpu_s(&self) -> f64 {
+    /// Processor time of the nodes.
+    pub(crate) fn cpu_s(&self) -> f64 {
         self.nodes.iter().map(|node| node.cpu_s).sum()
     }
 }
@@ -92,7 +93,8 @@ pub(crate) fn lap(
         (taken, before, after)
     });
     let taken = taken.map_err(|error| LabError::live("start the load".to_owned(), error))?;
-    let conditions = conditions(&taken, &before, &after);
+    let late_ms = taken.late_us.value_at_quantile(0.99) as f64 / 1e3;
+    let conditions = conditions(late_ms, &before, &after);
     let reason = if watch.is_stopped() {
         Some(STOPPED.to_owned())
     } else {
@@ -138,14 +140,15 @@ fn wait_until(moment: Instant, watch: &dyn Watch) {
     }
 }
 
-fn conditions(taken: &Taken, before: &Moment, after: &Moment) -> Conditions {
+/// What else went on between two moments, where what drives the lap was so late.
+pub(crate) fn conditions(late_ms: f64, before: &Moment, after: &Moment) -> Conditions {
     let machine = after.machine.since(before.machine);
     let ours_s = after.cpu_s() - before.cpu_s() + after.stress_cpu_s - before.stress_cpu_s
         + after.own_cpu_s
         - before.own_cpu_s;
     let length_s = machine.all_s / processes::processors() as f64;
     Conditions {
-        generator_late_ms: taken.late_us.value_at_quantile(0.99) as f64 / 1e3,
+        generator_late_ms: late_ms,
         steal_percent: machine.steal_s / machine.all_s.max(1e-9) * 100.0,
         foreign_processors: ((machine.busy_s - ours_s) / length_s.max(1e-9)).max(0.0),
     }
@@ -163,7 +166,8 @@ pub(crate) fn disturbance(of: &Conditions) -> Option<String> {
     (others > FOREIGN_MAX).then(|| format!("other programs used {others:.2} processors"))
 }
 
-fn node_laps(nodes: &[Node], before: &Moment, after: &Moment) -> Vec<NodeLap> {
+/// What each node did between two moments.
+pub(crate) fn node_laps(nodes: &[Node], before: &Moment, after: &Moment) -> Vec<NodeLap> {
     let pairs = nodes.iter().zip(before.nodes.iter().zip(&after.nodes));
     let lap = |(node, (before, after)): (&Node, (&Counters, &Counters))| {
         let throttled = after.throttled.zip(before.throttled).map(|(a, b)| a.since(b));

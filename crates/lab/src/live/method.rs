@@ -3,6 +3,8 @@
 //! lap are not independent of one another and percentiles cannot be averaged; and words for what
 //! the interval says. An arm that is the baseline once more (A/A) has to straddle zero.
 
+use std::collections::BTreeMap;
+
 use hdrhistogram::Histogram;
 use plimsoll_control::Random;
 use plimsoll_control::average::whole;
@@ -18,8 +20,8 @@ const RESAMPLES: usize = 1_000;
 pub(crate) const EQUIVALENT_PERCENT: f64 = 5.0;
 /// Blocks below which a comparison only indicates.
 pub(crate) const BLOCKS_MIN: usize = 10;
-/// What is compared: the paths of metrics.
-pub(crate) const METRICS: [&str; 7] = [
+/// What is compared: the paths of metrics. A lap has those of requests, of a copy, or of following.
+pub(crate) const METRICS: [&str; 13] = [
     "throughput_ops_s.median",
     "latency_ms.mean",
     "latency_ms.p50",
@@ -27,7 +29,16 @@ pub(crate) const METRICS: [&str; 7] = [
     "latency_ms.p99",
     "latency_ms.p100",
     "cpu_s_per_op",
+    "recovery_seconds",
+    "level_seconds",
+    "tail_seconds",
+    "share_of_raw",
+    "wire_bytes",
+    "lag_ms.p99",
 ];
+
+/// How many of [`METRICS`] are of requests: the first ones.
+const OF_REQUESTS: usize = 7;
 
 /// The order of the arms in one block: forth in even ones, back in odd ones, so that what drifts
 /// meets all arms alike.
@@ -62,17 +73,31 @@ struct Sum {
     throughput: Vec<f64>,
     cpu_s: f64,
     answered: f64,
+    /// What the laps say themselves of copies, by the path.
+    of_copies: BTreeMap<&'static str, Vec<f64>>,
 }
 
 impl Sum {
     fn of(laps: &[&Measured]) -> Self {
-        let mut sum =
-            Self { latency_us: histogram(), throughput: Vec::new(), cpu_s: 0.0, answered: 0.0 };
+        let mut sum = Self {
+            latency_us: histogram(),
+            throughput: Vec::new(),
+            cpu_s: 0.0,
+            answered: 0.0,
+            of_copies: BTreeMap::new(),
+        };
         for one in laps {
+            let is_of_copies = one.lap.recovery.is_some() || one.lap.lag_ms.is_some();
+            for path in METRICS.iter().skip(OF_REQUESTS).filter(|_| is_of_copies) {
+                let said = crate::result::metric(&one.lap, path);
+                sum.of_copies.entry(path).or_default().extend(said);
+            }
             sum.latency_us
                 .add(&one.latency_us)
                 .unwrap_or_else(|e| unreachable!("the same bounds: {e}"));
-            sum.throughput.push(one.lap.throughput_ops_s.median);
+            if !is_of_copies {
+                sum.throughput.push(one.lap.throughput_ops_s.median);
+            }
             sum.cpu_s += one.lap.cpu_s.unwrap_or(0.0);
             sum.answered += one.lap.n as f64 * (1.0 - one.lap.error_rate);
         }
@@ -92,7 +117,10 @@ impl Sum {
             "cpu_s_per_op" if self.answered > 0.0 && self.cpu_s > 0.0 => {
                 Some(self.cpu_s / self.answered)
             }
-            _ => None,
+            path => {
+                let laps = self.of_copies.get(path).filter(|laps| !laps.is_empty())?;
+                Some(stats::mean(laps))
+            }
         }
     }
 }

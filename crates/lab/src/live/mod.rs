@@ -18,6 +18,7 @@ mod measure;
 mod method;
 mod node;
 mod processes;
+mod remote;
 mod selection;
 mod shares;
 mod sick_node;
@@ -152,7 +153,7 @@ struct Experiment {
     run: fn(&mut Context<'_>, &mut Found) -> Result<(), LabError>,
 }
 
-const ALL: [Experiment; 4] = [
+const ALL: [Experiment; 5] = [
     Experiment {
         name: DEMO,
         variants: Vec::new,
@@ -186,6 +187,14 @@ const ALL: [Experiment; 4] = [
         },
         corpora: |options| sick_node::corpora(options.size == LiveSize::Full),
         run: sick_node::run,
+    },
+    Experiment {
+        name: remote::NAME,
+        variants: remote::names,
+        scenarios: remote::scenarios,
+        laps: remote::steps,
+        corpora: remote::corpora,
+        run: remote::run,
     },
 ];
 
@@ -241,6 +250,10 @@ pub fn run(options: &LiveOptions, progress: &mut dyn Progress) -> Result<Outcome
         let known =
             if names.is_empty() { "none to choose from".to_owned() } else { names.join(", ") };
         return Err(LabError::UnknownScenario { name: unknown.clone(), known });
+    }
+    if let Some(url) = options.target.as_deref().filter(|_| experiment.name == remote::NAME) {
+        let why = format!("{} runs on two clusters of its own so far", remote::NAME);
+        return Err(LabError::Target { url: url.to_owned(), why });
     }
     let target = options.target.as_deref().map(target::Target::parse).transpose()?;
     let mut found = Found::default();

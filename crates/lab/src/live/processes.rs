@@ -88,6 +88,15 @@ pub(crate) fn host() -> String {
     format!("{name} ({} processors, {gib} GiB, Linux {kernel})", processors())
 }
 
+/// How the sockets of this machine are set: congestion control, and the largest window of a receiver.
+pub(crate) fn sockets() -> String {
+    let read = |name: &str| fs::read_to_string(format!("/proc/sys/net/ipv4/{name}"));
+    let control = read("tcp_congestion_control").unwrap_or_default();
+    let memory = read("tcp_rmem").unwrap_or_default();
+    let most = memory.split_whitespace().last().and_then(|text| text.parse::<u64>().ok());
+    format!("{}, tcp_rmem up to {} KiB", control.trim(), most.unwrap_or(0) >> 10)
+}
+
 /// Processors of the machine. What the standard library says counts the quota of this process,
 /// which changes when it goes into its room.
 pub(crate) fn processors() -> usize {

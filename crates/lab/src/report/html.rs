@@ -124,7 +124,8 @@ fn finding_table(title: &str, open: &str, findings: &[&Finding]) -> String {
 
 fn summary(scenario: &Scenario) -> String {
     let is_of_copies = copies::are_in(scenario);
-    let columns: &[(&str, &str)] = if is_of_copies { &copies::COLUMNS } else { &COLUMNS };
+    let of_copies = copies::columns(scenario);
+    let columns: &[(&str, &str)] = if is_of_copies { &of_copies } else { &COLUMNS };
     let rates: &[(&str, &str)] = match is_of_copies {
         true => &[],
         false => &[("errors", "error_rate"), ("refused", "refused_rate")],

@@ -51,8 +51,8 @@ pub(crate) fn disturbed(results: &Results) -> String {
     let mut lines = String::new();
     for scenario in &results.scenarios {
         for variant in &scenario.variants {
-            let reasons: Vec<&str> =
-                variant.laps.iter().filter_map(|lap| lap.reason.as_deref()).collect();
+            let disturbed = variant.laps.iter().filter(|lap| !lap.valid);
+            let reasons: Vec<&str> = disturbed.filter_map(|lap| lap.reason.as_deref()).collect();
             if reasons.is_empty() {
                 continue;
             }

@@ -1,6 +1,7 @@
 //! The pictures of a scenario: how response times are distributed, throughput and queues over
 //! time, and which node did how much.
 
+use super::copies;
 use super::svg::{Line, Scale, bars, lines};
 use crate::result::{QUANTILES, Scenario, Series, Variant};
 
@@ -14,6 +15,10 @@ const LEFT_OUT: usize = 1;
 /// All pictures of a scenario, as SVG.
 pub(crate) fn of(scenario: &Scenario, series: &[&Series]) -> Vec<String> {
     let mut all = Vec::new();
+    if copies::are_in(scenario) {
+        let has_course = series.iter().any(|one| one.at_s.len() > 1);
+        return if has_course { vec![carried(series)] } else { all };
+    }
     if !series.is_empty() {
         all.push(distribution(series));
     }
@@ -67,7 +72,8 @@ fn seconds(series: &[&Series]) -> Vec<(f64, String)> {
     (0..=4).map(|step| end * f64::from(step) / 4.0).map(|at| (at, format!("{at:.0} s"))).collect()
 }
 
-fn throughput(series: &[&Series]) -> String {
+/// The rate of every variant over time.
+fn rates(series: &[&Series], title: &str, unit: &str) -> String {
     let drawn: Vec<Line> = series
         .iter()
         .filter(|one| one.at_s.len() > 1)
@@ -76,13 +82,16 @@ fn throughput(series: &[&Series]) -> String {
             points: one.at_s.iter().copied().zip(one.answered_s.iter().copied()).collect(),
         })
         .collect();
-    lines(
-        "Throughput over the first lap",
-        &drawn,
-        &seconds(series),
-        Scale::Linear,
-        "answers a second",
-    )
+    lines(title, &drawn, &seconds(series), Scale::Linear, unit)
+}
+
+fn throughput(series: &[&Series]) -> String {
+    rates(series, "Throughput over the first lap", "answers a second")
+}
+
+/// What crossed the link, where a scenario is one of copies.
+fn carried(series: &[&Series]) -> String {
+    rates(series, "What the link carried over the first lap", "MB a second")
 }
 
 fn shares(scenario: &Scenario) -> Option<String> {

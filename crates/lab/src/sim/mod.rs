@@ -22,7 +22,6 @@ mod trace;
 pub(crate) mod tests;
 
 pub(crate) use dist::derive;
-#[cfg(test)]
 pub(crate) use measure::histogram;
 pub(crate) use measure::{FrameRow, NodeCounts, Outcome, Window};
 pub(crate) use run::run;

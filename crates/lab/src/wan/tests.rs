@@ -150,3 +150,28 @@ fn a_window_bounds_a_connection_and_not_the_link() {
     assert!(began.elapsed() >= 40 * MS * 6, "{:?}", began.elapsed());
     assert_eq!(wan.carried_bytes(), [4 * (320 << 10); 2]);
 }
+
+#[test]
+fn two_targets_share_one_link() {
+    // A megabyte a second: 100 kB to each of two take a fifth of a second together.
+    let wan = Wan::start(echo(), WanSettings { rate_bytes_s: 1_000_000, ..PLAIN }, 8).unwrap();
+    let other = wan.also(echo()).unwrap();
+    let began = Instant::now();
+    thread::scope(|scope| {
+        for address in [wan.address(), other] {
+            scope.spawn(move || {
+                let mut stream = TcpStream::connect(address).unwrap();
+                let mut writing = stream.try_clone().unwrap();
+                writing.write_all(&[7; 100_000]).unwrap();
+                writing.shutdown(Shutdown::Write).unwrap();
+                let mut back = Vec::new();
+                stream.read_to_end(&mut back).unwrap();
+                assert_eq!(back.len(), 100_000);
+            });
+        }
+    });
+    assert!(began.elapsed() >= 200 * MS, "{:?}", began.elapsed());
+    assert_eq!(wan.carried_bytes(), [200_000; 2]);
+    assert!(wan.take_late_ms() >= 0.0);
+    assert_eq!(wan.take_late_ms(), 0.0);
+}

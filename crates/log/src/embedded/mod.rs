@@ -15,6 +15,7 @@ mod queue;
 mod reader;
 mod reserve;
 mod settle;
+mod sizes;
 mod store;
 mod tail;
 
@@ -93,7 +94,7 @@ impl Embedded {
             dir: dir.to_path_buf(),
             incarnation,
             queue: Queue::new(options.queue_bytes_max),
-            tail: Tail::new(&bounds, options.cache_bytes_max),
+            tail: Tail::new(&bounds, options.cache_bytes_max, files_bytes(dir)),
             bell: Bell::default(),
             stats: Mutex::default(),
             asynchronous: AtomicBool::new(options.durability == Durability::Async),
@@ -129,6 +130,12 @@ impl Embedded {
         self.threads.push(thread.map_err(|error| LogError::Failed(error.to_string()))?);
         Ok(())
     }
+}
+
+/// What the files of records take, as far as that can be found out: it is for figures alone.
+fn files_bytes(dir: &Path) -> u64 {
+    let Ok(files) = std::fs::read_dir(identity::records_dir(dir)) else { return 0 };
+    files.filter_map(|file| Some(file.ok()?.metadata().ok()?.len())).sum()
 }
 
 /// Opens the underlying engine, with a say in what it cuts.
@@ -203,6 +210,10 @@ impl Log for Embedded {
 
     fn bounds(&self, group: GroupId) -> Result<Bounds, LogError> {
         self.core.bounds(group)
+    }
+
+    fn bytes_after(&self, group: GroupId, lsn: Lsn) -> Result<Option<u64>, LogError> {
+        Ok(self.core.tail.bytes_after(group, lsn))
     }
 
     /// Never forgets a group's last record. Space comes back later, a file at a time.

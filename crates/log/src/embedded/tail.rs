@@ -7,6 +7,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
+use super::sizes::Sizes;
 use crate::{Bounds, Entry, GroupId, Lsn};
 
 /// Counted for a record beyond its own bytes.
@@ -32,6 +33,7 @@ struct Group {
     last: Lsn,
     /// The records up to `last`, without gaps.
     cached: VecDeque<Bytes>,
+    sizes: Sizes,
 }
 
 /// What a look at the tail found for a reader.
@@ -47,12 +49,14 @@ pub(super) enum Found {
 }
 
 impl Tail {
-    /// Begins with what the log holds, nothing of it in memory.
-    pub fn new(bounds: &[Bounds], bytes_max: usize) -> Self {
+    /// Begins with what the log holds, nothing of it in memory; its files have `files_bytes`.
+    pub fn new(bounds: &[Bounds], bytes_max: usize, files_bytes: u64) -> Self {
+        let held: u64 = bounds.iter().map(|it| (it.last.0 + 1).saturating_sub(it.first.0)).sum();
         let group = |bounds: &Bounds| Group {
             first: bounds.first,
             last: bounds.last,
             cached: VecDeque::new(),
+            sizes: Sizes::new(bounds.last, files_bytes / held.max(1)),
         };
         let state = State {
             groups: bounds.iter().map(group).collect(),
@@ -72,6 +76,7 @@ impl Tail {
             let group = &mut state.groups[usize::from(id.0)];
             assert_eq!(lsn, group.last.next(), "positions of a group have no gaps");
             group.last = lsn;
+            group.sizes.add(lsn, record.len() as u64);
             group.cached.push_back(record);
             state.order.push_back(id);
             state.bytes += bytes;
@@ -92,6 +97,7 @@ impl Tail {
         }
         let count = up_to.0 + 1 - group.first.0;
         group.first = up_to.next();
+        group.sizes.trim(group.first);
         Some((up_to, count))
     }
 
@@ -100,6 +106,13 @@ impl Tail {
         let state = self.state.lock();
         let group = state.groups.get(usize::from(id.0))?;
         Some(Bounds { first: group.first, last: group.last })
+    }
+
+    /// About how many bytes the records after a position take, where there is such a group.
+    pub fn bytes_after(&self, id: GroupId, lsn: Lsn) -> Option<u64> {
+        let state = self.state.lock();
+        let group = state.groups.get(usize::from(id.0))?;
+        Some(group.sizes.after(lsn, group.first))
     }
 
     /// The bounds of all groups, at one moment.

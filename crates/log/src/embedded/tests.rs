@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::*;
 
-fn append(log: &Embedded, record: &'static [u8]) -> Result<Lsn, AppendError> {
+fn append(log: &Embedded, record: &[u8]) -> Result<Lsn, AppendError> {
     let (tell, told) = sync_channel(1);
     let done = move |outcome| tell.send(outcome).unwrap();
-    log.append(GroupId(0), Bytes::from_static(record), Box::new(done));
+    log.append(GroupId(0), Bytes::copy_from_slice(record), Box::new(done));
     told.recv_timeout(Duration::from_secs(60)).unwrap()
 }
 
@@ -40,6 +40,28 @@ fn after_a_failed_sync_the_outcome_is_unknown_and_nothing_more_is_appended() {
     let last = log.bounds(GroupId(0)).unwrap().last;
     assert!(last == Lsn(1) || last == Lsn(2), "{last}");
     assert_eq!(append(&log, b"again"), Ok(last.next()));
+}
+
+#[test]
+fn bytes_after_a_position_are_known_about() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = Embedded::open(dir.path(), &Options::default()).unwrap();
+    let after = |log: &Embedded, lsn| log.bytes_after(GroupId(0), Lsn(lsn)).unwrap();
+    assert_eq!(after(&log, 0), Some(0));
+    let record: &[u8; 1 << 20] = &[7; 1 << 20];
+    for _ in 0..3 {
+        append(&log, record).unwrap();
+    }
+    assert_eq!([0, 1, 3, 9].map(|lsn| after(&log, lsn)), [3 << 20, 2 << 20, 0, 0].map(Some));
+    drop(log);
+    let log = Embedded::open(dir.path(), &Options::default()).unwrap();
+    let held = after(&log, 0).unwrap();
+    assert!(held >= 3 << 20, "what files take, {held}");
+    append(&log, record).unwrap();
+    assert_eq!(after(&log, 3), Some(1 << 20));
+    log.trim(GroupId(0), Lsn(3)).unwrap();
+    assert_eq!(after(&log, 0), Some(1 << 20));
+    assert_eq!(log.bytes_after(GroupId(999), Lsn(0)).unwrap(), None);
 }
 
 #[test]

@@ -1,18 +1,24 @@
 //! What this cluster says of itself to its followers: its names, its nodes, its tables. It is read
-//! from the coordinator when it is asked for; whom it may be said to is the port's to know.
+//! from the coordinator when it is asked for, and what followers copy and follow from the cluster's
+//! own [`Leading`]; whom it may be said to is the port's to know.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use plimsoll_cluster::following::{Asked, Held, Hold, LeaderTable, Leading, Place, Records};
 use plimsoll_cluster::{Coordinator, NodeOverview};
 
-use super::port::Leader;
+use super::keys::Key;
+use super::port::{Leader, no_table};
 use super::protocol::{Hello, NodeAddress, TableInfo};
 
 /// This cluster, as its followers see it.
 pub struct OwnCluster {
     coordinator: Arc<Coordinator>,
+    leading: Arc<Leading>,
     uuid: String,
     name: String,
 }
@@ -20,8 +26,13 @@ pub struct OwnCluster {
 impl OwnCluster {
     /// With these names.
     #[must_use]
-    pub fn new(coordinator: Arc<Coordinator>, uuid: String, name: String) -> Self {
-        Self { coordinator, uuid, name }
+    pub fn new(
+        coordinator: Arc<Coordinator>,
+        leading: Arc<Leading>,
+        uuid: String,
+        name: String,
+    ) -> Self {
+        Self { coordinator, leading, uuid, name }
     }
 }
 
@@ -78,6 +89,35 @@ impl Leader for OwnCluster {
             }
         }
         tables.into_values().collect()
+    }
+
+    fn table<'a>(&'a self, name: &'a str) -> Asked<'a, LeaderTable> {
+        Box::pin(async move {
+            let table = self.leading.table(name).await?;
+            table.ok_or_else(|| no_table(name))
+        })
+    }
+
+    fn hold(&self, hold: Hold) -> Asked<'_, Held> {
+        Box::pin(self.leading.hold(hold))
+    }
+
+    fn files<'a>(&'a self, key: &'a Key, question: Bytes) -> BoxFuture<'a, Bytes> {
+        // Nodes of two clusters may have one name: their keys differ.
+        let asker = format!("ccr:{}", key.id);
+        let may = |name: &str| key.may_follow(name);
+        Box::pin(async move { self.leading.files(&asker, question, &may).await })
+    }
+
+    fn names_of<'a>(&'a self, places: &'a [Place]) -> Asked<'a, Vec<String>> {
+        Box::pin(self.leading.names_of(places))
+    }
+
+    fn records(&self, places: Vec<Place>) -> Asked<'_, Box<dyn Records>> {
+        Box::pin(async move {
+            let records: Box<dyn Records> = Box::new(self.leading.records(places).await?);
+            Ok(records)
+        })
     }
 }
 

@@ -6,13 +6,14 @@
 //! | [`certificates`] | the making of certificates, `plimsoll certificates` |
 //! | [`tls`], [`watched`] | what both sides show and check; files taken anew when they change |
 //! | [`keys`], [`objects`] | what a key opens, and where keys are kept |
-//! | [`protocol`] | questions and answers, and their limits |
+//! | [`protocol`], [`stream`], [`refusal`] | questions, answers and records, and their limits |
 //! | [`port`], [`leader`] | the port of the leader, and what it says of itself |
 //! | [`relay`] | a question handed on to the node that it is meant for |
 //! | [`clusters`] | the other clusters: `cluster.remote.*`, kept connected |
 //!
-//! It carries no rows yet: what a follower copies and follows will be further questions. It owns its
-//! state and is handed the rest: the coordinator to read, the metadata's objects to keep keys in.
+//! What a follower's questions do to the cluster is not decided here: they are handed to the cluster's
+//! [`plimsoll_cluster::following`], for the tables of the key that was shown. It owns its state and is
+//! handed the rest: the coordinator to read, the metadata's objects to keep keys in.
 
 pub mod certificates;
 pub mod clusters;
@@ -21,13 +22,19 @@ pub mod leader;
 pub mod objects;
 pub mod port;
 pub mod protocol;
+pub mod refusal;
 pub mod relay;
+pub mod stream;
+#[cfg(test)]
+mod tests;
 pub mod tls;
 pub mod watched;
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, OnceLock};
 
-use plimsoll_cluster::Coordinator;
+use plimsoll_cluster::following::{FollowingThread, Leading, Remotes};
+use plimsoll_cluster::{Coordinator, Node};
 
 use clusters::RemoteClusters;
 use keys::Keys;
@@ -41,14 +48,43 @@ pub struct Remote {
     /// The keys of followers of this cluster.
     pub keys: Arc<Keys>,
     /// The clusters that this one knows.
-    pub clusters: RemoteClusters,
+    pub clusters: Arc<RemoteClusters>,
+    /// What this cluster's tables keep for those who follow them.
+    pub leading: Arc<Leading>,
+    /// What cares for the tables here that follow one of theirs, once the node is open.
+    pub following: OnceLock<FollowingThread>,
 }
 
 impl Remote {
     /// Over a node that is open.
     #[must_use]
-    pub fn new(coordinator: &Arc<Coordinator>) -> Self {
+    pub fn new(coordinator: &Arc<Coordinator>, leading: Arc<Leading>) -> Self {
         let objects = Stored::new(Arc::clone(coordinator), KEYS_KIND);
-        Self { keys: Arc::new(Keys::new(Box::new(objects))), clusters: RemoteClusters::default() }
+        Self {
+            keys: Arc::new(Keys::new(Box::new(objects))),
+            clusters: Arc::default(),
+            leading,
+            following: OnceLock::new(),
+        }
+    }
+
+    /// Begins to care for the tables that follow; once.
+    ///
+    /// # Errors
+    /// Where the system has no room for a thread.
+    pub fn follow(&self, node: &Node, cluster_uuid: String) -> io::Result<()> {
+        let clusters: Arc<dyn Remotes> = Arc::<RemoteClusters>::clone(&self.clusters);
+        let following = node.following(clusters, cluster_uuid)?;
+        let is_first = self.following.set(following).is_ok();
+        assert!(is_first, "a node's followers are cared for once");
+        Ok(())
+    }
+
+    /// Ends what was begun for other clusters' sake. Blocks.
+    pub fn stop(&self) {
+        if let Some(following) = self.following.get() {
+            following.stop();
+        }
+        self.clusters.stop();
     }
 }

@@ -1,5 +1,6 @@
 //! What clusters say to each other: a question and its answer, each one message of gRPC with JSON in
-//! it. Here is what may stand in them, and the limits within which it is read.
+//! it. Here is what may stand in them, and the limits within which it is read. The stream of records
+//! has messages of its own ([`super::stream`]).
 //!
 //! | part | is |
 //! |---|---|
@@ -7,27 +8,37 @@
 //! | header `authorization` | `ApiKey ` and the key as it was shown when it was made, with every question |
 //! | question | `{"node": "ID", "ask": …}`; without `node` whoever reads it answers |
 //! | `ask` | `"hello"`, or `{"tables": {"after": "NAME"}}` for those behind that name |
-//! | answer | `{"hello": {…}}`, `{"tables": {…}}`; otherwise a status of gRPC, in words |
+//! | | `{"table": {"name": "NAME"}}`: all that a follower has to know of one |
+//! | | `{"hold": {"hold": {…}}}`: how far a follower has come |
+//! | | `{"files": {"question": "BASE64"}}`: a question of recovery, in the nodes' own form |
+//! | answer | `{"hello": {…}}`, `{"tables": {…}}`, `{"table": {…}}`, `{"held": {…}}` |
+//! | | to `files` a zero, and the bytes of the answer |
+//! | | otherwise a status of gRPC ([`super::refusal`]) |
 //!
 //! A question with a field or name that is not known is refused: a newer follower learns so what its
 //! leader cannot do. In answers unknown fields are passed over: a newer leader may say more.
 
+use bytes::Bytes;
+use plimsoll_cluster::following::{Held, Hold, HoldChange, LeaderTable, PLACES_MAX};
+use plimsoll_log::record::RecordError;
 use serde::{Deserialize, Serialize};
 
-/// The one method.
+/// The method of questions.
 pub const METHOD: &str = "/plimsoll.Remote/Ask";
 /// The header that carries the key.
 pub const AUTHORIZATION: &str = "authorization";
 /// What stands in it before the key. Elasticsearch's word.
 pub const SCHEME: &str = "ApiKey ";
-/// The largest question, bytes.
-pub const QUESTION_BYTES_MAX: usize = 64 << 10;
-/// The largest answer, bytes: a page of tables with the longest names has a tenth of it.
-pub const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// The largest question, bytes: a thousand places take most.
+pub const QUESTION_BYTES_MAX: usize = 256 << 10;
+/// The largest answer, bytes: a chunk of a file and a table's mapping have up to 4 MiB.
+pub const ANSWER_BYTES_MAX: usize = 6 << 20;
 /// The longest name in a question, bytes: as long as a table's may be.
 const NAME_BYTES_MAX: usize = 255;
 /// The longest in an answer, bytes: also addresses stand there.
 const ANSWER_NAME_BYTES_MAX: usize = 512;
+/// What an answer begins with that is no JSON.
+const FILES: u8 = 0;
 /// Tables in one answer, at the most.
 pub const TABLES_MAX: usize = 1000;
 
@@ -54,16 +65,39 @@ pub enum Ask {
         #[serde(default)]
         after: String,
     },
+    /// What a table is made of.
+    Table {
+        /// Its name.
+        name: String,
+    },
+    /// Keeps the log for a follower.
+    Hold {
+        /// For whom, and from where on.
+        hold: Hold,
+    },
+    /// Copies a table's files.
+    Files {
+        /// As nodes of one cluster ask it.
+        #[serde(with = "base64_bytes")]
+        question: Bytes,
+    },
 }
 
 /// What is answered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// To [`Ask::Hello`].
     Hello(Hello),
     /// To [`Ask::Tables`].
     Tables(Tables),
+    /// To [`Ask::Table`].
+    Table(LeaderTable),
+    /// To [`Ask::Hold`].
+    Held(Held),
+    /// To [`Ask::Files`]: as nodes of one cluster answer it.
+    #[serde(skip)]
+    Files(Bytes),
 }
 
 /// Who a cluster is.
@@ -126,6 +160,15 @@ pub enum ProtocolError {
     /// An answer has more tables than any may.
     #[error("a page of {0} tables is over {TABLES_MAX}")]
     TooMany(usize),
+    /// They name no partition, or more than they may.
+    #[error("{0} partitions are named, 1 to {PLACES_MAX} may be")]
+    Places(usize),
+    /// A record in them is damaged.
+    #[error("a carried record: {0}")]
+    Record(RecordError),
+    /// A record in them is none that is carried.
+    #[error("a record that carries nothing")]
+    NotCarried,
     /// They are not what is wanted.
     #[error("no question that is known here: at line {0}, column {1}")]
     Unknown(usize, usize),
@@ -150,11 +193,21 @@ impl Question {
     /// See [`ProtocolError`].
     pub fn decode(bytes: &[u8]) -> Result<Self, ProtocolError> {
         let question: Self = read(bytes, QUESTION_BYTES_MAX)?;
-        let after = match &question.ask {
-            Ask::Hello => "",
-            Ask::Tables { after } => after,
-        };
-        let longest = after.len().max(question.node.as_ref().map_or(0, String::len));
+        let node = question.node.as_ref().map_or(0, String::len);
+        let longest = node.max(match &question.ask {
+            Ask::Hello | Ask::Files { .. } => 0,
+            Ask::Tables { after } => after.len(),
+            Ask::Table { name } => name.len(),
+            Ask::Hold { hold } => {
+                if let HoldChange::Positions(positions) = &hold.change
+                    && positions.len() > PLACES_MAX
+                {
+                    return Err(ProtocolError::Places(positions.len()));
+                }
+                let names = [&hold.name, &hold.cluster_uuid, &hold.follower];
+                names.into_iter().map(String::len).max().unwrap_or(0)
+            }
+        });
         if longest > NAME_BYTES_MAX { Err(ProtocolError::Name(longest)) } else { Ok(question) }
     }
 }
@@ -163,7 +216,10 @@ impl Answer {
     /// Its bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("an answer is plain data")
+        match self {
+            Self::Files(bytes) => [&[FILES], &**bytes].concat(),
+            json => serde_json::to_vec(json).expect("an answer is plain data"),
+        }
     }
 
     /// Reads one that came from outside.
@@ -171,6 +227,11 @@ impl Answer {
     /// # Errors
     /// See [`ProtocolError`].
     pub fn decode(bytes: &[u8]) -> Result<Self, ProtocolError> {
+        if bytes.len() <= ANSWER_BYTES_MAX
+            && let Some(answer) = bytes.strip_prefix(&[FILES])
+        {
+            return Ok(Self::Files(Bytes::copy_from_slice(answer)));
+        }
         let answer: Self = read(bytes, ANSWER_BYTES_MAX)?;
         let longest = match &answer {
             Self::Hello(hello) => {
@@ -184,6 +245,17 @@ impl Answer {
             Self::Tables(page) => {
                 page.tables.iter().flat_map(|it| [&it.name, &it.uuid]).map(String::len).max()
             }
+            Self::Table(table) if !(1..=PLACES_MAX).contains(&table.partitions.len()) => {
+                return Err(ProtocolError::Places(table.partitions.len()));
+            }
+            Self::Table(table) => {
+                let nodes = table.partitions.iter().flat_map(|it| &it.nodes);
+                nodes.chain([&table.name]).map(String::len).max()
+            }
+            Self::Held(held) if held.positions.len() > PLACES_MAX => {
+                return Err(ProtocolError::Places(held.positions.len()));
+            }
+            Self::Held(_) | Self::Files(_) => None,
         };
         match longest {
             Some(longest) if longest > ANSWER_NAME_BYTES_MAX => Err(ProtocolError::Name(longest)),
@@ -192,7 +264,10 @@ impl Answer {
     }
 }
 
-fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8], bytes_max: usize) -> Result<T, ProtocolError> {
+pub(super) fn read<'a, T: Deserialize<'a>>(
+    bytes: &'a [u8],
+    bytes_max: usize,
+) -> Result<T, ProtocolError> {
     if bytes.len() > bytes_max {
         return Err(ProtocolError::TooLong(bytes.len(), bytes_max));
     }
@@ -200,8 +275,27 @@ fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8], bytes_max: usize) -> Result<T, 
         .map_err(|error| ProtocolError::Unknown(error.line(), error.column()))
 }
 
+/// Bytes in JSON.
+mod base64_bytes {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    use bytes::Bytes;
+    use serde::de::{Deserialize, Deserializer, Error};
+    use serde::ser::Serializer;
+
+    pub(super) fn serialize<S: Serializer>(bytes: &Bytes, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(from)?;
+        STANDARD.decode(&*text).map(Bytes::from).map_err(|_| D::Error::custom("no base64"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use plimsoll_cluster::following::{LeaderDocuments, LeaderPartition};
+
     use super::*;
 
     #[test]
@@ -212,12 +306,38 @@ mod tests {
                 Question { node: Some("n".to_owned()), ask: Ask::Tables { after: "a".to_owned() } },
                 r#"{"node":"n","ask":{"tables":{"after":"a"}}}"#,
             ),
+            (
+                Question::of_any(Ask::Table { name: "a".to_owned() }),
+                r#"{"ask":{"table":{"name":"a"}}}"#,
+            ),
+            (
+                Question::of_any(Ask::Files { question: Bytes::from_static(b"\x00\xff") }),
+                r#"{"ask":{"files":{"question":"AP8="}}}"#,
+            ),
+            (
+                Question::of_any(Ask::Hold { hold: hold(vec![7, 8]) }),
+                concat!(
+                    r#"{"ask":{"hold":{"hold":{"name":"a","table":5,"cluster_uuid":"u","#,
+                    r#""follower":"b","follower_incarnation":6,"change":{"positions":[7,8]}}}}}"#
+                ),
+            ),
         ] {
             assert_eq!(question.encode(), text.as_bytes());
             assert_eq!(Question::decode(text.as_bytes()), Ok(question));
         }
         let all = Question::of_any(Ask::Tables { after: String::new() });
         assert_eq!(Question::decode(br#"{"ask":{"tables":{}}}"#), Ok(all));
+    }
+
+    fn hold(positions: Vec<u64>) -> Hold {
+        Hold {
+            name: "a".to_owned(),
+            table: 5,
+            cluster_uuid: "u".to_owned(),
+            follower: "b".to_owned(),
+            follower_incarnation: 6,
+            change: HoldChange::Positions(positions),
+        }
     }
 
     #[test]
@@ -229,6 +349,9 @@ mod tests {
             r#"{"ask":"rows"}"#,
             r#"{"ask":"hello","secret":"x"}"#,
             r#"{"ask":{"tables":{"before":"x"}}}"#,
+            r#"{"ask":{"table":{}}}"#,
+            r#"{"ask":{"files":{"question":"secret!"}}}"#,
+            r#"{"ask":{"hold":{"hold":{"name":"rows"}}}}"#,
             r#"{"ask":"hello"} x"#,
             r#"{"ask":"hello","ask":"hello"}"#,
             "\u{0}\u{1}",
@@ -257,6 +380,43 @@ mod tests {
         assert!(Answer::decode(&Answer::Hello(hello).encode()).is_err());
         let whole = page(vec![table("x".repeat(255)); TABLES_MAX]);
         assert_eq!(Answer::decode(&whole.encode()), Ok(whole));
+    }
+
+    #[test]
+    fn followers_questions_have_bounds() {
+        let longest = Ask::Hold { hold: hold(vec![u64::MAX; PLACES_MAX]) };
+        let longest = Question::of_any(longest);
+        assert_eq!(Question::decode(&longest.encode()), Ok(longest));
+        let many = Question::of_any(Ask::Hold { hold: hold(vec![1; PLACES_MAX + 1]) });
+        assert_eq!(Question::decode(&many.encode()), Err(ProtocolError::Places(1025)));
+        let named = Hold { cluster_uuid: "x".repeat(256), ..hold(vec![]) };
+        let named = Question::of_any(Ask::Hold { hold: named });
+        assert_eq!(Question::decode(&named.encode()), Err(ProtocolError::Name(256)));
+        let named = Question::of_any(Ask::Table { name: "x".repeat(256) });
+        assert_eq!(Question::decode(&named.encode()), Err(ProtocolError::Name(256)));
+        // Checksums of as many files as are asked for at once, in the longest form.
+        let files = Question::of_any(Ask::Files { question: vec![7; 60_000].into() });
+        assert_eq!(Question::decode(&files.encode()), Ok(files));
+    }
+
+    #[test]
+    fn answers_to_followers_have_bounds_too() {
+        let chunk = Answer::Files(vec![7; (4 << 20) + 1000].into());
+        assert_eq!(Answer::decode(&chunk.encode()), Ok(chunk));
+        let longer = vec![0; ANSWER_BYTES_MAX + 1];
+        assert!(matches!(Answer::decode(&longer), Err(ProtocolError::TooLong(..))));
+        let mapping = serde_json::json!({ "properties": { "x": { "type": "x".repeat(4 << 20) } } });
+        let documents = Some(LeaderDocuments { mapping, ..LeaderDocuments::default() });
+        let partitions = vec![LeaderPartition { nodes: vec!["n".to_owned()] }; PLACES_MAX];
+        let table = LeaderTable { partitions, documents, ..LeaderTable::default() };
+        let whole = Answer::Table(table.clone());
+        assert_eq!(Answer::decode(&whole.encode()), Ok(whole));
+        let none = Answer::Table(LeaderTable { partitions: vec![], ..table });
+        assert_eq!(Answer::decode(&none.encode()), Err(ProtocolError::Places(0)));
+        let held = Answer::Held(Held { positions: vec![1, 2] });
+        assert_eq!(held.encode(), br#"{"held":{"positions":[1,2]}}"#);
+        assert_eq!(Answer::decode(&held.encode()), Ok(held));
+        assert!(Answer::decode(br#"{"files":[1]}"#).is_err(), "that has another form");
     }
 
     #[test]

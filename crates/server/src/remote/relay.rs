@@ -12,17 +12,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use plimsoll_cluster::following::RemoteError;
 use plimsoll_cluster::{Coordinator, Peers};
 use serde::{Deserialize, Serialize};
 
 use super::keys::Keys;
 use super::port::{Leader, answer};
 use super::protocol::{ANSWER_BYTES_MAX, Answer, Ask, QUESTION_BYTES_MAX};
+use super::refusal::Refusal;
 use crate::node::unix_time;
 use crate::rpc::Answers;
 
 /// What a question begins with that is handed on.
 const MARK: u8 = b'R';
+/// What of a handed question is not the question, bytes at the most.
+const KEY_BYTES_MAX: usize = 1 << 10;
 /// How long the other node has.
 const TIME: Duration = Duration::from_secs(20);
 
@@ -34,40 +38,64 @@ struct Handed {
     ask: Ask,
 }
 
-/// What comes back.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What comes back, in JSON; an answer that is none comes in its own bytes.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Returned {
-    Answer(Answer),
-    /// In words.
+    Answer(Box<Answer>),
+    /// The question was not answered; in words.
     Refused(String),
+    /// The leader refuses it.
+    Error(Refusal),
+}
+
+/// Why there is no answer.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Unanswered {
+    /// The other node gives none; in words, for this cluster alone.
+    Silent(String),
+    /// It does, and it is this.
+    Refused(RemoteError),
 }
 
 /// Hands a question to the node that listens at `address` for others of its cluster.
 ///
 /// # Errors
-/// Says in words why there is no answer.
+/// Says why there is no answer.
 pub async fn hand_on(
     peers: &dyn Peers,
     address: &str,
     key: &str,
     ask: &Ask,
-) -> Result<Answer, String> {
+) -> Result<Answer, Unanswered> {
     let handed = Handed { key: key.to_owned(), ask: ask.clone() };
     let mut question = vec![MARK];
     question.extend(serde_json::to_vec(&handed).expect("a question is plain data"));
     let returned = peers.call(address, question.into(), TIME).await;
-    let returned = returned.map_err(|error| error.to_string())?;
-    match returned_of(&returned)? {
-        Returned::Answer(answer) => Ok(answer),
-        Returned::Refused(words) => Err(words),
+    let returned = returned.map_err(|error| Unanswered::Silent(error.to_string()))?;
+    match returned_of(&returned).map_err(Unanswered::Silent)? {
+        Returned::Answer(answer) => Ok(*answer),
+        Returned::Refused(words) => Err(Unanswered::Silent(words)),
+        Returned::Error(refusal) => Err(Unanswered::Refused(refusal.into())),
     }
 }
 
 fn returned_of(bytes: &[u8]) -> Result<Returned, String> {
     let body = bytes.strip_prefix(&[MARK]).filter(|it| it.len() <= ANSWER_BYTES_MAX);
-    let read = body.and_then(|body| serde_json::from_slice(body).ok());
+    let read = body.and_then(|body| match Answer::decode(body) {
+        Ok(files @ Answer::Files(_)) => Some(Returned::Answer(Box::new(files))),
+        _ => serde_json::from_slice(body).ok(),
+    });
     read.ok_or_else(|| "the node answers something else".to_owned())
+}
+
+fn bytes_of(returned: &Returned) -> Bytes {
+    let mut bytes = vec![MARK];
+    bytes.extend(match returned {
+        Returned::Answer(answer) if matches!(**answer, Answer::Files(_)) => answer.encode(),
+        json => serde_json::to_vec(json).expect("an answer is plain data"),
+    });
+    bytes.into()
 }
 
 /// What a node answers to the others of its cluster: the cluster's own questions, and those that
@@ -85,15 +113,18 @@ impl NodeAnswers {
         Self { coordinator, keys, leader }
     }
 
-    fn handed(&self, body: &[u8]) -> Returned {
-        let handed = Some(body).filter(|it| it.len() <= QUESTION_BYTES_MAX);
+    async fn handed(&self, body: &[u8]) -> Returned {
+        let handed = Some(body).filter(|it| it.len() <= QUESTION_BYTES_MAX + KEY_BYTES_MAX);
         let handed = handed.and_then(|body| serde_json::from_slice::<Handed>(body).ok());
         let Some(Handed { key, ask }) = handed else {
             return Returned::Refused("no question that is known here".to_owned());
         };
         let now_ms = u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX);
         match self.keys.known(&key, now_ms) {
-            Ok(key) => Returned::Answer(answer(&ask, &key, &*self.leader)),
+            Ok(key) => match answer(ask, &key, &*self.leader).await {
+                Ok(answer) => Returned::Answer(Box::new(answer)),
+                Err(error) => Returned::Error(error.into()),
+            },
             Err(refusal) => Returned::Refused(refusal.to_string()),
         }
     }
@@ -104,9 +135,7 @@ impl Answers for NodeAnswers {
         let Some(body) = question.strip_prefix(&[MARK]) else {
             return self.coordinator.answer(question).await;
         };
-        let mut answer = vec![MARK];
-        answer.extend(serde_json::to_vec(&self.handed(body)).expect("an answer is plain data"));
-        answer.into()
+        bytes_of(&self.handed(body).await)
     }
 }
 
@@ -117,10 +146,12 @@ mod tests {
 
     #[test]
     fn what_comes_back_is_read_or_refused() {
-        let answer = Returned::Answer(Answer::Hello(Hello::default()));
-        for returned in [answer, Returned::Refused("no".to_owned())] {
-            let bytes = [&[MARK][..], &serde_json::to_vec(&returned).unwrap()].concat();
-            assert_eq!(returned_of(&bytes), Ok(returned));
+        let answer = Returned::Answer(Box::new(Answer::Hello(Hello::default())));
+        let files = Answer::Files(Bytes::from_static(b"{\"refused\":\"no\"}"));
+        let files = Returned::Answer(Box::new(files));
+        let error = Returned::Error(RemoteError::Trimmed("gone".to_owned()).into());
+        for returned in [answer, files, error, Returned::Refused("no".to_owned())] {
+            assert_eq!(returned_of(&bytes_of(&returned)), Ok(returned));
         }
         // An older node takes the mark for the number of a format that it does not know.
         for bytes in [&b""[..], b"R", b"\x01problem", b"R{}", b"R{\"answer\":{}}"] {

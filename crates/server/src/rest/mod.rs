@@ -12,6 +12,7 @@ pub mod body;
 pub mod browsers;
 pub mod call;
 pub mod cat;
+pub mod ccr;
 pub mod cluster;
 pub mod documents;
 pub mod expressions;

@@ -68,6 +68,7 @@ fn shown(copy: &CopyDigest) -> Value {
         "lsn": digest.ok().map(|it| it.lsn),
         "hash": digest.ok().map(|it| hex(it.hash)),
         "digest": digest.ok().map(|it| hex(it.digest)),
+        "content": digest.ok().and_then(|it| it.content).map(hex),
         "error": digest.err(),
     })
 }

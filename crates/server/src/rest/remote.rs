@@ -2,21 +2,20 @@
 
 use std::time::Duration;
 
+use plimsoll_cluster::following::RemoteError;
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
 use super::call::Call;
 use super::routes::{Route, Verb, route};
-use crate::remote::clusters::{AskError, RemoteCluster, RemoteInfo};
-use crate::remote::protocol::{Answer as RemoteAnswer, Ask, TableInfo, Tables};
+use crate::remote::clusters::RemoteInfo;
+use crate::remote::protocol::{Answer as RemoteAnswer, Ask};
 
 /// What stands for a credential in answers. Elasticsearch's.
 const REDACTED: &str = "::es_redacted::";
 /// How long another cluster has for an answer.
 const ASK_TIME: Duration = Duration::from_secs(10);
-/// The most tables that are shown.
-const TABLES_MAX: usize = 10_000;
 
 /// The most nodes that are asked, one after the other.
 const NODES_MAX: usize = 100;
@@ -74,7 +73,7 @@ fn shown(info: &RemoteInfo) -> Value {
 async fn tables(call: Call) -> Result<Answer, Error> {
     let name = call.part("remote").unwrap_or_default();
     let cluster = call.rest.remote.clusters.get(name).ok_or_else(|| no_such_remote(name))?;
-    let (found, has_more) = all_tables(&cluster).await.map_err(|error| unanswered(name, &error))?;
+    let (found, has_more) = cluster.all_tables().await.map_err(|error| unanswered(name, &error))?;
     let shown: Map<String, Value> = found
         .into_iter()
         .map(|it| {
@@ -99,7 +98,7 @@ async fn nodes(call: Call) -> Result<Answer, Error> {
     let cluster = call.rest.remote.clusters.get(name).ok_or_else(|| no_such_remote(name))?;
     let greeted = cluster.ask(None, Ask::Hello, ASK_TIME).await;
     let RemoteAnswer::Hello(hello) = greeted.map_err(|error| unanswered(name, &error))? else {
-        let error = AskError::Refused("another question was answered".to_owned());
+        let error = RemoteError::Refused("another question was answered".to_owned());
         return Err(unanswered(name, &error));
     };
     let mut shown = Map::new();
@@ -125,43 +124,17 @@ async fn nodes(call: Call) -> Result<Answer, Error> {
     })))
 }
 
-/// Page by page, up to [`TABLES_MAX`]; and whether there are more.
-async fn all_tables(cluster: &RemoteCluster) -> Result<(Vec<TableInfo>, bool), AskError> {
-    let mut found: Vec<TableInfo> = Vec::new();
-    loop {
-        let after = found.last().map(|it| it.name.clone()).unwrap_or_default();
-        match cluster.ask(None, Ask::Tables { after: after.clone() }, ASK_TIME).await? {
-            RemoteAnswer::Tables(Tables { tables, has_more }) => {
-                // Whatever is answered, each page brings what comes after the one before.
-                let is_forward = tables.windows(2).all(|pair| pair[0].name < pair[1].name)
-                    && tables.first().is_none_or(|first| first.name > after);
-                if !is_forward {
-                    return Err(AskError::Refused("the tables are in no order".to_owned()));
-                }
-                let is_last = !has_more || tables.is_empty();
-                found.extend(tables);
-                if is_last || found.len() >= TABLES_MAX {
-                    return Ok((found, !is_last));
-                }
-            }
-            RemoteAnswer::Hello(_) => {
-                return Err(AskError::Refused("another question was answered".to_owned()));
-            }
-        }
-    }
-}
-
 fn no_such_remote(name: &str) -> Error {
     let reason = format!("no such remote cluster: [{name}]");
     Error::new(404, "no_such_remote_cluster_exception", reason)
 }
 
-fn unanswered(name: &str, error: &AskError) -> Error {
+fn unanswered(name: &str, error: &RemoteError) -> Error {
     let reason = format!("remote cluster [{name}]: {error}");
     match error {
-        AskError::Unreachable(_) => Error::new(503, "connect_transport_exception", reason),
-        AskError::Denied(_) => Error::new(503, "security_exception", reason),
-        AskError::Refused(_) => Error::new(502, "remote_transport_exception", reason),
+        RemoteError::Unreachable(_) => Error::new(503, "connect_transport_exception", reason),
+        RemoteError::Denied(_) => Error::new(503, "security_exception", reason),
+        _ => Error::new(502, "remote_transport_exception", reason),
     }
 }
 

@@ -11,8 +11,8 @@ use plimsoll_index::Error;
 use super::answer::Answer;
 use super::call::Call;
 use super::{
-    admin, cat, cluster, documents, identity, nodes, plimsoll, remote, search, security, stats,
-    tasks,
+    admin, cat, ccr, cluster, documents, identity, nodes, plimsoll, remote, search, security,
+    stats, tasks,
 };
 
 /// A method as routes know it. HEAD is answered by GET, without the body.
@@ -163,7 +163,7 @@ pub enum Found {
 
 /// Every route.
 pub fn all() -> impl Iterator<Item = &'static Route> {
-    let tables: [&'static [Route]; 12] = [
+    let tables: [&'static [Route]; 13] = [
         identity::ROUTES,
         admin::ROUTES,
         documents::ROUTES,
@@ -175,6 +175,7 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
         cat::ROUTES,
         plimsoll::ROUTES,
         remote::ROUTES,
+        ccr::ROUTES,
         security::ROUTES,
     ];
     tables.into_iter().flatten()

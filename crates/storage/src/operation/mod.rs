@@ -8,6 +8,7 @@
 //! | sweep | `03`, limit |
 //! | write of a document | `04`, as [`document`] says |
 //! | step of a hash's copy | `05`, as [`copy`] says |
+//! | end of following | `06`; since the cluster's version `CARRIED_SINCE` |
 //!
 //! A command is its number of arguments, then each with its length. All numbers are varints. The
 //! first byte is stable; a change of meaning takes another.
@@ -38,6 +39,7 @@ const KIND_TRANSACTION: u8 = 2;
 const KIND_SWEEP: u8 = 3;
 const KIND_DOCUMENT: u8 = 4;
 const KIND_COPY: u8 = 5;
+const KIND_UNFOLLOW: u8 = 6;
 /// A sweep with a form number before its limit. Its first byte is far from those that are given.
 #[cfg(feature = "next-version")]
 const KIND_SWEEP_NEXT: u8 = 0xf0;
@@ -66,6 +68,10 @@ pub enum Operation {
     Document(DocumentWrite),
     /// A step of the copy of a large hash.
     CopyHash(HashCopy),
+    /// Ends the following of a leader in another cluster: from here on the replica takes writes of its
+    /// own. Answers OK, also where nobody is followed. Appended only from the cluster's version
+    /// [`CARRIED_SINCE`](plimsoll_log::record::CARRIED_SINCE) on.
+    Unfollow,
 }
 
 impl Operation {
@@ -103,8 +109,14 @@ impl Operation {
                 out.put_u8(KIND_COPY);
                 copy.encode(&mut out);
             }
+            Self::Unfollow => out.put_u8(KIND_UNFOLLOW),
         }
         out.freeze()
+    }
+
+    /// Whether the bytes are an [`Operation::Unfollow`].
+    pub fn is_unfollow(bytes: &[u8]) -> bool {
+        bytes == [KIND_UNFOLLOW]
     }
 
     /// The bytes of a sweep in the form that the next version brings.
@@ -129,6 +141,7 @@ impl Operation {
             Self::Sweep { .. } => 11,
             Self::Document(write) => 1 + write.bytes_estimate(),
             Self::CopyHash(copy) => 1 + copy.bytes_estimate(),
+            Self::Unfollow => 1,
         }
     }
 
@@ -141,7 +154,7 @@ impl Operation {
         let all_known = match Self::decode(bytes)? {
             Self::Command(argv) => is_known(&argv),
             Self::Transaction { commands, .. } => commands.iter().all(is_known),
-            Self::Sweep { .. } | Self::Document(_) | Self::CopyHash(_) => true,
+            Self::Sweep { .. } | Self::Document(_) | Self::CopyHash(_) | Self::Unfollow => true,
         };
         if all_known { Ok(()) } else { Err(RecordError::Malformed("an unknown command")) }
     }
@@ -175,6 +188,7 @@ impl Operation {
             },
             KIND_DOCUMENT => Self::Document(DocumentWrite::decode(bytes, &mut at)?),
             KIND_COPY => Self::CopyHash(HashCopy::decode(bytes, &mut at)?),
+            KIND_UNFOLLOW => Self::Unfollow,
             other => return Err(RecordError::UnknownFormat(other)),
         };
         if at == bytes.len() {
@@ -218,6 +232,8 @@ pub fn run<W: RowsWrite + ?Sized>(
         }
         Operation::CopyHash(copy) => execute::copy_hash(copy, rows, context),
         Operation::Document(write) => Ok(execute::write_document(write, rows, context)?.to_reply()),
+        // What it ends is the replica's to end: here it has ended, or nobody was followed.
+        Operation::Unfollow => Ok(Reply::OK),
     }
 }
 

@@ -61,6 +61,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         }),
         any::<u64>().prop_map(|limit| Operation::Sweep { limit }),
         document().prop_map(Operation::Document),
+        Just(Operation::Unfollow),
     ]
 }
 
@@ -96,6 +97,8 @@ proptest! {
         }
         let longer = Bytes::from([bytes.as_ref(), &[0]].concat());
         prop_assert!(Operation::decode(&longer).is_err());
+        let is_unfollow = matches!(operation, Operation::Unfollow);
+        prop_assert_eq!(Operation::is_unfollow(&bytes), is_unfollow);
     }
 
     #[test]

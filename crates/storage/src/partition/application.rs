@@ -101,6 +101,8 @@ pub(super) struct Application<'a> {
     running: HashMap<SessionId, SessionState>,
     /// What records before the running one took of what a record's operations share, thousandths.
     spent_permille: u64,
+    /// What operations do goes by no earlier log time; 0 where there is no such bound.
+    pub floor_ms: u64,
 }
 
 impl<'a> Application<'a> {
@@ -118,6 +120,7 @@ impl<'a> Application<'a> {
             leads: Staged::new(&replica.leads),
             running: HashMap::new(),
             spent_permille: 0,
+            floor_ms: replica.floor_ms,
         }
     }
 
@@ -139,13 +142,29 @@ impl<'a> Application<'a> {
         over: OverBudget,
         observer: &mut dyn Observer,
     ) -> Result<(), ApplyError> {
+        self.take_from(at, record, ((0, 0), state), over, observer)
+    }
+
+    /// As [`Self::take`], from the operation at (item, index) on: what is before it is done with.
+    ///
+    /// # Errors
+    /// Nothing of this application may be written then.
+    pub fn take_from(
+        &mut self,
+        at: Moment,
+        record: &Record,
+        (from, state): ((usize, usize), LeadState),
+        over: OverBudget,
+        observer: &mut dyn Observer,
+    ) -> Result<(), ApplyError> {
         self.spent_permille += self.overlay.begin_record();
         self.reserve(record);
-        self.run(at, record, Rules::of(record, over), observer)?;
+        self.run(at, record, from, Rules::of(record, over), observer)?;
         // First, because a session or lead may be forgotten and new in the same record.
-        if at.log_time_ms >= self.stamp.swept_ms + FORGET_INTERVAL_MS {
-            self.forget(at.log_time_ms);
-            self.stamp.swept_ms = at.log_time_ms;
+        let now_ms = self.now_ms(at);
+        if now_ms >= self.stamp.swept_ms + FORGET_INTERVAL_MS {
+            self.forget(at);
+            self.stamp.swept_ms = now_ms;
         }
         for (id, session) in self.running.drain() {
             self.overlay.put_owned(&system::session_key(id), system::encode_session(&session));
@@ -168,13 +187,40 @@ impl<'a> Application<'a> {
         self.running.reserve(items);
     }
 
-    /// Deletes the rows of what the window of log time has passed over.
-    fn forget(&mut self, now_ms: u64) {
+    /// Has this cluster's own leads in the place of the leader's, and nobody is followed any more. What
+    /// operations do goes by no log time before the leader's.
+    pub fn unfollow(&mut self, own_leads: &HashMap<LeadId, LeadState>, leader_ms: u64) {
+        for id in self.leads.forget(|_| true) {
+            self.overlay.delete(&system::lead_key(id));
+        }
+        for (id, state) in own_leads {
+            self.overlay.delete(&system::own_lead_key(*id));
+            self.overlay.put_owned(&system::lead_key(*id), system::encode_lead(state));
+            self.leads.put(*id, *state);
+        }
+        self.overlay.delete(system::LEADER_KEY);
+        self.floor_ms = self.floor_ms.max(leader_ms);
+        self.overlay.put_owned(system::FLOOR_KEY, system::encode_floor(self.floor_ms));
+    }
+
+    /// The log time that operations go by.
+    fn now_ms(&self, at: Moment) -> u64 {
+        at.log_time_ms.max(self.floor_ms)
+    }
+
+    /// Deletes the rows of what the window of log time has passed over. Leads are known by the log's own
+    /// time, which their stamps are of.
+    fn forget(&mut self, at: Moment) {
+        let now_ms = self.now_ms(at);
         for id in self.sessions.forget(|session| session.is_forgotten(now_ms)) {
             self.overlay.delete(&system::session_key(id));
         }
-        for id in self.leads.forget(|lead| is_too_old(lead.seen_ms, now_ms)) {
+        for id in self.leads.forget(|lead| is_too_old(lead.seen_ms, at.log_time_ms)) {
             self.overlay.delete(&system::lead_key(id));
+        }
+        if self.floor_ms != 0 && self.floor_ms < at.log_time_ms {
+            self.overlay.delete(system::FLOOR_KEY);
+            self.floor_ms = 0;
         }
     }
 
@@ -182,15 +228,18 @@ impl<'a> Application<'a> {
         &mut self,
         at: Moment,
         record: &Record,
+        (from_item, from_index): (usize, usize),
         rules: Rules,
         observer: &mut dyn Observer,
     ) -> Result<(), ApplyError> {
-        for (place, item) in record.items.iter().enumerate() {
+        let now_ms = self.now_ms(at);
+        for (place, item) in record.items.iter().enumerate().skip(from_item) {
             match item {
                 Item::Operations { session: id, first, acked, stamp_ms, payloads } => {
                     let mut session = self.session(*id);
-                    session.acknowledge(*acked, at.log_time_ms);
-                    for ((number, payload), index) in (*first..).zip(payloads).zip(0..) {
+                    session.acknowledge(*acked, now_ms);
+                    let done = if place == from_item { from_index } else { 0 };
+                    for ((number, payload), index) in (*first..).zip(payloads).zip(0..).skip(done) {
                         // Times count from the lead's stamp, which the log's rules keep right; that
                         // of the sender says only how late the operation is.
                         let stamps = (*stamp_ms, record.stamp_ms);
@@ -202,7 +251,7 @@ impl<'a> Application<'a> {
                 }
                 Item::Fence { session: id, number, stamp_ms } => {
                     let mut session = self.session(*id);
-                    let verdict = session.fence(*number, *stamp_ms, at.log_time_ms);
+                    let verdict = session.fence(*number, self.sent_ms(*stamp_ms), now_ms);
                     self.running.insert(*id, session);
                     let effect = Effect::Settled(verdict);
                     observer.operation((place, 0), effect, &self.overlay, self.stamp.keys);
@@ -222,6 +271,14 @@ impl<'a> Application<'a> {
         running.or_else(|| self.sessions.get(id).cloned()).unwrap_or_default()
     }
 
+    /// When an operation was sent, for what may be known of it. Where a leader's clock was ahead of this
+    /// cluster's, its clients' stamps lie before the floor, however far: none of them is too old for
+    /// that. Whoever ran meanwhile is known until log time has passed the floor by the window, and what
+    /// was sent before the floor is too old then.
+    fn sent_ms(&self, stamp_ms: u64) -> u64 {
+        stamp_ms.max(self.floor_ms)
+    }
+
     fn operation(
         &mut self,
         at: Moment,
@@ -231,14 +288,16 @@ impl<'a> Application<'a> {
         (sent_ms, stamp_ms): (u64, u64),
         payload: &Bytes,
     ) -> Result<Effect, ApplyError> {
-        match session.admit(number, sent_ms, at.log_time_ms) {
+        let now_ms = self.now_ms(at);
+        let sent_ms = self.sent_ms(sent_ms);
+        match session.admit(number, sent_ms, now_ms) {
             Verdict::Fresh => {}
             verdict => return Ok(Effect::Settled(verdict)),
         }
         let operation = Operation::decode(payload).map_err(unreadable("an operation"))?;
         let mut context = WriteContext {
-            now_ms: at.log_time_ms,
-            stamp_ms,
+            now_ms,
+            stamp_ms: stamp_ms.max(self.floor_ms),
             seed: at.lsn.0 ^ number,
             sequence: self.stamp.sequence,
             keys: self.stamp.keys,
@@ -266,7 +325,7 @@ impl<'a> Application<'a> {
         };
         // A longer one is not kept: nothing more of it is needed than that it is longer.
         let result = crate::operation::encode_reply_within(&reply, RESULT_BYTES_MAX);
-        session.finish(number, result, sent_ms, at.log_time_ms);
+        session.finish(number, result, sent_ms, now_ms);
         Ok(Effect::Ran(reply))
     }
 }

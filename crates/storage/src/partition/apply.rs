@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use super::application::{Application, Moment};
 use super::budget::OverBudget;
-use super::following::Following;
+use super::following::{Followed, Following};
 use super::overlay::Overlay;
 use super::resources::Resources;
 use super::store::Store;
@@ -110,6 +110,8 @@ pub struct Replica {
     pub(super) sessions: HashMap<SessionId, SessionState>,
     pub(super) leads: HashMap<LeadId, LeadState>,
     following: Option<Following>,
+    /// See [`Self::log_time_floor_ms`].
+    pub(super) floor_ms: u64,
     is_new: bool,
     pub(super) notes_documents: bool,
     /// What the last record touched.
@@ -155,6 +157,10 @@ impl Replica {
             }),
             None => None,
         };
+        let floor_ms = match store.get(system::FLOOR_KEY)? {
+            Some(bytes) => system::decode_floor(&bytes).map_err(unreadable("the floor"))?,
+            None => 0,
+        };
         let notes_documents = store.get(system::DOCUMENTS_KEY)?.is_some();
         if notes_documents {
             store.lay_out_for(true)?;
@@ -168,6 +174,7 @@ impl Replica {
             sessions,
             leads,
             following,
+            floor_ms,
             is_new,
             notes_documents,
             touches,
@@ -284,32 +291,52 @@ impl Replica {
     }
 
     /// Makes a copy of a leader's replica, opened as it came, one that follows it: `leader` is its
-    /// name there, `position` where this cluster's log `incarnation` stands, from which on records
-    /// are given to it. What the leader's node kept for itself is forgotten, as in [`Self::adopt`].
-    /// The first copy alone is made so, the others of it: two that began at different positions would
-    /// know different leads.
+    /// name and log there, `position` where this cluster's log `incarnation` stands, from which on
+    /// records are given to it. What the leader's node kept for itself is forgotten, as in
+    /// [`Self::adopt`]. The first copy alone is made so, the others of it: two that began at different
+    /// positions would know different leads.
+    ///
+    /// A position in `to_index` is of the leader's log: that of the index which came along, as it was
+    /// persisted there. What was touched after it is then touched at `position`, and the index must be
+    /// given the one just before that, `position.lsn - 1` (where that is 0, it is filled anew). One that
+    /// was persisted at position 0 has nothing, for which there is [`ToIndex::All`].
+    ///
+    /// May be called again, with another position too, as long as no record of this cluster was
+    /// applied: what is to be indexed is then as the first call left it, unless this one says that all
+    /// is or nothing.
     ///
     /// # Errors
-    /// Where the store fails, and where the copy is of a replica that itself follows another.
+    /// Where the store fails, where the copy is of another log than `leader` says, and where it is of
+    /// a replica that itself follows another.
     pub fn adopt_leader(
         &mut self,
-        leader: PartitionId,
+        leader: (PartitionId, Incarnation),
         (incarnation, position): (Incarnation, Position),
-        has_documents: bool,
+        to_index: ToIndex,
     ) -> Result<(), StoreError> {
-        if self.following.is_some() {
-            return Err(StoreError::Failed("the leader follows another itself".into()));
-        }
-        let Position { lsn, hash, log_time_ms } = self.stamp.position;
-        let link = Link { lsn, hash, log_time_ms };
-        let at = LeaderPosition { incarnation: self.stamp.incarnation, link };
-        let leader = Leader { partition: leader, position: at, swept_ms: position.log_time_ms };
+        let at = self.place_at(leader)?;
+        let is_again = self.following.is_some();
+        let leader = Leader { partition: leader.0, position: at, swept_ms: position.log_time_ms };
         let mut batch = WriteBatch::default();
-        system::OF_THE_NODE.iter().for_each(|[from, to]| batch.delete_range(*from, *to));
+        let has_documents = to_index != ToIndex::Nothing;
+        system::OF_THE_NODE
+            .iter()
+            .filter(|[from, _]| *from != system::TOUCHES_FROM)
+            .for_each(|[from, to]| batch.delete_range(*from, *to));
+        match to_index {
+            ToIndex::After(after) if self.notes_documents => {
+                // After the first call all touches are at a position of this cluster's log.
+                let after = if is_again { Lsn(0) } else { after };
+                touches::gather(&self.store, after, position.lsn, &mut batch)?;
+            }
+            _ => {
+                batch.delete_range(system::TOUCHES_FROM, system::TOUCHES_TO);
+                touches::switch(&self.store, position.lsn, has_documents, &mut batch)?;
+            }
+        }
         let stamp = Stamp { incarnation, position, ..self.stamp };
         batch.put(system::STAMP_KEY, stamp.encode());
         batch.put(system::LEADER_KEY, leader.encode());
-        touches::switch(&self.store, position.lsn, has_documents, &mut batch)?;
         self.store.write(&batch)?;
         self.store.lay_out_for(has_documents)?;
         self.store.recent().restart(position.lsn);
@@ -320,10 +347,53 @@ impl Replica {
         Ok(())
     }
 
+    /// Where a copy stands in the log of the leader that it is to follow.
+    fn place_at(
+        &self,
+        (partition, incarnation): (PartitionId, Incarnation),
+    ) -> Result<LeaderPosition, StoreError> {
+        let at = match &self.following {
+            None => {
+                let Position { lsn, hash, log_time_ms } = self.stamp.position;
+                let link = Link { lsn, hash, log_time_ms };
+                LeaderPosition { incarnation: self.stamp.incarnation, link }
+            }
+            // Made to follow before, and nothing came of it.
+            Some(it) if it.leader.partition == partition && it.own_leads.is_empty() => {
+                it.leader.position
+            }
+            Some(_) => {
+                return Err(StoreError::Failed("the leader follows another itself".into()));
+            }
+        };
+        if at.incarnation == incarnation {
+            return Ok(at);
+        }
+        let found = at.incarnation;
+        Err(StoreError::Failed(format!(
+            "the copy is of log {found}, the leader's is {incarnation}"
+        )))
+    }
+
     /// What it knows of its leader, where it follows one.
     #[must_use]
     pub fn leader(&self) -> Option<&Leader> {
         self.following.as_ref().map(|following| &following.leader)
+    }
+
+    /// The log time that the leader had when its following ended, ms since 1970: until this cluster's
+    /// has passed it, what the replica does goes by this. 0 where there is none.
+    #[must_use]
+    pub fn log_time_floor_ms(&self) -> u64 {
+        self.floor_ms
+    }
+
+    /// The log time that its contents are of, ms since 1970, which never goes back: reads go by no
+    /// earlier one. Of the log, or that of a leader where that is later.
+    #[must_use]
+    pub fn log_time_ms(&self) -> u64 {
+        let leader_ms = self.leader().map_or(0, |leader| leader.position.link.log_time_ms);
+        self.stamp.position.log_time_ms.max(self.floor_ms).max(leader_ms)
     }
 
     /// Whether changes of documents are noted.
@@ -393,7 +463,7 @@ impl Replica {
             }
         };
         let shared_permille = application.shared_permille();
-        let Application { mut overlay, stamp, sessions, leads, .. } = application;
+        let Application { mut overlay, stamp, sessions, leads, floor_ms, .. } = application;
         let (sessions, leads) = (sessions.into_changed(), leads.into_changed());
         overlay.put_owned(system::STAMP_KEY, stamp.encode());
         let touches = overlay.take_touches();
@@ -409,11 +479,16 @@ impl Replica {
         self.shared_permille = shared_permille;
         self.is_new = false;
         self.stamp = stamp;
+        self.floor_ms = floor_ms;
         change(&mut self.sessions, sessions);
         change(&mut self.leads, leads);
-        if let (Some(following), Some((leader, own_leads))) = (&mut self.following, followed) {
-            following.leader = leader;
-            change(&mut following.own_leads, own_leads);
+        match (&mut self.following, followed) {
+            (Some(following), Some(Followed::On(leader, own_leads))) => {
+                following.leader = leader;
+                change(&mut following.own_leads, own_leads);
+            }
+            (following, Some(Followed::Ended)) => *following = None,
+            (_, None) | (None, _) => {}
         }
         Ok(Applied::Taken)
     }
@@ -423,8 +498,7 @@ impl Replica {
     /// # Errors
     /// Where the store fails.
     pub fn digest(&self) -> Result<u64, StoreError> {
-        let is_left_out = |key: &[u8]| key == system::STAMP_KEY || system::is_of_the_node(key);
-        self.digest_of(&self.stamp.encode(), is_left_out)
+        Ok(self.digests()?.of_all)
     }
 
     /// A hash of all that must be the same on a leader's replica and on one that follows it, where
@@ -433,29 +507,45 @@ impl Replica {
     /// # Errors
     /// Where the store fails.
     pub fn content_digest(&self) -> Result<u64, StoreError> {
-        let Stamp { sequence, keys, expires, swept_ms, .. } = self.stamp;
-        let counters = [sequence, keys, expires, swept_ms].map(u64::to_le_bytes).concat();
-        self.digest_of(&counters, system::is_of_the_place)
+        Ok(self.digests()?.of_content)
     }
 
-    fn digest_of(
-        &self,
-        first: &[u8],
-        is_left_out: impl Fn(&[u8]) -> bool,
-    ) -> Result<u64, StoreError> {
-        let mut hash = Xxh3Default::new();
-        hash.update(first);
+    /// Both, of one walk.
+    ///
+    /// # Errors
+    /// Where the store fails.
+    pub fn digests(&self) -> Result<Digests, StoreError> {
+        let Stamp { sequence, keys, expires, swept_ms, .. } = self.stamp;
+        let counters = [sequence, keys, expires, swept_ms].map(u64::to_le_bytes).concat();
+        let (mut all, mut content) = (Xxh3Default::new(), Xxh3Default::new());
+        all.update(&self.stamp.encode());
+        content.update(&counters);
+        let add = |hash: &mut Xxh3Default, key: &[u8], value: &[u8]| {
+            for bytes in [key, value] {
+                hash.update(&(bytes.len() as u64).to_le_bytes());
+                hash.update(bytes);
+            }
+        };
         self.store.scan(&[0], &[0xff], &mut |key, value| {
-            if !is_left_out(key) {
-                hash.update(&(key.len() as u64).to_le_bytes());
-                hash.update(key);
-                hash.update(&(value.len() as u64).to_le_bytes());
-                hash.update(value);
+            if key != system::STAMP_KEY && !system::is_of_the_node(key) {
+                add(&mut all, key, value);
+            }
+            if !system::is_of_the_place(key) {
+                add(&mut content, key, value);
             }
             ControlFlow::Continue(())
         })?;
-        Ok(hash.digest())
+        Ok(Digests { of_all: all.digest(), of_content: content.digest() })
     }
+}
+
+/// What a replica contains, as hashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digests {
+    /// See [`Replica::digest`].
+    pub of_all: u64,
+    /// See [`Replica::content_digest`].
+    pub of_content: u64,
 }
 
 /// Takes over what became of states: `None` where they are forgotten.

@@ -147,6 +147,9 @@ impl Meter {
 pub(super) struct Budget {
     bytes: Meter,
     steps: Meter,
+    /// Steps that the node takes and the log's format does not know of: no operation is charged for
+    /// them.
+    passed: Cell<u64>,
     exceeded: Cell<Option<Limit>>,
 }
 
@@ -155,6 +158,7 @@ impl Default for Budget {
         Self {
             bytes: Meter::new(RECORD_BYTES_MAX),
             steps: Meter::new(RECORD_STEPS_MAX),
+            passed: Cell::new(0),
             exceeded: Cell::new(None),
         }
     }
@@ -179,10 +183,13 @@ impl Budget {
         self.exceeded.set(None);
     }
 
-    /// What all operations so far took of what they share, thousandths.
+    /// What all operations so far took of what they share, thousandths, and what the node took beside
+    /// that: it may be more than all.
     pub fn shared_permille(&self) -> u64 {
         let used = |meter: &Meter, max: u64| (max - meter.shared) * 1000 / max;
-        used(&self.bytes, RECORD_BYTES_MAX).max(used(&self.steps, RECORD_STEPS_MAX))
+        let steps = used(&self.steps, RECORD_STEPS_MAX);
+        let passed = self.passed.get().saturating_mul(1000) / RECORD_STEPS_MAX;
+        used(&self.bytes, RECORD_BYTES_MAX).max(steps.saturating_add(passed))
     }
 
     /// Why the running operation is refused, if it is.
@@ -214,12 +221,25 @@ impl Budget {
         self.take(0, ROW_STEPS + bytes as u64 / STEP_BYTES)
     }
 
+    /// Notes that a row of so many bytes is passed over that is not there for the running operation:
+    /// it is never refused for it.
+    pub fn pass(&self, bytes: usize) {
+        let steps = ROW_STEPS + bytes as u64 / STEP_BYTES;
+        self.passed.set(self.passed.get().saturating_add(steps));
+    }
+
     /// Asks for the change of a row of so many bytes; false where it must not be made. Once that
     /// was said, everything is refused until the operation ends.
     pub fn change(&self, bytes: usize) -> bool {
         let bytes = bytes as u64;
         self.exceeded.get().is_none()
             && self.take(ROW_BYTES + bytes, ROW_STEPS + bytes / STEP_BYTES).is_ok()
+    }
+
+    /// Bytes and steps that the running operation may still take.
+    #[cfg(test)]
+    pub fn left(&self) -> [u64; 2] {
+        [&self.bytes, &self.steps].map(|meter| meter.left.get())
     }
 
     fn check(&self) -> Result<(), StoreError> {

@@ -3,9 +3,11 @@
 //! log time, under the leader's sessions and leads. So both contain the same at the same position of
 //! the leader's log. Whatever else comes by this cluster's log changes nothing of the contents.
 //!
-//! One thing is to be settled before anybody carries: rows that an earlier record of the same batch
-//! removed cost steps when they are passed over, and cost the leader none, so that a budget could end
-//! an operation on one side alone.
+//! What an operation takes is counted as the leader counted it, whichever records are carried out
+//! together ([`super::overlay`]): a budget ends it on both sides or on none.
+//!
+//! [`Operation::Unfollow`] in this cluster's log ends it: from there on the replica is one as others
+//! are. What comes before that in the same record is still refused, what comes after it runs.
 //!
 //! How the records come here is not decided here, nor when a replica begins to follow.
 
@@ -23,6 +25,7 @@ use super::application::{Application, FORGET_INTERVAL_MS, Moment, Staged};
 use super::apply::{ApplyError, Effect, Observer, unreadable};
 use super::budget::OverBudget;
 use super::system::{self, Leader};
+use crate::operation::Operation;
 use crate::rows::RowsWrite;
 use crate::{ErrorReply, Reply};
 
@@ -39,7 +42,12 @@ pub(super) struct Following {
 }
 
 /// What a record made of a [`Following`].
-pub(super) type Followed = (Leader, HashMap<LeadId, Option<LeadState>>);
+pub(super) enum Followed {
+    /// It goes on from here; what became of each of its own leads that changed.
+    On(Leader, HashMap<LeadId, Option<LeadState>>),
+    /// It ended.
+    Ended,
+}
 
 impl Following {
     /// Applies a record of this cluster's log, which its lead's sequence admits as `state`.
@@ -53,18 +61,38 @@ impl Following {
     ) -> Result<Followed, ApplyError> {
         let mut leader = self.leader;
         for (place, item) in record.items.iter().enumerate() {
-            let (count, effect) = match item {
+            let mut observe = |application: &Application<'_>, index: usize, effect: Effect| {
+                let keys = application.stamp.keys;
+                observer.operation((place, index), effect, &application.overlay, keys);
+            };
+            match item {
                 Item::Carried { batch, records } => {
                     carry_out(application, &mut leader, batch, records)?;
-                    (1, Effect::Carried(Some(leader.position)))
+                    observe(application, 0, Effect::Carried(Some(leader.position)));
                 }
-                Item::Operations { payloads, .. } => (payloads.len(), Effect::Ran(read_only())),
-                // It does not run here, whether it came before or comes after.
-                Item::Fence { .. } => (1, Effect::Settled(sessions::Verdict::Fresh)),
-            };
-            for index in 0..count {
-                let keys = application.stamp.keys;
-                observer.operation((place, index), effect.clone(), &application.overlay, keys);
+                Item::Operations { payloads, .. } => {
+                    for (index, payload) in payloads.iter().enumerate() {
+                        if Operation::is_unfollow(payload) {
+                            let at = Moment { lsn: application.stamp.position.lsn, log_time_ms };
+                            application.unfollow(&self.own_leads, leader.position.link.log_time_ms);
+                            let rest = ((place, index), state);
+                            application.take_from(
+                                at,
+                                record,
+                                rest,
+                                OverBudget::Refuse,
+                                observer,
+                            )?;
+                            return Ok(Followed::Ended);
+                        }
+                        observe(application, index, Effect::Ran(read_only()));
+                    }
+                }
+                // Nothing is kept of this cluster's sessions, and what comes after the end of following
+                // runs: no promise can be made.
+                Item::Fence { .. } => {
+                    observe(application, 0, Effect::Settled(sessions::Verdict::Forgotten));
+                }
             }
         }
         let mut own_leads = Staged::new(&self.own_leads);
@@ -78,7 +106,7 @@ impl Following {
         own_leads.put(lead, state);
         application.overlay.put_owned(&system::own_lead_key(lead), system::encode_lead(&state));
         application.overlay.put_owned(system::LEADER_KEY, leader.encode());
-        Ok((leader, own_leads.into_changed()))
+        Ok(Followed::On(leader, own_leads.into_changed()))
     }
 }
 

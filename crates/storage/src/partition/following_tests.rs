@@ -2,6 +2,7 @@
 //! and wherever it is killed, it contains what the leader contained at the same position.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use bytes::Bytes;
@@ -15,6 +16,7 @@ use proptest::prelude::*;
 use super::tests::resources;
 use super::*;
 use crate::operation::{Action, Condition, DocumentWrite, Operation};
+use crate::rows::touch::{Touch, Touches};
 use crate::{Argv, ErrorReply, Reply};
 
 const LEADER: PartitionId = PartitionId { table: 70, ordinal: 2 };
@@ -24,6 +26,8 @@ const OWN_LOG: Incarnation = Incarnation(2);
 const START_MS: u64 = 1_700_000_000_000;
 /// The follower's clocks are so far behind the leader's.
 const BEHIND_MS: u64 = 30_000;
+/// When the follower's log began, by its clock.
+const BEGIN_MS: u64 = START_MS - 4 * WINDOW_MS;
 
 fn link(position: Position) -> Link {
     let Position { lsn, hash, log_time_ms } = position;
@@ -31,8 +35,8 @@ fn link(position: Position) -> Link {
 }
 
 /// A log of either side.
-struct TestLog {
-    chain: Chain,
+pub(super) struct TestLog {
+    pub chain: Chain,
     incarnation: Incarnation,
     entries: Vec<(Position, Record)>,
 }
@@ -59,19 +63,19 @@ impl TestLog {
 }
 
 /// A leader's replica, its log, and what it contained at each position.
-struct Leaders {
-    log: TestLog,
-    replica: Replica,
+pub(super) struct Leaders {
+    pub log: TestLog,
+    pub replica: Replica,
     /// By position in the leader's log.
-    contents: HashMap<Lsn, u64>,
-    stamp_ms: u64,
+    pub contents: HashMap<Lsn, u64>,
+    pub stamp_ms: u64,
     leads: [LeadStamp; 2],
     numbers: [u64; 3],
     _dir: tempfile::TempDir,
 }
 
 impl Leaders {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let log = TestLog::new(LEADERS_LOG);
         let mut replica = log.open(LEADER, dir.path());
@@ -83,7 +87,7 @@ impl Leaders {
         Self { log, replica, contents, stamp_ms, leads, numbers, _dir: dir }
     }
 
-    fn step(&mut self, step: &Step) {
+    pub fn step(&mut self, step: &Step) {
         match step {
             Step::Pass(ms) => self.stamp_ms += ms,
             Step::Other => {
@@ -137,7 +141,7 @@ impl Leaders {
     }
 
     /// Everything of the partition in (after, to].
-    fn batch(&self, after: Lsn, to: Lsn) -> Item {
+    pub fn batch(&self, after: Lsn, to: Lsn) -> Item {
         let position = |lsn: Lsn| match lsn.0.checked_sub(1) {
             None => Chain::new(LEADERS_LOG).position(),
             Some(at) => self.log.entries[usize::try_from(at).unwrap()].0,
@@ -152,17 +156,22 @@ impl Leaders {
 }
 
 /// A replica of the follower, which a test can kill.
-struct Follower {
+pub(super) struct Follower {
     log: TestLog,
     replica: Option<Replica>,
+    epoch: u32,
     n: u64,
+    /// When it appended last, ms.
+    last_ms: u64,
     dir: PathBuf,
+    /// The replica as it began.
+    begin: PathBuf,
     _dir: tempfile::TempDir,
 }
 
 impl Follower {
     /// From a copy of the leader's replica as it is.
-    fn new(leader: &mut Leaders) -> Self {
+    pub fn new(leader: &mut Leaders) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("copy");
         leader.replica.mark().unwrap();
@@ -170,21 +179,30 @@ impl Follower {
         let mut log = TestLog::new(OWN_LOG);
         for n in 1..=3 {
             let lead = LeadStamp { lead: LeadId(50), epoch: 1, n };
-            log.append(PartitionId { ordinal: 9, ..FOLLOWER }, lead, START_MS - BEHIND_MS, vec![]);
+            log.append(PartitionId { ordinal: 9, ..FOLLOWER }, lead, BEGIN_MS, vec![]);
         }
         let mut replica = log.open(FOLLOWER, &path);
-        replica.adopt_leader(LEADER, (OWN_LOG, log.chain.position()), true).unwrap();
+        let at = (OWN_LOG, log.chain.position());
+        replica.adopt_leader((LEADER, LEADERS_LOG), at, ToIndex::All).unwrap();
         replica.store().flush().unwrap();
-        Self { log, replica: Some(replica), n: 0, dir: path, _dir: dir }
+        let begin = dir.path().join("begin");
+        replica.store().checkpoint(&begin).unwrap();
+        let (replica, epoch, n, last_ms) = (Some(replica), 1, 0, BEGIN_MS);
+        Self { log, replica, epoch, n, last_ms, dir: path, begin, _dir: dir }
     }
 
-    fn replica(&mut self) -> &mut Replica {
+    pub fn replica(&mut self) -> &mut Replica {
         self.replica.as_mut().unwrap()
     }
 
-    fn append(&mut self, stamp_ms: u64, items: Vec<Item>) -> Result<Vec<Effect>, ApplyError> {
+    pub fn append(&mut self, stamp_ms: u64, items: Vec<Item>) -> Result<Vec<Effect>, ApplyError> {
+        if stamp_ms > self.last_ms + WINDOW_MS {
+            // It may be forgotten meanwhile.
+            (self.epoch, self.n) = (self.epoch + 1, 0);
+        }
+        self.last_ms = stamp_ms;
         self.n += 1;
-        let lead = LeadStamp { lead: LeadId(5), epoch: 1, n: self.n };
+        let lead = LeadStamp { lead: LeadId(5), epoch: self.epoch, n: self.n };
         self.log.append(FOLLOWER, lead, stamp_ms, items);
         self.apply()
     }
@@ -208,25 +226,42 @@ impl Follower {
     }
 
     /// Goes back to what was flushed last, and comes forward again from its log.
-    fn restart(&mut self) {
+    pub fn restart(&mut self) {
         self.replica = None;
         let replica = self.log.open(FOLLOWER, &self.dir);
         self.replica = Some(replica);
         self.apply().unwrap();
     }
 
-    fn at(&mut self) -> Lsn {
+    /// Goes back to its beginning, and comes forward with a restart after each record.
+    pub fn restart_at_each(&mut self) {
+        self.replica = None;
+        let path = self.begin.with_extension(self.log.entries.len().to_string());
+        self.log.open(FOLLOWER, &self.begin).store().checkpoint(&path).unwrap();
+        self.dir = path;
+        for (position, record) in &self.log.entries {
+            if record.partition == FOLLOWER {
+                let mut replica = self.log.open(FOLLOWER, &self.dir);
+                replica.apply(*position, record, OverBudget::Refuse, &mut ()).unwrap();
+                replica.mark().unwrap();
+                replica.store().flush().unwrap();
+            }
+        }
+        self.replica = Some(self.log.open(FOLLOWER, &self.dir));
+    }
+
+    pub fn at(&mut self) -> Lsn {
         self.replica().leader().unwrap().position.link.lsn
     }
 
-    fn content(&mut self) -> u64 {
+    pub fn content(&mut self) -> u64 {
         self.replica().content_digest().unwrap()
     }
 }
 
 /// What happens at the leader.
 #[derive(Clone, Debug)]
-enum Step {
+pub(super) enum Step {
     /// Time passes, ms.
     Pass(u64),
     /// A record of another partition of the group.
@@ -243,7 +278,7 @@ enum Step {
     },
 }
 
-fn command(text: &str) -> Operation {
+pub(super) fn command(text: &str) -> Operation {
     Operation::Command(Argv::of(&text.split(' ').collect::<Vec<_>>()))
 }
 
@@ -302,7 +337,7 @@ fn words(text: &str) -> Vec<&str> {
     text.split(' ').collect()
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(super) fn step() -> impl Strategy<Value = Step> {
     let operations = prop::collection::vec(operation(), 1..4);
     let skip = prop_oneof![8 => Just(0u8), 1 => Just(1u8), 1 => Just(2u8)];
     prop_oneof![
@@ -316,7 +351,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// How the follower gets on.
 #[derive(Clone, Debug)]
-enum Carry {
+pub(super) enum Carry {
     /// A batch from so many positions before where it stands, of so many positions.
     Batch {
         before: u64,
@@ -331,7 +366,7 @@ enum Carry {
     Pass(u64),
 }
 
-fn carry() -> impl Strategy<Value = Carry> {
+pub(super) fn carry() -> impl Strategy<Value = Carry> {
     prop_oneof![
         6 => (0u64..4, 1u64..6).prop_map(|(before, positions)| Carry::Batch { before, positions }),
         1 => Just(Carry::Gap),
@@ -342,6 +377,57 @@ fn carry() -> impl Strategy<Value = Carry> {
     ]
 }
 
+/// Has a follower that begins after some of a leader's history carry the rest of it.
+pub(super) fn follow(before: &[Step], after: &[Step], carries: Vec<Carry>) {
+    let mut leader = Leaders::new();
+    before.iter().for_each(|step| leader.step(step));
+    let mut follower = Follower::new(&mut leader);
+    after.iter().for_each(|step| leader.step(step));
+    let last = leader.log.chain.position().lsn.0;
+    let mut own_ms = leader.stamp_ms - BEHIND_MS;
+    let check = |follower: &mut Follower, leader: &Leaders| {
+        assert_eq!(follower.content(), leader.contents[&follower.at()]);
+    };
+    check(&mut follower, &leader);
+    for carry in carries {
+        let at = follower.at().0;
+        match carry {
+            Carry::Batch { before, positions } => {
+                let from = at.saturating_sub(before);
+                let to = (from + positions).min(last);
+                if to > from {
+                    let batch = leader.batch(Lsn(from), Lsn(to));
+                    follower.append(own_ms, vec![batch]).unwrap();
+                }
+            }
+            Carry::Gap if at + 1 < last => {
+                let batch = leader.batch(Lsn(at + 1), Lsn(last));
+                follower.append(own_ms, vec![batch]).unwrap();
+                assert_eq!(follower.at(), Lsn(at), "a gap is not taken");
+            }
+            Carry::Gap => {}
+            Carry::Marker => drop(follower.append(own_ms, vec![]).unwrap()),
+            Carry::Flush => {
+                follower.replica().mark().unwrap();
+                follower.replica().store().flush().unwrap();
+            }
+            Carry::Restart => follower.restart(),
+            Carry::Pass(ms) => own_ms += ms,
+        }
+        check(&mut follower, &leader);
+    }
+    // A batch may be taken in part.
+    while follower.at().0 < last {
+        let batch = leader.batch(follower.at(), Lsn(last));
+        follower.append(own_ms, vec![batch]).unwrap();
+        check(&mut follower, &leader);
+    }
+    check(&mut follower, &leader);
+    let digest = follower.replica().digest().unwrap();
+    follower.restart();
+    assert_eq!(follower.replica().digest().unwrap(), digest, "replicas of one log agree");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
     #[test]
@@ -350,52 +436,7 @@ proptest! {
         after in prop::collection::vec(step(), 1..40),
         carries in prop::collection::vec(carry(), 1..30),
     ) {
-        let mut leader = Leaders::new();
-        before.iter().for_each(|step| leader.step(step));
-        let mut follower = Follower::new(&mut leader);
-        after.iter().for_each(|step| leader.step(step));
-        let last = leader.log.chain.position().lsn.0;
-        let mut own_ms = leader.stamp_ms - BEHIND_MS;
-        let check = |follower: &mut Follower, leader: &Leaders| {
-            assert_eq!(follower.content(), leader.contents[&follower.at()]);
-        };
-        check(&mut follower, &leader);
-        for carry in carries {
-            let at = follower.at().0;
-            match carry {
-                Carry::Batch { before, positions } => {
-                    let from = at.saturating_sub(before);
-                    let to = (from + positions).min(last);
-                    if to > from {
-                        let batch = leader.batch(Lsn(from), Lsn(to));
-                        follower.append(own_ms, vec![batch]).unwrap();
-                    }
-                }
-                Carry::Gap if at + 1 < last => {
-                    let batch = leader.batch(Lsn(at + 1), Lsn(last));
-                    follower.append(own_ms, vec![batch]).unwrap();
-                    prop_assert_eq!(follower.at(), Lsn(at), "a gap is not taken");
-                }
-                Carry::Gap => {}
-                Carry::Marker => drop(follower.append(own_ms, vec![]).unwrap()),
-                Carry::Flush => {
-                    follower.replica().mark().unwrap();
-                    follower.replica().store().flush().unwrap();
-                }
-                Carry::Restart => follower.restart(),
-                Carry::Pass(ms) => own_ms += ms,
-            }
-            check(&mut follower, &leader);
-        }
-        let at = follower.at();
-        if at.0 < last {
-            follower.append(own_ms, vec![leader.batch(at, Lsn(last))]).unwrap();
-        }
-        prop_assert_eq!(follower.at(), Lsn(last));
-        check(&mut follower, &leader);
-        let digest = follower.replica().digest().unwrap();
-        follower.restart();
-        prop_assert_eq!(follower.replica().digest().unwrap(), digest, "replicas of one log agree");
+        follow(&before, &after, carries);
     }
 }
 
@@ -539,6 +580,119 @@ fn a_copy_of_a_follower_follows() {
     second.apply(position, &record, OverBudget::Refuse, &mut ()).unwrap();
     assert_eq!(second.digest(), follower.replica().digest());
     assert_eq!(second.content_digest().unwrap(), leader.contents[&Lsn(4)]);
-    let again = second.adopt_leader(LEADER, (OWN_LOG, position), true);
-    assert!(again.unwrap_err().to_string().contains("follows another"));
+    let again = second.adopt_leader((LEADER, LEADERS_LOG), (OWN_LOG, position), ToIndex::All);
+    assert!(again.unwrap_err().to_string().contains("follows another"), "it has leads of its own");
+}
+
+/// What is noted as touched, with the mapping version.
+fn touched(replica: &Replica) -> Vec<(Lsn, u64, Vec<String>)> {
+    let mut noted = Vec::new();
+    let mut note = |lsn: Lsn, touches: Touches| {
+        let each = touches.iter().map(|touch| match touch {
+            Touch::All => "all".to_owned(),
+            Touch::Key(key) => format!("key {}", key.escape_ascii()),
+            Touch::Document { id, is_new, .. } => {
+                format!("{}{}", id.escape_ascii(), if is_new { " new" } else { "" })
+            }
+        });
+        noted.push((lsn, touches.mapping_version(), each.collect()));
+        ControlFlow::Continue(())
+    };
+    replica.store().touches(Lsn(0), &mut note).unwrap();
+    noted
+}
+
+fn write(id: &str, action: Action, mapping_version: u64) -> Operation {
+    let (key, id) = (Bytes::copy_from_slice(id.as_bytes()), Bytes::copy_from_slice(id.as_bytes()));
+    let condition = Condition::None;
+    Operation::Document(DocumentWrite { key, id, action, condition, mapping_version })
+}
+
+/// A leader with documents, and the folder of a copy of its replica.
+fn with_documents() -> (Leaders, tempfile::TempDir, PathBuf) {
+    let mut leader = Leaders::new();
+    let source = || Action::Index(Bytes::from_static(b"{}"));
+    for (id, action, mapping_version) in [
+        ("a", source(), 1),
+        ("b", source(), 4),
+        ("a", Action::Delete, 0),
+        ("a", source(), 3),
+        ("c", source(), 2),
+    ] {
+        let operations = vec![write(id, action, mapping_version)];
+        leader.step(&Step::Run { lead: 0, skip: 0, session: 0, operations });
+    }
+    leader.replica.mark().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("copy");
+    leader.replica.store().checkpoint(&path).unwrap();
+    (leader, dir, path)
+}
+
+fn local(lsn: u64) -> (Incarnation, Position) {
+    (OWN_LOG, Position { lsn: Lsn(lsn), hash: lsn, log_time_ms: START_MS })
+}
+
+#[test]
+fn what_the_index_that_came_along_lacks_is_touched_at_the_place_in_this_clusters_log() {
+    let all = ["all".to_owned()];
+    let since = |words: &[&str]| words.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+    for (to_index, expected) in [
+        (ToIndex::After(Lsn(1)), vec![(Lsn(40), 4, since(&["b new", "a", "c new"]))]),
+        (ToIndex::After(Lsn(3)), vec![(Lsn(40), 3, since(&["a", "c new"]))]),
+        (ToIndex::After(Lsn(5)), vec![]),
+        (ToIndex::All, vec![(Lsn(40), 0, all.to_vec())]),
+        (ToIndex::Nothing, vec![]),
+    ] {
+        let (leader, _dir, path) = with_documents();
+        let open = || leader.log.open(FOLLOWER, &path);
+        let mut copy = open();
+        copy.adopt_leader((LEADER, LEADERS_LOG), local(40), to_index).unwrap();
+        assert_eq!(touched(&copy), expected, "{to_index:?}");
+        assert_eq!(copy.notes_documents(), to_index != ToIndex::Nothing);
+        copy.store().flush().unwrap();
+        drop(copy);
+        let copy = open();
+        assert_eq!((touched(&copy), copy.stamp().position), (expected, local(40).1));
+        assert_eq!(copy.leader().unwrap().position.link, link(leader.log.chain.position()));
+        let content = copy.content_digest().unwrap();
+        assert_eq!(content, leader.contents[&Lsn(5)], "{to_index:?}");
+    }
+}
+
+#[test]
+fn a_copy_may_be_made_to_follow_the_same_leader_again() {
+    let (leader, _dir, path) = with_documents();
+    let name = (LEADER, LEADERS_LOG);
+    let mut copy = leader.log.open(FOLLOWER, &path);
+    let wrong = copy.adopt_leader((LEADER, OWN_LOG), local(40), ToIndex::All).unwrap_err();
+    assert!(wrong.to_string().contains("the copy is of log"), "{wrong}");
+    copy.adopt_leader(name, local(40), ToIndex::After(Lsn(3))).unwrap();
+    let first = touched(&copy);
+    let at = copy.leader().unwrap().position;
+    copy.store().flush().unwrap();
+    drop(copy);
+    let mut copy = leader.log.open(FOLLOWER, &path);
+    // It may stand behind the leader's numbers as well as before them.
+    for lsn in [60, 2] {
+        copy.adopt_leader(name, local(lsn), ToIndex::After(Lsn(3))).unwrap();
+        let moved: Vec<_> =
+            first.iter().map(|(_, version, ids)| (Lsn(lsn), *version, ids.clone())).collect();
+        assert_eq!(touched(&copy), moved);
+        assert_eq!(copy.stamp().position.lsn, Lsn(lsn));
+        let leader = copy.leader().unwrap();
+        assert_eq!((leader.partition, leader.position), (LEADER, at));
+    }
+    for other in [(LEADER, Incarnation(9)), (FOLLOWER, LEADERS_LOG)] {
+        copy.adopt_leader(other, local(70), ToIndex::All).unwrap_err();
+    }
+    copy.adopt_leader(name, local(70), ToIndex::All).unwrap();
+    assert_eq!(touched(&copy), [(Lsn(70), 0, vec!["all".to_owned()])]);
+    copy.adopt_leader(name, local(80), ToIndex::Nothing).unwrap();
+    assert!(touched(&copy).is_empty() && !copy.notes_documents());
+    copy.adopt_leader(name, local(90), ToIndex::After(Lsn(3))).unwrap();
+    assert_eq!(touched(&copy), [(Lsn(90), 0, vec!["all".to_owned()])], "what it was is forgotten");
+    assert_eq!(copy.content_digest().unwrap(), leader.contents[&Lsn(5)]);
+    assert_eq!(leader_of(copy.store()).unwrap().as_ref(), copy.leader());
+    assert_eq!(leader_of(leader.replica.store()).unwrap(), None);
 }

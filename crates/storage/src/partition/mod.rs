@@ -13,6 +13,7 @@ mod budget;
 mod checkpoint;
 mod following;
 mod journal;
+mod layer;
 mod manifest;
 mod merge;
 mod overlay;
@@ -25,7 +26,7 @@ mod store;
 mod system;
 mod touches;
 
-pub use apply::{Applied, ApplyError, Effect, Observer, Replica, ToIndex};
+pub use apply::{Applied, ApplyError, Digests, Effect, Observer, Replica, ToIndex};
 pub use budget::{
     BUDGETED_SINCE, OPERATION_BYTES_MAX, OPERATION_STEPS_MAX, OverBudget, RECORD_BYTES_MAX,
     RECORD_STEPS_MAX, own_bytes, too_many_bytes,
@@ -37,7 +38,7 @@ pub use recent::{Recent, RecentTouches};
 pub use resources::{BeforeFlush, Resources, StoreOptions, StoreStatistics};
 pub use store::{CachedRow, CachedStore, Store, StoreSnapshot};
 pub use system::{Leader, Stamp};
-pub use touches::{VisitTouches, position_of, touches_of};
+pub use touches::{VisitTouches, leader_of, position_of, stamp_of, touches_of};
 
 #[cfg(test)]
 mod budget_tests;
@@ -48,6 +49,12 @@ mod document_tests;
 #[cfg(test)]
 mod expiry_tests;
 #[cfg(test)]
+mod following_budget_tests;
+#[cfg(test)]
 mod following_tests;
 #[cfg(test)]
+mod layer_tests;
+#[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod unfollow_tests;

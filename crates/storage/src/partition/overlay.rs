@@ -1,17 +1,20 @@
 //! A partition's rows while a record is applied to them: the store's, with what the record has
 //! changed so far on top. The changes are gathered and given to the store at the end. Those of the
 //! operation that runs can be taken back, and what it takes is counted ([`super::budget`]).
+//!
+//! Where several records are applied at once, what those before the running one changed lies in a
+//! layer of its own. It is read as the store is: where each record is applied by itself those changes
+//! are in the store, and an operation must take the same in both ways.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound::{Excluded, Included, Unbounded};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
 
 use super::budget::Budget;
-use super::journal::{Journal, Undo};
-use super::merge::walk_merged;
+use super::journal::Journal;
+use super::layer::Layer;
 use super::pending::Rows;
 use super::store::Store;
 use crate::ErrorReply;
@@ -27,15 +30,13 @@ pub(super) struct Changes {
     pub removed: BTreeMap<Box<[u8]>, Box<[u8]>>,
 }
 
-/// The store's rows under the changes of one record.
+/// The store's rows under the changes of one record, or of several that are written together.
 pub struct Overlay<'a> {
     store: &'a Store,
-    changes: Rows,
-    /// The keys of `changes` in order, once something was asked for in order.
-    order: RefCell<Option<BTreeSet<Box<[u8]>>>>,
-    /// Ranges removed, from and to, each before some of `changes`: they hide the store's rows.
-    /// None meets another.
-    removed: BTreeMap<Box<[u8]>, Box<[u8]>>,
+    /// What records before the running one changed: never counted, never taken back.
+    earlier: Layer,
+    /// What the running record changed.
+    current: Layer,
     /// Which documents changed, where an index follows.
     touches: Option<TouchLog>,
     budget: Budget,
@@ -52,9 +53,8 @@ impl<'a> Overlay<'a> {
     pub fn new(store: &'a Store) -> Self {
         Self {
             store,
-            changes: Rows::default(),
-            order: RefCell::default(),
-            removed: BTreeMap::new(),
+            earlier: Layer::default(),
+            current: Layer::default(),
             touches: None,
             budget: Budget::default(),
             journal: None,
@@ -75,12 +75,15 @@ impl<'a> Overlay<'a> {
 
     /// Makes room for so many changed rows.
     pub(super) fn reserve(&mut self, rows: usize) {
-        self.changes.reserve(rows);
+        self.current.reserve(rows);
     }
 
     /// Another record begins, with a budget of its own. Says what the one before took of what its
     /// operations share, thousandths.
     pub(super) fn begin_record(&mut self) -> u64 {
+        if !self.current.is_empty() {
+            self.earlier.absorb(&mut self.current);
+        }
         std::mem::take(&mut self.budget).shared_permille()
     }
 
@@ -114,26 +117,7 @@ impl<'a> Overlay<'a> {
         self.budget.end(false);
         let Some(mut journal) = self.journal.take() else { return };
         while let Some(undo) = journal.pop() {
-            match undo {
-                Undo::Row(key, Some(value)) => {
-                    if let Some(order) = self.order.get_mut() {
-                        order.insert(key.into());
-                    }
-                    self.changes.insert(key.into(), value);
-                }
-                Undo::Row(key, None) => {
-                    if let Some(order) = self.order.get_mut() {
-                        order.remove(key);
-                    }
-                    self.changes.remove(key);
-                }
-                Undo::RangeAdded(from) => {
-                    self.removed.remove(&from);
-                }
-                Undo::RangeTaken(from, to) => {
-                    self.removed.insert(from, to);
-                }
-            }
+            self.current.undo(undo);
         }
         self.spare = journal;
         if let (Some(touches), Some(mark)) = (&mut self.touches, self.mark.take()) {
@@ -146,6 +130,12 @@ impl<'a> Overlay<'a> {
         self.budget.shared_permille()
     }
 
+    /// Bytes and steps that the running operation may still take.
+    #[cfg(test)]
+    pub(super) fn budget_left(&self) -> [u64; 2] {
+        self.budget.left()
+    }
+
     /// As [`RowsWrite::put`], of bytes that it can keep, and of no operation.
     pub(super) fn put_owned(&mut self, key: &[u8], value: Vec<u8>) {
         self.change(key, Some(value.into()));
@@ -153,67 +143,64 @@ impl<'a> Overlay<'a> {
 
     /// All changes: a row that was changed before a range around it was removed is not among
     /// them.
-    pub(super) fn into_changes(self) -> Changes {
-        Changes { rows: self.changes, removed: self.removed }
+    pub(super) fn into_changes(mut self) -> Changes {
+        self.earlier.absorb(&mut self.current);
+        self.earlier.into_changes()
     }
 
     fn change(&mut self, key: &[u8], value: Option<Bytes>) {
-        if let Some(order) = self.order.get_mut()
-            && !order.contains(key)
-        {
-            order.insert(key.into());
-        }
-        let before = self.changes.insert(key.into(), value);
-        if let Some(journal) = &mut self.journal {
-            journal.push_row(key, before);
-        }
+        self.current.change(key, value, self.journal.as_mut());
     }
 
-    fn is_removed(&self, key: &[u8]) -> bool {
-        if self.removed.is_empty() {
-            return false;
-        }
-        let before = self.removed.range::<[u8], _>((Unbounded, Included(key))).next_back();
-        before.is_some_and(|(_, to)| key < &**to)
-    }
-
-    /// Puts the keys of all changes in order, unless they are.
-    fn put_in_order(&self) {
-        // Who walks them already may walk them again meanwhile.
-        if self.order.borrow().is_none() {
-            *self.order.borrow_mut() = Some(self.changes.keys().cloned().collect());
-        }
-    }
-
-    /// Notes a range as removed, as one with those that it meets.
-    fn add_removed(&mut self, from: &[u8], to: &[u8]) {
-        let (mut from, mut to): (Box<[u8]>, Box<[u8]>) = (from.into(), to.into());
-        loop {
-            let before = self.removed.range::<[u8], _>((Unbounded, Included(&*to))).next_back();
-            let Some((met, _)) = before.filter(|(_, end)| **end >= from) else { break };
-            let met = met.clone();
-            let Some(end) = self.removed.remove(&met) else { break };
-            if let Some(journal) = &mut self.journal {
-                journal.push(Undo::RangeTaken(met.clone(), end.clone()));
+    /// The row before the running record.
+    fn get_before(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        if !self.earlier.is_empty() {
+            if let Some(change) = self.earlier.get(key) {
+                return Ok(change.clone());
             }
-            from = from.min(met);
-            to = to.max(end);
+            if self.earlier.is_removed(key) {
+                return Ok(None);
+            }
         }
-        if let Some(journal) = &mut self.journal {
-            journal.push(Undo::RangeAdded(from.clone()));
+        let is_absent = key.first() == Some(&KIND_TOMBSTONE) && !self.store.has_tombstones();
+        if is_absent { Ok(None) } else { self.store.get(key) }
+    }
+
+    /// Shows the rows before the running record. What earlier records removed is passed over, which
+    /// the operation is not charged for.
+    fn scan_before(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
+        if self.earlier.is_empty() {
+            return self.store.scan(from, to, visit);
         }
-        self.removed.insert(from, to);
+        let mut show = |key: &[u8], value: Option<&[u8]>| match value {
+            Some(value) => visit(key, value),
+            None => {
+                self.budget.pass(key.len());
+                ControlFlow::Continue(())
+            }
+        };
+        self.earlier.walk(from, to, &mut show, |show| {
+            // Removed ranges are leapt over: they may hide any number of rows.
+            self.earlier.each_left(from, to, |from, to| {
+                self.budget.pass(from.len());
+                let mut flow = ControlFlow::Continue(());
+                self.store.scan(from, to, &mut |key, value| {
+                    flow = show(key, value);
+                    flow
+                })?;
+                Ok(flow)
+            })
+        })
     }
 }
 
 impl RowsRead for Overlay<'_> {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
         self.budget.look(key.len())?;
-        let found = if let Some(change) = self.changes.get(key) {
-            change.clone()
-        } else {
-            let is_absent = key.first() == Some(&KIND_TOMBSTONE) && !self.store.has_tombstones();
-            if is_absent || self.is_removed(key) { None } else { self.store.get(key)? }
+        let found = match self.current.get(key) {
+            Some(change) => change.clone(),
+            None if self.current.is_removed(key) => None,
+            None => self.get_before(key)?,
         };
         if let Some(value) = &found {
             self.budget.look(value.len())?;
@@ -226,11 +213,6 @@ impl RowsRead for Overlay<'_> {
             return Ok(());
         }
         self.budget.look(from.len())?;
-        self.put_in_order();
-        let order = self.order.borrow();
-        let changed =
-            order.iter().flat_map(|it| it.range::<[u8], _>((Included(from), Excluded(to))));
-        let changed = changed.map(|key| (&**key, self.changes.get(key).and_then(Option::as_deref)));
         // What stops the walk before its end beside who is shown rows.
         let mut refused = Ok(());
         let counts = RefCell::new(&mut refused);
@@ -245,11 +227,11 @@ impl RowsRead for Overlay<'_> {
             count(key.len() + value.map_or(0, <[u8]>::len))?;
             value.map_or(ControlFlow::Continue(()), |value| visit(key, value))
         };
-        walk_merged(changed, &mut show, |show| {
-            self.store.scan(from, to, &mut |key, value| {
-                if self.is_removed(key) {
+        self.current.walk(from, to, &mut show, |show| {
+            self.scan_before(from, to, &mut |key, value| {
+                if self.current.is_removed(key) {
                     // Unless it was put again, it is passed over, which takes time too.
-                    return if self.changes.contains_key(key) {
+                    return if self.current.get(key).is_some() {
                         show(key, value)
                     } else {
                         count(key.len())
@@ -295,21 +277,7 @@ impl RowsWrite for Overlay<'_> {
         if from >= to || !self.budget.change(from.len() + to.len()) {
             return;
         }
-        self.put_in_order();
-        let order = self.order.get_mut();
-        let doomed =
-            order.iter().flat_map(|it| it.range::<[u8], _>((Included(from), Excluded(to))));
-        let doomed: Vec<Box<[u8]>> = doomed.cloned().collect();
-        for key in doomed {
-            if let Some(order) = self.order.get_mut() {
-                order.remove(&key);
-            }
-            let before = self.changes.remove(&key);
-            if let Some(journal) = &mut self.journal {
-                journal.push_row(&key, before);
-            }
-        }
-        self.add_removed(from, to);
+        self.current.remove_range(from, to, self.journal.as_mut());
     }
 
     fn touch(&mut self, touch: Touch<'_>) {

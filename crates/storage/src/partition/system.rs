@@ -2,6 +2,7 @@
 //!
 //! | key | value |
 //! |---|---|
+//! | 0x00 `A` | 1, log time: what the replica does goes by no earlier one, see [`FLOOR_KEY`] |
 //! | 0x00 `D` | 1: changes of documents are noted; the node's own |
 //! | 0x00 `F` | 1, see [`Leader`]: the replica follows a leader's in another cluster |
 //! | 0x00 `G` group (2, BE) | 1, LSN, chain hash (8), log time, the caller's note: the node's own, not the table's |
@@ -30,6 +31,9 @@ const KIND_RAN: u8 = 0;
 const KIND_RAN_UNKEPT: u8 = 1;
 const KIND_FENCED: u8 = 2;
 
+/// The key of the log time that a leader had when its following ended: clocks of clusters differ, and
+/// what has expired must not come back. It goes once this cluster's log time has passed it.
+pub(super) const FLOOR_KEY: &[u8] = b"\x00A";
 /// The key of the note that changes of documents are noted.
 pub(super) const DOCUMENTS_KEY: &[u8] = b"\x00D";
 /// The key of the stamp.
@@ -193,7 +197,7 @@ pub(super) fn is_of_the_node(key: &[u8]) -> bool {
 /// contains: a leader and who follows it differ in these alone.
 pub(super) fn is_of_the_place(key: &[u8]) -> bool {
     let is_own_lead = OWN_LEADS_FROM <= key && key < OWN_LEADS_TO;
-    key == STAMP_KEY || key == LEADER_KEY || is_own_lead || is_of_the_node(key)
+    [STAMP_KEY, LEADER_KEY, FLOOR_KEY].contains(&key) || is_own_lead || is_of_the_node(key)
 }
 
 fn id_key(kind: u8, id: u64) -> [u8; 10] {
@@ -230,6 +234,16 @@ impl Stamp {
             swept_ms: get_varint(&mut rest)?,
         })
     }
+}
+
+pub(super) fn encode_floor(log_time_ms: u64) -> Vec<u8> {
+    let mut out = vec![FORMAT];
+    put_varint(&mut out, log_time_ms);
+    out
+}
+
+pub(super) fn decode_floor(bytes: &[u8]) -> Result<u64, RecordError> {
+    get_varint(&mut body(bytes)?)
 }
 
 pub(super) fn encode_lead(state: &LeadState) -> Vec<u8> {

@@ -9,7 +9,7 @@ use plimsoll_log::rules::chain::Position;
 use rust_rocksdb::WriteBatch;
 
 use super::store::Store;
-use super::system::{self, Stamp};
+use super::system::{self, Leader, Stamp};
 use crate::rows::key;
 use crate::rows::touch::{Touch, TouchLog, Touches};
 use crate::rows::{RowsRead, StoreError};
@@ -23,9 +23,26 @@ pub type VisitTouches<'a> = &'a mut dyn FnMut(Lsn, Touches) -> ControlFlow<()>;
 /// # Errors
 /// Where the store fails or holds what this version cannot read.
 pub fn position_of<R: RowsRead + ?Sized>(rows: &R) -> Result<Option<Position>, StoreError> {
+    Ok(stamp_of(rows)?.map(|stamp| stamp.position))
+}
+
+/// The whole stamp of such a state.
+///
+/// # Errors
+/// Where the store fails or holds what this version cannot read.
+pub fn stamp_of<R: RowsRead + ?Sized>(rows: &R) -> Result<Option<Stamp>, StoreError> {
     let Some(stamp) = rows.get(system::STAMP_KEY)? else { return Ok(None) };
-    let stamp = Stamp::decode(&stamp).map_err(unreadable("the stamp"))?;
-    Ok(Some(stamp.position))
+    Stamp::decode(&stamp).map(Some).map_err(unreadable("the stamp"))
+}
+
+/// What a state of a partition's rows says of the leader that it follows, of a snapshot for one; `None`
+/// where it follows nobody.
+///
+/// # Errors
+/// Where the store fails or holds what this version cannot read.
+pub fn leader_of<R: RowsRead + ?Sized>(rows: &R) -> Result<Option<Leader>, StoreError> {
+    let Some(leader) = rows.get(system::LEADER_KEY)? else { return Ok(None) };
+    Ok(Some(Leader::decode(&leader).map_err(unreadable("the leader"))?))
 }
 
 /// Shows the touches of each record after a position, in order, until told to stop.
@@ -101,6 +118,28 @@ pub(super) fn switch(
         log.push(Touch::All);
         ControlFlow::Break(())
     })?;
+    if let Some(touches) = log.finish() {
+        batch.put(system::touches_key(at), touches.as_bytes());
+    }
+    Ok(())
+}
+
+/// Fills `batch` with what it takes to have all that was touched after a position touched at another,
+/// and nothing else, because positions are those of another log from there on.
+pub(super) fn gather(
+    store: &Store,
+    after: Lsn,
+    at: Lsn,
+    batch: &mut WriteBatch,
+) -> Result<(), StoreError> {
+    let mut log = TouchLog::default();
+    store.touches(after, &mut |_, touches| {
+        touches.iter().for_each(|touch| log.push(touch));
+        log.note_mapping(touches.mapping_version());
+        ControlFlow::Continue(())
+    })?;
+    batch.put(system::DOCUMENTS_KEY, [1]);
+    batch.delete_range(system::TOUCHES_FROM, system::TOUCHES_TO);
     if let Some(touches) = log.finish() {
         batch.put(system::touches_key(at), touches.as_bytes());
     }

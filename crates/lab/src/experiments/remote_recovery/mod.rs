@@ -288,6 +288,7 @@ fn variant(name: &str, path: &Path, shards: &[u64], copied: Copied) -> Variant {
         recovery_seconds: copied.seconds,
         share_of_raw: raw_seconds(path, bytes) / copied.seconds,
         wire_bytes: bytes,
+        ..RecoveryLap::default()
     };
     let lap = Lap { valid: true, n: copied.chunks, recovery: Some(recovery), ..Lap::default() };
     let settings = BTreeMap::new();

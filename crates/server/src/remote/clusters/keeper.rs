@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
+use plimsoll_cluster::following::RemoteError;
 use tokio::time::sleep;
 
 use super::State;
 use super::settings::{Mode, RemoteSettings, host, is_address};
-use super::way::{AskError, Means, Way};
+use super::way::{Means, Way};
 use crate::remote::keys::Credential;
 use crate::remote::protocol::{Answer, Ask, Hello, NodeAddress, Question};
 use crate::remote::tls::{self, ClientFiles, Identity};
@@ -91,7 +92,7 @@ impl Keeper {
     }
 
     /// Sees who still answers, and connects to what is missing.
-    async fn look(&mut self) -> Result<(), AskError> {
+    async fn look(&mut self) -> Result<(), RemoteError> {
         let means = self.means()?;
         let known = self.state.lock().ways.clone();
         let asked = join_all(known.into_iter().map(greet)).await;
@@ -113,7 +114,8 @@ impl Keeper {
         match (reached.is_empty(), failed) {
             (false, _) => Ok(()),
             (true, failed) => {
-                Err(failed.unwrap_or_else(|| AskError::Unreachable("no address is set".to_owned())))
+                Err(failed
+                    .unwrap_or_else(|| RemoteError::Unreachable("no address is set".to_owned())))
             }
         }
     }
@@ -127,7 +129,7 @@ impl Keeper {
         &mut self,
         means: &Means,
         reached: &mut Vec<(Way, Hello)>,
-        failed: &mut Option<AskError>,
+        failed: &mut Option<RemoteError>,
     ) {
         if reached.is_empty() {
             for seed in &self.settings.seeds {
@@ -174,7 +176,7 @@ impl Keeper {
         &self,
         means: &Means,
         reached: &mut Vec<(Way, Hello)>,
-        failed: &mut Option<AskError>,
+        failed: &mut Option<RemoteError>,
     ) {
         let Some(address) = &self.settings.proxy_address else { return };
         while reached.len() < self.settings.proxy_connections {
@@ -190,19 +192,19 @@ impl Keeper {
     }
 
     /// Connects to an address and finds out who answers there.
-    async fn open(&self, address: &str, means: &Means) -> Result<(Way, Hello), AskError> {
+    async fn open(&self, address: &str, means: &Means) -> Result<(Way, Hello), RemoteError> {
         let server_name = self.settings.server_name.as_deref().unwrap_or_else(|| host(address));
         greet(Way::open(address, server_name, means.clone()).await?).await
     }
 
     /// What connections are made with, from the files as they are.
-    fn means(&mut self) -> Result<Means, AskError> {
+    fn means(&mut self) -> Result<Means, RemoteError> {
         if let Some(means) = &self.means {
             return Ok(means.clone());
         }
-        let unread = |error: FileError| AskError::Unreachable(error.to_string());
+        let unread = |error: FileError| RemoteError::Unreachable(error.to_string());
         if self.settings.authorities.is_empty() {
-            return Err(AskError::Unreachable(format!(
+            return Err(RemoteError::Unreachable(format!(
                 "cluster.remote.{}.certificate_authorities is not set: nobody could be trusted",
                 self.name
             )));
@@ -223,18 +225,16 @@ impl Keeper {
 }
 
 /// Asks who is at the other end.
-async fn greet(mut way: Way) -> Result<(Way, Hello), AskError> {
+async fn greet(mut way: Way) -> Result<(Way, Hello), RemoteError> {
     match way.ask(&Question::of_any(Ask::Hello), LOOK_TIME).await? {
         Answer::Hello(hello) if !(1..=ID_BYTES_MAX).contains(&hello.node.len()) => {
-            Err(AskError::Refused(format!("{}: does not say which node it is", way.address)))
+            Err(RemoteError::Refused(format!("{}: does not say which node it is", way.address)))
         }
         Answer::Hello(hello) => {
             way.node.clone_from(&hello.node);
             Ok((way, hello))
         }
-        Answer::Tables(_) => {
-            Err(AskError::Refused(format!("{}: answers another question", way.address)))
-        }
+        _ => Err(RemoteError::Refused(format!("{}: answers another question", way.address))),
     }
 }
 

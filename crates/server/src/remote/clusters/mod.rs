@@ -3,9 +3,11 @@
 //!
 //! It owns the connections to them. A cluster that is not there is tried again for as long as its
 //! settings say that there is one ([`keeper`]): nothing that waits for it fails for good. What is set
-//! comes from `cluster.remote.*` ([`settings`]); how a connection is made stands in [`way`].
+//! comes from `cluster.remote.*` ([`settings`]); how a connection is made stands in [`way`], and what
+//! those who follow tables there ask of it in [`leader`].
 
 mod keeper;
+mod leader;
 pub mod settings;
 mod way;
 
@@ -15,16 +17,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_cluster::following::RemoteError;
 use tokio::task::AbortHandle;
 
-use super::protocol::{Answer, Ask, Question};
+use super::protocol::{Answer, Ask, Question, TableInfo, Tables};
 use crate::rpc::Threads;
 use keeper::Keeper;
 use settings::{Mode, RemoteSettings};
 use way::Way;
 
-pub use way::AskError;
-
+/// How long another cluster has for an answer.
+const ASK_TIME: Duration = Duration::from_secs(10);
+/// The most of its tables that are looked at.
+const TABLES_MAX: usize = 10_000;
 /// How long threads may take to end.
 const THREADS_PAUSE: Duration = Duration::from_millis(100);
 
@@ -163,32 +168,60 @@ impl RemoteCluster {
     /// Asks a node of it; any where none is named.
     ///
     /// # Errors
-    /// See [`AskError`]. Whoever can wait asks again: the cluster is tried for meanwhile.
+    /// See [`RemoteError`]. Whoever can wait asks again: the cluster is tried for meanwhile.
     pub async fn ask(
         &self,
         node: Option<&str>,
         ask: Ask,
         timeout: Duration,
-    ) -> Result<Answer, AskError> {
-        let way = self.way(node)?;
+    ) -> Result<Answer, RemoteError> {
+        let way = self.state.lock().way(node)?;
         // Also where the way leads to it: behind a proxy it may have come to lead to another.
         let node = node.map(str::to_owned);
         way.ask(&Question { node, ask }, timeout).await
     }
 
-    /// The way to a node, else to any: through a proxy whoever is reached hands a question on.
-    fn way(&self, node: Option<&str>) -> Result<Way, AskError> {
-        let mut state = self.state.lock();
+    /// Its tables that may be followed, asked for page by page; and whether there are more than
+    /// [`TABLES_MAX`].
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub async fn all_tables(&self) -> Result<(Vec<TableInfo>, bool), RemoteError> {
+        let mut found: Vec<TableInfo> = Vec::new();
+        loop {
+            let after = found.last().map(|it| it.name.clone()).unwrap_or_default();
+            let asked = self.ask(None, Ask::Tables { after: after.clone() }, ASK_TIME);
+            let Answer::Tables(Tables { tables, has_more }) = asked.await? else {
+                return Err(RemoteError::Refused("another question was answered".to_owned()));
+            };
+            // Whatever is answered, each page brings what comes after the one before.
+            let is_forward = tables.windows(2).all(|pair| pair[0].name < pair[1].name)
+                && tables.first().is_none_or(|first| first.name > after);
+            if !is_forward {
+                return Err(RemoteError::Refused("the tables are in no order".to_owned()));
+            }
+            let is_last = !has_more || tables.is_empty();
+            found.extend(tables);
+            if is_last || found.len() >= TABLES_MAX {
+                return Ok((found, !is_last));
+            }
+        }
+    }
+}
+
+impl State {
+    /// The way to a node, else to any: whoever is reached hands a question on that names another.
+    fn way(&mut self, node: Option<&str>) -> Result<Way, RemoteError> {
         let leads = |way: &&Way| node.is_some_and(|node| way.node == node);
-        if let Some(way) = state.ways.iter().find(leads) {
+        if let Some(way) = self.ways.iter().find(leads) {
             return Ok(way.clone());
         }
-        if state.ways.is_empty() {
-            let why = state.error.clone().unwrap_or_else(|| "it was not reached yet".to_owned());
-            return Err(AskError::Unreachable(why));
+        if self.ways.is_empty() {
+            let why = self.error.clone().unwrap_or_else(|| "it was not reached yet".to_owned());
+            return Err(RemoteError::Unreachable(why));
         }
-        state.next = (state.next + 1) % state.ways.len();
-        Ok(state.ways[state.next].clone())
+        self.next = (self.next + 1) % self.ways.len();
+        Ok(self.ways[self.next].clone())
     }
 }
 

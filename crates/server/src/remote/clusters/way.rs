@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hyper_util::rt::TokioIo;
+use plimsoll_cluster::following::{Place, RemoteError};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -22,12 +23,13 @@ use tonic::codegen::Service;
 use tonic::codegen::http::uri::{PathAndQuery, Uri};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Request, Status};
+use tonic::{Request, Status, Streaming};
 
 use crate::remote::keys::Credential;
 use crate::remote::protocol::{ANSWER_BYTES_MAX, AUTHORIZATION, Answer, METHOD, Question, SCHEME};
-use crate::remote::tls;
+use crate::remote::refusal::error_of;
 use crate::remote::watched::Watched;
+use crate::remote::{stream, tls};
 use crate::rpc::BytesCodec;
 
 /// How long a connection may take, TLS included. Other clusters are across oceans.
@@ -36,22 +38,15 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// How long it may take to say so.
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// What one answer or stream may have on its way without a word from here: over 60 ms to 8 MiB are
+/// what a link of 1 Gb/s carries, and there are several side by side.
+const STREAM_WINDOW_BYTES: u32 = 8 << 20;
+/// The same of a connection, which many share: 1 Gb/s over 250 ms.
+const CONNECTION_WINDOW_BYTES: u32 = 32 << 20;
+/// The longest piece of a message: long messages cost less in long pieces.
+const FRAME_BYTES_MAX: u32 = 128 << 10;
 /// The most that is repeated of what another cluster says, characters.
 const WORDS_MAX: usize = 300;
-
-/// Why a question has no answer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AskError {
-    /// The cluster is not reached now: wait.
-    #[error("{0}")]
-    Unreachable(String),
-    /// It does not let this one in: mend the key.
-    #[error("{0}")]
-    Denied(String),
-    /// It refuses the question.
-    #[error("{0}")]
-    Refused(String),
-}
 
 /// What a connection is made and used with; both follow their files.
 #[derive(Clone)]
@@ -82,12 +77,15 @@ impl Way {
         address: &str,
         server_name: &str,
         means: Means,
-    ) -> Result<Self, AskError> {
-        let failed = |words: String| AskError::Unreachable(format!("{address}: {words}"));
+    ) -> Result<Self, RemoteError> {
+        let failed = |words: String| RemoteError::Unreachable(format!("{address}: {words}"));
         let name = ServerName::try_from(server_name.to_owned())
             .map_err(|_| failed(format!("`{server_name}` is no name of a host")))?;
         let endpoint = Endpoint::from_shared(format!("http://{address}"))
             .map_err(|_| failed("is no address".to_owned()))?
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .max_frame_size(FRAME_BYTES_MAX)
             .http2_keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT)
             .keep_alive_while_idle(true);
@@ -100,50 +98,82 @@ impl Way {
     /// Asks.
     ///
     /// # Errors
-    /// See [`AskError`].
+    /// See [`RemoteError`].
     pub(super) async fn ask(
         &self,
         question: &Question,
         time: Duration,
-    ) -> Result<Answer, AskError> {
-        let failed = |words: String| AskError::Unreachable(format!("{}: {words}", self.address));
-        let mut request = Request::new(Bytes::from(question.encode()));
+    ) -> Result<Answer, RemoteError> {
+        let mut request = self.request(question.encode())?;
         request.set_timeout(time);
-        if let Some(credential) = &self.means.credential {
-            let credential = credential.get(Instant::now());
-            let value = format!("{SCHEME}{}", credential.encode()).parse();
-            let mut value: MetadataValue<Ascii> =
-                value.map_err(|_| failed("the key is no header".to_owned()))?;
-            value.set_sensitive(true);
-            request.metadata_mut().insert(AUTHORIZATION, value);
-        }
         let mut grpc = Grpc::new(self.channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
         let asked = async {
             grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
             let path = PathAndQuery::from_static(METHOD);
             grpc.unary(request, path, BytesCodec::default()).await
         };
+        let answer = self.within(time, asked).await?;
+        Answer::decode(answer.get_ref())
+            .map_err(|error| RemoteError::Refused(format!("{}: {error}", self.address)))
+    }
+
+    /// Begins a stream of records, which has no time limit.
+    ///
+    /// # Errors
+    /// See [`RemoteError`].
+    pub(super) async fn records(
+        &self,
+        places: &[Place],
+        time: Duration,
+    ) -> Result<Streaming<Bytes>, RemoteError> {
+        let request = self.request(stream::encode_places(places))?;
+        let mut grpc =
+            Grpc::new(self.channel.clone()).max_decoding_message_size(stream::MESSAGE_BYTES_MAX);
+        let begun = async {
+            grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
+            let path = PathAndQuery::from_static(stream::METHOD);
+            grpc.server_streaming(request, path, BytesCodec::default()).await
+        };
+        Ok(self.within(time, begun).await?.into_inner())
+    }
+
+    /// A request with the key as it is now.
+    fn request(&self, bytes: Vec<u8>) -> Result<Request<Bytes>, RemoteError> {
+        let mut request = Request::new(Bytes::from(bytes));
+        if let Some(credential) = &self.means.credential {
+            let credential = credential.get(Instant::now());
+            let value = format!("{SCHEME}{}", credential.encode()).parse();
+            let mut value: MetadataValue<Ascii> =
+                value.map_err(|_| self.failed("the key is no header"))?;
+            value.set_sensitive(true);
+            request.metadata_mut().insert(AUTHORIZATION, value);
+        }
+        Ok(request)
+    }
+
+    async fn within<T>(
+        &self,
+        time: Duration,
+        asked: impl Future<Output = Result<T, Status>>,
+    ) -> Result<T, RemoteError> {
         match timeout(time, asked).await {
-            Ok(Ok(answer)) => Answer::decode(answer.get_ref())
-                .map_err(|error| AskError::Refused(format!("{}: {error}", self.address))),
+            Ok(Ok(answer)) => Ok(answer),
             Ok(Err(status)) => Err(self.refused(&status)),
-            Err(_) => Err(failed(format!("no answer within {time:?}"))),
+            Err(_) => Err(self.failed(&format!("no answer within {time:?}"))),
         }
     }
 
-    fn refused(&self, status: &Status) -> AskError {
+    fn failed(&self, words: &str) -> RemoteError {
+        RemoteError::Unreachable(format!("{}: {words}", self.address))
+    }
+
+    /// What a status of the other cluster means.
+    pub(super) fn refused(&self, status: &Status) -> RemoteError {
         let words = match std::error::Error::source(status) {
             Some(source) => tls::cause_in_words(source),
             None => status.message().to_owned(),
         };
-        let words = format!("{}: {}", self.address, repeatable(&words));
-        match status.code() {
-            Code::Unauthenticated | Code::PermissionDenied => AskError::Denied(words),
-            Code::InvalidArgument | Code::Unimplemented | Code::NotFound | Code::OutOfRange => {
-                AskError::Refused(words)
-            }
-            _ => AskError::Unreachable(words),
-        }
+        error_of(status, format!("{}: {}", self.address, repeatable(&words)))
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Every connection is TLS ([`incoming`]), shows a key within seconds and goes when nobody asks
 //! anything ([`connection`]). Every question shows the key anew, is read within limits and answered
-//! for the tables of that key alone ([`service`]). Its limits are its own: a follower, however it
+//! for the tables of that key alone ([`service`]); a stream of records ends with its key
+//! ([`streaming`]). Its limits are its own: a follower, however it
 //! asks, uses up nothing that the cluster's own nodes need.
 //!
 //! What the cluster is and has, the port is handed as a [`Leader`]; keys, as [`Keys`].
@@ -10,12 +11,16 @@
 mod connection;
 mod incoming;
 mod service;
+mod streaming;
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use plimsoll_cluster::Peers;
+use plimsoll_cluster::following::{Asked, Held, Hold, LeaderTable, Place, Records, RemoteError};
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -37,7 +42,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(30);
 /// The most bytes that the headers of a question have.
 const HEADER_BYTES_MAX: u32 = 16 << 10;
 /// What a question may have on its way without a word from here: it has no more in all.
-const STREAM_WINDOW_BYTES: u32 = 64 << 10;
+const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 /// The same of a connection.
 const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
 /// How long a connection may be silent before the other side is asked whether it is there.
@@ -60,21 +65,48 @@ pub trait Leader: Send + Sync + 'static {
 
     /// All its tables, by name.
     fn tables(&self) -> Vec<TableInfo>;
+
+    /// A table as its followers see it.
+    fn table<'a>(&'a self, name: &'a str) -> Asked<'a, LeaderTable>;
+
+    /// Keeps the log for a follower.
+    fn hold(&self, hold: Hold) -> Asked<'_, Held>;
+
+    /// Answers a question of recovery, for the tables of a key.
+    fn files<'a>(&'a self, key: &'a Key, question: Bytes) -> BoxFuture<'a, Bytes>;
+
+    /// The names of the tables that places are of.
+    fn names_of<'a>(&'a self, places: &'a [Place]) -> Asked<'a, Vec<String>>;
+
+    /// The records of partitions from where their followers stand. Dropping them ends it.
+    fn records(&self, places: Vec<Place>) -> Asked<'_, Box<dyn Records>>;
 }
 
-/// Answers a question for a key that holds.
-#[must_use]
-pub fn answer(ask: &Ask, key: &Key, leader: &dyn Leader) -> Answer {
-    match ask {
+/// Answers a question for a key that holds. A table that the key may not follow is none.
+///
+/// # Errors
+/// See [`RemoteError`].
+pub async fn answer(ask: Ask, key: &Key, leader: &dyn Leader) -> Result<Answer, RemoteError> {
+    Ok(match ask {
         Ask::Hello => Answer::Hello(leader.hello()),
         Ask::Tables { after } => {
             let mut tables = leader.tables();
-            tables.retain(|table| table.name > *after && key.may_follow(&table.name));
+            tables.retain(|table| table.name > after && key.may_follow(&table.name));
             let has_more = tables.len() > TABLES_MAX;
             tables.truncate(TABLES_MAX);
             Answer::Tables(Tables { tables, has_more })
         }
-    }
+        Ask::Table { name } if !key.may_follow(&name) => return Err(no_table(&name)),
+        Ask::Table { name } => Answer::Table(leader.table(&name).await?),
+        Ask::Hold { hold } if !key.may_follow(&hold.name) => return Err(no_table(&hold.name)),
+        Ask::Hold { hold } => Answer::Held(leader.hold(hold).await?),
+        Ask::Files { question } => Answer::Files(leader.files(key, question).await),
+    })
+}
+
+/// What is said of a table that is not there, and of one that the key may not follow.
+pub(super) fn no_table(name: &str) -> RemoteError {
+    RemoteError::NoTable(format!("there is no table `{name}` that this key may follow"))
 }
 
 /// The port, and the threads that serve it.
@@ -104,10 +136,10 @@ impl Port {
         };
         let (stop, mut stopping) = watch::channel(false);
         let served = threads.handle().spawn(async move {
+            let service = service::Service::new(keys, leader, peers, stopping.clone());
             let stopped = async move {
                 let _ = stopping.wait_for(|stop| *stop).await;
             };
-            let service = service::Service::new(keys, leader, peers);
             let connections = incoming::incoming(listener, tls);
             let served = settings().serve_with_incoming_shutdown(service, connections, stopped);
             if let Err(error) = served.await {
@@ -117,7 +149,7 @@ impl Port {
         Ok(Self { threads, stop, served })
     }
 
-    /// Takes no more connections or questions; those under way are answered.
+    /// Takes no more connections or questions; those under way are answered, and streams end.
     pub fn drain(&self) {
         self.stop.send_replace(true);
     }
@@ -169,16 +201,62 @@ mod tests {
             let names = ["a".to_owned(), "b".to_owned()].into_iter().chain(many);
             names.map(|name| TableInfo { name, ..TableInfo::default() }).collect()
         }
+
+        fn table<'a>(&'a self, name: &'a str) -> Asked<'a, LeaderTable> {
+            let name = name.to_owned();
+            Box::pin(async { Ok(LeaderTable { name, ..LeaderTable::default() }) })
+        }
+
+        fn hold(&self, hold: Hold) -> Asked<'_, Held> {
+            Box::pin(async move { Ok(Held { positions: vec![hold.table] }) })
+        }
+
+        fn files<'a>(&'a self, _: &'a Key, question: Bytes) -> BoxFuture<'a, Bytes> {
+            Box::pin(async { question })
+        }
+
+        fn names_of<'a>(&'a self, _: &'a [Place]) -> Asked<'a, Vec<String>> {
+            Box::pin(async { Ok(vec!["a".to_owned()]) })
+        }
+
+        fn records(&self, _: Vec<Place>) -> Asked<'_, Box<dyn Records>> {
+            Box::pin(async { Err(RemoteError::Trimmed("all of it".to_owned())) })
+        }
+    }
+
+    fn key(patterns: &[&str]) -> Key {
+        let patterns = patterns.iter().map(|it| (*it).to_owned()).collect();
+        let spec = KeySpec { name: "x".to_owned(), patterns, ..KeySpec::default() };
+        Key::make(spec, &[0; DRAWN_BYTES], 0).0
+    }
+
+    fn asked(ask: Ask, key: &Key) -> Result<Answer, RemoteError> {
+        // Nothing of these waits.
+        futures_util::FutureExt::now_or_never(answer(ask, key, &Three)).unwrap()
     }
 
     fn names(patterns: &[&str], after: &str) -> (Vec<String>, bool) {
-        let patterns = patterns.iter().map(|it| (*it).to_owned()).collect();
-        let spec = KeySpec { name: "x".to_owned(), patterns, ..KeySpec::default() };
-        let (key, _) = Key::make(spec, &[0; DRAWN_BYTES], 0);
-        let ask = Ask::Tables { after: after.to_owned() };
-        match answer(&ask, &key, &Three) {
-            Answer::Tables(it) => (it.tables.into_iter().map(|it| it.name).collect(), it.has_more),
+        match asked(Ask::Tables { after: after.to_owned() }, &key(patterns)) {
+            Ok(Answer::Tables(it)) => {
+                (it.tables.into_iter().map(|it| it.name).collect(), it.has_more)
+            }
             other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_table_that_the_key_may_not_follow_is_none() {
+        let key = key(&["a"]);
+        let hold = |name: &str| Hold { name: name.to_owned(), table: 7, ..Hold::default() };
+        let table = asked(Ask::Table { name: "a".to_owned() }, &key);
+        assert!(matches!(table, Ok(Answer::Table(it)) if it.name == "a"));
+        let held = asked(Ask::Hold { hold: hold("a") }, &key);
+        assert_eq!(held, Ok(Answer::Held(Held { positions: vec![7] })));
+        for refused in [
+            asked(Ask::Table { name: "b".to_owned() }, &key),
+            asked(Ask::Hold { hold: hold("b") }, &key),
+        ] {
+            assert_eq!(refused, Err(no_table("b")));
         }
     }
 

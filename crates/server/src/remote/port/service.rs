@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use plimsoll_cluster::Peers;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 use tonic::body::Body;
 use tonic::codegen::{self, BoxFuture, http};
@@ -17,13 +17,15 @@ use tonic::server::{Grpc, UnaryService};
 use tonic::{Request, Response, Status};
 
 use super::connection::{Asked, Standing};
+use super::streaming::{Shares, Streaming};
 use super::{ANSWERS_MAX, Leader, answer};
 use crate::node::unix_time;
 use crate::remote::keys::{Credential, Key, Keys};
 use crate::remote::protocol::{
     ANSWER_BYTES_MAX, AUTHORIZATION, METHOD, QUESTION_BYTES_MAX, Question, SCHEME,
 };
-use crate::remote::relay;
+use crate::remote::refusal::status_of;
+use crate::remote::{relay, stream};
 use crate::rpc::BytesCodec;
 
 /// The one service of the port.
@@ -33,11 +35,21 @@ pub(super) struct Service {
     leader: Arc<dyn Leader>,
     peers: Arc<dyn Peers>,
     room: Arc<Semaphore>,
+    /// Streams of each key.
+    streams: Arc<Shares>,
+    /// Whether the port stops.
+    stopping: watch::Receiver<bool>,
 }
 
 impl Service {
-    pub(super) fn new(keys: Arc<Keys>, leader: Arc<dyn Leader>, peers: Arc<dyn Peers>) -> Self {
-        Self { keys, leader, peers, room: Arc::new(Semaphore::new(ANSWERS_MAX)) }
+    pub(super) fn new(
+        keys: Arc<Keys>,
+        leader: Arc<dyn Leader>,
+        peers: Arc<dyn Peers>,
+        stopping: watch::Receiver<bool>,
+    ) -> Self {
+        let (room, streams) = (Arc::new(Semaphore::new(ANSWERS_MAX)), Arc::default());
+        Self { keys, leader, peers, room, streams, stopping }
     }
 
     /// Lets a question in before a byte of it is read.
@@ -53,12 +65,17 @@ impl Service {
             }
         };
         standing.know(Instant::now());
-        if request.uri().path() != METHOD {
-            return Err(Status::unimplemented("there is one method, and this is not it"));
-        }
-        let busy = |_| Status::resource_exhausted("too many questions of followers at once");
-        let room = Arc::clone(&self.room).try_acquire_owned().map_err(busy)?;
-        Ok((key, Admitted { _room: room, _asked: standing.ask() }))
+        let room = match request.uri().path() {
+            METHOD => {
+                let busy =
+                    |_| Status::resource_exhausted("too many questions of followers at once");
+                Some(Arc::clone(&self.room).try_acquire_owned().map_err(busy)?)
+            }
+            // The leader itself says how many streams it serves.
+            stream::METHOD => None,
+            _ => return Err(Status::unimplemented("there is no such method")),
+        };
+        Ok((key, Admitted { room, asked: standing.ask() }))
     }
 
     /// The key that a header opens.
@@ -78,8 +95,9 @@ impl Service {
 
 /// A question under way.
 struct Admitted {
-    _room: OwnedSemaphorePermit,
-    _asked: Asked,
+    /// None where it begins a stream.
+    room: Option<OwnedSemaphorePermit>,
+    asked: Asked,
 }
 
 impl codegen::Service<http::Request<Body>> for Service {
@@ -96,6 +114,27 @@ impl codegen::Service<http::Request<Body>> for Service {
             Ok(admitted) => admitted,
             Err(status) => return Box::pin(async move { Ok(status.into_http()) }),
         };
+        let Admitted { room, asked } = admitted;
+        let Some(room) = room else {
+            let Some(share) = self.streams.take(&key.id) else {
+                let busy = Status::resource_exhausted("too many streams of this key: come again");
+                return Box::pin(async move { Ok(busy.into_http()) });
+            };
+            let streaming = Streaming {
+                share: Some(share),
+                key: Arc::new(key),
+                keys: Arc::clone(&self.keys),
+                leader: Arc::clone(&self.leader),
+                stopping: self.stopping.clone(),
+                asked: Some(asked),
+            };
+            return Box::pin(async move {
+                let mut grpc = Grpc::new(BytesCodec::default())
+                    .max_decoding_message_size(QUESTION_BYTES_MAX)
+                    .max_encoding_message_size(stream::MESSAGE_BYTES_MAX);
+                Ok(grpc.server_streaming(streaming, request).await)
+            });
+        };
         let asking = Asking {
             key: Arc::new(key),
             leader: Arc::clone(&self.leader),
@@ -106,7 +145,7 @@ impl codegen::Service<http::Request<Body>> for Service {
                 .max_decoding_message_size(QUESTION_BYTES_MAX)
                 .max_encoding_message_size(ANSWER_BYTES_MAX);
             let response = grpc.unary(asking, request).await;
-            drop(admitted);
+            drop((room, asked));
             Ok(response)
         })
     }
@@ -135,14 +174,18 @@ impl UnaryService<Bytes> for Asking {
                     return Err(Status::not_found(format!("there is no node `{node}` here")));
                 };
                 let handed = relay::hand_on(&*peers, &address, &key.id, &question.ask).await;
-                let answer = handed.map_err(|words| {
-                    // What nodes say to each other is not for other clusters.
-                    tracing::warn!(node, %words, "a question of another cluster was not answered");
-                    Status::unavailable(format!("the node `{node}` does not answer"))
+                let answer = handed.map_err(|error| match error {
+                    relay::Unanswered::Silent(words) => {
+                        // What nodes say to each other is not for other clusters.
+                        tracing::warn!(node, %words, "a question of another cluster was not answered");
+                        Status::unavailable(format!("the node `{node}` does not answer"))
+                    }
+                    relay::Unanswered::Refused(error) => status_of(error),
                 })?;
                 return Ok(Response::new(answer.encode().into()));
             }
-            Ok(Response::new(answer(&question.ask, &key, &*leader).encode().into()))
+            let answer = answer(question.ask, &key, &*leader).await.map_err(status_of)?;
+            Ok(Response::new(answer.encode().into()))
         })
     }
 }

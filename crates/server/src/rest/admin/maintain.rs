@@ -195,6 +195,7 @@ mod tests {
             group: 1,
             epoch: 1,
             wanted: 2,
+            is_bootstrapping: false,
             copies,
         };
         let said = |partitions: &[PartitionOverview]| {

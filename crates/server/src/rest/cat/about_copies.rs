@@ -215,7 +215,9 @@ fn recovery_row(recovered: &Recovered) -> Vec<Cell> {
         row.push(named(NodeView::ip).into());
         row.push(named(|view| view.name().to_owned()).into());
     }
-    row.extend(["n/a", "n/a"].map(Cell::from));
+    let repository = recovered.repository();
+    row.push(repository.unwrap_or("n/a").to_owned().into());
+    row.push(repository.map_or("n/a", |_| "_latest_").into());
     let amounts =
         [copied.map_or((0, 0, 0), |it| it.files), copied.map_or((0, 0, 0), |it| it.bytes)];
     for (total, reused, arrived) in amounts {

@@ -67,7 +67,7 @@ pub struct Health {
     pub unassigned: u32,
     /// Those of them that a node which left may bring back.
     pub delayed: u32,
-    /// Partitions of which no copy serves.
+    /// Partitions of which no copy serves, but for those whose first is being made.
     pub failed: u32,
 }
 
@@ -83,7 +83,7 @@ impl Health {
             initializing: partition.initializing(),
             unassigned: partition.unassigned(),
             delayed: partition.delayed(),
-            failed: u32::from(serving == 0),
+            failed: u32::from(serving == 0 && !partition.is_bootstrapping),
         }
     }
 

@@ -36,6 +36,10 @@ pub type Definition = (&'static str, Kind, &'static str);
 pub const SETTINGS: &[Definition] = &[
     ("action.auto_create_index", Kind::Text, "true"),
     ("action.destructive_requires_name", Kind::Toggle, "false"),
+    ("ccr.indices.recovery.chunk_size", Kind::Cluster, ""),
+    ("ccr.indices.recovery.max_bytes_per_sec", Kind::Cluster, ""),
+    ("ccr.indices.recovery.max_concurrent_file_chunks", Kind::Cluster, ""),
+    ("ccr.retention.max_bytes", Kind::Cluster, "4gb"),
     ("cluster.default_node_left_delayed_timeout", Kind::Cluster, "60s"),
     ("cluster.default_number_of_replicas", Kind::Count(0), "1"),
     ("cluster.max_shards_per_node", Kind::Cluster, "1000"),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_cluster::following::REMOTE_SOURCE;
 use plimsoll_cluster::{CopyStatus, IndexMetadata, RecoveryOverview};
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
@@ -25,7 +26,7 @@ pub struct Recovered {
     pub target: Option<NodeView>,
     /// The node that it was copied from; none where it was not, or that is not there any more.
     pub source: Option<NodeView>,
-    /// `EMPTY_STORE`, `EXISTING_STORE` or `PEER`.
+    /// `EMPTY_STORE`, `EXISTING_STORE`, `PEER`, or `SNAPSHOT` of one that comes from another cluster.
     pub kind: &'static str,
     /// When it began, ms since 1970.
     pub since_ms: u64,
@@ -39,7 +40,7 @@ impl Recovered {
     pub fn stage(&self) -> &str {
         match &self.copied {
             Some(copied) => &copied.stage,
-            None if self.kind == "PEER" => "INIT",
+            None if self.is_copied() => "INIT",
             None => "DONE",
         }
     }
@@ -49,8 +50,19 @@ impl Recovered {
     pub fn is_active(&self) -> bool {
         match &self.copied {
             Some(copied) => copied.stopped_ms.is_none(),
-            None => self.kind == "PEER",
+            None => self.is_copied(),
         }
+    }
+
+    fn is_copied(&self) -> bool {
+        matches!(self.kind, "PEER" | "SNAPSHOT")
+    }
+
+    /// The repository that it comes from, in Elasticsearch's words: another cluster.
+    #[must_use]
+    pub fn repository(&self) -> Option<&str> {
+        let copied = self.copied.as_ref().filter(|_| self.kind == "SNAPSHOT");
+        copied.map(|copied| copied.source.as_str())
     }
 }
 
@@ -113,6 +125,7 @@ fn origin(
     let started_ms = node.member.record.started_ms / 1000 * 1000;
     let since_ms = index.created_ms.max(started_ms);
     match copied {
+        Some(copied) if copied.source.starts_with(REMOTE_SOURCE) => ("SNAPSHOT", copied.started_ms),
         Some(copied) => ("PEER", copied.started_ms),
         None if !copy.is_serving() => ("PEER", since_ms),
         None if index.created_ms >= started_ms => ("EMPTY_STORE", since_ms),
@@ -159,6 +172,19 @@ fn node(view: Option<&NodeView>) -> Value {
     )
 }
 
+fn source(recovered: &Recovered) -> Value {
+    match recovered.repository() {
+        Some(repository) => json!({
+            "repository": repository,
+            "snapshot": "_latest_",
+            "version": env!("CARGO_PKG_VERSION"),
+            "index": recovered.index,
+            "restoreUUID": format!("{:x}", recovered.since_ms),
+        }),
+        None => node(recovered.source.as_ref()),
+    }
+}
+
 fn shown(recovered: &Recovered) -> Value {
     let copied = recovered.copied.as_ref();
     let of = |amounts: fn(&RecoveryOverview) -> (u64, u64, u64)| copied.map_or((0, 0, 0), amounts);
@@ -174,7 +200,7 @@ fn shown(recovered: &Recovered) -> Value {
         "start_time_in_millis": since_ms,
         "stop_time_in_millis": since_ms + took_ms,
         "total_time_in_millis": took_ms,
-        "source": node(recovered.source.as_ref()),
+        "source": source(recovered),
         "target": node(recovered.target.as_ref()),
         "index": {
             "size": {

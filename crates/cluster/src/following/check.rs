@@ -1,0 +1,103 @@
+//! What a leader sent, looked at before it is appended: what no replica here can apply would stop them all,
+//! and a log cannot be taken back. Pure.
+
+use plimsoll_log::PartitionId;
+use plimsoll_log::record::{Item, Record};
+use plimsoll_storage::operation::Operation;
+
+/// The latest time that a leader's log may say, ms since 1970: the year 287,396. Sums with it are
+/// made, and it becomes the least time of a table that follows no more.
+const LOG_TIME_MS_MAX: u64 = 1 << 53;
+
+/// Whether the records of a leader's partition can be applied here; says which version of the mapping
+/// they need, 0 for none.
+///
+/// # Errors
+/// Says what is wrong: a newer leader's form, or a leader that is none.
+pub(super) fn check(partition: PartitionId, item: &Item) -> Result<u64, String> {
+    let Item::Carried { batch, records } = item else {
+        return Err("the leader sent something else than records".to_owned());
+    };
+    if batch.to.log_time_ms > LOG_TIME_MS_MAX {
+        return Err(format!("the leader's log time is {} ms", batch.to.log_time_ms));
+    }
+    let mut mapping_version = 0;
+    for (link, bytes) in batch.records.iter().zip(records) {
+        let wrong =
+            |why: &dyn std::fmt::Display| format!("record {} of the leader: {why}", link.lsn);
+        let record = Record::decode(bytes).map_err(|error| wrong(&error))?;
+        if record.partition != partition {
+            return Err(wrong(&"it is of another partition"));
+        }
+        if record.stamp_ms > LOG_TIME_MS_MAX {
+            return Err(wrong(&"its stamp is out of range"));
+        }
+        for item in &record.items {
+            let Item::Operations { payloads, .. } = item else { continue };
+            for payload in payloads {
+                Operation::check(payload).map_err(|error| wrong(&error))?;
+                if let Ok(Operation::Document(write)) = Operation::decode(payload) {
+                    mapping_version = mapping_version.max(write.mapping_version);
+                }
+            }
+        }
+    }
+    Ok(mapping_version)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use plimsoll_log::record::{Anchor, LeadStamp};
+    use plimsoll_log::rules::carried::{Batch, Link};
+    use plimsoll_log::{Incarnation, Lsn, SessionId};
+    use plimsoll_storage::Argv;
+
+    use super::*;
+
+    const PARTITION: PartitionId = PartitionId { table: 7, ordinal: 1 };
+
+    fn item(partition: PartitionId, payload: Bytes, log_time_ms: u64) -> Item {
+        let operations = Item::Operations {
+            session: SessionId(1),
+            first: 1,
+            acked: 0,
+            stamp_ms: 5,
+            payloads: vec![payload],
+        };
+        let record = Record {
+            partition,
+            version: 3,
+            lead: LeadStamp::default(),
+            stamp_ms: 5,
+            anchor: Anchor::default(),
+            items: vec![operations],
+        };
+        let link = |lsn| Link { lsn: Lsn(lsn), hash: lsn, log_time_ms };
+        let batch = Batch {
+            incarnation: Incarnation(1),
+            after: link(1),
+            records: vec![link(2)],
+            to: link(2),
+        };
+        Item::Carried { batch, records: vec![record.encode()] }
+    }
+
+    #[test]
+    fn what_no_replica_could_apply_is_not_appended() {
+        let set = Operation::Command(Argv::of(&["SET", "a", "1"])).encode();
+        assert_eq!(check(PARTITION, &item(PARTITION, set.clone(), 9)), Ok(0));
+        let other = PartitionId { table: 8, ordinal: 1 };
+        let unknown = Operation::Command(Argv::of(&["FROB", "a"])).encode();
+        let newer = Bytes::from_static(&[0xfe, 1, 2]);
+        for (item, words) in [
+            (item(other, set.clone(), 9), "another partition"),
+            (item(PARTITION, unknown, 9), "unknown command"),
+            (item(PARTITION, newer, 9), "record 2 of the leader"),
+            (item(PARTITION, set, u64::MAX), "log time"),
+        ] {
+            let refused = check(PARTITION, &item).unwrap_err();
+            assert!(refused.contains(words), "{refused}");
+        }
+    }
+}

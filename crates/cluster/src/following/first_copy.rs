@@ -1,0 +1,166 @@
+//! The first copy of a partition that follows: the files of a leader's replica, copied over the way to the
+//! leader's cluster, and made into one that follows. The others of the partition are copied from it,
+//! so that an ocean is crossed once. The metadata names one node for it, so that no two are made.
+//!
+//! Nobody has written to the partition before that copy serves: whatever the log has is not for it, and
+//! it may begin wherever the log stands.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_log::Lsn;
+use plimsoll_log::rules::chain::Position;
+use plimsoll_storage::partition::{ApplyError, Replica};
+use plimsoll_storage::rows::StoreError;
+
+use super::definition::Follows;
+use super::remote::{LeaderTable, Remote};
+use crate::node::Shared;
+use crate::recovery::{self, CopyOptions, Folders, OfLeader, Recovery, Stage};
+use crate::rpc::Link;
+use crate::table::{Copies, Table};
+
+/// What the source of a copy is called that comes from another cluster, before that one's name:
+/// Elasticsearch's, whose remote clusters are repositories of snapshots.
+pub const REMOTE_SOURCE: &str = "_ccr_";
+
+/// The least position that a copy begins at.
+const FIRST_PLACE: Lsn = Lsn(2);
+/// How long this cluster's log may take for a marker.
+const MARKER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Brings a leader's files into the place of this node's copy, unless they are there; what is told of
+/// that is given back, if it was done now.
+///
+/// # Errors
+/// Says why not now; what was copied is gone on with the next time.
+pub(super) async fn bring(
+    shared: &Arc<Shared>,
+    from: (&dyn Remote, &LeaderTable, &CopyOptions),
+    follows: &Follows,
+    table: &Table,
+    copies: &Copies,
+) -> Result<Option<Arc<Recovery>>, String> {
+    let folders = Folders::of(&shared.partitions_dir, copies.id);
+    if arrived(shared, follows, copies, &folders.replica)?.is_some() {
+        return Ok(None);
+    }
+    copy(shared, from, follows, table, copies).await.map(Some)
+}
+
+/// Serves the copy that was brought. The table's mapping is at least the one that its index was made by.
+///
+/// # Errors
+/// Says why not now.
+pub(super) async fn serve(
+    shared: &Arc<Shared>,
+    follows: &Follows,
+    table: &Table,
+    copies: &Copies,
+) -> Result<(), String> {
+    let folders = Folders::of(&shared.partitions_dir, copies.id);
+    let arrived = arrived(shared, follows, copies, &folders.replica)?;
+    let mut replica = arrived.ok_or("the copy is not in its place")?;
+    let tail = shared.tails.get(&copies.group).ok_or("an unknown log group")?;
+    replica.pass(tail.get().position());
+    let served = shared.serve_copy(table, copies, replica).await;
+    served.map_err(|error| error.to_string())
+}
+
+/// Where this cluster's log stands, and a copy begins. It is not at its very beginning, for which markers
+/// are appended where nothing is: the index that comes along is given the position before it, and one
+/// at 0 would be built anew.
+async fn place(shared: &Shared, copies: &Copies) -> Result<Position, String> {
+    let unknown = "an unknown log group";
+    let tail = shared.tails.get(&copies.group).ok_or(unknown)?;
+    let barrier = shared.barriers.get(&copies.group).ok_or(unknown)?;
+    while tail.applied() < FIRST_PLACE {
+        let passed = barrier.pass(MARKER_TIMEOUT).await;
+        passed.map_err(|_| "the log here takes no marker".to_owned())?;
+    }
+    Ok(tail.get().position())
+}
+
+/// The copy that is in its place already, if it follows what it should.
+fn arrived(
+    shared: &Shared,
+    follows: &Follows,
+    copies: &Copies,
+    dir: &Path,
+) -> Result<Option<Replica>, String> {
+    if !Replica::is_in(dir) {
+        return Ok(None);
+    }
+    let (incarnation, begin) = (shared.log.incarnation(), copies.definition().begin());
+    let opened = Replica::open(copies.id, dir, &shared.resources, incarnation, begin);
+    let opened = match opened {
+        // It is copied once more.
+        Err(ApplyError::Store(StoreError::Damaged(why))) => {
+            tracing::error!(partition = %copies.id, why, "the rows are damaged");
+            return Ok(None);
+        }
+        opened => opened.map_err(|error| error.to_string())?,
+    };
+    let leader = follows.partition(copies.id.ordinal);
+    let is_same = |it: &plimsoll_storage::partition::Leader| {
+        it.partition == leader && it.position.incarnation == follows.log()
+    };
+    let is_of_this_log = opened.stamp().incarnation == incarnation;
+    Ok((is_of_this_log && opened.leader().is_some_and(is_same)).then_some(opened))
+}
+
+/// Copies the files from the first of the leader's nodes that gives them.
+async fn copy(
+    shared: &Arc<Shared>,
+    from: (&dyn Remote, &LeaderTable, &CopyOptions),
+    follows: &Follows,
+    table: &Table,
+    copies: &Copies,
+) -> Result<Arc<Recovery>, String> {
+    let (remote, leader, options) = from;
+    let ordinal = copies.id.ordinal;
+    let partition = follows.partition(ordinal);
+    let nodes = leader.partitions.get(ordinal as usize).map(|it| it.nodes.as_slice());
+    let mut why = "no copy of the leader's serves".to_owned();
+    for node in nodes.unwrap_or_default() {
+        let link = Link {
+            peers: remote.files(),
+            address: node.as_str().into(),
+            from: shared.members.record.name.as_str().into(),
+            cluster: follows.log(),
+            heard: Arc::default(),
+        };
+        let source = format!("{REMOTE_SOURCE}{}", follows.remote);
+        let recovery = shared.recoveries.begin(copies.id, &source);
+        let recovery = recovery.map_err(|error| error.to_string())?;
+        let folders = Folders::of(&shared.partitions_dir, copies.id);
+        let copied = recovery::copy(&link, partition, &folders, options, &recovery).await;
+        let installed = match copied {
+            Ok(copied) => {
+                recovery.enter(Stage::Translog);
+                let (resources, incarnation) =
+                    (Arc::clone(&shared.resources), shared.log.incarnation());
+                let position = place(shared, copies).await?;
+                let of = OfLeader { partition, log: follows.log(), position };
+                let is_index = table.is_index();
+                // All rows are read for that: beside this thread.
+                let install =
+                    move || copied.install_follower(&resources, incarnation, of, is_index);
+                match tokio::task::spawn_blocking(install).await {
+                    Ok(installed) => installed.map(drop).map_err(|error| error.to_string()),
+                    Err(error) => Err(error.to_string()),
+                }
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        match installed {
+            Ok(()) => return Ok(recovery),
+            Err(error) => {
+                recovery.fail(&error);
+                why = format!("node {node} of {}: {error}", follows.remote);
+            }
+        }
+    }
+    Err(why)
+}

@@ -1,0 +1,318 @@
+//! What is kept in the log for the followers of other clusters: how far each has come, as objects of
+//! the metadata, one for each table here, cluster there and table there.
+//!
+//! A hold is begun before its follower copies files, so that no record between those and the stream
+//! can be trimmed; it moves forward with the follower and ends when the follower says so, or its table
+//! here goes. It has no time limit. What it spares is worked out by `sparing.rs`.
+
+use plimsoll_index::Error;
+use plimsoll_log::{GroupId, Lsn};
+use plimsoll_storage::Reply;
+use serde::{Deserialize, Serialize};
+
+use super::{Leading, METADATA_TIME, unreachable};
+use crate::documents;
+use crate::following::remote::{Held, Hold, HoldChange, RemoteError};
+use crate::metadata;
+use crate::partition::Partition;
+use crate::table::TableDefinition;
+
+/// The kind of the metadata's objects that holds are.
+pub(super) const KIND: &str = "follower";
+/// The most holds of one table.
+const OF_TABLE_MAX: usize = 64;
+/// The most in all.
+const HOLDS_MAX: usize = 1024;
+/// The longest name in a hold, bytes.
+const NAME_BYTES_MAX: usize = 255;
+/// How often a change is tried where another comes between.
+const ATTEMPTS_MAX: u32 = 8;
+
+/// What is kept for a follower.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FollowerHold {
+    /// The incarnation of the table here.
+    pub table: u64,
+    /// Its name.
+    pub name: String,
+    /// The follower's cluster.
+    pub cluster_uuid: String,
+    /// Its table there.
+    pub follower: String,
+    /// The incarnation of that.
+    pub follower_incarnation: u64,
+    /// What comes after these positions is kept, by ordinal.
+    pub positions: Vec<u64>,
+    /// When that was written last, in log time, ms since 1970.
+    pub at_ms: u64,
+    /// Whether nothing is kept any more, because it was too much.
+    #[serde(default)]
+    pub is_dropped: bool,
+    /// What the fullest log group held when that was decided, bytes.
+    #[serde(default)]
+    pub bytes: Option<u64>,
+}
+
+/// What a partition's group has: everything after `begin`, and this node applied it up to `applied`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Reach {
+    begin: u64,
+    applied: u64,
+}
+
+impl Leading {
+    /// Changes what is kept for a follower, and says what is kept then.
+    ///
+    /// # Errors
+    /// [`RemoteError::NoTable`] where the table is not there, or is another by now;
+    /// [`RemoteError::Refused`] where the change makes no sense or there are too many followers;
+    /// [`RemoteError::Unreachable`] where the metadata cannot be read or written now.
+    pub async fn hold(&self, hold: Hold) -> Result<Held, RemoteError> {
+        check_names(&hold)?;
+        let shared = &self.shared;
+        if !shared.pass_metadata(METADATA_TIME).await {
+            return Err(unreachable("the node is cut off from its log"));
+        }
+        let name = object_name(&hold);
+        for _ in 0..ATTEMPTS_MAX {
+            // The change first: what is newer than it is read again.
+            let seen = metadata::objects_change(&shared.metadata, KIND).map_err(unreachable)?;
+            let all = all(&shared.metadata).map_err(unreachable)?;
+            let current = all.iter().find(|(known, _)| *known == name).map(|(_, held)| held);
+            let command = if hold.change == HoldChange::End {
+                // The key was looked at by the table's name.
+                if current.is_none_or(|held| held.name != hold.name) {
+                    return Ok(Held::default());
+                }
+                metadata::delete_object(KIND, &name)
+            } else {
+                let reaches = self.reaches(&hold).await?;
+                if current.is_none() && hold.change == HoldChange::Begin {
+                    check_room(&all, hold.table)?;
+                }
+                let at_ms = shared.metadata.log_time_ms();
+                match changed(current, &hold, &reaches, at_ms)? {
+                    Some(changed) if Some(&changed) != current => put(&name, &changed),
+                    unchanged => return Ok(held(unchanged.as_ref())),
+                }
+            };
+            let write = metadata::change_objects(KIND, vec![command], seen);
+            let written = shared.submit_metadata(&write).await;
+            if written.map_err(|error| unreachable(error.message))? != Reply::NilArray {
+                let now = one(&shared.metadata, &name).map_err(unreachable)?;
+                return Ok(held(now.as_ref()));
+            }
+        }
+        Err(unreachable("others change what is kept for followers at the same time: come again"))
+    }
+
+    /// Ends what is kept for a follower, by its name and uuid in its cluster, whatever cluster that is.
+    ///
+    /// # Errors
+    /// Where the metadata cannot be written.
+    pub async fn forget(&self, name: &str, follower: &str, uuid: &str) -> Result<(), Error> {
+        let all = all(&self.shared.metadata).map_err(Error::internal)?;
+        let is_meant = |held: &FollowerHold| {
+            let own = documents::uuid(held.follower_incarnation);
+            held.name == name && held.follower == follower && own == uuid
+        };
+        for (object, _) in all.into_iter().filter(|(_, held)| is_meant(held)) {
+            let written = self.shared.write_metadata(metadata::delete_object(KIND, &object)).await;
+            written.map_err(documents::failed)?;
+        }
+        Ok(())
+    }
+
+    /// What is kept for followers, of all tables.
+    ///
+    /// # Errors
+    /// [`RemoteError::Unreachable`] where the metadata cannot be read.
+    pub fn holds(&self) -> Result<Vec<FollowerHold>, RemoteError> {
+        let all = all(&self.shared.metadata).map_err(unreachable)?;
+        Ok(all.into_iter().map(|(_, held)| held).collect())
+    }
+
+    /// What the group of each partition of the table has.
+    async fn reaches(&self, hold: &Hold) -> Result<Vec<Reach>, RemoteError> {
+        let found = metadata::definition(&self.shared.metadata, &hold.name);
+        let found = found.map_err(unreachable)?.map(|(definition, _)| definition);
+        let no_table = || RemoteError::NoTable(format!("there is no table `{}`", hold.name));
+        let definition = found.filter(|it| it.incarnation == hold.table).ok_or_else(no_table)?;
+        let groups = groups_of(&definition);
+        let log = std::sync::Arc::clone(&self.shared.log);
+        let asked = groups.clone();
+        // A server may have to be asked.
+        let bounds = tokio::task::spawn_blocking(move || {
+            asked.into_iter().map(|group| log.bounds(group)).collect::<Result<Vec<_>, _>>()
+        });
+        let bounds = bounds.await.map_err(unreachable)?.map_err(unreachable)?;
+        let applied = |group| self.shared.tails.get(&group).map_or(Lsn(0), |it| it.applied());
+        let reach = |(group, bounds): (GroupId, plimsoll_log::Bounds)| Reach {
+            begin: bounds.first.0.saturating_sub(1),
+            applied: applied(group).0,
+        };
+        Ok(groups.into_iter().zip(bounds).map(reach).collect())
+    }
+}
+
+/// The groups of a table's partitions, by ordinal.
+pub(super) fn groups_of(definition: &TableDefinition) -> Vec<GroupId> {
+    definition.partitions.iter().map(|partition| GroupId(partition.group)).collect()
+}
+
+/// All holds, by the names of their objects.
+///
+/// # Errors
+/// Says what cannot be read: nobody may take it for nothing.
+pub(super) fn all(metadata: &Partition) -> Result<Vec<(String, FollowerHold)>, String> {
+    let held = |(name, bytes): (String, bytes::Bytes)| match serde_json::from_slice(&bytes) {
+        Ok(held) => Ok((name, held)),
+        Err(error) => Err(format!("what is kept for the follower `{name}`: {error}")),
+    };
+    metadata::objects_bytes(metadata, KIND)?.into_iter().map(held).collect()
+}
+
+fn one(metadata: &Partition, name: &str) -> Result<Option<FollowerHold>, String> {
+    Ok(all(metadata)?.into_iter().find(|(known, _)| known == name).map(|(_, held)| held))
+}
+
+/// The write that keeps a hold.
+pub(super) fn put(name: &str, held: &FollowerHold) -> plimsoll_storage::Argv {
+    let value = serde_json::to_vec(held).expect("a hold is plain data");
+    metadata::put_object(KIND, name, &value)
+}
+
+fn object_name(hold: &Hold) -> String {
+    let Hold { table, cluster_uuid, follower_incarnation, .. } = hold;
+    format!("{table:016x}:{cluster_uuid}:{follower_incarnation:016x}")
+}
+
+fn check_names(hold: &Hold) -> Result<(), RemoteError> {
+    let names = [&hold.name, &hold.cluster_uuid, &hold.follower];
+    match names.into_iter().find(|name| !(1..=NAME_BYTES_MAX).contains(&name.len())) {
+        None => Ok(()),
+        Some(name) => {
+            let bytes = name.len();
+            Err(RemoteError::Refused(format!("a follower has no name of {bytes} bytes")))
+        }
+    }
+}
+
+fn check_room(all: &[(String, FollowerHold)], table: u64) -> Result<(), RemoteError> {
+    let of_table = all.iter().filter(|(_, held)| held.table == table).count();
+    if of_table >= OF_TABLE_MAX {
+        return Err(RemoteError::Refused(format!("{of_table} tables follow this one already")));
+    }
+    if all.len() >= HOLDS_MAX {
+        let count = all.len();
+        return Err(RemoteError::Refused(format!("{count} tables follow this cluster already")));
+    }
+    Ok(())
+}
+
+fn held(held: Option<&FollowerHold>) -> Held {
+    let kept = held.filter(|held| !held.is_dropped);
+    Held { positions: kept.map(|held| held.positions.clone()).unwrap_or_default() }
+}
+
+/// What is kept after a change that is no end; `None` where nothing is.
+fn changed(
+    current: Option<&FollowerHold>,
+    hold: &Hold,
+    reaches: &[Reach],
+    at_ms: u64,
+) -> Result<Option<FollowerHold>, RemoteError> {
+    let kept = current.filter(|held| !held.is_dropped && held.positions.len() == reaches.len());
+    let positions = match &hold.change {
+        HoldChange::End => return Ok(None),
+        HoldChange::Begin => match kept {
+            Some(kept) => return Ok(Some(kept.clone())),
+            None => reaches.iter().map(|reach| reach.begin).collect(),
+        },
+        HoldChange::Positions(told) if told.len() != reaches.len() => {
+            let (told, count) = (told.len(), reaches.len());
+            let words = format!("{told} positions of a table of {count} partitions");
+            return Err(RemoteError::Refused(words));
+        }
+        HoldChange::Positions(told) => {
+            // Who tells 0 does not know: another node does.
+            let stored = current.map_or(&[][..], |held| &held.positions);
+            let known = |(at, told): (usize, &u64)| match told {
+                0 => stored.get(at).copied().unwrap_or(0),
+                told => *told,
+            };
+            let told: Vec<u64> = told.iter().enumerate().map(known).collect();
+            let now = told.iter().zip(reaches).map(|(told, reach)| (*told).min(reach.applied));
+            match (kept, current) {
+                (Some(kept), _) => {
+                    now.zip(&kept.positions).map(|(now, before)| now.max(*before)).collect()
+                }
+                // It was dropped, but was not that far behind: what it needs is still there.
+                (None, Some(_)) if told.iter().zip(reaches).all(|(at, it)| *at >= it.begin) => {
+                    now.zip(reaches).map(|(now, reach)| now.max(reach.begin)).collect()
+                }
+                (None, dropped) => return Ok(dropped.cloned()),
+            }
+        }
+    };
+    if kept.is_some_and(|kept| kept.positions == positions) {
+        return Ok(kept.cloned());
+    }
+    let Hold { name, table, cluster_uuid, follower, follower_incarnation, .. } = hold.clone();
+    Ok(Some(FollowerHold {
+        table,
+        name,
+        cluster_uuid,
+        follower,
+        follower_incarnation,
+        positions,
+        at_ms,
+        is_dropped: false,
+        bytes: None,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REACHES: [Reach; 2] = [Reach { begin: 10, applied: 20 }, Reach { begin: 0, applied: 5 }];
+
+    fn hold(change: HoldChange) -> Hold {
+        Hold { name: "t".to_owned(), table: 7, change, ..Hold::default() }
+    }
+
+    fn kept(positions: &[u64]) -> FollowerHold {
+        let positions = positions.to_vec();
+        FollowerHold { name: "t".to_owned(), table: 7, positions, ..FollowerHold::default() }
+    }
+
+    fn positions(current: Option<&FollowerHold>, change: HoldChange) -> Option<Vec<u64>> {
+        let changed = changed(current, &hold(change), &REACHES, 0).unwrap();
+        Some(changed.filter(|it| !it.is_dropped)?.positions)
+    }
+
+    #[test]
+    fn everything_is_kept_at_first_and_positions_never_go_back() {
+        assert_eq!(positions(None, HoldChange::Begin), Some(vec![10, 0]));
+        let at = kept(&[12, 3]);
+        assert_eq!(positions(Some(&at), HoldChange::Begin), Some(vec![12, 3]));
+        let to = |positions: [u64; 2]| HoldChange::Positions(positions.to_vec());
+        assert_eq!(positions(Some(&at), to([15, 4])), Some(vec![15, 4]));
+        assert_eq!(positions(Some(&at), to([11, 4])), Some(vec![12, 4]));
+        assert_eq!(positions(Some(&at), to([30, 30])), Some(vec![20, 5]), "nobody is further");
+        // Without a beginning nothing is kept.
+        assert_eq!(positions(None, to([15, 4])), None);
+        let few = changed(Some(&at), &hold(HoldChange::Positions(vec![1])), &REACHES, 0);
+        assert!(matches!(few, Err(RemoteError::Refused(_))));
+    }
+
+    #[test]
+    fn what_was_dropped_is_kept_again_where_all_of_it_is_still_there() {
+        let dropped = FollowerHold { is_dropped: true, ..kept(&[8, 3]) };
+        let to = |positions: [u64; 2]| HoldChange::Positions(positions.to_vec());
+        assert_eq!(positions(Some(&dropped), to([9, 4])), None);
+        assert_eq!(positions(Some(&dropped), to([10, 4])), Some(vec![10, 4]));
+        assert_eq!(positions(Some(&dropped), HoldChange::Begin), Some(vec![10, 0]));
+    }
+}

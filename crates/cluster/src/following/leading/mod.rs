@@ -1,0 +1,74 @@
+//! The leader's side of following: what a node answers to those whose tables, in another cluster,
+//! follow tables here. What is asked comes over the port for other clusters, which knows who may ask
+//! for which table; nothing of that is known here.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `table.rs` | a table as its followers see it |
+//! | `holds.rs`, `floor.rs`, `sparing.rs` | how far followers are, and what trimming spares for them |
+//! | `records.rs`, `reading.rs` | the records of partitions, as a stream |
+//! | `files.rs` | the questions of recovery |
+//!
+//! It writes nothing but holds, and never waits for a follower with anything that others wait for.
+
+mod files;
+mod floor;
+mod holds;
+mod reading;
+mod records;
+mod sparing;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+pub(crate) use floor::Spared;
+pub use holds::FollowerHold;
+pub use records::{PLACES_MAX, RecordStream};
+pub(crate) use sparing::Holds;
+
+use super::remote::RemoteError;
+use crate::node::Shared;
+
+/// How long it may take to find out what the metadata says now.
+const METADATA_TIME: Duration = Duration::from_secs(5);
+/// How many streams of records a node serves at once.
+const STREAMS_MAX: usize = 32;
+
+/// What this node answers to followers.
+pub struct Leading {
+    shared: Arc<Shared>,
+    /// Room for streams.
+    streams: Arc<Semaphore>,
+    /// Those that run, and some that have ended.
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Leading {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let streams = Arc::new(Semaphore::new(STREAMS_MAX));
+        Self { shared, streams, threads: Mutex::default() }
+    }
+
+    /// Waits for the streams to end, which they do where the node stops. Blocks.
+    pub(crate) fn stop(&self) {
+        self.streams.close();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread that read for a follower panicked");
+            }
+        }
+    }
+}
+
+/// What cannot be found out now may be later, or at another node.
+fn unreachable(why: impl ToString) -> RemoteError {
+    RemoteError::Unreachable(why.to_string())
+}

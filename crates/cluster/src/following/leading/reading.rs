@@ -1,0 +1,332 @@
+//! The thread of one stream: it reads the groups of the followed partitions, has what it read put
+//! into batches, and hands those over, with how far this node is.
+//!
+//! It never goes beyond what the node's own appliers have applied, and where it stands with one of
+//! them their hashes must agree: nothing is given of a log that this node itself would not apply.
+//! Where a group's applier has stopped, nothing more of it comes from here.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use plimsoll_log::record::Item;
+use plimsoll_log::rules::carried::{AssembleFault, Assembler, CarriedFault};
+use plimsoll_log::rules::chain::Position;
+use plimsoll_log::{Entry, GroupId, Lsn, PartitionId, Reader};
+use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::error::TrySendError;
+
+use super::records::log_error;
+use super::unreachable;
+use crate::following::remote::{Level, PartitionLevel, Place, RemoteError, Told};
+use crate::lead::now_ms;
+use crate::metadata;
+use crate::node::Shared;
+
+/// What waits for a follower at the most: messages of about 1 MiB, or of one record.
+pub(super) const STREAM_MESSAGES_MAX: usize = 4;
+/// How much is read at once, bytes.
+const READ_BYTES: usize = 1 << 20;
+/// How much may be read before it is applied here, bytes.
+const PENDING_BYTES_MAX: usize = 8 << 20;
+/// How long a read waits for records where there are none.
+const READ_TIME: Duration = Duration::from_millis(50);
+/// How soon it is looked again whether what was read is applied.
+const APPLY_PAUSE: Duration = Duration::from_millis(1);
+/// How often it is said how far the leader is.
+const LEVEL_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a record waits for others while the log has more to read.
+const REST_TIME: Duration = Duration::from_millis(200);
+/// How often those are told how far the log is of which it has nothing.
+const EMPTY_INTERVAL: Duration = Duration::from_secs(5);
+/// How long a follower may read nothing.
+const STALLED_MAX: Duration = Duration::from_secs(60);
+/// How soon it is looked again whether a slow follower has room; each further pause is longer.
+const FULL_PAUSE_MIN: Duration = Duration::from_millis(1);
+/// The longest such pause.
+const FULL_PAUSE_MAX: Duration = Duration::from_millis(20);
+
+/// The followed partitions of one group.
+pub(super) struct Followed {
+    pub group: GroupId,
+    pub places: Vec<Place>,
+    assembler: Assembler,
+    /// What was read and is not applied here yet.
+    pending: VecDeque<Entry>,
+    /// Since when there are records that are not handed over.
+    since: Option<Instant>,
+    /// When all were told last how far the log is.
+    told_at: Instant,
+}
+
+impl Followed {
+    pub(super) fn new(group: GroupId, assembler: Assembler, places: Vec<Place>) -> Self {
+        let (pending, since, told_at) = (VecDeque::new(), None, Instant::now());
+        Self { group, places, assembler, pending, since, told_at }
+    }
+
+    /// What of the log comes next.
+    pub(super) fn next(&self) -> (GroupId, Lsn) {
+        (self.group, self.assembler.position().lsn.next())
+    }
+
+    /// Takes what is applied here, up to the next batch that is full.
+    fn take_until_full(
+        &mut self,
+        applied: Lsn,
+    ) -> Result<Option<(PartitionId, Item)>, RemoteError> {
+        loop {
+            if let Some(full) = self.assembler.full() {
+                return Ok(Some(full));
+            }
+            let is_applied = |entry: &Entry| entry.lsn <= applied;
+            let Some(entry) = self.pending.front().filter(|it| is_applied(it)).cloned() else {
+                return Ok(None);
+            };
+            self.pending.pop_front();
+            let taken = self.assembler.take(entry.lsn, &entry.record);
+            taken.map_err(|fault| self.fault(&fault))?;
+            if self.since.is_none() && self.has_records() {
+                self.since = Some(Instant::now());
+            }
+        }
+    }
+
+    fn has_records(&self) -> bool {
+        self.places.iter().any(|place| self.assembler.has_records(place.partition))
+    }
+
+    /// Where it stands with this node's own replicas, they must have read the same.
+    fn compare(&self, own: &Position) -> Result<(), RemoteError> {
+        let position = self.assembler.position();
+        if own.lsn != position.lsn || own.hash == position.hash {
+            return Ok(());
+        }
+        let (lsn, expected, found) = (own.lsn, own.hash, position.hash);
+        Err(self.fault(&CarriedFault::Forked { lsn, expected, found }.into()))
+    }
+
+    /// Says of a fault whose it is.
+    fn fault(&self, fault: &AssembleFault) -> RemoteError {
+        let at = match fault {
+            AssembleFault::Carried(CarriedFault::Forked { lsn, .. }) => Some(*lsn),
+            _ => None,
+        };
+        let theirs = |place: &&Place| Some(place.position.link.lsn) == at;
+        let names = self.places.iter().filter(theirs).map(|place| place.partition.to_string());
+        let names: Vec<String> = names.collect();
+        RemoteError::Forked(match names.is_empty() {
+            true => format!("log group {}: {fault}", self.group),
+            false => format!("partition {}: {fault}", names.join(", ")),
+        })
+    }
+}
+
+/// Why a stream ends.
+enum End {
+    /// Nobody listens any more, or the node stops.
+    Quiet,
+    /// What the follower is told of it.
+    Said(RemoteError),
+}
+
+impl From<RemoteError> for End {
+    fn from(error: RemoteError) -> Self {
+        Self::Said(error)
+    }
+}
+
+/// One stream.
+pub(super) struct Reading {
+    shared: Arc<Shared>,
+    reader: Box<dyn Reader>,
+    followed: Vec<Followed>,
+    sender: Sender<Result<Told, RemoteError>>,
+    /// The change of tables at which those that are followed were there.
+    tables: Option<u64>,
+    level_at: Option<Instant>,
+}
+
+impl Reading {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        reader: Box<dyn Reader>,
+        followed: Vec<Followed>,
+        sender: Sender<Result<Told, RemoteError>>,
+    ) -> Self {
+        Self { shared, reader, followed, sender, tables: None, level_at: None }
+    }
+
+    /// Reads until the follower goes, the node stops, or nothing more can be given.
+    pub(super) fn run(mut self) {
+        let end = loop {
+            if let Err(end) = self.step() {
+                break end;
+            }
+        };
+        if let End::Said(error) = end {
+            tracing::debug!(%error, "a follower's stream ends");
+            // A follower that went meanwhile is told nothing.
+            let _ = self.send(Err(error));
+        }
+    }
+
+    fn step(&mut self) -> Result<(), End> {
+        if self.is_over() {
+            return Err(End::Quiet);
+        }
+        self.level()?;
+        let mut entries = Vec::new();
+        let pending = self.followed.iter().flat_map(|it| &it.pending);
+        let pending_bytes: usize = pending.map(|entry| entry.record.len()).sum();
+        let is_pending = self.followed.iter().any(|it| !it.pending.is_empty());
+        let is_gathered = self.followed.iter().any(|it| it.since.is_some());
+        if pending_bytes < PENDING_BYTES_MAX {
+            // What was gathered goes out as soon as there is nothing more.
+            let time = match (is_gathered, is_pending) {
+                (true, _) => Duration::ZERO,
+                (false, true) => APPLY_PAUSE,
+                (false, false) => READ_TIME,
+            };
+            let read = self.reader.next(&mut entries, READ_BYTES, time);
+            read.map_err(|error| log_error(&error, &self.followed))?;
+        } else {
+            std::thread::sleep(APPLY_PAUSE);
+        }
+        let is_level = entries.is_empty();
+        for entry in entries {
+            if let Some(followed) = self.followed.iter_mut().find(|it| it.group == entry.group) {
+                followed.pending.push_back(entry);
+            }
+        }
+        for at in 0..self.followed.len() {
+            self.take(at)?;
+            self.rests(at, is_level)?;
+        }
+        Ok(())
+    }
+
+    /// Takes what is applied here by now, and hands over the batches that are full.
+    fn take(&mut self, at: usize) -> Result<(), End> {
+        let shared = Arc::clone(&self.shared);
+        let Some(tail) = shared.tails.get(&self.followed[at].group) else { return Ok(()) };
+        let applied = tail.applied();
+        let has_stopped = tail.has_stopped();
+        // Each batch goes as soon as it is full: they are what takes memory.
+        while let Some((partition, item)) = self.followed[at].take_until_full(applied)? {
+            self.send(Ok(Told::Carried { partition, item }))?;
+        }
+        let followed = &mut self.followed[at];
+        followed.compare(&tail.get().position())?;
+        if has_stopped {
+            // Another node may go on.
+            return Err(End::Said(unreachable("apply of the group has stopped on this node")));
+        }
+        Ok(())
+    }
+
+    /// Hands over what waits for no more records, and tells the others now and then where the log is.
+    fn rests(&mut self, at: usize, is_level: bool) -> Result<(), End> {
+        let followed = &mut self.followed[at];
+        let is_due = followed.since.is_some_and(|since| {
+            (is_level && followed.pending.is_empty()) || since.elapsed() >= REST_TIME
+        });
+        let is_turn = followed.told_at.elapsed() >= EMPTY_INTERVAL;
+        if !is_due && !is_turn {
+            return Ok(());
+        }
+        followed.since = None;
+        if is_turn {
+            followed.told_at = Instant::now();
+        }
+        let assembler = &mut followed.assembler;
+        let mut rests = Vec::new();
+        for place in &followed.places {
+            if is_turn || assembler.has_records(place.partition) {
+                rests.extend(assembler.rest(place.partition).map(|item| (place.partition, item)));
+            }
+        }
+        for (partition, item) in rests {
+            self.send(Ok(Told::Carried { partition, item }))?;
+        }
+        Ok(())
+    }
+
+    /// Says now and then how far this node is, after it looked whether the tables are still there.
+    fn level(&mut self) -> Result<(), End> {
+        if self.level_at.is_some_and(|at| at.elapsed() < LEVEL_INTERVAL) {
+            return Ok(());
+        }
+        self.level_at = Some(Instant::now());
+        self.check_tables()?;
+        let mut level = Level { clock_ms: now_ms(), ..Level::default() };
+        for followed in &self.followed {
+            let Some(tail) = self.shared.tails.get(&followed.group) else { continue };
+            for place in &followed.places {
+                let PartitionId { table, ordinal } = place.partition;
+                let copies = self.shared.tables.copies(place.partition);
+                let local = copies.and_then(|copies| copies.local());
+                // The position first: a sequence that is newer than it is taken for a lag, never for
+                // the reverse.
+                let position = tail.get().position();
+                level.partitions.push(PartitionLevel {
+                    table,
+                    ordinal,
+                    lsn: position.lsn.0,
+                    log_time_ms: position.log_time_ms,
+                    sequence: local.map(|local| local.sequence()),
+                });
+                if !level.mappings.contains_key(&table)
+                    && let Some(index) = self.shared.tables.index_of(table)
+                {
+                    level.mappings.insert(table, index.mapping_version);
+                }
+            }
+        }
+        self.send(Ok(Told::Level(level)))
+    }
+
+    fn check_tables(&mut self) -> Result<(), End> {
+        let metadata = &self.shared.metadata;
+        // The change first: a table that goes after it is missed the next time.
+        let change = metadata::tables_change(metadata).map_err(unreachable)?;
+        if self.tables == Some(change) {
+            return Ok(());
+        }
+        let tables = metadata::tables(metadata).map_err(unreachable)?;
+        let there: HashSet<u64> = tables.iter().map(|(_, it)| it.incarnation).collect();
+        let places = self.followed.iter().flat_map(|it| &it.places);
+        let mut followed = places.map(|place| place.partition.table);
+        if let Some(gone) = followed.find(|table| !there.contains(table)) {
+            return Err(RemoteError::NoTable(format!("the table {gone} is gone")).into());
+        }
+        self.tables = Some(change);
+        Ok(())
+    }
+
+    /// Hands a message over; waits for a follower that is slow.
+    fn send(&self, told: Result<Told, RemoteError>) -> Result<(), End> {
+        let mut told = told;
+        let mut pause = FULL_PAUSE_MIN;
+        let began = Instant::now();
+        loop {
+            told = match self.sender.try_send(told) {
+                Ok(()) => return Ok(()),
+                Err(TrySendError::Closed(_)) => return Err(End::Quiet),
+                Err(TrySendError::Full(told)) => told,
+            };
+            // Who reads nothing begins anew once it can: others want the room.
+            if self.is_over() || began.elapsed() >= STALLED_MAX {
+                return Err(End::Quiet);
+            }
+            // No longer than this: the node's stop waits for it.
+            std::thread::sleep(pause);
+            pause = (2 * pause).min(FULL_PAUSE_MAX);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.shared.is_stopping.load(Ordering::Relaxed) || self.sender.is_closed()
+    }
+}

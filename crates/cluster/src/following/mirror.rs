@@ -1,0 +1,124 @@
+//! What a follower has of its leader beside rows: mapping, settings and aliases. They come from the leader's
+//! metadata into this cluster's, and are looked at first: what this version cannot read would stop every
+//! node that reads it there.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+
+use super::definition::{Follows, documents_of, settings_of, travels};
+use super::keeper::Keeping;
+use super::remote::{LeaderTable, Remote, RemoteError};
+use crate::documents::{self, IndexMetadata};
+use crate::lead::now_ms;
+use crate::node::Shared;
+use crate::table::{Table, TableDefinition};
+
+impl Keeping {
+    /// A leader's table, if it is the one that is followed.
+    pub(super) async fn leader(
+        &self,
+        follows: &Follows,
+    ) -> Result<(Arc<dyn Remote>, LeaderTable), RemoteError> {
+        let unknown =
+            || RemoteError::Unreachable(format!("no such remote cluster: [{}]", follows.remote));
+        let remote = self.remotes.get(&follows.remote).ok_or_else(unknown)?;
+        let leader = remote.table(&follows.leader).await?;
+        if leader.incarnation != follows.incarnation {
+            let why = format!("the leader's table [{}] was deleted and made anew", follows.leader);
+            return Err(RemoteError::NoTable(why));
+        }
+        if leader.log != follows.log {
+            return Err(RemoteError::Forked("the leader's log is another".to_owned()));
+        }
+        Ok((remote, leader))
+    }
+
+    /// Takes over a leader's mapping, settings and aliases, and tells it how far its follower is.
+    ///
+    /// # Errors
+    /// Why not now; what this version cannot read is never taken over.
+    pub(super) async fn take_over(
+        &self,
+        shared: &Arc<Shared>,
+        table: &Table,
+        follows: &Follows,
+    ) -> Result<(), RemoteError> {
+        let (remote, leader) = self.leader(follows).await?;
+        // What the records that were taken need, before what only spares the leader's log.
+        let name = table.name();
+        let tables = shared.tables.all();
+        let is_taken = |alias: &str| tables.iter().any(|it| it.name() == alias);
+        let why = Mutex::new(None);
+        let change = |definition: &mut TableDefinition| {
+            let before = definition.documents.clone();
+            if !take_documents(definition, &leader, &is_taken) {
+                return false;
+            }
+            // What this version cannot read would stop every node that looks at it.
+            let checked = check_documents(name, definition);
+            if let Err(error) = checked {
+                definition.documents = before;
+                *why.lock() = Some(error);
+                return false;
+            }
+            true
+        };
+        let changed = shared.update_definition(name, table.incarnation(), change).await;
+        if let Some(why) = why.into_inner() {
+            let words = format!("the leader's mapping or settings cannot be taken over: {why}");
+            return Err(RemoteError::Forked(words));
+        }
+        if changed.map_err(|error| RemoteError::Unreachable(error.to_string()))? {
+            tracing::debug!(table = name, "mapping, settings or aliases are taken over");
+            shared.look.notify_one();
+        }
+        self.hold(shared, &*remote, table, follows).await
+    }
+}
+
+/// Makes a follower's mapping, settings and aliases the leader's; says whether they were others.
+fn take_documents(
+    definition: &mut TableDefinition,
+    leader: &LeaderTable,
+    is_taken: &dyn Fn(&str) -> bool,
+) -> bool {
+    let Some(follows) = definition.follows.as_ref().filter(|it| !it.is_ending) else {
+        return false;
+    };
+    let Some(documents) = &leader.documents else { return false };
+    match &mut definition.documents {
+        None => {
+            let mut documents = documents_of(documents, &follows.settings, now_ms());
+            documents.aliases.retain(|alias, _| !is_taken(alias));
+            definition.documents = Some(documents);
+            true
+        }
+        Some(own) => {
+            let before = own.clone();
+            if documents.mapping_version > own.mapping_version {
+                own.mapping = documents.mapping.clone();
+                own.mapping_version = documents.mapping_version;
+            }
+            own.aliases.clone_from(&documents.aliases);
+            // A name here is one thing.
+            own.aliases.retain(|alias, _| !is_taken(alias));
+            let kept = own.settings.iter().filter(|(name, _)| !travels(name));
+            let mut settings: Map<String, Value> =
+                kept.map(|(name, value)| (name.clone(), value.clone())).collect();
+            let mut theirs = settings_of(documents, &Map::new());
+            // What was changed here since goes over what it was created with.
+            theirs.retain(|name, _| !settings.contains_key(name));
+            settings.append(&mut theirs);
+            own.settings = settings;
+            *own != before
+        }
+    }
+}
+
+/// Whether every node can read what a table is as an index.
+pub(super) fn check_documents(name: &str, definition: &TableDefinition) -> Result<(), String> {
+    documents::checked(&json!(definition)).map_err(|it| it.reason.to_string())?;
+    IndexMetadata::of(name, definition).map(drop).map_err(|it| it.reason.to_string())
+}

@@ -1,0 +1,467 @@
+//! What people ask of following: that a table follows another, that it stands still, goes on, or becomes a
+//! table of its own; and how far it is. Errors are Elasticsearch's.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use plimsoll_index::Error;
+use plimsoll_storage::operation::Operation;
+use plimsoll_storage::partition::leader_of;
+use serde_json::{Map, Value};
+
+use super::Following;
+use super::definition::{Follows, documents_of};
+use super::mirror::check_documents;
+use super::remote::{Hold, HoldChange, LeaderTable, Remote, RemoteError};
+use crate::DATABASES;
+use crate::documents::{check_name, failed, no_such_index};
+use crate::lead::{Step, now_ms};
+use crate::metadata;
+use crate::node::Shared;
+use crate::placement::{Copy, CopyState};
+use crate::table::{Copies, Table, TableDefinition};
+use crate::version;
+
+/// How long a change has to be at work on this node before it is acknowledged.
+const FOLLOW_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What a table is to follow.
+#[derive(Clone, Debug, Default)]
+pub struct FollowRequest {
+    /// The cluster, by its name in `cluster.remote.*`.
+    pub remote: String,
+    /// The table there.
+    pub leader: String,
+    /// Settings of its own by their full names, checked by whoever gives them.
+    pub settings: Map<String, Value>,
+    /// The numbers that Elasticsearch tunes following by.
+    pub parameters: Map<String, Value>,
+}
+
+/// How a follower stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FollowerStatus {
+    /// Its first copies are being made.
+    Bootstrapping,
+    /// The leader's records are taken.
+    Active,
+    /// It stands still, on demand.
+    Paused,
+    /// It becomes a table of its own.
+    Ending,
+}
+
+/// What is known of a follower.
+#[derive(Clone, Debug)]
+pub struct FollowerOverview {
+    /// Its name.
+    pub name: String,
+    /// The cluster that it follows, by its name here.
+    pub remote: String,
+    /// The table there.
+    pub leader: String,
+    /// How it stands.
+    pub status: FollowerStatus,
+    /// As they were given.
+    pub parameters: Map<String, Value>,
+    /// By ordinal.
+    pub partitions: Vec<FollowerPartition>,
+}
+
+/// What this node knows of one partition of a follower.
+#[derive(Clone, Debug, Default)]
+pub struct FollowerPartition {
+    /// Its ordinal.
+    pub ordinal: u32,
+    /// The leader's position of the log, and the one taken here.
+    pub leader_lsn: u64,
+    /// The one taken here.
+    pub taken_lsn: u64,
+    /// The sequence of the leader's last change, as far as it was told.
+    pub leader_sequence: u64,
+    /// The same of the copy here; none where this node has no copy.
+    pub sequence: Option<u64>,
+    /// For how long it has lacked what the leader had, ms.
+    pub lag_ms: u64,
+    /// Since when nothing was heard of the leader, ms.
+    pub silent_ms: Option<u64>,
+    /// The mapping's version here.
+    pub mapping_version: u64,
+    /// Batches that came, and their records and bytes.
+    pub batches: u64,
+    /// Their records.
+    pub records: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Batches that were appended here.
+    pub appended: u64,
+    /// Their records.
+    pub appended_records: u64,
+    /// Batches that the log here did not take.
+    pub failed_appends: u64,
+    /// Times that the leader could not be asked.
+    pub failed_reads: u64,
+    /// Bytes that wait for the log here.
+    pub waiting_bytes: u64,
+    /// Records that wait for the log here.
+    pub waiting_records: u64,
+    /// Why it does not go on, and whether that will not mend by itself.
+    pub trouble: Option<(String, bool)>,
+}
+
+impl Following {
+    /// Creates a table that follows another; its copies are made meanwhile.
+    ///
+    /// # Errors
+    /// Where there is no such cluster or leader, the name is taken, or nodes do not know how.
+    pub async fn follow(&self, name: &str, request: FollowRequest) -> Result<(), Error> {
+        let shared = &self.shared;
+        if !shared.version.allows(version::FOLLOWING) {
+            return Err(Error::illegal_argument(format!(
+                "an index follows another only once every node of the cluster knows how: that came \
+                 with version {} of the cluster",
+                version::FOLLOWING
+            )));
+        }
+        check_name(name)?;
+        let remote = self.remote(&request.remote)?;
+        let leader = remote.table(&request.leader).await.map_err(|error| match error {
+            RemoteError::NoTable(_) => no_leader(&request.leader),
+            error => failed_remote(&request.remote, &error),
+        })?;
+        check_leader(name, &leader)?;
+        let follows = Follows {
+            remote: request.remote,
+            leader: request.leader,
+            incarnation: leader.incarnation,
+            log: leader.log,
+            is_paused: false,
+            is_ending: false,
+            parameters: request.parameters,
+            settings: request.settings,
+            unknown: Map::new(),
+        };
+        let definition = self.create(name, &leader, &follows)?;
+        if let Err(why) = check_documents(name, &definition) {
+            let reason = format!("leader index [{}] cannot be followed: {why}", leader.name);
+            return Err(Error::illegal_argument(reason));
+        }
+        // Before its copies are begun: what comes after them is to be there then.
+        let hold = self.hold(name, &definition, &follows, HoldChange::Begin);
+        remote.hold(hold).await.map_err(|error| failed_remote(&follows.remote, &error))?;
+        let made = self.make(name, &definition).await;
+        if made.is_err() {
+            self.keeping.tell_end(name.to_owned(), definition.incarnation, &follows);
+        }
+        made?;
+        // It may be deleted before anybody has looked at it.
+        let known = (name.to_owned(), Arc::new(follows));
+        self.keeping.known.lock().insert(definition.incarnation, known);
+        shared.tell_others().await;
+        Ok(())
+    }
+
+    async fn make(&self, name: &str, definition: &TableDefinition) -> Result<(), Error> {
+        let shared = &self.shared;
+        let _changing = shared.creation.lock().await;
+        if shared.tables.by_name(name).is_some() {
+            return Err(already_exists(name));
+        }
+        let created = shared.create_table(name, definition).await.map_err(failed)?;
+        if created.incarnation != definition.incarnation {
+            return Err(already_exists(name));
+        }
+        shared.open_table(name, &created).await.map_err(failed)?;
+        shared.look.notify_one();
+        Ok(())
+    }
+
+    /// What is to be created.
+    fn create(
+        &self,
+        name: &str,
+        leader: &LeaderTable,
+        follows: &Follows,
+    ) -> Result<TableDefinition, Error> {
+        let shared = &self.shared;
+        let tables = shared.tables.all();
+        let is_alias = |table: &Arc<Table>| {
+            table.index().is_some_and(|index| index.aliases.contains_key(name))
+        };
+        if shared.tables.by_name(name).is_some() {
+            return Err(already_exists(name));
+        }
+        if tables.iter().any(is_alias) {
+            let reason = format!("Invalid index name [{name}], already exists as alias");
+            return Err(Error::new(400, "invalid_index_name_exception", reason));
+        }
+        let mut documents =
+            leader.documents.as_ref().map(|it| documents_of(it, &follows.settings, now_ms()));
+        if let Some(documents) = &mut documents {
+            // A name here is one thing; those that are taken are left out.
+            documents.aliases.retain(|alias, _| {
+                alias != name && !tables.iter().any(|table| table.name() == alias)
+            });
+        }
+        let partitions = u32::try_from(leader.partitions.len()).unwrap_or(u32::MAX);
+        shared.check_capacity(partitions, 0, shared.wanted_copies(documents.as_ref()))?;
+        let mut definition = shared.new_definition(partitions, documents);
+        for partition in &mut definition.partitions {
+            // One node makes the first copy; the others are made of that.
+            partition.copies.truncate(1);
+            for Copy { state, .. } in &mut partition.copies {
+                *state = CopyState::Initializing;
+            }
+            partition.epoch += 1;
+            partition.is_imported = true;
+        }
+        definition.follows = Some(follows.clone());
+        Ok(definition)
+    }
+
+    /// Has a follower stand still.
+    ///
+    /// # Errors
+    /// Where there is none of this name, or it stands still already.
+    pub async fn pause(&self, name: &str) -> Result<(), Error> {
+        let (table, follows) = self.follower(name)?;
+        if follows.is_paused {
+            return Err(Error::illegal_argument(format!("no shard follow tasks for [{name}]")));
+        }
+        self.change(&table, |follows| follows.is_paused = true).await
+    }
+
+    /// Has a follower go on; parameters that are given take the place of the others.
+    ///
+    /// # Errors
+    /// Where there is none of this name, or it follows already.
+    pub async fn resume(&self, name: &str, parameters: Map<String, Value>) -> Result<(), Error> {
+        let (table, follows) = self.followed(name, || {
+            Error::illegal_argument(format!("follow index [{name}] does not have ccr metadata"))
+        })?;
+        if follows.is_ending {
+            let reason = format!("follow index [{name}] is becoming an index of its own");
+            return Err(Error::illegal_argument(reason));
+        }
+        if follows.is_active() {
+            let reason = format!("follow index [{name}] is already following");
+            return Err(Error::new(400, "resource_already_exists_exception", reason));
+        }
+        self.change(&table, |follows| {
+            follows.is_paused = false;
+            follows.parameters.extend(parameters.clone());
+        })
+        .await
+    }
+
+    /// Makes a follower that stands still a table of its own: an operation in the log of each
+    /// partition ends the following, so that all copies end it at the same place.
+    ///
+    /// # Errors
+    /// Where there is none of this name, it goes on following, or copies of it are still being made;
+    /// and where a partition's log does not take it in time: it is ended by the next try then.
+    pub async fn unfollow(&self, name: &str) -> Result<(), Error> {
+        let (table, follows) = self.follower(name)?;
+        if follows.is_active() {
+            let reason = format!(
+                "cannot convert the follower index [{name}] to a non-follower, because it has not \
+                 been paused"
+            );
+            return Err(Error::illegal_argument(reason));
+        }
+        if table.copies().iter().any(|copies| copies.is_first_to_come()) {
+            let reason = format!(
+                "cannot convert the follower index [{name}] to a non-follower, because its copies \
+                 are still being made: delete it instead"
+            );
+            return Err(Error::illegal_argument(reason));
+        }
+        self.change(&table, |follows| follows.is_ending = true).await?;
+        self.end(&table).await
+    }
+
+    /// Brings the end of a following about that was begun: also one that a crash cut off.
+    pub(super) async fn end(&self, table: &Table) -> Result<(), Error> {
+        let shared = &self.shared;
+        for copies in table.copies() {
+            let mut session = shared.sessions.session();
+            let steps = vec![Step::Write(Operation::Unfollow.encode())];
+            let ended = shared.submit_own(copies, &mut session, steps).await;
+            ended.map_err(|error| failed(error.into()))?;
+        }
+        let end = |definition: &mut TableDefinition| definition.follows.take().is_some();
+        let ended = shared.update_definition(table.name(), table.incarnation(), end).await;
+        ended.map_err(failed)?;
+        known_by_all(shared).await;
+        Ok(())
+    }
+
+    /// Whether there is a table of this name, a follower or not.
+    #[must_use]
+    pub fn has_table(&self, name: &str) -> bool {
+        self.shared.tables.by_name(name).is_some()
+    }
+
+    /// The followers that this cluster has, by name, with what this node knows of them.
+    #[must_use]
+    pub fn overview(&self) -> Vec<FollowerOverview> {
+        let tables = self.shared.tables.all();
+        let follower = |table: &Arc<Table>| {
+            let follows = table.follows()?;
+            Some(FollowerOverview {
+                name: table.name().to_owned(),
+                remote: follows.remote.clone(),
+                leader: follows.leader.clone(),
+                status: status(table, &follows),
+                parameters: follows.parameters.clone(),
+                partitions: self.partitions(table),
+            })
+        };
+        tables.iter().filter_map(follower).collect()
+    }
+
+    fn partitions(&self, table: &Table) -> Vec<FollowerPartition> {
+        let now = Instant::now();
+        let mapping_version = table.index().map_or(0, |index| index.mapping_version);
+        let partition = |copies: &Arc<Copies>| {
+            let known = self.keeping.progress.of(copies.id);
+            let level = known.level.clone().unwrap_or_default();
+            let local = copies.local();
+            let stands_at = local.as_ref().and_then(|it| leader_of(&it.store).ok().flatten());
+            let stands_at = stands_at.map_or(0, |leader| leader.position.link.lsn.0);
+            // Apply may have stopped: at a fork of the leader's log, or a damaged copy.
+            let fault = local.as_ref().and_then(|it| it.fault());
+            let trouble = known.trouble.as_ref().map(|it| (it.why.clone(), it.is_fatal));
+            let sequence = local.as_ref().map(|it| it.sequence());
+            FollowerPartition {
+                ordinal: copies.id.ordinal,
+                leader_lsn: level.lsn.max(stands_at),
+                taken_lsn: known.taken.max(stands_at),
+                leader_sequence: level.sequence.or(sequence).unwrap_or(0),
+                sequence,
+                lag_ms: known.lag_ms(now),
+                silent_ms: known.heard_at.map(|at| {
+                    let silent = now.saturating_duration_since(at).as_millis();
+                    u64::try_from(silent).unwrap_or(u64::MAX)
+                }),
+                mapping_version,
+                batches: known.batches,
+                records: known.records,
+                bytes: known.bytes,
+                appended: known.appended,
+                appended_records: known.appended_records,
+                failed_appends: known.failed_appends,
+                failed_reads: known.failed_reads,
+                waiting_bytes: known.waiting_bytes,
+                waiting_records: known.waiting_records,
+                trouble: fault.map(|why| (why, true)).or(trouble),
+            }
+        };
+        table.copies().iter().map(partition).collect()
+    }
+
+    pub(super) fn remote(&self, name: &str) -> Result<Arc<dyn Remote>, Error> {
+        self.keeping.remotes.get(name).ok_or_else(|| {
+            let reason = format!("no such remote cluster: [{name}]");
+            Error::new(404, "no_such_remote_cluster_exception", reason)
+        })
+    }
+
+    /// A table that follows.
+    fn follower(&self, name: &str) -> Result<(Arc<Table>, Arc<Follows>), Error> {
+        self.followed(name, || {
+            Error::illegal_argument(format!("index [{name}] is not a follower index"))
+        })
+    }
+
+    fn followed(
+        &self,
+        name: &str,
+        otherwise: impl FnOnce() -> Error,
+    ) -> Result<(Arc<Table>, Arc<Follows>), Error> {
+        let table = self.shared.tables.by_name(name).ok_or_else(|| no_such_index(name))?;
+        let follows = table.follows().ok_or_else(otherwise)?;
+        Ok((table, follows))
+    }
+
+    async fn change(&self, table: &Table, change: impl Fn(&mut Follows)) -> Result<(), Error> {
+        let shared = &self.shared;
+        let change = |definition: &mut TableDefinition| match &mut definition.follows {
+            Some(follows) => {
+                let before = follows.clone();
+                change(follows);
+                *follows != before
+            }
+            None => false,
+        };
+        let changed = shared.update_definition(table.name(), table.incarnation(), change).await;
+        changed.map_err(failed)?;
+        known_by_all(shared).await;
+        Ok(())
+    }
+
+    fn hold(
+        &self,
+        name: &str,
+        definition: &TableDefinition,
+        follows: &Follows,
+        change: HoldChange,
+    ) -> Hold {
+        self.keeping.hold_of(name, definition.incarnation, follows, change)
+    }
+}
+
+/// Waits until all nodes that are there work as the metadata says.
+async fn known_by_all(shared: &Shared) {
+    shared.look.notify_one();
+    shared.reconciled_to(shared.metadata.applied().0, FOLLOW_TIMEOUT).await;
+    shared.tell_others().await;
+}
+
+fn status(table: &Table, follows: &Follows) -> FollowerStatus {
+    if follows.is_ending {
+        FollowerStatus::Ending
+    } else if follows.is_paused {
+        FollowerStatus::Paused
+    } else if table.copies().iter().any(|copies| copies.is_first_to_come()) {
+        FollowerStatus::Bootstrapping
+    } else {
+        FollowerStatus::Active
+    }
+}
+
+/// Whether a table of this name can follow that leader.
+fn check_leader(name: &str, leader: &LeaderTable) -> Result<(), Error> {
+    if leader.is_follower {
+        return Err(Error::illegal_argument(format!(
+            "leader index [{}] follows another index itself: a follower cannot be followed",
+            leader.name
+        )));
+    }
+    let is_database = metadata::database_of(name.as_bytes()).is_some_and(|db| db < DATABASES);
+    if leader.documents.is_none() && !is_database {
+        return Err(Error::illegal_argument(format!(
+            "[{}] has no mapping: only a table of a database (db0 to db15) can follow it",
+            leader.name
+        )));
+    }
+    Ok(())
+}
+
+fn no_leader(name: &str) -> Error {
+    Error::illegal_argument(format!("leader index [{name}] does not exist"))
+}
+
+fn already_exists(name: &str) -> Error {
+    let reason = format!("index [{name}] already exists");
+    Error::new(400, "resource_already_exists_exception", reason).with("index", name)
+}
+
+pub(super) fn failed_remote(name: &str, error: &RemoteError) -> Error {
+    let words = format!("[{name}] {error}");
+    match error {
+        RemoteError::Unreachable(_) => Error::new(503, "connect_transport_exception", words),
+        RemoteError::Denied(_) => Error::new(403, "security_exception", words),
+        _ => Error::illegal_argument(words),
+    }
+}

@@ -1,0 +1,130 @@
+//! What a copy looks like from outside, by `_recovery` and `_ccr/stats`: how far it is, when it was
+//! done, how long its last twentieth took, and what a copy that was cut would have taken. Pure.
+
+use serde_json::Value;
+
+/// The share of the bytes after which the tail begins.
+const TAIL_FROM: f64 = 0.95;
+
+/// How far the copy of a table is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Copied {
+    /// Partitions that are copied, and those that are done.
+    pub(crate) shards: usize,
+    pub(crate) done: usize,
+    pub(crate) bytes: u64,
+    pub(crate) bytes_total: u64,
+    /// When the last one that is done was, ms since 1970; 0 before.
+    pub(crate) ended_ms: u64,
+}
+
+impl Copied {
+    /// What `_recovery` says of a table. A partition whose copy has not begun has another type: it is
+    /// not counted.
+    pub(crate) fn read(answer: &Value, index: &str) -> Self {
+        let mut found = Self::default();
+        let shards = answer[index]["shards"].as_array();
+        for shard in shards.into_iter().flatten().filter(|shard| shard["type"] == "SNAPSHOT") {
+            let size = &shard["index"]["size"];
+            found.shards += 1;
+            found.bytes += size["recovered_in_bytes"].as_u64().unwrap_or(0);
+            found.bytes_total += size["total_in_bytes"].as_u64().unwrap_or(0);
+            if shard["stage"] == "DONE" {
+                found.done += 1;
+                let ended = shard["stop_time_in_millis"].as_u64().unwrap_or(0);
+                found.ended_ms = found.ended_ms.max(ended);
+            }
+        }
+        found
+    }
+
+    /// Whether all of so many partitions are there.
+    pub(crate) fn is_done(&self, shards: usize) -> bool {
+        self.shards == shards && self.done == shards
+    }
+}
+
+/// Whether a follower of so many partitions has all that its leader has, by `_ccr/stats`.
+pub(crate) fn is_level(answer: &Value, shards: usize) -> bool {
+    let all = answer["indices"][0]["shards"].as_array();
+    let is_level = |shard: &&Value| {
+        let count = |name: &str| shard[name].as_i64();
+        count("leader_global_checkpoint").is_some()
+            && count("leader_global_checkpoint") == count("follower_global_checkpoint")
+    };
+    all.is_some_and(|all| all.iter().filter(is_level).count() == shards)
+}
+
+/// The time from 95 % of the bytes to the end, of what was seen at what time, s. Between two looks the
+/// bytes are taken to have come evenly.
+pub(crate) fn tail_seconds(seen: &[(f64, u64)], total: u64, end_s: f64) -> Option<f64> {
+    let from = total as f64 * TAIL_FROM;
+    let mut before = (0.0, 0.0);
+    for (at_s, bytes) in seen {
+        let now = (*at_s, *bytes as f64);
+        if total > 0 && now.1 >= from {
+            let part = (from - before.1) / (now.1 - before.1).max(1.0);
+            let began_s = before.0 + (now.0 - before.0) * part.clamp(0.0, 1.0);
+            return Some((end_s - began_s).max(0.0));
+        }
+        before = now;
+    }
+    None
+}
+
+/// What the whole would have taken where so much of it was there when it was cut; none where nothing
+/// was.
+pub(crate) fn extrapolated(cut_s: f64, bytes: u64, total: u64) -> Option<f64> {
+    (bytes > 0 && bytes <= total).then(|| cut_s * total as f64 / bytes as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_copy_is_the_sum_of_its_partitions() {
+        let shard = |kind: &str, stage: &str, bytes: u64| {
+            json!({
+                "type": kind, "stage": stage, "stop_time_in_millis": 1_000 + bytes,
+                "index": { "size": { "total_in_bytes": 100, "recovered_in_bytes": bytes } },
+            })
+        };
+        let shards = [shard("SNAPSHOT", "DONE", 100), shard("SNAPSHOT", "INDEX", 40)];
+        let found = Copied::read(&json!({ "t": { "shards": shards } }), "t");
+        let expected = Copied { shards: 2, done: 1, bytes: 140, bytes_total: 200, ended_ms: 1_100 };
+        assert_eq!(found, expected);
+        assert!(!found.is_done(2));
+        // The third has not begun.
+        let shards = [shard("SNAPSHOT", "DONE", 100), shard("PEER", "INIT", 0)];
+        let found = Copied::read(&json!({ "t": { "shards": shards } }), "t");
+        assert!(!found.is_done(2) && found.is_done(1));
+        assert_eq!(Copied::read(&Value::Null, "t"), Copied::default());
+    }
+
+    #[test]
+    fn level_is_every_partition() {
+        let shard = |leader: i64, follower: i64| json!({ "leader_global_checkpoint": leader, "follower_global_checkpoint": follower });
+        let of = |shards: Value| json!({ "indices": [{ "shards": shards }] });
+        assert!(is_level(&of(json!([shard(5, 5), shard(-1, -1)])), 2));
+        assert!(!is_level(&of(json!([shard(5, 5), shard(6, 5)])), 2));
+        assert!(!is_level(&of(json!([shard(5, 5)])), 2));
+        assert!(!is_level(&of(json!([{}])), 1) && !is_level(&Value::Null, 1));
+    }
+
+    #[test]
+    fn the_tail_begins_at_95_percent() {
+        let seen = [(1.0, 0), (2.0, 90), (3.0, 100)];
+        assert_eq!(tail_seconds(&seen, 100, 3.5), Some(1.0));
+        assert_eq!(tail_seconds(&[(2.0, 100)], 100, 2.0), Some(2.0 - 1.9));
+        assert_eq!(tail_seconds(&seen[..2], 100, 3.0), None);
+        assert_eq!(tail_seconds(&[(1.0, 0)], 0, 3.0), None);
+    }
+
+    #[test]
+    fn what_was_cut_goes_on_as_it_went() {
+        assert_eq!(extrapolated(12.0, 30, 120), Some(48.0));
+        assert_eq!(extrapolated(12.0, 0, 120), None);
+    }
+}
