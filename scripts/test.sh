@@ -24,7 +24,16 @@ end_to_end() {
     "$python" -m pytest -q -rs --durations=8 tests
 }
 
+# The fuzz targets have a lock file of their own: one that lags behind would be found after half an hour.
+lock_files() {
+  local manifest
+  for manifest in Cargo.toml fuzz/Cargo.toml; do
+    cargo metadata --locked --format-version 1 --manifest-path "$manifest" >/dev/null || return 1
+  done
+}
+
 stage 'dependencies' scripts/deps.sh test
+stage 'lock files' lock_files
 stage 'format' cargo fmt --all --check
 stage 'RocksDB' use_rocksdb
 stage 'clippy' cargo clippy --release --workspace --all-targets --locked -- -D warnings

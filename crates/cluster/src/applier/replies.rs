@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use plimsoll_log::rules::carried::LeaderPosition;
 use plimsoll_log::rules::sessions::Verdict;
 use plimsoll_storage::execute::ReadContext;
-use plimsoll_storage::partition::{Applied, Effect, Observer, Overlay};
+use plimsoll_storage::partition::{Applied, Effect, NotCarried, Observer, Overlay};
 use plimsoll_storage::rows::metered::Metered;
 use plimsoll_storage::rows::{RowsRead, StoreError};
 use plimsoll_storage::{Argv, ErrorReply, Reply, command, execute};
@@ -101,10 +101,12 @@ impl Observer for Replies<'_> {
     }
 }
 
-/// Where the replica stands in its leader's log; nil where it follows nobody.
-fn carried(position: Option<LeaderPosition>) -> Reply {
-    let lsn = position.and_then(|position| i64::try_from(position.link.lsn.0).ok());
-    lsn.map_or(Reply::Nil, Reply::Integer)
+/// Where the replica stands in its leader's log, or an error that says why it took nothing.
+fn carried(carried: Result<LeaderPosition, NotCarried>) -> Reply {
+    match carried {
+        Ok(position) => Reply::Integer(i64::try_from(position.link.lsn.0).unwrap_or(i64::MAX)),
+        Err(error) => Reply::Error(ErrorReply::err(error.to_string())),
+    }
 }
 
 fn too_much_read() -> StoreError {

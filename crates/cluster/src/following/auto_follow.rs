@@ -122,26 +122,26 @@ impl Following {
     /// Where it names nothing, or there is no such cluster, or that is not reached.
     pub async fn put_auto_follow(&self, name: &str, mut pattern: AutoFollow) -> Result<(), Error> {
         check(name, &pattern)?;
-        let before = self.auto_follow(name);
-        if before.is_none() && self.auto_follows().len() >= PATTERNS_MAX {
-            return Err(Error::illegal_argument(format!("there are {PATTERNS_MAX} patterns")));
-        }
         let remote = self.remote(&pattern.remote)?;
         let tables =
             remote.tables().await.map_err(|error| failed_remote(&pattern.remote, &error))?;
-        pattern.known = match before.filter(|it| it.remote == pattern.remote) {
-            // What the pattern means now and did not before was there before as well.
-            Some(before) => {
-                let is_new = |name: &str| pattern.means(name) && !before.means(name);
-                let added = tables.into_iter().filter(|(name, _)| is_new(name));
-                let mut known: BTreeSet<String> = added.map(|(_, uuid)| uuid).collect();
-                known.extend(before.known);
-                known
-            }
-            None => tables.into_iter().map(|(_, uuid)| uuid).collect(),
-        };
         pattern.is_active = true;
-        self.store(name, Some(&pattern)).await
+        self.change_pattern(name, |before| {
+            if before.is_none() && self.auto_follows().len() >= PATTERNS_MAX {
+                return Err(Error::illegal_argument(format!("there are {PATTERNS_MAX} patterns")));
+            }
+            let before = before.filter(|it| it.remote == pattern.remote);
+            // What the pattern means now and did not before was there before as well.
+            let is_new = |name: &str| match &before {
+                Some(before) => pattern.means(name) && !before.means(name),
+                None => true,
+            };
+            let added = tables.iter().filter(|(name, _)| is_new(name));
+            let mut known: BTreeSet<String> = added.map(|(_, uuid)| uuid.clone()).collect();
+            known.extend(before.map(|it| it.known).unwrap_or_default());
+            Ok(Some(AutoFollow { known, ..pattern.clone() }))
+        })
+        .await
     }
 
     /// A pattern by its name.
@@ -164,8 +164,8 @@ impl Following {
     /// # Errors
     /// 404 where there is none.
     pub async fn delete_auto_follow(&self, name: &str) -> Result<(), Error> {
-        self.auto_follow(name).ok_or_else(|| no_pattern(name))?;
-        self.store(name, None).await
+        self.change_pattern(name, |before| before.map(|_| None).ok_or_else(|| no_pattern(name)))
+            .await
     }
 
     /// Has a pattern stand still, or go on.
@@ -173,8 +173,11 @@ impl Following {
     /// # Errors
     /// 404 where there is none.
     pub async fn set_auto_follow(&self, name: &str, is_active: bool) -> Result<(), Error> {
-        let pattern = self.auto_follow(name).ok_or_else(|| no_pattern(name))?;
-        self.store(name, Some(&AutoFollow { is_active, ..pattern })).await
+        self.change_pattern(name, |before| {
+            let pattern = before.ok_or_else(|| no_pattern(name))?;
+            Ok(Some(AutoFollow { is_active, ..pattern }))
+        })
+        .await
     }
 
     /// What became of looking on this node.
@@ -237,34 +240,41 @@ impl Following {
         if followed.is_empty() && gone.is_empty() {
             return;
         }
-        for _ in 0..ATTEMPTS_MAX {
-            // The change first: a pattern that somebody changes meanwhile is read again.
-            let Ok(seen) = metadata::objects_change(&self.shared.metadata, KIND) else { return };
-            let Some(mut now) = self.auto_follow(name) else { return };
+        let noted = self.change_pattern(name, |before| {
+            let mut now = before.ok_or_else(|| no_pattern(name))?;
             now.known.retain(|uuid| !gone.contains(uuid));
             now.known.extend(followed.iter().cloned());
-            let put = metadata::put_object(KIND, name, json!(now).to_string().as_bytes());
-            let write = metadata::change_objects(KIND, vec![put], seen);
-            match self.shared.submit_metadata(&write).await {
-                Ok(Reply::NilArray) => {}
-                Ok(_) => return,
-                Err(error) => {
-                    return tracing::warn!(%error, "what was followed cannot be noted");
-                }
-            }
+            Ok(Some(now))
+        });
+        if let Err(error) = noted.await {
+            tracing::warn!(pattern = name, error = %error.reason, "what was followed cannot be noted");
         }
     }
 
-    async fn store(&self, name: &str, pattern: Option<&AutoFollow>) -> Result<(), Error> {
-        let command = match pattern {
-            Some(pattern) => {
-                metadata::put_object(KIND, name, json!(pattern).to_string().as_bytes())
+    /// Makes of a pattern what `change` says, or takes it away; one that somebody changes meanwhile is
+    /// looked at again.
+    async fn change_pattern(
+        &self,
+        name: &str,
+        change: impl Fn(Option<AutoFollow>) -> Result<Option<AutoFollow>, Error>,
+    ) -> Result<(), Error> {
+        for _ in 0..ATTEMPTS_MAX {
+            // The change first: what is newer than it is read again.
+            let seen = metadata::objects_change(&self.shared.metadata, KIND);
+            let seen = seen.map_err(Error::internal)?;
+            let command = match change(self.auto_follow(name))? {
+                Some(pattern) => {
+                    metadata::put_object(KIND, name, json!(pattern).to_string().as_bytes())
+                }
+                None => metadata::delete_object(KIND, name),
+            };
+            let write = metadata::change_objects(KIND, vec![command], seen);
+            if self.shared.submit_metadata(&write).await.map_err(failed)? != Reply::NilArray {
+                self.shared.tell_others().await;
+                return Ok(());
             }
-            None => metadata::delete_object(KIND, name),
-        };
-        self.shared.write_metadata(command).await.map_err(failed)?;
-        self.shared.tell_others().await;
-        Ok(())
+        }
+        Err(Error::internal(format!("others change the pattern [{name}] at the same time")))
     }
 }
 

@@ -6,6 +6,7 @@
 //! it may begin wherever the log stands.
 
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,8 +31,11 @@ const FIRST_PLACE: Lsn = Lsn(2);
 /// How long this cluster's log may take for a marker.
 const MARKER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Says that a copy is of no use any more, and why.
+pub(super) type Gone<'a> = Pin<Box<dyn Future<Output = String> + Send + 'a>>;
+
 /// Brings a leader's files into the place of this node's copy, unless they are there; what is told of
-/// that is given back, if it was done now.
+/// that is given back, if it was done now. Ends at once where it is `gone`.
 ///
 /// # Errors
 /// Says why not now; what was copied is gone on with the next time.
@@ -39,14 +43,14 @@ pub(super) async fn bring(
     shared: &Arc<Shared>,
     from: (&dyn Remote, &LeaderTable, &CopyOptions),
     follows: &Follows,
-    table: &Table,
-    copies: &Copies,
+    (table, copies): (&Table, &Copies),
+    gone: Gone<'_>,
 ) -> Result<Option<Arc<Recovery>>, String> {
     let folders = Folders::of(&shared.partitions_dir, copies.id);
     if arrived(shared, follows, copies, &folders.replica)?.is_some() {
         return Ok(None);
     }
-    copy(shared, from, follows, table, copies).await.map(Some)
+    copy(shared, from, follows, (table, copies), gone).await.map(Some)
 }
 
 /// Serves the copy that was brought. The table's mapping is at least the one that its index was made by.
@@ -115,8 +119,8 @@ async fn copy(
     shared: &Arc<Shared>,
     from: (&dyn Remote, &LeaderTable, &CopyOptions),
     follows: &Follows,
-    table: &Table,
-    copies: &Copies,
+    (table, copies): (&Table, &Copies),
+    mut gone: Gone<'_>,
 ) -> Result<Arc<Recovery>, String> {
     let (remote, leader, options) = from;
     let ordinal = copies.id.ordinal;
@@ -135,7 +139,13 @@ async fn copy(
         let recovery = shared.recoveries.begin(copies.id, &source);
         let recovery = recovery.map_err(|error| error.to_string())?;
         let folders = Folders::of(&shared.partitions_dir, copies.id);
-        let copied = recovery::copy(&link, partition, &folders, options, &recovery).await;
+        let copied = tokio::select! {
+            copied = recovery::copy(&link, partition, &folders, options, &recovery) => copied,
+            why = &mut gone => {
+                recovery.fail(&why);
+                return Err(why);
+            }
+        };
         let installed = match copied {
             Ok(copied) => {
                 recovery.enter(Stage::Translog);

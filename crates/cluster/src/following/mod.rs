@@ -7,6 +7,9 @@
 //! | [`requests`] | what people ask for: follow, pause, resume, end; what is told |
 //! | [`auto_follow`] | tables that follow by themselves, by patterns of names |
 //! | [`keeper`] | what this node does for the tables that follow |
+//! | [`making`] | which first copies this node makes, and with what of the link |
+//! | [`holding`] | what leaders are told of their followers |
+//! | [`slots`] | what runs once at a time |
 //! | [`mirror`] | mapping, settings and aliases as the leader has them |
 //! | [`first_copy`] | the first copy of a partition, from the leader's files |
 //! | [`check`] | what came, looked at before it is appended |
@@ -22,14 +25,17 @@ mod auto_follow;
 mod check;
 mod definition;
 mod first_copy;
+mod holding;
 mod keeper;
 mod leading;
+mod making;
 mod mirror;
 mod pace;
 mod progress;
 mod pull;
 mod remote;
 mod requests;
+mod slots;
 
 use std::io;
 use std::sync::Arc;
@@ -41,6 +47,7 @@ use parking_lot::Mutex;
 use crate::node::Shared;
 use auto_follow::AutoFollowTold;
 use keeper::Keeping;
+use making::Making;
 use progress::Progress;
 
 pub use auto_follow::{AutoFollow, AutoFollowStatistics};
@@ -49,6 +56,7 @@ pub use definition::travels;
 pub use first_copy::REMOTE_SOURCE;
 pub use leading::{FollowerHold, Leading, PLACES_MAX, RecordStream};
 pub(crate) use leading::{Holds, Spared};
+pub use progress::Counters;
 pub use remote::{
     Asked, Held, Hold, HoldChange, LeaderDocuments, LeaderPartition, LeaderTable, Level,
     PartitionLevel, Place, Records, Remote, RemoteError, Remotes, Told,
@@ -86,8 +94,7 @@ impl FollowingThread {
             auto: AutoFollowTold::default(),
             held: Mutex::default(),
             known: Mutex::default(),
-            windows: Mutex::default(),
-            limiter: Arc::default(),
+            making: Making::default(),
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let kept = Arc::clone(&keeping);

@@ -2,37 +2,64 @@
 //! read by those who are asked; it decides nothing.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use plimsoll_log::PartitionId;
+use serde::{Deserialize, Serialize};
 
 use super::remote::PartitionLevel;
 
 /// How many of the leader's levels that are not reached yet are remembered: one a second.
 const AHEAD_MAX: usize = 600;
 
+/// How long a leader's word about how far it is holds: it says that once a second.
+const LEVEL_HOLDS: Duration = Duration::from_secs(3);
+
+/// What became of a partition's records on this node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counters {
+    /// Batches that came.
+    pub batches: u64,
+    /// Their records.
+    pub records: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Batches that were appended here.
+    pub appended: u64,
+    /// Their records.
+    pub appended_records: u64,
+    /// How long the log here and apply took for them, ms, one beside the other.
+    pub append_time_ms: u64,
+    /// Batches that the log here did not take.
+    pub failed_appends: u64,
+    /// Times that the leader could not be asked, or gave nothing.
+    pub failed_reads: u64,
+    /// Bytes that wait for the log here.
+    pub waiting_bytes: u64,
+    /// Their records.
+    pub waiting_records: u64,
+}
+
+impl Counters {
+    /// What waited waits no more.
+    pub(crate) fn leave(&mut self, bytes: usize, records: usize) {
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes as u64);
+        self.waiting_records = self.waiting_records.saturating_sub(records as u64);
+    }
+}
+
 /// What is known of one partition that follows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PartitionProgress {
     /// How far the leader said that it was, last.
     pub level: Option<PartitionLevel>,
+    /// When it did.
+    level_at: Option<Instant>,
     /// The position in the leader's log that was taken here.
     pub taken: u64,
-    /// Batches that came, and their records and bytes.
-    pub batches: u64,
-    pub records: u64,
-    pub bytes: u64,
-    /// Batches that were appended here.
-    pub appended: u64,
-    pub appended_records: u64,
-    /// Batches that the log here did not take.
-    pub failed_appends: u64,
-    /// Times that the leader could not be asked.
-    pub failed_reads: u64,
-    /// Bytes that wait for the log here.
-    pub waiting_bytes: u64,
-    pub waiting_records: u64,
+    pub counters: Counters,
     /// When anything was heard.
     pub heard_at: Option<Instant>,
     /// Why it does not go on, while it does not.
@@ -50,10 +77,18 @@ pub(crate) struct Trouble {
 }
 
 impl PartitionProgress {
-    /// For how long it has lacked what the leader had, ms; 0 where it is level.
-    pub(crate) fn lag_ms(&self, now: Instant) -> u64 {
-        let oldest = self.ahead.front().map(|(_, at)| now.saturating_duration_since(*at));
-        oldest.map_or(0, |lag| u64::try_from(lag.as_millis()).unwrap_or(u64::MAX))
+    /// For how long it has lacked what the leader had, or may have where that is silent, ms; 0 where it
+    /// is level. None where the leader never said how far it is.
+    pub(crate) fn lag_ms(&self, now: Instant) -> Option<u64> {
+        let since = |at: Instant| now.saturating_duration_since(at);
+        let lag = match self.ahead.front() {
+            Some((_, at)) => since(*at),
+            None => match since(self.level_at?) {
+                silent if silent <= LEVEL_HOLDS => Duration::ZERO,
+                silent => silent,
+            },
+        };
+        Some(u64::try_from(lag.as_millis()).unwrap_or(u64::MAX))
     }
 
     fn reach(&mut self) {
@@ -81,6 +116,7 @@ impl Progress {
                 it.ahead.push_back((level.lsn, now));
             }
             it.level = Some(level);
+            it.level_at = Some(now);
             it.reach();
         });
     }
@@ -106,8 +142,6 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -118,12 +152,18 @@ mod tests {
         let level = |lsn| PartitionLevel { lsn, ..PartitionLevel::default() };
         progress.level(id, level(10), at(0));
         progress.level(id, level(20), at(1));
-        assert_eq!(progress.of(id).lag_ms(at(3)), 3000);
+        assert_eq!(progress.of(id).lag_ms(at(3)), Some(3000));
         progress.stands_at(id, 10);
-        assert_eq!(progress.of(id).lag_ms(at(3)), 2000);
+        assert_eq!(progress.of(id).lag_ms(at(3)), Some(2000));
         progress.stands_at(id, 20);
-        assert_eq!(progress.of(id).lag_ms(at(3)), 0);
+        assert_eq!(progress.of(id).lag_ms(at(3)), Some(0));
         progress.level(id, level(20), at(4));
-        assert_eq!(progress.of(id).lag_ms(at(5)), 0);
+        assert_eq!(progress.of(id).lag_ms(at(5)), Some(0));
+        assert_eq!(
+            progress.of(id).lag_ms(at(64)),
+            Some(60_000),
+            "it may lack what was written since"
+        );
+        assert_eq!(PartitionProgress::default().lag_ms(at(5)), None);
     }
 }

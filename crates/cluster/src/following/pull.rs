@@ -5,7 +5,7 @@
 //!
 //! Which partitions this node pulls, and when, is decided in `keeper.rs`.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -33,13 +33,16 @@ const APPEND_TIMEOUT: Duration = Duration::from_secs(30);
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 /// The longest.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-
-/// How soon a table is tried again that the leader does not give records of.
-const LEFT_OUT: Duration = Duration::from_secs(30);
-/// How long records wait here for their mapping before they are asked for anew.
-const MAPPING_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a partition is left out at first that goes no further now, doubled each time.
+const LEFT_OUT_MIN: Duration = Duration::from_secs(5);
+/// The longest; each return begins the stream of all anew.
+const LEFT_OUT_MAX: Duration = Duration::from_secs(60);
+/// How long the others wait for a mapping that the records of one table need.
+const MAPPING_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often it is looked whether the mapping is there.
 const MAPPING_PAUSE: Duration = Duration::from_millis(20);
+/// How often it is asked for.
+const MAPPING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A partition that this node pulls.
 #[derive(Clone)]
@@ -58,17 +61,32 @@ enum Ended {
     Behind,
     /// It waits for something.
     Waits(String),
-    /// It will not mend by itself.
-    Stopped(String),
+}
+
+/// A partition that goes no further now.
+struct LeftOut {
+    /// Not once it is asked for again.
+    is_out: bool,
+    until: Instant,
+    /// How long it is left out the next time, unless something comes of it meanwhile.
+    next: Duration,
+}
+
+impl LeftOut {
+    fn is_over(&self) -> bool {
+        self.is_out && self.until <= Instant::now()
+    }
 }
 
 /// What was handed to the log here and not applied yet.
 struct Appending {
+    leader: PartitionId,
     local: PartitionId,
     /// Where it brings the copy in the leader's log.
     to: u64,
     bytes: usize,
     records: usize,
+    began: tokio::time::Instant,
     /// By when the log here has to answer.
     until: tokio::time::Instant,
     answered: oneshot::Receiver<Answer>,
@@ -78,8 +96,8 @@ struct Appending {
 pub(super) struct Pull {
     remote: Arc<dyn Remote>,
     partitions: HashMap<PartitionId, Pulled>,
-    /// Tables of the leader's that it gives no records of, and until when they are left out.
-    left_out: HashMap<u64, Instant>,
+    /// Partitions that go no further now, so that the others do; by their names at the leader.
+    left_out: HashMap<PartitionId, LeftOut>,
     progress: Arc<Progress>,
     /// Learns how far the leader's tables are.
     levels: mpsc::Sender<Level>,
@@ -106,29 +124,19 @@ impl Pull {
             let before = self.taken();
             let ended = self.once().await;
             self.settle().await;
-            if let Ended::Stopped(why) = &ended
-                && self.leave_out(why).await
-            {
-                continue;
-            }
             let has_progressed = self.taken() != before;
             failures = if has_progressed { 0 } else { failures.saturating_add(1) };
-            let trouble = match ended {
-                Ended::Behind => None,
-                Ended::Waits(why) => Some(Trouble { why, is_fatal: false }),
-                Ended::Stopped(why) => Some(Trouble { why, is_fatal: true }),
-            };
-            if let Some(Trouble { why, is_fatal }) = &trouble {
-                tracing::warn!(why, is_fatal, "a leader is not followed for now");
-            }
-            for (leader, Pulled { local, .. }) in &self.partitions {
-                let is_left_out = self.left_out.contains_key(&leader.table);
-                self.progress.tell(local.id, |it| {
-                    it.failed_reads += u64::from(trouble.is_some());
-                    if !is_left_out {
-                        it.trouble.clone_from(&trouble);
-                    }
-                });
+            if let Ended::Waits(why) = ended {
+                tracing::warn!(why, "a leader is not followed for now");
+                for (leader, Pulled { local, .. }) in &self.partitions {
+                    let is_left_out = self.is_left_out(*leader);
+                    self.progress.tell(local.id, |it| {
+                        it.counters.failed_reads += 1;
+                        if !is_left_out {
+                            it.trouble = Some(Trouble { why: why.clone(), is_fatal: false });
+                        }
+                    });
+                }
             }
             let pause = PAUSE_MIN.saturating_mul(1 << failures.min(10)).min(PAUSE_MAX);
             if failures > 0 {
@@ -153,30 +161,22 @@ impl Pull {
         }
     }
 
-    /// Leaves those tables out for a while that the leader gives no records of, so that others go on;
-    /// false where all are the same.
-    async fn leave_out(&mut self, why: &str) -> bool {
-        let now = Instant::now();
-        self.left_out.retain(|_, until| *until > now);
-        let places = self.places().unwrap_or_default();
-        let tables: BTreeSet<u64> = places.iter().map(|it| it.partition.table).collect();
-        if tables.len() < 2 {
-            return false;
-        }
-        let mut is_found = false;
-        for table in tables {
-            let own = places.iter().filter(|it| it.partition.table == table).copied().collect();
-            let Err(error) = self.remote.records(own).await else { continue };
-            let Ended::Stopped(why) = ended(error) else { continue };
-            is_found = true;
-            self.left_out.insert(table, now + LEFT_OUT);
-            for (_, it) in self.partitions.iter().filter(|(leader, _)| leader.table == table) {
-                let trouble = Some(Trouble { why: why.clone(), is_fatal: true });
-                self.progress.tell(it.local.id, |it| it.trouble = trouble);
-            }
-        }
-        tracing::warn!(why, is_found, "tables of a leader are left out");
-        is_found
+    /// Leaves a partition out for a while, so that the others go on.
+    fn leave_out(&mut self, partition: PartitionId, why: String, is_fatal: bool) {
+        let Some(pulled) = self.partitions.get(&partition) else { return };
+        tracing::warn!(partition = %pulled.local.id, why, "a leader's partition is not followed now");
+        self.progress.tell(pulled.local.id, |it| {
+            it.counters.failed_reads += 1;
+            it.trouble = Some(Trouble { why, is_fatal });
+        });
+        let last = self.left_out.get(&partition).map_or(LEFT_OUT_MIN, |it| it.next);
+        let next = (2 * last).min(LEFT_OUT_MAX);
+        let until = Instant::now() + last;
+        self.left_out.insert(partition, LeftOut { is_out: true, until, next });
+    }
+
+    fn is_left_out(&self, partition: PartitionId) -> bool {
+        self.left_out.get(&partition).is_some_and(|it| it.is_out)
     }
 
     /// Pulls until something is wrong.
@@ -186,7 +186,7 @@ impl Pull {
             Err(why) => return Ended::Waits(why),
         };
         if places.is_empty() {
-            return Ended::Waits("no copy here follows yet".to_owned());
+            return Ended::Waits("no copy here can follow now".to_owned());
         }
         let mut records = match self.remote.records(places).await {
             Ok(records) => records,
@@ -194,8 +194,7 @@ impl Pull {
         };
         loop {
             // Whoever was left out may come again.
-            if self.left_out.values().any(|until| *until <= Instant::now()) {
-                self.left_out.clear();
+            if self.left_out.values().any(LeftOut::is_over) {
                 return Ended::Behind;
             }
             match self.step(&mut *records).await {
@@ -206,12 +205,13 @@ impl Pull {
     }
 
     /// Where the copies here stand in the leader's log.
-    fn places(&self) -> Result<Vec<Place>, String> {
+    fn places(&mut self) -> Result<Vec<Place>, String> {
+        for it in self.left_out.values_mut().filter(|it| it.is_over()) {
+            it.is_out = false;
+        }
         let mut places = Vec::new();
-        let now = Instant::now();
         for (partition, Pulled { local, .. }) in &self.partitions {
-            let is_left_out = self.left_out.get(&partition.table).is_some_and(|it| *it > now);
-            if local.fault().is_some() || is_left_out {
+            if local.fault().is_some() || self.is_left_out(*partition) {
                 continue;
             }
             let leader = leader_of(&local.store).map_err(|error| error.to_string())?;
@@ -240,7 +240,15 @@ impl Pull {
             None => heard(records).await,
         };
         match told.map_err(ended)? {
-            Told::Carried { partition, item } => self.append(partition, item).await,
+            Told::Carried { partition, item } => {
+                self.append(partition, item).await;
+                Ok(())
+            }
+            Told::Refused { partition, error } => {
+                let is_fatal = error.is_final();
+                self.leave_out(partition, error.to_string(), is_fatal);
+                Ok(())
+            }
             Told::Level(level) => {
                 self.level(level);
                 Ok(())
@@ -249,21 +257,29 @@ impl Pull {
     }
 
     /// Hands records to the log here, once they are known to be right and their mapping is there.
-    async fn append(&mut self, partition: PartitionId, item: Item) -> Result<(), Ended> {
-        let Some(pulled) = self.partitions.get(&partition).cloned() else { return Ok(()) };
+    async fn append(&mut self, partition: PartitionId, item: Item) {
+        // What comes of one that is left out comes again.
+        let pulled = self.partitions.get(&partition).filter(|_| !self.is_left_out(partition));
+        let Some(pulled) = pulled.cloned() else { return };
         let Pulled { table, local, .. } = &pulled;
-        let needed = check(partition, &item).map_err(Ended::Stopped)?;
-        self.await_mapping(table, partition.table, needed).await?;
-        let Item::Carried { batch, records } = &item else { return Ok(()) };
+        let needed = match check(partition, &item) {
+            Ok(needed) => needed,
+            Err(why) => return self.leave_out(partition, why, true),
+        };
+        if !self.await_mapping(table, partition.table, needed).await {
+            let why = format!("version {needed} of the leader's mapping is not there yet");
+            return self.leave_out(partition, why, false);
+        }
+        let Item::Carried { batch, records } = &item else { return };
         let (to, bytes, count) = (batch.to.lsn.0, item.bytes_max(), records.len());
         self.progress.tell(local.id, |it| {
             it.heard_at = Some(Instant::now());
             it.trouble = None;
-            it.batches += 1;
-            it.records += count as u64;
-            it.bytes += bytes as u64;
-            it.waiting_bytes += bytes as u64;
-            it.waiting_records += count as u64;
+            it.counters.batches += 1;
+            it.counters.records += count as u64;
+            it.counters.bytes += bytes as u64;
+            it.counters.waiting_bytes += bytes as u64;
+            it.counters.waiting_records += count as u64;
         });
         let (done, answered) = oneshot::channel();
         local.lead.submit(Submission {
@@ -274,54 +290,70 @@ impl Pull {
             steps: vec![Step::Carry(item)],
             done,
         });
-        let local = local.id;
+        let (leader, local) = (partition, local.id);
         self.waiting_bytes += bytes;
-        let until = tokio::time::Instant::now() + APPEND_TIMEOUT;
-        self.waiting.push_back(Appending { local, to, bytes, records: count, until, answered });
-        Ok(())
+        let began = tokio::time::Instant::now();
+        let (records, until) = (count, began + APPEND_TIMEOUT);
+        let appending = Appending { leader, local, to, bytes, records, began, until, answered };
+        self.waiting.push_back(appending);
     }
 
     /// Waits until a table's mapping here is as new as records need it: an index without it would wait,
-    /// and the leader may be gone then.
-    async fn await_mapping(&self, table: &Table, leader: u64, needed: u64) -> Result<(), Ended> {
+    /// and the leader may be gone then. False where it does not come soon.
+    async fn await_mapping(&self, table: &Table, leader: u64, needed: u64) -> bool {
         let end = Instant::now() + MAPPING_TIMEOUT;
+        let mut asked_at: Option<Instant> = None;
         // A table of rows has none until it is known that the leader has become an index.
         while table.index().map_or(0, |index| index.mapping_version) < needed {
             if Instant::now() >= end {
-                return Err(Ended::Waits("the leader's mapping is not there yet".to_owned()));
+                return false;
             }
-            let mappings = [(leader, needed)].into_iter().collect();
-            let _ = self.levels.try_send(Level { mappings, ..Level::default() });
+            if asked_at.is_none_or(|at| at.elapsed() >= MAPPING_INTERVAL) {
+                asked_at = Some(Instant::now());
+                let mappings = [(leader, needed)].into_iter().collect();
+                let _ = self.levels.try_send(Level { mappings, ..Level::default() });
+            }
             tokio::time::sleep(MAPPING_PAUSE).await;
         }
-        Ok(())
+        true
     }
 
     /// The log here has answered for the first that waits.
     fn appended(&mut self, answer: Answer) -> Result<(), Ended> {
-        let Some(Appending { local, to, bytes, records, .. }) = self.waiting.pop_front() else {
-            return Ok(());
-        };
+        let Some(appending) = self.waiting.pop_front() else { return Ok(()) };
+        let Appending { leader, local, to, bytes, records, began, .. } = appending;
         self.waiting_bytes -= bytes;
         let stands_at = match answer.as_deref() {
             Ok([Reply::Integer(lsn)]) => u64::try_from(*lsn).ok(),
             _ => None,
         };
         self.progress.tell(local, |it| {
-            it.waiting_bytes = it.waiting_bytes.saturating_sub(bytes as u64);
-            it.waiting_records = it.waiting_records.saturating_sub(records as u64);
-            it.appended += u64::from(stands_at.is_some());
-            it.appended_records += if stands_at.is_some() { records as u64 } else { 0 };
+            let it = &mut it.counters;
+            it.leave(bytes, records);
+            if stands_at.is_some() {
+                it.appended += 1;
+                it.appended_records += records as u64;
+                it.append_time_ms += u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            }
             it.failed_appends += u64::from(answer.is_err());
         });
         if let Some(lsn) = stands_at {
+            self.left_out.remove(&leader);
             self.progress.stands_at(local, lsn);
         }
         match (answer, stands_at) {
             (_, Some(lsn)) if lsn >= to => Ok(()),
             (_, Some(_)) => Err(Ended::Behind),
             (Err(error), _) => Err(Ended::Waits(format!("the records are not appended: {error}"))),
-            (Ok(_), None) => Err(Ended::Waits(format!("partition {local} follows nobody"))),
+            // The copy follows nobody, or another log: the leader says which when it is asked again.
+            (Ok(replies), None) => {
+                let why = match replies.into_iter().next() {
+                    Some(Reply::Error(error)) => error.message.into_owned(),
+                    other => format!("carried records are answered {other:?}"),
+                };
+                self.leave_out(leader, why, false);
+                Ok(())
+            }
         }
     }
 
@@ -329,7 +361,9 @@ impl Pull {
         let now = Instant::now();
         for told in &level.partitions {
             let partition = PartitionId { table: told.table, ordinal: told.ordinal };
-            if let Some(Pulled { local, .. }) = self.partitions.get(&partition) {
+            if let Some(Pulled { local, .. }) = self.partitions.get(&partition)
+                && !self.is_left_out(partition)
+            {
                 self.progress.level(local.id, told.clone(), now);
                 self.progress.tell(local.id, |it| it.trouble = None);
             }
@@ -349,12 +383,14 @@ async fn heard(records: &mut dyn Records) -> Result<Told, RemoteError> {
 }
 
 fn ended(error: RemoteError) -> Ended {
-    match error {
-        RemoteError::Unreachable(why) | RemoteError::Refused(why) | RemoteError::Denied(why) => {
-            Ended::Waits(why)
-        }
-        RemoteError::NoTable(why) | RemoteError::Trimmed(why) | RemoteError::Forked(why) => {
-            Ended::Stopped(why)
+    Ended::Waits(error.to_string())
+}
+
+impl Drop for Pull {
+    /// What the log here has still to take is told of by nobody any more.
+    fn drop(&mut self) {
+        for Appending { local, bytes, records, .. } in &self.waiting {
+            self.progress.tell(*local, |it| it.counters.leave(*bytes, *records));
         }
     }
 }

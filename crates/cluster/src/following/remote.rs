@@ -40,6 +40,14 @@ pub enum RemoteError {
     Refused(String),
 }
 
+impl RemoteError {
+    /// Whether it stays so until somebody does something about it.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::NoTable(_) | Self::Trimmed(_) | Self::Forked(_))
+    }
+}
+
 /// The clusters that this one knows, by their names in `cluster.remote.*`.
 pub trait Remotes: Send + Sync + 'static {
     /// The one of this name; `None` where none is set.
@@ -60,7 +68,8 @@ pub trait Remote: Send + Sync + 'static {
     /// The way to its nodes for the questions of recovery: an address is the id of a node.
     fn files(&self) -> Arc<dyn Peers>;
 
-    /// The records of partitions from where their followers stand. Dropping them ends it.
+    /// The records of partitions from where their followers stand; a partition of which there are none
+    /// to give is refused on the stream. Dropping them ends it.
     fn records(&self, places: Vec<Place>) -> Asked<'_, Box<dyn Records>>;
 }
 
@@ -88,6 +97,13 @@ pub enum Told {
         partition: PartitionId,
         /// The records with where they stand.
         item: Item,
+    },
+    /// No more records of a partition are given on this stream, and why; the others go on.
+    Refused {
+        /// Its name in the leader's cluster.
+        partition: PartitionId,
+        /// Why.
+        error: RemoteError,
     },
     /// How far the leader is; about once a second.
     Level(Level),
@@ -201,4 +217,7 @@ pub enum HoldChange {
 pub struct Held {
     /// What comes after these positions is kept, by ordinal; empty where nothing is.
     pub positions: Vec<u64>,
+    /// Whether it was too much, so that nothing is kept any more.
+    #[serde(default)]
+    pub is_dropped: bool,
 }

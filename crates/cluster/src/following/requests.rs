@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 use plimsoll_index::Error;
 use plimsoll_storage::operation::Operation;
 use plimsoll_storage::partition::leader_of;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Following;
 use super::definition::{Follows, documents_of};
 use super::mirror::check_documents;
+use super::progress::Counters;
 use super::remote::{Hold, HoldChange, LeaderTable, Remote, RemoteError};
 use crate::DATABASES;
 use crate::documents::{check_name, failed, no_such_index};
@@ -68,8 +70,9 @@ pub struct FollowerOverview {
     pub partitions: Vec<FollowerPartition>,
 }
 
-/// What this node knows of one partition of a follower.
-#[derive(Clone, Debug, Default)]
+/// What a node knows of one partition of a follower.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct FollowerPartition {
     /// Its ordinal.
     pub ordinal: u32,
@@ -79,32 +82,17 @@ pub struct FollowerPartition {
     pub taken_lsn: u64,
     /// The sequence of the leader's last change, as far as it was told.
     pub leader_sequence: u64,
-    /// The same of the copy here; none where this node has no copy.
+    /// The same of the node's own copy; none where it has none.
     pub sequence: Option<u64>,
-    /// For how long it has lacked what the leader had, ms.
-    pub lag_ms: u64,
+    /// For how long it has lacked what the leader had, or may have where that is silent, ms; none where
+    /// the leader never said how far it is.
+    pub lag_ms: Option<u64>,
     /// Since when nothing was heard of the leader, ms.
     pub silent_ms: Option<u64>,
     /// The mapping's version here.
     pub mapping_version: u64,
-    /// Batches that came, and their records and bytes.
-    pub batches: u64,
-    /// Their records.
-    pub records: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Batches that were appended here.
-    pub appended: u64,
-    /// Their records.
-    pub appended_records: u64,
-    /// Batches that the log here did not take.
-    pub failed_appends: u64,
-    /// Times that the leader could not be asked.
-    pub failed_reads: u64,
-    /// Bytes that wait for the log here.
-    pub waiting_bytes: u64,
-    /// Records that wait for the log here.
-    pub waiting_records: u64,
+    /// What became of the records that came to this node.
+    pub counters: Counters,
     /// Why it does not go on, and whether that will not mend by itself.
     pub trouble: Option<(String, bool)>,
 }
@@ -345,15 +333,7 @@ impl Following {
                     u64::try_from(silent).unwrap_or(u64::MAX)
                 }),
                 mapping_version,
-                batches: known.batches,
-                records: known.records,
-                bytes: known.bytes,
-                appended: known.appended,
-                appended_records: known.appended_records,
-                failed_appends: known.failed_appends,
-                failed_reads: known.failed_reads,
-                waiting_bytes: known.waiting_bytes,
-                waiting_records: known.waiting_records,
+                counters: known.counters,
                 trouble: fault.map(|why| (why, true)).or(trouble),
             }
         };

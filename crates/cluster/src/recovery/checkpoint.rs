@@ -6,6 +6,7 @@
 //! | `out-<number>` | all of it |
 //! | `out-<number>/rows` | the store's checkpoint |
 //! | `out-<number>/index` | the index as it was persisted just before, where there is one |
+//! | `out-<number>/kept.json` | for whom it is kept over a restart ([`super::kept`]) |
 //!
 //! For whom it is made, and for how long it is kept, is `source.rs`'s.
 
@@ -14,6 +15,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use plimsoll_storage::partition::{STORE_FORMAT, Store, position_of};
@@ -41,15 +43,25 @@ pub(super) struct Checkpoint {
     hashing: Vec<Hashing>,
 }
 
-/// A folder that is deleted with the last who reads in it.
-struct Folder(PathBuf);
+/// A folder that is deleted with the last who reads in it, unless it is to outlive this run.
+struct Folder {
+    path: PathBuf,
+    outlives: AtomicBool,
+}
+
+impl Folder {
+    fn new(path: PathBuf) -> Self {
+        Self { path, outlives: AtomicBool::new(false) }
+    }
+}
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0)
+        if !self.outlives.load(Ordering::Relaxed)
+            && let Err(error) = std::fs::remove_dir_all(&self.path)
             && error.kind() != io::ErrorKind::NotFound
         {
-            let folder = self.0.display();
+            let folder = self.path.display();
             tracing::warn!(%folder, %error, "a checkpoint cannot be deleted");
         }
     }
@@ -63,7 +75,30 @@ fn folder_of(folder: &Path, kind: FileKind) -> PathBuf {
     })
 }
 
+/// Where a file of a checkpoint is; none where its name is no file's in there.
+pub(super) fn path_of(folder: &Path, file: &CopyFile) -> Option<PathBuf> {
+    let is_name = Path::new(&file.name).file_name().is_some_and(|name| name == file.name.as_str());
+    is_name.then(|| folder_of(folder, file.kind).join(&file.name))
+}
+
 impl Checkpoint {
+    /// One that an earlier run made and kept.
+    pub(super) fn kept(folder: PathBuf, listing: CopyListing, known: &Arc<Known>) -> Self {
+        let hashing = |file: &CopyFile| Hashing::new(file.bytes, file.identity, known);
+        let hashing = listing.files.iter().map(hashing).collect();
+        Self { folder: Folder::new(folder), made_at: Instant::now(), listing, hashing }
+    }
+
+    /// Where it is.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder.path
+    }
+
+    /// Has its files stay when this run of the node ends.
+    pub(super) fn outlive(&self) {
+        self.folder.outlives.store(true, Ordering::Relaxed);
+    }
+
     /// Makes one in a folder of its own. No file is read. Blocks.
     pub(super) fn make(
         dir: &Path,
@@ -72,15 +107,15 @@ impl Checkpoint {
         known: &Arc<Known>,
     ) -> Result<Self, String> {
         let failed = |error: io::Error| error.to_string();
-        let folder = Folder(dir.join(format!("{PREFIX}{number}")));
+        let folder = Folder::new(dir.join(format!("{PREFIX}{number}")));
         // Read before: what is applied meanwhile may be in the checkpoint as well.
         let store = &subject.store;
         let position = store.snapshot().and_then(|rows| position_of(&rows));
         let position = position.map_err(|error| error.to_string())?;
         let lsn = position.ok_or("nothing says yet where its rows are in the log")?.lsn.0;
-        std::fs::create_dir(&folder.0).map_err(failed)?;
-        let rows = folder_of(&folder.0, FileKind::Rows);
-        let index = folder_of(&folder.0, FileKind::Index);
+        std::fs::create_dir(&folder.path).map_err(failed)?;
+        let rows = folder_of(&folder.path, FileKind::Rows);
+        let index = folder_of(&folder.path, FileKind::Index);
         let (indexed, made) = match &subject.indexer {
             Some(indexer) => {
                 // So that little is left for the checkpoint, during which nobody refreshes.
@@ -156,7 +191,7 @@ impl Checkpoint {
 
     fn open(&self, file: usize) -> io::Result<File> {
         let CopyFile { kind, name, .. } = &self.listing.files[file];
-        File::open(folder_of(&self.folder.0, *kind).join(name))
+        File::open(folder_of(&self.folder.path, *kind).join(name))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Recovery: a replica is made by copying a checkpoint of another node's.
 //!
-//! - [`source`]: checkpoints for other nodes, over [`checkpoint`], the files of one, and [`hashing`],
-//!   their checksums.
+//! - [`source`]: checkpoints for other nodes, over [`checkpoint`], the files of one, [`kept`], what outlives
+//!   a restart of them, and [`hashing`], their checksums.
 //! - [`target`]: the copy, over [`asking`], which asks for checkpoints, [`away`], how long a source is
 //!   waited for, [`transfer`], which asks for chunks, [`intake`], which makes files of them, and [`reuse`], which finds what need not be asked
 //!   for.
@@ -18,6 +18,7 @@ mod checkpoint;
 mod folders;
 mod hashing;
 mod intake;
+mod kept;
 mod progress;
 mod reuse;
 mod source;

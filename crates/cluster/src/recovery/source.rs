@@ -21,6 +21,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::checkpoint::{Checkpoint, PREFIX, Subject};
 use super::hashing::Known;
+use super::kept::{Kept, disk_bytes, own_bytes};
 use crate::node::sync_dir;
 use crate::rpc::{Problem, Question, Reply, checksum_of, chunk_checksum};
 use crate::session::random_u64;
@@ -35,6 +36,9 @@ const FOLLOWERS_CHECKPOINTS_MAX: usize = 8;
 const IDLE_MAX: Duration = Duration::from_secs(5 * 60);
 /// The same for nodes of other clusters.
 const FOLLOWERS_IDLE_MAX: Duration = Duration::from_secs(3600);
+/// What of the disk the checkpoints of other clusters' nodes may keep that nothing else does, the
+/// reciprocal of the part.
+const FOLLOWERS_DISK_PART: u64 = 10;
 /// How many chunks are read at once; others wait.
 const READS_MAX: usize = 16;
 /// The same for nodes of other clusters.
@@ -87,23 +91,32 @@ struct Entry {
 type Made = Result<Arc<Checkpoint>, String>;
 
 impl Checkpoints {
-    /// None, below the node's data folder; what an earlier run left there is deleted. Blocks.
+    /// Those of other clusters' nodes that an earlier run left below the node's data folder; what else it
+    /// left is deleted. Blocks.
     ///
     /// # Errors
     /// Where the folder cannot be made or read, or what is left not be deleted.
     pub(crate) fn new(data_dir: &Path) -> io::Result<Self> {
         let dir = data_dir.join("recovery");
         std::fs::create_dir_all(&dir)?;
+        let (mut open, known) = (HashMap::new(), Arc::default());
         for entry in std::fs::read_dir(&dir)? {
             let entry = entry?;
-            if entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX)) {
-                std::fs::remove_dir_all(entry.path())?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let Some(number) = name.strip_prefix(PREFIX) else { continue };
+            let kept = Kept::read(&entry.path());
+            let kept = kept.filter(|it| number.parse() == Ok(it.listing.number));
+            match kept.filter(|_| open.len() < FOLLOWERS_CHECKPOINTS_MAX) {
+                Some(kept) => {
+                    open.insert(kept.listing.number, Entry::kept(kept, entry.path(), &known));
+                }
+                None => std::fs::remove_dir_all(entry.path())?,
             }
         }
         sync_dir(data_dir)?;
         let reads = Arc::new(Semaphore::new(READS_MAX));
         let followers_reads = Arc::new(Semaphore::new(FOLLOWERS_READS_MAX));
-        Ok(Self { dir, open: Mutex::default(), reads, followers_reads, known: Arc::default() })
+        Ok(Self { dir, open: Mutex::new(open), reads, followers_reads, known })
     }
 
     /// Answers the node `from` where the question is one about checkpoints. `find` gives what
@@ -186,9 +199,43 @@ impl Checkpoints {
         Some(answer.unwrap_or_else(Reply::Problem))
     }
 
-    /// Closes the checkpoints of which no chunk was asked for since long before `now`, and says
-    /// how many. Blocks while files are deleted.
+    /// Closes the checkpoints of which no chunk was asked for since long before `now`, and those of
+    /// other clusters' nodes that keep too much; says how many. Blocks while files are deleted.
     pub(crate) fn expire(&self, now: Instant) -> usize {
+        let bytes_max = disk_bytes(&self.dir).map_or(u64::MAX, |all| all / FOLLOWERS_DISK_PART);
+        self.expire_idle(now) + self.expire_large(bytes_max)
+    }
+
+    /// Closes checkpoints of other clusters' nodes while what they alone keep on disk is more than
+    /// that: first the one of which no chunk was asked for the longest.
+    pub(super) fn expire_large(&self, bytes_max: u64) -> usize {
+        let of_followers = |(number, entry): (&u64, &Entry)| match &*entry.made.borrow() {
+            Some(Ok(made)) if entry.is_follower => Some((entry.used_at, *number, Arc::clone(made))),
+            _ => None,
+        };
+        let mut kept: Vec<_> = self.open.lock().iter().filter_map(of_followers).collect();
+        kept.sort_unstable_by_key(|(used_at, number, _)| (*used_at, *number));
+        let sizes = kept.iter().map(|(.., made)| own_bytes(made.folder(), &made.listing));
+        let sizes: Vec<u64> = sizes.collect();
+        let mut bytes: u64 = sizes.iter().sum();
+        let mut closed = 0;
+        for ((_, number, made), size) in kept.into_iter().zip(sizes) {
+            if bytes <= bytes_max {
+                break;
+            }
+            bytes -= size;
+            if size == 0 {
+                continue;
+            }
+            let folder = made.folder().display();
+            tracing::warn!(%folder, size, bytes_max, "a checkpoint for a follower keeps too much");
+            let entry = self.open.lock().remove(&number);
+            closed += usize::from(entry.is_some());
+        }
+        closed
+    }
+
+    fn expire_idle(&self, now: Instant) -> usize {
         let mut open = self.open.lock();
         let idle = |at: Instant, max: Duration| now.saturating_duration_since(at) >= max;
         let expired: Vec<Entry> = open
@@ -284,13 +331,21 @@ impl Checkpoints {
         let number = random_u64();
         let (tell, made) = watch::channel(None);
         let (dir, known) = (self.dir.clone(), Arc::clone(&self.known));
+        let (Asker::Node(name) | Asker::Follower(name)) = from;
+        let (from, is_follower) = (name.to_owned(), from.is_follower());
+        let kept_for = is_follower.then(|| from.clone());
         tokio::task::spawn_blocking(move || {
             let making = Checkpoint::make(&dir, number, &subject, &known);
+            if let (Ok(made), Some(from)) = (&making, kept_for)
+                && let Err(error) =
+                    Kept::new(from, partition, made.listing.clone()).write(made.folder())
+            {
+                // Without that it ends with this run.
+                tracing::warn!(%partition, %error, "a checkpoint is not kept over a restart");
+            }
             tell.send_replace(Some(making.map(Arc::new)));
         });
         let used_at = Instant::now();
-        let (Asker::Node(name) | Asker::Follower(name)) = from;
-        let (from, is_follower) = (name.to_owned(), from.is_follower());
         let entry = Entry { from, is_follower, partition, used_at, made: made.clone() };
         open.insert(number, entry);
         Ok((number, made))
@@ -333,7 +388,26 @@ impl Checkpoints {
     }
 }
 
+impl Drop for Checkpoints {
+    /// What followers read goes on after this run of the node.
+    fn drop(&mut self) {
+        for entry in self.open.get_mut().values().filter(|entry| entry.is_follower) {
+            if let Some(Ok(checkpoint)) = &*entry.made.borrow() {
+                checkpoint.outlive();
+            }
+        }
+    }
+}
+
 impl Entry {
+    fn kept(kept: Kept, folder: PathBuf, known: &Arc<Known>) -> Self {
+        let partition = kept.partition();
+        let Kept { from, listing, .. } = kept;
+        let checkpoint = Checkpoint::kept(folder, listing, known);
+        let (_, made) = watch::channel(Some(Ok(Arc::new(checkpoint))));
+        Self { from, is_follower: true, partition, used_at: Instant::now(), made }
+    }
+
     fn is_of(&self, asker: Asker<'_>) -> bool {
         let (Asker::Node(name) | Asker::Follower(name)) = asker;
         self.from == name && self.is_follower == asker.is_follower()

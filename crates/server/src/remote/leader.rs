@@ -109,7 +109,7 @@ impl Leader for OwnCluster {
         Box::pin(async move { self.leading.files(&asker, question, &may).await })
     }
 
-    fn names_of<'a>(&'a self, places: &'a [Place]) -> Asked<'a, Vec<String>> {
+    fn names_of<'a>(&'a self, places: &'a [Place]) -> Asked<'a, BTreeMap<u64, String>> {
         Box::pin(self.leading.names_of(places))
     }
 

@@ -5,6 +5,7 @@
 //! | method | `/plimsoll.Remote/Records`, one question, a stream of messages |
 //! | question | `{"places": [{"table", "ordinal", "log", "lsn", "hash", "log_time_ms"}]}` |
 //! | message that begins with 1 | a record as it stands in logs, of the leader's partition, with one carried item |
+//! | message that begins with 2 | JSON, a partition of which no more comes, and why ([`super::refusal`]) |
 //! | message that begins with `{` | JSON, how far the leader is |
 //!
 //! A carried item has the form that it has in the follower's log: what reads that reads this, and its
@@ -18,6 +19,7 @@ use plimsoll_log::{Incarnation, Lsn, PartitionId};
 use serde::{Deserialize, Serialize};
 
 use super::protocol::{ProtocolError, QUESTION_BYTES_MAX, read};
+use super::refusal::Refusal;
 
 /// The method.
 pub const METHOD: &str = "/plimsoll.Remote/Records";
@@ -26,6 +28,10 @@ pub const METHOD: &str = "/plimsoll.Remote/Records";
 pub const MESSAGE_BYTES_MAX: usize = plimsoll_log::RECORD_BYTES_MAX + (64 << 10);
 /// What a carried item begins with.
 const CARRIED: u8 = 1;
+/// What a refusal begins with.
+const REFUSED: u8 = 2;
+/// The longest refusal, bytes.
+const REFUSED_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,6 +48,13 @@ struct PlaceForm {
     lsn: u64,
     hash: u64,
     log_time_ms: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Refused {
+    table: u64,
+    ordinal: u32,
+    why: Refusal,
 }
 
 impl From<&Place> for PlaceForm {
@@ -86,6 +99,12 @@ pub fn decode_places(bytes: &[u8]) -> Result<Vec<Place>, ProtocolError> {
 pub fn encode(told: Told) -> Bytes {
     match told {
         Told::Level(level) => serde_json::to_vec(&level).expect("a level is plain data").into(),
+        Told::Refused { partition: PartitionId { table, ordinal }, error } => {
+            let refused = Refused { table, ordinal, why: error.into() };
+            let mut message = vec![REFUSED];
+            serde_json::to_writer(&mut message, &refused).expect("a refusal is plain data");
+            message.into()
+        }
         Told::Carried { partition, item } => {
             let record = Record { items: vec![item], ..empty(partition) }.encode();
             let mut message = BytesMut::with_capacity(1 + record.len());
@@ -103,6 +122,10 @@ pub fn encode(told: Told) -> Bytes {
 pub fn decode(bytes: &Bytes) -> Result<Told, ProtocolError> {
     if bytes.len() > MESSAGE_BYTES_MAX {
         return Err(ProtocolError::TooLong(bytes.len(), MESSAGE_BYTES_MAX));
+    }
+    if let Some(refused) = bytes.strip_prefix(&[REFUSED]) {
+        let Refused { table, ordinal, why } = read(refused, REFUSED_BYTES_MAX)?;
+        return Ok(Told::Refused { partition: PartitionId { table, ordinal }, error: why.into() });
     }
     if bytes.first() != Some(&CARRIED) {
         let level: Level = read(bytes, MESSAGE_BYTES_MAX)?;
@@ -135,7 +158,7 @@ fn empty(partition: PartitionId) -> Record {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_cluster::following::PartitionLevel;
+    use plimsoll_cluster::following::{PartitionLevel, RemoteError};
     use plimsoll_log::rules::carried::Batch;
 
     use super::*;
@@ -186,7 +209,9 @@ mod tests {
         let partition = PartitionLevel { table: 5, ordinal: 1, lsn: 9, log_time_ms: 8, sequence };
         let mappings = [(5, 3)].into();
         let level = Told::Level(Level { partitions: vec![partition], mappings, clock_ms: 1 });
-        for told in [level, carried(Bytes::from_static(b"record"))] {
+        let error = RemoteError::Trimmed("gone".to_owned());
+        let refused = Told::Refused { partition: place(1).partition, error };
+        for told in [level, refused, carried(Bytes::from_static(b"record"))] {
             let message = encode(told.clone());
             assert_eq!(decode(&message), Ok(told));
         }

@@ -213,7 +213,15 @@ async fn errors_keep_their_kinds_and_a_stream_ends_with_its_key() {
     let remote = clusters.remote();
     let table = soon(remote.table("db0")).await.unwrap();
     let places = beginnings(&table);
-    let begun = |places: Vec<Place>| async { soon(remote.records(places)).await.err() };
+    let begun = |places: Vec<Place>| async {
+        match soon(remote.records(places)).await {
+            Ok(mut stream) => match soon(stream.next()).await {
+                Ok(Told::Refused { error, .. }) => Some(error),
+                _ => None,
+            },
+            Err(error) => Some(error),
+        }
+    };
     let mut forked = places.clone();
     forked[0].position.incarnation.0 ^= 1;
     let forked = begun(forked).await;

@@ -13,7 +13,7 @@ use plimsoll_log::rules::leads::LeadState;
 use plimsoll_log::rules::sessions::{RESULT_BYTES_MAX, SessionState, Verdict};
 use plimsoll_log::{LeadId, Lsn, SessionId};
 
-use super::apply::{ApplyError, Effect, Observer, Replica, unreadable};
+use super::apply::{ApplyError, Effect, NotCarried, Observer, Replica, unreadable};
 use super::budget::{BUDGETED_SINCE, OverBudget};
 use super::overlay::Overlay;
 use super::system::{self, Stamp};
@@ -257,7 +257,7 @@ impl<'a> Application<'a> {
                     observer.operation((place, 0), effect, &self.overlay, self.stamp.keys);
                 }
                 Item::Carried { .. } => {
-                    let effect = Effect::Carried(None);
+                    let effect = Effect::Carried(Err(NotCarried::FollowsNobody));
                     observer.operation((place, 0), effect, &self.overlay, self.stamp.keys);
                 }
             }

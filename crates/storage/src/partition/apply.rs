@@ -34,9 +34,21 @@ pub enum Effect {
     Ran(Reply),
     /// It did not run: the session knows it already, or refuses it. Of a fence: the answer.
     Settled(Verdict),
-    /// Of carried records: where the replica stands in its leader's log after them. `None` where it
-    /// follows nobody: nothing was taken.
-    Carried(Option<LeaderPosition>),
+    /// Of carried records: where the replica stands in its leader's log after them, or why it took
+    /// nothing of them.
+    Carried(Result<LeaderPosition, NotCarried>),
+}
+
+/// Why a replica takes nothing of carried records. It goes on with whatever comes after them: its
+/// following may be ended, or begun anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotCarried {
+    /// It follows nobody.
+    #[error("the partition follows nobody")]
+    FollowsNobody,
+    /// They are not of the leader's log that was followed so far.
+    #[error("it cannot follow its leader: {0}")]
+    Fault(#[from] CarriedFault),
 }
 
 /// Learns what each operation did, while later operations have not run yet.
@@ -85,9 +97,6 @@ pub enum ApplyError {
     /// it: the same record may be tried again.
     #[error("an operation exceeds what a record may take, and not all nodes know that limit: {0}")]
     OverBudget(String),
-    /// The leader's log is not the one that was followed.
-    #[error("it cannot follow its leader: {0}")]
-    Carried(#[from] CarriedFault),
 }
 
 /// Which documents of a copied replica the index here is to take in.

@@ -67,8 +67,17 @@ impl Following {
             };
             match item {
                 Item::Carried { batch, records } => {
-                    carry_out(application, &mut leader, batch, records)?;
-                    observe(application, 0, Effect::Carried(Some(leader.position)));
+                    let carried = match batch.admit(&leader.position) {
+                        Ok(Verdict::Take { from }) => {
+                            carry_out(application, &mut leader, (batch, from), records)?;
+                            Ok(leader.position)
+                        }
+                        Ok(Verdict::Duplicate | Verdict::Gap | Verdict::Astride) => {
+                            Ok(leader.position)
+                        }
+                        Err(fault) => Err(fault.into()),
+                    };
+                    observe(application, 0, Effect::Carried(carried));
                 }
                 Item::Operations { payloads, .. } => {
                     for (index, payload) in payloads.iter().enumerate() {
@@ -110,15 +119,14 @@ impl Following {
     }
 }
 
-/// Takes of a batch what the replica lacks. Where that is much, it takes the first of it: it is then
-/// in the middle of the batch, as after one that ended there.
+/// Takes the records of a batch from one of them on. Where that is much, it takes the first of it: it
+/// is then in the middle of the batch, as after one that ended there.
 fn carry_out(
     application: &mut Application<'_>,
     leader: &mut Leader,
-    batch: &Batch,
+    (batch, from): (&Batch, usize),
     records: &[Bytes],
 ) -> Result<(), ApplyError> {
-    let Verdict::Take { from } = batch.admit(&leader.position)? else { return Ok(()) };
     let mut taken = from;
     for (link, bytes) in batch.records.iter().zip(records).skip(from) {
         if application.shared_permille() >= SHARED_PERMILLE_MAX {

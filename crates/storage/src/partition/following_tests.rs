@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use plimsoll_log::record::{self, Anchor, Item, LeadStamp, Record};
 use plimsoll_log::rules::WINDOW_MS;
-use plimsoll_log::rules::carried::{Batch, CarriedFault, Link};
+use plimsoll_log::rules::carried::{Batch, Link};
 use plimsoll_log::rules::chain::{Chain, Position};
 use plimsoll_log::{Incarnation, LeadId, Lsn, PartitionId, SessionId};
 use proptest::prelude::*;
@@ -468,7 +468,7 @@ fn a_write_of_its_own_changes_nothing() {
     assert_eq!(effects, [refused.clone(), refused]);
     assert_eq!(follower.content(), before);
     let effects = follower.append(START_MS, vec![leader.batch(Lsn(0), Lsn(4))]).unwrap();
-    let [Effect::Carried(Some(at))] = effects[..] else { panic!("{effects:?}") };
+    let [Effect::Carried(Ok(at))] = effects[..] else { panic!("{effects:?}") };
     assert_eq!(at.link, link(leader.log.chain.position()));
     assert_eq!(follower.content(), leader.contents[&Lsn(4)]);
 }
@@ -487,15 +487,33 @@ fn who_follows_nobody_takes_nothing_that_is_carried() {
 }
 
 #[test]
-fn a_fork_another_log_and_another_partition_stop_it_by_name() {
+fn a_fork_and_another_log_are_told_and_it_goes_on() {
     let (leader, mut follower) = pair();
     follower.append(START_MS, vec![leader.batch(Lsn(0), Lsn(2))]).unwrap();
     let content = follower.content();
     let Item::Carried { batch, records } = leader.batch(Lsn(1), Lsn(4)) else { panic!() };
     let mut forked = batch.clone();
     forked.records[0].hash += 1;
-    let mut other_log = batch.clone();
+    let mut other_log = batch;
     other_log.incarnation = Incarnation(9);
+    for (batch, words) in [(forked, "forked"), (other_log, "the leader's log is")] {
+        let item = Item::Carried { batch, records: records.clone() };
+        let effects = follower.append(START_MS, vec![item]).unwrap();
+        let [Effect::Carried(Err(refused))] = effects[..] else { panic!("{effects:?}") };
+        assert!(refused.to_string().contains(words), "{refused}");
+        assert_eq!((follower.at(), follower.content()), (Lsn(2), content), "nothing of it is kept");
+    }
+    // What is of the log that was followed is still taken.
+    follower.append(START_MS, vec![leader.batch(Lsn(2), Lsn(4))]).unwrap();
+    assert_eq!(follower.content(), leader.contents[&Lsn(4)]);
+}
+
+#[test]
+fn another_partition_and_rotten_bytes_stop_it_by_name() {
+    let (leader, mut follower) = pair();
+    follower.append(START_MS, vec![leader.batch(Lsn(0), Lsn(2))]).unwrap();
+    let content = follower.content();
+    let Item::Carried { batch, records } = leader.batch(Lsn(1), Lsn(4)) else { panic!() };
     let mut strange = records.clone();
     strange[1] = {
         let mut record = Record::decode(&strange[1]).unwrap();
@@ -508,32 +526,11 @@ fn a_fork_another_log_and_another_partition_stop_it_by_name() {
         bytes[20] ^= 1;
         bytes.into()
     };
-    type IsIt = fn(&ApplyError) -> bool;
-    let cases: [(Item, IsIt, &str); 4] = [
-        (
-            Item::Carried { batch: forked, records: records.clone() },
-            |it| matches!(it, ApplyError::Carried(CarriedFault::Forked { .. })),
-            "forked",
-        ),
-        (
-            Item::Carried { batch: other_log, records },
-            |it| matches!(it, ApplyError::Carried(CarriedFault::OtherLog { .. })),
-            "the leader's log is",
-        ),
-        (
-            Item::Carried { batch: batch.clone(), records: strange },
-            |it| matches!(it, ApplyError::Unreadable(..)),
-            "another partition",
-        ),
-        (
-            Item::Carried { batch, records: rotten },
-            |it| matches!(it, ApplyError::Unreadable(..)),
-            "checksum",
-        ),
-    ];
-    for (item, is_it, words) in cases {
+    for (records, words) in [(strange, "another partition"), (rotten, "checksum")] {
+        let item = Item::Carried { batch: batch.clone(), records };
         let error = follower.append(START_MS, vec![item]).unwrap_err();
-        assert!(is_it(&error) && error.to_string().contains(words), "{error}");
+        let is_unreadable = matches!(error, ApplyError::Unreadable(..));
+        assert!(is_unreadable && error.to_string().contains(words), "{error}");
         assert_eq!((follower.at(), follower.content()), (Lsn(2), content), "nothing of it is kept");
         // The record is taken out again, so that the next case meets the replica as it was.
         follower.log.entries.pop();

@@ -26,7 +26,7 @@ mod store;
 mod system;
 mod touches;
 
-pub use apply::{Applied, ApplyError, Digests, Effect, Observer, Replica, ToIndex};
+pub use apply::{Applied, ApplyError, Digests, Effect, NotCarried, Observer, Replica, ToIndex};
 pub use budget::{
     BUDGETED_SINCE, OPERATION_BYTES_MAX, OPERATION_STEPS_MAX, OverBudget, RECORD_BYTES_MAX,
     RECORD_STEPS_MAX, own_bytes, too_many_bytes,

@@ -49,6 +49,10 @@ fn read_only(effect: &Effect) -> bool {
     matches!(effect, Effect::Ran(Reply::Error(error)) if &*error.code == "READONLY")
 }
 
+fn nobody() -> Effect {
+    Effect::Carried(Err(NotCarried::FollowsNobody))
+}
+
 fn ok() -> Effect {
     Effect::Ran(Reply::OK)
 }
@@ -80,7 +84,7 @@ fn what_comes_before_it_is_refused_and_what_comes_after_it_runs() {
     let effects = follower.append(own_ms, items.clone()).unwrap();
     assert!(read_only(&effects[0]) && read_only(&effects[1]), "{effects:?}");
     let integer = |n| Effect::Ran(Reply::Integer(n));
-    let rest = [ok(), integer(2), Effect::Carried(None), integer(2), ok()];
+    let rest = [ok(), integer(2), nobody(), integer(2), ok()];
     assert_eq!(effects[2..7], rest);
     assert_eq!(effects[7], Effect::Settled(Verdict::Fresh));
     let replica = follower.replica();
@@ -96,7 +100,7 @@ fn what_comes_before_it_is_refused_and_what_comes_after_it_runs() {
     for known in &effects[1..5] {
         assert!(matches!(known, Effect::Settled(Verdict::Known(_))), "{effects:?}");
     }
-    assert_eq!(effects[5], Effect::Carried(None));
+    assert_eq!(effects[5], nobody());
     let effects =
         follower.append(own_ms, vec![operations(11, 1, own_ms, &[Operation::Unfollow])]).unwrap();
     assert_eq!(effects, [ok()]);

@@ -212,7 +212,10 @@ fn check_room(all: &[(String, FollowerHold)], table: u64) -> Result<(), RemoteEr
 
 fn held(held: Option<&FollowerHold>) -> Held {
     let kept = held.filter(|held| !held.is_dropped);
-    Held { positions: kept.map(|held| held.positions.clone()).unwrap_or_default() }
+    Held {
+        positions: kept.map(|held| held.positions.clone()).unwrap_or_default(),
+        is_dropped: held.is_some_and(|held| held.is_dropped),
+    }
 }
 
 /// What is kept after a change that is no end; `None` where nothing is.

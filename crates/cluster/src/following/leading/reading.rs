@@ -17,7 +17,6 @@ use plimsoll_log::{Entry, GroupId, Lsn, PartitionId, Reader};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::records::log_error;
 use super::unreachable;
 use crate::following::remote::{Level, PartitionLevel, Place, RemoteError, Told};
 use crate::lead::now_ms;
@@ -72,10 +71,7 @@ impl Followed {
     }
 
     /// Takes what is applied here, up to the next batch that is full.
-    fn take_until_full(
-        &mut self,
-        applied: Lsn,
-    ) -> Result<Option<(PartitionId, Item)>, RemoteError> {
+    fn take_until_full(&mut self, applied: Lsn) -> Result<Option<(PartitionId, Item)>, End> {
         loop {
             if let Some(full) = self.assembler.full() {
                 return Ok(Some(full));
@@ -98,7 +94,7 @@ impl Followed {
     }
 
     /// Where it stands with this node's own replicas, they must have read the same.
-    fn compare(&self, own: &Position) -> Result<(), RemoteError> {
+    fn compare(&self, own: &Position) -> Result<(), End> {
         let position = self.assembler.position();
         if own.lsn != position.lsn || own.hash == position.hash {
             return Ok(());
@@ -107,19 +103,18 @@ impl Followed {
         Err(self.fault(&CarriedFault::Forked { lsn, expected, found }.into()))
     }
 
-    /// Says of a fault whose it is.
-    fn fault(&self, fault: &AssembleFault) -> RemoteError {
+    /// Refuses those whose fault it is: the ones that stand where it shows, or all.
+    fn fault(&self, fault: &AssembleFault) -> End {
         let at = match fault {
             AssembleFault::Carried(CarriedFault::Forked { lsn, .. }) => Some(*lsn),
             _ => None,
         };
-        let theirs = |place: &&Place| Some(place.position.link.lsn) == at;
-        let names = self.places.iter().filter(theirs).map(|place| place.partition.to_string());
-        let names: Vec<String> = names.collect();
-        RemoteError::Forked(match names.is_empty() {
-            true => format!("log group {}: {fault}", self.group),
-            false => format!("partition {}: {fault}", names.join(", ")),
-        })
+        let is_named = |place: &&Place| Some(place.position.link.lsn) == at;
+        let are_named = self.places.iter().any(|place| is_named(&place));
+        let refused = self.places.iter().filter(|place| !are_named || is_named(place));
+        let why = format!("log group {}: {fault}", self.group);
+        let refuse = |place: &Place| (place.partition, RemoteError::Forked(why.clone()));
+        End::Refused(refused.map(refuse).collect())
     }
 }
 
@@ -129,6 +124,8 @@ enum End {
     Quiet,
     /// What the follower is told of it.
     Said(RemoteError),
+    /// Nothing more can be given of these: it begins anew without them.
+    Refused(Vec<(PartitionId, RemoteError)>),
 }
 
 impl From<RemoteError> for End {
@@ -165,11 +162,21 @@ impl Reading {
                 break end;
             }
         };
-        if let End::Said(error) = end {
-            tracing::debug!(%error, "a follower's stream ends");
-            // A follower that went meanwhile is told nothing.
-            let _ = self.send(Err(error));
-        }
+        let error = match end {
+            End::Quiet => return,
+            End::Said(error) => error,
+            End::Refused(refused) => {
+                for (partition, error) in refused {
+                    if self.send(Ok(Told::Refused { partition, error })).is_err() {
+                        return;
+                    }
+                }
+                unreachable("the stream begins anew, without what was refused")
+            }
+        };
+        tracing::debug!(%error, "a follower's stream ends");
+        // A follower that went meanwhile is told nothing.
+        let _ = self.send(Err(error));
     }
 
     fn step(&mut self) -> Result<(), End> {
@@ -190,7 +197,7 @@ impl Reading {
                 (false, false) => READ_TIME,
             };
             let read = self.reader.next(&mut entries, READ_BYTES, time);
-            read.map_err(|error| log_error(&error, &self.followed))?;
+            read.map_err(unreachable)?;
         } else {
             std::thread::sleep(APPLY_PAUSE);
         }
@@ -296,10 +303,12 @@ impl Reading {
         }
         let tables = metadata::tables(metadata).map_err(unreachable)?;
         let there: HashSet<u64> = tables.iter().map(|(_, it)| it.incarnation).collect();
-        let places = self.followed.iter().flat_map(|it| &it.places);
-        let mut followed = places.map(|place| place.partition.table);
-        if let Some(gone) = followed.find(|table| !there.contains(table)) {
-            return Err(RemoteError::NoTable(format!("the table {gone} is gone")).into());
+        let places = self.followed.iter().flat_map(|it| &it.places).map(|place| place.partition);
+        let gone = places.filter(|partition| !there.contains(&partition.table));
+        let error = |table| RemoteError::NoTable(format!("the table {table} is gone"));
+        let gone: Vec<_> = gone.map(|it| (it, error(it.table))).collect();
+        if !gone.is_empty() {
+            return Err(End::Refused(gone));
         }
         self.tables = Some(change);
         Ok(())

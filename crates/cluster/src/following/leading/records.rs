@@ -2,9 +2,10 @@
 //! a channel that holds little, so that a follower that is slow costs its leader little. The reading
 //! is `reading.rs`'s, on a thread for each stream.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
-use plimsoll_log::rules::carried::Assembler;
+use plimsoll_log::rules::carried::{Assembler, CarriedFault};
 use plimsoll_log::{GroupId, Log, LogError, PartitionId, Reader};
 use tokio::sync::mpsc::{Receiver, channel};
 
@@ -20,6 +21,8 @@ const BATCH_BYTES: usize = 1 << 20;
 
 /// Records of partitions as this node reads them. Dropping it ends the reading.
 pub struct RecordStream {
+    /// What is refused from the beginning; told first.
+    refused: VecDeque<Told>,
     told: Receiver<Result<Told, RemoteError>>,
 }
 
@@ -34,6 +37,9 @@ impl RecordStream {
 impl Records for RecordStream {
     fn next(&mut self) -> Asked<'_, Told> {
         Box::pin(async {
+            if let Some(refused) = self.refused.pop_front() {
+                return Ok(refused);
+            }
             let ended = || Err(unreachable("the node serves no more records"));
             self.told.recv().await.unwrap_or_else(ended)
         })
@@ -41,76 +47,92 @@ impl Records for RecordStream {
 }
 
 impl Leading {
-    /// The names of the tables that places are of, each once.
+    /// The names of the tables that places are of, by incarnation: of those that are there.
     ///
     /// # Errors
-    /// [`RemoteError::NoTable`] where one of them is not there, [`RemoteError::Unreachable`] where
-    /// that cannot be found out now.
-    pub async fn names_of(&self, places: &[Place]) -> Result<Vec<String>, RemoteError> {
+    /// [`RemoteError::Unreachable`] where that cannot be found out now.
+    pub async fn names_of(&self, places: &[Place]) -> Result<BTreeMap<u64, String>, RemoteError> {
         let tables = self.tables(places).await?;
-        Ok(tables.into_values().map(|(name, _)| name).collect())
+        Ok(tables.into_iter().map(|(table, (name, _))| (table, name)).collect())
     }
 
     /// The records of partitions from where their followers stand: those that this node has applied
-    /// itself, so that what is read can be compared with what it read before.
+    /// itself, so that what is read can be compared with what it read before. A place that nothing can
+    /// be given from is refused on the stream ([`RemoteError::NoTable`], [`RemoteError::Trimmed`],
+    /// [`RemoteError::Forked`]); the others go on.
     ///
     /// # Errors
-    /// [`RemoteError::NoTable`], [`RemoteError::Trimmed`] and [`RemoteError::Forked`] as they say, for
-    /// any of the places; [`RemoteError::Refused`] where they make no sense;
-    /// [`RemoteError::Unreachable`] where the node serves as many streams as it can.
+    /// [`RemoteError::Refused`] where the places make no sense; [`RemoteError::Unreachable`] where the
+    /// node serves as many streams as it can.
     pub async fn records(&self, places: Vec<Place>) -> Result<RecordStream, RemoteError> {
         check(&places)?;
         let tables = self.tables(&places).await?;
         let busy = |_| unreachable("the node serves as many followers as it can: come again");
-        let room = std::sync::Arc::clone(&self.streams).try_acquire_owned().map_err(busy)?;
+        let room = Arc::clone(&self.streams).try_acquire_owned().map_err(busy)?;
+        let incarnation = self.shared.log.incarnation();
+        let mut refused = Vec::new();
         let mut groups: BTreeMap<GroupId, Vec<Place>> = BTreeMap::new();
         for place in places {
-            let (name, of_table) = &tables[&place.partition.table];
-            let group = of_table.get(place.partition.ordinal as usize);
-            let group = group.ok_or_else(|| {
-                let ordinal = place.partition.ordinal;
-                RemoteError::NoTable(format!("the table `{name}` has no partition {ordinal}"))
-            })?;
-            groups.entry(*group).or_default().push(place);
+            match group_of(&tables, &place) {
+                Err(error) => refused.push((place.partition, error)),
+                Ok(_) if place.position.incarnation != incarnation => {
+                    let (expected, found) = (place.position.incarnation, incarnation);
+                    let fault = CarriedFault::OtherLog { expected, found };
+                    refused.push((place.partition, forked(&fault)));
+                }
+                Ok(group) => groups.entry(group).or_default().push(place),
+            }
         }
-        let log = std::sync::Arc::clone(&self.shared.log);
+        let log = Arc::clone(&self.shared.log);
         let begun = tokio::task::spawn_blocking(move || begin(&*log, groups));
-        let (reader, followed) = begun.await.map_err(unreachable)??;
+        let begun = begun.await.map_err(unreachable)??;
+        refused.extend(begun.refused);
         let (sender, told) = channel(STREAM_MESSAGES_MAX);
-        let shared = std::sync::Arc::clone(&self.shared);
-        let reading = Reading::new(shared, reader, followed, sender);
-        let run = move || {
-            reading.run();
-            drop(room);
-        };
-        let thread = std::thread::Builder::new().name("follower".to_owned()).spawn(run);
-        let mut threads = self.threads.lock();
-        threads.retain(|thread| !thread.is_finished());
-        threads.push(thread.map_err(unreachable)?);
-        Ok(RecordStream { told })
+        if let Some(reader) = begun.reader {
+            let shared = Arc::clone(&self.shared);
+            let reading = Reading::new(shared, reader, begun.followed, sender);
+            let run = move || {
+                reading.run();
+                drop(room);
+            };
+            let thread = std::thread::Builder::new().name("follower".to_owned()).spawn(run);
+            let mut threads = self.threads.lock();
+            threads.retain(|thread| !thread.is_finished());
+            threads.push(thread.map_err(unreachable)?);
+        }
+        let refused = refused.into_iter();
+        let refused = refused.map(|(partition, error)| Told::Refused { partition, error });
+        Ok(RecordStream { refused: refused.collect(), told })
     }
 
-    /// The tables of places by incarnation: the name of each, and its partitions' groups.
-    async fn tables(
-        &self,
-        places: &[Place],
-    ) -> Result<HashMap<u64, (String, Vec<GroupId>)>, RemoteError> {
+    /// The tables of places that are there, by incarnation: the name of each, and its partitions'
+    /// groups.
+    async fn tables(&self, places: &[Place]) -> Result<Tables, RemoteError> {
         if !self.shared.pass_metadata(METADATA_TIME).await {
             return Err(unreachable("the node is cut off from its log"));
         }
-        let mut wanted: HashMap<u64, Option<(String, Vec<GroupId>)>> =
-            places.iter().map(|place| (place.partition.table, None)).collect();
-        for (name, definition) in metadata::tables(&self.shared.metadata).map_err(unreachable)? {
-            if let Some(found) = wanted.get_mut(&definition.incarnation) {
-                *found = Some((name, super::holds::groups_of(&definition)));
-            }
-        }
-        let found = wanted.into_iter().map(|(table, found)| {
-            let gone = || RemoteError::NoTable(format!("the table {table} is gone"));
-            Ok((table, found.ok_or_else(gone)?))
+        let is_wanted = |table: u64| places.iter().any(|place| place.partition.table == table);
+        let all = metadata::tables(&self.shared.metadata).map_err(unreachable)?;
+        let wanted = all.into_iter().filter(|(_, definition)| is_wanted(definition.incarnation));
+        let found = wanted.map(|(name, definition)| {
+            (definition.incarnation, (name, super::holds::groups_of(&definition)))
         });
-        found.collect()
+        Ok(found.collect())
     }
+}
+
+type Tables = HashMap<u64, (String, Vec<GroupId>)>;
+
+fn group_of(tables: &Tables, place: &Place) -> Result<GroupId, RemoteError> {
+    let PartitionId { table, ordinal } = place.partition;
+    let gone = || RemoteError::NoTable(format!("the table {table} is gone"));
+    let (name, groups) = tables.get(&table).ok_or_else(gone)?;
+    let none = || RemoteError::NoTable(format!("the table `{name}` has no partition {ordinal}"));
+    groups.get(ordinal as usize).copied().ok_or_else(none)
+}
+
+fn forked(fault: &dyn std::fmt::Display) -> RemoteError {
+    RemoteError::Forked(fault.to_string())
 }
 
 fn check(places: &[Place]) -> Result<(), RemoteError> {
@@ -130,39 +152,62 @@ fn check(places: &[Place]) -> Result<(), RemoteError> {
     }
 }
 
-type Begun = (Box<dyn Reader>, Vec<Followed>);
-
-/// Opens the log where the furthest behind of each group stands. Blocks.
-fn begin(log: &dyn Log, groups: BTreeMap<GroupId, Vec<Place>>) -> Result<Begun, RemoteError> {
-    let mut followed = Vec::new();
-    for (group, places) in groups {
-        let followers: Vec<_> = places.iter().map(|it| (it.partition, it.position)).collect();
-        let assembler = Assembler::begin(log.incarnation(), BATCH_BYTES, &followers);
-        let assembler = assembler.map_err(|fault| {
-            let other = |place: &&Place| place.position.incarnation != log.incarnation();
-            let place = places.iter().find(other).or(places.first());
-            let partition = place.map_or_else(String::new, |it| it.partition.to_string());
-            RemoteError::Forked(format!("partition {partition}: {fault}"))
-        })?;
-        followed.push(Followed::new(group, assembler, places));
-    }
-    let from: Vec<_> = followed.iter().map(Followed::next).collect();
-    let reader = log.read(&from).map_err(|error| log_error(&error, &followed))?;
-    Ok((reader, followed))
+/// What can be read, and what cannot.
+struct Begun {
+    /// None where nothing can.
+    reader: Option<Box<dyn Reader>>,
+    followed: Vec<Followed>,
+    refused: Vec<(PartitionId, RemoteError)>,
 }
 
-/// What a failure of the log means to the followers of these groups.
-pub(super) fn log_error(error: &LogError, followed: &[Followed]) -> RemoteError {
-    match error {
-        LogError::Trimmed { group, first, .. } => {
-            let places = followed.iter().find(|it| it.group == *group).map(|it| &it.places[..]);
-            let is_lost = |place: &&Place| place.position.link.lsn.next() < *first;
-            let lost = places.unwrap_or_default().iter().filter(is_lost);
-            let lost: Vec<String> = lost.map(|place| place.partition.to_string()).collect();
-            let names = lost.join(", ");
-            RemoteError::Trimmed(format!("partition {names}: {error}"))
+/// Opens the log where the furthest behind of each group stands, without those that nothing can be given
+/// to. Blocks.
+fn begin(log: &dyn Log, mut groups: BTreeMap<GroupId, Vec<Place>>) -> Result<Begun, RemoteError> {
+    let mut refused = Vec::new();
+    loop {
+        let mut followed = Vec::new();
+        for (group, places) in &mut groups {
+            followed.extend(follow(log, *group, places, &mut refused));
         }
-        // Another node may be able to.
-        LogError::Damaged(_) | LogError::Failed(_) => unreachable(error),
+        if followed.is_empty() {
+            return Ok(Begun { reader: None, followed, refused });
+        }
+        let from: Vec<_> = followed.iter().map(Followed::next).collect();
+        let error = match log.read(&from) {
+            Ok(reader) => return Ok(Begun { reader: Some(reader), followed, refused }),
+            Err(error) => error,
+        };
+        // Of another failure another node may know better.
+        let LogError::Trimmed { group, first, .. } = &error else { return Err(unreachable(error)) };
+        let places = groups.get_mut(group).ok_or_else(|| unreachable(&error))?;
+        let is_lost = |place: &mut Place| place.position.link.lsn.next() < *first;
+        let lost: Vec<Place> = places.extract_if(.., is_lost).collect();
+        if lost.is_empty() {
+            return Err(unreachable(error));
+        }
+        let trimmed = || RemoteError::Trimmed(error.to_string());
+        refused.extend(lost.into_iter().map(|place| (place.partition, trimmed())));
     }
+}
+
+/// The places of a group that agree with each other; takes the others out. None where none is left.
+fn follow(
+    log: &dyn Log,
+    group: GroupId,
+    places: &mut Vec<Place>,
+    refused: &mut Vec<(PartitionId, RemoteError)>,
+) -> Option<Followed> {
+    while !places.is_empty() {
+        let followers: Vec<_> = places.iter().map(|it| (it.partition, it.position)).collect();
+        let fault = match Assembler::begin(log.incarnation(), BATCH_BYTES, &followers) {
+            Ok(assembler) => return Some(Followed::new(group, assembler, places.clone())),
+            Err(fault) => fault,
+        };
+        // Which of two is right, nothing tells here: alone, each is compared with the log.
+        let first = places.iter().map(|place| place.position.link.lsn).min();
+        let at_first = |place: &mut Place| Some(place.position.link.lsn) == first;
+        let named: Vec<Place> = places.extract_if(.., at_first).collect();
+        refused.extend(named.into_iter().map(|place| (place.partition, forked(&fault))));
+    }
+    None
 }

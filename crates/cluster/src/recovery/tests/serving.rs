@@ -228,6 +228,47 @@ async fn what_a_crash_left_is_deleted_at_the_start() {
 }
 
 #[tokio::test]
+async fn what_a_follower_reads_outlives_a_restart_and_keeps_no_more_than_it_may() {
+    let Serving { dir, mut source, checkpoints } = Serving::new();
+    let ask = async |checkpoints: &Checkpoints, source: &Source, question: &Question| {
+        let find = |id| (id == ID).then(|| rows_of(source.replica.store()));
+        checkpoints.answer_follower("them:n", question, find).await.unwrap()
+    };
+    let open = Question::OpenCopy { partition: PartitionName::from(ID) };
+    let opened =
+        async |checkpoints: &Checkpoints, source: &Source| match ask(checkpoints, source, &open)
+            .await
+        {
+            Reply::Copy { listing, .. } => listing,
+            other => panic!("{other:?}"),
+        };
+    let first = opened(&checkpoints, &source).await;
+    // One after a clean stop, one after a crash.
+    drop(checkpoints);
+    let checkpoints = Checkpoints::new(dir.path()).unwrap();
+    let again = opened(&checkpoints, &source).await;
+    assert_eq!((again.number, &again.files), (first.number, &first.files));
+    std::mem::forget(checkpoints);
+    let checkpoints = Checkpoints::new(dir.path()).unwrap();
+    assert_eq!(opened(&checkpoints, &source).await.number, first.number);
+    assert_eq!(checkpoints.opened_by_follower("them:n", first.number), Some(ID));
+    let sst = first.files.iter().position(|file| file.name.ends_with(".sst")).unwrap();
+    let file = u32::try_from(sst).unwrap();
+    let chunk = Question::CopyChunk { checkpoint: first.number, file, offset: 0, bytes_max: 9 };
+    let chunk = ask(&checkpoints, &source, &chunk).await;
+    assert!(matches!(chunk, Reply::CopyChunk { .. }), "{chunk:?}");
+    // Once the store has written its files anew, the checkpoint alone keeps the old ones.
+    source.grow(50, 100, true);
+    source.replica.store().compact().unwrap();
+    let own =
+        kept::own_bytes(&dir.path().join("recovery").join(format!("out-{}", first.number)), &first);
+    assert!(own > 0);
+    assert_eq!(checkpoints.expire_large(own), 0);
+    assert_eq!(checkpoints.expire_large(own - 1), 1);
+    assert_eq!(checkpoints.opened_by_follower("them:n", first.number), None);
+}
+
+#[tokio::test]
 async fn a_replica_that_stands_nowhere_is_not_given_away() {
     let serving = Serving::new();
     let empty = tempfile::tempdir().unwrap();

@@ -70,7 +70,7 @@ pub enum Verdict {
     Astride,
 }
 
-/// Why the follower cannot go on with this leader. Apply of the partition stops by this name.
+/// Why a batch is not of the log that was followed. Nothing of it is taken; whoever carries is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CarriedFault {
     /// The leader's group has another log than the one that was followed.
@@ -122,7 +122,8 @@ impl Batch {
     /// Decides on the batch for a replica that stands at `held`.
     ///
     /// # Errors
-    /// A fault: apply must stop.
+    /// A fault: a no-op that is told. Whether the leader's log forked, it says itself where it is asked
+    /// from where the replica stands.
     pub fn admit(&self, held: &LeaderPosition) -> Result<Verdict, CarriedFault> {
         if held.incarnation != self.incarnation {
             let (expected, found) = (held.incarnation, self.incarnation);

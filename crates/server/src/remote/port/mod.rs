@@ -13,6 +13,7 @@ mod incoming;
 mod service;
 mod streaming;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,8 +76,8 @@ pub trait Leader: Send + Sync + 'static {
     /// Answers a question of recovery, for the tables of a key.
     fn files<'a>(&'a self, key: &'a Key, question: Bytes) -> BoxFuture<'a, Bytes>;
 
-    /// The names of the tables that places are of.
-    fn names_of<'a>(&'a self, places: &'a [Place]) -> Asked<'a, Vec<String>>;
+    /// The names of the tables that places are of, by incarnation: of those that are there.
+    fn names_of<'a>(&'a self, places: &'a [Place]) -> Asked<'a, BTreeMap<u64, String>>;
 
     /// The records of partitions from where their followers stand. Dropping them ends it.
     fn records(&self, places: Vec<Place>) -> Asked<'_, Box<dyn Records>>;
@@ -208,15 +209,15 @@ mod tests {
         }
 
         fn hold(&self, hold: Hold) -> Asked<'_, Held> {
-            Box::pin(async move { Ok(Held { positions: vec![hold.table] }) })
+            Box::pin(async move { Ok(Held { positions: vec![hold.table], is_dropped: false }) })
         }
 
         fn files<'a>(&'a self, _: &'a Key, question: Bytes) -> BoxFuture<'a, Bytes> {
             Box::pin(async { question })
         }
 
-        fn names_of<'a>(&'a self, _: &'a [Place]) -> Asked<'a, Vec<String>> {
-            Box::pin(async { Ok(vec!["a".to_owned()]) })
+        fn names_of<'a>(&'a self, _: &'a [Place]) -> Asked<'a, BTreeMap<u64, String>> {
+            Box::pin(async { Ok([(7, "a".to_owned())].into()) })
         }
 
         fn records(&self, _: Vec<Place>) -> Asked<'_, Box<dyn Records>> {
@@ -251,7 +252,7 @@ mod tests {
         let table = asked(Ask::Table { name: "a".to_owned() }, &key);
         assert!(matches!(table, Ok(Answer::Table(it)) if it.name == "a"));
         let held = asked(Ask::Hold { hold: hold("a") }, &key);
-        assert_eq!(held, Ok(Answer::Held(Held { positions: vec![7] })));
+        assert_eq!(held, Ok(Answer::Held(Held { positions: vec![7], is_dropped: false })));
         for refused in [
             asked(Ask::Table { name: "b".to_owned() }, &key),
             asked(Ask::Hold { hold: hold("b") }, &key),

@@ -10,9 +10,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::{Stream, unfold};
 use parking_lot::Mutex;
-use plimsoll_cluster::following::{Place, Records};
+use plimsoll_cluster::following::{Place, Records, Told};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use tonic::codegen::BoxFuture;
 use tonic::server::ServerStreamingService;
 use tonic::{Request, Response, Status};
@@ -30,6 +30,8 @@ const KEY_INTERVAL: Duration = Duration::from_secs(2);
 const STREAMS_OF_KEY_MAX: usize = 16;
 /// What of a stream is ready to be sent: the leader has its own few messages behind it.
 const READY_MAX: usize = 1;
+/// How long a follower has to take the last word of a stream.
+const LAST_WORD_TIME: Duration = Duration::from_secs(10);
 
 /// Begins a stream for one key.
 pub(super) struct Streaming {
@@ -92,12 +94,15 @@ impl ServerStreamingService<Bytes> for Streaming {
         Box::pin(async move {
             let places = stream::decode_places(question.get_ref());
             let places = places.map_err(|error| Status::invalid_argument(error.to_string()))?;
-            let names = names(&*leader, &places, &key).await?;
-            let records = leader.records(places).await.map_err(status_of)?;
+            let (names, places, refused) = allowed(&*leader, places, &key).await?;
+            let records = match places.is_empty() {
+                true => None,
+                false => Some(leader.records(places).await.map_err(status_of)?),
+            };
             let (sender, ready) = mpsc::channel(READY_MAX);
             let watched = Watched { keys, key: key.id.clone(), names, stopping };
             tokio::spawn(async move {
-                hand_over(records, watched, sender).await;
+                hand_over(refused, records, watched, sender).await;
                 drop((asked, share));
             });
             let messages: Messages = Box::pin(unfold(ready, |mut ready| async move {
@@ -109,13 +114,22 @@ impl ServerStreamingService<Bytes> for Streaming {
     }
 }
 
-/// The names of the tables that are followed, all of which the key may follow.
-async fn names(leader: &dyn Leader, places: &[Place], key: &Key) -> Result<Vec<String>, Status> {
-    let names = leader.names_of(places).await.map_err(status_of)?;
-    match names.iter().find(|name| !key.may_follow(name)) {
-        Some(name) => Err(status_of(no_table(name))),
-        None => Ok(names),
-    }
+/// The tables that the key may follow, their places, and the others.
+async fn allowed(
+    leader: &dyn Leader,
+    places: Vec<Place>,
+    key: &Key,
+) -> Result<(Vec<String>, Vec<Place>, Vec<Told>), Status> {
+    let mut names = leader.names_of(&places).await.map_err(status_of)?;
+    names.retain(|_, name| key.may_follow(name));
+    let is_allowed = |place: &Place| names.contains_key(&place.partition.table);
+    let (allowed, others): (Vec<Place>, Vec<Place>) = places.into_iter().partition(is_allowed);
+    // Whether it is there is nothing that the key opens.
+    let refuse = |Place { partition, .. }: Place| {
+        let error = no_table(&partition.table.to_string());
+        Told::Refused { partition, error }
+    };
+    Ok((names.into_values().collect(), allowed, others.into_iter().map(refuse).collect()))
 }
 
 /// What has to hold while a stream runs.
@@ -144,8 +158,9 @@ impl Watched {
             match self.keys.known(&self.key, now_ms) {
                 Err(refusal) => return Status::unauthenticated(refusal.to_string()),
                 Ok(key) => {
-                    if let Some(name) = self.names.iter().find(|it| !key.may_follow(it)) {
-                        return status_of(no_table(name));
+                    // Asked again, the stream goes on with what it may follow still.
+                    if self.names.iter().any(|it| !key.may_follow(it)) {
+                        return Status::unavailable("the key opens other tables now");
                     }
                 }
             }
@@ -155,13 +170,20 @@ impl Watched {
 
 /// Hands messages over until one side ends it.
 async fn hand_over(
-    mut records: Box<dyn Records>,
+    refused: Vec<Told>,
+    mut records: Option<Box<dyn Records>>,
     watched: Watched,
     sender: mpsc::Sender<Result<Bytes, Status>>,
 ) {
     let handing = async {
+        let mut refused = refused.into_iter();
         loop {
-            match records.next().await {
+            let told = match (refused.next(), &mut records) {
+                (Some(refused), _) => Ok(refused),
+                (None, Some(records)) => records.next().await,
+                (None, None) => return Some(Status::unavailable("there is nothing to follow")),
+            };
+            match told {
                 Ok(told) => {
                     if sender.send(Ok(stream::encode(told))).await.is_err() {
                         return None;
@@ -180,7 +202,8 @@ async fn hand_over(
     // Before the last word is taken, which may be long: the leader has room for another.
     drop(records);
     if let Some(status) = end {
-        // A follower that went meanwhile is told nothing.
-        let _ = sender.send(Err(status)).await;
+        // A follower that went meanwhile is told nothing, nor is one that reads nothing: its share is
+        // for others.
+        let _ = timeout(LAST_WORD_TIME, sender.send(Err(status))).await;
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! | file | owns |
 //! |---|---|
+//! | [`across`] | what all nodes know of followers |
 //! | [`auto_follow`] | patterns of indices that are followed as they come |
 //! | [`parameters`] | the numbers that Elasticsearch tunes following by |
 //! | [`stats`] | `_ccr/stats` |
@@ -10,6 +11,7 @@
 //!
 //! What following is, and does, is `plimsoll_cluster::following`'s.
 
+pub mod across;
 mod auto_follow;
 mod parameters;
 mod replication;
@@ -282,7 +284,8 @@ async fn no_body(call: &mut Call) -> Result<(), Error> {
 /// # Errors
 /// 404 where an index of that name is not there.
 async fn info(call: Call) -> Result<Answer, Error> {
-    let shown: Vec<Value> = chosen(&call)?.iter().map(shown).collect();
+    let all = following(&call)?.overview();
+    let shown: Vec<Value> = chosen(&call, all)?.iter().map(shown).collect();
     Ok(Answer::json(&json!({ "follower_indices": shown })))
 }
 
@@ -304,8 +307,7 @@ fn shown(follower: &FollowerOverview) -> Value {
 ///
 /// # Errors
 /// 404 where a name that is no pattern is no table here.
-fn chosen(call: &Call) -> Result<Vec<FollowerOverview>, Error> {
-    let all = following(call)?.overview();
+fn chosen(call: &Call, all: Vec<FollowerOverview>) -> Result<Vec<FollowerOverview>, Error> {
     let Some(names) = call.part("index") else { return Ok(all) };
     let mut found = Vec::new();
     for name in names.split(',').filter(|name| !name.is_empty()) {

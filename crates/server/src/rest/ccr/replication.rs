@@ -5,7 +5,7 @@ use plimsoll_cluster::following::{FollowRequest, FollowerOverview, FollowerStatu
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
-use super::{await_serving, find, following, name};
+use super::{across, await_serving, find, following, name};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 
@@ -90,7 +90,8 @@ pub async fn resume(mut call: Call) -> Result<Answer, Error> {
 pub async fn status(call: Call) -> Result<Answer, Error> {
     let name = name(&call);
     let is_verbose = call.query.flag_or("verbose", false)?;
-    let Some(follower) = find(following(&call)?, &name) else {
+    let all = across::overview(&call).await?;
+    let Some(follower) = all.into_iter().find(|it| it.name == name) else {
         return Ok(Answer::json(&json!({ "status": NOT_IN_PROGRESS })));
     };
     Ok(Answer::json(&shown(&follower, is_verbose)))

@@ -1,11 +1,10 @@
-//! `_ccr/stats`: how far followers are. What is told of a partition comes from the node that is asked;
-//! that of partitions which another node pulls is as far as their copies here say.
+//! `_ccr/stats`: how far followers are, as the nodes say that pull them.
 
 use plimsoll_cluster::following::{FollowerOverview, FollowerPartition, FollowerStatus};
 use plimsoll_index::Error;
 use serde_json::{Value, json};
 
-use super::{auto_follow, chosen, following};
+use super::{across, auto_follow, chosen};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 
@@ -14,7 +13,8 @@ use crate::rest::call::Call;
 /// # Errors
 /// 404 where an index of that name is not there.
 pub async fn of_indices(call: Call) -> Result<Answer, Error> {
-    let shown: Vec<Value> = chosen(&call)?.iter().map(index).collect();
+    let all = across::overview(&call).await?;
+    let shown: Vec<Value> = chosen(&call, all)?.iter().map(index).collect();
     Ok(Answer::json(&json!({ "indices": shown })))
 }
 
@@ -23,7 +23,7 @@ pub async fn of_indices(call: Call) -> Result<Answer, Error> {
 /// # Errors
 /// None of its own.
 pub async fn all(call: Call) -> Result<Answer, Error> {
-    let shown: Vec<Value> = following(&call)?.overview().iter().map(index).collect();
+    let shown: Vec<Value> = across::overview(&call).await?.iter().map(index).collect();
     Ok(Answer::json(&json!({
         "auto_follow_stats": auto_follow::statistics(&call)?,
         "follow_stats": { "indices": shown },
@@ -52,6 +52,7 @@ fn lag_operations(partition: &FollowerPartition) -> u64 {
 }
 
 fn shard(follower: &FollowerOverview, it: &FollowerPartition) -> Value {
+    let counters = it.counters;
     let own = checkpoint(it.sequence.unwrap_or(0));
     let leader = checkpoint(it.leader_sequence.max(it.sequence.unwrap_or(0)));
     let mut shown = json!({
@@ -65,22 +66,22 @@ fn shard(follower: &FollowerOverview, it: &FollowerPartition) -> Value {
         "follower_max_seq_no": own,
         "last_requested_seq_no": leader,
         "outstanding_read_requests": u8::from(it.silent_ms.is_some()),
-        "outstanding_write_requests": u64::from(it.waiting_bytes > 0),
-        "write_buffer_operation_count": it.waiting_records,
-        "write_buffer_size_in_bytes": it.waiting_bytes,
+        "outstanding_write_requests": u64::from(counters.waiting_bytes > 0),
+        "write_buffer_operation_count": counters.waiting_records,
+        "write_buffer_size_in_bytes": counters.waiting_bytes,
         "follower_mapping_version": it.mapping_version,
         "follower_settings_version": 1,
         "follower_aliases_version": 1,
         "total_read_time_millis": 0,
         "total_read_remote_exec_time_millis": 0,
-        "successful_read_requests": it.batches,
-        "failed_read_requests": it.failed_reads,
-        "operations_read": it.records,
-        "bytes_read": it.bytes,
-        "total_write_time_millis": 0,
-        "successful_write_requests": it.appended,
-        "failed_write_requests": it.failed_appends,
-        "operations_written": it.appended_records,
+        "successful_read_requests": counters.batches,
+        "failed_read_requests": counters.failed_reads,
+        "operations_read": counters.records,
+        "bytes_read": counters.bytes,
+        "total_write_time_millis": counters.append_time_ms,
+        "successful_write_requests": counters.appended,
+        "failed_write_requests": counters.failed_appends,
+        "operations_written": counters.appended_records,
         "read_exceptions": [],
         "time_since_last_read_millis": it.silent_ms.map_or(-1, |ms| i64::try_from(ms).unwrap_or(i64::MAX)),
     });
@@ -89,7 +90,7 @@ fn shard(follower: &FollowerOverview, it: &FollowerPartition) -> Value {
         if *is_fatal {
             shown["fatal_exception"] = exception;
         } else {
-            shown["read_exceptions"] = json!([{ "from_seq_no": own + 1, "retries": it.failed_reads, "exception": exception }]);
+            shown["read_exceptions"] = json!([{ "from_seq_no": own + 1, "retries": counters.failed_reads, "exception": exception }]);
         }
     }
     // Beyond what Elasticsearch tells.

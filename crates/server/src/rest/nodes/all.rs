@@ -7,9 +7,8 @@ use plimsoll_cluster::{CacheStatistics, NodeOverview, NodeStatistics};
 use serde_json::{Value, json};
 
 use super::{ROLES, info, stats};
-use crate::rest::Rest;
 use crate::rest::stats::figures::Figures;
-use crate::rest::tasks;
+use crate::rest::{Rest, ccr, tasks};
 use plimsoll_stdx::wildcard_matches;
 
 /// A node and its names.
@@ -143,6 +142,7 @@ pub fn process(rest: &Rest) -> Value {
         "tasks": tasks::own(rest),
         "cache": [cache.bytes, cache.hits, cache.misses],
         "contexts": [contexts(true), contexts(false), rest.node.coordinator.held_views()],
+        "following": ccr::across::own(rest),
     })
 }
 

@@ -16,7 +16,7 @@ async fn hold(leader: &Leader, change: HoldChange) -> Hold {
 
 async fn change(leader: &Leader, change: HoldChange) -> Result<Vec<u64>, RemoteError> {
     let hold = hold(leader, change).await;
-    leader.leading.hold(hold).await.map(|Held { positions }| positions)
+    leader.leading.hold(hold).await.map(|held| held.positions)
 }
 
 #[tokio::test(flavor = "multi_thread")]

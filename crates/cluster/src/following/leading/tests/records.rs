@@ -64,11 +64,18 @@ fn in_log(leader: &Leader, partition: PartitionId) -> Vec<Bytes> {
 async fn refused(leader: &Leader, places: Vec<Place>) -> RemoteError {
     match leader.leading.records(places).await {
         Err(error) => error,
-        Ok(mut stream) => loop {
-            if let Err(error) = soon(stream.next()).await {
-                return error;
-            }
-        },
+        Ok(mut stream) => refusal(&mut stream).await.1,
+    }
+}
+
+/// What a stream refuses first, or why it ends.
+async fn refusal(stream: &mut RecordStream) -> (Option<PartitionId>, RemoteError) {
+    loop {
+        match soon(stream.next()).await {
+            Ok(Told::Refused { partition, error }) => return (Some(partition), error),
+            Ok(_) => {}
+            Err(error) => return (None, error),
+        }
     }
 }
 
@@ -136,8 +143,30 @@ async fn who_followed_another_log_is_told_so() {
     // Further on, which names the partition where another is followed from before it.
     let end = leader.position(first.partition);
     forked.position.link = Link { hash: end.hash ^ 1, ..end };
-    let error = refused(&leader, vec![forked, second]).await;
+    let mut stream = leader.leading.records(vec![forked, second]).await.unwrap();
+    let (partition, error) = refusal(&mut stream).await;
     assert!(matches!(error, RemoteError::Forked(_)), "{error}");
+    assert_eq!(partition, Some(first.partition));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_can_be_given_records_is_where_others_cannot() {
+    let leader = Leader::open();
+    leader.write(0..20, 10).await;
+    let [first, second] = leader.beginnings().await.try_into().unwrap();
+    let (mut other_log, mut gone) = (first, first);
+    other_log.position.incarnation = Incarnation(7);
+    gone.partition.table = 7;
+    let mut stream = leader.leading.records(vec![gone, other_log, second]).await.unwrap();
+    let (partition, error) = refusal(&mut stream).await;
+    assert!(matches!(error, RemoteError::NoTable(_)), "{error}");
+    assert_eq!(partition, Some(gone.partition));
+    let (partition, error) = refusal(&mut stream).await;
+    assert!(matches!(error, RemoteError::Forked(_)), "{error}");
+    assert_eq!(partition, Some(first.partition));
+    let mut takers = Takers::new(&[second]);
+    takers.take(&leader, &mut stream).await;
+    assert_eq!(takers.0[&second.partition].1, in_log(&leader, second.partition));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -147,9 +176,10 @@ async fn what_was_trimmed_is_said_to_be() {
     let places = leader.beginnings().await;
     leader.flush().await;
     assert!(leader.first(places[0].partition) > 1);
-    let error = refused(&leader, places.clone()).await;
-    let name = places[0].partition.to_string();
-    assert!(matches!(&error, RemoteError::Trimmed(words) if words.contains(&name)), "{error}");
+    let mut stream = leader.leading.records(places.clone()).await.unwrap();
+    let (partition, error) = refusal(&mut stream).await;
+    assert!(matches!(error, RemoteError::Trimmed(_)), "{error}");
+    assert_eq!(partition, Some(places[0].partition));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -216,12 +246,9 @@ async fn a_stream_ends_with_its_table_and_with_the_node() {
     assert_eq!(level.mappings, [(table.incarnation, 1)].into());
     let mut other = leader.leading.records(leader.beginnings().await).await.unwrap();
     leader.coordinator.delete_index("i").await.unwrap();
-    let error = loop {
-        if let Err(error) = soon(stream.next()).await {
-            break error;
-        }
-    };
+    let (partition, error) = refusal(&mut stream).await;
     assert!(matches!(error, RemoteError::NoTable(_)), "{error}");
+    assert_eq!(partition, Some(id));
     leader.close();
     let error = loop {
         if let Err(error) = soon(other.next()).await {

@@ -1,0 +1,211 @@
+//! First copies as this node makes them: which, how many at once, with what of the link, and what becomes
+//! of one whose table goes meanwhile, here or at its leader. How one is made is `first_copy.rs`'s.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use plimsoll_log::PartitionId;
+
+use super::definition::Follows;
+use super::first_copy;
+use super::keeper::{Keeping, LOOK_INTERVAL, trouble_of};
+use super::pace::Limiter;
+use super::progress::Trouble;
+use super::slots::{Slots, Taken};
+use crate::cluster_settings;
+use crate::node::Shared;
+use crate::placement::{Copy, CopyState, proposed};
+use crate::recovery::{CopyOptions, Pace, Stage, Window};
+use crate::session::random_u64;
+use crate::table::{Copies, Table, TableDefinition};
+
+/// First copies that this node makes at once.
+const MAKING_MAX: usize = 2;
+/// How long a first copy rests that could not be made.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// How long this node may take to serve what the metadata says of a table.
+const RECONCILE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How soon a copy ends whose table was deleted.
+const GONE_INTERVAL: Duration = Duration::from_millis(250);
+/// Why it does.
+const DELETED: &str = "the table was deleted";
+
+/// What is known of the first copies of this node.
+#[derive(Default)]
+pub(super) struct Making {
+    /// Those that are being made.
+    slots: Slots<PartitionId>,
+    /// Those that rest, and until when.
+    rests: Mutex<HashMap<PartitionId, Instant>>,
+    /// What is under way of files, of each remote: copies share it.
+    windows: Mutex<HashMap<String, Window>>,
+    /// Where that is limited.
+    limiter: Arc<Limiter>,
+}
+
+impl Making {
+    /// Forgets those for which it is not so.
+    pub(super) fn retain(&self, is_kept: impl Fn(PartitionId) -> bool) {
+        self.rests.lock().retain(|id, _| is_kept(*id));
+    }
+
+    fn rest(&self, id: PartitionId) {
+        self.rests.lock().insert(id, Instant::now() + RETRY_INTERVAL);
+    }
+
+    fn rests(&self, id: PartitionId) -> bool {
+        self.rests.lock().get(&id).is_some_and(|until| *until > Instant::now())
+    }
+}
+
+impl Keeping {
+    /// Makes a first copy beside everything else, unless it is being made, or rests.
+    pub(super) fn make_in_time(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        table: &Arc<Table>,
+        copies: &Arc<Copies>,
+        follows: &Arc<Follows>,
+    ) {
+        if follows.is_ending || self.making.rests(copies.id) {
+            return;
+        }
+        let Some(slot) = self.making.slots.take(copies.id, MAKING_MAX) else { return };
+        let (keeping, shared) = (Arc::clone(self), Arc::downgrade(shared));
+        let (table, copies, follows) = (Arc::clone(table), Arc::clone(copies), Arc::clone(follows));
+        tokio::spawn(async move {
+            let Some(shared) = shared.upgrade() else { return };
+            match keeping.make(&shared, &table, &copies, &follows).await {
+                Ok(()) => keeping.progress.tell(copies.id, |it| it.trouble = None),
+                Err((why, is_fatal)) => {
+                    tracing::warn!(partition = %copies.id, why, "a first copy cannot be made yet");
+                    let trouble = Some(Trouble { why, is_fatal });
+                    keeping.progress.tell(copies.id, |it| it.trouble = trouble);
+                    keeping.making.rest(copies.id);
+                }
+            }
+            drop(slot);
+            shared.look.notify_one();
+        });
+    }
+
+    async fn make(
+        &self,
+        shared: &Arc<Shared>,
+        table: &Table,
+        copies: &Copies,
+        follows: &Follows,
+    ) -> Result<(), (String, bool)> {
+        let (remote, leader) = self.leader(follows).await.map_err(trouble_of)?;
+        let options = self.copy_options(shared, &follows.remote);
+        let from = (&*remote, &leader, &options);
+        let is_there = || shared.tables.copies(copies.id).is_some();
+        let gone = Box::pin(self.gone(shared, copies, follows));
+        let brought = first_copy::bring(shared, from, follows, (table, copies), gone).await;
+        if !is_there() {
+            // Also what was put in its place meanwhile.
+            let closed = shared.close_copy(copies, DELETED).await;
+            return Err((closed.err().unwrap_or_else(|| DELETED.to_owned()), false));
+        }
+        let recovery = brought.map_err(|why| (why, false))?;
+        // The index that came may know fields that were new since the table was looked at.
+        self.take_over(shared, table, follows).await.map_err(trouble_of)?;
+        shared.reconciled_to(shared.metadata.applied().0, RECONCILE_TIMEOUT).await;
+        let mut served = match is_there() {
+            true if copies.is_first_to_come() => {
+                first_copy::serve(shared, follows, table, copies).await
+            }
+            true => Err("another copy serves by now".to_owned()),
+            false => Err(DELETED.to_owned()),
+        };
+        if !is_there() {
+            let closed = shared.close_copy(copies, DELETED).await;
+            served = closed.and(Err(DELETED.to_owned()));
+        }
+        if let Some(recovery) = recovery {
+            match &served {
+                Ok(()) => recovery.enter(Stage::Done),
+                Err(why) => recovery.fail(why),
+            }
+        }
+        served.map_err(|why| (why, false))
+    }
+
+    /// Waits until a copy is of no use any more, and says why.
+    async fn gone(&self, shared: &Shared, copies: &Copies, follows: &Follows) -> String {
+        let mut looked_at = Instant::now();
+        loop {
+            tokio::time::sleep(GONE_INTERVAL).await;
+            if shared.tables.copies(copies.id).is_none() {
+                return DELETED.to_owned();
+            }
+            if looked_at.elapsed() >= LOOK_INTERVAL {
+                if let Err(error) = self.leader(follows).await
+                    && error.is_final()
+                {
+                    return error.to_string();
+                }
+                looked_at = Instant::now();
+            }
+        }
+    }
+
+    /// How the files of a leader are copied: as is set, and else as the link allows.
+    fn copy_options(&self, shared: &Shared, remote: &str) -> CopyOptions {
+        let window = match cluster_settings::published_chunks(&shared.metadata) {
+            // As published: of each copy its own.
+            Some((bytes, chunks)) => Window::published(bytes, chunks),
+            None => {
+                let mut windows = self.making.windows.lock();
+                windows.entry(remote.to_owned()).or_insert_with(Window::measured).clone()
+            }
+        };
+        let rate = cluster_settings::copy_rate(&shared.metadata);
+        let limiter = Arc::clone(&self.making.limiter);
+        let pace = rate.map(|rate| -> Pace {
+            Arc::new(move |bytes| limiter.wait(bytes, rate, Instant::now()))
+        });
+        let chunk_bytes_max = 5 << 20;
+        let window = Some(window);
+        CopyOptions { seed: random_u64(), window, pace, chunk_bytes_max, ..CopyOptions::default() }
+    }
+
+    /// Has first copies made elsewhere that a node was to make which is gone for good: nothing of the
+    /// partition is lost, as there was nothing yet.
+    pub(super) fn move_first_copies(&self, shared: &Arc<Shared>, turn: Taken<()>) {
+        let (shared, tables) = (Arc::clone(shared), shared.tables.all());
+        tokio::spawn(async move {
+            let log_time_ms = shared.metadata.log_time_ms();
+            let wait_ms = cluster_settings::delayed_ms(&shared.metadata);
+            let places = shared.members.places(log_time_ms, wait_ms, &shared.wanted_nodes());
+            let is_lost = |copy: &Copy| !places.get(&copy.node).is_some_and(|it| it.is_counted);
+            let is_to_move = |copies: &Arc<Copies>| {
+                copies.is_first_to_come() && copies.definition().copies.iter().all(is_lost)
+            };
+            for table in tables.iter().filter(|table| table.copies().iter().any(is_to_move)) {
+                let change = |definition: &mut TableDefinition| {
+                    let mut is_changed = false;
+                    for partition in &mut definition.partitions {
+                        let is_begun = partition.serving().next().is_some();
+                        let node = proposed(partition.group, 1, &places).pop();
+                        let Some(node) = node.filter(|_| !is_begun) else { continue };
+                        if partition.copies.iter().all(is_lost) {
+                            let state = CopyState::Initializing;
+                            partition.copies = vec![Copy { node, state }];
+                            partition.epoch += 1;
+                            is_changed = true;
+                        }
+                    }
+                    is_changed
+                };
+                let moved = shared.update_definition(table.name(), table.incarnation(), change);
+                if let Err(error) = moved.await {
+                    tracing::warn!(%error, "a first copy cannot be moved");
+                }
+            }
+            drop(turn);
+        });
+    }
+}

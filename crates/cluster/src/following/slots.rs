@@ -1,0 +1,84 @@
+//! What runs once at a time: a slot is taken while a task runs, and given back however that ends, also
+//! where it panics.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// The slots that are taken, by what they are for.
+pub(super) struct Slots<K>(Arc<Mutex<HashSet<K>>>);
+
+/// One that is taken; given back where it is dropped.
+pub(super) struct Taken<K: Eq + Hash> {
+    slots: Arc<Mutex<HashSet<K>>>,
+    key: K,
+}
+
+impl<K> Default for Slots<K> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<K: Copy + Eq + Hash> Slots<K> {
+    /// Takes one; `None` where it is taken, or as many are as may be at once.
+    pub(super) fn take(&self, key: K, at_once_max: usize) -> Option<Taken<K>> {
+        let mut taken = self.0.lock();
+        if taken.len() >= at_once_max || !taken.insert(key) {
+            return None;
+        }
+        Some(Taken { slots: Arc::clone(&self.0), key })
+    }
+}
+
+/// What is done now and then, and not before it is through.
+#[derive(Default)]
+pub(super) struct Turn {
+    slot: Slots<()>,
+    at: Option<Instant>,
+}
+
+impl Turn {
+    /// Takes the turn; `None` where the last is not that long ago, or not through.
+    pub(super) fn take(&mut self, interval: Duration) -> Option<Taken<()>> {
+        if self.at.is_some_and(|at| at.elapsed() < interval) {
+            return None;
+        }
+        let taken = self.slot.take((), 1)?;
+        self.at = Some(Instant::now());
+        Some(taken)
+    }
+}
+
+impl<K: Eq + Hash> Drop for Taken<K> {
+    fn drop(&mut self) {
+        self.slots.lock().remove(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_given_back_however_its_task_ends() {
+        let slots = Slots::default();
+        let first = slots.take(1, 2);
+        assert!(first.is_some() && slots.take(1, 2).is_none(), "it is taken");
+        let second = slots.take(2, 2);
+        assert!(second.is_some() && slots.take(3, 2).is_none(), "no more at once");
+        drop(second);
+        let panicked = std::thread::spawn({
+            let third = slots.take(3, 2);
+            move || {
+                let _third = third;
+                panic!("as tasks do");
+            }
+        });
+        assert!(panicked.join().is_err());
+        assert!(slots.take(3, 2).is_some());
+    }
+}
