@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use plimsoll_log::PartitionId;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 
 use super::Following;
@@ -20,7 +20,7 @@ use super::leading::PLACES_MAX;
 use super::making::Making;
 use super::progress::{Progress, Trouble};
 use super::pull::{Pull, Pulled};
-use super::remote::{Level, Remote, RemoteError, Remotes};
+use super::remote::{LeaderTable, Level, Remote, RemoteError, Remotes};
 use super::slots::{Slots, Turn};
 use crate::node::Shared;
 use crate::table::Table;
@@ -50,6 +50,10 @@ pub(super) struct Keeping {
     /// Tables that follow, as they were last, by their incarnations.
     pub known: Mutex<HashMap<u64, (String, Arc<Follows>)>>,
     pub making: Making,
+    /// Leaders' tables as they were of late, by their incarnations.
+    pub leaders: Mutex<HashMap<u64, (Instant, LeaderTable)>>,
+    /// Something is to be looked at now.
+    pub wake: Notify,
     /// What leaders were told last of each table.
     pub held: Mutex<HashMap<u64, Vec<u64>>>,
 }
@@ -97,9 +101,12 @@ pub(super) async fn run(keeping: Arc<Keeping>) {
             }
             keeping.look(&shared, &mut seen, &tell);
         }
-        if let Ok(Some(level)) = tokio::time::timeout(INTERVAL, levels.recv()).await
-            && let Some(shared) = keeping.shared.upgrade()
-        {
+        let level = tokio::select! {
+            level = levels.recv() => level,
+            () = keeping.wake.notified() => None,
+            () = tokio::time::sleep(INTERVAL) => None,
+        };
+        if let (Some(level), Some(shared)) = (level, keeping.shared.upgrade()) {
             keeping.look_at_level(&shared, &mut seen, &level);
         }
     }

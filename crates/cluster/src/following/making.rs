@@ -21,8 +21,9 @@ use crate::recovery::{CopyOptions, Pace, Stage, Window};
 use crate::session::random_u64;
 use crate::table::{Copies, Table, TableDefinition};
 
-/// First copies that this node makes at once.
-const MAKING_MAX: usize = 2;
+/// First copies that this node makes at once. They share one window, so that more of them do not take
+/// more of the link; while one begins, or is opened, the others have all of it.
+const MAKING_MAX: usize = 4;
 /// How long a first copy rests that could not be made.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// How long this node may take to serve what the metadata says of a table.
@@ -98,7 +99,7 @@ impl Keeping {
         copies: &Copies,
         follows: &Follows,
     ) -> Result<(), (String, bool)> {
-        let (remote, leader) = self.leader(follows).await.map_err(trouble_of)?;
+        let (remote, leader) = self.leader_of_late(follows).await.map_err(trouble_of)?;
         let options = self.copy_options(shared, &follows.remote);
         let from = (&*remote, &leader, &options);
         let is_there = || shared.tables.copies(copies.id).is_some();
@@ -111,7 +112,7 @@ impl Keeping {
         }
         let recovery = brought.map_err(|why| (why, false))?;
         // The index that came may know fields that were new since the table was looked at.
-        self.take_over(shared, table, follows).await.map_err(trouble_of)?;
+        self.take_documents_over(shared, table, follows).await.map_err(trouble_of)?;
         shared.reconciled_to(shared.metadata.applied().0, RECONCILE_TIMEOUT).await;
         let mut served = match is_there() {
             true if copies.is_first_to_come() => {

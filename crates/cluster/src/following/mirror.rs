@@ -3,6 +3,7 @@
 //! node that reads it there.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -14,6 +15,11 @@ use crate::documents::{self, IndexMetadata};
 use crate::lead::now_ms;
 use crate::node::Shared;
 use crate::table::{Table, TableDefinition};
+
+/// For how long it is known who has copies of a leader's table.
+const LEADER_OF_LATE: Duration = Duration::from_secs(3);
+/// Of how many tables.
+const LEADERS_MAX: usize = 64;
 
 impl Keeping {
     /// A leader's table, if it is the one that is followed.
@@ -35,6 +41,28 @@ impl Keeping {
         Ok((remote, leader))
     }
 
+    /// The same as it was some seconds ago, where it was asked for then: enough to know whom to ask.
+    pub(super) async fn leader_of_late(
+        &self,
+        follows: &Follows,
+    ) -> Result<(Arc<dyn Remote>, LeaderTable), RemoteError> {
+        let known = self.leaders.lock().get(&follows.incarnation).cloned();
+        let of_late = known.filter(|(at, _)| at.elapsed() < LEADER_OF_LATE);
+        match (of_late, self.remotes.get(&follows.remote)) {
+            (Some((_, leader)), Some(remote)) => Ok((remote, leader)),
+            _ => self.leader(follows).await,
+        }
+    }
+
+    /// Remembers a leader for those who begin to copy it.
+    pub(super) fn note_leader(&self, leader: &LeaderTable) {
+        let mut leaders = self.leaders.lock();
+        leaders.retain(|_, (at, _)| at.elapsed() < LEADER_OF_LATE);
+        if leaders.len() < LEADERS_MAX {
+            leaders.insert(leader.incarnation, (Instant::now(), leader.clone()));
+        }
+    }
+
     /// Takes over a leader's mapping, settings and aliases, and tells it how far its follower is.
     ///
     /// # Errors
@@ -45,8 +73,22 @@ impl Keeping {
         table: &Table,
         follows: &Follows,
     ) -> Result<(), RemoteError> {
-        let (remote, leader) = self.leader(follows).await?;
         // What the records that were taken need, before what only spares the leader's log.
+        let remote = self.take_documents_over(shared, table, follows).await?;
+        self.hold(shared, &*remote, table, follows).await
+    }
+
+    /// Takes over a leader's mapping, settings and aliases; gives the way to it.
+    ///
+    /// # Errors
+    /// As [`Self::take_over`].
+    pub(super) async fn take_documents_over(
+        &self,
+        shared: &Arc<Shared>,
+        table: &Table,
+        follows: &Follows,
+    ) -> Result<Arc<dyn Remote>, RemoteError> {
+        let (remote, leader) = self.leader(follows).await?;
         let name = table.name();
         let tables = shared.tables.all();
         let is_taken = |alias: &str| tables.iter().any(|it| it.name() == alias);
@@ -74,7 +116,7 @@ impl Keeping {
             tracing::debug!(table = name, "mapping, settings or aliases are taken over");
             shared.look.notify_one();
         }
-        self.hold(shared, &*remote, table, follows).await
+        Ok(remote)
     }
 }
 

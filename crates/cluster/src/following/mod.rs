@@ -43,6 +43,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::node::Shared;
 use auto_follow::AutoFollowTold;
@@ -95,6 +96,8 @@ impl FollowingThread {
             held: Mutex::default(),
             known: Mutex::default(),
             making: Making::default(),
+            leaders: Mutex::default(),
+            wake: Notify::new(),
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let kept = Arc::clone(&keeping);

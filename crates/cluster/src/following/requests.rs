@@ -145,6 +145,8 @@ impl Following {
         // It may be deleted before anybody has looked at it.
         let known = (name.to_owned(), Arc::new(follows));
         self.keeping.known.lock().insert(definition.incarnation, known);
+        self.keeping.note_leader(&leader);
+        self.keeping.wake.notify_one();
         shared.tell_others().await;
         Ok(())
     }

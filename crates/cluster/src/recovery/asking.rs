@@ -21,7 +21,7 @@ use crate::rpc::{
 const FILES_MAX: usize = 500_000;
 /// How long a file's name may be.
 const NAME_BYTES_MAX: usize = 200;
-/// How long closing a checkpoint is waited for.
+/// How long closing a checkpoint may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Of so many bytes checksums are asked for at once: what a source reads within the time that an
 /// answer has.
@@ -168,10 +168,13 @@ impl<'a> Asking<'a> {
         Ok(Told::Answer(found))
     }
 
-    /// The checkpoint is no longer needed. It ends by itself where this is lost.
-    pub(super) async fn close(&self, checkpoint: u64) {
-        let close = Question::CloseCheckpoint { checkpoint };
-        let _ = self.link.ask(close, CLOSE_TIMEOUT, self.options.trace).await;
+    /// The checkpoint is no longer needed. It ends by itself where this is lost, so nobody waits.
+    pub(super) fn close(&self, checkpoint: u64) {
+        let (link, trace) = (self.link.clone(), self.options.trace);
+        tokio::spawn(async move {
+            let close = Question::CloseCheckpoint { checkpoint };
+            let _ = link.ask(close, CLOSE_TIMEOUT, trace).await;
+        });
     }
 
     async fn ask(&self, question: Question) -> Result<Reply, CallError> {

@@ -237,7 +237,7 @@ async fn finish(
     let complete = folders.clone();
     let files = offer.listing.files;
     blocking(recovery, move || reuse::complete(&complete, &files)).await?;
-    asking.close(number).await;
+    asking.close(number);
     let (folders, partition) = (folders.clone(), asking.partition());
     Ok(Copied { partition, folders, _recovery: Arc::clone(recovery), lsn, indexed })
 }

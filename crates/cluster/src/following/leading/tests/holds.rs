@@ -1,7 +1,7 @@
 //! What is kept for followers, and that trimming spares it.
 
 use super::*;
-use crate::following::remote::{Held, Hold, HoldChange, RemoteError};
+use crate::following::remote::{Hold, HoldChange, RemoteError};
 
 async fn hold(leader: &Leader, change: HoldChange) -> Hold {
     Hold {
