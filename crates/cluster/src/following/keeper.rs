@@ -363,7 +363,8 @@ impl Keeping {
         follows: &Follows,
     ) -> Result<(), (String, bool)> {
         let (remote, leader) = self.leader(follows).await.map_err(trouble_of)?;
-        let options = self.copy_options(shared, &follows.remote);
+        let compression = remote.compression();
+        let options = CopyOptions { compression, ..self.copy_options(shared, &follows.remote) };
         let from = (&*remote, &leader, &options);
         let brought = first_copy::bring(shared, from, follows, table, copies).await;
         let recovery = brought.map_err(|why| (why, false))?;

@@ -43,6 +43,7 @@ use auto_follow::AutoFollowTold;
 use keeper::Keeping;
 use progress::Progress;
 
+pub use crate::recovery::CopyCompression;
 pub use auto_follow::{AutoFollow, AutoFollowStatistics};
 pub(crate) use definition::Follows;
 pub use definition::travels;
