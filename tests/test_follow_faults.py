@@ -669,6 +669,46 @@ def test_a_large_table_in_bounded_memory(make, note):
     pair.finish()
 
 
+def recovered(pair, name):
+    """Bytes of the files of a table that was copied, and bytes of them on the way."""
+    sizes = [shard["index"]["size"] for shard in get(pair.follower, f"/{name}/_recovery")[name]["shards"]]
+    return sum(size["recovered_in_bytes"] for size in sizes), sum(size["wire_in_bytes"] for size in sizes)
+
+
+def test_a_first_copy_over_a_narrow_link_is_compressed(make):
+    """By itself where that pays, never or always where that is set."""
+    pair = make()
+    words = [f"word{number}" for number in range(3000)]
+    chance = random.Random(SEED)
+    assert ask(pair.leader, "PUT", "/prose", {"settings": {"number_of_shards": 2}})[0] == 200
+    for first in range(0, 24_000, 1000):
+        text = [" ".join(chance.choices(words, k=60)) for _ in range(1000)]
+        bulk(pair.leader, "prose", [(first + n, {"n": first + n, "text": text[n]}) for n in range(1000)])
+    ask(pair.leader, "POST", "/prose/_refresh")
+    pair.way.change("open", bytes_s=2_000_000)
+    shares = {}
+    for compress in (None, False, True):
+        setting = {"cluster.remote.west.transport.compress": compress}
+        assert ask(pair.follower, "PUT", "/_cluster/settings", {"persistent": setting})[0] == 200
+        pair.clusters.await_connected("west")
+        name = f"prose-{compress}".lower()
+        body = {"remote_cluster": "west", "leader_index": "prose"}
+        assert ask(pair.follower, "PUT", f"/{name}/_ccr/follow", body)[0] == 200
+        await_true("it serves", lambda: pair.serve(name, "prose"), SECONDS)
+        pair.await_level(name, "prose")
+        assert searched(pair.follower, name) == searched(pair.leader, "prose")
+        bytes_there, bytes_wire = recovered(pair, name)
+        shares[compress] = round(bytes_wire / bytes_there, 3)
+        assert ask(pair.follower, "DELETE", f"/{name}")[0] == 200
+    assert shares[False] == 1.0, shares
+    assert shares[None] < 0.95, shares
+    assert shares[True] < 0.95, shares
+    for option, value in (("transport.compress", "indexing_data"), ("transport.compression_scheme", "lz4")):
+        setting = {f"cluster.remote.west.{option}": value}
+        assert ask(pair.follower, "PUT", "/_cluster/settings", {"persistent": setting})[0] == 400
+    pair.finish()
+
+
 def test_a_log_that_was_trimmed_past_its_follower(make):
     """It says so by name and stays readable; the others go on, and nothing is kept for ever."""
     pair = make()

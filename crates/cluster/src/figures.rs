@@ -53,6 +53,9 @@ pub struct RecoveryOverview {
     pub files: (u64, u64, u64),
     /// The same in bytes.
     pub bytes: (u64, u64, u64),
+    /// Bytes of chunks as they came over the network; 0 from a node that does not tell.
+    #[serde(default)]
+    pub bytes_wire: u64,
     /// When it began, ms since 1970.
     pub started_ms: u64,
     /// When it ended, ms since 1970; none while it goes on.
@@ -78,6 +81,7 @@ impl RecoveryOverview {
             failure: status.failure.clone(),
             files: (status.files_total, status.files_reused, status.files_recovered),
             bytes: (status.bytes_total, status.bytes_reused, status.bytes_recovered),
+            bytes_wire: status.bytes_wire,
             started_ms: status.started_ms,
             stopped_ms: status.stopped_ms,
             took_ms: status.took_ms,

@@ -148,8 +148,22 @@ pub struct Lap {
     /// The same as the follower says: from when it heard of a change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag_told_ms: Option<Quantiles>,
+    /// Work of others meanwhile, where the lap is of a copy beside it, or of that work alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreground: Option<Foreground>,
     /// Each node.
     pub nodes: Vec<NodeLap>,
+}
+
+/// Requests that have nothing to do with a copy, from when they were due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Foreground {
+    /// Those of both sides.
+    pub latency_ms: Quantiles,
+    /// Those of the cluster that is copied from.
+    pub leader_ms: Quantiles,
+    /// Those of the cluster that is copied to.
+    pub follower_ms: Quantiles,
 }
 
 /// A copy from another cluster.
@@ -157,7 +171,7 @@ pub struct Lap {
 pub struct RecoveryLap {
     /// From the order to follow until all was there.
     pub recovery_seconds: f64,
-    /// How long the same bytes take over the same link in one stream, of that.
+    /// How long the same bytes take over the same link in one stream, of that; 0 where none was sent.
     pub share_of_raw: f64,
     /// Bytes that crossed the link.
     pub wire_bytes: u64,
@@ -351,6 +365,15 @@ pub fn metric(lap: &Lap, path: &str) -> Option<f64> {
         Some(("service_time_ms", name)) => quantile(&lap.service_time_ms, name),
         Some(("lag_ms", name)) => lap.lag_ms.as_ref().and_then(|lag| quantile(lag, name)),
         Some(("lag_told_ms", name)) => lap.lag_told_ms.as_ref().and_then(|it| quantile(it, name)),
+        Some(("foreground", rest)) => {
+            let of = lap.foreground.as_ref()?;
+            match rest.split_once('.')? {
+                ("latency_ms", name) => quantile(&of.latency_ms, name),
+                ("leader_ms", name) => quantile(&of.leader_ms, name),
+                ("follower_ms", name) => quantile(&of.follower_ms, name),
+                _ => None,
+            }
+        }
         Some(("throughput_ops_s", "min")) => Some(spread.min),
         Some(("throughput_ops_s", "median")) => Some(spread.median),
         Some(("throughput_ops_s", "mean")) => Some(spread.mean),
@@ -359,7 +382,9 @@ pub fn metric(lap: &Lap, path: &str) -> Option<f64> {
         None if path == "refused_rate" => Some(lap.refused_rate),
         None if path == "rss_peak_bytes" => lap.rss_peak_bytes.map(|bytes| bytes as f64),
         None if path == "recovery_seconds" => lap.recovery.map(|it| it.recovery_seconds),
-        None if path == "share_of_raw" => lap.recovery.map(|it| it.share_of_raw),
+        None if path == "share_of_raw" => {
+            lap.recovery.map(|it| it.share_of_raw).filter(|share| *share > 0.0)
+        }
         None if path == "wire_bytes" => lap.recovery.map(|it| it.wire_bytes as f64),
         None if path == "tail_seconds" => lap.recovery.and_then(|it| it.tail_seconds),
         None if path == "level_seconds" => lap.recovery.and_then(|it| it.level_seconds),

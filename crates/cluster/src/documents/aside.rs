@@ -1,5 +1,6 @@
-//! Threads that come after all others: long work of searches is done on them, so that the processor
-//! goes first to whatever is answered soon. A thread may lower its priority but not raise it again
+//! Threads that come after all others: long work of searches is done on them, and chunks for other
+//! clusters are compressed on some of their own, so that the processor goes first to whatever is
+//! answered soon. A thread may lower its priority but not raise it again
 //! without privileges, hence threads of their own. What is long, and how much of it is done at
 //! once, is said by those that hand it over.
 
@@ -14,13 +15,13 @@ pub(super) const NICER: i32 = 5;
 type Work = Box<dyn FnOnce() + Send>;
 
 /// Some of these threads; they end when it goes and what they have is done.
-pub(super) struct Aside {
+pub(crate) struct Aside {
     hand_over: Sender<Work>,
 }
 
 impl Aside {
     /// Starts as many as `threads`; none where the system has no room for a single one.
-    pub(super) fn start(threads: usize) -> Option<Self> {
+    pub(crate) fn start(threads: usize) -> Option<Self> {
         let (hand_over, handed) = bounded::<Work>(threads);
         let start = |_| {
             let handed = handed.clone();
@@ -32,7 +33,7 @@ impl Aside {
     }
 
     /// Hands work over, at most as much at once as there are threads: more waits here.
-    pub(super) fn give(&self, work: impl FnOnce() + Send + 'static) {
+    pub(crate) fn give(&self, work: impl FnOnce() + Send + 'static) {
         // The threads end only after this.
         if let Err(unsent) = self.hand_over.send(Box::new(work)) {
             (unsent.0)();
@@ -42,14 +43,14 @@ impl Aside {
 
 fn serve(handed: &Receiver<Work>) {
     if let Err(error) = rustix::process::nice(NICER) {
-        tracing::warn!(%error, "long work of searches is done at the priority of all other work");
+        tracing::warn!(%error, "long work is done at the priority of all other work");
     }
     while let Ok(work) = handed.recv() {
         // Where there is no memory it is such work that waits for it.
         let work = std::panic::AssertUnwindSafe(|| patiently(work));
         // Whoever waits for it sees that it did not end.
         if std::panic::catch_unwind(work).is_err() {
-            tracing::error!("long work of a search panicked");
+            tracing::error!("long work panicked");
         }
     }
 }

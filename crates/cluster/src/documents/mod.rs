@@ -31,6 +31,7 @@ mod statistics;
 mod types;
 mod write;
 
+pub(crate) use aside::Aside;
 pub use cache::CacheStatistics;
 pub(crate) use catalog::{check_name, checked, no_such_index, replicas, uuid};
 pub use contexts::ContextId;

@@ -100,7 +100,8 @@ impl Keeping {
         follows: &Follows,
     ) -> Result<(), (String, bool)> {
         let (remote, leader) = self.leader_of_late(follows).await.map_err(trouble_of)?;
-        let options = self.copy_options(shared, &follows.remote);
+        let compression = remote.compression();
+        let options = CopyOptions { compression, ..self.copy_options(shared, &follows.remote) };
         let from = (&*remote, &leader, &options);
         let is_there = || shared.tables.copies(copies.id).is_some();
         let gone = Box::pin(self.gone(shared, copies, follows));

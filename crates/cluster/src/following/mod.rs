@@ -51,6 +51,7 @@ use keeper::Keeping;
 use making::Making;
 use progress::Progress;
 
+pub use crate::recovery::CopyCompression;
 pub use auto_follow::{AutoFollow, AutoFollowStatistics};
 pub(crate) use definition::Follows;
 pub use definition::travels;

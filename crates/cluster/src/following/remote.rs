@@ -12,6 +12,7 @@ use plimsoll_log::{Incarnation, PartitionId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::recovery::CopyCompression;
 use crate::rpc::Peers;
 
 /// An answer that is on its way.
@@ -67,6 +68,9 @@ pub trait Remote: Send + Sync + 'static {
 
     /// The way to its nodes for the questions of recovery: an address is the id of a node.
     fn files(&self) -> Arc<dyn Peers>;
+
+    /// Whether files are compressed on the way.
+    fn compression(&self) -> CopyCompression;
 
     /// The records of partitions from where their followers stand; a partition of which there are none
     /// to give is refused on the stream. Dropping them ends it.

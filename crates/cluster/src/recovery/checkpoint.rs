@@ -21,6 +21,7 @@ use std::time::Instant;
 use plimsoll_storage::partition::{STORE_FORMAT, Store, position_of};
 
 use super::hashing::{Hashing, Known, identity};
+use super::packing;
 use crate::documents::Indexer;
 use crate::rpc::{CheckpointFile, CheckpointListing, CopyFile, CopyListing, FileKind};
 
@@ -41,6 +42,8 @@ pub(super) struct Checkpoint {
     pub listing: CopyListing,
     /// Of each file.
     hashing: Vec<Hashing>,
+    /// What is known of how its files shrink.
+    pub shrinking: packing::Known,
 }
 
 /// A folder that is deleted with the last who reads in it, unless it is to outlive this run.
@@ -136,7 +139,8 @@ impl Checkpoint {
         }
         let indexed = indexed.map(|position| position.0);
         let listing = CopyListing { number, format: STORE_FORMAT, lsn, indexed, files };
-        Ok(Self { folder, made_at: Instant::now(), listing, hashing })
+        let shrinking = packing::unknown();
+        Ok(Self { folder, made_at: Instant::now(), listing, hashing, shrinking })
     }
 
     /// How long the file is that has this place in the listing; `None` where there is none.

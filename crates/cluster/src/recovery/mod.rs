@@ -6,6 +6,7 @@
 //!   waited for, [`transfer`], which asks for chunks, [`intake`], which makes files of them, and [`reuse`], which finds what need not be asked
 //!   for.
 //! - [`window`]: how much of copies is under way at once.
+//! - [`packing`] and [`unpacking`]: chunks that are compressed on the way to another cluster.
 //! - [`folders`]: where a copy lies while it is not whole, and how it takes its place.
 //! - [`progress`]: what is told about copies.
 //!
@@ -19,11 +20,13 @@ mod folders;
 mod hashing;
 mod intake;
 mod kept;
+mod packing;
 mod progress;
 mod reuse;
 mod source;
 mod target;
 mod transfer;
+mod unpacking;
 mod window;
 
 pub(crate) use checkpoint::Subject;
@@ -31,6 +34,7 @@ pub(crate) use folders::{Folders, partition_named, settle};
 pub(crate) use progress::{Recoveries, Recovery};
 pub use progress::{RecoveryStatus, Stage};
 pub(crate) use source::Checkpoints;
+pub use target::CopyCompression;
 pub(crate) use target::{Copied, CopyOptions, OfLeader, Pace, copy};
 pub(crate) use window::Window;
 

@@ -69,6 +69,8 @@ pub struct RecoveryStatus {
     pub bytes_reused: u64,
     /// Those that were copied and written.
     pub bytes_recovered: u64,
+    /// Bytes of chunks as they came: compressed, and more than once where one was damaged.
+    pub bytes_wire: u64,
     /// When it began, ms since 1970.
     pub started_ms: u64,
     /// When it ended, ms since 1970; none while it goes on.
@@ -213,6 +215,11 @@ impl Recovery {
         (status.files_recovered, status.bytes_recovered) = recovered;
     }
 
+    /// A chunk came, as so many bytes.
+    pub(super) fn came(&self, bytes: u64) {
+        self.record.lock().status.bytes_wire += bytes;
+    }
+
     /// Bytes have arrived.
     pub(super) fn received(&self, bytes: u64) {
         let at = self.began.elapsed().as_secs();
@@ -263,6 +270,7 @@ impl RecoveryStatus {
             bytes_total: 0,
             bytes_reused: 0,
             bytes_recovered: 0,
+            bytes_wire: 0,
             started_ms: now_ms(),
             stopped_ms: None,
             took_ms: 0,

@@ -22,6 +22,7 @@ use tokio::sync::{Semaphore, watch};
 use super::checkpoint::{Checkpoint, PREFIX, Subject};
 use super::hashing::Known;
 use super::kept::{Kept, disk_bytes, own_bytes};
+use super::packing::{Packed, Packer};
 use crate::node::sync_dir;
 use crate::rpc::{Problem, Question, Reply, checksum_of, chunk_checksum};
 use crate::session::random_u64;
@@ -53,6 +54,7 @@ pub(crate) struct Checkpoints {
     reads: Arc<Semaphore>,
     followers_reads: Arc<Semaphore>,
     known: Arc<Known>,
+    packer: Arc<Packer>,
 }
 
 /// Who asks.
@@ -87,6 +89,14 @@ struct Entry {
     made: watch::Receiver<Option<Made>>,
 }
 
+/// Bytes of a file, with the checksum of all of it where they are its last.
+type Piece = (Vec<u8>, Option<u64>);
+
+/// A piece as it is in the file.
+fn plain(_: &Checkpoint, _: usize, piece: Piece) -> Piece {
+    piece
+}
+
 /// What came of making a checkpoint.
 type Made = Result<Arc<Checkpoint>, String>;
 
@@ -116,7 +126,8 @@ impl Checkpoints {
         sync_dir(data_dir)?;
         let reads = Arc::new(Semaphore::new(READS_MAX));
         let followers_reads = Arc::new(Semaphore::new(FOLLOWERS_READS_MAX));
-        Ok(Self { dir, open: Mutex::new(open), reads, followers_reads, known })
+        let (open, packer) = (Mutex::new(open), Arc::new(Packer::new()));
+        Ok(Self { dir, open, reads, followers_reads, known, packer })
     }
 
     /// Answers the node `from` where the question is one about checkpoints. `find` gives what
@@ -127,18 +138,24 @@ impl Checkpoints {
         question: &Question,
         find: impl FnOnce(PartitionId) -> Option<Subject>,
     ) -> Option<Reply> {
-        self.answer_to(Asker::Node(from), question, find).await
+        match question {
+            // Within a cluster nothing is compressed.
+            Question::PackedChunk { .. } => None,
+            _ => self.answer_to(Asker::Node(from), question, 0, find).await,
+        }
     }
 
     /// The same for a node of another cluster, by a name that no other asker has. Whether it may have
-    /// what it asks for is not looked at here.
+    /// what it asks for is not looked at here. `demand_permille` is how much this node's processors are
+    /// wanted: its load line's.
     pub(crate) async fn answer_follower(
         &self,
         from: &str,
         question: &Question,
+        demand_permille: u32,
         find: impl FnOnce(PartitionId) -> Option<Subject>,
     ) -> Option<Reply> {
-        self.answer_to(Asker::Follower(from), question, find).await
+        self.answer_to(Asker::Follower(from), question, demand_permille, find).await
     }
 
     /// The partition of a checkpoint that a node of another cluster had made; `None` where there is
@@ -153,6 +170,7 @@ impl Checkpoints {
         &self,
         from: Asker<'_>,
         question: &Question,
+        demand_permille: u32,
         find: impl FnOnce(PartitionId) -> Option<Subject>,
     ) -> Option<Reply> {
         let reads = if from.is_follower() { &self.followers_reads } else { &self.reads };
@@ -173,7 +191,7 @@ impl Checkpoints {
             }
             Question::Chunk { checkpoint, file, offset, bytes_max } => {
                 let place = |checkpoint: &Checkpoint| checkpoint.place(file);
-                let chunk = self.chunk(reads, *checkpoint, place, *offset, *bytes_max).await;
+                let chunk = self.chunk(reads, *checkpoint, place, *offset, *bytes_max, plain).await;
                 chunk.map(|(bytes, _)| {
                     let checksum = Checksum::of(&bytes);
                     Reply::Chunk { bytes, checksum }
@@ -181,11 +199,23 @@ impl Checkpoints {
             }
             Question::CopyChunk { checkpoint, file, offset, bytes_max } => {
                 let place = |_: &Checkpoint| usize::try_from(*file).ok();
-                let chunk = self.chunk(reads, *checkpoint, place, *offset, *bytes_max).await;
+                let chunk = self.chunk(reads, *checkpoint, place, *offset, *bytes_max, plain).await;
                 chunk.map(|(bytes, file_checksum)| {
                     let checksum = chunk_checksum(&bytes, file_checksum);
                     Reply::CopyChunk { bytes, file_checksum, checksum }
                 })
+            }
+            Question::PackedChunk { checkpoint, file, offset, bytes_max, packing } => {
+                let place = |_: &Checkpoint| usize::try_from(*file).ok();
+                let (packer, packing) = (Arc::clone(&self.packer), *packing);
+                let pack = move |from: &Checkpoint, at: usize, (bytes, file_checksum): Piece| {
+                    let checksum = chunk_checksum(&bytes, file_checksum);
+                    let (known, file) = (&from.shrinking, &from.listing.files[at]);
+                    let Packed { encoding, bytes } =
+                        packer.pack(known, file, bytes, packing, demand_permille);
+                    Reply::PackedChunk { encoding, bytes, file_checksum, checksum }
+                };
+                self.chunk(reads, *checkpoint, place, *offset, *bytes_max, pack).await
             }
             Question::FileChecksums { checkpoint, files } => {
                 self.checksums(reads, *checkpoint, files.clone()).await
@@ -351,14 +381,16 @@ impl Checkpoints {
         Ok((number, made))
     }
 
-    async fn chunk(
+    /// A piece of a file, with what is made of it where that may block.
+    async fn chunk<T: Send + 'static>(
         &self,
         reads: &Arc<Semaphore>,
         number: u64,
         place: impl Fn(&Checkpoint) -> Option<usize>,
         offset: u64,
         bytes_max: u32,
-    ) -> Result<(Vec<u8>, Option<u64>), Problem> {
+        make: impl FnOnce(&Checkpoint, usize, Piece) -> T + Send + 'static,
+    ) -> Result<T, Problem> {
         let checkpoint = self.used(number).ok_or(Problem::CheckpointGone)?;
         // No file is ever opened that is not in the listing.
         let file = place(&checkpoint).and_then(|at| Some((at, checkpoint.bytes(at)?)));
@@ -367,7 +399,8 @@ impl Checkpoints {
             failed("ERR", format!("byte {offset} is beyond the end of a file of {total} bytes"))
         })?;
         let bytes = left.min(u64::from(bytes_max.min(CHUNK_BYTES_MAX)));
-        let read = reading(reads, move || checkpoint.read(at, offset, bytes)).await;
+        let read = move || Ok(make(&checkpoint, at, checkpoint.read(at, offset, bytes)?));
+        let read = reading(reads, read).await;
         read.map_err(|error| failed("ERR", format!("a file cannot be read: {error}")))
     }
 

@@ -30,6 +30,18 @@ pub(crate) type Pace = Arc<dyn Fn(u64) -> Duration + Send + Sync>;
 /// Says what time it is.
 pub(crate) type Now = Arc<dyn Fn() -> Instant + Send + Sync>;
 
+/// Whether chunks are compressed on the way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CopyCompression {
+    /// Never.
+    Off,
+    /// By zstd where the link is the bound and that pays.
+    #[default]
+    Measured,
+    /// All of them, by deflate: as published.
+    Deflate,
+}
+
 /// How a checkpoint is copied.
 #[derive(Clone)]
 pub(crate) struct CopyOptions {
@@ -55,6 +67,8 @@ pub(crate) struct CopyOptions {
     pub pause_min: Duration,
     /// The longest. Default 5 s.
     pub pause_max: Duration,
+    /// How chunks may be compressed. Default not at all: within a cluster.
+    pub compression: CopyCompression,
     /// No limit by default.
     pub pace: Option<Pace>,
     /// How much may be under way; by default one of the copy's own that measures.
@@ -78,6 +92,7 @@ impl Default for CopyOptions {
             now: Arc::new(Instant::now),
             pause_min: Duration::from_millis(100),
             pause_max: Duration::from_secs(5),
+            compression: CopyCompression::Off,
             pace: None,
             window: None,
             seed: 0,

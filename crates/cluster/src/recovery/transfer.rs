@@ -3,25 +3,27 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use plimsoll_control::Random;
-use plimsoll_storage::partition::Checksum;
 
 use super::asking::{Asking, Offer, Trouble, heard_instead};
 use super::folders::Folders;
 use super::intake::{Intake, Stored};
 use super::progress::Recovery;
 use super::reuse::Verified;
-use super::target::{CopyError, CopyOptions};
+use super::target::{CopyCompression, CopyError, CopyOptions};
+use super::unpacking::{Arrived, Heard, heard};
 use super::window::{Sent, Window};
-use crate::rpc::{CallError, Problem, Question, Reply, chunk_checksum};
+use crate::rpc::{Packing, Problem, Question, Reply};
 
 /// How soon it is looked again whether there is room in a window that other copies fill.
 const CROWDED_PAUSE: Duration = Duration::from_millis(5);
+/// For how long after something here held the copy back its link is not thought to be the bound.
+const HELD_BACK_TIME: Duration = Duration::from_secs(1);
 
 /// How a transfer ended.
 pub(super) enum Ended {
@@ -54,6 +56,10 @@ pub(super) struct Transfer<'a> {
     held: usize,
     calls: FuturesUnordered<BoxFuture<'static, Event>>,
     is_paced: bool,
+    /// When the pace or what is not written yet held it back last.
+    held_back_at: Option<Instant>,
+    /// Whether the source compresses; none before it has answered.
+    packs: Option<bool>,
     window: Window,
     has_progressed: bool,
 }
@@ -70,7 +76,8 @@ struct Piece {
 }
 
 enum Event {
-    Heard(Piece, Sent, Result<Reply, CallError>),
+    /// What came of asking for a piece, and whether it might have come compressed.
+    Heard(Piece, Sent, bool, Heard),
     /// A piece may be asked for again.
     Rested(Piece),
     /// The pace allows what it held back.
@@ -104,6 +111,8 @@ impl<'a> Transfer<'a> {
             held: 0,
             calls: FuturesUnordered::new(),
             is_paced: false,
+            held_back_at: None,
+            packs: None,
             window: options.window.clone().unwrap_or_else(Window::measured),
             has_progressed: false,
         }
@@ -168,6 +177,7 @@ impl<'a> Transfer<'a> {
                 self.send(piece);
             } else {
                 self.is_paced = true;
+                self.held_back_at = Some((self.options.now)());
                 self.recovery.throttled(wait);
                 let piece = Piece { is_due: true, ..piece };
                 self.calls.push(Box::pin(async move {
@@ -189,6 +199,7 @@ impl<'a> Transfer<'a> {
         let has_room = self.held < self.options.chunks_max
             && self.held_bytes + bytes <= self.options.bytes_max;
         if !has_room && self.held > 0 {
+            self.held_back_at = Some((self.options.now)());
             return None;
         }
         self.held_bytes += bytes;
@@ -205,8 +216,12 @@ impl<'a> Transfer<'a> {
     fn send(&mut self, piece: Piece) {
         let sent = self.window.send(u64::from(piece.bytes));
         let (checkpoint, offset, bytes_max) = (self.number, piece.offset, piece.bytes);
-        let question = match u32::try_from(piece.index) {
-            Ok(file) if !self.is_plain => {
+        let packing = self.packing();
+        let question = match (u32::try_from(piece.index), packing) {
+            (Ok(file), Some(packing)) => {
+                Question::PackedChunk { checkpoint, file, offset, bytes_max, packing }
+            }
+            (Ok(file), None) if !self.is_plain => {
                 Question::CopyChunk { checkpoint, file, offset, bytes_max }
             }
             _ => {
@@ -217,14 +232,34 @@ impl<'a> Transfer<'a> {
         let link = self.source.link.clone();
         let (timeout, trace) = (self.options.chunk_timeout, self.options.trace);
         self.calls.push(Box::pin(async move {
-            Event::Heard(piece, sent, link.ask(question, timeout, trace).await)
+            let answer = link.ask(question, timeout, trace).await;
+            let heard = heard(answer, packing, piece.bytes as usize).await;
+            Event::Heard(piece, sent, packing.is_some(), heard)
         }));
+    }
+
+    /// How the next chunk may be compressed; none where it is not to be, or nothing is won.
+    fn packing(&self) -> Option<Packing> {
+        if self.is_plain || self.packs == Some(false) {
+            return None;
+        }
+        match self.options.compression {
+            CopyCompression::Off => None,
+            CopyCompression::Deflate => Some(Packing::Deflate),
+            CopyCompression::Measured => {
+                let now = (self.options.now)();
+                let since = self.held_back_at.map(|at| now.saturating_duration_since(at));
+                let is_held_back = since.is_some_and(|since| since < HELD_BACK_TIME);
+                let link = self.window.link_bytes_s().filter(|_| !is_held_back);
+                link.map(|link_bytes_s| Packing::Measured { link_bytes_s })
+            }
+        }
     }
 
     /// Says whether the checkpoint is gone.
     fn on_event(&mut self, event: Event) -> Result<bool, CopyError> {
-        let (piece, sent, heard) = match event {
-            Event::Heard(piece, sent, heard) => (piece, sent, heard),
+        let (piece, sent, may_be_packed, heard) = match event {
+            Event::Heard(piece, sent, may_be_packed, heard) => (piece, sent, may_be_packed, heard),
             Event::Rested(piece) => {
                 self.again.push_back(piece);
                 return Ok(false);
@@ -236,25 +271,27 @@ impl<'a> Transfer<'a> {
             }
         };
         let trouble = match heard {
-            Ok(Reply::Chunk { bytes, checksum })
-                if bytes.len() == piece.bytes as usize && Checksum::of(&bytes) == checksum =>
-            {
-                self.take(piece, sent, bytes, None);
-                return Ok(false);
+            Heard::Chunk(chunk) => {
+                self.recovery.came(chunk.wire_bytes);
+                self.packs = self.packs.or(chunk.is_packed.then_some(true));
+                let says_checksum = self.is_plain || chunk.file_checksum.is_some();
+                if says_checksum || !self.is_last(piece) {
+                    self.take(piece, sent, chunk);
+                    return Ok(false);
+                }
+                Trouble::Refusal("a last chunk without the file's checksum".to_owned())
             }
-            Ok(Reply::CopyChunk { bytes, file_checksum, checksum })
-                if bytes.len() == piece.bytes as usize
-                    && chunk_checksum(&bytes, file_checksum) == checksum
-                    && (file_checksum.is_some() || !self.is_last(piece)) =>
-            {
-                self.take(piece, sent, bytes, file_checksum);
-                return Ok(false);
+            Heard::Wrong { why, wire_bytes } => {
+                self.recovery.came(wire_bytes);
+                Trouble::Refusal(why)
             }
-            Ok(Reply::Chunk { .. } | Reply::CopyChunk { .. }) => {
-                Trouble::Refusal("a damaged chunk".to_owned())
+            Heard::Other(Ok(Reply::Problem(Problem::CheckpointGone))) => return Ok(true),
+            Heard::Other(Ok(Reply::Problem(problem))) if may_be_packed && problem.is_unread() => {
+                // It is older, or the question was damaged: this copy is not compressed then.
+                self.packs = self.packs.or(Some(false));
+                heard_instead(Ok(Reply::Problem(problem)))?
             }
-            Ok(Reply::Problem(Problem::CheckpointGone)) => return Ok(true),
-            other => heard_instead(other)?,
+            Heard::Other(other) => heard_instead(other)?,
         };
         drop(sent);
         let attempts = piece.attempts + 1;
@@ -268,11 +305,12 @@ impl<'a> Transfer<'a> {
         Ok(false)
     }
 
-    fn take(&mut self, piece: Piece, sent: Sent, bytes: Vec<u8>, checksum: Option<u64>) {
+    fn take(&mut self, piece: Piece, sent: Sent, chunk: Arrived) {
+        let Arrived { bytes, file_checksum, wire_bytes, is_packed } = chunk;
         self.source.gave();
-        sent.arrived();
+        sent.arrived(wire_bytes, is_packed);
         self.recovery.received(u64::from(piece.bytes));
-        self.intake.take(piece.index, piece.offset, bytes, checksum);
+        self.intake.take(piece.index, piece.offset, bytes, file_checksum);
     }
 
     /// Whether a piece is the last of its file.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use plimsoll_control::transfer::{Chunk, PublishedWindow, TransferWindow};
+use plimsoll_control::average::whole;
+use plimsoll_control::transfer::{Chunk, LinkRate, PublishedWindow, TransferWindow};
 
 use crate::lead::now_ms;
 
@@ -20,8 +21,16 @@ struct Inner {
 }
 
 enum Rule {
-    Measured(Box<TransferWindow>),
+    Measured(Box<Measured>),
     Published(PublishedWindow),
+    /// The published one over a link that is known.
+    #[cfg(test)]
+    Known(PublishedWindow, u64),
+}
+
+struct Measured {
+    window: TransferWindow,
+    link: LinkRate,
 }
 
 impl Window {
@@ -29,12 +38,18 @@ impl Window {
     pub(crate) fn measured() -> Self {
         // All nodes drain on the wall clock, which the cluster keeps within half a second.
         let window = TransferWindow::new(now_ms().saturating_mul(1_000_000));
-        Self::of(Rule::Measured(Box::new(window)))
+        Self::of(Rule::Measured(Box::new(Measured { window, link: LinkRate::default() })))
     }
 
     /// Chunks of one size, and at most so many beyond the oldest that has not come.
     pub(crate) fn published(chunk_bytes: u64, chunks_max: u64) -> Self {
         Self::of(Rule::Published(PublishedWindow::new(chunk_bytes, chunks_max)))
+    }
+
+    /// The same over a link that carries so many bytes a second.
+    #[cfg(test)]
+    pub(super) fn known(chunk_bytes: u64, chunks_max: u64, link_bytes_s: u64) -> Self {
+        Self::of(Rule::Known(PublishedWindow::new(chunk_bytes, chunks_max), link_bytes_s))
     }
 
     fn of(rule: Rule) -> Self {
@@ -44,8 +59,23 @@ impl Window {
     /// The size of the next chunk to ask for; none while the window is full.
     pub(super) fn next_chunk(&self) -> Option<u64> {
         match &*self.0.rule.lock() {
-            Rule::Measured(window) => window.next_chunk(self.0.now_ns()),
+            Rule::Measured(it) => it.window.next_chunk(self.0.now_ns()),
             Rule::Published(window) => window.next_chunk(),
+            #[cfg(test)]
+            Rule::Known(window, _) => window.next_chunk(),
+        }
+    }
+
+    /// What the link carries, bytes per second as they are on it; none while that is not known, and where
+    /// the window is what bounds.
+    pub(super) fn link_bytes_s(&self) -> Option<u64> {
+        let now_ns = self.0.now_ns();
+        match &mut *self.0.rule.lock() {
+            // What comes while the window grows says little of the link.
+            Rule::Measured(it) if !it.window.is_starting() => it.link.bytes_s(now_ns).map(whole),
+            Rule::Measured(_) | Rule::Published(_) => None,
+            #[cfg(test)]
+            Rule::Known(_, bytes_s) => Some(*bytes_s),
         }
     }
 
@@ -53,18 +83,32 @@ impl Window {
     pub(super) fn send(&self, bytes: u64) -> Sent {
         let now_ns = self.0.now_ns();
         let chunk = match &mut *self.0.rule.lock() {
-            Rule::Measured(window) => window.on_send(now_ns, bytes),
+            Rule::Measured(it) => {
+                it.link.on_send();
+                it.window.on_send(now_ns, bytes)
+            }
             Rule::Published(window) => window.on_send(now_ns, bytes),
+            #[cfg(test)]
+            Rule::Known(window, _) => window.on_send(now_ns, bytes),
         };
         Sent { window: self.clone(), chunk: Some(chunk) }
     }
 
-    fn end(&self, chunk: Chunk, has_arrived: bool) {
+    /// A chunk has come, as [`LinkRate::on_end`] has it, or not.
+    fn end(&self, chunk: Chunk, came: Option<(u64, bool)>) {
         let now_ns = self.0.now_ns();
         match &mut *self.0.rule.lock() {
-            Rule::Measured(window) if has_arrived => window.on_arrival(now_ns, chunk, 0),
-            Rule::Measured(window) => window.on_error(chunk),
+            Rule::Measured(it) => {
+                let is_starting = it.window.is_starting();
+                match came {
+                    Some(_) => it.window.on_arrival(now_ns, chunk, 0),
+                    None => it.window.on_error(chunk),
+                }
+                it.link.on_end(now_ns, came.filter(|_| !is_starting));
+            }
             Rule::Published(window) => window.on_end(chunk),
+            #[cfg(test)]
+            Rule::Known(window, _) => window.on_end(chunk),
         }
     }
 }
@@ -82,10 +126,10 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// It came whole.
-    pub(super) fn arrived(mut self) {
+    /// It came whole, as so many bytes, compressed or not.
+    pub(super) fn arrived(mut self, wire_bytes: u64, is_packed: bool) {
         if let Some(chunk) = self.chunk.take() {
-            self.window.end(chunk, true);
+            self.window.end(chunk, Some((wire_bytes, is_packed)));
         }
     }
 }
@@ -93,7 +137,7 @@ impl Sent {
 impl Drop for Sent {
     fn drop(&mut self) {
         if let Some(chunk) = self.chunk.take() {
-            self.window.end(chunk, false);
+            self.window.end(chunk, None);
         }
     }
 }
@@ -110,7 +154,7 @@ mod tests {
         assert_eq!((window.next_chunk(), other.next_chunk()), (None, None));
         drop(first);
         assert_eq!(other.next_chunk(), Some(100));
-        second.arrived();
+        second.arrived(100, false);
         let all: Vec<Sent> =
             std::iter::from_fn(|| window.next_chunk().map(|it| window.send(it))).take(10).collect();
         assert_eq!(all.len(), 2);

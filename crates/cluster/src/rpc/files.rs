@@ -83,6 +83,29 @@ impl CopyListing {
     }
 }
 
+/// How a chunk may be compressed. The order is stable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Packing {
+    /// By zstd where that pays, at the level that the source chooses.
+    Measured {
+        /// What the way between the two carries now.
+        link_bytes_s: u64,
+    },
+    /// Always, by deflate.
+    Deflate,
+}
+
+/// What the bytes of a chunk are. The order is stable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Encoding {
+    /// Those of the file.
+    Plain,
+    /// One frame of zstd (RFC 8878).
+    Zstd,
+    /// Deflate (RFC 1951).
+    Deflate,
+}
+
 impl From<CheckpointListing> for CopyListing {
     fn from(listing: CheckpointListing) -> Self {
         let CheckpointListing { number, format, lsn, files } = listing;

@@ -11,7 +11,7 @@ use plimsoll_index::search::{Hit, PartitionResult};
 use plimsoll_log::PartitionId;
 use serde::{Deserialize, Serialize};
 
-use super::files::{CheckpointListing, CopyListing};
+use super::files::{CheckpointListing, CopyListing, Encoding, Packing};
 use crate::write_error::WriteError;
 
 /// What this version speaks.
@@ -246,6 +246,8 @@ pub(crate) enum Question {
     CopyChunk { checkpoint: u64, file: u32, offset: u64, bytes_max: u32 },
     /// The checksums of files, to compare what is there with.
     FileChecksums { checkpoint: u64, files: Vec<u32> },
+    /// As [`Self::CopyChunk`], of a source in another cluster, which may compress it.
+    PackedChunk { checkpoint: u64, file: u32, offset: u64, bytes_max: u32, packing: Packing },
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -317,6 +319,14 @@ pub(crate) enum Reply {
     /// In the order of the question, and the XXH3-64 of them in a message.
     FileChecksums {
         checksums: Vec<u64>,
+        checksum: u64,
+    },
+    /// As [`Self::CopyChunk`]; the checksum is over the bytes as they are in the file.
+    PackedChunk {
+        encoding: Encoding,
+        #[serde(with = "whole_bytes")]
+        bytes: Vec<u8>,
+        file_checksum: Option<u64>,
         checksum: u64,
     },
 }

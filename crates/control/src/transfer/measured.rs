@@ -181,6 +181,12 @@ impl TransferWindow {
         self.is_starting = false;
     }
 
+    /// Whether it still grows to find what the link carries.
+    #[must_use]
+    pub fn is_starting(&self) -> bool {
+        self.is_starting
+    }
+
     /// The greatest rate of late, bytes per second; 0 before a round has ended.
     #[must_use]
     pub fn best_rate(&self) -> f64 {

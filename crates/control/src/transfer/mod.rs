@@ -6,15 +6,18 @@
 //!   the others' queue for the length of the link.
 //! - [`published`]: a fixed number of chunks of a fixed size, as the published study has it, for
 //!   who sets that.
+//! - [`link`]: what the link carries, for who compresses.
 //! - [`connections`]: how many connections to spread the window over.
 //!
 //! Sending, waiting and what the chunks hold are the caller's.
 
 pub mod connections;
+pub mod link;
 pub mod measured;
 pub mod published;
 
 pub use connections::Connections;
+pub use link::LinkRate;
 pub use measured::TransferWindow;
 pub use published::PublishedWindow;
 

@@ -45,6 +45,7 @@ pub(crate) fn of_windows(spec: &RunSpec, outcome: &Outcome) -> Vec<Lap> {
             conditions: None,
             recovery: None,
             lag_ms: None,
+            foreground: None,
             lag_told_ms: None,
             nodes,
         }

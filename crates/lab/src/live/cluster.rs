@@ -163,6 +163,34 @@ impl Cluster {
         Ok(())
     }
 
+    /// Lets every node use so many processors from now on.
+    ///
+    /// # Errors
+    /// Where the system does not take it.
+    pub(crate) fn limit_to(&self, share: f64) -> Result<(), LabError> {
+        let limit = |node: &Node| self.limits.limit(&node.room, node.process(), share);
+        self.each_limit("limit", limit)
+    }
+
+    /// Lets every node use what there is.
+    ///
+    /// # Errors
+    /// Where the system does not take it.
+    pub(crate) fn unlimit(&self) -> Result<(), LabError> {
+        self.each_limit("free", |node| self.limits.release(&node.room, node.process()))
+    }
+
+    fn each_limit(
+        &self,
+        what: &str,
+        change: impl Fn(&Node) -> std::io::Result<()>,
+    ) -> Result<(), LabError> {
+        self.nodes.iter().try_for_each(|node| {
+            let what = || format!("{what} node {}", node.spec.name);
+            change(node).map_err(|error| LabError::live(what(), error))
+        })
+    }
+
     /// Changes settings of the whole cluster while it runs; null takes one back to its default.
     pub(crate) fn set(&self, settings: &BTreeMap<String, Value>) -> Result<(), LabError> {
         set(&self.coordinator().http(), settings)

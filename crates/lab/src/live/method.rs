@@ -21,7 +21,7 @@ pub(crate) const EQUIVALENT_PERCENT: f64 = 5.0;
 /// Blocks below which a comparison only indicates.
 pub(crate) const BLOCKS_MIN: usize = 10;
 /// What is compared: the paths of metrics. A lap has those of requests, of a copy, or of following.
-pub(crate) const METRICS: [&str; 13] = [
+pub(crate) const METRICS: [&str; 14] = [
     "throughput_ops_s.median",
     "latency_ms.mean",
     "latency_ms.p50",
@@ -35,6 +35,7 @@ pub(crate) const METRICS: [&str; 13] = [
     "share_of_raw",
     "wire_bytes",
     "lag_ms.p99",
+    "foreground.latency_ms.p99",
 ];
 
 /// How many of [`METRICS`] are of requests: the first ones.
@@ -87,7 +88,9 @@ impl Sum {
             of_copies: BTreeMap::new(),
         };
         for one in laps {
-            let is_of_copies = one.lap.recovery.is_some() || one.lap.lag_ms.is_some();
+            let of = &one.lap;
+            let is_of_copies =
+                of.recovery.is_some() || of.lag_ms.is_some() || of.foreground.is_some();
             for path in METRICS.iter().skip(OF_REQUESTS).filter(|_| is_of_copies) {
                 let said = crate::result::metric(&one.lap, path);
                 sum.of_copies.entry(path).or_default().extend(said);

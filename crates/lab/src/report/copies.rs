@@ -6,7 +6,7 @@ use super::table::Table;
 use crate::result::{Scenario, over_laps};
 
 /// Title and path of each column.
-const COLUMNS: [(&str, &str); 8] = [
+const COLUMNS: [(&str, &str); 10] = [
     ("until copied (s)", "recovery_seconds"),
     ("until level (s)", "level_seconds"),
     ("after 95 % (s)", "tail_seconds"),
@@ -14,6 +14,8 @@ const COLUMNS: [(&str, &str); 8] = [
     ("on the wire (B)", "wire_bytes"),
     ("lag p99 (ms)", "lag_ms.p99"),
     ("lag p99 as told (ms)", "lag_told_ms.p99"),
+    ("leader's own p99 (ms)", "foreground.leader_ms.p99"),
+    ("follower's own p99 (ms)", "foreground.follower_ms.p99"),
     ("CPU of the nodes (s)", "cpu_s"),
 ];
 
@@ -26,7 +28,8 @@ pub(super) fn columns(scenario: &Scenario) -> Vec<(&'static str, &'static str)> 
 /// Whether a scenario is one of copies, or of following.
 pub(super) fn are_in(scenario: &Scenario) -> bool {
     let laps = scenario.variants.iter().flat_map(|variant| &variant.laps);
-    laps.into_iter().any(|lap| lap.recovery.is_some() || lap.lag_ms.is_some())
+    laps.into_iter()
+        .any(|lap| lap.recovery.is_some() || lap.lag_ms.is_some() || lap.foreground.is_some())
 }
 
 /// Every variant side by side.

@@ -54,6 +54,7 @@ impl Leading {
                 }
             }
             Question::CopyChunk { checkpoint, .. }
+            | Question::PackedChunk { checkpoint, .. }
             | Question::FileChecksums { checkpoint, .. }
             | Question::CloseCheckpoint { checkpoint } => {
                 let opened = checkpoints.opened_by_follower(from, *checkpoint);
@@ -64,7 +65,9 @@ impl Leading {
                 return Err(Problem::NotHere(words));
             }
         }
-        let answer = checkpoints.answer_follower(from, question, |id| self.subject(id)).await;
+        let demand_permille = self.shared.line().cpu_demand_permille;
+        let find = |id| self.subject(id);
+        let answer = checkpoints.answer_follower(from, question, demand_permille, find).await;
         answer.ok_or_else(|| Problem::NotHere("no question of files".to_owned()))
     }
 

@@ -6,6 +6,7 @@ mod copies;
 mod faults;
 mod indexed;
 mod killed;
+mod packed;
 mod serving;
 
 use std::collections::HashMap;
@@ -146,14 +147,19 @@ struct Inner {
     alter: Mutex<Option<Alter>>,
     /// The source knows no questions that came later than those of its version.
     is_old: Mutex<bool>,
+    /// The source is of another cluster than the target.
+    is_abroad: Mutex<bool>,
     /// The source has no partition open yet.
     is_starting: Mutex<bool>,
     seen: Seen,
 }
 
 fn is_new(question: &Question) -> bool {
-    use Question::{CopyChunk, FileChecksums, OpenCopy};
-    matches!(question, OpenCopy { .. } | CopyChunk { .. } | FileChecksums { .. })
+    use Question::{CopyChunk, FileChecksums, OpenCopy, PackedChunk};
+    matches!(
+        question,
+        OpenCopy { .. } | CopyChunk { .. } | FileChecksums { .. } | PackedChunk { .. }
+    )
 }
 
 /// A network with one node in it, the source.
@@ -175,6 +181,7 @@ impl Network {
             delay: Mutex::default(),
             alter: Mutex::default(),
             is_old: Mutex::default(),
+            is_abroad: Mutex::default(),
             is_starting: Mutex::default(),
             seen: Seen::default(),
         }))
@@ -227,7 +234,8 @@ impl Network {
         }
         let asked = crate::rpc::decode::<Envelope>(&question);
         let is_chunk = asked.as_ref().is_ok_and(|it| {
-            matches!(it.question, Question::Chunk { .. } | Question::CopyChunk { .. })
+            use Question::{Chunk, CopyChunk, PackedChunk};
+            matches!(it.question, Chunk { .. } | CopyChunk { .. } | PackedChunk { .. })
         });
         if is_chunk {
             self.0.seen.asked.fetch_add(1, Ordering::Relaxed);
@@ -257,12 +265,20 @@ impl Network {
                 let checkpoints = Arc::clone(&self.0.checkpoints.lock());
                 let is_starting = *self.0.is_starting.lock();
                 let find = |id| (id == ID && !is_starting).then(|| rows_of(&self.0.store));
-                let answer = checkpoints.answer(&envelope.from, &envelope.question, find).await;
+                let from = envelope.from.as_str();
+                let is_abroad = *self.0.is_abroad.lock();
+                let answer = match is_abroad {
+                    true => checkpoints.answer_follower(from, question, 1_000, find).await,
+                    false => checkpoints.answer(from, question, find).await,
+                };
                 answer.unwrap_or(Reply::Done)
             }
             Err(problem) => Reply::Problem(problem),
         };
-        if let Reply::Chunk { bytes, .. } | Reply::CopyChunk { bytes, .. } = &reply {
+        if let Reply::Chunk { bytes, .. }
+        | Reply::CopyChunk { bytes, .. }
+        | Reply::PackedChunk { bytes, .. } = &reply
+        {
             self.0.seen.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         }
         self.0.alter.lock().take_if(|alter| alter(&mut reply));

@@ -1,5 +1,6 @@
 //! The arms of `remote-recovery`: raw copies, the published rule with a fixed chunk and a fixed number
-//! of them under way, and what the nodes choose by themselves. Chunks are as much smaller than the
+//! of them under way, with and without the published compression, and what the nodes choose by
+//! themselves, with and without theirs. Chunks are as much smaller than the
 //! study's as the link is, so that the same number of them fills the same part of it. Pure.
 
 use std::collections::BTreeMap;
@@ -16,16 +17,20 @@ pub(crate) const AGAIN: &str = "raw-tls (again)";
 pub(crate) const DEFAULT: &str = "1m-5";
 /// What the nodes choose.
 pub(crate) const OURS: &str = "ours";
+/// The same where nothing is compressed.
+pub(crate) const PLAIN: &str = "ours-plain";
 
 /// The settings of the published rule.
 const CHUNK: &str = "ccr.indices.recovery.chunk_size";
 const CHUNKS: &str = "ccr.indices.recovery.max_concurrent_file_chunks";
+/// That of compression, of the remote cluster that the lab's follower knows.
+const COMPRESS: &str = "cluster.remote.leader.transport.compress";
 
 /// What the study's machines could send at most, as far as it says: 1 Gb/s.
 const STUDY_BYTES_S: u64 = 125_000_000;
 /// The least chunk that Elasticsearch takes.
 const CHUNK_BYTES_MIN: u64 = 1 << 10;
-/// How long the slowest arm may take.
+/// How long the slowest arms may take.
 const SLOWEST_S: f64 = 12.0;
 /// How often as long as a raw copy all others may take.
 const RAW_TIMES: f64 = 4.0;
@@ -35,10 +40,10 @@ const RAW_TIMES: f64 = 4.0;
 pub(crate) enum Way {
     /// Not by nodes, over so many connections.
     Raw { connections: usize },
-    /// By nodes, with chunks of so many KiB, scaled, and so many under way.
-    Fixed { chunk_kib: u64, chunks: u64 },
-    /// By nodes, with nothing set.
-    Ours,
+    /// By nodes, with chunks of so many KiB, scaled, and so many under way, all compressed or none.
+    Fixed { chunk_kib: u64, chunks: u64, deflate: bool },
+    /// By nodes, with nothing set but that nothing is compressed, or nothing at all.
+    Ours { plain: bool },
 }
 
 /// One arm.
@@ -55,11 +60,15 @@ const fn raw(connections: usize) -> Way {
 }
 
 const fn fixed(chunk_kib: u64, chunks: u64) -> Way {
-    Way::Fixed { chunk_kib, chunks }
+    Way::Fixed { chunk_kib, chunks, deflate: false }
+}
+
+const fn deflated(chunk_kib: u64, chunks: u64) -> Way {
+    Way::Fixed { chunk_kib, chunks, deflate: true }
 }
 
 /// All arms, by name, with the least size of a run that has them.
-const ARMS: [(&str, Way, LiveSize); 11] = [
+const ARMS: [(&str, Way, LiveSize); 19] = [
     (RAW, raw(1), LiveSize::Quick),
     (AGAIN, raw(1), LiveSize::Quick),
     ("raw-tls-4", raw(4), LiveSize::Study),
@@ -70,7 +79,15 @@ const ARMS: [(&str, Way, LiveSize); 11] = [
     ("5m-5", fixed(5_120, 5), LiveSize::Study),
     ("1m-10", fixed(1_024, 10), LiveSize::Study),
     ("5m-8", fixed(5_120, 8), LiveSize::Full),
-    (OURS, Way::Ours, LiveSize::Quick),
+    ("64k-1+deflate", deflated(64, 1), LiveSize::Full),
+    ("1m-1+deflate", deflated(1_024, 1), LiveSize::Full),
+    ("5m-1+deflate", deflated(5_120, 1), LiveSize::Full),
+    ("1m-5+deflate", deflated(1_024, 5), LiveSize::Quick),
+    ("5m-5+deflate", deflated(5_120, 5), LiveSize::Full),
+    ("1m-10+deflate", deflated(1_024, 10), LiveSize::Full),
+    ("5m-8+deflate", deflated(5_120, 8), LiveSize::Full),
+    (OURS, Way::Ours { plain: false }, LiveSize::Quick),
+    (PLAIN, Way::Ours { plain: true }, LiveSize::Study),
 ];
 
 /// Names of variants that may be asked for.
@@ -96,14 +113,17 @@ pub(crate) fn arms(size: LiveSize, wanted: &[String], link_bytes_s: u64) -> Vec<
 }
 
 fn settings(way: Way, link_bytes_s: u64) -> BTreeMap<String, Value> {
-    let (chunk, chunks) = match way {
+    let (chunk, chunks, compress) = match way {
         Way::Raw { .. } => return BTreeMap::new(),
-        Way::Fixed { chunk_kib, chunks } => {
-            (json!(format!("{}b", scaled(chunk_kib, link_bytes_s))), json!(chunks))
+        Way::Fixed { chunk_kib, chunks, deflate } => {
+            let chunk = format!("{}b", scaled(chunk_kib, link_bytes_s));
+            (json!(chunk), json!(chunks), json!(deflate))
         }
-        Way::Ours => (Value::Null, Value::Null),
+        Way::Ours { plain: true } => (Value::Null, Value::Null, json!(false)),
+        Way::Ours { plain: false } => (Value::Null, Value::Null, Value::Null),
     };
-    [(CHUNK.to_owned(), chunk), (CHUNKS.to_owned(), chunks)].into()
+    let all = [(CHUNK, chunk), (CHUNKS, chunks), (COMPRESS, compress)];
+    all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// The study's chunk on a link of such a rate, bytes.
@@ -113,11 +133,16 @@ fn scaled(chunk_kib: u64, link_bytes_s: u64) -> u64 {
     bytes.max(CHUNK_BYTES_MIN)
 }
 
+/// What the published default has under way on a link of such a rate, bytes.
+pub(crate) fn default_bytes(link_bytes_s: f64) -> f64 {
+    5.0 * scaled(1_024, plimsoll_control::average::whole(link_bytes_s)) as f64
+}
+
 impl RemoteArm {
     /// When a lap of it is cut, where a raw copy takes so long.
     pub(crate) fn seconds_max(&self, raw_seconds: f64) -> f64 {
         match self.way {
-            Way::Fixed { chunk_kib: 64, .. } => SLOWEST_S,
+            Way::Fixed { chunk_kib: 64 | 1_024, chunks: 1, .. } => SLOWEST_S,
             _ => raw_seconds * RAW_TIMES,
         }
     }
@@ -143,22 +168,33 @@ mod tests {
             let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
             arms(size, &wanted, 12_500_000).into_iter().map(|arm| arm.name).collect()
         };
-        assert_eq!(names(LiveSize::Quick, &[]), [RAW, AGAIN, "1m-1", "1m-5", "ours"]);
+        assert_eq!(
+            names(LiveSize::Quick, &[]),
+            [RAW, AGAIN, "1m-1", "1m-5", "1m-5+deflate", "ours"]
+        );
         assert_eq!(names(LiveSize::Full, &["5m-8"]), [RAW, "5m-8"]);
         assert_eq!(names(LiveSize::Full, &[]).len(), ARMS.len());
     }
 
     #[test]
-    fn every_arm_of_the_nodes_says_both_settings() {
+    fn every_arm_of_the_nodes_says_all_settings() {
         for arm in arms(LiveSize::Full, &[], 12_500_000) {
-            let expected = if matches!(arm.way, Way::Raw { .. }) { 0 } else { 2 };
+            let expected = if matches!(arm.way, Way::Raw { .. }) { 0 } else { 3 };
             assert_eq!(arm.settings.len(), expected, "{arm:?}");
-            assert_eq!(arm.settings.values().any(Value::is_null), arm.way == Way::Ours);
+            let is_ours = matches!(arm.way, Way::Ours { .. });
+            assert_eq!(arm.settings.values().any(Value::is_null), is_ours);
         }
         let all = arms(LiveSize::Full, &[], 12_500_000);
         let five = all.iter().find(|arm| arm.name == "1m-5").unwrap();
         assert_eq!((&five.settings[CHUNK], &five.settings[CHUNKS]), (&json!("104858b"), &json!(5)));
+        let compress = |name: &str| {
+            all.iter().find(|arm| arm.name == name).map(|arm| arm.settings[COMPRESS].clone())
+        };
+        assert_eq!(compress("1m-5+deflate"), Some(json!(true)));
+        assert_eq!(compress("1m-5"), Some(json!(false)));
+        assert_eq!(compress("ours-plain"), Some(json!(false)));
+        assert_eq!(compress("ours"), Some(Value::Null));
         let limit = |name: &str| all.iter().find(|arm| arm.name == name).unwrap().seconds_max(10.0);
-        assert_eq!((limit("64k-1"), limit("1m-1"), limit("ours")), (12.0, 40.0, 40.0));
+        assert_eq!((limit("64k-1"), limit("1m-1"), limit("ours")), (12.0, 12.0, 40.0));
     }
 }

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use serde_json::Value;
 
-use super::arms::{OURS, Way, arms};
+use super::arms::{OURS, arms};
 use super::lag::{Lag, follower_numbers, leader_numbers};
 use super::pair::{LEADER_INDEX, Pair};
-use super::{FOLLOWING, LINK, Run, laps};
+use super::scenarios::{FOLLOWING, LINK, Plan};
+use super::{Run, laps};
 use crate::LabError;
 use crate::live::LiveSize;
 use crate::live::corpus::{Corpus, Shape};
@@ -51,12 +52,13 @@ pub(super) fn laps(laps: usize) -> usize {
 }
 
 /// Runs the scenario.
-pub(super) fn run(run: &mut Run<'_, '_>) -> Result<(), LabError> {
+pub(super) fn run(run: &mut Run<'_, '_>, plan: &Plan) -> Result<(), LabError> {
     let ours = arms(LiveSize::Quick, &[OURS.to_owned()], LINK.rate_bytes_s);
-    let ours: Vec<_> = ours.into_iter().filter(|arm| arm.way == Way::Ours).collect();
+    let ours = run.settle_arms(ours);
+    let ours: Vec<_> = ours.into_iter().filter(|arm| arm.name == OURS).collect();
     let stop = std::sync::Arc::clone(&run.context.options.stop);
     run.pair.forget()?;
-    if let Some(arm) = run.arms.iter().find(|arm| arm.way == Way::Ours) {
+    if let Some(arm) = ours.first() {
         run.pair.set(&arm.settings)?;
     }
     // The copy itself goes over the wide link.
@@ -69,7 +71,8 @@ pub(super) fn run(run: &mut Run<'_, '_>) -> Result<(), LabError> {
     }
     let link = WanSettings { rate_bytes_s: LINK.rate_bytes_s / LINK_PART, ..LINK };
     run.pair.wan.change(link);
-    let found = laps_of(run, &link, &stop);
+    let count = laps(plan.laps(run.context.options, run.context.laps()));
+    let found = laps_of(run, &link, count, &stop);
     run.pair.wan.change(LINK);
     let (all, fit, rate_ops_s) = found?;
     if all.is_empty() {
@@ -96,7 +99,12 @@ pub(super) fn run(run: &mut Run<'_, '_>) -> Result<(), LabError> {
 
 type Laps = (Vec<Measured>, Vec<(&'static str, f64)>, f64);
 
-fn laps_of(run: &mut Run<'_, '_>, link: &WanSettings, stop: &AtomicBool) -> Result<Laps, LabError> {
+fn laps_of(
+    run: &mut Run<'_, '_>,
+    link: &WanSettings,
+    count: usize,
+    stop: &AtomicBool,
+) -> Result<Laps, LabError> {
     let seed = run.context.options.seed;
     let rate = link.rate_bytes_s as f64;
     let mut writer = Writer::new(&run.pair, seed)?;
@@ -119,7 +127,7 @@ fn laps_of(run: &mut Run<'_, '_>, link: &WanSettings, stop: &AtomicBool) -> Resu
     ));
     let mut all = Vec::new();
     let (mut documents, mut seconds) = (0, 0.0);
-    for block in 0..laps(run.context.laps()) {
+    for block in 0..count {
         if run.context.is_stopped() {
             break;
         }

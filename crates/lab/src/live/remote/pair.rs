@@ -102,6 +102,11 @@ impl Pair {
             .into_iter()
             .map(|(name, value)| (format!("cluster.remote.{REMOTE}.{name}"), json!(value)));
         cluster::set(&self.follower().http(), &settings.collect())?;
+        self.await_connected()
+    }
+
+    /// Waits until the follower has a connection to its leader.
+    fn await_connected(&self) -> Result<(), LabError> {
         let began = Instant::now();
         loop {
             let info = self.follower().ask("GET", "/_remote/info", None, ASK_WAIT)?;
@@ -121,16 +126,21 @@ impl Pair {
         self.certificates.join("ca.crt")
     }
 
-    /// Loads the leader's table.
+    /// Loads the leader's table, anew where there is one.
     pub(crate) fn load(&self, corpus: &Corpus) -> Result<(), LabError> {
+        delete(&self.leader().http(), LEADER_INDEX)?;
         cluster::load(&self.leader().http(), LEADER_INDEX, corpus, SHARDS, 0)
     }
 
-    /// Changes settings of the follower, if there are any.
+    /// Changes settings of the follower, if there are any. Those of the way to its leader have it
+    /// connect anew.
     pub(crate) fn set(&self, settings: &BTreeMap<String, Value>) -> Result<(), LabError> {
         match settings.is_empty() {
             true => Ok(()),
-            false => cluster::set(&self.follower().http(), settings),
+            false => {
+                cluster::set(&self.follower().http(), settings)?;
+                self.await_connected()
+            }
         }
     }
 
@@ -143,14 +153,7 @@ impl Pair {
 
     /// Deletes the follower's table, if it is there.
     pub(crate) fn forget(&self) -> Result<(), LabError> {
-        let (address, path) = (self.follower().http(), format!("/{FOLLOWER_INDEX}"));
-        let answer = wire::ask_json(&address, "DELETE", &path, None, ASK_WAIT);
-        match answer.map_err(|error| LabError::live("delete the copy".to_owned(), error))? {
-            (200 | 404, _) => Ok(()),
-            (status, answer) => {
-                Err(LabError::live("delete the copy".to_owned(), format!("{status} {answer}")))
-            }
-        }
+        delete(&self.follower().http(), FOLLOWER_INDEX)
     }
 
     /// Asks the follower about its table.
@@ -176,6 +179,16 @@ impl Pair {
     pub(crate) fn raw_address(&self) -> Result<SocketAddr, LabError> {
         let nothing = || LabError::live("make a raw copy".to_owned(), "nothing serves it");
         self.raw.as_ref().map(|(_, address)| *address).ok_or_else(nothing)
+    }
+}
+
+/// Deletes a table, if it is there.
+fn delete(address: &str, index: &str) -> Result<(), LabError> {
+    let failed = |why: String| LabError::live(format!("delete {index}"), why);
+    let answer = wire::ask_json(address, "DELETE", &format!("/{index}"), None, ASK_WAIT);
+    match answer.map_err(|error| failed(error.to_string()))? {
+        (200 | 404, _) => Ok(()),
+        (status, answer) => Err(failed(format!("{status} {answer}"))),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What came out of `remote-recovery`: shares of the raw copy by round, comparisons, and the aims.
 //! Pure.
 
-use super::arms::{AGAIN, DEFAULT, OURS, RAW, RemoteArm, Way};
+use super::arms::{AGAIN, DEFAULT, OURS, PLAIN, RAW, RemoteArm, Way, default_bytes};
 use crate::live::measure::Measured;
 use crate::live::method;
 use crate::result::{Comparison, Finding, Scenario, over_laps};
@@ -37,7 +37,7 @@ pub(crate) fn shares(arms: &[RemoteArm], laps: &mut [Vec<Measured>]) {
     }
 }
 
-/// Every arm against the raw copy, and ours against every fixed arm.
+/// Every arm against the raw copy, and ours against every other that nodes have.
 pub(crate) fn comparisons(
     scenario: &str,
     arms: &[RemoteArm],
@@ -51,7 +51,8 @@ pub(crate) fn comparisons(
     }
     if let Some(ours) = with_laps().find(|(name, _)| *name == OURS) {
         let fixed = arms.iter().zip(with_laps());
-        let fixed = fixed.filter(|(arm, _)| matches!(arm.way, Way::Fixed { .. }));
+        let fixed = fixed
+            .filter(|(arm, _)| matches!(arm.way, Way::Fixed { .. } | Way::Ours { plain: true }));
         pairs.extend(fixed.map(|(_, one)| (one, ours)));
     }
     let numbered = pairs.into_iter().enumerate();
@@ -59,6 +60,14 @@ pub(crate) fn comparisons(
         method::compare(scenario, base, other, derive(seed, number as u64))
     };
     numbered.flat_map(each).collect()
+}
+
+/// Whether the published default has less than half of what the link holds under way.
+fn leaves_idle(scenario: &Scenario) -> bool {
+    let of = |name: &str| scenario.fault.fit.get(name).copied();
+    let Some((rate, trip_ms)) = of("link_bytes_s").zip(of("trip_ms")) else { return false };
+    let under_way = default_bytes(rate);
+    under_way * 2.0 < rate * trip_ms / 1e3
 }
 
 /// The aims, over one scenario.
@@ -96,7 +105,7 @@ pub(crate) fn findings(scenario: &Scenario, compared: &[Comparison]) -> Vec<Find
             Some(lower >= SHARE_MIN),
         ));
     }
-    let is_fixed = |name: &str| !name.starts_with(RAW) && name != OURS;
+    let is_fixed = |name: &str| !name.starts_with(RAW) && name != OURS && name != PLAIN;
     let fixed = scenario.variants.iter().filter(|variant| is_fixed(&variant.name));
     let fixed = fixed.filter_map(|variant| Some((over_laps(variant, METRIC)?, &variant.name)));
     if let (Some((best_s, best)), Some(ours_s)) =
@@ -109,7 +118,17 @@ pub(crate) fn findings(scenario: &Scenario, compared: &[Comparison]) -> Vec<Find
             Some(ours_s <= best_s * (1.0 + WITHIN)),
         ));
     }
-    if let Some((default_s, ours_s)) = seconds(DEFAULT).zip(seconds(OURS)) {
+    if let Some((plain_s, ours_s)) = seconds(PLAIN).zip(seconds(OURS)) {
+        found.push(Finding::compare(
+            what("ours against the same without compression"),
+            format!("within {:.0} % of it ({plain_s:.1} s), or better", WITHIN * 100.0),
+            Some(format!("{ours_s:.1} s ({:+.1} %)", (ours_s / plain_s - 1.0) * 100.0)),
+            Some(ours_s <= plain_s * (1.0 + WITHIN)),
+        ));
+    }
+    if let Some((default_s, ours_s)) = seconds(DEFAULT).zip(seconds(OURS))
+        && leaves_idle(scenario)
+    {
         let times = default_s / ours_s.max(1e-9);
         found.push(Finding::compare(
             what("ours against the published default"),

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use plimsoll_cluster::following::{
-    Asked, Held, Hold, LeaderTable, Place, Records, Remote, RemoteError, Remotes, Told,
+    Asked, CopyCompression, Held, Hold, LeaderTable, Place, Records, Remote, RemoteError, Remotes,
+    Told,
 };
 use plimsoll_cluster::{Call, CallError, Peers};
 use tonic::Streaming;
@@ -58,6 +59,10 @@ impl Remote for RemoteCluster {
 
     fn files(&self) -> Arc<dyn Peers> {
         Arc::new(Files { state: Arc::clone(&self.state) })
+    }
+
+    fn compression(&self) -> CopyCompression {
+        self.settings.compression()
     }
 
     fn records(&self, places: Vec<Place>) -> Asked<'_, Box<dyn Records>> {

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use plimsoll_cluster::following::CopyCompression;
 use rustls::pki_types::ServerName;
 
 /// What they begin with; in the table of the cluster's settings they are `"cluster.remote.*"`.
@@ -45,6 +46,8 @@ pub struct RemoteSettings {
     pub server_name: Option<String>,
     /// `skip_unavailable`
     pub skip_unavailable: bool,
+    /// `transport.compress`: where it is not set, as measured
+    pub compress: Option<bool>,
     /// `credentials_file`: holds the key
     pub credentials_file: Option<PathBuf>,
     /// `certificate_authorities`
@@ -65,6 +68,7 @@ impl Default for RemoteSettings {
             proxy_connections: 18,
             server_name: None,
             skip_unavailable: false,
+            compress: None,
             credentials_file: None,
             authorities: Vec::new(),
             certificate: None,
@@ -83,6 +87,16 @@ impl RemoteSettings {
         }
     }
 
+    /// Whether files of it are compressed on the way.
+    #[must_use]
+    pub fn compression(&self) -> CopyCompression {
+        match self.compress {
+            None => CopyCompression::Measured,
+            Some(true) => CopyCompression::Deflate,
+            Some(false) => CopyCompression::Off,
+        }
+    }
+
     /// Takes over one option.
     fn set(&mut self, option: &str, text: &str) -> Result<(), String> {
         match option {
@@ -98,10 +112,8 @@ impl RemoteSettings {
             "proxy_address" => self.proxy_address = given(text, address)?.map(str::to_owned),
             "proxy_socket_connections" => self.proxy_connections = count(text)?,
             "server_name" => self.server_name = given(text, server_name)?.map(str::to_owned),
-            "skip_unavailable" => {
-                let is = text.parse();
-                self.skip_unavailable = is.map_err(|_| "takes only true or false".to_owned())?;
-            }
+            "skip_unavailable" => self.skip_unavailable = flag(text)?,
+            "transport.compress" => self.compress = given(text, flag)?,
             "credentials_file" => self.credentials_file = given(text, path)?,
             "certificate_authorities" => self.authorities = list(text, path)?,
             "certificate" => self.certificate = given(text, path)?,
@@ -123,7 +135,7 @@ fn parts(name: &str) -> Option<(&str, &str)> {
 /// Whether there is a setting of this name.
 #[must_use]
 pub fn is_known(name: &str) -> bool {
-    const OPTIONS: [&str; 11] = [
+    const OPTIONS: [&str; 12] = [
         "mode",
         "seeds",
         "node_connections",
@@ -131,6 +143,7 @@ pub fn is_known(name: &str) -> bool {
         "proxy_socket_connections",
         "server_name",
         "skip_unavailable",
+        "transport.compress",
         "credentials_file",
         "certificate_authorities",
         "certificate",
@@ -208,6 +221,10 @@ fn list<'a, T>(
     if items.len() > LIST_MAX { Err(format!("has more than {LIST_MAX} items")) } else { Ok(items) }
 }
 
+fn flag(text: &str) -> Result<bool, String> {
+    text.parse().map_err(|_| "takes only true or false".to_owned())
+}
+
 fn count(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| (1..=CONNECTIONS_MAX).contains(number));
     number.ok_or_else(|| format!("`{text}` is not a whole number from 1 to {CONNECTIONS_MAX}"))
@@ -269,6 +286,8 @@ mod tests {
             ("server_name", "leader.example", "two words"),
             ("server_name", "10.0.0.1", "a:1"),
             ("skip_unavailable", "true", "maybe"),
+            ("transport.compress", "true", "indexing_data"),
+            ("transport.compress", "", "zstd"),
             ("credentials_file", "/etc/plimsoll/leader.key", "leader.key"),
             ("certificate_authorities", "/a/ca.crt,/b/ca.crt", "/a/ca.crt,ca.crt"),
             ("certificate", "/a.crt", "a.crt"),
@@ -285,7 +304,7 @@ mod tests {
             "cluster.remote..seeds",
             "cluster.remote.a b.seeds",
             "cluster.remote.x.seed",
-            "cluster.remote.x.transport.compress",
+            "cluster.remote.x.transport.compression_scheme",
             "cluster.remote.x.",
         ] {
             assert!(!is_known(name), "{name}");

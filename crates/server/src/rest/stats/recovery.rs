@@ -235,6 +235,7 @@ fn shown(recovered: &Recovered) -> Value {
     }
     // Beyond what Elasticsearch tells.
     if let Some(copied) = copied {
+        shown["index"]["size"]["wire_in_bytes"] = json!(copied.bytes_wire);
         shown["index"]["size"]["bytes_per_second"] = json!(copied.bytes_s);
         shown["index"]["time_left_in_millis"] = json!(copied.left_ms);
         if let Some(failure) = &copied.failure {

@@ -1,0 +1,262 @@
+//! The scenario `while-indexing`: the leader's table is written to and an index of the follower's own is
+//! searched, by the clock, without a copy and while one is made. What that costs both is told by the
+//! latency of their own work; what it costs the copy, by how long it takes.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::arms::{OURS, RemoteArm, Way, arms};
+use super::pair::{LEADER_INDEX, Pair};
+use super::scenarios::Plan;
+use super::{Run, laps};
+use crate::LabError;
+use crate::live::LiveSize;
+use crate::live::cluster;
+use crate::live::context::{Stopping, TIMEOUT};
+use crate::live::corpus::{Corpus, Shape};
+use crate::live::load::{self, Load, Pace, Requests, Taken, Watch, histogram};
+use crate::live::measure::{self, Measured, Moment, STOPPED};
+use crate::live::method;
+use crate::live::wire::{self, Protocol};
+use crate::result::{Finding, Foreground, Lap, LoadNote, RecoveryLap, over_laps};
+use crate::sim::derive;
+use crate::stats;
+
+/// What runs without a copy.
+const ALONE: &str = "alone";
+/// It, and with one.
+pub(super) const ARMS: usize = 2;
+/// The follower's own index.
+const LOCAL_INDEX: &str = "local";
+const LOCAL_DOCUMENTS: usize = 20_000;
+/// Requests a second of either side: enough for a 99th percentile.
+const RATE_OPS_S: f64 = 100.0;
+const CLIENTS: usize = 16;
+const BULK_DOCUMENTS: usize = 10;
+/// Different requests of a side; documents get ids of the leader's.
+const REQUESTS: usize = 500;
+const WARM_UP: Duration = Duration::from_secs(2);
+const WINDOW: Duration = Duration::from_secs(12);
+/// A copy is given up after so long.
+const COPY_SECONDS_MAX: f64 = 120.0;
+/// How much longer the work of either side may take while a copy is made.
+const TIMES_MAX: f64 = 1.2;
+
+/// What both sides are asked.
+struct Work {
+    leader: Requests,
+    follower: Requests,
+}
+
+/// Runs the scenario.
+pub(super) fn run(run: &mut Run<'_, '_>, plan: &Plan) -> Result<(), LabError> {
+    let seed = run.context.options.seed;
+    let wanted = arms(LiveSize::Quick, &[OURS.to_owned()], plan.link.rate_bytes_s);
+    let ours = run.settle_arms(wanted).into_iter().find(|arm| arm.name == OURS);
+    let ours = ours.ok_or_else(|| LabError::live("run while-indexing".to_owned(), "no arm"))?;
+    let work = Work { leader: bulks(&run.pair, seed), follower: searches(&run.pair) };
+    let own = Corpus::of_seed(Shape::HttpLogs, LOCAL_DOCUMENTS, seed ^ 2);
+    run.pair.cluster.unlimit()?;
+    cluster::load(&run.pair.follower().http(), LOCAL_INDEX, &own, 1, 0)?;
+    run.pair.cluster.limit_to(plan.share)?;
+    run.pair.set(&ours.settings)?;
+    run.context.note(format!(
+        "{}: the leader takes {RATE_OPS_S} bulk requests of {BULK_DOCUMENTS} documents a second into \
+         the table that is copied, the follower answers {RATE_OPS_S} searches a second of an index of \
+         its own; each lap is of {} s, and a copy begins with it",
+        plan.name,
+        WINDOW.as_secs()
+    ));
+    let alone = RemoteArm { name: ALONE, way: Way::Ours { plain: false }, settings: [].into() };
+    let arms = [alone, ours];
+    let mut all: [Vec<Measured>; ARMS] = Default::default();
+    for block in 0..plan.laps(run.context.options, run.context.laps()) {
+        for at in method::order(ARMS, block) {
+            if run.context.is_stopped() {
+                break;
+            }
+            let lap_seed = derive(seed, (block * ARMS + at) as u64);
+            let stop = Arc::clone(&run.context.options.stop);
+            let copies = arms[at].name == OURS;
+            let mut lap = lap(&mut run.pair, &work, copies, lap_seed, &stop)?;
+            if run.context.is_stopped() {
+                break;
+            }
+            lap.block = block;
+            all[at].push(lap);
+            run.context.step(&format!("{} {} lap {}", plan.name, arms[at].name, block + 1));
+        }
+    }
+    run.pair.forget()?;
+    if all.iter().any(Vec::is_empty) {
+        return Err(LabError::Stopped);
+    }
+    let fit = [("link_bytes_s", plan.link.rate_bytes_s as f64), ("processors", plan.share)];
+    run.push(plan.name, LoadNote::RateOpsS(RATE_OPS_S * 2.0), &fit, &arms, &all);
+    judge(run);
+    Ok(())
+}
+
+/// What both sides' own work and the copy came to.
+fn judge(run: &mut Run<'_, '_>) {
+    let Some(scenario) = run.found.results.scenarios.last() else { return };
+    let of = |name: &str, path: &str| {
+        let variant = scenario.variants.iter().find(|variant| variant.name == name)?;
+        over_laps(variant, path)
+    };
+    let mut found = Vec::new();
+    for side in ["leader", "follower"] {
+        let path = format!("foreground.{side}_ms.p99");
+        let both = of(ALONE, &path).zip(of(OURS, &path));
+        let times = both.map(|(alone, with)| with / alone.max(1e-9));
+        found.push(Finding::compare(
+            format!("{}: p99 of the {side}'s own work, with a copy and alone", scenario.name),
+            format!("at most {TIMES_MAX} times"),
+            both.zip(times).map(|((alone, with), times)| {
+                format!("{times:.2} times ({with:.1} ms, {alone:.1} ms)")
+            }),
+            times.map(|times| times <= TIMES_MAX),
+        ));
+    }
+    let laps = scenario.variants.iter().filter(|variant| variant.name == OURS);
+    let is_level = |lap: &Lap| lap.recovery.is_some_and(|it| it.level_seconds.is_some());
+    let level: Vec<bool> = laps.flat_map(|variant| &variant.laps).map(is_level).collect();
+    let count = level.iter().filter(|is_level| **is_level).count();
+    found.push(Finding::compare(
+        format!("{}: level at the end", scenario.name),
+        "every lap".to_owned(),
+        Some(format!("{count} of {}", level.len())),
+        Some(count == level.len()),
+    ));
+    run.found.plots.findings.extend(found);
+}
+
+/// One lap: both sides work, and where `copies`, the table is copied from the window's beginning on.
+fn lap(
+    pair: &mut Pair,
+    work: &Work,
+    copies: bool,
+    seed: u64,
+    stop: &Arc<AtomicBool>,
+) -> Result<Measured, LabError> {
+    pair.forget()?;
+    let _ = pair.wan.take_late_ms();
+    let carried = pair.wire_bytes();
+    let watch = Stopping(Arc::clone(stop));
+    let (leader, follower) = (pair.leader().http(), pair.follower().http());
+    let load = |address: &str, requests: &Requests, seed: u64| {
+        let addresses = [address.to_owned()];
+        load::run(
+            &Load {
+                addresses: &addresses,
+                protocol: Protocol::Http,
+                requests,
+                pace: Pace::Open { rate_ops_s: RATE_OPS_S, clients: CLIENTS },
+                warm_up: WARM_UP,
+                window: WINDOW,
+                timeout: TIMEOUT,
+                seed,
+            },
+            &watch,
+        )
+    };
+    let (took, copy, before, after) = thread::scope(|scope| {
+        let (load, pair) = (&load, &*pair);
+        let works = [(&leader, &work.leader, seed), (&follower, &work.follower, seed ^ 1)]
+            .map(|(address, requests, seed)| scope.spawn(move || load(address, requests, seed)));
+        thread::sleep(WARM_UP);
+        let before = Moment::take(&pair.cluster.nodes);
+        let copy = copies.then(|| laps::follow(pair, COPY_SECONDS_MAX, stop)).transpose();
+        let took = works.map(|work| {
+            work.join().unwrap_or_else(|_| Err(std::io::Error::other("a thread panicked")))
+        });
+        (took, copy, before, Moment::take(&pair.cluster.nodes))
+    });
+    let failed = |error| LabError::live("start the load".to_owned(), error);
+    let [leader, follower] = took;
+    let (leader, follower) = (leader.map_err(failed)?, follower.map_err(failed)?);
+    let wire_bytes = pair.wire_bytes() - carried;
+    let copy = match watch.is_stopped() {
+        true => None,
+        false => copy?,
+    };
+    let late_ms = [&leader, &follower].map(|it| it.late_us.value_at_quantile(0.99) as f64 / 1e3);
+    let conditions = measure::conditions(late_ms[0].max(late_ms[1]), &before, &after);
+    let ended = pair.cluster.ended();
+    let reason = match () {
+        () if watch.is_stopped() => Some(STOPPED.to_owned()),
+        () if !ended.is_empty() => Some(format!("the process of {} ended", ended.join(", "))),
+        () => measure::disturbance(&conditions),
+    };
+    let issued = leader.issued + follower.issued;
+    let failures = leader.failures() + follower.failures();
+    let mut errors = leader.failed.clone();
+    for (kind, count) in &follower.failed {
+        *errors.entry(kind.clone()).or_default() += count;
+    }
+    let lap = Lap {
+        valid: reason.is_none(),
+        reason: reason.or_else(|| copy.as_ref()?.cut.clone()),
+        n: issued,
+        error_rate: failures as f64 / issued.max(1) as f64,
+        errors,
+        refused_rate: (leader.refused + follower.refused) as f64 / issued.max(1) as f64,
+        cpu_s: Some((after.cpu_s() - before.cpu_s()).max(0.0)),
+        conditions: Some(conditions),
+        recovery: copy.and_then(|copy| {
+            copy.seconds.map(|seconds| RecoveryLap {
+                recovery_seconds: seconds,
+                share_of_raw: 0.0,
+                wire_bytes,
+                tail_seconds: copy.tail_seconds,
+                level_seconds: copy.level_seconds,
+            })
+        }),
+        foreground: Some(foreground(&leader, &follower)),
+        nodes: measure::node_laps(&pair.cluster.nodes, &before, &after),
+        ..Lap::default()
+    };
+    Ok(Measured { lap, latency_us: histogram(), service_us: histogram(), block: 0 })
+}
+
+fn foreground(leader: &Taken, follower: &Taken) -> Foreground {
+    let mut both = leader.latency_us.clone();
+    both.add(&follower.latency_us).unwrap_or_else(|e| unreachable!("the same bounds: {e}"));
+    Foreground {
+        latency_ms: stats::quantiles(&both),
+        leader_ms: stats::quantiles(&leader.latency_us),
+        follower_ms: stats::quantiles(&follower.latency_us),
+    }
+}
+
+/// Bulk requests of new documents for the leader's table.
+fn bulks(pair: &Pair, seed: u64) -> Requests {
+    let address = pair.leader().http();
+    let mut drawn =
+        Corpus::of_seed(Shape::HttpLogs, REQUESTS * BULK_DOCUMENTS, seed ^ 3).generate();
+    let bulk = |_| {
+        let mut lines = Vec::new();
+        for document in drawn.by_ref().take(BULK_DOCUMENTS) {
+            lines.extend_from_slice(b"{\"index\":{}}\n");
+            lines.extend_from_slice(document.to_string().as_bytes());
+            lines.push(b'\n');
+        }
+        wire::http("POST", &format!("/{LEADER_INDEX}/_bulk"), &address, &lines)
+    };
+    Requests::of_one_kind((0..REQUESTS).map(bulk).collect())
+}
+
+/// Searches of the follower's own index.
+fn searches(pair: &Pair) -> Requests {
+    let address = pair.follower().http();
+    let search = |number: usize| {
+        let page = format!("page_{number}.gif");
+        let body = json!({ "size": 10, "query": { "match": { "request": page } } }).to_string();
+        wire::http("POST", &format!("/{LOCAL_INDEX}/_search"), &address, body.as_bytes())
+    };
+    Requests::of_one_kind((0..REQUESTS).map(search).collect())
+}
