@@ -19,6 +19,8 @@ pub(crate) struct PartitionProgress {
     pub level: Option<PartitionLevel>,
     /// The position in the leader's log that was taken here.
     pub taken: u64,
+    /// What comes after this is needed of the leader's log, where that is not what was taken.
+    pub needed: Option<u64>,
     /// Batches that came, and their records and bytes.
     pub batches: u64,
     pub records: u64,
@@ -54,6 +56,11 @@ impl PartitionProgress {
     pub(crate) fn lag_ms(&self, now: Instant) -> u64 {
         let oldest = self.ahead.front().map(|(_, at)| now.saturating_duration_since(*at));
         oldest.map_or(0, |lag| u64::try_from(lag.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// The position after which the leader's log is needed.
+    pub(crate) fn needed(&self) -> u64 {
+        self.needed.unwrap_or(self.taken)
     }
 
     fn reach(&mut self) {

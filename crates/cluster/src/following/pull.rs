@@ -16,6 +16,7 @@ use plimsoll_storage::partition::leader_of;
 use tokio::sync::{mpsc, oneshot};
 
 use super::check::check;
+use super::difference::{self, Levelled, Levelling};
 use super::progress::{Progress, Trouble};
 use super::remote::{Level, Place, Records, Remote, RemoteError, Told};
 use crate::lead::{Answer, Step, Submission};
@@ -85,6 +86,8 @@ pub(super) struct Pull {
     levels: mpsc::Sender<Level>,
     waiting: VecDeque<Appending>,
     waiting_bytes: usize,
+    /// Those that the leader's log does not reach.
+    levelled: Levelled,
 }
 
 impl Pull {
@@ -96,7 +99,8 @@ impl Pull {
     ) -> Self {
         let partitions = pulled.into_iter().map(|it| (it.leader, it)).collect();
         let (left_out, waiting, waiting_bytes) = (HashMap::new(), VecDeque::new(), 0);
-        Self { remote, partitions, left_out, progress, levels, waiting, waiting_bytes }
+        let levelled = Levelled::default();
+        Self { remote, partitions, left_out, progress, levels, waiting, waiting_bytes, levelled }
     }
 
     /// Pulls until it is dropped.
@@ -185,14 +189,25 @@ impl Pull {
             Ok(places) => places,
             Err(why) => return Ended::Waits(why),
         };
+        if places.is_empty() && self.levelled.is_busy() {
+            self.levelled.ended().await;
+            return Ended::Behind;
+        }
         if places.is_empty() {
             return Ended::Waits("no copy here follows yet".to_owned());
         }
-        let mut records = match self.remote.records(places).await {
+        let mut records = match self.remote.records(places.clone()).await {
             Ok(records) => records,
+            Err(error @ RemoteError::Trimmed(_)) => {
+                let begun = self.level_trimmed(&places).await;
+                return if begun { Ended::Behind } else { ended(error) };
+            }
             Err(error) => return ended(error),
         };
         loop {
+            if self.levelled.has_ended() {
+                return Ended::Behind;
+            }
             // Whoever was left out may come again.
             if self.left_out.values().any(|until| *until <= Instant::now()) {
                 self.left_out.clear();
@@ -205,13 +220,30 @@ impl Pull {
         }
     }
 
+    /// Has those levelled that the leader's log no longer reaches back to; false where there are none.
+    async fn level_trimmed(&mut self, places: &[Place]) -> bool {
+        let trimmed = difference::trimmed(&*self.remote, places).await;
+        trimmed.iter().for_each(|leader| self.level_one(*leader));
+        !trimmed.is_empty()
+    }
+
+    fn level_one(&mut self, leader: PartitionId) {
+        let Some(pulled) = self.partitions.get(&leader).cloned() else { return };
+        let (remote, levels) = (Arc::clone(&self.remote), self.levels.clone());
+        let progress = Arc::clone(&self.progress);
+        self.levelled.begin(Levelling { remote, pulled, progress, levels });
+    }
+
     /// Where the copies here stand in the leader's log.
-    fn places(&self) -> Result<Vec<Place>, String> {
+    fn places(&mut self) -> Result<Vec<Place>, String> {
+        let cut_off = self.partitions.values().filter(|it| difference::is_cut_off(it));
+        let cut_off: Vec<PartitionId> = cut_off.map(|it| it.leader).collect();
+        cut_off.into_iter().for_each(|leader| self.level_one(leader));
         let mut places = Vec::new();
         let now = Instant::now();
         for (partition, Pulled { local, .. }) in &self.partitions {
             let is_left_out = self.left_out.get(&partition.table).is_some_and(|it| *it > now);
-            if local.fault().is_some() || is_left_out {
+            if local.fault().is_some() || is_left_out || self.levelled.has(*partition) {
                 continue;
             }
             let leader = leader_of(&local.store).map_err(|error| error.to_string())?;

@@ -12,6 +12,7 @@ use plimsoll_log::{Incarnation, PartitionId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::difference::{DifferenceAnswer, DifferenceAsk};
 use crate::rpc::Peers;
 
 /// An answer that is on its way.
@@ -59,6 +60,9 @@ pub trait Remote: Send + Sync + 'static {
 
     /// The way to its nodes for the questions of recovery: an address is the id of a node.
     fn files(&self) -> Arc<dyn Peers>;
+
+    /// Asks the node of this id what differs from a partition there.
+    fn difference<'a>(&'a self, node: &'a str, ask: DifferenceAsk) -> Asked<'a, DifferenceAnswer>;
 
     /// The records of partitions from where their followers stand. Dropping them ends it.
     fn records(&self, places: Vec<Place>) -> Asked<'_, Box<dyn Records>>;

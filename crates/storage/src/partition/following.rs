@@ -9,6 +9,9 @@
 //! [`Operation::Unfollow`] in this cluster's log ends it: from there on the replica is one as others
 //! are. What comes before that in the same record is still refused, what comes after it runs.
 //!
+//! One whose leader's log was trimmed past it is levelled with a snapshot of the leader's instead
+//! ([`super::difference`]): while that goes on no carried record is taken.
+//!
 //! How the records come here is not decided here, nor when a replica begins to follow.
 
 use std::collections::HashMap;
@@ -24,6 +27,7 @@ use plimsoll_log::rules::sessions;
 use super::application::{Application, FORGET_INTERVAL_MS, Moment, Staged};
 use super::apply::{ApplyError, Effect, Observer, unreadable};
 use super::budget::OverBudget;
+use super::difference;
 use super::system::{self, Leader};
 use crate::operation::Operation;
 use crate::rows::RowsWrite;
@@ -59,7 +63,7 @@ impl Following {
         state: LeadState,
         observer: &mut dyn Observer,
     ) -> Result<Followed, ApplyError> {
-        let mut leader = self.leader;
+        let mut leader = self.leader.clone();
         for (place, item) in record.items.iter().enumerate() {
             let mut observe = |application: &Application<'_>, index: usize, effect: Effect| {
                 let keys = application.stamp.keys;
@@ -70,11 +74,15 @@ impl Following {
                     carry_out(application, &mut leader, batch, records)?;
                     observe(application, 0, Effect::Carried(Some(leader.position)));
                 }
+                Item::Difference { difference, changes } => {
+                    difference::level(application, &mut leader, difference, changes)?;
+                    observe(application, 0, Effect::Carried(Some(leader.position)));
+                }
                 Item::Operations { payloads, .. } => {
                     for (index, payload) in payloads.iter().enumerate() {
                         if Operation::is_unfollow(payload) {
                             let at = Moment { lsn: application.stamp.position.lsn, log_time_ms };
-                            application.unfollow(&self.own_leads, leader.position.link.log_time_ms);
+                            application.unfollow(&self.own_leads, &leader);
                             let rest = ((place, index), state);
                             application.take_from(
                                 at,
@@ -118,6 +126,10 @@ fn carry_out(
     batch: &Batch,
     records: &[Bytes],
 ) -> Result<(), ApplyError> {
+    if leader.levelling.is_some() {
+        // Its rows are of two moments: it is as with a gap.
+        return Ok(());
+    }
     let Verdict::Take { from } = batch.admit(&leader.position)? else { return Ok(()) };
     let mut taken = from;
     for (link, bytes) in batch.records.iter().zip(records).skip(from) {
