@@ -211,12 +211,14 @@ def proxied(port):
 
 
 class Tampering:
-    """A way to a leader's port that flips one bit of what comes from there, where it is told to."""
+    """A way to a leader's port that flips one bit of what comes from there, where it is told to, and counts
+    the bytes that pass both ways."""
 
     def __init__(self, port):
         self.target = port
         self.lock = threading.Lock()
         self.left = None
+        self.carried = 0
         self.server = socket.create_server(("127.0.0.1", 0))
         self.port = self.server.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
@@ -248,6 +250,8 @@ class Tampering:
     def pump(self, origin, target, flips):
         try:
             while chunk := origin.recv(1 << 16):
+                with self.lock:
+                    self.carried += len(chunk)
                 target.sendall(self.passed(chunk) if flips else chunk)
         except OSError:
             pass

@@ -709,46 +709,156 @@ def test_a_first_copy_over_a_narrow_link_is_compressed(make):
     pair.finish()
 
 
+RETENTION = {"ccr.retention.max_bytes": "1mb", "log.flush_interval": "1s"}
+
+
+def paused(pair, *names):
+    for name in names:
+        assert ask(pair.follower, "POST", f"/{name}/_ccr/pause_follow")[0] == 200
+    # What was under way then may still come.
+    time.sleep(1)
+
+
+def resume(pair, *names):
+    for name in names:
+        assert ask(pair.follower, "POST", f"/{name}/_ccr/resume_follow")[0] == 200
+
+
+def await_given_up(pair, write, tables=1):
+    """Has the leader give up what it keeps for followers, and trim its log past them."""
+
+    def is_given_up():
+        write()
+        return "".join(pair.leader.output).count("nothing is kept for it any more") >= tables
+
+    await_true("the leader gives it up", is_given_up, SECONDS, 0.5)
+    # It may have been given up before anything was trimmed that the follower lacks.
+    time.sleep(3)
+    assert is_given_up()
+    time.sleep(3)
+
+
 def test_a_log_that_was_trimmed_past_its_follower(make):
-    """It says so by name and stays readable; the others go on, and nothing is kept for ever."""
+    """It is levelled by itself and stays readable meanwhile; the others go on."""
     pair = make()
-    settings = {"ccr.retention.max_bytes": "1mb", "log.flush_interval": "1s"}
-    assert ask(pair.leader, "PUT", "/_cluster/settings", {"persistent": settings})[0] == 200
+    assert ask(pair.leader, "PUT", "/_cluster/settings", {"persistent": RETENTION})[0] == 200
     for name in ("lost", "stays"):
         begin(pair, name, 50, shards=1)
         assert pair.follow(name, name)[0] == 200
         pair.await_level(name, name)
-    assert ask(pair.follower, "POST", "/lost/_ccr/pause_follow")[0] == 200
-    # What was under way then may still come.
-    time.sleep(1)
+    paused(pair, "lost")
     before = searched(pair.follower, "lost")
-
-    def is_given_up():
-        bulk(pair.leader, "lost", [(n, {"n": n, "text": text(5000)}) for n in range(200)])
-        return "nothing is kept for it any more" in "".join(pair.leader.output)
-
-    await_true("the leader gives it up", is_given_up, SECONDS, 0.5)
-    # It may have been given up before anything was trimmed that it lacks.
-    time.sleep(3)
-    assert is_given_up()
-    time.sleep(3)
-    assert ask(pair.follower, "POST", "/lost/_ccr/resume_follow")[0] == 200
-
-    def fatal():
-        return [it.get("fatal_exception", {}).get("reason", "") for it in pair.stats("lost")]
-
-    await_true(fatal, lambda: any("the log begins at" in it for it in fatal()), SECONDS)
+    numbers = range(200)
+    await_given_up(pair, lambda: bulk(pair.leader, "lost", [(n, {"n": n, "text": text(5000)}) for n in numbers]))
     assert searched(pair.follower, "lost") == before
+    resume(pair, "lost")
     bulk(pair.leader, "stays", [(n, {"n": n}) for n in range(50, 100)])
     pair.demand_equal("stays", "stays")
+    pair.demand_equal("lost", "lost")
+    assert not any("fatal_exception" in it for it in pair.stats("lost"))
+    # From there it follows the log again, also after a restart.
+    bulk(pair.leader, "lost", [(n, {"n": n}) for n in range(200, 250)])
     pair.follower.kill()
     pair.follower.start()
-    await_true(fatal, lambda: any("the log begins at" in it for it in fatal()), SECONDS)
-    bulk(pair.leader, "stays", [(n, {"n": n}) for n in range(100, 150)])
-    pair.demand_equal("stays", "stays")
-    assert ask(pair.follower, "DELETE", "/lost")[0] == 200
-    begin_following(pair, "lost")
+    bulk(pair.leader, "lost", [(n, {"n": n}) for n in range(250, 300)])
     pair.demand_equal("lost", "lost")
+    assert "levelling by difference" not in "".join(pair.follower.output)
+    pair.finish()
+
+
+def test_only_what_differs_crosses_the_link(make, note):
+    """5 % of the documents and rows changed, some deleted, some expired: at most 15 % of the bytes are sent."""
+    pair = make(way=Tampering)
+    assert ask(pair.leader, "PUT", "/_cluster/settings", {"persistent": RETENTION})[0] == 200
+    documents, keys, size = 20_000, 10_000, 400
+    begin(pair, "part", documents, size, shards=2)
+    rows = pair.leader.client(db=3)
+
+    def write_keys(numbers, **options):
+        with rows.pipeline(transaction=False) as pipeline:
+            for number in numbers:
+                pipeline.set(f"k{number}", text(size), **options)
+            pipeline.execute()
+
+    for first in range(0, keys, 1000):
+        write_keys(range(first, first + 1000))
+    write_keys(range(keys, keys + 500), px=8000)
+    write_keys(range(keys + 500, keys + 1000), ex=3600)
+    begin_bytes = pair.way.carried
+    for name in ("part", "db3"):
+        assert pair.follow(name, name)[0] == 200
+        pair.await_level(name, name)
+    table_bytes = documents * size + (keys + 1000) * size
+    copied_bytes = pair.way.carried - begin_bytes
+    paused(pair, "part", "db3")
+    for n in range(1, documents, 200):
+        assert ask(pair.leader, "DELETE", f"/part/_doc/{n}")[0] == 200
+    rows.delete(*[f"k{n}" for n in range(1, keys, 100)])
+    rows.hset("h", mapping={f"f{n}": n for n in range(50)})
+    await_true("they expire", lambda: rows.exists(f"k{keys}") == 0, SECONDS)
+
+    def change():
+        changed = list(range(0, documents, 20))
+        for at in range(0, len(changed), 500):
+            bulk(pair.leader, "part", [(n, {"n": n, "text": text(size)}) for n in changed[at : at + 500]])
+        write_keys(range(0, keys, 20))
+
+    await_given_up(pair, change, tables=2)
+    before = pair.way.carried
+    resume(pair, "part", "db3")
+    pair.demand_equal("part", "part")
+    pair.await_level("db3", "db3")
+    sent = pair.way.carried - before
+    note(f"{sent:,} bytes crossed the link, {sent / table_bytes:.3f} of {table_bytes:,} bytes of values; "
+         f"the first copy took {copied_bytes:,}")
+    assert "levelling by difference" in "".join(pair.follower.output)
+    assert sent <= 0.15 * table_bytes
+    assert rows_of(pair.follower) == rows_of(pair.leader)
+    for node in (pair.leader, pair.follower):
+        ask(node, "POST", "/part/_refresh")
+    query = {"size": 0, "track_total_hits": True, "query": {"range": {"n": {"gte": 100}}},
+             "aggs": {"sum": {"sum": {"field": "n"}}}}  # fmt: skip
+    found = [get(node, "/part/_search", query) for node in (pair.leader, pair.follower)]
+    assert found[0]["hits"]["total"] == found[1]["hits"]["total"]
+    assert found[0]["aggregations"] == found[1]["aggregations"]
+    pair.finish()
+
+
+@pytest.mark.parametrize("fault", [cut_often, freeze_leader, "kill_follower", "kill_leader", "unfollow"],
+                         ids=lambda it: getattr(it, "__name__", it))  # fmt: skip
+def test_levelling_goes_on_after(make, fault):
+    """Whatever cuts it off while it is levelled over a narrow link, both are equal in the end."""
+    pair = make()
+    assert ask(pair.leader, "PUT", "/_cluster/settings", {"persistent": RETENTION})[0] == 200
+    begin(pair, "cut", 4000, 1000, shards=2)
+    assert pair.follow("cut", "cut")[0] == 200
+    pair.await_level("cut", "cut")
+    paused(pair, "cut")
+
+    def change():
+        bulk(pair.leader, "cut", [(n, {"n": n, "text": text(1000)}) for n in range(0, 4000, 3)])
+
+    await_given_up(pair, change)
+    pair.way.change("open", bytes_s=400_000)
+    resume(pair, "cut")
+    await_true("it is levelled", lambda: "levelling by difference" in "".join(pair.follower.output), SECONDS)
+    time.sleep(1)
+    if fault == "unfollow":
+        for step in ("pause_follow", "unfollow"):
+            status, answer = ask(pair.follower, "POST", f"/cut/_ccr/{step}")
+            assert status == 200, answer
+        assert ask(pair.follower, "PUT", "/cut/_doc/own", {"n": -1})[0] == 201
+        assert len(searched(pair.follower, "cut")) == 1000
+    else:
+        change()
+        if callable(fault):
+            fault(pair)
+        else:
+            node = pair.follower if fault == "kill_follower" else pair.leader
+            node.kill()
+            node.start()
+        pair.way.change("open")
+        pair.demand_equal("cut", "cut")
     pair.finish()
 
 

@@ -9,7 +9,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use plimsoll_log::record::{
-    Anchor, CARRIED_ITEM_BYTES, CARRIED_RECORD_BYTES, Item, LeadStamp, Record,
+    Anchor, CARRIED_ITEM_BYTES, CARRIED_RECORD_BYTES, DIFFERENCE_ITEM_BYTES, Item, LeadStamp,
+    Record,
 };
 use plimsoll_log::rules::WINDOW_MS;
 use plimsoll_log::rules::chain::Chain;
@@ -48,6 +49,15 @@ const _: () = assert!(
         <= RECORD_OVERHEAD_BYTES
 );
 
+// So do the most changes of a difference.
+const _: () = assert!(
+    RECORD_FIELDS_BYTES
+        + SUBMISSION_OVERHEAD_BYTES
+        + DIFFERENCE_ITEM_BYTES
+        + plimsoll_storage::partition::difference::CHANGES_BYTES_MAX
+        <= SUBMISSION_BYTES_MAX
+);
+
 /// What a submission is answered: one reply for each step, or why none of it can be said to have run.
 pub(crate) type Answer = Result<Vec<Reply>, WriteError>;
 
@@ -61,7 +71,7 @@ pub(crate) enum Step {
     /// Settles the operation of this number and stamp; answered as `settle.rs` says. It stands
     /// with its like alone.
     Fence { number: u64, stamp_ms: u64 },
-    /// A leader's records, as they came; answered by the position in the leader's log where the
+    /// A leader's records, as they came, or a difference; answered by the position in the leader's log where the
     /// replica stands then. It stands with its like alone.
     Carry(Item),
 }

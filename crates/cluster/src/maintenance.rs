@@ -87,6 +87,7 @@ fn run(shared: &Weak<Shared>, stopped: &Receiver<()>, mut session: ClientSession
         relieve(&shared);
         look_at_disk(&shared, &mut resumed_at);
         shared.checkpoints.expire(Instant::now());
+        shared.snapshots.expire(&shared, Instant::now());
         let log_bytes = shared.applied_bytes.load(Ordering::Relaxed);
         let interval_of_flush = cluster_settings::flush_interval(&shared.metadata);
         let is_due = log_bytes > flushed_bytes && flushed_at.elapsed() >= interval_of_flush;

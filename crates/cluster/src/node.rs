@@ -22,6 +22,7 @@ use crate::documents::{Documents, DocumentsOptions, Refresher, Scrubber};
 use crate::fell_behind::FellBehind;
 use crate::figures::ProcessFigures;
 use crate::following::Leading;
+use crate::following::Snapshots;
 use crate::following::{FollowingThread, Remotes};
 use crate::lead::{Lead, now_ms};
 use crate::load::Load;
@@ -156,6 +157,8 @@ pub(crate) struct Shared {
     pub fell_behind: FellBehind,
     /// Checkpoints for nodes that copy from this one, and what this one copies.
     pub checkpoints: Checkpoints,
+    /// Snapshots for followers in other clusters.
+    pub snapshots: Snapshots,
     pub recoveries: Recoveries,
     /// What the front end says of the process.
     pub process_figures: OnceLock<ProcessFigures>,

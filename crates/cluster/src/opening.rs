@@ -303,6 +303,7 @@ impl Opening {
             version: self.version,
             fell_behind: FellBehind::default(),
             checkpoints: self.checkpoints,
+            snapshots: crate::following::Snapshots::default(),
             recoveries: Recoveries::new(&settings.record.name),
             process_figures: OnceLock::new(),
             settings_follower: Mutex::default(),

@@ -12,6 +12,8 @@
 //! | each item: kind 0 (operations): session 8, first number, acked, stamp, count, then each payload with its length | varints |
 //! | each item: kind 1 (fence): session 8, number, stamp | varints |
 //! | each item: kind 2 (carried): leader's log incarnation 8, links where it begins and ends, count, then each record with its link and length | varints |
+//! | each item: kind 3 (difference): leader's log incarnation 8, flags 1, the replica's link, round and key, the snapshot's link and sequence, mapping version, where it ends, count, then each change: kind 1, key with its length, value with its length where the kind is 1 | varints |
+//! | flags: 1 where a round begins, 2 where it is over; it ends at a key with its length, or with sequence, keys, expires and swept | varints |
 //! | each link: LSN, chain hash 8, log time | varints |
 //! | checksum: XXH3-64 of all before it | 8 |
 //!
@@ -22,14 +24,20 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::rules::carried::{Batch, Link};
+use crate::rules::difference::{BOUNDARY_BYTES_MAX, Change, Counters, Difference, End, Standing};
 use crate::{Incarnation, LeadId, Lsn, PartitionId, SessionId};
 
-/// The cluster's version since which items may be of kind 2.
+/// The cluster's version since which items may be of kinds 2 and 3.
 pub const CARRIED_SINCE: u32 = 3;
 /// What a carried item takes at most beside its records and what each of them takes.
 pub const CARRIED_ITEM_BYTES: usize = 1 + 8 + 2 * LINK_BYTES + 10;
 /// What a carried record takes at most beside its own bytes.
 pub const CARRIED_RECORD_BYTES: usize = LINK_BYTES + 4;
+/// What a difference takes at most beside its changes.
+pub const DIFFERENCE_ITEM_BYTES: usize =
+    1 + 8 + 1 + 2 * LINK_BYTES + 2 * (3 + BOUNDARY_BYTES_MAX) + 7 * 10 + 10;
+/// What a change of it takes at most beside its key and value.
+pub const DIFFERENCE_CHANGE_BYTES: usize = 1 + 4 + 4;
 /// A link at most, and at least with the length behind it.
 const LINK_BYTES: usize = 10 + 8 + 10;
 const LINK_BYTES_MIN: u64 = 1 + 8 + 1 + 1;
@@ -40,6 +48,11 @@ const FORMAT_UNVERSIONED: u8 = 1;
 const KIND_OPERATIONS: u8 = 0;
 const KIND_FENCE: u8 = 1;
 const KIND_CARRIED: u8 = 2;
+const KIND_DIFFERENCE: u8 = 3;
+const FLAG_BEGINS: u8 = 1;
+const FLAG_LAST: u8 = 2;
+const CHANGE_DELETES: u8 = 0;
+const CHANGE_PUTS: u8 = 1;
 /// Fixed fields before the items.
 const HEADER_BYTES: usize = 1 + 12 + 20 + 8 + 24;
 const CHECKSUM_BYTES: usize = 8;
@@ -101,6 +114,14 @@ pub enum Item {
         batch: Batch,
         /// One for each link of the batch: encoded records; opaque here.
         records: Vec<Bytes>,
+    },
+    /// What differs between the rows of a replica that follows and a snapshot of its leader's, in a
+    /// range of keys, as [`crate::rules::difference`] says.
+    Difference {
+        /// Which range, and where it may be taken.
+        difference: Difference,
+        /// In the order of keys; what keys and values are is opaque here.
+        changes: Vec<Change>,
     },
 }
 
@@ -217,6 +238,9 @@ impl Item {
                 let bytes = records.iter().map(|record| record.len() + CARRIED_RECORD_BYTES);
                 bytes.sum::<usize>() + CARRIED_ITEM_BYTES
             }
+            Self::Difference { changes, .. } => {
+                changes.iter().map(Change::bytes_max).sum::<usize>() + DIFFERENCE_ITEM_BYTES
+            }
         }
     }
 
@@ -252,6 +276,12 @@ impl Item {
                     put_varint(out, record.len() as u64);
                     out.put_slice(record);
                 }
+            }
+            Self::Difference { difference, changes } => {
+                out.put_u8(KIND_DIFFERENCE);
+                put_difference(out, difference);
+                put_varint(out, changes.len() as u64);
+                changes.iter().for_each(|change| put_change(out, change));
             }
         }
     }
@@ -301,9 +331,93 @@ impl Item {
                 }
                 Ok(Self::Carried { batch, records })
             }
+            KIND_DIFFERENCE => {
+                let difference = take_difference(Incarnation(id), rest)?;
+                let count = get_varint(rest)?;
+                // Each takes its kind and a length at least.
+                if count > rest.remaining() as u64 / 2 {
+                    return Err(RecordError::Malformed("more changes than bytes"));
+                }
+                let mut changes = Vec::new();
+                for _ in 0..count {
+                    changes.push(take_change(rest)?);
+                }
+                if !difference.is_ordered(&changes) {
+                    return Err(RecordError::Malformed("a difference out of order"));
+                }
+                Ok(Self::Difference { difference, changes })
+            }
             _ => Err(RecordError::Malformed("unknown kind of item")),
         }
     }
+}
+
+fn put_difference(out: &mut BytesMut, difference: &Difference) {
+    let Difference { incarnation, at, begins, to, sequence, mapping_version, end } = difference;
+    out.put_u64_le(incarnation.0);
+    let begins = if *begins { FLAG_BEGINS } else { 0 };
+    let is_last = if matches!(end, End::Last(_)) { FLAG_LAST } else { 0 };
+    out.put_u8(begins | is_last);
+    put_link(out, &at.link);
+    put_varint(out, at.round);
+    put_bytes(out, &at.cursor);
+    put_link(out, to);
+    put_varint(out, *sequence);
+    put_varint(out, *mapping_version);
+    match end {
+        End::Before(key) => put_bytes(out, key),
+        End::Last(Counters { sequence, keys, expires, swept_ms }) => {
+            [sequence, keys, expires, swept_ms].into_iter().for_each(|it| put_varint(out, *it));
+        }
+    }
+}
+
+fn take_difference(incarnation: Incarnation, rest: &mut Bytes) -> Result<Difference, RecordError> {
+    if !rest.has_remaining() {
+        return Err(RecordError::Truncated);
+    }
+    let flags = rest.get_u8();
+    if flags & !(FLAG_BEGINS | FLAG_LAST) != 0 {
+        return Err(RecordError::Malformed("unknown flags of a difference"));
+    }
+    let (link, round) = (take_link(rest)?, get_varint(rest)?);
+    let at = Standing { link, round, cursor: take_bytes(rest)? };
+    let (to, sequence, mapping_version) = (take_link(rest)?, get_varint(rest)?, get_varint(rest)?);
+    let end = if flags & FLAG_LAST == 0 {
+        End::Before(take_bytes(rest)?)
+    } else {
+        let mut next = || get_varint(rest);
+        let (sequence, keys, expires, swept_ms) = (next()?, next()?, next()?, next()?);
+        End::Last(Counters { sequence, keys, expires, swept_ms })
+    };
+    let begins = flags & FLAG_BEGINS != 0;
+    Ok(Difference { incarnation, at, begins, to, sequence, mapping_version, end })
+}
+
+fn put_change(out: &mut BytesMut, Change { key, value }: &Change) {
+    out.put_u8(if value.is_some() { CHANGE_PUTS } else { CHANGE_DELETES });
+    put_bytes(out, key);
+    if let Some(value) = value {
+        put_bytes(out, value);
+    }
+}
+
+fn take_change(rest: &mut Bytes) -> Result<Change, RecordError> {
+    if !rest.has_remaining() {
+        return Err(RecordError::Truncated);
+    }
+    let kind = rest.get_u8();
+    let key = take_bytes(rest)?;
+    match kind {
+        CHANGE_DELETES => Ok(Change { key, value: None }),
+        CHANGE_PUTS => Ok(Change { key, value: Some(take_bytes(rest)?) }),
+        _ => Err(RecordError::Malformed("unknown kind of change")),
+    }
+}
+
+fn put_bytes(out: &mut BytesMut, bytes: &[u8]) {
+    put_varint(out, bytes.len() as u64);
+    out.put_slice(bytes);
 }
 
 fn put_link(out: &mut BytesMut, link: &Link) {

@@ -7,7 +7,7 @@ use plimsoll_storage::operation::Operation;
 
 /// The latest time that a leader's log may say, ms since 1970: the year 287,396. Sums with it are
 /// made, and it becomes the least time of a table that follows no more.
-const LOG_TIME_MS_MAX: u64 = 1 << 53;
+pub(super) const LOG_TIME_MS_MAX: u64 = 1 << 53;
 
 /// Whether the records of a leader's partition can be applied here; says which version of the mapping
 /// they need, 0 for none.

@@ -24,7 +24,7 @@ impl Keeping {
     ) -> Result<(), RemoteError> {
         let taken = |copies: &Arc<Copies>| {
             let is_spoken_for = shared.members.speaks_for(copies.id, &copies.definition());
-            if is_spoken_for { self.progress.of(copies.id).taken } else { 0 }
+            if is_spoken_for { self.progress.of(copies.id).needed() } else { 0 }
         };
         let positions: Vec<u64> = table.copies().iter().map(taken).collect();
         // Each is a change of the leader's metadata.

@@ -17,6 +17,7 @@
 //! | [`pull`] | the leader's records, asked for and appended here |
 //! | [`progress`] | how far that is |
 //! | [`leading`] | what this cluster's own tables tell those who follow them |
+//! | [`difference`] | copies that the leader's log no longer reaches, levelled |
 //! | [`remote`] | what is asked of another cluster |
 //!
 //! How another cluster is reached is not known here: the front end hands a [`Remotes`] in.
@@ -24,6 +25,7 @@
 mod auto_follow;
 mod check;
 mod definition;
+mod difference;
 mod first_copy;
 mod holding;
 mod keeper;
@@ -55,9 +57,10 @@ pub use crate::recovery::CopyCompression;
 pub use auto_follow::{AutoFollow, AutoFollowStatistics};
 pub(crate) use definition::Follows;
 pub use definition::travels;
+pub use difference::{DifferenceAnswer, DifferenceAsk, Opened, SpanForm};
 pub use first_copy::REMOTE_SOURCE;
 pub use leading::{FollowerHold, Leading, PLACES_MAX, RecordStream};
-pub(crate) use leading::{Holds, Spared};
+pub(crate) use leading::{Holds, Snapshots, Spared};
 pub use progress::Counters;
 pub use remote::{
     Asked, Held, Hold, HoldChange, LeaderDocuments, LeaderPartition, LeaderTable, Level,

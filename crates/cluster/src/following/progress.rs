@@ -59,6 +59,8 @@ pub(crate) struct PartitionProgress {
     level_at: Option<Instant>,
     /// The position in the leader's log that was taken here.
     pub taken: u64,
+    /// What comes after this is needed of the leader's log, where that is not what was taken.
+    pub needed: Option<u64>,
     pub counters: Counters,
     /// When anything was heard.
     pub heard_at: Option<Instant>,
@@ -89,6 +91,11 @@ impl PartitionProgress {
             },
         };
         Some(u64::try_from(lag.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// The position after which the leader's log is needed.
+    pub(crate) fn needed(&self) -> u64 {
+        self.needed.unwrap_or(self.taken)
     }
 
     fn reach(&mut self) {

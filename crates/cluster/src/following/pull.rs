@@ -16,6 +16,7 @@ use plimsoll_storage::partition::leader_of;
 use tokio::sync::{mpsc, oneshot};
 
 use super::check::check;
+use super::difference::{self, Levelled, Levelling};
 use super::progress::{Progress, Trouble};
 use super::remote::{Level, Place, Records, Remote, RemoteError, Told};
 use crate::lead::{Answer, Step, Submission};
@@ -103,6 +104,8 @@ pub(super) struct Pull {
     levels: mpsc::Sender<Level>,
     waiting: VecDeque<Appending>,
     waiting_bytes: usize,
+    /// Those that the leader's log does not reach.
+    levelled: Levelled,
 }
 
 impl Pull {
@@ -114,7 +117,8 @@ impl Pull {
     ) -> Self {
         let partitions = pulled.into_iter().map(|it| (it.leader, it)).collect();
         let (left_out, waiting, waiting_bytes) = (HashMap::new(), VecDeque::new(), 0);
-        Self { remote, partitions, left_out, progress, levels, waiting, waiting_bytes }
+        let levelled = Levelled::default();
+        Self { remote, partitions, left_out, progress, levels, waiting, waiting_bytes, levelled }
     }
 
     /// Pulls until it is dropped.
@@ -185,6 +189,10 @@ impl Pull {
             Ok(places) => places,
             Err(why) => return Ended::Waits(why),
         };
+        if places.is_empty() && self.levelled.is_busy() {
+            self.levelled.ended().await;
+            return Ended::Behind;
+        }
         if places.is_empty() {
             return Ended::Waits("no copy here can follow now".to_owned());
         }
@@ -193,6 +201,9 @@ impl Pull {
             Err(error) => return ended(error),
         };
         loop {
+            if self.levelled.has_ended() {
+                return Ended::Behind;
+            }
             // Whoever was left out may come again.
             if self.left_out.values().any(LeftOut::is_over) {
                 return Ended::Behind;
@@ -204,14 +215,26 @@ impl Pull {
         }
     }
 
+    /// Has a partition levelled that the leader's log no longer reaches back to.
+    fn level_one(&mut self, leader: PartitionId) {
+        let Some(pulled) = self.partitions.get(&leader).cloned() else { return };
+        let (remote, levels) = (Arc::clone(&self.remote), self.levels.clone());
+        let progress = Arc::clone(&self.progress);
+        self.levelled.begin(Levelling { remote, pulled, progress, levels });
+    }
+
     /// Where the copies here stand in the leader's log.
     fn places(&mut self) -> Result<Vec<Place>, String> {
+        let cut_off = self.partitions.values().filter(|it| difference::is_cut_off(it));
+        let cut_off: Vec<PartitionId> = cut_off.map(|it| it.leader).collect();
+        cut_off.into_iter().for_each(|leader| self.level_one(leader));
         for it in self.left_out.values_mut().filter(|it| it.is_over()) {
             it.is_out = false;
         }
         let mut places = Vec::new();
         for (partition, Pulled { local, .. }) in &self.partitions {
-            if local.fault().is_some() || self.is_left_out(*partition) {
+            let is_left_out = self.is_left_out(*partition);
+            if local.fault().is_some() || is_left_out || self.levelled.has(*partition) {
                 continue;
             }
             let leader = leader_of(&local.store).map_err(|error| error.to_string())?;
@@ -242,6 +265,10 @@ impl Pull {
         match told.map_err(ended)? {
             Told::Carried { partition, item } => {
                 self.append(partition, item).await;
+                Ok(())
+            }
+            Told::Refused { partition, error: RemoteError::Trimmed(_) } => {
+                self.level_one(partition);
                 Ok(())
             }
             Told::Refused { partition, error } => {

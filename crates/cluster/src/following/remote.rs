@@ -12,6 +12,7 @@ use plimsoll_log::{Incarnation, PartitionId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::difference::{DifferenceAnswer, DifferenceAsk};
 use crate::recovery::CopyCompression;
 use crate::rpc::Peers;
 
@@ -71,6 +72,9 @@ pub trait Remote: Send + Sync + 'static {
 
     /// Whether files are compressed on the way.
     fn compression(&self) -> CopyCompression;
+
+    /// Asks the node of this id what differs from a partition there.
+    fn difference<'a>(&'a self, node: &'a str, ask: DifferenceAsk) -> Asked<'a, DifferenceAnswer>;
 
     /// The records of partitions from where their followers stand; a partition of which there are none
     /// to give is refused on the stream. Dropping them ends it.

@@ -22,7 +22,41 @@ fn item() -> impl Strategy<Value = Item> {
             Item::Fence { session: SessionId(session), number, stamp_ms }
         }),
         carried(),
+        difference(),
     ]
+}
+
+/// A range that leads on, and changes of any rows from its beginning on.
+fn difference() -> impl Strategy<Value = Item> {
+    let bytes = |max| prop::collection::vec(any::<u8>(), 0..max);
+    let link = || (1u64..1 << 40, any::<u64>(), 0u64..1 << 40);
+    let round = (any::<u64>(), bytes(20), any::<bool>());
+    let end = prop::option::of(any::<[u64; 4]>());
+    let rows = prop::collection::btree_map(bytes(20), prop::option::of(bytes(100)), 0..5);
+    (any::<u64>(), link(), round, link(), any::<u64>(), end, rows).prop_map(
+        |(incarnation, (lsn, hash, time), (round, cursor, begins), step, version, end, rows)| {
+            let begins = begins || round == 0;
+            let link = Link { lsn: Lsn(lsn), hash, log_time_ms: time };
+            let to = Link { lsn: Lsn(lsn + step.0), hash: step.1, log_time_ms: time + step.2 };
+            let after = if begins { Vec::new() } else { cursor.clone() };
+            let at = Standing { link, round, cursor: cursor.into() };
+            let (sequence, end) = match end {
+                None => (version ^ 5, End::Before([&after[..], &[1]].concat().into())),
+                Some([sequence, keys, expires, swept_ms]) => {
+                    (sequence, End::Last(Counters { sequence, keys, expires, swept_ms }))
+                }
+            };
+            let change = |(key, value): (Vec<u8>, Option<Vec<u8>>)| Change {
+                key: [&after[..], &key].concat().into(),
+                value: value.map(Bytes::from),
+            };
+            let changes = rows.into_iter().map(change).collect();
+            let (incarnation, mapping_version) = (Incarnation(incarnation), version);
+            let difference =
+                Difference { incarnation, at, begins, to, sequence, mapping_version, end };
+            Item::Difference { difference, changes }
+        },
+    )
 }
 
 /// Links that increase from some place on, and records of any bytes.
@@ -89,6 +123,7 @@ fn held_bytes(record: &Record) -> usize {
         Item::Carried { batch, records } => {
             records.capacity() * size_of::<Bytes>() + batch.records.capacity() * size_of::<Link>()
         }
+        Item::Difference { changes, .. } => changes.capacity() * size_of::<Change>(),
     };
     record.items.capacity() * size_of::<Item>() + record.items.iter().map(payloads).sum::<usize>()
 }
@@ -143,7 +178,7 @@ proptest! {
     fn arbitrary_items_do_no_harm(
         items in prop_oneof![
             prop::collection::vec(any::<u8>(), 1..400),
-            prop::collection::vec(prop_oneof![Just(0u8), Just(1), Just(2), Just(0x80)], 1..400),
+            prop::collection::vec(prop_oneof![Just(0u8), Just(1), Just(2), Just(3), Just(0x80)], 1..400),
         ]
     ) {
         let mut bytes = header();
@@ -216,8 +251,13 @@ fn counts_and_lengths_beyond_the_bytes_are_errors_and_take_no_memory() {
     };
     // LSN, hash, log time.
     let link = |lsn: u8| [lsn, 0, 0, 0, 0, 0, 0, 0, 0, 9];
+    let difference = |flags: u8, to: u8, end: &[u8], tail: &[u8]| {
+        let head = [&[1, 3, 0, 0, 0, 0, 0, 0, 0, 0, flags][..], &link(1), &[0, 0], &link(to)];
+        [&head.concat()[..], &[5, 0], end, tail].concat()
+    };
+    let disordered = RecordError::Malformed("a difference out of order");
     let out_of_order = RecordError::Malformed("carried records out of order");
-    let cases: [(Vec<u8>, RecordError); 11] = [
+    let cases: [(Vec<u8>, RecordError); 16] = [
         (
             carried([link(1), link(2)], &huge),
             RecordError::Malformed("more carried records than bytes"),
@@ -225,9 +265,14 @@ fn counts_and_lengths_beyond_the_bytes_are_errors_and_take_no_memory() {
         (carried([link(1), link(1)], &[0]), out_of_order),
         (carried([link(1), link(2)], &[&[1][..], &link(3), &[0]].concat()), out_of_order),
         (carried([link(1), link(2)], &[&[1][..], &link(2), &[5]].concat()), RecordError::Truncated),
+        (difference(1, 2, &[1, 7], &huge), RecordError::Malformed("more changes than bytes")),
+        (difference(1, 1, &[1, 7], &[0]), disordered),
+        (difference(0, 2, &[1, 7], &[0]), disordered),
+        (difference(3, 2, &[6, 0, 0, 0], &[0]), disordered),
+        (difference(1, 2, &[1, 7], &[2, 0, 1, 8, 0, 1, 7]), disordered),
         (huge.to_vec(), RecordError::Truncated),
         (over_64_bits.to_vec(), RecordError::Malformed("a number over 64 bits")),
-        ([vec![1, 3], vec![0; 8]].concat(), RecordError::Malformed("unknown kind of item")),
+        ([vec![1, 4], vec![0; 8]].concat(), RecordError::Malformed("unknown kind of item")),
         (operations(&huge), RecordError::Malformed("more operations than bytes")),
         (operations(&[1, 5, b'a']), RecordError::Truncated),
         (operations(&[&[1][..], &huge].concat()), RecordError::Truncated),

@@ -4,6 +4,7 @@
 //!
 //! - [`carried`]: a follower in another cluster takes its leader's records once and in their order.
 //! - [`chain`]: every replica hashes what it applied; a hole, a fork or a rewind is seen.
+//! - [`difference`]: a follower that lost that order is levelled with a snapshot, range by range.
 //! - [`leads`]: a lead's records are taken once and in its order.
 //! - [`sessions`]: a client's operations run once; fences settle those in doubt.
 //!
@@ -12,6 +13,7 @@
 
 pub mod carried;
 pub mod chain;
+pub mod difference;
 pub mod leads;
 pub mod sessions;
 

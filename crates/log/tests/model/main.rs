@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and report")]
 
 mod carried;
+mod difference;
 #[allow(dead_code, reason = "the property tests ask more of it")]
 #[path = "../rules/replica.rs"]
 mod replica;

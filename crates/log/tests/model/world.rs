@@ -335,7 +335,7 @@ impl World {
                 Item::Fence { session, number, .. } => {
                     answer.of_fence && (*session, *number) == (answer.session, answer.number)
                 }
-                Item::Carried { .. } => false,
+                Item::Carried { .. } | Item::Difference { .. } => false,
             };
             self.nodes[index].waiting.retain(|item| !was(item));
             let session = usize::try_from(answer.session.0).unwrap();

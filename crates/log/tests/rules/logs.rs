@@ -128,7 +128,7 @@ impl Judge {
             let (count, stamp_ms) = match item {
                 Item::Operations { payloads, stamp_ms, .. } => (payloads.len(), *stamp_ms),
                 Item::Fence { stamp_ms, .. } => (1, *stamp_ms),
-                Item::Carried { .. } => continue,
+                Item::Carried { .. } | Item::Difference { .. } => continue,
             };
             for answer in answers.by_ref().take(count) {
                 self.answer(answer, is_too_old(stamp_ms, log_time_ms));

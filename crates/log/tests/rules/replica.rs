@@ -217,7 +217,7 @@ impl Replica {
                 let (number, result) = (*number, None);
                 answers.push(Answer { session, number, of_fence: true, verdict, result });
             }
-            Item::Carried { .. } => {}
+            Item::Carried { .. } | Item::Difference { .. } => {}
         }
         if state != SessionState::default() {
             self.sessions.insert(session, state);

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use plimsoll_cluster::following::{Asked, Held, Hold, LeaderTable, Leading, Place, Records};
+use plimsoll_cluster::following::{
+    Asked, DifferenceAnswer, DifferenceAsk, Held, Hold, LeaderTable, Leading, Place, Records,
+};
 use plimsoll_cluster::{Coordinator, NodeOverview};
 
 use super::keys::Key;
@@ -107,6 +109,11 @@ impl Leader for OwnCluster {
         let asker = format!("ccr:{}", key.id);
         let may = |name: &str| key.may_follow(name);
         Box::pin(async move { self.leading.files(&asker, question, &may).await })
+    }
+
+    fn difference<'a>(&'a self, key: &'a Key, ask: DifferenceAsk) -> Asked<'a, DifferenceAnswer> {
+        let may = |name: &str| key.may_follow(name);
+        Box::pin(async move { self.leading.difference(&key.id, ask, &may).await })
     }
 
     fn names_of<'a>(&'a self, places: &'a [Place]) -> Asked<'a, BTreeMap<u64, String>> {

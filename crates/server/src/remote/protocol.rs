@@ -11,15 +11,18 @@
 //! | | `{"table": {"name": "NAME"}}`: all that a follower has to know of one |
 //! | | `{"hold": {"hold": {…}}}`: how far a follower has come |
 //! | | `{"files": {"question": "BASE64"}}`: a question of recovery, in the nodes' own form |
+//! | | `{"difference": {"ask": {…}}}`: what differs from a copy that the log does not reach |
 //! | answer | `{"hello": {…}}`, `{"tables": {…}}`, `{"table": {…}}`, `{"held": {…}}` |
-//! | | to `files` a zero, and the bytes of the answer |
+//! | | to `files` a zero, to `difference` a one, and the bytes of the answer |
 //! | | otherwise a status of gRPC ([`super::refusal`]) |
 //!
 //! A question with a field or name that is not known is refused: a newer follower learns so what its
 //! leader cannot do. In answers unknown fields are passed over: a newer leader may say more.
 
 use bytes::Bytes;
-use plimsoll_cluster::following::{Held, Hold, HoldChange, LeaderTable, PLACES_MAX};
+use plimsoll_cluster::following::{
+    DifferenceAnswer, DifferenceAsk, Held, Hold, HoldChange, LeaderTable, PLACES_MAX,
+};
 use plimsoll_log::record::RecordError;
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +42,8 @@ const NAME_BYTES_MAX: usize = 255;
 const ANSWER_NAME_BYTES_MAX: usize = 512;
 /// What an answer begins with that is no JSON.
 const FILES: u8 = 0;
+/// The same, to what differs.
+const DIFFERENCE: u8 = 1;
 /// Tables in one answer, at the most.
 pub const TABLES_MAX: usize = 1000;
 
@@ -81,6 +86,11 @@ pub enum Ask {
         #[serde(with = "base64_bytes")]
         question: Bytes,
     },
+    /// Levels a copy that the log does not reach.
+    Difference {
+        /// A snapshot, or a part of one.
+        ask: DifferenceAsk,
+    },
 }
 
 /// What is answered.
@@ -98,6 +108,9 @@ pub enum Answer {
     /// To [`Ask::Files`]: as nodes of one cluster answer it.
     #[serde(skip)]
     Files(Bytes),
+    /// To [`Ask::Difference`], in bytes of its own.
+    #[serde(skip)]
+    Difference(DifferenceAnswer),
 }
 
 /// Who a cluster is.
@@ -169,6 +182,12 @@ pub enum ProtocolError {
     /// A record in them is none that is carried.
     #[error("a record that carries nothing")]
     NotCarried,
+    /// What differs cannot be read.
+    #[error("what differs: {0}")]
+    Difference(RecordError),
+    /// What differs is asked for without bounds.
+    #[error("a key or a list is longer than any may be")]
+    Unbounded,
     /// They are not what is wanted.
     #[error("no question that is known here: at line {0}, column {1}")]
     Unknown(usize, usize),
@@ -196,6 +215,8 @@ impl Question {
         let node = question.node.as_ref().map_or(0, String::len);
         let longest = node.max(match &question.ask {
             Ask::Hello | Ask::Files { .. } => 0,
+            Ask::Difference { ask } if ask.is_bounded() => 0,
+            Ask::Difference { .. } => return Err(ProtocolError::Unbounded),
             Ask::Tables { after } => after.len(),
             Ask::Table { name } => name.len(),
             Ask::Hold { hold } => {
@@ -218,6 +239,7 @@ impl Answer {
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Self::Files(bytes) => [&[FILES], &**bytes].concat(),
+            Self::Difference(answer) => [&[DIFFERENCE], &*answer.encode()].concat(),
             json => serde_json::to_vec(json).expect("an answer is plain data"),
         }
     }
@@ -228,9 +250,15 @@ impl Answer {
     /// See [`ProtocolError`].
     pub fn decode(bytes: &[u8]) -> Result<Self, ProtocolError> {
         if bytes.len() <= ANSWER_BYTES_MAX
-            && let Some(answer) = bytes.strip_prefix(&[FILES])
+            && let Some((kind @ (&FILES | &DIFFERENCE), answer)) = bytes.split_first()
         {
-            return Ok(Self::Files(Bytes::copy_from_slice(answer)));
+            let answer = Bytes::copy_from_slice(answer);
+            return if *kind == FILES {
+                Ok(Self::Files(answer))
+            } else {
+                let answer = DifferenceAnswer::decode(&answer);
+                answer.map(Self::Difference).map_err(ProtocolError::Difference)
+            };
         }
         let answer: Self = read(bytes, ANSWER_BYTES_MAX)?;
         let longest = match &answer {
@@ -255,7 +283,7 @@ impl Answer {
             Self::Held(held) if held.positions.len() > PLACES_MAX => {
                 return Err(ProtocolError::Places(held.positions.len()));
             }
-            Self::Held(_) | Self::Files(_) => None,
+            Self::Held(_) | Self::Files(_) | Self::Difference(_) => None,
         };
         match longest {
             Some(longest) if longest > ANSWER_NAME_BYTES_MAX => Err(ProtocolError::Name(longest)),
@@ -417,6 +445,31 @@ mod tests {
         assert_eq!(held.encode(), br#"{"held":{"positions":[1,2]}}"#);
         assert_eq!(Answer::decode(&held.encode()), Ok(held));
         assert!(Answer::decode(br#"{"files":[1]}"#).is_err(), "that has another form");
+    }
+
+    #[test]
+    fn what_differs_has_a_form_and_bounds() {
+        let follower = |len: usize| {
+            Question::of_any(Ask::Difference {
+                ask: DifferenceAsk::Open {
+                    table: 5,
+                    ordinal: 1,
+                    log: 7,
+                    follower: "f".repeat(len),
+                },
+            })
+        };
+        let text = concat!(
+            r#"{"ask":{"difference":{"ask":{"open":{"table":5,"ordinal":1,"log":7,"#,
+            r#""follower":"f"}}}}}"#
+        );
+        assert_eq!(follower(1).encode(), text.as_bytes());
+        assert_eq!(Question::decode(text.as_bytes()), Ok(follower(1)));
+        assert_eq!(Question::decode(&follower(256).encode()), Err(ProtocolError::Unbounded));
+        let answer = Answer::Difference(DifferenceAnswer::Closed);
+        assert_eq!(answer.encode(), b"\x01\x05");
+        assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
+        assert!(matches!(Answer::decode(b"\x01\x09"), Err(ProtocolError::Difference(_))));
     }
 
     #[test]

@@ -83,7 +83,9 @@ pub async fn hand_on(
 fn returned_of(bytes: &[u8]) -> Result<Returned, String> {
     let body = bytes.strip_prefix(&[MARK]).filter(|it| it.len() <= ANSWER_BYTES_MAX);
     let read = body.and_then(|body| match Answer::decode(body) {
-        Ok(files @ Answer::Files(_)) => Some(Returned::Answer(Box::new(files))),
+        Ok(own @ (Answer::Files(_) | Answer::Difference(_))) => {
+            Some(Returned::Answer(Box::new(own)))
+        }
         _ => serde_json::from_slice(body).ok(),
     });
     read.ok_or_else(|| "the node answers something else".to_owned())
@@ -92,7 +94,11 @@ fn returned_of(bytes: &[u8]) -> Result<Returned, String> {
 fn bytes_of(returned: &Returned) -> Bytes {
     let mut bytes = vec![MARK];
     bytes.extend(match returned {
-        Returned::Answer(answer) if matches!(**answer, Answer::Files(_)) => answer.encode(),
+        Returned::Answer(answer)
+            if matches!(**answer, Answer::Files(_) | Answer::Difference(_)) =>
+        {
+            answer.encode()
+        }
         json => serde_json::to_vec(json).expect("an answer is plain data"),
     });
     bytes.into()
@@ -141,6 +147,8 @@ impl Answers for NodeAnswers {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_cluster::following::DifferenceAnswer;
+
     use super::*;
     use crate::remote::protocol::Hello;
 
@@ -149,8 +157,10 @@ mod tests {
         let answer = Returned::Answer(Box::new(Answer::Hello(Hello::default())));
         let files = Answer::Files(Bytes::from_static(b"{\"refused\":\"no\"}"));
         let files = Returned::Answer(Box::new(files));
+        let differs = Answer::Difference(DifferenceAnswer::Closed);
+        let differs = Returned::Answer(Box::new(differs));
         let error = Returned::Error(RemoteError::Trimmed("gone".to_owned()).into());
-        for returned in [answer, files, error, Returned::Refused("no".to_owned())] {
+        for returned in [answer, files, differs, error, Returned::Refused("no".to_owned())] {
             assert_eq!(returned_of(&bytes_of(&returned)), Ok(returned));
         }
         // An older node takes the mark for the number of a format that it does not know.

@@ -16,7 +16,7 @@ use plimsoll_log::{LeadId, Lsn, SessionId};
 use super::apply::{ApplyError, Effect, NotCarried, Observer, Replica, unreadable};
 use super::budget::{BUDGETED_SINCE, OverBudget};
 use super::overlay::Overlay;
-use super::system::{self, Stamp};
+use super::system::{self, Leader, Stamp};
 use crate::execute::WriteContext;
 use crate::operation::Operation;
 use crate::reply::Reply;
@@ -69,6 +69,11 @@ impl<'a, K: Copy + Hash + Eq, V> Staged<'a, K, V> {
 
     pub fn put(&mut self, id: K, state: V) {
         self.changed.insert(id, Some(state));
+    }
+
+    /// Puts a state, or forgets it.
+    pub fn set(&mut self, id: K, state: Option<V>) {
+        self.changed.insert(id, state);
     }
 
     /// Those for which it is so.
@@ -180,7 +185,7 @@ impl<'a> Application<'a> {
     fn reserve(&mut self, record: &Record) {
         let operations = |item: &Item| match item {
             Item::Operations { payloads, .. } => payloads.len(),
-            Item::Fence { .. } | Item::Carried { .. } => 0,
+            Item::Fence { .. } | Item::Carried { .. } | Item::Difference { .. } => 0,
         };
         let items = record.items.len();
         self.overlay.reserve(record.items.iter().map(operations).sum::<usize>() + items + 2);
@@ -189,7 +194,16 @@ impl<'a> Application<'a> {
 
     /// Has this cluster's own leads in the place of the leader's, and nobody is followed any more. What
     /// operations do goes by no log time before the leader's.
-    pub fn unfollow(&mut self, own_leads: &HashMap<LeadId, LeadState>, leader_ms: u64) {
+    ///
+    /// One that was being levelled becomes what it is: rows before some key as the leader had them later
+    /// than the others, which a large hash may be across. Keys are counted as they are, and versions go
+    /// on from the highest.
+    pub fn unfollow(&mut self, own_leads: &HashMap<LeadId, LeadState>, leader: &Leader) {
+        let mut leader_ms = leader.position.link.log_time_ms;
+        if let Some(levelling) = &leader.levelling {
+            leader_ms = leader_ms.max(levelling.to.log_time_ms);
+            self.stamp.sequence = self.stamp.sequence.max(levelling.sequence);
+        }
         for id in self.leads.forget(|_| true) {
             self.overlay.delete(&system::lead_key(id));
         }
@@ -256,7 +270,7 @@ impl<'a> Application<'a> {
                     let effect = Effect::Settled(verdict);
                     observer.operation((place, 0), effect, &self.overlay, self.stamp.keys);
                 }
-                Item::Carried { .. } => {
+                Item::Carried { .. } | Item::Difference { .. } => {
                     let effect = Effect::Carried(Err(NotCarried::FollowsNobody));
                     observer.operation((place, 0), effect, &self.overlay, self.stamp.keys);
                 }

@@ -34,7 +34,7 @@ pub enum Effect {
     Ran(Reply),
     /// It did not run: the session knows it already, or refuses it. Of a fence: the answer.
     Settled(Verdict),
-    /// Of carried records: where the replica stands in its leader's log after them, or why it took
+    /// Of carried records and differences: where the replica stands in its leader's log after them, or why it took
     /// nothing of them.
     Carried(Result<LeaderPosition, NotCarried>),
 }
@@ -325,7 +325,8 @@ impl Replica {
     ) -> Result<(), StoreError> {
         let at = self.place_at(leader)?;
         let is_again = self.following.is_some();
-        let leader = Leader { partition: leader.0, position: at, swept_ms: position.log_time_ms };
+        let (partition, swept_ms) = (leader.0, position.log_time_ms);
+        let leader = Leader { partition, position: at, swept_ms, levelling: None };
         let mut batch = WriteBatch::default();
         let has_documents = to_index != ToIndex::Nothing;
         system::OF_THE_NODE

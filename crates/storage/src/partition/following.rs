@@ -9,6 +9,9 @@
 //! [`Operation::Unfollow`] in this cluster's log ends it: from there on the replica is one as others
 //! are. What comes before that in the same record is still refused, what comes after it runs.
 //!
+//! One whose leader's log was trimmed past it is levelled with a snapshot of the leader's instead
+//! ([`super::difference`]): while that goes on no carried record is taken.
+//!
 //! How the records come here is not decided here, nor when a replica begins to follow.
 
 use std::collections::HashMap;
@@ -24,6 +27,7 @@ use plimsoll_log::rules::sessions;
 use super::application::{Application, FORGET_INTERVAL_MS, Moment, Staged};
 use super::apply::{ApplyError, Effect, Observer, unreadable};
 use super::budget::OverBudget;
+use super::difference;
 use super::system::{self, Leader};
 use crate::operation::Operation;
 use crate::rows::RowsWrite;
@@ -59,7 +63,7 @@ impl Following {
         state: LeadState,
         observer: &mut dyn Observer,
     ) -> Result<Followed, ApplyError> {
-        let mut leader = self.leader;
+        let mut leader = self.leader.clone();
         for (place, item) in record.items.iter().enumerate() {
             let mut observe = |application: &Application<'_>, index: usize, effect: Effect| {
                 let keys = application.stamp.keys;
@@ -68,6 +72,8 @@ impl Following {
             match item {
                 Item::Carried { batch, records } => {
                     let carried = match batch.admit(&leader.position) {
+                        // Its rows are of two moments: it is as with a gap.
+                        Ok(_) if leader.levelling.is_some() => Ok(leader.position),
                         Ok(Verdict::Take { from }) => {
                             carry_out(application, &mut leader, (batch, from), records)?;
                             Ok(leader.position)
@@ -79,11 +85,15 @@ impl Following {
                     };
                     observe(application, 0, Effect::Carried(carried));
                 }
+                Item::Difference { difference, changes } => {
+                    difference::level(application, &mut leader, difference, changes)?;
+                    observe(application, 0, Effect::Carried(Ok(leader.position)));
+                }
                 Item::Operations { payloads, .. } => {
                     for (index, payload) in payloads.iter().enumerate() {
                         if Operation::is_unfollow(payload) {
                             let at = Moment { lsn: application.stamp.position.lsn, log_time_ms };
-                            application.unfollow(&self.own_leads, leader.position.link.log_time_ms);
+                            application.unfollow(&self.own_leads, &leader);
                             let rest = ((place, index), state);
                             application.take_from(
                                 at,

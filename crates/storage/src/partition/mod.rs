@@ -11,6 +11,7 @@ mod application;
 mod apply;
 mod budget;
 mod checkpoint;
+pub mod difference;
 mod following;
 mod journal;
 mod layer;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0x00 `A` | 1, log time: what the replica does goes by no earlier one, see [`FLOOR_KEY`] |
 //! | 0x00 `D` | 1: changes of documents are noted; the node's own |
-//! | 0x00 `F` | 1, see [`Leader`]: the replica follows a leader's in another cluster |
+//! | 0x00 `F` | 1, or 2 while it is levelled, see [`Leader`]: the replica follows a leader's in another cluster |
 //! | 0x00 `G` group (2, BE) | 1, LSN, chain hash (8), log time, the caller's note: the node's own, not the table's |
 //! | 0x00 `K` lead id (8, BE) | as `L`: of this cluster's own leads, where `L` are the leader's |
 //! | 0x00 `L` lead id (8, BE) | 1, epoch, last n, seen |
@@ -22,11 +22,14 @@ use bytes::{Buf, BufMut, Bytes};
 use plimsoll_log::record::{RecordError, get_varint, put_varint};
 use plimsoll_log::rules::carried::{LeaderPosition, Link};
 use plimsoll_log::rules::chain::Position;
+use plimsoll_log::rules::difference::{Levelling, Reached};
 use plimsoll_log::rules::leads::LeadState;
 use plimsoll_log::rules::sessions::{Outcome, SessionState};
 use plimsoll_log::{GroupId, Incarnation, LeadId, Lsn, PartitionId, SessionId};
 
 const FORMAT: u8 = 1;
+/// Of the row of the leader, where a round of levelling is behind the rest.
+const FORMAT_LEVELLING: u8 = 2;
 const KIND_RAN: u8 = 0;
 const KIND_RAN_UNKEPT: u8 = 1;
 const KIND_FENCED: u8 = 2;
@@ -88,7 +91,7 @@ pub struct Stamp {
 
 /// What a replica that follows knows of its leader. Its rows, counters, sessions and the leads of
 /// [`LEADS_FROM`] are the leader's, at this position and by the leader's log time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leader {
     /// The partition that is followed, by the leader's name of it.
     pub partition: PartitionId,
@@ -96,32 +99,79 @@ pub struct Leader {
     pub position: LeaderPosition,
     /// Log time of this cluster when leads of its own were last forgotten, ms.
     pub swept_ms: u64,
+    /// While it is levelled with a snapshot of the leader's: rows before its key are of that, and the
+    /// others of the position.
+    pub levelling: Option<Levelling>,
 }
 
 impl Leader {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![FORMAT];
+        let mut out = vec![if self.levelling.is_some() { FORMAT_LEVELLING } else { FORMAT }];
         out.put_u64_le(self.partition.table);
         out.put_u32_le(self.partition.ordinal);
         out.put_u64_le(self.position.incarnation.0);
-        let Link { lsn, hash, log_time_ms } = self.position.link;
-        put_position(&mut out, &Position { lsn, hash, log_time_ms });
+        put_link(&mut out, &self.position.link);
         put_varint(&mut out, self.swept_ms);
+        if let Some(Levelling { round, to, sequence, cursor, reached }) = &self.levelling {
+            put_varint(&mut out, *round);
+            put_link(&mut out, to);
+            put_varint(&mut out, *sequence);
+            put_bytes(&mut out, cursor);
+            if let Some(Reached { key, sequence }) = reached {
+                put_bytes(&mut out, key);
+                put_varint(&mut out, *sequence);
+            }
+        }
         out
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
-        let mut rest = body(bytes)?;
+        let is_levelled = bytes.first() == Some(&FORMAT_LEVELLING);
+        let mut rest = if is_levelled { &bytes[1..] } else { body(bytes)? };
         let table = take_u64(&mut rest)?;
         if rest.remaining() < 4 {
             return Err(RecordError::Truncated);
         }
         let partition = PartitionId { table, ordinal: rest.get_u32_le() };
         let incarnation = Incarnation(take_u64(&mut rest)?);
-        let Position { lsn, hash, log_time_ms } = take_position(&mut rest)?;
-        let position = LeaderPosition { incarnation, link: Link { lsn, hash, log_time_ms } };
-        Ok(Self { partition, position, swept_ms: get_varint(&mut rest)? })
+        let position = LeaderPosition { incarnation, link: take_link(&mut rest)? };
+        let swept_ms = get_varint(&mut rest)?;
+        let levelling = if is_levelled { Some(take_levelling(&mut rest)?) } else { None };
+        Ok(Self { partition, position, swept_ms, levelling })
     }
+}
+
+fn take_levelling(rest: &mut &[u8]) -> Result<Levelling, RecordError> {
+    let (round, to) = (get_varint(rest)?, take_link(rest)?);
+    let (sequence, cursor) = (get_varint(rest)?, take_bytes(rest)?);
+    let reached = if rest.has_remaining() {
+        let key = take_bytes(rest)?;
+        Some(Reached { key, sequence: get_varint(rest)? })
+    } else {
+        None
+    };
+    Ok(Levelling { round, to, sequence, cursor, reached })
+}
+
+fn put_link(out: &mut Vec<u8>, link: &Link) {
+    let Link { lsn, hash, log_time_ms } = *link;
+    put_position(out, &Position { lsn, hash, log_time_ms });
+}
+
+fn take_link(rest: &mut &[u8]) -> Result<Link, RecordError> {
+    let Position { lsn, hash, log_time_ms } = take_position(rest)?;
+    Ok(Link { lsn, hash, log_time_ms })
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_varint(out, bytes.len() as u64);
+    out.put_slice(bytes);
+}
+
+fn take_bytes(rest: &mut &[u8]) -> Result<Bytes, RecordError> {
+    let len = usize::try_from(get_varint(rest)?).unwrap_or(usize::MAX);
+    let bytes = rest.split_off(..len).ok_or(RecordError::Truncated)?;
+    Ok(Bytes::copy_from_slice(bytes))
 }
 
 pub(super) fn session_key(session: SessionId) -> [u8; 10] {
@@ -295,12 +345,7 @@ pub(super) fn decode_session(bytes: &[u8]) -> Result<SessionState, RecordError> 
         let kind = rest.first().copied().ok_or(RecordError::Truncated)?;
         rest.advance(1);
         let outcome = match kind {
-            KIND_RAN => {
-                let len = usize::try_from(get_varint(&mut rest)?).unwrap_or(usize::MAX);
-                let result = rest.get(..len).ok_or(RecordError::Truncated)?;
-                rest.advance(len);
-                Outcome::Ran(Bytes::copy_from_slice(result))
-            }
+            KIND_RAN => Outcome::Ran(take_bytes(&mut rest)?),
             KIND_RAN_UNKEPT => Outcome::RanUnkept,
             KIND_FENCED => Outcome::Fenced,
             _ => return Err(RecordError::Malformed("unknown kind of outcome")),

@@ -72,7 +72,7 @@ impl Leading {
     }
 
     /// Whether a partition is of a table that is there and may be followed.
-    fn may_copy(&self, partition: PartitionId, may: May<'_>) -> bool {
+    pub(super) fn may_copy(&self, partition: PartitionId, may: May<'_>) -> bool {
         let tables = self.shared.tables.all();
         let table = tables.iter().find(|table| table.incarnation() == partition.table);
         table.is_some_and(|table| may(table.name()))

@@ -254,7 +254,12 @@ fn changed(
                 (None, Some(_)) if told.iter().zip(reaches).all(|(at, it)| *at >= it.begin) => {
                     now.zip(reaches).map(|(now, reach)| now.max(reach.begin)).collect()
                 }
-                (None, dropped) => return Ok(dropped.cloned()),
+                // Each of the follower's nodes knows of its own partitions: they add up.
+                (None, Some(dropped)) => {
+                    let positions = now.collect();
+                    return Ok(Some(FollowerHold { positions, ..dropped.clone() }));
+                }
+                (None, None) => return Ok(None),
             }
         }
     };

@@ -8,9 +8,11 @@
 //! | `holds.rs`, `floor.rs`, `sparing.rs` | how far followers are, and what trimming spares for them |
 //! | `records.rs`, `reading.rs` | the records of partitions, as a stream |
 //! | `files.rs` | the questions of recovery |
+//! | `difference.rs` | what differs, where the log is gone |
 //!
 //! It writes nothing but holds, and never waits for a follower with anything that others wait for.
 
+mod difference;
 mod files;
 mod floor;
 mod holds;
@@ -28,6 +30,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
+pub(crate) use difference::Snapshots;
 pub(crate) use floor::Spared;
 pub use holds::FollowerHold;
 pub use records::{PLACES_MAX, RecordStream};

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use plimsoll_cluster::following::{
-    Asked, CopyCompression, Held, Hold, LeaderTable, Place, Records, Remote, RemoteError, Remotes,
-    Told,
+    Asked, CopyCompression, DifferenceAnswer, DifferenceAsk, Held, Hold, LeaderTable, Place, Records,
+    Remote, RemoteError, Remotes, Told,
 };
 use plimsoll_cluster::{Call, CallError, Peers};
 use tonic::Streaming;
@@ -21,6 +21,8 @@ use crate::remote::stream;
 
 /// How long an answer is waited for that is no file.
 const ASK_TIME: Duration = Duration::from_secs(15);
+/// The same of what differs, for which rows are read.
+const DIFFERENCE_TIME: Duration = Duration::from_secs(25);
 /// How long a stream may take to begin.
 const BEGIN_TIME: Duration = Duration::from_secs(30);
 
@@ -63,6 +65,15 @@ impl Remote for RemoteCluster {
 
     fn compression(&self) -> CopyCompression {
         self.settings.compression()
+    }
+
+    fn difference<'a>(&'a self, node: &'a str, ask: DifferenceAsk) -> Asked<'a, DifferenceAnswer> {
+        Box::pin(async move {
+            match self.ask(Some(node), Ask::Difference { ask }, DIFFERENCE_TIME).await? {
+                Answer::Difference(answer) => Ok(answer),
+                _ => Err(another()),
+            }
+        })
     }
 
     fn records(&self, places: Vec<Place>) -> Asked<'_, Box<dyn Records>> {

@@ -21,7 +21,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use plimsoll_cluster::Peers;
-use plimsoll_cluster::following::{Asked, Held, Hold, LeaderTable, Place, Records, RemoteError};
+use plimsoll_cluster::following::{
+    Asked, DifferenceAnswer, DifferenceAsk, Held, Hold, LeaderTable, Place, Records, RemoteError,
+};
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -76,6 +78,9 @@ pub trait Leader: Send + Sync + 'static {
     /// Answers a question of recovery, for the tables of a key.
     fn files<'a>(&'a self, key: &'a Key, question: Bytes) -> BoxFuture<'a, Bytes>;
 
+    /// Says what differs from a copy, for the tables of a key.
+    fn difference<'a>(&'a self, key: &'a Key, ask: DifferenceAsk) -> Asked<'a, DifferenceAnswer>;
+
     /// The names of the tables that places are of, by incarnation: of those that are there.
     fn names_of<'a>(&'a self, places: &'a [Place]) -> Asked<'a, BTreeMap<u64, String>>;
 
@@ -102,6 +107,7 @@ pub async fn answer(ask: Ask, key: &Key, leader: &dyn Leader) -> Result<Answer, 
         Ask::Hold { hold } if !key.may_follow(&hold.name) => return Err(no_table(&hold.name)),
         Ask::Hold { hold } => Answer::Held(leader.hold(hold).await?),
         Ask::Files { question } => Answer::Files(leader.files(key, question).await),
+        Ask::Difference { ask } => Answer::Difference(leader.difference(key, ask).await?),
     })
 }
 
@@ -214,6 +220,10 @@ mod tests {
 
         fn files<'a>(&'a self, _: &'a Key, question: Bytes) -> BoxFuture<'a, Bytes> {
             Box::pin(async { question })
+        }
+
+        fn difference<'a>(&'a self, _: &'a Key, _: DifferenceAsk) -> Asked<'a, DifferenceAnswer> {
+            Box::pin(async { Ok(DifferenceAnswer::Closed) })
         }
 
         fn names_of<'a>(&'a self, _: &'a [Place]) -> Asked<'a, BTreeMap<u64, String>> {

@@ -1,5 +1,6 @@
 //! Tests over a node of its own, with an embedded log.
 
+mod difference;
 mod files;
 mod holds;
 mod records;
