@@ -89,7 +89,8 @@ impl Checkpoint {
     pub(super) fn kept(folder: PathBuf, listing: CopyListing, known: &Arc<Known>) -> Self {
         let hashing = |file: &CopyFile| Hashing::new(file.bytes, file.identity, known);
         let hashing = listing.files.iter().map(hashing).collect();
-        Self { folder: Folder::new(folder), made_at: Instant::now(), listing, hashing }
+        let (folder, shrinking) = (Folder::new(folder), packing::unknown());
+        Self { folder, made_at: Instant::now(), listing, hashing, shrinking }
     }
 
     /// Where it is.

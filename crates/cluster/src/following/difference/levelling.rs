@@ -96,7 +96,7 @@ impl Levelling {
             tracing::warn!(partition = %local, why, is_fatal, "it cannot be levelled now");
             let trouble = Some(Trouble { why, is_fatal });
             self.progress.tell(local, |it| {
-                it.failed_reads += 1;
+                it.counters.failed_reads += 1;
                 it.trouble = trouble;
             });
             let now = self.standing();
@@ -367,7 +367,7 @@ impl Levelling {
         self.progress.tell(self.pulled.local.id, |it| {
             it.heard_at = Some(Instant::now());
             it.trouble = None;
-            it.bytes += (bytes + more) as u64;
+            it.counters.bytes += (bytes + more) as u64;
         });
     }
 }

@@ -232,7 +232,7 @@ async fn what_a_follower_reads_outlives_a_restart_and_keeps_no_more_than_it_may(
     let Serving { dir, mut source, checkpoints } = Serving::new();
     let ask = async |checkpoints: &Checkpoints, source: &Source, question: &Question| {
         let find = |id| (id == ID).then(|| rows_of(source.replica.store()));
-        checkpoints.answer_follower("them:n", question, find).await.unwrap()
+        checkpoints.answer_follower("them:n", question, 1_000, find).await.unwrap()
     };
     let open = Question::OpenCopy { partition: PartitionName::from(ID) };
     let opened =

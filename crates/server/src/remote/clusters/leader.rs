@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use plimsoll_cluster::following::{
-    Asked, CopyCompression, DifferenceAnswer, DifferenceAsk, Held, Hold, LeaderTable, Place, Records,
-    Remote, RemoteError, Remotes, Told,
+    Asked, CopyCompression, DifferenceAnswer, DifferenceAsk, Held, Hold, LeaderTable, Place,
+    Records, Remote, RemoteError, Remotes, Told,
 };
 use plimsoll_cluster::{Call, CallError, Peers};
 use tonic::Streaming;

@@ -90,6 +90,9 @@ pub enum RangeError {
     Key(usize),
 }
 
+/// Is shown a row, and says whether to go on.
+type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<bool, RangeError> + 'a;
+
 impl Span {
     fn is_given(&self, key: &[u8], value: &[u8]) -> Result<bool, RangeError> {
         let is_short = key.len() + value.len() <= WHOLE_BYTES_MAX;
@@ -100,7 +103,7 @@ impl Span {
     fn walk<R: RowsRead + ?Sized>(
         &self,
         rows: &R,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool, RangeError>,
+        visit: &mut Visit<'_>,
     ) -> Result<(), RangeError> {
         let mut fault = Ok(());
         scan(rows, &self.after, self.until.as_deref(), &mut |key, value| {

@@ -80,7 +80,7 @@ fn level(leader: &Leaders, follower: &mut Follower, limits: &Limits, target: usi
     assert!(difference.is_ordered(&changes));
     let item = Item::Difference { difference, changes };
     let effects = follower.append(leader.stamp_ms - BEHIND_MS, vec![item.clone()]).unwrap();
-    assert!(matches!(effects[..], [Effect::Carried(Some(_))]));
+    assert!(matches!(effects[..], [Effect::Carried(Ok(_))]));
     Levelled { is_over, given, item }
 }
 
