@@ -220,9 +220,9 @@ fn nanos(time: std::time::Duration) -> u64 {
 pub(super) mod tests {
     use super::*;
 
-    /// 64 MiB of nothing in a few bytes.
+    /// 8 MiB of nothing in a few bytes.
     pub(in crate::recovery) fn deflated_zeros() -> Vec<u8> {
-        deflated(&vec![0; 64 << 20]).unwrap()
+        deflated(&vec![0; 8 << 20]).unwrap()
     }
 
     fn file(kind: FileKind, name: &str) -> CopyFile {
