@@ -485,7 +485,7 @@ impl Replica {
         change(&mut self.leads, leads);
         match (&mut self.following, followed) {
             (Some(following), Some(Followed::On(leader, own_leads))) => {
-                following.leader = leader;
+                following.leader = *leader;
                 change(&mut following.own_leads, own_leads);
             }
             (following, Some(Followed::Ended)) => *following = None,

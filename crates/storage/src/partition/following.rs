@@ -48,7 +48,7 @@ pub(super) struct Following {
 /// What a record made of a [`Following`].
 pub(super) enum Followed {
     /// It goes on from here; what became of each of its own leads that changed.
-    On(Leader, HashMap<LeadId, Option<LeadState>>),
+    On(Box<Leader>, HashMap<LeadId, Option<LeadState>>),
     /// It ended.
     Ended,
 }
@@ -114,7 +114,7 @@ impl Following {
         own_leads.put(lead, state);
         application.overlay.put_owned(&system::own_lead_key(lead), system::encode_lead(&state));
         application.overlay.put_owned(system::LEADER_KEY, leader.encode());
-        Ok(Followed::On(leader, own_leads.into_changed()))
+        Ok(Followed::On(Box::new(leader), own_leads.into_changed()))
     }
 }
 
