@@ -90,8 +90,8 @@ pub enum RangeError {
     Key(usize),
 }
 
-/// Is shown a row, and says whether to go on.
-type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<bool, RangeError> + 'a;
+/// Is shown a key and its value, and says whether to go on.
+type VisitRow<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<bool, RangeError>;
 
 impl Span {
     fn is_given(&self, key: &[u8], value: &[u8]) -> Result<bool, RangeError> {
@@ -100,11 +100,7 @@ impl Span {
     }
 
     /// Shows its rows; what goes wrong ends the walk.
-    fn walk<R: RowsRead + ?Sized>(
-        &self,
-        rows: &R,
-        visit: &mut Visit<'_>,
-    ) -> Result<(), RangeError> {
+    fn walk<R: RowsRead + ?Sized>(&self, rows: &R, visit: VisitRow<'_>) -> Result<(), RangeError> {
         let mut fault = Ok(());
         scan(rows, &self.after, self.until.as_deref(), &mut |key, value| {
             let goes_on = if key.len() > KEY_BYTES_MAX {
