@@ -135,7 +135,7 @@ async fn a_source_that_sends_what_was_not_asked_for_is_refused_by_name() {
     assert!(words.contains("not asked for"), "{words}");
     let flipped = |reply: &mut Reply| {
         if let Reply::PackedChunk { bytes, .. } = reply
-            && let Some(byte) = bytes.iter_mut().nth(20)
+            && let Some(byte) = bytes.get_mut(20)
         {
             *byte ^= 4;
         }
