@@ -442,7 +442,7 @@ mod tests {
         let none = Answer::Table(LeaderTable { partitions: vec![], ..table });
         assert_eq!(Answer::decode(&none.encode()), Err(ProtocolError::Places(0)));
         let held = Answer::Held(Held { positions: vec![1, 2], is_dropped: false });
-        assert_eq!(held.encode(), br#"{"held":{"positions":[1,2]}}"#);
+        assert_eq!(held.encode(), br#"{"held":{"positions":[1,2],"is_dropped":false}}"#);
         assert_eq!(Answer::decode(&held.encode()), Ok(held));
         assert!(Answer::decode(br#"{"files":[1]}"#).is_err(), "that has another form");
     }
