@@ -190,7 +190,14 @@ impl Pull {
             Err(why) => return Ended::Waits(why),
         };
         if places.is_empty() && self.levelled.is_busy() {
-            self.levelled.ended().await;
+            // Whoever is left out comes again before those are level.
+            let out = self.left_out.values().filter(|it| it.is_out).map(|it| it.until).min();
+            match out {
+                Some(until) => {
+                    let _ = tokio::time::timeout_at(until.into(), self.levelled.ended()).await;
+                }
+                None => self.levelled.ended().await,
+            }
             return Ended::Behind;
         }
         if places.is_empty() {

@@ -40,6 +40,8 @@ const FOLLOWERS_IDLE_MAX: Duration = Duration::from_secs(3600);
 /// What of the disk the checkpoints of other clusters' nodes may keep that nothing else does, the
 /// reciprocal of the part.
 const FOLLOWERS_DISK_PART: u64 = 10;
+/// How often it is looked how much that is.
+const SIZES_INTERVAL: Duration = Duration::from_secs(10);
 /// How many chunks are read at once; others wait.
 const READS_MAX: usize = 16;
 /// The same for nodes of other clusters.
@@ -55,6 +57,8 @@ pub(crate) struct Checkpoints {
     followers_reads: Arc<Semaphore>,
     known: Arc<Known>,
     packer: Arc<Packer>,
+    /// When it was looked how much followers' checkpoints keep.
+    sizes_at: Mutex<Option<Instant>>,
 }
 
 /// Who asks.
@@ -127,7 +131,8 @@ impl Checkpoints {
         let reads = Arc::new(Semaphore::new(READS_MAX));
         let followers_reads = Arc::new(Semaphore::new(FOLLOWERS_READS_MAX));
         let (open, packer) = (Mutex::new(open), Arc::new(Packer::new()));
-        Ok(Self { dir, open, reads, followers_reads, known, packer })
+        let sizes_at = Mutex::default();
+        Ok(Self { dir, open, reads, followers_reads, known, packer, sizes_at })
     }
 
     /// Answers the node `from` where the question is one about checkpoints. `find` gives what
@@ -232,8 +237,17 @@ impl Checkpoints {
     /// Closes the checkpoints of which no chunk was asked for since long before `now`, and those of
     /// other clusters' nodes that keep too much; says how many. Blocks while files are deleted.
     pub(crate) fn expire(&self, now: Instant) -> usize {
-        let bytes_max = disk_bytes(&self.dir).map_or(u64::MAX, |all| all / FOLLOWERS_DISK_PART);
-        self.expire_idle(now) + self.expire_large(bytes_max)
+        let is_due = {
+            let mut at = self.sizes_at.lock();
+            let is_due = at.is_none_or(|at| now.saturating_duration_since(at) >= SIZES_INTERVAL);
+            *at = if is_due { Some(now) } else { *at };
+            is_due
+        };
+        let large = || {
+            let bytes_max = disk_bytes(&self.dir).map_or(u64::MAX, |all| all / FOLLOWERS_DISK_PART);
+            self.expire_large(bytes_max)
+        };
+        self.expire_idle(now) + if is_due { large() } else { 0 }
     }
 
     /// Closes checkpoints of other clusters' nodes while what they alone keep on disk is more than

@@ -26,6 +26,12 @@ use crate::session::random_u64;
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 /// The longest.
 const PAUSE_MAX: Duration = Duration::from_secs(15);
+/// The pause after what does not mend by itself.
+const FATAL_PAUSE: Duration = Duration::from_secs(60);
+/// How long the leader has to hear that nothing but what comes from now on is needed.
+const HOLD_TIME: Duration = Duration::from_secs(2);
+/// How often a mapping is asked for.
+const MAPPING_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the log here has to take a range.
 const APPEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the leader's mapping is waited for.
@@ -82,8 +88,14 @@ impl Levelling {
     /// Goes on until the copy stands where a snapshot of the leader's stood.
     pub(in crate::following) async fn run(&self, room: &Semaphore) {
         let local = self.pulled.local.id;
-        // What is trimmed is not needed any more, and from now on everything is.
-        self.need(Some(u64::MAX));
+        // What is trimmed is not needed any more. From now on everything is, or what comes after the
+        // snapshot that it is being levelled with.
+        let to = self.held().ok().and_then(|(leader, _)| leader.levelling.map(|it| it.to.lsn.0));
+        self.need(Some(to.unwrap_or(u64::MAX)));
+        if to.is_none() {
+            // A snapshot that is taken before the leader knows that would end before what it keeps.
+            tokio::time::sleep(HOLD_TIME).await;
+        }
         tracing::info!(partition = %local, "the leader's log was trimmed: levelling by difference");
         let mut pause = PAUSE_MIN;
         let mut standing = self.standing();
@@ -102,7 +114,7 @@ impl Levelling {
             let now = self.standing();
             pause = if now == standing { (pause * 2).min(PAUSE_MAX) } else { PAUSE_MIN };
             standing = now;
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(if is_fatal { FATAL_PAUSE } else { pause }).await;
         }
         self.progress.tell(local, |it| {
             it.trouble = None;
@@ -350,12 +362,16 @@ impl Levelling {
     async fn await_mapping(&self, needed: u64) -> Result<(), Halt> {
         let Pulled { table, leader, .. } = &self.pulled;
         let end = Instant::now() + MAPPING_TIMEOUT;
+        let mut asked_at: Option<Instant> = None;
         while table.index().map_or(0, |index| index.mapping_version) < needed {
             if Instant::now() >= end {
                 return Err(Halt::waits("the leader's mapping is not there yet"));
             }
-            let mappings = [(leader.table, needed)].into_iter().collect();
-            let _ = self.levels.try_send(Level { mappings, ..Level::default() });
+            if asked_at.is_none_or(|at| at.elapsed() >= MAPPING_INTERVAL) {
+                asked_at = Some(Instant::now());
+                let mappings = [(leader.table, needed)].into_iter().collect();
+                let _ = self.levels.try_send(Level { mappings, ..Level::default() });
+            }
             tokio::time::sleep(MAPPING_PAUSE).await;
         }
         Ok(())

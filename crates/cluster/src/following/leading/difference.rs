@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -214,6 +215,10 @@ fn open(
     // Before the rows: they have everything up to there, and say how much more.
     let position = tail.get().position();
     let rows = local.store.owned_snapshot().map_err(unreachable)?;
+    // One that halts meanwhile lacks a record that the position is behind of.
+    if local.fault().is_some() || shared.is_stopping.load(Ordering::Relaxed) {
+        return Err(not_here());
+    }
     let stamp = stamp_of(&rows).map_err(unreachable)?;
     let stamp = stamp.ok_or_else(|| unreachable("nothing was applied here yet"))?;
     // Where the records behind the last of the partition's are others', the log may be trimmed up to

@@ -227,8 +227,10 @@ impl Reading {
         let followed = &mut self.followed[at];
         followed.compare(&tail.get().position())?;
         if has_stopped {
-            // Another node may go on.
-            return Err(End::Said(unreachable("apply of the group has stopped on this node")));
+            // Another node may go on; of other groups this one can.
+            let error = unreachable("apply of the group has stopped on this node");
+            let places = followed.places.iter();
+            return Err(End::Refused(places.map(|it| (it.partition, error.clone())).collect()));
         }
         Ok(())
     }

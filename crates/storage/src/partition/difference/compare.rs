@@ -166,7 +166,7 @@ impl Comparison {
         from: &[u8],
     ) -> Result<Compared, StoreError> {
         let (end, target_bytes) = (self.span.until.clone(), self.target_bytes);
-        let mut made = Changes { end, target_bytes, ..Changes::default() };
+        let mut made = Changes { span_end: end.clone(), end, target_bytes, ..Changes::default() };
         let mut given = self.given.range::<[u8], _>((Included(from), Unbounded)).peekable();
         let mut fault = Ok(());
         scan(own, from, self.span.until.as_deref(), &mut |key, value| {
@@ -222,6 +222,8 @@ struct Changes {
     /// The last key that was looked at.
     last: Vec<u8>,
     end: Option<Bytes>,
+    /// Where the whole range ends.
+    span_end: Option<Bytes>,
     is_full: bool,
     /// Of the expiry index: what follows from the rows. It lies behind all of them, and is compared in
     /// its turn; so it is mostly right by then, and nothing of it has to be sent.
@@ -274,8 +276,9 @@ impl Changes {
     }
 
     fn finish(mut self) -> Compared {
-        // Where the range has a part of the index itself, that was compared already.
-        let is_behind = self.end.as_ref().is_some_and(|end| end[..] <= [KIND_EXPIRY][..]);
+        // Where the range has a part of the index itself, that was compared already: also for the first
+        // of several changes that are made of it.
+        let is_behind = self.span_end.as_ref().is_some_and(|end| end[..] <= [KIND_EXPIRY][..]);
         for (key, value) in self.entries.into_iter().filter(|_| is_behind) {
             let change = Change { key, value };
             self.bytes += change.bytes_max();
