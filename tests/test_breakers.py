@@ -386,8 +386,10 @@ def test_a_node_outlives_two_hundred_that_want_twenty_times_its_memory(tmp_path,
     # The parent's limit, not only the group's.
     assert most <= rest.breakers()["parent"]["limit_size_in_bytes"], f"{most} of {limit}"
     assert after["bytes"]["unattributed"] < 1 << 20, after
-    # Of so few live bytes a table that grew is some per cent: what must not stay is a request's.
-    assert abs(after["live_bytes"] - before["live_bytes"]) < 1 << 20, (before, after)
+    # Of so few live bytes tables and threads' own that grew in the storm are half: what must not stay is a
+    # request's, each of which wants many times this.
+    assert wanted > 32 << 20
+    assert abs(after["live_bytes"] - before["live_bytes"]) < 4 << 20, (before, after)
     assert node.terminate() == 0
     if group:
         group.close()
