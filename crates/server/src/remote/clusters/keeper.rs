@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use plimsoll_cluster::following::RemoteError;
+use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::State;
@@ -41,6 +42,8 @@ pub(super) struct Keeper {
     name: String,
     settings: RemoteSettings,
     state: Arc<Mutex<State>>,
+    /// Turns true once a node is reached, or the first look has ended.
+    is_tried: watch::Sender<bool>,
     /// There once the files could be read.
     means: Option<Means>,
     /// Looks so far at the addresses of nodes.
@@ -48,8 +51,13 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    pub(super) fn new(name: &str, settings: RemoteSettings, state: Arc<Mutex<State>>) -> Self {
-        Self { name: name.to_owned(), settings, state, means: None, looks: 0 }
+    pub(super) fn new(
+        name: &str,
+        settings: RemoteSettings,
+        state: Arc<Mutex<State>>,
+        is_tried: watch::Sender<bool>,
+    ) -> Self {
+        Self { name: name.to_owned(), settings, state, is_tried, means: None, looks: 0 }
     }
 
     /// Goes on until it is dropped.
@@ -69,6 +77,7 @@ impl Keeper {
                 }
             };
             self.note(looked.err().map(|error| error.to_string()));
+            self.is_tried.send_replace(true);
             sleep(wait).await;
         }
     }
@@ -122,6 +131,9 @@ impl Keeper {
 
     fn keep_only(&self, reached: &[(Way, Hello)]) {
         self.state.lock().ways = reached.iter().map(|(way, _)| way.clone()).collect();
+        if !reached.is_empty() {
+            self.is_tried.send_replace(true);
+        }
     }
 
     /// Connects to nodes by their own addresses; to a seed first, where none is connected.

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use plimsoll_cluster::following::RemoteError;
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::protocol::{Answer, Ask, Question, TableInfo, Tables};
@@ -28,6 +29,8 @@ use way::Way;
 
 /// How long another cluster has for an answer.
 const ASK_TIME: Duration = Duration::from_secs(10);
+/// How long a question waits for the first connections of a cluster that was just set.
+const FIRST_TIME: Duration = Duration::from_secs(10);
 /// The most of its tables that are looked at.
 const TABLES_MAX: usize = 10_000;
 /// How long threads may take to end.
@@ -100,10 +103,11 @@ impl Inner {
             None => Threads::start("remote-clusters")?,
         };
         let state = Arc::new(Mutex::new(State::default()));
-        let keeper = Keeper::new(name, settings.clone(), Arc::clone(&state));
+        let (tells_tried, is_tried) = watch::channel(false);
+        let keeper = Keeper::new(name, settings.clone(), Arc::clone(&state), tells_tried);
         let task = threads.handle().spawn(keeper.keep()).abort_handle();
         self.threads = Some(threads);
-        Ok(Arc::new(RemoteCluster { name: name.to_owned(), settings, state, task }))
+        Ok(Arc::new(RemoteCluster { name: name.to_owned(), settings, state, is_tried, task }))
     }
 }
 
@@ -112,6 +116,8 @@ pub struct RemoteCluster {
     name: String,
     settings: RemoteSettings,
     state: Arc<Mutex<State>>,
+    /// Whether a node was reached, or that was tried and failed.
+    is_tried: watch::Receiver<bool>,
     task: AbortHandle,
 }
 
@@ -175,6 +181,11 @@ impl RemoteCluster {
         ask: Ask,
         timeout: Duration,
     ) -> Result<Answer, RemoteError> {
+        // Right after it was set, its first connections are on their way.
+        let mut is_tried = self.is_tried.clone();
+        let tried = is_tried.wait_for(|is_tried| *is_tried);
+        // Where that takes too long, what is known so far is told.
+        let _ = tokio::time::timeout(timeout.min(FIRST_TIME), tried).await.is_ok();
         let way = self.state.lock().way(node)?;
         // Also where the way leads to it: behind a proxy it may have come to lead to another.
         let node = node.map(str::to_owned);
