@@ -68,6 +68,10 @@ pub struct RecoveryOverview {
     pub left_ms: Option<u64>,
     /// How long it held back for other work of the node, ms.
     pub throttled_ms: u64,
+    /// What has kept it from going faster of late: link, window, source, target, pace. None once it has
+    /// ended, and from a node that does not say.
+    #[serde(default)]
+    pub limited_by: Option<String>,
 }
 
 impl RecoveryOverview {
@@ -88,6 +92,7 @@ impl RecoveryOverview {
             bytes_s: status.bytes_s,
             left_ms: status.left_ms,
             throttled_ms: status.throttled_ms,
+            limited_by: status.limited_by.map(|bound| bound.word().to_owned()),
         }
     }
 }

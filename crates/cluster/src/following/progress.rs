@@ -1,17 +1,26 @@
 //! How far followers are, as this node knows it from what it pulls. It is told by those who pull and
 //! read by those who are asked; it decides nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use plimsoll_log::PartitionId;
 use serde::{Deserialize, Serialize};
 
+use plimsoll_control::average::whole;
+
 use super::remote::PartitionLevel;
+use crate::recovery::Bound;
 
 /// How many of the leader's levels that are not reached yet are remembered: one a second.
 const AHEAD_MAX: usize = 600;
+
+/// Where so many bytes wait for the log here, it is what bounds.
+const WAITING_FULL_BYTES: u64 = 8 << 20;
+
+/// Over how many of the leader's levels it is measured how fast it is approached.
+const BEHIND_MAX: usize = 15;
 
 /// How long a leader's word about how far it is holds: it says that once a second.
 const LEVEL_HOLDS: Duration = Duration::from_secs(3);
@@ -67,7 +76,9 @@ pub(crate) struct PartitionProgress {
     /// Why it does not go on, while it does not.
     pub trouble: Option<Trouble>,
     /// Levels that are not reached yet, and when each was heard.
-    ahead: std::collections::VecDeque<(u64, Instant)>,
+    ahead: VecDeque<(u64, Instant)>,
+    /// How far it was behind, in the leader's positions, each time that the leader said its level.
+    behind: VecDeque<(u64, Instant)>,
 }
 
 /// Why a follower does not go on.
@@ -91,6 +102,40 @@ impl PartitionProgress {
             },
         };
         Some(u64::try_from(lag.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// How long until it is level, as it has come nearer of late, ms; 0 where it is. None where it comes
+    /// no nearer, or nothing is heard.
+    pub(crate) fn left_ms(&self, now: Instant) -> Option<u64> {
+        let silent = now.saturating_duration_since(self.level_at?);
+        if silent > LEVEL_HOLDS {
+            return None;
+        }
+        let level = self.level.as_ref()?.lsn;
+        let behind = level.saturating_sub(self.taken);
+        if behind == 0 {
+            return Some(0);
+        }
+        let (before, at) = *self.behind.front()?;
+        let took = now.saturating_duration_since(at);
+        let nearer = before.checked_sub(behind).filter(|nearer| *nearer > 0)?;
+        // Of whole seconds alone something can be said.
+        (took >= Duration::from_secs(1))
+            .then(|| whole(behind as f64 * took.as_secs_f64() * 1e3 / nearer as f64))
+    }
+
+    /// What keeps it from being level sooner; none where it is level.
+    pub(crate) fn limited_by(&self, now: Instant) -> Option<Bound> {
+        if self.lag_ms(now)? == 0 {
+            return None;
+        }
+        let is_silent = now.saturating_duration_since(self.level_at?) > LEVEL_HOLDS;
+        let is_full = self.counters.waiting_bytes >= WAITING_FULL_BYTES;
+        Some(match (is_silent || self.trouble.is_some(), is_full) {
+            (true, _) => Bound::Source,
+            (false, true) => Bound::Target,
+            (false, false) => Bound::Link,
+        })
     }
 
     /// The position after which the leader's log is needed.
@@ -122,6 +167,10 @@ impl Progress {
             if level.lsn > it.taken && it.ahead.len() < AHEAD_MAX {
                 it.ahead.push_back((level.lsn, now));
             }
+            if it.behind.len() == BEHIND_MAX {
+                it.behind.pop_front();
+            }
+            it.behind.push_back((level.lsn.saturating_sub(it.taken), now));
             it.level = Some(level);
             it.level_at = Some(now);
             it.reach();
@@ -172,5 +221,27 @@ mod tests {
             "it may lack what was written since"
         );
         assert_eq!(PartitionProgress::default().lag_ms(at(5)), None);
+    }
+
+    #[test]
+    fn what_is_left_is_told_by_how_fast_the_leader_is_approached() {
+        let (progress, id) = (Progress::default(), PartitionId { table: 1, ordinal: 0 });
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        assert_eq!(progress.of(id).left_ms(begin), None);
+        // The leader writes 70 a second, 100 are taken; 3,000 were missing.
+        for second in 0..=20 {
+            progress.stands_at(id, second * 100);
+            let lsn = 3000 + second * 70;
+            progress.level(id, PartitionLevel { lsn, ..PartitionLevel::default() }, at(second));
+        }
+        let known = progress.of(id);
+        assert_eq!(known.left_ms(at(20)), Some(80_000));
+        assert_eq!(known.limited_by(at(20)), Some(Bound::Link));
+        assert_eq!(known.left_ms(at(30)), None, "the leader is silent");
+        assert_eq!(known.limited_by(at(30)), Some(Bound::Source));
+        progress.stands_at(id, 3000 + 20 * 70);
+        assert_eq!(progress.of(id).left_ms(at(20)), Some(0));
+        assert_eq!(progress.of(id).limited_by(at(20)), None);
     }
 }

@@ -87,6 +87,10 @@ pub struct FollowerPartition {
     /// For how long it has lacked what the leader had, or may have where that is silent, ms; none where
     /// the leader never said how far it is.
     pub lag_ms: Option<u64>,
+    /// How long until it is level, as it has come nearer of late, ms; none where it comes no nearer.
+    pub left_ms: Option<u64>,
+    /// What keeps it from being level: link, source, target; none where it is level.
+    pub limited_by: Option<String>,
     /// Since when nothing was heard of the leader, ms.
     pub silent_ms: Option<u64>,
     /// The mapping's version here.
@@ -330,6 +334,8 @@ impl Following {
                 leader_sequence: level.sequence.or(sequence).unwrap_or(0),
                 sequence,
                 lag_ms: known.lag_ms(now),
+                left_ms: known.left_ms(now),
+                limited_by: known.limited_by(now).map(|bound| bound.word().to_owned()),
                 silent_ms: known.heard_at.map(|at| {
                     let silent = now.saturating_duration_since(at).as_millis();
                     u64::try_from(silent).unwrap_or(u64::MAX)

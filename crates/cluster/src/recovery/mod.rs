@@ -8,13 +8,14 @@
 //! - [`window`]: how much of copies is under way at once.
 //! - [`packing`] and [`unpacking`]: chunks that are compressed on the way to another cluster.
 //! - [`folders`]: where a copy lies while it is not whole, and how it takes its place.
-//! - [`progress`]: what is told about copies.
+//! - [`progress`]: what is told about copies, and [`bound`], what holds one up.
 //!
 //! From which node to copy, and when, is decided by who begins one; reading the log on from where
 //! the copy stands is the applier's.
 
 mod asking;
 mod away;
+mod bound;
 mod checkpoint;
 mod folders;
 mod hashing;
@@ -29,6 +30,7 @@ mod transfer;
 mod unpacking;
 mod window;
 
+pub use bound::Bound;
 pub(crate) use checkpoint::Subject;
 pub(crate) use folders::{Folders, partition_named, settle};
 pub(crate) use progress::{Recoveries, Recovery};

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use plimsoll_log::PartitionId;
 
+use super::bound::{Bound, Bounds};
 use crate::lead::now_ms;
 use crate::rpc::{CopyFile, FileKind};
 
@@ -83,6 +84,8 @@ pub struct RecoveryStatus {
     pub left_ms: Option<u64>,
     /// How long it held back for other work of the node, ms.
     pub throttled_ms: u64,
+    /// What has kept it from going faster of late; none once it has ended.
+    pub limited_by: Option<Bound>,
 }
 
 /// The copies that a node makes and has made.
@@ -115,6 +118,7 @@ struct Record {
     /// Of files, the bytes that were there before.
     before: HashMap<FileKey, u64>,
     rate: Rate,
+    bounds: Bounds,
     received: u64,
     began: Instant,
 }
@@ -145,8 +149,9 @@ impl Recoveries {
         }
         let began = Instant::now();
         let status = RecoveryStatus::new(partition, source.into(), Arc::clone(&self.node));
-        let (before, rate) = (HashMap::new(), Rate::default());
-        let record = Arc::new(Mutex::new(Record { status, before, rate, received: 0, began }));
+        let (before, rate, bounds) = (HashMap::new(), Rate::default(), Bounds::new());
+        let record = Record { status, before, rate, bounds, received: 0, began };
+        let record = Arc::new(Mutex::new(record));
         records.push_back(Arc::clone(&record));
         let is_ended = |it: &Arc<Mutex<Record>>| it.lock().status.stopped_ms.is_some();
         if records.iter().filter(|it| is_ended(it)).count() > ENDED_MAX
@@ -172,6 +177,9 @@ impl Recovery {
 
     /// It has come this far.
     pub(crate) fn enter(&self, stage: Stage) {
+        if stage > Stage::Index {
+            self.bounded(Bound::Target);
+        }
         let mut record = self.record.lock();
         record.status.stage = stage;
         if stage == Stage::Done {
@@ -244,6 +252,11 @@ impl Recovery {
         status.bytes_recovered = status.bytes_recovered.saturating_sub(file.bytes - reused);
     }
 
+    /// What keeps it from going faster from now on.
+    pub(super) fn bounded(&self, by: Bound) {
+        self.record.lock().bounds.note(by, self.began.elapsed());
+    }
+
     /// It waited for other work.
     pub(super) fn throttled(&self, time: Duration) {
         self.record.lock().status.throttled_ms += whole_ms(time);
@@ -277,6 +290,7 @@ impl RecoveryStatus {
             bytes_s: 0,
             left_ms: None,
             throttled_ms: 0,
+            limited_by: None,
         }
     }
 }
@@ -289,6 +303,7 @@ impl Record {
             status.took_ms = whole_ms(elapsed);
             status.bytes_s = self.rate.bytes_s(elapsed);
             let there = status.bytes_reused + status.bytes_recovered;
+            status.limited_by = Some(self.bounds.longest(elapsed));
             status.left_ms = left_ms(status.bytes_total.saturating_sub(there), status.bytes_s);
         }
         status

@@ -11,6 +11,7 @@ use futures_util::stream::FuturesUnordered;
 use plimsoll_control::Random;
 
 use super::asking::{Asking, Offer, Trouble, heard_instead};
+use super::bound::Bound;
 use super::folders::Folders;
 use super::intake::{Intake, Stored};
 use super::progress::Recovery;
@@ -55,6 +56,8 @@ pub(super) struct Transfer<'a> {
     held_bytes: u64,
     held: usize,
     calls: FuturesUnordered<BoxFuture<'static, Event>>,
+    /// Chunks that were asked for and have not been heard of.
+    asked: usize,
     is_paced: bool,
     /// When the pace or what is not written yet held it back last.
     held_back_at: Option<Instant>,
@@ -110,6 +113,7 @@ impl<'a> Transfer<'a> {
             held_bytes: 0,
             held: 0,
             calls: FuturesUnordered::new(),
+            asked: 0,
             is_paced: false,
             held_back_at: None,
             packs: None,
@@ -140,6 +144,7 @@ impl<'a> Transfer<'a> {
     async fn go_on(&mut self) -> Result<Ended, CopyError> {
         loop {
             self.ask();
+            self.recovery.bounded(self.bound());
             tokio::select! {
                 Some(event) = self.calls.next(), if !self.calls.is_empty() => {
                     if self.on_event(event)? {
@@ -156,6 +161,21 @@ impl<'a> Transfer<'a> {
                     return Ok(Ended::Whole);
                 }
             }
+        }
+    }
+
+    /// What keeps it from asking for more, after it has asked.
+    fn bound(&self) -> Bound {
+        let is_waiting = self.asked > 0;
+        let is_left = !self.again.is_empty() || !self.asking.is_empty();
+        match () {
+            () if self.is_paced => Bound::Pace,
+            // There is room in the window, but not for what has come.
+            () if is_left && self.window.next_chunk().is_some() => Bound::Target,
+            () if is_left || is_waiting => self.window.bound(),
+            () if self.intake.is_writing() => Bound::Target,
+            // What failed rests before it is asked for again.
+            () => Bound::Source,
         }
     }
 
@@ -231,6 +251,7 @@ impl<'a> Transfer<'a> {
         };
         let link = self.source.link.clone();
         let (timeout, trace) = (self.options.chunk_timeout, self.options.trace);
+        self.asked += 1;
         self.calls.push(Box::pin(async move {
             let answer = link.ask(question, timeout, trace).await;
             let heard = heard(answer, packing, piece.bytes as usize).await;
@@ -270,6 +291,7 @@ impl<'a> Transfer<'a> {
                 return Ok(false);
             }
         };
+        self.asked -= 1;
         let trouble = match heard {
             Heard::Chunk(chunk) => {
                 self.recovery.came(chunk.wire_bytes);

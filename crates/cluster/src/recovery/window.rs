@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use plimsoll_control::average::whole;
 use plimsoll_control::transfer::{Chunk, LinkRate, PublishedWindow, TransferWindow};
 
+use super::bound::Bound;
 use crate::lead::now_ms;
 
 /// A window; clones are the same.
@@ -76,6 +77,16 @@ impl Window {
             Rule::Measured(_) | Rule::Published(_) => None,
             #[cfg(test)]
             Rule::Known(_, bytes_s) => Some(*bytes_s),
+        }
+    }
+
+    /// What bounds a transfer whose window is full.
+    pub(super) fn bound(&self) -> Bound {
+        match &*self.0.rule.lock() {
+            Rule::Measured(it) if !it.window.is_starting() => Bound::Link,
+            Rule::Measured(_) | Rule::Published(_) => Bound::Window,
+            #[cfg(test)]
+            Rule::Known(..) => Bound::Window,
         }
     }
 

@@ -188,6 +188,7 @@ const RECOVERY: &[Column] = &[
     text("translog_ops_percent", "top", "percent of translog ops recovered"),
     number("bytes_per_second", "bps", "bytes copied per second of late").hidden(),
     number("time_left", "tl", "time until all bytes are copied").hidden(),
+    text("limited_by", "lb", "what bounds it of late: link, window, source, target, pace").hidden(),
 ];
 
 /// GET `/_cat/recovery[/{index}]`.
@@ -230,5 +231,6 @@ fn recovery_row(recovered: &Recovered) -> Vec<Cell> {
     row.extend(["0", "0", "100.0%"].map(Cell::from));
     row.push(copied.map_or(Cell::None, |it| Cell::Bytes(it.bytes_s)));
     row.push(copied.and_then(|it| it.left_ms).map_or(Cell::None, Cell::Millis));
+    row.push(copied.and_then(|it| it.limited_by.clone()).map_or(Cell::None, Cell::from));
     row
 }

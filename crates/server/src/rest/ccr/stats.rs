@@ -95,6 +95,8 @@ fn shard(follower: &FollowerOverview, it: &FollowerPartition) -> Value {
     }
     // Beyond what Elasticsearch tells.
     shown["lag_in_millis"] = json!(it.lag_ms);
+    shown["time_left_in_millis"] = json!(it.left_ms);
+    shown["limited_by"] = json!(it.limited_by);
     shown["leader_lsn"] = json!(it.leader_lsn);
     shown["follower_lsn"] = json!(it.taken_lsn);
     shown
@@ -127,7 +129,7 @@ mod tests {
         assert_eq!(shard["follower_global_checkpoint"], 9);
         assert_eq!(shard["read_exceptions"][0]["from_seq_no"], 10);
         assert!(shard.get("fatal_exception").is_none());
-        assert_eq!(shard.as_object().unwrap().len(), 28 + 3);
+        assert_eq!(shard.as_object().unwrap().len(), 28 + 5);
         let paused = FollowerOverview { status: FollowerStatus::Paused, ..follower };
         assert_eq!(index(&paused)["shards"], json!([]));
     }

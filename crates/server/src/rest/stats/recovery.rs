@@ -238,6 +238,7 @@ fn shown(recovered: &Recovered) -> Value {
         shown["index"]["size"]["wire_in_bytes"] = json!(copied.bytes_wire);
         shown["index"]["size"]["bytes_per_second"] = json!(copied.bytes_s);
         shown["index"]["time_left_in_millis"] = json!(copied.left_ms);
+        shown["index"]["limited_by"] = json!(copied.limited_by);
         if let Some(failure) = &copied.failure {
             shown["failure"] = json!(failure);
         }
