@@ -68,7 +68,9 @@ class Node:
             text=True,
             preexec_fn=self.before,
         )
-        self.reader = threading.Thread(target=self._read, daemon=True)
+        # Its own: the thread of the process before may still read the `ready` of a node that is dead.
+        reads = (self.process.stdout, self.output, self.ready)
+        self.reader = threading.Thread(target=self._read, args=reads, daemon=True)
         self.reader.start()
         return self
 
@@ -81,11 +83,12 @@ class Node:
                 raise AssertionError(f"the node did not get ready:\n{self.text()}")
         return self
 
-    def _read(self):
-        for line in self.process.stdout:
-            self.output.append(line)
+    @staticmethod
+    def _read(lines, output, ready):
+        for line in lines:
+            output.append(line)
             if line.startswith("ready "):
-                self.ready.set()
+                ready.set()
 
     def text(self):
         self.reader.join(1)
