@@ -916,6 +916,28 @@ def test_a_follower_that_is_deleted_at_once_leaves_nothing_at_the_leader(make):
     pair.finish()
 
 
+def followers(pair):
+    return get(pair.leader, "/_plimsoll/followers")["followers"]
+
+
+def test_a_leader_learns_of_an_end_however_long_it_was_away(make):
+    """Also where the follower's node is killed meanwhile. Until then it keeps its log, and says for whom."""
+    pair = make()
+    begin(pair, "ended", 5, shards=1)
+    assert pair.follow("ended", "ended")[0] == 200
+    [held] = followers(pair)
+    uuid = get(pair.follower, "/ended/_settings")["ended"]["settings"]["index"]["uuid"]
+    assert (held["leader_index"], held["follower_index"], held["follower_index_uuid"]) == ("ended", "ended", uuid)
+    pair.way.change("cut")
+    assert ask(pair.follower, "DELETE", "/ended")[0] == 200
+    pair.follower.kill()
+    pair.follower.start()
+    assert len(followers(pair)) == 1
+    pair.way.change("open")
+    await_true(lambda: followers(pair), lambda: followers(pair) == [], SECONDS)
+    pair.finish()
+
+
 class Stranger:
     """One who speaks the protocol of the leader's port by hand, with a key for some tables."""
 

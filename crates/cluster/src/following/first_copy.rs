@@ -16,7 +16,7 @@ use plimsoll_storage::partition::{ApplyError, Replica};
 use plimsoll_storage::rows::StoreError;
 
 use super::definition::Follows;
-use super::remote::{LeaderTable, Remote};
+use super::remote::{LeaderTable, Remote, RemoteError};
 use crate::node::Shared;
 use crate::recovery::{self, CopyOptions, Folders, OfLeader, Recovery, Stage};
 use crate::rpc::Link;
@@ -34,8 +34,21 @@ const MARKER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Says that a copy is of no use any more, and why.
 pub(super) type Gone<'a> = Pin<Box<dyn Future<Output = String> + Send + 'a>>;
 
-/// Brings a leader's files into the place of this node's copy, unless they are there; what is told of
-/// that is given back, if it was done now. Ends at once where it is `gone`.
+/// Takes the leader's mapping over as it is then.
+pub(super) type TakeMapping<'a> = &'a (dyn Fn() -> TakingMapping<'a> + Send + Sync);
+pub(super) type TakingMapping<'a> =
+    Pin<Box<dyn Future<Output = Result<(), RemoteError>> + Send + 'a>>;
+
+/// What came of bringing a copy.
+pub(super) struct Brought {
+    /// What is told of the copying, where it was done now.
+    pub recovery: Option<Arc<Recovery>>,
+    /// Whether the mapping was taken over that the index which came along was made by.
+    pub mapping: Result<(), RemoteError>,
+}
+
+/// Brings a leader's files into the place of this node's copy, unless they are there. Ends at once where it
+/// is `gone`. The mapping is asked for once the files are here, while they are verified.
 ///
 /// # Errors
 /// Says why not now; what was copied is gone on with the next time.
@@ -44,13 +57,13 @@ pub(super) async fn bring(
     from: (&dyn Remote, &LeaderTable, &CopyOptions),
     follows: &Follows,
     (table, copies): (&Table, &Copies),
-    gone: Gone<'_>,
-) -> Result<Option<Arc<Recovery>>, String> {
+    (gone, take_mapping): (Gone<'_>, TakeMapping<'_>),
+) -> Result<Brought, String> {
     let folders = Folders::of(&shared.partitions_dir, copies.id);
     if arrived(shared, follows, copies, &folders.replica)?.is_some() {
-        return Ok(None);
+        return Ok(Brought { recovery: None, mapping: take_mapping().await });
     }
-    copy(shared, from, follows, (table, copies), gone).await.map(Some)
+    copy(shared, from, follows, (table, copies), (gone, take_mapping)).await
 }
 
 /// Serves the copy that was brought. The table's mapping is at least the one that its index was made by.
@@ -120,8 +133,8 @@ async fn copy(
     from: (&dyn Remote, &LeaderTable, &CopyOptions),
     follows: &Follows,
     (table, copies): (&Table, &Copies),
-    mut gone: Gone<'_>,
-) -> Result<Arc<Recovery>, String> {
+    (mut gone, take_mapping): (Gone<'_>, TakeMapping<'_>),
+) -> Result<Brought, String> {
     let (remote, leader, options) = from;
     let ordinal = copies.id.ordinal;
     let partition = follows.partition(ordinal);
@@ -157,15 +170,21 @@ async fn copy(
                 // All rows are read for that: beside this thread.
                 let install =
                     move || copied.install_follower(&resources, incarnation, of, is_index);
-                match tokio::task::spawn_blocking(install).await {
-                    Ok(installed) => installed.map(drop).map_err(|error| error.to_string()),
+                let install = tokio::task::spawn_blocking(install);
+                let (installed, mapping) = tokio::join!(install, take_mapping());
+                match installed {
+                    Ok(Ok(_)) => Ok(mapping),
+                    Ok(Err(error)) => Err(error.to_string()),
                     Err(error) => Err(error.to_string()),
                 }
             }
             Err(error) => Err(error.to_string()),
         };
         match installed {
-            Ok(()) => return Ok(recovery),
+            Ok(mapping) => {
+                recovery.enter(Stage::Finalize);
+                return Ok(Brought { recovery: Some(recovery), mapping });
+            }
             Err(error) => {
                 recovery.fail(&error);
                 why = format!("node {node} of {}: {error}", follows.remote);

@@ -1,17 +1,13 @@
 //! What a leader is told of its followers here: how far they have come, so that it keeps what they need
-//! of its log, and when they follow no more.
+//! of its log. That they follow no more is told by `ends.rs`.
 
 use std::sync::Arc;
 
 use super::definition::Follows;
-use super::keeper::{Keeping, LOOK_INTERVAL};
+use super::keeper::Keeping;
 use super::remote::{Hold, HoldChange, Remote, RemoteError};
 use crate::node::Shared;
 use crate::table::{Copies, Table};
-
-/// How often the end of following is told to a leader that does not answer: it keeps its log until
-/// its own budget otherwise.
-const ENDS_TOLD_MAX: u32 = 30;
 
 impl Keeping {
     /// Tells the leader how far the copies here are that this node speaks for: what comes after is kept.
@@ -59,20 +55,5 @@ impl Keeping {
             follower_incarnation: incarnation,
             change,
         }
-    }
-
-    /// A table follows no more, or is gone: its leader need keep nothing for it.
-    pub(super) fn tell_end(self: &Arc<Self>, name: String, incarnation: u64, follows: &Follows) {
-        let hold = self.hold_of(&name, incarnation, follows, HoldChange::End);
-        let (keeping, remote) = (Arc::clone(self), follows.remote.clone());
-        tokio::spawn(async move {
-            for _ in 0..ENDS_TOLD_MAX {
-                let Some(remote) = keeping.remotes.get(&remote) else { return };
-                match remote.hold(hold.clone()).await {
-                    Err(RemoteError::Unreachable(_)) => tokio::time::sleep(LOOK_INTERVAL).await,
-                    _ => return,
-                }
-            }
-        });
     }
 }

@@ -72,6 +72,8 @@ struct Seen {
     endings: Turn,
     /// When first copies of nodes that are gone were looked for.
     moves: Turn,
+    /// When leaders were told of ends.
+    ends: Turn,
 }
 
 /// What is pulled from one remote.
@@ -116,6 +118,7 @@ impl Keeping {
     fn look(self: &Arc<Self>, shared: &Arc<Shared>, seen: &mut Seen, tell: &mpsc::Sender<Level>) {
         let mut pulls: BTreeMap<String, Vec<Pulled>> = BTreeMap::new();
         let mut following = BTreeSet::new();
+        let mut urgent = BTreeSet::new();
         for table in shared.tables.all() {
             let Some(follows) = table.follows() else { continue };
             following.insert(table.incarnation());
@@ -134,6 +137,9 @@ impl Keeping {
                             && local.fault().is_none()
                             && shared.members.speaks_for(copies.id, &definition) =>
                     {
+                        if self.progress.is_urgent(copies.id, Instant::now()) {
+                            urgent.insert(follows.remote.clone());
+                        }
                         let leader = follows.partition(copies.id.ordinal);
                         let table = Arc::clone(&table);
                         let pulled = Pulled { leader, table, local };
@@ -161,10 +167,14 @@ impl Keeping {
         self.held.lock().retain(|table, _| following.contains(table));
         seen.looked_at.retain(|table, _| following.contains(table));
         self.making.retain(|id| following.contains(&id.table));
+        self.making.give_way(|remote| urgent.contains(remote));
         if shared.is_alone || shared.members.acts() {
             self.look_at_patterns(shared, seen);
             if let Some(turn) = seen.moves.take(LOOK_INTERVAL) {
                 self.move_first_copies(shared, turn);
+            }
+            if let Some(turn) = seen.ends.take(LOOK_INTERVAL) {
+                self.tell_ends(shared, turn);
             }
             self.bring_to_end(shared, seen);
         }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use plimsoll_log::PartitionId;
 
 use super::definition::Follows;
-use super::first_copy;
+use super::first_copy::{self, Brought, TakingMapping};
 use super::keeper::{Keeping, LOOK_INTERVAL, trouble_of};
 use super::pace::Limiter;
 use super::progress::Trouble;
@@ -21,9 +21,12 @@ use crate::recovery::{CopyOptions, Pace, Stage, Window};
 use crate::session::random_u64;
 use crate::table::{Copies, Table, TableDefinition};
 
-/// First copies that this node makes at once. They share one window, so that more of them do not take
-/// more of the link; while one begins, or is opened, the others have all of it.
-const MAKING_MAX: usize = 4;
+/// First copies that this node makes at once of one remote. They share one window, so that more of them do
+/// not take more of the link; while one begins, or is opened, the others have all of it. Those of a remote
+/// that is away wait for it, and keep no other remote's from being made.
+const OF_REMOTE_MAX: usize = 4;
+/// The same of all remotes.
+const MAKING_MAX: usize = 16;
 /// How long a first copy rests that could not be made.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// How long this node may take to serve what the metadata says of a table.
@@ -38,6 +41,8 @@ const DELETED: &str = "the table was deleted";
 pub(super) struct Making {
     /// Those that are being made.
     slots: Slots<PartitionId>,
+    /// The same by remotes.
+    of_remotes: Mutex<HashMap<String, Slots<PartitionId>>>,
     /// Those that rest, and until when.
     rests: Mutex<HashMap<PartitionId, Instant>>,
     /// What is under way of files, of each remote: copies share it.
@@ -50,6 +55,22 @@ impl Making {
     /// Forgets those for which it is not so.
     pub(super) fn retain(&self, is_kept: impl Fn(PartitionId) -> bool) {
         self.rests.lock().retain(|id, _| is_kept(*id));
+    }
+
+    /// Has files give way to the records of those remotes for which it is so.
+    pub(super) fn give_way(&self, is_urgent: impl Fn(&str) -> bool) {
+        for (remote, window) in &*self.windows.lock() {
+            window.set_yielding(is_urgent(remote));
+        }
+    }
+
+    /// Room to make a copy from a remote; none while it is made, or there is none.
+    fn take(&self, id: PartitionId, remote: &str) -> Option<[Taken<PartitionId>; 2]> {
+        let of_remote = {
+            let mut of_remotes = self.of_remotes.lock();
+            of_remotes.entry(remote.to_owned()).or_default().take(id, OF_REMOTE_MAX)?
+        };
+        Some([of_remote, self.slots.take(id, MAKING_MAX)?])
     }
 
     fn rest(&self, id: PartitionId) {
@@ -73,7 +94,7 @@ impl Keeping {
         if follows.is_ending || self.making.rests(copies.id) {
             return;
         }
-        let Some(slot) = self.making.slots.take(copies.id, MAKING_MAX) else { return };
+        let Some(slots) = self.making.take(copies.id, &follows.remote) else { return };
         let (keeping, shared) = (Arc::clone(self), Arc::downgrade(shared));
         let (table, copies, follows) = (Arc::clone(table), Arc::clone(copies), Arc::clone(follows));
         tokio::spawn(async move {
@@ -87,7 +108,7 @@ impl Keeping {
                     keeping.making.rest(copies.id);
                 }
             }
-            drop(slot);
+            drop(slots);
             shared.look.notify_one();
         });
     }
@@ -105,15 +126,20 @@ impl Keeping {
         let from = (&*remote, &leader, &options);
         let is_there = || shared.tables.copies(copies.id).is_some();
         let gone = Box::pin(self.gone(shared, copies, follows));
-        let brought = first_copy::bring(shared, from, follows, (table, copies), gone).await;
+        // The index that comes may know fields that are new since the table was looked at.
+        let take_mapping = || -> TakingMapping<'_> {
+            let taken = self.take_documents_over(shared, table, follows);
+            Box::pin(async { taken.await.map(drop) })
+        };
+        let beside = (gone as _, &take_mapping as _);
+        let brought = first_copy::bring(shared, from, follows, (table, copies), beside).await;
         if !is_there() {
             // Also what was put in its place meanwhile.
             let closed = shared.close_copy(copies, DELETED).await;
             return Err((closed.err().unwrap_or_else(|| DELETED.to_owned()), false));
         }
-        let recovery = brought.map_err(|why| (why, false))?;
-        // The index that came may know fields that were new since the table was looked at.
-        self.take_documents_over(shared, table, follows).await.map_err(trouble_of)?;
+        let Brought { recovery, mapping } = brought.map_err(|why| (why, false))?;
+        mapping.map_err(trouble_of)?;
         shared.reconciled_to(shared.metadata.applied().0, RECONCILE_TIMEOUT).await;
         let mut served = match is_there() {
             true if copies.is_first_to_come() => {

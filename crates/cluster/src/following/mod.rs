@@ -8,7 +8,8 @@
 //! | [`auto_follow`] | tables that follow by themselves, by patterns of names |
 //! | [`keeper`] | what this node does for the tables that follow |
 //! | [`making`] | which first copies this node makes, and with what of the link |
-//! | [`holding`] | what leaders are told of their followers |
+//! | [`holding`] | how far followers are, told to their leaders |
+//! | [`ends`] | the end of following, told to leaders until they know it |
 //! | [`slots`] | what runs once at a time |
 //! | [`mirror`] | mapping, settings and aliases as the leader has them |
 //! | [`first_copy`] | the first copy of a partition, from the leader's files |
@@ -26,6 +27,7 @@ mod auto_follow;
 mod check;
 mod definition;
 mod difference;
+mod ends;
 mod first_copy;
 mod holding;
 mod keeper;

@@ -22,6 +22,13 @@ const WAITING_FULL_BYTES: u64 = 8 << 20;
 /// Over how many of the leader's levels it is measured how fast it is approached.
 const BEHIND_MAX: usize = 15;
 
+/// Trips vary by less than this, ms: what is no later is not late.
+const LATE_MS_MIN: u64 = 100;
+/// Records that are later than this by the link go before files, ms.
+const URGENT_MS: u64 = 250;
+/// The same of those that the leader could not send yet.
+const URGENT_LAG_MS: u64 = 1_000;
+
 /// How long a leader's word about how far it is holds: it says that once a second.
 const LEVEL_HOLDS: Duration = Duration::from_secs(3);
 
@@ -66,6 +73,8 @@ pub(crate) struct PartitionProgress {
     pub level: Option<PartitionLevel>,
     /// When it did.
     level_at: Option<Instant>,
+    /// By how much that was late, ms: what is on the link already.
+    late_ms: u64,
     /// The position in the leader's log that was taken here.
     pub taken: u64,
     /// What comes after this is needed of the leader's log, where that is not what was taken.
@@ -101,7 +110,14 @@ impl PartitionProgress {
                 silent => silent,
             },
         };
-        Some(u64::try_from(lag.as_millis()).unwrap_or(u64::MAX))
+        let late_ms = if self.late_ms >= LATE_MS_MIN { self.late_ms } else { 0 };
+        Some(u64::try_from(lag.as_millis()).unwrap_or(u64::MAX).saturating_add(late_ms))
+    }
+
+    /// See [`Progress::is_urgent`].
+    fn is_urgent(&self, now: Instant) -> bool {
+        let is_behind = self.lag_ms(now).is_some_and(|lag| lag >= URGENT_LAG_MS);
+        (self.late_ms >= URGENT_MS || is_behind) && self.limited_by(now) == Some(Bound::Link)
     }
 
     /// How long until it is level, as it has come nearer of late, ms; 0 where it is. None where it comes
@@ -160,10 +176,11 @@ impl Progress {
         change(self.0.lock().entry(id).or_default());
     }
 
-    /// The leader said how far it is.
-    pub(crate) fn level(&self, id: PartitionId, level: PartitionLevel, now: Instant) {
+    /// The leader said how far it is, in a message that came late by so many ms.
+    pub(crate) fn level(&self, id: PartitionId, level: PartitionLevel, late_ms: u64, now: Instant) {
         self.tell(id, |it| {
             it.heard_at = Some(now);
+            it.late_ms = late_ms;
             if level.lsn > it.taken && it.ahead.len() < AHEAD_MAX {
                 it.ahead.push_back((level.lsn, now));
             }
@@ -190,6 +207,11 @@ impl Progress {
         self.0.lock().get(&id).cloned().unwrap_or_default()
     }
 
+    /// Whether a partition's records come so late over the link that files on the same link are to give way.
+    pub(crate) fn is_urgent(&self, id: PartitionId, now: Instant) -> bool {
+        self.0.lock().get(&id).is_some_and(|it| it.is_urgent(now))
+    }
+
     /// Forgets those for which it is not so.
     pub(crate) fn retain(&self, is_kept: impl Fn(PartitionId) -> bool) {
         self.0.lock().retain(|id, _| is_kept(*id));
@@ -206,14 +228,14 @@ mod tests {
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
         let level = |lsn| PartitionLevel { lsn, ..PartitionLevel::default() };
-        progress.level(id, level(10), at(0));
-        progress.level(id, level(20), at(1));
+        progress.level(id, level(10), 0, at(0));
+        progress.level(id, level(20), 0, at(1));
         assert_eq!(progress.of(id).lag_ms(at(3)), Some(3000));
         progress.stands_at(id, 10);
         assert_eq!(progress.of(id).lag_ms(at(3)), Some(2000));
         progress.stands_at(id, 20);
         assert_eq!(progress.of(id).lag_ms(at(3)), Some(0));
-        progress.level(id, level(20), at(4));
+        progress.level(id, level(20), 0, at(4));
         assert_eq!(progress.of(id).lag_ms(at(5)), Some(0));
         assert_eq!(
             progress.of(id).lag_ms(at(64)),
@@ -221,6 +243,23 @@ mod tests {
             "it may lack what was written since"
         );
         assert_eq!(PartitionProgress::default().lag_ms(at(5)), None);
+    }
+
+    #[test]
+    fn what_is_on_the_link_counts_as_a_lag_and_is_urgent() {
+        let (progress, id) = (Progress::default(), PartitionId { table: 1, ordinal: 0 });
+        let now = Instant::now();
+        let level = || PartitionLevel { lsn: 10, ..PartitionLevel::default() };
+        progress.stands_at(id, 10);
+        for (late_ms, lag_ms, is_urgent) in [(30, 0, false), (150, 150, false), (400, 400, true)] {
+            progress.level(id, level(), late_ms, now);
+            let known = progress.of(id);
+            assert_eq!((known.lag_ms(now), known.is_urgent(now)), (Some(lag_ms), is_urgent));
+        }
+        // What the leader has and could not send yet.
+        progress.level(id, PartitionLevel { lsn: 20, ..level() }, 0, now);
+        assert!(!progress.of(id).is_urgent(now));
+        assert!(progress.of(id).is_urgent(now + Duration::from_secs(2)));
     }
 
     #[test]
@@ -233,7 +272,8 @@ mod tests {
         for second in 0..=20 {
             progress.stands_at(id, second * 100);
             let lsn = 3000 + second * 70;
-            progress.level(id, PartitionLevel { lsn, ..PartitionLevel::default() }, at(second));
+            let level = PartitionLevel { lsn, ..PartitionLevel::default() };
+            progress.level(id, level, 0, at(second));
         }
         let known = progress.of(id);
         assert_eq!(known.left_ms(at(20)), Some(80_000));

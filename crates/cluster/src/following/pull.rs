@@ -9,6 +9,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+use plimsoll_control::transfer::Lateness;
 use plimsoll_log::record::Item;
 use plimsoll_log::{PartitionId, SessionId};
 use plimsoll_storage::Reply;
@@ -106,6 +108,9 @@ pub(super) struct Pull {
     waiting_bytes: usize,
     /// Those that the leader's log does not reach.
     levelled: Levelled,
+    /// How late the leader's messages come, in time since `began`.
+    lateness: Lateness,
+    began: Instant,
 }
 
 impl Pull {
@@ -117,8 +122,18 @@ impl Pull {
     ) -> Self {
         let partitions = pulled.into_iter().map(|it| (it.leader, it)).collect();
         let (left_out, waiting, waiting_bytes) = (HashMap::new(), VecDeque::new(), 0);
-        let levelled = Levelled::default();
-        Self { remote, partitions, left_out, progress, levels, waiting, waiting_bytes, levelled }
+        Self {
+            remote,
+            partitions,
+            left_out,
+            progress,
+            levels,
+            waiting,
+            waiting_bytes,
+            levelled: Levelled::default(),
+            lateness: Lateness::default(),
+            began: Instant::now(),
+        }
     }
 
     /// Pulls until it is dropped.
@@ -207,6 +222,8 @@ impl Pull {
             Ok(records) => records,
             Err(error) => return ended(error),
         };
+        // Of this stream: another may come from a node with another clock.
+        self.lateness = Lateness::default();
         loop {
             if self.levelled.has_ended() {
                 return Ended::Behind;
@@ -227,7 +244,8 @@ impl Pull {
         let Some(pulled) = self.partitions.get(&leader).cloned() else { return };
         let (remote, levels) = (Arc::clone(&self.remote), self.levels.clone());
         let progress = Arc::clone(&self.progress);
-        self.levelled.begin(Levelling { remote, pulled, progress, levels });
+        let source = Mutex::default();
+        self.levelled.begin(Levelling { remote, pulled, progress, levels, source });
     }
 
     /// Where the copies here stand in the leader's log.
@@ -391,14 +409,16 @@ impl Pull {
         }
     }
 
-    fn level(&self, level: Level) {
+    fn level(&mut self, level: Level) {
         let now = Instant::now();
+        let now_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let late_ms = self.lateness.on_message(now_ms, level.clock_ms);
         for told in &level.partitions {
             let partition = PartitionId { table: told.table, ordinal: told.ordinal };
             if let Some(Pulled { local, .. }) = self.partitions.get(&partition)
                 && !self.is_left_out(partition)
             {
-                self.progress.level(local.id, told.clone(), now);
+                self.progress.level(local.id, told.clone(), late_ms, now);
                 self.progress.tell(local.id, |it| it.trouble = None);
             }
         }

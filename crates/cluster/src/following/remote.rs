@@ -61,6 +61,9 @@ pub trait Remote: Send + Sync + 'static {
     /// A table as it is there.
     fn table<'a>(&'a self, name: &'a str) -> Asked<'a, LeaderTable>;
 
+    /// A table as it is there, whose log is kept for a follower from now on: a hold that begins.
+    fn follow(&self, hold: Hold) -> Asked<'_, LeaderTable>;
+
     /// The tables there that may be followed: names and uuids.
     fn tables(&self) -> Asked<'_, Vec<(String, String)>>;
 

@@ -14,13 +14,14 @@ use super::Following;
 use super::definition::{Follows, documents_of};
 use super::mirror::check_documents;
 use super::progress::Counters;
-use super::remote::{Hold, HoldChange, LeaderTable, Remote, RemoteError};
+use super::remote::{Hold, LeaderTable, Remote, RemoteError};
 use crate::DATABASES;
 use crate::documents::{check_name, failed, no_such_index};
 use crate::lead::{Step, now_ms};
 use crate::metadata;
 use crate::node::Shared;
 use crate::placement::{Copy, CopyState};
+use crate::session::random_u64;
 use crate::table::{Copies, Table, TableDefinition};
 use crate::version;
 
@@ -117,11 +118,22 @@ impl Following {
         }
         check_name(name)?;
         let remote = self.remote(&request.remote)?;
-        let leader = remote.table(&request.leader).await.map_err(|error| match error {
+        if shared.tables.by_name(name).is_some() {
+            return Err(already_exists(name));
+        }
+        // Before its copies are begun: what comes after them is to be there then.
+        let incarnation = random_u64();
+        let hold = Hold {
+            name: request.leader.clone(),
+            cluster_uuid: self.keeping.cluster_uuid.clone(),
+            follower: name.to_owned(),
+            follower_incarnation: incarnation,
+            ..Hold::default()
+        };
+        let leader = remote.follow(hold).await.map_err(|error| match error {
             RemoteError::NoTable(_) => no_leader(&request.leader),
             error => failed_remote(&request.remote, &error),
         })?;
-        check_leader(name, &leader)?;
         let follows = Follows {
             remote: request.remote,
             leader: request.leader,
@@ -133,35 +145,42 @@ impl Following {
             settings: request.settings,
             unknown: Map::new(),
         };
-        let definition = self.create(name, &leader, &follows)?;
-        if let Err(why) = check_documents(name, &definition) {
-            let reason = format!("leader index [{}] cannot be followed: {why}", leader.name);
-            return Err(Error::illegal_argument(reason));
+        if let Err(error) = self.make(name, incarnation, &leader, &follows).await {
+            self.keeping.tell_end(name.to_owned(), incarnation, &follows);
+            return Err(error);
         }
-        // Before its copies are begun: what comes after them is to be there then.
-        let hold = self.hold(name, &definition, &follows, HoldChange::Begin);
-        remote.hold(hold).await.map_err(|error| failed_remote(&follows.remote, &error))?;
-        let made = self.make(name, &definition).await;
-        if made.is_err() {
-            self.keeping.tell_end(name.to_owned(), definition.incarnation, &follows);
-        }
-        made?;
         // It may be deleted before anybody has looked at it.
         let known = (name.to_owned(), Arc::new(follows));
-        self.keeping.known.lock().insert(definition.incarnation, known);
+        self.keeping.known.lock().insert(incarnation, known);
         self.keeping.note_leader(&leader);
         self.keeping.wake.notify_one();
         shared.tell_others().await;
         Ok(())
     }
 
-    async fn make(&self, name: &str, definition: &TableDefinition) -> Result<(), Error> {
+    /// Creates the table, with this incarnation.
+    async fn make(
+        &self,
+        name: &str,
+        incarnation: u64,
+        leader: &LeaderTable,
+        follows: &Follows,
+    ) -> Result<(), Error> {
+        check_leader(name, leader)?;
+        let definition = TableDefinition { incarnation, ..self.create(name, leader, follows)? };
+        if let Err(why) = check_documents(name, &definition) {
+            let reason = format!("leader index [{}] cannot be followed: {why}", leader.name);
+            return Err(Error::illegal_argument(reason));
+        }
         let shared = &self.shared;
         let _changing = shared.creation.lock().await;
         if shared.tables.by_name(name).is_some() {
             return Err(already_exists(name));
         }
-        let created = shared.create_table(name, definition).await.map_err(failed)?;
+        let creation = self.keeping.creation(shared, name, &definition, follows);
+        shared.submit_metadata(&creation).await.map_err(failed)?;
+        let created = metadata::definition(&shared.metadata, name).map_err(Error::internal)?;
+        let created = created.map(|(created, _)| created).ok_or_else(|| no_such_index(name))?;
         if created.incarnation != definition.incarnation {
             return Err(already_exists(name));
         }
@@ -386,16 +405,6 @@ impl Following {
         changed.map_err(failed)?;
         known_by_all(shared).await;
         Ok(())
-    }
-
-    fn hold(
-        &self,
-        name: &str,
-        definition: &TableDefinition,
-        follows: &Follows,
-        change: HoldChange,
-    ) -> Hold {
-        self.keeping.hold_of(name, definition.incarnation, follows, change)
     }
 }
 

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use plimsoll_log::PartitionId;
 
 use super::bound::{Bound, Bounds};
+use super::window::Ahead;
 use crate::lead::now_ms;
 use crate::rpc::{CopyFile, FileKind};
 
@@ -80,7 +81,8 @@ pub struct RecoveryStatus {
     pub took_ms: u64,
     /// Bytes per second that arrived of late; over all of its time once it has ended.
     pub bytes_s: u64,
-    /// How much longer files are copied, by that; none where nothing arrives.
+    /// How much longer files are copied, by that, those of copies before it included; none where nothing
+    /// arrives.
     pub left_ms: Option<u64>,
     /// How long it held back for other work of the node, ms.
     pub throttled_ms: u64,
@@ -121,6 +123,8 @@ struct Record {
     bounds: Bounds,
     received: u64,
     began: Instant,
+    /// What comes before it, where other copies do.
+    ahead: Option<Ahead>,
 }
 
 impl Recoveries {
@@ -150,7 +154,7 @@ impl Recoveries {
         let began = Instant::now();
         let status = RecoveryStatus::new(partition, source.into(), Arc::clone(&self.node));
         let (before, rate, bounds) = (HashMap::new(), Rate::default(), Bounds::new());
-        let record = Record { status, before, rate, bounds, received: 0, began };
+        let record = Record { status, before, rate, bounds, received: 0, began, ahead: None };
         let record = Arc::new(Mutex::new(record));
         records.push_back(Arc::clone(&record));
         let is_ended = |it: &Arc<Mutex<Record>>| it.lock().status.stopped_ms.is_some();
@@ -181,6 +185,8 @@ impl Recovery {
             self.bounded(Bound::Target);
         }
         let mut record = self.record.lock();
+        let (partition, elapsed_ms) = (record.status.partition, whole_ms(self.began.elapsed()));
+        tracing::debug!(%partition, %stage, elapsed_ms, "a copy is in its next stage");
         record.status.stage = stage;
         if stage == Stage::Done {
             record.end();
@@ -252,6 +258,11 @@ impl Recovery {
         status.bytes_recovered = status.bytes_recovered.saturating_sub(file.bytes - reused);
     }
 
+    /// Other copies come before it, or none.
+    pub(super) fn is_behind(&self, ahead: Option<Ahead>) {
+        self.record.lock().ahead = ahead;
+    }
+
     /// What keeps it from going faster from now on.
     pub(super) fn bounded(&self, by: Bound) {
         self.record.lock().bounds.note(by, self.began.elapsed());
@@ -304,7 +315,11 @@ impl Record {
             status.bytes_s = self.rate.bytes_s(elapsed);
             let there = status.bytes_reused + status.bytes_recovered;
             status.limited_by = Some(self.bounds.longest(elapsed));
-            status.left_ms = left_ms(status.bytes_total.saturating_sub(there), status.bytes_s);
+            let left = status.bytes_total.saturating_sub(there);
+            status.left_ms = match self.ahead {
+                Some(Ahead { bytes, bytes_s }) => left_ms(left + bytes, bytes_s),
+                None => left_ms(left, status.bytes_s),
+            };
         }
         status
     }

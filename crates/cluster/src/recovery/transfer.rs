@@ -18,7 +18,7 @@ use super::progress::Recovery;
 use super::reuse::Verified;
 use super::target::{CopyCompression, CopyError, CopyOptions};
 use super::unpacking::{Arrived, Heard, heard};
-use super::window::{Sent, Window};
+use super::window::{Seat, Sent, Window};
 use crate::rpc::{Packing, Problem, Question, Reply};
 
 /// How soon it is looked again whether there is room in a window that other copies fill.
@@ -63,7 +63,9 @@ pub(super) struct Transfer<'a> {
     held_back_at: Option<Instant>,
     /// Whether the source compresses; none before it has answered.
     packs: Option<bool>,
-    window: Window,
+    seat: Seat,
+    /// What has not come yet.
+    left_bytes: u64,
     has_progressed: bool,
 }
 
@@ -97,6 +99,7 @@ impl<'a> Transfer<'a> {
         recovery: &'a Arc<Recovery>,
     ) -> Self {
         let (listing, options) = (&offer.listing, source.options);
+        let window = options.window.clone().unwrap_or_else(Window::measured);
         let files = || listing.files.iter().zip(there.iter().copied());
         let asking = files().enumerate().filter(|(_, (file, there))| *there < file.bytes);
         Self {
@@ -117,7 +120,8 @@ impl<'a> Transfer<'a> {
             is_paced: false,
             held_back_at: None,
             packs: None,
-            window: options.window.clone().unwrap_or_else(Window::measured),
+            seat: window.join(source.partition().table),
+            left_bytes: files().map(|(file, there)| file.bytes.saturating_sub(there)).sum(),
             has_progressed: false,
         }
     }
@@ -144,6 +148,8 @@ impl<'a> Transfer<'a> {
     async fn go_on(&mut self) -> Result<Ended, CopyError> {
         loop {
             self.ask();
+            self.seat.set_left(self.is_left(), self.left_bytes);
+            self.recovery.is_behind(self.seat.ahead());
             self.recovery.bounded(self.bound());
             tokio::select! {
                 Some(event) = self.calls.next(), if !self.calls.is_empty() => {
@@ -167,28 +173,32 @@ impl<'a> Transfer<'a> {
     /// What keeps it from asking for more, after it has asked.
     fn bound(&self) -> Bound {
         let is_waiting = self.asked > 0;
-        let is_left = !self.again.is_empty() || !self.asking.is_empty();
+        let is_left = self.is_left();
         match () {
             () if self.is_paced => Bound::Pace,
             // There is room in the window, but not for what has come.
-            () if is_left && self.window.next_chunk().is_some() => Bound::Target,
-            () if is_left || is_waiting => self.window.bound(),
+            () if is_left && self.seat.next_chunk().is_some() => Bound::Target,
+            () if is_left || is_waiting => self.seat.window().bound(),
             () if self.intake.is_writing() => Bound::Target,
             // What failed rests before it is asked for again.
             () => Bound::Source,
         }
     }
 
+    /// Whether there is something to ask for.
+    fn is_left(&self) -> bool {
+        !self.again.is_empty() || !self.asking.is_empty()
+    }
+
     /// Whether there is something to ask for, and nothing of it is under way or being written.
     fn is_crowded_out(&self) -> bool {
-        let is_left = !self.again.is_empty() || !self.asking.is_empty();
-        is_left && self.calls.is_empty() && !self.intake.is_writing()
+        self.is_left() && self.calls.is_empty() && !self.intake.is_writing()
     }
 
     /// Asks for as much as may be under way.
     fn ask(&mut self) {
         while !self.is_paced
-            && let Some(bytes_max) = self.window.next_chunk()
+            && let Some(bytes_max) = self.seat.next_chunk()
             && let Some(piece) = self.next_piece(bytes_max)
         {
             let pace = self.options.pace.as_ref().filter(|_| !piece.is_due);
@@ -234,7 +244,7 @@ impl<'a> Transfer<'a> {
     }
 
     fn send(&mut self, piece: Piece) {
-        let sent = self.window.send(u64::from(piece.bytes));
+        let sent = self.seat.window().send(u64::from(piece.bytes));
         let (checkpoint, offset, bytes_max) = (self.number, piece.offset, piece.bytes);
         let packing = self.packing();
         let question = match (u32::try_from(piece.index), packing) {
@@ -271,7 +281,7 @@ impl<'a> Transfer<'a> {
                 let now = (self.options.now)();
                 let since = self.held_back_at.map(|at| now.saturating_duration_since(at));
                 let is_held_back = since.is_some_and(|since| since < HELD_BACK_TIME);
-                let link = self.window.link_bytes_s().filter(|_| !is_held_back);
+                let link = self.seat.window().link_bytes_s().filter(|_| !is_held_back);
                 link.map(|link_bytes_s| Packing::Measured { link_bytes_s })
             }
         }
@@ -331,6 +341,8 @@ impl<'a> Transfer<'a> {
         let Arrived { bytes, file_checksum, wire_bytes, is_packed } = chunk;
         self.source.gave();
         sent.arrived(wire_bytes, is_packed);
+        self.seat.flows();
+        self.left_bytes = self.left_bytes.saturating_sub(u64::from(piece.bytes));
         self.recovery.received(u64::from(piece.bytes));
         self.intake.take(piece.index, piece.offset, bytes, file_checksum);
     }
@@ -354,6 +366,7 @@ impl<'a> Transfer<'a> {
             return Err(CopyError::Damaged(format!("{name} was wrong {wrong} times")));
         }
         tracing::warn!(file = self.intake.file(stored.index).name, "a copied file is wrong");
+        self.left_bytes += self.intake.file(stored.index).bytes;
         self.asking.push_back((stored.index, 0));
         Ok(())
     }

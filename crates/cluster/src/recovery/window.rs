@@ -1,7 +1,12 @@
 //! How much of copies is under way at once from one source: the window of one copy, or one that several
 //! copies from the same cluster share. The rules are `plimsoll_control::transfer`'s; here they get a
 //! clock and owners that may be dropped.
+//!
+//! Copies that share a window take turns by table. Within a table they go one after the other, so that a
+//! copy is verified and opened while the next one is on its way; side by side, all of them would end
+//! together, and the link would be idle while they are opened.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,6 +17,9 @@ use plimsoll_control::transfer::{Chunk, LinkRate, PublishedWindow, TransferWindo
 use super::bound::Bound;
 use crate::lead::now_ms;
 
+/// A copy of which nothing has come for this long holds up no other of its table.
+const STALLED_NS: u64 = 1_000_000_000;
+
 /// A window; clones are the same.
 #[derive(Clone)]
 pub(crate) struct Window(Arc<Inner>);
@@ -19,6 +27,34 @@ pub(crate) struct Window(Arc<Inner>);
 struct Inner {
     began: Instant,
     rule: Mutex<Rule>,
+    seats: Mutex<Seats>,
+}
+
+/// The copies that share the window, by table and in the order in which they came.
+#[derive(Default)]
+struct Seats {
+    /// How many came so far.
+    came: u64,
+    taken: BTreeMap<(u64, u64), Flow>,
+}
+
+/// How a copy flows.
+struct Flow {
+    /// Whether it would ask for more if there were room.
+    wants_more: bool,
+    /// When something of it came last, or it began.
+    at_ns: u64,
+    /// What has not come yet of all of it.
+    left_bytes: u64,
+}
+
+/// What a copy waits for that is behind others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ahead {
+    /// What has not come yet of those before it.
+    pub bytes: u64,
+    /// What comes of its table, bytes per second.
+    pub bytes_s: u64,
 }
 
 enum Rule {
@@ -54,11 +90,22 @@ impl Window {
     }
 
     fn of(rule: Rule) -> Self {
-        Self(Arc::new(Inner { began: Instant::now(), rule: Mutex::new(rule) }))
+        let seats = Mutex::default();
+        Self(Arc::new(Inner { began: Instant::now(), rule: Mutex::new(rule), seats }))
+    }
+
+    /// Has a copy of a partition of this table share the window.
+    pub(super) fn join(&self, table: u64) -> Seat {
+        let at_ns = self.0.now_ns();
+        let mut seats = self.0.seats.lock();
+        seats.came += 1;
+        let key = (table, seats.came);
+        seats.taken.insert(key, Flow { wants_more: true, at_ns, left_bytes: 0 });
+        Seat { window: self.clone(), key }
     }
 
     /// The size of the next chunk to ask for; none while the window is full.
-    pub(super) fn next_chunk(&self) -> Option<u64> {
+    fn next_chunk(&self) -> Option<u64> {
         match &*self.0.rule.lock() {
             Rule::Measured(it) => it.window.next_chunk(self.0.now_ns()),
             Rule::Published(window) => window.next_chunk(),
@@ -77,6 +124,13 @@ impl Window {
             Rule::Measured(_) | Rule::Published(_) => None,
             #[cfg(test)]
             Rule::Known(_, bytes_s) => Some(*bytes_s),
+        }
+    }
+
+    /// Whether what goes first on the same link comes late.
+    pub(crate) fn set_yielding(&self, is_yielding: bool) {
+        if let Rule::Measured(it) = &mut *self.0.rule.lock() {
+            it.window.set_yielding(is_yielding);
         }
     }
 
@@ -121,6 +175,71 @@ impl Window {
             #[cfg(test)]
             Rule::Known(window, _) => window.on_end(chunk),
         }
+    }
+}
+
+/// The place of one copy among those that share a window; dropping it gives it up.
+pub(super) struct Seat {
+    window: Window,
+    key: (u64, u64),
+}
+
+impl Seat {
+    /// The window.
+    pub(super) fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// The size of the next chunk to ask for; none while the window is full, or belongs to a copy of the
+    /// same table that came before.
+    pub(super) fn next_chunk(&self) -> Option<u64> {
+        if self.is_behind_another() { None } else { self.window.next_chunk() }
+    }
+
+    /// Says whether the copy would ask for more if there were room, and what has not come yet.
+    pub(super) fn set_left(&self, wants_more: bool, left_bytes: u64) {
+        if let Some(flow) = self.window.0.seats.lock().taken.get_mut(&self.key) {
+            (flow.wants_more, flow.left_bytes) = (wants_more, left_bytes);
+        }
+    }
+
+    /// What is to come before anything of this copy does; none where nothing is.
+    pub(super) fn ahead(&self) -> Option<Ahead> {
+        if !self.is_behind_another() {
+            return None;
+        }
+        let rate = match &*self.window.0.rule.lock() {
+            Rule::Measured(it) => it.window.best_rate(),
+            _ => 0.0,
+        };
+        let seats = self.window.0.seats.lock();
+        let before = seats.taken.range((self.key.0, 0)..self.key);
+        let bytes = before.map(|(_, flow)| flow.left_bytes).sum();
+        let mut tables: Vec<u64> = seats.taken.keys().map(|(table, _)| *table).collect();
+        tables.dedup();
+        Some(Ahead { bytes, bytes_s: whole(rate / tables.len() as f64) })
+    }
+
+    /// Something of the copy has come.
+    pub(super) fn flows(&self) {
+        let now_ns = self.window.0.now_ns();
+        if let Some(flow) = self.window.0.seats.lock().taken.get_mut(&self.key) {
+            flow.at_ns = now_ns;
+        }
+    }
+
+    fn is_behind_another(&self) -> bool {
+        let now_ns = self.window.0.now_ns();
+        let holds_up =
+            |flow: &Flow| flow.wants_more && now_ns.saturating_sub(flow.at_ns) < STALLED_NS;
+        let seats = self.window.0.seats.lock();
+        seats.taken.range((self.key.0, 0)..self.key).any(|(_, flow)| holds_up(flow))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.window.0.seats.lock().taken.remove(&self.key);
     }
 }
 
@@ -169,5 +288,34 @@ mod tests {
         let all: Vec<Sent> =
             std::iter::from_fn(|| window.next_chunk().map(|it| window.send(it))).take(10).collect();
         assert_eq!(all.len(), 2);
+    }
+
+    #[test]
+    fn copies_of_a_table_go_one_after_the_other_and_tables_take_turns() {
+        let window = Window::published(100, 4);
+        let (first, second, other) = (window.join(7), window.join(7), window.join(9));
+        assert_eq!((first.next_chunk(), other.next_chunk()), (Some(100), Some(100)));
+        assert_eq!(second.next_chunk(), None, "the first has not asked for all of it yet");
+        first.set_left(false, 0);
+        assert_eq!(second.next_chunk(), Some(100));
+        first.set_left(true, 10);
+        assert_eq!(second.next_chunk(), None);
+        assert_eq!(second.ahead().map(|it| it.bytes), Some(10));
+        assert_eq!((first.ahead(), other.ahead()), (None, None));
+        drop(first);
+        assert_eq!(second.next_chunk(), Some(100));
+    }
+
+    #[test]
+    fn a_copy_of_which_nothing_comes_holds_up_no_other() {
+        let rule = Mutex::new(Rule::Published(PublishedWindow::new(100, 4)));
+        let began = Instant::now().checked_sub(std::time::Duration::from_secs(10)).unwrap();
+        let window = Window(Arc::new(Inner { began, rule, seats: Mutex::default() }));
+        let (first, second) = (window.join(7), window.join(7));
+        assert_eq!(second.next_chunk(), None);
+        window.0.seats.lock().taken.get_mut(&first.key).unwrap().at_ns -= STALLED_NS;
+        assert_eq!(second.next_chunk(), Some(100));
+        first.flows();
+        assert_eq!(second.next_chunk(), None);
     }
 }

@@ -13,6 +13,7 @@
 //! start    = ends when 8 chunks in a row took 1.5 trips, or best has not grown by a quarter for 3
 //!            rounds
 //! crowded  = the least trip of the last round is over 2 trips: window by the rate of that round
+//! yielding = window = 0.625 * rate of the last round * (trip + jitter): less in each round
 //! chunk    = window / 16, between 64 KiB and 4 MiB; sent while less than the window is under way
 //! drain    = 2 chunks of 64 KiB at a time, for two trips in each 20 s of the clock, and until one
 //!            of them has arrived (10 s at most); not in a transfer's first 5 s
@@ -24,6 +25,9 @@
 //! and knows a trip that is too long probes for nothing more until it has drained. Mean rates of whole
 //! rounds add up to what the link carries; the best of single chunks would not, and the windows of
 //! nine nodes would grow without end. The 256 KiB push those apart who have little and who have much.
+//!
+//! Records of tables that are followed already use the same link and go first: while they come late, the
+//! caller has the window yield, so that it shrinks by a third in each trip, and grows again by a quarter.
 //!
 //! The window stands above the connection's own: too large costs memory and waiting, too small costs
 //! rate. An error halves it for a round. The pace of background work bounds the rate from outside: the
@@ -44,6 +48,7 @@ const WINDOW_MAX: u64 = 1 << 30;
 const PUSH: u64 = 256 << 10;
 const CRUISE_GAIN: f64 = 1.25;
 const PROBE_GAIN: f64 = 1.5;
+const YIELDING_GAIN: f64 = 0.625;
 const PROBE_EVERY: u64 = 8;
 const GROWTH: f64 = 1.25;
 const PATIENCE: u32 = 3;
@@ -70,6 +75,7 @@ pub struct TransferWindow {
     arrived: u64,
     is_starting: bool,
     is_halved: bool,
+    is_yielding: bool,
     /// Chunks in a row that met a queue.
     queued: u32,
     /// How many rounds have ended.
@@ -116,6 +122,7 @@ impl TransferWindow {
             arrived: 0,
             is_starting: true,
             is_halved: false,
+            is_yielding: false,
             queued: 0,
             rounds: 0,
             round: Round::default(),
@@ -181,6 +188,12 @@ impl TransferWindow {
         self.is_starting = false;
     }
 
+    /// Whether what goes first on the same link comes late: until it does no more, less and less is under way.
+    pub fn set_yielding(&mut self, is_yielding: bool) {
+        self.is_yielding = is_yielding;
+        self.is_starting &= !is_yielding;
+    }
+
     /// Whether it still grows to find what the link carries.
     #[must_use]
     pub fn is_starting(&self) -> bool {
@@ -204,15 +217,17 @@ impl TransferWindow {
             WINDOW_FIRST + self.arrived
         } else {
             let is_crowded = self.last_trip_ns as f64 > CROWDED * self.trip_ns() as f64;
-            let rate = if is_crowded { self.last_rate } else { self.best_rate() };
+            let is_cautious = is_crowded || self.is_yielding;
+            let rate = if is_cautious { self.last_rate } else { self.best_rate() };
             let may_probe = !is_crowded && self.drained.is_some();
-            let gain = match may_probe && self.rounds.is_multiple_of(PROBE_EVERY) {
-                true => PROBE_GAIN,
-                false => CRUISE_GAIN,
+            let (gain, push) = match () {
+                () if self.is_yielding => (YIELDING_GAIN, 0),
+                () if may_probe && self.rounds.is_multiple_of(PROBE_EVERY) => (PROBE_GAIN, PUSH),
+                () => (CRUISE_GAIN, PUSH),
             };
             let trip_ns = self.trip_ns().min(TRIP_MAX_NS) as f64;
             let full_ns = trip_ns + self.jitter_ns.min(trip_ns);
-            PUSH + whole(gain * rate * full_ns / 1e9)
+            push + whole(gain * rate * full_ns / 1e9)
         };
         let window = if self.is_halved { window / 2 } else { window };
         window.clamp(WINDOW_MIN, WINDOW_MAX)

@@ -8,15 +8,18 @@
 //!   who sets that.
 //! - [`link`]: what the link carries, for who compresses.
 //! - [`connections`]: how many connections to spread the window over.
+//! - [`lateness`]: how late records come that go first on the same link.
 //!
 //! Sending, waiting and what the chunks hold are the caller's.
 
 pub mod connections;
+pub mod lateness;
 pub mod link;
 pub mod measured;
 pub mod published;
 
 pub use connections::Connections;
+pub use lateness::Lateness;
 pub use link::LinkRate;
 pub use measured::TransferWindow;
 pub use published::PublishedWindow;

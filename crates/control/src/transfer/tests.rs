@@ -252,6 +252,42 @@ fn it_follows_a_link_that_narrows_widens_or_becomes_longer() {
     assert!(used > 0.95, "longer: {used:.3}");
 }
 
+/// A window that yields from 10 s to 20 s.
+struct Yielding(TransferWindow);
+
+impl Window for Yielding {
+    fn next_chunk(&self, now_ns: u64) -> Option<u64> {
+        self.0.next_chunk(now_ns)
+    }
+    fn send(&mut self, now_ns: u64, bytes: u64) -> Chunk {
+        self.0.on_send(now_ns, bytes)
+    }
+    fn arrive(&mut self, now_ns: u64, chunk: Chunk) {
+        self.0.set_yielding((10 * SECOND..20 * SECOND).contains(&now_ns));
+        self.0.on_arrival(now_ns, chunk, 0);
+    }
+}
+
+#[test]
+fn what_yields_leaves_the_link_to_others_within_seconds_and_takes_it_again() {
+    for link in [link(12.5, 100, 0), link(25.0, 200, 10), link(12.5, 20, 0)] {
+        let window = Yielding(TransferWindow::new(0));
+        let outcome = run(&mut [(0, window)], u64::MAX / 4, 40 * SECOND, |_| link);
+        let used = |from_s: u64, to_s: u64| {
+            let within = |at: u64| (from_s * SECOND..to_s * SECOND).contains(&at);
+            let arrivals = outcome.arrivals.iter().filter(|(at, _, _)| within(*at));
+            let arrived: u64 = arrivals.map(|(_, _, bytes)| bytes).sum();
+            arrived as f64 / (link.bytes_s * (to_s - from_s) as f64)
+        };
+        let (before, yielding, after) = (used(5, 10), used(13, 20), used(25, 40));
+        // Two chunks of the smallest size are always under way.
+        let product = link.bytes_s * link.trip_ns as f64 / 1e9;
+        let least = 2.0 * f64::from(64 << 10) / product;
+        assert!(before > 0.9 && after > 0.9, "{before:.2}, {after:.2}");
+        assert!(yielding < 1.1 * least.min(0.9), "{yielding:.2} of {least:.2}");
+    }
+}
+
 #[test]
 fn what_the_source_holds_back_does_not_count_as_a_trip() {
     let mut window = TransferWindow::new(0);

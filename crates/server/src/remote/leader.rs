@@ -100,6 +100,10 @@ impl Leader for OwnCluster {
         })
     }
 
+    fn follow(&self, hold: Hold) -> Asked<'_, LeaderTable> {
+        Box::pin(self.leading.follow(hold))
+    }
+
     fn hold(&self, hold: Hold) -> Asked<'_, Held> {
         Box::pin(self.leading.hold(hold))
     }

@@ -9,6 +9,7 @@
 //! | question | `{"node": "ID", "ask": …}`; without `node` whoever reads it answers |
 //! | `ask` | `"hello"`, or `{"tables": {"after": "NAME"}}` for those behind that name |
 //! | | `{"table": {"name": "NAME"}}`: all that a follower has to know of one |
+//! | | `{"follow": {"hold": {…}}}`: the same, and its log is kept for the follower from now on |
 //! | | `{"hold": {"hold": {…}}}`: how far a follower has come |
 //! | | `{"files": {"question": "BASE64"}}`: a question of recovery, in the nodes' own form |
 //! | | `{"difference": {"ask": {…}}}`: what differs from a copy that the log does not reach |
@@ -75,6 +76,12 @@ pub enum Ask {
         /// Its name.
         name: String,
     },
+    /// What a table is made of, and keeps its log for a follower: one trip for the two that following begins
+    /// with.
+    Follow {
+        /// For whom; which table of that name it is, is not asked.
+        hold: Hold,
+    },
     /// Keeps the log for a follower.
     Hold {
         /// For whom, and from where on.
@@ -101,7 +108,7 @@ pub enum Answer {
     Hello(Hello),
     /// To [`Ask::Tables`].
     Tables(Tables),
-    /// To [`Ask::Table`].
+    /// To [`Ask::Table`] and [`Ask::Follow`].
     Table(LeaderTable),
     /// To [`Ask::Hold`].
     Held(Held),
@@ -219,7 +226,7 @@ impl Question {
             Ask::Difference { .. } => return Err(ProtocolError::Unbounded),
             Ask::Tables { after } => after.len(),
             Ask::Table { name } => name.len(),
-            Ask::Hold { hold } => {
+            Ask::Follow { hold } | Ask::Hold { hold } => {
                 if let HoldChange::Positions(positions) = &hold.change
                     && positions.len() > PLACES_MAX
                 {
@@ -341,6 +348,15 @@ mod tests {
             (
                 Question::of_any(Ask::Files { question: Bytes::from_static(b"\x00\xff") }),
                 r#"{"ask":{"files":{"question":"AP8="}}}"#,
+            ),
+            (
+                Question::of_any(Ask::Follow {
+                    hold: Hold { change: HoldChange::Begin, ..hold(Vec::new()) },
+                }),
+                concat!(
+                    r#"{"ask":{"follow":{"hold":{"name":"a","table":5,"cluster_uuid":"u","#,
+                    r#""follower":"b","follower_incarnation":6,"change":"begin"}}}}"#
+                ),
             ),
             (
                 Question::of_any(Ask::Hold { hold: hold(vec![7, 8]) }),

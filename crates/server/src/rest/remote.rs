@@ -1,4 +1,5 @@
-//! The clusters that this one knows: `_remote/info`, and what one of them lets this one follow.
+//! The clusters that this one knows: `_remote/info`, what one of them lets this one follow, and who follows
+//! tables of this one.
 
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ pub const ROUTES: &[Route] = &[
     route(&[Verb::Get], "/_remote/info", &[], |call| Box::pin(info(call))),
     route(&[Verb::Get], "/_plimsoll/remote/{remote}/tables", &[], |call| Box::pin(tables(call))),
     route(&[Verb::Get], "/_plimsoll/remote/{remote}/nodes", &[], |call| Box::pin(nodes(call))),
+    route(&[Verb::Get], "/_plimsoll/followers", &[], |call| Box::pin(followers(call))),
 ];
 
 /// GET `/_remote/info`: the clusters that are set, as this node reaches them.
@@ -86,6 +88,31 @@ async fn tables(call: Call) -> Result<Answer, Error> {
         })
         .collect();
     Ok(Answer::json(&json!({ "tables": shown, "is_cut": has_more })))
+}
+
+/// GET `/_plimsoll/followers`: the tables of other clusters that follow one of this cluster's, with the
+/// position of each partition's log group after which it is kept for them. Who is gone for good is let go
+/// by `_ccr/forget_follower`, which takes these names.
+///
+/// # Errors
+/// 503 where the metadata cannot be read.
+async fn followers(call: Call) -> Result<Answer, Error> {
+    let held = call.rest.remote.leading.holds().map_err(|error| {
+        Error::new(503, "status_exception", format!("the followers cannot be read: {error}"))
+    })?;
+    let shown = held.into_iter().map(|it| {
+        json!({
+            "leader_index": it.name,
+            "follower_cluster_uuid": it.cluster_uuid,
+            "follower_index": it.follower,
+            "follower_index_uuid": it.follower_uuid(),
+            "kept_after_lsn": it.positions,
+            "changed_at_millis": it.at_ms,
+            "is_dropped": it.is_dropped,
+            "dropped_at_bytes": it.bytes,
+        })
+    });
+    Ok(Answer::json(&json!({ "followers": shown.collect::<Vec<_>>() })))
 }
 
 /// GET `/_plimsoll/remote/{remote}/nodes`: those that have the port open, and whether each answers,

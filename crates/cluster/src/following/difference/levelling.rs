@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use plimsoll_log::record::Item;
 use plimsoll_log::rules::difference::{Difference, End, Standing, since};
 use plimsoll_log::{PartitionId, SessionId};
@@ -26,6 +27,8 @@ use crate::session::random_u64;
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 /// The longest.
 const PAUSE_MAX: Duration = Duration::from_secs(15);
+/// How long the node is waited for that holds the snapshot: another's begins the round anew.
+const AWAY_MAX: Duration = Duration::from_secs(60);
 /// The pause after what does not mend by itself.
 const FATAL_PAUSE: Duration = Duration::from_secs(60);
 /// How long the leader has to hear that nothing but what comes from now on is needed.
@@ -70,6 +73,8 @@ pub(in crate::following) struct Levelling {
     pub progress: Arc<Progress>,
     /// Has the leader's tables looked at.
     pub levels: mpsc::Sender<Level>,
+    /// The leader's node that holds the snapshot, and when it answered last.
+    pub source: Mutex<Option<(String, Instant)>>,
 }
 
 /// A snapshot of the leader's, and the node that holds it.
@@ -188,21 +193,22 @@ impl Levelling {
         }
         let nodes = theirs.partitions.get(leader.ordinal as usize).map(|it| it.nodes.as_slice());
         let mut why = RemoteError::Unreachable("no copy of the leader's serves".to_owned());
-        for node in nodes.unwrap_or_default() {
+        let sources = sources(self.source.lock().as_ref(), nodes.unwrap_or_default());
+        for node in sources {
             let ask = DifferenceAsk::Open {
                 table: leader.table,
                 ordinal: leader.ordinal,
                 log: follows.log,
                 follower: format!("{:x}", local.id.table),
             };
-            match self.remote.difference(node, ask).await {
+            match self.remote.difference(&node, ask).await {
                 Ok(DifferenceAnswer::Opened(opened)) => {
                     if opened.link.log_time_ms > LOG_TIME_MS_MAX {
                         let words = format!("its log time is {} ms", opened.link.log_time_ms);
                         return Err(Halt::stops(words));
                     }
-                    let (node, seed) = (node.clone(), random_u64());
-                    return Ok(Open { node, opened, seed });
+                    *self.source.lock() = Some((node.clone(), Instant::now()));
+                    return Ok(Open { node, opened, seed: random_u64() });
                 }
                 Ok(_) => return Err(another()),
                 Err(error) => why = error,
@@ -379,12 +385,27 @@ impl Levelling {
 
     /// Counts what came.
     fn received(&self, rows: &[(Bytes, Bytes)], more: usize) {
+        if let Some((_, heard_at)) = &mut *self.source.lock() {
+            *heard_at = Instant::now();
+        }
         let bytes: usize = rows.iter().map(|(key, value)| key.len() + value.len()).sum();
         self.progress.tell(self.pulled.local.id, |it| {
             it.heard_at = Some(Instant::now());
             it.trouble = None;
             it.counters.bytes += (bytes + more) as u64;
         });
+    }
+}
+
+/// The nodes to ask for a snapshot, in turn: the one that holds one alone while it is waited for, then all,
+/// that one first.
+fn sources(holds: Option<&(String, Instant)>, nodes: &[String]) -> Vec<String> {
+    let Some((node, heard_at)) = holds else { return nodes.to_vec() };
+    let others = nodes.iter().filter(|it| *it != node).cloned();
+    let first = std::iter::once(node.clone());
+    match heard_at.elapsed() < AWAY_MAX {
+        true => first.collect(),
+        false => first.chain(others).collect(),
     }
 }
 

@@ -19,9 +19,10 @@ use plimsoll_storage::partition::{OwnedSnapshot, stamp_of};
 use tokio::sync::Semaphore;
 
 use super::files::May;
-use super::{Leading, unreachable};
+use super::{Leading, METADATA_TIME, unreachable};
 use crate::following::difference::{DifferenceAnswer, DifferenceAsk, Opened, hashes_in};
 use crate::following::remote::RemoteError;
+use crate::metadata;
 use crate::node::Shared;
 use crate::partition::Partition;
 use crate::session::random_u64;
@@ -150,12 +151,27 @@ impl Leading {
         let shared = Arc::clone(&self.shared);
         let opened = tokio::task::spawn_blocking(move || open(&shared, partition, follower)).await;
         let (snapshot, held) = opened.map_err(unreachable)??;
-        // After the rows: whatever they were checked against is no newer.
-        let tables = self.shared.tables.all();
-        let table = tables.iter().find(|table| table.incarnation() == partition.table);
-        let known = table.and_then(|table| table.index()).map_or(0, |it| it.mapping_version);
+        let mapping_version = self.mapping_version(partition.table).await?;
         let Held { link, counters, .. } = held;
-        Ok(Opened { snapshot, link, counters, mapping_version: known })
+        Ok(Opened { snapshot, link, counters, mapping_version })
+    }
+
+    /// The version of a table's mapping, 0 where it has none. It is read from the metadata after the rows
+    /// that it is for: another node may have changed it, and this one have applied what was checked
+    /// against it before it took the change over.
+    async fn mapping_version(&self, table: u64) -> Result<u64, RemoteError> {
+        let shared = &self.shared;
+        if !shared.pass_metadata(METADATA_TIME).await {
+            return Err(unreachable("the node is cut off from its log"));
+        }
+        let tables = shared.tables.all();
+        let known = tables.iter().find(|known| known.incarnation() == table);
+        let gone = || RemoteError::NoTable(format!("the table {table} is gone"));
+        let name = known.map(|known| known.name()).ok_or_else(gone)?;
+        let found = metadata::definition(&shared.metadata, name).map_err(unreachable)?;
+        let definition = found.map(|(it, _)| it).filter(|it| it.incarnation == table);
+        let documents = definition.ok_or_else(gone)?.documents;
+        Ok(documents.map_or(0, |documents| documents.mapping_version))
     }
 
     /// Reads a snapshot where that may block, once there is room for one more.

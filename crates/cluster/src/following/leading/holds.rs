@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Leading, METADATA_TIME, unreachable};
 use crate::documents;
-use crate::following::remote::{Held, Hold, HoldChange, RemoteError};
+use crate::following::remote::{Held, Hold, HoldChange, LeaderTable, RemoteError};
 use crate::metadata;
 use crate::partition::Partition;
 use crate::table::TableDefinition;
@@ -51,6 +51,14 @@ pub struct FollowerHold {
     /// What the fullest log group held when that was decided, bytes.
     #[serde(default)]
     pub bytes: Option<u64>,
+}
+
+impl FollowerHold {
+    /// The follower's uuid in its cluster: what `forget_follower` takes.
+    #[must_use]
+    pub fn follower_uuid(&self) -> String {
+        documents::uuid(self.follower_incarnation)
+    }
 }
 
 /// What a partition's group has: everything after `begin`, and this node applied it up to `applied`.
@@ -106,6 +114,17 @@ impl Leading {
         Err(unreachable("others change what is kept for followers at the same time: come again"))
     }
 
+    /// A table, whose log is kept for a follower from now on.
+    ///
+    /// # Errors
+    /// As [`Leading::hold`].
+    pub async fn follow(&self, hold: Hold) -> Result<LeaderTable, RemoteError> {
+        let no_table = || RemoteError::NoTable(format!("there is no table `{}`", hold.name));
+        let table = self.table(&hold.name).await?.ok_or_else(no_table)?;
+        self.hold(Hold { table: table.incarnation, change: HoldChange::Begin, ..hold }).await?;
+        Ok(table)
+    }
+
     /// Ends what is kept for a follower, by its name and uuid in its cluster, whatever cluster that is.
     ///
     /// # Errors
@@ -113,8 +132,7 @@ impl Leading {
     pub async fn forget(&self, name: &str, follower: &str, uuid: &str) -> Result<(), Error> {
         let all = all(&self.shared.metadata).map_err(Error::internal)?;
         let is_meant = |held: &FollowerHold| {
-            let own = documents::uuid(held.follower_incarnation);
-            held.name == name && held.follower == follower && own == uuid
+            held.name == name && held.follower == follower && held.follower_uuid() == uuid
         };
         for (object, _) in all.into_iter().filter(|(_, held)| is_meant(held)) {
             let written = self.shared.write_metadata(metadata::delete_object(KIND, &object)).await;

@@ -43,6 +43,16 @@ impl Remote for RemoteCluster {
         })
     }
 
+    fn follow(&self, hold: Hold) -> Asked<'_, LeaderTable> {
+        Box::pin(async move {
+            let name = hold.name.clone();
+            match self.ask(None, Ask::Follow { hold }, ASK_TIME).await? {
+                Answer::Table(table) if table.name == name => Ok(table),
+                _ => Err(another()),
+            }
+        })
+    }
+
     fn tables(&self) -> Asked<'_, Vec<(String, String)>> {
         Box::pin(async move {
             let (tables, _) = self.all_tables().await?;

@@ -72,6 +72,9 @@ pub trait Leader: Send + Sync + 'static {
     /// A table as its followers see it.
     fn table<'a>(&'a self, name: &'a str) -> Asked<'a, LeaderTable>;
 
+    /// The same, and keeps its log for a follower from now on.
+    fn follow(&self, hold: Hold) -> Asked<'_, LeaderTable>;
+
     /// Keeps the log for a follower.
     fn hold(&self, hold: Hold) -> Asked<'_, Held>;
 
@@ -104,7 +107,10 @@ pub async fn answer(ask: Ask, key: &Key, leader: &dyn Leader) -> Result<Answer, 
         }
         Ask::Table { name } if !key.may_follow(&name) => return Err(no_table(&name)),
         Ask::Table { name } => Answer::Table(leader.table(&name).await?),
-        Ask::Hold { hold } if !key.may_follow(&hold.name) => return Err(no_table(&hold.name)),
+        Ask::Follow { hold } | Ask::Hold { hold } if !key.may_follow(&hold.name) => {
+            return Err(no_table(&hold.name));
+        }
+        Ask::Follow { hold } => Answer::Table(leader.follow(hold).await?),
         Ask::Hold { hold } => Answer::Held(leader.hold(hold).await?),
         Ask::Files { question } => Answer::Files(leader.files(key, question).await),
         Ask::Difference { ask } => Answer::Difference(leader.difference(key, ask).await?),
@@ -214,6 +220,11 @@ mod tests {
             Box::pin(async { Ok(LeaderTable { name, ..LeaderTable::default() }) })
         }
 
+        fn follow(&self, hold: Hold) -> Asked<'_, LeaderTable> {
+            let name = hold.name;
+            Box::pin(async { Ok(LeaderTable { name, ..LeaderTable::default() }) })
+        }
+
         fn hold(&self, hold: Hold) -> Asked<'_, Held> {
             Box::pin(async move { Ok(Held { positions: vec![hold.table], is_dropped: false }) })
         }
@@ -263,8 +274,11 @@ mod tests {
         assert!(matches!(table, Ok(Answer::Table(it)) if it.name == "a"));
         let held = asked(Ask::Hold { hold: hold("a") }, &key);
         assert_eq!(held, Ok(Answer::Held(Held { positions: vec![7], is_dropped: false })));
+        let followed = asked(Ask::Follow { hold: hold("a") }, &key);
+        assert!(matches!(followed, Ok(Answer::Table(it)) if it.name == "a"));
         for refused in [
             asked(Ask::Table { name: "b".to_owned() }, &key),
+            asked(Ask::Follow { hold: hold("b") }, &key),
             asked(Ask::Hold { hold: hold("b") }, &key),
         ] {
             assert_eq!(refused, Err(no_table("b")));

@@ -1,0 +1,168 @@
+//! Ends of following that a leader has not heard of yet: until it does, it keeps its log for a follower that
+//! is gone. What is to be told is noted as an object of this cluster's metadata by the write that creates the
+//! table, and stays until the leader knows the end; so no crash, restart or absence loses one. Whichever node
+//! acts tells what the one that saw the end could not. What an end does is the leader's to know
+//! (`leading/holds.rs`).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use plimsoll_storage::operation::Operation;
+use serde::{Deserialize, Serialize};
+
+use super::definition::Follows;
+use super::keeper::Keeping;
+use super::remote::{Hold, HoldChange, RemoteError};
+use super::slots::Taken;
+use crate::metadata;
+use crate::node::Shared;
+use crate::table::TableDefinition;
+
+/// The kind of the metadata's objects that these are.
+const KIND: &str = "following";
+/// The most ends that wait; beyond it the oldest is given up, and its leader's budget ends what is kept.
+const ENDS_MAX: usize = 1024;
+/// How long an end waits where no remote cluster of its name is set: 7 days.
+const UNKNOWN_REMOTE_MS_MAX: u64 = 7 * 24 * 3_600_000;
+
+/// A table that follows, or has followed, and what its leader is told in the end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Noted {
+    /// The leader's cluster, by its name here.
+    remote: String,
+    /// Names the table here and the leader's.
+    end: Hold,
+    /// When it was noted, in log time, ms since 1970.
+    at_ms: u64,
+}
+
+/// What became of telling an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// The leader knows it, or will never need to.
+    Over,
+    /// It is to be told again.
+    Waits,
+}
+
+impl Keeping {
+    /// The write that creates a table which follows, and notes that its leader is to learn of its end.
+    pub(super) fn creation(
+        &self,
+        shared: &Shared,
+        name: &str,
+        definition: &TableDefinition,
+        follows: &Follows,
+    ) -> Operation {
+        let incarnation = definition.incarnation;
+        let end = self.hold_of(name, incarnation, follows, HoldChange::End);
+        let at_ms = shared.metadata.log_time_ms();
+        let noted = Noted { remote: follows.remote.clone(), end, at_ms };
+        let value = serde_json::to_vec(&noted).expect("a note is plain data");
+        let note = metadata::put_object(KIND, &name_of(incarnation), &value);
+        let commands = vec![metadata::create_table(name, definition), note];
+        Operation::Transaction { watched: Vec::new(), commands }
+    }
+
+    /// A table follows no more, or is gone: its leader need keep nothing for it. Tells it beside everything
+    /// else, once; where it does not answer, [`Keeping::tell_ends`] goes on.
+    pub(super) fn tell_end(self: &Arc<Self>, name: String, incarnation: u64, follows: &Follows) {
+        let end = self.hold_of(&name, incarnation, follows, HoldChange::End);
+        let (keeping, remote) = (Arc::clone(self), follows.remote.clone());
+        tokio::spawn(async move {
+            let Some(shared) = keeping.shared.upgrade() else { return };
+            let at_ms = shared.metadata.log_time_ms();
+            keeping.tell(&shared, &Noted { remote, end, at_ms }).await;
+        });
+    }
+
+    /// Tells all ends that no leader has heard of, beside everything else.
+    pub(super) fn tell_ends(self: &Arc<Self>, shared: &Arc<Shared>, turn: Taken<()>) {
+        let (keeping, shared) = (Arc::clone(self), Arc::clone(shared));
+        tokio::spawn(async move {
+            match ended(&shared) {
+                Ok(mut ended) => {
+                    ended.sort_unstable_by_key(|it| it.at_ms);
+                    let too_many = ended.len().saturating_sub(ENDS_MAX);
+                    for noted in ended.drain(..too_many) {
+                        let (leader, remote) = (&noted.end.name, &noted.remote);
+                        tracing::warn!(leader, remote, "too many ends wait: one is told no more");
+                        keeping.forget(&shared, &noted).await;
+                    }
+                    for noted in ended {
+                        keeping.tell(&shared, &noted).await;
+                    }
+                }
+                Err(error) => tracing::error!(error, "ends of following cannot be told"),
+            }
+            drop(turn);
+        });
+    }
+
+    async fn tell(&self, shared: &Shared, noted: &Noted) {
+        let told = match self.remotes.get(&noted.remote) {
+            Some(remote) => Some(remote.hold(noted.end.clone()).await.map(drop)),
+            None => None,
+        };
+        if outcome(told, noted.at_ms, shared.metadata.log_time_ms()) == Outcome::Over {
+            self.forget(shared, noted).await;
+        }
+    }
+
+    async fn forget(&self, shared: &Shared, noted: &Noted) {
+        let name = name_of(noted.end.follower_incarnation);
+        let forgotten = shared.write_metadata(metadata::delete_object(KIND, &name)).await;
+        if let Err(error) = forgotten {
+            // It is told once more, which changes nothing at the leader.
+            tracing::debug!(error = error.message.as_ref(), "an end that was told stays noted");
+        }
+    }
+}
+
+/// What came of telling an end: `None` where the remote cluster is not known here.
+fn outcome(told: Option<Result<(), RemoteError>>, at_ms: u64, now_ms: u64) -> Outcome {
+    match told {
+        Some(Err(RemoteError::Unreachable(_))) => Outcome::Waits,
+        // Whoever took the settings away may set them again.
+        None if now_ms.saturating_sub(at_ms) < UNKNOWN_REMOTE_MS_MAX => Outcome::Waits,
+        // A key that may not follow the table any more, or a table that is gone: nobody will take it.
+        Some(_) | None => Outcome::Over,
+    }
+}
+
+/// What is noted of tables that follow no more.
+fn ended(shared: &Shared) -> Result<Vec<Noted>, String> {
+    // The notes first: a table is there as soon as its note is.
+    let mut noted = metadata::objects(&shared.metadata, KIND);
+    if noted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let tables = metadata::tables(&shared.metadata)?;
+    let following = tables.iter().filter(|(_, definition)| definition.follows.is_some());
+    let following: HashSet<String> =
+        following.map(|(_, definition)| name_of(definition.incarnation)).collect();
+    noted.retain(|(name, _)| !following.contains(name));
+    let ended = noted.into_iter().filter_map(|(_, value)| serde_json::from_value(value).ok());
+    Ok(ended.collect())
+}
+
+/// The name of the note about a table of this incarnation, which is used once.
+fn name_of(incarnation: u64) -> String {
+    format!("{incarnation:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_waits_for_its_leader_alone() {
+        let unreachable = || Some(Err(RemoteError::Unreachable("away".to_owned())));
+        let gone = || Some(Err(RemoteError::NoTable("gone".to_owned())));
+        assert_eq!(outcome(unreachable(), 0, u64::MAX), Outcome::Waits, "however long that takes");
+        assert_eq!(outcome(Some(Ok(())), 0, 0), Outcome::Over);
+        assert_eq!(outcome(gone(), 0, 0), Outcome::Over);
+        assert_eq!(outcome(None, 1_000, UNKNOWN_REMOTE_MS_MAX), Outcome::Waits);
+        assert_eq!(outcome(None, 1_000, 1_000 + UNKNOWN_REMOTE_MS_MAX), Outcome::Over);
+    }
+}
