@@ -168,6 +168,11 @@ def test_rows_of_a_database_follow(pair):
     for command in (("SET", "a", "1"), ("FLUSHDB",), ("EXPIRE", "key:1", "5"), ("INCR", "n")):
         with pytest.raises(redis.exceptions.ReadOnlyError):
             follower.execute_command(*command)
+    own = pair.follower.client(db=0)
+    own.set("own", "1")
+    with pytest.raises(redis.exceptions.ReadOnlyError):
+        own.execute_command("FLUSHALL")
+    assert own.get("own") == b"1", "nothing is flushed where not all can be"
     leader.set("soon", "gone", px=300)
     leader.incr("counter")
     leader.hdel("hash", "f1")
@@ -243,6 +248,25 @@ def test_opensearchs_words_say_the_same(pair):
     assert ask(pair.follower, "POST", f"{path}/_stop", {})[0] == 200
     assert get(pair.follower, f"{path}/_status") == {"status": "REPLICATION NOT IN PROGRESS"}
     assert ask(pair.follower, "PUT", "/words/_doc/2", {"n": 2})[0] == 201
+
+
+def test_opensearchs_rules_and_statistics(pair):
+    path, rule = "/_plugins/_replication", {"leader_alias": "west", "name": "words", "pattern": "ruled-*"}
+    assert ask(pair.follower, "POST", f"{path}/_autofollow", rule) == (200, {"acknowledged": True})
+    assert ask(pair.follower, "POST", f"{path}/_autofollow", {**rule, "use_roles": {}})[0] == 400
+    assert ask(pair.follower, "POST", f"{path}/_autofollow", {"name": "words"})[0] == 400
+    assert ask(pair.leader, "PUT", "/ruled-1")[0] == 200
+    bulk(pair.leader, "ruled-1", [(1, {"n": 1})])
+    found = lambda: get(pair.follower, f"{path}/follower_stats")  # noqa: E731
+    await_true(found, lambda: "ruled-1" in found()["index_stats"], SECONDS)
+    pair.await_level("ruled-1", "ruled-1")
+    await_true(found, lambda: found()["index_stats"]["ruled-1"]["follower_checkpoint"] == 1, SECONDS)
+    assert found()["num_syncing_indices"] >= 1 and found()["num_failed_indices"] == 0
+    shown = get(pair.follower, f"{path}/autofollow_stats")
+    assert [it["name"] for it in shown["autofollow_stats"]] == ["words"]
+    assert ask(pair.follower, "DELETE", f"{path}/_autofollow", {"leader_alias": "east", "name": "words"})[0] == 400
+    assert ask(pair.follower, "DELETE", f"{path}/_autofollow", {"leader_alias": "west", "name": "words"})[0] == 200
+    assert get(pair.follower, "/_ccr/auto_follow")["patterns"] == []
 
 
 def test_nothing_is_lost_where_nodes_are_killed(own_pair):

@@ -31,6 +31,7 @@ use crate::session::ClientSession;
 use crate::slices::Slices;
 use crate::statistics::{DatabaseStatistics, Statistics};
 use crate::table::{Copies, Table};
+use crate::write_error::WriteError;
 use crate::{Request, Watched};
 
 /// How long the metadata may take to say that a table does not exist.
@@ -179,6 +180,11 @@ impl Coordinator {
 
     /// Removes all keys of all databases.
     pub async fn flush_all(&self, session: &mut ClientSession) -> Reply {
+        let is_follower = |table: &Table| table.follows().is_some();
+        if self.shared.tables.databases().any(|(_, table)| is_follower(table)) {
+            // Before any is flushed.
+            return Reply::Error(WriteError::read_only().into());
+        }
         let databases: Vec<u32> = self.shared.tables.databases().map(|(db, _)| db).collect();
         let request = [Request::Command(Argv::of(&[b"FLUSHDB"]))];
         for db in databases {

@@ -167,6 +167,7 @@ impl Keeping {
         self.held.lock().retain(|table, _| following.contains(table));
         seen.looked_at.retain(|table, _| following.contains(table));
         self.making.retain(|id| following.contains(&id.table));
+        self.making.release_compactions(&shared.resources);
         self.making.give_way(|remote| urgent.contains(remote));
         if shared.is_alone || shared.members.acts() {
             self.look_at_patterns(shared, seen);

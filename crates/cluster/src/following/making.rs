@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use plimsoll_log::PartitionId;
+use plimsoll_storage::partition::Resources;
 
 use super::definition::Follows;
 use super::first_copy::{self, Brought, TakingMapping};
@@ -31,6 +32,8 @@ const MAKING_MAX: usize = 16;
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// How long this node may take to serve what the metadata says of a table.
 const RECONCILE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a copy that serves already waits for the others before RocksDB rewrites its files.
+const COMPACTION_WAIT: Duration = Duration::from_secs(60);
 /// How soon a copy ends whose table was deleted.
 const GONE_INTERVAL: Duration = Duration::from_millis(250);
 /// Why it does.
@@ -55,6 +58,13 @@ impl Making {
     /// Forgets those for which it is not so.
     pub(super) fn retain(&self, is_kept: impl Fn(PartitionId) -> bool) {
         self.rests.lock().retain(|id, _| is_kept(*id));
+    }
+
+    /// Has RocksDB rewrite the files of copies that serve: all of them once no more are being made. Whatever
+    /// compacts meanwhile takes the processors from the copying.
+    pub(super) fn release_compactions(&self, resources: &Resources) {
+        let age = if self.slots.is_empty() { Duration::ZERO } else { COMPACTION_WAIT };
+        resources.release_compactions(age, Instant::now());
     }
 
     /// Has files give way to the records of those remotes for which it is so.
@@ -95,6 +105,7 @@ impl Keeping {
             return;
         }
         let Some(slots) = self.making.take(copies.id, &follows.remote) else { return };
+        shared.resources.hold_compactions();
         let (keeping, shared) = (Arc::clone(self), Arc::downgrade(shared));
         let (table, copies, follows) = (Arc::clone(table), Arc::clone(copies), Arc::clone(follows));
         tokio::spawn(async move {

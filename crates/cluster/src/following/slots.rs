@@ -34,6 +34,13 @@ impl<K: Copy + Eq + Hash> Slots<K> {
     }
 }
 
+impl<K> Slots<K> {
+    /// Whether none is taken.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+}
+
 /// What is done now and then, and not before it is through.
 #[derive(Default)]
 pub(super) struct Turn {

@@ -303,7 +303,7 @@ impl Copied {
     ) -> Result<Position, InstallError> {
         let nowhere = Position { lsn: Lsn(0), hash: 0, log_time_ms: 0 };
         let dir = &self.folders.incoming;
-        let opened = Replica::open(self.partition, dir, resources, incarnation, nowhere);
+        let opened = Replica::open_idle(self.partition, dir, resources, incarnation, nowhere);
         let verified = opened.and_then(|replica| {
             replica.store().verify()?;
             Ok(replica)

@@ -141,7 +141,30 @@ impl Replica {
         incarnation: Incarnation,
         initial: Position,
     ) -> Result<Self, ApplyError> {
-        let store = Store::open(dir, resources)?;
+        Self::of(id, Store::open(dir, resources)?, incarnation, initial)
+    }
+
+    /// The same of one that is looked at and closed again, as a copy is before it takes its place: its files
+    /// are rewritten by nobody meanwhile.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_idle(
+        id: PartitionId,
+        dir: &Path,
+        resources: &Resources,
+        incarnation: Incarnation,
+        initial: Position,
+    ) -> Result<Self, ApplyError> {
+        Self::of(id, Store::open_idle(dir, resources)?, incarnation, initial)
+    }
+
+    fn of(
+        id: PartitionId,
+        store: Store,
+        incarnation: Incarnation,
+        initial: Position,
+    ) -> Result<Self, ApplyError> {
         let stamped = store.get(system::STAMP_KEY)?;
         let is_new = stamped.is_none();
         let stamp = match stamped {

@@ -1,14 +1,17 @@
 //! What the partitions of a node share in RocksDB (block cache, write buffers) and beside it, and
 //! how their files are laid out. What is read and written is `store.rs`'s.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rust_rocksdb::event_listener::{
     BackgroundErrorStatus, DBBackgroundErrorReason, EventListener, FlushJobInfo, MutableStatus,
 };
 use rust_rocksdb::{
-    BlockBasedOptions, Cache, DBCompressionType, DataBlockIndexType, Options, WriteBufferManager,
+    BlockBasedOptions, Cache, DB, DBCompressionType, DataBlockIndexType, Options,
+    WriteBufferManager,
 };
 
 use super::row_cache::RowCache;
@@ -63,6 +66,15 @@ pub struct Resources {
     pub(super) pending_bytes: Arc<AtomicUsize>,
     pub(super) recent_bytes: Arc<AtomicUsize>,
     pub(super) stores: AtomicU32,
+    held: Mutex<HeldCompactions>,
+}
+
+/// Stores whose files are not rewritten yet.
+#[derive(Default)]
+struct HeldCompactions {
+    /// Whether one that is opened now becomes one of them.
+    is_held: bool,
+    stores: Vec<(Instant, Weak<DB>)>,
 }
 
 /// Called before rows reach a file, on RocksDB's thread: makes the log durable that far, so that
@@ -131,7 +143,41 @@ impl Resources {
             pending_bytes: Arc::default(),
             recent_bytes: Arc::default(),
             stores: AtomicU32::new(0),
+            held: Mutex::default(),
         }
+    }
+
+    /// Has RocksDB rewrite no files of stores that are opened from now on, until
+    /// [`Self::release_compactions`]: while many replicas are being copied, that would take the processors
+    /// from the copying.
+    pub fn hold_compactions(&self) {
+        self.held.lock().is_held = true;
+    }
+
+    /// Has RocksDB rewrite files of stores that were opened longer ago than `age`; with an age of zero of
+    /// all, and those that are opened from now on are as any other.
+    pub fn release_compactions(&self, age: Duration, now: Instant) {
+        let released: Vec<_> = {
+            let mut held = self.held.lock();
+            held.is_held &= age > Duration::ZERO;
+            let is_over = |at: Instant| now.saturating_duration_since(at) >= age;
+            held.stores.extract_if(.., |(at, _)| is_over(*at)).collect()
+        };
+        for db in released.iter().filter_map(|(_, db)| db.upgrade()) {
+            if let Err(error) = db.set_options(&[("disable_auto_compactions", "false")]) {
+                tracing::error!(%error, "the files of a partition are not rewritten");
+            }
+        }
+    }
+
+    /// A store was opened without compactions; it has them later, or now.
+    pub(super) fn hold(&self, db: &Arc<DB>) {
+        self.held.lock().stores.push((Instant::now(), Arc::downgrade(db)));
+    }
+
+    /// Whether a store that is opened now is to be held.
+    pub(super) fn holds_compactions(&self) -> bool {
+        self.held.lock().is_held
     }
 
     /// What is held now.
@@ -156,7 +202,7 @@ impl Resources {
     }
 
     /// `has_failed` is set where files cannot be written.
-    pub(super) fn rocksdb_options(&self, has_failed: &Arc<AtomicBool>) -> Options {
+    pub(super) fn rocksdb_options(&self, has_failed: &Arc<AtomicBool>, compacts: bool) -> Options {
         let mut table = BlockBasedOptions::default();
         table.set_block_cache(&self.cache);
         table.set_bloom_filter(10.0, false);
@@ -185,6 +231,7 @@ impl Resources {
             true,
         );
         options.set_max_background_jobs(2);
+        options.set_disable_auto_compactions(!compacts);
         options.set_max_open_files(256);
         options.set_keep_log_file_num(2);
         options.set_stats_dump_period_sec(0);

@@ -54,12 +54,26 @@ impl Store {
     /// # Errors
     /// Where RocksDB cannot open it: damaged, in use, or not writable.
     pub fn open(dir: &Path, resources: &Resources) -> Result<Self, StoreError> {
+        let is_held = resources.holds_compactions();
+        let store = Self::open_as(dir, resources, !is_held)?;
+        if is_held {
+            resources.hold(&store.db);
+        }
+        Ok(store)
+    }
+
+    /// The same of a store that is looked at and closed again: its files are rewritten by nobody meanwhile.
+    pub(super) fn open_idle(dir: &Path, resources: &Resources) -> Result<Self, StoreError> {
+        Self::open_as(dir, resources, false)
+    }
+
+    fn open_as(dir: &Path, resources: &Resources, compacts: bool) -> Result<Self, StoreError> {
         let has_failed = Arc::new(AtomicBool::new(false));
         let is_old = Self::is_in(dir);
         if let Some(why) = manifest::fault(dir) {
             return Err(StoreError::Damaged(why));
         }
-        let opened = DB::open(&resources.rocksdb_options(&has_failed), dir);
+        let opened = DB::open(&resources.rocksdb_options(&has_failed, compacts), dir);
         let db = opened.map_err(|error| match failed(error) {
             // RocksDB calls a file that is gone an I/O error: trying again does not bring it back.
             StoreError::Failed(why) if is_old && why.contains("No such file") => {
@@ -589,6 +603,8 @@ fn failed(error: rust_rocksdb::Error) -> StoreError {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::super::tests::resources;
     use super::*;
 
@@ -625,5 +641,33 @@ mod tests {
         let third = store.snapshot().unwrap();
         assert!(third.pending.is_none() && !store.takes_nothing());
         assert_eq!(value(&third, b"mb"), Some(Bytes::from_static(b"2")));
+    }
+
+    #[test]
+    fn files_of_a_store_that_is_held_are_rewritten_once_it_is_released() {
+        let (dir, resources) = (tempfile::tempdir().unwrap(), resources());
+        resources.hold_compactions();
+        let store = Store::open(dir.path(), &resources).unwrap();
+        let files = |level: u32| {
+            let name = format!("rocksdb.num-files-at-level{level}");
+            store.db.property_value(&*name).unwrap().unwrap().parse::<u32>().unwrap()
+        };
+        for number in 0..8u8 {
+            let rows = [(vec![b'm', number].into(), Some(Bytes::from(vec![number; 1000])))];
+            let rows = rows.into_iter().collect();
+            store.write_changes(Changes { rows, removed: Default::default() }, false).unwrap();
+            store.flush().unwrap();
+        }
+        assert_eq!(files(0), 8, "twice as many as are rewritten otherwise");
+        let now = Instant::now();
+        resources.release_compactions(Duration::from_secs(60), now);
+        assert_eq!(files(0), 8, "it is younger");
+        resources.release_compactions(Duration::ZERO, now);
+        assert!(!resources.holds_compactions());
+        let end = now + Duration::from_secs(60);
+        while files(0) > 4 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(files(0) <= 4, "{} files", files(0));
     }
 }

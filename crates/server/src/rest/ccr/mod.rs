@@ -15,6 +15,7 @@ pub mod across;
 mod auto_follow;
 mod parameters;
 mod replication;
+mod replication_stats;
 mod stats;
 
 use std::time::{Duration, Instant};
@@ -77,6 +78,18 @@ pub const ROUTES: &[Route] = &[
     }),
     route(&[Verb::Post], "/_plugins/_replication/{index}/_resume", &[], |call| {
         Box::pin(replication::resume(call))
+    }),
+    route(&[Verb::Post], "/_plugins/_replication/_autofollow", &[], |call| {
+        Box::pin(replication::put_rule(call))
+    }),
+    route(&[Verb::Delete], "/_plugins/_replication/_autofollow", &[], |call| {
+        Box::pin(replication::delete_rule(call))
+    }),
+    route(&[Verb::Get], "/_plugins/_replication/follower_stats", &[], |call| {
+        Box::pin(replication_stats::followers(call))
+    }),
+    route(&[Verb::Get], "/_plugins/_replication/autofollow_stats", &[], |call| {
+        Box::pin(replication_stats::auto_follow(call))
     }),
     route(&[Verb::Get], "/_plugins/_replication/{index}/_status", &[&["verbose"]], |call| {
         Box::pin(replication::status(call))
