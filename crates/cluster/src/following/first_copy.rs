@@ -112,6 +112,8 @@ fn arrived(
     let (incarnation, begin) = (shared.log.incarnation(), copies.definition().begin());
     let opened = Replica::open(copies.id, dir, &shared.resources, incarnation, begin);
     let opened = match opened {
+        // It was deleted meanwhile, files and all.
+        Err(_) if shared.tables.copies(copies.id).is_none() => return Ok(None),
         // It is copied once more.
         Err(ApplyError::Store(StoreError::Damaged(why))) => {
             tracing::error!(partition = %copies.id, why, "the rows are damaged");

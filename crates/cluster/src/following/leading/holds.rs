@@ -5,6 +5,8 @@
 //! can be trimmed; it moves forward with the follower and ends when the follower says so, or its table
 //! here goes. It has no time limit. What it spares is worked out by `sparing.rs`.
 
+use std::time::Duration;
+
 use plimsoll_index::Error;
 use plimsoll_log::{GroupId, Lsn};
 use plimsoll_storage::Reply;
@@ -15,6 +17,7 @@ use crate::documents;
 use crate::following::remote::{Held, Hold, HoldChange, LeaderTable, RemoteError};
 use crate::metadata;
 use crate::partition::Partition;
+use crate::session::random_u64;
 use crate::table::TableDefinition;
 
 /// The kind of the metadata's objects that holds are.
@@ -25,8 +28,10 @@ const OF_TABLE_MAX: usize = 64;
 const HOLDS_MAX: usize = 1024;
 /// The longest name in a hold, bytes.
 const NAME_BYTES_MAX: usize = 255;
-/// How often a change is tried where another comes between.
-const ATTEMPTS_MAX: u32 = 8;
+/// How often a change is tried where another node's comes between: this node's own wait for each other.
+const ATTEMPTS_MAX: u32 = 32;
+/// How much longer the pause after each attempt may be, ms.
+const PAUSE_MS: u64 = 10;
 
 /// What is kept for a follower.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,7 +87,13 @@ impl Leading {
             return Err(unreachable("the node is cut off from its log"));
         }
         let name = object_name(&hold);
-        for _ in 0..ATTEMPTS_MAX {
+        let _changing = self.holding.lock().await;
+        for attempt in 0..ATTEMPTS_MAX {
+            if attempt > 0 {
+                // Somewhere in it, so that those who met do not meet again.
+                let pause_ms = random_u64() % (PAUSE_MS * u64::from(attempt) + 1);
+                tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+            }
             // The change first: what is newer than it is read again.
             let seen = metadata::objects_change(&shared.metadata, KIND).map_err(unreachable)?;
             let all = all(&shared.metadata).map_err(unreachable)?;

@@ -47,6 +47,8 @@ const STREAMS_MAX: usize = 32;
 /// What this node answers to followers.
 pub struct Leading {
     shared: Arc<Shared>,
+    /// Held while what is kept for a follower changes.
+    holding: tokio::sync::Mutex<()>,
     /// Room for streams.
     streams: Arc<Semaphore>,
     /// Those that run, and some that have ended.
@@ -56,7 +58,8 @@ pub struct Leading {
 impl Leading {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         let streams = Arc::new(Semaphore::new(STREAMS_MAX));
-        Self { shared, streams, threads: Mutex::default() }
+        let holding = tokio::sync::Mutex::default();
+        Self { shared, holding, streams, threads: Mutex::default() }
     }
 
     /// Waits for the streams to end, which they do where the node stops. Blocks.
