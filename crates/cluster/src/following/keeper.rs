@@ -168,7 +168,7 @@ impl Keeping {
         seen.looked_at.retain(|table, _| following.contains(table));
         self.making.retain(|id| following.contains(&id.table));
         self.making.release_compactions(&shared.resources);
-        self.making.give_way(|remote| urgent.contains(remote));
+        self.making.share_links(&*self.remotes, |remote| urgent.contains(remote));
         if shared.is_alone || shared.members.acts() {
             self.look_at_patterns(shared, seen);
             if let Some(turn) = seen.moves.take(LOOK_INTERVAL) {

@@ -14,6 +14,7 @@ use super::first_copy::{self, Brought, TakingMapping};
 use super::keeper::{Keeping, LOOK_INTERVAL, trouble_of};
 use super::pace::Limiter;
 use super::progress::Trouble;
+use super::remote::Remotes;
 use super::slots::{Slots, Taken};
 use crate::cluster_settings;
 use crate::node::Shared;
@@ -67,10 +68,15 @@ impl Making {
         resources.release_compactions(age, Instant::now());
     }
 
-    /// Has files give way to the records of those remotes for which it is so.
-    pub(super) fn give_way(&self, is_urgent: impl Fn(&str) -> bool) {
-        for (remote, window) in &*self.windows.lock() {
-            window.set_yielding(is_urgent(remote));
+    /// Has files give way to the records of those remotes for which it is so, and come over as many
+    /// connections as pay.
+    pub(super) fn share_links(&self, remotes: &dyn Remotes, is_urgent: impl Fn(&str) -> bool) {
+        let is_idle = self.slots.is_empty();
+        for (name, window) in &*self.windows.lock() {
+            window.set_yielding(is_urgent(name));
+            if let Some(remote) = remotes.get(name) {
+                remote.set_connections(if is_idle { 1 } else { window.connections() });
+            }
         }
     }
 

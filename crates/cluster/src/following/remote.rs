@@ -73,6 +73,9 @@ pub trait Remote: Send + Sync + 'static {
     /// The way to its nodes for the questions of recovery: an address is the id of a node.
     fn files(&self) -> Arc<dyn Peers>;
 
+    /// Has files come over so many connections to a node, from now on.
+    fn set_connections(&self, count: u32);
+
     /// Whether files are compressed on the way.
     fn compression(&self) -> CopyCompression;
 

@@ -2,6 +2,7 @@
 //! answer is lost, damaged or a refusal.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,11 +19,12 @@ use super::progress::Recovery;
 use super::reuse::Verified;
 use super::target::{CopyCompression, CopyError, CopyOptions};
 use super::unpacking::{Arrived, Heard, heard};
-use super::window::{Seat, Sent, Window};
+use super::window::{Came, Seat, Sent, Window};
 use crate::rpc::{Packing, Problem, Question, Reply};
 
-/// How soon it is looked again whether there is room in a window that other copies fill.
-const CROWDED_PAUSE: Duration = Duration::from_millis(5);
+/// How soon it is looked again whether there is room in the window, where nothing says so: time alone makes
+/// some, after a drain and where another copy stalls.
+const ROOM_PAUSE: Duration = Duration::from_millis(50);
 /// For how long after something here held the copy back its link is not thought to be the bound.
 const HELD_BACK_TIME: Duration = Duration::from_secs(1);
 
@@ -147,6 +149,10 @@ impl<'a> Transfer<'a> {
 
     async fn go_on(&mut self) -> Result<Ended, CopyError> {
         loop {
+            let window = self.seat.window().clone();
+            // What ends from here on is heard of.
+            let mut room = pin!(window.room());
+            room.as_mut().enable();
             self.ask();
             self.seat.set_left(self.is_left(), self.left_bytes);
             self.recovery.is_behind(self.seat.ahead());
@@ -160,8 +166,9 @@ impl<'a> Transfer<'a> {
                 Some(stored) = self.intake.next(), if self.intake.is_writing() => {
                     self.on_stored(stored?)?;
                 }
-                // Other copies have the whole window that they share with this one.
-                () = tokio::time::sleep(CROWDED_PAUSE), if self.is_crowded_out() => {}
+                // Other copies share the window, and make room in it too.
+                () = room, if self.is_left() => {}
+                () = tokio::time::sleep(ROOM_PAUSE), if self.is_left() => {}
                 else => {
                     assert!(self.held == 0 && self.asking.is_empty(), "nothing is left out");
                     return Ok(Ended::Whole);
@@ -188,11 +195,6 @@ impl<'a> Transfer<'a> {
     /// Whether there is something to ask for.
     fn is_left(&self) -> bool {
         !self.again.is_empty() || !self.asking.is_empty()
-    }
-
-    /// Whether there is something to ask for, and nothing of it is under way or being written.
-    fn is_crowded_out(&self) -> bool {
-        self.is_left() && self.calls.is_empty() && !self.intake.is_writing()
     }
 
     /// Asks for as much as may be under way.
@@ -278,13 +280,17 @@ impl<'a> Transfer<'a> {
             CopyCompression::Off => None,
             CopyCompression::Deflate => Some(Packing::Deflate),
             CopyCompression::Measured => {
-                let now = (self.options.now)();
-                let since = self.held_back_at.map(|at| now.saturating_duration_since(at));
-                let is_held_back = since.is_some_and(|since| since < HELD_BACK_TIME);
-                let link = self.seat.window().link_bytes_s().filter(|_| !is_held_back);
+                let link = self.seat.window().link_bytes_s().filter(|_| !self.is_held_back());
                 link.map(|link_bytes_s| Packing::Measured { link_bytes_s })
             }
         }
+    }
+
+    /// Whether something here has held the copy back of late, so that its link is not the bound.
+    fn is_held_back(&self) -> bool {
+        let now = (self.options.now)();
+        let since = self.held_back_at.map(|at| now.saturating_duration_since(at));
+        since.is_some_and(|since| since < HELD_BACK_TIME)
     }
 
     /// Says whether the checkpoint is gone.
@@ -340,7 +346,7 @@ impl<'a> Transfer<'a> {
     fn take(&mut self, piece: Piece, sent: Sent, chunk: Arrived) {
         let Arrived { bytes, file_checksum, wire_bytes, is_packed } = chunk;
         self.source.gave();
-        sent.arrived(wire_bytes, is_packed);
+        sent.arrived(Came { wire_bytes, is_packed, is_free: !self.is_held_back() });
         self.seat.flows();
         self.left_bytes = self.left_bytes.saturating_sub(u64::from(piece.bytes));
         self.recovery.received(u64::from(piece.bytes));

@@ -12,7 +12,10 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use plimsoll_control::average::whole;
-use plimsoll_control::transfer::{Chunk, LinkRate, PublishedWindow, TransferWindow};
+use plimsoll_control::transfer::{Chunk, Connections, LinkRate, PublishedWindow, TransferWindow};
+
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use super::bound::Bound;
 use crate::lead::now_ms;
@@ -28,6 +31,8 @@ struct Inner {
     began: Instant,
     rule: Mutex<Rule>,
     seats: Mutex<Seats>,
+    /// Says that there may be room, or that it is another's turn.
+    room: Notify,
 }
 
 /// The copies that share the window, by table and in the order in which they came.
@@ -68,6 +73,19 @@ enum Rule {
 struct Measured {
     window: TransferWindow,
     link: LinkRate,
+    connections: Connections,
+    /// Bytes of chunks that have come.
+    arrived: u64,
+}
+
+/// What a chunk was that came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Came {
+    /// Bytes as they came, compressed or not.
+    pub wire_bytes: u64,
+    pub is_packed: bool,
+    /// Neither the pace nor what is not written yet holds the copy back.
+    pub is_free: bool,
 }
 
 impl Window {
@@ -75,7 +93,12 @@ impl Window {
     pub(crate) fn measured() -> Self {
         // All nodes drain on the wall clock, which the cluster keeps within half a second.
         let window = TransferWindow::new(now_ms().saturating_mul(1_000_000));
-        Self::of(Rule::Measured(Box::new(Measured { window, link: LinkRate::default() })))
+        Self::of(Rule::Measured(Box::new(Measured {
+            window,
+            link: LinkRate::default(),
+            connections: Connections::default(),
+            arrived: 0,
+        })))
     }
 
     /// Chunks of one size, and at most so many beyond the oldest that has not come.
@@ -91,7 +114,8 @@ impl Window {
 
     fn of(rule: Rule) -> Self {
         let seats = Mutex::default();
-        Self(Arc::new(Inner { began: Instant::now(), rule: Mutex::new(rule), seats }))
+        let (began, rule, room) = (Instant::now(), Mutex::new(rule), Notify::new());
+        Self(Arc::new(Inner { began, rule, seats, room }))
     }
 
     /// Has a copy of a partition of this table share the window.
@@ -127,6 +151,14 @@ impl Window {
         }
     }
 
+    /// Over how many connections the source is to be asked.
+    pub(crate) fn connections(&self) -> u32 {
+        match &*self.0.rule.lock() {
+            Rule::Measured(it) => it.connections.number(),
+            _ => 1,
+        }
+    }
+
     /// Whether what goes first on the same link comes late.
     pub(crate) fn set_yielding(&self, is_yielding: bool) {
         if let Rule::Measured(it) = &mut *self.0.rule.lock() {
@@ -159,22 +191,36 @@ impl Window {
         Sent { window: self.clone(), chunk: Some(chunk) }
     }
 
-    /// A chunk has come, as [`LinkRate::on_end`] has it, or not.
-    fn end(&self, chunk: Chunk, came: Option<(u64, bool)>) {
+    /// A chunk has come, or not.
+    fn end(&self, chunk: Chunk, came: Option<Came>) {
         let now_ns = self.0.now_ns();
         match &mut *self.0.rule.lock() {
             Rule::Measured(it) => {
                 let is_starting = it.window.is_starting();
+                let is_full = it.window.next_chunk(now_ns).is_none();
                 match came {
                     Some(_) => it.window.on_arrival(now_ns, chunk, 0),
                     None => it.window.on_error(chunk),
                 }
-                it.link.on_end(now_ns, came.filter(|_| !is_starting));
+                if let Some(came) = came {
+                    it.arrived += chunk.bytes;
+                    let (trip_ns, is_free) = (it.window.trip_ns(), came.is_free && is_full);
+                    let is_free = is_free && !is_starting;
+                    it.connections.on_arrival(now_ns, it.arrived, trip_ns, is_free);
+                }
+                let of_link = came.filter(|_| !is_starting);
+                it.link.on_end(now_ns, of_link.map(|it| (it.wire_bytes, it.is_packed)));
             }
             Rule::Published(window) => window.on_end(chunk),
             #[cfg(test)]
             Rule::Known(window, _) => window.on_end(chunk),
         }
+        self.0.room.notify_waiters();
+    }
+
+    /// Ends when there may be room that was not there when this was called.
+    pub(super) fn room(&self) -> Notified<'_> {
+        self.0.room.notified()
     }
 }
 
@@ -193,13 +239,23 @@ impl Seat {
     /// The size of the next chunk to ask for; none while the window is full, or belongs to a copy of the
     /// same table that came before.
     pub(super) fn next_chunk(&self) -> Option<u64> {
-        if self.is_behind_another() { None } else { self.window.next_chunk() }
+        if self.is_behind_another() {
+            // It is not stalled: its turn is to come.
+            self.flows();
+            return None;
+        }
+        self.window.next_chunk()
     }
 
     /// Says whether the copy would ask for more if there were room, and what has not come yet.
     pub(super) fn set_left(&self, wants_more: bool, left_bytes: u64) {
+        let mut is_over = false;
         if let Some(flow) = self.window.0.seats.lock().taken.get_mut(&self.key) {
+            is_over = flow.wants_more && !wants_more;
             (flow.wants_more, flow.left_bytes) = (wants_more, left_bytes);
+        }
+        if is_over {
+            self.window.0.room.notify_waiters();
         }
     }
 
@@ -240,6 +296,7 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.window.0.seats.lock().taken.remove(&self.key);
+        self.window.0.room.notify_waiters();
     }
 }
 
@@ -256,10 +313,10 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// It came whole, as so many bytes, compressed or not.
-    pub(super) fn arrived(mut self, wire_bytes: u64, is_packed: bool) {
+    /// It came whole.
+    pub(super) fn arrived(mut self, came: Came) {
         if let Some(chunk) = self.chunk.take() {
-            self.window.end(chunk, Some((wire_bytes, is_packed)));
+            self.window.end(chunk, Some(came));
         }
     }
 }
@@ -284,7 +341,7 @@ mod tests {
         assert_eq!((window.next_chunk(), other.next_chunk()), (None, None));
         drop(first);
         assert_eq!(other.next_chunk(), Some(100));
-        second.arrived(100, false);
+        second.arrived(Came { wire_bytes: 100, is_packed: false, is_free: true });
         let all: Vec<Sent> =
             std::iter::from_fn(|| window.next_chunk().map(|it| window.send(it))).take(10).collect();
         assert_eq!(all.len(), 2);
@@ -310,12 +367,20 @@ mod tests {
     fn a_copy_of_which_nothing_comes_holds_up_no_other() {
         let rule = Mutex::new(Rule::Published(PublishedWindow::new(100, 4)));
         let began = Instant::now().checked_sub(std::time::Duration::from_secs(10)).unwrap();
-        let window = Window(Arc::new(Inner { began, rule, seats: Mutex::default() }));
-        let (first, second) = (window.join(7), window.join(7));
+        let (seats, room) = (Mutex::default(), Notify::new());
+        let window = Window(Arc::new(Inner { began, rule, seats, room }));
+        let [first, second, third] = [7; 3].map(|table| window.join(table));
+        let stall = |seat: &Seat| {
+            window.0.seats.lock().taken.get_mut(&seat.key).unwrap().at_ns -= STALLED_NS;
+        };
         assert_eq!(second.next_chunk(), None);
-        window.0.seats.lock().taken.get_mut(&first.key).unwrap().at_ns -= STALLED_NS;
+        stall(&first);
+        // One that waited for its turn is not stalled by that.
+        stall(&second);
         assert_eq!(second.next_chunk(), Some(100));
         first.flows();
-        assert_eq!(second.next_chunk(), None);
+        assert_eq!((second.next_chunk(), third.next_chunk()), (None, None));
+        stall(&first);
+        assert_eq!((second.next_chunk(), third.next_chunk()), (Some(100), None));
     }
 }

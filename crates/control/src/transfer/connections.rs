@@ -3,7 +3,7 @@
 //! source or the target is the bound, another one brings nothing and is let go.
 //!
 //! ```text
-//! period  = 4 trips, at least half a second
+//! period  = 8 trips, at least a second: a connection begins with little and doubles in a trip
 //! trial   = one more connection for two periods, of which the second counts
 //! pays    = its rate is at least base * (1 + 0.5 / number), half of what it could bring
 //! pause   = none after one that pays; else 10 s, doubled each time, at most 5 min
@@ -11,8 +11,8 @@
 
 /// The most that one source is asked over.
 const CONNECTIONS_MAX: u32 = 16;
-const PERIOD_MIN_NS: u64 = 500_000_000;
-const PERIOD_TRIPS: u64 = 4;
+const PERIOD_MIN_NS: u64 = 1_000_000_000;
+const PERIOD_TRIPS: u64 = 8;
 const PAYS: f64 = 0.5;
 const PAUSE_MIN_NS: u64 = 10_000_000_000;
 const PAUSE_MAX_NS: u64 = 300_000_000_000;
@@ -161,11 +161,11 @@ mod tests {
             assert_eq!(connections.number(), 1);
         }
         // One that is being tried goes when the pace sets in.
-        for tick in 6_000..6_100_u64 {
+        for tick in 6_000..6_150_u64 {
             connections.on_arrival(tick * 10 * MS, tick, 100 * MS, true);
         }
         assert_eq!(connections.number(), 2);
-        connections.on_arrival(61_000 * MS, 7_000, 100 * MS, false);
+        connections.on_arrival(61_600 * MS, 7_000, 100 * MS, false);
         assert_eq!(connections.number(), 1);
     }
 }

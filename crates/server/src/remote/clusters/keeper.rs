@@ -2,7 +2,7 @@
 //! whether its nodes answer, and tries again for ever where they do not. What went wrong is said when
 //! it changes, not at each attempt.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use plimsoll_cluster::following::RemoteError;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
 use super::State;
@@ -48,6 +48,8 @@ pub(super) struct Keeper {
     means: Option<Means>,
     /// Looks so far at the addresses of nodes.
     looks: usize,
+    /// Says that more connections are wanted.
+    wake: Arc<Notify>,
 }
 
 impl Keeper {
@@ -56,8 +58,9 @@ impl Keeper {
         settings: RemoteSettings,
         state: Arc<Mutex<State>>,
         is_tried: watch::Sender<bool>,
+        wake: Arc<Notify>,
     ) -> Self {
-        Self { name: name.to_owned(), settings, state, is_tried, means: None, looks: 0 }
+        Self { name: name.to_owned(), settings, state, is_tried, means: None, looks: 0, wake }
     }
 
     /// Goes on until it is dropped.
@@ -78,7 +81,11 @@ impl Keeper {
             };
             self.note(looked.err().map(|error| error.to_string()));
             self.is_tried.send_replace(true);
-            sleep(wait).await;
+            tokio::select! {
+                () = sleep(wait) => {}
+                // More connections are wanted.
+                () = self.wake.notified() => {}
+            }
         }
     }
 
@@ -103,7 +110,7 @@ impl Keeper {
     /// Sees who still answers, and connects to what is missing.
     async fn look(&mut self) -> Result<(), RemoteError> {
         let means = self.means()?;
-        let known = self.state.lock().ways.clone();
+        let known = self.known();
         let asked = join_all(known.into_iter().map(greet)).await;
         let mut reached = Vec::new();
         let mut failed = None;
@@ -127,6 +134,19 @@ impl Keeper {
                     .unwrap_or_else(|| RemoteError::Unreachable("no address is set".to_owned())))
             }
         }
+    }
+
+    /// The connections that there are. Where nodes are reached by their own addresses, each has as many as
+    /// files come over; those beyond it end.
+    fn known(&self) -> Vec<Way> {
+        let state = self.state.lock();
+        let mut of_nodes: HashMap<String, usize> = HashMap::new();
+        let mut is_kept = |way: &Way| {
+            let of_node = of_nodes.entry(way.node.clone()).or_default();
+            *of_node += 1;
+            self.settings.mode == Mode::Proxy || *of_node <= state.lanes
+        };
+        state.ways.iter().filter(|way| is_kept(way)).cloned().collect()
     }
 
     fn keep_only(&self, reached: &[(Way, Hello)]) {
@@ -159,6 +179,7 @@ impl Keeper {
             .first()
             .map(|(_, hello)| hello.nodes.iter().take(NODES_MAX).cloned().collect())
             .unwrap_or_default();
+        self.widen(means, reached, failed).await;
         let mut failures = 0;
         // Each look begins with another: those that do not answer hold up nobody for long.
         let first = self.looks % found.len().max(1);
@@ -178,6 +199,37 @@ impl Keeper {
                 Err(error) => {
                     failures += 1;
                     *failed = Some(error);
+                }
+            }
+        }
+    }
+
+    /// Connects to nodes that are reached once more, as often as files come over.
+    async fn widen(
+        &self,
+        means: &Means,
+        reached: &mut Vec<(Way, Hello)>,
+        failed: &mut Option<RemoteError>,
+    ) {
+        let lanes = self.state.lock().lanes;
+        let mut nodes: Vec<(String, String)> =
+            reached.iter().map(|(way, _)| (way.node.clone(), way.address.clone())).collect();
+        nodes.sort();
+        nodes.dedup_by(|one, other| one.0 == other.0);
+        for (node, address) in nodes {
+            let of_node = |reached: &[(Way, Hello)]| {
+                reached.iter().filter(|(way, _)| way.node == node).count()
+            };
+            while of_node(reached) < lanes {
+                self.keep_only(reached);
+                match self.open(&address, means).await {
+                    Ok(it) if it.0.node == node => reached.push(it),
+                    // Something before it spreads connections over nodes.
+                    Ok(_) => break,
+                    Err(error) => {
+                        *failed = Some(error);
+                        break;
+                    }
                 }
             }
         }

@@ -73,6 +73,14 @@ impl Remote for RemoteCluster {
         Arc::new(Files { state: Arc::clone(&self.state) })
     }
 
+    fn set_connections(&self, count: u32) {
+        let count = usize::try_from(count).unwrap_or(usize::MAX).max(1);
+        let mut state = self.state.lock();
+        if std::mem::replace(&mut state.lanes, count) < count {
+            self.wake.notify_one();
+        }
+    }
+
     fn compression(&self) -> CopyCompression {
         self.settings.compression()
     }
@@ -111,7 +119,7 @@ impl Peers for Files {
     fn call(&self, address: &str, question: Bytes, timeout: Duration) -> Call {
         let (state, node) = (Arc::clone(&self.state), address.to_owned());
         Box::pin(async move {
-            let way = state.lock().way(Some(&node));
+            let way = state.lock().lane(&node);
             let way = way.map_err(|error| CallError::Unreachable(error.to_string()))?;
             let began = Instant::now();
             let question = Question { node: Some(node), ask: Ask::Files { question } };

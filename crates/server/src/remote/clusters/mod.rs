@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use plimsoll_cluster::following::RemoteError;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
 use super::protocol::{Answer, Ask, Question, TableInfo, Tables};
@@ -104,10 +104,13 @@ impl Inner {
         };
         let state = Arc::new(Mutex::new(State::default()));
         let (tells_tried, is_tried) = watch::channel(false);
-        let keeper = Keeper::new(name, settings.clone(), Arc::clone(&state), tells_tried);
+        let wake = Arc::new(Notify::new());
+        let (known, wakes) = (Arc::clone(&state), Arc::clone(&wake));
+        let keeper = Keeper::new(name, settings.clone(), known, tells_tried, wakes);
         let task = threads.handle().spawn(keeper.keep()).abort_handle();
         self.threads = Some(threads);
-        Ok(Arc::new(RemoteCluster { name: name.to_owned(), settings, state, is_tried, task }))
+        let name = name.to_owned();
+        Ok(Arc::new(RemoteCluster { name, settings, state, is_tried, wake, task }))
     }
 }
 
@@ -118,6 +121,8 @@ pub struct RemoteCluster {
     state: Arc<Mutex<State>>,
     /// Whether a node was reached, or that was tried and failed.
     is_tried: watch::Receiver<bool>,
+    /// Says that more connections are wanted.
+    wake: Arc<Notify>,
     task: AbortHandle,
 }
 
@@ -128,11 +133,12 @@ impl Drop for RemoteCluster {
 }
 
 /// How it is reached now.
-#[derive(Default)]
 struct State {
     ways: Vec<Way>,
     /// Whose turn it is.
     next: usize,
+    /// Over how many connections to one node files come.
+    lanes: usize,
     /// Whether the last look ended well.
     is_reached: bool,
     /// Why it is not reached, once that was tried.
@@ -220,7 +226,26 @@ impl RemoteCluster {
     }
 }
 
+impl Default for State {
+    fn default() -> Self {
+        Self { ways: Vec::new(), next: 0, lanes: 1, is_reached: false, error: None }
+    }
+}
+
 impl State {
+    /// The way that the next part of a file takes: those to its node take turns.
+    fn lane(&mut self, node: &str) -> Result<Way, RemoteError> {
+        let lanes: Vec<usize> = (0..self.ways.len())
+            .filter(|at| self.ways[*at].node == node)
+            .take(self.lanes)
+            .collect();
+        if lanes.is_empty() {
+            return self.way(Some(node));
+        }
+        self.next = self.next.wrapping_add(1);
+        Ok(self.ways[lanes[self.next % lanes.len()]].clone())
+    }
+
     /// The way to a node, else to any: whoever is reached hands a question on that names another.
     fn way(&mut self, node: Option<&str>) -> Result<Way, RemoteError> {
         let leads = |way: &&Way| node.is_some_and(|node| way.node == node);
@@ -231,8 +256,8 @@ impl State {
             let why = self.error.clone().unwrap_or_else(|| "it was not reached yet".to_owned());
             return Err(RemoteError::Unreachable(why));
         }
-        self.next = (self.next + 1) % self.ways.len();
-        Ok(self.ways[self.next].clone())
+        self.next = self.next.wrapping_add(1);
+        Ok(self.ways[self.next % self.ways.len()].clone())
     }
 }
 
