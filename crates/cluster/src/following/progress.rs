@@ -25,7 +25,7 @@ const BEHIND_MAX: usize = 15;
 /// Trips vary by less than this, ms: what is no later is not late.
 const LATE_MS_MIN: u64 = 100;
 /// Records that are later than this by the link go before files, ms.
-const URGENT_MS: u64 = 250;
+const URGENT_MS: u64 = 500;
 /// The same of those that the leader could not send yet.
 const URGENT_LAG_MS: u64 = 1_000;
 
@@ -251,7 +251,7 @@ mod tests {
         let now = Instant::now();
         let level = || PartitionLevel { lsn: 10, ..PartitionLevel::default() };
         progress.stands_at(id, 10);
-        for (late_ms, lag_ms, is_urgent) in [(30, 0, false), (150, 150, false), (400, 400, true)] {
+        for (late_ms, lag_ms, is_urgent) in [(30, 0, false), (150, 150, false), (600, 600, true)] {
             progress.level(id, level(), late_ms, now);
             let known = progress.of(id);
             assert_eq!((known.lag_ms(now), known.is_urgent(now)), (Some(lag_ms), is_urgent));

@@ -4,21 +4,24 @@
 //!
 //! ```text
 //! apart = receiver's time - sender's time, when a message comes
-//! late  = apart - least apart of the last 2 min
+//! late  = apart - least apart of the last minute
 //! ```
 //!
-//! Where the sender's clock steps back, everything seems late until the least is forgotten.
+//! Messages are sent one after the other: where one was sent before the last, the sender's clock was set back,
+//! and everything before is forgotten. A smaller step back seems to be a queue, until the least is forgotten.
 
 use std::collections::VecDeque;
 
 /// How long a least time counts.
-const AGE_MAX_MS: u64 = 120_000;
+const AGE_MAX_MS: u64 = 60_000;
 
 /// The lateness of one stream.
 #[derive(Clone, Debug, Default)]
 pub struct Lateness {
     /// Candidates for the least: (seen at, apart), increasing in both.
     apart: VecDeque<(u64, i64)>,
+    /// When the last message was sent.
+    sent_ms: u64,
 }
 
 impl Lateness {
@@ -26,6 +29,9 @@ impl Lateness {
     pub fn on_message(&mut self, now_ms: u64, sent_ms: u64) -> u64 {
         let signed = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
         let apart = signed(now_ms).saturating_sub(signed(sent_ms));
+        if std::mem::replace(&mut self.sent_ms, sent_ms) > sent_ms {
+            self.apart.clear();
+        }
         while self.apart.back().is_some_and(|(_, known)| *known >= apart) {
             self.apart.pop_back();
         }
@@ -53,9 +59,19 @@ mod tests {
         assert_eq!(come(12_000, 80), 30);
         assert_eq!(come(13_000, 40), 0);
         assert_eq!(come(14_000, 50), 10);
-        // After two minutes a longer link is no queue any more.
-        assert_eq!(come(133_500, 90), 40);
-        assert_eq!(come(140_000, 90), 0);
+        // After a minute a longer link is no queue any more.
+        assert_eq!(come(73_500, 90), 40);
+        assert_eq!(come(80_000, 90), 0);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_is_no_queue() {
+        let mut lateness = Lateness::default();
+        assert_eq!(lateness.on_message(10_000, 10_000), 0);
+        // An hour ahead for some seconds, and back.
+        assert_eq!(lateness.on_message(11_000, 3_611_000), 0);
+        assert_eq!(lateness.on_message(12_000, 12_000), 0);
+        assert_eq!(lateness.on_message(13_000, 12_900), 100);
     }
 
     #[test]
