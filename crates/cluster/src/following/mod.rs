@@ -13,7 +13,6 @@
 //! | [`mirror`] | mapping, settings and aliases as the leader has them |
 //! | [`first_copy`] | the first copy of a partition, from the leader's files |
 //! | [`check`] | what came, looked at before it is appended |
-//! | [`pace`] | how fast files are taken, where that is limited |
 //! | [`pull`] | the leader's records, asked for and appended here |
 //! | [`progress`] | how far that is |
 //! | [`leading`] | what this cluster's own tables tell those who follow them |
@@ -32,7 +31,6 @@ mod keeper;
 mod leading;
 mod making;
 mod mirror;
-mod pace;
 mod progress;
 mod pull;
 mod remote;
@@ -48,6 +46,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::node::Shared;
+use crate::pacing::Pacing;
 use auto_follow::AutoFollowTold;
 use keeper::Keeping;
 use making::Making;
@@ -59,6 +58,7 @@ pub(crate) use definition::Follows;
 pub use definition::travels;
 pub use difference::{DifferenceAnswer, DifferenceAsk, Opened, SpanForm};
 pub use first_copy::REMOTE_SOURCE;
+pub use crate::pacing::PacingStatistics;
 pub use leading::{FollowerHold, Leading, PLACES_MAX, RecordStream};
 pub(crate) use leading::{Holds, Snapshots, Spared};
 pub use progress::Counters;
@@ -87,6 +87,7 @@ impl FollowingThread {
         shared: &Arc<Shared>,
         remotes: Arc<dyn Remotes>,
         cluster_uuid: String,
+        pacing: Arc<Pacing>,
     ) -> io::Result<Self> {
         let progress = Arc::new(Progress::default());
         let weak = Arc::downgrade(shared);
@@ -94,6 +95,7 @@ impl FollowingThread {
             shared: weak,
             remotes,
             progress,
+            pacing,
             cluster_uuid,
             is_stopping: AtomicBool::new(false),
             auto: AutoFollowTold::default(),

@@ -3,7 +3,7 @@
 //! clock and owners that may be dropped.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use plimsoll_control::average::whole;
@@ -105,14 +105,17 @@ impl Window {
         Sent { window: self.clone(), chunk: Some(chunk) }
     }
 
-    /// A chunk has come, as [`LinkRate::on_end`] has it, or not.
-    fn end(&self, chunk: Chunk, came: Option<(u64, bool)>) {
+    /// A chunk has come, as [`LinkRate::on_end`] has it, after its source held it back for so long; or not.
+    fn end(&self, chunk: Chunk, came: Option<(u64, bool)>, held: Duration) {
         let now_ns = self.0.now_ns();
         match &mut *self.0.rule.lock() {
             Rule::Measured(it) => {
                 let is_starting = it.window.is_starting();
                 match came {
-                    Some(_) => it.window.on_arrival(now_ns, chunk, 0),
+                    Some(_) => {
+                        let held_ns = u64::try_from(held.as_nanos()).unwrap_or(u64::MAX);
+                        it.window.on_arrival(now_ns, chunk, held_ns);
+                    }
                     None => it.window.on_error(chunk),
                 }
                 it.link.on_end(now_ns, came.filter(|_| !is_starting));
@@ -137,10 +140,10 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// It came whole, as so many bytes, compressed or not.
-    pub(super) fn arrived(mut self, wire_bytes: u64, is_packed: bool) {
+    /// It came whole, as so many bytes, compressed or not, after its source held it back for so long.
+    pub(super) fn arrived(mut self, wire_bytes: u64, is_packed: bool, held: Duration) {
         if let Some(chunk) = self.chunk.take() {
-            self.window.end(chunk, Some((wire_bytes, is_packed)));
+            self.window.end(chunk, Some((wire_bytes, is_packed)), held);
         }
     }
 }
@@ -148,7 +151,7 @@ impl Sent {
 impl Drop for Sent {
     fn drop(&mut self) {
         if let Some(chunk) = self.chunk.take() {
-            self.window.end(chunk, None);
+            self.window.end(chunk, None, Duration::ZERO);
         }
     }
 }
@@ -165,7 +168,7 @@ mod tests {
         assert_eq!((window.next_chunk(), other.next_chunk()), (None, None));
         drop(first);
         assert_eq!(other.next_chunk(), Some(100));
-        second.arrived(100, false);
+        second.arrived(100, false, Duration::ZERO);
         let all: Vec<Sent> =
             std::iter::from_fn(|| window.next_chunk().map(|it| window.send(it))).take(10).collect();
         assert_eq!(all.len(), 2);
