@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use plimsoll_control::Mode;
 use plimsoll_stdx::units;
 
 use crate::metadata;
@@ -32,6 +33,9 @@ const CHUNK_SIZE: &str = "ccr.indices.recovery.chunk_size";
 const CHUNKS: &str = "ccr.indices.recovery.max_concurrent_file_chunks";
 /// How many bytes a second a node takes of first copies from other clusters. No limit where it is not set.
 const COPY_RATE: &str = "ccr.indices.recovery.max_bytes_per_sec";
+/// Whether what is copied and followed across clusters makes way for the work of a node's own clients:
+/// `on`, `off`, or `shadow`, which decides and holds nothing back. Default `on`.
+const PACING: &str = "ccr.pacing";
 /// What is shown of a setting that has no default.
 const UNSET: &str = "";
 
@@ -47,7 +51,7 @@ const RETENTION_MIN_BYTES: u64 = 1 << 20;
 const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The settings, with their defaults.
-pub const CLUSTER_SETTINGS: [(&str, &str); 10] = [
+pub const CLUSTER_SETTINGS: [(&str, &str); 11] = [
     (SHARDS_PER_NODE, "1000"),
     (DELAYED_TIMEOUT, "60s"),
     (CHECK_INTERVAL, "10m"),
@@ -57,6 +61,7 @@ pub const CLUSTER_SETTINGS: [(&str, &str); 10] = [
     (CHUNK_SIZE, UNSET),
     (CHUNKS, UNSET),
     (COPY_RATE, UNSET),
+    (PACING, "on"),
     (RAISE_VERSION, RAISE[0]),
 ];
 
@@ -73,6 +78,7 @@ pub fn check_cluster_setting(name: &str, text: &str) -> Result<(), String> {
         CHUNK_SIZE => chunk_bytes(text).map(drop),
         CHUNKS => chunks(text).map(drop),
         COPY_RATE => rate(text).map(drop),
+        PACING => mode(text).map(drop),
         RAISE_VERSION if RAISE.contains(&text) => Ok(()),
         RAISE_VERSION => Err(format!("`{text}` is none of {}", RAISE.join(", "))),
         _ => Err(format!("`{name}` is no setting of the cluster")),
@@ -122,6 +128,11 @@ pub(crate) fn copy_rate(metadata: &Partition) -> Option<u64> {
     metadata::setting(metadata, COPY_RATE).and_then(|text| rate(&text).ok())
 }
 
+/// See [`PACING`].
+pub(crate) fn pacing(metadata: &Partition) -> Mode {
+    value(metadata, PACING, mode)
+}
+
 /// See [`RAISE_VERSION`].
 pub(crate) fn holds_version(metadata: &Partition) -> bool {
     metadata::setting(metadata, RAISE_VERSION).is_some_and(|text| text == RAISE[1])
@@ -153,6 +164,11 @@ fn chunk_bytes(text: &str) -> Result<u64, String> {
 fn chunks(text: &str) -> Result<u64, String> {
     let number = text.parse().ok().filter(|number| (1..=10).contains(number));
     number.ok_or_else(|| format!("`{text}` is not a whole number from 1 to 10"))
+}
+
+fn mode(text: &str) -> Result<Mode, String> {
+    let names = Mode::NAMED.map(|(name, _)| name).join(", ");
+    Mode::named(text).ok_or_else(|| format!("`{text}` is none of {names}"))
 }
 
 fn rate(text: &str) -> Result<u64, String> {

@@ -68,6 +68,9 @@ pub struct RecoveryOverview {
     pub left_ms: Option<u64>,
     /// How long it held back for other work of the node, ms.
     pub throttled_ms: u64,
+    /// How long its source held it back for its own work, ms; 0 from a node that does not tell.
+    #[serde(default)]
+    pub source_throttled_ms: u64,
     /// What has kept it from going faster of late: link, window, source, target, pace. None once it has
     /// ended, and from a node that does not say.
     #[serde(default)]
@@ -92,6 +95,7 @@ impl RecoveryOverview {
             bytes_s: status.bytes_s,
             left_ms: status.left_ms,
             throttled_ms: status.throttled_ms,
+            source_throttled_ms: status.source_throttled_ms,
             limited_by: status.limited_by.map(|bound| bound.word().to_owned()),
         }
     }

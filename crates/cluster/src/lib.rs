@@ -29,6 +29,7 @@ mod metadata;
 mod node;
 mod opening;
 mod overview;
+mod pacing;
 mod partition;
 mod placement;
 mod read_rows;

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use parking_lot::Mutex;
 use plimsoll_control::average::FadingMean;
 use plimsoll_control::load_line::Job;
+use plimsoll_control::pacing::{Felt, Foreground};
 use plimsoll_control::{Class, LoadLine, Meter, Outside};
 use plimsoll_memory::breakers::debt_permille;
 
@@ -26,6 +27,9 @@ const DEMAND_RUN_NS_MIN: u64 = 1_000_000;
 /// The measuring end of the load line.
 pub(crate) struct Load {
     state: Mutex<State>,
+    /// What clients felt who read and write rows here. Reads that memory answers on a lone node are not in
+    /// it: they wait for nothing.
+    felt: Mutex<Felt>,
 }
 
 struct State {
@@ -40,7 +44,13 @@ impl Load {
     /// `boot` is a number drawn at each start of the node.
     pub(crate) fn new(boot: u64, workers: usize) -> Self {
         let rows = Meter::new(boot, u32::try_from(workers).unwrap_or(u32::MAX));
-        Self { state: Mutex::new(State { rows, demand: Demand::default(), line: None }) }
+        let state = Mutex::new(State { rows, demand: Demand::default(), line: None });
+        Self { state, felt: Mutex::new(Felt::new(0)) }
+    }
+
+    /// A client's rows were read or written, which took so long, ns.
+    pub(crate) fn feel(&self, now_ns: u64, class: Class, latency_ns: u64) {
+        self.felt.lock().add(now_ns, class, latency_ns);
     }
 }
 
@@ -55,10 +65,12 @@ impl Working<'_> {
     /// It is done; says how long it took, ns.
     pub(crate) fn done(mut self) -> u64 {
         let now_ns = self.shared.now_ns();
+        let took_ns = now_ns.saturating_sub(self.began_ns);
         if let Some(job) = self.job.take() {
             self.shared.load.state.lock().rows.finish(now_ns, job, true);
+            self.shared.load.feel(now_ns, job.class, took_ns);
         }
-        now_ns.saturating_sub(self.began_ns)
+        took_ns
     }
 }
 
@@ -79,6 +91,12 @@ impl Shared {
         let mut job = state.rows.arrive(now_ns, class);
         state.rows.start(now_ns, &mut job);
         Working { shared: self, job: Some(job), began_ns: now_ns }
+    }
+
+    /// What clients felt of this node since this was asked last.
+    pub(crate) fn felt(&self) -> Foreground {
+        let rows = self.load.felt.lock().take(self.now_ns());
+        rows.join(&self.documents.pool.felt())
     }
 
     /// The node's load line now.

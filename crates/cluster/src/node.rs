@@ -30,6 +30,7 @@ use crate::log_engine::LogSettings;
 use crate::maintenance::{self, Maintenance};
 use crate::members::{Members, NodeRecord};
 use crate::opening::Opening;
+use crate::pacing::PacingThread;
 use crate::partition::Partition;
 use crate::reconcile::Reconciler;
 use crate::recovery::{Checkpoints, Recoveries};
@@ -173,6 +174,7 @@ pub struct Node {
     refresher: Option<Refresher>,
     scrubber: Option<Scrubber>,
     reconciler: Option<Reconciler>,
+    pacing: Option<PacingThread>,
     leading: Arc<Leading>,
 }
 
@@ -194,7 +196,10 @@ impl Node {
         let maintenance = maintenance.map_err(folder(Path::new("maintenance thread")))?;
         let reconciler = Reconciler::start(&shared);
         let reconciler = reconciler.map_err(folder(Path::new("reconcile thread")))?;
-        let leading = Arc::new(Leading::new(Arc::clone(&shared)));
+        let pacing = PacingThread::start(&shared);
+        let pacing = pacing.map_err(folder(Path::new("pacing thread")))?;
+        let leading = Leading::new(Arc::clone(&shared), Arc::clone(pacing.pacing()));
+        let leading = Arc::new(leading);
         Ok(Self {
             shared,
             leading,
@@ -202,6 +207,7 @@ impl Node {
             refresher: Some(refresher),
             scrubber: Some(scrubber),
             reconciler: Some(reconciler),
+            pacing: Some(pacing),
         })
     }
 
@@ -221,7 +227,7 @@ impl Node {
         remotes: Arc<dyn Remotes>,
         cluster_uuid: String,
     ) -> std::io::Result<FollowingThread> {
-        FollowingThread::start(&self.shared, remotes, cluster_uuid)
+        FollowingThread::start(&self.shared, remotes, cluster_uuid, self.leading.pacing())
     }
 
     /// What followers in other clusters are answered.
@@ -254,6 +260,7 @@ impl Node {
         self.refresher.take().into_iter().for_each(Refresher::stop);
         self.scrubber.take().into_iter().for_each(Scrubber::stop);
         self.maintenance.take().into_iter().for_each(Maintenance::stop);
+        self.pacing.take().into_iter().for_each(PacingThread::stop);
         self.leading.stop();
     }
 }

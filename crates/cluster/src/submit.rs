@@ -46,7 +46,13 @@ impl Shared {
         if copies.is_follower() {
             return Err(WriteError::read_only());
         }
-        self.submit_own(copies, session, steps).await
+        let began_ns = self.now_ns();
+        let answer = self.submit_own(copies, session, steps).await;
+        if answer.is_ok() {
+            let now_ns = self.now_ns();
+            self.load.feel(now_ns, Class::Write, now_ns.saturating_sub(began_ns));
+        }
+        answer
     }
 
     /// The same of the cluster's own operations, which a table that follows takes too.

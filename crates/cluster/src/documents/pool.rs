@@ -13,6 +13,7 @@ use plimsoll_control::admission::{
     Admission, Arrival, Frame, Reason, Refusal, Started, Tier, WAITING_PER_WORKER_MAX, WouldRefuse,
 };
 use plimsoll_control::load_line;
+use plimsoll_control::pacing::{Felt, Foreground};
 use plimsoll_control::{Class, LoadLine, Meter, Outside};
 use plimsoll_index::Error;
 use plimsoll_memory::ledger::NODE;
@@ -66,6 +67,8 @@ struct State {
     /// next.
     generation: u64,
     meter: Meter,
+    /// What clients felt, waits included.
+    felt: Felt,
     waiting: HashMap<u64, Waiting>,
     /// The name of the last job.
     last: u64,
@@ -134,6 +137,7 @@ impl SearchPool {
             admission: admission(&settings, 0),
             generation: 0,
             meter: meter(boot, threads),
+            felt: Felt::new(0),
             waiting: HashMap::new(),
             last: 0,
             threads: 0,
@@ -288,6 +292,11 @@ impl SearchPool {
         state.meter.line(now_ns, state.admission.oldest_arrived_ns(), outside)
     }
 
+    /// How long jobs waited and ran since this was asked last.
+    pub(crate) fn felt(&self) -> Foreground {
+        self.inner.state.lock().felt.take(self.inner.now_ns())
+    }
+
     /// How long the threads ran and waited for a processor, ns, where the kernel tells.
     pub(crate) fn scheduled(&self) -> Option<(u64, u64)> {
         self.inner.watched.scheduled()
@@ -434,6 +443,8 @@ fn serve(inner: &Inner) {
         }
         let ended_ns = inner.now_ns();
         state.meter.finish(ended_ns, metered, is_whole);
+        let latency_ns = ended_ns.saturating_sub(metered.arrived_ns);
+        state.felt.add(ended_ns, metered.class, latency_ns);
         state.counters.active -= 1;
         state.counters.completed += 1;
         state.finished(ended_ns, generation, &started, ended_ns.saturating_sub(now_ns));

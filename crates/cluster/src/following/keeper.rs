@@ -23,6 +23,7 @@ use super::pull::{Pull, Pulled};
 use super::remote::{LeaderTable, Level, Remote, RemoteError, Remotes};
 use super::slots::{Slots, Turn};
 use crate::node::Shared;
+use crate::pacing::Pacing;
 use crate::table::Table;
 
 /// How often tables are looked at.
@@ -42,6 +43,8 @@ pub(super) struct Keeping {
     pub shared: Weak<Shared>,
     pub remotes: Arc<dyn Remotes>,
     pub progress: Arc<Progress>,
+    /// How fast it may go.
+    pub pacing: Arc<Pacing>,
     /// This cluster, as leaders know it.
     pub cluster_uuid: String,
     pub is_stopping: AtomicBool,
@@ -164,6 +167,7 @@ impl Keeping {
             self.tell_end(name, incarnation, &follows);
         }
         self.progress.retain(|id| following.contains(&id.table));
+        self.pacing.hasten(self.progress.urgency(Instant::now()));
         self.held.lock().retain(|table, _| following.contains(table));
         seen.looked_at.retain(|table, _| following.contains(table));
         self.making.retain(|id| following.contains(&id.table));
@@ -268,7 +272,8 @@ impl Keeping {
             let names = names(&pulled);
             let pull = |pulled: &[Pulled]| {
                 let progress = Arc::clone(&self.progress);
-                let pull = Pull::new(Arc::clone(&remote), pulled.to_vec(), progress, tell.clone());
+                let by = (progress, Arc::clone(&self.pacing));
+                let pull = Pull::new(Arc::clone(&remote), pulled.to_vec(), by, tell.clone());
                 tokio::spawn(pull.run()).abort_handle()
             };
             let tasks = pulled.chunks(PLACES_MAX).map(pull).collect();

@@ -12,12 +12,12 @@ use plimsoll_storage::partition::Resources;
 use super::definition::Follows;
 use super::first_copy::{self, Brought, TakingMapping};
 use super::keeper::{Keeping, LOOK_INTERVAL, trouble_of};
-use super::pace::Limiter;
 use super::progress::Trouble;
 use super::remote::Remotes;
 use super::slots::{Slots, Taken};
 use crate::cluster_settings;
 use crate::node::Shared;
+use crate::pacing::Bucket;
 use crate::placement::{Copy, CopyState, proposed};
 use crate::recovery::{CopyOptions, Pace, Stage, Window};
 use crate::session::random_u64;
@@ -51,8 +51,8 @@ pub(super) struct Making {
     rests: Mutex<HashMap<PartitionId, Instant>>,
     /// What is under way of files, of each remote: copies share it.
     windows: Mutex<HashMap<String, Window>>,
-    /// Where that is limited.
-    limiter: Arc<Limiter>,
+    /// Keeps to the rate that is set, where one is.
+    limiter: Arc<Bucket>,
 }
 
 impl Making {
@@ -208,12 +208,18 @@ impl Keeping {
             }
         };
         let rate = cluster_settings::copy_rate(&shared.metadata);
-        let limiter = Arc::clone(&self.making.limiter);
-        let pace = rate.map(|rate| -> Pace {
-            Arc::new(move |bytes| limiter.wait(bytes, rate, Instant::now()))
+        let (limiter, pacing) = (Arc::clone(&self.making.limiter), Arc::clone(&self.pacing));
+        let pace: Pace = Arc::new(move |bytes| {
+            let now = Instant::now();
+            let wait = limiter.wait(rate, now).max(pacing.copies.wait(now));
+            if wait.is_zero() {
+                limiter.add(bytes);
+                pacing.copies.add(bytes);
+            }
+            wait
         });
         let chunk_bytes_max = 5 << 20;
-        let window = Some(window);
+        let (window, pace) = (Some(window), Some(pace));
         CopyOptions { seed: random_u64(), window, pace, chunk_bytes_max, ..CopyOptions::default() }
     }
 

@@ -14,7 +14,6 @@
 //! | [`mirror`] | mapping, settings and aliases as the leader has them |
 //! | [`first_copy`] | the first copy of a partition, from the leader's files |
 //! | [`check`] | what came, looked at before it is appended |
-//! | [`pace`] | how fast files are taken, where that is limited |
 //! | [`pull`] | the leader's records, asked for and appended here |
 //! | [`progress`] | how far that is |
 //! | [`leading`] | what this cluster's own tables tell those who follow them |
@@ -34,7 +33,6 @@ mod keeper;
 mod leading;
 mod making;
 mod mirror;
-mod pace;
 mod progress;
 mod pull;
 mod remote;
@@ -50,11 +48,13 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::node::Shared;
+use crate::pacing::Pacing;
 use auto_follow::AutoFollowTold;
 use keeper::Keeping;
 use making::Making;
 use progress::Progress;
 
+pub use crate::pacing::PacingStatistics;
 pub use crate::recovery::CopyCompression;
 pub use auto_follow::{AutoFollow, AutoFollowStatistics};
 pub(crate) use definition::Follows;
@@ -89,6 +89,7 @@ impl FollowingThread {
         shared: &Arc<Shared>,
         remotes: Arc<dyn Remotes>,
         cluster_uuid: String,
+        pacing: Arc<Pacing>,
     ) -> io::Result<Self> {
         let progress = Arc::new(Progress::default());
         let weak = Arc::downgrade(shared);
@@ -96,6 +97,7 @@ impl FollowingThread {
             shared: weak,
             remotes,
             progress,
+            pacing,
             cluster_uuid,
             is_stopping: AtomicBool::new(false),
             auto: AutoFollowTold::default(),

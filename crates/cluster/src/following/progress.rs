@@ -9,6 +9,7 @@ use plimsoll_log::PartitionId;
 use serde::{Deserialize, Serialize};
 
 use plimsoll_control::average::whole;
+use plimsoll_control::pacing::copies::urgency;
 
 use super::remote::PartitionLevel;
 use crate::recovery::Bound;
@@ -140,17 +141,21 @@ impl PartitionProgress {
             .then(|| whole(behind as f64 * took.as_secs_f64() * 1e3 / nearer as f64))
     }
 
-    /// What keeps it from being level sooner; none where it is level.
-    pub(crate) fn limited_by(&self, now: Instant) -> Option<Bound> {
+    /// What keeps it from being level sooner; none where it is level. `is_paced` is whether the node has held
+    /// back what it carries.
+    pub(crate) fn limited_by(&self, is_paced: bool, now: Instant) -> Option<Bound> {
         if self.lag_ms(now)? == 0 {
             return None;
         }
         let is_silent = now.saturating_duration_since(self.level_at?) > LEVEL_HOLDS;
         let is_full = self.counters.waiting_bytes >= WAITING_FULL_BYTES;
-        Some(match (is_silent || self.trouble.is_some(), is_full) {
-            (true, _) => Bound::Source,
-            (false, true) => Bound::Target,
-            (false, false) => Bound::Link,
+        Some(match () {
+            () if self.trouble.is_some() => Bound::Source,
+            // What the leader says waits too then.
+            () if is_paced => Bound::Pace,
+            () if is_silent => Bound::Source,
+            () if is_full => Bound::Target,
+            () => Bound::Link,
         })
     }
 
@@ -200,6 +205,15 @@ impl Progress {
             it.taken = it.taken.max(lsn);
             it.reach();
         });
+    }
+
+    /// How urgent it is that what is behind goes on, from 0 to 1.
+    pub(crate) fn urgency(&self, now: Instant) -> f64 {
+        let of = |it: &PartitionProgress| {
+            let held_permille = it.level.as_ref().map_or(0, |level| level.held_permille);
+            urgency(it.lag_ms(now).unwrap_or(0), f64::from(held_permille) / 1e3)
+        };
+        self.0.lock().values().map(of).fold(0.0, f64::max)
     }
 
     /// What is known of a partition.
@@ -277,11 +291,12 @@ mod tests {
         }
         let known = progress.of(id);
         assert_eq!(known.left_ms(at(20)), Some(80_000));
-        assert_eq!(known.limited_by(at(20)), Some(Bound::Link));
+        assert_eq!(known.limited_by(false, at(20)), Some(Bound::Link));
+        assert_eq!(known.limited_by(true, at(20)), Some(Bound::Pace));
         assert_eq!(known.left_ms(at(30)), None, "the leader is silent");
-        assert_eq!(known.limited_by(at(30)), Some(Bound::Source));
+        assert_eq!(known.limited_by(false, at(30)), Some(Bound::Source));
         progress.stands_at(id, 3000 + 20 * 70);
         assert_eq!(progress.of(id).left_ms(at(20)), Some(0));
-        assert_eq!(progress.of(id).limited_by(at(20)), None);
+        assert_eq!(progress.of(id).limited_by(true, at(20)), None);
     }
 }

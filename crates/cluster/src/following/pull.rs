@@ -22,6 +22,7 @@ use super::difference::{self, Levelled, Levelling};
 use super::progress::{Progress, Trouble};
 use super::remote::{Level, Place, Records, Remote, RemoteError, Told};
 use crate::lead::{Answer, Step, Submission};
+use crate::pacing::Pacing;
 use crate::partition::Partition;
 use crate::table::Table;
 use crate::write_error::WriteError;
@@ -102,6 +103,7 @@ pub(super) struct Pull {
     /// Partitions that go no further now, so that the others do; by their names at the leader.
     left_out: HashMap<PartitionId, LeftOut>,
     progress: Arc<Progress>,
+    pacing: Arc<Pacing>,
     /// Learns how far the leader's tables are.
     levels: mpsc::Sender<Level>,
     waiting: VecDeque<Appending>,
@@ -117,7 +119,7 @@ impl Pull {
     pub(super) fn new(
         remote: Arc<dyn Remote>,
         pulled: Vec<Pulled>,
-        progress: Arc<Progress>,
+        (progress, pacing): (Arc<Progress>, Arc<Pacing>),
         levels: mpsc::Sender<Level>,
     ) -> Self {
         let partitions = pulled.into_iter().map(|it| (it.leader, it)).collect();
@@ -127,6 +129,7 @@ impl Pull {
             partitions,
             left_out,
             progress,
+            pacing,
             levels,
             waiting,
             waiting_bytes,
@@ -273,18 +276,25 @@ impl Pull {
 
     /// Takes what comes next: from the leader, or from the log here.
     async fn step(&mut self, records: &mut dyn Records) -> Result<(), Ended> {
-        let has_room = self.waiting_bytes < WAITING_BYTES_MAX;
+        // What this node's own clients ask for goes first.
+        let held = self.pacing.records.wait(Instant::now());
+        let has_room = held.is_zero() && self.waiting_bytes < WAITING_BYTES_MAX;
         let told = match self.waiting.front_mut() {
             Some(first) => tokio::select! {
                 answer = &mut first.answered => {
                     return self.appended(answer.unwrap_or(Err(WriteError::Unknown)));
                 }
                 told = heard(records), if has_room => told,
+                () = tokio::time::sleep(held), if !held.is_zero() => return Ok(()),
                 // Apply of the group may have stopped: nobody answers then.
                 () = tokio::time::sleep_until(first.until) => {
                     return self.appended(Err(WriteError::Unknown));
                 }
             },
+            None if !held.is_zero() => {
+                tokio::time::sleep(held).await;
+                return Ok(());
+            }
             None => heard(records).await,
         };
         match told.map_err(ended)? {
@@ -324,6 +334,7 @@ impl Pull {
         }
         let Item::Carried { batch, records } = &item else { return };
         let (to, bytes, count) = (batch.to.lsn.0, item.bytes_max(), records.len());
+        self.pacing.records.add(Pacing::weight(bytes));
         self.progress.tell(local.id, |it| {
             it.heard_at = Some(Instant::now());
             it.trouble = None;

@@ -147,6 +147,10 @@ pub struct PartitionLevel {
     pub log_time_ms: u64,
     /// The sequence of its last change; `None` where the node that tells has no copy of it.
     pub sequence: Option<u64>,
+    /// What its group's log holds after what was given, of what it holds for followers at the most, in
+    /// thousandths; 0 of a leader that does not say.
+    #[serde(default)]
+    pub held_permille: u32,
 }
 
 /// A table as its leader has it.

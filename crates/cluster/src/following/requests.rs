@@ -20,6 +20,7 @@ use crate::documents::{check_name, failed, no_such_index};
 use crate::lead::{Step, now_ms};
 use crate::metadata;
 use crate::node::Shared;
+use crate::pacing::PacingStatistics;
 use crate::placement::{Copy, CopyState};
 use crate::session::random_u64;
 use crate::table::{Copies, Table, TableDefinition};
@@ -90,7 +91,7 @@ pub struct FollowerPartition {
     pub lag_ms: Option<u64>,
     /// How long until it is level, as it has come nearer of late, ms; none where it comes no nearer.
     pub left_ms: Option<u64>,
-    /// What keeps it from being level: link, source, target; none where it is level.
+    /// What keeps it from being level: link, source, target, pace; none where it is level.
     pub limited_by: Option<String>,
     /// Since when nothing was heard of the leader, ms.
     pub silent_ms: Option<u64>,
@@ -333,8 +334,15 @@ impl Following {
         tables.iter().filter_map(follower).collect()
     }
 
+    /// How fast this node may copy and follow, and how long that was held back.
+    #[must_use]
+    pub fn pacing(&self) -> PacingStatistics {
+        self.keeping.pacing.statistics()
+    }
+
     fn partitions(&self, table: &Table) -> Vec<FollowerPartition> {
         let now = Instant::now();
+        let is_paced = self.keeping.pacing.records.bounds(now);
         let mapping_version = table.index().map_or(0, |index| index.mapping_version);
         let partition = |copies: &Arc<Copies>| {
             let known = self.keeping.progress.of(copies.id);
@@ -354,7 +362,7 @@ impl Following {
                 sequence,
                 lag_ms: known.lag_ms(now),
                 left_ms: known.left_ms(now),
-                limited_by: known.limited_by(now).map(|bound| bound.word().to_owned()),
+                limited_by: known.limited_by(is_paced, now).map(|bound| bound.word().to_owned()),
                 silent_ms: known.heard_at.map(|at| {
                     let silent = now.saturating_duration_since(at).as_millis();
                     u64::try_from(silent).unwrap_or(u64::MAX)

@@ -86,6 +86,8 @@ pub struct RecoveryStatus {
     pub left_ms: Option<u64>,
     /// How long it held back for other work of the node, ms.
     pub throttled_ms: u64,
+    /// How long the source says that it held its chunks back, one after the other, ms.
+    pub source_throttled_ms: u64,
     /// What has kept it from going faster of late; none once it has ended.
     pub limited_by: Option<Bound>,
 }
@@ -122,6 +124,8 @@ struct Record {
     rate: Rate,
     bounds: Bounds,
     received: u64,
+    /// Up to when waits at the source are counted, since the beginning.
+    source_held_until: Duration,
     began: Instant,
     /// What comes before it, where other copies do.
     ahead: Option<Ahead>,
@@ -154,7 +158,9 @@ impl Recoveries {
         let began = Instant::now();
         let status = RecoveryStatus::new(partition, source.into(), Arc::clone(&self.node));
         let (before, rate, bounds) = (HashMap::new(), Rate::default(), Bounds::new());
-        let record = Record { status, before, rate, bounds, received: 0, began, ahead: None };
+        let (source_held_until, ahead) = (Duration::ZERO, None);
+        let record =
+            Record { status, before, rate, bounds, received: 0, source_held_until, began, ahead };
         let record = Arc::new(Mutex::new(record));
         records.push_back(Arc::clone(&record));
         let is_ended = |it: &Arc<Mutex<Record>>| it.lock().status.stopped_ms.is_some();
@@ -272,6 +278,16 @@ impl Recovery {
     pub(super) fn throttled(&self, time: Duration) {
         self.record.lock().status.throttled_ms += whole_ms(time);
     }
+
+    /// A chunk came that waited at its source for the other work there. Of chunks that waited side by side
+    /// each counts for the time that it waited longer than the one before.
+    pub(super) fn throttled_at_source(&self, held: Duration) {
+        let mut record = self.record.lock();
+        let now = self.began.elapsed();
+        let since = record.source_held_until.max(now.saturating_sub(held));
+        record.source_held_until = now;
+        record.status.source_throttled_ms += whole_ms(now.saturating_sub(since));
+    }
 }
 
 impl Drop for Recovery {
@@ -301,6 +317,7 @@ impl RecoveryStatus {
             bytes_s: 0,
             left_ms: None,
             throttled_ms: 0,
+            source_throttled_ms: 0,
             limited_by: None,
         }
     }

@@ -23,8 +23,13 @@ use super::transfer::{Ended, Transfer};
 use super::window::Window;
 use crate::rpc::{CopyFile, FileKind, Link};
 
-/// Says how long to wait before so many bytes are asked for: the pace of the node's background
-/// work.
+/// After how many bytes of rows that were read the pace is kept.
+const VERIFIED_AT_ONCE_BYTES: u64 = 256 << 10;
+/// What reading a byte counts beside copying one, the reciprocal of the part.
+const VERIFIED_PART: u64 = 8;
+
+/// Says how long to wait before so many bytes are asked for, and to be asked again then; zero where they may
+/// be now, which counts them: the pace of the node's background work.
 pub(crate) type Pace = Arc<dyn Fn(u64) -> Duration + Send + Sync>;
 
 /// Says what time it is.
@@ -187,6 +192,8 @@ pub(crate) struct Copied {
     pub lsn: Lsn,
     /// Up to where the index has its documents, where one came with the rows.
     indexed: Option<Lsn>,
+    /// Kept while the rows are read once.
+    pace: Option<Pace>,
 }
 
 /// Copies a checkpoint of a partition from the node that `link` leads to, up to where
@@ -254,7 +261,8 @@ async fn finish(
     blocking(recovery, move || reuse::complete(&complete, &files)).await?;
     asking.close(number);
     let (folders, partition) = (folders.clone(), asking.partition());
-    Ok(Copied { partition, folders, _recovery: Arc::clone(recovery), lsn, indexed })
+    let (_recovery, pace) = (Arc::clone(recovery), asking.options.pace.clone());
+    Ok(Copied { partition, folders, _recovery, lsn, indexed, pace })
 }
 
 impl Copied {
@@ -305,7 +313,7 @@ impl Copied {
         let dir = &self.folders.incoming;
         let opened = Replica::open_idle(self.partition, dir, resources, incarnation, nowhere);
         let verified = opened.and_then(|replica| {
-            replica.store().verify()?;
+            self.verify(&replica)?;
             Ok(replica)
         });
         let mut replica = match verified {
@@ -353,6 +361,25 @@ impl Copied {
             ToIndex::Nothing => {}
         }
         Ok(position)
+    }
+
+    /// Reads all rows once, no faster than the pace of the node's background work.
+    fn verify(&self, replica: &Replica) -> Result<(), StoreError> {
+        let mut bytes = 0;
+        replica.store().verify(&mut |row| {
+            bytes += row as u64;
+            if bytes >= VERIFIED_AT_ONCE_BYTES {
+                self.keep_pace(bytes / VERIFIED_PART);
+                bytes = 0;
+            }
+        })
+    }
+
+    fn keep_pace(&self, bytes: u64) {
+        let wait = || self.pace.as_ref().map(|pace| pace(bytes));
+        while let Some(wait) = wait().filter(|wait| !wait.is_zero()) {
+            std::thread::sleep(wait);
+        }
     }
 
     /// Which documents the index here is to take in. An index that came along and is of no use is

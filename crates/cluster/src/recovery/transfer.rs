@@ -20,7 +20,7 @@ use super::reuse::Verified;
 use super::target::{CopyCompression, CopyError, CopyOptions};
 use super::unpacking::{Arrived, Heard, heard};
 use super::window::{Came, Seat, Sent, Window};
-use crate::rpc::{Packing, Problem, Question, Reply};
+use crate::rpc::{Packing, Problem, Question, Reply, Terms};
 
 /// How soon it is looked again whether there is room in the window, where nothing says so: time alone makes
 /// some, after a drain and where another copy stalls.
@@ -50,7 +50,7 @@ pub(super) struct Transfer<'a> {
     intake: Intake,
     /// Files of which not everything was asked for, each with how much was.
     asking: VecDeque<(usize, u64)>,
-    /// Pieces to ask for again, and one that the pace held back.
+    /// Pieces to ask for again, and one that the pace holds back.
     again: VecDeque<Piece>,
     /// How often each file was wrong.
     wrong: Vec<u32>,
@@ -63,6 +63,8 @@ pub(super) struct Transfer<'a> {
     is_paced: bool,
     /// When the pace or what is not written yet held it back last.
     held_back_at: Option<Instant>,
+    /// When a chunk came last that the source had held back.
+    source_held_at: Option<Instant>,
     /// Whether the source compresses; none before it has answered.
     packs: Option<bool>,
     seat: Seat,
@@ -78,17 +80,25 @@ struct Piece {
     offset: u64,
     bytes: u32,
     attempts: u32,
-    /// It has waited for the pace.
-    is_due: bool,
 }
 
 enum Event {
-    /// What came of asking for a piece, and whether it might have come compressed.
-    Heard(Piece, Sent, bool, Heard),
+    /// What came of asking for a piece.
+    Heard(Asked, Heard),
     /// A piece may be asked for again.
     Rested(Piece),
-    /// The pace allows what it held back.
-    Paced(Piece),
+    /// The pace may allow what it held back.
+    Paced,
+}
+
+/// A piece that was asked for.
+struct Asked {
+    piece: Piece,
+    sent: Sent,
+    /// It might come compressed.
+    may_be_packed: bool,
+    /// How long the source says that it held it back.
+    held: Duration,
 }
 
 impl<'a> Transfer<'a> {
@@ -121,6 +131,7 @@ impl<'a> Transfer<'a> {
             asked: 0,
             is_paced: false,
             held_back_at: None,
+            source_held_at: None,
             packs: None,
             seat: window.join(source.partition().table),
             left_bytes: files().map(|(file, there)| file.bytes.saturating_sub(there)).sum(),
@@ -183,6 +194,7 @@ impl<'a> Transfer<'a> {
         let is_left = self.is_left();
         match () {
             () if self.is_paced => Bound::Pace,
+            () if is_waiting && self.was_of_late(self.source_held_at) => Bound::Pace,
             // There is room in the window, but not for what has come.
             () if is_left && self.seat.next_chunk().is_some() => Bound::Target,
             () if is_left || is_waiting => self.seat.window().bound(),
@@ -203,7 +215,7 @@ impl<'a> Transfer<'a> {
             && let Some(bytes_max) = self.seat.next_chunk()
             && let Some(piece) = self.next_piece(bytes_max)
         {
-            let pace = self.options.pace.as_ref().filter(|_| !piece.is_due);
+            let pace = self.options.pace.as_ref();
             let wait = pace.map_or(Duration::ZERO, |pace| pace(u64::from(piece.bytes)));
             if wait == Duration::ZERO {
                 self.send(piece);
@@ -211,10 +223,10 @@ impl<'a> Transfer<'a> {
                 self.is_paced = true;
                 self.held_back_at = Some((self.options.now)());
                 self.recovery.throttled(wait);
-                let piece = Piece { is_due: true, ..piece };
+                self.again.push_front(piece);
                 self.calls.push(Box::pin(async move {
                     tokio::time::sleep(wait).await;
-                    Event::Paced(piece)
+                    Event::Paced
                 }));
             }
         }
@@ -242,7 +254,7 @@ impl<'a> Transfer<'a> {
         }
         // A window's chunks are of a few MiB.
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        Some(Piece { index, offset, bytes, attempts: 0, is_due: false })
+        Some(Piece { index, offset, bytes, attempts: 0 })
     }
 
     fn send(&mut self, piece: Piece) {
@@ -265,9 +277,14 @@ impl<'a> Transfer<'a> {
         let (timeout, trace) = (self.options.chunk_timeout, self.options.trace);
         self.asked += 1;
         self.calls.push(Box::pin(async move {
-            let answer = link.ask(question, timeout, trace).await;
+            let answer = link.ask_on(question, Terms::within(timeout), trace).await;
+            let (answer, held_ns) = match answer {
+                Ok((reply, told)) => (Ok(reply), told.server_ns),
+                Err(error) => (Err(error), None),
+            };
             let heard = heard(answer, packing, piece.bytes as usize).await;
-            Event::Heard(piece, sent, packing.is_some(), heard)
+            let held = Duration::from_nanos(held_ns.unwrap_or(0));
+            Event::Heard(Asked { piece, sent, may_be_packed: packing.is_some(), held }, heard)
         }));
     }
 
@@ -280,41 +297,40 @@ impl<'a> Transfer<'a> {
             CopyCompression::Off => None,
             CopyCompression::Deflate => Some(Packing::Deflate),
             CopyCompression::Measured => {
-                let link = self.seat.window().link_bytes_s().filter(|_| !self.is_held_back());
+                let is_held_back = self.was_of_late(self.held_back_at);
+                let link = self.seat.window().link_bytes_s().filter(|_| !is_held_back);
                 link.map(|link_bytes_s| Packing::Measured { link_bytes_s })
             }
         }
     }
 
-    /// Whether something here has held the copy back of late, so that its link is not the bound.
-    fn is_held_back(&self) -> bool {
-        let now = (self.options.now)();
-        let since = self.held_back_at.map(|at| now.saturating_duration_since(at));
+    fn was_of_late(&self, at: Option<Instant>) -> bool {
+        let since = at.map(|at| (self.options.now)().saturating_duration_since(at));
         since.is_some_and(|since| since < HELD_BACK_TIME)
     }
 
     /// Says whether the checkpoint is gone.
     fn on_event(&mut self, event: Event) -> Result<bool, CopyError> {
-        let (piece, sent, may_be_packed, heard) = match event {
-            Event::Heard(piece, sent, may_be_packed, heard) => (piece, sent, may_be_packed, heard),
+        let (asked, heard) = match event {
+            Event::Heard(asked, heard) => (asked, heard),
             Event::Rested(piece) => {
                 self.again.push_back(piece);
                 return Ok(false);
             }
-            Event::Paced(piece) => {
+            Event::Paced => {
                 self.is_paced = false;
-                self.again.push_front(piece);
                 return Ok(false);
             }
         };
         self.asked -= 1;
+        let Asked { piece, may_be_packed, .. } = asked;
         let trouble = match heard {
             Heard::Chunk(chunk) => {
                 self.recovery.came(chunk.wire_bytes);
                 self.packs = self.packs.or(chunk.is_packed.then_some(true));
                 let says_checksum = self.is_plain || chunk.file_checksum.is_some();
                 if says_checksum || !self.is_last(piece) {
-                    self.take(piece, sent, chunk);
+                    self.take(asked, chunk);
                     return Ok(false);
                 }
                 Trouble::Refusal("a last chunk without the file's checksum".to_owned())
@@ -331,11 +347,11 @@ impl<'a> Transfer<'a> {
             }
             Heard::Other(other) => heard_instead(other)?,
         };
-        drop(sent);
+        drop(asked);
         let attempts = piece.attempts + 1;
         self.source.may_ask_again(attempts, trouble)?;
         let pause = self.options.pause(attempts, &mut self.random);
-        let piece = Piece { attempts, is_due: false, ..piece };
+        let piece = Piece { attempts, ..piece };
         self.calls.push(Box::pin(async move {
             tokio::time::sleep(pause).await;
             Event::Rested(piece)
@@ -343,12 +359,17 @@ impl<'a> Transfer<'a> {
         Ok(false)
     }
 
-    fn take(&mut self, piece: Piece, sent: Sent, chunk: Arrived) {
+    fn take(&mut self, Asked { piece, sent, held, .. }: Asked, chunk: Arrived) {
         let Arrived { bytes, file_checksum, wire_bytes, is_packed } = chunk;
         self.source.gave();
-        sent.arrived(Came { wire_bytes, is_packed, is_free: !self.is_held_back() });
+        let is_free = !self.was_of_late(self.held_back_at) && held.is_zero();
+        sent.arrived(Came { wire_bytes, is_packed, held, is_free });
         self.seat.flows();
         self.left_bytes = self.left_bytes.saturating_sub(u64::from(piece.bytes));
+        if !held.is_zero() {
+            self.source_held_at = Some((self.options.now)());
+            self.recovery.throttled_at_source(held);
+        }
         self.recovery.received(u64::from(piece.bytes));
         self.intake.take(piece.index, piece.offset, bytes, file_checksum);
     }

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use plimsoll_control::average::whole;
@@ -84,6 +84,8 @@ pub(super) struct Came {
     /// Bytes as they came, compressed or not.
     pub wire_bytes: u64,
     pub is_packed: bool,
+    /// For how long its source held it back.
+    pub held: Duration,
     /// Neither the pace nor what is not written yet holds the copy back.
     pub is_free: bool,
 }
@@ -199,7 +201,10 @@ impl Window {
                 let is_starting = it.window.is_starting();
                 let is_full = it.window.next_chunk(now_ns).is_none();
                 match came {
-                    Some(_) => it.window.on_arrival(now_ns, chunk, 0),
+                    Some(Came { held, .. }) => {
+                        let held_ns = u64::try_from(held.as_nanos()).unwrap_or(u64::MAX);
+                        it.window.on_arrival(now_ns, chunk, held_ns);
+                    }
                     None => it.window.on_error(chunk),
                 }
                 if let Some(came) = came {
@@ -341,7 +346,8 @@ mod tests {
         assert_eq!((window.next_chunk(), other.next_chunk()), (None, None));
         drop(first);
         assert_eq!(other.next_chunk(), Some(100));
-        second.arrived(Came { wire_bytes: 100, is_packed: false, is_free: true });
+        let held = Duration::ZERO;
+        second.arrived(Came { wire_bytes: 100, is_packed: false, held, is_free: true });
         let all: Vec<Sent> =
             std::iter::from_fn(|| window.next_chunk().map(|it| window.send(it))).take(10).collect();
         assert_eq!(all.len(), 2);

@@ -57,7 +57,8 @@ impl Terms {
 /// What an answer says of the node that gave it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Told {
-    /// How long the node had the question, without what it waited for the log, ns.
+    /// How long the node had the question, without what it waited for the log, ns; of a chunk for another
+    /// cluster, how long it was held back for other work.
     pub server_ns: Option<u64>,
     pub line: Option<LoadLine>,
 }

@@ -206,7 +206,14 @@ mod tests {
     #[test]
     fn messages_come_as_they_went() {
         let sequence = Some(7);
-        let partition = PartitionLevel { table: 5, ordinal: 1, lsn: 9, log_time_ms: 8, sequence };
+        let partition = PartitionLevel {
+            table: 5,
+            ordinal: 1,
+            lsn: 9,
+            log_time_ms: 8,
+            sequence,
+            held_permille: 7,
+        };
         let mappings = [(5, 3)].into();
         let level = Told::Level(Level { partitions: vec![partition], mappings, clock_ms: 1 });
         let error = RemoteError::Trimmed("gone".to_owned());

@@ -403,16 +403,20 @@ impl Store {
 
     /// Reads all rows once, so that every block of the files is compared with its checksum: one that
     /// was damaged where it was copied from looks well by all checksums that were made of it there.
-    /// Leaves caches alone. Takes as long as reading the files does, and blocks.
+    /// Leaves caches alone. Takes as long as reading the files does, and blocks. `read` is given the bytes of
+    /// each row, and may wait.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] where a block is not what was written.
-    pub fn verify(&self) -> Result<(), StoreError> {
+    pub fn verify(&self, read: &mut dyn FnMut(usize)) -> Result<(), StoreError> {
         let mut options = ReadOptions::default();
         options.set_verify_checksums(true);
         options.fill_cache(false);
         options.set_readahead_size(VERIFY_READAHEAD_BYTES);
-        walk(self.db.raw_iterator_opt(options), &[], &mut |_, _| ControlFlow::Continue(()))
+        walk(self.db.raw_iterator_opt(options), &[], &mut |key, value| {
+            read(key.len() + value.len());
+            ControlFlow::Continue(())
+        })
     }
 
     /// Writes the files anew as few as they can be, without what was removed or replaced and with

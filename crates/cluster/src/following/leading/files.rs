@@ -2,6 +2,8 @@
 //! chunks, their checksums, its end. They are answered for the tables that the asker may follow, and
 //! a checkpoint to the one alone who had it made.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use plimsoll_log::PartitionId;
 
@@ -12,6 +14,11 @@ use crate::rpc::{Envelope, FORMAT, Problem, Question, Reply, Told, decode, encod
 /// The longest name that an asker gives itself, bytes.
 const NAME_BYTES_MAX: usize = 255;
 
+/// How long a chunk is held back at the most: a follower waits for one half a minute.
+const HELD_MAX: Duration = Duration::from_secs(10);
+/// What is said of the processors where a chunk was held back: none is free to compress.
+const ALL_WANTED: u32 = u32::MAX;
+
 /// Says of a table's name whether its files may be given.
 pub type May<'a> = &'a (dyn Fn(&str) -> bool + Send + Sync);
 
@@ -19,6 +26,7 @@ impl Leading {
     /// Answers a question of recovery, for the tables that `may` allows. `asker` tells those apart
     /// whose nodes may have the same names.
     pub async fn files(&self, asker: &str, question: Bytes, may: May<'_>) -> Bytes {
+        let mut held = Duration::ZERO;
         let reply = match decode::<Envelope>(&question) {
             Ok(envelope) if envelope.cluster != self.shared.log.incarnation().0 => {
                 Reply::Problem(Problem::OtherCluster)
@@ -28,14 +36,15 @@ impl Leading {
             }
             Ok(envelope) => {
                 let from = format!("{asker}:{}", envelope.from);
-                let reply = self.file_reply(&from, &envelope.question, may).await;
+                let reply = self.file_reply(&from, &envelope.question, may, &mut held).await;
                 reply.unwrap_or_else(Reply::Problem)
             }
             Err(Problem::Format(_)) => Reply::Problem(Problem::Format(FORMAT)),
             Err(problem) => Reply::Problem(problem),
         };
-        // What this node's load is, is not for other clusters.
-        encode_answer(reply, Told::default())
+        // What this node's load is, is not for other clusters; that a chunk was late for it is.
+        let held_ns = u64::try_from(held.as_nanos()).unwrap_or(u64::MAX);
+        encode_answer(reply, Told { server_ns: Some(held_ns).filter(|ns| *ns > 0), line: None })
     }
 
     async fn file_reply(
@@ -43,6 +52,7 @@ impl Leading {
         from: &str,
         question: &Question,
         may: May<'_>,
+        held: &mut Duration,
     ) -> Result<Reply, Problem> {
         let checkpoints = &self.shared.checkpoints;
         match question {
@@ -65,7 +75,15 @@ impl Leading {
                 return Err(Problem::NotHere(words));
             }
         }
-        let demand_permille = self.shared.line().cpu_demand_permille;
+        if let Question::CopyChunk { bytes_max, .. } | Question::PackedChunk { bytes_max, .. } =
+            question
+        {
+            *held = self.pacing.files.pass(u64::from(*bytes_max), HELD_MAX).await;
+        }
+        let demand_permille = match held.is_zero() {
+            true => self.shared.line().cpu_demand_permille,
+            false => ALL_WANTED,
+        };
         let find = |id| self.subject(id);
         let answer = checkpoints.answer_follower(from, question, demand_permille, find).await;
         answer.ok_or_else(|| Problem::NotHere("no question of files".to_owned()))

@@ -38,6 +38,7 @@ pub(crate) use sparing::Holds;
 
 use super::remote::RemoteError;
 use crate::node::Shared;
+use crate::pacing::Pacing;
 
 /// How long it may take to find out what the metadata says now.
 const METADATA_TIME: Duration = Duration::from_secs(5);
@@ -49,6 +50,7 @@ pub struct Leading {
     shared: Arc<Shared>,
     /// Held while what is kept for a follower changes.
     holding: tokio::sync::Mutex<()>,
+    pacing: Arc<Pacing>,
     /// Room for streams.
     streams: Arc<Semaphore>,
     /// Those that run, and some that have ended.
@@ -56,10 +58,15 @@ pub struct Leading {
 }
 
 impl Leading {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, pacing: Arc<Pacing>) -> Self {
         let streams = Arc::new(Semaphore::new(STREAMS_MAX));
         let holding = tokio::sync::Mutex::default();
-        Self { shared, holding, streams, threads: Mutex::default() }
+        Self { shared, pacing, holding, streams, threads: Mutex::default() }
+    }
+
+    /// How fast this node may copy and follow, and be copied.
+    pub(crate) fn pacing(&self) -> Arc<Pacing> {
+        Arc::clone(&self.pacing)
     }
 
     /// Waits for the streams to end, which they do where the node stops. Blocks.

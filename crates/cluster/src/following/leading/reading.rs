@@ -20,8 +20,8 @@ use tokio::sync::mpsc::error::TrySendError;
 use super::unreachable;
 use crate::following::remote::{Level, PartitionLevel, Place, RemoteError, Told};
 use crate::lead::now_ms;
-use crate::metadata;
 use crate::node::Shared;
+use crate::{cluster_settings, metadata};
 
 /// What waits for a follower at the most: messages of about 1 MiB, or of one record.
 pub(super) const STREAM_MESSAGES_MAX: usize = 4;
@@ -272,6 +272,7 @@ impl Reading {
         let mut level = Level { clock_ms: now_ms(), ..Level::default() };
         for followed in &self.followed {
             let Some(tail) = self.shared.tails.get(&followed.group) else { continue };
+            let held_permille = self.held_permille(followed);
             for place in &followed.places {
                 let PartitionId { table, ordinal } = place.partition;
                 let copies = self.shared.tables.copies(place.partition);
@@ -285,6 +286,7 @@ impl Reading {
                     lsn: position.lsn.0,
                     log_time_ms: position.log_time_ms,
                     sequence: local.map(|local| local.sequence()),
+                    held_permille,
                 });
                 if !level.mappings.contains_key(&table)
                     && let Some(index) = self.shared.tables.index_of(table)
@@ -294,6 +296,14 @@ impl Reading {
             }
         }
         self.send(Ok(Told::Level(level)))
+    }
+
+    /// What the log of a group has that was not given yet, of `ccr.retention.max_bytes`, in thousandths.
+    fn held_permille(&self, followed: &Followed) -> u32 {
+        let after = followed.assembler.position().lsn;
+        let held = self.shared.log.bytes_after(followed.group, after).ok().flatten().unwrap_or(0);
+        let most = cluster_settings::followers_retention_bytes(&self.shared.metadata);
+        u32::try_from(held.saturating_mul(1000) / most.max(1)).unwrap_or(u32::MAX)
     }
 
     fn check_tables(&mut self) -> Result<(), End> {

@@ -1,10 +1,14 @@
 //! `_ccr/stats`: how far followers are, as the nodes say that pull them.
 
-use plimsoll_cluster::following::{FollowerOverview, FollowerPartition, FollowerStatus};
+use std::time::Duration;
+
+use plimsoll_cluster::following::{
+    FollowerOverview, FollowerPartition, FollowerStatus, PacingStatistics,
+};
 use plimsoll_index::Error;
 use serde_json::{Value, json};
 
-use super::{across, auto_follow, chosen};
+use super::{across, auto_follow, chosen, following};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 
@@ -27,7 +31,20 @@ pub async fn all(call: Call) -> Result<Answer, Error> {
     Ok(Answer::json(&json!({
         "auto_follow_stats": auto_follow::statistics(&call)?,
         "follow_stats": { "indices": shown },
+        // Beyond what Elasticsearch tells.
+        "pacing": pacing(&following(&call)?.pacing()),
     })))
+}
+
+/// How fast the node that is asked copies and follows, and how long its own clients' work held that back.
+fn pacing(told: &PacingStatistics) -> Value {
+    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    json!({
+        "bytes_per_second": told.bytes_s,
+        "copies_throttle_time_in_millis": ms(told.copies_held),
+        "files_throttle_time_in_millis": ms(told.files_held),
+        "records_throttle_time_in_millis": ms(told.records_held),
+    })
 }
 
 /// One that stands still has no tasks, and is not told of, as in Elasticsearch.

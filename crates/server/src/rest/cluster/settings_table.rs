@@ -39,6 +39,7 @@ pub const SETTINGS: &[Definition] = &[
     ("ccr.indices.recovery.chunk_size", Kind::Cluster, ""),
     ("ccr.indices.recovery.max_bytes_per_sec", Kind::Cluster, ""),
     ("ccr.indices.recovery.max_concurrent_file_chunks", Kind::Cluster, ""),
+    ("ccr.pacing", Kind::Cluster, "on"),
     ("ccr.retention.max_bytes", Kind::Cluster, "4gb"),
     ("cluster.default_node_left_delayed_timeout", Kind::Cluster, "60s"),
     ("cluster.default_number_of_replicas", Kind::Count(0), "1"),

@@ -216,7 +216,7 @@ fn shown(recovered: &Recovered) -> Value {
                 "percent": percent(files_recovered, files.saturating_sub(files_reused)),
             },
             "total_time_in_millis": took_ms,
-            "source_throttle_time_in_millis": 0,
+            "source_throttle_time_in_millis": copied.map_or(0, |it| it.source_throttled_ms),
             "target_throttle_time_in_millis": copied.map_or(0, |it| it.throttled_ms),
         },
         "translog": {

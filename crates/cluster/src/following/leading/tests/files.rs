@@ -5,10 +5,16 @@ use bytes::Bytes;
 use super::*;
 use crate::rpc::{Envelope, Problem, Question, Reply, decode_answer, encode_question};
 
-fn question(leader: &Leader, question: Question) -> Bytes {
+pub(super) fn question(leader: &Leader, question: Question) -> Bytes {
     let (from, cluster) = ("n".to_owned(), leader.shared().log.incarnation().0);
     let (timeout_ms, trace, alternatives, rank) = (1000, 0, 0, 0);
     encode_question(&Envelope { from, cluster, timeout_ms, trace, alternatives, rank, question })
+}
+
+/// A reply, and how long it was held back, ns.
+pub(super) fn told(answer: &Bytes) -> (Reply, Option<u64>) {
+    let (reply, told) = decode_answer(answer);
+    (reply, told.server_ns)
 }
 
 async fn asked(leader: &Leader, asker: &str, of: Question) -> Reply {

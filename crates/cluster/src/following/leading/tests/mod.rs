@@ -3,6 +3,7 @@
 mod difference;
 mod files;
 mod holds;
+mod paced;
 mod records;
 
 use std::path::Path;

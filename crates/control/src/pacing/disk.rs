@@ -1,4 +1,4 @@
-//! Pacing: how fast the background work of one disk (compaction, recovery, following) may go,
+//! How fast the background work of one disk (compaction, recovery, following) may go,
 //! from what the foreground writes, how late it is, and how much debt has grown. One controller
 //! for each disk, over everything on it.
 //!

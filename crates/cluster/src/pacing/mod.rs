@@ -1,0 +1,140 @@
+//! Pacing at work: once a second a thread looks at what this node's clients felt and at how much was copied
+//! and followed meanwhile, asks the law (`plimsoll_control::pacing::copies`), and sets how fast first copies,
+//! the files for followers and carried records may go. It decides nothing itself and knows nothing of
+//! what is copied.
+//!
+//! | file | owns |
+//! |---|---|
+//! | [`bucket`] | a rate, kept |
+//! | [`lane`] | one kind of work, and how fast it goes |
+
+mod bucket;
+mod lane;
+
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use plimsoll_control::Mode;
+use plimsoll_control::pacing::{CopyPacer, Foreground, Second, copies};
+
+pub(crate) use bucket::Bucket;
+pub(crate) use lane::Lane;
+
+use crate::cluster_settings;
+use crate::node::Shared;
+
+/// How often the law is asked.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// A byte of a record counts as so many of a file: it is appended to the log, applied and indexed.
+const RECORD_WEIGHT: u64 = 4;
+
+/// How fast a node may copy and follow.
+#[derive(Default)]
+pub(crate) struct Pacing {
+    /// First copies that it makes of other clusters' tables.
+    pub copies: Lane,
+    /// Files that nodes of other clusters copy from it.
+    pub files: Lane,
+    /// Records that it carries, by their weight.
+    pub records: Lane,
+    /// How urgent those are, from 0 to 1.
+    urgency: Mutex<f64>,
+}
+
+/// What is told of a node's pace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacingStatistics {
+    /// How fast first copies may be made and files be given, bytes a second; none is no limit.
+    pub bytes_s: Option<u64>,
+    /// For how long first copies were held back so far, or would have been in the shadow.
+    pub copies_held: Duration,
+    /// The same of files for followers.
+    pub files_held: Duration,
+    /// The same of carried records.
+    pub records_held: Duration,
+}
+
+impl Pacing {
+    pub(crate) fn statistics(&self) -> PacingStatistics {
+        PacingStatistics {
+            bytes_s: self.copies.bytes_s(),
+            copies_held: self.copies.held(),
+            files_held: self.files.held(),
+            records_held: self.records.held(),
+        }
+    }
+
+    /// What so many bytes of records come to.
+    pub(crate) fn weight(records_bytes: usize) -> u64 {
+        (records_bytes as u64).saturating_mul(RECORD_WEIGHT)
+    }
+
+    /// How urgent it is that carried records go on, from 0 to 1.
+    pub(crate) fn hasten(&self, urgency: f64) {
+        *self.urgency.lock() = urgency;
+    }
+
+    pub(crate) fn step(&self, pacer: &mut CopyPacer, foreground: Foreground, mode: Mode) {
+        let lanes = [&self.copies, &self.files, &self.records];
+        let background_bytes = lanes.iter().map(|lane| lane.take_begun()).sum();
+        if mode == Mode::Off {
+            *pacer = CopyPacer::default();
+            lanes.iter().for_each(|lane| lane.set(None, true));
+            return;
+        }
+        let acts = mode == Mode::On;
+        let bytes_s = pacer.step(&Second { foreground, background_bytes });
+        tracing::debug!(bytes_s, background_bytes, ?foreground, "the pace of copies");
+        self.copies.set(bytes_s, acts);
+        self.files.set(bytes_s, acts);
+        self.records.set(copies::hastened(bytes_s, *self.urgency.lock()), acts);
+    }
+}
+
+/// The thread that asks the law.
+pub(crate) struct PacingThread {
+    pacing: Arc<Pacing>,
+    stop: SyncSender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl PacingThread {
+    pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
+        let (stop, stopped) = sync_channel(1);
+        let (pacing, weak) = (Arc::new(Pacing::default()), Arc::downgrade(shared));
+        let paced = Arc::clone(&pacing);
+        let run = move || run(&paced, &weak, &stopped);
+        let thread = std::thread::Builder::new().name("pacing".to_owned()).spawn(run)?;
+        Ok(Self { pacing, stop, thread })
+    }
+
+    /// What is to be kept to.
+    pub(crate) fn pacing(&self) -> &Arc<Pacing> {
+        &self.pacing
+    }
+
+    /// Ends the thread. Blocks.
+    pub(crate) fn stop(self) {
+        // A thread that is gone has stopped.
+        let _ = self.stop.send(());
+        if self.thread.join().is_err() {
+            tracing::error!("the pacing thread panicked");
+        }
+    }
+}
+
+fn run(pacing: &Pacing, shared: &Weak<Shared>, stopped: &Receiver<()>) {
+    let mut pacer = CopyPacer::default();
+    while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+        let Some(shared) = shared.upgrade() else { return };
+        let mode = cluster_settings::pacing(&shared.metadata);
+        pacing.step(&mut pacer, shared.felt(), mode);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,14 @@
+//! Pacing: how fast background work may go beside the foreground. One law for each scarce thing:
+//!
+//! - [`disk`]: compaction, recovery and following on one disk, by what the foreground writes, how late it
+//!   is, and how much debt has grown.
+//! - [`copies`]: what a node copies and follows across clusters, by how late the node's own clients are
+//!   answered, which [`felt`] measures.
+
+pub mod copies;
+pub mod disk;
+pub mod felt;
+
+pub use copies::{CopyPacer, Second};
+pub use disk::{DiskState, Pace, Pacer};
+pub use felt::{Felt, Foreground, Latencies};
