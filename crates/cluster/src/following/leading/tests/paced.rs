@@ -32,7 +32,7 @@ async fn chunks_wait_beside_a_foreground_and_say_so() {
     let (opened, _) = ask(Question::OpenCopy { partition }).await;
     let Reply::Copy { listing, .. } = opened else { panic!("{opened:?}") };
     let checkpoint = listing.number;
-    let chunk = || Question::CopyChunk { checkpoint, file: 0, offset: 0, bytes_max: 200_000 };
+    let chunk = || Question::CopyChunk { checkpoint, file: 0, offset: 0, bytes_max: 1_000_000 };
     let held_ns = async |count: usize| {
         let mut all = 0;
         for _ in 0..count {
@@ -44,14 +44,14 @@ async fn chunks_wait_beside_a_foreground_and_say_so() {
     };
     let mut pacer = CopyPacer::default();
     assert_eq!(held_ns(20).await, 0, "nobody else asks for anything");
-    seconds(&pacing, &mut pacer, Mode::On, &[10, 10, 10]);
-    assert!(held_ns(5).await > 0);
+    seconds(&pacing, &mut pacer, Mode::On, &[10]);
+    assert!(held_ns(2).await > 0);
     seconds(&pacing, &mut pacer, Mode::Shadow, &[10, 30]);
     assert_eq!(held_ns(20).await, 0, "nobody is held back in the shadow");
     seconds(&pacing, &mut pacer, Mode::Off, &[30]);
     assert_eq!(held_ns(20).await, 0);
     // Late for long, whatever is copied: it still goes on.
     seconds(&pacing, &mut pacer, Mode::On, &[10, 40, 40, 40, 40, 40, 40]);
-    assert!(held_ns(5).await > 0);
+    assert!(held_ns(2).await > 0);
     leading.stop();
 }
