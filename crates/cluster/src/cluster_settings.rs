@@ -30,6 +30,9 @@ const FOLLOWERS_RETENTION: &str = "ccr.retention.max_bytes";
 /// Elasticsearch's names; its defaults are 1mb and 5, which are taken where only the other is set.
 const CHUNK_SIZE: &str = "ccr.indices.recovery.chunk_size";
 const CHUNKS: &str = "ccr.indices.recovery.max_concurrent_file_chunks";
+/// How many chunks of one file may be under way, where either of those is set. No limit where it is not
+/// set; 1 is the published rule before chunks of one file were asked for side by side.
+const CHUNKS_OF_FILE: &str = "ccr.indices.recovery.max_concurrent_chunks_per_file";
 /// How many bytes a second a node takes of first copies from other clusters. No limit where it is not set.
 const COPY_RATE: &str = "ccr.indices.recovery.max_bytes_per_sec";
 /// What is shown of a setting that has no default.
@@ -47,7 +50,7 @@ const RETENTION_MIN_BYTES: u64 = 1 << 20;
 const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The settings, with their defaults.
-pub const CLUSTER_SETTINGS: [(&str, &str); 10] = [
+pub const CLUSTER_SETTINGS: [(&str, &str); 11] = [
     (SHARDS_PER_NODE, "1000"),
     (DELAYED_TIMEOUT, "60s"),
     (CHECK_INTERVAL, "10m"),
@@ -56,6 +59,7 @@ pub const CLUSTER_SETTINGS: [(&str, &str); 10] = [
     (FOLLOWERS_RETENTION, "4gb"),
     (CHUNK_SIZE, UNSET),
     (CHUNKS, UNSET),
+    (CHUNKS_OF_FILE, UNSET),
     (COPY_RATE, UNSET),
     (RAISE_VERSION, RAISE[0]),
 ];
@@ -71,7 +75,7 @@ pub fn check_cluster_setting(name: &str, text: &str) -> Result<(), String> {
         RETENTION | FOLLOWERS_RETENTION => bytes(text).map(drop),
         SHARDS_PER_NODE => count(text).map(drop),
         CHUNK_SIZE => chunk_bytes(text).map(drop),
-        CHUNKS => chunks(text).map(drop),
+        CHUNKS | CHUNKS_OF_FILE => chunks(text).map(drop),
         COPY_RATE => rate(text).map(drop),
         RAISE_VERSION if RAISE.contains(&text) => Ok(()),
         RAISE_VERSION => Err(format!("`{text}` is none of {}", RAISE.join(", "))),
@@ -115,6 +119,11 @@ pub(crate) fn published_chunks(metadata: &Partition) -> Option<(u64, u64)> {
     let bytes = metadata::setting(metadata, CHUNK_SIZE).and_then(|text| chunk_bytes(&text).ok());
     let count = metadata::setting(metadata, CHUNKS).and_then(|text| chunks(&text).ok());
     (bytes.is_some() || count.is_some()).then(|| (bytes.unwrap_or(1 << 20), count.unwrap_or(5)))
+}
+
+/// See [`CHUNKS_OF_FILE`].
+pub(crate) fn chunks_of_file(metadata: &Partition) -> Option<u64> {
+    metadata::setting(metadata, CHUNKS_OF_FILE).and_then(|text| chunks(&text).ok())
 }
 
 /// See [`COPY_RATE`], bytes a second.

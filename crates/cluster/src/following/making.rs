@@ -156,7 +156,8 @@ impl Keeping {
 
     /// How the files of a leader are copied: as is set, and else as the link allows.
     fn copy_options(&self, shared: &Shared, remote: &str) -> CopyOptions {
-        let window = match cluster_settings::published_chunks(&shared.metadata) {
+        let published = cluster_settings::published_chunks(&shared.metadata);
+        let window = match published {
             // As published: of each copy its own.
             Some((bytes, chunks)) => Window::published(bytes, chunks),
             None => {
@@ -164,6 +165,8 @@ impl Keeping {
                 windows.entry(remote.to_owned()).or_insert_with(Window::measured).clone()
             }
         };
+        let of_file = published.and(cluster_settings::chunks_of_file(&shared.metadata));
+        let chunks_of_file_max = of_file.unwrap_or(u64::MAX);
         let rate = cluster_settings::copy_rate(&shared.metadata);
         let limiter = Arc::clone(&self.making.limiter);
         let pace = rate.map(|rate| -> Pace {
@@ -171,7 +174,9 @@ impl Keeping {
         });
         let chunk_bytes_max = 5 << 20;
         let window = Some(window);
-        CopyOptions { seed: random_u64(), window, pace, chunk_bytes_max, ..CopyOptions::default() }
+        let seed = random_u64();
+        let options = CopyOptions { seed, window, pace, chunk_bytes_max, ..CopyOptions::default() };
+        CopyOptions { chunks_of_file_max, ..options }
     }
 
     /// Has first copies made elsewhere that a node was to make which is gone for good: nothing of the
