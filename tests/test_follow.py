@@ -448,3 +448,11 @@ def test_elasticsearchs_clients_work_unchanged(pair, library):
         "leader_remote_cluster": "west",
     }
     assert call(leader.ccr.forget_follower, forgotten, index=name)["_shards"]["failed"] == 0
+
+
+def test_numbers_of_chunks_are_taken_within_their_bounds_only(pair):
+    name = "ccr.indices.recovery.max_concurrent_chunks_per_file"
+    for value, expected in ((0, 400), (11, 400), ("few", 400), (1, 200), (None, 200)):
+        status, answer = ask(pair.follower, "PUT", "/_cluster/settings", {"persistent": {name: value}})
+        assert status == expected, (value, answer)
+        assert expected == 200 or name in json.dumps(answer), answer

@@ -67,6 +67,8 @@ def test_wrong_words_are_a_matter_of_usage(tmp_path):
         (["run", "replica-selection", "--laps", "0"], "0 laps cannot be run"),
         (["run", "replica-selection", "--target", "https://h"], "TLS"),
         (["run", "replica-selection", "--quick", "--full"], "cannot be used with"),
+        (["run", "remote-recovery", "--target", "http://h"], "http://leader:port,http://follower:port"),
+        (["run", "remote-recovery", "--target", "http://a,http://b", "--variant", "ours"], "_ccr"),
     ]:
         ended = lab(*words, "--out", tmp_path)
         assert ended.returncode == 2 and said in ended.stderr, ended.stderr

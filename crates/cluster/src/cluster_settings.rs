@@ -31,6 +31,9 @@ const FOLLOWERS_RETENTION: &str = "ccr.retention.max_bytes";
 /// Elasticsearch's names; its defaults are 1mb and 5, which are taken where only the other is set.
 const CHUNK_SIZE: &str = "ccr.indices.recovery.chunk_size";
 const CHUNKS: &str = "ccr.indices.recovery.max_concurrent_file_chunks";
+/// How many chunks of one file may be under way, where either of those is set. No limit where it is not
+/// set; 1 is the published rule before chunks of one file were asked for side by side.
+const CHUNKS_OF_FILE: &str = "ccr.indices.recovery.max_concurrent_chunks_per_file";
 /// How many bytes a second a node takes of first copies from other clusters. No limit where it is not set.
 const COPY_RATE: &str = "ccr.indices.recovery.max_bytes_per_sec";
 /// Whether what is copied and followed across clusters makes way for the work of a node's own clients:
@@ -60,6 +63,7 @@ pub const CLUSTER_SETTINGS: [(&str, &str); 11] = [
     (FOLLOWERS_RETENTION, "4gb"),
     (CHUNK_SIZE, UNSET),
     (CHUNKS, UNSET),
+    (CHUNKS_OF_FILE, UNSET),
     (COPY_RATE, UNSET),
     (PACING, "on"),
     (RAISE_VERSION, RAISE[0]),
@@ -76,7 +80,7 @@ pub fn check_cluster_setting(name: &str, text: &str) -> Result<(), String> {
         RETENTION | FOLLOWERS_RETENTION => bytes(text).map(drop),
         SHARDS_PER_NODE => count(text).map(drop),
         CHUNK_SIZE => chunk_bytes(text).map(drop),
-        CHUNKS => chunks(text).map(drop),
+        CHUNKS | CHUNKS_OF_FILE => chunks(text).map(drop),
         COPY_RATE => rate(text).map(drop),
         PACING => mode(text).map(drop),
         RAISE_VERSION if RAISE.contains(&text) => Ok(()),
@@ -121,6 +125,11 @@ pub(crate) fn published_chunks(metadata: &Partition) -> Option<(u64, u64)> {
     let bytes = metadata::setting(metadata, CHUNK_SIZE).and_then(|text| chunk_bytes(&text).ok());
     let count = metadata::setting(metadata, CHUNKS).and_then(|text| chunks(&text).ok());
     (bytes.is_some() || count.is_some()).then(|| (bytes.unwrap_or(1 << 20), count.unwrap_or(5)))
+}
+
+/// See [`CHUNKS_OF_FILE`].
+pub(crate) fn chunks_of_file(metadata: &Partition) -> Option<u64> {
+    metadata::setting(metadata, CHUNKS_OF_FILE).and_then(|text| chunks(&text).ok())
 }
 
 /// See [`COPY_RATE`], bytes a second.

@@ -79,6 +79,14 @@ pub enum LabError {
         /// Why not.
         why: String,
     },
+    /// A run that cannot be gone on with.
+    #[error("the run in `{dir}` cannot be gone on with: {why}")]
+    Resume {
+        /// Its folder.
+        dir: PathBuf,
+        /// Why not.
+        why: String,
+    },
     /// A file of documents that was asked for in a way that cannot be.
     #[error("`{given}` is no corpus: {why}")]
     Corpus {

@@ -3,8 +3,13 @@
 //! `plots.json` holds what only the pictures need. Times are milliseconds, rates are per second,
 //! shares and error rates go from 0 to 1, changes are percent.
 
+mod course;
+mod run;
+
 use std::collections::BTreeMap;
 
+pub use course::{CopyCourse, NodeCourse};
+pub use run::RunNote;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -39,6 +44,9 @@ pub struct Results {
     /// What a reader has to know of how it was measured; empty in a simulation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// How it was asked for, where it can be gone on with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunNote>,
     /// The situations, in the order in which they ran.
     pub scenarios: Vec<Scenario>,
     /// Each contender against the baseline of its scenario.
@@ -151,6 +159,9 @@ pub struct Lap {
     /// Work of others meanwhile, where the lap is of a copy beside it, or of that work alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreground: Option<Foreground>,
+    /// What went on, second by second, where the lap is one of copying or following.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub course: Option<CopyCourse>,
     /// Each node.
     pub nodes: Vec<NodeLap>,
 }
@@ -173,7 +184,7 @@ pub struct RecoveryLap {
     pub recovery_seconds: f64,
     /// How long the same bytes take over the same link in one stream, of that; 0 where none was sent.
     pub share_of_raw: f64,
-    /// Bytes that crossed the link.
+    /// Bytes that crossed the link; 0 where nobody counted them.
     pub wire_bytes: u64,
     /// Of the time, the part after 95 % of the bytes; none where it was not watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -181,6 +192,10 @@ pub struct RecoveryLap {
     /// From the order until the follower had all of the leader's records too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level_seconds: Option<f64>,
+    /// By how much the time left that the follower told after ten seconds was off; none where it took
+    /// no longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_left_off_percent: Option<f64>,
 }
 
 /// What else went on during a lap of the live lab.
@@ -314,7 +329,7 @@ pub struct Series {
     pub latency_ms: Vec<f64>,
     /// Seconds from the start.
     pub at_s: Vec<f64>,
-    /// Answers a second since the point before; MB a second over the link, where it is of a copy.
+    /// Answers a second since the point before.
     pub answered_s: Vec<f64>,
     /// Requests waiting at each of `nodes`.
     pub queued: Vec<Vec<u32>>,
@@ -385,9 +400,14 @@ pub fn metric(lap: &Lap, path: &str) -> Option<f64> {
         None if path == "share_of_raw" => {
             lap.recovery.map(|it| it.share_of_raw).filter(|share| *share > 0.0)
         }
-        None if path == "wire_bytes" => lap.recovery.map(|it| it.wire_bytes as f64),
+        None if path == "wire_bytes" => {
+            lap.recovery.map(|it| it.wire_bytes as f64).filter(|bytes| *bytes > 0.0)
+        }
         None if path == "tail_seconds" => lap.recovery.and_then(|it| it.tail_seconds),
         None if path == "level_seconds" => lap.recovery.and_then(|it| it.level_seconds),
+        None if path == "time_left_off_percent" => {
+            lap.recovery.and_then(|it| it.time_left_off_percent)
+        }
         None if path == "cpu_s" => lap.cpu_s,
         None if path == "cpu_s_per_op" => lap.cpu_s.map(|s| s / lap.n.max(1) as f64),
         _ => None,

@@ -74,6 +74,16 @@ pub(crate) fn change(baseline: &[f64], contender: &[f64], seed: u64) -> Option<C
     Some(Change { percent, ci95, resolved: laps > 1 && (ci95[0] > 0.0 || ci95[1] < 0.0) })
 }
 
+/// The lower end of the 95 % interval of the mean over whole laps; the value itself of a single one.
+pub(crate) fn mean_lower(laps: &[f64], seed: u64) -> Option<f64> {
+    let mut random = Random::new(seed);
+    let mut draw = || laps.iter().map(|_| laps[random.below(laps.len())]).collect::<Vec<f64>>();
+    let count = if laps.is_empty() { 0 } else { RESAMPLES };
+    let mut means: Vec<f64> = (0..count).map(|_| mean(&draw())).collect();
+    means.sort_by(f64::total_cmp);
+    means.get(count / 40).copied()
+}
+
 pub(crate) fn mean(of: &[f64]) -> f64 {
     of.iter().sum::<f64>() / of.len().max(1) as f64
 }
@@ -116,5 +126,13 @@ mod tests {
         assert!(other.resolved && (other.percent - 50.0).abs() < 0.5, "{other:?}");
         assert!(change(&[1.0], &[2.0], 1).is_some_and(|one| !one.resolved));
         assert_eq!(change(&[], &[2.0], 1), None);
+    }
+
+    #[test]
+    fn the_lower_end_of_a_mean_is_below_it_and_above_the_least() {
+        let laps = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+        let lower = mean_lower(&laps, 1).expect("laps");
+        assert!(lower > 1.5 && lower < 3.0, "{lower}");
+        assert_eq!((mean_lower(&[7.0], 1), mean_lower(&[], 1)), (Some(7.0), None));
     }
 }

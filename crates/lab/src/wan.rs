@@ -102,8 +102,29 @@ struct Shared {
     is_over: AtomicBool,
     connections: AtomicU64,
     carried_bytes: [AtomicU64; 2],
+    under_way_bytes: [AtomicU64; 2],
     /// How much later than they arrive chunks were handed on, µs.
     late_us: Mutex<Histogram<u64>>,
+}
+
+/// Bytes under way, counted as such until they are dropped, with when they arrive.
+struct UnderWay<'a> {
+    arrival: Duration,
+    bytes: Vec<u8>,
+    counter: &'a AtomicU64,
+}
+
+impl<'a> UnderWay<'a> {
+    fn new(arrival: Duration, bytes: &[u8], counter: &'a AtomicU64) -> Self {
+        counter.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Self { arrival, bytes: bytes.to_vec(), counter }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.counter.fetch_sub(self.bytes.len() as u64, Ordering::Relaxed);
+    }
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -124,6 +145,7 @@ impl Wan {
             is_over: AtomicBool::new(false),
             connections: AtomicU64::new(0),
             carried_bytes: [AtomicU64::new(0), AtomicU64::new(0)],
+            under_way_bytes: [AtomicU64::new(0), AtomicU64::new(0)],
             late_us: Mutex::new(histogram()),
         });
         let address = shared.listen(target)?;
@@ -156,6 +178,12 @@ impl Wan {
     #[must_use]
     pub fn carried_bytes(&self) -> [u64; 2] {
         [0, 1].map(|way: usize| self.shared.carried_bytes[way].load(Ordering::Relaxed))
+    }
+
+    /// Bytes that have entered the link and not left it, to the target and back.
+    #[must_use]
+    pub fn under_way_bytes(&self) -> [u64; 2] {
+        [0, 1].map(|way: usize| self.shared.under_way_bytes[way].load(Ordering::Relaxed))
     }
 
     /// How much later than they arrive this machine handed chunks on since the last call, ms, 99th
@@ -236,7 +264,7 @@ impl Shared {
     }
 
     /// Reads from one end and says when each chunk arrives at the other.
-    fn take(&self, way: usize, mut from: &TcpStream, to: &SyncSender<(Duration, Vec<u8>)>) {
+    fn take<'a>(&'a self, way: usize, mut from: &TcpStream, to: &SyncSender<UnderWay<'a>>) {
         let mut buffer = vec![0; READ_BYTES];
         let mut last = Duration::ZERO;
         let mut window = Window::new(lock(&self.settings).window_bytes_max);
@@ -248,7 +276,8 @@ impl Shared {
             let (arrival, is_lost) = lock(&self.links[way]).arrival(entry, bytes);
             last = last.max(arrival);
             window.entered(last, bytes, delay, is_lost);
-            if to.send((last, buffer[..bytes].to_vec())).is_err() {
+            let chunk = UnderWay::new(last, &buffer[..bytes], &self.under_way_bytes[way]);
+            if to.send(chunk).is_err() {
                 return;
             }
         }
@@ -259,9 +288,10 @@ impl Shared {
         &self,
         way: usize,
         mut to: &TcpStream,
-        from: &Receiver<(Duration, Vec<u8>)>,
+        from: &Receiver<UnderWay<'_>>,
     ) -> io::Result<()> {
-        while let Ok((arrival, chunk)) = from.recv() {
+        while let Ok(chunk) = from.recv() {
+            let arrival = chunk.arrival;
             let left = arrival.saturating_sub(self.began.elapsed());
             if !left.is_zero() {
                 thread::sleep(left);
@@ -271,8 +301,8 @@ impl Shared {
             if self.is_over.load(Ordering::Relaxed) {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
-            to.write_all(&chunk)?;
-            self.carried_bytes[way].fetch_add(chunk.len() as u64, Ordering::Relaxed);
+            to.write_all(&chunk.bytes)?;
+            self.carried_bytes[way].fetch_add(chunk.bytes.len() as u64, Ordering::Relaxed);
         }
         Ok(())
     }

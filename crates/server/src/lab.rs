@@ -65,10 +65,12 @@ pub struct RunArgs {
     /// An arm; may be given several times. The baseline is always there.
     #[arg(long = "variant", value_name = "NAME")]
     pub variants: Vec<String>,
-    /// Scenarios of replica-selection, with commas between them; only these run.
+    /// Scenarios of replica-selection or remote-recovery, with commas between them; only these run.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub scenarios: Vec<String>,
-    /// A server to measure instead: http://host:port (Elasticsearch's REST) or redis://host:port.
+    /// A server to measure instead: http://host:port (Elasticsearch's REST) or redis://host:port. For
+    /// remote-recovery two, LEADER,FOLLOWER, and the follower's name for the leader's cluster where it
+    /// has several.
     #[arg(long, value_name = "URL")]
     pub target: Option<String>,
     /// A file of Rally's in the place of documents drawn from the seed; may be given several times.
@@ -79,6 +81,10 @@ pub struct RunArgs {
     /// Folder of result.json and report.html [default: lab/EXPERIMENT].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Goes on with a run of remote-recovery that was interrupted and left its files in DIR: scenarios
+    /// that are whole are kept. All other flags are to be those of that run.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "target"])]
+    pub resume: Option<PathBuf>,
     /// The number that corpora and requests are drawn from.
     #[arg(long, value_name = "N", default_value_t = SEED)]
     pub seed: u64,
@@ -139,6 +145,7 @@ impl LabCommandError {
                     | LabError::Nodes { .. }
                     | LabError::Laps { .. }
                     | LabError::Target { .. }
+                    | LabError::Resume { .. }
                     | LabError::Corpus { .. }
             )
         )
@@ -182,7 +189,8 @@ impl RunArgs {
         options.target.clone_from(&self.target);
         options.corpora.clone_from(&self.corpora);
         options.seed = self.seed;
-        if let Some(out) = &self.out {
+        options.resume = self.resume.is_some();
+        if let Some(out) = self.resume.as_ref().or(self.out.as_ref()) {
             options.out.clone_from(out);
         }
         Ok(options)
@@ -362,6 +370,10 @@ mod tests {
         let there = run(&["run", "x", "--full", "--target", "http://h:1", "--out", "/tmp/x"]);
         assert_eq!((there.size, there.target.as_deref()), (LiveSize::Full, Some("http://h:1")));
         assert!(parse(&["run", "x", "--quick", "--full"]).is_err());
+        let again = run(&["run", "x", "--quick", "--resume", "/tmp/y"]);
+        assert!(again.resume && !there.resume);
+        assert_eq!(again.out, PathBuf::from("/tmp/y"));
+        assert!(parse(&["run", "x", "--resume", "y", "--out", "z"]).is_err());
         let files = run(&["run", "x", "--corpus", "pmc=a.bz2", "--corpus", "geopoint=b"]);
         assert_eq!(files.corpora, ["pmc=a.bz2", "geopoint=b"]);
     }

@@ -199,7 +199,8 @@ impl Keeping {
 
     /// How the files of a leader are copied: as is set, and else as the link allows.
     fn copy_options(&self, shared: &Shared, remote: &str) -> CopyOptions {
-        let window = match cluster_settings::published_chunks(&shared.metadata) {
+        let published = cluster_settings::published_chunks(&shared.metadata);
+        let window = match published {
             // As published: of each copy its own.
             Some((bytes, chunks)) => Window::published(bytes, chunks),
             None => {
@@ -207,6 +208,8 @@ impl Keeping {
                 windows.entry(remote.to_owned()).or_insert_with(Window::measured).clone()
             }
         };
+        let of_file = published.and(cluster_settings::chunks_of_file(&shared.metadata));
+        let chunks_of_file_max = of_file.unwrap_or(u64::MAX);
         let rate = cluster_settings::copy_rate(&shared.metadata);
         let (limiter, pacing) = (Arc::clone(&self.making.limiter), Arc::clone(&self.pacing));
         let pace: Pace = Arc::new(move |bytes| {
@@ -219,8 +222,9 @@ impl Keeping {
             wait
         });
         let chunk_bytes_max = 5 << 20;
-        let (window, pace) = (Some(window), Some(pace));
-        CopyOptions { seed: random_u64(), window, pace, chunk_bytes_max, ..CopyOptions::default() }
+        let (window, pace, seed) = (Some(window), Some(pace), random_u64());
+        let options = CopyOptions { seed, window, pace, chunk_bytes_max, ..CopyOptions::default() };
+        CopyOptions { chunks_of_file_max, ..options }
     }
 
     /// Has first copies made elsewhere that a node was to make which is gone for good: nothing of the

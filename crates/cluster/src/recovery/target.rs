@@ -56,6 +56,8 @@ pub(crate) struct CopyOptions {
     pub chunks_max: usize,
     /// The most bytes in those. Default 64 MiB.
     pub bytes_max: u64,
+    /// How many chunks of one file may be under way. No limit by default.
+    pub chunks_of_file_max: u64,
     /// How long a chunk is waited for. Default 30 s.
     pub chunk_timeout: Duration,
     /// How long the making of a checkpoint is waited for at a time. Default 60 s.
@@ -90,6 +92,7 @@ impl Default for CopyOptions {
             chunk_bytes_max: 4 << 20,
             chunks_max: 64,
             bytes_max: 64 << 20,
+            chunks_of_file_max: u64::MAX,
             chunk_timeout: Duration::from_secs(30),
             open_timeout: Duration::from_secs(60),
             attempts_max: 8,

@@ -54,6 +54,8 @@ pub(super) struct Transfer<'a> {
     again: VecDeque<Piece>,
     /// How often each file was wrong.
     wrong: Vec<u32>,
+    /// Chunks of each file that were asked for and have not come.
+    under_way: Vec<u64>,
     /// Bytes and number of the pieces that are not written yet, asked for or not.
     held_bytes: u64,
     held: usize,
@@ -125,6 +127,7 @@ impl<'a> Transfer<'a> {
             asking: asking.map(|(index, (_, there))| (index, there)).collect(),
             again: VecDeque::new(),
             wrong: vec![0; listing.files.len()],
+            under_way: vec![0; listing.files.len()],
             held_bytes: 0,
             held: 0,
             calls: FuturesUnordered::new(),
@@ -192,11 +195,12 @@ impl<'a> Transfer<'a> {
     fn bound(&self) -> Bound {
         let is_waiting = self.asked > 0;
         let is_left = self.is_left();
+        let may_ask = !self.again.is_empty() || self.next_file().is_some();
         match () {
             () if self.is_paced => Bound::Pace,
             () if is_waiting && self.was_of_late(self.source_held_at) => Bound::Pace,
             // There is room in the window, but not for what has come.
-            () if is_left && self.seat.next_chunk().is_some() => Bound::Target,
+            () if may_ask && self.seat.next_chunk().is_some() => Bound::Target,
             () if is_left || is_waiting => self.seat.window().bound(),
             () if self.intake.is_writing() => Bound::Target,
             // What failed rests before it is asked for again.
@@ -237,7 +241,8 @@ impl<'a> Transfer<'a> {
         if let Some(piece) = self.again.pop_front() {
             return Some(piece);
         }
-        let (index, offset) = *self.asking.front()?;
+        let at = self.next_file()?;
+        let (index, offset) = self.asking[at];
         let left = self.intake.file(index).bytes - offset;
         let bytes = left.min(bytes_max).min(self.options.chunk_bytes_max).max(1);
         let has_room = self.held < self.options.chunks_max
@@ -248,13 +253,21 @@ impl<'a> Transfer<'a> {
         }
         self.held_bytes += bytes;
         self.held += 1;
-        match self.asking.front_mut() {
+        self.under_way[index] += 1;
+        match self.asking.get_mut(at) {
             Some((_, asked)) if bytes < left => *asked += bytes,
-            _ => drop(self.asking.pop_front()),
+            _ => drop(self.asking.remove(at)),
         }
         // A window's chunks are of a few MiB.
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         Some(Piece { index, offset, bytes, attempts: 0 })
+    }
+
+    /// The first file of which more may be asked for, by its place among those.
+    fn next_file(&self) -> Option<usize> {
+        let is_free =
+            |(index, _): &(usize, u64)| self.under_way[*index] < self.options.chunks_of_file_max;
+        self.asking.iter().position(is_free)
     }
 
     fn send(&mut self, piece: Piece) {
@@ -362,6 +375,7 @@ impl<'a> Transfer<'a> {
     fn take(&mut self, Asked { piece, sent, held, .. }: Asked, chunk: Arrived) {
         let Arrived { bytes, file_checksum, wire_bytes, is_packed } = chunk;
         self.source.gave();
+        self.under_way[piece.index] -= 1;
         let is_free = !self.was_of_late(self.held_back_at) && held.is_zero();
         sent.arrived(Came { wire_bytes, is_packed, held, is_free });
         self.seat.flows();

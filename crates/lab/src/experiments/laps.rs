@@ -46,6 +46,7 @@ pub(crate) fn of_windows(spec: &RunSpec, outcome: &Outcome) -> Vec<Lap> {
             recovery: None,
             lag_ms: None,
             foreground: None,
+            course: None,
             lag_told_ms: None,
             nodes,
         }

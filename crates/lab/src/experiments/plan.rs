@@ -158,6 +158,7 @@ fn gather(plan: &Plan, seed: u64, made: impl Iterator<Item = Made>) -> (Results,
         host: "simulated".to_owned(),
         seed,
         notes: Vec::new(),
+        run: None,
         scenarios,
         comparisons: Vec::new(),
     };

@@ -92,10 +92,12 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// A remark to whoever watches, and for the report.
+    /// A remark to whoever watches, and for the report, which has each once.
     pub(crate) fn note(&mut self, text: String) {
         self.progress.note(&text);
-        self.notes.push(text);
+        if !self.notes.contains(&text) {
+            self.notes.push(text);
+        }
     }
 
     /// Says in one sentence what came of it: the last note, shown when all is done.

@@ -74,6 +74,8 @@ pub struct LiveOptions {
     pub seed: u64,
     /// The folder to write to; it is made if it is not there.
     pub out: PathBuf,
+    /// Whether to go on with the run that left its files there.
+    pub resume: bool,
     /// The binary of the nodes.
     pub binary: PathBuf,
     /// The folder of the nodes' data, made and removed again.
@@ -104,6 +106,7 @@ impl Default for Found {
             host: String::new(),
             seed: 0,
             notes: Vec::new(),
+            run: None,
             scenarios: Vec::new(),
             comparisons: Vec::new(),
         };
@@ -130,6 +133,7 @@ impl LiveOptions {
             corpora: Vec::new(),
             seed: 1,
             out: PathBuf::from("lab").join(experiment),
+            resume: false,
             binary,
             folder: std::env::temp_dir().join(format!("plimsoll-lab-{}", std::process::id())),
             warm_up: Duration::from_secs(1),
@@ -240,7 +244,15 @@ pub fn run(options: &LiveOptions, progress: &mut dyn Progress) -> Result<Outcome
             known: ALL.iter().map(|one| one.name).collect::<Vec<_>>().join(", "),
         });
     };
-    let names = (experiment.variants)();
+    let is_remote = experiment.name == remote::NAME;
+    if options.resume && (!is_remote || options.target.is_some()) {
+        let why = format!("only {} on clusters of its own can be", remote::NAME);
+        return Err(LabError::Resume { dir: options.out.clone(), why });
+    }
+    let names = match options.target {
+        Some(_) if is_remote => remote::names_of_given(),
+        _ => (experiment.variants)(),
+    };
     if let Some(unknown) = options.variants.iter().find(|name| !names.contains(&name.as_str())) {
         return Err(LabError::UnknownVariant { name: unknown.clone(), known: names.join(", ") });
     }
@@ -251,11 +263,9 @@ pub fn run(options: &LiveOptions, progress: &mut dyn Progress) -> Result<Outcome
             if names.is_empty() { "none to choose from".to_owned() } else { names.join(", ") };
         return Err(LabError::UnknownScenario { name: unknown.clone(), known });
     }
-    if let Some(url) = options.target.as_deref().filter(|_| experiment.name == remote::NAME) {
-        let why = format!("{} runs on two clusters of its own so far", remote::NAME);
-        return Err(LabError::Target { url: url.to_owned(), why });
-    }
-    let target = options.target.as_deref().map(target::Target::parse).transpose()?;
+    // Where two are needed, they are the experiment's affair.
+    let target = options.target.as_deref().filter(|_| !is_remote);
+    let target = target.map(target::Target::parse).transpose()?;
     let mut found = Found::default();
     found.results.experiment.clone_from(&options.experiment);
     found.results.host = processes::host();

@@ -36,8 +36,14 @@ const RULE: &str = "cluster.routing.replica_selection";
 /// A server by its URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    protocol: Protocol,
-    address: String,
+    pub(crate) protocol: Protocol,
+    pub(crate) address: String,
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.address)
+    }
 }
 
 impl Target {
@@ -65,12 +71,18 @@ impl Target {
         Ok(Self { protocol, address })
     }
 
-    fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, LabError> {
+    /// Asks its REST.
+    pub(crate) fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, LabError> {
         node::ask(&self.address, method, path, body, TIMEOUT)
     }
 
     /// Counters of all its nodes; what it does not say is not there.
-    fn counters(&self) -> BTreeMap<String, NodeLap> {
+    pub(crate) fn counters(&self) -> BTreeMap<String, NodeLap> {
         match self.protocol {
             Protocol::Http => self
                 .ask("GET", "/_nodes/stats/thread_pool,process", None)
@@ -85,6 +97,24 @@ impl Target {
             }
         }
     }
+}
+
+/// What each node did between two readings of [`Target::counters`].
+pub(crate) fn node_laps(
+    before: &BTreeMap<String, NodeLap>,
+    after: &BTreeMap<String, NodeLap>,
+) -> Vec<NodeLap> {
+    let one = |(name, now): (&String, &NodeLap)| {
+        let was = before.get(name).cloned().unwrap_or_default();
+        NodeLap {
+            name: name.clone(),
+            completed: now.completed.saturating_sub(was.completed),
+            rejected: now.rejected.saturating_sub(was.rejected),
+            cpu_s: now.cpu_s.zip(was.cpu_s).map(|(now, was)| (now - was).max(0.0)),
+            ..NodeLap::default()
+        }
+    };
+    after.iter().map(one).collect()
 }
 
 /// Nodes by name: searches completed and rejected, processor time.
@@ -290,19 +320,7 @@ fn lap(
     let taken = load::run(&load, &watch)
         .map_err(|error| LabError::live("start the load".to_owned(), error))?;
     let after = target.counters();
-    let nodes: Vec<NodeLap> = after
-        .iter()
-        .map(|(name, now)| {
-            let was = before.get(name).cloned().unwrap_or_default();
-            NodeLap {
-                name: name.clone(),
-                completed: now.completed.saturating_sub(was.completed),
-                rejected: now.rejected.saturating_sub(was.rejected),
-                cpu_s: now.cpu_s.zip(was.cpu_s).map(|(now, was)| (now - was).max(0.0)),
-                ..NodeLap::default()
-            }
-        })
-        .collect();
+    let nodes = node_laps(&before, &after);
     let late_ms = taken.late_us.value_at_quantile(0.99) as f64 / 1e3;
     let conditions = Conditions { generator_late_ms: late_ms, ..Conditions::default() };
     let reason = match context.is_stopped() {

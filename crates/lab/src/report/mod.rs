@@ -3,6 +3,7 @@
 //! the files that a run leaves, so that they can be made again.
 
 mod copies;
+mod courses;
 mod html;
 mod lap_tables;
 mod pictures;

@@ -1,8 +1,8 @@
 //! The pictures of a scenario: how response times are distributed, throughput and queues over
 //! time, and which node did how much.
 
-use super::copies;
 use super::svg::{Line, Scale, bars, lines};
+use super::{copies, courses};
 use crate::result::{QUANTILES, Scenario, Series, Variant};
 
 /// Nodes beyond this many are not drawn one by one.
@@ -14,11 +14,10 @@ const LEFT_OUT: usize = 1;
 
 /// All pictures of a scenario, as SVG.
 pub(crate) fn of(scenario: &Scenario, series: &[&Series]) -> Vec<String> {
-    let mut all = Vec::new();
     if copies::are_in(scenario) {
-        let has_course = series.iter().any(|one| one.at_s.len() > 1);
-        return if has_course { vec![carried(series)] } else { all };
+        return courses::of(scenario);
     }
+    let mut all = Vec::new();
     if !series.is_empty() {
         all.push(distribution(series));
     }
@@ -67,13 +66,16 @@ fn distribution(series: &[&Series]) -> String {
     lines("Response time by percentile", &drawn, &ticks, Scale::Log, "ms at each percentile")
 }
 
-fn seconds(series: &[&Series]) -> Vec<(f64, String)> {
-    let end = series.iter().filter_map(|one| one.at_s.last()).copied().fold(0.0, f64::max);
+/// Ticks of an axis of so many seconds.
+pub(super) fn seconds(end: f64) -> Vec<(f64, String)> {
     (0..=4).map(|step| end * f64::from(step) / 4.0).map(|at| (at, format!("{at:.0} s"))).collect()
 }
 
-/// The rate of every variant over time.
-fn rates(series: &[&Series], title: &str, unit: &str) -> String {
+fn end(series: &[&Series]) -> f64 {
+    series.iter().filter_map(|one| one.at_s.last()).copied().fold(0.0, f64::max)
+}
+
+fn throughput(series: &[&Series]) -> String {
     let drawn: Vec<Line> = series
         .iter()
         .filter(|one| one.at_s.len() > 1)
@@ -82,16 +84,8 @@ fn rates(series: &[&Series], title: &str, unit: &str) -> String {
             points: one.at_s.iter().copied().zip(one.answered_s.iter().copied()).collect(),
         })
         .collect();
-    lines(title, &drawn, &seconds(series), Scale::Linear, unit)
-}
-
-fn throughput(series: &[&Series]) -> String {
-    rates(series, "Throughput over the first lap", "answers a second")
-}
-
-/// What crossed the link, where a scenario is one of copies.
-fn carried(series: &[&Series]) -> String {
-    rates(series, "What the link carried over the first lap", "MB a second")
+    let (title, unit) = ("Throughput over the first lap", "answers a second");
+    lines(title, &drawn, &seconds(end(series)), Scale::Linear, unit)
 }
 
 fn shares(scenario: &Scenario) -> Option<String> {
@@ -134,5 +128,5 @@ fn queues(series: &Series) -> String {
         })
         .collect();
     let title = format!("Queue of each node, {}", series.variant);
-    lines(&title, &drawn, &seconds(&[series]), Scale::Linear, "requests waiting")
+    lines(&title, &drawn, &seconds(end(&[series])), Scale::Linear, "requests waiting")
 }

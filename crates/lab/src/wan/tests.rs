@@ -175,3 +175,20 @@ fn two_targets_share_one_link() {
     assert!(wan.take_late_ms() >= 0.0);
     assert_eq!(wan.take_late_ms(), 0.0);
 }
+
+#[test]
+fn bytes_are_under_way_until_they_arrive() {
+    let wan = Wan::start(echo(), WanSettings { delay: 100 * MS, ..PLAIN }, 9).unwrap();
+    let is_soon = |expected: [u64; 2]| {
+        (0..5_000).any(|_| {
+            let is_so = wan.under_way_bytes() == expected;
+            thread::sleep(MS * u32::from(!is_so));
+            is_so
+        })
+    };
+    let mut stream = TcpStream::connect(wan.address()).unwrap();
+    stream.write_all(b"hello").unwrap();
+    assert!(is_soon([5, 0]) && is_soon([0, 5]), "there, and back");
+    stream.read_exact(&mut [0; 5]).unwrap();
+    assert!(is_soon([0, 0]));
+}

@@ -6,6 +6,7 @@ use plimsoll_log::Lsn;
 use plimsoll_storage::partition::ToIndex;
 
 use super::*;
+use crate::recovery::window::Window;
 
 /// A source that is not all flushed, and whose files stay as they are: few, and the lowest was
 /// rewritten already.
@@ -254,6 +255,25 @@ async fn several_chunks_are_under_way_and_never_more_than_allowed() {
         assert!((expected..=chunks_max).contains(&most), "{most} of {chunks_max}");
         // Files smaller than a chunk leave room for a few more.
         assert!(bytes_max > 6000 || most < 12, "{most} in {bytes_max} bytes");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn chunks_of_one_file_are_bounded_and_those_of_others_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = source(dir.path());
+    for (chunks_of_file_max, is_reached) in [(1, false), (u64::MAX, true)] {
+        let (network, target) = (Network::new(source.replica.store(), 1), Target::new());
+        *network.0.delay.lock() = Duration::from_millis(1);
+        *network.0.faults.lock() = Faults { lost: 0.05, ..Faults::default() };
+        let window = Some(Window::published(2_000, 5));
+        let options = CopyOptions { chunks_of_file_max, window, ..small() };
+        let copy = target.recover(&network, &options).await;
+        assert_eq!(copy.digest().unwrap(), source.digest());
+        let most = |of: &AtomicUsize| of.load(Ordering::Relaxed);
+        let seen = network.seen();
+        assert!((2..=5).contains(&most(&seen.under_way_max)), "several files at once");
+        assert_eq!(most(&seen.of_file_max) > 1, is_reached, "{chunks_of_file_max}");
     }
 }
 

@@ -123,6 +123,9 @@ struct Seen {
     bytes: AtomicU64,
     under_way: AtomicUsize,
     under_way_max: AtomicUsize,
+    /// Chunks under way of each file, and the most that ever were of one.
+    of_file: Mutex<HashMap<u32, usize>>,
+    of_file_max: AtomicUsize,
     opened: AtomicUsize,
     /// Questions for checksums.
     checksums: AtomicUsize,
@@ -160,6 +163,14 @@ fn is_new(question: &Question) -> bool {
         question,
         OpenCopy { .. } | CopyChunk { .. } | FileChecksums { .. } | PackedChunk { .. }
     )
+}
+
+/// The file that a chunk is asked of.
+fn file_of(question: &Bytes) -> Option<u32> {
+    match crate::rpc::decode::<Envelope>(question).ok()?.question {
+        Question::CopyChunk { file, .. } | Question::PackedChunk { file, .. } => Some(file),
+        _ => None,
+    }
 }
 
 /// A network with one node in it, the source.
@@ -302,17 +313,26 @@ impl Network {
 impl Peers for Network {
     fn call(&self, _: &str, question: Bytes, _: Duration) -> Call {
         /// A call that is over, answered or given up.
-        struct Over(Network);
+        struct Over(Network, Option<u32>);
         impl Drop for Over {
             fn drop(&mut self) {
                 self.0.seen().under_way.fetch_sub(1, Ordering::Relaxed);
+                if let Some(file) = self.1 {
+                    *self.0.seen().of_file.lock().entry(file).or_default() -= 1;
+                }
             }
         }
-        let network = self.clone();
+        let (network, file) = (self.clone(), file_of(&question));
         Box::pin(async move {
+            if let Some(file) = file {
+                let mut of_file = network.seen().of_file.lock();
+                let count = of_file.entry(file).or_default();
+                *count += 1;
+                network.seen().of_file_max.fetch_max(*count, Ordering::Relaxed);
+            }
             let under_way = network.seen().under_way.fetch_add(1, Ordering::Relaxed) + 1;
             network.seen().under_way_max.fetch_max(under_way, Ordering::Relaxed);
-            let _over = Over(network.clone());
+            let _over = Over(network.clone(), file);
             network.carry(question).await
         })
     }

@@ -101,6 +101,7 @@ pub(super) fn simulate(
         host: "simulated".to_owned(),
         seed: options.seed,
         notes: vec![RECOVERY.note.clone(), format!("Published: {}", RECOVERY.source)],
+        run: None,
         scenarios,
         comparisons: Vec::new(),
     };

@@ -1,6 +1,6 @@
 //! The arms of `remote-recovery`: raw copies, the published rule with a fixed chunk and a fixed number
-//! of them under way, with and without the published compression, and what the nodes choose by
-//! themselves, with and without theirs. Chunks are as much smaller than the
+//! of them under way (`-by-file`: one of each file), with and without the published compression, and
+//! what the nodes choose by themselves, with and without theirs. Chunks are as much smaller than the
 //! study's as the link is, so that the same number of them fills the same part of it. Pure.
 
 use std::collections::BTreeMap;
@@ -13,6 +13,8 @@ use crate::live::LiveSize;
 pub(crate) const RAW: &str = "raw-tls";
 /// The same once more.
 pub(crate) const AGAIN: &str = "raw-tls (again)";
+/// The raw copy over four connections.
+pub(crate) const RAW_4: &str = "raw-tls-4";
 /// The published default.
 pub(crate) const DEFAULT: &str = "1m-5";
 /// What the nodes choose.
@@ -23,6 +25,7 @@ pub(crate) const PLAIN: &str = "ours-plain";
 /// The settings of the published rule.
 const CHUNK: &str = "ccr.indices.recovery.chunk_size";
 const CHUNKS: &str = "ccr.indices.recovery.max_concurrent_file_chunks";
+const CHUNKS_OF_FILE: &str = "ccr.indices.recovery.max_concurrent_chunks_per_file";
 /// That of compression, of the remote cluster that the lab's follower knows.
 const COMPRESS: &str = "cluster.remote.leader.transport.compress";
 
@@ -40,8 +43,9 @@ const RAW_TIMES: f64 = 4.0;
 pub(crate) enum Way {
     /// Not by nodes, over so many connections.
     Raw { connections: usize },
-    /// By nodes, with chunks of so many KiB, scaled, and so many under way, all compressed or none.
-    Fixed { chunk_kib: u64, chunks: u64, deflate: bool },
+    /// By nodes, with chunks of so many KiB, scaled, and so many under way, of one file each or of
+    /// any, all compressed or none.
+    Fixed { chunk_kib: u64, chunks: u64, by_file: bool, deflate: bool },
     /// By nodes, with nothing set but that nothing is compressed, or nothing at all.
     Ours { plain: bool },
 }
@@ -60,21 +64,26 @@ const fn raw(connections: usize) -> Way {
 }
 
 const fn fixed(chunk_kib: u64, chunks: u64) -> Way {
-    Way::Fixed { chunk_kib, chunks, deflate: false }
+    Way::Fixed { chunk_kib, chunks, by_file: false, deflate: false }
+}
+
+const fn by_file(chunk_kib: u64, chunks: u64, deflate: bool) -> Way {
+    Way::Fixed { chunk_kib, chunks, by_file: true, deflate }
 }
 
 const fn deflated(chunk_kib: u64, chunks: u64) -> Way {
-    Way::Fixed { chunk_kib, chunks, deflate: true }
+    Way::Fixed { chunk_kib, chunks, by_file: false, deflate: true }
 }
 
 /// All arms, by name, with the least size of a run that has them.
-const ARMS: [(&str, Way, LiveSize); 19] = [
+const ARMS: [(&str, Way, LiveSize); 21] = [
     (RAW, raw(1), LiveSize::Quick),
     (AGAIN, raw(1), LiveSize::Quick),
-    ("raw-tls-4", raw(4), LiveSize::Study),
+    (RAW_4, raw(4), LiveSize::Quick),
     ("64k-1", fixed(64, 1), LiveSize::Full),
     ("1m-1", fixed(1_024, 1), LiveSize::Quick),
     ("5m-1", fixed(5_120, 1), LiveSize::Full),
+    ("1m-5-by-file", by_file(1_024, 5, false), LiveSize::Full),
     (DEFAULT, fixed(1_024, 5), LiveSize::Quick),
     ("5m-5", fixed(5_120, 5), LiveSize::Study),
     ("1m-10", fixed(1_024, 10), LiveSize::Study),
@@ -82,6 +91,7 @@ const ARMS: [(&str, Way, LiveSize); 19] = [
     ("64k-1+deflate", deflated(64, 1), LiveSize::Full),
     ("1m-1+deflate", deflated(1_024, 1), LiveSize::Full),
     ("5m-1+deflate", deflated(5_120, 1), LiveSize::Full),
+    ("1m-5-by-file+deflate", by_file(1_024, 5, true), LiveSize::Full),
     ("1m-5+deflate", deflated(1_024, 5), LiveSize::Quick),
     ("5m-5+deflate", deflated(5_120, 5), LiveSize::Full),
     ("1m-10+deflate", deflated(1_024, 10), LiveSize::Full),
@@ -113,16 +123,18 @@ pub(crate) fn arms(size: LiveSize, wanted: &[String], link_bytes_s: u64) -> Vec<
 }
 
 fn settings(way: Way, link_bytes_s: u64) -> BTreeMap<String, Value> {
-    let (chunk, chunks, compress) = match way {
+    let nothing = || [Value::Null, Value::Null, Value::Null];
+    let ([chunk, chunks, of_file], compress) = match way {
         Way::Raw { .. } => return BTreeMap::new(),
-        Way::Fixed { chunk_kib, chunks, deflate } => {
+        Way::Fixed { chunk_kib, chunks, by_file, deflate } => {
             let chunk = format!("{}b", scaled(chunk_kib, link_bytes_s));
-            (json!(chunk), json!(chunks), json!(deflate))
+            let of_file = if by_file { json!(1) } else { Value::Null };
+            ([json!(chunk), json!(chunks), of_file], json!(deflate))
         }
-        Way::Ours { plain: true } => (Value::Null, Value::Null, json!(false)),
-        Way::Ours { plain: false } => (Value::Null, Value::Null, Value::Null),
+        Way::Ours { plain: true } => (nothing(), json!(false)),
+        Way::Ours { plain: false } => (nothing(), Value::Null),
     };
-    let all = [(CHUNK, chunk), (CHUNKS, chunks), (COMPRESS, compress)];
+    let all = [(CHUNK, chunk), (CHUNKS, chunks), (CHUNKS_OF_FILE, of_file), (COMPRESS, compress)];
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
@@ -170,7 +182,7 @@ mod tests {
         };
         assert_eq!(
             names(LiveSize::Quick, &[]),
-            [RAW, AGAIN, "1m-1", "1m-5", "1m-5+deflate", "ours"]
+            [RAW, AGAIN, RAW_4, "1m-1", "1m-5", "1m-5+deflate", "ours"]
         );
         assert_eq!(names(LiveSize::Full, &["5m-8"]), [RAW, "5m-8"]);
         assert_eq!(names(LiveSize::Full, &[]).len(), ARMS.len());
@@ -179,10 +191,14 @@ mod tests {
     #[test]
     fn every_arm_of_the_nodes_says_all_settings() {
         for arm in arms(LiveSize::Full, &[], 12_500_000) {
-            let expected = if matches!(arm.way, Way::Raw { .. }) { 0 } else { 3 };
+            let expected = if matches!(arm.way, Way::Raw { .. }) { 0 } else { 4 };
             assert_eq!(arm.settings.len(), expected, "{arm:?}");
+            let chunks = arm.settings.get(CHUNKS);
             let is_ours = matches!(arm.way, Way::Ours { .. });
-            assert_eq!(arm.settings.values().any(Value::is_null), is_ours);
+            assert_eq!(chunks.is_some_and(Value::is_null), is_ours, "{arm:?}");
+            let of_file = arm.settings.get(CHUNKS_OF_FILE);
+            let is_by_file = of_file.is_some_and(|value| *value == json!(1));
+            assert_eq!(is_by_file, arm.name.contains("-by-file"), "{arm:?}");
         }
         let all = arms(LiveSize::Full, &[], 12_500_000);
         let five = all.iter().find(|arm| arm.name == "1m-5").unwrap();

@@ -1,18 +1,21 @@
 //! Scenarios of copies: one that counts for nothing and tells how large the table is, a raw one that
 //! warms up, then laps of all arms in turns.
 
+use std::sync::atomic::AtomicU64;
+
 use super::arms::RemoteArm;
 use super::scenarios::Plan;
-use super::{Run, laps, pair, verdict};
+use super::{Run, copying, laps, pair, verdict};
 use crate::LabError;
 use crate::live::measure::Measured;
-use crate::live::method;
+use crate::live::{LiveSize, method};
 use crate::result::LoadNote;
 
 /// The first copy is waited for so long.
 const FIRST_SECONDS_MAX: f64 = 300.0;
 /// Laps that may be made again because something disturbed them, of all.
 const AGAIN_SHARE: usize = 4;
+const AGAIN_SHARE_QUICK: usize = 8;
 
 impl Run<'_, '_> {
     /// Runs a scenario of copies.
@@ -21,7 +24,7 @@ impl Run<'_, '_> {
         let stop = std::sync::Arc::clone(&self.context.options.stop);
         let name = plan.name;
         self.pair.forget()?;
-        let first = laps::follow(&self.pair, FIRST_SECONDS_MAX, &stop)?;
+        let first = copying::copy(&self.pair, FIRST_SECONDS_MAX, &AtomicU64::new(0), &stop)?;
         let bytes = match first.cut {
             Some(_) if self.context.is_stopped() => return Err(LabError::Stopped),
             Some(why) => return Err(LabError::live("copy the table once".to_owned(), why)),
@@ -29,7 +32,7 @@ impl Run<'_, '_> {
         };
         self.context.step(&format!("{name} first copy"));
         self.pair.serve_raw(bytes)?;
-        let (warm, _) = laps::lap(&mut self.pair, &arms[0], bytes, f64::INFINITY, &stop)?;
+        let warm = laps::lap(&mut self.pair, &arms[0], bytes, f64::INFINITY, &stop)?;
         let raw_seconds = warm.lap.recovery.map_or(0.0, |it| it.recovery_seconds);
         self.context.note(format!(
             "{name}: {:.1} MB of files in {} partitions; the first raw copy took {raw_seconds:.2} s",
@@ -51,7 +54,6 @@ impl Run<'_, '_> {
             ("table_bytes", bytes as f64),
         ];
         self.push(name, LoadNote::Clients(0), &fit, &arms, &laps);
-        self.found.plots.series.append(&mut self.courses);
         self.tell_cut(plan, &arms, &laps);
         Ok(())
     }
@@ -65,21 +67,21 @@ impl Run<'_, '_> {
     ) -> Result<Vec<Vec<Measured>>, LabError> {
         let stop = std::sync::Arc::clone(&self.context.options.stop);
         let mut all: Vec<Vec<Measured>> = arms.iter().map(|_| Vec::new()).collect();
-        let laps = plan.laps(self.context.options, self.context.laps());
-        let mut again = (laps * arms.len()).div_ceil(AGAIN_SHARE);
-        for block in 0..laps {
+        let (options, laps) = (self.context.options, self.context.laps());
+        let share = if options.size == LiveSize::Quick { AGAIN_SHARE_QUICK } else { AGAIN_SHARE };
+        let mut again = plan.laps_of_all(options, laps).div_ceil(share);
+        for block in 0..plan.laps(options, laps) {
             for at in method::order(arms.len(), block) {
                 let arm = &arms[at];
+                if block >= plan.laps_of(arm, options, laps) {
+                    continue;
+                }
                 loop {
                     if self.context.is_stopped() {
                         return Ok(all);
                     }
                     let limit = arm.seconds_max(raw_seconds);
-                    let (mut lap, course) = laps::lap(&mut self.pair, arm, bytes, limit, &stop)?;
-                    if block == 0 && lap.lap.recovery.is_some() {
-                        self.courses.retain(|one| one.variant != arm.name);
-                        self.courses.push(laps::series(plan.name, arm.name, &course));
-                    }
+                    let mut lap = laps::lap(&mut self.pair, arm, bytes, limit, &stop)?;
                     lap.block = block;
                     // One that was stopped before it was done tells nothing.
                     if self.context.is_stopped() && lap.lap.recovery.is_none() {

@@ -11,17 +11,18 @@ use hdrhistogram::Histogram;
 use serde_json::Value;
 
 use super::arms::{OURS, arms};
+use super::copying::Follower;
 use super::lag::{Lag, follower_numbers, leader_numbers};
 use super::pair::{LEADER_INDEX, Pair};
 use super::scenarios::{FOLLOWING, LINK, Plan};
-use super::{Run, laps};
+use super::{Run, copying, course, laps};
 use crate::LabError;
 use crate::live::LiveSize;
 use crate::live::corpus::{Corpus, Shape};
 use crate::live::load::histogram;
 use crate::live::measure::{self, Measured, Moment, STOPPED};
 use crate::live::wire::{self, Connection, Protocol};
-use crate::result::{Finding, Lap, LoadNote, over_laps};
+use crate::result::{CopyCourse, Finding, Lap, LoadNote, over_laps};
 use crate::stats;
 use crate::wan::WanSettings;
 
@@ -36,7 +37,7 @@ const BULK_DOCUMENTS: usize = 200;
 const DOCUMENTS_MAX: usize = 100_000_000;
 const FIRST: Duration = Duration::from_secs(5);
 const WARM_UP: Duration = Duration::from_secs(4);
-const WINDOW: Duration = Duration::from_secs(20);
+const WINDOW: Duration = Duration::from_secs(24);
 const LOOK: Duration = Duration::from_millis(50);
 const LAPS_MAX: usize = 3;
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -62,7 +63,7 @@ pub(super) fn run(run: &mut Run<'_, '_>, plan: &Plan) -> Result<(), LabError> {
         run.pair.set(&arm.settings)?;
     }
     // The copy itself goes over the wide link.
-    let copy = laps::follow(&run.pair, COPY_SECONDS_MAX, &stop)?;
+    let copy = copying::copy(&run.pair, COPY_SECONDS_MAX, &AtomicU64::new(0), &stop)?;
     if copy.level_seconds.is_none() {
         return match run.context.is_stopped() {
             true => Err(LabError::Stopped),
@@ -161,14 +162,17 @@ fn lap(
     let before = Moment::take(&pair.cluster.nodes);
     let (carried, began, written) = (pair.wan.carried_bytes()[1], Instant::now(), writer.bytes);
     let is_over = AtomicBool::new(false);
-    let (behind, ended) = thread::scope(|scope| {
+    let (behind, ended, course) = thread::scope(|scope| {
         let (pair, is_over) = (&*pair, &is_over);
         let watching = scope.spawn(move || watch(pair, is_over));
-        let ended = writer.write(bulk_bytes_s, WINDOW, stop);
+        let write = |_: &AtomicU64| writer.write(bulk_bytes_s, WINDOW, stop);
+        let (ended, course) = course::beside(pair, write);
         is_over.store(true, Ordering::Relaxed);
-        (watching.join(), ended)
+        (watching.join(), ended, course)
     });
     ended?;
+    // No files are copied.
+    let course = CopyCourse { bytes: Vec::new(), ..course };
     let watched = |_| LabError::live("watch the follower".to_owned(), "a thread panicked");
     let behind = behind.map_err(watched)?;
     let seconds = began.elapsed().as_secs_f64();
@@ -197,6 +201,7 @@ fn lap(
         conditions: Some(conditions),
         lag_ms: Some(stats::quantiles(&behind.seen_us)),
         lag_told_ms: Some(stats::quantiles(&behind.told_us)),
+        course: Some(course),
         nodes: measure::node_laps(&pair.cluster.nodes, &before, &after),
         ..Lap::default()
     };
@@ -239,7 +244,7 @@ fn watch(pair: &Pair, is_over: &AtomicBool) -> Behind {
 fn await_idle(pair: &Pair, stop: &AtomicBool) -> Result<(), LabError> {
     let began = Instant::now();
     while began.elapsed() < TIMEOUT && !stop.load(Ordering::Relaxed) {
-        if super::watched::is_level(&pair.ask("_ccr/stats")?, super::pair::SHARDS) {
+        if pair.is_level()? {
             return Ok(());
         }
         thread::sleep(LOOK);

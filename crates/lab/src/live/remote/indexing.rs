@@ -3,7 +3,7 @@
 //! latency of their own work; what it costs the copy, by how long it takes.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::arms::{OURS, RemoteArm, Way, arms};
 use super::pair::{LEADER_INDEX, Pair};
 use super::scenarios::Plan;
-use super::{Run, laps};
+use super::{Run, copying, course};
 use crate::LabError;
 use crate::live::LiveSize;
 use crate::live::cluster;
@@ -170,7 +170,8 @@ fn lap(
             .map(|(address, requests, seed)| scope.spawn(move || load(address, requests, seed)));
         thread::sleep(WARM_UP);
         let before = Moment::take(&pair.cluster.nodes);
-        let copy = copies.then(|| laps::follow(pair, COPY_SECONDS_MAX, stop)).transpose();
+        let follow = |there: &AtomicU64| copying::copy(pair, COPY_SECONDS_MAX, there, stop);
+        let copy = copies.then(|| course::beside(pair, follow));
         let took = works.map(|work| {
             work.join().unwrap_or_else(|_| Err(std::io::Error::other("a thread panicked")))
         });
@@ -180,9 +181,9 @@ fn lap(
     let [leader, follower] = took;
     let (leader, follower) = (leader.map_err(failed)?, follower.map_err(failed)?);
     let wire_bytes = pair.wire_bytes() - carried;
-    let copy = match watch.is_stopped() {
-        true => None,
-        false => copy?,
+    let (copy, course) = match copy.filter(|_| !watch.is_stopped()) {
+        Some((copy, course)) => (Some(copy?), Some(course)),
+        None => (None, None),
     };
     let late_ms = [&leader, &follower].map(|it| it.late_us.value_at_quantile(0.99) as f64 / 1e3);
     let conditions = measure::conditions(late_ms[0].max(late_ms[1]), &before, &after);
@@ -214,9 +215,11 @@ fn lap(
                 wire_bytes,
                 tail_seconds: copy.tail_seconds,
                 level_seconds: copy.level_seconds,
+                time_left_off_percent: copy.time_left_off_percent,
             })
         }),
         foreground: Some(foreground(&leader, &follower)),
+        course,
         nodes: measure::node_laps(&pair.cluster.nodes, &before, &after),
         ..Lap::default()
     };

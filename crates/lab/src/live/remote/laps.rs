@@ -1,48 +1,25 @@
 //! One lap of an arm: the same bytes over the same link, by a follower or raw, watched from outside,
 //! with the processor time of both nodes and whether something disturbed it.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use super::arms::{RemoteArm, Way};
-use super::pair::{FOLLOWER_INDEX, Pair, SHARDS};
+use super::copying::{self, Copy};
+use super::course;
+use super::pair::Pair;
 use super::raw::RawCopy;
-use super::watched::{Copied, extrapolated, is_level, tail_seconds};
 use crate::LabError;
 use crate::live::load::histogram;
 use crate::live::measure::{self, Measured, Moment, STOPPED};
 use crate::live::processes;
-use crate::result::{Conditions, Lap, RecoveryLap, Series};
+use crate::result::{Conditions, Lap, RecoveryLap};
 
-/// How often a copy is looked at.
-const LOOK: Duration = Duration::from_millis(200);
-/// How long a follower may take to be level after its copy is there.
-const LEVEL_WAIT: Duration = Duration::from_secs(30);
-/// The points of a lap's course are so far apart, s.
-const COURSE_S: f64 = 0.9;
 /// The machine is left alone so long before a lap: files that were deleted, sockets that close.
 const REST: Duration = Duration::from_millis(500);
 /// A link that delivered later than this in one of a hundred cases was not in time, ms.
 const LATE_MS_MAX: f64 = 5.0;
-
-/// Seconds from the start, and MB a second that the link carried since the point before.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Course(Vec<(f64, f64)>);
-
-/// What a copy came to.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Copy {
-    /// Until all was there, or what that would have been; none where nothing came.
-    pub(crate) seconds: Option<f64>,
-    pub(crate) level_seconds: Option<f64>,
-    pub(crate) tail_seconds: Option<f64>,
-    /// Bytes of the whole.
-    pub(crate) bytes: u64,
-    /// Why it ended before it was done.
-    pub(crate) cut: Option<String>,
-}
 
 /// Runs one lap of an arm that copies so many bytes, within so many seconds.
 ///
@@ -54,7 +31,7 @@ pub(crate) fn lap(
     bytes: u64,
     seconds_max: f64,
     stop: &AtomicBool,
-) -> Result<(Measured, Course), LabError> {
+) -> Result<Measured, LabError> {
     pair.forget()?;
     pair.set(&arm.settings)?;
     thread::sleep(REST);
@@ -64,16 +41,10 @@ pub(crate) fn lap(
     let _ = pair.wan.take_late_ms();
     let before = Moment::take(&pair.cluster.nodes);
     let carried = pair.wire_bytes();
-    let is_over = AtomicBool::new(false);
-    let (copy, course) = thread::scope(|scope| {
-        let (pair, is_over) = (&*pair, &is_over);
-        let watching = scope.spawn(move || watch(pair, is_over));
-        let copy = match arm.way {
-            Way::Raw { connections } => raw(pair, connections, bytes, stop),
-            _ => follow(pair, seconds_max, stop),
-        };
-        is_over.store(true, Ordering::Relaxed);
-        (copy, watching.join().unwrap_or_default())
+    let copied: &Pair = pair;
+    let (copy, course) = course::beside(copied, |there| match arm.way {
+        Way::Raw { connections } => raw(copied, connections, bytes, there, stop),
+        _ => copying::copy(copied, seconds_max, there, stop),
     });
     let wire_bytes = pair.wire_bytes() - carried;
     let after = Moment::take(&pair.cluster.nodes);
@@ -109,42 +80,13 @@ pub(crate) fn lap(
             wire_bytes,
             tail_seconds: copy.tail_seconds,
             level_seconds: copy.level_seconds,
+            time_left_off_percent: copy.time_left_off_percent,
         }),
+        course: Some(course),
         nodes: measure::node_laps(&pair.cluster.nodes, &before, &after),
         ..Lap::default()
     };
-    let measured = Measured { lap, latency_us: histogram(), service_us: histogram(), block: 0 };
-    Ok((measured, course))
-}
-
-/// What the link carried over a lap.
-fn watch(pair: &Pair, is_over: &AtomicBool) -> Course {
-    let (began, mut course) = (Instant::now(), Course::default());
-    let (mut last_s, mut last_bytes) = (0.0, pair.wire_bytes());
-    while !is_over.load(Ordering::Relaxed) {
-        thread::sleep(LOOK);
-        let (at_s, bytes) = (began.elapsed().as_secs_f64(), pair.wire_bytes());
-        if at_s - last_s >= COURSE_S {
-            course.0.push((at_s, (bytes - last_bytes) as f64 / (at_s - last_s) / 1e6));
-            (last_s, last_bytes) = (at_s, bytes);
-        }
-    }
-    course
-}
-
-/// The course of a lap for the pictures.
-pub(crate) fn series(scenario: &str, variant: &str, course: &Course) -> Series {
-    Series {
-        scenario: scenario.to_owned(),
-        variant: variant.to_owned(),
-        latency_ms: Vec::new(),
-        at_s: course.0.iter().map(|(at_s, _)| *at_s).collect(),
-        answered_s: course.0.iter().map(|(_, mb_s)| *mb_s).collect(),
-        queued: Vec::new(),
-        nodes: Vec::new(),
-        counts: BTreeMap::new(),
-        log_checksum: String::new(),
-    }
+    Ok(Measured { lap, latency_us: histogram(), service_us: histogram(), block: 0 })
 }
 
 /// Why a lap under these conditions may not be used: the link may not be as late as a generator of
@@ -157,7 +99,13 @@ pub(crate) fn disturbance(of: &Conditions) -> Option<String> {
     }
 }
 
-fn raw(pair: &Pair, connections: usize, bytes: u64, stop: &AtomicBool) -> Result<Copy, LabError> {
+fn raw(
+    pair: &Pair,
+    connections: usize,
+    bytes: u64,
+    there: &AtomicU64,
+    stop: &AtomicBool,
+) -> Result<Copy, LabError> {
     let copy = RawCopy {
         address: pair.raw_address()?,
         authority: &pair.authority(),
@@ -165,76 +113,14 @@ fn raw(pair: &Pair, connections: usize, bytes: u64, stop: &AtomicBool) -> Result
         bytes,
         to: pair.cluster.folder().join("raw-copy"),
     };
-    let copied = copy.run(stop)?;
+    let copied = copy.run(there, stop)?;
     Ok(Copy {
         seconds: Some(copied.seconds),
         level_seconds: Some(copied.seconds),
         tail_seconds: Some(copied.tail_seconds),
         bytes,
-        cut: None,
-    })
-}
-
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Has the follower copy the leader's table and watches it until it is level.
-///
-/// # Errors
-/// A node refuses.
-pub(crate) fn follow(pair: &Pair, seconds_max: f64, stop: &AtomicBool) -> Result<Copy, LabError> {
-    let (began, began_ms) = (Instant::now(), now_ms());
-    pair.follow()?;
-    let mut seen = Vec::new();
-    let copied = loop {
-        let copied = Copied::read(&pair.ask("_recovery?active_only=false")?, FOLLOWER_INDEX);
-        let at_s = began.elapsed().as_secs_f64();
-        seen.push((at_s, copied.bytes));
-        if copied.is_done(SHARDS) {
-            break copied;
-        }
-        if at_s > seconds_max || stop.load(Ordering::Relaxed) {
-            return Ok(cut(at_s, copied));
-        }
-        thread::sleep(LOOK);
-    };
-    // By the nodes' own clock, which is this machine's: looks are too far apart.
-    let seconds = copied.ended_ms.saturating_sub(began_ms) as f64 / 1e3;
-    let mut level_seconds = None;
-    let waited = Instant::now();
-    while waited.elapsed() < LEVEL_WAIT && !stop.load(Ordering::Relaxed) {
-        if is_level(&pair.ask("_ccr/stats")?, SHARDS) {
-            level_seconds = Some(began.elapsed().as_secs_f64().max(seconds));
-            break;
-        }
-        thread::sleep(LOOK / 4);
-    }
-    // The last look came after the end.
-    for (at_s, _) in &mut seen {
-        *at_s = at_s.min(seconds);
-    }
-    Ok(Copy {
-        seconds: Some(seconds),
-        level_seconds,
-        tail_seconds: tail_seconds(&seen, copied.bytes_total, seconds),
-        bytes: copied.bytes_total,
-        cut: None,
-    })
-}
-
-/// A copy that took too long.
-fn cut(at_s: f64, copied: Copied) -> Copy {
-    let percent = copied.bytes as f64 / copied.bytes_total.max(1) as f64 * 100.0;
-    Copy {
-        seconds: extrapolated(at_s, copied.bytes, copied.bytes_total),
-        bytes: copied.bytes_total,
-        cut: Some(format!(
-            "cut after {at_s:.0} s with {percent:.0} % of the bytes; the rest is extrapolated"
-        )),
         ..Copy::default()
-    }
+    })
 }
 
 #[cfg(test)]
@@ -250,13 +136,5 @@ mod tests {
         assert!(late.is_some_and(|why| why.contains("the link delivered late by 6.0 ms")));
         let stolen = disturbance(&Conditions { steal_percent: 9.0, ..quiet });
         assert!(stolen.is_some_and(|why| why.contains("hypervisor")));
-    }
-
-    #[test]
-    fn a_copy_that_is_cut_says_so() {
-        let copied = Copied { bytes: 30, bytes_total: 120, ..Copied::default() };
-        let copy = cut(12.0, copied);
-        assert_eq!((copy.seconds, copy.bytes), (Some(48.0), 120));
-        assert!(copy.cut.is_some_and(|why| why.starts_with("cut after 12 s with 25 % ")));
     }
 }

@@ -1,16 +1,21 @@
 //! `remote-recovery`, live: how long a follower takes to copy its leader's table over a long link, by
 //! the published rule and by what the nodes choose themselves, beside a raw copy of the same bytes;
 //! with few processors too, and while both sides have other work; and how far behind it is while the
-//! leader is written to. Two clusters of one node each, here; the link is `wan.rs`.
+//! leader is written to. Two clusters of one node each, here; the link is `wan.rs`. Or two clusters of
+//! the user's ([`given`]).
 
 mod arms;
 mod copies;
+mod copying;
+mod course;
 mod following;
+mod given;
 mod indexing;
 mod lag;
 mod laps;
 mod pair;
 mod raw;
+mod resume;
 mod scenarios;
 mod verdict;
 mod watched;
@@ -19,7 +24,8 @@ use std::collections::BTreeMap;
 
 pub(crate) use arms::names;
 use arms::{RemoteArm, Way};
-use pair::{Pair, SHARE};
+pub(crate) use given::names as names_of_given;
+use pair::{Pair, SHARDS, SHARE};
 use scenarios::{Kind, LINK, Plan};
 
 use super::context::{Arm, Context, variants};
@@ -27,7 +33,7 @@ use super::corpus::Shape;
 use super::measure::Measured;
 use super::{Found, LiveOptions, cluster, processes};
 use crate::LabError;
-use crate::result::{FaultNote, LoadNote, Scenario, Series};
+use crate::result::{FaultNote, LoadNote, Scenario};
 
 /// The name of the experiment.
 pub(crate) const NAME: &str = "remote-recovery";
@@ -39,6 +45,9 @@ pub(crate) fn scenarios() -> Vec<&'static str> {
 
 /// Documents that a run copies and a file may stand for.
 pub(crate) fn corpora(options: &LiveOptions) -> Vec<(Shape, usize)> {
+    if options.target.is_some() {
+        return vec![(Shape::HttpLogs, given::documents(options))];
+    }
     let mut shapes: Vec<Shape> = Vec::new();
     for plan in scenarios::of(options) {
         if !shapes.contains(&plan.shape) {
@@ -50,15 +59,22 @@ pub(crate) fn corpora(options: &LiveOptions) -> Vec<(Shape, usize)> {
 
 /// Laps that a run makes, about.
 pub(crate) fn steps(options: &LiveOptions, laps: usize) -> usize {
+    match options.target {
+        Some(_) => given::steps(options, laps),
+        None => steps_of(&scenarios::of(options), options, laps),
+    }
+}
+
+fn steps_of(plans: &[Plan], options: &LiveOptions, laps: usize) -> usize {
     let of = |plan: &Plan| {
-        let laps = plan.laps(options, laps);
+        let of_each = plan.laps(options, laps);
         match plan.kind {
-            Kind::Copies => 2 + laps * plan.arms(options).len(),
-            Kind::Indexing => laps * indexing::ARMS,
-            Kind::Following => following::laps(laps),
+            Kind::Copies => 2 + plan.laps_of_all(options, laps),
+            Kind::Indexing => of_each * indexing::ARMS,
+            Kind::Following => following::laps(of_each),
         }
     };
-    scenarios::of(options).iter().map(of).sum()
+    plans.iter().map(of).sum()
 }
 
 /// A run in progress.
@@ -68,26 +84,38 @@ struct Run<'a, 'b> {
     /// What the leader's table is made of.
     table: Option<Shape>,
     found: Found,
-    /// The course of the first lap of each arm of a scenario.
-    courses: Vec<Series>,
 }
 
 /// Runs the experiment; what there is when it is stopped.
 pub(crate) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), LabError> {
     let options = context.options;
+    if let Some(words) = &options.target {
+        return given::run(context, words, found);
+    }
+    found.results.run = Some(resume::asked(options));
+    if options.resume {
+        resume::earlier(context, found)?;
+    }
+    let whole = found.results.run.iter().flat_map(|run| run.whole.iter());
+    let whole: Vec<&str> = whole.map(String::as_str).collect();
+    let mut plans = scenarios::of(options);
+    plans.retain(|plan| !whole.contains(&plan.name));
+    if plans.is_empty() {
+        return Ok(());
+    }
+    context.expect(steps_of(&plans, options, context.laps()));
     context.progress.note("starting a leader, a follower and the link between them");
     let pair = Pair::start(&options.binary, &options.folder, LINK, options.seed)?;
-    let (table, courses) = (None, Vec::new());
-    let mut run = Run { context, pair, table, found: std::mem::take(found), courses };
-    let ended = run.all();
+    let mut run = Run { context, pair, table: None, found: std::mem::take(found) };
+    let ended = run.all(&plans);
     *found = run.found;
     ended
 }
 
 impl Run<'_, '_> {
-    fn all(&mut self) -> Result<(), LabError> {
+    fn all(&mut self, plans: &[Plan]) -> Result<(), LabError> {
         self.tell();
-        for plan in scenarios::of(self.context.options) {
+        for plan in plans {
             if self.context.is_stopped() {
                 break;
             }
@@ -95,9 +123,12 @@ impl Run<'_, '_> {
             self.pair.cluster.limit_to(plan.share)?;
             self.pair.wan.change(plan.link);
             match plan.kind {
-                Kind::Copies => self.copies(&plan)?,
-                Kind::Indexing => indexing::run(self, &plan)?,
-                Kind::Following => following::run(self, &plan)?,
+                Kind::Copies => self.copies(plan)?,
+                Kind::Indexing => indexing::run(self, plan)?,
+                Kind::Following => following::run(self, plan)?,
+            }
+            if !self.context.is_stopped() {
+                resume::keep(self.context, plan.name, &mut self.found)?;
             }
         }
         if self.context.is_stopped() { Err(LabError::Stopped) } else { Ok(()) }
@@ -128,7 +159,8 @@ impl Run<'_, '_> {
         self.context.note(format!(
             "the link carries {} MB/s each way, a trip takes {} ms where the scenario's name does \
              not say another, a connection begins with 10 segments and has at most {} MiB under \
-             way; chunks are {} % of the study's, as the link is of 1 Gb/s",
+             way; chunks are {} % of the study's, as the link is of 1 Gb/s; each of the table's {SHARDS} \
+             partitions has as many under way as an arm's name says",
             LINK.rate_bytes_s as f64 / 1e6,
             (LINK.delay * 2).as_millis(),
             LINK.window_bytes_max >> 20,
@@ -139,7 +171,6 @@ impl Run<'_, '_> {
              connections stand before the clock starts; this machine's own sockets: {}",
             processes::sockets()
         ));
-        self.context.note("not here: the arm 1m-5-by-file".to_owned());
     }
 
     /// Arms whose settings the follower does not take are left out, and the report says so.
@@ -187,8 +218,28 @@ impl Run<'_, '_> {
         };
         let seed = self.context.options.seed;
         let compared = verdict::comparisons(name, of, laps, seed);
-        self.found.plots.findings.extend(verdict::findings(&scenario, &compared));
+        self.found.plots.findings.extend(verdict::findings(&scenario, &compared, seed));
         self.found.results.scenarios.push(scenario);
         self.found.results.comparisons.extend(compared);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::LiveSize;
+
+    #[test]
+    fn a_quick_run_is_over_within_ten_minutes() {
+        let quick = LiveOptions { size: LiveSize::Quick, ..LiveOptions::new(NAME).unwrap() };
+        // A first copy and a raw one before each table's laps; three raw copies and ours four times and
+        // three fixed arms twice; three arms of small nodes, two of work beside a copy and one of following
+        // twice.
+        let laps = (2 + 4 * 4 + 3 * 2) + (2 + 2 * 3) + 2 * 2 + 2;
+        assert_eq!(steps(&quick, 5), laps);
+        // A lap takes 13 s on average, with what lies between; a minute is for loading.
+        assert!(laps * 13 + 60 < 600);
+        let given = LiveOptions { target: Some("http://a,http://b".to_owned()), ..quick };
+        assert_eq!(steps(&given, 5), 5);
     }
 }

@@ -10,12 +10,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::copying::Follower;
+use super::given;
 use super::raw::{self, RawServer};
+use super::watched::is_level;
 use crate::LabError;
 use crate::live::cluster::{self, Cluster};
 use crate::live::corpus::Corpus;
 use crate::live::node::{self, Node, NodeSpec};
-use crate::live::wire;
 use crate::wan::{Wan, WanSettings};
 
 /// The leader's table, and the follower's.
@@ -128,7 +130,7 @@ impl Pair {
 
     /// Loads the leader's table, anew where there is one.
     pub(crate) fn load(&self, corpus: &Corpus) -> Result<(), LabError> {
-        delete(&self.leader().http(), LEADER_INDEX)?;
+        given::delete(&self.leader().http(), LEADER_INDEX)?;
         cluster::load(&self.leader().http(), LEADER_INDEX, corpus, SHARDS, 0)
     }
 
@@ -144,16 +146,9 @@ impl Pair {
         }
     }
 
-    /// Has the follower follow; it answers before anything is copied.
-    pub(crate) fn follow(&self) -> Result<(), LabError> {
-        let path = format!("/{FOLLOWER_INDEX}/_ccr/follow?wait_for_active_shards=0");
-        let body = json!({ "remote_cluster": REMOTE, "leader_index": LEADER_INDEX });
-        self.follower().ask("PUT", &path, Some(&body), ASK_WAIT).map(|_| ())
-    }
-
     /// Deletes the follower's table, if it is there.
     pub(crate) fn forget(&self) -> Result<(), LabError> {
-        delete(&self.follower().http(), FOLLOWER_INDEX)
+        given::delete(&self.follower().http(), FOLLOWER_INDEX)
     }
 
     /// Asks the follower about its table.
@@ -182,13 +177,24 @@ impl Pair {
     }
 }
 
-/// Deletes a table, if it is there.
-fn delete(address: &str, index: &str) -> Result<(), LabError> {
-    let failed = |why: String| LabError::live(format!("delete {index}"), why);
-    let answer = wire::ask_json(address, "DELETE", &format!("/{index}"), None, ASK_WAIT);
-    match answer.map_err(|error| failed(error.to_string()))? {
-        (200 | 404, _) => Ok(()),
-        (status, answer) => Err(failed(format!("{status} {answer}"))),
+impl Follower for Pair {
+    /// It answers before anything is copied.
+    fn follow(&self) -> Result<(), LabError> {
+        let path = format!("/{FOLLOWER_INDEX}/_ccr/follow?wait_for_active_shards=0");
+        let body = json!({ "remote_cluster": REMOTE, "leader_index": LEADER_INDEX });
+        self.follower().ask("PUT", &path, Some(&body), ASK_WAIT).map(|_| ())
+    }
+
+    fn recovery(&self) -> Result<(Value, &str), LabError> {
+        Ok((self.ask("_recovery?active_only=false")?, FOLLOWER_INDEX))
+    }
+
+    fn is_level(&self) -> Result<bool, LabError> {
+        Ok(is_level(&self.ask("_ccr/stats")?, SHARDS))
+    }
+
+    fn has_our_clock(&self) -> bool {
+        true
     }
 }
 

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -136,17 +136,17 @@ pub(crate) struct RawCopied {
 }
 
 impl RawCopy<'_> {
-    /// Makes it; what it wrote is removed again.
+    /// Makes it; what it wrote is removed again. How many bytes are there is said in `there`.
     ///
     /// # Errors
     /// A connection or the disk fails, or it is to stop.
-    pub(crate) fn run(&self, stop: &AtomicBool) -> Result<RawCopied, LabError> {
-        let made = self.copy(stop);
+    pub(crate) fn run(&self, there: &AtomicU64, stop: &AtomicBool) -> Result<RawCopied, LabError> {
+        let made = self.copy(there, stop);
         let _ = std::fs::remove_file(&self.to);
         made.map_err(|error| LabError::live("make a raw copy".to_owned(), error))
     }
 
-    fn copy(&self, stop: &AtomicBool) -> io::Result<RawCopied> {
+    fn copy(&self, there: &AtomicU64, stop: &AtomicBool) -> io::Result<RawCopied> {
         let mut roots = RootCertStore::empty();
         for found in CertificateDer::pem_file_iter(self.authority).map_err(other)? {
             roots.add(found.map_err(other)?).map_err(other)?;
@@ -170,7 +170,9 @@ impl RawCopy<'_> {
         let tails = thread::scope(|scope| {
             let file = &file;
             let parts = parts(self.bytes, self.connections).into_iter().zip(streams);
-            let take = |(part, stream)| scope.spawn(move || take(stream, part, file, began, stop));
+            let take = |(part, stream)| {
+                scope.spawn(move || take(stream, part, file, (began, there), stop))
+            };
             let taking: Vec<_> = parts.map(take).collect();
             let joined = taking.into_iter().map(|one| one.join().map_err(|_| other("panicked"))?);
             joined.collect::<io::Result<Vec<f64>>>()
@@ -209,7 +211,7 @@ fn take(
     mut stream: StreamOwned<ClientConnection, TcpStream>,
     (mut at, bytes): (u64, u64),
     file: &File,
-    began: Instant,
+    (began, there): (Instant, &AtomicU64),
     stop: &AtomicBool,
 ) -> io::Result<f64> {
     let asked = u128::from(bytes) << 64 | u128::from(at);
@@ -226,6 +228,7 @@ fn take(
             return Err(ErrorKind::UnexpectedEof.into());
         }
         file.write_all_at(&buffer[..read], at)?;
+        there.fetch_add(read as u64, Ordering::Relaxed);
         (at, left) = (at + read as u64, left - read as u64);
         if left >= bytes / 20 {
             tail_from = began.elapsed().as_secs_f64();

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::arms::{DEFAULT, OURS, PLAIN, RAW, RemoteArm, arms};
+use super::arms::{DEFAULT, OURS, PLAIN, RAW, RAW_4, RemoteArm, Way, arms};
 use super::pair::SHARE;
 use crate::live::corpus::Shape;
 use crate::live::{LiveOptions, LiveSize};
@@ -33,7 +33,10 @@ const SMALL: f64 = SHARE / 4.0;
 
 /// Arms of small nodes, and of all tables and links but the first in a full run.
 const OF_SMALL: [&str; 3] = [RAW, OURS, PLAIN];
-const ELSEWHERE: [&str; 7] = [RAW, "raw-tls-4", DEFAULT, "5m-5", "1m-10", OURS, PLAIN];
+const ELSEWHERE: [&str; 7] = [RAW, RAW_4, DEFAULT, "5m-5", "1m-10", OURS, PLAIN];
+
+/// Laps of a fixed arm in a quick run.
+const FIXED_LAPS_QUICK: usize = 2;
 
 /// What a scenario does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +98,11 @@ fn all() -> [Plan; 10] {
     ]
 }
 
+/// Whether the number of laps is a quick run's.
+fn is_brief(options: &LiveOptions) -> bool {
+    options.laps.is_none() && options.size == LiveSize::Quick
+}
+
 /// Names of scenarios that may be asked for.
 pub(super) fn names() -> Vec<&'static str> {
     all().into_iter().map(|plan| plan.name).collect()
@@ -130,10 +138,25 @@ impl Plan {
 
     /// Laps of each arm, where a run has so many.
     pub(super) fn laps(&self, options: &LiveOptions, laps: usize) -> usize {
-        match (options.laps, options.size) {
-            (None, LiveSize::Quick) => laps.min(self.laps_quick),
+        match is_brief(options) {
+            true => laps.min(self.laps_quick),
+            false => laps,
+        }
+    }
+
+    /// The same of one arm: in a quick run the fixed ones, which take longest and differ most, have
+    /// fewer.
+    pub(super) fn laps_of(&self, arm: &RemoteArm, options: &LiveOptions, laps: usize) -> usize {
+        let laps = self.laps(options, laps);
+        match arm.way {
+            Way::Fixed { .. } if is_brief(options) => laps.min(FIXED_LAPS_QUICK),
             _ => laps,
         }
+    }
+
+    /// Laps of all arms.
+    pub(super) fn laps_of_all(&self, options: &LiveOptions, laps: usize) -> usize {
+        self.arms(options).iter().map(|arm| self.laps_of(arm, options, laps)).sum()
     }
 }
 
@@ -166,12 +189,16 @@ mod tests {
         let names = |plan: &Plan, options: &LiveOptions| -> Vec<&str> {
             plan.arms(options).iter().map(|arm| arm.name).collect()
         };
-        let of_quick = [RAW, AGAIN, "1m-1", DEFAULT, "1m-5+deflate", OURS];
+        let of_quick = [RAW, AGAIN, RAW_4, "1m-1", DEFAULT, "1m-5+deflate", OURS];
         assert_eq!(names(&plans[0], &quick), of_quick);
         assert_eq!(names(&plans[1], &quick), OF_SMALL);
         let asked = LiveOptions { variants: vec![OURS.to_owned()], laps: Some(9), ..quick.clone() };
         assert_eq!(names(&plans[1], &asked), [RAW, OURS]);
         assert_eq!((plans[1].laps(&quick, 5), plans[1].laps(&asked, 9)), (2, 9));
+        // Three raw copies and ours four times, three fixed arms twice.
+        assert_eq!(plans[0].laps_of_all(&quick, 5), 4 * 4 + 3 * 2);
+        let nine = LiveOptions { laps: Some(9), ..quick.clone() };
+        assert_eq!(plans[0].laps_of_all(&nine, 9), 7 * 9);
         for plan in all().iter().filter(|plan| plan.least == LiveSize::Full) {
             assert_eq!(names(plan, &quick).len(), ELSEWHERE.len(), "{}", plan.name);
         }

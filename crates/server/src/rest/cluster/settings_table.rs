@@ -38,6 +38,7 @@ pub const SETTINGS: &[Definition] = &[
     ("action.destructive_requires_name", Kind::Toggle, "false"),
     ("ccr.indices.recovery.chunk_size", Kind::Cluster, ""),
     ("ccr.indices.recovery.max_bytes_per_sec", Kind::Cluster, ""),
+    ("ccr.indices.recovery.max_concurrent_chunks_per_file", Kind::Cluster, ""),
     ("ccr.indices.recovery.max_concurrent_file_chunks", Kind::Cluster, ""),
     ("ccr.pacing", Kind::Cluster, "on"),
     ("ccr.retention.max_bytes", Kind::Cluster, "4gb"),
