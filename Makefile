@@ -38,7 +38,7 @@ bench-mixes: ## read/write mixes on three nodes, on one, and on redis-server (AR
 	@scripts/deps.sh test && . scripts/env.sh && build_whole
 	@$$(scripts/venv.sh) scripts/bench_mixes.py $$CARGO_TARGET_DIR/release/examples/row_load $(ARGS)
 
-bench-rally: build ## esrally and opensearch-benchmark against a fresh node, offline, with a small track
+bench-rally: build ## esrally and opensearch-benchmark against a fresh node, and esrally against its follower, offline, small tracks
 	@scripts/deps.sh test && scripts/rally.sh
 
 bench-documents: ## documents and searches beside OpenSearch 2.19 (ARGS="--quick")
