@@ -85,7 +85,7 @@ class Pair:
     def is_level(self):
         """All copies of both are there, and have one content."""
         try:
-            theirs, ours = (digests(cluster.nodes[:1], INDEX) for cluster in self.clusters())
+            theirs, ours = (digests(cluster.nodes, INDEX) for cluster in self.clusters())
             copies = [copies_of(cluster.nodes[0], INDEX).values() for cluster in self.clusters()]
         except (AssertionError, OSError):
             return False
