@@ -7,7 +7,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/plimsoll/target
 export DATA RESP HTTP RPC LOG ARGS
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo cluster build test bench-breakers bench-redis bench-rows bench-mixes bench-distribution bench-rally bench-failover soak soak-absence soak-absence-real soak-cluster clean-data
+.PHONY: help run demo cluster build test bench-breakers bench-redis bench-rows bench-mixes bench-distribution bench-rally bench-failover soak soak-absence soak-absence-real soak-cluster soak-follow clean-data
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -38,7 +38,7 @@ bench-mixes: ## read/write mixes on three nodes, on one, and on redis-server (AR
 	@scripts/deps.sh test && . scripts/env.sh && build_whole
 	@$$(scripts/venv.sh) scripts/bench_mixes.py $$CARGO_TARGET_DIR/release/examples/row_load $(ARGS)
 
-bench-rally: build ## esrally and opensearch-benchmark against a fresh node, offline, with a small track
+bench-rally: build ## esrally and opensearch-benchmark against a fresh node, and esrally against its follower, offline, small tracks
 	@scripts/deps.sh test && scripts/rally.sh
 
 bench-documents: ## documents and searches beside OpenSearch 2.19 (ARGS="--quick")
@@ -59,7 +59,7 @@ bench-breakers: ## what the memory breakers cost, beside a binary without their 
 bench-failover: build ## what clients notice when a node or a log server goes bad (ARGS="--seconds 10")
 	@scripts/deps.sh test && $$(scripts/venv.sh) scripts/failover.py $(ARGS)
 
-soak: build soak-cluster soak-absence ## kill and power-loss tests, ten times as long, all faults of a cluster, absences, an upgrade
+soak: build soak-cluster soak-follow soak-absence ## kill and power-loss tests, ten times as long, all faults of a cluster, absences, an upgrade
 	@scripts/deps.sh test && PLIMSOLL_RUNS=1000 $$(scripts/venv.sh) -m pytest -q tests/test_kill.py tests/test_power_loss.py
 	@. scripts/env.sh && build_last && PLIMSOLL_LAST_BIN=$$CARGO_TARGET_DIR/release/plimsoll-last \
 	  $$(scripts/venv.sh) -m pytest -q tests/test_upgrade.py tests/test_recovery_index.py
@@ -73,6 +73,10 @@ soak-absence-real: build ## one absence of 70 minutes by each of four ways, side
 
 soak-cluster: build ## every fault of a cluster ten times, on both versions of log servers (two hours)
 	@scripts/deps.sh test && PLIMSOLL_SOAK=1 $$(scripts/venv.sh) -m pytest -q tests/test_cluster_faults.py
+
+soak-follow: build ## every fault of a follower in another cluster, on JetStream too (about an hour)
+	@scripts/deps.sh test && PLIMSOLL_SOAK=1 $$(scripts/venv.sh) -m pytest -q tests/test_follow_faults.py \
+	  tests/test_follow_damage.py tests/test_follow_jetstream.py
 
 clean-data: ## delete the data folder of `make run`
 	rm -rf -- "$${DATA:-./data}"

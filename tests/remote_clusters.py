@@ -3,9 +3,11 @@ them.
 """
 
 import base64
+import random
 import socket
 import subprocess
 import threading
+import time
 
 from cluster_processes import Network, await_true, fixed_ports
 from conftest import Node, binary
@@ -61,7 +63,7 @@ class Clusters:
         self.secrets = []
 
     def node(self, name, settings):
-        (self.folder / name).mkdir()
+        (self.folder / name).mkdir(exist_ok=True)
         return Node(self.folder / name, [f"node.name={name}", f"cluster.name={name}", *settings]).start()
 
     def make_key(self, *names, **more):
@@ -218,7 +220,7 @@ class Tampering:
         self.target = port
         self.lock = threading.Lock()
         self.left = None
-        self.carried = 0
+        self.carried, self.ends = 0, []
         self.server = socket.create_server(("127.0.0.1", 0))
         self.port = self.server.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
@@ -244,6 +246,8 @@ class Tampering:
             except OSError:
                 near.close()
                 continue
+            with self.lock:
+                self.ends += [near, far]
             for pair in ((near, far, False), (far, near, True)):
                 threading.Thread(target=self.pump, args=pair, daemon=True).start()
 
@@ -252,15 +256,28 @@ class Tampering:
             while chunk := origin.recv(1 << 16):
                 with self.lock:
                     self.carried += len(chunk)
+                self.rest()
                 target.sendall(self.passed(chunk) if flips else chunk)
         except OSError:
             pass
-        for end in (origin, target):
+        self.end(origin, target)
+
+    def rest(self):
+        """What a chunk waits for before it passes."""
+
+    def end(self, *ends):
+        for end in ends:
             try:
                 end.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
             end.close()
+
+    def cut(self):
+        """Ends all connections; new ones may be made at once."""
+        with self.lock:
+            ends, self.ends = self.ends, []
+        self.end(*ends)
 
     def passed(self, chunk):
         with self.lock:
@@ -274,3 +291,21 @@ class Tampering:
 
     def close(self):
         self.server.close()
+
+
+class Lossy(Tampering):
+    """A way that loses packets as a user of TCP notices it: what was lost comes again after 0.2 s or more, and
+    everything behind it waits; now and then a connection ends. Of a seed."""
+
+    def __init__(self, port, seed=1, share=0.02):
+        self.chance, self.share = random.Random(seed), share
+        super().__init__(port)
+
+    def rest(self):
+        with self.lock:
+            drawn = self.chance.random()
+            timeouts = self.chance.choice((1, 1, 1, 3, 7))
+        if drawn < self.share / 20:
+            raise ConnectionResetError
+        if drawn < self.share:
+            time.sleep(0.2 * timeouts)
