@@ -54,7 +54,7 @@ const RETENTION_MIN_BYTES: u64 = 1 << 20;
 const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The settings, with their defaults.
-pub const CLUSTER_SETTINGS: [(&str, &str); 11] = [
+pub const CLUSTER_SETTINGS: [(&str, &str); 12] = [
     (SHARDS_PER_NODE, "1000"),
     (DELAYED_TIMEOUT, "60s"),
     (CHECK_INTERVAL, "10m"),

@@ -118,7 +118,7 @@ impl PartitionProgress {
     /// See [`Progress::is_urgent`].
     fn is_urgent(&self, now: Instant) -> bool {
         let is_behind = self.lag_ms(now).is_some_and(|lag| lag >= URGENT_LAG_MS);
-        (self.late_ms >= URGENT_MS || is_behind) && self.limited_by(now) == Some(Bound::Link)
+        (self.late_ms >= URGENT_MS || is_behind) && self.limited_by(false, now) == Some(Bound::Link)
     }
 
     /// How long until it is level, as it has come nearer of late, ms; 0 where it is. None where it comes

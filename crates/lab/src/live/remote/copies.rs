@@ -37,7 +37,7 @@ impl Run<'_, '_> {
         self.context.note(format!(
             "{name}: {:.1} MB of files in {} partitions; the first raw copy took {raw_seconds:.2} s",
             bytes as f64 / 1e6,
-            pair::SHARDS
+            plan.shards
         ));
         self.context.step(&format!("{name} raw warm-up"));
         let mut laps = self.turns(plan, &arms, (bytes, raw_seconds))?;
@@ -51,6 +51,7 @@ impl Run<'_, '_> {
             ("jitter_ms", plan.link.jitter.as_secs_f64() * 1e3),
             ("loss", plan.link.loss),
             ("processors", plan.share),
+            ("partitions", plan.shards as f64),
             ("table_bytes", bytes as f64),
         ];
         self.push(name, LoadNote::Clients(0), &fit, &arms, &laps);

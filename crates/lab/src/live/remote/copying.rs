@@ -7,7 +7,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use super::pair::SHARDS;
 use super::watched::{Copied, extrapolated, off_percent, tail_seconds};
 use crate::LabError;
 
@@ -34,12 +33,14 @@ pub(crate) struct Copy {
     pub(crate) cut: Option<String>,
 }
 
-/// A follower and the table that it is to copy, of [`SHARDS`] partitions.
+/// A follower and the table that it is to copy.
 pub(crate) trait Follower {
     /// Has it follow; nothing need be copied when this returns.
     fn follow(&self) -> Result<(), LabError>;
     /// Its `_recovery`, and the name that its table has there.
     fn recovery(&self) -> Result<(Value, &str), LabError>;
+    /// How many partitions the table has.
+    fn shards(&self) -> usize;
     /// Whether it has all that its leader has.
     fn is_level(&self) -> Result<bool, LabError>;
     /// Whether its clock is this machine's, so that it knows better than a look when it was done.
@@ -74,7 +75,7 @@ pub(crate) fn copy(
         if at_s >= KNOWN_AFTER_S && left.is_none() {
             left = copied.left_ms.map(|left_ms| (at_s, left_ms as f64 / 1e3));
         }
-        if copied.is_done(SHARDS) {
+        if copied.is_done(follower.shards()) {
             break (copied, at_s);
         }
         if at_s > seconds_max || stop.load(Ordering::Relaxed) {

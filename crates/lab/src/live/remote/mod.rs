@@ -82,7 +82,7 @@ struct Run<'a, 'b> {
     context: &'a mut Context<'b>,
     pair: Pair,
     /// What the leader's table is made of.
-    table: Option<Shape>,
+    table: Option<(Shape, usize)>,
     found: Found,
 }
 
@@ -119,7 +119,7 @@ impl Run<'_, '_> {
             if self.context.is_stopped() {
                 break;
             }
-            self.load(plan.shape)?;
+            self.load(plan)?;
             self.pair.cluster.limit_to(plan.share)?;
             self.pair.wan.change(plan.link);
             match plan.kind {
@@ -134,9 +134,10 @@ impl Run<'_, '_> {
         if self.context.is_stopped() { Err(LabError::Stopped) } else { Ok(()) }
     }
 
-    /// Has the leader's table made of documents of this shape, by nodes that are not limited.
-    fn load(&mut self, shape: Shape) -> Result<(), LabError> {
-        if self.table == Some(shape) {
+    /// Has the leader's table made as a plan wants it, by nodes that are not limited.
+    fn load(&mut self, plan: &Plan) -> Result<(), LabError> {
+        let (shape, shards) = (plan.shape, plan.shards);
+        if self.table == Some((shape, shards)) {
             return Ok(());
         }
         self.pair.forget()?;
@@ -144,8 +145,8 @@ impl Run<'_, '_> {
         let (count, seed) = (scenarios::documents(shape), self.context.options.seed);
         let corpus = self.context.corpora.of(shape, count, seed);
         self.context.progress.note(&format!("loading {} documents", corpus.count));
-        self.pair.load(&corpus)?;
-        self.table = Some(shape);
+        self.pair.load(&corpus, shards)?;
+        self.table = Some((shape, shards));
         Ok(())
     }
 

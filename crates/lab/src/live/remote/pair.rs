@@ -39,6 +39,8 @@ pub(crate) struct Pair {
     /// The leader's node, then the follower's.
     pub(crate) cluster: Cluster,
     pub(crate) wan: Wan,
+    /// Partitions of the table.
+    pub(crate) shards: usize,
     certificates: PathBuf,
     /// Serves the raw copies, with the near end of the link to it.
     raw: Option<(RawServer, SocketAddr)>,
@@ -68,7 +70,7 @@ impl Pair {
         })?;
         let wan = Wan::start(SocketAddr::from(([127, 0, 0, 1], port)), link, seed);
         let wan = wan.map_err(|error| LabError::live("start the link".to_owned(), error))?;
-        let pair = Self { cluster, wan, certificates, raw: None };
+        let pair = Self { cluster, wan, shards: SHARDS, certificates, raw: None };
         pair.connect()?;
         Ok(pair)
     }
@@ -129,9 +131,10 @@ impl Pair {
     }
 
     /// Loads the leader's table, anew where there is one.
-    pub(crate) fn load(&self, corpus: &Corpus) -> Result<(), LabError> {
+    pub(crate) fn load(&mut self, corpus: &Corpus, shards: usize) -> Result<(), LabError> {
         given::delete(&self.leader().http(), LEADER_INDEX)?;
-        cluster::load(&self.leader().http(), LEADER_INDEX, corpus, SHARDS, 0)
+        self.shards = shards;
+        cluster::load(&self.leader().http(), LEADER_INDEX, corpus, shards, 0)
     }
 
     /// Changes settings of the follower, if there are any. Those of the way to its leader have it
@@ -190,7 +193,11 @@ impl Follower for Pair {
     }
 
     fn is_level(&self) -> Result<bool, LabError> {
-        Ok(is_level(&self.ask("_ccr/stats")?, SHARDS))
+        Ok(is_level(&self.ask("_ccr/stats")?, self.shards))
+    }
+
+    fn shards(&self) -> usize {
+        self.shards
     }
 
     fn has_our_clock(&self) -> bool {

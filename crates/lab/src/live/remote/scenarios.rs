@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::arms::{DEFAULT, OURS, PLAIN, RAW, RAW_4, RemoteArm, Way, arms};
-use super::pair::SHARE;
+use super::pair::{SHARDS, SHARE};
 use crate::live::corpus::Shape;
 use crate::live::{LiveOptions, LiveSize};
 use crate::wan::WanSettings;
@@ -28,11 +28,12 @@ pub(super) const LINK: WanSettings = WanSettings {
     window_bytes_max: 6 << 20,
 };
 
-/// The small nodes of the study had a quarter of the others' processors.
+/// The small nodes of the study had a quarter of the others' processors, and a table of one partition.
 const SMALL: f64 = SHARE / 4.0;
 
 /// Arms of small nodes, and of all tables and links but the first in a full run.
-const OF_SMALL: [&str; 3] = [RAW, OURS, PLAIN];
+const OF_SMALL: [&str; 4] = [RAW, DEFAULT, OURS, PLAIN];
+const SMALL_SHARDS: usize = 1;
 const ELSEWHERE: [&str; 7] = [RAW, RAW_4, DEFAULT, "5m-5", "1m-10", OURS, PLAIN];
 
 /// Laps of a fixed arm in a quick run.
@@ -52,6 +53,8 @@ pub(super) struct Plan {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
     pub(super) shape: Shape,
+    /// Partitions of the table.
+    pub(super) shards: usize,
     pub(super) link: WanSettings,
     /// Processors of each node.
     pub(super) share: f64,
@@ -64,8 +67,8 @@ pub(super) struct Plan {
 }
 
 const fn plan(name: &'static str, kind: Kind, least: LiveSize, laps_quick: usize) -> Plan {
-    let (shape, link, share) = (Shape::HttpLogs, LINK, SHARE);
-    Plan { name, kind, shape, link, share, arms: &[], least, laps_quick }
+    let (shape, shards, link, share) = (Shape::HttpLogs, SHARDS, LINK, SHARE);
+    Plan { name, kind, shape, shards, link, share, arms: &[], least, laps_quick }
 }
 
 /// One of a full run alone.
@@ -85,7 +88,6 @@ fn all() -> [Plan; 10] {
     let loss = WanSettings { loss: 0.000_1, ..LINK };
     [
         plan(HTTP_LOGS, Kind::Copies, Quick, 4),
-        Plan { share: SMALL, arms: &OF_SMALL, ..plan(SMALL_NODES, Kind::Copies, Quick, 2) },
         elsewhere("http_logs-20ms", Shape::HttpLogs, delayed(10)),
         elsewhere("http_logs-200ms", Shape::HttpLogs, delayed(100)),
         elsewhere("http_logs-jitter", Shape::HttpLogs, jitter),
@@ -93,6 +95,12 @@ fn all() -> [Plan; 10] {
         // These add documents to the table.
         plan(WHILE_INDEXING, Kind::Indexing, Quick, 2),
         plan(FOLLOWING, Kind::Following, Quick, 2),
+        Plan {
+            share: SMALL,
+            shards: SMALL_SHARDS,
+            arms: &OF_SMALL,
+            ..plan(SMALL_NODES, Kind::Copies, Quick, 2)
+        },
         elsewhere("geopoint", Shape::Geopoint, LINK),
         elsewhere("pmc", Shape::Pmc, LINK),
     ]
@@ -191,10 +199,11 @@ mod tests {
         };
         let of_quick = [RAW, AGAIN, RAW_4, "1m-1", DEFAULT, "1m-5+deflate", OURS];
         assert_eq!(names(&plans[0], &quick), of_quick);
-        assert_eq!(names(&plans[1], &quick), OF_SMALL);
+        let small = plans.iter().find(|plan| plan.name == SMALL_NODES).expect("it is there");
+        assert_eq!((names(small, &quick), small.shards), (OF_SMALL.to_vec(), 1));
         let asked = LiveOptions { variants: vec![OURS.to_owned()], laps: Some(9), ..quick.clone() };
-        assert_eq!(names(&plans[1], &asked), [RAW, OURS]);
-        assert_eq!((plans[1].laps(&quick, 5), plans[1].laps(&asked, 9)), (2, 9));
+        assert_eq!(names(small, &asked), [RAW, OURS]);
+        assert_eq!((small.laps(&quick, 5), small.laps(&asked, 9)), (2, 9));
         // Three raw copies and ours four times, three fixed arms twice.
         assert_eq!(plans[0].laps_of_all(&quick, 5), 4 * 4 + 3 * 2);
         let nine = LiveOptions { laps: Some(9), ..quick.clone() };

@@ -79,11 +79,11 @@ pub(crate) fn comparisons(
     numbered.flat_map(each).collect()
 }
 
-/// Whether the published default has less than half of what the link holds under way.
+/// Whether the published default has less than half of what the link holds under way: of each partition.
 fn leaves_idle(scenario: &Scenario) -> bool {
     let of = |name: &str| scenario.fault.fit.get(name).copied();
     let Some((rate, trip_ms)) = of("link_bytes_s").zip(of("trip_ms")) else { return false };
-    let under_way = default_bytes(rate);
+    let under_way = default_bytes(rate) * of("partitions").unwrap_or(1.0);
     under_way * 2.0 < rate * trip_ms / 1e3
 }
 

@@ -196,6 +196,10 @@ impl Follower for Asked<'_> {
         }
     }
 
+    fn shards(&self) -> usize {
+        SHARDS
+    }
+
     fn has_our_clock(&self) -> bool {
         false
     }
