@@ -296,7 +296,13 @@ impl Shared {
         let table = self.tables.by_name(name).filter(|table| table.index().is_some());
         let table = table.ok_or_else(|| no_such_index(name))?;
         if metadata::database_of(name.as_bytes()).is_some() {
-            let reason = format!("[{name}] is the table of a database: FLUSHDB empties it");
+            let reason = match table.follows() {
+                Some(_) => format!(
+                    "[{name}] is the table of a database that follows: after pause_follow and \
+                     unfollow FLUSHDB empties it"
+                ),
+                None => format!("[{name}] is the table of a database: FLUSHDB empties it"),
+            };
             return Err(Error::illegal_argument(reason));
         }
         let deleted = self.write_metadata(metadata::delete_table(name)).await;

@@ -98,6 +98,8 @@ impl AutoFollowTold {
     fn failed(&self, what: String, why: String) {
         let mut told = self.0.lock();
         told.failed += 1;
+        // What is tried again and again does not push others out.
+        told.errors.retain(|(known, _)| *known != what);
         if told.errors.len() >= ERRORS_MAX {
             told.errors.pop_front();
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::arms::RemoteArm;
 use super::scenarios::Plan;
-use super::{Run, copying, laps, pair, verdict};
+use super::{Run, copying, laps, verdict};
 use crate::LabError;
 use crate::live::measure::Measured;
 use crate::live::{LiveSize, method};
