@@ -324,6 +324,10 @@ impl Pull {
         let pulled = self.partitions.get(&partition).filter(|_| !self.is_left_out(partition));
         let Some(pulled) = pulled.cloned() else { return };
         let Pulled { table, local, .. } = &pulled;
+        if !table.follows().is_some_and(|it| it.is_active()) {
+            // It stands still, and this pull is about to end: what is not taken is asked for again then.
+            return;
+        }
         let needed = match check(partition, &item) {
             Ok(needed) => needed,
             Err(why) => return self.leave_out(partition, why, true),
