@@ -6,7 +6,7 @@
 //! period  = 8 trips, at least a second: a connection begins with little and doubles in a trip
 //! trial   = one more connection for two periods, of which the second counts
 //! pays    = its rate is at least base * (1 + 0.5 / number), half of what it could bring
-//! pause   = none after one that pays; else 10 s, doubled each time, at most 5 min
+//! pause   = none after one that pays; else 10 s, doubled each time, at most 5 min; 10 s before the first
 //! ```
 
 /// The most that one source is asked over.
@@ -22,6 +22,8 @@ const PAUSE_MAX_NS: u64 = 300_000_000_000;
 pub struct Connections {
     number: u32,
     step: Step,
+    /// Nothing was bound by the way here yet.
+    is_new: bool,
     /// When the period began, and what had arrived by then.
     began_ns: u64,
     began_bytes: u64,
@@ -46,7 +48,8 @@ impl Default for Connections {
     fn default() -> Self {
         Self {
             number: 1,
-            step: Step::Resting { until_ns: 0 },
+            step: Step::Resting { until_ns: u64::MAX },
+            is_new: true,
             began_ns: 0,
             began_bytes: 0,
             pause_ns: PAUSE_MIN_NS,
@@ -69,6 +72,10 @@ impl Connections {
         if !is_free {
             self.rest(now_ns, 0);
             return;
+        }
+        if std::mem::take(&mut self.is_new) {
+            // A trial costs a little: what is over soon has nothing of it.
+            self.step = Step::Resting { until_ns: now_ns.saturating_add(PAUSE_MIN_NS) };
         }
         let period_ns = (PERIOD_TRIPS * trip_ns).max(PERIOD_MIN_NS);
         let took_ns = now_ns.saturating_sub(self.began_ns);
@@ -161,11 +168,11 @@ mod tests {
             assert_eq!(connections.number(), 1);
         }
         // One that is being tried goes when the pace sets in.
-        for tick in 6_000..6_150_u64 {
+        for tick in 6_000..7_150_u64 {
             connections.on_arrival(tick * 10 * MS, tick, 100 * MS, true);
         }
         assert_eq!(connections.number(), 2);
-        connections.on_arrival(61_600 * MS, 7_000, 100 * MS, false);
+        connections.on_arrival(71_600 * MS, 8_000, 100 * MS, false);
         assert_eq!(connections.number(), 1);
     }
 }

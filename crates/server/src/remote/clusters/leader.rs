@@ -120,11 +120,16 @@ impl Peers for Files {
         let (state, node) = (Arc::clone(&self.state), address.to_owned());
         Box::pin(async move {
             let way = state.lock().lane(&node);
-            let way = way.map_err(|error| CallError::Unreachable(error.to_string()))?;
+            let (way, carried) = way.map_err(|error| CallError::Unreachable(error.to_string()))?;
             let began = Instant::now();
             let question = Question { node: Some(node), ask: Ask::Files { question } };
             match way.ask(&question, timeout).await {
-                Ok(Answer::Files(answer)) => Ok(answer),
+                Ok(Answer::Files(answer)) => {
+                    if let Some(carried) = carried {
+                        carried.done();
+                    }
+                    Ok(answer)
+                }
                 Ok(_) => Err(CallError::Lost(another().to_string())),
                 Err(RemoteError::Unreachable(_)) if began.elapsed() >= timeout => {
                     Err(CallError::TimedOut)

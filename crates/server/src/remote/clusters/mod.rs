@@ -7,6 +7,7 @@
 //! those who follow tables there ask of it in [`leader`].
 
 mod keeper;
+mod lanes;
 mod leader;
 pub mod settings;
 mod way;
@@ -24,6 +25,7 @@ use tokio::task::AbortHandle;
 use super::protocol::{Answer, Ask, Question, TableInfo, Tables};
 use crate::rpc::Threads;
 use keeper::Keeper;
+use lanes::Carried;
 use settings::{Mode, RemoteSettings};
 use way::Way;
 
@@ -233,17 +235,19 @@ impl Default for State {
 }
 
 impl State {
-    /// The way that the next part of a file takes: those to its node take turns.
-    fn lane(&mut self, node: &str) -> Result<Way, RemoteError> {
-        let lanes: Vec<usize> = (0..self.ways.len())
-            .filter(|at| self.ways[*at].node == node)
-            .take(self.lanes)
-            .collect();
-        if lanes.is_empty() {
-            return self.way(Some(node));
+    /// The way that the next part of a file takes, of those to its node.
+    fn lane(&mut self, node: &str) -> Result<(Way, Option<Carried>), RemoteError> {
+        let to_node = || self.ways.iter().filter(|way| way.node == node).take(self.lanes);
+        match lanes::next(to_node().map(|way| &way.load)) {
+            Some((at, carried)) => {
+                let way = to_node()
+                    .nth(at)
+                    .cloned()
+                    .ok_or_else(|| RemoteError::Unreachable("the connection is gone".to_owned()))?;
+                Ok((way, Some(carried)))
+            }
+            None => Ok((self.way(Some(node))?, None)),
         }
-        self.next = self.next.wrapping_add(1);
-        Ok(self.ways[lanes[self.next % lanes.len()]].clone())
     }
 
     /// The way to a node, else to any: whoever is reached hands a question on that names another.

@@ -25,6 +25,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status, Streaming};
 
+use super::lanes::Load;
 use crate::remote::keys::Credential;
 use crate::remote::protocol::{ANSWER_BYTES_MAX, AUTHORIZATION, Answer, METHOD, Question, SCHEME};
 use crate::remote::refusal::error_of;
@@ -63,6 +64,8 @@ pub(super) struct Way {
     pub address: String,
     /// The id of the node that answers.
     pub node: String,
+    /// What it carries of files.
+    pub load: Arc<Load>,
     channel: Channel,
     means: Means,
 }
@@ -92,7 +95,8 @@ impl Way {
         let connector = Connector { address: address.into(), name, tls: Arc::clone(&means.tls) };
         let channel = endpoint.connect_with_connector(connector).await;
         let channel = channel.map_err(|error| failed(tls::cause_in_words(&error)))?;
-        Ok(Self { address: address.to_owned(), node: String::new(), channel, means })
+        let load = Arc::default();
+        Ok(Self { address: address.to_owned(), node: String::new(), load, channel, means })
     }
 
     /// Asks.
