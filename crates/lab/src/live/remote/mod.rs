@@ -234,9 +234,9 @@ mod tests {
     fn a_quick_run_is_over_within_ten_minutes() {
         let quick = LiveOptions { size: LiveSize::Quick, ..LiveOptions::new(NAME).unwrap() };
         // A first copy and a raw one before each table's laps; three raw copies and ours four times and
-        // three fixed arms twice; three arms of small nodes, two of work beside a copy and one of following
+        // three fixed arms twice; four arms of small nodes, two of work beside a copy and one of following
         // twice.
-        let laps = (2 + 4 * 4 + 3 * 2) + (2 + 2 * 3) + 2 * 2 + 2;
+        let laps = (2 + 4 * 4 + 3 * 2) + (2 + 2 * 4) + 2 * 2 + 2;
         assert_eq!(steps(&quick, 5), laps);
         // A lap takes 13 s on average, with what lies between; a minute is for loading.
         assert!(laps * 13 + 60 < 600);

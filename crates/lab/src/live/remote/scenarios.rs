@@ -183,7 +183,7 @@ mod tests {
         let names_of = |size, scenarios: &[&str]| -> Vec<&str> {
             of(&options(size, scenarios)).iter().map(|plan| plan.name).collect()
         };
-        let quick = [HTTP_LOGS, SMALL_NODES, WHILE_INDEXING, FOLLOWING];
+        let quick = [HTTP_LOGS, WHILE_INDEXING, FOLLOWING, SMALL_NODES];
         assert_eq!(names_of(LiveSize::Quick, &[]), quick);
         assert_eq!(names_of(LiveSize::Study, &[]), quick);
         assert_eq!(names_of(LiveSize::Full, &[]), names());
