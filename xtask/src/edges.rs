@@ -103,7 +103,9 @@ pub fn rocksdb_agreement(tree: &Tree) -> Vec<String> {
             ));
         }
     }
-    let a = features_of(text("Cargo.toml"), "rust-rocksdb");
+    let mut a = features_of(text("Cargo.toml"), "rust-rocksdb");
+    // Of the binding alone: the library is the same without.
+    a.remove("raw-ptr");
     let b = features_of(text("build/rocksdb/Cargo.toml"), "rust-librocksdb-sys");
     if a.is_empty() || a != b {
         complaints

@@ -23,10 +23,8 @@ use super::transfer::{Ended, Transfer};
 use super::window::Window;
 use crate::rpc::{CopyFile, FileKind, Link};
 
-/// After how many bytes of rows that were read the pace is kept.
-const VERIFIED_AT_ONCE_BYTES: u64 = 256 << 10;
-/// What reading a byte counts beside copying one, the reciprocal of the part.
-const VERIFIED_PART: u64 = 8;
+/// What comparing a byte with its checksum counts beside copying one, the reciprocal of the part.
+const VERIFIED_PART: u64 = 32;
 
 /// Says how long to wait before so many bytes are asked for, and to be asked again then; zero where they may
 /// be now, which counts them: the pace of the node's background work.
@@ -366,16 +364,10 @@ impl Copied {
         Ok(position)
     }
 
-    /// Reads all rows once, no faster than the pace of the node's background work.
+    /// Compares all that came with its checksums, once the pace of the node's background work allows it.
     fn verify(&self, replica: &Replica) -> Result<(), StoreError> {
-        let mut bytes = 0;
-        replica.store().verify(&mut |row| {
-            bytes += row as u64;
-            if bytes >= VERIFIED_AT_ONCE_BYTES {
-                self.keep_pace(bytes / VERIFIED_PART);
-                bytes = 0;
-            }
-        })
+        self.keep_pace(replica.store().files_bytes() / VERIFIED_PART);
+        replica.store().verify()
     }
 
     fn keep_pace(&self, bytes: u64) {

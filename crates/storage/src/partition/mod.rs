@@ -11,6 +11,7 @@ mod application;
 mod apply;
 mod budget;
 mod checkpoint;
+mod checksums;
 pub mod difference;
 mod following;
 mod journal;

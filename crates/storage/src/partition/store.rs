@@ -17,6 +17,7 @@ use rust_rocksdb::{
     SnapshotWithThreadMode, WriteBatch, WriteOptions,
 };
 
+use super::checksums;
 use super::manifest;
 use super::merge::walk_merged;
 use super::overlay::Changes;
@@ -44,9 +45,6 @@ pub struct Store {
 /// So much may wait in memory while the store takes nothing, bytes: what is acknowledged is in the
 /// log, and a disk that is full for a while stops nobody who writes little.
 const WAITING_BYTES_MAX: usize = 32 << 20;
-
-/// How much is read ahead where all rows are read.
-const VERIFY_READAHEAD_BYTES: usize = 2 << 20;
 
 impl Store {
     /// Opens the rows in `dir`, or makes an empty folder of them.
@@ -401,21 +399,16 @@ impl Store {
         Checkpoint::new(&self.db).and_then(|it| it.create_checkpoint(dir)).map_err(failed)
     }
 
-    /// Reads all rows once, so that every block of the files is compared with its checksum: one that
-    /// was damaged where it was copied from looks well by all checksums that were made of it there.
-    /// Leaves caches alone. Takes as long as reading the files does, and blocks. `read` is given the bytes of
-    /// each row, and may wait.
+    /// Compares every block of the files with its checksum: one that was damaged where it was copied from
+    /// looks well by all checksums that were made of it there. Leaves caches alone. Takes as long as reading
+    /// the files does, and blocks.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] where a block is not what was written.
-    pub fn verify(&self, read: &mut dyn FnMut(usize)) -> Result<(), StoreError> {
-        let mut options = ReadOptions::default();
-        options.set_verify_checksums(true);
-        options.fill_cache(false);
-        options.set_readahead_size(VERIFY_READAHEAD_BYTES);
-        walk(self.db.raw_iterator_opt(options), &[], &mut |key, value| {
-            read(key.len() + value.len());
-            ControlFlow::Continue(())
+    pub fn verify(&self) -> Result<(), StoreError> {
+        checksums::verify(&self.db).map_err(|why| match why.starts_with("Corruption") {
+            true => StoreError::Damaged(why),
+            false => StoreError::Failed(why),
         })
     }
 
