@@ -321,20 +321,27 @@ impl Shared {
 
     /// Takes a copy off this node, files and all; `why` is what late requests are told.
     pub(crate) async fn close_copy(&self, copies: &Copies, why: &str) -> Result<(), String> {
-        if let Some(partition) = copies.local() {
+        let local = copies.local();
+        if let Some(partition) = &local {
             copies.set_local(None);
             if let Some(applier) = self.applier(copies.group) {
                 applier.remove(partition.id, copies.group).await;
             }
             partition.halt(why);
-            if let Some(indexer) = partition.indexer() {
-                indexer.delete();
-            }
-            // A file that is still being written would come into a folder that is being deleted.
-            partition.store.abandon();
         }
         let folders = Folders::of(&self.partitions_dir, copies.id);
-        folders.delete().map_err(|error| error.to_string())
+        // A refresh, a merge or a rewrite of files that is under way is waited for: for seconds.
+        let close = move || {
+            if let Some(partition) = local {
+                if let Some(indexer) = partition.indexer() {
+                    indexer.delete();
+                }
+                // A file that is still being written would come into a folder that is being deleted.
+                partition.store.abandon();
+            }
+            folders.delete().map_err(|error| error.to_string())
+        };
+        tokio::task::spawn_blocking(close).await.map_err(|error| error.to_string())?
     }
 
     /// Deletes what was left behind by copies that are no longer this node's. What may still be
