@@ -27,9 +27,6 @@ const DEMAND_RUN_NS_MIN: u64 = 1_000_000;
 /// The measuring end of the load line.
 pub(crate) struct Load {
     state: Mutex<State>,
-    /// What clients felt who read and write rows here. Reads that memory answers on a lone node are not in
-    /// it: they wait for nothing.
-    felt: Mutex<Felt>,
 }
 
 struct State {
@@ -37,6 +34,9 @@ struct State {
     /// the search pool has, so that joining the two lines does not make the pool look smaller.
     rows: Meter,
     demand: Demand,
+    /// What clients felt who read and write rows here. Reads that memory answers on a lone node are not in
+    /// it: they wait for nothing.
+    felt: Felt,
     line: Option<(u64, LoadLine)>,
 }
 
@@ -44,13 +44,14 @@ impl Load {
     /// `boot` is a number drawn at each start of the node.
     pub(crate) fn new(boot: u64, workers: usize) -> Self {
         let rows = Meter::new(boot, u32::try_from(workers).unwrap_or(u32::MAX));
-        let state = Mutex::new(State { rows, demand: Demand::default(), line: None });
-        Self { state, felt: Mutex::new(Felt::new(0)) }
+        let state =
+            Mutex::new(State { rows, demand: Demand::default(), felt: Felt::new(0), line: None });
+        Self { state }
     }
 
     /// A client's rows were read or written, which took so long, ns.
     pub(crate) fn feel(&self, now_ns: u64, class: Class, latency_ns: u64) {
-        self.felt.lock().add(now_ns, class, latency_ns);
+        self.state.lock().felt.add(now_ns, class, latency_ns);
     }
 }
 
@@ -67,8 +68,9 @@ impl Working<'_> {
         let now_ns = self.shared.now_ns();
         let took_ns = now_ns.saturating_sub(self.began_ns);
         if let Some(job) = self.job.take() {
-            self.shared.load.state.lock().rows.finish(now_ns, job, true);
-            self.shared.load.feel(now_ns, job.class, took_ns);
+            let mut state = self.shared.load.state.lock();
+            state.rows.finish(now_ns, job, true);
+            state.felt.add(now_ns, job.class, took_ns);
         }
         took_ns
     }
@@ -95,7 +97,7 @@ impl Shared {
 
     /// What clients felt of this node since this was asked last.
     pub(crate) fn felt(&self) -> Foreground {
-        let rows = self.load.felt.lock().take(self.now_ns());
+        let rows = self.load.state.lock().felt.take(self.now_ns());
         rows.join(&self.documents.pool.felt())
     }
 
