@@ -164,9 +164,13 @@ def test_little_is_sent_twice(make, note):
     copied = pair.way.carried - begin_bytes
     table, wire = recovered(pair, "twice")
     written = 0
+    # What a cut catches on the way has to come again: of each, no more than a batch of twenty.
     for first in range(documents, documents + 5000, 500):
-        bulk(pair.leader, "twice", [(n, {"n": n, "text": text(1000)}) for n in range(first, first + 500)])
-        written += 500 * 1020
+        for at in range(first, first + 500, 20):
+            if at == first + 480:
+                await_true(told(pair, "twice"), lambda: pair.are_level("twice", "twice"), SECONDS)
+            bulk(pair.leader, "twice", [(n, {"n": n, "text": text(1000)}) for n in range(at, at + 20)])
+            written += 20 * 1020
         pair.way.cut()
     pair.demand_equal("twice", "twice")
     followed = pair.way.carried - begin_bytes - copied

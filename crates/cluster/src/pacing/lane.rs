@@ -57,7 +57,7 @@ impl Lane {
         // Who waits asks again and again.
         let since = held.at.replace(now).map(|at| now.saturating_duration_since(at));
         held.all += since.filter(|since| *since <= 2 * WAIT_MAX).unwrap_or_default();
-        if self.acts.load(Ordering::Relaxed) { wait } else { Duration::ZERO }
+        if self.acts() { wait } else { Duration::ZERO }
     }
 
     /// So many bytes are begun.
@@ -72,7 +72,8 @@ impl Lane {
         let mut has_waited = false;
         let wait = async {
             let turn = self.turn.try_lock();
-            has_waited = turn.is_err();
+            // Where nobody is held back, those before are on their way already.
+            has_waited = turn.is_err() && self.acts() && self.bytes_s().is_some();
             let _turn = match turn {
                 Ok(turn) => turn,
                 Err(_) => self.turn.lock().await,
@@ -97,7 +98,11 @@ impl Lane {
     pub(crate) fn bounds(&self, now: Instant) -> bool {
         let at = self.held.lock().at;
         let is_held = at.is_some_and(|at| now.saturating_duration_since(at) < BOUNDS);
-        is_held && self.acts.load(Ordering::Relaxed)
+        is_held && self.acts()
+    }
+
+    fn acts(&self) -> bool {
+        self.acts.load(Ordering::Relaxed)
     }
 
     /// For how long somebody was held back so far, or would have been.
