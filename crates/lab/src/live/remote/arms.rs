@@ -21,6 +21,8 @@ pub(crate) const DEFAULT: &str = "1m-5";
 pub(crate) const OURS: &str = "ours";
 /// The same where nothing is compressed.
 pub(crate) const PLAIN: &str = "ours-plain";
+/// The same where neither side makes way for its clients; only where those work.
+pub(crate) const UNPACED: &str = "ours-unpaced";
 
 /// The settings of the published rule.
 const CHUNK: &str = "ccr.indices.recovery.chunk_size";
@@ -28,6 +30,9 @@ const CHUNKS: &str = "ccr.indices.recovery.max_concurrent_file_chunks";
 const CHUNKS_OF_FILE: &str = "ccr.indices.recovery.max_concurrent_chunks_per_file";
 /// That of compression, of the remote cluster that the lab's follower knows.
 const COMPRESS: &str = "cluster.remote.leader.transport.compress";
+
+/// That of pacing, which both sides have.
+pub(crate) const PACING: &str = "ccr.pacing";
 
 /// What the study's machines could send at most, as far as it says: 1 Gb/s.
 const STUDY_BYTES_S: u64 = 125_000_000;
@@ -102,7 +107,7 @@ const ARMS: [(&str, Way, LiveSize); 21] = [
 
 /// Names of variants that may be asked for.
 pub(crate) fn names() -> Vec<&'static str> {
-    ARMS.iter().map(|(name, ..)| *name).collect()
+    ARMS.iter().map(|(name, ..)| *name).chain([UNPACED]).collect()
 }
 
 /// The arms of a run over a link of such a rate: those that were asked for, else what the size wants;
@@ -134,7 +139,13 @@ fn settings(way: Way, link_bytes_s: u64) -> BTreeMap<String, Value> {
         Way::Ours { plain: true } => (nothing(), json!(false)),
         Way::Ours { plain: false } => (nothing(), Value::Null),
     };
-    let all = [(CHUNK, chunk), (CHUNKS, chunks), (CHUNKS_OF_FILE, of_file), (COMPRESS, compress)];
+    let all = [
+        (CHUNK, chunk),
+        (CHUNKS, chunks),
+        (CHUNKS_OF_FILE, of_file),
+        (COMPRESS, compress),
+        (PACING, Value::Null),
+    ];
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
@@ -151,6 +162,13 @@ pub(crate) fn default_bytes(link_bytes_s: f64) -> f64 {
 }
 
 impl RemoteArm {
+    /// The same where neither side makes way.
+    pub(crate) fn unpaced(&self) -> Self {
+        let mut arm = Self { name: UNPACED, ..self.clone() };
+        arm.settings.insert(PACING.to_owned(), json!("off"));
+        arm
+    }
+
     /// When a lap of it is cut, where a raw copy takes so long.
     pub(crate) fn seconds_max(&self, raw_seconds: f64) -> f64 {
         match self.way {
@@ -191,7 +209,7 @@ mod tests {
     #[test]
     fn every_arm_of_the_nodes_says_all_settings() {
         for arm in arms(LiveSize::Full, &[], 12_500_000) {
-            let expected = if matches!(arm.way, Way::Raw { .. }) { 0 } else { 4 };
+            let expected = if matches!(arm.way, Way::Raw { .. }) { 0 } else { 5 };
             assert_eq!(arm.settings.len(), expected, "{arm:?}");
             let chunks = arm.settings.get(CHUNKS);
             let is_ours = matches!(arm.way, Way::Ours { .. });

@@ -70,7 +70,7 @@ fn steps_of(plans: &[Plan], options: &LiveOptions, laps: usize) -> usize {
         let of_each = plan.laps(options, laps);
         match plan.kind {
             Kind::Copies => 2 + plan.laps_of_all(options, laps),
-            Kind::Indexing => of_each * indexing::ARMS,
+            Kind::Indexing => of_each * indexing::arms_of(options),
             Kind::Following => following::laps(of_each),
         }
     };
@@ -146,6 +146,7 @@ impl Run<'_, '_> {
         let corpus = self.context.corpora.of(shape, count, seed);
         self.context.progress.note(&format!("loading {} documents", corpus.count));
         self.pair.load(&corpus, shards)?;
+        self.pair.await_rest(&self.context.options.stop);
         self.table = Some((shape, shards));
         Ok(())
     }

@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::arms::PACING;
 use super::copying::Follower;
 use super::given;
 use super::raw::{self, RawServer};
@@ -18,6 +20,7 @@ use crate::LabError;
 use crate::live::cluster::{self, Cluster};
 use crate::live::corpus::Corpus;
 use crate::live::node::{self, Node, NodeSpec};
+use crate::live::processes;
 use crate::wan::{Wan, WanSettings};
 
 /// The leader's table, and the follower's.
@@ -32,6 +35,11 @@ pub(crate) const SHARE: f64 = 0.6;
 const ASK_WAIT: Duration = Duration::from_secs(30);
 const CONNECT_WAIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(100);
+/// How long nodes may be busy with themselves, how often that is looked at, and what of a processor both
+/// may take at rest.
+const REST_WAIT: Duration = Duration::from_secs(60);
+const REST_LOOK: Duration = Duration::from_secs(2);
+const RESTS_BELOW: f64 = 0.1;
 const TLS: &str = "xpack.security.remote_cluster_server.ssl";
 
 /// The two, and what lies between them.
@@ -137,15 +145,36 @@ impl Pair {
         cluster::load(&self.leader().http(), LEADER_INDEX, corpus, shards, 0)
     }
 
-    /// Changes settings of the follower, if there are any. Those of the way to its leader have it
-    /// connect anew.
+    /// Changes settings of the follower, if there are any, and that of pacing at the leader too. Those of
+    /// the way to its leader have the follower connect anew.
     pub(crate) fn set(&self, settings: &BTreeMap<String, Value>) -> Result<(), LabError> {
         match settings.is_empty() {
             true => Ok(()),
             false => {
                 cluster::set(&self.follower().http(), settings)?;
+                if let Some(pacing) = settings.get(PACING) {
+                    let both = [(PACING.to_owned(), pacing.clone())];
+                    cluster::set(&self.leader().http(), &both.into())?;
+                }
                 self.await_connected()
             }
+        }
+    }
+
+    /// Waits until both have written what they had to write anew, so that none of it falls into a lap.
+    pub(crate) fn await_rest(&self, stop: &AtomicBool) {
+        let began = Instant::now();
+        let cpu_s = || {
+            self.cluster.nodes.iter().filter_map(|it| processes::cpu_s(it.process())).sum::<f64>()
+        };
+        let mut before = cpu_s();
+        while began.elapsed() < REST_WAIT && !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(REST_LOOK);
+            let now = cpu_s();
+            if now - before < RESTS_BELOW * REST_LOOK.as_secs_f64() {
+                return;
+            }
+            before = now;
         }
     }
 

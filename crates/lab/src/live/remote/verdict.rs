@@ -168,7 +168,7 @@ pub(crate) fn findings(scenario: &Scenario, compared: &[Comparison], seed: u64) 
     }
     found.extend(beside_raw(scenario, derive(seed, 1_000)));
     found.extend(time_left(scenario));
-    let is_fixed = |name: &str| !name.starts_with(RAW) && name != OURS && name != PLAIN;
+    let is_fixed = |name: &str| !name.starts_with(RAW) && !name.starts_with(OURS);
     let fixed = scenario.variants.iter().filter(|variant| is_fixed(&variant.name));
     let fixed = fixed.filter_map(|variant| Some((over_laps(variant, METRIC)?, &variant.name)));
     if let (Some((best_s, best)), Some(ours_s)) =
