@@ -70,6 +70,7 @@ pub use figures::{
 };
 pub use log_engine::LogSettings;
 pub use members::NodeRecord;
+pub use metadata::is_database;
 pub use node::{Node, NodeSettings, OpenError};
 pub use overview::{CopyStatus, Missing, NodeOverview, PartitionOverview};
 pub use plimsoll_control::LoadLine;

@@ -12,6 +12,7 @@ use plimsoll_storage::operation::Operation;
 use plimsoll_storage::{Argv, Reply, command};
 use serde_json::Value;
 
+use crate::DATABASES;
 use crate::lead::now_ms;
 use crate::members::{Beat, FoundNode, Member, NodeRecord};
 use crate::partition::Partition;
@@ -50,6 +51,11 @@ pub(crate) fn table_name(db: u32) -> String {
 /// The database whose table has this name.
 pub(crate) fn database_of(name: &[u8]) -> Option<u32> {
     std::str::from_utf8(name.strip_prefix(b"db")?).ok()?.parse().ok()
+}
+
+/// Whether an index is the table of a database. Those belong to Redis clients: a wildcard passes them over.
+pub fn is_database(name: &str) -> bool {
+    database_of(name.as_bytes()).is_some_and(|db| db < DATABASES)
 }
 
 /// The write that creates a table where there is none of its name.

@@ -6,7 +6,8 @@
 //! The node that acts for the cluster looks. What was followed is noted in the pattern, so that a
 //! follower that somebody deleted stays deleted.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use plimsoll_index::Error;
@@ -33,6 +34,10 @@ const TABLES_MAX: usize = 10_000;
 const LEADER_NAME: &str = "{{leader_index}}";
 /// How often what was followed is noted again where somebody changes patterns at the same time.
 const ATTEMPTS_MAX: u32 = 20;
+/// How long a table rests at first that could not be followed, doubled each time.
+const REST_MIN: Duration = Duration::from_secs(2);
+/// The longest.
+const REST_MAX: Duration = Duration::from_secs(300);
 /// How many errors are told.
 const ERRORS_MAX: usize = 256;
 
@@ -63,8 +68,15 @@ pub struct AutoFollow {
 }
 
 impl AutoFollow {
+    /// A database's table belongs to Redis clients, who could no longer write to the one here: only its own
+    /// name means it.
     fn means(&self, name: &str) -> bool {
-        let is_any = |patterns: &[String]| patterns.iter().any(|it| wildcard_matches(it, name));
+        let is_database = metadata::is_database(name);
+        let matches = |pattern: &String| match is_database {
+            true => pattern == name,
+            false => wildcard_matches(pattern, name),
+        };
+        let is_any = |patterns: &[String]| patterns.iter().any(matches);
         is_any(&self.leaders) && !is_any(&self.excluded)
     }
 
@@ -93,6 +105,36 @@ pub struct AutoFollowStatistics {
 /// The same, shared.
 #[derive(Default)]
 pub(super) struct AutoFollowTold(Mutex<AutoFollowStatistics>);
+
+/// Tables that could not be followed: the pattern's name and the table's uuid there, and how long each rests.
+#[derive(Default)]
+pub(super) struct Rests(Mutex<HashMap<(String, String), Rest>>);
+
+struct Rest {
+    until: Instant,
+    next: Duration,
+}
+
+impl Rests {
+    fn rests(&self, pattern: &str, uuid: &str, now: Instant) -> bool {
+        let key = (pattern.to_owned(), uuid.to_owned());
+        self.0.lock().get(&key).is_some_and(|it| now < it.until)
+    }
+
+    fn failed(&self, pattern: &str, uuid: &str, now: Instant) {
+        let mut rests = self.0.lock();
+        // Whoever is long over its time is not there any more, or is followed.
+        rests.retain(|_, it| now < it.until + 2 * REST_MAX);
+        let key = (pattern.to_owned(), uuid.to_owned());
+        let rest = rests.get(&key).map_or(REST_MIN, |it| it.next);
+        rests.insert(key, Rest { until: now + rest, next: (2 * rest).min(REST_MAX) });
+    }
+
+    /// Whoever changes a pattern wants to see at once what comes of it.
+    fn forget(&self, pattern: &str) {
+        self.0.lock().retain(|(name, _), _| name != pattern);
+    }
+}
 
 impl AutoFollowTold {
     fn failed(&self, what: String, why: String) {
@@ -128,6 +170,7 @@ impl Following {
         let tables =
             remote.tables().await.map_err(|error| failed_remote(&pattern.remote, &error))?;
         pattern.is_active = true;
+        self.keeping.auto_rests.forget(name);
         self.change_pattern(name, |before| {
             if before.is_none() && self.auto_follows().len() >= PATTERNS_MAX {
                 return Err(Error::illegal_argument(format!("there are {PATTERNS_MAX} patterns")));
@@ -175,6 +218,7 @@ impl Following {
     /// # Errors
     /// 404 where there is none.
     pub async fn set_auto_follow(&self, name: &str, is_active: bool) -> Result<(), Error> {
+        self.keeping.auto_rests.forget(name);
         self.change_pattern(name, |before| {
             let pattern = before.ok_or_else(|| no_pattern(name))?;
             Ok(Some(AutoFollow { is_active, ..pattern }))
@@ -198,7 +242,7 @@ impl Following {
     }
 
     async fn look_at_pattern(&self, name: &str, pattern: AutoFollow) {
-        let told = &self.keeping.auto;
+        let (told, rests) = (&self.keeping.auto, &self.keeping.auto_rests);
         let Some(remote) = self.keeping.remotes.get(&pattern.remote) else { return };
         let tables = match remote.tables().await {
             Ok(tables) => tables,
@@ -210,7 +254,10 @@ impl Following {
         told.asked(&pattern.remote, true);
         let mut followed = BTreeSet::new();
         for (leader, uuid) in tables.iter().take(TABLES_MAX) {
-            if !pattern.means(leader) || pattern.known.contains(uuid) {
+            if !pattern.means(leader)
+                || pattern.known.contains(uuid)
+                || rests.rests(name, uuid, Instant::now())
+            {
                 continue;
             }
             let request = FollowRequest {
@@ -232,7 +279,10 @@ impl Following {
                     followed.insert(uuid.clone());
                 }
                 // It may pass: nodes that do not know how, a limit, a cluster that is away.
-                Err(error) => told.failed(format!("{name}:{leader}"), error.reason.to_string()),
+                Err(error) => {
+                    told.failed(format!("{name}:{leader}"), error.reason.to_string());
+                    rests.failed(name, uuid, Instant::now());
+                }
             }
         }
         // What is gone there need not be remembered.
@@ -315,9 +365,30 @@ mod tests {
             follower: Some("west-{{leader_index}}".to_owned()),
             ..AutoFollow::default()
         };
+        let all = AutoFollow { leaders: names(&["*", "db1"]), ..AutoFollow::default() };
+        assert_eq!(
+            ["db0", "db1", "db16", "logs"].map(|it| all.means(it)),
+            [false, true, true, true]
+        );
         let meant = ["logs-1", "metrics", "logs-debug-1", "other"].map(|it| pattern.means(it));
         assert_eq!(meant, [true, true, false, false]);
         assert_eq!(pattern.follower_of("logs-1"), "west-logs-1");
         assert_eq!(AutoFollow::default().follower_of("logs-1"), "logs-1");
+    }
+
+    #[test]
+    fn what_cannot_be_followed_is_tried_ever_less_often() {
+        let (rests, now) = (Rests::default(), Instant::now());
+        let mut tries = 0;
+        for second in 0..3600 {
+            let now = now + Duration::from_secs(second);
+            if !rests.rests("all", "uuid", now) {
+                tries += 1;
+                rests.failed("all", "uuid", now);
+            }
+        }
+        assert!((15..=22).contains(&tries), "{tries}");
+        rests.forget("all");
+        assert!(!rests.rests("all", "uuid", now));
     }
 }

@@ -76,6 +76,18 @@ impl Keeping {
         });
     }
 
+    /// A table that was to follow may not have been created: its leader need keep nothing for it. What is noted
+    /// stays, as it may have been all the same.
+    pub(super) fn give_up(self: &Arc<Self>, name: String, incarnation: u64, follows: &Follows) {
+        let end = self.hold_of(&name, incarnation, follows, HoldChange::End);
+        let Some(remote) = self.remotes.get(&follows.remote) else { return };
+        tokio::spawn(async move {
+            if let Err(error) = remote.hold(end).await {
+                tracing::debug!(%error, "a leader is not told that it need keep nothing");
+            }
+        });
+    }
+
     /// Tells all ends that no leader has heard of, beside everything else.
     pub(super) fn tell_ends(self: &Arc<Self>, shared: &Arc<Shared>, turn: Taken<()>) {
         let (keeping, shared) = (Arc::clone(self), Arc::clone(shared));
@@ -89,8 +101,14 @@ impl Keeping {
                         tracing::warn!(leader, remote, "too many ends wait: one is told no more");
                         keeping.forget(&shared, &noted).await;
                     }
+                    // One that is away is not waited for once for each of its ends.
+                    let mut away = HashSet::new();
                     for noted in ended {
-                        keeping.tell(&shared, &noted).await;
+                        if !away.contains(&noted.remote)
+                            && keeping.tell(&shared, &noted).await == Outcome::Waits
+                        {
+                            away.insert(noted.remote);
+                        }
                     }
                 }
                 Err(error) => tracing::error!(error, "ends of following cannot be told"),
@@ -99,14 +117,16 @@ impl Keeping {
         });
     }
 
-    async fn tell(&self, shared: &Shared, noted: &Noted) {
+    async fn tell(&self, shared: &Shared, noted: &Noted) -> Outcome {
         let told = match self.remotes.get(&noted.remote) {
             Some(remote) => Some(remote.hold(noted.end.clone()).await.map(drop)),
             None => None,
         };
-        if outcome(told, noted.at_ms, shared.metadata.log_time_ms()) == Outcome::Over {
+        let outcome = outcome(told, noted.at_ms, shared.metadata.log_time_ms());
+        if outcome == Outcome::Over {
             self.forget(shared, noted).await;
         }
+        outcome
     }
 
     async fn forget(&self, shared: &Shared, noted: &Noted) {

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 
 use super::Following;
-use super::auto_follow::AutoFollowTold;
+use super::auto_follow::{AutoFollowTold, Rests};
 use super::definition::Follows;
 use super::leading::PLACES_MAX;
 use super::making::Making;
@@ -50,6 +50,7 @@ pub(super) struct Keeping {
     pub is_stopping: AtomicBool,
     /// What became of looking for new tables.
     pub auto: AutoFollowTold,
+    pub auto_rests: Rests,
     /// Tables that follow, as they were last, by their incarnations.
     pub known: Mutex<HashMap<u64, (String, Arc<Follows>)>>,
     pub making: Making,

@@ -19,7 +19,7 @@ use crate::cluster_settings;
 use crate::node::Shared;
 use crate::pacing::Bucket;
 use crate::placement::{Copy, CopyState, proposed};
-use crate::recovery::{CopyOptions, Pace, Stage, Window};
+use crate::recovery::{CopyCompression, CopyOptions, Pace, Stage, Window};
 use crate::session::random_u64;
 use crate::table::{Copies, Table, TableDefinition};
 
@@ -40,13 +40,14 @@ const GONE_INTERVAL: Duration = Duration::from_millis(250);
 /// Why it does.
 const DELETED: &str = "the table was deleted";
 
+/// A first copy that is being made, and the name of its remote here.
+type Made = (PartitionId, String);
+
 /// What is known of the first copies of this node.
 #[derive(Default)]
 pub(super) struct Making {
-    /// Those that are being made.
-    slots: Slots<PartitionId>,
-    /// The same by remotes.
-    of_remotes: Mutex<HashMap<String, Slots<PartitionId>>>,
+    /// Those that are being made, and of which remote.
+    slots: Slots<Made>,
     /// Those that rest, and until when.
     rests: Mutex<HashMap<PartitionId, Instant>>,
     /// What is under way of files, of each remote: copies share it.
@@ -72,7 +73,9 @@ impl Making {
     /// connections as pay.
     pub(super) fn share_links(&self, remotes: &dyn Remotes, is_urgent: impl Fn(&str) -> bool) {
         let is_idle = self.slots.is_empty();
-        for (name, window) in &*self.windows.lock() {
+        let mut windows = self.windows.lock();
+        windows.retain(|name, _| remotes.get(name).is_some());
+        for (name, window) in &*windows {
             window.set_yielding(is_urgent(name));
             if let Some(remote) = remotes.get(name) {
                 remote.set_connections(if is_idle { 1 } else { window.connections() });
@@ -81,12 +84,11 @@ impl Making {
     }
 
     /// Room to make a copy from a remote; none while it is made, or there is none.
-    fn take(&self, id: PartitionId, remote: &str) -> Option<[Taken<PartitionId>; 2]> {
-        let of_remote = {
-            let mut of_remotes = self.of_remotes.lock();
-            of_remotes.entry(remote.to_owned()).or_default().take(id, OF_REMOTE_MAX)?
-        };
-        Some([of_remote, self.slots.take(id, MAKING_MAX)?])
+    fn take(&self, id: PartitionId, remote: &str) -> Option<Taken<Made>> {
+        self.slots.take_where((id, remote.to_owned()), |taken| {
+            let of_remote = taken.iter().filter(|(_, name)| name == remote).count();
+            of_remote < OF_REMOTE_MAX && taken.len() < MAKING_MAX
+        })
     }
 
     fn rest(&self, id: PartitionId) {
@@ -110,7 +112,7 @@ impl Keeping {
         if follows.is_ending || self.making.rests(copies.id) {
             return;
         }
-        let Some(slots) = self.making.take(copies.id, &follows.remote) else { return };
+        let Some(slot) = self.making.take(copies.id, &follows.remote) else { return };
         shared.resources.hold_compactions();
         let (keeping, shared) = (Arc::clone(self), Arc::downgrade(shared));
         let (table, copies, follows) = (Arc::clone(table), Arc::clone(copies), Arc::clone(follows));
@@ -125,7 +127,7 @@ impl Keeping {
                     keeping.making.rest(copies.id);
                 }
             }
-            drop(slots);
+            drop(slot);
             shared.look.notify_one();
         });
     }
@@ -138,8 +140,7 @@ impl Keeping {
         follows: &Follows,
     ) -> Result<(), (String, bool)> {
         let (remote, leader) = self.leader_of_late(follows).await.map_err(trouble_of)?;
-        let compression = remote.compression();
-        let options = CopyOptions { compression, ..self.copy_options(shared, &follows.remote) };
+        let options = self.copy_options(shared, &follows.remote, remote.compression());
         let from = (&*remote, &leader, &options);
         let is_there = || shared.tables.copies(copies.id).is_some();
         let gone = Box::pin(self.gone(shared, copies, follows));
@@ -198,7 +199,12 @@ impl Keeping {
     }
 
     /// How the files of a leader are copied: as is set, and else as the link allows.
-    fn copy_options(&self, shared: &Shared, remote: &str) -> CopyOptions {
+    fn copy_options(
+        &self,
+        shared: &Shared,
+        remote: &str,
+        compression: CopyCompression,
+    ) -> CopyOptions {
         let published = cluster_settings::published_chunks(&shared.metadata);
         let window = match published {
             // As published: of each copy its own.
@@ -221,10 +227,15 @@ impl Keeping {
             }
             wait
         });
-        let chunk_bytes_max = 5 << 20;
-        let (window, pace, seed) = (Some(window), Some(pace), random_u64());
-        let options = CopyOptions { seed, window, pace, chunk_bytes_max, ..CopyOptions::default() };
-        CopyOptions { chunks_of_file_max, ..options }
+        CopyOptions {
+            seed: random_u64(),
+            window: Some(window),
+            pace: Some(pace),
+            compression,
+            chunk_bytes_max: 5 << 20,
+            chunks_of_file_max,
+            ..CopyOptions::default()
+        }
     }
 
     /// Has first copies made elsewhere that a node was to make which is gone for good: nothing of the

@@ -49,7 +49,7 @@ use tokio::sync::Notify;
 
 use crate::node::Shared;
 use crate::pacing::Pacing;
-use auto_follow::AutoFollowTold;
+use auto_follow::{AutoFollowTold, Rests};
 use keeper::Keeping;
 use making::Making;
 use progress::Progress;
@@ -101,6 +101,7 @@ impl FollowingThread {
             cluster_uuid,
             is_stopping: AtomicBool::new(false),
             auto: AutoFollowTold::default(),
+            auto_rests: Rests::default(),
             held: Mutex::default(),
             known: Mutex::default(),
             making: Making::default(),

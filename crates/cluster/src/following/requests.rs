@@ -15,7 +15,6 @@ use super::definition::{Follows, documents_of};
 use super::mirror::check_documents;
 use super::progress::Counters;
 use super::remote::{Hold, LeaderTable, Remote, RemoteError};
-use crate::DATABASES;
 use crate::documents::{check_name, failed, no_such_index};
 use crate::lead::{Step, now_ms};
 use crate::metadata;
@@ -147,7 +146,7 @@ impl Following {
             unknown: Map::new(),
         };
         if let Err(error) = self.make(name, incarnation, &leader, &follows).await {
-            self.keeping.tell_end(name.to_owned(), incarnation, &follows);
+            self.keeping.give_up(name.to_owned(), incarnation, &follows);
             return Err(error);
         }
         // It may be deleted before anybody has looked at it.
@@ -443,8 +442,7 @@ fn check_leader(name: &str, leader: &LeaderTable) -> Result<(), Error> {
             leader.name
         )));
     }
-    let is_database = metadata::database_of(name.as_bytes()).is_some_and(|db| db < DATABASES);
-    if leader.documents.is_none() && !is_database {
+    if leader.documents.is_none() && !metadata::is_database(name) {
         return Err(Error::illegal_argument(format!(
             "[{}] has no mapping: only a table of a database (db0 to db15) can follow it",
             leader.name

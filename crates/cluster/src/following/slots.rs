@@ -23,11 +23,20 @@ impl<K> Default for Slots<K> {
     }
 }
 
-impl<K: Copy + Eq + Hash> Slots<K> {
+impl<K: Clone + Eq + Hash> Slots<K> {
     /// Takes one; `None` where it is taken, or as many are as may be at once.
     pub(super) fn take(&self, key: K, at_once_max: usize) -> Option<Taken<K>> {
+        self.take_where(key, |taken| taken.len() < at_once_max)
+    }
+
+    /// The same, where there is room beside those that are taken.
+    pub(super) fn take_where(
+        &self,
+        key: K,
+        has_room: impl FnOnce(&HashSet<K>) -> bool,
+    ) -> Option<Taken<K>> {
         let mut taken = self.0.lock();
-        if taken.len() >= at_once_max || !taken.insert(key) {
+        if !has_room(&taken) || !taken.insert(key.clone()) {
             return None;
         }
         Some(Taken { slots: Arc::clone(&self.0), key })

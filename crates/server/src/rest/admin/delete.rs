@@ -21,17 +21,10 @@ pub async fn delete(call: Call) -> Result<Answer, Error> {
     let names = parts(expression)?;
     for target in expressions::resolve(call.coordinator(), Some(expression), &options)? {
         let name = &target.index.name;
-        if is_database(name) && !names.contains(name) {
+        if plimsoll_cluster::is_database(name) && !names.contains(name) {
             continue;
         }
         call.coordinator().delete_index(name).await?;
     }
     Ok(Answer::acknowledged())
-}
-
-/// Whether an index is the table of a database. Those belong to Redis clients: a wildcard passes
-/// them over.
-fn is_database(name: &str) -> bool {
-    let number = name.strip_prefix("db").and_then(|number| number.parse::<u32>().ok());
-    number.is_some_and(|number| number < plimsoll_cluster::DATABASES)
 }
