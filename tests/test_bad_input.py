@@ -270,3 +270,21 @@ def test_a_node_opens_more_files_than_a_shell_allows_by_default(new_node):
     node.start()
     status, answer = try_ask(node, "GET", "/a/_count")
     assert (status, answer["count"], answer["_shards"]["successful"]) == (200, 1, 64)
+
+
+def test_names_that_only_look_like_a_databases(new_node):
+    """They are indices of their own, whatever number stands in them."""
+    node = new_node().start()
+    names = ("db03", "db003", "db16")
+    node.client(db=3).set("own", "3")
+    for name in names:
+        assert try_ask(node, "PUT", f"/{name}/_doc/1?refresh=true", {"name": name})[0] == 201
+    assert node.client(db=3).keys() == [b"own"]
+    node.kill()
+    node.start()
+    for name in names:
+        status, found = try_ask(node, "GET", f"/{name}/_doc/1")
+        assert (status, found["_source"]) == (200, {"name": name})
+        assert try_ask(node, "DELETE", f"/{name}")[0] == 200
+    assert node.client(db=3).keys() == [b"own"]
+    assert try_ask(node, "DELETE", "/db3")[0] == 400

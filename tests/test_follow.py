@@ -326,6 +326,24 @@ def test_new_indices_are_followed_by_patterns(pair):
     assert ask(pair.follower, "GET", "/_ccr/auto_follow/mine")[0] == 404
 
 
+def test_a_wildcard_makes_no_database_follow(own_pair):
+    """Whoever writes to one here with Redis' words has asked for nothing."""
+    pair = own_pair
+    put = lambda *names: ask(pair.follower, "PUT", "/_ccr/auto_follow/all", {"remote_cluster": "west", "leader_index_patterns": names})  # noqa: E731
+    assert put("*", "db5")[0] == 200
+    for db in (4, 5):
+        pair.leader.client(db=db).set("key", db)
+    assert ask(pair.leader, "PUT", "/logs")[0] == 200
+
+    def followers():
+        return {it["follower_index"] for it in get(pair.follower, "/_all/_ccr/info")["follower_indices"]}
+
+    await_true(followers, lambda: followers() >= {"logs", "db5"}, SECONDS)
+    assert followers() == {"logs", "db5"}
+    assert pair.follower.client(db=4).set("key", "own")
+    await_true("it is there", lambda: pair.follower.client(db=5).get("key") == b"5", SECONDS)
+
+
 def test_what_is_deleted_on_either_side_is_told(own_pair):
     pair = own_pair
     assert ask(pair.leader, "PUT", "/gone")[0] == 200

@@ -295,7 +295,7 @@ impl Shared {
     pub(crate) async fn delete_table(&self, name: &str) -> Result<(), Error> {
         let table = self.tables.by_name(name).filter(|table| table.index().is_some());
         let table = table.ok_or_else(|| no_such_index(name))?;
-        if metadata::database_of(name.as_bytes()).is_some() {
+        if metadata::is_database(name) {
             let reason = match table.follows() {
                 Some(_) => format!(
                     "[{name}] is the table of a database that follows: after pause_follow and \

@@ -48,14 +48,15 @@ pub(crate) fn table_name(db: u32) -> String {
     format!("db{db}")
 }
 
-/// The database whose table has this name.
-pub(crate) fn database_of(name: &[u8]) -> Option<u32> {
-    std::str::from_utf8(name.strip_prefix(b"db")?).ok()?.parse().ok()
+/// The database whose table has this name; `db07`, `db+7` and `db16` are names like any other.
+pub(crate) fn database_of(name: &str) -> Option<u32> {
+    let db = name.strip_prefix("db")?.parse().ok().filter(|db| *db < DATABASES)?;
+    (table_name(db) == name).then_some(db)
 }
 
 /// Whether an index is the table of a database. Those belong to Redis clients: a wildcard passes them over.
 pub fn is_database(name: &str) -> bool {
-    database_of(name.as_bytes()).is_some_and(|db| db < DATABASES)
+    database_of(name).is_some()
 }
 
 /// The write that creates a table where there is none of its name.
@@ -418,6 +419,12 @@ mod tests {
     use crate::{Coordinator, Node, NodeSettings};
 
     const NEWER: &str = r#""x_newer":{"z":[18446744073709551615,-1,2.5,null,true],"a":{"ü":"\n"}}"#;
+
+    #[test]
+    fn databases_have_one_name_each() {
+        let of = ["db0", "db15", "db16", "db03", "db+3", "db", "db3x", "DB3"].map(database_of);
+        assert_eq!(of, [Some(0), Some(15), None, None, None, None, None, None]);
+    }
 
     /// The bytes of a definition.
     fn stored(coordinator: &Coordinator) -> String {

@@ -268,7 +268,7 @@ impl Tables {
     /// Adds a table, once.
     pub(crate) fn insert(&self, table: Table) -> Arc<Table> {
         let table = Arc::new(table);
-        if let Some(db) = metadata::database_of(table.name.as_bytes())
+        if let Some(db) = metadata::database_of(&table.name)
             && let Some(database) = self.databases.get(db as usize)
         {
             let is_new = database.set(Arc::clone(&table)).is_ok();

@@ -92,7 +92,7 @@ pub struct ServeArgs {
     /// 127.0.0.1:9300].
     #[arg(long, value_name = "ADDR")]
     pub rpc: Option<String>,
-    /// The log; this version has only `embedded` [default: embedded].
+    /// The log: embedded, nats://HOST:PORT,… (JetStream) or plimsoll://HOST:PORT [default: embedded].
     #[arg(long, value_name = "LOG")]
     pub log: Option<String>,
     /// How messages are written to standard error: text or json [default: text].

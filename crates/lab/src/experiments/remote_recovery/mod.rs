@@ -1,15 +1,17 @@
 //! `remote-recovery`: how long a follower takes to copy its leader's tables over an ocean. The
 //! study's runs at their full size, by a model of three unknowns that is fitted on three of them: what
 //! a chunk takes beside the trip, what a shard takes in, what all together are carried at. Then the
-//! product's own window, over links that the study did not have.
+//! product's own window, over links that the study did not have, and a day without a link (`outage.rs`).
 //!
 //! Compression, indexing meanwhile and files of their own size are not modelled.
 
 mod copies;
+mod outage;
 
 use std::collections::BTreeMap;
 
 use copies::{Arm, Copied, Path, raw_seconds, run};
+use outage::{How, Level, Outage};
 
 use crate::published::{RECOVERY, RecoveryRun};
 use crate::result::{
@@ -25,6 +27,15 @@ const MB_S_OF_GB_S: f64 = 125.0;
 const LARGE_BYTES: u64 = 100_000_000_000;
 /// What a chunk takes beside the trip in ours: a question of gRPC and a read.
 const OUR_SERVICE_NS: f64 = 1e6;
+/// Bytes of a row, about: a document of `http_logs`.
+const ROW_BYTES: f64 = 200.0;
+/// Days without a link: what is written meanwhile, bytes a second, and which part of the table that changes
+/// where it adds nothing.
+const OUTAGES: [(&str, f64, Option<f64>); 3] = [
+    ("outage-24h-0.2mbs", 0.2e6, None),
+    ("outage-24h-2mbs", 2e6, None),
+    ("outage-24h-2mbs-on-5-percent", 2e6, Some(0.05)),
+];
 /// The runs that the model is fitted on, and those that it is judged by.
 const FITTED: [(&str, &str); 3] =
     [("geopoint", "parallel recovery"), ("http_logs", "run 3"), ("http_logs", "run 5")];
@@ -81,7 +92,7 @@ pub(super) fn simulate(
         )),
     )];
     let links = links(options);
-    let steps = 1 + links.len();
+    let steps = 2 + links.len();
     let go_on = |progress: &mut dyn Progress, step: usize, what: &str| {
         if progress.step(step, steps, what) { Ok(()) } else { Err(LabError::Stopped) }
     };
@@ -90,6 +101,10 @@ pub(super) fn simulate(
     for (step, link) in links.iter().enumerate() {
         go_on(progress, step + 1, &link.name)?;
         scenarios.push(beyond(link, &mut findings));
+    }
+    go_on(progress, steps - 1, "a day without a link")?;
+    for (name, written_bytes_s, changes_part) in OUTAGES {
+        scenarios.push(without_link(name, written_bytes_s, changes_part, &mut findings));
     }
     for missing in ["deflate", "while indexing", "chunks of one file at a time"] {
         findings.push(Finding::told(missing.to_owned(), Some("not simulated".to_owned())));
@@ -274,6 +289,55 @@ fn beyond(link: &Beyond, findings: &mut Vec<Finding>) -> Scenario {
             )),
             Some(ours.seconds <= seconds * 1.05),
         ));
+    }
+    scenario
+}
+
+/// The product and a leader that keeps its history by time, after a day without a link.
+fn without_link(
+    name: &str,
+    written_bytes_s: f64,
+    changes_part: Option<f64>,
+    findings: &mut Vec<Finding>,
+) -> Scenario {
+    let shards = shards("http_logs");
+    let outage = Outage {
+        partitions: shards.len(),
+        table_bytes: shards.iter().sum::<u64>() as f64,
+        row_bytes: ROW_BYTES,
+        written_bytes_s,
+        changes_part,
+        link_bytes_s: MB_S_OF_GB_S * 1e6,
+    };
+    let (ours, by_time) = (outage.ours(), outage.by_time());
+    let said = |level: &Level| {
+        let how = match level.how {
+            How::Log => "by the log",
+            How::Difference => "by difference",
+            How::Files => "all files anew",
+        };
+        format!(
+            "{how}{}, {:.1} GB sent in {:.0} s, {:.0} GB kept",
+            if level.by_hand { " once ordered" } else { "" },
+            level.sent_bytes / 1e9,
+            level.seconds,
+            level.kept_bytes / 1e9
+        )
+    };
+    findings.push(Finding {
+        aim: format!("history kept by time: {}", said(&by_time)),
+        ..Finding::told(format!("{name}: level again, ours"), Some(said(&ours)))
+    });
+    let mut scenario = scenario(name, [("written_bytes_s".to_owned(), written_bytes_s)].into());
+    for (name, level) in [("kept-by-time", by_time), ("ours", ours)] {
+        let recovery = RecoveryLap {
+            recovery_seconds: level.seconds,
+            wire_bytes: plimsoll_control::average::whole(level.sent_bytes),
+            ..RecoveryLap::default()
+        };
+        let lap = Lap { valid: true, recovery: Some(recovery), ..Lap::default() };
+        let (name, settings) = (name.to_owned(), BTreeMap::new());
+        scenario.variants.push(Variant { name, settings, laps: vec![lap], pooled: None });
     }
     scenario
 }

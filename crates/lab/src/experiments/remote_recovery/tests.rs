@@ -47,6 +47,9 @@ fn ours_fills_links_that_fixed_chunks_do_not() {
         assert!(of(&name, "ours") >= SHARE, "{name}: {}", of(&name, "ours"));
     }
     assert!(findings.iter().any(|it| it.what.starts_with("50-nodes")));
+    let outages = findings.iter().filter(|it| it.what.starts_with("outage-24h"));
+    let ways: Vec<&str> = outages.filter_map(|it| it.measured.split(',').next()).collect();
+    assert_eq!(ways, ["by the log", "by difference", "by difference"]);
     // A result can be written, read and compared.
     let text = serde_json::to_string(&results).expect("it is JSON");
     let read = serde_json::from_str::<Results>(&text).expect("it is a result");
