@@ -326,6 +326,30 @@ def test_new_indices_are_followed_by_patterns(pair):
     assert ask(pair.follower, "GET", "/_ccr/auto_follow/mine")[0] == 404
 
 
+def test_an_alias_that_is_written_to_keeps_its_index(own_pair):
+    """A leader's alias writes to no follower of its, as in Elasticsearch: not while it follows, and not afterwards."""
+    pair = own_pair
+    write = {"actions": [{"add": {"index": "led", "alias": "w", "is_write_index": True}}]}
+    assert ask(pair.leader, "PUT", "/led")[0] == 200
+    assert ask(pair.follower, "PUT", "/own", {"aliases": {"w": {"is_write_index": True}}})[0] == 200
+    assert pair.follow("led", "led")[0] == 200
+    assert ask(pair.leader, "POST", "/_aliases", write)[0] == 200
+
+    def alias():
+        return get(pair.follower, "/led/_alias")["led"]["aliases"]
+
+    await_true(alias, lambda: alias() == {"w": {"is_write_index": False}}, SECONDS)
+    assert ask(pair.follower, "PUT", "/w/_doc/1?refresh=true", {"n": 1})[1]["_index"] == "own"
+    for path in ("/led/_ccr/pause_follow", "/led/_ccr/unfollow"):
+        assert ask(pair.follower, "POST", path)[0] == 200
+    assert ask(pair.follower, "PUT", "/w/_doc/2?refresh=true", {"n": 2})[1]["_index"] == "own"
+    status, answer = ask(pair.follower, "POST", "/_aliases", write)
+    assert status == 400 and "has more than one write index [led,own]" in answer["error"]["reason"], answer
+    write["actions"].append({"add": {"index": "own", "alias": "w", "is_write_index": False}})
+    assert ask(pair.follower, "POST", "/_aliases", write)[0] == 200
+    assert ask(pair.follower, "PUT", "/w/_doc/3?refresh=true", {"n": 3})[1]["_index"] == "led"
+
+
 def test_a_wildcard_makes_no_database_follow(own_pair):
     """Whoever writes to one here with Redis' words has asked for nothing."""
     pair = own_pair

@@ -14,7 +14,7 @@ use plimsoll_storage::rows::StoreError;
 use serde_json::{Map, Value, json};
 
 use super::refresher::setting_ms;
-use super::types::{AliasAction, IndexBody, IndexMetadata};
+use super::types::{IndexBody, IndexMetadata};
 use crate::Coordinator;
 use crate::following::travels;
 use crate::lead::now_ms;
@@ -220,68 +220,8 @@ impl Coordinator {
         changed.await.map(drop)
     }
 
-    /// Carries out changes of aliases in their order; all are checked before the first.
-    ///
-    /// # Errors
-    /// Where an index or alias is not there, or an alias has the name of an index.
-    pub async fn update_aliases(&self, actions: Vec<AliasAction>) -> Result<(), Error> {
-        for action in &actions {
-            self.check_alias_action(action, &actions)?;
-        }
-        let (removed, rest): (Vec<_>, Vec<_>) =
-            actions.into_iter().partition(|it| matches!(it, AliasAction::RemoveIndex { .. }));
-        for action in removed.into_iter().chain(rest) {
-            match action {
-                AliasAction::Add { index, alias, body } => {
-                    let changed = self.change_index(&index, |documents| {
-                        documents.aliases.insert(alias.clone(), body.clone());
-                        Ok(())
-                    });
-                    changed.await?;
-                }
-                AliasAction::Remove { index, alias } => {
-                    let changed = self.change_index(&index, |documents| {
-                        documents.aliases.remove(&alias);
-                        Ok(())
-                    });
-                    changed.await?;
-                }
-                AliasAction::RemoveIndex { index } => self.delete_index(&index).await?,
-            }
-        }
-        Ok(())
-    }
-
-    fn is_follower(&self, name: &str) -> bool {
+    pub(super) fn is_follower(&self, name: &str) -> bool {
         self.shared().tables.by_name(name).is_some_and(|table| table.follows().is_some())
-    }
-
-    fn check_alias_action(&self, action: &AliasAction, all: &[AliasAction]) -> Result<(), Error> {
-        // An alias may take the name of an index that goes in the same request.
-        let goes = |name: &str| {
-            all.iter().any(|it| matches!(it, AliasAction::RemoveIndex { index } if index == name))
-        };
-        let (AliasAction::Add { index, .. }
-        | AliasAction::Remove { index, .. }
-        | AliasAction::RemoveIndex { index }) = action;
-        let found = self.index(index).ok_or_else(|| no_such_index(index))?;
-        if self.is_follower(index) && !matches!(action, AliasAction::RemoveIndex { .. }) {
-            return Err(Error::illegal_argument(format!(
-                "can't modify aliases on indices [{index}]; aliases of following indices are \
-                 self-replicated from their leader indices"
-            )));
-        }
-        match action {
-            AliasAction::Add { alias, .. } if self.index(alias).is_some() && !goes(alias) => {
-                Err(name_is_index(alias))
-            }
-            AliasAction::Add { alias, .. } => check_name(alias),
-            AliasAction::Remove { alias, .. } if !found.aliases.contains_key(alias) => {
-                let reason = format!("aliases [{alias}] missing");
-                Err(Error::new(404, "aliases_not_found_exception", reason))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// A setting of the whole cluster that was changed while it runs: the transient one, else the
@@ -339,7 +279,7 @@ impl Coordinator {
     }
 
     /// Changes what an index is made of: tried again where another change comes between.
-    async fn change_index(
+    pub(super) async fn change_index(
         &self,
         name: &str,
         change: impl Fn(&mut DocumentsDefinition) -> Result<(), Error>,
@@ -568,7 +508,7 @@ fn name_is_alias(name: &str) -> Error {
     Error::new(400, "invalid_index_name_exception", reason).with("index", name)
 }
 
-fn name_is_index(alias: &str) -> Error {
+pub(super) fn name_is_index(alias: &str) -> Error {
     let reason = format!(
         "Invalid alias name [{alias}]: an index or data stream exists with the same name as the \
          alias"

@@ -11,6 +11,7 @@
 //!
 //! The words of HTTP are not known here; errors are Elasticsearch's.
 
+mod aliases;
 mod aside;
 mod cache;
 mod catalog;

@@ -71,13 +71,13 @@ impl AutoFollow {
     /// A database's table belongs to Redis clients, who could no longer write to the one here: only its own
     /// name means it.
     fn means(&self, name: &str) -> bool {
-        let is_database = metadata::is_database(name);
-        let matches = |pattern: &String| match is_database {
-            true => pattern == name,
-            false => wildcard_matches(pattern, name),
+        let matches = |pattern: &String| wildcard_matches(pattern, name);
+        let is_database = [name, &self.follower_of(name)].into_iter().any(metadata::is_database);
+        let is_meant = match is_database {
+            true => self.leaders.iter().any(|pattern| pattern == name),
+            false => self.leaders.iter().any(matches),
         };
-        let is_any = |patterns: &[String]| patterns.iter().any(matches);
-        is_any(&self.leaders) && !is_any(&self.excluded)
+        is_meant && !self.excluded.iter().any(matches)
     }
 
     fn follower_of(&self, leader: &str) -> String {
@@ -366,10 +366,16 @@ mod tests {
             ..AutoFollow::default()
         };
         let all = AutoFollow { leaders: names(&["*", "db1"]), ..AutoFollow::default() };
-        assert_eq!(
-            ["db0", "db1", "db16", "logs"].map(|it| all.means(it)),
-            [false, true, true, true]
-        );
+        let meant = ["db0", "db1", "db16", "logs"].map(|it| all.means(it));
+        assert_eq!(meant, [false, true, true, true]);
+        let all = AutoFollow { excluded: names(&["d*1"]), ..all };
+        assert!(!all.means("db1"), "what is left out is left out");
+        let made = AutoFollow {
+            leaders: names(&["*", "b6"]),
+            follower: Some("d{{leader_index}}".to_owned()),
+            ..AutoFollow::default()
+        };
+        assert_eq!(["b5", "b6", "b16"].map(|it| made.means(it)), [false, true, true]);
         let meant = ["logs-1", "metrics", "logs-debug-1", "other"].map(|it| pattern.means(it));
         assert_eq!(meant, [true, true, false, false]);
         assert_eq!(pattern.follower_of("logs-1"), "west-logs-1");

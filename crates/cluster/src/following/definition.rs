@@ -1,6 +1,8 @@
 //! What of a table's definition says that it follows another, and what becomes of the leader's settings
 //! on the way.
 
+use std::collections::BTreeMap;
+
 use plimsoll_log::{Incarnation, PartitionId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -100,10 +102,20 @@ pub(crate) fn documents_of(
         settings: settings_of(leader, own_settings),
         mapping: leader.mapping.clone(),
         mapping_version: leader.mapping_version,
-        aliases: leader.aliases.clone(),
+        aliases: aliases_of(leader),
         is_closed: false,
         unknown: Map::new(),
     }
+}
+
+/// The aliases alone: by none of them a follower is written to, as in Elasticsearch, so that an alias whose write
+/// index is another one here keeps it.
+pub(crate) fn aliases_of(leader: &LeaderDocuments) -> BTreeMap<String, Map<String, Value>> {
+    let mut aliases = leader.aliases.clone();
+    for alias in aliases.values_mut() {
+        alias.insert("is_write_index".to_owned(), Value::Bool(false));
+    }
+    aliases
 }
 
 /// The settings alone.
@@ -133,6 +145,20 @@ mod tests {
         {
             assert!(travels(name), "{name}");
         }
+    }
+
+    #[test]
+    fn no_alias_writes_to_a_follower() {
+        let alias = |value: Value| value.as_object().cloned().unwrap();
+        let aliases = [
+            ("plain".to_owned(), Map::new()),
+            ("w".to_owned(), alias(json!({ "is_write_index": true, "is_hidden": true }))),
+        ];
+        let leader = LeaderDocuments { aliases: aliases.into(), ..LeaderDocuments::default() };
+        let expected = json!({
+            "plain": { "is_write_index": false }, "w": { "is_hidden": true, "is_write_index": false },
+        });
+        assert_eq!(json!(aliases_of(&leader)), expected);
     }
 
     #[test]

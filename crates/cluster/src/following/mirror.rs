@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
-use super::definition::{Follows, documents_of, settings_of, travels};
+use super::definition::{Follows, aliases_of, documents_of, settings_of, travels};
 use super::keeper::Keeping;
 use super::remote::{LeaderTable, Remote, RemoteError};
 use crate::documents::{self, IndexMetadata};
@@ -143,7 +143,7 @@ fn take_documents(
                 own.mapping = documents.mapping.clone();
                 own.mapping_version = documents.mapping_version;
             }
-            own.aliases.clone_from(&documents.aliases);
+            own.aliases = aliases_of(documents);
             // A name here is one thing.
             own.aliases.retain(|alias, _| !is_taken(alias));
             let kept = own.settings.iter().filter(|(name, _)| !travels(name));

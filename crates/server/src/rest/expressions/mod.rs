@@ -226,7 +226,17 @@ pub fn resolve_write(coordinator: &Coordinator, name: &str) -> Result<Option<Tar
     let chosen = match named.as_slice() {
         [] => return Ok(None),
         [one] if says(one) != Some(false) => Some(one),
-        several => several.iter().find(|index| says(index) == Some(true)),
+        several => {
+            let mut chosen = several.iter().filter(|index| says(index) == Some(true));
+            let first = chosen.next();
+            if let Some((one, other)) = first.zip(chosen.next()) {
+                return Err(Error::illegal_argument(format!(
+                    "alias [{name}] has more than one write index [{},{}]",
+                    one.name, other.name
+                )));
+            }
+            first
+        }
     };
     let Some(index) = chosen else {
         return Err(Error::illegal_argument(format!(
