@@ -287,4 +287,4 @@ def test_names_that_only_look_like_a_databases(new_node):
         assert (status, found["_source"]) == (200, {"name": name})
         assert try_ask(node, "DELETE", f"/{name}")[0] == 200
     assert node.client(db=3).keys() == [b"own"]
-    assert try_ask(node, "DELETE", "/db3")[0] == 400
+    assert try_ask(node, "DELETE", "/db3")[0] == 404, "it is no index"

@@ -163,19 +163,26 @@ def test_little_is_sent_twice(make, note):
     await_true(told(pair, "twice"), lambda: pair.serve("twice", "twice"), SECONDS)
     copied = pair.way.carried - begin_bytes
     table, wire = recovered(pair, "twice")
-    written = 0
-    # What a cut catches on the way has to come again: of each, no more than a batch of twenty.
-    for first in range(documents, documents + 5000, 500):
-        for at in range(first, first + 500, 20):
-            if at == first + 480:
-                await_true(told(pair, "twice"), lambda: pair.are_level("twice", "twice"), SECONDS)
-            bulk(pair.leader, "twice", [(n, {"n": n, "text": text(1000)}) for n in range(at, at + 20)])
-            written += 20 * 1020
+
+    def write(first, count):
+        """In small batches, all of which have arrived; the bytes that crossed."""
+        before = pair.way.carried
+        for at in range(first, first + count, 10):
+            bulk(pair.leader, "twice", [(n, {"n": n, "text": text(1000)}) for n in range(at, at + 10)])
+        await_true(told(pair, "twice"), lambda: pair.are_level("twice", "twice"), SECONDS)
+        return pair.way.carried - before
+
+    written = write(documents, 1000)
+    before = pair.way.carried
+    for first in range(documents + 1000, documents + 6000, 500):
+        write(first, 490)
+        # What a cut catches on the way has to come again: one batch.
+        bulk(pair.leader, "twice", [(n, {"n": n, "text": text(1000)}) for n in range(first + 490, first + 500)])
         pair.way.cut()
     pair.demand_equal("twice", "twice")
-    followed = pair.way.carried - begin_bytes - copied
+    followed = (pair.way.carried - before) / 5
     note(f"copied {copied:,} bytes of a table of {table:,} (told {wire:,}), {copied / table:.3f}; "
-         f"followed {followed:,} of {written:,}, {followed / written:.3f}")
+         f"followed {followed:,.0f} of {written:,}, {followed / written:.3f}")
     assert copied <= 1.05 * table
     assert followed <= 1.05 * written
     pair.finish()

@@ -1,6 +1,6 @@
 //! Documents: rows of tables that have a mapping, as REST asks for them.
 //!
-//! - [`catalog`]: which indices there are and what they are made of.
+//! - [`catalog`]: which indices there are and what they are made of; [`aliases`]: their other names.
 //! - [`write`], [`read`]: single documents.
 //! - [`rows`]: what Redis clients write into an index.
 //! - [`indexer`], [`refresher`]: the index of a partition, kept up with its rows; [`scrubber`]: its files
