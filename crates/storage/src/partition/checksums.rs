@@ -1,6 +1,6 @@
-//! Compares the files of a store with the checksums of their blocks, without unpacking them: a thirtieth of the
-//! work of reading all rows. RocksDB can, but its Rust binding does not say how; this asks the C interface
-//! that the binding itself is made of.
+//! Compares the files of a store with the checksums of their blocks, without unpacking them, which is most of
+//! the work of reading all rows. RocksDB can, but its Rust binding does not say how; this asks the C
+//! interface that the binding itself is made of.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char};
