@@ -22,6 +22,9 @@ use crate::lead::now_ms;
 
 /// A copy of which nothing has come for this long holds up no other of its table.
 const STALLED_NS: u64 = 1_000_000_000;
+/// For how long there must be something left where one more connection is tried: towards the end all would
+/// wait for what came over one that has only begun.
+const TRIED_SECONDS_MIN: f64 = 10.0;
 
 /// A window; clones are the same.
 #[derive(Clone)]
@@ -141,13 +144,16 @@ impl Window {
     }
 
     /// What the link carries, bytes per second as they are on it; none while that is not known, and where
-    /// the window is what bounds.
+    /// a fixed window is what bounds. At the start it is what the way will let through a trip from now: a
+    /// connection doubles in a trip, and what is smaller is through sooner.
     pub(super) fn link_bytes_s(&self) -> Option<u64> {
         let now_ns = self.0.now_ns();
         match &mut *self.0.rule.lock() {
-            // What comes while the window grows says little of the link.
-            Rule::Measured(it) if !it.window.is_starting() => it.link.bytes_s(now_ns).map(whole),
-            Rule::Measured(_) | Rule::Published(_) => None,
+            Rule::Measured(it) if it.window.is_starting() => {
+                Some(whole(it.window.best_rate() * 2.0)).filter(|rate| *rate > 0)
+            }
+            Rule::Measured(it) => it.link.bytes_s(now_ns).map(whole),
+            Rule::Published(_) => None,
             #[cfg(test)]
             Rule::Known(_, bytes_s) => Some(*bytes_s),
         }
@@ -196,9 +202,11 @@ impl Window {
     /// A chunk has come, or not.
     fn end(&self, chunk: Chunk, came: Option<Came>) {
         let now_ns = self.0.now_ns();
+        let left_bytes: u64 = self.0.seats.lock().taken.values().map(|flow| flow.left_bytes).sum();
         match &mut *self.0.rule.lock() {
             Rule::Measured(it) => {
                 let is_starting = it.window.is_starting();
+                let goes_on = left_bytes as f64 >= it.window.best_rate() * TRIED_SECONDS_MIN;
                 let is_full = it.window.next_chunk(now_ns).is_none();
                 match came {
                     Some(Came { held, .. }) => {
@@ -210,7 +218,7 @@ impl Window {
                 if let Some(came) = came {
                     it.arrived += chunk.bytes;
                     let (trip_ns, is_free) = (it.window.trip_ns(), came.is_free && is_full);
-                    let is_free = is_free && !is_starting;
+                    let is_free = is_free && !is_starting && goes_on;
                     it.connections.on_arrival(now_ns, it.arrived, trip_ns, is_free);
                 }
                 let of_link = came.filter(|_| !is_starting);

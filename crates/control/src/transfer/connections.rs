@@ -1,6 +1,8 @@
 //! How many connections carry one window: one more while that pays. A connection is bounded by its
 //! socket's buffers over the trip, and by losses; several have several of both. Where the link, the
-//! source or the target is the bound, another one brings nothing and is let go.
+//! source or the target is the bound, another one brings nothing and is let go. There are a few from the
+//! beginning: each begins with little and is slowed by its own losses, and what is over soon has nothing of a
+//! trial.
 //!
 //! ```text
 //! period  = 8 trips, at least a second: a connection begins with little and doubles in a trip
@@ -9,6 +11,8 @@
 //! pause   = none after one that pays; else 10 s, doubled each time, at most 5 min; 10 s before the first
 //! ```
 
+/// How many there are at least, while files come.
+const CONNECTIONS_MIN: u32 = 4;
 /// The most that one source is asked over.
 const CONNECTIONS_MAX: u32 = 16;
 const PERIOD_MIN_NS: u64 = 1_000_000_000;
@@ -47,7 +51,7 @@ enum Step {
 impl Default for Connections {
     fn default() -> Self {
         Self {
-            number: 1,
+            number: CONNECTIONS_MIN,
             step: Step::Resting { until_ns: u64::MAX },
             is_new: true,
             began_ns: 0,
@@ -59,15 +63,15 @@ impl Default for Connections {
 }
 
 impl Connections {
-    /// How many there should be, 1 to 16.
+    /// How many there should be, 4 to 16.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.number
     }
 
     /// So many bytes have arrived in all. `trip_ns` is the window's; `is_free` says that nothing but
-    /// the way here bounds the transfer: its window is over its start and full, and no pace or disk
-    /// holds it up.
+    /// the way here bounds the transfer: its window is over its start and full, no pace or disk
+    /// holds it up, and it is not over soon.
     pub fn on_arrival(&mut self, now_ns: u64, bytes: u64, trip_ns: u64, is_free: bool) {
         if !is_free {
             self.rest(now_ns, 0);
@@ -151,12 +155,12 @@ mod tests {
 
     #[test]
     fn there_are_as_many_as_the_link_needs_and_seldom_one_more() {
-        for (each, link, needed) in [(50e6, 125e6, 3), (30e6, 1250e6, 16), (200e6, 12.5e6, 1)] {
+        for (each, link, needed) in [(18e6, 125e6, 7), (30e6, 1250e6, 16), (200e6, 12.5e6, 4)] {
             let mut connections = Connections::default();
             let (number, most) = run(&mut connections, 60, each, link);
             assert!((needed..=needed + 1).contains(&number), "{each} of {link}: {number}");
             assert!(most <= needed + 1, "{each} of {link}: {most}");
-            assert!((1..=CONNECTIONS_MAX).contains(&number));
+            assert!((CONNECTIONS_MIN..=CONNECTIONS_MAX).contains(&number));
         }
     }
 
@@ -165,14 +169,14 @@ mod tests {
         let mut connections = Connections::default();
         for tick in 0..6_000_u64 {
             connections.on_arrival(tick * 10 * MS, tick, 100 * MS, false);
-            assert_eq!(connections.number(), 1);
+            assert_eq!(connections.number(), CONNECTIONS_MIN);
         }
         // One that is being tried goes when the pace sets in.
         for tick in 6_000..7_150_u64 {
             connections.on_arrival(tick * 10 * MS, tick, 100 * MS, true);
         }
-        assert_eq!(connections.number(), 2);
+        assert_eq!(connections.number(), CONNECTIONS_MIN + 1);
         connections.on_arrival(71_600 * MS, 8_000, 100 * MS, false);
-        assert_eq!(connections.number(), 1);
+        assert_eq!(connections.number(), CONNECTIONS_MIN);
     }
 }

@@ -16,7 +16,8 @@
 //! yielding = window = 0.625 * rate of the last round * (trip + jitter): less in each round
 //! chunk    = window / 16, between 64 KiB and 4 MiB; sent while less than the window is under way
 //! drain    = 2 chunks of 64 KiB at a time, for two trips in each 20 s of the clock, and until one
-//!            of them has arrived (10 s at most); not in a transfer's first 5 s
+//!            of them has arrived (10 s at most); not in the first 5 s, nor in those after a pause of
+//!            a second, when no queue is ours
 //! ```
 //!
 //! A quarter more than the link holds lies in its queue, so that late answers do not empty it. That
@@ -63,13 +64,17 @@ const DRAIN_TRIPS: u64 = 2;
 const DRAIN_MAX_NS: u64 = 10_000_000_000;
 const DRAIN_WINDOW: u64 = 2 * CHUNK_MIN;
 const YOUNG_NS: u64 = 5_000_000_000;
+const PAUSE_NS: u64 = 1_000_000_000;
 
 /// The window of one node to one source.
 #[derive(Clone, Debug)]
 pub struct TransferWindow {
     /// What to add to the caller's time to have the clock on which all nodes drain.
     clock_ahead_ns: u64,
+    /// When the first chunk was sent, or the first after a pause.
     first_sent_ns: Option<u64>,
+    /// When a chunk was sent or arrived last.
+    used_ns: u64,
     sent: u64,
     under_way: u64,
     arrived: u64,
@@ -117,6 +122,7 @@ impl TransferWindow {
         Self {
             clock_ahead_ns,
             first_sent_ns: None,
+            used_ns: 0,
             sent: 0,
             under_way: 0,
             arrived: 0,
@@ -155,7 +161,10 @@ impl TransferWindow {
     /// A chunk was asked for.
     #[must_use]
     pub fn on_send(&mut self, now_ns: u64, bytes: u64) -> Chunk {
-        self.first_sent_ns.get_or_insert(now_ns);
+        if self.has_paused(now_ns) || self.first_sent_ns.is_none() {
+            self.first_sent_ns = Some(now_ns);
+        }
+        self.used_ns = now_ns;
         self.under_way += bytes;
         self.sent += 1;
         Chunk { bytes, sent_ns: now_ns, arrived_before: self.arrived, number: self.sent }
@@ -164,6 +173,7 @@ impl TransferWindow {
     /// It arrived whole; its source says that it waited `held_ns` for its own pace.
     pub fn on_arrival(&mut self, now_ns: u64, chunk: Chunk, held_ns: u64) {
         self.end(chunk);
+        self.used_ns = now_ns;
         self.arrived += chunk.bytes;
         let took_ns = now_ns.saturating_sub(chunk.sent_ns).max(1);
         let trip_ns = took_ns.saturating_sub(held_ns).max(1);
@@ -239,10 +249,14 @@ impl TransferWindow {
         (clock_ns / DRAIN_EVERY_NS, clock_ns % DRAIN_EVERY_NS)
     }
 
+    fn has_paused(&self, now_ns: u64) -> bool {
+        self.under_way == 0 && now_ns.saturating_sub(self.used_ns) >= PAUSE_NS
+    }
+
     fn is_draining(&self, now_ns: u64) -> bool {
         let (drain, since_ns) = self.drain(now_ns);
-        let was_young =
-            self.first_sent_ns.is_none_or(|first_ns| now_ns < first_ns + since_ns + YOUNG_NS);
+        let young = |first_ns: u64| now_ns < first_ns + since_ns + YOUNG_NS;
+        let was_young = self.has_paused(now_ns) || self.first_sent_ns.is_none_or(young);
         let is_measured = self.drained == Some(drain);
         let ends_ns = if is_measured { DRAIN_TRIPS * self.trip_ns() } else { DRAIN_MAX_NS };
         !was_young && since_ns < ends_ns.min(DRAIN_MAX_NS)

@@ -321,3 +321,30 @@ fn an_error_halves_the_window_and_a_round_restores_it() {
 
 /// What a window has beyond its gain.
 const PUSHED: u64 = 256 << 10;
+
+/// A window outlives the copies that share it: the next one does not pay for a drain that nothing of its
+/// own lies before.
+#[test]
+fn a_copy_that_begins_in_a_drain_does_not_wait_for_it() {
+    let mut window = TransferWindow::new(0);
+    let mut now = 0;
+    for _ in 0..200 {
+        let chunks: Vec<Chunk> = (0..8).map(|_| window.on_send(now, 1 << 20)).collect();
+        now += 50 * MS;
+        chunks.into_iter().for_each(|chunk| window.on_arrival(now, chunk, 0));
+    }
+    let full = window.window(now);
+    // The drain at 20 s, of which one that goes on takes part.
+    let begins = 20 * SECOND;
+    assert_eq!(window.window(begins), full);
+    let first = window.on_send(begins, 1 << 20);
+    assert_eq!(window.window(begins + MS), full);
+    window.on_arrival(begins + 50 * MS, first, 0);
+    let mut now = begins + 100 * MS;
+    while now < 40 * SECOND {
+        let chunk = window.on_send(now, 1 << 20);
+        now += 50 * MS;
+        window.on_arrival(now, chunk, 0);
+    }
+    assert!(window.window(40 * SECOND) < full / 2, "it takes part in the next");
+}

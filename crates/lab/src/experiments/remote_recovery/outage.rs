@@ -11,6 +11,7 @@ const KEPT_BYTES: f64 = 4e9;
 const GROUPS: usize = 16;
 /// For how long Elasticsearch keeps a follower's history (`index.soft_deletes.retention_lease.period`).
 const KEPT_BY_TIME_S: f64 = 12.0 * 3_600.0;
+const _: () = assert!(KEPT_BY_TIME_S < OUTAGE_S);
 /// What a row's record is beside its value, and how many rows one hash tells of, and what that takes.
 const ROW_BYTES: f64 = 40.0;
 const ROWS_OF_HASH: f64 = 16_384.0;
@@ -79,13 +80,10 @@ impl Outage {
         self.level(How::Difference, kept_max, sent, false)
     }
 
-    /// That of a leader which keeps its history by time, without a bound in bytes.
+    /// That of a leader which keeps its history by time, without a bound in bytes: for less than the outage.
     pub(super) fn by_time(&self) -> Level {
-        let kept = self.written_bytes_s * KEPT_BY_TIME_S.min(OUTAGE_S);
-        match OUTAGE_S <= KEPT_BY_TIME_S {
-            true => self.level(How::Log, kept, self.written_bytes(), false),
-            false => self.level(How::Files, kept, self.grown_table_bytes(), true),
-        }
+        let kept = self.written_bytes_s * KEPT_BY_TIME_S;
+        self.level(How::Files, kept, self.grown_table_bytes(), true)
     }
 
     /// `bytes` have to cross, and what is written until they have.

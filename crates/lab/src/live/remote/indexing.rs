@@ -2,6 +2,7 @@
 //! searched, by the clock, without a copy and while one is made. What that costs both is told by the
 //! latency of their own work; what it costs the copy, by how long it takes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread;
@@ -227,6 +228,7 @@ fn lap(
     let none = || LabError::live("read the load".to_owned(), "there is none");
     let leader = took.next().ok_or_else(none)?;
     let follower = took.next().ok_or_else(none)?;
+    let written = took.next();
     let wire_bytes = pair.wire_bytes() - carried;
     let (copy, course) = match copy.filter(|_| !watch.is_stopped()) {
         Some((copy, course)) => (Some(copy?), Some(course)),
@@ -240,10 +242,13 @@ fn lap(
         () if !ended.is_empty() => Some(format!("the process of {} ended", ended.join(", "))),
         () => measure::disturbance(&conditions),
     };
-    let issued = leader.issued + follower.issued;
-    let failures = leader.failures() + follower.failures();
-    let mut errors = leader.failed.clone();
-    for (kind, count) in &follower.failed {
+    // What is written here counts where it fails; its times are nobody's.
+    let all: Vec<&Taken> = [&leader, &follower].into_iter().chain(written.as_ref()).collect();
+    let issued: u64 = all.iter().map(|it| it.issued).sum();
+    let failures: u64 = all.iter().map(|it| it.failures()).sum();
+    let refused: u64 = all.iter().map(|it| it.refused).sum();
+    let mut errors = BTreeMap::new();
+    for (kind, count) in all.iter().flat_map(|it| &it.failed) {
         *errors.entry(kind.clone()).or_default() += count;
     }
     let lap = Lap {
@@ -252,7 +257,7 @@ fn lap(
         n: issued,
         error_rate: failures as f64 / issued.max(1) as f64,
         errors,
-        refused_rate: (leader.refused + follower.refused) as f64 / issued.max(1) as f64,
+        refused_rate: refused as f64 / issued.max(1) as f64,
         cpu_s: Some((after.cpu_s() - before.cpu_s()).max(0.0)),
         conditions: Some(conditions),
         recovery: copy.and_then(|copy| {

@@ -29,13 +29,14 @@ impl Drop for Carried {
 }
 
 /// The place of the connection that takes the next part: of those that have room the one that carries least,
-/// else the one that has carried most so far. None where there are none.
+/// else the one that has carried most so far, and of new ones again the one that carries least. None where
+/// there are none.
 pub(super) fn next<'a>(lanes: impl Iterator<Item = &'a Arc<Load>>) -> Option<(usize, Carried)> {
     let chosen = lanes.enumerate().min_by_key(|(_, load)| {
         let under_way = load.under_way.load(Ordering::Relaxed);
         let done = load.done.load(Ordering::Relaxed);
         let is_full = under_way > done;
-        (is_full, if is_full { usize::MAX - done } else { under_way })
+        (is_full, if is_full { usize::MAX - done } else { 0 }, under_way)
     });
     let (at, load) = chosen?;
     load.under_way.fetch_add(1, Ordering::Relaxed);
@@ -73,6 +74,12 @@ mod tests {
         let carried: Vec<_> = (0..40).filter_map(|_| next(lanes.iter())).collect();
         for lane in 0..4 {
             assert_eq!(carried.iter().filter(|(at, _)| *at == lane).count(), 10);
+        }
+        // So do those of which nobody has carried anything.
+        let lanes: Vec<Arc<Load>> = (0..4).map(|_| Arc::default()).collect();
+        let carried: Vec<_> = (0..16).filter_map(|_| next(lanes.iter())).collect();
+        for lane in 0..4 {
+            assert_eq!(carried.iter().filter(|(at, _)| *at == lane).count(), 4);
         }
     }
 }
