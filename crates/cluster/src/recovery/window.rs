@@ -217,8 +217,8 @@ impl Window {
                 }
                 if let Some(came) = came {
                     it.arrived += chunk.bytes;
-                    let (trip_ns, is_free) = (it.window.trip_ns(), came.is_free && is_full);
-                    let is_free = is_free && !is_starting && goes_on;
+                    let is_free = came.is_free && is_full && !is_starting && goes_on;
+                    let trip_ns = it.window.trip_ns();
                     it.connections.on_arrival(now_ns, it.arrived, trip_ns, is_free);
                 }
                 let of_link = came.filter(|_| !is_starting);

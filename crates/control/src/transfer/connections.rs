@@ -5,10 +5,12 @@
 //! trial.
 //!
 //! ```text
+//! least   = 4
 //! period  = 8 trips, at least a second: a connection begins with little and doubles in a trip
 //! trial   = one more connection for two periods, of which the second counts
 //! pays    = its rate is at least base * (1 + 0.5 / number), half of what it could bring
-//! pause   = none after one that pays; else 10 s, doubled each time, at most 5 min; 10 s before the first
+//! pause   = none after one that pays; else 10 s, doubled each time, at most 5 min; 10 s before the first;
+//!           none either where the transfer is over soon, which the caller says
 //! ```
 
 /// How many there are at least, while files come.

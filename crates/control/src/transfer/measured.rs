@@ -72,9 +72,9 @@ pub struct TransferWindow {
     /// What to add to the caller's time to have the clock on which all nodes drain.
     clock_ahead_ns: u64,
     /// When the first chunk was sent, or the first after a pause.
-    first_sent_ns: Option<u64>,
-    /// When a chunk was sent or arrived last.
-    used_ns: u64,
+    began_ns: u64,
+    /// When a chunk was sent or arrived last; none before the first.
+    used_ns: Option<u64>,
     sent: u64,
     under_way: u64,
     arrived: u64,
@@ -121,8 +121,8 @@ impl TransferWindow {
     pub fn new(clock_ahead_ns: u64) -> Self {
         Self {
             clock_ahead_ns,
-            first_sent_ns: None,
-            used_ns: 0,
+            began_ns: 0,
+            used_ns: None,
             sent: 0,
             under_way: 0,
             arrived: 0,
@@ -161,10 +161,10 @@ impl TransferWindow {
     /// A chunk was asked for.
     #[must_use]
     pub fn on_send(&mut self, now_ns: u64, bytes: u64) -> Chunk {
-        if self.has_paused(now_ns) || self.first_sent_ns.is_none() {
-            self.first_sent_ns = Some(now_ns);
+        if self.has_paused(now_ns) {
+            self.began_ns = now_ns;
         }
-        self.used_ns = now_ns;
+        self.used_ns = Some(now_ns);
         self.under_way += bytes;
         self.sent += 1;
         Chunk { bytes, sent_ns: now_ns, arrived_before: self.arrived, number: self.sent }
@@ -173,7 +173,7 @@ impl TransferWindow {
     /// It arrived whole; its source says that it waited `held_ns` for its own pace.
     pub fn on_arrival(&mut self, now_ns: u64, chunk: Chunk, held_ns: u64) {
         self.end(chunk);
-        self.used_ns = now_ns;
+        self.used_ns = Some(now_ns);
         self.arrived += chunk.bytes;
         let took_ns = now_ns.saturating_sub(chunk.sent_ns).max(1);
         let trip_ns = took_ns.saturating_sub(held_ns).max(1);
@@ -249,14 +249,15 @@ impl TransferWindow {
         (clock_ns / DRAIN_EVERY_NS, clock_ns % DRAIN_EVERY_NS)
     }
 
+    /// Whether nothing has been under way for so long that no queue is of its own, or ever.
     fn has_paused(&self, now_ns: u64) -> bool {
-        self.under_way == 0 && now_ns.saturating_sub(self.used_ns) >= PAUSE_NS
+        let is_long = |used_ns: u64| now_ns.saturating_sub(used_ns) >= PAUSE_NS;
+        self.under_way == 0 && self.used_ns.is_none_or(is_long)
     }
 
     fn is_draining(&self, now_ns: u64) -> bool {
         let (drain, since_ns) = self.drain(now_ns);
-        let young = |first_ns: u64| now_ns < first_ns + since_ns + YOUNG_NS;
-        let was_young = self.has_paused(now_ns) || self.first_sent_ns.is_none_or(young);
+        let was_young = self.has_paused(now_ns) || now_ns < self.began_ns + since_ns + YOUNG_NS;
         let is_measured = self.drained == Some(drain);
         let ends_ns = if is_measured { DRAIN_TRIPS * self.trip_ns() } else { DRAIN_MAX_NS };
         !was_young && since_ns < ends_ns.min(DRAIN_MAX_NS)

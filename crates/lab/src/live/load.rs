@@ -154,7 +154,8 @@ impl Taken {
         }
     }
 
-    fn add(&mut self, other: &Self) {
+    /// Counts what another saw in the same window as well.
+    pub(crate) fn add(&mut self, other: &Self) {
         for (into, from) in [
             (&mut self.latency_us, &other.latency_us),
             (&mut self.service_us, &other.service_us),

@@ -2,7 +2,6 @@
 //! searched, by the clock, without a copy and while one is made. What that costs both is told by the
 //! latency of their own work; what it costs the copy, by how long it takes.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread;
@@ -243,21 +242,17 @@ fn lap(
         () => measure::disturbance(&conditions),
     };
     // What is written here counts where it fails; its times are nobody's.
-    let all: Vec<&Taken> = [&leader, &follower].into_iter().chain(written.as_ref()).collect();
-    let issued: u64 = all.iter().map(|it| it.issued).sum();
-    let failures: u64 = all.iter().map(|it| it.failures()).sum();
-    let refused: u64 = all.iter().map(|it| it.refused).sum();
-    let mut errors = BTreeMap::new();
-    for (kind, count) in all.iter().flat_map(|it| &it.failed) {
-        *errors.entry(kind.clone()).or_default() += count;
+    let mut all = leader.clone();
+    for other in std::iter::once(&follower).chain(&written) {
+        all.add(other);
     }
     let lap = Lap {
         valid: reason.is_none(),
         reason: reason.or_else(|| copy.as_ref()?.cut.clone()),
-        n: issued,
-        error_rate: failures as f64 / issued.max(1) as f64,
-        errors,
-        refused_rate: refused as f64 / issued.max(1) as f64,
+        n: all.issued,
+        error_rate: all.failures() as f64 / all.issued.max(1) as f64,
+        refused_rate: all.refused as f64 / all.issued.max(1) as f64,
+        errors: all.failed,
         cpu_s: Some((after.cpu_s() - before.cpu_s()).max(0.0)),
         conditions: Some(conditions),
         recovery: copy.and_then(|copy| {
