@@ -59,6 +59,16 @@ os.mkdir('empty'); os.mkdir('lost'); write('lost/z', b'6')
     assert (data / "old").read_bytes() == b"1"
 
 
+def test_a_folder_that_is_gone_for_good_is_not_filled_again(shim, tmp_path):  # noqa: F811
+    data = life(shim, tmp_path, """
+os.mkdir('gone'); os.mkdir('gone/deep'); write('gone/deep/x', b'1', sync=True); sync_folder()
+os.unlink('gone/deep/x'); os.rmdir('gone/deep'); os.rmdir('gone')
+os.mkdir('stays'); write('stays/y', b'2', sync=True); sync_folder()
+os.unlink('stays/y')
+""")
+    assert sorted(str(path.relative_to(data)) for path in data.rglob("*")) == ["stays", "stays/y"]
+
+
 def test_a_random_part_keeps_whole_pages(shim, tmp_path):  # noqa: F811
     data, journal = tmp_path / "data", tmp_path / "journal"
     life(shim, tmp_path, "write('a', b'x' * 40960, sync=True); write('a', b'y' * 40960, os.O_WRONLY)")

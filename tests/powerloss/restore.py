@@ -32,6 +32,9 @@ class Record:
     def folders(self):
         return {os.path.dirname(p) for p in (self.path, self.second) if p}
 
+    def lies_under(self, folder):
+        return any(pathlib.PurePath(it).is_relative_to(folder) for it in self.folders)
+
 
 def read_journal(path):
     """The whole records; a last one that was cut off undoes a change that never happened."""
@@ -73,7 +76,10 @@ def unsynced(records):
                 record.kind == b"D" and record.position < above.get(record.path, 0)
             )
             kept = all(record.position < folders.get(f, 0) for f in record.folders)
-            if not own and not kept:
+            if kept and record.kind == b"X":
+                # A folder that is gone for good takes with it what was removed in it before.
+                names = [it for it in names if not it.lies_under(record.path)]
+            elif not own and not kept:
                 names.append(record)
     return writes, names
 
