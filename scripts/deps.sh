@@ -12,8 +12,9 @@ command -v cargo >/dev/null || {
 }
 command -v clang++ >/dev/null || need clang
 # bindgen loads libclang at build time and needs the compiler's own headers beside it.
-compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null ||
-  ldconfig -p 2>/dev/null | grep -q libclang || need libclang-dev
+# libclang-cpp beside it is another library.
+compgen -G '/usr/lib/llvm-*/lib/libclang[.-][s0-9]*' >/dev/null ||
+  ldconfig -p 2>/dev/null | grep -qE 'libclang(-[0-9.]+)?\.so' || need libclang-dev
 command -v cc >/dev/null || need gcc
 [ -e /usr/include/stdio.h ] || need libc6-dev
 
