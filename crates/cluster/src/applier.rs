@@ -48,7 +48,7 @@ enum Command {
     Remove(PartitionId, GroupId, oneshot::Sender<()>),
     NoteDocuments(PartitionId, GroupId, oneshot::Sender<()>),
     Digest(PartitionId, GroupId, oneshot::Sender<Result<Digest, String>>),
-    Mark(SyncSender<Vec<Mark>>),
+    Mark(GroupId, SyncSender<Option<Mark>>),
     Stop,
 }
 
@@ -64,7 +64,6 @@ pub(crate) enum Added {
 
 /// How far one group is: what may be trimmed once the stores are flushed.
 pub(crate) struct Mark {
-    pub group: GroupId,
     /// The position of the group's chain.
     pub position: Position,
     /// Each replica's partition and the position that its stamp names.
@@ -159,13 +158,12 @@ impl Applier {
         told.await.unwrap_or_else(|_| Err("apply waits".to_owned()))
     }
 
-    /// Stamps every replica of the thread's groups, and says where they stand. Blocks.
-    pub(crate) fn mark(&self) -> Vec<Mark> {
+    /// Stamps every replica of a group, and says where they stand; none where that cannot be said now.
+    /// Blocks.
+    pub(crate) fn mark(&self, group: GroupId) -> Option<Mark> {
         let (done, marked) = sync_channel(1);
-        if self.commands.send(Command::Mark(done)).is_err() {
-            return Vec::new();
-        }
-        marked.recv().unwrap_or_default()
+        self.commands.send(Command::Mark(group, done)).ok()?;
+        marked.recv().ok()?
     }
 
     /// Ends the thread after what it is doing. Blocks.
@@ -414,12 +412,11 @@ impl Worker {
                     let _ = done.send(digest);
                 }
                 // A replica is out of its place, so nothing can be said of its group.
-                Ok(Command::Mark(done)) if activity == Activity::InRecord => {
-                    let _ = done.send(Vec::new());
+                Ok(Command::Mark(_, done)) if activity == Activity::InRecord => {
+                    let _ = done.send(None);
                 }
-                Ok(Command::Mark(done)) => {
-                    let marks = self.groups.iter_mut().map(|(id, group)| mark(*id, group));
-                    let _ = done.send(marks.collect());
+                Ok(Command::Mark(id, done)) => {
+                    let _ = done.send(self.groups.get_mut(&id).map(mark));
                 }
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => {
                     self.is_stopping = true;
@@ -533,7 +530,7 @@ impl Worker {
     }
 }
 
-fn mark(id: GroupId, group: &mut Group) -> Mark {
+fn mark(group: &mut Group) -> Mark {
     let position = group.chain.position();
     let mut replicas = Vec::new();
     for (replica, partition) in group.replicas.values_mut() {
@@ -550,7 +547,7 @@ fn mark(id: GroupId, group: &mut Group) -> Mark {
             }
         }
     }
-    Mark { group: id, position, replicas, last: group.last.clone() }
+    Mark { position, replicas, last: group.last.clone() }
 }
 
 /// Decodes a record and takes it into the chain.

@@ -16,6 +16,7 @@ mod digest;
 mod documents;
 mod fell_behind;
 mod figures;
+mod flushing;
 pub mod following;
 mod gather;
 mod joining;

@@ -126,7 +126,7 @@ impl Shared {
         line
     }
 
-    /// How far the rows in memory are towards twice what they should take, where writes stall.
+    /// How far the rows in memory are towards twice what they should take, where no more are taken.
     fn write_debt_permille(&self) -> u32 {
         let (held, wanted) = self.resources.write_buffers();
         let permille = (held as u64).saturating_mul(1000) / (wanted as u64 * 2).max(1);

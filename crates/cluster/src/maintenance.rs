@@ -1,38 +1,29 @@
-//! The node's chores, on one thread: rows are flushed so that the log can be trimmed and a
-//! restart has little to replay, and rows that have expired are swept.
+//! The node's chores, on one thread: rows that have expired are swept, checkpoints that nobody fetches go,
+//! and the disk is looked at. When rows go to files is `flushing`'s.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::Ordering;
+use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use plimsoll_log::{GroupId, Lsn, PartitionId};
+use plimsoll_log::PartitionId;
 use plimsoll_storage::execute;
 use plimsoll_storage::operation::Operation;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
-use crate::cluster_settings;
-use crate::following::Holds;
 use crate::lead::{Answer, Step, Submission, now_ms};
-use crate::members::Beat;
 use crate::node::Shared;
 use crate::partition::Partition;
 use crate::session::ClientSession;
-use crate::trimming::Durable;
 use crate::version::ClusterVersion;
 
 /// How often chores are looked for.
 const INTERVAL: Duration = Duration::from_millis(250);
 /// How soon again while there is more to sweep.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(20);
-/// After how long what was written is flushed at the latest where the disk is nearly full: what is in files needs no room in the log.
-const FLUSH_INTERVAL_PRESSED: Duration = Duration::from_secs(5);
-/// After how many bytes of log rows are flushed: what a restart replays at most.
-const FLUSH_LOG_BYTES: u64 = 256 << 20;
 /// How soon again stores are tried that could not write their files.
 const RESUME_INTERVAL: Duration = Duration::from_secs(2);
 /// What is to be free beside a store's rows for it to be tried again, bytes.
@@ -67,9 +58,7 @@ impl Maintenance {
 }
 
 fn run(shared: &Weak<Shared>, stopped: &Receiver<()>, mut session: ClientSession) {
-    let mut flushed_at = Instant::now();
     let mut resumed_at = None;
-    let mut flushed_bytes = 0;
     let mut sweeps = HashMap::new();
     let mut interval = INTERVAL;
     while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
@@ -84,128 +73,9 @@ fn run(shared: &Weak<Shared>, stopped: &Receiver<()>, mut session: ClientSession
             }
         }
         interval = if sweeps.is_empty() { INTERVAL } else { SWEEP_INTERVAL };
-        relieve(&shared);
         look_at_disk(&shared, &mut resumed_at);
         shared.checkpoints.expire(Instant::now());
         shared.snapshots.expire(&shared, Instant::now());
-        let log_bytes = shared.applied_bytes.load(Ordering::Relaxed);
-        let interval_of_flush = cluster_settings::flush_interval(&shared.metadata);
-        let is_due = log_bytes > flushed_bytes && flushed_at.elapsed() >= interval_of_flush;
-        let is_pressed = shared.room.is_low()
-            && log_bytes > flushed_bytes
-            && flushed_at.elapsed() >= FLUSH_INTERVAL_PRESSED;
-        if is_due || is_pressed || log_bytes - flushed_bytes >= FLUSH_LOG_BYTES {
-            flush(&shared);
-            flushed_at = Instant::now();
-            flushed_bytes = log_bytes;
-        }
-    }
-}
-
-/// Makes all rows durable and trims the log behind them. What fails is reported and left for the
-/// next time: it costs space and replay, no data.
-pub(crate) fn flush(shared: &Shared) {
-    // Before the marks: of what is said after this the marks may know nothing.
-    let known = shared.metadata.applied();
-    let mut groups = BTreeMap::new();
-    let mut seen = BTreeMap::new();
-    let needed = groups_of_stopped_copies(shared);
-    let mut spared = Sparing::new(shared);
-    for applier in shared.appliers.get().map(Vec::as_slice).unwrap_or_default() {
-        for mut mark in applier.mark() {
-            let mut durable = mark.position.lsn;
-            for (partition, position) in &mark.replicas {
-                match partition.store.flush() {
-                    Ok(()) => durable = durable.min(position.lsn),
-                    Err(error) => {
-                        tracing::warn!(partition = %partition.id, %error, "rows cannot be flushed");
-                        partition.note(&error);
-                        durable = Lsn(0);
-                    }
-                }
-            }
-            if durable == Lsn(0) || needed.contains(&mark.group) {
-                continue;
-            }
-            let metadata = &shared.metadata.store;
-            mark.last.prune(|id| shared.tables.copies(id).is_some());
-            let note = serde_json::to_vec(&mark.last).unwrap_or_default();
-            let kept = metadata.put_group(mark.group, &mark.position, &note);
-            let kept = kept.and_then(|()| metadata.flush()).map_err(|error| error.to_string());
-            groups.insert(mark.group.0, durable.0);
-            let group = mark.group;
-            seen.insert(group, (mark.position, mark.last));
-            // Where others read the log too, it is not this node's alone to trim.
-            let trimmed = match kept {
-                Ok(()) if shared.is_alone => spared.trim(shared, group, durable),
-                kept => kept,
-            };
-            if let Err(error) = trimmed {
-                tracing::warn!(%group, error, "the log cannot be trimmed");
-                groups.remove(&group.0);
-            }
-        }
-    }
-    // Elsewhere the node that acts for all does.
-    if shared.is_alone
-        && let Ok(holds) = &mut spared.holds
-    {
-        holds.write_aside(shared);
-    }
-    // A copy that is being made may need the log from where its partition begins.
-    for table in shared.tables.all() {
-        for copies in table.copies() {
-            let definition = copies.definition();
-            if copies.local().is_none() && definition.copy_on(&shared.members.own).is_some() {
-                let durable = groups.entry(copies.group.0).or_default();
-                *durable = (*durable).min(definition.begin().lsn.0);
-            }
-        }
-    }
-    let beat = Beat { metadata: known.0, durable: groups, ..Beat::default() };
-    *shared.durable.lock() = Durable { beat, seen };
-}
-
-/// What followers in other clusters need of the log of a node that is alone.
-struct Sparing {
-    holds: Result<Holds, String>,
-    bytes_max: u64,
-}
-
-impl Sparing {
-    fn new(shared: &Shared) -> Self {
-        let bytes_max = cluster_settings::followers_retention_bytes(&shared.metadata);
-        Self { holds: Holds::read(&shared.metadata), bytes_max }
-    }
-
-    /// Trims a group of which the node itself needs nothing up to `durable`.
-    fn trim(&mut self, shared: &Shared, group: GroupId, durable: Lsn) -> Result<(), String> {
-        let holds = self.holds.as_mut().map_err(|error| error.clone())?;
-        let bytes = holds.kept_bytes(&*shared.log, group, durable.0);
-        let spared = holds.spare(group, durable.0, bytes, self.bytes_max);
-        shared.trim(group, Lsn(spared.up_to))
-    }
-}
-
-/// The groups of copies that could not be opened: what of the log these lack is not known, so all of
-/// it is kept for the time when their files are restored.
-fn groups_of_stopped_copies(shared: &Shared) -> BTreeSet<GroupId> {
-    let tables = shared.tables.all();
-    let copies = tables.iter().flat_map(|table| table.copies());
-    copies.filter(|copies| copies.stopped().is_some()).map(|copies| copies.group).collect()
-}
-
-/// Flushes the partition that holds most, where all together hold too much.
-fn relieve(shared: &Shared) {
-    let (held, budget) = shared.resources.write_buffers();
-    if held < budget / 4 * 3 {
-        return;
-    }
-    let partitions = shared.tables.partitions();
-    if let Some(fullest) = partitions.iter().max_by_key(|it| it.store.unflushed_bytes())
-        && let Err(error) = fullest.store.flush()
-    {
-        tracing::warn!(partition = %fullest.id, %error, "rows cannot be flushed");
     }
 }
 

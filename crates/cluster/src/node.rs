@@ -21,13 +21,14 @@ use crate::coordinator::Coordinator;
 use crate::documents::{Documents, DocumentsOptions, Refresher, Scrubber};
 use crate::fell_behind::FellBehind;
 use crate::figures::ProcessFigures;
+use crate::flushing::{self, Durable, Flusher};
 use crate::following::Leading;
 use crate::following::Snapshots;
 use crate::following::{FollowingThread, Remotes};
 use crate::lead::{Lead, now_ms};
 use crate::load::Load;
 use crate::log_engine::LogSettings;
-use crate::maintenance::{self, Maintenance};
+use crate::maintenance::Maintenance;
 use crate::members::{Members, NodeRecord};
 use crate::opening::Opening;
 use crate::pacing::PacingThread;
@@ -40,7 +41,6 @@ use crate::selection::Selection;
 use crate::session::{SessionPool, cheap_random};
 use crate::table::{Table, Tables};
 use crate::tail::GroupTail;
-use crate::trimming::Durable;
 use crate::version::ClusterVersion;
 use crate::work_settings::{SettingsFollower, WorkSettings};
 
@@ -171,6 +171,7 @@ pub(crate) struct Shared {
 pub struct Node {
     shared: Arc<Shared>,
     maintenance: Option<Maintenance>,
+    flusher: Option<Flusher>,
     refresher: Option<Refresher>,
     scrubber: Option<Scrubber>,
     reconciler: Option<Reconciler>,
@@ -194,6 +195,7 @@ impl Node {
         let scrubber = Scrubber::start(&shared).map_err(folder(Path::new("scrub thread")))?;
         let maintenance = Maintenance::start(&shared);
         let maintenance = maintenance.map_err(folder(Path::new("maintenance thread")))?;
+        let flusher = Flusher::start(&shared).map_err(folder(Path::new("flush thread")))?;
         let reconciler = Reconciler::start(&shared);
         let reconciler = reconciler.map_err(folder(Path::new("reconcile thread")))?;
         let pacing = PacingThread::start(&shared);
@@ -204,6 +206,7 @@ impl Node {
             shared,
             leading,
             maintenance: Some(maintenance),
+            flusher: Some(flusher),
             refresher: Some(refresher),
             scrubber: Some(scrubber),
             reconciler: Some(reconciler),
@@ -251,7 +254,7 @@ impl Node {
                 indexer.close();
             }
         }
-        maintenance::flush(&self.shared);
+        flushing::flush_all(&self.shared);
     }
 
     fn stop_chores(&mut self) {
@@ -260,6 +263,7 @@ impl Node {
         self.refresher.take().into_iter().for_each(Refresher::stop);
         self.scrubber.take().into_iter().for_each(Scrubber::stop);
         self.maintenance.take().into_iter().for_each(Maintenance::stop);
+        self.flusher.take().into_iter().for_each(Flusher::stop);
         self.pacing.take().into_iter().for_each(PacingThread::stop);
         self.leading.stop();
     }

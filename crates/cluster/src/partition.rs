@@ -1,10 +1,12 @@
 //! A partition as the coordinator sees it: its rows to read, its lead to write through, and
 //! whether it is well.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use plimsoll_control::average::whole;
+use plimsoll_control::pacing::debt;
 use plimsoll_log::{Lsn, PartitionId};
 use plimsoll_storage::partition::{Stamp, Store};
 use plimsoll_storage::rows::StoreError;
@@ -28,6 +30,8 @@ pub(crate) struct Partition {
     log_time_ms: AtomicU64,
     sequence: AtomicU64,
     fault: Mutex<Option<Fault>>,
+    /// How far its store is towards the point where it can take no more, thousandths.
+    debt_permille: AtomicU32,
     /// Where its replica stood when it was opened.
     from: Lsn,
     /// Told when a record was applied.
@@ -82,6 +86,7 @@ impl Partition {
             log_time_ms,
             sequence,
             fault,
+            debt_permille: AtomicU32::new(0),
             from,
             changes,
         }
@@ -170,6 +175,27 @@ impl Partition {
             tracing::error!(partition = %self.id, why, "the rows are damaged: the copy stops");
             self.set_fault(Some(Fault::Damaged(format!("the rows are damaged: {why}"))));
         }
+    }
+
+    /// Notes how far its store is towards the point where it can take no more: 1 is there.
+    pub(crate) fn owes(&self, debt: f64) {
+        // Finite and small.
+        let permille = whole(debt * 1000.0).min(u64::from(u32::MAX));
+        self.debt_permille.store(u32::try_from(permille).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+
+    /// The same as it was noted last.
+    fn debt(&self) -> f64 {
+        f64::from(self.debt_permille.load(Ordering::Relaxed)) / 1000.0
+    }
+
+    /// Why it takes no writes now, if so: it is not well, or has put off too much.
+    pub(crate) fn takes_no_writes(&self) -> Option<String> {
+        self.fault().or_else(|| {
+            (self.debt() >= debt::REFUSED_FROM).then(|| {
+                format!("partition {} takes no writes until more of those before are in files", self.id)
+            })
+        })
     }
 
     /// Why it is not well, if so.

@@ -430,7 +430,7 @@ impl Shared {
 
     /// Says that this node is there; what comes of it is not waited for.
     fn beat(self: &Arc<Self>) {
-        let beat = Beat { at_ms: now_ms(), ..self.durable.lock().beat.clone() };
+        let beat = Beat { at_ms: now_ms(), ..self.durable.lock().beat(self) };
         let operation = metadata::beat(&self.members.own, &self.members.record, &beat);
         let shared = Arc::downgrade(self);
         tokio::spawn(async move {

@@ -3,9 +3,11 @@
 //! (rule 4): it is answered if it ran, and sent again if it never will. What cannot be settled in
 //! time is unknown, and said so.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use plimsoll_control::Class;
+use plimsoll_control::selection::TOO_LATE_NS;
 use plimsoll_log::Lsn;
 use plimsoll_storage::Reply;
 use plimsoll_storage::operation::{decode_reply, encode_reply};
@@ -27,6 +29,8 @@ use crate::write_error::{Next, WriteError};
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a lead on another node has to answer before the write is settled through another.
 const LEAD_TIMEOUT: Duration = Duration::from_millis(1_000);
+/// After how long without an answer of this node's own lead the next writes go to another.
+const TOO_LATE: Duration = Duration::from_nanos(TOO_LATE_NS);
 /// How long one that settles has to answer.
 const SETTLE_TIMEOUT: Duration = Duration::from_millis(3_000);
 /// How soon leads are looked for again where none takes the write.
@@ -72,11 +76,7 @@ impl Shared {
         let writes = steps.iter().filter(|step| matches!(step, Step::Write(_))).count() as u64;
         let mut last = WriteError::not_taken("no copy of the partition takes writes");
         while Instant::now() < end {
-            let local = copies.local().filter(|partition| partition.fault().is_none());
-            let others = self.others_with(copies, Class::Write);
-            let leads =
-                local.map(Lead::Here).into_iter().chain(others.into_iter().map(Lead::There));
-            for lead in leads {
+            for lead in self.leads(copies) {
                 // A clock that is behind log time would make it too old at once.
                 let log_time_ms =
                     self.tails.get(&copies.group).map_or(0, |it| it.get().log_time_ms);
@@ -127,6 +127,18 @@ impl Shared {
         Err(last)
     }
 
+    /// The leads in the order in which they are asked: this node's own copy costs least, unless it is
+    /// late.
+    fn leads(&self, copies: &Copies) -> Vec<Lead> {
+        let local = copies.local().filter(|partition| partition.fault().is_none());
+        let local = local.map(Lead::Here);
+        let others = self.others_with(copies, Class::Write).into_iter().map(Lead::There);
+        if local.is_some() && !copies.own_lead.lock().leads(self.now_ns()) {
+            return others.chain(local).collect();
+        }
+        local.into_iter().chain(others).collect()
+    }
+
     async fn attempt(
         &self,
         lead: &Lead,
@@ -139,7 +151,20 @@ impl Shared {
         match lead {
             Lead::Here(partition) => {
                 let numbered = Numbered { first, stamp_ms, steps: steps.to_vec() };
-                let answer = submit_numbered(partition, session, numbered, SETTLE_TIMEOUT).await;
+                let began_ns = self.now_ns();
+                let mut answer =
+                    pin!(submit_numbered(partition, session, numbered, LEAD_TIMEOUT));
+                let answer = match tokio::time::timeout(TOO_LATE, &mut answer).await {
+                    Ok(answer) => answer,
+                    Err(_) => {
+                        copies.own_lead.lock().on_late(self.now_ns());
+                        answer.await
+                    }
+                };
+                let now_ns = self.now_ns();
+                if answer.is_ok() {
+                    copies.own_lead.lock().on_answer(now_ns, now_ns.saturating_sub(began_ns));
+                }
                 answer.map(|replies| (replies, self.seen(copies.group)))
             }
             Lead::There(member) => {
@@ -317,8 +342,8 @@ async fn submit_numbered(
     numbered: Numbered,
     timeout: Duration,
 ) -> Answer {
-    if let Some(fault) = partition.fault() {
-        return Err(WriteError::NotTaken(fault));
+    if let Some(why) = partition.takes_no_writes() {
+        return Err(WriteError::NotTaken(why));
     }
     let (done, answered) = oneshot::channel();
     let (id, acked) = (session.id(), session.acked());

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use plimsoll_control::Class;
-use plimsoll_control::selection::Ask;
+use plimsoll_control::selection::{Ask, OwnLead};
 use plimsoll_log::{GroupId, PartitionId};
 use plimsoll_storage::rows::key::partition_of;
 use serde::{Deserialize, Serialize};
@@ -80,6 +80,8 @@ pub(crate) struct Copies {
     definition: ArcSwap<PartitionDefinition>,
     /// They follow a partition of another cluster: nobody else's writes are taken.
     is_follower: AtomicBool,
+    /// How the one on this node does as a lead of this node's writes.
+    pub own_lead: Mutex<OwnLead>,
 }
 
 impl Copies {
@@ -88,7 +90,8 @@ impl Copies {
         let definition = ArcSwap::from_pointee(definition.clone());
         let (local, stopped) = (ArcSwapOption::empty(), OnceLock::new());
         let is_follower = AtomicBool::new(false);
-        Self { id, group, local, stopped, definition, is_follower }
+        let own_lead = Mutex::default();
+        Self { id, group, local, stopped, definition, is_follower, own_lead }
     }
 
     /// Whether they follow a partition of another cluster: nobody else's writes are taken.

@@ -87,6 +87,7 @@
 //! | hedges within 2 % even if all are late; retries within a fifth | `hedge::tests::hedges_stay_within_two_percent_even_if_all_requests_are_late`, `retry::tests::where_all_fail_retries_stay_within_a_fifth` |
 //! | idle memory accounting is 0 | `breakers::tests::what_is_used_is_the_sum_of_what_is_held_and_idle_is_nothing` |
 //! | the largest holder yields, the cluster's own work never | `breakers::tests::the_largest_overcommitter_yields_and_not_the_next_to_ask`, `the_clusters_own_work_is_neither_refused_nor_a_victim` |
+//! | rows written together are flushed one by one | `flushing::tests::parts_that_were_written_together_are_flushed_one_by_one` |
 //! | a write burst after a lull | `pacing::disk::tests::a_burst_after_a_long_lull_finds_the_full_rate` |
 //! | the four controllers together | `controllers` in the lab's `experiments::tests`, and its experiment |
 //!
@@ -96,6 +97,7 @@ pub mod admission;
 pub mod average;
 pub mod breakers;
 pub mod compression;
+pub mod flushing;
 pub mod load_line;
 mod mode;
 pub mod pacing;

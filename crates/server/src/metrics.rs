@@ -144,6 +144,9 @@ impl Metrics {
         self.show("plimsoll_recent_documents_bytes", None, store.recent_bytes as f64);
         self.count("plimsoll_row_cache_hits_total", None, store.row_cache_hits);
         self.count("plimsoll_row_cache_misses_total", None, store.row_cache_misses);
+        let stopped = Duration::from_nanos(store.stops.time_ns).as_secs_f64();
+        self.count("plimsoll_store_stops_total", None, store.stops.count);
+        self.show("plimsoll_store_stopped_seconds_total", None, stopped);
         self.show("plimsoll_partition_faults", None, statistics.faults.len() as f64);
         self.show("process_resident_memory_bytes", None, process::resident_bytes() as f64);
         let (user, system) = process::cpu_time();

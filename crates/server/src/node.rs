@@ -17,6 +17,12 @@ use crate::{
     settings::Settings, usage::Usage,
 };
 
+/// Rows that are not in files yet may take this part of the memory where nothing else is set, between so
+/// many bytes and so many.
+const WRITE_BUFFER_PART: u64 = 32;
+const WRITE_BUFFER_BYTES_MIN: usize = 128 << 20;
+const WRITE_BUFFER_BYTES_MAX: usize = 1 << 30;
+
 /// A running node, as its front ends see it.
 pub struct Shared {
     /// Where row commands go.
@@ -114,7 +120,11 @@ fn random_hex(digits: usize) -> String {
 /// What a node is opened with; `record` says where it listens.
 #[must_use]
 pub fn settings(settings: &Settings, record: NodeRecord, peers: Arc<dyn Peers>) -> NodeSettings {
-    let store = StoreOptions { block_cache_bytes: settings.cache_bytes, ..StoreOptions::default() };
+    let store = StoreOptions {
+        block_cache_bytes: settings.cache_bytes,
+        write_buffer_bytes: write_buffer_bytes(settings.write_buffer_bytes),
+        ..StoreOptions::default()
+    };
     NodeSettings {
         data_dir: settings.data.clone(),
         log: settings.log.clone(),
@@ -125,6 +135,15 @@ pub fn settings(settings: &Settings, record: NodeRecord, peers: Arc<dyn Peers>) 
         record,
         peers,
     }
+}
+
+/// Memory for rows that are not in files yet, as it is set, or else by the memory that there is.
+fn write_buffer_bytes(set: usize) -> usize {
+    if set > 0 {
+        return set;
+    }
+    let share = plimsoll_memory::machine::machine().total_bytes / WRITE_BUFFER_PART;
+    usize::try_from(share).unwrap_or(usize::MAX).clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX)
 }
 
 /// What a node says of itself to others.

@@ -92,6 +92,9 @@ impl Coordinator {
                 if self.copies(partition.into())?.is_follower() && !is_own(&steps) {
                     return Err(Problem::Write(WriteError::read_only()));
                 }
+                if let Some(why) = local.takes_no_writes() {
+                    return Err(Problem::Write(WriteError::NotTaken(why)));
+                }
                 let working = shared.work(Class::Write);
                 let steps = steps.into_iter().map(step).collect::<Result<Vec<_>, _>>()?;
                 // The lead counts on one item of the record at least, and on a reply to it.

@@ -15,7 +15,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use plimsoll_log::rules::chain::Position;
 use plimsoll_log::{GroupId, Log, Lsn};
 use plimsoll_storage::Reply;
 use xxhash_rust::xxh3::Xxh3Default;
@@ -32,15 +31,6 @@ use votes::{Floor, HeldPartition, Voter};
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
 /// How often the log is asked how many bytes a group holds.
 const SIZES_INTERVAL: Duration = Duration::from_secs(10);
-
-/// How far a node has made its copies durable, and what it saw of each group up to there.
-#[derive(Default)]
-pub(crate) struct Durable {
-    /// What its beats say of it.
-    pub beat: Beat,
-    /// Of each group the chain's position, and the last records up to it.
-    pub seen: BTreeMap<GroupId, (Position, LastRecords)>,
-}
 
 /// Trims beside the thread that asks for it: the log may take seconds to answer, and that thread
 /// says that the node is there.
@@ -272,7 +262,7 @@ async fn spare(
 
 /// Notes what was seen of a group, before it is trimmed up to there; says whether that is known.
 async fn note(shared: &Arc<Shared>, group: GroupId, up_to: u64) -> Result<bool, String> {
-    let seen = shared.durable.lock().seen.get(&group).cloned();
+    let seen = shared.durable.lock().seen(group);
     let Some((at, records)) = seen.filter(|(at, _)| at.lsn.0 >= up_to) else {
         // This node has flushed nothing of it since it was started.
         return Ok(false);

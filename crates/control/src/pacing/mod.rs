@@ -2,10 +2,12 @@
 //!
 //! - [`disk`]: compaction, recovery and following on one disk, by what the foreground writes, how late it
 //!   is, and how much debt has grown.
+//! - [`debt`]: how far a store is towards the point where it can take no more.
 //! - [`copies`]: what a node copies and follows across clusters, by how late the node's own clients are
 //!   answered, which [`felt`] measures.
 
 pub mod copies;
+pub mod debt;
 pub mod disk;
 pub mod felt;
 

@@ -1,87 +1,91 @@
-//! Which replica leads a partition's writes for one coordinator. A lead is kept, because writes
-//! to one batch and because a change may only happen when nothing is under way to the old one
-//! (an operation could otherwise be applied twice, or after its successor). This file decides;
-//! the caller settles.
+//! Whether a coordinator writes through the copy on its own node, which costs least, or through another
+//! node's for a while, because its own answers late: its disk is sick, or its apply waits. This file
+//! decides; what became of a write that was not answered, the caller settles.
+//!
+//! The own copy is tried again after a while, which doubles each time that it is late again: what a
+//! trial may cost is then rare.
 
-use super::NodeId;
+use crate::average::FadingMean;
 
-/// A lead has to be this many times slower than the best before it is left.
-const WORSE: f64 = 3.0;
-/// And by at least this much.
-const WORSE_BY_NS: f64 = 2_000_000.0;
-/// And for so long without a break.
-const PATIENCE_NS: u64 = 500_000_000;
+/// An answer takes so long at least to be late, ns.
+const LATE_NS: u64 = 50_000_000;
+/// And so many times as long as usual.
+const LATE_TIMES: f64 = 8.0;
+/// What is late whatever is usual, ns: also where no answer has come yet.
+pub const TOO_LATE_NS: u64 = 250_000_000;
+/// What is usual is learned over this time.
+const USUAL_NS: u64 = 60_000_000_000;
+/// For how long the own copy is left at first, and at most, ns.
+const AWAY_MIN_NS: u64 = 2_000_000_000;
+const AWAY_MAX_NS: u64 = 60_000_000_000;
 
-/// What to do about the next write.
+/// A trial of which nothing was heard for so long is no trial any more, ns.
+const TRIAL_NS: u64 = 10_000_000_000;
+
+/// How the copy of one partition on the coordinator's own node does as a lead.
+#[derive(Clone, Debug)]
+pub struct OwnLead {
+    usual: FadingMean,
+    state: State,
+    /// For how long it is left when it is late next.
+    away_ns: u64,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeadMove {
-    /// Send it to this node.
-    Send(NodeId),
-    /// Hold it: settle what is under way to `from` (answers, or fences where none come), and ask
-    /// again once [`LeadChoice::on_settled`] has been told.
-    Settle {
-        /// The lead that is left.
-        from: NodeId,
-    },
+enum State {
+    /// All writes go through it.
+    Well,
+    /// None do.
+    Away { until_ns: u64 },
+    /// One does, to see how it is.
+    Trial { since_ns: u64 },
 }
 
-/// One partition's sticky lead at one coordinator.
-#[derive(Clone, Debug, Default)]
-pub struct LeadChoice {
-    lead: Option<NodeId>,
-    under_way: u32,
-    leaving: bool,
-    worse_since_ns: Option<u64>,
+impl Default for OwnLead {
+    fn default() -> Self {
+        Self { usual: FadingMean::new(USUAL_NS), state: State::Well, away_ns: AWAY_MIN_NS }
+    }
 }
 
-impl LeadChoice {
-    /// The lead in use.
-    #[must_use]
-    pub fn lead(&self) -> Option<NodeId> {
-        self.lead
-    }
-
-    /// Decides for a write at `now_ns`. `costs` are the replicas that may lead with their expected
-    /// times in ns ([`super::Selector::cost`] for writes); none where it is empty. A lead that is
-    /// no longer among them is left at once.
-    #[must_use]
-    pub fn choose(&mut self, now_ns: u64, costs: &[(NodeId, f64)]) -> Option<LeadMove> {
-        let best = costs.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
-        if let Some(lead) = self.lead {
-            let cost = costs.iter().find(|(node, _)| *node == lead).map(|(_, cost)| *cost);
-            self.leaving |= self.is_worse(now_ns, cost, best.1);
-            if self.leaving && self.under_way > 0 {
-                return Some(LeadMove::Settle { from: lead });
-            }
+impl OwnLead {
+    /// Whether a write that begins now goes through it first.
+    pub fn leads(&mut self, now_ns: u64) -> bool {
+        let ended_ns = match self.state {
+            State::Well => return true,
+            State::Away { until_ns } => until_ns,
+            State::Trial { since_ns } => since_ns.saturating_add(TRIAL_NS),
+        };
+        let tries = now_ns >= ended_ns;
+        if tries {
+            self.state = State::Trial { since_ns: now_ns };
         }
-        if self.leaving || self.lead.is_none() {
-            self.lead = Some(best.0);
-            self.leaving = false;
-            self.worse_since_ns = None;
+        tries
+    }
+
+    /// It answered a write.
+    pub fn on_answer(&mut self, now_ns: u64, took_ns: u64) {
+        let usual = self.usual.mean().unwrap_or(f64::INFINITY);
+        let is_late = took_ns >= LATE_NS && took_ns as f64 > LATE_TIMES * usual;
+        if took_ns >= TOO_LATE_NS || is_late {
+            return self.on_late(now_ns);
         }
-        self.lead.map(LeadMove::Send)
-    }
-
-    /// A write went to the lead.
-    pub fn on_sent(&mut self) {
-        self.under_way += 1;
-    }
-
-    /// A write's outcome is known for certain: answered, refused before its append, or fenced. A
-    /// time-out alone is no outcome.
-    pub fn on_settled(&mut self) {
-        assert!(self.under_way > 0, "a write settles once");
-        self.under_way -= 1;
-    }
-
-    fn is_worse(&mut self, now_ns: u64, cost: Option<f64>, best: f64) -> bool {
-        let Some(cost) = cost else { return true };
-        if cost <= best * WORSE || cost <= best + WORSE_BY_NS {
-            self.worse_since_ns = None;
-            return false;
+        self.usual.add(now_ns, took_ns as f64);
+        match self.state {
+            State::Well => self.away_ns = AWAY_MIN_NS,
+            State::Trial { .. } => self.state = State::Well,
+            // It was sent before.
+            State::Away { .. } => {}
         }
-        let since_ns = *self.worse_since_ns.get_or_insert(now_ns);
-        now_ns.saturating_sub(since_ns) >= PATIENCE_NS
+    }
+
+    /// It has not answered for [`TOO_LATE_NS`], or cannot.
+    pub fn on_late(&mut self, now_ns: u64) {
+        if matches!(self.state, State::Away { .. }) {
+            // Others that were under way meanwhile.
+            return;
+        }
+        self.state = State::Away { until_ns: now_ns.saturating_add(self.away_ns) };
+        self.away_ns = (self.away_ns * 2).min(AWAY_MAX_NS);
     }
 }
 
@@ -89,34 +93,55 @@ impl LeadChoice {
 mod tests {
     use super::*;
 
-    const MS: f64 = 1e6;
-    const A: NodeId = NodeId(0);
-    const B: NodeId = NodeId(1);
+    const MS: u64 = 1_000_000;
+    const SECOND: u64 = 1_000 * MS;
 
     #[test]
-    fn a_lead_is_kept_through_noise_and_left_when_it_stays_worse() {
-        let mut choice = LeadChoice::default();
-        assert_eq!(choice.choose(0, &[(A, MS), (B, 2.0 * MS)]), Some(LeadMove::Send(A)));
-        // A little worse: kept. Much worse: kept for the patience, and a good moment resets it.
-        assert_eq!(choice.choose(1, &[(A, 2.0 * MS), (B, MS)]), Some(LeadMove::Send(A)));
-        let bad = [(A, 50.0 * MS), (B, MS)];
-        assert_eq!(choice.choose(0, &bad), Some(LeadMove::Send(A)));
-        assert_eq!(choice.choose(PATIENCE_NS / 2, &[(A, MS), (B, MS)]), Some(LeadMove::Send(A)));
-        assert_eq!(choice.choose(PATIENCE_NS, &bad), Some(LeadMove::Send(A)));
-        assert_eq!(choice.choose(2 * PATIENCE_NS, &bad), Some(LeadMove::Send(B)));
+    fn one_that_is_late_is_left_and_tried_again_with_one_write_ever_more_rarely() {
+        let mut lead = OwnLead::default();
+        let (mut now_ns, mut tried) = (0, Vec::new());
+        while now_ns < 600 * SECOND {
+            if lead.leads(now_ns) {
+                tried.push(now_ns / SECOND);
+                let begun = (1..10).filter(|at| lead.leads(now_ns + at * MS)).count();
+                assert_eq!(begun, if now_ns == 0 { 9 } else { 0 }, "those beside a trial go elsewhere");
+                // Those that were sent before are late too.
+                (0..3).for_each(|at| lead.on_late(now_ns + 250 * MS + at));
+            }
+            now_ns += 500 * MS;
+        }
+        assert_eq!(tried[..5], [0, 2, 6, 14, 30]);
+        assert!(tried.len() < 16, "{tried:?}");
+        now_ns += 60 * SECOND;
+        assert!(lead.leads(now_ns));
+        lead.on_answer(now_ns, 5 * MS);
+        assert!(lead.leads(now_ns) && lead.leads(now_ns), "it is well");
+        lead.on_answer(now_ns, 5 * MS);
+        lead.on_late(now_ns);
+        assert!(!lead.leads(now_ns + SECOND) && lead.leads(now_ns + 2 * SECOND), "as at first");
+        assert!(!lead.leads(now_ns + 3 * SECOND), "one trial");
+        assert!(lead.leads(now_ns + 12 * SECOND), "of which nothing was heard");
     }
 
     #[test]
-    fn it_changes_only_after_settling() {
-        let mut choice = LeadChoice::default();
-        let _ = choice.choose(0, &[(A, MS), (B, MS)]);
-        choice.on_sent();
-        // The lead left the placement; what is under way to it comes first.
-        let settle = Some(LeadMove::Settle { from: A });
-        assert_eq!(choice.choose(1, &[(B, MS)]), settle);
-        assert_eq!(choice.choose(2, &[(A, MS), (B, MS)]), settle, "no way back meanwhile");
-        choice.on_settled();
-        assert_eq!(choice.choose(3, &[(B, MS)]), Some(LeadMove::Send(B)));
-        assert_eq!(choice.choose(4, &[]), None);
+    fn late_is_by_what_is_usual_for_it() {
+        let mut lead = OwnLead::default();
+        for at in 0..100 {
+            lead.on_answer(at * 10 * MS, 20 * MS);
+        }
+        lead.on_answer(SECOND, 150 * MS);
+        assert!(lead.leads(SECOND), "a log over an ocean");
+        lead.on_answer(SECOND, 200 * MS);
+        assert!(!lead.leads(SECOND + 1));
+        let mut fast = OwnLead::default();
+        fast.on_answer(0, 49 * MS);
+        (0..100).for_each(|at| fast.on_answer(at * MS, MS));
+        fast.on_answer(SECOND, 49 * MS);
+        assert!(fast.leads(SECOND), "nobody notices");
+        fast.on_answer(SECOND, 51 * MS);
+        assert!(!fast.leads(SECOND));
+        let mut new = OwnLead::default();
+        new.on_answer(0, TOO_LATE_NS);
+        assert!(!new.leads(1));
     }
 }

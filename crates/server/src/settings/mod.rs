@@ -93,6 +93,8 @@ pub struct Settings {
     pub sync_interval: Duration,
     /// `cache.size`, in bytes
     pub cache_bytes: usize,
+    /// `write_buffer.size`, in bytes; 0 is a share of the memory.
+    pub write_buffer_bytes: usize,
     /// `cluster.routing.…` and `thread_pool.…`
     pub work: WorkSettings,
     /// `logger.level`
@@ -147,6 +149,7 @@ impl Settings {
             log,
             zone: text(raw, "node.attr.zone")?,
             cache_bytes: bytes(raw, "cache.size")?,
+            write_buffer_bytes: parsed(raw, "write_buffer.size", write_buffer)?,
             work: work(raw)?,
             logger_level: text(raw, "logger.level")?,
             logger_json: text(raw, "logger.format")? == "json",
@@ -162,6 +165,15 @@ fn text(raw: &Raw, key: &'static str) -> Result<String, SettingsError> {
 
 fn size(raw: &Raw, key: &'static str) -> Result<usize, SettingsError> {
     parsed(raw, key, |text| text.parse::<usize>().map_err(|error| error.to_string()))
+}
+
+/// A size of which a store's memtable is still one, or 0.
+fn write_buffer(text: &str) -> Result<usize, String> {
+    let bytes = units::bytes(text)?;
+    if (1..8 << 20).contains(&bytes) {
+        return Err("it is 0 or at least 8mb".to_owned());
+    }
+    usize::try_from(bytes).map_err(|error| error.to_string())
 }
 
 fn bytes(raw: &Raw, key: &'static str) -> Result<usize, SettingsError> {

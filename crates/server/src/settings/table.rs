@@ -400,6 +400,15 @@ pub const SETTINGS: &[Definition] = &[
         "Memory for blocks of rows that were read, all partitions together. Taken as it fills.",
     ),
     define(
+        "write_buffer.size",
+        Kind::Bytes(0, 1 << 40),
+        "0b",
+        None,
+        "Memory for rows that are not in files yet, all partitions together: files are written from \
+         three quarters of it on, and at twice of it no more rows are taken. 0 is a thirty-second \
+         of the memory of the machine or control group, between 128mb and 1gb.",
+    ),
+    define(
         "cluster.routing.use_adaptive_replica_selection",
         Kind::Toggle,
         "true",

@@ -22,6 +22,7 @@ fn defaults_resolve_and_values_are_taken() {
         "log.durability=async",
         "log.sync_interval=250ms",
         "cache.size = 64MiB",
+        "write_buffer.size=32mb",
         "resp.password=s=cret",
         "cluster.routing.replica_selection=c3",
         "thread_pool.search.target_response_time=4s",
@@ -35,6 +36,7 @@ fn defaults_resolve_and_values_are_taken() {
     assert_eq!(settings.durability, Durability::Async);
     assert_eq!(settings.sync_interval, Duration::from_millis(250));
     assert_eq!(settings.cache_bytes, 64 << 20);
+    assert_eq!((settings.write_buffer_bytes, defaults.write_buffer_bytes), (32 << 20, 0));
     assert_eq!(settings.password.as_deref(), Some("s=cret"));
 }
 
@@ -69,6 +71,10 @@ fn refusals_name_the_key() {
             "cache.size=64",
             "setting `cache.size` (from --set): `64` lacks a unit; write a size such as 64kb, \
              256mb or 2gb",
+        ),
+        (
+            "write_buffer.size=1mb",
+            "setting `write_buffer.size` (from --set): it is 0 or at least 8mb",
         ),
         (
             "resp.address=6380",

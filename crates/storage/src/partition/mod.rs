@@ -27,6 +27,7 @@ mod row_cache;
 mod store;
 mod system;
 mod touches;
+mod unflushed;
 
 pub use apply::{Applied, ApplyError, Digests, Effect, NotCarried, Observer, Replica, ToIndex};
 pub use budget::{
@@ -40,6 +41,7 @@ pub use recent::{Recent, RecentTouches};
 pub use resources::{BeforeFlush, Resources, StoreOptions, StoreStatistics};
 pub use store::{CachedRow, CachedStore, Store, StoreSnapshot};
 pub use system::{Leader, Stamp};
+pub use unflushed::Stops;
 pub use touches::{VisitTouches, leader_of, position_of, stamp_of, touches_of};
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ struct State {
     bytes: usize,
     /// Older than `rows`; being written to the store.
     handed: Arc<Rows>,
-    /// `rows` in order, since somebody asked for them so and until they change.
+    /// Both in order, since somebody asked for them so and until they change.
     sorted: Option<Arc<SortedRows>>,
 }
 
@@ -107,15 +107,15 @@ impl Pending {
         self.bytes_of_node.fetch_add(change, Ordering::Relaxed);
     }
 
-    /// All of it, and what `look` sees of the store at the same moment. Those who ask between two
-    /// changes share the rows.
+    /// All of it, and what `look` sees of the store at the same moment: waits for nobody who hands
+    /// rows on. Those who ask between two changes share the rows.
     pub(super) fn sorted_with<T>(&self, look: impl FnOnce() -> T) -> (Arc<SortedRows>, T) {
-        // Nobody hands rows on meanwhile: each is here or in the store.
-        let _handing = self.handing.lock();
         let mut state = self.state.write();
-        let State { rows, sorted, .. } = &mut *state;
+        let State { rows, handed, sorted, .. } = &mut *state;
         let sorted = sorted.get_or_insert_with(|| {
-            Arc::new(rows.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
+            // The store may have what is being handed on, or not yet: here it is as it will be.
+            let all = handed.iter().chain(rows.iter());
+            Arc::new(all.map(|(key, value)| (key.clone(), value.clone())).collect())
         });
         (Arc::clone(sorted), look())
     }
@@ -175,8 +175,8 @@ impl Pending {
         self.was_refused.store(written.is_err(), Ordering::Relaxed);
         let mut state = self.state.write();
         state.handed = Arc::default();
+        state.sorted = None;
         if written.is_err() {
-            state.sorted = None;
             for (key, value) in rows.iter() {
                 state.rows.entry(key.clone()).or_insert_with(|| value.clone());
             }
@@ -300,6 +300,21 @@ mod tests {
         assert_eq!(keys(&pending.sorted_with(|| ()).0).len(), 4);
         pending.hand_on(|_| Ok(())).unwrap();
         assert!(!pending.was_refused() && pending.sorted_with(|| ()).0.is_empty());
+    }
+
+    #[test]
+    fn all_rows_are_shown_while_some_are_handed_on() {
+        let pending = Pending::new(Arc::default());
+        pending.merge(rows(&[(b"a", Some(b"1")), (b"b", Some(b"1"))]), |_, _| ());
+        let handed = pending.hand_on(|_| {
+            pending.merge(rows(&[(b"b", None), (b"c", Some(b"1"))]), |_, _| ());
+            let shown = pending.sorted_with(|| ()).0;
+            let shown: Vec<_> = shown.iter().map(|(key, value)| (&**key, value.is_some())).collect();
+            assert_eq!(shown, [(&b"a"[..], true), (b"b", false), (b"c", true)]);
+            Ok(())
+        });
+        handed.unwrap();
+        assert_eq!(pending.sorted_with(|| ()).0.len(), 2, "the store has the others");
     }
 
     #[test]

@@ -1,20 +1,22 @@
 //! What the partitions of a node share in RocksDB (block cache, write buffers) and beside it, and
 //! how their files are laid out. What is read and written is `store.rs`'s.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rust_rocksdb::event_listener::{
-    BackgroundErrorStatus, DBBackgroundErrorReason, EventListener, FlushJobInfo, MutableStatus,
+    BackgroundErrorStatus, CompactionJobInfo, DBBackgroundErrorReason, DBWriteStallCondition,
+    EventListener, FlushJobInfo, MutableStatus, WriteStallInfo,
 };
 use rust_rocksdb::{
     BlockBasedOptions, Cache, DB, DBCompressionType, DataBlockIndexType, Options,
-    WriteBufferManager,
 };
 
 use super::row_cache::RowCache;
+use super::unflushed::{Stops, Unflushed};
 
 /// Rows that are compressed together, bytes: few, because a read of one row looks through a block.
 pub(super) const BLOCK_BYTES: usize = 4 * 1024;
@@ -32,12 +34,45 @@ const ZSTD_STRATEGY: i32 = 0;
 /// A file is rewritten soon where half of so many rows that follow each other are removals.
 const DELETIONS_WINDOW_ROWS: usize = 16 * 1024;
 
+/// The most that one flush writes of a store, bytes: small, because a memtable that fits in the processor
+/// cache takes rows twice as fast.
+const MEMTABLE_BYTES_MAX: usize = 16 << 20;
+/// RocksDB's own limits, far beyond what the node lets it come to: it slows and stops all writes of a
+/// store, and whoever applies records for others with it.
+const MEMTABLES_MAX: i32 = 64;
+const LEVEL_0_SLOWDOWN: i32 = 200;
+const LEVEL_0_STOP: i32 = 400;
+/// How much of a file is written before it is synced, bytes.
+const SYNC_BYTES: u64 = 512 * 1024;
+/// By how much threads that rewrite files are nicer than those that serve: it cannot be taken back
+/// without privileges, so it is little.
+const NICER: i32 = 5;
+
+/// How the files of a store are sized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileSizes {
+    /// Bytes of the first level below level 0: what level 0 has when it is merged into it.
+    pub first_level_bytes: u64,
+    /// Bytes of a file there; twice as many in each level below.
+    pub file_bytes: u64,
+}
+
+impl FileSizes {
+    /// For flushes of so many bytes.
+    pub(super) fn of(flush_bytes: u64) -> Self {
+        // RocksDB merges level 0 from four files on.
+        let first_level_bytes = (4 * flush_bytes).max(1 << 20);
+        Self { first_level_bytes, file_bytes: (first_level_bytes / 4).max(1 << 20) }
+    }
+}
+
 /// What a node's partitions share, and how large it may grow.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreOptions {
     /// Blocks read from files, bytes. Default 256 MiB.
     pub block_cache_bytes: usize,
-    /// Rows not yet flushed, over all partitions, bytes. Default 128 MiB.
+    /// Rows not yet flushed, over all partitions, bytes: they are flushed from three quarters of it on,
+    /// and at twice of it no more are taken. Default 128 MiB.
     pub write_buffer_bytes: usize,
     /// Single rows read or written last, bytes. Default 64 MiB.
     pub row_cache_bytes: usize,
@@ -59,11 +94,10 @@ impl Default for StoreOptions {
 /// The parts of RocksDB that all partitions of a node share.
 pub struct Resources {
     cache: Cache,
-    write_buffers: WriteBufferManager,
+    pub(super) unflushed: Arc<Unflushed>,
     pub(super) options: StoreOptions,
     before_flush: BeforeFlush,
     pub(super) rows: Arc<RowCache>,
-    pub(super) pending_bytes: Arc<AtomicUsize>,
     pub(super) recent_bytes: Arc<AtomicUsize>,
     pub(super) stores: AtomicU32,
     held: Mutex<HeldCompactions>,
@@ -83,6 +117,7 @@ pub type BeforeFlush = Arc<dyn Fn() + Send + Sync>;
 
 struct Listener {
     before_flush: BeforeFlush,
+    unflushed: Arc<Unflushed>,
     /// Set where RocksDB cannot write files.
     has_failed: Arc<AtomicBool>,
 }
@@ -94,6 +129,16 @@ impl EventListener for Listener {
 
     fn on_background_error(&self, _: DBBackgroundErrorReason, _: MutableStatus) {
         self.has_failed.store(true, Ordering::Relaxed);
+    }
+
+    fn on_compaction_begin(&self, _: &CompactionJobInfo) {
+        give_way();
+    }
+
+    fn on_stall_conditions_changed(&self, stall: &WriteStallInfo) {
+        if stall.cur() != DBWriteStallCondition::KNormal {
+            self.unflushed.note_stop();
+        }
     }
 
     /// It would try by itself as soon as there is a little room, and where that is not enough give
@@ -123,6 +168,30 @@ pub struct StoreStatistics {
     pub row_cache_hits: u64,
     /// Single rows that were asked for and not found among them.
     pub row_cache_misses: u64,
+    /// How often and for how long stores took no rows.
+    pub stops: Stops,
+}
+
+/// Threads for flushes and compactions, which all stores share: one compaction for every two processors,
+/// and at least two, so that one that is needed at once waits for none that takes long.
+fn background_jobs() -> i32 {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let compactions = i32::try_from(processors / 2).unwrap_or(i32::MAX / 4).max(2);
+    // RocksDB gives flushes a quarter, and one at least.
+    compactions + (compactions / 3).max(1)
+}
+
+thread_local! {
+    static IS_NICER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Makes this thread, which is RocksDB's, give way to those that serve: once, for good.
+fn give_way() {
+    if !IS_NICER.replace(true)
+        && let Err(error) = rustix::process::nice(NICER)
+    {
+        tracing::debug!(%error, "compactions run like all others");
+    }
 }
 
 impl Resources {
@@ -131,16 +200,10 @@ impl Resources {
     pub fn new(options: StoreOptions, before_flush: BeforeFlush) -> Self {
         Self {
             cache: Cache::new_hyper_clock_cache(options.block_cache_bytes, 0),
-            // Counts, and stalls nobody. Who is to flush is chosen by `cluster`, because this
-            // would flush the partition written last, however little it holds.
-            write_buffers: WriteBufferManager::new_write_buffer_manager(
-                options.write_buffer_bytes * 2,
-                false,
-            ),
+            unflushed: Arc::new(Unflushed::new(options.write_buffer_bytes)),
             options,
             before_flush,
             rows: Arc::new(RowCache::new(options.row_cache_bytes)),
-            pending_bytes: Arc::default(),
             recent_bytes: Arc::default(),
             stores: AtomicU32::new(0),
             held: Mutex::default(),
@@ -191,14 +254,20 @@ impl Resources {
             recent_bytes: self.recent_bytes.load(Ordering::Relaxed),
             row_cache_hits: rows.hits,
             row_cache_misses: rows.misses,
+            stops: self.unflushed.stops(),
         }
     }
 
     /// Bytes of rows not yet flushed, and how many there should be at most.
     #[must_use]
     pub fn write_buffers(&self) -> (usize, usize) {
-        let pending_bytes = self.pending_bytes.load(Ordering::Relaxed);
-        (self.write_buffers.get_usage() + pending_bytes, self.options.write_buffer_bytes)
+        self.unflushed.bytes()
+    }
+
+    /// The most that one flush writes of a store, bytes.
+    #[must_use]
+    pub fn memtable_bytes(&self) -> usize {
+        MEMTABLE_BYTES_MAX.min(self.options.write_buffer_bytes / 8)
     }
 
     /// `has_failed` is set where files cannot be written.
@@ -215,10 +284,15 @@ impl Resources {
         let mut options = Options::default();
         options.create_if_missing(true);
         options.set_block_based_table_factory(&table);
-        options.set_write_buffer_manager(&self.write_buffers);
-        // Small, because a memtable that fits in the processor cache takes rows twice as fast.
-        options.set_write_buffer_size(self.options.write_buffer_bytes / 8);
-        options.set_max_write_buffer_number(4);
+        options.set_write_buffer_manager(self.unflushed.memtables());
+        options.set_write_buffer_size(self.memtable_bytes());
+        // Whoever writes is held back by the budget of the node long before: RocksDB would stop one
+        // partition however much room the others leave.
+        options.set_max_write_buffer_number(MEMTABLES_MAX);
+        options.set_level_zero_slowdown_writes_trigger(LEVEL_0_SLOWDOWN);
+        options.set_level_zero_stop_writes_trigger(LEVEL_0_STOP);
+        options.set_soft_pending_compaction_bytes_limit(0);
+        options.set_hard_pending_compaction_bytes_limit(0);
         options.set_memtable_whole_key_filtering(true);
         options.set_memtable_prefix_bloom_ratio(0.02);
         options.set_compression_type(DBCompressionType::Lz4);
@@ -230,7 +304,14 @@ impl Resources {
             DICTIONARY_BYTES,
             true,
         );
-        options.set_max_background_jobs(2);
+        options.set_max_background_jobs(background_jobs());
+        let sizes = FileSizes::of(self.memtable_bytes() as u64);
+        options.set_max_bytes_for_level_base(sizes.first_level_bytes);
+        options.set_target_file_size_base(sizes.file_bytes);
+        options.set_target_file_size_multiplier(2);
+        // Else a whole file is synced at once, and the log waits behind it on the same disk.
+        options.set_bytes_per_sync(SYNC_BYTES);
+        options.set_strict_bytes_per_sync(true);
         options.set_disable_auto_compactions(!compacts);
         options.set_max_open_files(256);
         options.set_keep_log_file_num(2);
@@ -243,6 +324,7 @@ impl Resources {
         );
         options.add_event_listener(Listener {
             before_flush: Arc::clone(&self.before_flush),
+            unflushed: Arc::clone(&self.unflushed),
             has_failed: Arc::clone(has_failed),
         });
         // Without a WAL the memtable would be lost at close; `Store::flush` is called instead.

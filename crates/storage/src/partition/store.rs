@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::{GroupId, PartitionId};
 use rust_rocksdb::checkpoint::Checkpoint;
@@ -23,9 +24,10 @@ use super::merge::walk_merged;
 use super::overlay::Changes;
 use super::pending::{Pending, SortedRows};
 use super::recent::Recent;
-use super::resources::{BLOCK_BYTES, DOCUMENT_BLOCK_BYTES, Resources};
+use super::resources::{BLOCK_BYTES, DOCUMENT_BLOCK_BYTES, FileSizes, Resources};
 use super::row_cache::{RowCache, StoreNumber};
 use super::system;
+use super::unflushed::Unflushed;
 use crate::rows::{RowsRead, StoreError, Visit, key};
 
 /// One partition's RocksDB; cloned handles read and write the same rows.
@@ -40,6 +42,9 @@ pub struct Store {
     has_tombstones: Arc<AtomicBool>,
     /// Whether files could not be written, and [`Store::resume`] was not called since.
     has_failed: Arc<AtomicBool>,
+    unflushed: Arc<Unflushed>,
+    /// How files are sized now.
+    sizes: Arc<Mutex<FileSizes>>,
 }
 
 /// So much may wait in memory while the store takes nothing, bytes: what is acknowledged is in the
@@ -80,7 +85,7 @@ impl Store {
             error => error,
         })?;
         let number = resources.stores.fetch_add(1, Ordering::Relaxed);
-        let pending = Arc::new(Pending::new(Arc::clone(&resources.pending_bytes)));
+        let pending = Arc::new(Pending::new(Arc::clone(&resources.unflushed.pending_bytes)));
         let recent =
             Recent::new(Arc::clone(&resources.recent_bytes), resources.options.recent_bytes);
         let store = Self {
@@ -91,6 +96,8 @@ impl Store {
             recent: Arc::new(recent),
             has_tombstones: Arc::default(),
             has_failed,
+            unflushed: Arc::clone(&resources.unflushed),
+            sizes: Arc::new(Mutex::new(FileSizes::of(resources.memtable_bytes() as u64))),
         };
         store.scan(&[key::KIND_TOMBSTONE], &[key::KIND_TOMBSTONE + 1], &mut |_, _| {
             store.has_tombstones.store(true, Ordering::Relaxed);
@@ -126,7 +133,8 @@ impl Store {
         self.has_tombstones.load(Ordering::Relaxed)
     }
 
-    /// The rows as they are now, unmoved by what is written after; also while the disk is full.
+    /// The rows as they are now, unmoved by what is written after; also while the disk is full, and
+    /// without a wait where the store takes nothing for a while.
     ///
     /// # Errors
     /// Where the store fails.
@@ -164,16 +172,8 @@ impl Store {
     /// # Errors
     /// Where the store fails; [`StoreError::NotCached`] where it would have to be waited for.
     pub fn cached(&self) -> Result<CachedStore<'_>, StoreError> {
-        if self.takes_nothing() {
-            return Err(StoreError::NotCached);
-        }
-        let handed = self.pending.hand_on_at_once(|batch| {
-            let mut options = write_options();
-            options.set_no_slowdown(true);
-            self.db.write_opt(batch, &options).map_err(failed)
-        });
-        // What it cannot be given is read beside it, by who may wait.
-        handed.map_err(|_| StoreError::NotCached)?;
+        // What it cannot be given is read beside it, by who may take longer.
+        self.hand_on_to_read().map_err(|_| StoreError::NotCached)?;
         Ok(CachedStore { snapshot: self.db.snapshot() })
     }
 
@@ -214,6 +214,50 @@ impl Store {
     /// Where the store fails.
     pub fn is_held(&self, id: PartitionId) -> Result<bool, StoreError> {
         Ok(self.get(&system::held_key(id))?.is_some())
+    }
+
+    /// Files of level 0, and bytes that are to be written anew until every level is as small as it
+    /// should be.
+    #[must_use]
+    pub fn backlog(&self) -> (u64, u64) {
+        let figure = |name| self.db.property_int_value(name).ok().flatten().unwrap_or(0);
+        // RocksDB says the first in words alone.
+        let files = self.db.property_value("rocksdb.num-files-at-level0").ok().flatten();
+        let files = files.and_then(|text| text.parse().ok()).unwrap_or(0);
+        (files, figure("rocksdb.estimate-pending-compaction-bytes"))
+    }
+
+    /// Bytes of rows that a flush that begins now would write: not those that are being flushed.
+    #[must_use]
+    pub fn flushable_bytes(&self) -> u64 {
+        let property = self.db.property_int_value("rocksdb.cur-size-active-mem-table");
+        let active = property.ok().flatten().unwrap_or(0);
+        // An empty memtable has its arena's first block.
+        let rows = self.db.property_int_value("rocksdb.num-entries-active-mem-table");
+        let active = if rows.ok().flatten() == Some(0) { 0 } else { active };
+        active + self.pending.bytes() as u64
+    }
+
+    /// Sizes files written from now on to flushes of so many bytes.
+    ///
+    /// # Errors
+    /// Where RocksDB cannot note it.
+    pub fn shape_files(&self, flush_bytes: u64) -> Result<(), StoreError> {
+        let wanted = FileSizes::of(flush_bytes);
+        let mut sizes = self.sizes.lock();
+        // Noting it writes a file: only where it makes a difference.
+        let [now, then] = [sizes.first_level_bytes, wanted.first_level_bytes];
+        if now < then * 2 && then < now * 2 {
+            return Ok(());
+        }
+        let [first_level, file] = [wanted.first_level_bytes, wanted.file_bytes].map(|it| it.to_string());
+        let noted = self.db.set_options(&[
+            ("max_bytes_for_level_base", &first_level),
+            ("target_file_size_base", &file),
+        ]);
+        noted.map_err(failed)?;
+        *sizes = wanted;
+        Ok(())
     }
 
     /// Bytes of rows that were not flushed.
@@ -311,7 +355,7 @@ impl Store {
             return self.write_ranges(&changes);
         }
         if self.pending.is_full()
-            && let Err(error) = self.hand_on()
+            && let Err(error) = self.unflushed.await_room(&self.has_failed).and_then(|()| self.hand_on())
             && self.pending.bytes() > WAITING_BYTES_MAX
         {
             return Err(error);
@@ -362,13 +406,17 @@ impl Store {
         self.has_failed() && self.pending.was_refused()
     }
 
-    /// The same for a read, which goes on beside what cannot be handed on: up to 32 MiB would be put
-    /// into a batch and taken back for each.
+    /// The same for a read, which goes on beside what cannot be handed on at once: where the store
+    /// takes nothing, up to 32 MiB would be put into a batch and taken back for each.
     fn hand_on_to_read(&self) -> Result<(), StoreError> {
         if self.takes_nothing() {
             return Err(StoreError::Failed("files cannot be written".to_owned()));
         }
-        self.hand_on()
+        self.pending.hand_on_at_once(|batch| {
+            let mut options = write_options();
+            options.set_no_slowdown(true);
+            self.db.write_opt(batch, &options).map_err(failed)
+        })
     }
 
     fn write_now(&self, batch: &WriteBatch) -> Result<(), StoreError> {
@@ -638,6 +686,39 @@ mod tests {
         let third = store.snapshot().unwrap();
         assert!(third.pending.is_none() && !store.takes_nothing());
         assert_eq!(value(&third, b"mb"), Some(Bytes::from_static(b"2")));
+    }
+
+    #[test]
+    fn reads_wait_for_nobody_who_waits_for_the_store() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), &resources()).unwrap();
+        let put = |key: &[u8]| {
+            let rows = [(key.into(), Some(Bytes::from_static(b"1")))].into_iter().collect();
+            store.write_changes(Changes { rows, removed: Default::default() }, false).unwrap();
+        };
+        put(b"ma");
+        let keys = || {
+            let mut keys = Vec::new();
+            let mut visit = |key: &[u8], _: &[u8]| {
+                keys.push(key.to_vec());
+                ControlFlow::Continue(())
+            };
+            store.scan(b"m", b"n", &mut visit).unwrap();
+            keys
+        };
+        let handed = store.pending.hand_on(|batch| {
+            // The store has not taken it yet, as while it is stopped.
+            put(b"mb");
+            assert_eq!(keys(), [b"ma", b"mb"]);
+            let snapshot = store.snapshot().unwrap();
+            store.write_now(batch)?;
+            assert_eq!(keys(), [b"ma", b"mb"]);
+            put(b"ma2");
+            assert!(snapshot.get(b"mb").unwrap().is_some() && snapshot.get(b"ma2").unwrap().is_none());
+            Ok(())
+        });
+        handed.unwrap();
+        assert_eq!(keys().len(), 3);
     }
 
     #[test]

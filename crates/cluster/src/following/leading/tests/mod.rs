@@ -18,8 +18,8 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 use super::Leading;
+use crate::flushing;
 use crate::following::remote::{LeaderTable, Place};
-use crate::maintenance;
 use crate::node::Shared;
 use crate::{Coordinator, Node, NodeSettings, Request};
 
@@ -81,7 +81,7 @@ impl Leader {
     /// Makes rows durable and trims.
     async fn flush(&self) {
         let shared = Arc::clone(self.shared());
-        tokio::task::spawn_blocking(move || maintenance::flush(&shared)).await.unwrap();
+        tokio::task::spawn_blocking(move || flushing::flush_all(&shared)).await.unwrap();
     }
 
     fn place(&self, partition: PartitionId, link: Link) -> Place {

@@ -1,0 +1,118 @@
+//! A group's rows made durable, and what may be said and trimmed of its log from then on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use plimsoll_log::rules::chain::Position;
+use plimsoll_log::{GroupId, Lsn};
+
+use crate::cluster_settings;
+use crate::following::Holds;
+use crate::members::Beat;
+use crate::node::{GROUPS, Shared};
+use crate::trimming::LastRecords;
+
+/// How far a node has made its copies durable, and what it saw of each group up to there.
+#[derive(Default)]
+pub(crate) struct Durable(BTreeMap<GroupId, Flushed>);
+
+/// A group as it was when it was flushed last.
+struct Flushed {
+    /// What of the metadata the node had seen before.
+    metadata: Lsn,
+    /// Up to where its copies need no more of the log.
+    durable: Lsn,
+    /// The chain's position, and the last records up to it.
+    seen: (Position, LastRecords),
+}
+
+impl Durable {
+    /// What the node's beats say of it: of a group that is not named, it needs all.
+    pub(crate) fn beat(&self, shared: &Shared) -> Beat {
+        let mut durable: BTreeMap<u16, u64> =
+            self.0.iter().map(|(group, flushed)| (group.0, flushed.durable.0)).collect();
+        // A copy that is being made may need the log from where its partition begins.
+        for table in shared.tables.all() {
+            for copies in table.copies() {
+                let definition = copies.definition();
+                if copies.local().is_none() && definition.copy_on(&shared.members.own).is_some() {
+                    let durable = durable.entry(copies.group.0).or_default();
+                    *durable = (*durable).min(definition.begin().lsn.0);
+                }
+            }
+        }
+        let metadata = self.0.values().map(|flushed| flushed.metadata.0).min().unwrap_or(0);
+        Beat { metadata, durable, ..Beat::default() }
+    }
+
+    /// What was seen of a group up to where it was durable.
+    pub(crate) fn seen(&self, group: GroupId) -> Option<(Position, LastRecords)> {
+        self.0.get(&group).map(|flushed| flushed.seen.clone())
+    }
+}
+
+/// Makes all rows durable and trims the log behind them.
+pub(crate) fn flush_all(shared: &Shared) {
+    (0..=GROUPS).for_each(|group| flush(shared, GroupId(group)));
+}
+
+/// Makes a group's rows durable and trims its log behind them. What fails is reported and left for the
+/// next time: it costs space and replay, no data.
+pub(super) fn flush(shared: &Shared, group: GroupId) {
+    // Before the mark: of what is said after this the mark may know nothing.
+    let metadata = shared.metadata.applied();
+    let needed = groups_of_stopped_copies(shared);
+    let appliers = shared.appliers.get().map(Vec::as_slice).unwrap_or_default();
+    let Some(mut mark) = appliers.get(Shared::applier_of(group)).and_then(|it| it.mark(group)) else {
+        return;
+    };
+    let mut durable = mark.position.lsn;
+    for (partition, position) in &mark.replicas {
+        match partition.store.flush() {
+            Ok(()) => durable = durable.min(position.lsn),
+            Err(error) => {
+                tracing::warn!(partition = %partition.id, %error, "rows cannot be flushed");
+                partition.note(&error);
+                durable = Lsn(0);
+            }
+        }
+    }
+    if durable == Lsn(0) || needed.contains(&group) {
+        return;
+    }
+    mark.last.prune(|id| shared.tables.copies(id).is_some());
+    let note = serde_json::to_vec(&mark.last).unwrap_or_default();
+    let store = &shared.metadata.store;
+    let kept = store.put_group(group, &mark.position, &note);
+    let kept = kept.and_then(|()| store.flush()).map_err(|error| error.to_string());
+    // Where others read the log too, it is not this node's alone to trim.
+    let trimmed = match kept {
+        Ok(()) if shared.is_alone => trim_alone(shared, group, durable),
+        kept => kept,
+    };
+    if let Err(error) = trimmed {
+        tracing::warn!(%group, error, "the log cannot be trimmed");
+        return;
+    }
+    let flushed = Flushed { metadata, durable, seen: (mark.position, mark.last) };
+    shared.durable.lock().0.insert(group, flushed);
+}
+
+/// Trims a group of which a node that is alone needs nothing up to `durable`, but for what followers in
+/// other clusters need.
+fn trim_alone(shared: &Shared, group: GroupId, durable: Lsn) -> Result<(), String> {
+    let bytes_max = cluster_settings::followers_retention_bytes(&shared.metadata);
+    let mut holds = Holds::read(&shared.metadata)?;
+    let bytes = holds.kept_bytes(&*shared.log, group, durable.0);
+    let spared = holds.spare(group, durable.0, bytes, bytes_max);
+    let trimmed = shared.trim(group, Lsn(spared.up_to));
+    holds.write_aside(shared);
+    trimmed
+}
+
+/// The groups of copies that could not be opened: what of the log these lack is not known, so all of
+/// it is kept for the time when their files are restored.
+fn groups_of_stopped_copies(shared: &Shared) -> BTreeSet<GroupId> {
+    let tables = shared.tables.all();
+    let copies = tables.iter().flat_map(|table| table.copies());
+    copies.filter(|copies| copies.stopped().is_some()).map(|copies| copies.group).collect()
+}

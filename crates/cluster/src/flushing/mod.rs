@@ -1,0 +1,184 @@
+//! When rows go to files, on a thread of its own: the fullest partition while all together take too much
+//! memory, and group by group what holds the log back, so that the log can be trimmed and a restart has
+//! little to replay. Never all at once. Which is next says `plimsoll_control::flushing`; what is done
+//! with a group, [`groups`].
+
+mod groups;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use plimsoll_control::flushing::{self, Held, Limits};
+use plimsoll_control::pacing::debt;
+use plimsoll_log::GroupId;
+use plimsoll_storage::partition::Stops;
+
+use crate::cluster_settings;
+use crate::node::{GROUPS, Shared};
+
+pub(crate) use groups::{Durable, flush_all};
+
+/// How often is looked for what to flush.
+const INTERVAL: Duration = Duration::from_millis(50);
+/// After how long what was written is flushed at the latest where the disk is nearly full: what is in
+/// files needs no room in the log.
+const INTERVAL_PRESSED: Duration = Duration::from_secs(5);
+/// How often it is said that stores took no rows.
+const STOPS_INTERVAL: Duration = Duration::from_secs(10);
+/// Bytes of log that a restart replays at most: at least, and at most.
+const LOG_BYTES_MIN: u64 = 256 << 20;
+const LOG_BYTES_MAX: u64 = 1 << 30;
+
+/// The handle of the thread.
+pub(crate) struct Flusher {
+    stop: SyncSender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Flusher {
+    pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
+        let (stop, stopped) = sync_channel(1);
+        let weak = Arc::downgrade(shared);
+        let run = move || run(&weak, &stopped);
+        let thread = std::thread::Builder::new().name("flush".to_owned()).spawn(run)?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Ends the thread after what it is doing. Blocks.
+    pub(crate) fn stop(self) {
+        // A thread that is gone has stopped.
+        let _ = self.stop.send(());
+        if self.thread.join().is_err() {
+            tracing::error!("the flush thread panicked");
+        }
+    }
+}
+
+fn run(shared: &Weak<Shared>, stopped: &Receiver<()>) {
+    let (mut flushed, mut stops) = (Flushed::new(Instant::now()), SeenStops::default());
+    while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+        let Some(shared) = shared.upgrade() else { return };
+        let is_stopped = || stopped.try_recv().is_ok();
+        shape_files(&shared);
+        stops.look(&shared);
+        note_debt(&shared);
+        relieve(&shared);
+        while let Some(group) = flushed.due(&shared) {
+            flushed.note(&shared, group);
+            groups::flush(&shared, group);
+            if is_stopped() {
+                return;
+            }
+            relieve(&shared);
+        }
+    }
+}
+
+/// When each group was flushed last.
+struct Flushed(BTreeMap<GroupId, (u64, Instant)>);
+
+impl Flushed {
+    fn new(now: Instant) -> Self {
+        Self((0..=GROUPS).map(|group| (GroupId(group), (0, now))).collect())
+    }
+
+    /// The group to be flushed now.
+    fn due(&self, shared: &Shared) -> Option<GroupId> {
+        let log_bytes = shared.applied_bytes.load(Ordering::Relaxed);
+        let interval = cluster_settings::flush_interval(&shared.metadata);
+        let interval =
+            if shared.room.is_low() { interval.min(INTERVAL_PRESSED) } else { interval };
+        let (_, budget) = shared.resources.write_buffers();
+        let limits = Limits {
+            log_bytes: (budget as u64).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX),
+            age_ns: nanoseconds(interval),
+        };
+        let held = self.0.values().map(|(bytes, at)| Held {
+            log_bytes: log_bytes.saturating_sub(*bytes),
+            age_ns: nanoseconds(at.elapsed()),
+        });
+        let at = flushing::due(&held.collect::<Vec<_>>(), limits)?;
+        self.0.keys().nth(at).copied()
+    }
+
+    /// A group is being flushed: also where that fails, it is tried again when it is due again.
+    fn note(&mut self, shared: &Shared, group: GroupId) {
+        self.0.insert(group, (shared.applied_bytes.load(Ordering::Relaxed), Instant::now()));
+    }
+}
+
+/// What was seen of stores that took no rows, which is to be said: whoever applies waits with them.
+#[derive(Default)]
+struct SeenStops {
+    seen: Stops,
+    said_at: Option<Instant>,
+}
+
+impl SeenStops {
+    fn look(&mut self, shared: &Shared) {
+        let stops = shared.resources.statistics().stops;
+        let is_quiet = self.said_at.is_some_and(|at| at.elapsed() < STOPS_INTERVAL);
+        if stops.count == self.seen.count || is_quiet {
+            return;
+        }
+        let (count, for_ns) =
+            (stops.count - self.seen.count, stops.time_ns - self.seen.time_ns);
+        tracing::warn!(count, for_ns, "stores took no rows: files are not written fast enough");
+        *self = Self { seen: stops, said_at: Some(Instant::now()) };
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Flushes the partitions that hold most, until all together hold less than is too much.
+fn relieve(shared: &Shared) {
+    loop {
+        let (held, budget) = shared.resources.write_buffers();
+        if !flushing::are_full(held as u64, budget as u64) {
+            return;
+        }
+        let partitions = shared.tables.partitions();
+        let Some(fullest) = partitions.iter().max_by_key(|it| it.store.flushable_bytes()) else {
+            return;
+        };
+        // Those that hold more are being flushed, and are waited for.
+        if fullest.store.flushable_bytes() == 0 {
+            return;
+        }
+        if let Err(error) = fullest.store.flush() {
+            tracing::warn!(partition = %fullest.id, %error, "rows cannot be flushed");
+            return;
+        }
+    }
+}
+
+/// Has every partition know how far its store is towards the point where it can take no more.
+fn note_debt(shared: &Shared) {
+    let (held, budget) = shared.resources.write_buffers();
+    let of_node = debt::of_node(held as u64, budget as u64);
+    for partition in shared.tables.partitions() {
+        let (level_0_files, pending_bytes) = partition.store.backlog();
+        let backlog = debt::Backlog { level_0_files, pending_bytes };
+        partition.owes(debt::of_store(&backlog).max(of_node));
+    }
+}
+
+/// Has the stores' files sized to what is flushed into them, as many stores as there are by now.
+fn shape_files(shared: &Shared) {
+    let partitions = shared.tables.partitions();
+    let (_, budget) = shared.resources.write_buffers();
+    let memtable_bytes = shared.resources.memtable_bytes() as u64;
+    let stores = partitions.len() as u64;
+    let flush_bytes = flushing::expected_bytes(budget as u64, stores, memtable_bytes);
+    for partition in &partitions {
+        if let Err(error) = partition.store.shape_files(flush_bytes) {
+            tracing::warn!(partition = %partition.id, %error, "files keep their size");
+        }
+    }
+}
