@@ -183,11 +183,11 @@ impl Shared {
         let index = IndexMetadata::of(name, definition);
         let index = index.map_err(|error| ErrorReply::err(error.to_string()))?.map(Arc::new);
         let table = Table::new(name, definition, index);
-        let is_opened = |copies: &&Copies| {
+        let is_opened = |copies: &&Arc<Copies>| {
             let own = copies.definition();
             !copies.is_follower() && own.copy_on(&self.members.own).is_some() && own.epoch == 1
         };
-        let copies: Vec<&Copies> = table.copies().iter().filter(is_opened).collect();
+        let copies: Vec<&Arc<Copies>> = table.copies().iter().filter(is_opened).collect();
         for some in copies.chunks(OPENED_AT_ONCE_MAX) {
             let opened = join_all(some.iter().map(|copies| self.open_empty_copy(&table, copies)));
             opened.await.into_iter().collect::<Result<(), _>>().map_err(ErrorReply::err)?;

@@ -193,7 +193,10 @@ impl Partition {
     pub(crate) fn takes_no_writes(&self) -> Option<String> {
         self.fault().or_else(|| {
             (self.debt() >= debt::REFUSED_FROM).then(|| {
-                format!("partition {} takes no writes until more of those before are in files", self.id)
+                format!(
+                    "partition {} takes no writes until more of those before are in files",
+                    self.id
+                )
             })
         })
     }

@@ -152,8 +152,7 @@ impl Shared {
             Lead::Here(partition) => {
                 let numbered = Numbered { first, stamp_ms, steps: steps.to_vec() };
                 let began_ns = self.now_ns();
-                let mut answer =
-                    pin!(submit_numbered(partition, session, numbered, LEAD_TIMEOUT));
+                let mut answer = pin!(submit_numbered(partition, session, numbered, LEAD_TIMEOUT));
                 let answer = match tokio::time::timeout(TOO_LATE, &mut answer).await {
                     Ok(answer) => answer,
                     Err(_) => {

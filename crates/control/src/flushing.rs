@@ -103,7 +103,11 @@ mod tests {
         let old = Held { log_bytes: 1, age_ns: LIMITS.age_ns };
         assert_eq!(due(&[idle, old], LIMITS), Some(1));
         let young = Held { log_bytes: 1, age_ns: LIMITS.age_ns / 2 };
-        assert_eq!(due(&[young, idle], LIMITS), None, "the only one may hold it for all of the time");
+        assert_eq!(
+            due(&[young, idle], LIMITS),
+            None,
+            "the only one may hold it for all of the time"
+        );
         assert_eq!(due(&[], LIMITS), None);
     }
 

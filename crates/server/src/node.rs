@@ -143,7 +143,9 @@ fn write_buffer_bytes(set: usize) -> usize {
         return set;
     }
     let share = plimsoll_memory::machine::machine().total_bytes / WRITE_BUFFER_PART;
-    usize::try_from(share).unwrap_or(usize::MAX).clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX)
+    usize::try_from(share)
+        .unwrap_or(usize::MAX)
+        .clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX)
 }
 
 /// What a node says of itself to others.

@@ -62,7 +62,8 @@ pub(super) fn flush(shared: &Shared, group: GroupId) {
     let metadata = shared.metadata.applied();
     let needed = groups_of_stopped_copies(shared);
     let appliers = shared.appliers.get().map(Vec::as_slice).unwrap_or_default();
-    let Some(mut mark) = appliers.get(Shared::applier_of(group)).and_then(|it| it.mark(group)) else {
+    let Some(mut mark) = appliers.get(Shared::applier_of(group)).and_then(|it| it.mark(group))
+    else {
         return;
     };
     let mut durable = mark.position.lsn;

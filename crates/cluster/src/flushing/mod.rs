@@ -90,8 +90,7 @@ impl Flushed {
     fn due(&self, shared: &Shared) -> Option<GroupId> {
         let log_bytes = shared.applied_bytes.load(Ordering::Relaxed);
         let interval = cluster_settings::flush_interval(&shared.metadata);
-        let interval =
-            if shared.room.is_low() { interval.min(INTERVAL_PRESSED) } else { interval };
+        let interval = if shared.room.is_low() { interval.min(INTERVAL_PRESSED) } else { interval };
         let (_, budget) = shared.resources.write_buffers();
         let limits = Limits {
             log_bytes: (budget as u64).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX),
@@ -125,8 +124,7 @@ impl SeenStops {
         if stops.count == self.seen.count || is_quiet {
             return;
         }
-        let (count, for_ns) =
-            (stops.count - self.seen.count, stops.time_ns - self.seen.time_ns);
+        let (count, for_ns) = (stops.count - self.seen.count, stops.time_ns - self.seen.time_ns);
         tracing::warn!(count, for_ns, "stores took no rows: files are not written fast enough");
         *self = Self { seen: stops, said_at: Some(Instant::now()) };
     }

@@ -104,7 +104,11 @@ mod tests {
             if lead.leads(now_ns) {
                 tried.push(now_ns / SECOND);
                 let begun = (1..10).filter(|at| lead.leads(now_ns + at * MS)).count();
-                assert_eq!(begun, if now_ns == 0 { 9 } else { 0 }, "those beside a trial go elsewhere");
+                assert_eq!(
+                    begun,
+                    if now_ns == 0 { 9 } else { 0 },
+                    "those beside a trial go elsewhere"
+                );
                 // Those that were sent before are late too.
                 (0..3).for_each(|at| lead.on_late(now_ns + 250 * MS + at));
             }

@@ -41,8 +41,8 @@ pub use recent::{Recent, RecentTouches};
 pub use resources::{BeforeFlush, Resources, StoreOptions, StoreStatistics};
 pub use store::{CachedRow, CachedStore, Store, StoreSnapshot};
 pub use system::{Leader, Stamp};
-pub use unflushed::Stops;
 pub use touches::{VisitTouches, leader_of, position_of, stamp_of, touches_of};
+pub use unflushed::Stops;
 
 #[cfg(test)]
 mod budget_tests;

@@ -309,7 +309,8 @@ mod tests {
         let handed = pending.hand_on(|_| {
             pending.merge(rows(&[(b"b", None), (b"c", Some(b"1"))]), |_, _| ());
             let shown = pending.sorted_with(|| ()).0;
-            let shown: Vec<_> = shown.iter().map(|(key, value)| (&**key, value.is_some())).collect();
+            let shown: Vec<_> =
+                shown.iter().map(|(key, value)| (&**key, value.is_some())).collect();
             assert_eq!(shown, [(&b"a"[..], true), (b"b", false), (b"c", true)]);
             Ok(())
         });

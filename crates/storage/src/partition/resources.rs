@@ -11,9 +11,7 @@ use rust_rocksdb::event_listener::{
     BackgroundErrorStatus, CompactionJobInfo, DBBackgroundErrorReason, DBWriteStallCondition,
     EventListener, FlushJobInfo, MutableStatus, WriteStallInfo,
 };
-use rust_rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, DataBlockIndexType, Options,
-};
+use rust_rocksdb::{BlockBasedOptions, Cache, DB, DBCompressionType, DataBlockIndexType, Options};
 
 use super::row_cache::RowCache;
 use super::unflushed::{Stops, Unflushed};

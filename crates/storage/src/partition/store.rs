@@ -250,7 +250,8 @@ impl Store {
         if now < then * 2 && then < now * 2 {
             return Ok(());
         }
-        let [first_level, file] = [wanted.first_level_bytes, wanted.file_bytes].map(|it| it.to_string());
+        let [first_level, file] =
+            [wanted.first_level_bytes, wanted.file_bytes].map(|it| it.to_string());
         let noted = self.db.set_options(&[
             ("max_bytes_for_level_base", &first_level),
             ("target_file_size_base", &file),
@@ -355,7 +356,8 @@ impl Store {
             return self.write_ranges(&changes);
         }
         if self.pending.is_full()
-            && let Err(error) = self.unflushed.await_room(&self.has_failed).and_then(|()| self.hand_on())
+            && let Err(error) =
+                self.unflushed.await_room(&self.has_failed).and_then(|()| self.hand_on())
             && self.pending.bytes() > WAITING_BYTES_MAX
         {
             return Err(error);
@@ -714,7 +716,9 @@ mod tests {
             store.write_now(batch)?;
             assert_eq!(keys(), [b"ma", b"mb"]);
             put(b"ma2");
-            assert!(snapshot.get(b"mb").unwrap().is_some() && snapshot.get(b"ma2").unwrap().is_none());
+            assert!(
+                snapshot.get(b"mb").unwrap().is_some() && snapshot.get(b"ma2").unwrap().is_none()
+            );
             Ok(())
         });
         handed.unwrap();

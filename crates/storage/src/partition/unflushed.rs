@@ -59,8 +59,7 @@ impl Unflushed {
     }
 
     pub(super) fn stops(&self) -> Stops {
-        let [count, time_ns] =
-            [&self.stops, &self.stopped_ns].map(|it| it.load(Ordering::Relaxed));
+        let [count, time_ns] = [&self.stops, &self.stopped_ns].map(|it| it.load(Ordering::Relaxed));
         Stops { count, time_ns }
     }
 
