@@ -30,7 +30,7 @@ pub(crate) struct Partition {
     log_time_ms: AtomicU64,
     sequence: AtomicU64,
     fault: Mutex<Option<Fault>>,
-    /// How far its store is towards the point where it can take no more, thousandths.
+    /// How far its store's files are towards the point where it can take no more, thousandths.
     debt_permille: AtomicU32,
     /// Where its replica stood when it was opened.
     from: Lsn,
@@ -177,16 +177,18 @@ impl Partition {
         }
     }
 
-    /// Notes how far its store is towards the point where it can take no more: 1 is there.
+    /// Notes how far its store's own files are towards the point where it can take no more: 1 is there.
     pub(crate) fn owes(&self, debt: f64) {
         // Finite and small.
         let permille = whole(debt * 1000.0).min(u64::from(u32::MAX));
         self.debt_permille.store(u32::try_from(permille).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
-    /// The same as it was noted last.
+    /// How far it is now: what the node's stores share as it is, what is its own as it was noted.
     fn debt(&self) -> f64 {
-        f64::from(self.debt_permille.load(Ordering::Relaxed)) / 1000.0
+        let (held, budget) = self.store.unflushed_of_node();
+        let own = f64::from(self.debt_permille.load(Ordering::Relaxed)) / 1000.0;
+        debt::of_node(held as u64, budget as u64).max(own)
     }
 
     /// Why it takes no writes now, if so: it is not well, or has put off too much.

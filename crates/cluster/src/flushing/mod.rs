@@ -156,14 +156,12 @@ fn relieve(shared: &Shared) {
     }
 }
 
-/// Has every partition know how far its store is towards the point where it can take no more.
+/// Has every partition know how far its files are towards the point where it can take no more.
 fn note_debt(shared: &Shared) {
-    let (held, budget) = shared.resources.write_buffers();
-    let of_node = debt::of_node(held as u64, budget as u64);
     for partition in shared.tables.partitions() {
         let (level_0_files, pending_bytes) = partition.store.backlog();
         let backlog = debt::Backlog { level_0_files, pending_bytes };
-        partition.owes(debt::of_store(&backlog).max(of_node));
+        partition.owes(debt::of_store(&backlog));
     }
 }
 

@@ -216,6 +216,13 @@ impl Store {
         Ok(self.get(&system::held_key(id))?.is_some())
     }
 
+    /// Bytes of rows of all stores of the node that are in no file yet, and how many there should be at
+    /// most: from twice as many on, none takes more.
+    #[must_use]
+    pub fn unflushed_of_node(&self) -> (usize, usize) {
+        self.unflushed.bytes()
+    }
+
     /// Files of level 0, and bytes that are to be written anew until every level is as small as it
     /// should be.
     #[must_use]

@@ -1,0 +1,37 @@
+"""Freezes single threads of a process of ours, which goes on otherwise."""
+
+import contextlib
+import ctypes
+import os
+import pathlib
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+PTRACE_CONT, PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 7, 17, 0x4206, 0x4207
+WALL = 0x40000000
+
+
+def ptrace(request, thread):
+    if LIBC.ptrace(request, thread, None, None) != 0:
+        raise OSError(ctypes.get_errno(), f"ptrace {request:#x} of thread {thread}")
+
+
+def threads(process, name):
+    """The threads of a process by their name."""
+    tasks = pathlib.Path(f"/proc/{process.pid}/task").iterdir()
+    return [int(task.name) for task in tasks if (task / "comm").read_text().strip() == name]
+
+
+@contextlib.contextmanager
+def frozen(process, name):
+    """All threads of a process that have this name stand still until the end."""
+    found = threads(process, name)
+    assert found, f"no thread is called {name}"
+    for thread in found:
+        ptrace(PTRACE_SEIZE, thread)
+        ptrace(PTRACE_INTERRUPT, thread)
+        os.waitpid(thread, WALL)
+    try:
+        yield
+    finally:
+        for thread in found:
+            ptrace(PTRACE_DETACH, thread)

@@ -1,0 +1,118 @@
+"""Rows on their way to files: many partitions at once, a store that takes nothing for a while, and a copy
+whose apply stands still."""
+
+import random
+import re
+import threading
+import time
+
+import pytest
+import requests
+from cluster_harness import Cluster
+from frozen_threads import frozen, threads
+from resp import Connection, encode
+
+PARTITIONS = 64
+BUFFER_BYTES = 16 << 20
+WRITERS = 4
+ROWS = 12_000
+# A write that waits for a copy that stands still takes three seconds; most others some milliseconds.
+ALL_SECONDS = 60
+VALUE = random.Random(1).randbytes(1000)
+
+
+def figure(node, name):
+    text = requests.get(f"http://127.0.0.1:{node.http}/_metrics", timeout=10).text
+    return float(re.search(rf"^plimsoll_{name} (\S+)$", text, re.MULTILINE)[1])
+
+
+def write(node, writer):
+    """Rows of one writer; how many were refused."""
+    refused = 0
+    with Connection(node.port, 60) as rows:
+        for first in range(0, ROWS, 100):
+            rows.send(b"".join(encode("SET", f"{writer}:{n}", VALUE) for n in range(first, first + 100)))
+            replies = [rows.reply() for _ in range(100)]
+            assert all(reply == b"+OK\r\n" or reply.startswith(b"-TRYAGAIN") for reply in replies), replies
+            refused += sum(reply != b"+OK\r\n" for reply in replies)
+    return refused
+
+
+def test_many_partitions_share_one_budget(new_node, note):
+    settings = [f"resp.number_of_shards={PARTITIONS}", f"write_buffer.size={BUFFER_BYTES}b"]
+    node = new_node(settings=settings).start()
+    interval = {"persistent": {"log.flush_interval": "1s"}}
+    assert requests.put(f"http://127.0.0.1:{node.http}/_cluster/settings", json=interval, timeout=10).ok
+    refused, most, halt = [], [0], threading.Event()
+
+    def watch():
+        while not halt.wait(0.05):
+            most[0] = max(most[0], figure(node, "write_buffer_bytes"))
+
+    writers = [threading.Thread(target=lambda at=at: refused.append(write(node, at))) for at in range(WRITERS)]
+    watcher = threading.Thread(target=watch)
+    for thread in [watcher, *writers]:
+        thread.start()
+    for thread in writers:
+        thread.join()
+    halt.set()
+    watcher.join()
+    assert len(refused) == WRITERS, "each writer came to its end"
+    # What one record changes, and the first block of each memtable, come on top.
+    assert most[0] <= 2 * BUFFER_BYTES + (8 << 20), most
+    node.kill()
+    node.start()
+    with Connection(node.port, 60) as rows:
+        assert rows.ask("DBSIZE") == b":%d\r\n" % (WRITERS * ROWS - sum(refused))
+    stops = figure(node, "store_stops_total")
+    note(f"{WRITERS * ROWS} rows of 1 KB in {PARTITIONS} partitions: at most {most[0] / 2**20:.1f} MiB not in files "
+         f"of {BUFFER_BYTES >> 20}, {sum(refused)} refused; {stops:.0f} stops in the replay")
+    assert node.terminate() == 0
+
+
+def test_reads_go_on_while_rows_are_flushed(new_node):
+    """RocksDB's flushes stand still, and later all that could take rows as well."""
+    node = new_node(settings=["write_buffer.size=8mb"]).start()
+    with Connection(node.port, 60) as rows:
+        assert rows.ask("HSET", "hash", "a", 1, "b", 2) == b":2\r\n"
+        with frozen(node.process, "rocksdb:high"):
+            taken = 0
+            for n in range(40):
+                reply = rows.ask("SET", f"key:{n}", VALUE * 900)
+                assert reply == b"+OK\r\n" or reply.startswith(b"-TRYAGAIN"), reply
+                taken += reply == b"+OK\r\n"
+                # Several rows at one moment: those that the store was not given among them.
+                assert b"2" in rows.ask("HGETALL", "hash")
+                assert rows.ask("HSET", "hash", "n", n).startswith((b":", b"-TRYAGAIN"))
+            assert 8 < taken < 40, "it is refused before all memory is full"
+        while rows.ask("SET", "end", 1) != b"+OK\r\n":
+            pass
+        assert rows.ask("DBSIZE") == b":%d\r\n" % (taken + 2)
+    assert node.terminate() == 0
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    cluster = Cluster(tmp_path).start()
+    everywhere = {"persistent": {"cluster.default_number_of_replicas": 2}}
+    url = f"http://127.0.0.1:{cluster.nodes[0].http}/_cluster/settings"
+    assert requests.put(url, json=everywhere, timeout=10).ok
+    yield cluster
+    cluster.close()
+
+
+def test_a_node_whose_apply_stands_still_holds_no_client_up(cluster):
+    """Its clients' writes go through other copies: the first ones late, the others not."""
+    node = cluster.nodes[0]
+    with Connection(node.port, 120) as rows:
+        assert rows.ask("SET", "first", 1) == b"+OK\r\n"
+        cluster.await_green()
+        assert threads(node.process, "apply")
+        with frozen(node.process, "apply"):
+            end = time.monotonic() + ALL_SECONDS
+            for n in range(200):
+                assert rows.ask("SET", f"key:{n}", n) == b"+OK\r\n", n
+                assert time.monotonic() < end, f"each waits for the copy that stands still: {n} are done"
+        for n in range(200):
+            assert rows.ask("GET", f"key:{n}") == b"$%d\r\n%d\r\n" % (len(str(n)), n)
+    cluster.await_equal_copies()
