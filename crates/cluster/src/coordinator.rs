@@ -36,6 +36,8 @@ use crate::{Request, Watched};
 
 /// How long the metadata may take to say that a table does not exist.
 const METADATA_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
+/// For how long it is told that stores took no rows.
+const STOPS_TOLD: std::time::Duration = std::time::Duration::from_secs(60);
 /// Where a submission of several operations is cut, bytes.
 const BATCH_BYTES: usize = 1 << 20;
 /// The same, bytes that it is certain to change.
@@ -224,6 +226,13 @@ impl Coordinator {
         let of_partitions = partitions.iter().filter_map(|partition| partition.fault());
         let clock = self.shared.clock.check().err();
         clock.into_iter().chain(of_partitions).chain(self.shared.tables.stopped()).collect()
+    }
+
+    /// Whether stores of this node took no rows within the last minute, because files were not written
+    /// fast enough: whoever applies waited with them.
+    #[must_use]
+    pub fn stores_were_stopped(&self) -> bool {
+        self.shared.resources.were_stopped_within(STOPS_TOLD)
     }
 
     /// The node's figures at this moment.

@@ -35,7 +35,8 @@ pub(super) struct Holdings {
     used: u64,
     debt_bytes: f64,
     background_bytes_s: f64,
-    writes_admitted: f64,
+    /// None lets all in.
+    admitted_bytes_s: Option<f64>,
     latencies_ns: Vec<u64>,
     /// Seconds of writes that were held back.
     pub(super) stalled_s: f64,
@@ -45,13 +46,13 @@ impl Holdings {
     pub(super) fn new(spec: Resources, policy: &Policy) -> Self {
         Self {
             breaker: policy.breakers.then(|| Breaker::new(spec.memory_bytes)),
-            pacer: policy.pacing.then(|| Pacer::new(spec.disk_bytes_s)),
+            pacer: policy.pacing.then(Pacer::default),
             held: BTreeMap::new(),
             names: BTreeMap::new(),
             used: 0,
             debt_bytes: 0.0,
             background_bytes_s: 0.0,
-            writes_admitted: 1.0,
+            admitted_bytes_s: None,
             latencies_ns: Vec::new(),
             stalled_s: 0.0,
             spec,
@@ -136,7 +137,8 @@ impl Holdings {
     pub(super) fn step(&mut self, now_ns: u64, share: f64) {
         let offered = self.spec.ingest_bytes_s(now_ns);
         let room = self.debt() < 1.0;
-        let admitted = if room { self.writes_admitted } else { 0.0 };
+        let slowed = self.admitted_bytes_s.map_or(1.0, |it| (it / offered.max(1.0)).min(1.0));
+        let admitted = if room { slowed } else { 0.0 };
         self.stalled_s += 1.0 - admitted;
         let ingest = offered * admitted;
         // Background work waits for its processors like any other.
@@ -149,6 +151,7 @@ impl Holdings {
         let disk = DiskState {
             ingest_bytes_s: ingest,
             write_amplification: self.spec.amplification,
+            background_bytes_s: paid,
             debt: self.debt(),
             foreground_ns,
         };
@@ -157,9 +160,10 @@ impl Holdings {
         self.background_bytes_s = match self.pacer.as_mut() {
             Some(pacer) => {
                 let pace = pacer.step(now_ns, &disk);
-                self.writes_admitted = pace.writes_admitted;
+                self.admitted_bytes_s = pace.admitted_bytes_s.map(|it| it as f64);
                 // Work that is not there is not done.
-                (pace.background_bytes_s as f64).min(self.debt_bytes)
+                let may = pace.background_bytes_s.map_or(full, |it| full.min(it as f64));
+                may.min(self.debt_bytes)
             }
             None if greedy => full,
             None if self.background_bytes_s > 0.0 => full.min(self.debt_bytes),

@@ -262,6 +262,12 @@ impl Resources {
         self.unflushed.bytes()
     }
 
+    /// Whether a store took no rows for a while, the last time not longer ago than that.
+    #[must_use]
+    pub fn were_stopped_within(&self, time: Duration) -> bool {
+        self.unflushed.was_stopped_within(time)
+    }
+
     /// The most that one flush writes of a store, bytes.
     #[must_use]
     pub fn memtable_bytes(&self) -> usize {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rust_rocksdb::WriteBufferManager;
 
 use crate::rows::StoreError;
@@ -22,6 +23,7 @@ pub(super) struct Unflushed {
     pub pending_bytes: Arc<AtomicUsize>,
     budget_bytes: usize,
     stops: AtomicU64,
+    stopped_at: Mutex<Option<Instant>>,
     stopped_ns: AtomicU64,
 }
 
@@ -44,6 +46,7 @@ impl Unflushed {
             pending_bytes: Arc::default(),
             budget_bytes,
             stops: AtomicU64::new(0),
+            stopped_at: Mutex::default(),
             stopped_ns: AtomicU64::new(0),
         }
     }
@@ -66,6 +69,12 @@ impl Unflushed {
     /// RocksDB holds a store back.
     pub(super) fn note_stop(&self) {
         self.stops.fetch_add(1, Ordering::Relaxed);
+        *self.stopped_at.lock() = Some(Instant::now());
+    }
+
+    /// Whether a store was held back for the last time not longer ago than that.
+    pub(super) fn was_stopped_within(&self, time: Duration) -> bool {
+        self.stopped_at.lock().is_some_and(|at| at.elapsed() <= time)
     }
 
     /// Waits until there is room for more, at twice the budget. Blocks, for a second at most.
@@ -111,6 +120,7 @@ mod tests {
         let (is_well, has_failed) = (AtomicBool::new(false), AtomicBool::new(true));
         assert!(unflushed.await_room(&has_failed).is_ok(), "there is room");
         assert_eq!(unflushed.stops(), Stops::default());
+        assert!(!unflushed.was_stopped_within(Duration::MAX));
         unflushed.pending_bytes.store((2 << 20) + 1, Ordering::Relaxed);
         let refused = unflushed.await_room(&has_failed).unwrap_err().to_string();
         assert!(refused.contains("2 MB of rows"), "{refused}");
@@ -122,5 +132,6 @@ mod tests {
         unflushed.pending_bytes.store(1 << 20, Ordering::Relaxed);
         assert!(waiting.join().unwrap());
         assert!(unflushed.stops().time_ns > 0);
+        assert!(unflushed.was_stopped_within(Duration::MAX));
     }
 }

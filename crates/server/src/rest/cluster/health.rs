@@ -266,6 +266,10 @@ fn look(call: &Call, level: &str, wait: &Wait) -> Result<(Value, bool), Error> {
         // Every copy answers, but what the node says of its memory cannot be trusted.
         status = status.max(Status::Yellow);
     }
+    let were_stopped = call.coordinator().stores_were_stopped();
+    if were_stopped {
+        status = status.max(Status::Yellow);
+    }
     let views = all::there(rest);
     let nodes = views.len();
     let data_nodes = views.iter().filter(|view| !view.roles().is_empty()).count();
@@ -290,6 +294,9 @@ fn look(call: &Call, level: &str, wait: &Wait) -> Result<(Value, bool), Error> {
     });
     if let Some(off) = memory_breach() {
         health["memory_accounts_off_bytes"] = json!(off);
+    }
+    if were_stopped {
+        health["stores_were_stopped"] = json!(true);
     }
     if level == "indices" || level == "shards" {
         health["indices"] = Value::Object(indices);
