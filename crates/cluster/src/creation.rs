@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use futures_util::future::join_all;
 use plimsoll_index::Error;
 use plimsoll_log::{GroupId, PartitionId};
 use plimsoll_storage::operation::Operation;
@@ -31,8 +30,6 @@ use crate::table::{Copies, DocumentsDefinition, Table, TableDefinition};
 const DEFAULT_REPLICAS: &str = "cluster.default_number_of_replicas";
 /// How often a change of the metadata is tried again after another came before it.
 const ATTEMPTS_MAX: u32 = 100;
-/// So many copies of a new table are opened side by side: each waits for the disk most of the time.
-const OPENED_AT_ONCE_MAX: usize = 16;
 
 impl Shared {
     /// A database's table, created where it is not there.
@@ -183,14 +180,14 @@ impl Shared {
         let index = IndexMetadata::of(name, definition);
         let index = index.map_err(|error| ErrorReply::err(error.to_string()))?.map(Arc::new);
         let table = Table::new(name, definition, index);
-        let is_opened = |copies: &&Arc<Copies>| {
+        for copies in table.copies() {
             let own = copies.definition();
-            !copies.is_follower() && own.copy_on(&self.members.own).is_some() && own.epoch == 1
-        };
-        let copies: Vec<&Arc<Copies>> = table.copies().iter().filter(is_opened).collect();
-        for some in copies.chunks(OPENED_AT_ONCE_MAX) {
-            let opened = join_all(some.iter().map(|copies| self.open_empty_copy(&table, copies)));
-            opened.await.into_iter().collect::<Result<(), _>>().map_err(ErrorReply::err)?;
+            if copies.is_follower() {
+                continue;
+            }
+            if own.copy_on(&self.members.own).is_some() && own.epoch == 1 {
+                self.open_empty_copy(&table, copies).await.map_err(ErrorReply::err)?;
+            }
         }
         Ok(self.tables.insert(table))
     }
@@ -204,17 +201,9 @@ impl Shared {
         let begin = copies.definition().begin();
         let dir = self.partition_dir(copies.id);
         let incarnation = self.log.incarnation();
-        let (id, resources) = (copies.id, Arc::clone(&self.resources));
-        let parent = self.partitions_dir.clone();
-        // A dozen syncs, which others at it share.
-        let open = move || {
-            let replica = Replica::open(id, &dir, &resources, incarnation, begin)
-                .map_err(|error| error.to_string())?;
-            sync_dir(&parent).map_err(|error| error.to_string())?;
-            Ok::<_, String>(replica)
-        };
-        let opened = tokio::task::spawn_blocking(open).await;
-        let replica = opened.map_err(|error| error.to_string())??;
+        let replica = Replica::open(copies.id, &dir, &self.resources, incarnation, begin)
+            .map_err(|error| error.to_string())?;
+        sync_dir(&self.partitions_dir).map_err(|error| error.to_string())?;
         self.serve_copy(table, copies, replica).await.map_err(|error| error.to_string())
     }
 
