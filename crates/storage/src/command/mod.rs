@@ -6,10 +6,12 @@
 //! - [`table`]: the commands on rows.
 //! - [`bitfield`]: integers among the bits of a string.
 //! - [`args`]: numbers, options and times among the arguments.
+//! - [`range`]: ranges of a hash's fields.
 //! - [`read`], [`write`]: the commands' meaning, and how arguments become it.
 
 pub mod args;
 pub mod bitfield;
+pub mod range;
 pub mod read;
 pub mod spec;
 pub mod table;

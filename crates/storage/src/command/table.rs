@@ -2,7 +2,11 @@
 
 use super::spec::Group::{Bitmap, Generic, Hash, Server, String};
 use super::spec::{Group, KeyRange, Parse, Spec};
-use super::{bitfield, read, write};
+use super::{bitfield, range, read, write};
+
+/// The cluster's version since which there are ranges of fields, checks of one field before others are
+/// changed, and conditions on what a string is.
+const SORT_KEYS_SINCE: u32 = 4;
 
 const fn reads(name: &'static str, arity: i32, group: Group, parse: Parse) -> Spec {
     Spec::new(name, arity, group).keys(KeyRange::ONE).reads(parse)
@@ -74,6 +78,8 @@ pub const SPECS: &[Spec] = &[
     writes("hgetex", -5, Hash, write::fields::hgetex).fast(),
     writes("hsetex", -6, Hash, write::fields::hsetex).grows().fast(),
     writes("hgetdel", -5, Hash, write::fields::hgetdel).fast(),
+    // Ranges of fields, which Redis has not.
+    reads("plimsoll.hrange", -4, Hash, range::hrange).since(SORT_KEYS_SINCE),
     // Keys.
     writes("del", -2, Generic, write::keys::del).keys(KeyRange::ALL),
     writes("unlink", -2, Generic, write::keys::del).keys(KeyRange::ALL).fast(),
@@ -114,7 +120,7 @@ const MEMORY: &[Spec] =
     &[reads("memory|usage", -3, Generic, read::keys::memory_usage).keys(KeyRange::SECOND)];
 
 /// Longest name of a command, in bytes.
-const NAME_BYTES_MAX: usize = 16;
+const NAME_BYTES_MAX: usize = 24;
 /// Slots of the hash table: few enough collisions that a name is found at its first slot mostly.
 const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 10;
@@ -147,11 +153,26 @@ const fn positions() -> [u8; SLOTS] {
 }
 
 /// The slot where the search for a name, in lower case and padded with zeros, begins.
-#[expect(clippy::cast_possible_truncation, reason = "the upper half is folded into the lower")]
 const fn slot(name: [u8; NAME_BYTES_MAX]) -> usize {
-    let name = u128::from_le_bytes(name);
-    let folded = (name >> 64) as u64 ^ name as u64;
+    let mut folded = 0u64;
+    let mut at = 0;
+    while at < NAME_BYTES_MAX {
+        // Turned, so that the parts of a long name do not cancel each other.
+        folded = folded.rotate_left(5) ^ word(name, at);
+        at += 8;
+    }
     (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - SLOT_BITS)) as usize
+}
+
+/// Eight bytes of a name as a number.
+const fn word(name: [u8; NAME_BYTES_MAX], at: usize) -> u64 {
+    let mut bytes = [0; 8];
+    let mut i = 0;
+    while i < bytes.len() {
+        bytes[i] = name[at + i];
+        i += 1;
+    }
+    u64::from_le_bytes(bytes)
 }
 
 /// The command of a name in any case; allocates nothing.

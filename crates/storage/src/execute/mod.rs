@@ -19,6 +19,7 @@ mod hashes;
 mod keys;
 mod lcs;
 mod random;
+mod range;
 mod scan;
 mod store;
 mod strings;
@@ -183,6 +184,7 @@ fn run_read<R: RowsRead + ?Sized>(read: &Read<'_>, rows: &R, context: &ReadConte
         Read::HashExists(field) => hashes::exists(rows, field, now_ms),
         Read::HashValueLength(field) => hashes::value_length(rows, field, now_ms),
         Read::HashScan { key, scan } => scan::fields(rows, key, scan, context),
+        Read::HashRange(ref page) => range::page(rows, page, now_ms),
         Read::HashRandom { key, count, values } => {
             hashes::random(rows, key, count, values, context)
         }

@@ -62,6 +62,8 @@ pub enum Read<'a> {
         /// Where to go on, and what to show.
         scan: Scan<'a>,
     },
+    /// Fields of a range, in their order.
+    HashRange(super::range::RangePage<'a>),
     /// Fields drawn at random.
     HashRandom {
         /// The hash.

@@ -6,6 +6,7 @@ mod copies;
 mod documents;
 mod documents_model;
 mod expiry;
+mod ranges;
 mod scans;
 
 use std::ops::ControlFlow;

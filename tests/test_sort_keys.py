@@ -1,0 +1,53 @@
+"""Ranges of a hash's fields, over RESP 2 and 3, in transactions and over several partitions."""
+
+import pytest
+import redis
+
+
+@pytest.fixture(params=[2, 3], ids=["resp2", "resp3"])
+def client(node, request):
+    with node.client(protocol=request.param, decode_responses=True) as client:
+        client.flushdb()
+        yield client
+
+
+def pages(client, *words, start="-", end="+"):
+    """All names of a range, a page after another."""
+    names, count = [], 0
+    while start is not None:
+        start, items = client.execute_command("PLIMSOLL.HRANGE", "h", start, end, "NOVALUES", *words)
+        names += items
+        count += 1
+    return names, count
+
+
+def test_ranges_are_paged_both_ways(client):
+    names = [f"f{n:05}" for n in range(3000)]
+    client.hset("h", mapping={name: "v" * 10 for name in names})
+    assert pages(client) == (names, 1)
+    assert pages(client, "COUNT", 1000) == (names, 3)
+    assert pages(client, "REV", "COUNT", 999, start="+", end="-") == (names[::-1], 4)
+    assert pages(client, "BYTES", 6 * 100) == (names, 30)
+    assert pages(client, "PREFIX", "f01", "COUNT", 600) == (names[1000:2000], 2)
+    assert pages(client, "MATCH", "*7", "COUNT", 100, start="f00100", end="f00200")[0] == names[107:200:10]
+    with_values = client.execute_command("PLIMSOLL.HRANGE", "h", "f00001", "f00003", "EXCLFROM")
+    assert with_values == [None, ["f00002", "v" * 10, "f00003", "v" * 10]]
+
+
+def test_ranges_in_a_transaction_see_what_it_did(client):
+    client.hset("h", mapping={"a": "1", "b": "2"})
+    with client.pipeline(transaction=True) as together:
+        together.hset("h", "c", "3")
+        together.hdel("h", "a")
+        together.execute_command("PLIMSOLL.HRANGE", "h", "-", "+")
+        together.execute_command("PLIMSOLL.HRANGE", "h", "+", "-", "REV", "NOVALUES", "COUNT", "1")
+        assert together.execute()[2:] == [[None, ["b", "2", "c", "3"]], ["b", ["c"]]]
+
+
+def test_ranges_are_refused_as_redis_refuses(client):
+    client.set("s", "v")
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        client.execute_command("PLIMSOLL.HRANGE", "s", "-", "+")
+    with pytest.raises(redis.ResponseError, match="syntax error"):
+        client.execute_command("PLIMSOLL.HRANGE", "h", "-", "+", "COUNT", "0")
+    assert client.command_getkeys("PLIMSOLL.HRANGE", "h", "-", "+") == ["h"]
