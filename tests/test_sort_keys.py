@@ -44,6 +44,19 @@ def test_ranges_in_a_transaction_see_what_it_did(client):
         assert together.execute()[2:] == [[None, ["b", "2", "c", "3"]], ["b", ["c"]]]
 
 
+def test_ranges_are_deleted_a_part_after_another(client):
+    client.hset("h", mapping={f"f{n:05}": "v" for n in range(20_000)})
+    assert client.execute_command("PLIMSOLL.HREMRANGE", "h", "f00010", "f00020", "EXCLTO") == [10, None]
+    assert client.execute_command("PLIMSOLL.HREMRANGE", "h", "-", "+", "COUNT", "10") == [10, "f00020"]
+    removed, start = 0, "-"
+    while start is not None:
+        some, start = client.execute_command("PLIMSOLL.HREMRANGE", "h", start, "+", "PREFIX", "f0")
+        removed += some
+    assert removed == 10_000 - 20
+    assert client.hlen("h") == 10_000
+    assert pages(client, "COUNT", 1)[0][0] == "f10000"
+
+
 def test_ranges_are_refused_as_redis_refuses(client):
     client.set("s", "v")
     with pytest.raises(redis.ResponseError, match="WRONGTYPE"):

@@ -6,9 +6,9 @@
 //! more stands before any field that is `[`s and then a `-` or `+` alone. Answers that say where to go
 //! on are written the same way.
 
-use super::Body;
 use super::args::{Given, Options, choose, not_integer, parse_integer, syntax_error};
 use super::read::Read;
+use super::{Body, Write};
 use crate::ErrorReply;
 
 type Parsed<'a> = Result<Body<'a>, ErrorReply>;
@@ -162,6 +162,15 @@ pub(super) fn hrange(given: Given<'_>) -> Parsed<'_> {
         }
     }
     Ok(Body::Read(Read::HashRange(RangePage { key: given.arg(1), range, bytes, values })))
+}
+
+pub(super) fn hremrange(given: Given<'_>) -> Parsed<'_> {
+    let mut range = FieldRange::of(given);
+    let mut options = given.options_from(4);
+    while let Some(option) = options.next() {
+        range.option(option, &mut options)?;
+    }
+    Ok(Body::Write(Write::HashDeleteRange { key: given.arg(1), range }))
 }
 
 #[cfg(test)]

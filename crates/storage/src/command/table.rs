@@ -80,6 +80,7 @@ pub const SPECS: &[Spec] = &[
     writes("hgetdel", -5, Hash, write::fields::hgetdel).fast(),
     // Ranges of fields, which Redis has not.
     reads("plimsoll.hrange", -4, Hash, range::hrange).since(SORT_KEYS_SINCE),
+    writes("plimsoll.hremrange", -4, Hash, range::hremrange).since(SORT_KEYS_SINCE),
     // Keys.
     writes("del", -2, Generic, write::keys::del).keys(KeyRange::ALL),
     writes("unlink", -2, Generic, write::keys::del).keys(KeyRange::ALL).fast(),

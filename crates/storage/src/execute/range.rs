@@ -11,19 +11,25 @@
 use std::ops::ControlFlow;
 
 use super::glob::Glob;
-use super::store::find_hash;
+use super::hash_edit::HashEdit;
+use super::store::{Edit, find_hash};
 use super::{Answer, Fault, held, held_copy};
 use crate::Reply;
 use crate::command::range::{End, FieldRange, Filter, RangePage};
 use crate::rows::field::FieldHead;
 use crate::rows::key::{KeyRows, RowKey, StoreKey};
 use crate::rows::meta::Fields;
-use crate::rows::{REPLY_BYTES, RowsRead, StoreError};
+use crate::rows::{ANSWER_BYTES, REPLY_BYTES, RowsRead, RowsWrite, StoreError};
 
 /// Rows that one walk looks at, at most.
 pub(super) const LOOKED_ROWS_MAX: usize = 65_536;
 /// Bytes of rows after which a walk ends.
 const LOOKED_BYTES_MAX: usize = 64 << 20;
+
+/// Fields that one command takes away at most, and the bytes of their rows' keys: what that writes, twice
+/// where fields expire, is less than what an operation may take.
+pub(super) const DELETED_ROWS_MAX: usize = 16_384;
+const DELETED_BYTES_MAX: usize = 8 << 20;
 
 /// The rows of a range: from the first, and up to the second without it.
 fn bounds(key: &KeyRows, fields: &Fields, range: &FieldRange<'_>) -> Option<(StoreKey, StoreKey)> {
@@ -190,4 +196,38 @@ pub(super) fn page<R: RowsRead + ?Sized>(rows: &R, page: &RangePage<'_>, now_ms:
         })?;
     }
     Ok(Reply::Array(vec![next_reply(rows, next)?, Reply::Array(items)]))
+}
+
+pub(super) fn delete<W: RowsWrite + ?Sized>(
+    edit: &mut Edit<'_, W>,
+    name: &[u8],
+    range: &FieldRange<'_>,
+) -> Answer {
+    let (mut removed, mut next) = (0, None);
+    if let Some(mut hash) = HashEdit::open(edit, name)? {
+        let rows = &*edit.rows;
+        let count_max = range.count.map_or(DELETED_ROWS_MAX, |count| count.min(DELETED_ROWS_MAX));
+        let (key, now_ms) = (KeyRows::new(name), edit.context.now_ms);
+        let (mut doomed, mut bytes) = (Vec::new(), 0);
+        next = walk(rows, &key, &hash.fields, range, now_ms, &mut |row, field, head, _| {
+            bytes += row.len();
+            if doomed.len() == count_max || (!doomed.is_empty() && bytes > DELETED_BYTES_MAX) {
+                return Ok(ControlFlow::Break(()));
+            }
+            rows.hold(field.len() + ANSWER_BYTES)?;
+            doomed.push((field.to_vec(), *head));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        for (field, head) in &doomed {
+            // Others of the record may have left little: so much is done, and said.
+            if removed > 0 && edit.rows.is_pressed() {
+                next = Some(End::name(field));
+                break;
+            }
+            hash.delete(edit, field, head);
+            removed += 1;
+        }
+        hash.finish(edit)?;
+    }
+    Ok(Reply::Array(vec![Reply::Integer(removed), next_reply(edit.rows, next)?]))
 }

@@ -110,6 +110,13 @@ pub enum Write<'a> {
         /// Shows their values rather than how many there were.
         get: bool,
     },
+    /// Takes the fields of a range away.
+    HashDeleteRange {
+        /// The hash.
+        key: &'a [u8],
+        /// The fields.
+        range: super::range::FieldRange<'a>,
+    },
     /// Adds to a field that is a whole number.
     HashIncrement {
         /// The hash.

@@ -1,13 +1,11 @@
 //! Ranges of a hash's fields: each field that is meant comes once and in order, a page after another,
 //! whatever the ends, the filter and the limits are.
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
 
 use super::{Bench, check, show};
 use crate::Reply;
-use crate::execute::range::LOOKED_ROWS_MAX;
+use crate::execute::range::{DELETED_ROWS_MAX, LOOKED_ROWS_MAX};
 
 #[test]
 fn a_range_shows_fields_in_the_order_of_their_bytes() {
@@ -126,6 +124,64 @@ fn ranges_are_refused_in_the_words_of_redis() {
     );
 }
 
+#[test]
+fn a_range_is_taken_away() {
+    check(
+        r#"
+        HSET h a 1 b 2 c 3 d 4 e 5 - 6 => 6
+        HPEXPIRE h 100 FIELDS 1 b => [1]
+        PLIMSOLL.HREMRANGE h b d EXCLTO => [2 nil]
+        HKEYS h => ["-" "a" "d" "e"]
+        PLIMSOLL.HREMRANGE h - + COUNT 1 => [1 "a"]
+        PLIMSOLL.HREMRANGE h a a EXCLFROM => [0 nil]
+        PLIMSOLL.HREMRANGE h z a => [0 nil]
+        PLIMSOLL.HREMRANGE h a + SUFFIX e => [1 nil]
+        PLIMSOLL.HREMRANGE h - + PREFIX d EXCLFROM => [1 nil]
+        PLIMSOLL.HREMRANGE h - + MATCH [ab] => [1 nil]
+        EXISTS h => 0
+        PLIMSOLL.HREMRANGE h - + => [0 nil]
+        rows => 0
+        SET s v => OK
+        PLIMSOLL.HREMRANGE s - + => -WRONGTYPE Operation against a key holding the wrong kind of value
+        PLIMSOLL.HREMRANGE h - + REV => -ERR syntax error
+        PLIMSOLL.HREMRANGE h - + BYTES 5 => -ERR syntax error
+        PLIMSOLL.HREMRANGE h - + NOVALUES => -ERR syntax error
+        PLIMSOLL.HREMRANGE h - + COUNT 0 => -ERR syntax error
+        PLIMSOLL.HREMRANGE h - => -ERR wrong number of arguments for 'plimsoll.hremrange' command
+        "#,
+    );
+}
+
+#[test]
+fn what_expired_is_not_counted_as_taken_away() {
+    check(
+        r#"
+        HSET h a 1 b 2 c 3 => 3
+        HPEXPIRE h 10 FIELDS 2 a b => [1 1]
+        +10
+        PLIMSOLL.HREMRANGE h - b => [0 nil]
+        HLEN h => 1
+        PLIMSOLL.HREMRANGE h - + => [1 nil]
+        rows => 0
+        "#,
+    );
+}
+
+#[test]
+fn a_large_range_is_taken_away_in_parts() {
+    let mut bench = Bench::new();
+    let names: Vec<String> = (0..DELETED_ROWS_MAX + 10).map(|n| format!("f{n:06}")).collect();
+    let mut parts = vec!["HSET", "h"];
+    parts.extend(names.iter().flat_map(|name| [name.as_str(), "v"]));
+    bench.write(&parts);
+    let next = &names[DELETED_ROWS_MAX];
+    let all = ["PLIMSOLL.HREMRANGE", "h", "-", "+", "COUNT", "99999"];
+    assert_eq!(show(&bench.write(&all)), format!("[{DELETED_ROWS_MAX} \"{next}\"]"));
+    assert_eq!(show(&bench.write(&["HLEN", "h"])), "10");
+    assert_eq!(show(&bench.write(&all)), "[10 nil]");
+    assert_eq!(bench.row_count(), 0);
+}
+
 /// The place to go on and the names of a page without values.
 fn page(reply: Reply) -> (Option<String>, Vec<String>) {
     let Reply::Array(parts) = reply else { panic!("no page: {}", show(&reply)) };
@@ -190,8 +246,9 @@ proptest! {
                     _ => field.ends_with(part),
                 })
         };
-        let live: BTreeMap<_, _> = fields.iter().filter(|(_, is_expiring)| !**is_expiring).collect();
-        let mut expected: Vec<String> = live.into_keys().filter(is_meant).cloned().collect();
+        let live = fields.iter().filter(|(_, is_expiring)| !**is_expiring);
+        let mut live: Vec<String> = live.map(|(field, _)| field.clone()).collect();
+        let mut expected: Vec<String> = live.iter().filter(is_meant).cloned().collect();
         let (mut from, mut to) =
             (low.as_ref().map_or("-".into(), name), high.as_ref().map_or("+".into(), name));
         let (mut is_from_excluded, mut is_to_excluded) = excluded;
@@ -216,6 +273,28 @@ proptest! {
             prop_assert!(seen.len() < expected.len(), "there is said to be more");
             (from, is_from_excluded) = (next, false);
         }
-        prop_assert_eq!(seen, expected);
+        prop_assert_eq!(&seen, &expected);
+        if !is_reversed {
+            let (mut removed, mut from) = (0, low.as_ref().map_or("-".into(), name));
+            let mut is_from_excluded = excluded.0;
+            loop {
+                let mut parts = vec!["PLIMSOLL.HREMRANGE", "h", &from, &to, "COUNT", &count];
+                parts.extend(is_from_excluded.then_some("EXCLFROM"));
+                parts.extend(is_to_excluded.then_some("EXCLTO"));
+                if let Some((kind, part)) = &filter {
+                    parts.extend([kind, part.as_str()]);
+                }
+                let Reply::Array(reply) = bench.write(&parts) else { panic!("no answer") };
+                let [Reply::Integer(some), next] = reply.as_slice() else { panic!("{reply:?}") };
+                removed += some;
+                let Reply::Bulk(next) = next else { break };
+                prop_assert!(*some > 0, "each goes on");
+                (from, is_from_excluded) = (String::from_utf8(next.to_vec()).unwrap(), false);
+            }
+            prop_assert_eq!(usize::try_from(removed).unwrap(), expected.len());
+            live.retain(|field| !expected.contains(field));
+            let (_, left) = page(bench.read(&["PLIMSOLL.HRANGE", "h", "-", "+", "NOVALUES"]));
+            prop_assert_eq!(left, live);
+        }
     }
 }
