@@ -57,6 +57,19 @@ def test_ranges_are_deleted_a_part_after_another(client):
     assert pages(client, "COUNT", 1)[0][0] == "f10000"
 
 
+def test_fields_are_set_where_another_is_what_it_must_be(client):
+    def check(*words):
+        return client.execute_command("PLIMSOLL.HCHECKSET", "h", "version", *words)
+
+    assert check("NX", "SET", "version", "1", "a", "x") == 1
+    assert check("INT>=", "2", "GET", "SET", "a", "y") == [0, "1"]
+    assert check("EQ", "1", "GET", "SET", "version", "2", "a", "y") == [1, "1"]
+    assert check("BYTES>", "1", "DEL", "a", "none") == 1
+    assert client.hgetall("h") == {"version": "2"}
+    with pytest.raises(redis.ResponseError, match="unknown check 'LIKE'"):
+        check("LIKE", "x", "SET", "a", "y")
+
+
 def test_ranges_are_refused_as_redis_refuses(client):
     client.set("s", "v")
     with pytest.raises(redis.ResponseError, match="WRONGTYPE"):

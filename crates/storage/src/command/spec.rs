@@ -282,7 +282,7 @@ pub fn wrong_arity(name: &str) -> ErrorReply {
 }
 
 /// An argument as one line of an error may carry it.
-fn show(arg: &[u8], bytes_max: usize) -> String {
+pub(super) fn show(arg: &[u8], bytes_max: usize) -> String {
     let shown = String::from_utf8_lossy(&arg[..arg.len().min(bytes_max)]);
     shown.replace(['\r', '\n'], " ")
 }

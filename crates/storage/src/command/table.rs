@@ -2,7 +2,7 @@
 
 use super::spec::Group::{Bitmap, Generic, Hash, Server, String};
 use super::spec::{Group, KeyRange, Parse, Spec};
-use super::{bitfield, range, read, write};
+use super::{bitfield, check_set, range, read, write};
 
 /// The cluster's version since which there are ranges of fields, checks of one field before others are
 /// changed, and conditions on what a string is.
@@ -78,9 +78,13 @@ pub const SPECS: &[Spec] = &[
     writes("hgetex", -5, Hash, write::fields::hgetex).fast(),
     writes("hsetex", -6, Hash, write::fields::hsetex).grows().fast(),
     writes("hgetdel", -5, Hash, write::fields::hgetdel).fast(),
-    // Ranges of fields, which Redis has not.
+    // Ranges and checks of fields, which Redis has not.
     reads("plimsoll.hrange", -4, Hash, range::hrange).since(SORT_KEYS_SINCE),
     writes("plimsoll.hremrange", -4, Hash, range::hremrange).since(SORT_KEYS_SINCE),
+    writes("plimsoll.hcheckset", -6, Hash, check_set::hcheckset)
+        .grows()
+        .fast()
+        .since(SORT_KEYS_SINCE),
     // Keys.
     writes("del", -2, Generic, write::keys::del).keys(KeyRange::ALL),
     writes("unlink", -2, Generic, write::keys::del).keys(KeyRange::ALL).fast(),

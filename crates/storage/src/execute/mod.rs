@@ -7,6 +7,7 @@
 
 mod bitfield;
 mod bits;
+mod check_set;
 mod copy;
 mod cursors;
 mod document;
@@ -218,6 +219,7 @@ fn run_write<W: RowsWrite + ?Sized>(write: &Write<'_>, edit: &mut Edit<'_, W>) -
         Write::HashSet { key, pairs, ok } => hashes::set(edit, key, pairs, ok),
         Write::HashSetNew { key, field, value } => hashes::set_new(edit, key, field, value),
         Write::HashDelete { key, fields, get } => hashes::delete(edit, key, fields, get),
+        Write::HashCheckSet(ref wanted) => check_set::run(edit, wanted),
         Write::HashDeleteRange { key, ref range } => range::delete(edit, key, range),
         Write::HashIncrement { key, field, by } => hashes::increment(edit, key, field, by),
         Write::HashIncrementFloat { key, field, by } => {

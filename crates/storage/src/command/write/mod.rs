@@ -110,6 +110,8 @@ pub enum Write<'a> {
         /// Shows their values rather than how many there were.
         get: bool,
     },
+    /// Sets or deletes fields where another one is what it must be.
+    HashCheckSet(super::check_set::CheckSet<'a>),
     /// Takes the fields of a range away.
     HashDeleteRange {
         /// The hash.

@@ -2,6 +2,7 @@
 //! and the counters agree with each other.
 
 mod basics;
+mod checks;
 mod copies;
 mod documents;
 mod documents_model;
