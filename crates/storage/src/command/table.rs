@@ -2,7 +2,7 @@
 
 use super::spec::Group::{Bitmap, Generic, Hash, Server, String};
 use super::spec::{Group, KeyRange, Parse, Spec};
-use super::{bitfield, check_set, range, read, write};
+use super::{bitfield, check_set, condition, range, read, write};
 
 /// The cluster's version since which there are ranges of fields, checks of one field before others are
 /// changed, and conditions on what a string is.
@@ -20,12 +20,19 @@ const fn writes(name: &'static str, arity: i32, group: Group, parse: Parse) -> S
 pub const SPECS: &[Spec] = &[
     // Strings.
     reads("get", 2, String, read::strings::get).fast(),
-    writes("set", -3, String, write::strings::set).grows(),
+    writes("set", -3, String, write::strings::set).grows().later(
+        SORT_KEYS_SINCE,
+        &["IFEQ", "IFNE", "IFDEQ", "IFDNE"],
+        3,
+    ),
     writes("setnx", 3, String, write::strings::setnx).grows().fast(),
     writes("setex", 4, String, write::strings::setex).grows(),
     writes("psetex", 4, String, write::strings::psetex).grows(),
     writes("getset", 3, String, write::strings::getset).grows().fast(),
     writes("getdel", 2, String, write::strings::getdel).fast(),
+    writes("delex", -2, String, condition::delex).since(SORT_KEYS_SINCE),
+    // Not fast, though Redis says so: it looks at every byte, and others of the thread would wait.
+    reads("digest", 2, String, condition::digest_of).since(SORT_KEYS_SINCE),
     writes("getex", -2, String, write::strings::getex).fast(),
     reads("mget", -2, String, read::strings::mget).keys(KeyRange::ALL).fast(),
     writes("mset", -3, String, write::strings::mset).keys(KeyRange::PAIRS).grows(),

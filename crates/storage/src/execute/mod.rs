@@ -172,6 +172,7 @@ fn run_read<R: RowsRead + ?Sized>(read: &Read<'_>, rows: &R, context: &ReadConte
         Read::Get(key) => strings::get(rows, key, now_ms),
         Read::GetMany(keys) => strings::get_many(rows, keys, now_ms),
         Read::Length(key) => strings::length(rows, key, now_ms),
+        Read::Digest(key) => strings::digest(rows, key, now_ms),
         Read::GetRange(range) => strings::get_range(rows, range, now_ms),
         Read::GetBit { key, offset } => bits::get(rows, key, offset, now_ms),
         Read::BitCount { key, part } => bits::count(rows, key, part, now_ms),
@@ -236,6 +237,7 @@ fn run_write<W: RowsWrite + ?Sized>(write: &Write<'_>, edit: &mut Edit<'_, W>) -
             fields::set_expire(edit, key, present, expiry, pairs)
         }
         Write::Delete(keys) => keys::delete(edit, keys),
+        Write::DeleteIf { key, condition } => strings::delete_if(edit, key, condition),
         Write::Expire { key, moment, condition } => keys::expire(edit, key, moment, condition),
         Write::Persist(key) => keys::persist(edit, key),
         Write::Rename { from, to, absent } => keys::rename(edit, from, to, absent),

@@ -15,6 +15,8 @@ pub enum Read<'a> {
     GetMany(Args<'a>),
     /// A string's length.
     Length(&'a [u8]),
+    /// A string's digest.
+    Digest(&'a [u8]),
     /// A part of a string.
     GetRange(Range<'a>),
     /// A bit of a string.

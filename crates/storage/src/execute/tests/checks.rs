@@ -72,3 +72,85 @@ fn checks_of_fields_are_refused_by_name() {
         "#,
     );
 }
+
+#[test]
+fn strings_are_set_where_they_are_what_they_must_be() {
+    check(
+        r#"
+        SET k v IFEQ x => nil
+        SET k v IFDEQ x => nil
+        EXISTS k => 0
+        SET k hello IFNE x => OK
+        SET j hello IFDNE x => OK
+        SET k world IFEQ other => nil
+        SET k world ifeq hello EX 10 => OK
+        TTL k => 10
+        SET k hello IFNE world GET => "world"
+        SET k hello IFNE other GET KEEPTTL => "world"
+        TTL k => 10
+        SET k x IFDEQ 0000000000000000 => nil
+        SET k x IFDNE 9555e8555c62dcfd => nil
+        SET k x IFDEQ 9555E8555C62DCFD GET => "hello"
+        TTL k => -1
+        SET k y IFDNE zzzzzzzzzzzzzzzz => OK
+        SET k z IFDEQ 123 => -ERR must be exactly 16 hexadecimal characters
+        SET k z NX IFEQ y => -ERR syntax error
+        SET k z IFEQ y XX => -ERR syntax error
+        SET k z IFEQ y IFNE x => -ERR syntax error
+        SET k z IFEQ => -ERR syntax error
+        GET k => "y"
+        HSET h f v => 1
+        SET h z IFNE y => -WRONGTYPE Operation against a key holding the wrong kind of value
+        SET n v IFEQ x GET => nil
+        EXISTS n => 0
+        SET k IFEQ => OK
+        GET k => "IFEQ"
+        "#,
+    );
+}
+
+#[test]
+fn digests_are_those_of_redis() {
+    check(
+        r#"
+        SET k hello => OK
+        DIGEST k => "9555e8555c62dcfd"
+        SET k '' => OK
+        DIGEST k => "2d06800538d394c2"
+        SET k v8 => OK
+        DIGEST k => "0cc76dbb41381419"
+        DIGEST none => nil
+        HSET h f v => 1
+        DIGEST h => -WRONGTYPE Operation against a key holding the wrong kind of value
+        DIGEST k k => -ERR wrong number of arguments for 'digest' command
+        "#,
+    );
+}
+
+#[test]
+fn strings_are_deleted_where_they_are_what_they_must_be() {
+    check(
+        r#"
+        DELEX k => 0
+        DELEX k IFEQ x => 0
+        DELEX k FOO x => 0
+        DELEX k IFDEQ x => 0
+        SET k hello => OK
+        DELEX k IFEQ other => 0
+        DELEX k IFNE hello => 0
+        DELEX k IFDNE 9555e8555c62dcfd => 0
+        DELEX k IFDEQ 123 => -ERR must be exactly 16 hexadecimal characters
+        DELEX k FOO x => -ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE
+        DELEX k IFEQ => -ERR wrong number of arguments for 'delex' command
+        DELEX k IFEQ hello x => -ERR wrong number of arguments for 'delex' command
+        DELEX k ifdeq 9555E8555C62DCFD => 1
+        EXISTS k => 0
+        SET k hello => OK
+        DELEX k IFEQ hello => 1
+        HSET h f v => 1
+        DELEX h IFEQ x => -ERR Key should be of string type if conditions are specified
+        DELEX h => 1
+        rows => 0
+        "#,
+    );
+}
