@@ -87,6 +87,24 @@ def test_strings_are_compared_before_they_are_set_or_deleted(client):
     assert run("DIGEST k") is None
 
 
+def test_splits_of_a_scan_are_all_keys_together(new_node):
+    node = new_node(settings=["resp.number_of_shards=3"]).start()
+    with node.client(decode_responses=True) as client:
+        keys = {f"k{n}" for n in range(2000)}
+        client.mset(dict.fromkeys(keys, "v"))
+        seen = []
+        for part in range(4):
+            cursor, before = "0", len(seen)
+            while True:
+                words = ("SPLIT", part, 4, "COUNT", 100)
+                cursor, some = client.execute_command("SCAN", cursor, *words)
+                seen += some
+                if int(cursor) == 0:
+                    break
+            assert 300 < len(seen) - before < 700
+        assert (len(seen), set(seen)) == (2000, keys)
+
+
 def test_ranges_are_refused_as_redis_refuses(client):
     client.set("s", "v")
     with pytest.raises(redis.ResponseError, match="WRONGTYPE"):

@@ -107,7 +107,11 @@ pub const SPECS: &[Spec] = &[
     reads("expiretime", 2, Generic, read::keys::expiretime).fast(),
     reads("pexpiretime", 2, Generic, read::keys::pexpiretime).fast(),
     writes("persist", 2, Generic, write::keys::persist).fast(),
-    reads("scan", -2, Generic, read::keys::scan).keys(KeyRange::NONE),
+    reads("scan", -2, Generic, read::keys::scan).keys(KeyRange::NONE).later(
+        SORT_KEYS_SINCE,
+        &["SPLIT"],
+        2,
+    ),
     reads("keys", 2, Generic, read::keys::keys).keys(KeyRange::NONE).dangerous(),
     writes("rename", 3, Generic, write::keys::rename).keys(KeyRange::TWO),
     writes("renamenx", 3, Generic, write::keys::renamenx).keys(KeyRange::TWO).fast(),

@@ -73,6 +73,8 @@ fn later_options_are_told_from_earlier_ones() {
         ("SET k v IFEQ", 4),
         ("SET k v EX 0 IFDNE x", 4),
         ("GET k", 1),
+        ("SCAN 0 COUNT 5", 1),
+        ("SCAN 0 SPLIT 0 2", 4),
         ("BITOP AND a b", 2),
         ("PLIMSOLL.HRANGE h - +", 4),
         ("PLIMSOLL.HREMRANGE h - +", 4),
