@@ -101,10 +101,13 @@ impl<R: RowsRead + ?Sized> Walk<'_, R> {
             || (self.looked_rows > 0 && self.rows.is_pressed())
     }
 
-    fn is_meant(&self, field: &[u8]) -> Result<bool, StoreError> {
+    fn is_meant(&mut self, field: &[u8]) -> Result<bool, StoreError> {
         let Some(pattern) = &self.pattern else { return Ok(field.ends_with(self.suffix)) };
         let (is_match, steps) = pattern.matches(field);
         self.rows.work(steps)?;
+        // A pattern may take much longer than its text.
+        self.looked_bytes =
+            self.looked_bytes.saturating_add(usize::try_from(steps).unwrap_or(usize::MAX));
         Ok(is_match)
     }
 

@@ -212,6 +212,18 @@ fn a_walk_that_finds_nothing_ends_too() {
     assert_eq!(page(bench.read(&back)), (Some(names[9].clone()), Vec::new()));
 }
 
+#[test]
+fn a_pattern_that_takes_long_ends_a_walk() {
+    let mut bench = Bench::new();
+    for n in 0..10 {
+        bench.write(&["HSET", "h", &format!("{n}{}", "a".repeat(20_000)), "v"]);
+    }
+    let pattern = format!("*{}b", "a".repeat(10_000));
+    let words = ["PLIMSOLL.HRANGE", "h", "-", "+", "NOVALUES", "MATCH", &pattern];
+    let (next, items) = page(bench.read(&words));
+    assert!(next.is_some_and(|next| next.starts_with('1')) && items.is_empty());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
