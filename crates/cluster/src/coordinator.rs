@@ -259,15 +259,16 @@ impl Coordinator {
     fn plan<'a>(&'a self, db: u32, request: &'a Request) -> Plan<'a> {
         match request {
             Request::Command(argv) => match command::parse(argv) {
-                Ok(command) => match self.refusal(command.spec()) {
+                Ok(command) => match self.refusal(command.spec(), argv) {
                     None => self.plan_command(db, command, argv),
                     Some(refusal) => Plan::Reply(refusal.into()),
                 },
                 Err(error) => Plan::Reply(error.into()),
             },
             Request::Transaction { watched, commands } => {
-                let mut specs = commands.iter().filter_map(|argv| command::lookup(argv).ok());
-                if let Some(refusal) = specs.find_map(|spec| self.refusal(spec)) {
+                let mut known =
+                    commands.iter().filter_map(|argv| Some((command::lookup(argv).ok()?, argv)));
+                if let Some(refusal) = known.find_map(|(spec, argv)| self.refusal(spec, argv)) {
                     return Plan::Reply(refusal.into());
                 }
                 let count = self.partition_count(db);
@@ -287,12 +288,14 @@ impl Coordinator {
     }
 
     /// Why no such command is taken now, whatever it asks for.
-    fn refusal(&self, spec: &Spec) -> Option<ErrorReply> {
-        if !self.shared.version.allows(spec.since) {
+    fn refusal(&self, spec: &Spec, argv: &Argv) -> Option<ErrorReply> {
+        let since = spec.since_with(argv);
+        if !self.shared.version.allows(since) {
+            let option = if since == spec.since { "" } else { " with such an option" };
             return Some(ErrorReply::err(format!(
-                "'{}' is refused until every node of the cluster knows it: it came with version \
-                 {} of the cluster",
-                spec.name, spec.since
+                "'{}'{option} is refused until every node of the cluster knows it: it came with \
+                 version {since} of the cluster",
+                spec.name
             )));
         }
         if !(spec.grows && self.shared.is_room_low()) {

@@ -7,7 +7,8 @@
 //! | 1 | clusters that were made before there was a version; its nodes and newer ones do not carry out all operations alike, so it is upgraded whole |
 //! | 2 | records say under which version they were made; an operation that exceeds the budget of its record is refused by all replicas; COPY and RENAME of a large hash go in slices; BITOP and BITFIELD |
 //! | 3 | tables follow those of another cluster: records carry a leader's |
-//! | 4 | sweeps carry a form number (the feature `next-version` alone: what tests upgrade to) |
+//! | 4 | ranges of a hash's fields (`PLIMSOLL.HRANGE`, `PLIMSOLL.HREMRANGE`) and checks before fields are set (`PLIMSOLL.HCHECKSET`); conditions on what a string is (`SET … IFEQ`, DELEX), DIGEST; SCAN of a part of the keys |
+//! | 5 | sweeps carry a form number (the feature `next-version` alone: what tests upgrade to) |
 //!
 //! The first of the nodes raises it to what all members know, unless `cluster.version.raise` is
 //! `hold`. A node whose version is older than the cluster's refuses to start, by name.
@@ -23,7 +24,7 @@ use crate::metadata;
 use crate::node::Shared;
 
 /// The newest version that this binary knows.
-pub(crate) const KNOWN: u32 = if cfg!(feature = "next-version") { 4 } else { 3 };
+pub(crate) const KNOWN: u32 = if cfg!(feature = "next-version") { 5 } else { 4 };
 /// From this one on, operations beyond the budget of a record are refused.
 pub(crate) const BUDGETS: u32 = BUDGETED_SINCE;
 

@@ -187,12 +187,16 @@ static OWN: [(Spec, Own); 29] = [
 /// Slots of the table of names, few enough of them taken that most names are found at once.
 const SLOTS: usize = 1024;
 /// The longest name, in bytes.
-const NAME_BYTES_MAX: usize = 16;
+const NAME_BYTES_MAX: usize = 8 * NAME_WORDS;
+const NAME_WORDS: usize = 3;
+
+/// A name in lower case as numbers; zeros for none.
+type Folded = [u64; NAME_WORDS];
 
 struct Registry {
     entries: Vec<Entry>,
     /// From the hash of a name to its position in `entries`, open addressing.
-    slots: Vec<(u128, usize)>,
+    slots: Vec<(Folded, usize)>,
 }
 
 static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
@@ -202,11 +206,11 @@ static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
     let all = own.chain(rows.map(|spec| (spec, Runs::Rows)));
     let entries: Vec<Entry> =
         all.enumerate().map(|(index, (spec, runs))| Entry { spec, runs, index }).collect();
-    let mut slots = vec![(0, 0); SLOTS];
+    let mut slots = vec![(NO_NAME, 0); SLOTS];
     for entry in &entries {
         let name = fold(entry.spec.name.as_bytes()).expect("names of commands are short");
         let mut slot = slot(name);
-        while slots[slot].0 != 0 {
+        while slots[slot].0 != NO_NAME {
             slot = (slot + 1) % SLOTS;
         }
         slots[slot] = (name, entry.index);
@@ -214,19 +218,25 @@ static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
     Registry { entries, slots }
 });
 
-/// A name in lower case as one number; none where it is longer than any name.
-fn fold(name: &[u8]) -> Option<u128> {
+const NO_NAME: Folded = [0; NAME_WORDS];
+
+/// A name in lower case as numbers; none where it is longer than any name.
+fn fold(name: &[u8]) -> Option<Folded> {
     let mut padded = [0; NAME_BYTES_MAX];
     padded.get_mut(..name.len())?.copy_from_slice(name);
     padded.make_ascii_lowercase();
-    Some(u128::from_le_bytes(padded))
+    let (words, _) = padded.as_chunks();
+    let mut folded = NO_NAME;
+    for (to, word) in folded.iter_mut().zip(words) {
+        *to = u64::from_le_bytes(*word);
+    }
+    Some(folded)
 }
 
-/// Where the search for a name begins. Fibonacci hashing of its two halves.
-fn slot(name: u128) -> usize {
-    let [low, high] = [name, name >> 64]
-        .map(|half| u64::try_from(half & u128::from(u64::MAX)).expect("a half has 64 bits"));
-    let hash = (low ^ high.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
+/// Where the search for a name begins. Fibonacci hashing of its parts.
+fn slot([first, second, third]: Folded) -> usize {
+    let mixed = first ^ second.rotate_left(29) ^ third.rotate_left(43);
+    let hash = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
     usize::try_from(hash).expect("ten bits")
 }
 
@@ -234,11 +244,11 @@ fn slot(name: u128) -> usize {
 #[must_use]
 pub fn find(name: &[u8]) -> Option<&'static Entry> {
     let registry = &*REGISTRY;
-    let folded = fold(name).filter(|name| *name != 0)?;
+    let folded = fold(name).filter(|name| *name != NO_NAME)?;
     let mut slot = slot(folded);
     loop {
         match registry.slots[slot] {
-            (0, _) => return None,
+            (NO_NAME, _) => return None,
             (found, index) if found == folded => {
                 let entry = &registry.entries[index];
                 // A name that ends in zero bytes folds like the one without them.

@@ -6,10 +6,16 @@
 //! - [`table`]: the commands on rows.
 //! - [`bitfield`]: integers among the bits of a string.
 //! - [`args`]: numbers, options and times among the arguments.
+//! - [`check_set`]: a check of one field before others are changed.
+//! - [`condition`]: conditions on what a string is.
+//! - [`range`]: ranges of a hash's fields.
 //! - [`read`], [`write`]: the commands' meaning, and how arguments become it.
 
 pub mod args;
 pub mod bitfield;
+pub mod check_set;
+pub mod condition;
+pub mod range;
 pub mod read;
 pub mod spec;
 pub mod table;

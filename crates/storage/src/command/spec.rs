@@ -83,6 +83,17 @@ pub enum Access {
     Write,
 }
 
+/// Options that a command has not always had.
+#[derive(Clone, Copy, Debug)]
+pub struct LaterOptions {
+    /// The cluster's version since which they may stand in a log.
+    pub since: u32,
+    /// Their names.
+    pub names: &'static [&'static str],
+    /// The first argument that may be one.
+    pub from: usize,
+}
+
 pub(super) type Parse = for<'a> fn(Given<'a>) -> Result<Body<'a>, ErrorReply>;
 
 /// What is known of a command by its name.
@@ -106,6 +117,8 @@ pub struct Spec {
     pub dangerous: bool,
     /// The cluster's version since which it may stand in a log.
     pub since: u32,
+    /// Options that came later, and since when; none for most.
+    pub later: Option<LaterOptions>,
     /// Its subcommands, none for most.
     pub subcommands: &'static [Spec],
     parse: Option<Parse>,
@@ -125,6 +138,7 @@ impl Spec {
             grows: false,
             dangerous: false,
             since: 1,
+            later: None,
             subcommands: &[],
             parse: None,
         }
@@ -152,6 +166,24 @@ impl Spec {
     #[must_use]
     pub const fn since(self, since: u32) -> Self {
         Self { since, ..self }
+    }
+
+    /// The same, some of whose options are unknown to nodes of clusters before this version.
+    #[must_use]
+    pub const fn later(self, since: u32, names: &'static [&'static str], from: usize) -> Self {
+        Self { later: Some(LaterOptions { since, names, from }), ..self }
+    }
+
+    /// The cluster's version since which it may stand in a log with these arguments. An argument that only
+    /// looks like a later option counts as one: what a node that does not know it would refuse in other
+    /// words must not be in a log either.
+    #[must_use]
+    pub fn since_with(&self, argv: &Argv) -> u32 {
+        let Some(later) = &self.later else { return self.since };
+        let is_later =
+            |arg: &[u8]| later.names.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(arg));
+        let has_later = argv.iter().skip(later.from).any(is_later);
+        if has_later { self.since.max(later.since) } else { self.since }
     }
 
     /// The same, with its keys at these positions.
@@ -282,7 +314,7 @@ pub fn wrong_arity(name: &str) -> ErrorReply {
 }
 
 /// An argument as one line of an error may carry it.
-fn show(arg: &[u8], bytes_max: usize) -> String {
+pub(super) fn show(arg: &[u8], bytes_max: usize) -> String {
     let shown = String::from_utf8_lossy(&arg[..arg.len().min(bytes_max)]);
     shown.replace(['\r', '\n'], " ")
 }

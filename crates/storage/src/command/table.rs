@@ -2,7 +2,11 @@
 
 use super::spec::Group::{Bitmap, Generic, Hash, Server, String};
 use super::spec::{Group, KeyRange, Parse, Spec};
-use super::{bitfield, read, write};
+use super::{bitfield, check_set, condition, range, read, write};
+
+/// The cluster's version since which there are ranges of fields, checks of one field before others are
+/// changed, and conditions on what a string is.
+const SORT_KEYS_SINCE: u32 = 4;
 
 const fn reads(name: &'static str, arity: i32, group: Group, parse: Parse) -> Spec {
     Spec::new(name, arity, group).keys(KeyRange::ONE).reads(parse)
@@ -16,12 +20,19 @@ const fn writes(name: &'static str, arity: i32, group: Group, parse: Parse) -> S
 pub const SPECS: &[Spec] = &[
     // Strings.
     reads("get", 2, String, read::strings::get).fast(),
-    writes("set", -3, String, write::strings::set).grows(),
+    writes("set", -3, String, write::strings::set).grows().later(
+        SORT_KEYS_SINCE,
+        &["IFEQ", "IFNE", "IFDEQ", "IFDNE"],
+        3,
+    ),
     writes("setnx", 3, String, write::strings::setnx).grows().fast(),
     writes("setex", 4, String, write::strings::setex).grows(),
     writes("psetex", 4, String, write::strings::psetex).grows(),
     writes("getset", 3, String, write::strings::getset).grows().fast(),
     writes("getdel", 2, String, write::strings::getdel).fast(),
+    writes("delex", -2, String, condition::delex).since(SORT_KEYS_SINCE),
+    // Not fast, though Redis says so: it looks at every byte, and others of the thread would wait.
+    reads("digest", 2, String, condition::digest_of).since(SORT_KEYS_SINCE),
     writes("getex", -2, String, write::strings::getex).fast(),
     reads("mget", -2, String, read::strings::mget).keys(KeyRange::ALL).fast(),
     writes("mset", -3, String, write::strings::mset).keys(KeyRange::PAIRS).grows(),
@@ -74,6 +85,13 @@ pub const SPECS: &[Spec] = &[
     writes("hgetex", -5, Hash, write::fields::hgetex).fast(),
     writes("hsetex", -6, Hash, write::fields::hsetex).grows().fast(),
     writes("hgetdel", -5, Hash, write::fields::hgetdel).fast(),
+    // Ranges and checks of fields, which Redis has not.
+    reads("plimsoll.hrange", -4, Hash, range::hrange).since(SORT_KEYS_SINCE),
+    writes("plimsoll.hremrange", -4, Hash, range::hremrange).since(SORT_KEYS_SINCE),
+    writes("plimsoll.hcheckset", -6, Hash, check_set::hcheckset)
+        .grows()
+        .fast()
+        .since(SORT_KEYS_SINCE),
     // Keys.
     writes("del", -2, Generic, write::keys::del).keys(KeyRange::ALL),
     writes("unlink", -2, Generic, write::keys::del).keys(KeyRange::ALL).fast(),
@@ -89,7 +107,11 @@ pub const SPECS: &[Spec] = &[
     reads("expiretime", 2, Generic, read::keys::expiretime).fast(),
     reads("pexpiretime", 2, Generic, read::keys::pexpiretime).fast(),
     writes("persist", 2, Generic, write::keys::persist).fast(),
-    reads("scan", -2, Generic, read::keys::scan).keys(KeyRange::NONE),
+    reads("scan", -2, Generic, read::keys::scan).keys(KeyRange::NONE).later(
+        SORT_KEYS_SINCE,
+        &["SPLIT"],
+        2,
+    ),
     reads("keys", 2, Generic, read::keys::keys).keys(KeyRange::NONE).dangerous(),
     writes("rename", 3, Generic, write::keys::rename).keys(KeyRange::TWO),
     writes("renamenx", 3, Generic, write::keys::renamenx).keys(KeyRange::TWO).fast(),
@@ -114,7 +136,7 @@ const MEMORY: &[Spec] =
     &[reads("memory|usage", -3, Generic, read::keys::memory_usage).keys(KeyRange::SECOND)];
 
 /// Longest name of a command, in bytes.
-const NAME_BYTES_MAX: usize = 16;
+const NAME_BYTES_MAX: usize = 24;
 /// Slots of the hash table: few enough collisions that a name is found at its first slot mostly.
 const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 10;
@@ -147,11 +169,26 @@ const fn positions() -> [u8; SLOTS] {
 }
 
 /// The slot where the search for a name, in lower case and padded with zeros, begins.
-#[expect(clippy::cast_possible_truncation, reason = "the upper half is folded into the lower")]
 const fn slot(name: [u8; NAME_BYTES_MAX]) -> usize {
-    let name = u128::from_le_bytes(name);
-    let folded = (name >> 64) as u64 ^ name as u64;
+    let mut folded = 0u64;
+    let mut at = 0;
+    while at < NAME_BYTES_MAX {
+        // Turned, so that the parts of a long name do not cancel each other.
+        folded = folded.rotate_left(5) ^ word(name, at);
+        at += 8;
+    }
     (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - SLOT_BITS)) as usize
+}
+
+/// Eight bytes of a name as a number.
+const fn word(name: [u8; NAME_BYTES_MAX], at: usize) -> u64 {
+    let mut bytes = [0; 8];
+    let mut i = 0;
+    while i < bytes.len() {
+        bytes[i] = name[at + i];
+        i += 1;
+    }
+    u64::from_le_bytes(bytes)
 }
 
 /// The command of a name in any case; allocates nothing.

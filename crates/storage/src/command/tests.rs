@@ -64,6 +64,30 @@ fn the_cursor_of_a_scan_is_shown() {
 }
 
 #[test]
+fn later_options_are_told_from_earlier_ones() {
+    for (words, since) in [
+        ("SET k v", 1),
+        ("SET k IFEQ", 1),
+        ("SET IFEQ v EX 1", 1),
+        ("SET k v ifeq x", 4),
+        ("SET k v IFEQ", 4),
+        ("SET k v EX 0 IFDNE x", 4),
+        ("GET k", 1),
+        ("SCAN 0 COUNT 5", 1),
+        ("SCAN 0 SPLIT 0 2", 4),
+        ("BITOP AND a b", 2),
+        ("PLIMSOLL.HRANGE h - +", 4),
+        ("PLIMSOLL.HREMRANGE h - +", 4),
+        ("PLIMSOLL.HCHECKSET h f NX DEL f", 4),
+        ("DELEX k", 4),
+        ("DIGEST k", 4),
+    ] {
+        let argv = Argv::of(&words.split(' ').collect::<Vec<_>>());
+        assert_eq!(lookup(&argv).unwrap().since_with(&argv), since, "{words}");
+    }
+}
+
+#[test]
 fn what_command_info_shows() {
     let spec = table::find(b"get").unwrap();
     assert_eq!(spec.flag_names().collect::<Vec<_>>(), ["readonly", "fast"]);

@@ -7,6 +7,7 @@
 
 mod bitfield;
 mod bits;
+mod check_set;
 mod copy;
 mod cursors;
 mod document;
@@ -19,6 +20,7 @@ mod hashes;
 mod keys;
 mod lcs;
 mod random;
+mod range;
 mod scan;
 mod store;
 mod strings;
@@ -170,6 +172,7 @@ fn run_read<R: RowsRead + ?Sized>(read: &Read<'_>, rows: &R, context: &ReadConte
         Read::Get(key) => strings::get(rows, key, now_ms),
         Read::GetMany(keys) => strings::get_many(rows, keys, now_ms),
         Read::Length(key) => strings::length(rows, key, now_ms),
+        Read::Digest(key) => strings::digest(rows, key, now_ms),
         Read::GetRange(range) => strings::get_range(rows, range, now_ms),
         Read::GetBit { key, offset } => bits::get(rows, key, offset, now_ms),
         Read::BitCount { key, part } => bits::count(rows, key, part, now_ms),
@@ -183,6 +186,7 @@ fn run_read<R: RowsRead + ?Sized>(read: &Read<'_>, rows: &R, context: &ReadConte
         Read::HashExists(field) => hashes::exists(rows, field, now_ms),
         Read::HashValueLength(field) => hashes::value_length(rows, field, now_ms),
         Read::HashScan { key, scan } => scan::fields(rows, key, scan, context),
+        Read::HashRange(ref page) => range::page(rows, page, now_ms),
         Read::HashRandom { key, count, values } => {
             hashes::random(rows, key, count, values, context)
         }
@@ -216,6 +220,8 @@ fn run_write<W: RowsWrite + ?Sized>(write: &Write<'_>, edit: &mut Edit<'_, W>) -
         Write::HashSet { key, pairs, ok } => hashes::set(edit, key, pairs, ok),
         Write::HashSetNew { key, field, value } => hashes::set_new(edit, key, field, value),
         Write::HashDelete { key, fields, get } => hashes::delete(edit, key, fields, get),
+        Write::HashCheckSet(ref wanted) => check_set::run(edit, wanted),
+        Write::HashDeleteRange { key, ref range } => range::delete(edit, key, range),
         Write::HashIncrement { key, field, by } => hashes::increment(edit, key, field, by),
         Write::HashIncrementFloat { key, field, by } => {
             hashes::increment_float(edit, key, field, by)
@@ -231,6 +237,7 @@ fn run_write<W: RowsWrite + ?Sized>(write: &Write<'_>, edit: &mut Edit<'_, W>) -
             fields::set_expire(edit, key, present, expiry, pairs)
         }
         Write::Delete(keys) => keys::delete(edit, keys),
+        Write::DeleteIf { key, condition } => strings::delete_if(edit, key, condition),
         Write::Expire { key, moment, condition } => keys::expire(edit, key, moment, condition),
         Write::Persist(key) => keys::persist(edit, key),
         Write::Rename { from, to, absent } => keys::rename(edit, from, to, absent),

@@ -102,11 +102,22 @@ fn is_shown<R: RowsRead + ?Sized>(
 }
 
 pub(super) fn keys<R: RowsRead + ?Sized>(rows: &R, scan: Scan<'_>, now_ms: u64) -> Answer {
-    let from_hash = scan.cursor << (u64::BITS - CURSOR_BITS);
+    // A split's places are the same in every partition.
+    let places = 1 << CURSOR_BITS;
+    let cursor = scan.cursor & (places - 1);
+    let from = scan.split.map_or(0, |split| split.from(places)).max(cursor);
+    let to = scan.split.map_or(places, |split| split.to(places));
+    if from >= to {
+        return Ok(page(0, Vec::new()));
+    }
+    let from_hash = from << (u64::BITS - CURSOR_BITS);
     let pattern = scan.pattern.map(Glob::new).transpose()?;
     let (mut items, mut seen, mut last, mut next) = (Vec::new(), 0, None, 0);
     visit_keys(rows, from_hash, now_ms, &mut |row, meta| {
         let place = row.hash >> (u64::BITS - CURSOR_BITS);
+        if place >= to {
+            return Ok(ControlFlow::Break(()));
+        }
         if seen >= scan.count && last != Some(place) {
             next = place;
             return Ok(ControlFlow::Break(()));

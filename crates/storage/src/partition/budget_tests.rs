@@ -154,6 +154,7 @@ fn every_way_to_make_much_of_little_is_bounded() {
         many("BITCOUNT s", 3000),
         each("COPY h c#", 8),
         many("MEMORY USAGE h", 60),
+        many("PLIMSOLL.HRANGE h + - REV COUNT 1", 60),
     ] {
         let replies = world.record(&[poison.clone(), command("GET n")]);
         let what = format!("{:?}", Operation::decode(&poison).map(|_| poison.slice(..40)));
@@ -163,6 +164,36 @@ fn every_way_to_make_much_of_little_is_bounded() {
     // Replies are counted where nothing is changed, and pass where they are few.
     assert!(matches!(world.record(&[many("GET s", 5)])[0], Reply::Array(_)));
     assert_eq!(world.keys(), 4);
+    world.replay();
+}
+
+#[test]
+fn ranges_are_taken_away_in_parts_that_fit_a_record() {
+    let mut world = World::new();
+    let (long, each) = ("n".repeat(1500), 4000);
+    for at in 0..4 {
+        let names: Vec<String> = (0..each).map(|field| format!("{at}-{field:05}{long}")).collect();
+        world.record(&[command(&format!("HSET h {} v", names.join(" v ")))]);
+        let names = names.join(" ");
+        world.record(&[command(&format!("HPEXPIRE h 99999999 FIELDS {each} {names}"))]);
+    }
+    let mut left = 4 * each;
+    let mut rounds = 0;
+    while left > 0 {
+        let removals = (0..6).map(|_| "PLIMSOLL.HREMRANGE h - +".to_owned());
+        let reply = world.record(&[transaction(removals)]).remove(0);
+        let Reply::Array(parts) = reply else { panic!("{rounds}: {reply:?}") };
+        for part in parts {
+            let Reply::Array(part) = part else { panic!("{rounds}: {part:?}") };
+            let [Reply::Integer(removed), next] = part.as_slice() else { panic!("{part:?}") };
+            assert!(*removed > 0 || left == 0, "each goes on");
+            left -= *removed;
+            assert_eq!(*next == Reply::Nil, left == 0);
+        }
+        rounds += 1;
+    }
+    assert!((2..5).contains(&rounds), "{rounds}");
+    assert_eq!((left, world.keys()), (0, 0));
     world.replay();
 }
 

@@ -28,6 +28,7 @@ mod store;
 mod system;
 mod touches;
 mod unflushed;
+mod walk;
 
 pub use apply::{Applied, ApplyError, Digests, Effect, NotCarried, Observer, Replica, ToIndex};
 pub use budget::{

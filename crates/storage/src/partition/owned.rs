@@ -44,4 +44,8 @@ impl RowsRead for OwnedSnapshot {
     fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
         self.held.borrow_dependent().scan(from, to, visit)
     }
+
+    fn scan_back(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
+        self.held.borrow_dependent().scan_back(from, to, visit)
+    }
 }

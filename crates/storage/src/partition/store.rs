@@ -28,7 +28,8 @@ use super::resources::{BLOCK_BYTES, DOCUMENT_BLOCK_BYTES, FileSizes, Resources};
 use super::row_cache::{RowCache, StoreNumber};
 use super::system;
 use super::unflushed::Unflushed;
-use crate::rows::{RowsRead, StoreError, Visit, key};
+use super::walk::{up_to_rows, walk, walk_back};
+use crate::rows::{RowsRead, StoreError, Visit, gather_back, key};
 
 /// One partition's RocksDB; cloned handles read and write the same rows.
 #[derive(Clone)]
@@ -507,6 +508,10 @@ impl RowsRead for Store {
         }
         walk(self.db.raw_iterator_opt(bounds(to)), from, visit)
     }
+
+    fn scan_back(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
+        self.snapshot()?.scan_back(from, to, visit)
+    }
 }
 
 /// A consistent state of a partition's rows.
@@ -545,11 +550,17 @@ impl RowsRead for StoreSnapshot<'_> {
         };
         walk_merged(changed, &mut show, |visit| walk(rows, from, visit))
     }
-}
 
-/// How many rows a [`CachedStore`] shows in one scan: beyond, it would take too long for a
-/// thread that must not block.
-const CACHED_SCAN_ROWS_MAX: usize = 1024;
+    fn scan_back(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
+        if self.pending.is_some() {
+            // A store that takes nothing is seldom, and ends soon.
+            return gather_back(self, from, to, visit);
+        }
+        let mut options = bounds(to);
+        options.set_iterate_lower_bound(from);
+        walk_back(self.snapshot.raw_iterator_opt(options), visit)
+    }
+}
 
 /// A consistent state of the rows, read only as far as that needs no disk and little time;
 /// [`StoreError::NotCached`] otherwise, so that the read can be handed on.
@@ -571,14 +582,14 @@ impl RowsRead for CachedStore<'_> {
     fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
         let mut options = cached_only();
         options.set_iterate_upper_bound(to);
-        let mut rows = 0;
-        let mut is_cut = false;
-        walk(self.snapshot.raw_iterator_opt(options), from, &mut |key, value| {
-            rows += 1;
-            is_cut = rows > CACHED_SCAN_ROWS_MAX;
-            if is_cut { ControlFlow::Break(()) } else { visit(key, value) }
-        })?;
-        if is_cut { Err(StoreError::NotCached) } else { Ok(()) }
+        up_to_rows(visit, |visit| walk(self.snapshot.raw_iterator_opt(options), from, visit))
+    }
+
+    fn scan_back(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
+        let mut options = cached_only();
+        options.set_iterate_upper_bound(to);
+        options.set_iterate_lower_bound(from);
+        up_to_rows(visit, |visit| walk_back(self.snapshot.raw_iterator_opt(options), visit))
     }
 }
 
@@ -630,22 +641,7 @@ fn bounds(to: &[u8]) -> ReadOptions {
     options
 }
 
-fn walk<D: rust_rocksdb::DBAccess>(
-    mut rows: rust_rocksdb::DBRawIteratorWithThreadMode<'_, D>,
-    from: &[u8],
-    visit: Visit<'_>,
-) -> Result<(), StoreError> {
-    rows.seek(from);
-    while let Some((key, value)) = rows.item() {
-        if visit(key, value).is_break() {
-            return Ok(());
-        }
-        rows.next();
-    }
-    rows.status().map_err(failed)
-}
-
-fn failed(error: rust_rocksdb::Error) -> StoreError {
+pub(super) fn failed(error: rust_rocksdb::Error) -> StoreError {
     if error.kind() == rust_rocksdb::ErrorKind::Incomplete {
         return StoreError::NotCached;
     }
@@ -691,6 +687,13 @@ mod tests {
         };
         store.scan(b"m", b"n", &mut visit).unwrap();
         assert_eq!(keys, [b"ma", b"mb"]);
+        let mut keys = Vec::new();
+        let mut visit = |key: &[u8], _: &[u8]| {
+            keys.push(key.to_vec());
+            ControlFlow::Continue(())
+        };
+        store.scan_back(b"m", b"n", &mut visit).unwrap();
+        assert_eq!(keys, [b"mb", b"ma"]);
         store.has_failed.store(false, Ordering::Relaxed);
         let third = store.snapshot().unwrap();
         assert!(third.pending.is_none() && !store.takes_nothing());

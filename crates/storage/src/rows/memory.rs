@@ -48,6 +48,18 @@ impl RowsRead for MemoryRows {
         }
         Ok(())
     }
+
+    fn scan_back(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
+        if from >= to {
+            return Ok(());
+        }
+        for (key, value) in self.rows.range::<[u8], _>((Included(from), Excluded(to))).rev() {
+            if visit(key, value).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl RowsWrite for MemoryRows {

@@ -58,6 +58,22 @@ impl<'a, R: RowsRead + ?Sized> Metered<'a, R> {
         if is_over { Err(StoreError::NotCached) } else { Ok(()) }
     }
 
+    /// Shows what `scan` shows, as long as there is work left.
+    fn counted(
+        &self,
+        visit: Visit<'_>,
+        scan: impl FnOnce(Visit<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.check()?;
+        let mut outcome = Ok(());
+        scan(&mut |key, value| {
+            self.count(SCANNED_ROW_BYTES);
+            outcome = self.check();
+            if outcome.is_err() { ControlFlow::Break(()) } else { visit(key, value) }
+        })?;
+        outcome
+    }
+
     fn count(&self, bytes: usize) {
         self.worked_bytes.set(self.worked_bytes.get().saturating_add(bytes));
     }
@@ -86,14 +102,11 @@ impl<R: RowsRead + ?Sized> RowsRead for Metered<'_, R> {
     }
 
     fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        self.check()?;
-        let mut outcome = Ok(());
-        self.rows.scan(from, to, &mut |key, value| {
-            self.count(SCANNED_ROW_BYTES);
-            outcome = self.check();
-            if outcome.is_err() { ControlFlow::Break(()) } else { visit(key, value) }
-        })?;
-        outcome
+        self.counted(visit, |visit| self.rows.scan(from, to, visit))
+    }
+
+    fn scan_back(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
+        self.counted(visit, |visit| self.rows.scan_back(from, to, visit))
     }
 
     fn hold(&self, bytes: usize) -> Result<(), StoreError> {

@@ -92,6 +92,15 @@ pub trait RowsRead {
     /// Where the store fails.
     fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError>;
 
+    /// The same in the opposite order, from `to` (without it) down. Rows that can only be walked upwards
+    /// are gathered first, which is asked for as what a command holds is.
+    ///
+    /// # Errors
+    /// As [`Self::scan`] and [`Self::hold`].
+    fn scan_back(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
+        gather_back(self, from, to, visit)
+    }
+
     /// Asks for bytes that a command is about to hold beside rows: a part of its answer, a table
     /// that it works with. Rows that have no limit grant all.
     ///
@@ -120,6 +129,32 @@ pub trait RowsRead {
     fn is_pressed(&self) -> bool {
         false
     }
+}
+
+/// [`RowsRead::scan_back`] of rows that can only be walked upwards.
+pub(crate) fn gather_back<R: RowsRead + ?Sized>(
+    rows: &R,
+    from: &[u8],
+    to: &[u8],
+    visit: Visit<'_>,
+) -> Result<(), StoreError> {
+    let mut gathered: Vec<(Bytes, Bytes)> = Vec::new();
+    let mut refused = Ok(());
+    rows.scan(from, to, &mut |key, value| {
+        refused = rows.hold(key.len() + value.len() + ANSWER_BYTES);
+        if refused.is_err() {
+            return ControlFlow::Break(());
+        }
+        gathered.push((Bytes::copy_from_slice(key), Bytes::copy_from_slice(value)));
+        ControlFlow::Continue(())
+    })?;
+    refused?;
+    for (key, value) in gathered.iter().rev() {
+        if visit(key, value).is_break() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Rows to read and change; a change is seen by what is read after it.

@@ -2,9 +2,9 @@
 
 use super::super::Body;
 use super::super::args::{
-    Args, Given, TimeForm, choose, not_integer, parse_cursor, parse_integer, syntax_error,
+    Args, Given, Options, TimeForm, choose, not_integer, parse_cursor, parse_integer, syntax_error,
 };
-use super::{OneField, Parts, Read, Scan};
+use super::{OneField, Parts, Read, Scan, Split};
 use crate::ErrorReply;
 
 /// The most fields drawn with repeats at once: the answer is built in memory.
@@ -63,10 +63,11 @@ pub(in crate::command) fn hscan(given: Given<'_>) -> Parsed<'_> {
 /// The cursor at a position and the options after it.
 pub(super) fn scan<'a>(given: Given<'a>, at: usize, typed: bool) -> Result<Scan<'a>, ErrorReply> {
     let cursor = parse_cursor(given.arg(at))?;
-    let mut scan = Scan { cursor, pattern: None, count: SCAN_COUNT_DEFAULT, kind: None };
+    let mut scan =
+        Scan { cursor, pattern: None, count: SCAN_COUNT_DEFAULT, kind: None, split: None };
     let mut options = given.options_from(at + 1);
     while let Some(option) = options.next() {
-        match choose(option, &[("COUNT", 0), ("MATCH", 1), ("TYPE", 2)]) {
+        match choose(option, &[("COUNT", 0), ("MATCH", 1), ("TYPE", 2), ("SPLIT", 3)]) {
             Some(0) => {
                 let count = parse_integer(options.value()?).ok_or_else(not_integer)?;
                 scan.count = usize::try_from(count).map_err(|_| syntax_error())?;
@@ -76,10 +77,22 @@ pub(super) fn scan<'a>(given: Given<'a>, at: usize, typed: bool) -> Result<Scan<
             }
             Some(1) => scan.pattern = Some(options.value()?),
             Some(2) if typed => scan.kind = Some(options.value()?),
+            Some(3) if typed => scan.split = Some(split(&mut options)?),
             _ => return Err(syntax_error()),
         }
     }
     Ok(scan)
+}
+
+/// Which part, from 0, and of how many.
+fn split(options: &mut Options<'_>) -> Result<Split, ErrorReply> {
+    let mut number = || parse_integer(options.value()?).ok_or_else(not_integer);
+    let (at, count) = (number()?, number()?);
+    let is_part = count <= Split::COUNT_MAX.cast_signed() && (0..count).contains(&at);
+    if !is_part {
+        return Err(ErrorReply::err("value is out of range"));
+    }
+    Ok(Split { at: at.cast_unsigned(), count: count.cast_unsigned() })
 }
 
 pub(in crate::command) fn hrandfield(given: Given<'_>) -> Parsed<'_> {

@@ -15,6 +15,8 @@ pub enum Read<'a> {
     GetMany(Args<'a>),
     /// A string's length.
     Length(&'a [u8]),
+    /// A string's digest.
+    Digest(&'a [u8]),
     /// A part of a string.
     GetRange(Range<'a>),
     /// A bit of a string.
@@ -62,6 +64,8 @@ pub enum Read<'a> {
         /// Where to go on, and what to show.
         scan: Scan<'a>,
     },
+    /// Fields of a range, in their order.
+    HashRange(super::range::RangePage<'a>),
     /// Fields drawn at random.
     HashRandom {
         /// The hash.
@@ -206,6 +210,40 @@ pub struct Scan<'a> {
     pub count: usize,
     /// Only keys of this type, in any case.
     pub kind: Option<&'a [u8]>,
+    /// Only one part of the keys.
+    pub split: Option<Split>,
+}
+
+/// One of several equal parts of the places that keys may have. Together they are all, whatever keys come
+/// and go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// Which, from 0.
+    pub at: u64,
+    /// Of how many.
+    pub count: u64,
+}
+
+impl Split {
+    /// The most parts.
+    pub const COUNT_MAX: u64 = 1 << 16;
+
+    /// The first place of the part, of so many in all.
+    #[must_use]
+    pub fn from(self, places: u64) -> u64 {
+        Self::bound(self.at, self.count, places)
+    }
+
+    /// The first place after it.
+    #[must_use]
+    pub fn to(self, places: u64) -> u64 {
+        Self::bound(self.at + 1, self.count, places)
+    }
+
+    fn bound(at: u64, count: u64, places: u64) -> u64 {
+        let bound = u128::from(places) * u128::from(at) / u128::from(count);
+        u64::try_from(bound).unwrap_or(places)
+    }
 }
 
 /// What OBJECT is asked.

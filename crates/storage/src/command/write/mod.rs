@@ -6,6 +6,7 @@ pub(super) mod keys;
 pub(super) mod strings;
 
 use super::args::{Args, ExpiryCondition, Moment, Pairs};
+use super::condition::Condition;
 
 /// A command that may change rows.
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +111,15 @@ pub enum Write<'a> {
         /// Shows their values rather than how many there were.
         get: bool,
     },
+    /// Sets or deletes fields where another one is what it must be.
+    HashCheckSet(super::check_set::CheckSet<'a>),
+    /// Takes the fields of a range away.
+    HashDeleteRange {
+        /// The hash.
+        key: &'a [u8],
+        /// The fields.
+        range: super::range::FieldRange<'a>,
+    },
     /// Adds to a field that is a whole number.
     HashIncrement {
         /// The hash.
@@ -168,6 +178,13 @@ pub enum Write<'a> {
     },
     /// Takes keys away.
     Delete(Args<'a>),
+    /// Takes a string away where it is what it must be.
+    DeleteIf {
+        /// The key.
+        key: &'a [u8],
+        /// What it must be; none where nobody knows the condition, which Redis says of strings alone.
+        condition: Option<Condition<'a>>,
+    },
     /// Sets when a key expires.
     Expire {
         /// The key.
@@ -223,6 +240,8 @@ pub struct Set<'a> {
     pub value: &'a [u8],
     /// Only where the key is there (true), or is not (false).
     pub present: Option<bool>,
+    /// Only where the string is this.
+    pub condition: Option<Condition<'a>>,
     /// What becomes of its expiry.
     pub expiry: NewExpiry,
     /// What it answers.

@@ -4,6 +4,7 @@ use super::super::Body;
 use super::super::args::{
     Given, Options, STRING_BYTES_MAX, TimeForm, choose, syntax_error, too_long,
 };
+use super::super::condition::{Comparison, Condition};
 use super::super::read::strings::bit_offset;
 use super::{BitJoin, GetExpiry, NewExpiry, Set, SetAnswer, Write};
 use crate::ErrorReply;
@@ -44,9 +45,15 @@ fn expiry_option<'a>(
 }
 
 pub(in crate::command) fn set(given: Given<'_>) -> Parsed<'_> {
-    let (mut present, mut old, mut expiry) = (None, false, None);
+    let (mut present, mut condition, mut old, mut expiry) = (None, None, false, None);
     let mut options = given.options_from(3);
     while let Some(option) = options.next() {
+        if let Some(comparison) = choose(option, Comparison::NAMES) {
+            if condition.replace(Condition { comparison, with: options.value()? }).is_some() {
+                return Err(syntax_error());
+            }
+            continue;
+        }
         match choose(option, &[("NX", Some(false)), ("XX", Some(true)), ("GET", None)]) {
             Some(None) => old = true,
             Some(wanted) if present.is_none() || present == wanted => present = wanted,
@@ -57,13 +64,16 @@ pub(in crate::command) fn set(given: Given<'_>) -> Parsed<'_> {
             }
         }
     }
+    if present.is_some() && condition.is_some() {
+        return Err(syntax_error());
+    }
     let expiry = match expiry {
         None | Some(ExpiryOption::Clear) => NewExpiry::Clear,
         Some(ExpiryOption::Keep) => NewExpiry::Keep,
         Some(ExpiryOption::At(form, text)) => NewExpiry::At(form.positive(text, given.spec.name)?),
     };
     let answer = if old { SetAnswer::Old } else { SetAnswer::Ok };
-    set_to(Set { key: given.arg(1), value: given.arg(2), present, expiry, answer })
+    set_to(Set { key: given.arg(1), value: given.arg(2), present, condition, expiry, answer })
 }
 
 fn set_to(set: Set<'_>) -> Parsed<'_> {
@@ -78,6 +88,7 @@ pub(in crate::command) fn setnx(given: Given<'_>) -> Parsed<'_> {
         key: given.arg(1),
         value: given.arg(2),
         present: Some(false),
+        condition: None,
         expiry: NewExpiry::Clear,
         answer: SetAnswer::Number,
     })
@@ -88,6 +99,7 @@ fn set_until(given: Given<'_>, form: TimeForm) -> Parsed<'_> {
         key: given.arg(1),
         value: given.arg(3),
         present: None,
+        condition: None,
         expiry: NewExpiry::At(form.positive(given.arg(2), given.spec.name)?),
         answer: SetAnswer::Ok,
     })
@@ -106,6 +118,7 @@ pub(in crate::command) fn getset(given: Given<'_>) -> Parsed<'_> {
         key: given.arg(1),
         value: given.arg(2),
         present: None,
+        condition: None,
         expiry: NewExpiry::Clear,
         answer: SetAnswer::Old,
     })

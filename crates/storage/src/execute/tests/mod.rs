@@ -2,10 +2,12 @@
 //! and the counters agree with each other.
 
 mod basics;
+mod checks;
 mod copies;
 mod documents;
 mod documents_model;
 mod expiry;
+mod ranges;
 mod scans;
 
 use std::ops::ControlFlow;

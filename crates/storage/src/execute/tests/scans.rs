@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Bench, show};
 use crate::Reply;
+use crate::command::read::Split;
 
 /// The cursor and the items of a page.
 fn page(reply: Reply) -> (String, Vec<String>) {
@@ -51,6 +52,56 @@ fn a_scan_shows_every_key_once() {
     let Reply::Array(keys) = bench.read(&["KEYS", "key:*"]) else { panic!() };
     assert_eq!(keys.len(), 300);
     assert!(matches!(bench.read(&["RANDOMKEY"]), Reply::Bulk(_)));
+}
+
+#[test]
+fn splits_of_a_scan_are_all_keys_together_and_about_as_many_each() {
+    let mut bench = Bench::new();
+    for n in 0..1000 {
+        bench.write(&["SET", &format!("key:{n}"), "v"]);
+    }
+    for count in [1, 2, 3, 7] {
+        let mut seen = Vec::new();
+        for at in 0..count {
+            let (at, of) = (at.to_string(), count.to_string());
+            let (mut cursor, before) = ("0".to_string(), seen.len());
+            loop {
+                let words = ["SCAN", &cursor, "SPLIT", &at, &of, "COUNT", "30"];
+                let (next, items) = page(bench.read(&words));
+                seen.extend(items);
+                cursor = next;
+                if cursor == "0" {
+                    break;
+                }
+            }
+            let share = (seen.len() - before) * count / 10;
+            assert!((75..=125).contains(&share), "{at} of {count}: {share} %");
+        }
+        assert_eq!(seen.len(), 1000);
+        assert_eq!(seen.into_iter().collect::<BTreeSet<_>>().len(), 1000);
+    }
+    // A cursor beyond the part has come to its end.
+    let beyond = ((1u64 << 52) - 1).to_string();
+    assert_eq!(show(&bench.read(&["SCAN", &beyond, "SPLIT", "0", "2"])), "[\"0\" []]");
+    let most = Split::COUNT_MAX.to_string();
+    let last = (Split::COUNT_MAX - 1).to_string();
+    assert!(matches!(bench.read(&["SCAN", "0", "SPLIT", &last, &most]), Reply::Array(_)));
+}
+
+#[test]
+fn splits_that_are_none_are_refused() {
+    super::check(
+        r#"
+        SCAN 0 SPLIT 0 1 => ["0" []]
+        SCAN 0 SPLIT 1 1 => -ERR value is out of range
+        SCAN 0 SPLIT 0 0 => -ERR value is out of range
+        SCAN 0 SPLIT -1 2 => -ERR value is out of range
+        SCAN 0 SPLIT 0 65537 => -ERR value is out of range
+        SCAN 0 SPLIT x 2 => -ERR value is not an integer or out of range
+        SCAN 0 SPLIT 0 => -ERR syntax error
+        HSCAN h 0 SPLIT 0 1 => -ERR syntax error
+        "#,
+    );
 }
 
 #[test]
