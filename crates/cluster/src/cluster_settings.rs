@@ -39,6 +39,9 @@ const COPY_RATE: &str = "ccr.indices.recovery.max_bytes_per_sec";
 /// Whether what is copied and followed across clusters makes way for the work of a node's own clients:
 /// `on`, `off`, or `shadow`, which decides and holds nothing back. Default `on`.
 const PACING: &str = "ccr.pacing";
+/// Whether compactions make way for the work of a node's clients: `on`, `off`, or `shadow`, which decides
+/// and holds nothing back.
+const COMPACTION_PACING: &str = "compaction.pacing";
 /// What is shown of a setting that has no default.
 const UNSET: &str = "";
 
@@ -54,7 +57,7 @@ const RETENTION_MIN_BYTES: u64 = 1 << 20;
 const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The settings, with their defaults.
-pub const CLUSTER_SETTINGS: [(&str, &str); 12] = [
+pub const CLUSTER_SETTINGS: [(&str, &str); 13] = [
     (SHARDS_PER_NODE, "1000"),
     (DELAYED_TIMEOUT, "60s"),
     (CHECK_INTERVAL, "10m"),
@@ -66,6 +69,7 @@ pub const CLUSTER_SETTINGS: [(&str, &str); 12] = [
     (CHUNKS_OF_FILE, UNSET),
     (COPY_RATE, UNSET),
     (PACING, "on"),
+    (COMPACTION_PACING, "on"),
     (RAISE_VERSION, RAISE[0]),
 ];
 
@@ -82,7 +86,7 @@ pub fn check_cluster_setting(name: &str, text: &str) -> Result<(), String> {
         CHUNK_SIZE => chunk_bytes(text).map(drop),
         CHUNKS | CHUNKS_OF_FILE => chunks(text).map(drop),
         COPY_RATE => rate(text).map(drop),
-        PACING => mode(text).map(drop),
+        PACING | COMPACTION_PACING => mode(text).map(drop),
         RAISE_VERSION if RAISE.contains(&text) => Ok(()),
         RAISE_VERSION => Err(format!("`{text}` is none of {}", RAISE.join(", "))),
         _ => Err(format!("`{name}` is no setting of the cluster")),
@@ -140,6 +144,11 @@ pub(crate) fn copy_rate(metadata: &Partition) -> Option<u64> {
 /// See [`PACING`].
 pub(crate) fn pacing(metadata: &Partition) -> Mode {
     value(metadata, PACING, mode)
+}
+
+/// See [`COMPACTION_PACING`].
+pub(crate) fn compaction_pacing(metadata: &Partition) -> Mode {
+    value(metadata, COMPACTION_PACING, mode)
 }
 
 /// See [`RAISE_VERSION`].

@@ -185,7 +185,7 @@ impl Partition {
     }
 
     /// How far it is now: what the node's stores share as it is, what is its own as it was noted.
-    fn debt(&self) -> f64 {
+    pub(crate) fn debt(&self) -> f64 {
         let (held, budget) = self.store.unflushed_of_node();
         let own = f64::from(self.debt_permille.load(Ordering::Relaxed)) / 1000.0;
         debt::of_node(held as u64, budget as u64).max(own)

@@ -147,6 +147,11 @@ impl Metrics {
         let stopped = Duration::from_nanos(store.stops.time_ns).as_secs_f64();
         self.count("plimsoll_store_stops_total", None, store.stops.count);
         self.show("plimsoll_store_stopped_seconds_total", None, stopped);
+        self.show(
+            "plimsoll_compactions_held_seconds_total",
+            None,
+            store.compactions_held.as_secs_f64(),
+        );
         self.show("plimsoll_partition_faults", None, statistics.faults.len() as f64);
         self.show("process_resident_memory_bytes", None, process::resident_bytes() as f64);
         let (user, system) = process::cpu_time();

@@ -1,5 +1,5 @@
-//! Pacing at work: once a second a thread looks at what this node's clients felt and at how much was copied
-//! and followed meanwhile, asks the law (`plimsoll_control::pacing::copies`), and sets how fast first copies,
+//! Pacing at work: once a second a thread looks at what this node's clients felt and at how much was copied,
+//! followed and compacted meanwhile, asks the law (`plimsoll_control::pacing::copies`), and sets how fast first copies,
 //! the files for followers and carried records may go. It decides nothing itself and knows nothing of
 //! what is copied.
 //!
@@ -7,8 +7,10 @@
 //! |---|---|
 //! | [`bucket`] | a rate, kept |
 //! | [`lane`] | one kind of work, and how fast it goes |
+//! | [`compactions`] | how fast a node's compactions go |
 
 mod bucket;
+mod compactions;
 mod lane;
 
 use std::io;
@@ -22,6 +24,7 @@ use plimsoll_control::Mode;
 use plimsoll_control::pacing::{CopyPacer, Foreground, Second, copies};
 
 pub(crate) use bucket::Bucket;
+use compactions::Compactions;
 pub(crate) use lane::Lane;
 
 use crate::cluster_settings;
@@ -129,10 +132,17 @@ impl PacingThread {
 
 fn run(pacing: &Pacing, shared: &Weak<Shared>, stopped: &Receiver<()>) {
     let mut pacer = CopyPacer::default();
+    let mut compactions = Compactions::default();
     while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
         let Some(shared) = shared.upgrade() else { return };
         let mode = cluster_settings::pacing(&shared.metadata);
-        pacing.step(&mut pacer, shared.felt(), mode);
+        let felt = shared.felt();
+        pacing.step(&mut pacer, felt, mode);
+        compactions.step(&shared, &felt);
+    }
+    if let Some(shared) = shared.upgrade() {
+        // Nobody waits for what is held when the node stops.
+        shared.resources.compactions().set(None, true);
     }
 }
 

@@ -24,6 +24,8 @@
 //! automatic rate limiter that steps by 5 % every 10 s fails.
 
 use super::debt::REFUSED_FROM;
+use super::felt::Latencies;
+use crate::Class;
 use crate::average::{FadingMean, whole};
 
 /// The usual latency is learned over this time.
@@ -60,8 +62,8 @@ pub struct DiskState {
     /// How far the write path is towards the point where it can take no more, 0 to 1: see
     /// [`super::debt`].
     pub debt: f64,
-    /// Foreground latency at a high quantile, ns; none while nothing was asked.
-    pub foreground_ns: Option<u64>,
+    /// Foreground latency of each class of work, at a high quantile.
+    pub latencies_ns: Latencies,
 }
 
 /// What may be done until the next step.
@@ -77,7 +79,8 @@ pub struct Pace {
 #[derive(Clone, Debug)]
 pub struct Pacer {
     limit_bytes_s: f64,
-    usual: FadingMean,
+    /// Of each class of work.
+    usual: [FadingMean; Class::COUNT],
     /// When background work rested last, or what was usual began to be looked for.
     rested_ns: Option<u64>,
     open: f64,
@@ -87,7 +90,7 @@ impl Default for Pacer {
     fn default() -> Self {
         Self {
             limit_bytes_s: LIMIT_MIN,
-            usual: FadingMean::new(USUAL_NS),
+            usual: std::array::from_fn(|_| FadingMean::new(USUAL_NS)),
             rested_ns: None,
             open: OPEN_MIN,
         }
@@ -103,7 +106,8 @@ impl Pacer {
         let rests = disk.background_bytes_s < RESTS * self.limit_bytes_s;
         let done = disk.background_bytes_s.max(need).max(LIMIT_MIN);
         self.limit_bytes_s = (self.limit_bytes_s * (1.0 - LIMIT_FADES)).max(done);
-        self.turn(now_ns, disk.foreground_ns, rests);
+        let is_asked = disk.latencies_ns.iter().any(Option::is_some);
+        self.turn(now_ns, &disk.latencies_ns, rests);
         let admitted_bytes_s = (debt >= SLOWED_FROM).then(|| {
             let drain = disk.background_bytes_s / amplification;
             let part = 1.0 + SLOWED_BY * (URGENT_TO - debt);
@@ -111,7 +115,7 @@ impl Pacer {
         });
         let background_bytes_s = if debt >= URGENT_TO {
             None
-        } else if self.is_to_look(now_ns, disk.foreground_ns, debt) {
+        } else if self.is_to_look(now_ns, is_asked, debt) {
             Some(0)
         } else {
             let limit = self.limit_bytes_s * LIMIT_TRIED;
@@ -123,8 +127,8 @@ impl Pacer {
     }
 
     /// Whether background work is to rest for a second, so that is seen what is usual without it.
-    fn is_to_look(&mut self, now_ns: u64, foreground_ns: Option<u64>, debt: f64) -> bool {
-        if foreground_ns.is_none() || debt >= URGENT_FROM {
+    fn is_to_look(&mut self, now_ns: u64, is_asked: bool, debt: f64) -> bool {
+        if !is_asked || debt >= URGENT_FROM {
             return false;
         }
         let is_due = self.rested_ns.is_none_or(|at| now_ns.saturating_sub(at) >= LOOK_NS);
@@ -135,21 +139,24 @@ impl Pacer {
         is_due
     }
 
-    /// Opens or closes the part above the floor by the foreground's latency.
-    fn turn(&mut self, now_ns: u64, foreground_ns: Option<u64>, rests: bool) {
-        let Some(foreground_ns) = foreground_ns.map(|ns| ns as f64) else {
-            self.open = (self.open * OPEN_STEP).min(1.0);
-            return;
-        };
+    /// Opens or closes the part above the floor by the latency of the class that is latest for it.
+    fn turn(&mut self, now_ns: u64, latencies_ns: &Latencies, rests: bool) {
+        let classes =
+            || latencies_ns.iter().zip(0..).filter_map(|(it, at)| Some(((*it)? as f64, at)));
         if rests {
-            self.usual.add(now_ns, foreground_ns);
-            self.rested_ns = Some(now_ns);
+            for (latency, at) in classes() {
+                self.usual[at].add(now_ns, latency);
+                self.rested_ns = Some(now_ns);
+            }
         }
-        let Some(usual) = self.usual.mean() else { return };
-        if foreground_ns > LATE * usual {
-            self.open = (self.open / 2.0).max(OPEN_MIN);
-        } else if foreground_ns <= FINE * usual {
-            self.open = (self.open * OPEN_STEP).min(1.0);
+        let ratio = |(latency, at): (f64, usize)| Some(latency / self.usual[at].mean()?.max(1.0));
+        let is_idle = classes().next().is_none();
+        let lateness = classes().filter_map(ratio).reduce(f64::max);
+        match lateness {
+            Some(lateness) if lateness > LATE => self.open = (self.open / 2.0).max(OPEN_MIN),
+            Some(lateness) if lateness > FINE => {}
+            None if !is_idle => {}
+            _ => self.open = (self.open * OPEN_STEP).min(1.0),
         }
     }
 }
@@ -166,8 +173,14 @@ mod tests {
         write_amplification: 5.0,
         background_bytes_s: 0.0,
         debt: 0.1,
-        foreground_ns: Some(1_000_000),
+        latencies_ns: writes(1_000_000),
     };
+
+    const fn writes(latency_ns: u64) -> Latencies {
+        let mut latencies = [None; Class::COUNT];
+        latencies[Class::Write.slot()] = Some(latency_ns);
+        latencies
+    }
 
     /// Steps by whole seconds, with background work that does all it may up to what the disk can.
     struct Run {
@@ -211,7 +224,7 @@ mod tests {
         let mut run = Run::new(500.0 * MB);
         run.steps(40, &CALM);
         assert!(run.did > 490.0 * MB);
-        let late = DiskState { foreground_ns: Some(3_000_000), ..CALM };
+        let late = DiskState { latencies_ns: writes(3_000_000), ..CALM };
         run.steps(6, &late);
         assert!(run.did < 50.0 * MB, "{}", run.did);
         run.steps(20, &CALM);
@@ -223,8 +236,8 @@ mod tests {
         let mut run = Run::new(500.0 * MB);
         // It would be answered in 1 ms without background work, and is in 3 ms beside any.
         for _ in 0..600 {
-            let foreground_ns = Some(if run.did > 5.0 * MB { 3_000_000 } else { 1_000_000 });
-            run.step(&DiskState { foreground_ns, debt: 0.3, ..CALM });
+            let latencies_ns = writes(if run.did > 5.0 * MB { 3_000_000 } else { 1_000_000 });
+            run.step(&DiskState { latencies_ns, debt: 0.3, ..CALM });
         }
         // The need is done, and nothing more.
         assert!(run.did < 60.0 * MB, "{}", run.did);
@@ -244,7 +257,7 @@ mod tests {
     fn debt_outranks_latency() {
         let mut run = Run::new(500.0 * MB);
         run.steps(10, &CALM);
-        let late = DiskState { foreground_ns: Some(9_000_000), debt: 0.92, ..CALM };
+        let late = DiskState { latencies_ns: writes(9_000_000), debt: 0.92, ..CALM };
         let pace = run.steps(20, &late);
         assert_eq!(pace.background_bytes_s, None);
         let admitted = pace.admitted_bytes_s.unwrap();
@@ -258,7 +271,12 @@ mod tests {
     fn a_burst_after_a_long_lull_finds_the_full_rate() {
         let mut run = Run::new(500.0 * MB);
         run.steps(60, &CALM);
-        let idle = DiskState { ingest_bytes_s: 0.0, debt: 0.0, foreground_ns: None, ..CALM };
+        let idle = DiskState {
+            ingest_bytes_s: 0.0,
+            debt: 0.0,
+            latencies_ns: [None; Class::COUNT],
+            ..CALM
+        };
         (0..3_600).for_each(|_| {
             run.step(&idle);
             run.did = 0.0;
@@ -277,9 +295,9 @@ mod tests {
             let ingest = 30.0 * MB;
             debt_bytes = (debt_bytes + ingest * 5.0 - run.did).max(0.0);
             worst = worst.max(debt_bytes / 2e9);
-            let foreground_ns = Some(if run.did > 100.0 * MB { 4_000_000 } else { 1_000_000 });
+            let latencies_ns = writes(if run.did > 100.0 * MB { 4_000_000 } else { 1_000_000 });
             let debt = debt_bytes / 2e9;
-            let pace = run.step(&DiskState { ingest_bytes_s: ingest, debt, foreground_ns, ..CALM });
+            let pace = run.step(&DiskState { ingest_bytes_s: ingest, debt, latencies_ns, ..CALM });
             assert_eq!(pace.admitted_bytes_s, None);
         }
         assert!(worst < 0.6, "{worst}");
@@ -300,8 +318,8 @@ mod tests {
             debt_bytes = (debt_bytes + ingest * 5.0 - run.did).max(0.0);
             let debt = debt_bytes / 2e9;
             worst = worst.max(debt);
-            let foreground_ns = Some(4_000_000);
-            pace = run.step(&DiskState { ingest_bytes_s: ingest, debt, foreground_ns, ..CALM });
+            let latencies_ns = writes(4_000_000);
+            pace = run.step(&DiskState { ingest_bytes_s: ingest, debt, latencies_ns, ..CALM });
         }
         assert!(worst < REFUSED_FROM, "{worst}");
         assert!(taken > 39.0 * MB, "{taken}");
@@ -317,8 +335,8 @@ mod tests {
             let pace = |debt: f64| {
                 let mut pacer = Pacer::default();
                 pacer.step(0, &CALM);
-                let foreground_ns = Some(late * 1_000_000);
-                let of = DiskState { debt, foreground_ns, ingest_bytes_s: ingest, ..CALM };
+                let latencies_ns = writes(late * 1_000_000);
+                let of = DiskState { debt, latencies_ns, ingest_bytes_s: ingest, ..CALM };
                 pacer.step(SECOND, &DiskState { background_bytes_s: did, ..of })
             };
             let or_all = |limit: Option<u64>| limit.unwrap_or(u64::MAX);

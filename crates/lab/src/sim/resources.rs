@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_control::Class;
 use plimsoll_control::breakers::{AccountId, Breaker, Reservation, Standing};
 use plimsoll_control::pacing::{DiskState, Pacer};
 
@@ -146,14 +147,16 @@ impl Holdings {
         self.debt_bytes = (self.debt_bytes + ingest * self.spec.amplification - paid).max(0.0);
         self.latencies_ns.sort_unstable();
         let high = self.latencies_ns.len() * 99 / 100;
-        let foreground_ns = self.latencies_ns.get(high).copied();
+        // The classes of work are not told apart here.
+        let mut latencies_ns = [None; Class::COUNT];
+        latencies_ns[Class::Search.slot()] = self.latencies_ns.get(high).copied();
         self.latencies_ns.clear();
         let disk = DiskState {
             ingest_bytes_s: ingest,
             write_amplification: self.spec.amplification,
             background_bytes_s: paid,
             debt: self.debt(),
-            foreground_ns,
+            latencies_ns,
         };
         let full = self.spec.disk_bytes_s as f64;
         let greedy = disk.debt > GREEDY_FROM;

@@ -20,6 +20,7 @@ mod manifest;
 mod merge;
 mod overlay;
 mod owned;
+mod pace;
 mod pending;
 mod recent;
 mod resources;
@@ -38,6 +39,7 @@ pub use budget::{
 pub use checkpoint::{Checksum, STORE_FORMAT};
 pub use overlay::Overlay;
 pub use owned::OwnedSnapshot;
+pub use pace::CompactionPace;
 pub use recent::{Recent, RecentTouches};
 pub use resources::{BeforeFlush, Resources, StoreOptions, StoreStatistics};
 pub use store::{CachedRow, CachedStore, Store, StoreSnapshot};

@@ -13,6 +13,7 @@ use rust_rocksdb::event_listener::{
 };
 use rust_rocksdb::{BlockBasedOptions, Cache, DB, DBCompressionType, DataBlockIndexType, Options};
 
+use super::pace::{CompactionPace, PacedCompactions};
 use super::row_cache::RowCache;
 use super::unflushed::{Stops, Unflushed};
 
@@ -93,6 +94,7 @@ impl Default for StoreOptions {
 pub struct Resources {
     cache: Cache,
     pub(super) unflushed: Arc<Unflushed>,
+    compactions: Arc<CompactionPace>,
     pub(super) options: StoreOptions,
     before_flush: BeforeFlush,
     pub(super) rows: Arc<RowCache>,
@@ -168,6 +170,8 @@ pub struct StoreStatistics {
     pub row_cache_misses: u64,
     /// How often and for how long stores took no rows.
     pub stops: Stops,
+    /// For how long compactions slept to make way, all together, or would have in the shadow.
+    pub compactions_held: Duration,
 }
 
 /// Threads for flushes and compactions, which all stores share: one compaction for every two processors,
@@ -199,6 +203,7 @@ impl Resources {
         Self {
             cache: Cache::new_hyper_clock_cache(options.block_cache_bytes, 0),
             unflushed: Arc::new(Unflushed::new(options.write_buffer_bytes)),
+            compactions: Arc::default(),
             options,
             before_flush,
             rows: Arc::new(RowCache::new(options.row_cache_bytes)),
@@ -253,6 +258,7 @@ impl Resources {
             row_cache_hits: rows.hits,
             row_cache_misses: rows.misses,
             stops: self.unflushed.stops(),
+            compactions_held: self.compactions.held(),
         }
     }
 
@@ -260,6 +266,12 @@ impl Resources {
     #[must_use]
     pub fn write_buffers(&self) -> (usize, usize) {
         self.unflushed.bytes()
+    }
+
+    /// How fast the compactions of all stores may go.
+    #[must_use]
+    pub fn compactions(&self) -> &CompactionPace {
+        &self.compactions
     }
 
     /// Whether a store took no rows for a while, the last time not longer ago than that.
@@ -326,6 +338,7 @@ impl Resources {
             DELETIONS_WINDOW_ROWS,
             DELETIONS_WINDOW_ROWS / 2,
         );
+        options.set_compaction_filter_factory(PacedCompactions(Arc::clone(&self.compactions)));
         options.add_event_listener(Listener {
             before_flush: Arc::clone(&self.before_flush),
             unflushed: Arc::clone(&self.unflushed),

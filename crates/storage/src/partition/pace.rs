@@ -1,0 +1,217 @@
+//! How fast compactions of all stores of a node may go, kept: each row that a compaction passes is counted,
+//! and a compaction that is ahead of the rate sleeps for some milliseconds. RocksDB's own rate limiter
+//! cannot be given another rate while it runs through the bindings, and lets through what it saved for a
+//! tenth of a second at once, ahead of the log's syncs on the same disk.
+//!
+//! Compactions of level 0 count and never sleep: it is they that keep reads fast and let flushes go on. So
+//! deep ones make way for them. What sets the rate is `cluster`'s.
+
+use std::ffi::CStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rust_rocksdb::CompactionDecision;
+use rust_rocksdb::compaction_filter::CompactionFilter;
+use rust_rocksdb::compaction_filter_factory::{CompactionFilterContext, CompactionFilterFactory};
+
+/// A compaction looks at the rate after so many bytes of rows.
+const LOOK_BYTES: u64 = 32 * 1024;
+/// It sleeps no longer than this at a time: the rate may be another by then, or the node be stopping.
+const SLEEP_MAX: Duration = Duration::from_millis(5);
+/// It may be ahead of the rate by what goes in this time.
+const AHEAD_S: f64 = 0.005;
+/// And what others did beyond the rate holds it back for no longer than this.
+const OWED_S: f64 = 0.1;
+/// What stands for no limit.
+const FREE: u64 = u64::MAX;
+
+/// The pace of a node's compactions.
+pub struct CompactionPace {
+    bytes_s: AtomicU64,
+    /// Whether compactions sleep, or only would have.
+    acts: AtomicBool,
+    /// Bytes of rows that passed since it was looked at.
+    passed: AtomicU64,
+    held_ns: AtomicU64,
+    bucket: Mutex<Bucket>,
+}
+
+/// What is ahead of the rate.
+struct Bucket {
+    bytes: f64,
+    at: Instant,
+}
+
+impl Default for CompactionPace {
+    fn default() -> Self {
+        Self {
+            bytes_s: AtomicU64::new(FREE),
+            acts: AtomicBool::new(true),
+            passed: AtomicU64::new(0),
+            held_ns: AtomicU64::new(0),
+            bucket: Mutex::new(Bucket { bytes: 0.0, at: Instant::now() }),
+        }
+    }
+}
+
+impl CompactionPace {
+    /// Sets the rate, bytes of rows a second; none is no limit. Without `acts` it is counted when a
+    /// compaction would have slept.
+    pub fn set(&self, bytes_s: Option<u64>, acts: bool) {
+        self.bytes_s.store(bytes_s.unwrap_or(FREE), Ordering::Relaxed);
+        self.acts.store(acts, Ordering::Relaxed);
+    }
+
+    /// The rate; none is no limit.
+    #[must_use]
+    pub fn bytes_s(&self) -> Option<u64> {
+        Some(self.bytes_s.load(Ordering::Relaxed)).filter(|it| *it != FREE)
+    }
+
+    /// Bytes of rows that passed since this was asked last.
+    #[must_use]
+    pub fn take_passed(&self) -> u64 {
+        self.passed.swap(0, Ordering::Relaxed)
+    }
+
+    /// For how long compactions slept so far, or would have, all together.
+    #[must_use]
+    pub fn held(&self) -> Duration {
+        Duration::from_nanos(self.held_ns.load(Ordering::Relaxed))
+    }
+
+    /// Counts rows that a compaction passed, and sleeps while it is ahead of the rate; with `is_first`
+    /// never.
+    fn pass(&self, bytes: u64, is_first: bool) {
+        self.passed.fetch_add(bytes, Ordering::Relaxed);
+        let mut wait = self.add(bytes, Instant::now());
+        while !is_first && !wait.is_zero() {
+            let nap = wait.min(SLEEP_MAX);
+            self.held_ns.fetch_add(u64::try_from(nap.as_nanos()).unwrap_or(0), Ordering::Relaxed);
+            if !self.acts.load(Ordering::Relaxed) {
+                return;
+            }
+            std::thread::sleep(nap);
+            wait = self.add(0, Instant::now());
+        }
+    }
+
+    /// How long whoever added so many bytes is to wait.
+    fn add(&self, bytes: u64, now: Instant) -> Duration {
+        let mut bucket = self.bucket.lock();
+        let passed_s = now.saturating_duration_since(bucket.at).as_secs_f64();
+        bucket.at = now;
+        let Some(bytes_s) = self.bytes_s() else {
+            bucket.bytes = 0.0;
+            return Duration::ZERO;
+        };
+        // At no rate at all it is looked for one now and then.
+        let bytes_s = bytes_s.max(1) as f64;
+        let ahead = (bucket.bytes - bytes_s * passed_s).max(0.0) + bytes as f64;
+        bucket.bytes = ahead.min((OWED_S * bytes_s).max(LOOK_BYTES as f64));
+        let beyond = bucket.bytes - AHEAD_S * bytes_s;
+        if beyond <= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(beyond / bytes_s) }
+    }
+}
+
+/// Makes a filter for each compaction, which keeps every row.
+pub(super) struct PacedCompactions(pub Arc<CompactionPace>);
+
+impl CompactionFilterFactory for PacedCompactions {
+    type Filter = PacedRows;
+
+    fn create(&mut self, _: CompactionFilterContext) -> PacedRows {
+        PacedRows { pace: Arc::clone(&self.0), bytes: 0 }
+    }
+
+    fn name(&self) -> &CStr {
+        c"paced"
+    }
+}
+
+/// The rows of one compaction.
+pub(super) struct PacedRows {
+    pace: Arc<CompactionPace>,
+    /// What passed since the rate was looked at.
+    bytes: u64,
+}
+
+impl CompactionFilter for PacedRows {
+    fn filter(&mut self, level: u32, key: &[u8], value: &[u8]) -> CompactionDecision {
+        self.bytes += (key.len() + value.len()) as u64;
+        if self.bytes >= LOOK_BYTES {
+            self.pace.pass(std::mem::take(&mut self.bytes), level == 0);
+        }
+        CompactionDecision::Keep
+    }
+
+    fn name(&self) -> &CStr {
+        c"paced"
+    }
+}
+
+impl Drop for PacedRows {
+    fn drop(&mut self) {
+        self.pace.passed.fetch_add(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How much one compaction passes within so many milliseconds that sleeps as it is told.
+    fn passed(pace: &CompactionPace, ms: u64) -> u64 {
+        let began = Instant::now();
+        let (mut now, mut all) = (began, 0);
+        while now < began + Duration::from_millis(ms) && all < 1 << 30 {
+            let mut wait = pace.add(LOOK_BYTES, now);
+            all += LOOK_BYTES;
+            while !wait.is_zero() {
+                assert!(wait <= Duration::from_secs(40_000), "{wait:?}");
+                now += wait.min(SLEEP_MAX);
+                wait = pace.add(0, now);
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn the_rate_is_kept_whatever_it_is() {
+        for bytes_s in [1_000_000, 10_000_000, 300_000_000] {
+            let pace = CompactionPace::default();
+            pace.set(Some(bytes_s), true);
+            let all = passed(&pace, 2_000);
+            let least = 2 * bytes_s - bytes_s / 50;
+            assert!(
+                (least..2 * bytes_s + bytes_s / 50 + LOOK_BYTES).contains(&all),
+                "{bytes_s}: {all}"
+            );
+        }
+        let pace = CompactionPace::default();
+        assert!(passed(&pace, 10) >= 1 << 30, "no limit");
+    }
+
+    #[test]
+    fn what_level_0_did_holds_others_back_for_a_tenth_of_a_second() {
+        let pace = CompactionPace::default();
+        pace.set(Some(10_000_000), true);
+        let began = Instant::now();
+        pace.pass(1 << 30, true);
+        assert!(began.elapsed() < Duration::from_secs(10), "it does not sleep");
+        let wait = pace.add(0, Instant::now());
+        assert!(wait <= Duration::from_millis(100), "{wait:?}");
+        assert_eq!(pace.take_passed(), 1 << 30);
+        assert_eq!((pace.take_passed(), pace.held()), (0, Duration::ZERO));
+    }
+
+    #[test]
+    fn in_the_shadow_it_is_counted_alone() {
+        let pace = CompactionPace::default();
+        pace.set(Some(0), false);
+        (0..10).for_each(|_| pace.pass(LOOK_BYTES, false));
+        assert!(pace.held() >= Duration::from_millis(45), "{:?}", pace.held());
+    }
+}
