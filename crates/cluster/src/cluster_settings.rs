@@ -69,7 +69,7 @@ pub const CLUSTER_SETTINGS: [(&str, &str); 13] = [
     (CHUNKS_OF_FILE, UNSET),
     (COPY_RATE, UNSET),
     (PACING, "on"),
-    (COMPACTION_PACING, "on"),
+    (COMPACTION_PACING, "off"),
     (RAISE_VERSION, RAISE[0]),
 ];
 

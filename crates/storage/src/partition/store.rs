@@ -14,8 +14,8 @@ use plimsoll_log::rules::chain::Position;
 use plimsoll_log::{GroupId, PartitionId};
 use rust_rocksdb::checkpoint::Checkpoint;
 use rust_rocksdb::{
-    CompactOptions, DB, DBPinnableSlice, FlushOptions, ReadOptions, ReadTier,
-    SnapshotWithThreadMode, WriteBatch, WriteOptions,
+    BottommostLevelCompaction, CompactOptions, DB, DBPinnableSlice, FlushOptions, ReadOptions,
+    ReadTier, SnapshotWithThreadMode, WriteBatch, WriteOptions,
 };
 
 use super::checksums;
@@ -479,6 +479,8 @@ impl Store {
         self.flush()?;
         let mut options = CompactOptions::default();
         options.set_exclusive_manual_compaction(false);
+        // Else all would be written anew each time, because compactions have a filter.
+        options.set_bottommost_level_compaction(BottommostLevelCompaction::Skip);
         self.db.compact_range_opt(None::<&[u8]>, None::<&[u8]>, &options);
         Ok(())
     }
