@@ -5,6 +5,7 @@
 
 mod acceptance;
 mod applier;
+mod background;
 mod barrier;
 mod capacity;
 mod catch_up;

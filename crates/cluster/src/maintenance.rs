@@ -2,9 +2,8 @@
 //! and the disk is looked at. When rows go to files is `flushing`'s.
 
 use std::collections::HashMap;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -14,6 +13,7 @@ use plimsoll_storage::operation::Operation;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
+use crate::background::BackgroundThread;
 use crate::lead::{Answer, Step, Submission, now_ms};
 use crate::node::Shared;
 use crate::partition::Partition;
@@ -31,30 +31,10 @@ const RESUME_FREE_BYTES: u64 = 4 << 20;
 /// How many rows one sweep removes.
 const SWEEP_ROWS_MAX: u64 = 1000;
 
-/// The handle of the thread.
-pub(crate) struct Maintenance {
-    stop: SyncSender<()>,
-    thread: JoinHandle<()>,
-}
-
-impl Maintenance {
-    pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
-        let (stop, stopped) = sync_channel(1);
-        let weak = Arc::downgrade(shared);
-        let session = shared.sessions.session();
-        let run = move || run(&weak, &stopped, session);
-        let thread = std::thread::Builder::new().name("maintenance".to_owned()).spawn(run)?;
-        Ok(Self { stop, thread })
-    }
-
-    /// Ends the thread after what it is doing. Blocks.
-    pub(crate) fn stop(self) {
-        // A thread that is gone has stopped.
-        let _ = self.stop.send(());
-        if self.thread.join().is_err() {
-            tracing::error!("the maintenance thread panicked");
-        }
-    }
+/// Starts the thread.
+pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<BackgroundThread> {
+    let (weak, session) = (Arc::downgrade(shared), shared.sessions.session());
+    BackgroundThread::start("maintenance", move |stopped| run(&weak, stopped, session))
 }
 
 fn run(shared: &Weak<Shared>, stopped: &Receiver<()>, mut session: ClientSession) {

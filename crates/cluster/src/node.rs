@@ -15,20 +15,21 @@ use plimsoll_storage::rows::key::partition_of;
 use tokio::sync::{Notify, watch};
 
 use crate::applier::Applier;
+use crate::background::BackgroundThread;
 use crate::barrier::Barrier;
 use crate::clock::OwnClock;
 use crate::coordinator::Coordinator;
-use crate::documents::{Documents, DocumentsOptions, Refresher, Scrubber};
+use crate::documents::{Documents, DocumentsOptions, Refresher, start_scrubbing};
 use crate::fell_behind::FellBehind;
 use crate::figures::ProcessFigures;
-use crate::flushing::{self, Durable, Flusher};
+use crate::flushing::{self, Durable};
 use crate::following::Leading;
 use crate::following::Snapshots;
 use crate::following::{FollowingThread, Remotes};
 use crate::lead::{Lead, now_ms};
 use crate::load::Load;
 use crate::log_engine::LogSettings;
-use crate::maintenance::Maintenance;
+use crate::maintenance;
 use crate::members::{Members, NodeRecord};
 use crate::opening::Opening;
 use crate::pacing::PacingThread;
@@ -170,10 +171,10 @@ pub(crate) struct Shared {
 /// A node that is open. Dropping it stops it where it is: what is not flushed is replayed.
 pub struct Node {
     shared: Arc<Shared>,
-    maintenance: Option<Maintenance>,
-    flusher: Option<Flusher>,
+    maintenance: Option<BackgroundThread>,
+    flusher: Option<BackgroundThread>,
     refresher: Option<Refresher>,
-    scrubber: Option<Scrubber>,
+    scrubber: Option<BackgroundThread>,
     reconciler: Option<Reconciler>,
     pacing: Option<PacingThread>,
     leading: Arc<Leading>,
@@ -192,10 +193,10 @@ impl Node {
         assert!((1..=PARTITIONS_MAX).contains(&partitions), "a table has 1 to 1,024 partitions");
         let shared = Opening::begin(settings)?.run(settings)?;
         let refresher = Refresher::start(&shared).map_err(folder(Path::new("refresh threads")))?;
-        let scrubber = Scrubber::start(&shared).map_err(folder(Path::new("scrub thread")))?;
-        let maintenance = Maintenance::start(&shared);
+        let scrubber = start_scrubbing(&shared).map_err(folder(Path::new("scrub thread")))?;
+        let maintenance = maintenance::start(&shared);
         let maintenance = maintenance.map_err(folder(Path::new("maintenance thread")))?;
-        let flusher = Flusher::start(&shared).map_err(folder(Path::new("flush thread")))?;
+        let flusher = flushing::start(&shared).map_err(folder(Path::new("flush thread")))?;
         let reconciler = Reconciler::start(&shared);
         let reconciler = reconciler.map_err(folder(Path::new("reconcile thread")))?;
         let pacing = PacingThread::start(&shared);
@@ -261,9 +262,9 @@ impl Node {
         self.shared.is_stopping.store(true, Ordering::Relaxed);
         self.reconciler.take().into_iter().for_each(Reconciler::stop);
         self.refresher.take().into_iter().for_each(Refresher::stop);
-        self.scrubber.take().into_iter().for_each(Scrubber::stop);
-        self.maintenance.take().into_iter().for_each(Maintenance::stop);
-        self.flusher.take().into_iter().for_each(Flusher::stop);
+        self.scrubber.take().into_iter().for_each(BackgroundThread::stop);
+        self.maintenance.take().into_iter().for_each(BackgroundThread::stop);
+        self.flusher.take().into_iter().for_each(BackgroundThread::stop);
         self.pacing.take().into_iter().for_each(PacingThread::stop);
         self.leading.stop();
     }

@@ -76,7 +76,7 @@ impl Shared {
         let writes = steps.iter().filter(|step| matches!(step, Step::Write(_))).count() as u64;
         let mut last = WriteError::not_taken("no copy of the partition takes writes");
         while Instant::now() < end {
-            for lead in self.leads(copies) {
+            for lead in self.leads_by_cost(copies) {
                 // A clock that is behind log time would make it too old at once.
                 let log_time_ms =
                     self.tails.get(&copies.group).map_or(0, |it| it.get().log_time_ms);
@@ -127,16 +127,23 @@ impl Shared {
         Err(last)
     }
 
-    /// The leads in the order in which they are asked: this node's own copy costs least, unless it is
-    /// late.
+    /// All that may lead, this node's own copy first.
     fn leads(&self, copies: &Copies) -> Vec<Lead> {
         let local = copies.local().filter(|partition| partition.fault().is_none());
-        let local = local.map(Lead::Here);
-        let others = self.others_with(copies, Class::Write).into_iter().map(Lead::There);
-        if local.is_some() && !copies.own_lead.lock().leads(self.now_ns()) {
-            return others.chain(local).collect();
+        let others = self.others_with(copies, Class::Write);
+        local.map(Lead::Here).into_iter().chain(others.into_iter().map(Lead::There)).collect()
+    }
+
+    /// The same in the order in which a write is given to them: this node's own copy costs least, unless
+    /// it is late.
+    fn leads_by_cost(&self, copies: &Copies) -> Vec<Lead> {
+        let mut leads = self.leads(copies);
+        if matches!(leads.first(), Some(Lead::Here(_)))
+            && !copies.own_lead.lock().leads(self.now_ns())
+        {
+            leads.rotate_left(1);
         }
-        local.into_iter().chain(others).collect()
+        leads
     }
 
     async fn attempt(
@@ -195,13 +202,7 @@ impl Shared {
     ) -> Option<(Vec<Settled>, Lsn)> {
         // Twice round: a lead may be about to be elected, or a log.
         while Instant::now() < end {
-            let local = copies.local().filter(|partition| partition.fault().is_none());
-            let others = self.others_with(copies, Class::Write);
-            let mut leads: Vec<Lead> = local
-                .map(Lead::Here)
-                .into_iter()
-                .chain(others.into_iter().map(Lead::There))
-                .collect();
+            let mut leads = self.leads(copies);
             leads.sort_by_key(|lead| lead.is(avoid));
             for lead in leads {
                 let found = match &lead {

@@ -41,7 +41,7 @@ pub(crate) use memory::BROKEN;
 pub use memory::{apart, aside, refused, stopped};
 pub use pool::PoolStatistics;
 pub(crate) use refresher::Refresher;
-pub(crate) use scrubber::Scrubber;
+pub(crate) use scrubber::start_scrubbing;
 pub use search::{SearchOptions, SearchOutcome};
 pub use statistics::{IndexStatistics, PartitionStatistics};
 pub use types::{

@@ -2,9 +2,8 @@
 //! interval where its documents changed, or at once where somebody waits.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -16,6 +15,7 @@ use serde_json::Value;
 use super::indexer::is_behind_mapping;
 use super::types::IndexMetadata;
 use crate::Coordinator;
+use crate::background::BackgroundThread;
 use crate::documents::catalog::no_such_index;
 use crate::node::Shared;
 use crate::partition::Partition;
@@ -36,32 +36,22 @@ const CHORE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The handles of the threads.
 pub(crate) struct Refresher {
-    threads: Vec<(SyncSender<()>, JoinHandle<()>)>,
+    threads: Vec<BackgroundThread>,
 }
 
 impl Refresher {
     pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
         let count = thread_count();
-        let mut threads = Vec::new();
-        for number in 0..count {
-            let (stop, stopped) = sync_channel(1);
+        let start = |number| {
             let shared = Arc::downgrade(shared);
-            let run = move || run(&shared, &stopped, number, count);
-            let thread = std::thread::Builder::new().name("refresh".to_owned()).spawn(run)?;
-            threads.push((stop, thread));
-        }
-        Ok(Self { threads })
+            BackgroundThread::start("refresh", move |stopped| run(&shared, stopped, number, count))
+        };
+        Ok(Self { threads: (0..count).map(start).collect::<Result<_, _>>()? })
     }
 
     /// Ends the threads after what they are doing. Blocks.
     pub(crate) fn stop(self) {
-        for (stop, thread) in self.threads {
-            // A thread that is gone has stopped.
-            let _ = stop.send(());
-            if thread.join().is_err() {
-                tracing::error!("a refresh thread panicked");
-            }
-        }
+        self.threads.into_iter().for_each(BackgroundThread::stop);
     }
 }
 

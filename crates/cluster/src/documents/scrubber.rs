@@ -3,11 +3,11 @@
 //! anew from the rows (`indexer.rs`). Rows have checksums that every read checks.
 
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::background::BackgroundThread;
 use crate::cluster_settings;
 use crate::node::Shared;
 
@@ -16,29 +16,10 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// How many bytes are read a second: little beside what a disk gives to searches.
 const BYTES_S: u64 = 32 << 20;
 
-/// The handle of the thread.
-pub(crate) struct Scrubber {
-    stop: SyncSender<()>,
-    thread: JoinHandle<()>,
-}
-
-impl Scrubber {
-    pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
-        let (stop, stopped) = sync_channel(1);
-        let weak = Arc::downgrade(shared);
-        let run = move || run(&weak, &stopped);
-        let thread = std::thread::Builder::new().name("scrub".to_owned()).spawn(run)?;
-        Ok(Self { stop, thread })
-    }
-
-    /// Ends the thread after the block that it reads. Blocks.
-    pub(crate) fn stop(self) {
-        // A thread that is gone has stopped.
-        let _ = self.stop.send(());
-        if self.thread.join().is_err() {
-            tracing::error!("the scrub thread panicked");
-        }
-    }
+/// Starts the thread. It ends after the block that it reads.
+pub(crate) fn start_scrubbing(shared: &Arc<Shared>) -> std::io::Result<BackgroundThread> {
+    let weak = Arc::downgrade(shared);
+    BackgroundThread::start("scrub", move |stopped| run(&weak, stopped))
 }
 
 fn run(shared: &Weak<Shared>, stopped: &Receiver<()>) {

@@ -1,6 +1,6 @@
 //! A group's rows made durable, and what may be said and trimmed of its log from then on.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::{GroupId, Lsn};
@@ -60,7 +60,7 @@ pub(crate) fn flush_all(shared: &Shared) {
 pub(super) fn flush(shared: &Shared, group: GroupId) {
     // Before the mark: of what is said after this the mark may know nothing.
     let metadata = shared.metadata.applied();
-    let needed = groups_of_stopped_copies(shared);
+    let is_needed = is_of_a_stopped_copy(shared, group);
     let appliers = shared.appliers.get().map(Vec::as_slice).unwrap_or_default();
     let Some(mut mark) = appliers.get(Shared::applier_of(group)).and_then(|it| it.mark(group))
     else {
@@ -77,7 +77,7 @@ pub(super) fn flush(shared: &Shared, group: GroupId) {
             }
         }
     }
-    if durable == Lsn(0) || needed.contains(&group) {
+    if durable == Lsn(0) || is_needed {
         return;
     }
     mark.last.prune(|id| shared.tables.copies(id).is_some());
@@ -110,10 +110,10 @@ fn trim_alone(shared: &Shared, group: GroupId, durable: Lsn) -> Result<(), Strin
     trimmed
 }
 
-/// The groups of copies that could not be opened: what of the log these lack is not known, so all of
-/// it is kept for the time when their files are restored.
-fn groups_of_stopped_copies(shared: &Shared) -> BTreeSet<GroupId> {
+/// Whether a copy in the group could not be opened: what of the log it lacks is not known, so all of it is
+/// kept for the time when its files are restored.
+fn is_of_a_stopped_copy(shared: &Shared, group: GroupId) -> bool {
     let tables = shared.tables.all();
-    let copies = tables.iter().flat_map(|table| table.copies());
-    copies.filter(|copies| copies.stopped().is_some()).map(|copies| copies.group).collect()
+    let mut copies = tables.iter().flat_map(|table| table.copies());
+    copies.any(|copies| copies.group == group && copies.stopped().is_some())
 }

@@ -7,16 +7,15 @@ mod groups;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use plimsoll_control::flushing::{self, Held, Limits};
-use plimsoll_control::pacing::debt;
 use plimsoll_log::GroupId;
 use plimsoll_storage::partition::Stops;
 
+use crate::background::BackgroundThread;
 use crate::cluster_settings;
 use crate::node::{GROUPS, Shared};
 
@@ -33,44 +32,23 @@ const STOPS_INTERVAL: Duration = Duration::from_secs(10);
 const LOG_BYTES_MIN: u64 = 256 << 20;
 const LOG_BYTES_MAX: u64 = 1 << 30;
 
-/// The handle of the thread.
-pub(crate) struct Flusher {
-    stop: SyncSender<()>,
-    thread: JoinHandle<()>,
-}
-
-impl Flusher {
-    pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
-        let (stop, stopped) = sync_channel(1);
-        let weak = Arc::downgrade(shared);
-        let run = move || run(&weak, &stopped);
-        let thread = std::thread::Builder::new().name("flush".to_owned()).spawn(run)?;
-        Ok(Self { stop, thread })
-    }
-
-    /// Ends the thread after what it is doing. Blocks.
-    pub(crate) fn stop(self) {
-        // A thread that is gone has stopped.
-        let _ = self.stop.send(());
-        if self.thread.join().is_err() {
-            tracing::error!("the flush thread panicked");
-        }
-    }
+/// Starts the thread.
+pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<BackgroundThread> {
+    let weak = Arc::downgrade(shared);
+    BackgroundThread::start("flush", move |stopped| run(&weak, stopped))
 }
 
 fn run(shared: &Weak<Shared>, stopped: &Receiver<()>) {
     let (mut flushed, mut stops) = (Flushed::new(Instant::now()), SeenStops::default());
     while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
         let Some(shared) = shared.upgrade() else { return };
-        let is_stopped = || stopped.try_recv().is_ok();
         shape_files(&shared);
         stops.look(&shared);
-        note_debt(&shared);
         relieve(&shared);
         while let Some(group) = flushed.due(&shared) {
             flushed.note(&shared, group);
             groups::flush(&shared, group);
-            if is_stopped() {
+            if stopped.try_recv().is_ok() {
                 return;
             }
             relieve(&shared);
@@ -119,7 +97,7 @@ struct SeenStops {
 
 impl SeenStops {
     fn look(&mut self, shared: &Shared) {
-        let stops = shared.resources.statistics().stops;
+        let stops = shared.resources.stops();
         let is_quiet = self.said_at.is_some_and(|at| at.elapsed() < STOPS_INTERVAL);
         if stops.count == self.seen.count || is_quiet {
             return;
@@ -153,15 +131,6 @@ fn relieve(shared: &Shared) {
             tracing::warn!(partition = %fullest.id, %error, "rows cannot be flushed");
             return;
         }
-    }
-}
-
-/// Has every partition know how far its files are towards the point where it can take no more.
-fn note_debt(shared: &Shared) {
-    for partition in shared.tables.partitions() {
-        let (level_0_files, pending_bytes) = partition.store.backlog();
-        let backlog = debt::Backlog { level_0_files, pending_bytes };
-        partition.owes(debt::of_store(&backlog));
     }
 }
 

@@ -35,11 +35,12 @@ impl Default for Compactions {
 impl Compactions {
     /// Looks, and sets the pace of the next second.
     pub(super) fn step(&mut self, shared: &Shared, foreground: &Foreground) {
+        let debt = note_debt(shared);
         let mode = cluster_settings::compaction_pacing(&shared.metadata);
         let now_ns = shared.now_ns();
         let bytes = shared.applied_bytes.load(Ordering::Relaxed);
-        let (pace, passed) =
-            (shared.resources.compactions(), shared.resources.compactions().take_passed());
+        let pace = shared.resources.compactions();
+        let passed = pace.take_passed();
         let before = self.seen.replace((now_ns, bytes));
         let Some((before_ns, before_bytes)) = before.filter(|_| mode != Mode::Off) else {
             if mode == Mode::Off {
@@ -57,7 +58,7 @@ impl Compactions {
             ingest_bytes_s,
             write_amplification: (passed / ingest.max(1.0)).clamp(AMPLIFICATION.0, AMPLIFICATION.1),
             background_bytes_s,
-            debt: debt_of(shared),
+            debt,
             latencies_ns: foreground.latencies_ns,
         };
         let found = self.pacer.step(now_ns, &disk);
@@ -66,10 +67,14 @@ impl Compactions {
     }
 }
 
-/// How far the worst of the node's partitions is towards the point where it can take no more.
-fn debt_of(shared: &Shared) -> f64 {
-    let partitions = shared.tables.partitions();
-    let own = partitions.iter().map(|partition| partition.debt()).fold(0.0, f64::max);
-    let (held, budget) = shared.resources.write_buffers();
-    own.max(debt::of_node(held as u64, budget as u64))
+/// Has every partition know how far its files are towards the point where it can take no more; how far the
+/// worst is, by them or by the rows in memory.
+fn note_debt(shared: &Shared) -> f64 {
+    let mut worst = 0.0_f64;
+    for partition in shared.tables.partitions() {
+        let (level_0_files, pending_bytes) = partition.store.backlog();
+        partition.owes(debt::of_store(&debt::Backlog { level_0_files, pending_bytes }));
+        worst = worst.max(partition.debt());
+    }
+    worst
 }

@@ -14,9 +14,8 @@ mod compactions;
 mod lane;
 
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -27,6 +26,7 @@ pub(crate) use bucket::Bucket;
 use compactions::Compactions;
 pub(crate) use lane::Lane;
 
+use crate::background::BackgroundThread;
 use crate::cluster_settings;
 use crate::node::Shared;
 
@@ -101,18 +101,15 @@ impl Pacing {
 /// The thread that asks the law.
 pub(crate) struct PacingThread {
     pacing: Arc<Pacing>,
-    stop: SyncSender<()>,
-    thread: JoinHandle<()>,
+    thread: BackgroundThread,
 }
 
 impl PacingThread {
     pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
-        let (stop, stopped) = sync_channel(1);
         let (pacing, weak) = (Arc::new(Pacing::default()), Arc::downgrade(shared));
         let paced = Arc::clone(&pacing);
-        let run = move || run(&paced, &weak, &stopped);
-        let thread = std::thread::Builder::new().name("pacing".to_owned()).spawn(run)?;
-        Ok(Self { pacing, stop, thread })
+        let thread = BackgroundThread::start("pacing", move |stopped| run(&paced, &weak, stopped))?;
+        Ok(Self { pacing, thread })
     }
 
     /// What is to be kept to.
@@ -122,11 +119,7 @@ impl PacingThread {
 
     /// Ends the thread. Blocks.
     pub(crate) fn stop(self) {
-        // A thread that is gone has stopped.
-        let _ = self.stop.send(());
-        if self.thread.join().is_err() {
-            tracing::error!("the pacing thread panicked");
-        }
+        self.thread.stop();
     }
 }
 

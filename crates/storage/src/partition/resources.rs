@@ -257,7 +257,7 @@ impl Resources {
             recent_bytes: self.recent_bytes.load(Ordering::Relaxed),
             row_cache_hits: rows.hits,
             row_cache_misses: rows.misses,
-            stops: self.unflushed.stops(),
+            stops: self.stops(),
             compactions_held: self.compactions.held(),
         }
     }
@@ -266,6 +266,12 @@ impl Resources {
     #[must_use]
     pub fn write_buffers(&self) -> (usize, usize) {
         self.unflushed.bytes()
+    }
+
+    /// How often and for how long stores took no rows so far.
+    #[must_use]
+    pub fn stops(&self) -> Stops {
+        self.unflushed.stops()
     }
 
     /// How fast the compactions of all stores may go.

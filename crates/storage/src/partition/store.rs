@@ -229,10 +229,7 @@ impl Store {
     #[must_use]
     pub fn backlog(&self) -> (u64, u64) {
         let figure = |name| self.db.property_int_value(name).ok().flatten().unwrap_or(0);
-        // RocksDB says the first in words alone.
-        let files = self.db.property_value("rocksdb.num-files-at-level0").ok().flatten();
-        let files = files.and_then(|text| text.parse().ok()).unwrap_or(0);
-        (files, figure("rocksdb.estimate-pending-compaction-bytes"))
+        (figure("rocksdb.num-files-at-level0"), figure("rocksdb.estimate-pending-compaction-bytes"))
     }
 
     /// Bytes of rows that a flush that begins now would write: not those that are being flushed.
