@@ -39,8 +39,8 @@ const COPY_RATE: &str = "ccr.indices.recovery.max_bytes_per_sec";
 /// Whether what is copied and followed across clusters makes way for the work of a node's own clients:
 /// `on`, `off`, or `shadow`, which decides and holds nothing back. Default `on`.
 const PACING: &str = "ccr.pacing";
-/// Whether compactions make way for the work of a node's clients: `on`, `off`, or `shadow`, which decides
-/// and holds nothing back.
+/// Whether compactions make way for the work of a node's clients: `load_aware`, `off`, or `shadow`, which
+/// decides and holds nothing back.
 const COMPACTION_PACING: &str = "compaction.pacing";
 /// What is shown of a setting that has no default.
 const UNSET: &str = "";
@@ -86,7 +86,8 @@ pub fn check_cluster_setting(name: &str, text: &str) -> Result<(), String> {
         CHUNK_SIZE => chunk_bytes(text).map(drop),
         CHUNKS | CHUNKS_OF_FILE => chunks(text).map(drop),
         COPY_RATE => rate(text).map(drop),
-        PACING | COMPACTION_PACING => mode(text).map(drop),
+        PACING => mode(text).map(drop),
+        COMPACTION_PACING => compaction_mode(text).map(drop),
         RAISE_VERSION if RAISE.contains(&text) => Ok(()),
         RAISE_VERSION => Err(format!("`{text}` is none of {}", RAISE.join(", "))),
         _ => Err(format!("`{name}` is no setting of the cluster")),
@@ -148,7 +149,7 @@ pub(crate) fn pacing(metadata: &Partition) -> Mode {
 
 /// See [`COMPACTION_PACING`].
 pub(crate) fn compaction_pacing(metadata: &Partition) -> Mode {
-    value(metadata, COMPACTION_PACING, mode)
+    value(metadata, COMPACTION_PACING, compaction_mode)
 }
 
 /// See [`RAISE_VERSION`].
@@ -187,6 +188,20 @@ fn chunks(text: &str) -> Result<u64, String> {
 fn mode(text: &str) -> Result<Mode, String> {
     let names = Mode::NAMED.map(|(name, _)| name).join(", ");
     Mode::named(text).ok_or_else(|| format!("`{text}` is none of {names}"))
+}
+
+/// Who says how fast compactions go; RocksDB's limiters are chosen before the stores are opened.
+fn compaction_mode(text: &str) -> Result<Mode, String> {
+    match text {
+        "load_aware" => Ok(Mode::On),
+        "off" => Ok(Mode::Off),
+        "shadow" => Ok(Mode::Shadow),
+        "limiter" | "auto" => Err(format!(
+            "`{text}` is RocksDB's own, which cannot be set while its stores are open: start the node \
+             with `compaction.rate_limiter.max_bytes_per_sec`"
+        )),
+        _ => Err(format!("`{text}` is none of load_aware, off, shadow")),
+    }
 }
 
 fn rate(text: &str) -> Result<u64, String> {

@@ -251,6 +251,8 @@ impl Coordinator {
             log: shared.log.stats(),
             store: shared.resources.statistics(),
             files_bytes: partitions().map(|partition| partition.store.files_bytes()).sum(),
+            write_debt: shared.write_debt(),
+            writes_refused: shared.admission.refused(),
             queue_bytes: partitions().map(|partition| partition.lead.waiting_bytes()).sum(),
             faults: self.faults(),
         }

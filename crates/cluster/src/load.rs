@@ -5,11 +5,12 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
-use plimsoll_control::average::FadingMean;
+use plimsoll_control::average::{FadingMean, whole};
 use plimsoll_control::load_line::Job;
-use plimsoll_control::pacing::{Felt, Foreground};
+use plimsoll_control::pacing::{Felt, Foreground, debt};
 use plimsoll_control::{Class, LoadLine, Meter, Outside};
 use plimsoll_memory::breakers::debt_permille;
 
@@ -27,6 +28,8 @@ const DEMAND_RUN_NS_MIN: u64 = 1_000_000;
 /// The measuring end of the load line.
 pub(crate) struct Load {
     state: Mutex<State>,
+    /// The debt of the store that has put off most, by its files.
+    owed_permille: AtomicU32,
 }
 
 struct State {
@@ -46,7 +49,13 @@ impl Load {
         let rows = Meter::new(boot, u32::try_from(workers).unwrap_or(u32::MAX));
         let state =
             Mutex::new(State { rows, demand: Demand::default(), felt: Felt::new(0), line: None });
-        Self { state }
+        Self { state, owed_permille: AtomicU32::new(0) }
+    }
+
+    /// Takes the debt of the store that has put off most, by its files.
+    pub(crate) fn owes(&self, debt: f64) {
+        let permille = u32::try_from(whole(debt * 1e3)).unwrap_or(u32::MAX);
+        self.owed_permille.store(permille, Ordering::Relaxed);
     }
 
     /// A client's rows were read or written, which took so long, ns.
@@ -116,7 +125,7 @@ impl Shared {
             cpus: state.demand.cpus(),
             cpu_demand_permille,
             memory_debt_permille: debt_permille(),
-            write_debt_permille: self.write_debt_permille(),
+            write_debt_permille: u32::try_from(whole(self.write_debt() * 1e3)).unwrap_or(u32::MAX),
             ..Outside::default()
         };
         let searches = pool.line(&outside);
@@ -126,11 +135,11 @@ impl Shared {
         line
     }
 
-    /// How far the rows in memory are towards twice what they should take, where no more are taken.
-    fn write_debt_permille(&self) -> u32 {
-        let (held, wanted) = self.resources.write_buffers();
-        let permille = (held as u64).saturating_mul(1000) / (wanted as u64 * 2).max(1);
-        u32::try_from(permille).unwrap_or(u32::MAX)
+    /// How far the store that has put off most is towards the point where it takes no more.
+    pub(crate) fn write_debt(&self) -> f64 {
+        let (held, budget) = self.resources.write_buffers();
+        let of_memory = debt::of_node(held as u64, budget as u64);
+        f64::from(self.load.owed_permille.load(Ordering::Relaxed)).max(of_memory * 1e3) / 1e3
     }
 }
 

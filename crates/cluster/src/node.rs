@@ -32,7 +32,7 @@ use crate::log_engine::LogSettings;
 use crate::maintenance;
 use crate::members::{Members, NodeRecord};
 use crate::opening::Opening;
-use crate::pacing::PacingThread;
+use crate::pacing::{Admission, PacingThread};
 use crate::partition::Partition;
 use crate::reconcile::Reconciler;
 use crate::recovery::{Checkpoints, Recoveries};
@@ -140,6 +140,8 @@ pub(crate) struct Shared {
     pub selection: Arc<Selection>,
     /// What this node says of its load.
     pub load: Load,
+    /// Holds writes back once its stores have put off much.
+    pub admission: Admission,
     /// What it was started with; the cluster's settings go over it.
     pub work_settings: WorkSettings,
     pub started: Instant,

@@ -33,6 +33,7 @@ use crate::metadata;
 use crate::node::{
     GROUPS, NodeSettings, OpenError, Shared, applier_count, folder, partition_of_replica, sync_dir,
 };
+use crate::pacing::Admission;
 use crate::partition::Partition;
 use crate::placement::CopyState;
 use crate::recovery::{self, Checkpoints, Recoveries};
@@ -292,6 +293,7 @@ impl Opening {
             barriers,
             selection: Arc::new(Selection::new(settings.work.selection)),
             load: Load::new(boot, settings.work.search.thread_count()),
+            admission: Admission::default(),
             work_settings: settings.work.clone(),
             started: Instant::now(),
             database_partitions: settings.database_partitions,

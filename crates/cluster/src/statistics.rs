@@ -16,6 +16,10 @@ pub struct Statistics {
     pub files_bytes: u64,
     /// Writes that wait at leads, bytes.
     pub queue_bytes: usize,
+    /// How far the store that has put off most is towards the point where it takes no more, 0 to 1.
+    pub write_debt: f64,
+    /// Writes that were refused because too many waited for the stores.
+    pub writes_refused: u64,
     /// Partitions that have stopped, and why.
     pub faults: Vec<String>,
 }

@@ -70,6 +70,7 @@ impl Shared {
             let Some(partition) = copies.local() else {
                 return Err(WriteError::NotTaken(copies.why_not_local()));
             };
+            self.admit(write_bytes(&steps)).await?;
             return submit_to(&partition, session, steps).await;
         }
         let end = Instant::now() + WRITE_TIMEOUT;
@@ -157,6 +158,7 @@ impl Shared {
     ) -> Attempt {
         match lead {
             Lead::Here(partition) => {
+                self.admit(write_bytes(steps)).await?;
                 let numbered = Numbered { first, stamp_ms, steps: steps.to_vec() };
                 let began_ns = self.now_ns();
                 let mut answer = pin!(submit_numbered(partition, session, numbered, LEAD_TIMEOUT));
@@ -334,6 +336,29 @@ struct Numbered {
     first: u64,
     stamp_ms: u64,
     steps: Vec<Step>,
+}
+
+/// What the writes among the steps take in a record, bytes, about.
+pub(crate) fn write_bytes(steps: &[Step]) -> usize {
+    let bytes = |step: &Step| if let Step::Write(payload) = step { payload.len() } else { 0 };
+    steps.iter().map(bytes).sum()
+}
+
+impl Shared {
+    /// Waits until this node lets in so many bytes of writes.
+    ///
+    /// # Errors
+    /// That would be too late: its stores have put off too much.
+    pub(crate) async fn admit(&self, bytes: usize) -> Result<(), WriteError> {
+        let taken = self.admission.take(bytes as u64, std::time::Instant::now());
+        let wait = taken.ok_or_else(|| {
+            WriteError::not_taken("more writes wait than the node's files can take in time")
+        })?;
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        Ok(())
+    }
 }
 
 async fn submit_numbered(

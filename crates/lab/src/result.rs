@@ -4,11 +4,13 @@
 //! shares and error rates go from 0 to 1, changes are percent.
 
 mod course;
+mod rows;
 mod run;
 
 use std::collections::BTreeMap;
 
 pub use course::{CopyCourse, NodeCourse};
+pub use rows::{RowsCourse, RowsLap};
 pub use run::RunNote;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -162,6 +164,9 @@ pub struct Lap {
     /// What went on, second by second, where the lap is one of copying or following.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub course: Option<CopyCourse>,
+    /// What went on in a store of rows, where the lap is on one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<RowsLap>,
     /// Each node.
     pub nodes: Vec<NodeLap>,
 }
@@ -389,6 +394,7 @@ pub fn metric(lap: &Lap, path: &str) -> Option<f64> {
                 _ => None,
             }
         }
+        Some(("rows", path)) => lap.rows.as_ref()?.metric(path, quantile),
         Some(("throughput_ops_s", "min")) => Some(spread.min),
         Some(("throughput_ops_s", "median")) => Some(spread.median),
         Some(("throughput_ops_s", "mean")) => Some(spread.mean),

@@ -152,6 +152,13 @@ impl Metrics {
             None,
             store.compactions_held.as_secs_f64(),
         );
+        self.count("plimsoll_compactions_passed_bytes_total", None, store.compactions_passed_bytes);
+        // Where there is no limit, there is no row.
+        if let Some(bytes_s) = store.compactions_bytes_s {
+            self.show("plimsoll_compactions_bytes_per_second", None, bytes_s as f64);
+        }
+        self.show("plimsoll_write_debt", None, statistics.write_debt);
+        self.count("plimsoll_writes_refused_for_debt_total", None, statistics.writes_refused);
         self.show("plimsoll_partition_faults", None, statistics.faults.len() as f64);
         self.show("process_resident_memory_bytes", None, process::resident_bytes() as f64);
         let (user, system) = process::cpu_time();

@@ -123,6 +123,7 @@ pub fn settings(settings: &Settings, record: NodeRecord, peers: Arc<dyn Peers>) 
     let store = StoreOptions {
         block_cache_bytes: settings.cache_bytes,
         write_buffer_bytes: write_buffer_bytes(settings.write_buffer_bytes),
+        rate_limiter: settings.rate_limiter,
         ..StoreOptions::default()
     };
     NodeSettings {

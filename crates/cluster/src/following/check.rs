@@ -10,11 +10,15 @@ use plimsoll_storage::operation::Operation;
 pub(super) const LOG_TIME_MS_MAX: u64 = 1 << 53;
 
 /// Whether the records of a leader's partition can be applied here; says which version of the mapping
-/// they need, 0 for none.
+/// they need, 0 for none. `allows` says whether all nodes here know what came with a version of the cluster.
 ///
 /// # Errors
 /// Says what is wrong: a newer leader's form, or a leader that is none.
-pub(super) fn check(partition: PartitionId, item: &Item) -> Result<u64, String> {
+pub(super) fn check(
+    partition: PartitionId,
+    item: &Item,
+    allows: impl Fn(u32) -> bool,
+) -> Result<u64, String> {
     let Item::Carried { batch, records } = item else {
         return Err("the leader sent something else than records".to_owned());
     };
@@ -35,7 +39,7 @@ pub(super) fn check(partition: PartitionId, item: &Item) -> Result<u64, String> 
         for item in &record.items {
             let Item::Operations { payloads, .. } = item else { continue };
             for payload in payloads {
-                Operation::check(payload).map_err(|error| wrong(&error))?;
+                Operation::check(payload, &allows).map_err(|error| wrong(&error))?;
                 if let Ok(Operation::Document(write)) = Operation::decode(payload) {
                     mapping_version = mapping_version.max(write.mapping_version);
                 }
@@ -86,13 +90,17 @@ mod tests {
     #[test]
     fn what_no_replica_could_apply_is_not_appended() {
         let set = Operation::Command(Argv::of(&["SET", "a", "1"])).encode();
+        let check = |partition, item: &Item| check(partition, item, |since| since < 4);
         assert_eq!(check(PARTITION, &item(PARTITION, set.clone(), 9)), Ok(0));
+        let later = ["SET", "a", "1", "IFEQ", "2"];
+        let later = Operation::Command(Argv::of(&later)).encode();
         let other = PartitionId { table: 8, ordinal: 1 };
         let unknown = Operation::Command(Argv::of(&["FROB", "a"])).encode();
         let newer = Bytes::from_static(&[0xfe, 1, 2]);
         for (item, words) in [
             (item(other, set.clone(), 9), "another partition"),
             (item(PARTITION, unknown, 9), "unknown command"),
+            (item(PARTITION, later, 9), "unknown command"),
             (item(PARTITION, newer, 9), "record 2 of the leader"),
             (item(PARTITION, set, u64::MAX), "log time"),
         ] {

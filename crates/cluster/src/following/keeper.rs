@@ -184,7 +184,7 @@ impl Keeping {
             }
             self.bring_to_end(shared, seen);
         }
-        self.pull(seen, pulls, tell);
+        self.pull(shared, seen, pulls, tell);
     }
 
     /// Brings to its end what became a table of its own when a crash cut it off.
@@ -244,6 +244,7 @@ impl Keeping {
     /// Has exactly these partitions pulled.
     fn pull(
         &self,
+        shared: &Shared,
         seen: &mut Seen,
         mut wanted: BTreeMap<String, Vec<Pulled>>,
         tell: &mpsc::Sender<Level>,
@@ -273,8 +274,10 @@ impl Keeping {
             let names = names(&pulled);
             let pull = |pulled: &[Pulled]| {
                 let progress = Arc::clone(&self.progress);
+                let version = Arc::clone(&shared.version);
                 let by = (progress, Arc::clone(&self.pacing));
-                let pull = Pull::new(Arc::clone(&remote), pulled.to_vec(), by, tell.clone());
+                let pull =
+                    Pull::new(Arc::clone(&remote), pulled.to_vec(), by, version, tell.clone());
                 tokio::spawn(pull.run()).abort_handle()
             };
             let tasks = pulled.chunks(PLACES_MAX).map(pull).collect();

@@ -25,6 +25,7 @@ use crate::lead::{Answer, Step, Submission};
 use crate::pacing::Pacing;
 use crate::partition::Partition;
 use crate::table::Table;
+use crate::version::ClusterVersion;
 use crate::write_error::WriteError;
 
 /// How long a leader may be silent: it says how far it is once a second.
@@ -104,6 +105,8 @@ pub(super) struct Pull {
     left_out: HashMap<PartitionId, LeftOut>,
     progress: Arc<Progress>,
     pacing: Arc<Pacing>,
+    /// What all nodes here know.
+    version: Arc<ClusterVersion>,
     /// Learns how far the leader's tables are.
     levels: mpsc::Sender<Level>,
     waiting: VecDeque<Appending>,
@@ -120,6 +123,7 @@ impl Pull {
         remote: Arc<dyn Remote>,
         pulled: Vec<Pulled>,
         (progress, pacing): (Arc<Progress>, Arc<Pacing>),
+        version: Arc<ClusterVersion>,
         levels: mpsc::Sender<Level>,
     ) -> Self {
         let partitions = pulled.into_iter().map(|it| (it.leader, it)).collect();
@@ -130,6 +134,7 @@ impl Pull {
             left_out,
             progress,
             pacing,
+            version,
             levels,
             waiting,
             waiting_bytes,
@@ -328,7 +333,8 @@ impl Pull {
             // It stands still, and this pull is about to end: what is not taken is asked for again then.
             return;
         }
-        let needed = match check(partition, &item) {
+        let allows = |since| self.version.allows(since);
+        let needed = match check(partition, &item, allows) {
             Ok(needed) => needed,
             Err(why) => return self.leave_out(partition, why, true),
         };

@@ -3,6 +3,7 @@
 //! the rate of the next second. The rate is kept by the store (`storage/partition/pace.rs`).
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use plimsoll_control::Mode;
 use plimsoll_control::average::FadingMean;
@@ -36,7 +37,10 @@ impl Compactions {
     /// Looks, and sets the pace of the next second.
     pub(super) fn step(&mut self, shared: &Shared, foreground: &Foreground) {
         let debt = note_debt(shared);
-        let mode = cluster_settings::compaction_pacing(&shared.metadata);
+        let mode = match shared.resources.has_rate_limiter() {
+            true => Mode::Off,
+            false => cluster_settings::compaction_pacing(&shared.metadata),
+        };
         let now_ns = shared.now_ns();
         let bytes = shared.applied_bytes.load(Ordering::Relaxed);
         let pace = shared.resources.compactions();
@@ -46,6 +50,7 @@ impl Compactions {
             if mode == Mode::Off {
                 *self = Self::default();
             }
+            shared.admission.set(None, Instant::now());
             return pace.set(None, true);
         };
         let seconds = now_ns.saturating_sub(before_ns).max(1) as f64 / 1e9;
@@ -64,6 +69,8 @@ impl Compactions {
         let found = self.pacer.step(now_ns, &disk);
         tracing::debug!(?disk, ?found, "the pace of compactions");
         pace.set(found.background_bytes_s, mode == Mode::On);
+        let admitted_bytes_s = found.admitted_bytes_s.filter(|_| mode == Mode::On);
+        shared.admission.set(admitted_bytes_s, Instant::now());
     }
 }
 
@@ -73,8 +80,10 @@ fn note_debt(shared: &Shared) -> f64 {
     let mut worst = 0.0_f64;
     for partition in shared.tables.partitions() {
         let (level_0_files, pending_bytes) = partition.store.backlog();
-        partition.owes(debt::of_store(&debt::Backlog { level_0_files, pending_bytes }));
-        worst = worst.max(partition.debt());
+        let owed = debt::of_store(&debt::Backlog { level_0_files, pending_bytes });
+        partition.owes(owed);
+        worst = worst.max(owed);
     }
-    worst
+    shared.load.owes(worst);
+    shared.write_debt()
 }

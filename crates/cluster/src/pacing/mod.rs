@@ -5,10 +5,12 @@
 //!
 //! | file | owns |
 //! |---|---|
+//! | [`admission`] | how many writes come in where much was put off |
 //! | [`bucket`] | a rate, kept |
 //! | [`lane`] | one kind of work, and how fast it goes |
 //! | [`compactions`] | how fast a node's compactions go |
 
+mod admission;
 mod bucket;
 mod compactions;
 mod lane;
@@ -22,6 +24,7 @@ use parking_lot::Mutex;
 use plimsoll_control::Mode;
 use plimsoll_control::pacing::{CopyPacer, Foreground, Second, copies};
 
+pub(crate) use admission::Admission;
 pub(crate) use bucket::Bucket;
 use compactions::Compactions;
 pub(crate) use lane::Lane;

@@ -22,7 +22,7 @@ use crate::metadata;
 use crate::partition::Partition;
 use crate::recovery::Subject;
 use crate::scatter::class_of;
-use crate::submit::{fences, lead_for, reply_bytes};
+use crate::submit::{fences, lead_for, reply_bytes, write_bytes};
 use crate::table::Copies;
 use crate::tail::GroupTail;
 use crate::write_error::WriteError;
@@ -98,6 +98,7 @@ impl Coordinator {
                 let working = shared.work(Class::Write);
                 let steps = steps.into_iter().map(step).collect::<Result<Vec<_>, _>>()?;
                 // The lead counts on one item of the record at least, and on a reply to it.
+                shared.admit(write_bytes(&steps)).await.map_err(Problem::Write)?;
                 if !steps.iter().any(|step| matches!(step, Step::Write(_))) {
                     return Err(Problem::Write(WriteError::Refused {
                         code: "ERR".to_owned(),
@@ -208,7 +209,8 @@ fn step(step: StepBytes) -> Result<Step, Problem> {
     match step {
         StepBytes::Write(payload) => {
             let payload = Bytes::from(payload);
-            match Operation::check(&payload) {
+            // Who asks has looked whether all nodes know it.
+            match Operation::check(&payload, |_| true) {
                 Ok(()) => Ok(Step::Write(payload)),
                 Err(error) => Err(Problem::Write(WriteError::Refused {
                     code: "ERR".to_owned(),

@@ -48,6 +48,7 @@ pub(crate) fn of_windows(spec: &RunSpec, outcome: &Outcome) -> Vec<Lap> {
             foreground: None,
             course: None,
             lag_told_ms: None,
+            rows: None,
             nodes,
         }
     });

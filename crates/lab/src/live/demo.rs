@@ -298,7 +298,11 @@ mod tests {
                 ..Lap::default()
             };
             let us = histogram();
-            let measured = Measured { lap, latency_us: us.clone(), service_us: us, block: 0 };
+            let measured = Measured {
+                latency_us: us.clone(),
+                service_us: us,
+                ..Measured::without_requests(lap, 0)
+            };
             let kind = if *is_sick { "stress" } else { "none" };
             keep(&mut found, scenario, arm, settings(*is_on), kind, measured);
         }

@@ -35,6 +35,12 @@ const HEARTBEAT: Duration = Duration::from_millis(5);
 const RECONNECT: Duration = Duration::from_millis(20);
 const POLL: Duration = Duration::from_millis(50);
 
+/// Where requests come from.
+pub(crate) trait Source: Sync {
+    /// The next request, with the number of its kind; `room` is for one that is made anew.
+    fn next<'a>(&'a self, random: &mut Random, room: &'a mut Vec<u8>) -> (usize, &'a [u8]);
+}
+
 /// Requests, rendered, of one or several kinds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Requests {
@@ -57,17 +63,19 @@ impl Requests {
         let rendered = first.into_iter().chain(second).collect();
         Self { rendered, kinds: vec![(ends.0, share), (ends.1, 1.0)] }
     }
+}
 
-    fn pick(&self, random: &mut Random) -> &[u8] {
+impl Source for Requests {
+    fn next<'a>(&'a self, random: &mut Random, _: &'a mut Vec<u8>) -> (usize, &'a [u8]) {
         let drawn = random.unit();
         let mut begin = 0;
-        for (end, share) in &self.kinds {
+        for (kind, (end, share)) in self.kinds.iter().enumerate() {
             if drawn < *share && *end > begin {
-                return &self.rendered[begin + random.below(end - begin)];
+                return (kind, &self.rendered[begin + random.below(end - begin)]);
             }
             begin = *end;
         }
-        self.rendered.last().map_or(&[], Vec::as_slice)
+        (0, self.rendered.last().map_or(&[], Vec::as_slice))
     }
 }
 
@@ -103,7 +111,7 @@ pub(crate) struct Load<'a> {
     /// Who is asked; clients are spread over them.
     pub(crate) addresses: &'a [String],
     pub(crate) protocol: Protocol,
-    pub(crate) requests: &'a Requests,
+    pub(crate) requests: &'a dyn Source,
     pub(crate) pace: Pace,
     pub(crate) warm_up: Duration,
     pub(crate) window: Duration,
@@ -119,6 +127,8 @@ pub(crate) struct Taken {
     pub(crate) latency_us: Histogram<u64>,
     /// The same, from when they were sent, µs.
     pub(crate) service_us: Histogram<u64>,
+    /// [`Self::latency_us`] of each kind of request, by its number.
+    pub(crate) by_kind_us: BTreeMap<usize, Histogram<u64>>,
     /// Requests issued in the window.
     pub(crate) issued: u64,
     pub(crate) partial: u64,
@@ -144,6 +154,7 @@ impl Taken {
         Self {
             latency_us: histogram(),
             service_us: histogram(),
+            by_kind_us: BTreeMap::new(),
             issued: 0,
             partial: 0,
             refused: 0,
@@ -161,6 +172,10 @@ impl Taken {
             (&mut self.service_us, &other.service_us),
             (&mut self.late_us, &other.late_us),
         ] {
+            into.add(from).unwrap_or_else(|e| unreachable!("the bounds are the same: {e}"));
+        }
+        for (kind, from) in &other.by_kind_us {
+            let into = self.by_kind_us.entry(*kind).or_insert_with(histogram);
             into.add(from).unwrap_or_else(|e| unreachable!("the bounds are the same: {e}"));
         }
         self.issued += other.issued;
@@ -338,8 +353,9 @@ impl Course<'_> {
         let mut random = Random::new(load.seed ^ ((number as u64 + 1) << 32));
         let address = &load.addresses[number % load.addresses.len().max(1)];
         let mut connection: Option<Connection> = None;
+        let mut room = Vec::new();
         while let Some(due) = self.next_due() {
-            let request = load.requests.pick(&mut random);
+            let (kind, request) = load.requests.next(&mut random, &mut room);
             let sent = Instant::now();
             let ended = match connection.take().filter(|open| !open.is_over()) {
                 Some(open) => Ok(open),
@@ -351,7 +367,7 @@ impl Course<'_> {
                 Ok(ended)
             });
             let ended = ended.unwrap_or_else(|error| Ended::Failed(word(&error).to_owned()));
-            self.note(&mut seen, due, sent, ended);
+            self.note(&mut seen, (kind, due, sent), ended);
             if connection.is_none() {
                 thread::sleep(RECONNECT);
             }
@@ -381,7 +397,12 @@ impl Course<'_> {
         }
     }
 
-    fn note(&self, seen: &mut Taken, due: Instant, sent: Instant, ended: Ended) {
+    fn note(
+        &self,
+        seen: &mut Taken,
+        (of_kind, due, sent): (usize, Instant, Instant),
+        ended: Ended,
+    ) {
         let now = Instant::now();
         let (begin, length) = (self.began + self.load.warm_up, self.load.window);
         let is_answer = matches!(ended, Ended::Answered | Ended::Partial);
@@ -418,6 +439,7 @@ impl Course<'_> {
         };
         if has_latency {
             seen.latency_us.saturating_record(latency_us);
+            seen.by_kind_us.entry(of_kind).or_insert_with(histogram).saturating_record(latency_us);
             seen.service_us.saturating_record(micros(now - sent));
         }
     }

@@ -21,12 +21,13 @@ pub(crate) const EQUIVALENT_PERCENT: f64 = 5.0;
 /// Blocks below which a comparison only indicates.
 pub(crate) const BLOCKS_MIN: usize = 10;
 /// What is compared: the paths of metrics. A lap has those of requests, of a copy, or of following.
-pub(crate) const METRICS: [&str; 14] = [
+pub(crate) const METRICS: [&str; 15] = [
     "throughput_ops_s.median",
     "latency_ms.mean",
     "latency_ms.p50",
     "latency_ms.p90",
     "latency_ms.p99",
+    "latency_ms.p99_9",
     "latency_ms.p100",
     "cpu_s_per_op",
     "recovery_seconds",
@@ -39,7 +40,7 @@ pub(crate) const METRICS: [&str; 14] = [
 ];
 
 /// How many of [`METRICS`] are of requests: the first ones.
-const OF_REQUESTS: usize = 7;
+const OF_REQUESTS: usize = 8;
 
 /// The order of the arms in one block: forth in even ones, back in odd ones, so that what drifts
 /// meets all arms alike.
@@ -116,6 +117,7 @@ impl Sum {
             "latency_ms.p50" => quantiles.p50,
             "latency_ms.p90" => quantiles.p90,
             "latency_ms.p99" => quantiles.p99,
+            "latency_ms.p99_9" => quantiles.p99_9,
             "latency_ms.p100" => quantiles.p100,
             "cpu_s_per_op" if self.answered > 0.0 && self.cpu_s > 0.0 => {
                 Some(self.cpu_s / self.answered)
@@ -224,7 +226,11 @@ mod tests {
         let spread = Spread { median: throughput, ..Spread::default() };
         let lap =
             Lap { valid, n: 200, throughput_ops_s: spread, cpu_s: Some(2.0), ..Lap::default() };
-        Measured { lap, service_us: latency_us.clone(), latency_us, block }
+        Measured {
+            service_us: latency_us.clone(),
+            latency_us,
+            ..Measured::without_requests(lap, block)
+        }
     }
 
     fn arm(ms: &[u64]) -> Vec<Measured> {

@@ -19,6 +19,8 @@ mod method;
 mod node;
 mod processes;
 mod remote;
+mod resume;
+mod rows;
 mod selection;
 mod shares;
 mod sick_node;
@@ -157,7 +159,7 @@ struct Experiment {
     run: fn(&mut Context<'_>, &mut Found) -> Result<(), LabError>,
 }
 
-const ALL: [Experiment; 5] = [
+const ALL: [Experiment; 6] = [
     Experiment {
         name: DEMO,
         variants: Vec::new,
@@ -200,7 +202,18 @@ const ALL: [Experiment; 5] = [
         corpora: remote::corpora,
         run: remote::run,
     },
+    Experiment {
+        name: rows::NAME,
+        variants: rows::names,
+        scenarios: rows::scenarios,
+        laps: rows::steps,
+        corpora: |_| Vec::new(),
+        run: rows::run,
+    },
 ];
+
+/// Experiments whose runs can be gone on with.
+const RESUMED: [&str; 2] = [remote::NAME, rows::NAME];
 
 /// What `sick-node` asks.
 pub(crate) const SICK_NODE: &str =
@@ -245,8 +258,9 @@ pub fn run(options: &LiveOptions, progress: &mut dyn Progress) -> Result<Outcome
         });
     };
     let is_remote = experiment.name == remote::NAME;
-    if options.resume && (!is_remote || options.target.is_some()) {
-        let why = format!("only {} on clusters of its own can be", remote::NAME);
+    let can_resume = RESUMED.contains(&experiment.name) && options.target.is_none();
+    if options.resume && !can_resume {
+        let why = format!("only {} on nodes of their own can be", RESUMED.join(" and "));
         return Err(LabError::Resume { dir: options.out.clone(), why });
     }
     let names = match options.target {

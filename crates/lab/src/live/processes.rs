@@ -25,6 +25,11 @@ pub(crate) fn io_bytes(process: u32) -> Option<u64> {
     Some(row(&text, "read_bytes:")? + row(&text, "write_bytes:")?)
 }
 
+/// Bytes that a process had written to disks; none where it is gone or hidden.
+pub(crate) fn written_bytes(process: u32) -> Option<u64> {
+    row(&fs::read_to_string(format!("/proc/{process}/io")).ok()?, "write_bytes:")
+}
+
 /// The most memory that a process had since [`reset_peak`], bytes.
 pub(crate) fn resident_bytes_peak(process: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{process}/status")).ok()?;

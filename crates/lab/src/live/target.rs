@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::context::{Arm, Context, Stopping, TIMEOUT, comparisons, variants};
 use super::corpus::{Corpus, Shape};
-use super::load::{self, Load, Pace, Requests};
+use super::load::{self, Load, Pace, Requests, Taken};
 use super::measure::Measured;
 use super::wire::{Connection, Protocol, command};
 use super::workload::{self, Operation};
@@ -332,7 +332,8 @@ fn lap(
         nodes,
         ..measure::of_load(&taken, conditions, reason)
     };
-    Ok(Measured { lap, latency_us: taken.latency_us, service_us: taken.service_us, block })
+    let Taken { latency_us, service_us, by_kind_us, .. } = taken;
+    Ok(Measured { lap, latency_us, service_us, by_kind_us, block })
 }
 
 /// What the sick node costs, in plain words.

@@ -2,7 +2,7 @@
 //! Rows that have no meaning here are there and say n/a, so that the tables lie side by side.
 
 use super::table::Table;
-use super::{copies, figures, figures_or};
+use super::{copies, figures, figures_or, rows};
 use crate::published::{QUEUE, SELECTION};
 use crate::result::{Lap, Results, Scenario, Variant, metric, over_laps};
 use crate::stats;
@@ -58,6 +58,7 @@ pub(crate) fn scenario(results: &Results, scenario: &Scenario, brief: bool) -> S
         }
     }
     text.push_str(&summary(scenario).to_string());
+    text.push_str(&rows::scenario(scenario));
     text.push_str(&nodes(scenario));
     text.push_str(&verdicts(results, scenario));
     text.push_str(&beside(results, scenario));

@@ -8,6 +8,7 @@ mod html;
 mod lap_tables;
 mod pictures;
 mod queue_tables;
+mod rows;
 mod svg;
 mod table;
 

@@ -13,6 +13,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use plimsoll_cluster::{LogSettings, WORK_SETTINGS, WorkSettings};
 use plimsoll_log::{embedded, jetstream};
 use plimsoll_stdx::units;
+use plimsoll_storage::partition::RateLimiter;
 
 pub use cors::{Cors, Origins};
 pub use raw::{Raw, SettingsError};
@@ -95,6 +96,8 @@ pub struct Settings {
     pub cache_bytes: usize,
     /// `write_buffer.size`, in bytes; 0 is a share of the memory.
     pub write_buffer_bytes: usize,
+    /// `compaction.rate_limiter.…`
+    pub rate_limiter: Option<RateLimiter>,
     /// `cluster.routing.…` and `thread_pool.…`
     pub work: WorkSettings,
     /// `logger.level`
@@ -150,6 +153,7 @@ impl Settings {
             zone: text(raw, "node.attr.zone")?,
             cache_bytes: bytes(raw, "cache.size")?,
             write_buffer_bytes: parsed(raw, "write_buffer.size", write_buffer)?,
+            rate_limiter: rate_limiter(raw)?,
             work: work(raw)?,
             logger_level: text(raw, "logger.level")?,
             logger_json: text(raw, "logger.format")? == "json",
@@ -165,6 +169,13 @@ fn text(raw: &Raw, key: &'static str) -> Result<String, SettingsError> {
 
 fn size(raw: &Raw, key: &'static str) -> Result<usize, SettingsError> {
     parsed(raw, key, |text| text.parse::<usize>().map_err(|error| error.to_string()))
+}
+
+/// RocksDB's own limiter, where a rate is set.
+fn rate_limiter(raw: &Raw) -> Result<Option<RateLimiter>, SettingsError> {
+    let bytes_s = bytes(raw, "compaction.rate_limiter.max_bytes_per_sec")? as u64;
+    let auto_tuned = text(raw, "compaction.rate_limiter.auto_tuned")? == "true";
+    Ok((bytes_s > 0).then_some(RateLimiter { bytes_s, auto_tuned }))
 }
 
 /// A size of which a store's memtable is still one, or 0.

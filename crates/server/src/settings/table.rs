@@ -409,6 +409,21 @@ pub const SETTINGS: &[Definition] = &[
          of the memory of the machine or control group, between 128mb and 1gb.",
     ),
     define(
+        "compaction.rate_limiter.max_bytes_per_sec",
+        Kind::Bytes(0, 1 << 40),
+        "0b",
+        None,
+        "RocksDB's own limiter of what flushes and compactions write, to compare with. 0 is none. \
+         With it `compaction.pacing` is `off`.",
+    ),
+    define(
+        "compaction.rate_limiter.auto_tuned",
+        Kind::Toggle,
+        "false",
+        None,
+        "Whether that limiter looks for a lower rate by itself.",
+    ),
+    define(
         "cluster.routing.use_adaptive_replica_selection",
         Kind::Toggle,
         "true",

@@ -74,10 +74,11 @@ impl<'a> Command<'a> {
     }
 }
 
-/// Whether this version has a command on rows of this name.
+/// The version of the cluster since which a command may stand in a log with these arguments; none where
+/// this version does not know it.
 #[must_use]
-pub fn is_known(name: &[u8]) -> bool {
-    table::find(name).is_some()
+pub fn since(argv: &Argv) -> Option<u32> {
+    table::find(argv.name()).map(|spec| spec.since_with(argv))
 }
 
 /// Finds a command on rows by its name and checks the number of its arguments: what is refused

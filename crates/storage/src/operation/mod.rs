@@ -145,12 +145,13 @@ impl Operation {
         }
     }
 
-    /// Whether apply can carry the bytes out: what another node sent is checked before it is appended.
+    /// Whether apply can carry the bytes out on every node of a cluster: what another one sent is checked
+    /// before it is appended. `allows` says whether all nodes know what came with a version of the cluster.
     ///
     /// # Errors
-    /// As [`Self::decode`], and where a command is not known.
-    pub fn check(bytes: &Bytes) -> Result<(), RecordError> {
-        let is_known = |argv: &Argv| command::is_known(argv.name());
+    /// As [`Self::decode`], and where a command, or an option of one, is not known.
+    pub fn check(bytes: &Bytes, allows: impl Fn(u32) -> bool) -> Result<(), RecordError> {
+        let is_known = |argv: &Argv| command::since(argv).is_some_and(&allows);
         let all_known = match Self::decode(bytes)? {
             Self::Command(argv) => is_known(&argv),
             Self::Transaction { commands, .. } => commands.iter().all(is_known),
@@ -245,7 +246,7 @@ fn run_command<W: RowsWrite + ?Sized>(
     match command::parse(argv) {
         Ok(command) => execute::write(&command, rows, context),
         // A newer version appended it: an answer of this one's own would part it from the others.
-        Err(_) if !command::is_known(argv.name()) => {
+        Err(_) if command::since(argv).is_none() => {
             let name = String::from_utf8_lossy(argv.name()).into_owned();
             Err(StoreError::UnknownCommand(name))
         }

@@ -41,7 +41,7 @@ pub use overlay::Overlay;
 pub use owned::OwnedSnapshot;
 pub use pace::CompactionPace;
 pub use recent::{Recent, RecentTouches};
-pub use resources::{BeforeFlush, Resources, StoreOptions, StoreStatistics};
+pub use resources::{BeforeFlush, RateLimiter, Resources, StoreOptions, StoreStatistics};
 pub use store::{CachedRow, CachedStore, Store, StoreSnapshot};
 pub use system::{Leader, Stamp};
 pub use touches::{VisitTouches, leader_of, position_of, stamp_of, touches_of};

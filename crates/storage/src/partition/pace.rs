@@ -24,6 +24,8 @@ const SLEEP_MAX: Duration = Duration::from_millis(5);
 const AHEAD_S: f64 = 0.005;
 /// And what others did beyond the rate holds it back for no longer than this.
 const OWED_S: f64 = 0.1;
+/// A rate that was set longer ago than this holds nobody back any more: whoever sets it is late itself.
+const STALE: Duration = Duration::from_secs(3);
 /// What stands for no limit.
 const FREE: u64 = u64::MAX;
 
@@ -34,6 +36,8 @@ pub struct CompactionPace {
     acts: AtomicBool,
     /// Bytes of rows that passed since it was looked at.
     passed: AtomicU64,
+    /// And in all.
+    passed_all: AtomicU64,
     held_ns: AtomicU64,
     bucket: Mutex<Bucket>,
 }
@@ -42,24 +46,29 @@ pub struct CompactionPace {
 struct Bucket {
     bytes: f64,
     at: Instant,
+    /// When the rate was set.
+    set: Instant,
 }
 
 impl Default for CompactionPace {
     fn default() -> Self {
+        let now = Instant::now();
         Self {
             bytes_s: AtomicU64::new(FREE),
             acts: AtomicBool::new(true),
             passed: AtomicU64::new(0),
+            passed_all: AtomicU64::new(0),
             held_ns: AtomicU64::new(0),
-            bucket: Mutex::new(Bucket { bytes: 0.0, at: Instant::now() }),
+            bucket: Mutex::new(Bucket { bytes: 0.0, at: now, set: now }),
         }
     }
 }
 
 impl CompactionPace {
     /// Sets the rate, bytes of rows a second; none is no limit. Without `acts` it is counted when a
-    /// compaction would have slept.
+    /// compaction would have slept. To be called every second: after three, nothing is held any more.
     pub fn set(&self, bytes_s: Option<u64>, acts: bool) {
+        self.bucket.lock().set = Instant::now();
         self.bytes_s.store(bytes_s.unwrap_or(FREE), Ordering::Relaxed);
         self.acts.store(acts, Ordering::Relaxed);
     }
@@ -76,6 +85,17 @@ impl CompactionPace {
         self.passed.swap(0, Ordering::Relaxed)
     }
 
+    /// Bytes of rows that passed so far.
+    #[must_use]
+    pub fn passed_bytes(&self) -> u64 {
+        self.passed_all.load(Ordering::Relaxed)
+    }
+
+    fn count(&self, bytes: u64) {
+        self.passed.fetch_add(bytes, Ordering::Relaxed);
+        self.passed_all.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// For how long compactions slept so far, or would have, all together.
     #[must_use]
     pub fn held(&self) -> Duration {
@@ -85,7 +105,7 @@ impl CompactionPace {
     /// Counts rows that a compaction passed, and sleeps while it is ahead of the rate; with `is_first`
     /// never.
     fn pass(&self, bytes: u64, is_first: bool) {
-        self.passed.fetch_add(bytes, Ordering::Relaxed);
+        self.count(bytes);
         let mut wait = self.add(bytes, Instant::now());
         while !is_first && !wait.is_zero() {
             let nap = wait.min(SLEEP_MAX);
@@ -103,7 +123,8 @@ impl CompactionPace {
         let mut bucket = self.bucket.lock();
         let passed_s = now.saturating_duration_since(bucket.at).as_secs_f64();
         bucket.at = now;
-        let Some(bytes_s) = self.bytes_s() else {
+        let is_stale = now.saturating_duration_since(bucket.set) > STALE;
+        let Some(bytes_s) = self.bytes_s().filter(|_| !is_stale) else {
             bucket.bytes = 0.0;
             return Duration::ZERO;
         };
@@ -154,7 +175,7 @@ impl CompactionFilter for PacedRows {
 
 impl Drop for PacedRows {
     fn drop(&mut self) {
-        self.pace.passed.fetch_add(self.bytes, Ordering::Relaxed);
+        self.pace.count(self.bytes);
     }
 }
 
@@ -205,6 +226,15 @@ mod tests {
         assert!(wait <= Duration::from_millis(100), "{wait:?}");
         assert_eq!(pace.take_passed(), 1 << 30);
         assert_eq!((pace.take_passed(), pace.held()), (0, Duration::ZERO));
+    }
+
+    #[test]
+    fn a_rate_that_nobody_sets_any_more_holds_nobody() {
+        let pace = CompactionPace::default();
+        pace.set(Some(1_000), true);
+        let now = Instant::now();
+        assert!(pace.add(1 << 20, now) > Duration::from_millis(50));
+        assert_eq!(pace.add(1 << 20, now + STALE * 2), Duration::ZERO);
     }
 
     #[test]

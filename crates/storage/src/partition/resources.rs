@@ -47,6 +47,10 @@ const SYNC_BYTES: u64 = 512 * 1024;
 /// without privileges, so it is little.
 const NICER: i32 = 5;
 
+/// RocksDB's defaults of its limiter, which have to be said.
+const LIMITER_REFILL_US: i64 = 100_000;
+const LIMITER_FAIRNESS: i32 = 10;
+
 /// How the files of a store are sized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileSizes {
@@ -77,6 +81,17 @@ pub struct StoreOptions {
     pub row_cache_bytes: usize,
     /// Documents written last, until an index has them, bytes. Default 64 MiB.
     pub recent_bytes: usize,
+    /// RocksDB's own limiter of flushes and compactions. Default none.
+    pub rate_limiter: Option<RateLimiter>,
+}
+
+/// RocksDB's own limiter of what flushes and compactions of all stores write, to compare with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLimiter {
+    /// The most, bytes a second; above zero.
+    pub bytes_s: u64,
+    /// Whether it looks for a lower rate by itself.
+    pub auto_tuned: bool,
 }
 
 impl Default for StoreOptions {
@@ -86,8 +101,24 @@ impl Default for StoreOptions {
             write_buffer_bytes: 128 << 20,
             row_cache_bytes: 64 << 20,
             recent_bytes: 64 << 20,
+            rate_limiter: None,
         }
     }
+}
+
+/// The options that all stores have, with what they share by them.
+fn shared_options(of: &StoreOptions) -> Options {
+    let mut options = Options::default();
+    if let Some(limiter) = &of.rate_limiter {
+        let bytes_s = i64::try_from(limiter.bytes_s).unwrap_or(i64::MAX);
+        match limiter.auto_tuned {
+            false => options.set_ratelimiter(bytes_s, LIMITER_REFILL_US, LIMITER_FAIRNESS),
+            true => {
+                options.set_auto_tuned_ratelimiter(bytes_s, LIMITER_REFILL_US, LIMITER_FAIRNESS)
+            }
+        }
+    }
+    options
 }
 
 /// The parts of RocksDB that all partitions of a node share.
@@ -96,6 +127,8 @@ pub struct Resources {
     pub(super) unflushed: Arc<Unflushed>,
     compactions: Arc<CompactionPace>,
     pub(super) options: StoreOptions,
+    /// What the options of every store are copied from: copies have the same limiter.
+    shared: Options,
     before_flush: BeforeFlush,
     pub(super) rows: Arc<RowCache>,
     pub(super) recent_bytes: Arc<AtomicUsize>,
@@ -172,6 +205,10 @@ pub struct StoreStatistics {
     pub stops: Stops,
     /// For how long compactions slept to make way, all together, or would have in the shadow.
     pub compactions_held: Duration,
+    /// Bytes of rows that compactions passed.
+    pub compactions_passed_bytes: u64,
+    /// How fast they may pass, bytes a second; none is no limit.
+    pub compactions_bytes_s: Option<u64>,
 }
 
 /// Threads for flushes and compactions, which all stores share: one compaction for every two processors,
@@ -204,6 +241,7 @@ impl Resources {
             cache: Cache::new_hyper_clock_cache(options.block_cache_bytes, 0),
             unflushed: Arc::new(Unflushed::new(options.write_buffer_bytes)),
             compactions: Arc::default(),
+            shared: shared_options(&options),
             options,
             before_flush,
             rows: Arc::new(RowCache::new(options.row_cache_bytes)),
@@ -259,6 +297,8 @@ impl Resources {
             row_cache_misses: rows.misses,
             stops: self.stops(),
             compactions_held: self.compactions.held(),
+            compactions_passed_bytes: self.compactions.passed_bytes(),
+            compactions_bytes_s: self.compactions.bytes_s(),
         }
     }
 
@@ -278,6 +318,12 @@ impl Resources {
     #[must_use]
     pub fn compactions(&self) -> &CompactionPace {
         &self.compactions
+    }
+
+    /// Whether RocksDB's own limiter says how fast they go.
+    #[must_use]
+    pub fn has_rate_limiter(&self) -> bool {
+        self.options.rate_limiter.is_some()
     }
 
     /// Whether a store took no rows for a while, the last time not longer ago than that.
@@ -303,7 +349,7 @@ impl Resources {
         table.set_block_size(BLOCK_BYTES);
         table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
         table.set_data_block_hash_ratio(0.75);
-        let mut options = Options::default();
+        let mut options = self.shared.clone();
         options.create_if_missing(true);
         options.set_block_based_table_factory(&table);
         options.set_write_buffer_manager(self.unflushed.memtables());

@@ -104,6 +104,8 @@ fn a_schedule_has_the_rate_it_was_asked_for() {
 fn kinds_come_in_their_shares() {
     let requests = Requests::mixed(vec![b"r".to_vec(); 3], vec![b"w".to_vec(); 5], 0.8);
     let mut random = Random::new(5);
-    let reads = (0..10_000).filter(|_| requests.pick(&mut random) == b"r").count();
+    let reads = (0..10_000)
+        .filter(|_| requests.next(&mut random, &mut Vec::new()) == (0, b"r".as_slice()))
+        .count();
     assert!((7_800..8_200).contains(&reads), "{reads}");
 }

@@ -205,7 +205,7 @@ fn lap(
         nodes: measure::node_laps(&pair.cluster.nodes, &before, &after),
         ..Lap::default()
     };
-    Ok(Measured { lap, latency_us: histogram(), service_us: histogram(), block: 0 })
+    Ok(Measured::without_requests(lap, 0))
 }
 
 /// How far behind every partition was at every look, as seen from outside and as the follower says.

@@ -17,7 +17,7 @@ use crate::LabError;
 use crate::live::cluster;
 use crate::live::context::{Stopping, TIMEOUT};
 use crate::live::corpus::{Corpus, Shape};
-use crate::live::load::{self, Load, Pace, Requests, Taken, Watch, histogram};
+use crate::live::load::{self, Load, Pace, Requests, Taken, Watch};
 use crate::live::measure::{self, Measured, Moment, STOPPED};
 use crate::live::method;
 use crate::live::wire::{self, Protocol};
@@ -270,7 +270,7 @@ fn lap(
         nodes: measure::node_laps(&pair.cluster.nodes, &before, &after),
         ..Lap::default()
     };
-    Ok(Measured { lap, latency_us: histogram(), service_us: histogram(), block: 0 })
+    Ok(Measured::without_requests(lap, 0))
 }
 
 fn foreground(leader: &Taken, follower: &Taken) -> Foreground {

@@ -11,7 +11,6 @@ use super::course;
 use super::pair::Pair;
 use super::raw::RawCopy;
 use crate::LabError;
-use crate::live::load::histogram;
 use crate::live::measure::{self, Measured, Moment, STOPPED};
 use crate::live::processes;
 use crate::result::{Conditions, Lap, RecoveryLap};
@@ -86,7 +85,7 @@ pub(crate) fn lap(
         nodes: measure::node_laps(&pair.cluster.nodes, &before, &after),
         ..Lap::default()
     };
-    Ok(Measured { lap, latency_us: histogram(), service_us: histogram(), block: 0 })
+    Ok(Measured::without_requests(lap, 0))
 }
 
 /// Why a lap under these conditions may not be used: the link may not be as late as a generator of

@@ -15,7 +15,6 @@ mod lag;
 mod laps;
 mod pair;
 mod raw;
-mod resume;
 mod scenarios;
 mod verdict;
 mod watched;
@@ -31,7 +30,7 @@ use scenarios::{Kind, LINK, Plan};
 use super::context::{Arm, Context, variants};
 use super::corpus::Shape;
 use super::measure::Measured;
-use super::{Found, LiveOptions, cluster, processes};
+use super::{Found, LiveOptions, cluster, processes, resume};
 use crate::LabError;
 use crate::result::{FaultNote, LoadNote, Scenario};
 

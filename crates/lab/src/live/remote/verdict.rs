@@ -214,7 +214,7 @@ mod tests {
     fn measured(block: usize, seconds: f64, valid: bool) -> Measured {
         let recovery = RecoveryLap { recovery_seconds: seconds, ..RecoveryLap::default() };
         let lap = Lap { valid, recovery: Some(recovery), ..Lap::default() };
-        Measured { lap, latency_us: histogram(), service_us: histogram(), block }
+        Measured::without_requests(lap, block)
     }
 
     fn laps() -> (Vec<RemoteArm>, Vec<Vec<Measured>>) {

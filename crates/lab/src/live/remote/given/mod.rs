@@ -15,7 +15,6 @@ use super::scenarios;
 use crate::LabError;
 use crate::live::context::{Arm, Context, TIMEOUT, comparisons, variants};
 use crate::live::corpus::Shape;
-use crate::live::load::histogram;
 use crate::live::measure::{Measured, STOPPED};
 use crate::live::{Found, LiveOptions, LiveSize, cluster, method, target, wire};
 use crate::result::{FaultNote, Lap, LoadNote, NodeLap, RecoveryLap, Scenario, over_laps};
@@ -156,12 +155,7 @@ fn lap(
         nodes.extend(laps.map(|node| NodeLap { name: format!("{side} {}", node.name), ..node }));
     }
     let is_stopped = context.is_stopped();
-    Ok(Measured {
-        lap: of_copy(copy, nodes, is_stopped),
-        latency_us: histogram(),
-        service_us: histogram(),
-        block: 0,
-    })
+    Ok(Measured::without_requests(of_copy(copy, nodes, is_stopped), 0))
 }
 
 /// What is told of a copy.

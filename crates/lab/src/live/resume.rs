@@ -4,14 +4,13 @@
 
 use std::path::Path;
 
-use super::NAME;
+use super::context::Context;
+use super::{Found, LiveOptions, LiveSize};
 use crate::LabError;
-use crate::live::context::Context;
-use crate::live::{Found, LiveOptions, LiveSize};
 use crate::result::{Plots, Results, RunNote};
 
 /// How this run is asked for.
-pub(super) fn asked(options: &LiveOptions) -> RunNote {
+pub(crate) fn asked(options: &LiveOptions) -> RunNote {
     let size = match options.size {
         LiveSize::Quick => "quick",
         LiveSize::Study => "study",
@@ -31,11 +30,11 @@ pub(super) fn asked(options: &LiveOptions) -> RunNote {
 ///
 /// # Errors
 /// There is none, or it was asked for in another way.
-pub(super) fn earlier(context: &mut Context<'_>, found: &mut Found) -> Result<(), LabError> {
+pub(crate) fn earlier(context: &mut Context<'_>, found: &mut Found) -> Result<(), LabError> {
     let options = context.options;
     let results: Results = crate::files::read(&options.out, crate::RESULT_FILE)?;
     let plots: Plots = crate::files::read(&options.out, crate::PLOTS_FILE)?;
-    let run = same(&options.out, &results, &asked(options), options.seed)?;
+    let run = same(&options.out, &results, options, &asked(options))?;
     if results.host != found.results.host {
         let kept = run.whole.join(", ");
         context.note(format!("measured on another machine, {}: {kept}", results.host));
@@ -52,9 +51,15 @@ pub(super) fn earlier(context: &mut Context<'_>, found: &mut Found) -> Result<()
 }
 
 /// The run of a result, where it was asked for as this one is.
-fn same(folder: &Path, results: &Results, asked: &RunNote, seed: u64) -> Result<RunNote, LabError> {
+fn same(
+    folder: &Path,
+    results: &Results,
+    options: &LiveOptions,
+    asked: &RunNote,
+) -> Result<RunNote, LabError> {
+    let seed = options.seed;
     let refuse = |why: String| LabError::Resume { dir: folder.to_owned(), why };
-    if results.experiment != NAME {
+    if results.experiment != options.experiment {
         return Err(refuse(format!("it is of {}", results.experiment)));
     }
     let run = results.run.clone();
@@ -99,7 +104,7 @@ fn kept(results: Results, plots: Plots, run: &RunNote, found: &mut Found) -> Vec
 ///
 /// # Errors
 /// A file cannot be written.
-pub(super) fn keep(context: &Context<'_>, name: &str, found: &mut Found) -> Result<(), LabError> {
+pub(crate) fn keep(context: &Context<'_>, name: &str, found: &mut Found) -> Result<(), LabError> {
     if let Some(run) = &mut found.results.run {
         run.whole.push(name.to_owned());
     }
@@ -110,6 +115,7 @@ pub(super) fn keep(context: &Context<'_>, name: &str, found: &mut Found) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::remote::NAME;
     use crate::result::{FaultNote, Finding, LoadNote, Scenario};
 
     fn results(run: Option<RunNote>) -> Results {
@@ -140,7 +146,8 @@ mod tests {
     fn another_run_is_refused_with_the_words_of_both() {
         let run = asked(&options());
         let of = |results: &Results, asked: &RunNote, seed| {
-            same(Path::new("d"), results, asked, seed).map_err(|error| error.to_string())
+            let options = LiveOptions { seed, ..options() };
+            same(Path::new("d"), results, &options, asked).map_err(|error| error.to_string())
         };
         assert_eq!(of(&results(Some(run.clone())), &run, 5).as_ref(), Ok(&run));
         let whole = RunNote { whole: vec!["http_logs".to_owned()], ..run.clone() };

@@ -1,0 +1,44 @@
+//! The arms of `kv-throughput`: who says how fast files are rewritten.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::live::context::Arm;
+
+/// Without any limit.
+pub(super) const OFF: &str = "off";
+/// RocksDB's limiter at a fixed rate.
+pub(super) const LIMITER: &str = "limiter";
+/// The same with a rate that it finds by itself.
+pub(super) const AUTO: &str = "auto";
+/// The node's own.
+pub(super) const OURS: &str = "ours";
+
+pub(super) const NAMES: [&str; 4] = [OFF, LIMITER, AUTO, OURS];
+
+/// The limit of the study's limiter, of what a node took in (500 MB/s of 27.7: `kv-study.md`, 2).
+const LIMIT_OF_INGEST: f64 = 19.0;
+
+/// `--set` of an arm where so many bytes a second come in.
+pub(super) fn started_with(name: &str, ingest_bytes_s: f64) -> Vec<String> {
+    let limit = plimsoll_control::average::whole(LIMIT_OF_INGEST * ingest_bytes_s).max(1);
+    let limit = format!("compaction.rate_limiter.max_bytes_per_sec={limit}b");
+    match name {
+        LIMITER => vec![limit],
+        AUTO => vec![limit, "compaction.rate_limiter.auto_tuned=true".to_owned()],
+        _ => Vec::new(),
+    }
+}
+
+/// Settings of an arm that are made while it runs.
+fn switched(name: &str) -> BTreeMap<String, Value> {
+    let pacing = if name == OURS { "load_aware" } else { "off" };
+    BTreeMap::from([("compaction.pacing".to_owned(), json!(pacing))])
+}
+
+/// Arms of these names; the first is the one that others are compared with.
+pub(super) fn arms(names: &[&str]) -> Vec<Arm> {
+    let arm = |name: &&str| Arm { name: (*name).to_owned(), settings: switched(name) };
+    names.iter().map(arm).collect()
+}

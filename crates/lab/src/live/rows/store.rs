@@ -1,0 +1,309 @@
+//! A store of rows under the lab: one node that is stopped, given files that were prepared once, and
+//! started again with other settings, so that every lap begins from the same files.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use plimsoll_control::Random;
+use plimsoll_control::average::whole;
+
+use super::disk::SlowDisk;
+use super::source::Rows;
+use crate::LabError;
+use crate::live::cluster::{self, Cluster};
+use crate::live::node::NodeSpec;
+use crate::live::processes;
+use crate::live::wire::{Connection, Ended, Protocol, http};
+
+/// Rows of one command while the store is filled, and clients that fill it.
+const FILLED_AT_ONCE: u64 = 16;
+const FILLING_CLIENTS: u64 = 16;
+/// How often a command that was refused for load is sent again while the store is filled.
+const FILL_TRIES: usize = 200;
+const FILL_PAUSE: Duration = Duration::from_millis(100);
+/// How long figures are waited for.
+const TOLD_WAIT: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a store may be busy with itself after it was filled, how often that is looked at, and what of
+/// a processor it takes at rest.
+const REST_WAIT: Duration = Duration::from_secs(120);
+const REST_LOOK: Duration = Duration::from_secs(1);
+const RESTS_BELOW: f64 = 0.05;
+/// Files of rows: once written they are never changed, so that copies may share them.
+const SHARED_FILES: &str = "sst";
+
+/// What a store tells at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Figures {
+    /// Bytes that its process wrote to the disk.
+    pub(super) written_bytes: u64,
+    pub(super) debt: Option<f64>,
+    pub(super) stops: Option<u64>,
+    /// Bytes of the files of rows.
+    pub(super) rows_bytes: u64,
+    /// Rows that were written.
+    pub(super) writes: u64,
+}
+
+/// A running store, as far as figures are asked of it.
+pub(super) struct Told {
+    process: u32,
+    /// Of its REST.
+    address: String,
+    disk: Option<Arc<SlowDisk>>,
+}
+
+impl Told {
+    /// What it tells now; a store that hangs tells nothing.
+    pub(super) fn figures(&self) -> Figures {
+        let text = metrics(&self.address).unwrap_or_default();
+        let of = |name: &str| figure(&text, name);
+        Figures {
+            written_bytes: self
+                .disk
+                .as_ref()
+                .and_then(|disk| disk.written_bytes())
+                .or_else(|| processes::written_bytes(self.process))
+                .unwrap_or(0),
+            debt: of("plimsoll_write_debt"),
+            stops: of("plimsoll_store_stops_total").map(whole),
+            rows_bytes: of("plimsoll_rows_files_bytes").map_or(0, whole),
+            writes: of("plimsoll_resp_commands_total{command=\"set\"}").map_or(0, whole),
+        }
+    }
+}
+
+/// The node.
+pub(super) struct Store {
+    pub(super) cluster: Cluster,
+    /// Holds its writes, where this machine can.
+    pub(super) disk: Option<Arc<SlowDisk>>,
+    data: PathBuf,
+    prepared: PathBuf,
+    settings: Vec<String>,
+}
+
+fn failed(what: &'static str) -> impl Fn(io::Error) -> LabError {
+    move |error| LabError::live(what.to_owned(), error)
+}
+
+impl Store {
+    /// Starts an empty store; `settings` go for all laps.
+    ///
+    /// # Errors
+    /// Names the step that failed, with what the node said.
+    pub(super) fn start(
+        binary: &Path,
+        folder: &Path,
+        settings: Vec<String>,
+    ) -> Result<Self, LabError> {
+        let ports = cluster::free_ports(3)?;
+        let spec = NodeSpec {
+            name: "store".to_owned(),
+            share: None,
+            settings: settings.clone(),
+            log: "embedded".to_owned(),
+            ports: [ports[0], ports[1], ports[2]],
+        };
+        let cluster = Cluster::start_apart(vec![spec], binary, folder)?;
+        let disk = SlowDisk::make(folder, &cluster.guardian).map(Arc::new);
+        let (data, prepared) = (folder.join("store"), folder.join("prepared"));
+        Ok(Self { cluster, disk, data, prepared, settings })
+    }
+
+    /// Where its RESP listens.
+    pub(super) fn resp(&self) -> String {
+        format!("127.0.0.1:{}", self.cluster.nodes[0].spec.ports[1])
+    }
+
+    /// Fills it with every row once, waits until it rests, and keeps its files for the laps.
+    ///
+    /// # Errors
+    /// A row is not taken, or files cannot be copied.
+    pub(super) fn prepare(&mut self, rows: &Rows, keys: u64, seed: u64) -> Result<(), LabError> {
+        let address = self.resp();
+        thread::scope(|scope| {
+            let fill = |client: u64| {
+                let (address, each) = (&address, keys.div_ceil(FILLING_CLIENTS));
+                let mut random = Random::new(seed ^ (client << 32));
+                let numbers = (client * each).min(keys)..((client + 1) * each).min(keys);
+                scope.spawn(move || fill(address, rows, numbers, &mut random))
+            };
+            let clients: Vec<_> = (0..FILLING_CLIENTS).map(fill).collect();
+            clients.into_iter().try_for_each(|client| {
+                client.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+            })
+        })
+        .map_err(failed("fill the store"))?;
+        self.await_rest();
+        self.cluster.nodes[0].stop(true);
+        fs::rename(&self.data, &self.prepared).map_err(failed("keep the files of the store"))
+    }
+
+    /// Waits until it has written anew all that it put off.
+    pub(super) fn await_rest(&self) {
+        let began = Instant::now();
+        let process = self.cluster.nodes[0].process();
+        let mut before = processes::cpu_s(process).unwrap_or(0.0);
+        while began.elapsed() < REST_WAIT {
+            thread::sleep(REST_LOOK);
+            let now = processes::cpu_s(process).unwrap_or(0.0);
+            if now - before < RESTS_BELOW * REST_LOOK.as_secs_f64() {
+                return;
+            }
+            before = now;
+        }
+    }
+
+    /// Starts it from the prepared files with these settings too, and a disk of so many bytes a second.
+    ///
+    /// # Errors
+    /// Names the step that failed, with what the node said.
+    pub(super) fn begin(
+        &mut self,
+        settings: &[String],
+        disk_bytes_s: Option<u64>,
+    ) -> Result<(), LabError> {
+        self.end();
+        copy(&self.prepared, &self.data).map_err(failed("copy the files of the store"))?;
+        sync(&self.data).map_err(failed("sync the files of the store"))?;
+        let node = &mut self.cluster.nodes[0];
+        node.spec.settings = self.settings.iter().chain(settings).cloned().collect();
+        node.start()?;
+        node.await_ready()?;
+        if let (Some(disk), Some(bytes_s)) = (&self.disk, disk_bytes_s) {
+            let held = disk.limit(Some(bytes_s)).and_then(|()| disk.hold(node.process()));
+            held.map_err(failed("hold the disk"))?;
+        }
+        Ok(())
+    }
+
+    /// Ends it and removes its files.
+    pub(super) fn end(&mut self) {
+        if let Some(disk) = &self.disk {
+            let _ = disk.limit(None);
+        }
+        self.cluster.nodes[0].stop(false);
+        let _ = fs::remove_dir_all(&self.data);
+    }
+
+    /// Whom to ask for figures of the process that runs now.
+    pub(super) fn told(&self) -> Told {
+        let node = &self.cluster.nodes[0];
+        Told { process: node.process(), address: node.http(), disk: self.disk.clone() }
+    }
+
+    /// Bytes of its log.
+    pub(super) fn log_bytes(&self) -> u64 {
+        bytes_of(&self.data.join("log"))
+    }
+}
+
+fn fill(
+    address: &str,
+    rows: &Rows,
+    numbers: std::ops::Range<u64>,
+    random: &mut Random,
+) -> io::Result<()> {
+    let mut connection = Connection::open(address, Protocol::Resp, TIMEOUT)?;
+    let mut from = numbers.start;
+    while from < numbers.end {
+        let to = (from + FILLED_AT_ONCE).min(numbers.end);
+        let command = rows.fill(from..to, random);
+        let mut tries = 0;
+        loop {
+            match connection.ask(&command)? {
+                Ended::Answered => break,
+                Ended::Refused if tries < FILL_TRIES => thread::sleep(FILL_PAUSE),
+                other => return Err(io::Error::other(format!("{other:?}"))),
+            }
+            tries += 1;
+        }
+        from = to;
+    }
+    Ok(())
+}
+
+fn metrics(address: &str) -> io::Result<String> {
+    let mut connection = Connection::open(address, Protocol::Http, TOLD_WAIT)?;
+    connection.status(&http("GET", "/_metrics", address, b""))?;
+    Ok(String::from_utf8_lossy(&connection.body).into_owned())
+}
+
+/// The figure of this name that has no labels.
+fn figure(text: &str, name: &str) -> Option<f64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+    value.trim().parse().ok()
+}
+
+/// Copies a folder; files of rows are shared.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type()?.is_dir() {
+            copy(&from, &to)?;
+        } else if from.extension().is_some_and(|it| it == SHARED_FILES) {
+            fs::hard_link(&from, &to)?;
+        } else {
+            fs::copy(&from, &to)?;
+        }
+    }
+    Ok(())
+}
+
+/// Has everything in a folder on the disk, so that a lap pays for nothing that was before it.
+fn sync(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => sync(&entry.path())?,
+            false => fs::File::open(entry.path())?.sync_all()?,
+        }
+    }
+    Ok(())
+}
+
+fn bytes_of(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let bytes = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => bytes_of(&entry.path()),
+        Ok(metadata) => metadata.len(),
+        Err(_) => 0,
+    };
+    entries.map(bytes).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_share_files_of_rows_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("a"), folder.path().join("b"));
+        fs::create_dir_all(from.join("rows")).unwrap();
+        fs::write(from.join("rows/1.sst"), "rows").unwrap();
+        fs::write(from.join("rows/log"), "log").unwrap();
+        copy(&from, &to).unwrap();
+        fs::write(to.join("rows/log"), "longer log").unwrap();
+        assert_eq!(fs::read_to_string(from.join("rows/log")).unwrap(), "log");
+        assert_eq!(bytes_of(&to), 14);
+        fs::remove_dir_all(&to).unwrap();
+        assert_eq!(bytes_of(&from), 7);
+    }
+
+    #[test]
+    fn figures_are_read_by_their_whole_name() {
+        let text = "# TYPE a gauge\na_b 3\na{x=\"1\"} 4\na 2.5\n";
+        assert_eq!(
+            (figure(text, "a"), figure(text, "a_b"), figure(text, "b")),
+            (Some(2.5), Some(3.0), None)
+        );
+    }
+}
