@@ -16,6 +16,9 @@ use crate::node::Shared;
 const AMPLIFICATION_NS: u64 = 300_000_000_000;
 /// It is within these bounds, whatever was seen.
 const AMPLIFICATION: (f64, f64) = (2.0, 30.0);
+/// What it is taken for before anything was seen, as if it had been seen of so many bytes.
+const AMPLIFICATION_AT_FIRST: f64 = 10.0;
+const SEEN_AT_FIRST_BYTES: f64 = 64e6;
 
 /// What is remembered from one second to the next.
 pub(super) struct Compactions {
@@ -61,7 +64,7 @@ impl Compactions {
         let (ingest, passed) = (self.ingest.sum(now_ns), self.passed.sum(now_ns));
         let disk = DiskState {
             ingest_bytes_s,
-            write_amplification: (passed / ingest.max(1.0)).clamp(AMPLIFICATION.0, AMPLIFICATION.1),
+            write_amplification: amplification(passed, ingest),
             background_bytes_s,
             debt,
             latencies_ns: foreground.latencies_ns,
@@ -72,6 +75,12 @@ impl Compactions {
         let admitted_bytes_s = found.admitted_bytes_s.filter(|_| mode == Mode::On);
         shared.admission.set(admitted_bytes_s, Instant::now());
     }
+}
+
+/// What compactions write for each byte that comes in, from the sums of both.
+fn amplification(passed: f64, ingest: f64) -> f64 {
+    let passed = passed + AMPLIFICATION_AT_FIRST * SEEN_AT_FIRST_BYTES;
+    (passed / (ingest + SEEN_AT_FIRST_BYTES)).clamp(AMPLIFICATION.0, AMPLIFICATION.1)
 }
 
 /// Has every partition know how far its files are towards the point where it can take no more; how far the

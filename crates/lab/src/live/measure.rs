@@ -67,6 +67,15 @@ impl Moment {
         }
     }
 
+    /// The same of processes that are none of the lab's nodes.
+    pub(crate) fn of_processes(all: &[u32]) -> Self {
+        let counters = |process: &u32| Counters {
+            cpu_s: processes::cpu_s(*process).unwrap_or(0.0),
+            ..Counters::default()
+        };
+        Self { nodes: all.iter().map(counters).collect(), ..Self::take(&[]) }
+    }
+
     /// Processor time of the nodes.
     pub(crate) fn cpu_s(&self) -> f64 {
         self.nodes.iter().map(|node| node.cpu_s).sum()

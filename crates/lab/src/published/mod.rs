@@ -157,6 +157,73 @@ pub(crate) struct RecoveryRun {
     pub(crate) published_as: String,
 }
 
+/// The study of a store of rows.
+#[derive(Debug, Deserialize)]
+pub(crate) struct RowsStudy {
+    pub(crate) source: String,
+    pub(crate) note: String,
+    pub(crate) rows: Vec<RowsRun>,
+}
+
+/// One row of its tables: a closed loop of so many threads, run once.
+#[derive(Debug, Deserialize)]
+pub(crate) struct RowsRun {
+    pub(crate) version: String,
+    pub(crate) value_bytes: u64,
+    pub(crate) copies: u64,
+    /// Reads to writes.
+    pub(crate) mix: String,
+    pub(crate) threads: u64,
+    #[serde(default)]
+    pub(crate) reads_s: f64,
+    /// The mean.
+    #[serde(default)]
+    pub(crate) reads_us: f64,
+    #[serde(default)]
+    pub(crate) writes_s: f64,
+    #[serde(default)]
+    pub(crate) writes_us: f64,
+}
+
+impl RowsRun {
+    /// Threads that had something under way, of those that there were: by Little's law 1 in a closed loop.
+    pub(crate) fn busy(&self) -> f64 {
+        let under_way_us = self.reads_s * self.reads_us + self.writes_s * self.writes_us;
+        under_way_us / 1e6 / self.threads as f64
+    }
+}
+
+impl RowsStudy {
+    /// How many operations of 1 KB a second a mix of reads and writes had for each of another.
+    pub(crate) fn ratio(&self, version: &str, of: (u32, u32), to: (u32, u32)) -> Option<f64> {
+        let rate = |(reads, writes): (u32, u32)| {
+            let mix = format!("{reads}:{writes}");
+            let is_it =
+                |it: &&RowsRun| it.version == version && it.mix == mix && it.value_bytes == 1_024;
+            self.rows.iter().find(is_it).map(|it| it.reads_s + it.writes_s)
+        };
+        Some(rate(of)? / rate(to)?)
+    }
+
+    /// Rows that break Little's law by more than 2 %, in words.
+    pub(crate) fn breaks(&self) -> Vec<String> {
+        let words = |it: &RowsRun| {
+            format!(
+                "{} {} B x {} {} ({:.0} of {} threads busy)",
+                it.version,
+                it.value_bytes,
+                it.copies,
+                it.mix,
+                it.busy() * it.threads as f64,
+                it.threads
+            )
+        };
+        self.rows.iter().filter(|it| (it.busy() - 1.0).abs() > 0.02).map(words).collect()
+    }
+}
+
+pub(crate) static ROWS: LazyLock<RowsStudy> =
+    LazyLock::new(|| parse(include_str!("../../published/kv_throughput.json")));
 pub(crate) static RECOVERY: LazyLock<RecoveryStudy> =
     LazyLock::new(|| parse(include_str!("../../published/remote_recovery.json")));
 pub(crate) static SELECTION: LazyLock<SelectionStudy> =
@@ -188,6 +255,14 @@ mod tests {
         assert_eq!(of("four-replicas-loaded", "latency_ms.p99"), [("first run, b = 4", -16.9)]);
         assert_eq!(of("pmc-term", "latency_ms.p99"), [("first run, b = 4", -45.7)]);
         assert_eq!(SELECTION.runs.iter().filter(|run| !run.rows.is_empty()).count(), 26);
+    }
+
+    #[test]
+    fn most_rows_of_the_store_obey_littles_law() {
+        assert_eq!((ROWS.rows.len(), ROWS.breaks().len()), (47, 11));
+        assert!(ROWS.breaks()[0].starts_with("2.3.0 1024 B x 3 1:0 (194 of 150"));
+        let ratio = ROWS.ratio("2.4.0", (1, 0), (0, 1)).unwrap();
+        assert!((ratio - 360_642.0 / 56_953.0).abs() < 1e-9);
     }
 
     #[test]

@@ -3,8 +3,9 @@
 //! cannot be given another rate while it runs through the bindings, and lets through what it saved for a
 //! tenth of a second at once, ahead of the log's syncs on the same disk.
 //!
-//! Compactions of level 0 count and never sleep: it is they that keep reads fast and let flushes go on. So
-//! deep ones make way for them. What sets the rate is `cluster`'s.
+//! Deep compactions make way for those of level 0, which keep reads fast and let flushes go on: they sleep
+//! as soon as the rate is reached, those of level 0 only once they alone are beyond it. What sets the rate,
+//! and opens it where too much was put off, is `cluster`'s.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -20,8 +21,9 @@ use rust_rocksdb::compaction_filter_factory::{CompactionFilterContext, Compactio
 const LOOK_BYTES: u64 = 32 * 1024;
 /// It sleeps no longer than this at a time: the rate may be another by then, or the node be stopping.
 const SLEEP_MAX: Duration = Duration::from_millis(5);
-/// It may be ahead of the rate by what goes in this time.
+/// It may be ahead of the rate by what goes in this time; of level 0, in this one.
 const AHEAD_S: f64 = 0.005;
+const AHEAD_OF_LEVEL_0_S: f64 = 0.05;
 /// And what others did beyond the rate holds it back for no longer than this.
 const OWED_S: f64 = 0.1;
 /// A rate that was set longer ago than this holds nobody back any more: whoever sets it is late itself.
@@ -102,24 +104,24 @@ impl CompactionPace {
         Duration::from_nanos(self.held_ns.load(Ordering::Relaxed))
     }
 
-    /// Counts rows that a compaction passed, and sleeps while it is ahead of the rate; with `is_first`
-    /// never.
-    fn pass(&self, bytes: u64, is_first: bool) {
+    /// Counts rows that a compaction passed, and sleeps while it is ahead of the rate by more than what
+    /// goes in `ahead_s`.
+    fn pass(&self, bytes: u64, ahead_s: f64) {
         self.count(bytes);
-        let mut wait = self.add(bytes, Instant::now());
-        while !is_first && !wait.is_zero() {
+        let mut wait = self.add(bytes, ahead_s, Instant::now());
+        while !wait.is_zero() {
             let nap = wait.min(SLEEP_MAX);
             self.held_ns.fetch_add(u64::try_from(nap.as_nanos()).unwrap_or(0), Ordering::Relaxed);
             if !self.acts.load(Ordering::Relaxed) {
                 return;
             }
             std::thread::sleep(nap);
-            wait = self.add(0, Instant::now());
+            wait = self.add(0, ahead_s, Instant::now());
         }
     }
 
     /// How long whoever added so many bytes is to wait.
-    fn add(&self, bytes: u64, now: Instant) -> Duration {
+    fn add(&self, bytes: u64, ahead_s: f64, now: Instant) -> Duration {
         let mut bucket = self.bucket.lock();
         let passed_s = now.saturating_duration_since(bucket.at).as_secs_f64();
         bucket.at = now;
@@ -132,7 +134,7 @@ impl CompactionPace {
         let bytes_s = bytes_s.max(1) as f64;
         let ahead = (bucket.bytes - bytes_s * passed_s).max(0.0) + bytes as f64;
         bucket.bytes = ahead.min((OWED_S * bytes_s).max(LOOK_BYTES as f64));
-        let beyond = bucket.bytes - AHEAD_S * bytes_s;
+        let beyond = bucket.bytes - ahead_s * bytes_s;
         if beyond <= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(beyond / bytes_s) }
     }
 }
@@ -163,7 +165,8 @@ impl CompactionFilter for PacedRows {
     fn filter(&mut self, level: u32, key: &[u8], value: &[u8]) -> CompactionDecision {
         self.bytes += (key.len() + value.len()) as u64;
         if self.bytes >= LOOK_BYTES {
-            self.pace.pass(std::mem::take(&mut self.bytes), level == 0);
+            let ahead_s = if level == 0 { AHEAD_OF_LEVEL_0_S } else { AHEAD_S };
+            self.pace.pass(std::mem::take(&mut self.bytes), ahead_s);
         }
         CompactionDecision::Keep
     }
@@ -188,12 +191,12 @@ mod tests {
         let began = Instant::now();
         let (mut now, mut all) = (began, 0);
         while now < began + Duration::from_millis(ms) && all < 1 << 30 {
-            let mut wait = pace.add(LOOK_BYTES, now);
+            let mut wait = pace.add(LOOK_BYTES, AHEAD_S, now);
             all += LOOK_BYTES;
             while !wait.is_zero() {
                 assert!(wait <= Duration::from_secs(40_000), "{wait:?}");
                 now += wait.min(SLEEP_MAX);
-                wait = pace.add(0, now);
+                wait = pace.add(0, AHEAD_S, now);
             }
         }
         all
@@ -216,16 +219,26 @@ mod tests {
     }
 
     #[test]
-    fn what_level_0_did_holds_others_back_for_a_tenth_of_a_second() {
+    fn deep_compactions_make_way_for_level_0() {
         let pace = CompactionPace::default();
         pace.set(Some(10_000_000), true);
-        let began = Instant::now();
-        pace.pass(1 << 30, true);
-        assert!(began.elapsed() < Duration::from_secs(10), "it does not sleep");
-        let wait = pace.add(0, Instant::now());
-        assert!(wait <= Duration::from_millis(100), "{wait:?}");
-        assert_eq!(pace.take_passed(), 1 << 30);
-        assert_eq!((pace.take_passed(), pace.held()), (0, Duration::ZERO));
+        let (began, mut now) = (Instant::now(), Instant::now());
+        let (mut first, mut deep) = (0, 0);
+        while now < began + Duration::from_secs(2) {
+            // Level 0 has something to do in the first second alone.
+            let is_first = now < began + Duration::from_secs(1);
+            if is_first && pace.add(0, AHEAD_OF_LEVEL_0_S, now).is_zero() {
+                pace.add(LOOK_BYTES, AHEAD_OF_LEVEL_0_S, now);
+                first += LOOK_BYTES;
+            }
+            if pace.add(0, AHEAD_S, now).is_zero() {
+                pace.add(LOOK_BYTES, AHEAD_S, now);
+                deep += LOOK_BYTES;
+            }
+            now += Duration::from_millis(1);
+        }
+        assert!((9_800_000..10_800_000).contains(&first), "{first}");
+        assert!((9_000_000..10_500_000).contains(&deep), "{deep}");
     }
 
     #[test]
@@ -233,15 +246,15 @@ mod tests {
         let pace = CompactionPace::default();
         pace.set(Some(1_000), true);
         let now = Instant::now();
-        assert!(pace.add(1 << 20, now) > Duration::from_millis(50));
-        assert_eq!(pace.add(1 << 20, now + STALE * 2), Duration::ZERO);
+        assert!(pace.add(1 << 20, AHEAD_S, now) > Duration::from_millis(50));
+        assert_eq!(pace.add(1 << 20, AHEAD_S, now + STALE * 2), Duration::ZERO);
     }
 
     #[test]
     fn in_the_shadow_it_is_counted_alone() {
         let pace = CompactionPace::default();
         pace.set(Some(0), false);
-        (0..10).for_each(|_| pace.pass(LOOK_BYTES, false));
+        (0..10).for_each(|_| pace.pass(LOOK_BYTES, AHEAD_S));
         assert!(pace.held() >= Duration::from_millis(45), "{:?}", pace.held());
     }
 }

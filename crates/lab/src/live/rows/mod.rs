@@ -6,6 +6,8 @@ mod arms;
 mod course;
 mod disk;
 mod limiter;
+mod mixes;
+mod peers;
 mod source;
 mod store;
 
@@ -27,12 +29,14 @@ struct Plan {
     run: Scenario,
 }
 
-const ALL: [Plan; 1] =
-    [Plan { name: limiter::NAME, least: LiveSize::Quick, laps: limiter::laps, run: limiter::run }];
+const ALL: [Plan; 2] = [
+    Plan { name: limiter::NAME, least: LiveSize::Quick, laps: limiter::laps, run: limiter::run },
+    Plan { name: mixes::NAME, least: LiveSize::Quick, laps: mixes::laps, run: mixes::run },
+];
 
 /// Names of arms that may be asked for.
 pub(crate) fn names() -> Vec<&'static str> {
-    arms::NAMES.to_vec()
+    arms::NAMES.into_iter().chain(mixes::NAMES).collect()
 }
 
 /// Names of scenarios that may be asked for.

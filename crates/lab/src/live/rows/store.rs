@@ -125,20 +125,7 @@ impl Store {
     /// # Errors
     /// A row is not taken, or files cannot be copied.
     pub(super) fn prepare(&mut self, rows: &Rows, keys: u64, seed: u64) -> Result<(), LabError> {
-        let address = self.resp();
-        thread::scope(|scope| {
-            let fill = |client: u64| {
-                let (address, each) = (&address, keys.div_ceil(FILLING_CLIENTS));
-                let mut random = Random::new(seed ^ (client << 32));
-                let numbers = (client * each).min(keys)..((client + 1) * each).min(keys);
-                scope.spawn(move || fill(address, rows, numbers, &mut random))
-            };
-            let clients: Vec<_> = (0..FILLING_CLIENTS).map(fill).collect();
-            clients.into_iter().try_for_each(|client| {
-                client.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
-            })
-        })
-        .map_err(failed("fill the store"))?;
+        fill_all(&self.resp(), rows, keys, seed)?;
         self.await_rest();
         self.cluster.nodes[0].stop(true);
         fs::rename(&self.data, &self.prepared).map_err(failed("keep the files of the store"))
@@ -201,6 +188,26 @@ impl Store {
     pub(super) fn log_bytes(&self) -> u64 {
         bytes_of(&self.data.join("log"))
     }
+}
+
+/// Writes every row once.
+///
+/// # Errors
+/// A row is not taken.
+pub(super) fn fill_all(address: &str, rows: &Rows, keys: u64, seed: u64) -> Result<(), LabError> {
+    thread::scope(|scope| {
+        let fill = |client: u64| {
+            let each = keys.div_ceil(FILLING_CLIENTS);
+            let mut random = Random::new(seed ^ (client << 32));
+            let numbers = (client * each).min(keys)..((client + 1) * each).min(keys);
+            scope.spawn(move || fill(address, rows, numbers, &mut random))
+        };
+        let clients: Vec<_> = (0..FILLING_CLIENTS).map(fill).collect();
+        clients.into_iter().try_for_each(|client| {
+            client.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+        })
+    })
+    .map_err(failed("fill the store"))
 }
 
 fn fill(
