@@ -34,9 +34,8 @@ bench-rows: ## reads through RESP beside the same reads in-process on raw RocksD
 	@scripts/deps.sh test && . scripts/env.sh && build_whole
 	@python3 scripts/bench_rows.py $$CARGO_TARGET_DIR/release/examples/raw_reads $(ARGS)
 
-bench-mixes: ## read/write mixes on three nodes, on one, and on redis-server (ARGS="--laps 3")
-	@scripts/deps.sh test && . scripts/env.sh && build_whole
-	@$$(scripts/venv.sh) scripts/bench_mixes.py $$CARGO_TARGET_DIR/release/examples/row_load $(ARGS)
+bench-mixes: build ## read/write mixes on three nodes at each level of reads, on one, and on redis-server (ARGS="--quick")
+	@. scripts/env.sh && $$CARGO_TARGET_DIR/release/plimsoll lab run kv-throughput --scenarios mixes $(ARGS)
 
 bench-rally: build ## esrally and opensearch-benchmark against a fresh node, and esrally against its follower, offline, small tracks
 	@scripts/deps.sh test && scripts/rally.sh

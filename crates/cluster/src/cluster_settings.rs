@@ -40,7 +40,7 @@ const COPY_RATE: &str = "ccr.indices.recovery.max_bytes_per_sec";
 /// `on`, `off`, or `shadow`, which decides and holds nothing back. Default `on`.
 const PACING: &str = "ccr.pacing";
 /// Whether compactions make way for the work of a node's clients: `load_aware`, `off`, or `shadow`, which
-/// decides and holds nothing back.
+/// decides and holds nothing back. Default `load_aware`.
 const COMPACTION_PACING: &str = "compaction.pacing";
 /// What is shown of a setting that has no default.
 const UNSET: &str = "";
@@ -69,7 +69,7 @@ pub const CLUSTER_SETTINGS: [(&str, &str); 13] = [
     (CHUNKS_OF_FILE, UNSET),
     (COPY_RATE, UNSET),
     (PACING, "on"),
-    (COMPACTION_PACING, "off"),
+    (COMPACTION_PACING, "load_aware"),
     (RAISE_VERSION, RAISE[0]),
 ];
 

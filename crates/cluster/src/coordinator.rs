@@ -18,6 +18,7 @@ use plimsoll_storage::rows::key::order_hash;
 use plimsoll_storage::rows::metered::Metered;
 use plimsoll_storage::{Argv, ErrorReply, Reply};
 
+use crate::beside::Together;
 use crate::lead::Step;
 use crate::node::Shared;
 use crate::partition::Partition;
@@ -66,8 +67,8 @@ impl Coordinator {
     }
 
     /// Answers each request in order with one reply. Reads that need no disk complete without
-    /// yielding; consecutive writes to one partition go together, and reads between them see
-    /// what is before them. Where answers come to much, it ends after one of them: they are to be
+    /// yielding; writes to one partition go together, and reads between them see what is before them;
+    /// requests for different partitions run side by side. Where answers come to much, it ends after one of them: they are to be
     /// written, [`ClientSession::answers_written`] is to be called, and then the rest is to be asked.
     ///
     /// A database that nothing was written to is empty; `db` is below [`crate::DATABASES`].
@@ -100,6 +101,38 @@ impl Coordinator {
     }
 
     async fn run(
+        &self,
+        session: &mut ClientSession,
+        db: u32,
+        requests: &[Request],
+        replies: &mut Vec<Reply>,
+    ) {
+        let mut rest = requests;
+        while !rest.is_empty() {
+            let count = match self.together(db, rest) {
+                Together::Beside(count, places) => {
+                    let answers = self.run_beside(session, db, &rest[..count], places).await;
+                    replies.extend(answers);
+                    count
+                }
+                Together::InOrder(count) => {
+                    let wanted = replies.len() + count;
+                    self.run_in_order(session, db, &rest[..count], replies).await;
+                    if replies.len() < wanted {
+                        return;
+                    }
+                    count
+                }
+            };
+            rest = &rest[count..];
+            if session.reads().is_full() {
+                return;
+            }
+        }
+    }
+
+    /// Answers each request in order, and ends where answers come to much.
+    pub(crate) async fn run_in_order(
         &self,
         session: &mut ClientSession,
         db: u32,
@@ -258,7 +291,7 @@ impl Coordinator {
         }
     }
 
-    fn plan<'a>(&'a self, db: u32, request: &'a Request) -> Plan<'a> {
+    pub(crate) fn plan<'a>(&'a self, db: u32, request: &'a Request) -> Plan<'a> {
         match request {
             Request::Command(argv) => match command::parse(argv) {
                 Ok(command) => match self.refusal(command.spec(), argv) {
@@ -564,7 +597,7 @@ impl Coordinator {
 }
 
 /// What is to be done with a request.
-enum Plan<'a> {
+pub(crate) enum Plan<'a> {
     Reply(Reply),
     Read(Option<&'a Arc<Copies>>, Command<'a>, &'a Argv),
     Write(usize, Bytes),

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures_util::stream::{self, StreamExt};
 use plimsoll_index::Error;
 use plimsoll_log::{GroupId, PartitionId};
 use plimsoll_storage::operation::Operation;
@@ -30,6 +31,8 @@ use crate::table::{Copies, DocumentsDefinition, Table, TableDefinition};
 const DEFAULT_REPLICAS: &str = "cluster.default_number_of_replicas";
 /// How often a change of the metadata is tried again after another came before it.
 const ATTEMPTS_MAX: u32 = 100;
+/// Partitions of rows that a new table opens at once: each writes and syncs some small files.
+const OPENED_AT_ONCE: usize = 16;
 
 impl Shared {
     /// A database's table, created where it is not there.
@@ -180,15 +183,20 @@ impl Shared {
         let index = IndexMetadata::of(name, definition);
         let index = index.map_err(|error| ErrorReply::err(error.to_string()))?.map(Arc::new);
         let table = Table::new(name, definition, index);
-        for copies in table.copies() {
+        let is_empty_here = |copies: &&Arc<Copies>| {
             let own = copies.definition();
-            if copies.is_follower() {
-                continue;
-            }
-            if own.copy_on(&self.members.own).is_some() && own.epoch == 1 {
-                self.open_empty_copy(&table, copies).await.map_err(ErrorReply::err)?;
-            }
-        }
+            !copies.is_follower() && own.copy_on(&self.members.own).is_some() && own.epoch == 1
+        };
+        // Indices that begin all at once take much memory.
+        let at_once = if table.is_index() { 1 } else { OPENED_AT_ONCE };
+        let new = &table;
+        let open = |copies: &Arc<Copies>| {
+            let copies = Arc::clone(copies);
+            async move { self.open_empty_copy(new, &copies).await }
+        };
+        let empty = table.copies().iter().filter(is_empty_here);
+        let opened: Vec<_> = stream::iter(empty.map(open)).buffered(at_once).collect().await;
+        opened.into_iter().collect::<Result<(), String>>().map_err(ErrorReply::err)?;
         Ok(self.tables.insert(table))
     }
 
@@ -200,10 +208,16 @@ impl Shared {
     ) -> Result<(), String> {
         let begin = copies.definition().begin();
         let dir = self.partition_dir(copies.id);
-        let incarnation = self.log.incarnation();
-        let replica = Replica::open(copies.id, &dir, &self.resources, incarnation, begin)
-            .map_err(|error| error.to_string())?;
-        sync_dir(&self.partitions_dir).map_err(|error| error.to_string())?;
+        let (id, incarnation) = (copies.id, self.log.incarnation());
+        let (resources, parent) = (Arc::clone(&self.resources), self.partitions_dir.clone());
+        let open = move || {
+            let replica = Replica::open(id, &dir, &resources, incarnation, begin);
+            let replica = replica.map_err(|error| error.to_string())?;
+            sync_dir(&parent).map_err(|error| error.to_string())?;
+            Ok::<_, String>(replica)
+        };
+        let replica =
+            tokio::task::spawn_blocking(open).await.map_err(|error| error.to_string())??;
         self.serve_copy(table, copies, replica).await.map_err(|error| error.to_string())
     }
 

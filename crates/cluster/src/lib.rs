@@ -7,6 +7,7 @@ mod acceptance;
 mod applier;
 mod background;
 mod barrier;
+mod beside;
 mod capacity;
 mod catch_up;
 mod clock;

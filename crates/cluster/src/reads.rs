@@ -42,6 +42,20 @@ impl Reads {
         }
     }
 
+    /// Those of requests beside others of the same client.
+    pub(crate) fn branch(&self) -> Self {
+        let seen = |at: usize| AtomicU64::new(self.seen[at].load(Ordering::Relaxed));
+        Self { level: self.level, seen: std::array::from_fn(seen), held: Mutex::default() }
+    }
+
+    /// Takes what a branch saw and holds.
+    pub(crate) fn join(&self, branch: &Self) {
+        for (seen, of_branch) in self.seen.iter().zip(&branch.seen) {
+            seen.fetch_max(of_branch.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        self.held.lock().append(&mut branch.held.lock());
+    }
+
     /// Keeps the account of an answer open until it is written: till then its bytes are that
     /// request's.
     pub(crate) fn hold(&self, account: Option<Account>) {

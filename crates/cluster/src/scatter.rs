@@ -140,12 +140,8 @@ impl Coordinator {
         db: u32,
         argv: &Argv,
     ) -> Result<Vec<Reply>, ErrorReply> {
-        let count = self.partition_count(db);
-        let mut replies = Vec::with_capacity(count);
-        for ordinal in 0..count {
-            replies.push(self.ask(session, db, ordinal, argv.clone()).await?);
-        }
-        Ok(replies)
+        let each = (0..self.partition_count(db)).map(|ordinal| (ordinal, argv.clone()));
+        self.ask_each(session, db, each.collect()).await
     }
 
     /// Asks each partition about its own keys of `argv`, whose arguments come `step` to a key.
@@ -156,14 +152,14 @@ impl Coordinator {
         argv: &Argv,
         step: usize,
     ) -> Result<Vec<Reply>, ErrorReply> {
-        let mut replies = Vec::new();
-        for (ordinal, positions) in self.positions(db, argv, step) {
+        let part = |(ordinal, positions): (usize, Vec<usize>)| {
             let arguments = positions.iter().flat_map(|at| *at..*at + step);
             let parts: Vec<&[u8]> =
                 std::iter::once(0).chain(arguments).filter_map(|at| argv.get(at)).collect();
-            replies.push(self.ask(session, db, ordinal, Argv::of(&parts)).await?);
-        }
-        Ok(replies)
+            (ordinal, Argv::of(&parts))
+        };
+        let each = self.positions(db, argv, step).into_iter().map(part).collect();
+        self.ask_each(session, db, each).await
     }
 
     async fn mget(
@@ -172,11 +168,17 @@ impl Coordinator {
         db: u32,
         argv: &Argv,
     ) -> Result<Reply, ErrorReply> {
-        let mut values = vec![Reply::Nil; argv.len() - 1];
-        for (ordinal, positions) in self.positions(db, argv, 1) {
+        let positions = self.positions(db, argv, 1);
+        let part = |(ordinal, positions): (&usize, &Vec<usize>)| {
             let keys = positions.iter().filter_map(|at| argv.get(*at));
             let parts: Vec<&[u8]> = std::iter::once(argv.name()).chain(keys).collect();
-            match self.ask(session, db, ordinal, Argv::of(&parts)).await? {
+            (*ordinal, Argv::of(&parts))
+        };
+        let each = positions.iter().map(part).collect();
+        let replies = self.ask_each(session, db, each).await?;
+        let mut values = vec![Reply::Nil; argv.len() - 1];
+        for (positions, reply) in positions.values().zip(replies) {
+            match reply {
                 Reply::Array(found) => {
                     for (at, value) in positions.iter().zip(found) {
                         values[*at - 1] = value;
@@ -200,7 +202,8 @@ impl Coordinator {
         positions
     }
 
-    async fn ask(
+    /// Asks one partition.
+    pub(crate) async fn ask(
         &self,
         session: &mut ClientSession,
         db: u32,

@@ -62,6 +62,18 @@ impl ClientSession {
         &self.reads
     }
 
+    /// A run of operations beside this one, of the same client: it sees what this one wrote and read.
+    pub(crate) fn branch(&self) -> Self {
+        let mut branch = self.pool.session();
+        branch.reads = self.reads.branch();
+        branch
+    }
+
+    /// What a branch wrote and read is this one's from now on.
+    pub(crate) fn join(&mut self, branch: Self) {
+        self.reads.join(&branch.reads);
+    }
+
     pub(crate) fn id(&self) -> SessionId {
         self.run.id
     }

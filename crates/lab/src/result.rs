@@ -415,6 +415,7 @@ pub fn metric(lap: &Lap, path: &str) -> Option<f64> {
             lap.recovery.and_then(|it| it.time_left_off_percent)
         }
         None if path == "cpu_s" => lap.cpu_s,
+        None if path == "cpu_us_per_op" => metric(lap, "cpu_s_per_op").map(|s| s * 1e6),
         None if path == "cpu_s_per_op" => lap.cpu_s.map(|s| s / lap.n.max(1) as f64),
         _ => None,
     }
@@ -433,6 +434,7 @@ pub fn over_laps(variant: &Variant, path: &str) -> Option<f64> {
         match path.split_once('.') {
             Some(("latency_ms" | "service_time_ms", _)) => return metric(&as_lap, path),
             None if path == "cpu_s_per_op" => return pooled.cpu_s_per_op,
+            None if path == "cpu_us_per_op" => return pooled.cpu_s_per_op.map(|s| s * 1e6),
             _ => {}
         }
     }

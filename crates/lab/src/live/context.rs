@@ -137,6 +137,7 @@ impl<'a> Context<'a> {
         Load {
             addresses: &ask.addresses,
             protocol: Protocol::Http,
+            greeting: b"",
             requests: &ask.requests,
             pace: ask.pace,
             warm_up,

@@ -138,6 +138,7 @@ fn scene(
     let load = Load {
         addresses: &addresses,
         protocol: Protocol::Http,
+        greeting: b"",
         requests: &requests,
         pace: Pace::Closed { clients: CLIENTS },
         warm_up: context.options.warm_up * WARM_UP_LAPS,

@@ -111,6 +111,8 @@ pub(crate) struct Load<'a> {
     /// Who is asked; clients are spread over them.
     pub(crate) addresses: &'a [String],
     pub(crate) protocol: Protocol,
+    /// What a client asks first on each connection; nothing where it is empty.
+    pub(crate) greeting: &'a [u8],
     pub(crate) requests: &'a dyn Source,
     pub(crate) pace: Pace,
     pub(crate) warm_up: Duration,
@@ -359,7 +361,7 @@ impl Course<'_> {
             let sent = Instant::now();
             let ended = match connection.take().filter(|open| !open.is_over()) {
                 Some(open) => Ok(open),
-                None => Connection::open(address, load.protocol, load.timeout),
+                None => self.open(address),
             };
             let ended = ended.and_then(|mut open| {
                 let ended = open.ask(request)?;
@@ -373,6 +375,14 @@ impl Course<'_> {
             }
         }
         seen
+    }
+
+    fn open(&self, address: &str) -> io::Result<Connection> {
+        let mut open = Connection::open(address, self.load.protocol, self.load.timeout)?;
+        if !self.load.greeting.is_empty() && open.ask(self.load.greeting)? != Ended::Answered {
+            return Err(io::Error::new(ErrorKind::InvalidData, "the greeting was refused"));
+        }
+        Ok(open)
     }
 
     /// When the next request is due; none at the end of the lap.

@@ -308,6 +308,7 @@ fn lap(
     let load = Load {
         addresses: &addresses,
         protocol: target.protocol,
+        greeting: b"",
         requests,
         pace: Pace::Closed { clients: CLIENTS },
         warm_up: Duration::ZERO,

@@ -20,7 +20,7 @@ const COLUMNS: [(&str, &str); 15] = [
     ("debt left", "rows.debt_left"),
     ("space (B)", "rows.space_bytes"),
     ("log (B)", "rows.log_bytes"),
-    ("CPU (s/op)", "cpu_s_per_op"),
+    ("CPU (us/op)", "cpu_us_per_op"),
 ];
 
 /// Every variant side by side; nothing where the laps are on no store of rows.

@@ -11,8 +11,8 @@ pub struct RowsLap {
     pub reads_ms: Quantiles,
     /// Of writes alone.
     pub writes_ms: Quantiles,
-    /// The longest time without any answer while somebody waited for one.
-    pub longest_gap_ms: f64,
+    /// The longest time without any answer while somebody waited for one; none where nobody looked.
+    pub longest_gap_ms: Option<f64>,
     /// Bytes that the processes wrote to the disk for each byte of keys and values that was taken; none
     /// where nothing was written.
     pub written_per_byte: Option<f64>,
@@ -20,9 +20,9 @@ pub struct RowsLap {
     /// not held to any.
     pub disk_peak: Option<f64>,
     /// Bytes of the files of rows at the end.
-    pub space_bytes: u64,
+    pub space_bytes: Option<u64>,
     /// Bytes of the log at the end.
-    pub log_bytes: u64,
+    pub log_bytes: Option<u64>,
     /// How far the store was at the end towards the point where it takes no more, 0 to 1, and at most.
     pub debt_left: Option<f64>,
     /// See [`Self::debt_left`].
@@ -45,11 +45,11 @@ impl RowsLap {
             Some(("writes_ms", name)) => quantile(&self.writes_ms, name),
             Some(_) => None,
             None => match path {
-                "longest_gap_ms" => Some(self.longest_gap_ms),
+                "longest_gap_ms" => self.longest_gap_ms,
                 "written_per_byte" => self.written_per_byte,
                 "disk_peak" => self.disk_peak,
-                "space_bytes" => Some(self.space_bytes as f64),
-                "log_bytes" => Some(self.log_bytes as f64),
+                "space_bytes" => self.space_bytes.map(|bytes| bytes as f64),
+                "log_bytes" => self.log_bytes.map(|bytes| bytes as f64),
                 "debt_left" => self.debt_left,
                 "debt_peak" => self.debt_peak,
                 "stops" => self.stops.map(|count| count as f64),

@@ -47,6 +47,7 @@ fn lap(address: String, pace: Pace) -> Taken {
     let load = Load {
         addresses: &[address],
         protocol: Protocol::Resp,
+        greeting: b"",
         requests: &requests,
         pace,
         warm_up: Duration::from_millis(100),

@@ -192,6 +192,7 @@ fn lap(
             &Load {
                 addresses: &addresses,
                 protocol: Protocol::Http,
+                greeting: b"",
                 requests,
                 pace: Pace::Open { rate_ops_s: RATE_OPS_S, clients: CLIENTS },
                 warm_up: WARM_UP,

@@ -171,6 +171,7 @@ impl Laps<'_, '_> {
         let load = Load {
             addresses: &address,
             protocol: Protocol::Resp,
+            greeting: b"",
             requests: &self.rows,
             pace,
             warm_up,
@@ -186,8 +187,8 @@ impl Laps<'_, '_> {
             Ok::<_, LabError>((measured, watching.join().unwrap_or_default()))
         })?;
         let mut of_rows = rows_lap(&measured, &course, (first, last));
-        of_rows.longest_gap_ms = answers.longest_gap().as_secs_f64() * 1e3;
-        of_rows.log_bytes = self.store.log_bytes();
+        of_rows.longest_gap_ms = Some(answers.longest_gap().as_secs_f64() * 1e3);
+        of_rows.log_bytes = Some(self.store.log_bytes());
         of_rows.course = course;
         measured.lap.rows = Some(of_rows);
         measured.block = block;
@@ -207,7 +208,7 @@ fn rows_lap(taken: &Measured, course: &RowsCourse, (first, last): (Figures, Figu
         writes_ms: of_kind(WRITES),
         written_per_byte: (taken_bytes > 0).then(|| written as f64 / taken_bytes as f64),
         disk_peak: course.written_bytes.windows(PEAK_S).map(peak).reduce(f64::max),
-        space_bytes: last.rows_bytes,
+        space_bytes: Some(last.rows_bytes),
         debt_left: last.debt,
         debt_peak: course.debt.iter().copied().reduce(f64::max),
         stops: last.stops.zip(first.stops).map(|(last, first)| last.saturating_sub(first)),
@@ -264,7 +265,7 @@ fn findings(arms: &[Arm], laps: &[Vec<Measured>]) -> Vec<Finding> {
         laps.iter().filter_map(|lap| lap.lap.rows.clone()).collect()
     };
     if let Some(ours) = of(OURS).map(rows).filter(|it| !it.is_empty()) {
-        let gap_ms = ours.iter().map(|it| it.longest_gap_ms).fold(0.0, f64::max);
+        let gap_ms = ours.iter().filter_map(|it| it.longest_gap_ms).fold(0.0, f64::max);
         found.push(Finding::compare(
             format!("{NAME}: longest time without an answered write, ours"),
             format!("below {GAP_MS_MAX} ms"),
@@ -281,7 +282,9 @@ fn findings(arms: &[Arm], laps: &[Vec<Measured>]) -> Vec<Finding> {
     }
     if let Some((ours, auto)) = of(OURS).map(rows).zip(of(AUTO).map(rows)) {
         let space = |of: &[RowsLap]| {
-            stats::mean(&of.iter().map(|it| it.space_bytes as f64).collect::<Vec<_>>())
+            stats::mean(
+                &of.iter().filter_map(|it| it.space_bytes).map(|it| it as f64).collect::<Vec<_>>(),
+            )
         };
         let ratio = space(&ours) / space(&auto).max(1.0);
         found.push(Finding::compare(

@@ -14,7 +14,7 @@ use crate::LabError;
 use crate::live::context::{Arm, Context, Stopping, TIMEOUT, comparisons, variants};
 use crate::live::load::{self, Load, Pace};
 use crate::live::measure::{self, Measured, Moment, STOPPED};
-use crate::live::wire::Protocol;
+use crate::live::wire::{Protocol, command};
 use crate::live::{Found, LiveOptions, LiveSize, method, processes};
 use crate::published::ROWS;
 use crate::result::{FaultNote, Finding, Lap, LoadNote, RowsLap, Scenario, over_laps};
@@ -40,7 +40,24 @@ const PUBLISHED: &str = "2.4.0";
 /// The arms: a name, and what it is made of.
 pub(super) const ONE: &str = "one-node";
 pub(super) const THREE: &str = "three-nodes";
-pub(super) const NAMES: [&str; 5] = [ONE, THREE, "redis-always", "redis-everysec", "valkey-always"];
+const SESSION: &str = "three-nodes-session";
+const EVENTUAL: &str = "three-nodes-eventual";
+pub(super) const NAMES: [&str; 7] =
+    [ONE, THREE, SESSION, EVENTUAL, "redis-always", "redis-everysec", "valkey-always"];
+
+/// What clients of an arm say first: how fresh what they read has to be.
+fn greeting(name: &str) -> Vec<u8> {
+    match name {
+        SESSION => command(&[b"PLIMSOLL.READS", b"SESSION"]),
+        EVENTUAL => command(&[b"PLIMSOLL.READS", b"EVENTUAL"]),
+        _ => Vec::new(),
+    }
+}
+
+/// The arm whose servers an arm asks.
+fn servers(name: &'static str) -> &'static str {
+    if [SESSION, EVENTUAL].contains(&name) { THREE } else { name }
+}
 
 fn peer(name: &str, options: &LiveOptions) -> Result<Peer, LabError> {
     let folder = options.folder.join(name);
@@ -56,7 +73,7 @@ fn peer(name: &str, options: &LiveOptions) -> Result<Peer, LabError> {
 /// The program that an arm needs and this machine may not have.
 fn program(name: &str) -> Option<&'static str> {
     match name {
-        ONE | THREE => None,
+        ONE | THREE | SESSION | EVENTUAL => None,
         "valkey-always" => Some("valkey-server"),
         _ => Some("redis-server"),
     }
@@ -94,17 +111,21 @@ pub(super) fn laps(options: &LiveOptions) -> usize {
 pub(super) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), LabError> {
     let options = context.options;
     let seed = options.seed;
-    let (mut arms, mut peers) = (Vec::new(), Vec::new());
+    let (mut arms, mut asked) = (Vec::new(), Vec::new());
+    let mut peers: BTreeMap<&str, Peer> = BTreeMap::new();
     for name in names(options) {
         if let Some(program) = program(name).filter(|it| !processes::is_program(it)) {
             context.note(format!("{NAME}: {name} is left out, as {program} is not here"));
             continue;
         }
-        context.progress.note(&format!("starting {name}"));
-        let peer = peer(name, options)?;
-        fill_all(&peer.addresses()[0], &Rows::new(KEYS, VALUE_BYTES, 0.0, seed), KEYS, seed)?;
+        if !peers.contains_key(servers(name)) {
+            context.progress.note(&format!("starting {}", servers(name)));
+            let peer = peer(servers(name), options)?;
+            fill_all(&peer.addresses()[0], &Rows::new(KEYS, VALUE_BYTES, 0.0, seed), KEYS, seed)?;
+            peers.insert(servers(name), peer);
+        }
         arms.push(Arm { name: name.to_owned(), settings: BTreeMap::new() });
-        peers.push(peer);
+        asked.push((servers(name), greeting(name)));
     }
     context.note(format!(
         "{NAME}: {KEYS} rows of 1 KB, {CLIENTS} clients, zipfian; all arms are synced before an answer but \
@@ -125,7 +146,8 @@ pub(super) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), La
                 if context.is_stopped() {
                     return Err(LabError::Stopped);
                 }
-                all[at].push(lap(context, &peers[at], &rows, block)?);
+                let (servers, greeting) = &asked[at];
+                all[at].push(lap(context, (&peers[servers], greeting), &rows, block)?);
                 context.step(&format!("{name} {} lap {}", arms[at].name, block + 1));
             }
         }
@@ -137,7 +159,7 @@ pub(super) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), La
 
 fn lap(
     context: &Context<'_>,
-    peer: &Peer,
+    (peer, greeting): (&Peer, &[u8]),
     rows: &Rows,
     block: usize,
 ) -> Result<Measured, LabError> {
@@ -145,6 +167,7 @@ fn lap(
     let load = Load {
         addresses: &addresses,
         protocol: Protocol::Resp,
+        greeting,
         requests: rows,
         pace: Pace::Closed { clients: CLIENTS },
         warm_up: WARM_UP,
@@ -239,6 +262,6 @@ mod tests {
             LiveOptions { size: LiveSize::Quick, ..LiveOptions::new("kv-throughput").unwrap() };
         assert_eq!(laps(&quick), LAPS_QUICK * 3 * QUICK);
         assert_eq!(mixes(&quick), [(0, 1), (1, 1), (30, 1)]);
-        assert_eq!(laps(&LiveOptions { size: LiveSize::Full, ..quick }), 10 * 5 * 7);
+        assert_eq!(laps(&LiveOptions { size: LiveSize::Full, ..quick }), 10 * 7 * 7);
     }
 }

@@ -69,7 +69,7 @@ pub const SETTINGS: &[Definition] = &[
     ("cluster.routing.replica_selection_shadow", Kind::Work, ""),
     ("cluster.routing.use_adaptive_replica_selection", Kind::Toggle, "true"),
     ("cluster.version.raise", Kind::Cluster, "auto"),
-    ("compaction.pacing", Kind::Cluster, "off"),
+    ("compaction.pacing", Kind::Cluster, "load_aware"),
     ("indices.breaker.accounting.limit", Kind::Amount, "100%"),
     ("indices.breaker.accounting.overhead", Kind::Factor, "1.0"),
     ("indices.breaker.fielddata.limit", Kind::Amount, "40%"),
