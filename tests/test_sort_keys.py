@@ -2,6 +2,8 @@
 
 import pytest
 import redis
+import requests
+from resp import Connection
 
 
 @pytest.fixture(params=[2, 3], ids=["resp2", "resp3"])
@@ -112,3 +114,17 @@ def test_ranges_are_refused_as_redis_refuses(client):
     with pytest.raises(redis.ResponseError, match="syntax error"):
         client.execute_command("PLIMSOLL.HRANGE", "h", "-", "+", "COUNT", "0")
     assert client.command_getkeys("PLIMSOLL.HRANGE", "h", "-", "+") == ["h"]
+
+
+def test_what_a_check_sets_is_held_to_the_mapping(new_node):
+    node = new_node().start()
+    url = f"http://127.0.0.1:{node.http}"
+    mapping = {"mappings": {"properties": {"a": {"type": "integer"}}}}
+    assert requests.put(f"{url}/db0", json=mapping, timeout=30).ok
+    with Connection(node.port) as rows:
+        refused = rows.ask("PLIMSOLL.HCHECKSET", "k", "1", "NX", "SET", "1", '{"a":"no number"}')
+        assert refused.startswith(b"-ERR mapper_parsing_exception"), refused
+        assert rows.ask("PLIMSOLL.HCHECKSET", "k", "2", "NX", "SET", "2", '{"size":5}') == b":1\r\n"
+    requests.post(f"{url}/db0/_refresh", timeout=30)
+    found = requests.get(f"{url}/db0/_search?q=size:5", timeout=30).json()
+    assert [hit["_id"] for hit in found["hits"]["hits"]] == ["2"], found

@@ -116,3 +116,21 @@ def test_a_node_whose_apply_stands_still_holds_no_client_up(cluster):
         for n in range(200):
             assert rows.ask("GET", f"key:{n}") == b"$%d\r\n%d\r\n" % (len(str(n)), n)
     cluster.await_equal_copies()
+
+
+def test_a_new_table_whose_files_stand_still_holds_up_no_other(new_node):
+    node = new_node().start()
+    with Connection(node.port, 30) as rows, Connection(node.port, 30) as other:
+        assert rows.ask("SET", "a", "1") == b"+OK\r\n"
+        with frozen(node.process, "rocksdb:high"):
+            other.ask("SELECT", "1")
+            other.send(encode("SET", "x", "1"))
+            for n in range(100):
+                assert rows.ask("SET", "b", str(n)) == b"+OK\r\n"
+                assert rows.ask("GET", "a") == b"$1\r\n1\r\n"
+            reply = other.reply()
+            assert reply.startswith(b"-TRYAGAIN the database is still being created"), reply
+        deadline = time.monotonic() + ALL_SECONDS
+        while other.ask("SET", "x", "1") != b"+OK\r\n":
+            assert time.monotonic() < deadline
+        assert rows.ask("GET", "b") == b"$2\r\n99\r\n"

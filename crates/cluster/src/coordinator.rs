@@ -323,7 +323,7 @@ impl Coordinator {
     }
 
     /// Why no such command is taken now, whatever it asks for.
-    fn refusal(&self, spec: &Spec, argv: &Argv) -> Option<ErrorReply> {
+    fn refusal(&self, spec: &'static Spec, argv: &Argv) -> Option<ErrorReply> {
         let since = spec.since_with(argv);
         if !self.shared.version.allows(since) {
             let option = if since == spec.since { "" } else { " with such an option" };
@@ -333,7 +333,7 @@ impl Coordinator {
                 spec.name
             )));
         }
-        if !(spec.grows && self.shared.is_room_low()) {
+        if !(self.shared.is_room_low() && command::grows(spec, argv)) {
             return None;
         }
         // There may be room again meanwhile.

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use plimsoll_index::Error;
@@ -31,28 +32,42 @@ use crate::table::{Copies, DocumentsDefinition, Table, TableDefinition};
 const DEFAULT_REPLICAS: &str = "cluster.default_number_of_replicas";
 /// How often a change of the metadata is tried again after another came before it.
 const ATTEMPTS_MAX: u32 = 100;
+/// How long a write waits for its database.
+const CREATION_WAIT: Duration = Duration::from_secs(10);
 /// Partitions of rows that a new table opens at once: each writes and syncs some small files.
 const OPENED_AT_ONCE: usize = 16;
 
 impl Shared {
-    /// A database's table, created where it is not there.
-    pub(crate) async fn table_for_write(&self, db: u32) -> Result<&Table, ErrorReply> {
-        if let Some(table) = self.tables.get(db) {
-            return Ok(table);
-        }
-        let creating = self.creation.lock().await;
+    /// A database's table, created where it is not there. Who waits too long for that goes: it is created
+    /// nevertheless.
+    pub(crate) async fn table_for_write(self: &Arc<Self>, db: u32) -> Result<&Table, ErrorReply> {
         if self.tables.get(db).is_none() {
-            self.check_capacity(self.database_partitions, 0, self.wanted_copies(None))
-                .map_err(|error| ErrorReply::err(error.reason))?;
-            let definition = self.new_definition(self.database_partitions, None);
-            let name = metadata::table_name(db);
-            let definition = self.create_table(&name, &definition).await?;
-            self.open_table(&name, &definition).await?;
-            drop(creating);
-            self.tell_others().await;
+            let shared = Arc::clone(self);
+            let created = tokio::spawn(async move { shared.create_database(db).await });
+            let created = tokio::time::timeout(CREATION_WAIT, created).await.map_err(|_| {
+                ErrorReply::new("TRYAGAIN", "the database is still being created")
+            })?;
+            created.map_err(|error| ErrorReply::err(error.to_string()))??;
         }
         let table = self.tables.get(db);
         table.map(AsRef::as_ref).ok_or_else(|| ErrorReply::err("DB index is out of range"))
+    }
+
+    /// Creates a database's table where it is not there.
+    async fn create_database(&self, db: u32) -> Result<(), ErrorReply> {
+        let creating = self.creation.lock().await;
+        if self.tables.get(db).is_some() {
+            return Ok(());
+        }
+        self.check_capacity(self.database_partitions, 0, self.wanted_copies(None))
+            .map_err(|error| ErrorReply::err(error.reason))?;
+        let definition = self.new_definition(self.database_partitions, None);
+        let name = metadata::table_name(db);
+        let definition = self.create_table(&name, &definition).await?;
+        self.open_table(&name, &definition).await?;
+        drop(creating);
+        self.tell_others().await;
+        Ok(())
     }
 
     /// A table that is to be created: its partitions are spread over the log groups, and their
@@ -260,7 +275,10 @@ impl Shared {
                 }
             }
         }
-        self.keep_copy(&partition).map_err(|error| failed(&error))?;
+        let kept = (Arc::clone(&partition), Arc::clone(&self.metadata));
+        // Beside this thread, which others are answered on: a flush may wait for those of other stores.
+        let kept = tokio::task::spawn_blocking(move || keep_copy(&kept.0, &kept.1)).await;
+        kept.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
         if let Some(index) = table.index() {
             // All its files are read, where they came with the copy: beside this thread, which beats.
             let (dir, partition) = (self.index_dir(partition.id), Arc::clone(&partition));
@@ -396,14 +414,14 @@ impl Shared {
     pub(crate) fn applier(&self, group: GroupId) -> Option<&Applier> {
         self.appliers.get()?.get(Self::applier_of(group))
     }
+}
 
-    /// Makes a new copy durable with where it begins, and notes that it must be there: one that
-    /// is gone at the next opening is a loss and not a new one.
-    fn keep_copy(&self, partition: &Partition) -> Result<(), StoreError> {
-        partition.store.flush()?;
-        self.metadata.store.put_held(partition.id)?;
-        self.metadata.store.flush()
-    }
+/// Makes a new copy durable with where it begins, and notes that it must be there: one that is gone at the
+/// next opening is a loss and not a new one.
+fn keep_copy(partition: &Partition, metadata: &Partition) -> Result<(), StoreError> {
+    partition.store.flush()?;
+    metadata.store.put_held(partition.id)?;
+    metadata.store.flush()
 }
 
 fn open_indexer(

@@ -220,12 +220,13 @@ pub fn list() -> Vec<Listed> {
         is_simulated: true,
     };
     let mut all: Vec<Listed> = experiments::ALL.iter().map(listed).collect();
-    all.push(Listed {
-        name: "sick-node",
-        about: live::SICK_NODE,
+    let live_alone = [("sick-node", live::SICK_NODE), ("kv-throughput", live::KV_THROUGHPUT)];
+    all.extend(live_alone.map(|(name, about)| Listed {
+        name,
+        about,
         is_live: true,
         is_simulated: false,
-    });
+    }));
     all
 }
 

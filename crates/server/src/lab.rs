@@ -65,7 +65,8 @@ pub struct RunArgs {
     /// An arm; may be given several times. The baseline is always there.
     #[arg(long = "variant", value_name = "NAME")]
     pub variants: Vec<String>,
-    /// Scenarios of replica-selection or remote-recovery, with commas between them; only these run.
+    /// Scenarios of replica-selection, remote-recovery or kv-throughput, with commas between them;
+    /// only these run.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub scenarios: Vec<String>,
     /// A server to measure instead: http://host:port (Elasticsearch's REST) or redis://host:port. For
@@ -81,8 +82,8 @@ pub struct RunArgs {
     /// Folder of result.json and report.html [default: lab/EXPERIMENT].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Goes on with a run of remote-recovery that was interrupted and left its files in DIR: scenarios
-    /// that are whole are kept. All other flags are to be those of that run.
+    /// Goes on with a run of remote-recovery or kv-throughput that was interrupted and left its files
+    /// in DIR: scenarios that are whole are kept. All other flags are to be those of that run.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "target"])]
     pub resume: Option<PathBuf>,
     /// The number that corpora and requests are drawn from.

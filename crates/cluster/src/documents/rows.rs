@@ -2,6 +2,7 @@
 //! the mapping before they reach the log, and it grows where it is dynamic. A value that is no
 //! JSON object is a row and no document.
 
+use plimsoll_storage::command::check_set::{Change, CheckSet};
 use plimsoll_storage::command::write::Write;
 use plimsoll_storage::command::{self, Body};
 use plimsoll_storage::{Argv, ErrorReply};
@@ -61,6 +62,9 @@ impl Coordinator {
                 | Write::FieldSetExpire { pairs, .. },
             ) => pairs.iter().try_for_each(|(id, value)| check(id, value)),
             Body::Write(Write::HashSetNew { field, value, .. }) => check(field, value),
+            Body::Write(Write::HashCheckSet(CheckSet { change: Change::Set(pairs), .. })) => {
+                pairs.iter().try_for_each(|(id, value)| check(id, value))
+            }
             _ => Ok(()),
         };
         checked.map_err(refusal)?;

@@ -23,10 +23,19 @@ const SEEN_AT_FIRST_BYTES: f64 = 64e6;
 /// What is remembered from one second to the next.
 pub(super) struct Compactions {
     pacer: Pacer,
-    /// When was looked last, and at how many bytes of records.
-    seen: Option<(u64, u64)>,
+    seen: Option<Seen>,
     ingest: FadingMean,
     passed: FadingMean,
+}
+
+/// What was seen a second ago.
+#[derive(Clone, Copy)]
+struct Seen {
+    at_ns: u64,
+    /// Bytes of records that were applied so far.
+    applied_bytes: u64,
+    /// Bytes of rows that are in no file.
+    unflushed_bytes: u64,
 }
 
 impl Default for Compactions {
@@ -45,27 +54,42 @@ impl Compactions {
             false => cluster_settings::compaction_pacing(&shared.metadata),
         };
         let now_ns = shared.now_ns();
-        let bytes = shared.applied_bytes.load(Ordering::Relaxed);
+        let (held, budget) = shared.resources.write_buffers();
+        let now = Seen {
+            at_ns: now_ns,
+            applied_bytes: shared.applied_bytes.load(Ordering::Relaxed),
+            unflushed_bytes: held as u64,
+        };
         let pace = shared.resources.compactions();
         let passed = pace.take_passed();
-        let before = self.seen.replace((now_ns, bytes));
-        let Some((before_ns, before_bytes)) = before.filter(|_| mode != Mode::Off) else {
+        let before = self.seen.replace(now);
+        let Some(before) = before.filter(|_| mode != Mode::Off) else {
             if mode == Mode::Off {
                 *self = Self::default();
             }
             shared.admission.set(None, Instant::now());
             return pace.set(None, true);
         };
-        let seconds = now_ns.saturating_sub(before_ns).max(1) as f64 / 1e9;
-        let ingest_bytes_s = bytes.saturating_sub(before_bytes) as f64 / seconds;
+        let seconds = now_ns.saturating_sub(before.at_ns).max(1) as f64 / 1e9;
+        let ingest = now.applied_bytes.saturating_sub(before.applied_bytes);
+        let ingest_bytes_s = ingest as f64 / seconds;
+        let flushed = (before.unflushed_bytes + ingest).saturating_sub(now.unflushed_bytes);
         let background_bytes_s = passed as f64 / seconds;
         self.ingest.add(now_ns, ingest_bytes_s);
         self.passed.add(now_ns, background_bytes_s);
         let (ingest, passed) = (self.ingest.sum(now_ns), self.passed.sum(now_ns));
+        let write_amplification = amplification(passed, ingest);
+        let drained_bytes_s = match debt::of_node(now.unflushed_bytes, budget as u64) >= debt {
+            true => flushed as f64 / seconds,
+            false => background_bytes_s / write_amplification,
+        };
         let disk = DiskState {
             ingest_bytes_s,
-            write_amplification: amplification(passed, ingest),
+            write_amplification,
             background_bytes_s,
+            drained_bytes_s,
+            // From twice the budget on the stores take nothing.
+            room_bytes: (debt::REFUSED_FROM - debt).max(0.0) * 2.0 * budget as f64,
             debt,
             latencies_ns: foreground.latencies_ns,
         };

@@ -8,7 +8,8 @@
 //! open     *= 1.25  while foreground latency is within 1.2 of its usual; /= 2 while beyond 1.5
 //! rate     = floor + (limit - floor) * max(open, urgency)
 //! urgency  = 0 up to half of the debt, then rising evenly to 1 at nine tenths, where nothing bounds it
-//! admitted = all below 0.7 of the debt; then drain * (1 + 5 * (0.9 - debt)), and nothing from 0.95 on
+//! admitted = all below 0.7 of the debt; then drain * (1 + 5 * (0.9 - debt)), or what fills the room that is
+//!            left to 0.95 in ten seconds where that is more; and nothing from 0.95 on
 //! ```
 //!
 //! It begins at the need: who begins fully open in an overload takes what the foreground would need to
@@ -39,6 +40,8 @@ const URGENT_FROM: f64 = 0.5;
 const URGENT_TO: f64 = 0.9;
 const SLOWED_FROM: f64 = 0.7;
 const SLOWED_BY: f64 = 5.0;
+/// What is left is filled in this time where nothing is drained.
+const FILLED_IN_S: f64 = 10.0;
 /// Background work rests in a second in which it does less than this part of the limit.
 const RESTS: f64 = 0.05;
 /// After so long without such a second it is held for one.
@@ -59,6 +62,11 @@ pub struct DiskState {
     pub write_amplification: f64,
     /// Bytes per second that background work wrote.
     pub background_bytes_s: f64,
+    /// Bytes per second of what the foreground wrote that left where the debt is: became files, or files
+    /// that need not be merged soon.
+    pub drained_bytes_s: f64,
+    /// Bytes that the foreground may still write until writes are refused.
+    pub room_bytes: f64,
     /// How far the write path is towards the point where it can take no more, 0 to 1: see
     /// [`super::debt`].
     pub debt: f64,
@@ -109,9 +117,10 @@ impl Pacer {
         let is_asked = disk.latencies_ns.iter().any(Option::is_some);
         self.turn(now_ns, &disk.latencies_ns, rests);
         let admitted_bytes_s = (debt >= SLOWED_FROM).then(|| {
-            let drain = disk.background_bytes_s / amplification;
             let part = 1.0 + SLOWED_BY * (URGENT_TO - debt);
-            if debt >= REFUSED_FROM { 0 } else { whole(drain * part.max(0.0)) }
+            let drained = disk.drained_bytes_s * part.max(0.0);
+            let filled = disk.room_bytes / FILLED_IN_S;
+            if debt >= REFUSED_FROM { 0 } else { whole(drained.max(filled)) }
         });
         let background_bytes_s = if debt >= URGENT_TO {
             None
@@ -172,6 +181,8 @@ mod tests {
         ingest_bytes_s: 10.0 * MB,
         write_amplification: 5.0,
         background_bytes_s: 0.0,
+        drained_bytes_s: 0.0,
+        room_bytes: 0.0,
         debt: 0.1,
         latencies_ns: writes(1_000_000),
     };
@@ -196,7 +207,8 @@ mod tests {
         }
 
         fn step(&mut self, disk: &DiskState) -> Pace {
-            let disk = DiskState { background_bytes_s: self.did, ..*disk };
+            let drained_bytes_s = self.did / disk.write_amplification;
+            let disk = DiskState { background_bytes_s: self.did, drained_bytes_s, ..*disk };
             let pace = self.pacer.step(self.second * SECOND, &disk);
             self.second += 1;
             let may = pace.background_bytes_s.map_or(f64::INFINITY, |it| it as f64);
@@ -265,6 +277,13 @@ mod tests {
         let pace = run.step(&DiskState { debt: 0.95, ..late });
         assert_eq!(pace.admitted_bytes_s, Some(0));
         assert_eq!(run.step(&DiskState { debt: 0.69, ..late }).admitted_bytes_s, None);
+    }
+
+    #[test]
+    fn what_is_left_may_be_used_where_nothing_is_drained() {
+        let mut pacer = Pacer::default();
+        let disk = DiskState { debt: 0.75, room_bytes: 20.0 * MB, ..CALM };
+        assert_eq!(pacer.step(0, &disk).admitted_bytes_s, Some(2_000_000));
     }
 
     #[test]
@@ -337,7 +356,8 @@ mod tests {
                 pacer.step(0, &CALM);
                 let latencies_ns = writes(late * 1_000_000);
                 let of = DiskState { debt, latencies_ns, ingest_bytes_s: ingest, ..CALM };
-                pacer.step(SECOND, &DiskState { background_bytes_s: did, ..of })
+                let drained_bytes_s = did / of.write_amplification;
+                pacer.step(SECOND, &DiskState { background_bytes_s: did, drained_bytes_s, ..of })
             };
             let or_all = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
             let (low, high) = (pace(low), pace(high));

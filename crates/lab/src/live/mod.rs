@@ -218,6 +218,9 @@ const RESUMED: [&str; 2] = [remote::NAME, rows::NAME];
 /// What `sick-node` asks.
 pub(crate) const SICK_NODE: &str =
     "hung, slow, failing, cold, flapping: each fault in an open loop; in full also each workload";
+/// What `kv-throughput` asks.
+pub(crate) const KV_THROUGHPUT: &str = "rows under YCSB's mixes, and the tail of writes while files are \
+     rewritten on a slow disk: the key-value study";
 /// The experiment that `plimsoll lab demo` runs.
 pub const DEMO: &str = "demo";
 

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use plimsoll_control::Class;
 use plimsoll_control::breakers::{AccountId, Breaker, Reservation, Standing};
+use plimsoll_control::pacing::debt::REFUSED_FROM;
 use plimsoll_control::pacing::{DiskState, Pacer};
 
 use super::spec::{Policy, Resources, SECOND_NS};
@@ -155,6 +156,9 @@ impl Holdings {
             ingest_bytes_s: ingest,
             write_amplification: self.spec.amplification,
             background_bytes_s: paid,
+            drained_bytes_s: paid / self.spec.amplification,
+            room_bytes: (REFUSED_FROM - self.debt()).max(0.0) * self.spec.stall_bytes
+                / self.spec.amplification,
             debt: self.debt(),
             latencies_ns,
         };

@@ -81,6 +81,18 @@ pub fn since(argv: &Argv) -> Option<u32> {
     table::find(argv.name()).map(|spec| spec.since_with(argv))
 }
 
+/// Whether a command may make the rows larger, as it was asked for: one that is known to be able to may be
+/// one that deletes.
+#[must_use]
+pub fn grows(spec: &'static Spec, argv: &Argv) -> bool {
+    let deletes = || {
+        let parsed = spec.parse(argv);
+        let Ok(Body::Write(Write::HashCheckSet(wanted))) = &parsed else { return false };
+        matches!(wanted.change, check_set::Change::Delete(_))
+    };
+    spec.grows && !deletes()
+}
+
 /// Finds a command on rows by its name and checks the number of its arguments: what is refused
 /// here is refused before a transaction takes it in.
 ///
