@@ -1,7 +1,7 @@
 //! Up to where a log group may be trimmed, and which nodes hold it back. Pure.
 //!
 //! A node votes with the position up to which its copies are durable; the lowest vote counts.
-//! - A node that is there always votes.
+//! - A node that is there and reads the group always votes.
 //! - A node that left votes for as long as the metadata names it for a copy of one of the group's
 //!   partitions, unless it is away for longer than its tables wait and enough other copies are
 //!   *known* to serve: two, or all others where fewer are wanted, one at least.
@@ -33,12 +33,12 @@ pub(crate) struct HeldPartition {
 }
 
 impl HeldPartition {
-    fn names(&self, node: &str) -> bool {
+    pub(super) fn names(&self, node: &str) -> bool {
         self.copies.iter().any(|(named, _)| named == node)
     }
 
     /// Whether the node's copy is known to serve.
-    fn is_served_by(&self, node: &str) -> bool {
+    pub(super) fn is_served_by(&self, node: &str) -> bool {
         self.copies.iter().any(|(named, serves)| *serves && named == node)
     }
 

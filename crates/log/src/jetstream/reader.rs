@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::{Entry, GroupId, LogError, Reader};
+use crate::{Entry, GroupId, LogError, Reader, Wake};
 
 /// Bytes of one group beyond which no more is fetched until some are taken.
 const GROUP_BYTES_MAX: usize = 1 << 20;
@@ -29,6 +29,8 @@ struct State {
     /// Bytes of each group's entries.
     bytes: HashMap<GroupId, usize>,
     failure: Option<Failure>,
+    /// The reader is to wait no longer.
+    is_woken: bool,
     is_closed: bool,
 }
 
@@ -78,6 +80,12 @@ impl Buffer {
         self.state.lock().is_closed
     }
 
+    /// Ends the reader's wait, or the next one.
+    fn wake(&self) {
+        self.state.lock().is_woken = true;
+        self.filled.notify_one();
+    }
+
     fn close(&self) {
         self.state.lock().is_closed = true;
         self.taken.notify_waiters();
@@ -109,7 +117,8 @@ impl Reader for BufferReader {
             if let Some(failure) = &state.failure {
                 return Err(failure.error());
             }
-            if self.buffer.filled.wait_until(&mut state, deadline).timed_out() {
+            let is_woken = std::mem::take(&mut state.is_woken);
+            if is_woken || self.buffer.filled.wait_until(&mut state, deadline).timed_out() {
                 return Ok(());
             }
         }
@@ -128,6 +137,11 @@ impl Reader for BufferReader {
         drop(state);
         self.buffer.taken.notify_waiters();
         Ok(())
+    }
+
+    fn waker(&self) -> Wake {
+        let buffer = Arc::clone(&self.buffer);
+        Arc::new(move || buffer.wake())
     }
 }
 

@@ -3,16 +3,20 @@
 
 use std::io;
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::frame::{Frame, Frames};
-use crate::{Entry, GroupId, Incarnation, LogError, Lsn, Reader};
+use crate::{Entry, GroupId, Incarnation, LogError, Lsn, Reader, Wake};
 
 /// A holder says something this often, even if nothing is appended; after as long as this
 /// without a word it is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// How often a holder that is gone is looked for.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(100);
+/// How soon a reader that waits for its holder notices that it was woken.
+const WAKE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A reader of a shared log.
 pub(super) struct RemoteReader {
@@ -22,13 +26,16 @@ pub(super) struct RemoteReader {
     positions: Vec<(GroupId, Lsn)>,
     stream: Option<(TcpStream, Frames<TcpStream>)>,
     heard: Instant,
+    /// It is to wait no longer.
+    is_woken: Arc<AtomicBool>,
 }
 
 impl RemoteReader {
     /// A reader from these positions on.
     pub fn new(address: String, incarnation: Incarnation, from: &[(GroupId, Lsn)]) -> Self {
         let positions = from.to_vec();
-        Self { address, incarnation, positions, stream: None, heard: Instant::now() }
+        let (stream, heard, is_woken) = (None, Instant::now(), Arc::default());
+        Self { address, incarnation, positions, stream, heard, is_woken }
     }
 
     fn connect(&mut self) -> Result<bool, LogError> {
@@ -50,12 +57,12 @@ impl RemoteReader {
         Ok(true)
     }
 
-    /// The next entry; nothing where there is none until `deadline`.
+    /// The next entry; nothing where there is none until `deadline`, or it was woken.
     fn next_entry(&mut self, deadline: Instant) -> Result<Option<Entry>, LogError> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if self.stream.is_none() && !self.connect()? {
-                if left.is_zero() {
+                if left.is_zero() || self.is_woken.swap(false, Ordering::Relaxed) {
                     return Ok(None);
                 }
                 std::thread::sleep(RECONNECT_INTERVAL.min(left));
@@ -63,7 +70,7 @@ impl RemoteReader {
             }
             let Some((connection, frames)) = &mut self.stream else { continue };
             // 0 would be without a limit.
-            let timeout = left.max(Duration::from_millis(1));
+            let timeout = left.clamp(Duration::from_millis(1), WAKE_INTERVAL);
             let frame = connection.set_read_timeout(Some(timeout)).and_then(|()| frames.next());
             match frame {
                 Ok(frame) => {
@@ -87,7 +94,7 @@ impl RemoteReader {
                     self.stream = None;
                 }
             }
-            if Instant::now() >= deadline {
+            if Instant::now() >= deadline || self.is_woken.swap(false, Ordering::Relaxed) {
                 return Ok(None);
             }
         }
@@ -147,5 +154,10 @@ impl Reader for RemoteReader {
             entries.push(entry);
         }
         Ok(())
+    }
+
+    fn waker(&self) -> Wake {
+        let is_woken = Arc::clone(&self.is_woken);
+        Arc::new(move || is_woken.store(true, Ordering::Relaxed))
     }
 }
