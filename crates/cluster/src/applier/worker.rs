@@ -17,8 +17,8 @@ use crate::lead::Submission;
 use crate::partition::{Fault, Partition};
 use crate::write_error::WriteError;
 
-/// Bytes read from the log at once.
-const READ_BYTES_MAX: usize = 8 << 20;
+/// Bytes read from the log at once: each group that is read may hold so many.
+const READ_BYTES_MAX: usize = 2 << 20;
 /// How long the thread waits for the log where nothing is due: commands end that wait, so a group in
 /// which nothing happens costs next to nothing.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);

@@ -115,6 +115,13 @@ impl HeldGroups {
     }
 }
 
+impl Drop for HeldGroups {
+    /// An opening that fails leaves no thread behind, which would keep the stores open.
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
 /// Has a group read: see [`HeldGroups::lease`].
 pub(crate) struct Lease {
     groups: Arc<HeldGroups>,

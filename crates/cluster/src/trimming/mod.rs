@@ -27,10 +27,11 @@ use xxhash_rust::xxh3::Xxh3Default;
 use crate::following::{Holds, Spared};
 use crate::members::{Beat, Member};
 use crate::node::{GROUPS, Shared};
+use crate::partition::Partition;
 use crate::{cluster_settings, metadata};
 
 pub(crate) use notes::{LastRecords, TrimNote};
-use votes::{Floor, HeldPartition, Voter};
+use votes::{Floor, HeldPartition, LastWord, Voter};
 
 /// How often it is said which nodes hold the log back.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
@@ -104,23 +105,6 @@ struct Trimming {
 }
 
 impl Trimming {
-    /// A node's vote in a group by its last beat, if it has one: the metadata names it for copies there, or
-    /// it reads the group. The vote is `None` where the node has to speak first.
-    fn vote(
-        &self,
-        group: GroupId,
-        member: &Member,
-        beat: Option<&Beat>,
-        is_named: bool,
-    ) -> Option<Option<u64>> {
-        let metadata = beat.map_or(0, |beat| beat.metadata);
-        if member.is_alive() && metadata < self.changed.0 {
-            return Some(None);
-        }
-        let durable = beat.and_then(|beat| beat.durable.get(&group.0)).copied();
-        (is_named || durable.is_some()).then(|| Some(durable.unwrap_or(0)))
-    }
-
     async fn measure(&mut self, log: &Arc<dyn Log>, groups: &[GroupId]) {
         if self.sized_at.is_some_and(|at| at.elapsed() < SIZES_INTERVAL) {
             return;
@@ -172,14 +156,9 @@ struct Election {
 }
 
 impl Election {
-    fn of(shared: &Shared) -> Result<Self, String> {
+    /// Before the nodes' beats are read.
+    fn of(shared: &Shared) -> Self {
         let members = shared.members.all();
-        let mut beats = HashMap::new();
-        for id in members.keys() {
-            // One that never beat has nothing that could be needed, or will say so.
-            let beat = metadata::last_beat(&shared.metadata, id)?.map(|(beat, _)| beat);
-            beats.insert(id.clone(), beat.unwrap_or_default());
-        }
         let mut partitions: HashMap<GroupId, Vec<HeldPartition>> = HashMap::new();
         // Every node holds the metadata, and whoever is there has it all.
         let copies = members.values().map(|it| (it.id.clone(), it.is_alive())).collect();
@@ -200,7 +179,17 @@ impl Election {
                 partitions.entry(copies.group).or_default().push(held);
             }
         }
-        Ok(Self { now_ms: shared.metadata.log_time_ms(), members, beats, partitions })
+        let (now_ms, beats) = (shared.metadata.log_time_ms(), HashMap::new());
+        Self { now_ms, members, beats, partitions }
+    }
+
+    fn read_beats(&mut self, metadata: &Partition) -> Result<(), String> {
+        for id in self.members.keys() {
+            // One that never beat has nothing that could be needed, or will say so.
+            let beat = metadata::last_beat(metadata, id)?.map(|(beat, _)| beat);
+            self.beats.insert(id.clone(), beat.unwrap_or_default());
+        }
+        Ok(())
     }
 
     fn partitions(&self, group: GroupId) -> &[HeldPartition] {
@@ -226,8 +215,13 @@ impl Election {
 
     fn floor(&self, group: GroupId, trimming: &Trimming, bytes_max: u64) -> Floor {
         let voter = |member: &Arc<Member>| {
-            let (beat, is_named) = (self.beats.get(&member.id), self.is_named(group, &member.id));
-            let durable = trimming.vote(group, member, beat, is_named)?;
+            let beat = self.beats.get(&member.id);
+            let metadata = beat.map_or(0, |beat| beat.metadata);
+            let word = LastWord {
+                is_newer: !member.is_alive() || metadata >= trimming.changed.0,
+                durable: beat.and_then(|beat| beat.durable.get(&group.0)).copied(),
+            };
+            let durable = votes::vote(word, self.is_named(group, &member.id))?;
             Some(Voter { node: member.id.clone(), left_ms: member.left_ms, durable })
         };
         let voters: Vec<Voter> = self.members.values().filter_map(voter).collect();
@@ -239,13 +233,14 @@ impl Election {
 
 /// Trims what nobody needs.
 async fn trim(shared: &Arc<Shared>, trimming: &mut Trimming) -> Result<(), String> {
-    let election = Election::of(shared)?;
+    let mut election = Election::of(shared);
     let own = shared.members.own.as_str();
     let is_own = |group: &GroupId| election.trims(*group) == Some(own);
     let groups: Vec<GroupId> = (0..=GROUPS).map(GroupId).filter(is_own).collect();
     if groups.is_empty() {
         return Ok(());
     }
+    election.read_beats(&shared.metadata)?;
     trimming.measure(&shared.log, &groups).await;
     let bytes_max = cluster_settings::retention_bytes(&shared.metadata);
     let floors = groups.into_iter();

@@ -21,6 +21,26 @@ pub(crate) struct Voter {
     pub durable: Option<u64>,
 }
 
+/// What a node said last of a group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LastWord {
+    /// It knew of all copies that there are now, or it is away and can get none.
+    pub is_newer: bool,
+    /// Up to where it needs the group no more; none where it did not name the group.
+    pub durable: Option<u64>,
+}
+
+/// The vote that a node has in a group, if it has one: where the metadata names it for a copy there, or where
+/// it reads the group. `None` within says that it has to speak first.
+pub(crate) fn vote(word: LastWord, is_named: bool) -> Option<Option<u64>> {
+    match word {
+        LastWord { is_newer: false, .. } => Some(None),
+        LastWord { durable: Some(durable), .. } => Some(Some(durable)),
+        // It is to get its copy: what that lacks is not known.
+        LastWord { durable: None, .. } => is_named.then_some(Some(0)),
+    }
+}
+
 /// A partition of the group.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldPartition {
@@ -122,6 +142,20 @@ mod tests {
 
     fn up_to(voters: &[Voter], partitions: &[HeldPartition], is_over_budget: bool) -> Option<u64> {
         floor(voters, partitions, NOW_MS, is_over_budget).up_to
+    }
+
+    #[test]
+    fn in_a_group_vote_those_that_are_named_and_those_that_read_it() {
+        let word = |is_newer, durable| LastWord { is_newer, durable };
+        assert_eq!(vote(word(true, Some(7)), true), Some(Some(7)));
+        assert_eq!(vote(word(true, Some(7)), false), Some(Some(7)), "it reads the group still");
+        assert_eq!(vote(word(true, None), false), None, "the group is none of its");
+        assert_eq!(vote(word(true, None), true), Some(Some(0)), "its copy is to come");
+        for durable in [None, Some(7)] {
+            for is_named in [false, true] {
+                assert_eq!(vote(word(false, durable), is_named), Some(None), "it may not know yet");
+            }
+        }
     }
 
     #[test]

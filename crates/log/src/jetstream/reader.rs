@@ -152,3 +152,32 @@ impl Drop for BufferReader {
         self.tasks.iter().for_each(JoinHandle::abort);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Lsn;
+
+    const FOREVER: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_waker_ends_one_wait_and_takes_nothing_away() {
+        let buffer = Arc::new(Buffer::new());
+        let mut reader = BufferReader::new(Arc::clone(&buffer), Vec::new());
+        let (wake, mut entries, begun) = (reader.waker(), Vec::new(), Instant::now());
+        // Before it waits.
+        wake();
+        reader.next(&mut entries, 1000, FOREVER).unwrap();
+        let waking = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            wake();
+        });
+        reader.next(&mut entries, 1000, FOREVER).unwrap();
+        waking.join().unwrap();
+        assert!(entries.is_empty() && begun.elapsed() < FOREVER / 2);
+        let entry = Entry { group: GroupId(1), lsn: Lsn(1), record: b"record"[..].into() };
+        buffer.push(entry.clone());
+        reader.next(&mut entries, 1000, FOREVER).unwrap();
+        assert_eq!(entries, [entry]);
+    }
+}
