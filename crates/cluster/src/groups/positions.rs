@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::{GroupId, Lsn};
@@ -13,7 +13,10 @@ use crate::node::Shared;
 use crate::rpc::{Question, Reply};
 
 /// How long one node has to answer.
-const ASK_TIMEOUT: Duration = Duration::from_secs(2);
+const ASK_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long nodes are asked in all: whoever creates a table holds the lock of changes meanwhile, for which the
+/// thread that beats waits too.
+const ASK_ALL_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Shared {
     /// A position of each group's chain from which a partition that begins now can be read: where this
@@ -55,6 +58,7 @@ impl Shared {
         if missing.is_empty() {
             return found;
         }
+        let begun = Instant::now();
         for member in self.others_by_groups(&missing) {
             match member.link.ask(Question::Positions, ASK_TIMEOUT, 0).await {
                 Ok(Reply::Positions(positions)) => {
@@ -68,7 +72,7 @@ impl Shared {
                 Ok(_) => tracing::debug!(node = member.record.name, "it says not where it stands"),
                 Err(error) => tracing::debug!(node = member.record.name, %error, "no positions"),
             }
-            if missing.is_empty() {
+            if missing.is_empty() || begun.elapsed() >= ASK_ALL_TIMEOUT {
                 break;
             }
         }
