@@ -7,7 +7,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/plimsoll/target
 export DATA RESP HTTP RPC LOG ARGS
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo cluster build test bench-breakers bench-redis bench-rows bench-mixes bench-distribution bench-rally bench-failover soak soak-absence soak-absence-real soak-cluster soak-follow clean-data
+.PHONY: help run demo cluster build test bench-breakers bench-redis bench-rows bench-mixes bench-distribution bench-growth bench-rally bench-failover soak soak-absence soak-absence-real soak-cluster soak-follow clean-data
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -50,6 +50,9 @@ bench-distribution: ## what a search costs on one, three and five nodes (ARGS="-
 
 test-jetstream: ## the log engine's tests alone, on real servers of two versions (three minutes)
 	@scripts/deps.sh test && cargo test --release --locked -p plimsoll-log --features jetstream --test jetstream
+
+bench-growth: build ## what a write costs on three nodes and on nine, log servers included (ARGS="--laps 3")
+	@scripts/deps.sh test && $$(scripts/venv.sh) scripts/bench_growth.py $(ARGS)
 
 bench-breakers: ## what the memory breakers cost, beside a binary without their layer (ARGS="--quick")
 	@scripts/deps.sh build && . scripts/env.sh && build_layerless

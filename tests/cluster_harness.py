@@ -26,7 +26,8 @@ class Cluster:
         self.folder, self.data = pathlib.Path(folder), data or {}
         self.network = network or Network()
         self.logs = LogServers(self.folder / "logs", self.network, version)
-        self.nodes = [self.make_node(name, settings) for name in NAMES[:nodes]]
+        names = [*NAMES, *(f"lighter{n}" for n in range(len(NAMES), nodes))][:nodes]
+        self.nodes = [self.make_node(name, settings) for name in names]
         for node in self.nodes:
             node.connect(self.network, self.logs.all, self.nodes)
         # A test that is interrupted leaves no process behind.

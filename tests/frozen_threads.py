@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import fnmatch
 import os
 import pathlib
 
@@ -18,9 +19,9 @@ def ptrace(request, thread):
 
 
 def threads(process, name):
-    """The threads of a process by their name."""
+    """The threads of a process by their name, which may be a pattern."""
     tasks = pathlib.Path(f"/proc/{process.pid}/task").iterdir()
-    return [int(task.name) for task in tasks if (task / "comm").read_text().strip() == name]
+    return [int(task.name) for task in tasks if fnmatch.fnmatch((task / "comm").read_text().strip(), name)]
 
 
 @contextlib.contextmanager

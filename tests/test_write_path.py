@@ -3,19 +3,22 @@ whose apply stands still."""
 
 import random
 import re
+import select
 import threading
 import time
 
 import pytest
 import requests
 from cluster_harness import Cluster
-from frozen_threads import frozen, threads
+from frozen_threads import frozen
 from resp import Connection, encode
 
 PARTITIONS = 64
 BUFFER_BYTES = 16 << 20
 WRITERS = 4
 ROWS = 12_000
+GROUPS = 16
+KEYS = 96
 # A write that waits for a copy that stands still takes three seconds; most others some milliseconds.
 ALL_SECONDS = 60
 VALUE = random.Random(1).randbytes(1000)
@@ -91,6 +94,28 @@ def test_reads_go_on_while_rows_are_flushed(new_node):
     assert node.terminate() == 0
 
 
+def test_a_group_that_stands_still_holds_up_no_other(new_node):
+    """One thread of apply does not run on: the partitions of its group wait, others do not, nor does the metadata."""
+    node = new_node(settings=[f"resp.number_of_shards={GROUPS}"]).start()
+    clients = [Connection(node.port, 60) for _ in range(KEYS)]
+    for number, rows in enumerate(clients):
+        assert rows.ask("SET", f"key:{number}", 1) == b"+OK\r\n"
+    # Its number is that of the group; that of the metadata has a name.
+    with frozen(node.process, "apply-3"):
+        for number, rows in enumerate(clients):
+            rows.send(encode("SET", f"key:{number}", 2))
+        time.sleep(1)
+        answered, _, _ = select.select([rows.socket for rows in clients], [], [], 0)
+        assert KEYS * 3 / 4 < len(answered) < KEYS, f"{len(answered)} of {KEYS}"
+        setting = {"persistent": {"log.flush_interval": "7s"}}
+        url = f"http://127.0.0.1:{node.http}/_cluster/settings"
+        assert requests.put(url, json=setting, timeout=5).ok, "the metadata goes on"
+    for rows in clients:
+        assert rows.reply() == b"+OK\r\n"
+        rows.close()
+    assert node.terminate() == 0
+
+
 @pytest.fixture
 def cluster(tmp_path):
     cluster = Cluster(tmp_path).start()
@@ -107,8 +132,7 @@ def test_a_node_whose_apply_stands_still_holds_no_client_up(cluster):
     with Connection(node.port, 120) as rows:
         assert rows.ask("SET", "first", 1) == b"+OK\r\n"
         cluster.await_green()
-        assert threads(node.process, "apply")
-        with frozen(node.process, "apply"):
+        with frozen(node.process, "apply-*"):
             end = time.monotonic() + ALL_SECONDS
             for n in range(200):
                 assert rows.ask("SET", f"key:{n}", n) == b"+OK\r\n", n

@@ -44,10 +44,11 @@ impl Coordinator {
         let found = shared.tables.by_name(table).ok_or_else(missing)?;
         let copies = found.copies().get(ordinal as usize).ok_or_else(missing)?;
         let epoch = shared.check_acceptable(copies, node)?;
-        // The earliest position that the log can be read on from; without a note that of this node.
+        // The earliest position that the log can be read on from; without a note where it is applied.
         let note = metadata::trim_notes(&shared.metadata).map_err(AcceptError::Failed)?;
-        let tail = shared.tails.get(&copies.group).map(|tail| tail.get().position());
-        let from = note.get(&copies.group).map(TrimNote::at).or(tail);
+        let applied = shared.positions(&[copies.group].into()).await;
+        let applied = applied.map_err(AcceptError::Failed)?.remove(&copies.group);
+        let from = note.get(&copies.group).map(TrimNote::at).or(applied);
         let from = from.ok_or_else(|| AcceptError::Failed("an unknown log group".to_owned()))?;
         let accept = |definition: &mut TableDefinition| {
             let partition = definition.partitions.get_mut(ordinal as usize);

@@ -77,6 +77,16 @@ impl Barrier {
         });
         passed.await.ok().flatten().ok_or(NotReached)
     }
+
+    /// A position that everything acknowledged before this call stands before, for a node that does not read
+    /// the group: whoever has applied it has all that.
+    ///
+    /// # Errors
+    /// Where the log does not take the marker in time.
+    pub(crate) async fn position(&self, timeout: Duration) -> Result<Lsn, NotReached> {
+        let placed = tokio::time::timeout(timeout, self.inner.append()).await;
+        placed.ok().flatten().ok_or(NotReached)
+    }
 }
 
 impl Inner {

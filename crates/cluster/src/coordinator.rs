@@ -282,6 +282,7 @@ impl Coordinator {
         Statistics {
             databases: shared.tables.databases().map(database).collect(),
             log: shared.log.stats(),
+            groups_read: shared.groups.all().len(),
             store: shared.resources.statistics(),
             files_bytes: partitions().map(|partition| partition.store.files_bytes()).sum(),
             write_debt: shared.write_debt(),

@@ -3,18 +3,19 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use plimsoll_index::Error;
-use plimsoll_log::{GroupId, PartitionId};
+use plimsoll_log::{GroupId, Lsn, PartitionId};
 use plimsoll_storage::operation::Operation;
 use plimsoll_storage::partition::Replica;
 use plimsoll_storage::rows::StoreError;
 use plimsoll_storage::{Argv, ErrorReply, Reply};
 use serde_json::Map;
 
-use crate::applier::{Added, Applier};
+use crate::applier::Added;
 use crate::catch_up::{CatchUp, CatchUpError};
 use crate::documents::{IndexMetadata, Indexer, no_such_index, replicas};
 use crate::lead::Step;
@@ -27,6 +28,7 @@ use crate::recovery::{Folders, partition_named};
 use crate::session::random_u64;
 use crate::submit::submit_to;
 use crate::table::{Copies, DocumentsDefinition, Table, TableDefinition};
+use crate::tail::GroupTail;
 
 /// The setting of how many copies beyond the first a table has that does not say.
 const DEFAULT_REPLICAS: &str = "cluster.default_number_of_replicas";
@@ -36,6 +38,8 @@ const ATTEMPTS_MAX: u32 = 100;
 const CREATION_WAIT: Duration = Duration::from_secs(10);
 /// Partitions of rows that a new table opens at once: each writes and syncs some small files.
 const OPENED_AT_ONCE: usize = 16;
+/// How often is looked whether a group that is waited for has stopped.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Shared {
     /// A database's table, created where it is not there. Who waits too long for that goes: it is created
@@ -44,9 +48,9 @@ impl Shared {
         if self.tables.get(db).is_none() {
             let shared = Arc::clone(self);
             let created = tokio::spawn(async move { shared.create_database(db).await });
-            let created = tokio::time::timeout(CREATION_WAIT, created).await.map_err(|_| {
-                ErrorReply::new("TRYAGAIN", "the database is still being created")
-            })?;
+            let created = tokio::time::timeout(CREATION_WAIT, created)
+                .await
+                .map_err(|_| ErrorReply::new("TRYAGAIN", "the database is still being created"))?;
             created.map_err(|error| ErrorReply::err(error.to_string()))??;
         }
         let table = self.tables.get(db);
@@ -61,7 +65,7 @@ impl Shared {
         }
         self.check_capacity(self.database_partitions, 0, self.wanted_copies(None))
             .map_err(|error| ErrorReply::err(error.reason))?;
-        let definition = self.new_definition(self.database_partitions, None);
+        let definition = self.new_definition(self.database_partitions, None).await?;
         let name = metadata::table_name(db);
         let definition = self.create_table(&name, &definition).await?;
         self.open_table(&name, &definition).await?;
@@ -72,11 +76,14 @@ impl Shared {
 
     /// A table that is to be created: its partitions are spread over the log groups, and their
     /// copies over the nodes.
-    pub(crate) fn new_definition(
+    ///
+    /// # Errors
+    /// Where the metadata cannot be read.
+    pub(crate) async fn new_definition(
         &self,
         partitions: u32,
         documents: Option<DocumentsDefinition>,
-    ) -> TableDefinition {
+    ) -> Result<TableDefinition, ErrorReply> {
         let incarnation = random_u64();
         let copies = self.wanted_copies(documents.as_ref());
         let mut places = self.members.places(0, 0, &self.wanted_nodes());
@@ -85,15 +92,17 @@ impl Shared {
             places = self.members.places(0, 0, &Filter::default());
         }
         let first = u16::try_from(incarnation % u64::from(GROUPS)).unwrap_or(0);
+        let groups = groups_of_table(partitions, copies, GROUPS, first, &places);
+        let begins = self.positions(&groups.iter().copied().map(GroupId).collect()).await;
+        let begins = begins.map_err(ErrorReply::err)?;
         let partition = |group: u16| {
-            let begin = self.tails.get(&GroupId(group)).map(|tail| tail.get().position());
-            let begin = begin.unwrap_or_else(|| unreachable!("all groups have a tail"));
+            let begin = begins.get(&GroupId(group)).copied();
+            let begin = begin.unwrap_or_else(|| unreachable!("all groups have a position"));
             PartitionDefinition::new(group, begin, proposed(group, copies, &places))
         };
-        let groups = groups_of_table(partitions, copies, GROUPS, first, &places);
         let partitions = groups.into_iter().map(partition).collect();
         let (follows, unknown) = (None, Map::new());
-        TableDefinition { incarnation, partitions, documents, follows, unknown }
+        Ok(TableDefinition { incarnation, partitions, documents, follows, unknown })
     }
 
     /// Which nodes the cluster's settings want copies on.
@@ -198,9 +207,12 @@ impl Shared {
         let index = IndexMetadata::of(name, definition);
         let index = index.map_err(|error| ErrorReply::err(error.to_string()))?.map(Arc::new);
         let table = Table::new(name, definition, index);
+        // Where the group has to be taken up first it is made as others make theirs: the client that creates
+        // the table does not wait for it.
         let is_empty_here = |copies: &&Arc<Copies>| {
             let own = copies.definition();
-            !copies.is_follower() && own.copy_on(&self.members.own).is_some() && own.epoch == 1
+            let is_new = own.copy_on(&self.members.own).is_some() && own.epoch == 1;
+            !copies.is_follower() && is_new && self.groups.reads(copies.group)
         };
         // Indices that begin all at once take much memory.
         let at_once = if table.is_index() { 1 } else { OPENED_AT_ONCE };
@@ -249,10 +261,11 @@ impl Shared {
         replica.set_documents(table.is_index()).map_err(|error| failed(&error))?;
         let log = (&self.log, &self.clock, &self.version);
         let partition = partition_of_replica(&replica, group, self.lead, log, tail);
-        let applier = self.applier(group).ok_or(CatchUpError::Stopped)?;
+        let applier = self.take_up(group).await.map_err(|error| failed(&error))?;
+        self.has_come_to(tail, replica.stamp().position.lsn).await?;
         let mut replica = Box::new(replica);
         loop {
-            match applier.add(replica, Arc::clone(&partition), group).await {
+            match applier.add(replica, Arc::clone(&partition)).await {
                 Added::Served => break,
                 Added::Refused(reason) => return Err(CatchUpError::Failed(reason)),
                 Added::Behind(behind) => {
@@ -261,7 +274,7 @@ impl Shared {
                     let over = self.version.over_budget();
                     let forward = move || {
                         let mut behind = behind;
-                        let stop = || stopping.load(std::sync::atomic::Ordering::Relaxed);
+                        let stop = || stopping.load(Ordering::Relaxed);
                         CatchUp::begin(&*log, group, &behind)?.run(
                             &mut behind,
                             target,
@@ -302,8 +315,8 @@ impl Shared {
             if partition.indexer().is_some() {
                 continue;
             }
-            let is_noting = match self.applier(copies.group) {
-                Some(applier) => applier.note_documents(partition.id, copies.group).await,
+            let is_noting = match self.groups.get(copies.group) {
+                Some(applier) => applier.note_documents(partition.id).await,
                 None => false,
             };
             if !is_noting {
@@ -356,8 +369,8 @@ impl Shared {
         let local = copies.local();
         if let Some(partition) = &local {
             copies.set_local(None);
-            if let Some(applier) = self.applier(copies.group) {
-                applier.remove(partition.id, copies.group).await;
+            if let Some(applier) = self.groups.get(copies.group) {
+                applier.remove(partition.id).await;
             }
             partition.halt(why);
         }
@@ -411,8 +424,18 @@ impl Shared {
         Folders::of(&self.partitions_dir, id).index
     }
 
-    pub(crate) fn applier(&self, group: GroupId) -> Option<&Applier> {
-        self.appliers.get()?.get(Self::applier_of(group))
+    /// Waits until a group that was taken up has come to where a copy stands: one that is ahead of its
+    /// group would be served, and compared with others, as what it was earlier.
+    async fn has_come_to(&self, tail: &GroupTail, lsn: Lsn) -> Result<(), CatchUpError> {
+        while tokio::time::timeout(LOOK_INTERVAL, tail.reached(lsn)).await.is_err() {
+            if self.is_stopping.load(Ordering::Relaxed) {
+                return Err(CatchUpError::Stopped);
+            }
+            if tail.has_stopped() {
+                return Err(CatchUpError::Failed("the log group has stopped here".to_owned()));
+            }
+        }
+        Ok(())
     }
 }
 

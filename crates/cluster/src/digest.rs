@@ -103,8 +103,8 @@ impl Coordinator {
 
     /// The digest of this node's copy.
     pub(crate) async fn digest_here(&self, copies: &Copies) -> Result<Digest, String> {
-        let applier = self.shared().applier(copies.group);
-        let applier = applier.ok_or_else(|| "the node is stopping".to_owned())?;
-        applier.digest(copies.id, copies.group).await
+        let applier = self.shared().groups.get(copies.group);
+        let applier = applier.ok_or_else(|| "the node does not read its log group".to_owned())?;
+        applier.digest(copies.id).await
     }
 }

@@ -21,6 +21,7 @@ mod figures;
 mod flushing;
 pub mod following;
 mod gather;
+mod groups;
 mod joining;
 mod lead;
 mod load;

@@ -37,6 +37,8 @@ impl Shared {
     /// Makes this node's copy of a partition, and says so where others wait for it.
     pub(crate) async fn make_copy(&self, table: &Table, copies: &Copies) -> Result<(), NotMade> {
         if copies.local().is_none() {
+            // From here on the log is kept for it, beginning with what it lacks.
+            self.take_up(copies.group).await?;
             let begin = copies.definition().begin();
             let (incarnation, dir) = (self.log.incarnation(), self.partition_dir(copies.id));
             let open = || Replica::open(copies.id, &dir, &self.resources, incarnation, begin);
@@ -44,7 +46,7 @@ impl Shared {
             // What came from another cluster is nowhere in this log.
             let is_imported = copies.definition().is_imported;
             let is_copied = is_imported && (!dir.exists() || self.is_to_be_made(copies));
-            if is_copied || !dir.exists() && self.is_worth_copying(copies) {
+            if is_copied || !dir.exists() && self.is_worth_copying(copies).await {
                 recovery = Some(self.copy_from_another(table, copies).await?);
             }
             let opened = match open() {
@@ -147,11 +149,14 @@ impl Shared {
     }
 
     /// Whether a new copy is made faster from another's files than from the log.
-    fn is_worth_copying(&self, copies: &Copies) -> bool {
+    async fn is_worth_copying(&self, copies: &Copies) -> bool {
         let definition = copies.definition();
         let is_made = self.is_to_be_made(copies);
-        let tail = self.tails.get(&copies.group).map_or(Lsn(0), |tail| tail.applied());
-        is_made && tail.0.saturating_sub(definition.begin().lsn.0) > REPLAY_RECORDS_MAX
+        // This node may only have begun to read the group.
+        let (log, group) = (Arc::clone(&self.log), copies.group);
+        let last = move || log.bounds(group).map_or(Lsn(0), |bounds| bounds.last);
+        let last = tokio::task::spawn_blocking(last).await.unwrap_or(Lsn(0));
+        is_made && last.0.saturating_sub(definition.begin().lsn.0) > REPLAY_RECORDS_MAX
     }
 
     /// Whether this node's copy does not serve yet, as the metadata has it.

@@ -68,7 +68,7 @@ pub(crate) struct Beat {
     pub at_ms: u64,
     /// What of the metadata it had seen when it found the positions below.
     pub metadata: u64,
-    /// What it needs no more of each log group: up to these positions.
+    /// What it needs no more of each log group that it reads: up to these positions.
     pub durable: BTreeMap<u16, u64>,
 }
 

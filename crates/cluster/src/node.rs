@@ -14,7 +14,6 @@ use plimsoll_storage::partition::{Replica, Resources, StoreOptions};
 use plimsoll_storage::rows::key::partition_of;
 use tokio::sync::{Notify, watch};
 
-use crate::applier::Applier;
 use crate::background::BackgroundThread;
 use crate::barrier::Barrier;
 use crate::clock::OwnClock;
@@ -26,6 +25,7 @@ use crate::flushing::{self, Durable};
 use crate::following::Leading;
 use crate::following::Snapshots;
 use crate::following::{FollowingThread, Remotes};
+use crate::groups::HeldGroups;
 use crate::lead::{Lead, now_ms};
 use crate::load::Load;
 use crate::log_engine::LogSettings;
@@ -40,7 +40,7 @@ use crate::room::Room;
 use crate::rpc::{NoPeers, Peers};
 use crate::selection::Selection;
 use crate::session::{SessionPool, cheap_random};
-use crate::table::{Table, Tables};
+use crate::table::{Copies, Table, Tables};
 use crate::tail::GroupTail;
 use crate::version::ClusterVersion;
 use crate::work_settings::{SettingsFollower, WorkSettings};
@@ -127,13 +127,15 @@ pub(crate) struct Shared {
     pub tables: Tables,
     pub sessions: Arc<SessionPool>,
     pub cursors: ScanCursors,
-    pub appliers: OnceLock<Vec<Applier>>,
+    /// The log groups that are read here.
+    pub groups: Arc<HeldGroups>,
     /// Bytes of records that the appliers have taken.
     pub applied_bytes: Arc<AtomicU64>,
     /// What searches of this node share.
     pub documents: Documents,
     pub partitions_dir: PathBuf,
     pub lead: LeadId,
+    /// How far each group was applied here; of one that is not read, where that ended.
     pub tails: HashMap<GroupId, Arc<GroupTail>>,
     pub barriers: HashMap<GroupId, Barrier>,
     /// Chooses which copies are asked.
@@ -278,9 +280,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.stop_chores();
-        for applier in self.shared.appliers.get().map(Vec::as_slice).unwrap_or_default() {
-            applier.stop();
-        }
+        self.shared.groups.close();
     }
 }
 
@@ -314,10 +314,6 @@ impl Shared {
         self.log.trim(group, up_to).map_err(|error| error.to_string())
     }
 
-    pub(crate) fn applier_of(group: GroupId) -> usize {
-        usize::from(group.0) % applier_count()
-    }
-
     /// Waits until this node has applied everything of a group that was acknowledged before; at
     /// once where nobody else appends.
     pub(crate) async fn pass_barrier(&self, group: GroupId, timeout: Duration) -> bool {
@@ -328,6 +324,16 @@ impl Shared {
             Some(barrier) => barrier.pass(timeout).await.is_ok(),
             None => false,
         }
+    }
+
+    /// A position of a partition's group before which everything stands that was acknowledged before; a copy
+    /// that is here has it all, another has once it has applied so far. None where the log does not answer.
+    pub(crate) async fn bar(&self, copies: &Copies, timeout: Duration) -> Option<Lsn> {
+        if copies.local().is_some() {
+            let passed = self.pass_barrier(copies.group, timeout).await;
+            return self.tails.get(&copies.group).filter(|_| passed).map(|tail| tail.applied());
+        }
+        self.barriers.get(&copies.group)?.position(timeout).await.ok()
     }
 }
 
@@ -349,11 +355,6 @@ pub(crate) fn partition_of_replica(
         (replica.stamp(), replica.log_time_ms()),
         clock,
     ))
-}
-
-/// One for every two processors: apply is bound by the rows' memory, and clients need the rest.
-pub(crate) fn applier_count() -> usize {
-    std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 8))
 }
 
 /// Makes the entries of a folder durable.

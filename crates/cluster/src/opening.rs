@@ -18,12 +18,13 @@ use plimsoll_storage::partition::{ApplyError, BeforeFlush, OverBudget, Replica, 
 use plimsoll_storage::rows::StoreError;
 use tokio::sync::watch;
 
-use crate::applier::{self, Applier, GroupStart};
+use crate::applier::{self, ApplierContext, GroupStart};
 use crate::barrier::{Barrier, NOBODY};
 use crate::capacity;
 use crate::cluster_settings;
 use crate::documents::{Documents, IndexMetadata};
 use crate::fell_behind::FellBehind;
+use crate::groups::{Begin, Demand, HeldGroups, begin, kept};
 use crate::joining::Joining;
 use crate::lead::now_ms;
 use crate::load::Load;
@@ -31,7 +32,7 @@ use crate::log_engine::OpenLog;
 use crate::members::{self, Members, NodeRecord};
 use crate::metadata;
 use crate::node::{
-    GROUPS, NodeSettings, OpenError, Shared, applier_count, folder, partition_of_replica, sync_dir,
+    GROUPS, NodeSettings, OpenError, Shared, folder, partition_of_replica, sync_dir,
 };
 use crate::pacing::Admission;
 use crate::partition::Partition;
@@ -41,7 +42,7 @@ use crate::room::Room;
 use crate::selection::Selection;
 use crate::session::random_u64;
 use crate::table::{Copies, Table, TableDefinition, Tables};
-use crate::tail::GroupTail;
+use crate::tail::{GroupTail, Tail};
 use crate::trimming::{LastRecords, TrimNote};
 use crate::version::{self, ClusterVersion};
 
@@ -110,7 +111,7 @@ impl Opening {
         let mut metadata = self.metadata(&joining, genesis)?;
         let mut chain = Chain::resume(self.incarnation, metadata.stamp().position);
         self.replay_metadata(&mut chain, &mut metadata)?;
-        let groups = metadata.store().groups().map_err(mismatch)?;
+        let groups = kept(metadata.store()).map_err(mismatch)?;
         let partition = self.partition(&metadata, metadata::GROUP, &tails);
         let in_force = metadata::version(&partition).map_err(OpenError::Mismatch)?;
         if let Some(why) = version::refusal(in_force) {
@@ -122,10 +123,15 @@ impl Opening {
         let notes = metadata::trim_notes(&partition).map_err(OpenError::Mismatch)?;
         let tables = Tables::default();
         let mut held: HashMap<GroupId, Vec<Held>> = HashMap::new();
+        let mut demands: HashMap<GroupId, Demand> = HashMap::new();
         let mut local: Vec<(Arc<Table>, Arc<Copies>, Arc<Partition>)> = Vec::new();
         for (name, definition) in metadata::tables(&partition).map_err(OpenError::Mismatch)? {
             let table = open_table(&name, &definition, &tables)?;
             for copies in table.copies() {
+                let definition = copies.definition();
+                let demand = demands.entry(copies.group).or_default();
+                demand.is_used |= definition.copy_on(&self.own).is_some();
+                demand.has_copies |= !definition.copies.is_empty();
                 let note = notes.get(&copies.group);
                 let Some(replica) = self.held_copy(copies, &metadata, note)? else { continue };
                 let partition = self.partition(&replica, copies.group, &tails);
@@ -142,34 +148,36 @@ impl Opening {
             last: LastRecords::seen_from(chain_at.lsn),
         }];
         for group in (1..=GROUPS).map(GroupId) {
+            let (kept, tail) = (groups.get(&group), Arc::clone(&tails[&group]));
+            let is_wanted = demands.remove(&group).unwrap_or_default().wants_at_first();
+            if !self.log.is_alone && !is_wanted {
+                // Markers may be appended there all the same: they are anchored to where it stood.
+                let position = kept.map_or(genesis, |it| it.position);
+                let anchor = Chain::resume(self.incarnation, position).anchor();
+                tail.publish(Tail { anchor, log_time_ms: position.log_time_ms });
+                continue;
+            }
             let replicas = held.remove(&group).unwrap_or_default();
             let positions = replicas.iter().map(|(replica, _)| replica.stamp().position);
-            let kept = groups.get(&group);
-            let begin = positions.min_by_key(|position| position.lsn);
-            let begin = begin.or_else(|| kept.map(|(position, _)| *position)).unwrap_or(genesis);
-            let seen = kept.and_then(|(position, note)| {
-                // What was seen up to there joins what is read from here.
-                let seen = serde_json::from_slice(note).ok()?;
-                (begin.lsn <= position.lsn).then_some(seen)
-            });
-            let start = match notes.get(&group) {
-                _ if !self.is_trimmed(group, begin)? => {
-                    (begin, seen.unwrap_or_else(|| LastRecords::seen_from(begin.lsn)))
-                }
-                Some(note) if !self.is_trimmed(group, note.at())? => {
-                    (note.at(), note.records().clone())
-                }
-                _ => {
+            let furthest_behind = positions.min_by_key(|position| position.lsn);
+            // A node that is alone has itself trimmed only what it does not need.
+            let first = match self.log.is_alone {
+                true => Lsn(0),
+                false => self.log.log.bounds(group)?.first,
+            };
+            let found = begin(furthest_behind, kept, notes.get(&group), genesis, first);
+            let Begin { position, last } = match found {
+                Some(begin) => begin,
+                None => {
                     let nodes = metadata::nodes(&partition, &BTreeMap::new());
                     let others = nodes.map_err(OpenError::Mismatch)?;
                     let others = others.into_iter().map(|node| node.record);
                     let others: Vec<NodeRecord> =
                         others.filter(|it| it.rpc != settings.record.rpc).collect();
                     let position = self.position_at_others(group, &joining, &others)?;
-                    (position, LastRecords::seen_from(position.lsn))
+                    Begin { position, last: LastRecords::seen_from(position.lsn) }
                 }
             };
-            let (position, last) = start;
             // The log went on while copies were being opened: one that is behind the chain would pass
             // over what lies between. It is made later, as any other that is behind.
             let (replicas, behind): (Vec<Held>, Vec<Held>) =
@@ -179,7 +187,6 @@ impl Opening {
                 local.retain(|(_, copies, _)| copies.id != replica.id());
             }
             let chain = Chain::resume(self.incarnation, position);
-            let tail = Arc::clone(&tails[&group]);
             starts.push(GroupStart { group, chain, tail, replicas, last });
         }
         let mut ends = Vec::new();
@@ -193,17 +200,8 @@ impl Opening {
             ends.push((start.group, end));
         }
         let shared = self.share(settings, partition, tables, tails);
-        let mut shares: Vec<Vec<GroupStart>> = (0..applier_count()).map(|_| Vec::new()).collect();
         for start in starts {
-            shares[Shared::applier_of(start.group)].push(start);
-        }
-        let start = |share| {
-            let (bytes, version) = (&shared.applied_bytes, &shared.version);
-            Applier::start(&shared.log, share, bytes, version, &shared.fell_behind)
-        };
-        let appliers: Vec<Applier> = shares.into_iter().map(start).collect::<Result<_, _>>()?;
-        if shared.appliers.set(appliers).is_err() {
-            unreachable!("appliers are started once");
+            shared.groups.start(start)?;
         }
         let partitions = local.iter().map(|(.., partition)| Arc::clone(partition));
         catch_up(&shared, &partitions.collect::<Vec<_>>(), &ends)?;
@@ -272,6 +270,12 @@ impl Opening {
         let peers = Arc::clone(&settings.peers);
         let record = NodeRecord { version_known: version::KNOWN, ..settings.record.clone() };
         let boot = random_u64();
+        let context = ApplierContext {
+            log: Arc::clone(&self.log.log),
+            applied_bytes: Arc::default(),
+            version: Arc::clone(&self.version),
+            fell_behind: FellBehind::default(),
+        };
         Arc::new(Shared {
             log: self.log.log,
             _holder: self.log.holder,
@@ -284,8 +288,7 @@ impl Opening {
             tables,
             sessions: Arc::default(),
             cursors: ScanCursors::default(),
-            appliers: OnceLock::new(),
-            applied_bytes: Arc::default(),
+            applied_bytes: Arc::clone(&context.applied_bytes),
             documents: Documents::new(&settings.documents, settings.work.search, boot),
             partitions_dir: self.partitions_dir,
             lead: self.lead,
@@ -303,7 +306,8 @@ impl Opening {
             is_stopping: Arc::new(AtomicBool::new(false)),
             durable: Mutex::default(),
             version: self.version,
-            fell_behind: FellBehind::default(),
+            fell_behind: context.fell_behind.clone(),
+            groups: Arc::new(HeldGroups::new(context)),
             checkpoints: self.checkpoints,
             snapshots: crate::following::Snapshots::default(),
             recoveries: Recoveries::new(&settings.record.name),

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use plimsoll_log::{Lsn, PartitionId};
 
 use crate::documents::IndexMetadata;
+use crate::groups::UnusedSince;
 use crate::lead::now_ms;
 use crate::making::NotMade;
 use crate::members::{BEAT_INTERVAL_MS, Beat, LEFT_AFTER_MS};
@@ -93,6 +94,8 @@ struct Seen {
     /// It was said that log time is ahead of the clock.
     is_ahead: bool,
     trimmer: Trimmer,
+    /// Log groups that are read and of no use.
+    unused: UnusedSince,
 }
 
 /// What decides where copies should be: the changes of tables and settings, the nodes, and the
@@ -164,6 +167,9 @@ impl Shared {
             self.follow_copies(seen).await?;
             is_look = true;
         }
+        if is_look {
+            self.follow_groups(&mut seen.unused);
+        }
         let is_due = |at: Option<Instant>| {
             at.is_none_or(|at| at.elapsed() >= Duration::from_millis(BEAT_INTERVAL_MS))
         };
@@ -192,9 +198,9 @@ impl Shared {
             if self.members.acts() {
                 self.raise_version().await?;
                 self.place(seen).await?;
-                if !self.is_alone {
-                    seen.trimmer.trim(self, position);
-                }
+            }
+            if !self.is_alone {
+                seen.trimmer.trim(self, position);
             }
         }
         Ok(())

@@ -10,6 +10,8 @@ pub struct Statistics {
     pub databases: Vec<DatabaseStatistics>,
     /// What the log did since it was opened.
     pub log: Stats,
+    /// Groups of the log that are read, the metadata's among them.
+    pub groups_read: usize,
     /// What rows take in memory.
     pub store: StoreStatistics,
     /// Bytes in the files of all partitions.

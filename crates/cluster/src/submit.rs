@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use plimsoll_control::Class;
 use plimsoll_control::selection::TOO_LATE_NS;
-use plimsoll_log::Lsn;
+use plimsoll_log::{GroupId, Lsn};
 use plimsoll_storage::Reply;
 use plimsoll_storage::operation::{decode_reply, encode_reply};
 use tokio::sync::oneshot;
@@ -79,9 +79,7 @@ impl Shared {
         while Instant::now() < end {
             for lead in self.leads_by_cost(copies) {
                 // A clock that is behind log time would make it too old at once.
-                let log_time_ms =
-                    self.tails.get(&copies.group).map_or(0, |it| it.get().log_time_ms);
-                let stamp_ms = now_ms().max(log_time_ms);
+                let stamp_ms = now_ms().max(self.log_time_ms(copies.group));
                 let first = session.take(writes);
                 match self.attempt(&lead, copies, session, first, stamp_ms, &steps).await {
                     Ok((replies, seen)) => {
@@ -126,6 +124,13 @@ impl Shared {
             tokio::time::sleep(PAUSE).await;
         }
         Err(last)
+    }
+
+    /// Log time of a group as far as this node knows it: of one that it does not read, that of the metadata,
+    /// to which every node appends each second.
+    fn log_time_ms(&self, group: GroupId) -> u64 {
+        let applied = self.tails.get(&group).map_or(0, |tail| tail.get().log_time_ms);
+        applied.max(self.metadata.log_time_ms())
     }
 
     /// All that may lead, this node's own copy first.

@@ -127,6 +127,9 @@ pub trait Log: Send + Sync + 'static {
     fn stats(&self) -> Stats;
 }
 
+/// Ends a reader's wait from any thread.
+pub type Wake = std::sync::Arc<dyn Fn() + Send + Sync>;
+
 /// An ordered read of one or more groups.
 pub trait Reader: Send {
     /// Adds to `entries` what is there, in order within each group, at most about
@@ -140,4 +143,8 @@ pub trait Reader: Send {
         bytes_max: usize,
         timeout: Duration,
     ) -> Result<(), LogError>;
+
+    /// What ends the wait of [`Self::next`] early; where none is under way, that of the next call. So a
+    /// thread that reads can be given other work without looking for it all the time.
+    fn waker(&self) -> Wake;
 }

@@ -14,7 +14,7 @@ pub mod rules;
 pub mod shared;
 mod stats;
 
-pub use engine::{AppendDone, AppendError, Bounds, Entry, Log, LogError, Reader};
+pub use engine::{AppendDone, AppendError, Bounds, Entry, Log, LogError, Reader, Wake};
 pub use ids::{GroupId, Incarnation, LeadId, Lsn, PartitionId, SessionId};
 pub use stats::Stats;
 

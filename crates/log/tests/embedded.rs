@@ -173,6 +173,31 @@ fn a_waiting_reader_is_woken_and_an_idle_one_comes_back_empty() {
 }
 
 #[test]
+fn a_waker_ends_the_wait_of_its_reader_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = open(dir.path());
+    let [mut woken, mut other] = [0, 0].map(|group| log.read(&[(GroupId(group), Lsn(1))]).unwrap());
+    let wake = woken.waker();
+    let waiting = std::thread::spawn(move || {
+        let mut entries = Vec::new();
+        woken.next(&mut entries, 1000, FOREVER).unwrap();
+        assert!(entries.is_empty(), "it was woken");
+        entries
+    });
+    let reading = std::thread::spawn(move || {
+        let mut entries = Vec::new();
+        other.next(&mut entries, 1000, FOREVER).unwrap();
+        entries
+    });
+    wake();
+    waiting.join().unwrap();
+    append(&log, 0, &record(0, 1)).unwrap();
+    assert_records(&reading.join().unwrap(), 0, 1, 1);
+    // Nobody reads any more.
+    wake();
+}
+
+#[test]
 fn what_is_trimmed_is_gone_for_every_reader_and_stays_so() {
     let dir = tempfile::tempdir().unwrap();
     let trimmed = |result: Result<(), LogError>| match result {

@@ -132,6 +132,7 @@ impl Metrics {
         self.show("plimsoll_log_sync_last_seconds", None, log.sync_last.as_secs_f64());
         self.show("plimsoll_log_sync_average_seconds", None, log.sync_average.as_secs_f64());
         self.show("plimsoll_log_append_average_seconds", None, log.append_average.as_secs_f64());
+        self.show("plimsoll_log_groups_read", None, statistics.groups_read as f64);
         self.show("plimsoll_log_queue_bytes", None, log.queue_bytes as f64);
         self.show("plimsoll_log_queue_age_seconds", None, log.queue_age.as_secs_f64());
         self.show("plimsoll_log_cache_bytes", None, log.cache_bytes as f64);

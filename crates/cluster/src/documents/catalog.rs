@@ -132,7 +132,8 @@ impl Coordinator {
             return Err(Error::new(400, "validation_exception", reason));
         }
         shared.check_capacity(shards, 0, shared.wanted_copies(Some(&documents)))?;
-        let definition = shared.new_definition(shards, Some(documents));
+        let definition = shared.new_definition(shards, Some(documents)).await;
+        let definition = definition.map_err(super::write::failed)?;
         let created = shared.create_table(name, &definition).await.map_err(super::write::failed)?;
         if created.incarnation != definition.incarnation {
             let index = IndexMetadata::of(name, &created)?.map(Arc::new);

@@ -208,10 +208,8 @@ impl Coordinator {
     async fn on_all(&self, copies: &Copies, chore: Chore) -> Result<(), Error> {
         let shared = self.shared();
         // Everything that was answered before, by whichever lead, stands before this barrier.
-        if !shared.pass_barrier(copies.group, CHORE_TIMEOUT).await {
-            return Err(no_shard("the log does not answer".to_owned()));
-        }
-        let at_least = shared.tails.get(&copies.group).map_or(0, |tail| tail.applied().0);
+        let bar = shared.bar(copies, CHORE_TIMEOUT).await;
+        let at_least = bar.ok_or_else(|| no_shard("the log does not answer".to_owned()))?.0;
         let there = shared.others_with(copies, Class::Scan);
         let asked = there.iter().filter(|member| member.is_alive()).map(|member| {
             let question = Question::Chore { partition: copies.id.into(), at_least, chore };

@@ -26,10 +26,14 @@ struct Flushed {
 }
 
 impl Durable {
-    /// What the node's beats say of it: of a group that is not named, it needs all.
+    /// What the node's beats say of it. Every group that it reads is named: of one that was not flushed yet
+    /// it needs all, and so it does of one that is not named and in which it has a copy.
     pub(crate) fn beat(&self, shared: &Shared) -> Beat {
         let mut durable: BTreeMap<u16, u64> =
             self.0.iter().map(|(group, flushed)| (group.0, flushed.durable.0)).collect();
+        for group in shared.groups.all() {
+            durable.entry(group.0).or_default();
+        }
         // A copy that is being made may need the log from where its partition begins.
         for table in shared.tables.all() {
             for copies in table.copies() {
@@ -41,7 +45,14 @@ impl Durable {
             }
         }
         let metadata = self.0.values().map(|flushed| flushed.metadata.0).min().unwrap_or(0);
+        // What was applied of the metadata and not followed yet may name a copy that is not known above.
+        let metadata = metadata.min(*shared.reconciled.borrow());
         Beat { metadata, durable, ..Beat::default() }
+    }
+
+    /// The node reads the group no more.
+    pub(crate) fn forget(&mut self, group: GroupId) {
+        self.0.remove(&group);
     }
 
     /// What was seen of a group up to where it was durable.
@@ -61,11 +72,7 @@ pub(super) fn flush(shared: &Shared, group: GroupId) {
     // Before the mark: of what is said after this the mark may know nothing.
     let metadata = shared.metadata.applied();
     let is_needed = is_of_a_stopped_copy(shared, group);
-    let appliers = shared.appliers.get().map(Vec::as_slice).unwrap_or_default();
-    let Some(mut mark) = appliers.get(Shared::applier_of(group)).and_then(|it| it.mark(group))
-    else {
-        return;
-    };
+    let Some(mut mark) = shared.groups.get(group).and_then(|it| it.mark()) else { return };
     let mut durable = mark.position.lsn;
     for (partition, position) in &mark.replicas {
         match partition.store.flush() {
@@ -95,7 +102,11 @@ pub(super) fn flush(shared: &Shared, group: GroupId) {
         return;
     }
     let flushed = Flushed { metadata, durable, seen: (mark.position, mark.last) };
-    shared.durable.lock().0.insert(group, flushed);
+    let mut held = shared.durable.lock();
+    // A group that was given up meanwhile is not named any more.
+    if shared.groups.get(group).is_some() {
+        held.0.insert(group, flushed);
+    }
 }
 
 /// Trims a group of which a node that is alone needs nothing up to `durable`, but for what followers in

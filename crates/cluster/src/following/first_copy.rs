@@ -79,6 +79,7 @@ pub(super) async fn serve(
     let folders = Folders::of(&shared.partitions_dir, copies.id);
     let arrived = arrived(shared, follows, copies, &folders.replica)?;
     let mut replica = arrived.ok_or("the copy is not in its place")?;
+    shared.take_up(copies.group).await?;
     let tail = shared.tails.get(&copies.group).ok_or("an unknown log group")?;
     replica.pass(tail.get().position());
     let served = shared.serve_copy(table, copies, replica).await;
@@ -89,6 +90,7 @@ pub(super) async fn serve(
 /// are appended where nothing is: the index that comes along is given the position before it, and one
 /// at 0 would be built anew.
 async fn place(shared: &Shared, copies: &Copies) -> Result<Position, String> {
+    shared.take_up(copies.group).await?;
     let unknown = "an unknown log group";
     let tail = shared.tails.get(&copies.group).ok_or(unknown)?;
     let barrier = shared.barriers.get(&copies.group).ok_or(unknown)?;

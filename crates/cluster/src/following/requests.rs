@@ -167,7 +167,8 @@ impl Following {
         follows: &Follows,
     ) -> Result<(), Error> {
         check_leader(name, leader)?;
-        let definition = TableDefinition { incarnation, ..self.create(name, leader, follows)? };
+        let definition =
+            TableDefinition { incarnation, ..self.create(name, leader, follows).await? };
         if let Err(why) = check_documents(name, &definition) {
             let reason = format!("leader index [{}] cannot be followed: {why}", leader.name);
             return Err(Error::illegal_argument(reason));
@@ -190,7 +191,7 @@ impl Following {
     }
 
     /// What is to be created.
-    fn create(
+    async fn create(
         &self,
         name: &str,
         leader: &LeaderTable,
@@ -218,7 +219,8 @@ impl Following {
         }
         let partitions = u32::try_from(leader.partitions.len()).unwrap_or(u32::MAX);
         shared.check_capacity(partitions, 0, shared.wanted_copies(documents.as_ref()))?;
-        let mut definition = shared.new_definition(partitions, documents);
+        let definition = shared.new_definition(partitions, documents).await;
+        let mut definition = definition.map_err(failed)?;
         for partition in &mut definition.partitions {
             // One node makes the first copy; the others are made of that.
             partition.copies.truncate(1);

@@ -67,11 +67,13 @@ impl Coordinator {
             Question::Probe => Ok(Reply::Done),
             Question::Clock => Ok(Reply::Clock { now_ms: now_ms() }),
             Question::Positions => {
+                // Of a group that is not read here nothing is known that is worth saying.
+                let read = shared.tails.iter().filter(|(group, _)| shared.groups.reads(**group));
                 let position = |(group, tail): (&plimsoll_log::GroupId, &Arc<GroupTail>)| {
                     let position = tail.get().position();
                     (group.0, position.lsn.0, position.hash, position.log_time_ms)
                 };
-                Ok(Reply::Positions(shared.tails.iter().map(position).collect()))
+                Ok(Reply::Positions(read.map(position).collect()))
             }
             Question::Await { metadata: position } => {
                 let there = async {

@@ -1,6 +1,11 @@
-//! What of the log nobody needs any more. Every node says in its beats up to where its copies are
-//! durable; the one that acts trims each group to the lowest vote ([`votes`]) and notes before that
-//! what a copy that was away needs to know ([`notes`]).
+//! What of the log nobody needs any more. Every node says in its beats which groups it reads and up to
+//! where its copies are durable; one that reads a group trims it to the lowest vote ([`votes`]) and notes
+//! before that what a copy that was away needs to know ([`notes`]).
+//!
+//! In a group vote the nodes that the metadata names for copies in it, and those that say that they
+//! read it. It is trimmed by the first of those that serve copies there; where nobody has any, by the node
+//! that acts for all, which reads it for that. A node of a version that reads all groups votes in all; where
+//! such a node acts, it takes a group that another does not name for one that the other needs all of.
 //!
 //! A node that is there and has not spoken since the last change of where copies are holds
 //! everything: it may not have known of a copy that begins earlier. Nothing new is given to a node
@@ -22,10 +27,11 @@ use xxhash_rust::xxh3::Xxh3Default;
 use crate::following::{Holds, Spared};
 use crate::members::{Beat, Member};
 use crate::node::{GROUPS, Shared};
+use crate::partition::Partition;
 use crate::{cluster_settings, metadata};
 
 pub(crate) use notes::{LastRecords, TrimNote};
-use votes::{Floor, HeldPartition, Voter};
+use votes::{Floor, HeldPartition, LastWord, Voter};
 
 /// How often it is said which nodes hold the log back.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
@@ -99,21 +105,15 @@ struct Trimming {
 }
 
 impl Trimming {
-    /// What a node's last beat says of a group; `None` where it has to speak first.
-    fn vote(&self, group: GroupId, member: &Member, beat: &Beat) -> Option<u64> {
-        let has_spoken = !member.is_alive() || beat.metadata >= self.changed.0;
-        has_spoken.then(|| beat.durable.get(&group.0).copied().unwrap_or(0))
-    }
-
-    async fn measure(&mut self, log: &Arc<dyn Log>) {
+    async fn measure(&mut self, log: &Arc<dyn Log>, groups: &[GroupId]) {
         if self.sized_at.is_some_and(|at| at.elapsed() < SIZES_INTERVAL) {
             return;
         }
         self.sized_at = Some(Instant::now());
-        let log = Arc::clone(log);
+        let (log, groups) = (Arc::clone(log), groups.to_vec());
         let sizes = move || {
             let size = |group| Some((group, log.held_bytes(group).ok()??));
-            (0..=GROUPS).map(GroupId).filter_map(size).collect()
+            groups.into_iter().filter_map(size).collect()
         };
         self.sizes = tokio::task::spawn_blocking(sizes).await.unwrap_or_default();
     }
@@ -156,14 +156,9 @@ struct Election {
 }
 
 impl Election {
-    fn of(shared: &Shared) -> Result<Self, String> {
+    /// Before the nodes' beats are read.
+    fn of(shared: &Shared) -> Self {
         let members = shared.members.all();
-        let mut beats = HashMap::new();
-        for id in members.keys() {
-            // One that never beat has nothing that could be needed, or will say so.
-            let beat = metadata::last_beat(&shared.metadata, id)?.map(|(beat, _)| beat);
-            beats.insert(id.clone(), beat.unwrap_or_default());
-        }
         let mut partitions: HashMap<GroupId, Vec<HeldPartition>> = HashMap::new();
         // Every node holds the metadata, and whoever is there has it all.
         let copies = members.values().map(|it| (it.id.clone(), it.is_alive())).collect();
@@ -184,17 +179,53 @@ impl Election {
                 partitions.entry(copies.group).or_default().push(held);
             }
         }
-        Ok(Self { now_ms: shared.metadata.log_time_ms(), members, beats, partitions })
+        let (now_ms, beats) = (shared.metadata.log_time_ms(), HashMap::new());
+        Self { now_ms, members, beats, partitions }
+    }
+
+    fn read_beats(&mut self, metadata: &Partition) -> Result<(), String> {
+        for id in self.members.keys() {
+            // One that never beat has nothing that could be needed, or will say so.
+            let beat = metadata::last_beat(metadata, id)?.map(|(beat, _)| beat);
+            self.beats.insert(id.clone(), beat.unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    fn partitions(&self, group: GroupId) -> &[HeldPartition] {
+        self.partitions.get(&group).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    fn is_named(&self, group: GroupId, node: &str) -> bool {
+        self.partitions(group).iter().any(|it| it.names(node))
+    }
+
+    fn is_served_by(&self, group: GroupId, node: &str) -> bool {
+        self.partitions(group).iter().any(|it| it.is_served_by(node))
+    }
+
+    /// The node that trims a group: the first of those that are there and serve copies in it, or are named
+    /// for one; where none is, the first of all, which reads what nobody else does.
+    fn trims(&self, group: GroupId) -> Option<&str> {
+        let mut there = self.members.values().filter(|it| it.is_alive()).map(|it| it.id.as_str());
+        let serves = there.clone().find(|node| self.is_served_by(group, node));
+        let named = serves.or_else(|| there.clone().find(|node| self.is_named(group, node)));
+        named.or_else(|| there.next())
     }
 
     fn floor(&self, group: GroupId, trimming: &Trimming, bytes_max: u64) -> Floor {
-        let voter = |member: &Arc<Member>| Voter {
-            node: member.id.clone(),
-            left_ms: member.left_ms,
-            durable: self.beats.get(&member.id).and_then(|it| trimming.vote(group, member, it)),
+        let voter = |member: &Arc<Member>| {
+            let beat = self.beats.get(&member.id);
+            let metadata = beat.map_or(0, |beat| beat.metadata);
+            let word = LastWord {
+                is_newer: !member.is_alive() || metadata >= trimming.changed.0,
+                durable: beat.and_then(|beat| beat.durable.get(&group.0)).copied(),
+            };
+            let durable = votes::vote(word, self.is_named(group, &member.id))?;
+            Some(Voter { node: member.id.clone(), left_ms: member.left_ms, durable })
         };
-        let voters: Vec<Voter> = self.members.values().map(voter).collect();
-        let partitions = self.partitions.get(&group).map(Vec::as_slice).unwrap_or_default();
+        let voters: Vec<Voter> = self.members.values().filter_map(voter).collect();
+        let partitions = self.partitions(group);
         let is_over = trimming.sizes.get(&group).is_some_and(|bytes| *bytes > bytes_max);
         votes::floor(&voters, partitions, self.now_ms, is_over)
     }
@@ -202,10 +233,17 @@ impl Election {
 
 /// Trims what nobody needs.
 async fn trim(shared: &Arc<Shared>, trimming: &mut Trimming) -> Result<(), String> {
-    trimming.measure(&shared.log).await;
+    let mut election = Election::of(shared);
+    let own = shared.members.own.as_str();
+    let is_own = |group: &GroupId| election.trims(*group) == Some(own);
+    let groups: Vec<GroupId> = (0..=GROUPS).map(GroupId).filter(is_own).collect();
+    if groups.is_empty() {
+        return Ok(());
+    }
+    election.read_beats(&shared.metadata)?;
+    trimming.measure(&shared.log, &groups).await;
     let bytes_max = cluster_settings::retention_bytes(&shared.metadata);
-    let election = Election::of(shared)?;
-    let floors = (0..=GROUPS).map(GroupId);
+    let floors = groups.into_iter();
     let floors: BTreeMap<GroupId, Floor> =
         floors.map(|group| (group, election.floor(group, trimming, bytes_max))).collect();
     trimming.warn(shared, &floors, bytes_max);

@@ -1,7 +1,7 @@
 //! Up to where a log group may be trimmed, and which nodes hold it back. Pure.
 //!
 //! A node votes with the position up to which its copies are durable; the lowest vote counts.
-//! - A node that is there always votes.
+//! - A node that is there and reads the group always votes.
 //! - A node that left votes for as long as the metadata names it for a copy of one of the group's
 //!   partitions, unless it is away for longer than its tables wait and enough other copies are
 //!   *known* to serve: two, or all others where fewer are wanted, one at least.
@@ -21,6 +21,26 @@ pub(crate) struct Voter {
     pub durable: Option<u64>,
 }
 
+/// What a node said last of a group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LastWord {
+    /// It knew of all copies that there are now, or it is away and can get none.
+    pub is_newer: bool,
+    /// Up to where it needs the group no more; none where it did not name the group.
+    pub durable: Option<u64>,
+}
+
+/// The vote that a node has in a group, if it has one: where the metadata names it for a copy there, or where
+/// it reads the group. `None` within says that it has to speak first.
+pub(crate) fn vote(word: LastWord, is_named: bool) -> Option<Option<u64>> {
+    match word {
+        LastWord { is_newer: false, .. } => Some(None),
+        LastWord { durable: Some(durable), .. } => Some(Some(durable)),
+        // It is to get its copy: what that lacks is not known.
+        LastWord { durable: None, .. } => is_named.then_some(Some(0)),
+    }
+}
+
 /// A partition of the group.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldPartition {
@@ -33,12 +53,12 @@ pub(crate) struct HeldPartition {
 }
 
 impl HeldPartition {
-    fn names(&self, node: &str) -> bool {
+    pub(super) fn names(&self, node: &str) -> bool {
         self.copies.iter().any(|(named, _)| named == node)
     }
 
     /// Whether the node's copy is known to serve.
-    fn is_served_by(&self, node: &str) -> bool {
+    pub(super) fn is_served_by(&self, node: &str) -> bool {
         self.copies.iter().any(|(named, serves)| *serves && named == node)
     }
 
@@ -122,6 +142,20 @@ mod tests {
 
     fn up_to(voters: &[Voter], partitions: &[HeldPartition], is_over_budget: bool) -> Option<u64> {
         floor(voters, partitions, NOW_MS, is_over_budget).up_to
+    }
+
+    #[test]
+    fn in_a_group_vote_those_that_are_named_and_those_that_read_it() {
+        let word = |is_newer, durable| LastWord { is_newer, durable };
+        assert_eq!(vote(word(true, Some(7)), true), Some(Some(7)));
+        assert_eq!(vote(word(true, Some(7)), false), Some(Some(7)), "it reads the group still");
+        assert_eq!(vote(word(true, None), false), None, "the group is none of its");
+        assert_eq!(vote(word(true, None), true), Some(Some(0)), "its copy is to come");
+        for durable in [None, Some(7)] {
+            for is_named in [false, true] {
+                assert_eq!(vote(word(false, durable), is_named), Some(None), "it may not know yet");
+            }
+        }
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use super::Core;
 use super::damage;
 use super::store::FetchError;
-use super::tail::Found;
-use crate::{Entry, GroupId, LogError, Lsn, Reader};
+use super::tail::{Found, Waiter};
+use crate::{Entry, GroupId, LogError, Lsn, Reader, Wake};
 
 /// A reader of the embedded log. As long as it lives, its log cannot be opened anew.
 pub(super) struct TailReader {
@@ -17,6 +17,7 @@ pub(super) struct TailReader {
     positions: Vec<(GroupId, Lsn)>,
     /// Which group is looked at first, so that a busy one does not starve the others.
     turn: usize,
+    waiter: Arc<Waiter>,
 }
 
 impl TailReader {
@@ -32,7 +33,7 @@ impl TailReader {
             }
             positions.push((*group, lsn));
         }
-        Ok(Self { core, positions, turn: 0 })
+        Ok(Self { core, positions, turn: 0, waiter: Arc::default() })
     }
 
     /// Looks once at every group.
@@ -107,11 +108,17 @@ impl Reader for TailReader {
             if entries.len() > before {
                 return Ok(());
             }
-            match self.core.tail.wait(&self.positions, deadline) {
+            match self.core.tail.wait(&self.positions, &self.waiter, deadline) {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
                 Err(reason) => return Err(LogError::Failed(reason)),
             }
         }
+    }
+
+    fn waker(&self) -> Wake {
+        let (core, waiter) = (Arc::downgrade(&self.core), Arc::clone(&self.waiter));
+        // A log that is gone has no readers.
+        Arc::new(move || core.upgrade().iter().for_each(|core| core.tail.wake(&waiter)))
     }
 }

@@ -2,6 +2,8 @@
 //! number of bytes over all groups (the oldest go first, whatever their group).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -16,7 +18,14 @@ const RECORD_OVERHEAD_BYTES: usize = 64;
 /// The tail of the log.
 pub(super) struct Tail {
     state: Mutex<State>,
+}
+
+/// Where one reader waits. Each has its own, so that a record wakes the readers of its group alone.
+#[derive(Default)]
+pub(super) struct Waiter {
     changed: Condvar,
+    /// It is to wait no longer. Written under the tail's lock.
+    is_woken: AtomicBool,
 }
 
 struct State {
@@ -34,6 +43,8 @@ struct Group {
     /// The records up to `last`, without gaps.
     cached: VecDeque<Bytes>,
     sizes: Sizes,
+    /// The readers that wait for its next record.
+    waiting: Vec<Arc<Waiter>>,
 }
 
 /// What a look at the tail found for a reader.
@@ -57,6 +68,7 @@ impl Tail {
             last: bounds.last,
             cached: VecDeque::new(),
             sizes: Sizes::new(bounds.last, files_bytes / held.max(1)),
+            waiting: Vec::new(),
         };
         let state = State {
             groups: bounds.iter().map(group).collect(),
@@ -65,10 +77,10 @@ impl Tail {
             bytes_max,
             closed: None,
         };
-        Self { state: Mutex::new(state), changed: Condvar::new() }
+        Self { state: Mutex::new(state) }
     }
 
-    /// Publishes records, each the next of its group, and wakes the readers.
+    /// Publishes records, each the next of its group, and wakes the readers of these groups.
     pub fn publish(&self, records: impl Iterator<Item = (GroupId, Lsn, Bytes)>) {
         let mut state = self.state.lock();
         for (id, lsn, record) in records {
@@ -78,12 +90,13 @@ impl Tail {
             group.last = lsn;
             group.sizes.add(lsn, record.len() as u64);
             group.cached.push_back(record);
+            group.waiting.iter().for_each(|waiter| {
+                waiter.changed.notify_one();
+            });
             state.order.push_back(id);
             state.bytes += bytes;
         }
         state.shrink();
-        drop(state);
-        self.changed.notify_all();
     }
 
     /// Forgets a group's records up to a position, but never the last, which the next position
@@ -154,30 +167,55 @@ impl Tail {
         Found::Entries
     }
 
-    /// Waits until one of the positions is there, up to `deadline`. Says whether one is.
+    /// Waits until one of the positions is there, up to `deadline` or until `waiter` is woken. Says whether
+    /// one is.
     ///
     /// # Errors
     /// Why nothing will come any more.
-    pub fn wait(&self, positions: &[(GroupId, Lsn)], deadline: Instant) -> Result<bool, String> {
+    pub fn wait(
+        &self,
+        positions: &[(GroupId, Lsn)],
+        waiter: &Arc<Waiter>,
+        deadline: Instant,
+    ) -> Result<bool, String> {
         let mut state = self.state.lock();
-        loop {
+        for (id, _) in positions {
+            state.groups[usize::from(id.0)].waiting.push(Arc::clone(waiter));
+        }
+        let found = loop {
             let there = |(id, lsn): &(GroupId, Lsn)| state.groups[usize::from(id.0)].last >= *lsn;
             if positions.iter().any(there) {
-                return Ok(true);
+                break Ok(true);
             }
             if let Some(reason) = &state.closed {
-                return Err(reason.clone());
+                break Err(reason.clone());
             }
-            if self.changed.wait_until(&mut state, deadline).timed_out() {
-                return Ok(false);
+            let is_woken = waiter.is_woken.swap(false, Ordering::Relaxed);
+            if is_woken || waiter.changed.wait_until(&mut state, deadline).timed_out() {
+                break Ok(false);
             }
+        };
+        for (id, _) in positions {
+            state.groups[usize::from(id.0)].waiting.retain(|it| !Arc::ptr_eq(it, waiter));
         }
+        found
+    }
+
+    /// Ends a reader's wait, or the next one.
+    pub fn wake(&self, waiter: &Waiter) {
+        let _state = self.state.lock();
+        waiter.is_woken.store(true, Ordering::Relaxed);
+        waiter.changed.notify_one();
     }
 
     /// Says that nothing will come any more, and wakes the readers.
     pub fn close(&self, reason: &str) {
-        self.state.lock().closed.get_or_insert_with(|| reason.to_owned());
-        self.changed.notify_all();
+        let mut state = self.state.lock();
+        state.closed.get_or_insert_with(|| reason.to_owned());
+        let waiting = state.groups.iter().flat_map(|group| &group.waiting);
+        waiting.for_each(|waiter| {
+            waiter.changed.notify_one();
+        });
     }
 
     /// Bytes that the records in memory take.

@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::{Entry, GroupId, LogError, Reader};
+use crate::{Entry, GroupId, LogError, Reader, Wake};
 
 /// Bytes of one group beyond which no more is fetched until some are taken.
 const GROUP_BYTES_MAX: usize = 1 << 20;
@@ -29,6 +29,8 @@ struct State {
     /// Bytes of each group's entries.
     bytes: HashMap<GroupId, usize>,
     failure: Option<Failure>,
+    /// The reader is to wait no longer.
+    is_woken: bool,
     is_closed: bool,
 }
 
@@ -78,6 +80,12 @@ impl Buffer {
         self.state.lock().is_closed
     }
 
+    /// Ends the reader's wait, or the next one.
+    fn wake(&self) {
+        self.state.lock().is_woken = true;
+        self.filled.notify_one();
+    }
+
     fn close(&self) {
         self.state.lock().is_closed = true;
         self.taken.notify_waiters();
@@ -109,7 +117,8 @@ impl Reader for BufferReader {
             if let Some(failure) = &state.failure {
                 return Err(failure.error());
             }
-            if self.buffer.filled.wait_until(&mut state, deadline).timed_out() {
+            let is_woken = std::mem::take(&mut state.is_woken);
+            if is_woken || self.buffer.filled.wait_until(&mut state, deadline).timed_out() {
                 return Ok(());
             }
         }
@@ -129,6 +138,11 @@ impl Reader for BufferReader {
         self.buffer.taken.notify_waiters();
         Ok(())
     }
+
+    fn waker(&self) -> Wake {
+        let buffer = Arc::clone(&self.buffer);
+        Arc::new(move || buffer.wake())
+    }
 }
 
 impl Drop for BufferReader {
@@ -136,5 +150,34 @@ impl Drop for BufferReader {
         self.buffer.close();
         // Consumers that nobody uses any more are forgotten by the servers themselves.
         self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Lsn;
+
+    const FOREVER: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_waker_ends_one_wait_and_takes_nothing_away() {
+        let buffer = Arc::new(Buffer::new());
+        let mut reader = BufferReader::new(Arc::clone(&buffer), Vec::new());
+        let (wake, mut entries, begun) = (reader.waker(), Vec::new(), Instant::now());
+        // Before it waits.
+        wake();
+        reader.next(&mut entries, 1000, FOREVER).unwrap();
+        let waking = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            wake();
+        });
+        reader.next(&mut entries, 1000, FOREVER).unwrap();
+        waking.join().unwrap();
+        assert!(entries.is_empty() && begun.elapsed() < FOREVER / 2);
+        let entry = Entry { group: GroupId(1), lsn: Lsn(1), record: b"record"[..].into() };
+        buffer.push(entry.clone());
+        reader.next(&mut entries, 1000, FOREVER).unwrap();
+        assert_eq!(entries, [entry]);
     }
 }

@@ -15,8 +15,8 @@ use parking_lot::{Condvar, Mutex};
 use super::frame::{FORMAT, Failure, Frame, Frames};
 use crate::{GroupId, Log, LogError, Lsn};
 
-/// Connections at once: two for each process that reads.
-const CONNECTIONS_MAX: usize = 256;
+/// Connections at once: one for each process, and one for each group that it reads.
+const CONNECTIONS_MAX: usize = 1024;
 /// Answers that may wait for one client, those to come for what is being appended included.
 const ANSWERS_MAX: usize = 1 << 16;
 /// Bytes read from the log at once, and how often a reader without news says that it lives.

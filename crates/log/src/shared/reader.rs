@@ -1,18 +1,24 @@
 //! An ordered read over a connection of its own. Where the holder is gone it waits for it to come
-//! back, and goes on where it was.
+//! back, and goes on where it was. It waits for the connection and for its waker at once.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use super::frame::{Frame, Frames};
-use crate::{Entry, GroupId, Incarnation, LogError, Lsn, Reader};
+use crate::{Entry, GroupId, Incarnation, LogError, Lsn, Reader, Wake};
 
 /// A holder says something this often, even if nothing is appended; after as long as this
 /// without a word it is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// How often a holder that is gone is looked for.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(100);
+/// How long the rest of a frame may take before the reader looks whether it was woken.
+const FRAME_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// A reader of a shared log.
 pub(super) struct RemoteReader {
@@ -22,13 +28,27 @@ pub(super) struct RemoteReader {
     positions: Vec<(GroupId, Lsn)>,
     stream: Option<(TcpStream, Frames<TcpStream>)>,
     heard: Instant,
+    /// A byte comes here where it is to wait no longer; the other end is its wakers'.
+    rung: UnixStream,
+    bell: Arc<UnixStream>,
 }
 
 impl RemoteReader {
     /// A reader from these positions on.
-    pub fn new(address: String, incarnation: Incarnation, from: &[(GroupId, Lsn)]) -> Self {
-        let positions = from.to_vec();
-        Self { address, incarnation, positions, stream: None, heard: Instant::now() }
+    ///
+    /// # Errors
+    /// Where the process has no files left.
+    pub fn new(
+        address: String,
+        incarnation: Incarnation,
+        from: &[(GroupId, Lsn)],
+    ) -> io::Result<Self> {
+        let (rung, bell) = UnixStream::pair()?;
+        rung.set_nonblocking(true)?;
+        bell.set_nonblocking(true)?;
+        let (positions, stream, heard, bell) =
+            (from.to_vec(), None, Instant::now(), Arc::new(bell));
+        Ok(Self { address, incarnation, positions, stream, heard, rung, bell })
     }
 
     fn connect(&mut self) -> Result<bool, LogError> {
@@ -42,7 +62,8 @@ impl RemoteReader {
             )));
         }
         let from = self.positions.clone();
-        if (Frame::Read { from }).write(&mut connection).is_err() {
+        let has_timeout = connection.set_read_timeout(Some(FRAME_TIMEOUT));
+        if has_timeout.and_then(|()| Frame::Read { from }.write(&mut connection)).is_err() {
             return Ok(false);
         }
         self.stream = Some((connection, frames));
@@ -50,21 +71,28 @@ impl RemoteReader {
         Ok(true)
     }
 
-    /// The next entry; nothing where there is none until `deadline`.
+    /// The next entry; nothing where there is none until `deadline`, or it was woken.
     fn next_entry(&mut self, deadline: Instant) -> Result<Option<Entry>, LogError> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if self.stream.is_none() && !self.connect()? {
-                if left.is_zero() {
+                if left.is_zero() || self.was_woken() {
                     return Ok(None);
                 }
                 std::thread::sleep(RECONNECT_INTERVAL.min(left));
                 continue;
             }
-            let Some((connection, frames)) = &mut self.stream else { continue };
-            // 0 would be without a limit.
-            let timeout = left.max(Duration::from_millis(1));
-            let frame = connection.set_read_timeout(Some(timeout)).and_then(|()| frames.next());
+            if let Some(entry) = self.buffered_entry()? {
+                return Ok(Some(entry));
+            }
+            let Some((connection, _)) = &self.stream else { continue };
+            let is_readable = self.wait(connection, left);
+            if self.was_woken() {
+                return Ok(None);
+            }
+            let Some((_, frames)) = &mut self.stream else { continue };
+            let frame =
+                if is_readable { frames.next() } else { Err(io::ErrorKind::TimedOut.into()) };
             match frame {
                 Ok(frame) => {
                     self.heard = Instant::now();
@@ -91,6 +119,19 @@ impl RemoteReader {
                 return Ok(None);
             }
         }
+    }
+
+    /// Waits until the connection has something, up to `timeout` or until it is woken. Says whether it has.
+    fn wait(&self, connection: &TcpStream, timeout: Duration) -> bool {
+        let timeout = Timespec::try_from(timeout).ok();
+        let mut waits =
+            [PollFd::new(connection, PollFlags::IN), PollFd::new(&self.rung, PollFlags::IN)];
+        // Where the system cannot wait, the connection is asked.
+        poll(&mut waits, timeout.as_ref()).is_err() || !waits[0].revents().is_empty()
+    }
+
+    fn was_woken(&self) -> bool {
+        (&self.rung).read(&mut [0; 64]).is_ok_and(|count| count > 0)
     }
 
     /// An entry that is here already.
@@ -147,5 +188,13 @@ impl Reader for RemoteReader {
             entries.push(entry);
         }
         Ok(())
+    }
+
+    fn waker(&self) -> Wake {
+        let bell = Arc::clone(&self.bell);
+        Arc::new(move || {
+            // One that is full has rung.
+            let _ = (&*bell).write(&[1]);
+        })
     }
 }

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use plimsoll_index::Error;
-use plimsoll_log::{GroupId, Lsn};
+use plimsoll_log::GroupId;
 use plimsoll_storage::Reply;
 use serde::{Deserialize, Serialize};
 
@@ -175,10 +175,12 @@ impl Leading {
             asked.into_iter().map(|group| log.bounds(group)).collect::<Result<Vec<_>, _>>()
         });
         let bounds = bounds.await.map_err(unreachable)?.map_err(unreachable)?;
-        let applied = |group| self.shared.tails.get(&group).map_or(Lsn(0), |it| it.applied());
+        // What is not read here may be applied by another node up to where the log says that it ends.
+        let reads = |group| self.shared.groups.reads(group);
+        let tail = |group| self.shared.tails.get(&group).filter(|_| reads(group));
         let reach = |(group, bounds): (GroupId, plimsoll_log::Bounds)| Reach {
             begin: bounds.first.0.saturating_sub(1),
-            applied: applied(group).0,
+            applied: tail(group).map_or(bounds.last, |tail| tail.applied()).0,
         };
         Ok(groups.into_iter().zip(bounds).map(reach).collect())
     }

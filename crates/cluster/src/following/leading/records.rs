@@ -12,6 +12,7 @@ use tokio::sync::mpsc::{Receiver, channel};
 use super::reading::{Followed, Reading, STREAM_MESSAGES_MAX};
 use super::{Leading, METADATA_TIME, unreachable};
 use crate::following::remote::{Asked, Place, Records, RemoteError, Told};
+use crate::groups::Lease;
 use crate::metadata;
 
 /// The most partitions that one stream follows.
@@ -83,6 +84,7 @@ impl Leading {
                 Ok(group) => groups.entry(group).or_default().push(place),
             }
         }
+        let leases = self.lease(groups.keys().copied()).await?;
         let log = Arc::clone(&self.shared.log);
         let begun = tokio::task::spawn_blocking(move || begin(&*log, groups));
         let begun = begun.await.map_err(unreachable)??;
@@ -93,7 +95,7 @@ impl Leading {
             let reading = Reading::new(shared, reader, begun.followed, sender);
             let run = move || {
                 reading.run();
-                drop(room);
+                drop((room, leases));
             };
             let thread = std::thread::Builder::new().name("follower".to_owned()).spawn(run);
             let mut threads = self.threads.lock();
@@ -103,6 +105,20 @@ impl Leading {
         let refused = refused.into_iter();
         let refused = refused.map(|(partition, error)| Told::Refused { partition, error });
         Ok(RecordStream { refused: refused.collect(), told })
+    }
+
+    /// Has this node read groups, also those in which it has no copy: nothing goes out that it has not
+    /// applied itself.
+    async fn lease(
+        &self,
+        groups: impl Iterator<Item = GroupId>,
+    ) -> Result<Vec<Lease>, RemoteError> {
+        let mut leases = Vec::new();
+        for group in groups {
+            leases.push(self.shared.groups.lease(group));
+            self.shared.take_up(group).await.map_err(unreachable)?;
+        }
+        Ok(leases)
     }
 
     /// The tables of places that are there, by incarnation: the name of each, and its partitions'
