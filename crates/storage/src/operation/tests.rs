@@ -152,16 +152,16 @@ fn a_status_of_no_known_word_is_kept_as_bytes() {
 fn what_apply_would_stop_at_is_not_appended() {
     let command = |words: &[&[u8]]| Argv::of(words);
     let known = Operation::Command(command(&[b"SET", b"k", b"v"])).encode();
-    assert!(Operation::check(&known).is_ok());
+    assert!(Operation::check(&known, |_| true).is_ok());
     // Wrong arguments are a reply, the same on every replica.
     let wrong = Operation::Command(command(&[b"SET", b"k", b"v", b"EX", b"x"])).encode();
-    assert!(Operation::check(&wrong).is_ok());
+    assert!(Operation::check(&wrong, |_| true).is_ok());
     let unknown = Operation::Command(command(&[b"LEVITATE", b"k"])).encode();
-    assert!(Operation::check(&unknown).is_err());
+    assert!(Operation::check(&unknown, |_| true).is_err());
     let commands = vec![command(&[b"SET", b"k", b"v"]), command(&[b"LEVITATE"])];
     let transaction = Operation::Transaction { watched: Vec::new(), commands }.encode();
-    assert!(Operation::check(&transaction).is_err());
-    assert!(Operation::check(&Bytes::from_static(&[0xee, 1])).is_err());
+    assert!(Operation::check(&transaction, |_| true).is_err());
+    assert!(Operation::check(&Bytes::from_static(&[0xee, 1]), |_| true).is_err());
     // Where it is in a log all the same, no answer of this version's own stands for it.
     let mut rows = crate::rows::memory::MemoryRows::default();
     let (now_ms, stamp_ms, is_bounded) = (1, 1, true);

@@ -208,7 +208,6 @@ mod tests {
     use super::super::arms::{RAW_4, arms};
     use super::*;
     use crate::live::LiveSize;
-    use crate::live::load::histogram;
     use crate::result::{FaultNote, LoadNote, RecoveryLap, Variant};
 
     fn measured(block: usize, seconds: f64, valid: bool) -> Measured {

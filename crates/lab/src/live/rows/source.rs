@@ -27,7 +27,9 @@ impl Rows {
     /// Of so many keys, drawn as YCSB draws them (zipfian).
     pub(super) fn new(keys: u64, value_bytes: usize, reads: f64, seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let pool = (0..POOL_BYTES + value_bytes).map(|_| random.below(256) as u8).collect();
+        let pool = (0..POOL_BYTES + value_bytes)
+            .map(|_| u8::try_from(random.below(256)).unwrap_or(0))
+            .collect();
         Self { keys, value_bytes, reads, distribution: Distribution::scrambled_zipfian(), pool }
     }
 
