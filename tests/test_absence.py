@@ -193,9 +193,10 @@ def absence(tmp_path, kind, away, delays, replicas):
             await_everything(cluster, others)
             if kind == "freeze" and away == 1:
                 # Its appliers met the trim; or its copies were given up first, and were made anew, or its groups
-                # with them.
+                # with them, or others have them now.
                 told = "".join(gone[0].output)
-                ways = ("which must be opened anew", "the copy is made anew", "a log group is taken up")
+                ways = ["which must be opened anew", "the copy is made anew", "a log group is taken up"]
+                ways.append("the copy is no longer here")
                 assert any(way in told for way in ways), told
             if replicas:
                 cluster.await_equal_copies()
