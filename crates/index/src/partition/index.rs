@@ -297,6 +297,13 @@ impl PartitionIndex {
             self.statistics.refreshes += 1;
             self.statistics.refresh_time += started.elapsed();
         }
+        // Many that are made one after the other would have one each until it had rested.
+        if self.writer.is_some()
+            && self.reader.searcher().num_docs() == 0
+            && !self.files.is_writing()
+        {
+            self.release();
+        }
         self.refreshed = position;
         Ok(self.view())
     }
