@@ -260,9 +260,6 @@ impl Node {
             }
         }
         flushing::flush_all(&self.shared);
-        if let Err(error) = self.shared.log.sync() {
-            tracing::error!(%error, "the log cannot be synced");
-        }
     }
 
     fn stop_chores(&mut self) {

@@ -21,7 +21,7 @@ use crate::write_error::WriteError;
 const READ_BYTES_MAX: usize = 2 << 20;
 /// How long the thread waits for the log where nothing is due: commands end that wait, so a group in
 /// which nothing happens costs next to nothing.
-const READ_TIMEOUT: Duration = Duration::from_secs(5);
+const READ_TIMEOUT: Duration = Duration::from_millis(250);
 /// How long a replica that could not apply rests before it is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
