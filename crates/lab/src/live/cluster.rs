@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -14,6 +15,7 @@ use super::corpus::Corpus;
 use super::guardian::Guardian;
 use super::limits::Limits;
 use super::node::{Node, NodeSpec};
+use super::processes;
 use super::wire::{self, Connection, Protocol};
 use crate::LabError;
 
@@ -40,6 +42,17 @@ pub(crate) struct ClusterSpec {
     pub(crate) coordinator_share: Option<f64>,
     /// `--set` of every node.
     pub(crate) settings: Vec<String>,
+}
+
+/// When nodes count as at rest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rest {
+    /// How long they may be busy with themselves.
+    pub(crate) within: Duration,
+    /// How often that is looked at.
+    pub(crate) look: Duration,
+    /// What of a processor all may take at rest.
+    pub(crate) below: f64,
 }
 
 /// A running cluster.
@@ -248,6 +261,22 @@ impl Cluster {
         let (_, name, held) = best.ok_or_else(nothing)?;
         fill(&address, &name, corpus)?;
         Ok((name, held))
+    }
+
+    /// Waits until the nodes have written what they had to write anew, so that none of it falls into a lap.
+    pub(crate) fn await_rest(&self, rest: &Rest, stop: &AtomicBool) {
+        let began = Instant::now();
+        let cpu_s =
+            || self.nodes.iter().filter_map(|it| processes::cpu_s(it.process())).sum::<f64>();
+        let mut before = cpu_s();
+        while began.elapsed() < rest.within && !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(rest.look);
+            let now = cpu_s();
+            if now - before < rest.below * rest.look.as_secs_f64() {
+                return;
+            }
+            before = now;
+        }
     }
 
     /// Names of nodes whose process has ended by itself.

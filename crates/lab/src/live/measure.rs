@@ -153,7 +153,7 @@ pub(crate) fn of_load(taken: &Taken, conditions: Conditions, reason: Option<Stri
 }
 
 /// Waits, but not for a lap that is to end.
-fn wait_until(moment: Instant, watch: &dyn Watch) {
+pub(crate) fn wait_until(moment: Instant, watch: &dyn Watch) {
     const STEP: Duration = Duration::from_millis(100);
     while !watch.is_stopped() && Instant::now() < moment {
         thread::sleep(STEP.min(moment.saturating_duration_since(Instant::now())));

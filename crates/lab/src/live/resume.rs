@@ -10,7 +10,7 @@ use crate::LabError;
 use crate::result::{Plots, Results, RunNote};
 
 /// How this run is asked for.
-pub(crate) fn asked(options: &LiveOptions) -> RunNote {
+fn asked(options: &LiveOptions) -> RunNote {
     let size = match options.size {
         LiveSize::Quick => "quick",
         LiveSize::Study => "study",
@@ -26,11 +26,25 @@ pub(crate) fn asked(options: &LiveOptions) -> RunNote {
     }
 }
 
+/// Begins a run, with what is whole of an earlier one where it goes on with that; the names of those
+/// scenarios.
+///
+/// # Errors
+/// As [`earlier`].
+pub(crate) fn begin(context: &mut Context<'_>, found: &mut Found) -> Result<Vec<String>, LabError> {
+    let options = context.options;
+    found.results.run = Some(asked(options));
+    if options.resume {
+        earlier(context, found)?;
+    }
+    Ok(found.results.run.iter().flat_map(|run| run.whole.iter().cloned()).collect())
+}
+
 /// Takes what is whole of the run in the folder.
 ///
 /// # Errors
 /// There is none, or it was asked for in another way.
-pub(crate) fn earlier(context: &mut Context<'_>, found: &mut Found) -> Result<(), LabError> {
+fn earlier(context: &mut Context<'_>, found: &mut Found) -> Result<(), LabError> {
     let options = context.options;
     let results: Results = crate::files::read(&options.out, crate::RESULT_FILE)?;
     let plots: Plots = crate::files::read(&options.out, crate::PLOTS_FILE)?;

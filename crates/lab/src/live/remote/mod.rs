@@ -91,14 +91,9 @@ pub(crate) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), La
     if let Some(words) = &options.target {
         return given::run(context, words, found);
     }
-    found.results.run = Some(resume::asked(options));
-    if options.resume {
-        resume::earlier(context, found)?;
-    }
-    let whole = found.results.run.iter().flat_map(|run| run.whole.iter());
-    let whole: Vec<&str> = whole.map(String::as_str).collect();
+    let whole = resume::begin(context, found)?;
     let mut plans = scenarios::of(options);
-    plans.retain(|plan| !whole.contains(&plan.name));
+    plans.retain(|plan| !whole.iter().any(|name| name == plan.name));
     if plans.is_empty() {
         return Ok(());
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -17,10 +17,9 @@ use super::given;
 use super::raw::{self, RawServer};
 use super::watched::is_level;
 use crate::LabError;
-use crate::live::cluster::{self, Cluster};
+use crate::live::cluster::{self, Cluster, Rest};
 use crate::live::corpus::Corpus;
 use crate::live::node::{self, Node, NodeSpec};
-use crate::live::processes;
 use crate::wan::{Wan, WanSettings};
 
 /// The leader's table, and the follower's.
@@ -35,11 +34,9 @@ pub(crate) const SHARE: f64 = 0.6;
 const ASK_WAIT: Duration = Duration::from_secs(30);
 const CONNECT_WAIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(100);
-/// How long nodes may be busy with themselves, how often that is looked at, and what of a processor both
-/// may take at rest.
-const REST_WAIT: Duration = Duration::from_secs(60);
-const REST_LOOK: Duration = Duration::from_secs(2);
-const RESTS_BELOW: f64 = 0.1;
+/// When both are at rest.
+const REST: Rest =
+    Rest { within: Duration::from_secs(60), look: Duration::from_secs(2), below: 0.1 };
 const TLS: &str = "xpack.security.remote_cluster_server.ssl";
 
 /// The two, and what lies between them.
@@ -163,19 +160,7 @@ impl Pair {
 
     /// Waits until both have written what they had to write anew, so that none of it falls into a lap.
     pub(crate) fn await_rest(&self, stop: &AtomicBool) {
-        let began = Instant::now();
-        let cpu_s = || {
-            self.cluster.nodes.iter().filter_map(|it| processes::cpu_s(it.process())).sum::<f64>()
-        };
-        let mut before = cpu_s();
-        while began.elapsed() < REST_WAIT && !stop.load(Ordering::Relaxed) {
-            std::thread::sleep(REST_LOOK);
-            let now = cpu_s();
-            if now - before < RESTS_BELOW * REST_LOOK.as_secs_f64() {
-                return;
-            }
-            before = now;
-        }
+        self.cluster.await_rest(&REST, stop);
     }
 
     /// Deletes the follower's table, if it is there.

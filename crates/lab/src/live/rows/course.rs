@@ -9,11 +9,11 @@ use hdrhistogram::Histogram;
 
 use super::store::Figures;
 use crate::live::load::{Watch, histogram};
+use crate::live::measure::wait_until;
 use crate::result::RowsCourse;
 
 /// How often the store is looked at.
 const LOOK: Duration = Duration::from_secs(1);
-const POLL: Duration = Duration::from_millis(20);
 
 /// Watches the answers of a lap.
 pub(super) struct Answers {
@@ -83,13 +83,13 @@ pub(super) fn watch(
     look: &dyn Fn() -> Figures,
 ) -> (RowsCourse, Figures, Figures) {
     let begin = answers.began + answers.warm_up;
-    await_moment(begin, answers);
+    wait_until(begin, answers);
     answers.take_p99_ms();
     let (first, mut course) = (look(), RowsCourse::default());
     let mut before = first;
     let seconds = u32::try_from(window.as_secs()).unwrap_or(u32::MAX);
     for second in 1..=seconds {
-        await_moment(begin + LOOK * second, answers);
+        wait_until(begin + LOOK * second, answers);
         if answers.is_stopped() {
             break;
         }
@@ -101,12 +101,6 @@ pub(super) fn watch(
         before = now;
     }
     (course, first, before)
-}
-
-fn await_moment(moment: Instant, answers: &Answers) {
-    while Instant::now() < moment && !answers.is_stopped() {
-        std::thread::sleep(POLL.min(moment.saturating_duration_since(Instant::now())));
-    }
 }
 
 #[cfg(test)]

@@ -94,7 +94,7 @@ pub(super) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), La
         context.note(format!("{NAME}: left out, as control groups cannot hold a disk here"));
         return Ok(());
     }
-    store.prepare(&rows, KEYS, seed)?;
+    store.prepare(&rows, KEYS, seed, &options.stop)?;
     let mut laps = Laps { context, store, rows, lengths, ingest_bytes_s: 0.0 };
     let most_ops_s = laps.most_ops_s()?;
     laps.context.step(&format!("{NAME}: the most, {most_ops_s:.0} writes/s"));
@@ -126,7 +126,7 @@ impl Laps<'_, '_> {
         let told = self.store.told();
         let first = told.figures();
         let lap = self.measured(Pace::Closed { clients: CLIENTS }, 0)?;
-        self.store.await_rest();
+        self.store.await_rest(&self.context.options.stop);
         let last = told.figures();
         self.store.end();
         let written = last.written_bytes.saturating_sub(first.written_bytes) as f64;

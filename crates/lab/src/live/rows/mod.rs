@@ -61,11 +61,7 @@ pub(crate) fn steps(options: &LiveOptions, _: usize) -> usize {
 /// Runs the experiment; what there is when it is stopped.
 pub(crate) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), LabError> {
     let options = context.options;
-    found.results.run = Some(resume::asked(options));
-    if options.resume {
-        resume::earlier(context, found)?;
-    }
-    let whole = found.results.run.as_ref().map(|run| run.whole.clone()).unwrap_or_default();
+    let whole = resume::begin(context, found)?;
     for plan in of(options) {
         if whole.iter().any(|name| name == plan.name) {
             continue;

@@ -5,8 +5,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use plimsoll_control::Random;
 use plimsoll_control::average::whole;
@@ -14,7 +15,7 @@ use plimsoll_control::average::whole;
 use super::disk::SlowDisk;
 use super::source::Rows;
 use crate::LabError;
-use crate::live::cluster::{self, Cluster};
+use crate::live::cluster::{self, Cluster, Rest};
 use crate::live::node::NodeSpec;
 use crate::live::processes;
 use crate::live::wire::{Connection, Ended, Protocol, http};
@@ -28,11 +29,9 @@ const FILL_PAUSE: Duration = Duration::from_millis(100);
 /// How long figures are waited for.
 const TOLD_WAIT: Duration = Duration::from_millis(500);
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a store may be busy with itself after it was filled, how often that is looked at, and what of
-/// a processor it takes at rest.
-const REST_WAIT: Duration = Duration::from_secs(120);
-const REST_LOOK: Duration = Duration::from_secs(1);
-const RESTS_BELOW: f64 = 0.05;
+/// When a store that was filled is at rest.
+const REST: Rest =
+    Rest { within: Duration::from_secs(120), look: Duration::from_secs(1), below: 0.05 };
 /// Files of rows: once written they are never changed, so that copies may share them.
 const SHARED_FILES: &str = "sst";
 
@@ -124,26 +123,22 @@ impl Store {
     ///
     /// # Errors
     /// A row is not taken, or files cannot be copied.
-    pub(super) fn prepare(&mut self, rows: &Rows, keys: u64, seed: u64) -> Result<(), LabError> {
+    pub(super) fn prepare(
+        &mut self,
+        rows: &Rows,
+        keys: u64,
+        seed: u64,
+        stop: &AtomicBool,
+    ) -> Result<(), LabError> {
         fill_all(&self.resp(), rows, keys, seed)?;
-        self.await_rest();
+        self.await_rest(stop);
         self.cluster.nodes[0].stop(true);
         fs::rename(&self.data, &self.prepared).map_err(failed("keep the files of the store"))
     }
 
     /// Waits until it has written anew all that it put off.
-    pub(super) fn await_rest(&self) {
-        let began = Instant::now();
-        let process = self.cluster.nodes[0].process();
-        let mut before = processes::cpu_s(process).unwrap_or(0.0);
-        while began.elapsed() < REST_WAIT {
-            thread::sleep(REST_LOOK);
-            let now = processes::cpu_s(process).unwrap_or(0.0);
-            if now - before < RESTS_BELOW * REST_LOOK.as_secs_f64() {
-                return;
-            }
-            before = now;
-        }
+    pub(super) fn await_rest(&self, stop: &AtomicBool) {
+        self.cluster.await_rest(&REST, stop);
     }
 
     /// Starts it from the prepared files with these settings too, and a disk of so many bytes a second.
