@@ -68,8 +68,9 @@ impl Coordinator {
 
     /// Answers each request in order with one reply. Reads that need no disk complete without
     /// yielding; writes to one partition go together, and reads between them see what is before them;
-    /// requests for different partitions run side by side. Where answers come to much, it ends after one of them: they are to be
-    /// written, [`ClientSession::answers_written`] is to be called, and then the rest is to be asked.
+    /// requests for different partitions run side by side. Where answers come to much, it ends after
+    /// one of them: they are to be written, [`ClientSession::answers_written`] is to be called, and
+    /// then the rest is to be asked.
     ///
     /// A database that nothing was written to is empty; `db` is below [`crate::DATABASES`].
     pub async fn execute(

@@ -130,8 +130,7 @@ impl Opening {
             for copies in table.copies() {
                 let definition = copies.definition();
                 let demand = demands.entry(copies.group).or_default();
-                demand.is_used |= definition.copy_on(&self.own).is_some();
-                demand.has_copies |= !definition.copies.is_empty();
+                demand.add(&definition, &self.own);
                 let note = notes.get(&copies.group);
                 let Some(replica) = self.held_copy(copies, &metadata, note)? else { continue };
                 let partition = self.partition(&replica, copies.group, &tails);

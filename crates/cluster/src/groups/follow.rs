@@ -103,8 +103,8 @@ impl Shared {
             for copies in table.copies() {
                 let demand = demands.entry(copies.group).or_default();
                 let definition = copies.definition();
-                demand.is_used |= copies.local().is_some() || definition.copy_on(own).is_some();
-                demand.has_copies |= !definition.copies.is_empty();
+                demand.add(&definition, own);
+                demand.is_used |= copies.local().is_some();
                 let others = definition.copies.iter().filter(|copy| copy.node != own);
                 let mut others = others.filter_map(|copy| members.get(&copy.node));
                 demand.is_served_elsewhere |= others.any(|member| member.serves(copies.id));

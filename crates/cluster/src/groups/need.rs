@@ -11,6 +11,8 @@
 
 use std::time::Duration;
 
+use crate::placement::PartitionDefinition;
+
 /// How long a group is read that is of no use any more.
 pub(super) const KEEP: Duration = Duration::from_secs(10);
 
@@ -26,6 +28,12 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
+    /// Takes in a partition of the group, as the metadata has it, for the node `own`.
+    pub(crate) fn add(&mut self, partition: &PartitionDefinition, own: &str) {
+        self.is_used |= partition.copy_on(own).is_some();
+        self.has_copies |= !partition.copies.is_empty();
+    }
+
     /// Whether a node reads the group from now on that reads it so far, or does not.
     pub(crate) fn wants(self, reads: bool, acts: bool) -> bool {
         if self.is_used {

@@ -36,6 +36,8 @@ struct Seen {
     applied_bytes: u64,
     /// Bytes of rows that are in no file.
     unflushed_bytes: u64,
+    /// Bytes of rows that compactions passed so far.
+    passed_bytes: u64,
 }
 
 impl Default for Compactions {
@@ -54,14 +56,14 @@ impl Compactions {
             false => cluster_settings::compaction_pacing(&shared.metadata),
         };
         let now_ns = shared.now_ns();
+        let pace = shared.resources.compactions();
         let (held, budget) = shared.resources.write_buffers();
         let now = Seen {
             at_ns: now_ns,
             applied_bytes: shared.applied_bytes.load(Ordering::Relaxed),
             unflushed_bytes: held as u64,
+            passed_bytes: pace.passed_bytes(),
         };
-        let pace = shared.resources.compactions();
-        let passed = pace.take_passed();
         let before = self.seen.replace(now);
         let Some(before) = before.filter(|_| mode != Mode::Off) else {
             if mode == Mode::Off {
@@ -74,6 +76,7 @@ impl Compactions {
         let ingest = now.applied_bytes.saturating_sub(before.applied_bytes);
         let ingest_bytes_s = ingest as f64 / seconds;
         let flushed = (before.unflushed_bytes + ingest).saturating_sub(now.unflushed_bytes);
+        let passed = now.passed_bytes.saturating_sub(before.passed_bytes);
         let background_bytes_s = passed as f64 / seconds;
         self.ingest.add(now_ns, ingest_bytes_s);
         self.passed.add(now_ns, background_bytes_s);

@@ -99,8 +99,8 @@ impl Coordinator {
                 }
                 let working = shared.work(Class::Write);
                 let steps = steps.into_iter().map(step).collect::<Result<Vec<_>, _>>()?;
-                // The lead counts on one item of the record at least, and on a reply to it.
                 shared.admit(write_bytes(&steps)).await.map_err(Problem::Write)?;
+                // The lead counts on one item of the record at least, and on a reply to it.
                 if !steps.iter().any(|step| matches!(step, Step::Write(_))) {
                     return Err(Problem::Write(WriteError::Refused {
                         code: "ERR".to_owned(),

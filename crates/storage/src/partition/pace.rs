@@ -36,10 +36,8 @@ pub struct CompactionPace {
     bytes_s: AtomicU64,
     /// Whether compactions sleep, or only would have.
     acts: AtomicBool,
-    /// Bytes of rows that passed since it was looked at.
+    /// Bytes of rows that passed so far.
     passed: AtomicU64,
-    /// And in all.
-    passed_all: AtomicU64,
     held_ns: AtomicU64,
     bucket: Mutex<Bucket>,
 }
@@ -59,7 +57,6 @@ impl Default for CompactionPace {
             bytes_s: AtomicU64::new(FREE),
             acts: AtomicBool::new(true),
             passed: AtomicU64::new(0),
-            passed_all: AtomicU64::new(0),
             held_ns: AtomicU64::new(0),
             bucket: Mutex::new(Bucket { bytes: 0.0, at: now, set: now }),
         }
@@ -81,21 +78,14 @@ impl CompactionPace {
         Some(self.bytes_s.load(Ordering::Relaxed)).filter(|it| *it != FREE)
     }
 
-    /// Bytes of rows that passed since this was asked last.
-    #[must_use]
-    pub fn take_passed(&self) -> u64 {
-        self.passed.swap(0, Ordering::Relaxed)
-    }
-
     /// Bytes of rows that passed so far.
     #[must_use]
     pub fn passed_bytes(&self) -> u64 {
-        self.passed_all.load(Ordering::Relaxed)
+        self.passed.load(Ordering::Relaxed)
     }
 
     fn count(&self, bytes: u64) {
         self.passed.fetch_add(bytes, Ordering::Relaxed);
-        self.passed_all.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// For how long compactions slept so far, or would have, all together.
