@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use plimsoll_control::Class;
@@ -28,6 +29,7 @@ use crate::request::Preference;
 use crate::routing::{READ_DEADLINE, unavailable};
 use crate::rpc::{self, Freshness, Problem, Question};
 use crate::scatter::{self, Route};
+use crate::selection::NodeSelection;
 use crate::session::ClientSession;
 use crate::slices::Slices;
 use crate::statistics::{DatabaseStatistics, Statistics};
@@ -36,9 +38,11 @@ use crate::write_error::WriteError;
 use crate::{Request, Watched};
 
 /// How long the metadata may take to say that a table does not exist.
-const METADATA_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
+const METADATA_TIMEOUT: Duration = Duration::from_secs(5);
 /// For how long it is told that stores took no rows.
-const STOPS_TOLD: std::time::Duration = std::time::Duration::from_secs(60);
+const STOPS_TOLD: Duration = Duration::from_secs(60);
+/// The debt of a node whose stores take no more, in thousandths.
+const OWES_ALL: u32 = 1_000;
 /// Where a submission of several operations is cut, bytes.
 const BATCH_BYTES: usize = 1 << 20;
 /// The same, bytes that it is certain to change.
@@ -263,10 +267,18 @@ impl Coordinator {
     }
 
     /// Whether stores of this node took no rows within the last minute, because files were not written
-    /// fast enough: whoever applies waited with them.
+    /// fast enough: whoever applies waited with them; or another node said within that time, when it was
+    /// heard last, that its stores can take no more.
     #[must_use]
     pub fn stores_were_stopped(&self) -> bool {
+        let owes_all = |node: &NodeSelection| {
+            node.line.is_some_and(|(line, age_ns)| {
+                line.write_debt_permille >= OWES_ALL && Duration::from_nanos(age_ns) <= STOPS_TOLD
+            })
+        };
+        let nodes = self.shared.selection.nodes(self.shared.now_ns());
         self.shared.resources.were_stopped_within(STOPS_TOLD)
+            || nodes.iter().any(|(_, node)| owes_all(node))
     }
 
     /// The node's figures at this moment.

@@ -40,6 +40,8 @@ const CREATION_WAIT: Duration = Duration::from_secs(10);
 const OPENED_AT_ONCE: usize = 16;
 /// How often is looked whether a group that is waited for has stopped.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// How long a copy that is behind its group rests before it is brought forward again.
+const BEHIND_PAUSE: Duration = Duration::from_millis(5);
 
 impl Shared {
     /// A database's table, created where it is not there. Who waits too long for that goes: it is created
@@ -101,8 +103,14 @@ impl Shared {
             PartitionDefinition::new(group, begin, proposed(group, copies, &places))
         };
         let partitions = groups.into_iter().map(partition).collect();
-        let (follows, unknown) = (None, Map::new());
-        Ok(TableDefinition { incarnation, partitions, documents, follows, unknown })
+        Ok(TableDefinition {
+            incarnation,
+            partitions,
+            documents,
+            follows: None,
+            default_expiry_ms: None,
+            unknown: Map::new(),
+        })
     }
 
     /// Which nodes the cluster's settings want copies on.
@@ -210,9 +218,7 @@ impl Shared {
         // Where the group has to be taken up first it is made as others make theirs: the client that creates
         // the table does not wait for it.
         let is_empty_here = |copies: &&Arc<Copies>| {
-            let own = copies.definition();
-            let is_new = own.copy_on(&self.members.own).is_some() && own.epoch == 1;
-            !copies.is_follower() && is_new && self.groups.reads(copies.group)
+            copies.begins_on(&self.members.own) && self.groups.reads(copies.group)
         };
         // Indices that begin all at once take much memory.
         let at_once = if table.is_index() { 1 } else { OPENED_AT_ONCE };
@@ -268,7 +274,12 @@ impl Shared {
             match applier.add(replica, Arc::clone(&partition)).await {
                 Added::Served => break,
                 Added::Refused(reason) => return Err(CatchUpError::Failed(reason)),
+                Added::Behind(_) if tail.has_stopped() => {
+                    return Err(CatchUpError::Failed("the log group has stopped here".to_owned()));
+                }
                 Added::Behind(behind) => {
+                    // The thread may be in a record for long.
+                    tokio::time::sleep(BEHIND_PAUSE).await;
                     let (log, target) = (Arc::clone(&self.log), tail.applied());
                     let stopping = Arc::clone(&self.is_stopping);
                     let over = self.version.over_budget();
@@ -369,10 +380,9 @@ impl Shared {
         let local = copies.local();
         if let Some(partition) = &local {
             copies.set_local(None);
-            if let Some(applier) = self.groups.get(copies.group) {
-                applier.remove(partition.id).await;
-            }
+            // First: an apply thread that waits with its store goes on without it.
             partition.halt(why);
+            self.take_out(copies.group, partition.id).await;
         }
         let folders = Folders::of(&self.partitions_dir, copies.id);
         // A refresh, a merge or a rewrite of files that is under way is waited for: for seconds.
@@ -387,6 +397,17 @@ impl Shared {
             folders.delete().map_err(|error| error.to_string())
         };
         tokio::task::spawn_blocking(close).await.map_err(|error| error.to_string())?
+    }
+
+    /// Takes a replica out of its apply thread. One that stayed there would have its group read for good, and
+    /// the log kept for it.
+    async fn take_out(&self, group: GroupId, id: PartitionId) {
+        while let Some(applier) = self.groups.applier_of(group).await {
+            if applier.remove(id).await || self.is_stopping.load(Ordering::Relaxed) {
+                return;
+            }
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
     }
 
     /// Deletes what was left behind by copies that are no longer this node's. What may still be

@@ -27,6 +27,10 @@ const QUIET: Duration = Duration::from_secs(3);
 /// How long another node has to say where it stands.
 const POSITIONS_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long what is left to be done beside a question is waited for, and how often it is looked at.
+const REST_MAX: Duration = Duration::from_secs(2);
+const REST_LOOK: Duration = Duration::from_millis(2);
+
 /// Where the log groups stand.
 pub(crate) type Positions = HashMap<GroupId, Position>;
 
@@ -142,8 +146,43 @@ impl Joining<'_> {
     }
 }
 
-/// Runs a task to its end on this thread, which may block.
+/// Runs a task to its end on this thread, which may block, and what it left to be done beside it: a
+/// checkpoint that nobody says is no longer needed would be given out again, and be too old by then.
 fn block_on<T>(task: impl Future<Output = T>) -> Result<T, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    Ok(runtime.map_err(|error| error.to_string())?.block_on(task))
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let metrics = runtime.metrics();
+    let rest = async {
+        while metrics.num_alive_tasks() > 0 {
+            tokio::time::sleep(REST_LOOK).await;
+        }
+    };
+    Ok(runtime.block_on(async {
+        let done = task.await;
+        // Other nodes end it by themselves.
+        let _ = tokio::time::timeout(REST_MAX, rest).await;
+        done
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn what_is_left_to_be_done_beside_is_done_too() {
+        let is_done = Arc::new(AtomicBool::new(false));
+        let done = Arc::clone(&is_done);
+        let answer = block_on(async move {
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                done.store(true, Ordering::Relaxed);
+            });
+            7
+        });
+        assert_eq!((answer, is_done.load(Ordering::Relaxed)), (Ok(7), true));
+    }
 }

@@ -14,6 +14,7 @@ mod clock;
 mod cluster_settings;
 mod coordinator;
 mod creation;
+pub mod default_expiry;
 mod digest;
 mod documents;
 mod fell_behind;

@@ -2,9 +2,10 @@
 //! another node's copy. Which copies are to be made, and when, is decided in `reconcile.rs`.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use plimsoll_control::Class;
-use plimsoll_log::Lsn;
+use plimsoll_log::{Lsn, PartitionId};
 use plimsoll_storage::partition::{ApplyError, Replica};
 use plimsoll_storage::rows::StoreError;
 
@@ -12,12 +13,15 @@ use crate::catch_up::CatchUpError;
 use crate::metadata;
 use crate::node::Shared;
 use crate::placement::CopyState;
-use crate::recovery::{self, Copied, CopyOptions, Folders, Recovery, Stage};
+use crate::recovery::{self, Copied, CopyOptions, Folders, Pace, Recovery, Stage};
 use crate::session::random_u64;
 use crate::table::{Copies, Table, TableDefinition};
 
 /// How many positions of its group a new copy is brought through the log, rather than copied.
 const REPLAY_RECORDS_MAX: u64 = 1_000;
+
+/// How often is looked whether the table of a copy that is being made is still there.
+const FORGOTTEN_LOOK: Duration = Duration::from_millis(500);
 
 /// Why a copy could not be made, for now.
 #[derive(Clone, Debug)]
@@ -175,6 +179,25 @@ impl Shared {
         installed.map(drop).map_err(|error| error.to_string())
     }
 
+    /// Ends once the table of a partition is no more.
+    async fn is_forgotten(&self, id: PartitionId) {
+        while self.tables.copies(id).is_some() {
+            tokio::time::sleep(FORGOTTEN_LOOK).await;
+        }
+    }
+
+    /// Asks the node's pace before each piece: its own clients come first.
+    fn pace_of_copies(&self) -> Pace {
+        let pacing = Arc::clone(&self.pacing);
+        Arc::new(move |bytes| {
+            let wait = pacing.copies.wait(Instant::now());
+            if wait.is_zero() {
+                pacing.copies.add(bytes);
+            }
+            wait
+        })
+    }
+
     /// Puts a copy of another node's files in this node's place for them.
     async fn copy_from_another(
         &self,
@@ -186,14 +209,19 @@ impl Shared {
         for member in self.others_with(copies, Class::Scan) {
             let recovery = self.recoveries.begin(copies.id, &member.record.name);
             let recovery = recovery.map_err(|_| "a copy is being made already".to_owned())?;
-            let options = CopyOptions { seed: random_u64(), ..CopyOptions::default() };
+            let pace = Some(self.pace_of_copies());
+            let options = CopyOptions { seed: random_u64(), pace, ..CopyOptions::default() };
             let copied = recovery::copy(&member.link, copies.id, &folders, &options, &recovery);
-            let installed = match copied.await {
+            let copied = tokio::select! {
+                copied = copied => copied.map_err(|error| error.to_string()),
+                () = self.is_forgotten(copies.id) => Err("the table was deleted".to_owned()),
+            };
+            let installed = match copied {
                 Ok(copied) => {
                     recovery.enter(Stage::Translog);
                     self.install(copied, table.is_index()).await
                 }
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err(error),
             };
             match installed {
                 Ok(()) => return Ok(recovery),

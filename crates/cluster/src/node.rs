@@ -32,7 +32,7 @@ use crate::log_engine::LogSettings;
 use crate::maintenance;
 use crate::members::{Members, NodeRecord};
 use crate::opening::Opening;
-use crate::pacing::{Admission, PacingThread};
+use crate::pacing::{self, Admission, Pacing};
 use crate::partition::Partition;
 use crate::reconcile::Reconciler;
 use crate::recovery::{Checkpoints, Recoveries};
@@ -144,6 +144,8 @@ pub(crate) struct Shared {
     pub load: Load,
     /// Holds writes back once its stores have put off much.
     pub admission: Admission,
+    /// How fast copies and what is followed may go.
+    pub pacing: Arc<Pacing>,
     /// What it was started with; the cluster's settings go over it.
     pub work_settings: WorkSettings,
     pub started: Instant,
@@ -180,7 +182,7 @@ pub struct Node {
     refresher: Option<Refresher>,
     scrubber: Option<BackgroundThread>,
     reconciler: Option<Reconciler>,
-    pacing: Option<PacingThread>,
+    pacing: Option<BackgroundThread>,
     leading: Arc<Leading>,
 }
 
@@ -203,9 +205,9 @@ impl Node {
         let flusher = flushing::start(&shared).map_err(folder(Path::new("flush thread")))?;
         let reconciler = Reconciler::start(&shared);
         let reconciler = reconciler.map_err(folder(Path::new("reconcile thread")))?;
-        let pacing = PacingThread::start(&shared);
+        let pacing = pacing::start(&shared);
         let pacing = pacing.map_err(folder(Path::new("pacing thread")))?;
-        let leading = Leading::new(Arc::clone(&shared), Arc::clone(pacing.pacing()));
+        let leading = Leading::new(Arc::clone(&shared), Arc::clone(&shared.pacing));
         let leading = Arc::new(leading);
         Ok(Self {
             shared,
@@ -235,7 +237,8 @@ impl Node {
         remotes: Arc<dyn Remotes>,
         cluster_uuid: String,
     ) -> std::io::Result<FollowingThread> {
-        FollowingThread::start(&self.shared, remotes, cluster_uuid, self.leading.pacing())
+        let pacing = Arc::clone(&self.shared.pacing);
+        FollowingThread::start(&self.shared, remotes, cluster_uuid, pacing)
     }
 
     /// What followers in other clusters are answered.
@@ -269,7 +272,7 @@ impl Node {
         self.scrubber.take().into_iter().for_each(BackgroundThread::stop);
         self.maintenance.take().into_iter().for_each(BackgroundThread::stop);
         self.flusher.take().into_iter().for_each(BackgroundThread::stop);
-        self.pacing.take().into_iter().for_each(PacingThread::stop);
+        self.pacing.take().into_iter().for_each(BackgroundThread::stop);
         self.leading.stop();
     }
 }

@@ -108,9 +108,7 @@ impl Opening {
             record: &settings.record,
             incarnation: self.incarnation,
         };
-        let mut metadata = self.metadata(&joining, genesis)?;
-        let mut chain = Chain::resume(self.incarnation, metadata.stamp().position);
-        self.replay_metadata(&mut chain, &mut metadata)?;
+        let (metadata, chain) = self.replayed_metadata(&joining, genesis)?;
         let groups = kept(metadata.store()).map_err(mismatch)?;
         let partition = self.partition(&metadata, metadata::GROUP, &tails);
         let in_force = metadata::version(&partition).map_err(OpenError::Mismatch)?;
@@ -213,6 +211,27 @@ impl Opening {
         Ok(shared)
     }
 
+    /// The metadata as the log has it now, and where its group stands. What is trimmed while it is replayed
+    /// is copied from another node, as often as that happens.
+    fn replayed_metadata(
+        &self,
+        joining: &Joining<'_>,
+        genesis: Position,
+    ) -> Result<(Replica, Chain), OpenError> {
+        loop {
+            let mut metadata = self.metadata(joining, genesis)?;
+            let mut chain = Chain::resume(self.incarnation, metadata.stamp().position);
+            match self.replay_metadata(&mut chain, &mut metadata) {
+                Ok(()) => return Ok((metadata, chain)),
+                Err(OpenError::Log(error @ LogError::Trimmed { .. })) if !self.log.is_alone => {
+                    tracing::info!(%error, "the metadata's log went on while it was replayed");
+                }
+                Err(error) => return Err(error),
+            }
+            std::thread::sleep(END_PAUSE);
+        }
+    }
+
     /// The metadata's replica, copied from another node where the log went on without it.
     fn metadata(&self, joining: &Joining<'_>, genesis: Position) -> Result<Replica, OpenError> {
         match self.open_replica(metadata::PARTITION, genesis) {
@@ -233,7 +252,16 @@ impl Opening {
         loop {
             let others = joining.found_in_log()?;
             let copied = joining.copy_metadata(&others, &self.partitions_dir, &self.resources);
-            let Err(why) = copied else { return self.replica(metadata::PARTITION, genesis) };
+            let why = match copied {
+                Ok(()) => {
+                    let replica = self.replica(metadata::PARTITION, genesis)?;
+                    if !self.is_trimmed(metadata::GROUP, replica.stamp().position)? {
+                        return Ok(replica);
+                    }
+                    "what was copied is too old by now".to_owned()
+                }
+                Err(why) => why,
+            };
             // Others may be starting too: they are waited for.
             if told_at.is_none_or(|at| at.elapsed() >= PROGRESS_INTERVAL) {
                 tracing::warn!(
@@ -296,6 +324,7 @@ impl Opening {
             selection: Arc::new(Selection::new(settings.work.selection)),
             load: Load::new(boot, settings.work.search.thread_count()),
             admission: Admission::default(),
+            pacing: Arc::default(),
             work_settings: settings.work.clone(),
             started: Instant::now(),
             database_partitions: settings.database_partitions,
@@ -545,7 +574,8 @@ fn catch_up(
     loop {
         let behind = |(group, end): &&(GroupId, Lsn)| {
             let is_behind = |it: &Arc<GroupTail>| it.applied() < *end && !it.has_stopped();
-            shared.tails.get(group).is_some_and(is_behind)
+            // One without copies that was trimmed meanwhile is taken up again later.
+            shared.groups.reads(*group) && shared.tails.get(group).is_some_and(is_behind)
         };
         let left = ends.iter().filter(behind).count();
         if left == 0 {

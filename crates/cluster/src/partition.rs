@@ -213,6 +213,11 @@ impl Partition {
         matches!(*self.fault.lock(), Some(Fault::Damaged(_)))
     }
 
+    /// Whether it goes on no more, and no other copy can help.
+    pub(crate) fn is_halted(&self) -> bool {
+        matches!(*self.fault.lock(), Some(Fault::Halted(_)))
+    }
+
     /// What its node reports of it.
     pub(crate) fn report(&self) -> CopyReport {
         match &*self.fault.lock() {

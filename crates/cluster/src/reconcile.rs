@@ -30,8 +30,10 @@ use crate::{cluster_settings, metadata};
 const INTERVAL: Duration = Duration::from_millis(500);
 /// How often nodes and copies are looked at, at most, where no table changed.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
-/// Copies that this node makes at once.
+/// Copies that this node makes at once, and first copies of new tables beside them: those are of nothing yet,
+/// and clients wait for them.
 const MAKING_MAX: usize = 2;
+const BEGINNING_MAX: usize = 4;
 /// How long a copy that could not be made rests.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// From how much on log time counts as ahead of the clock, ms: clocks may differ by half of it.
@@ -110,8 +112,8 @@ struct Placed {
 
 /// A copy that this node is to make.
 enum Making {
-    /// It is being made; `why` that failed before, if it did.
-    Now { why: Option<NotMade> },
+    /// It is being made, perhaps as the first of a new table; `why` that failed before, if it did.
+    Now { is_first: bool, why: Option<NotMade> },
     /// It could not be made.
     Rests { until: Instant, why: NotMade },
 }
@@ -249,7 +251,7 @@ impl Shared {
             for (copies, (_, partition)) in table.copies().iter().zip(definition.partitions()) {
                 copies.set_definition(partition);
             }
-            table.set_follows(definition.follows.as_ref());
+            table.follow(definition);
             if seen.documents.get(name) != Some(&definition.documents) {
                 let index = IndexMetadata::of(name, definition);
                 if let Some(index) = index.map_err(|error| error.to_string())? {
@@ -358,9 +360,10 @@ impl Shared {
                 let report = match (copies.report(), seen.making.lock().get(&copies.id)) {
                     (Some(report), _) => report,
                     // Also while it is tried again: each try would be a change for all.
-                    (None, Some(Making::Rests { why, .. } | Making::Now { why: Some(why) })) => {
-                        CopyReport::Absent { why: reason(&why.why), held: why.held }
-                    }
+                    (
+                        None,
+                        Some(Making::Rests { why, .. } | Making::Now { why: Some(why), .. }),
+                    ) => CopyReport::Absent { why: reason(&why.why), held: why.held },
                     (None, _) => CopyReport::Making,
                 };
                 current.insert(copies.id, report);
@@ -388,15 +391,17 @@ impl Shared {
             Some(Making::Rests { until, .. }) => *until > now,
             None => false,
         };
-        let busy = making.values().filter(|it| matches!(it, Making::Now { .. })).count();
-        if rests || busy >= MAKING_MAX {
+        let is_first = copies.begins_on(&self.members.own);
+        let same = |it: &&Making| matches!(it, Making::Now { is_first: it, .. } if *it == is_first);
+        let busy_max = if is_first { BEGINNING_MAX } else { MAKING_MAX };
+        if rests || making.values().filter(same).count() >= busy_max {
             return;
         }
         let why = match making.remove(&copies.id) {
             Some(Making::Rests { why, .. }) => Some(why),
             _ => None,
         };
-        making.insert(copies.id, Making::Now { why });
+        making.insert(copies.id, Making::Now { is_first, why });
         let (shared, making) = (Arc::downgrade(self), Arc::clone(&seen.making));
         let has_made = Arc::clone(&seen.has_made);
         let (table, copies) = (Arc::clone(table), Arc::clone(copies));

@@ -329,6 +329,13 @@ impl Selection {
         }
     }
 
+    /// What a node said last of the debt of its stores: 1 is where they take no more.
+    pub(crate) fn write_debt(&self, node: NodeId) -> Option<f64> {
+        let state = self.state.lock();
+        let (_, line) = state.nodes.get(&node)?.heard.as_ref()?;
+        Some(f64::from(line.write_debt_permille) / 1e3)
+    }
+
     /// What is believed about each node that was asked.
     pub(crate) fn nodes(&self, now_ns: u64) -> Vec<(NodeId, NodeSelection)> {
         let state = self.state.lock();

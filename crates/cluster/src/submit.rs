@@ -7,13 +7,14 @@ use std::pin::pin;
 use std::time::Duration;
 
 use plimsoll_control::Class;
-use plimsoll_control::selection::TOO_LATE_NS;
+use plimsoll_control::selection::{TOO_LATE_NS, gives_way};
 use plimsoll_log::{GroupId, Lsn};
 use plimsoll_storage::Reply;
 use plimsoll_storage::operation::{decode_reply, encode_reply};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::default_expiry;
 use crate::lead::{Answer, SUBMISSION_BYTES_MAX, Step, Submission, now_ms};
 use crate::members::Member;
 use crate::node::Shared;
@@ -50,6 +51,7 @@ impl Shared {
         if copies.is_follower() {
             return Err(WriteError::read_only());
         }
+        let steps = default_expiry::with_default(self, copies, steps);
         let began_ns = self.now_ns();
         let answer = self.submit_own(copies, session, steps).await;
         if answer.is_ok() {
@@ -141,13 +143,16 @@ impl Shared {
     }
 
     /// The same in the order in which a write is given to them: this node's own copy costs least, unless
-    /// it is late.
+    /// it is late, or the stores here have put off much more than there.
     fn leads_by_cost(&self, copies: &Copies) -> Vec<Lead> {
         let mut leads = self.leads(copies);
-        if matches!(leads.first(), Some(Lead::Here(_)))
-            && !copies.own_lead.lock().leads(self.now_ns())
-        {
-            leads.rotate_left(1);
+        if let [Lead::Here(_), Lead::There(next), ..] = leads.as_slice() {
+            let other_debt = || self.selection.write_debt(next.number).unwrap_or(1.0);
+            if gives_way(self.write_debt(), other_debt)
+                || !copies.own_lead.lock().leads(self.now_ns())
+            {
+                leads.rotate_left(1);
+            }
         }
         leads
     }

@@ -2,7 +2,7 @@
 //! as far as this node knows.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::DATABASES;
+use crate::default_expiry::{self, DEFAULT_TTL};
 use crate::documents::IndexMetadata;
 use crate::following::Follows;
 use crate::metadata;
@@ -36,6 +37,10 @@ pub(crate) struct TableDefinition {
     /// What it follows in another cluster; none for a table of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follows: Option<Follows>,
+    /// How long after it is made a key expires that nobody gives another expiry, ms, where the table is no
+    /// index; that of an index is among its settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_expiry_ms: Option<u64>,
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
@@ -60,6 +65,17 @@ pub(crate) struct DocumentsDefinition {
 }
 
 impl TableDefinition {
+    /// How long after it is made a key expires that nobody gives another expiry, ms; 0 is never.
+    pub(crate) fn default_expiry_ms(&self) -> u64 {
+        let of_index = |documents: &DocumentsDefinition| {
+            documents.settings.get(DEFAULT_TTL).and_then(|it| default_expiry::parse(it).ok())
+        };
+        match &self.documents {
+            Some(documents) => of_index(documents).unwrap_or(0),
+            None => self.default_expiry_ms.unwrap_or(0),
+        }
+    }
+
     /// Name and definition of each partition.
     pub(crate) fn partitions(&self) -> impl Iterator<Item = (PartitionId, &PartitionDefinition)> {
         let table = self.incarnation;
@@ -80,6 +96,8 @@ pub(crate) struct Copies {
     definition: ArcSwap<PartitionDefinition>,
     /// They follow a partition of another cluster: nobody else's writes are taken.
     is_follower: AtomicBool,
+    /// How long after it is made a key expires that nobody gives another expiry, ms; 0 is never.
+    default_expiry_ms: AtomicU64,
     /// How the one on this node does as a lead of this node's writes.
     pub own_lead: Mutex<OwnLead>,
 }
@@ -89,9 +107,14 @@ impl Copies {
         let group = GroupId(definition.group);
         let definition = ArcSwap::from_pointee(definition.clone());
         let (local, stopped) = (ArcSwapOption::empty(), OnceLock::new());
-        let is_follower = AtomicBool::new(false);
+        let (is_follower, default_expiry_ms) = (AtomicBool::new(false), AtomicU64::new(0));
         let own_lead = Mutex::default();
-        Self { id, group, local, stopped, definition, is_follower, own_lead }
+        Self { id, group, local, stopped, definition, is_follower, default_expiry_ms, own_lead }
+    }
+
+    /// How long after it is made a key expires that nobody gives another expiry, ms; none is never.
+    pub(crate) fn default_expiry_ms(&self) -> Option<u64> {
+        Some(self.default_expiry_ms.load(Ordering::Acquire)).filter(|ms| *ms > 0)
     }
 
     /// Whether they follow a partition of another cluster: nobody else's writes are taken.
@@ -103,6 +126,13 @@ impl Copies {
     /// follows is made of the leader's.
     pub(crate) fn is_first_to_come(&self) -> bool {
         self.is_follower() && self.definition().serving().next().is_none()
+    }
+
+    /// Whether a node has a copy from the table's beginning on: it is made of the log alone.
+    pub(crate) fn begins_on(&self, node: &str) -> bool {
+        let definition = self.definition();
+        let is_there = definition.copy_on(node).is_some();
+        !self.is_follower() && is_there && definition.epoch == 1
     }
 
     /// What selection is told of work of this class on one of the copies.
@@ -187,7 +217,7 @@ impl Table {
         let incarnation = definition.incarnation;
         let follows = ArcSwapOption::empty();
         let table = Self { name, incarnation, copies, count, is_index, index, follows };
-        table.set_follows(definition.follows.as_ref());
+        table.follow(definition);
         table
     }
 
@@ -224,13 +254,17 @@ impl Table {
         self.follows.load_full()
     }
 
-    /// What it follows from now on. Nobody writes to a table that follows.
-    pub(crate) fn set_follows(&self, follows: Option<&Follows>) {
+    /// What it follows from now on, nobody writing to a table that follows, and the expiry that its keys
+    /// have where nobody gives them another.
+    pub(crate) fn follow(&self, definition: &TableDefinition) {
+        let follows = definition.follows.as_ref();
         if self.follows.load().as_deref() != follows {
             self.follows.store(follows.cloned().map(Arc::new));
         }
+        let default_expiry_ms = definition.default_expiry_ms();
         for copies in &self.copies {
             copies.is_follower.store(follows.is_some(), Ordering::Release);
+            copies.default_expiry_ms.store(default_expiry_ms, Ordering::Release);
         }
     }
 

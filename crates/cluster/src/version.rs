@@ -8,13 +8,15 @@
 //! | 2 | records say under which version they were made; an operation that exceeds the budget of its record is refused by all replicas; COPY and RENAME of a large hash go in slices; BITOP and BITFIELD |
 //! | 3 | tables follow those of another cluster: records carry a leader's |
 //! | 4 | ranges of a hash's fields (`PLIMSOLL.HRANGE`, `PLIMSOLL.HREMRANGE`) and checks before fields are set (`PLIMSOLL.HCHECKSET`); conditions on what a string is (`SET … IFEQ`, DELEX), DIGEST; SCAN of a part of the keys |
-//! | 5 | sweeps carry a form number (the feature `next-version` alone: what tests upgrade to) |
+//! | 5 | a write carries its table's default expiry |
+//! | 6 | sweeps carry a form number (the feature `next-version` alone: what tests upgrade to) |
 //!
 //! The first of the nodes raises it to what all members know, unless `cluster.version.raise` is
 //! `hold`. A node whose version is older than the cluster's refuses to start, by name.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use plimsoll_storage::operation::DEFAULT_EXPIRY_SINCE;
 use plimsoll_storage::partition::{BUDGETED_SINCE, OverBudget};
 
 use crate::Coordinator;
@@ -24,7 +26,7 @@ use crate::metadata;
 use crate::node::Shared;
 
 /// The newest version that this binary knows.
-pub(crate) const KNOWN: u32 = if cfg!(feature = "next-version") { 5 } else { 4 };
+pub(crate) const KNOWN: u32 = if cfg!(feature = "next-version") { 6 } else { 5 };
 /// From this one on, operations beyond the budget of a record are refused.
 pub(crate) const BUDGETS: u32 = BUDGETED_SINCE;
 
@@ -32,6 +34,8 @@ pub(crate) const BUDGETS: u32 = BUDGETED_SINCE;
 pub(crate) const SLICES: u32 = 2;
 /// From this one on, tables may follow those of another cluster.
 pub(crate) const FOLLOWING: u32 = plimsoll_log::record::CARRIED_SINCE;
+/// From this one on, tables may have a default expiry.
+pub(crate) const DEFAULT_EXPIRY: u32 = DEFAULT_EXPIRY_SINCE;
 
 /// The version as this node knows it.
 #[derive(Default)]

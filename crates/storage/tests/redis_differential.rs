@@ -135,6 +135,7 @@ impl Plimsoll {
             keys: 0,
             expires: 0,
             is_bounded: true,
+            default_expiry_ms: None,
         };
         Self { rows: MemoryRows::default(), context }
     }

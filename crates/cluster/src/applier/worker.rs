@@ -270,7 +270,9 @@ impl Worker {
                         waiting.iter().for_each(|it| it.set_fault(Some(waits.clone())));
                     }
                     self.obey_waiting(Activity::InRecord);
-                    if self.is_stopping {
+                    // Its copy may be given up meanwhile: with its files there may be room for the others.
+                    if self.is_stopping || partition.is_halted() {
+                        waiting.iter().for_each(|it| it.set_fault(None));
                         return Err(fault);
                     }
                     std::thread::sleep(RETRY_INTERVAL);

@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use super::refresher::setting_ms;
 use super::types::{IndexBody, IndexMetadata};
 use crate::Coordinator;
+use crate::default_expiry;
 use crate::following::travels;
 use crate::lead::now_ms;
 use crate::metadata;
@@ -110,6 +111,7 @@ impl Coordinator {
             );
             return Err(Error::illegal_argument(reason));
         }
+        default_expiry::check(shared, &body.settings)?;
         let documents = definition_of(body)?;
         if let Some(table) = shared.tables.by_name(name) {
             if let Some(index) = table.index() {
@@ -194,6 +196,7 @@ impl Coordinator {
                 "can not update setting [{theirs}] of follower index [{name}]: it is its leader's"
             )));
         }
+        default_expiry::check(shared, &changes)?;
         let partitions = self.index(name).map_or(0, |index| index.partitions);
         let changed = self.change_index(name, |documents| {
             let before = shared.wanted_copies(Some(documents));
@@ -316,6 +319,7 @@ impl Shared {
         let (index, _) = self
             .change_definition(table, |definition| {
                 definition.documents = Some(documents.clone());
+                default_expiry::attach(definition);
                 Ok(())
             })
             .await?;
@@ -348,6 +352,7 @@ impl Shared {
                     continue;
                 }
             }
+            table.follow(&definition);
             table.set_index(Arc::clone(&index));
             return Ok((index, is_changed));
         }

@@ -40,7 +40,7 @@ pub(crate) use indexer::Indexer;
 pub(crate) use memory::BROKEN;
 pub use memory::{apart, aside, refused, stopped};
 pub use pool::PoolStatistics;
-pub(crate) use refresher::Refresher;
+pub(crate) use refresher::{Refresher, setting_ms};
 pub(crate) use scrubber::start_scrubbing;
 pub use search::{SearchOptions, SearchOutcome};
 pub use statistics::{IndexStatistics, PartitionStatistics};

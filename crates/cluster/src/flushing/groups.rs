@@ -44,7 +44,10 @@ impl Durable {
                 }
             }
         }
-        let metadata = self.0.values().map(|flushed| flushed.metadata.0).min().unwrap_or(0);
+        // In one that has stopped nothing is served that came after it was flushed last.
+        let goes_on = |group: &GroupId| shared.tails.get(group).is_some_and(|it| !it.has_stopped());
+        let flushed = self.0.iter().filter(|(group, _)| goes_on(group));
+        let metadata = flushed.map(|(_, flushed)| flushed.metadata.0).min().unwrap_or(0);
         // What was applied of the metadata and not followed yet may name a copy that is not known above.
         let metadata = metadata.min(*shared.reconciled.borrow());
         Beat { metadata, durable, ..Beat::default() }

@@ -40,9 +40,9 @@ pub(super) fn check(
             let Item::Operations { payloads, .. } = item else { continue };
             for payload in payloads {
                 Operation::check(payload, &allows).map_err(|error| wrong(&error))?;
-                if let Ok(Operation::Document(write)) = Operation::decode(payload) {
-                    mapping_version = mapping_version.max(write.mapping_version);
-                }
+                let version = |it: Operation| it.document().map(|write| write.mapping_version);
+                let version = Operation::decode(payload).ok().and_then(version).unwrap_or(0);
+                mapping_version = mapping_version.max(version);
             }
         }
     }

@@ -55,6 +55,17 @@ impl HeldGroups {
         self.state.lock().appliers.get(&group).cloned()
     }
 
+    /// The same, once nobody is taking groups up or giving them up.
+    pub(crate) async fn applier_of(&self, group: GroupId) -> Option<Arc<Applier>> {
+        match self.get(group) {
+            Some(applier) => Some(applier),
+            None => {
+                let _changing = self.changing.lock().await;
+                self.get(group)
+            }
+        }
+    }
+
     /// Whether the node reads a group, and can bring a copy forward there.
     pub(crate) fn reads(&self, group: GroupId) -> bool {
         self.state.lock().appliers.get(&group).is_some_and(|it| !it.has_left())

@@ -1,5 +1,5 @@
 //! Pacing at work: once a second a thread looks at what this node's clients felt and at how much was copied,
-//! followed and compacted meanwhile, asks the law (`plimsoll_control::pacing::copies`), and sets how fast first copies,
+//! followed and compacted meanwhile, asks the law (`plimsoll_control::pacing::copies`), and sets how fast copies,
 //! the files for followers and carried records may go. It decides nothing itself and knows nothing of
 //! what is copied.
 //!
@@ -41,7 +41,7 @@ const RECORD_WEIGHT: u64 = 4;
 /// How fast a node may copy and follow.
 #[derive(Default)]
 pub(crate) struct Pacing {
-    /// First copies that it makes of other clusters' tables.
+    /// Copies that it makes of other nodes' and other clusters' files.
     pub copies: Lane,
     /// Files that nodes of other clusters copy from it.
     pub files: Lane,
@@ -101,39 +101,20 @@ impl Pacing {
     }
 }
 
-/// The thread that asks the law.
-pub(crate) struct PacingThread {
-    pacing: Arc<Pacing>,
-    thread: BackgroundThread,
+/// Starts the thread that asks the law.
+pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<BackgroundThread> {
+    let weak = Arc::downgrade(shared);
+    BackgroundThread::start("pacing", move |stopped| run(&weak, stopped))
 }
 
-impl PacingThread {
-    pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
-        let (pacing, weak) = (Arc::new(Pacing::default()), Arc::downgrade(shared));
-        let paced = Arc::clone(&pacing);
-        let thread = BackgroundThread::start("pacing", move |stopped| run(&paced, &weak, stopped))?;
-        Ok(Self { pacing, thread })
-    }
-
-    /// What is to be kept to.
-    pub(crate) fn pacing(&self) -> &Arc<Pacing> {
-        &self.pacing
-    }
-
-    /// Ends the thread. Blocks.
-    pub(crate) fn stop(self) {
-        self.thread.stop();
-    }
-}
-
-fn run(pacing: &Pacing, shared: &Weak<Shared>, stopped: &Receiver<()>) {
+fn run(shared: &Weak<Shared>, stopped: &Receiver<()>) {
     let mut pacer = CopyPacer::default();
     let mut compactions = Compactions::default();
     while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
         let Some(shared) = shared.upgrade() else { return };
         let mode = cluster_settings::pacing(&shared.metadata);
         let felt = shared.felt();
-        pacing.step(&mut pacer, felt, mode);
+        shared.pacing.step(&mut pacer, felt, mode);
         compactions.step(&shared, &felt);
     }
     if let Some(shared) = shared.upgrade() {

@@ -19,6 +19,11 @@ const USUAL_NS: u64 = 60_000_000_000;
 const AWAY_MIN_NS: u64 = 2_000_000_000;
 const AWAY_MAX_NS: u64 = 60_000_000_000;
 
+/// From this debt of its node's stores on the own copy gives way, before admission begins (0.7), to one whose
+/// node owes so much less at least. Both are parts of the debt at which nothing is taken any more.
+const OWES_MUCH: f64 = 0.5;
+const OWES_LESS: f64 = 0.2;
+
 /// A trial of which nothing was heard for so long is no trial any more, ns.
 const TRIAL_NS: u64 = 10_000_000_000;
 
@@ -89,6 +94,13 @@ impl OwnLead {
     }
 }
 
+/// Whether a write goes to another copy first because of what the nodes' stores have put off: both debts are
+/// parts of the one at which nothing is taken any more.
+#[must_use]
+pub fn gives_way(own_debt: f64, other_debt: impl FnOnce() -> f64) -> bool {
+    own_debt >= OWES_MUCH && other_debt() <= own_debt - OWES_LESS
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,6 +137,19 @@ mod tests {
         assert!(!lead.leads(now_ns + SECOND) && lead.leads(now_ns + 2 * SECOND), "as at first");
         assert!(!lead.leads(now_ns + 3 * SECOND), "one trial");
         assert!(lead.leads(now_ns + 12 * SECOND), "of which nothing was heard");
+    }
+
+    #[test]
+    fn one_that_owes_much_gives_way_to_one_that_owes_less() {
+        for (own, other, gives) in [
+            (0.4, 0.0, false),
+            (0.5, 0.25, true),
+            (0.5, 0.4, false),
+            (0.9, 0.8, false),
+            (1.2, 0.9, true),
+        ] {
+            assert_eq!(gives_way(own, || other), gives, "{own} {other}");
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub use book::{Book, Flight};
 pub use c3::C3Form;
 pub use estimate::{Estimate, cost_ns};
 pub use hedge::Hedger;
-pub use lead::{OwnLead, TOO_LATE_NS};
+pub use lead::{OwnLead, TOO_LATE_NS, gives_way};
 
 use by_node::ByNode;
 

@@ -34,7 +34,9 @@ use crate::auth::Password;
 
 /// Questions under way at once, of all nodes together; one more is refused. To let it wait could
 /// bring two nodes to wait for each other.
-const ANSWERS_MAX: usize = 4096;
+const ANSWERS_MAX: u32 = 4096;
+/// How long the last answers may take to be written to nodes that do not end their connections.
+const WRITTEN_PAUSE: Duration = Duration::from_millis(200);
 /// How long a connection may be silent before the node behind it is asked whether it is there.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// How long it may take to say so; then its questions are given up.
@@ -62,6 +64,8 @@ pub struct Server {
     threads: Threads,
     stop: watch::Sender<bool>,
     served: JoinHandle<()>,
+    /// All of it is free once no question is under way.
+    room: Arc<Semaphore>,
 }
 
 impl Server {
@@ -83,8 +87,9 @@ impl Server {
         let node = Node {
             answers,
             secret: secret.map(|secret| Arc::new(Password::new(Some(secret)))),
-            room: Arc::new(Semaphore::new(ANSWERS_MAX)),
+            room: Arc::new(Semaphore::new(ANSWERS_MAX as usize)),
         };
+        let room = Arc::clone(&node.room);
         let (stop, mut stopping) = watch::channel(false);
         let served = threads.handle.spawn(async move {
             let stopped = async move {
@@ -95,7 +100,7 @@ impl Server {
                 tracing::error!(%error, "other nodes are served no longer");
             }
         });
-        Ok(Self { threads, stop, served })
+        Ok(Self { threads, stop, served, room })
     }
 
     /// Takes no more connections or questions; those under way are answered.
@@ -103,11 +108,20 @@ impl Server {
         self.stop.send_replace(true);
     }
 
-    /// Drains, and cuts off what is not answered by `limit`. Blocks.
+    /// Drains, and cuts off what is not answered by `limit`. A node that takes no answer is not waited for:
+    /// its connection would not end before it does. Blocks.
     pub fn stop(self, limit: Duration) {
         self.drain();
-        let Self { threads, served, .. } = self;
-        if threads.handle.block_on(async { timeout(limit, served).await }).is_err() {
+        let Self { threads, served, room, .. } = self;
+        let answered = async {
+            // As many as there is room for: none is under way.
+            let _all = room.acquire_many(ANSWERS_MAX).await;
+            tokio::time::sleep(WRITTEN_PAUSE).await;
+        };
+        let ended = async {
+            tokio::select! { _ = served => {} () = answered => {} }
+        };
+        if threads.handle.block_on(async { timeout(limit, ended).await }).is_err() {
             tracing::warn!("questions of other nodes were cut off: the time to drain is over");
         }
         threads.stop(THREADS_PAUSE);

@@ -157,7 +157,8 @@ pub(super) fn join<W: RowsWrite + ?Sized>(
     let old = edit.open(&mut target)?;
     let old = old.as_ref().map(|old| &old.meta);
     if !joined.is_empty() {
-        edit.put_string(&mut target, old, None, &[&joined])?;
+        let expiry_ms = edit.context.default_expiry_ms;
+        edit.put_string(&mut target, old, expiry_ms, &[&joined])?;
     } else if let Some(old) = old {
         edit.remove(&mut target, old)?;
     }

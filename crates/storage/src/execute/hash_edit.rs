@@ -218,7 +218,7 @@ impl HashEdit {
 
     /// Writes the meta row, where anything changed. A hash without fields is gone.
     pub fn finish<W: RowsWrite + ?Sized>(self, edit: &mut Edit<'_, W>) -> Result<(), StoreError> {
-        let expiry_ms = self.old.and_then(|old| old.expiry_ms);
+        let expiry_ms = edit.kept_expiry_ms(self.old.as_ref());
         self.write(edit, expiry_ms)
     }
 

@@ -76,6 +76,8 @@ pub struct WriteContext {
     /// Whether every replica keeps the budget of records: large removals then leave their entries
     /// of the expiry index to sweeps, which note how far they came.
     pub is_bounded: bool,
+    /// When a key expires that is made now and that nobody gives another expiry, ms since 1970; none is never.
+    pub default_expiry_ms: Option<u64>,
 }
 
 /// Why a command gives no answer of its own.

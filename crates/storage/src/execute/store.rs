@@ -239,6 +239,11 @@ impl<'a, W: RowsWrite + ?Sized> Edit<'a, W> {
         Self { rows, context, shared }
     }
 
+    /// The expiry of a key that is written and whose own does not change: a new one has its table's default.
+    pub fn kept_expiry_ms(&self, old: Option<&Meta>) -> Option<u64> {
+        old.map_or(self.context.default_expiry_ms, |old| old.expiry_ms)
+    }
+
     /// Counts a change: its number.
     pub fn change(&mut self) -> u64 {
         self.context.sequence = self.shared.unwrap_or(self.context.sequence + 1);

@@ -70,7 +70,7 @@ pub(super) fn number(length: usize) -> Reply {
 pub(super) fn set<W: RowsWrite + ?Sized>(edit: &mut Edit<'_, W>, set: Set<'_>) -> Answer {
     let mut expiry_ms = match set.expiry {
         NewExpiry::At(moment) => Some(moment.resolve(edit.context.stamp_ms)),
-        NewExpiry::Clear | NewExpiry::Keep => None,
+        NewExpiry::Clear | NewExpiry::Keep => edit.context.default_expiry_ms,
     };
     let mut key = KeyRows::new(set.key);
     let old = edit.open(&mut key)?;
@@ -89,7 +89,7 @@ pub(super) fn set<W: RowsWrite + ?Sized>(edit: &mut Edit<'_, W>, set: Set<'_>) -
     if is_wanted {
         let meta = old.as_ref().map(|old| &old.meta);
         if set.expiry == NewExpiry::Keep {
-            expiry_ms = meta.and_then(|meta| meta.expiry_ms);
+            expiry_ms = edit.kept_expiry_ms(meta);
         }
         edit.put_string(&mut key, meta, expiry_ms, &[set.value])?;
     }
@@ -163,7 +163,8 @@ pub(super) fn set_many<W: RowsWrite + ?Sized>(
     for (key, value) in pairs.iter() {
         let mut key = KeyRows::new(key);
         let old = edit.open(&mut key)?;
-        edit.put_string(&mut key, old.as_ref().map(|old| &old.meta), None, &[value])?;
+        let expiry_ms = edit.context.default_expiry_ms;
+        edit.put_string(&mut key, old.as_ref().map(|old| &old.meta), expiry_ms, &[value])?;
     }
     Ok(if absent { Reply::Integer(1) } else { Reply::OK })
 }
@@ -181,7 +182,7 @@ pub(super) fn append<W: RowsWrite + ?Sized>(
         return Err(too_long().into());
     }
     let meta = old.as_ref().map(|old| &old.meta);
-    let expiry_ms = meta.and_then(|meta| meta.expiry_ms);
+    let expiry_ms = edit.kept_expiry_ms(meta);
     edit.put_string(&mut key, meta, expiry_ms, &[head, value])?;
     Ok(number(length))
 }
@@ -218,7 +219,7 @@ pub(super) fn replace<W: RowsWrite + ?Sized>(
     value: &[u8],
 ) -> Result<(), Fault> {
     let meta = old.map(|old| &old.meta);
-    let expiry_ms = meta.and_then(|meta| meta.expiry_ms);
+    let expiry_ms = edit.kept_expiry_ms(meta);
     Ok(edit.put_string(key, meta, expiry_ms, &[value])?)
 }
 

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 
-use super::{KIND_COMMAND, KIND_TRANSACTION, Operation};
+use super::{KIND_COMMAND, KIND_DEFAULT_EXPIRY, KIND_TRANSACTION, Operation};
 use crate::command::{self, Body, Command, Write, bitfield};
 use crate::partition::{self, OPERATION_BYTES_MAX};
 use crate::{Argv, ErrorReply};
@@ -15,13 +15,20 @@ use crate::{Argv, ErrorReply};
 pub fn least_bytes(payload: &Bytes) -> u64 {
     match payload.first() {
         Some(&KIND_COMMAND) if !is_far_write(payload) => 0,
-        Some(&(KIND_COMMAND | KIND_TRANSACTION)) => match Operation::decode(payload) {
-            Ok(Operation::Command(argv)) => of_command(&argv),
-            Ok(Operation::Transaction { commands, .. }) => {
-                commands.iter().map(of_command).fold(0, u64::saturating_add)
-            }
-            _ => 0,
-        },
+        Some(&(KIND_COMMAND | KIND_TRANSACTION | KIND_DEFAULT_EXPIRY)) => {
+            Operation::decode(payload).map_or(0, |operation| of_operation(&operation))
+        }
+        _ => 0,
+    }
+}
+
+fn of_operation(operation: &Operation) -> u64 {
+    match operation {
+        Operation::Command(argv) => of_command(argv),
+        Operation::Transaction { commands, .. } => {
+            commands.iter().map(of_command).fold(0, u64::saturating_add)
+        }
+        Operation::WithDefaultExpiry { operation, .. } => of_operation(operation),
         _ => 0,
     }
 }

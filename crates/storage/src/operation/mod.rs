@@ -9,6 +9,7 @@
 //! | write of a document | `04`, as [`document`] says |
 //! | step of a hash's copy | `05`, as [`copy`] says |
 //! | end of following | `06`; since the cluster's version `CARRIED_SINCE` |
+//! | write to a table with a default expiry | `07`, the expiry in ms, a command, transaction or write of a document; since the cluster's version [`DEFAULT_EXPIRY_SINCE`] |
 //!
 //! A command is its number of arguments, then each with its length. All numbers are varints. The
 //! first byte is stable; a change of meaning takes another.
@@ -40,6 +41,9 @@ const KIND_SWEEP: u8 = 3;
 const KIND_DOCUMENT: u8 = 4;
 const KIND_COPY: u8 = 5;
 const KIND_UNFOLLOW: u8 = 6;
+const KIND_DEFAULT_EXPIRY: u8 = 7;
+/// The version of the cluster since which an operation may carry its table's default expiry.
+pub const DEFAULT_EXPIRY_SINCE: u32 = 5;
 /// A sweep with a form number before its limit. Its first byte is far from those that are given.
 #[cfg(feature = "next-version")]
 const KIND_SWEEP_NEXT: u8 = 0xf0;
@@ -72,6 +76,13 @@ pub enum Operation {
     /// own. Answers OK, also where nobody is followed. Appended only from the cluster's version
     /// [`CARRIED_SINCE`](plimsoll_log::record::CARRIED_SINCE) on.
     Unfollow,
+    /// A write to a table whose keys have an expiry where nobody gives them another.
+    WithDefaultExpiry {
+        /// How long after the operation's stamp a key expires that the operation makes, ms.
+        after_ms: u64,
+        /// A command, a transaction or the write of a document.
+        operation: Box<Self>,
+    },
 }
 
 impl Operation {
@@ -110,6 +121,9 @@ impl Operation {
                 copy.encode(&mut out);
             }
             Self::Unfollow => out.put_u8(KIND_UNFOLLOW),
+            Self::WithDefaultExpiry { after_ms, operation } => {
+                return with_default_expiry(&operation.encode(), *after_ms);
+            }
         }
         out.freeze()
     }
@@ -142,6 +156,7 @@ impl Operation {
             Self::Document(write) => 1 + write.bytes_estimate(),
             Self::CopyHash(copy) => 1 + copy.bytes_estimate(),
             Self::Unfollow => 1,
+            Self::WithDefaultExpiry { operation, .. } => 11 + operation.bytes_estimate(),
         }
     }
 
@@ -151,13 +166,33 @@ impl Operation {
     /// # Errors
     /// As [`Self::decode`], and where a command, or an option of one, is not known.
     pub fn check(bytes: &Bytes, allows: impl Fn(u32) -> bool) -> Result<(), RecordError> {
-        let is_known = |argv: &Argv| command::since(argv).is_some_and(&allows);
-        let all_known = match Self::decode(bytes)? {
-            Self::Command(argv) => is_known(&argv),
+        if Self::decode(bytes)?.is_known(&allows) {
+            Ok(())
+        } else {
+            Err(RecordError::Malformed("an unknown command"))
+        }
+    }
+
+    fn is_known(&self, allows: &impl Fn(u32) -> bool) -> bool {
+        let is_known = |argv: &Argv| command::since(argv).is_some_and(allows);
+        match self {
+            Self::Command(argv) => is_known(argv),
             Self::Transaction { commands, .. } => commands.iter().all(is_known),
+            Self::WithDefaultExpiry { operation, .. } => {
+                allows(DEFAULT_EXPIRY_SINCE) && operation.is_known(allows)
+            }
             Self::Sweep { .. } | Self::Document(_) | Self::CopyHash(_) | Self::Unfollow => true,
-        };
-        if all_known { Ok(()) } else { Err(RecordError::Malformed("an unknown command")) }
+        }
+    }
+
+    /// The write of a document that it is.
+    #[must_use]
+    pub fn document(&self) -> Option<&DocumentWrite> {
+        match self {
+            Self::Document(write) => Some(write),
+            Self::WithDefaultExpiry { operation, .. } => operation.document(),
+            _ => None,
+        }
     }
 
     /// The operation in `bytes`, its arguments being slices of them.
@@ -190,6 +225,15 @@ impl Operation {
             KIND_DOCUMENT => Self::Document(DocumentWrite::decode(bytes, &mut at)?),
             KIND_COPY => Self::CopyHash(HashCopy::decode(bytes, &mut at)?),
             KIND_UNFOLLOW => Self::Unfollow,
+            KIND_DEFAULT_EXPIRY => {
+                let after_ms = take_varint(bytes, &mut at)?;
+                let within = bytes.slice(at..);
+                if !within.first().is_some_and(|kind| TAKES_DEFAULT_EXPIRY.contains(kind)) {
+                    return Err(RecordError::Malformed("an operation that makes no key"));
+                }
+                let operation = Box::new(Self::decode(&within)?);
+                return Ok(Self::WithDefaultExpiry { after_ms, operation });
+            }
             other => return Err(RecordError::UnknownFormat(other)),
         };
         if at == bytes.len() {
@@ -198,6 +242,23 @@ impl Operation {
             Err(RecordError::Malformed("bytes after the operation"))
         }
     }
+}
+
+/// Operations that may make a key.
+const TAKES_DEFAULT_EXPIRY: [u8; 3] = [KIND_COMMAND, KIND_TRANSACTION, KIND_DOCUMENT];
+
+/// An operation's bytes with the default expiry of its table, ms after its stamp; those of one that makes no
+/// key as they are.
+#[must_use]
+pub fn with_default_expiry(operation: &Bytes, after_ms: u64) -> Bytes {
+    if !operation.first().is_some_and(|kind| TAKES_DEFAULT_EXPIRY.contains(kind)) {
+        return operation.clone();
+    }
+    let mut out = BytesMut::with_capacity(operation.len() + 11);
+    out.put_u8(KIND_DEFAULT_EXPIRY);
+    put_varint(&mut out, after_ms);
+    out.put_slice(operation);
+    out.freeze()
 }
 
 /// Runs an operation.
@@ -235,6 +296,12 @@ pub fn run<W: RowsWrite + ?Sized>(
         Operation::Document(write) => Ok(execute::write_document(write, rows, context)?.to_reply()),
         // What it ends is the replica's to end: here it has ended, or nobody was followed.
         Operation::Unfollow => Ok(Reply::OK),
+        Operation::WithDefaultExpiry { after_ms, operation } => {
+            context.default_expiry_ms = Some(context.stamp_ms.saturating_add(*after_ms));
+            let reply = run(operation, rows, context);
+            context.default_expiry_ms = None;
+            reply
+        }
     }
 }
 

@@ -165,8 +165,16 @@ fn what_apply_would_stop_at_is_not_appended() {
     // Where it is in a log all the same, no answer of this version's own stands for it.
     let mut rows = crate::rows::memory::MemoryRows::default();
     let (now_ms, stamp_ms, is_bounded) = (1, 1, true);
-    let mut context =
-        WriteContext { now_ms, stamp_ms, seed: 0, sequence: 0, keys: 0, expires: 0, is_bounded };
+    let mut context = WriteContext {
+        now_ms,
+        stamp_ms,
+        seed: 0,
+        sequence: 0,
+        keys: 0,
+        expires: 0,
+        is_bounded,
+        default_expiry_ms: None,
+    };
     let operation = Operation::Command(command(&[b"LEVITATE", b"k"]));
     let outcome = run(&operation, &mut rows, &mut context);
     assert_eq!(outcome, Err(StoreError::UnknownCommand("LEVITATE".to_owned())));

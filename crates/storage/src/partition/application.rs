@@ -317,6 +317,7 @@ impl<'a> Application<'a> {
             keys: self.stamp.keys,
             expires: self.stamp.expires,
             is_bounded: rules.is_bounded,
+            default_expiry_ms: None,
         };
         self.overlay.begin(payload.len());
         let reply = match crate::operation::run(&operation, &mut self.overlay, &mut context) {

@@ -46,6 +46,7 @@ fn steps_left(pieces: u64, rest_bytes: u64, payload_bytes: usize) -> u64 {
         keys: 0,
         expires: 0,
         is_bounded: true,
+        default_expiry_ms: None,
     };
     crate::operation::run(&transaction(pieces, rest_bytes, &[]), &mut overlay, &mut context)
         .unwrap();

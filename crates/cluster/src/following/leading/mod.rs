@@ -64,11 +64,6 @@ impl Leading {
         Self { shared, pacing, holding, streams, threads: Mutex::default() }
     }
 
-    /// How fast this node may copy and follow, and be copied.
-    pub(crate) fn pacing(&self) -> Arc<Pacing> {
-        Arc::clone(&self.pacing)
-    }
-
     /// Waits for the streams to end, which they do where the node stops. Blocks.
     pub(crate) fn stop(&self) {
         self.streams.close();

@@ -1,7 +1,9 @@
 //! Mappings and settings of indices that are there, changed.
 
+use plimsoll_cluster::default_expiry::{self, DEFAULT_TTL};
+use plimsoll_cluster::is_database;
 use plimsoll_index::Error;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::create::untyped;
 use super::settings::{self, Occasion};
@@ -44,6 +46,9 @@ pub async fn settings(mut call: Call) -> Result<Answer, Error> {
         Some(object) if object.len() == 1 && object.contains_key("settings") => &body["settings"],
         _ => &body,
     };
+    if let Some(name) = rows_alone(&call) {
+        return database_settings(&call, name, body).await;
+    }
     let options = Expand { allow_no_indices: false, ..Expand::any() }.with_query(&call.query)?;
     let found = expressions::resolve(call.coordinator(), call.part("index"), &options)?;
     let keeps = call.query.flag_or("preserve_existing", false)?;
@@ -61,4 +66,26 @@ pub async fn settings(mut call: Call) -> Result<Answer, Error> {
         }
     }
     Ok(Answer::json(&json!({ "acknowledged": true })))
+}
+
+/// The database that a path names and that is no index.
+pub(super) fn rows_alone(call: &Call) -> Option<&str> {
+    let name = call.part("index").filter(|name| is_database(name))?;
+    call.coordinator().index(name).is_none().then_some(name)
+}
+
+/// The one setting of a database that is no index.
+async fn database_settings(call: &Call, name: &str, body: &Value) -> Result<Answer, Error> {
+    let settings = settings::parse(body, Occasion::Creation)?;
+    if let Some(other) = settings.keys().find(|key| *key != DEFAULT_TTL) {
+        return Err(Error::illegal_argument(format!(
+            "[{name}] is a database of rows alone, which has no setting [{other}] but [{DEFAULT_TTL}]: \
+             PUT /{name} makes it an index as well"
+        )));
+    }
+    if let Some(setting) = settings.get(DEFAULT_TTL) {
+        let after_ms = default_expiry::parse(setting)?;
+        default_expiry::set_of_database(call.coordinator(), name, Some(after_ms)).await?;
+    }
+    Ok(Answer::acknowledged())
 }

@@ -1,9 +1,11 @@
 //! Indices looked at: `GET /{index}`, `_mapping`, `_settings`, `_resolve/index`.
 
 use plimsoll_cluster::IndexMetadata;
+use plimsoll_cluster::default_expiry::{self, DEFAULT_TTL};
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
+use super::change::rows_alone;
 use super::settings;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
@@ -111,8 +113,14 @@ pub async fn mapping_fields(call: Call) -> Result<Answer, Error> {
 /// # Errors
 /// 404 where an index that is named is not there.
 pub async fn settings(call: Call) -> Result<Answer, Error> {
-    let found = found(&call, false)?;
     let is_flat = call.query.flag_or("flat_settings", false)?;
+    if let Some(name) = rows_alone(&call)
+        && let Some(after_ms) = default_expiry::of_database(call.coordinator(), name)
+    {
+        let all = Map::from_iter([(DEFAULT_TTL.to_owned(), json!(format!("{after_ms}ms")))]);
+        return Ok(Answer::json(&json!({ name: { "settings": settings::shown(all, is_flat) } })));
+    }
+    let found = found(&call, false)?;
     let has_defaults = call.query.flag_or("include_defaults", false)?;
     let patterns: Vec<&str> = match call.part("name") {
         None | Some("_all" | "*") => vec!["*"],

@@ -83,6 +83,7 @@ use Scope::{Dynamic, Final, Private, Static};
 const LARGE: i64 = i32::MAX as i64;
 
 const CACHE: &str = "crates/cluster/src/documents/cache.rs";
+const DEFAULT_EXPIRY: &str = "crates/cluster/src/default_expiry.rs";
 const CATALOG: &str = "crates/cluster/src/documents/catalog.rs";
 const REFRESHER: &str = "crates/cluster/src/documents/refresher.rs";
 const REGISTRY: &str = "crates/index/src/analysis/registry.rs";
@@ -101,6 +102,7 @@ pub const INDEX_SETTINGS: &[Definition] = &[
     read("index.number_of_replicas", Count(0, 1000), Dynamic, CATALOG),
     // The default number of copies is one beyond the first as soon as there are two nodes.
     holds("index.auto_expand_replicas", &["false", "0-1"], Dynamic),
+    read("index.default_ttl", Time, Dynamic, DEFAULT_EXPIRY),
     read("index.refresh_interval", Time, Dynamic, REFRESHER),
     read("index.hidden", Toggle, Dynamic, EXPAND),
     read("index.max_result_window", Count(1, LARGE), Dynamic, REQUEST),

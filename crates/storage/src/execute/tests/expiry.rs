@@ -39,6 +39,69 @@ fn keys_expire_by_log_time() {
     );
 }
 
+/// A table's default expiry, of all ways to make a key and to change one that is there.
+#[test]
+fn keys_that_are_made_have_the_default_expiry_of_their_table() {
+    let mut bench = Bench::new();
+    let write = |bench: &mut Bench, words: &str| {
+        let argv = Argv::of(&words.split(' ').collect::<Vec<_>>());
+        let bytes = operation::with_default_expiry(&Operation::Command(argv).encode(), 1_000);
+        bench.run(&Operation::decode(&bytes).unwrap())
+    };
+    for made in [
+        "SET k v",
+        "SET k v NX",
+        "SETNX k v",
+        "GETSET k v",
+        "MSET k v l w",
+        "MSETNX k v l w",
+        "APPEND k v",
+        "SETRANGE k 1 v",
+        "INCR k",
+        "INCRBYFLOAT k 1.5",
+        "SETBIT k 1 1",
+        "BITFIELD k SET u8 0 1",
+        "HSET k f v",
+        "HSETNX k f v",
+        "HINCRBY k f 1",
+        "HINCRBYFLOAT k f 1",
+        "HSETEX k FIELDS 1 f v",
+        "SET k v KEEPTTL",
+    ] {
+        write(&mut bench, "DEL k l");
+        write(&mut bench, made);
+        assert_eq!(bench.read(&["PTTL", "k"]), Reply::Integer(1_000), "{made}");
+    }
+    // What is there keeps its own; a string that is replaced begins anew.
+    for (command, left_ms) in [
+        ("SET k 1", 1_000),
+        ("INCR k", 900),
+        ("SET k 1 KEEPTTL", 800),
+        ("SET k 1", 1_000),
+        ("SET k 1 PX 5000", 5_000),
+        ("APPEND k 1", 4_900),
+        ("MSET k 1", 1_000),
+        ("GETEX k PERSIST", -1),
+        ("APPEND k 1", -1),
+        ("DEL k", -2),
+        ("HSET k f v", 1_000),
+        ("HSET k f w g v", 900),
+        ("PERSIST k", -1),
+        ("HDEL k f", -1),
+    ] {
+        write(&mut bench, command);
+        assert_eq!(bench.read(&["PTTL", "k"]), Reply::Integer(left_ms), "{command}");
+        bench.pass(100);
+    }
+    // Only what makes keys carries one.
+    let sweep = Operation::Sweep { limit: 1 }.encode();
+    assert_eq!(operation::with_default_expiry(&sweep, 1), sweep);
+    let nested =
+        operation::with_default_expiry(&Operation::Command(Argv::of(&["GET", "k"])).encode(), 1);
+    let nested = [&[7, 1], nested.as_ref()].concat();
+    assert!(Operation::decode(&nested.into()).is_err());
+}
+
 #[test]
 fn conditions_on_expiry() {
     check(

@@ -85,6 +85,7 @@ impl Bench {
             keys: 0,
             expires: 0,
             is_bounded: true,
+            default_expiry_ms: None,
         };
         Self { rows: NotedRows::default(), context, cursors: ScanCursors::default() }
     }
