@@ -31,8 +31,6 @@ pub(crate) struct Measured {
     pub(crate) lap: Lap,
     pub(crate) latency_us: Histogram<u64>,
     pub(crate) service_us: Histogram<u64>,
-    /// The first by kind of request.
-    pub(crate) by_kind_us: BTreeMap<usize, Histogram<u64>>,
     /// The number of the block of laps that it is paired in.
     pub(crate) block: usize,
 }
@@ -41,7 +39,7 @@ impl Measured {
     /// A lap that is not of requests.
     pub(crate) fn without_requests(lap: Lap, block: usize) -> Self {
         let (latency_us, service_us) = (load::histogram(), load::histogram());
-        Self { lap, latency_us, service_us, by_kind_us: BTreeMap::new(), block }
+        Self { lap, latency_us, service_us, block }
     }
 }
 
@@ -124,8 +122,8 @@ pub(crate) fn lap(
         nodes: node_laps(&cluster.nodes, &before, &after),
         ..of_load(&taken, conditions, reason)
     };
-    let Taken { latency_us, service_us, by_kind_us, .. } = taken;
-    Ok(Measured { lap, latency_us, service_us, by_kind_us, block: 0 })
+    let Taken { latency_us, service_us, .. } = taken;
+    Ok(Measured { lap, latency_us, service_us, block: 0 })
 }
 
 /// Runs the load of one lap, and looks at both ends of its window.

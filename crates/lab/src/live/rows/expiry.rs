@@ -75,8 +75,8 @@ pub(super) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), La
         return Err(LabError::Stopped);
     }
     context.note(format!(
-        "{NAME}: {EXPIRING} keys of {KEYS} more expire within one second; {RATE_OPS_S:.0} reads and writes a second \
-         of the others, by the clock; then nothing is asked"
+        "{NAME}: {EXPIRING} keys expire within one second, beside {KEYS} others, of which {RATE_OPS_S:.0} are read or \
+         written a second, by the clock; then nothing is asked"
     ));
     let arms = [plan::arm(BEFORE), plan::arm(STORM)];
     let pace = Pace::Open { rate_ops_s: RATE_OPS_S, clients: CLIENTS };

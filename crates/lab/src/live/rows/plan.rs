@@ -345,8 +345,8 @@ impl Ends {
             rows: Some(of_rows),
             ..measure::of_load(&taken, conditions, reason)
         };
-        let load::Taken { latency_us, service_us, by_kind_us, .. } = taken;
-        Measured { lap, latency_us, service_us, by_kind_us, block }
+        let load::Taken { latency_us, service_us, .. } = taken;
+        Measured { lap, latency_us, service_us, block }
     }
 }
 
