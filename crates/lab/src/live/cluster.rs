@@ -214,14 +214,6 @@ impl Cluster {
         self.set(&BTreeMap::from([(name.to_owned(), value.clone())])).is_ok()
     }
 
-    /// Waits until all copies of an index are there.
-    ///
-    /// # Errors
-    /// They are not within two minutes.
-    pub(crate) fn await_green(&self, index: &str) -> Result<(), LabError> {
-        await_green(&self.coordinator().http(), index)
-    }
-
     /// Makes an index of a corpus and waits until all its copies are there, searchable and merged.
     pub(crate) fn load(
         &self,
@@ -405,20 +397,12 @@ fn fill(address: &str, index: &str, corpus: &Corpus) -> Result<(), LabError> {
     }
     ask("POST", &format!("/{index}/_refresh"), None)?;
     ask("POST", &format!("/{index}/_forcemerge?max_num_segments=1"), None)?;
-    await_green(address, index)
-}
-
-/// Waits until all copies of an index are there.
-fn await_green(address: &str, index: &str) -> Result<(), LabError> {
     let wait = format!("/_cluster/health/{index}?wait_for_status=green&timeout=90s");
-    let health = super::node::ask(address, "GET", &wait, None, LOAD_WAIT)?;
-    match health["status"] == "green" {
-        true => Ok(()),
-        false => {
-            let why = format!("not all copies are there: {health}");
-            Err(LabError::live(format!("load index {index}"), why))
-        }
+    let health = ask("GET", &wait, None)?;
+    if health["status"] != "green" {
+        return Err(LabError::live(what(), format!("not all copies are there: {health}")));
     }
+    Ok(())
 }
 
 fn node_specs(spec: &ClusterSpec) -> Result<Vec<NodeSpec>, LabError> {

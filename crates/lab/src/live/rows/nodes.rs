@@ -10,7 +10,7 @@ use serde_json::json;
 use super::peers::Server;
 use super::plan::{self, Ask, Heading, Lengths};
 use super::source::Rows;
-use super::store::{REST, fill_all};
+use super::store::{REST, await_copies, fill_all};
 use crate::LabError;
 use crate::live::cluster::{Cluster, ClusterSpec};
 use crate::live::context::{Arm, Context};
@@ -33,6 +33,8 @@ const KEYS: u64 = 20_000;
 /// The study's partitions and copies.
 const SETTINGS: [&str; 3] = ["cache.size=64mb", "logger.level=warn", "resp.number_of_shards=64"];
 const REPLICAS: u64 = 2;
+/// Copies of all partitions.
+const COPIES: usize = 64 * 3;
 /// Throttled nodes take a while until all clients wait at them.
 const LENGTHS: Lengths =
     Lengths { warm_up: Duration::from_secs(4), window: Duration::from_secs(10) };
@@ -85,7 +87,7 @@ fn lap(
     let replicas = ("cluster.default_number_of_replicas".to_owned(), json!(REPLICAS));
     cluster.set(&BTreeMap::from([replicas]))?;
     fill_all(&cluster.addresses()[0], rows, KEYS, options.seed)?;
-    cluster.await_green("db0")?;
+    await_copies(&cluster, COPIES)?;
     cluster.await_rest(&REST, &options.stop);
     cluster.limit()?;
     let ask = Ask { lengths: LENGTHS, ..Ask::closed(&cluster, rows, CLIENTS) };

@@ -14,7 +14,7 @@ use super::mixes::THREE;
 use super::peers::Server;
 use super::plan::{self, Ask, Heading, Lengths};
 use super::source::Rows;
-use super::store::{REST, fill_all};
+use super::store::{REST, await_copies, fill_all};
 use crate::LabError;
 use crate::live::cluster::{Cluster, ClusterSpec};
 use crate::live::context::{Context, Stopping};
@@ -29,6 +29,8 @@ pub(super) const NAME: &str = "sick-disk";
 const ARMS: [&str; 4] = ["healthy-there", "healthy-elsewhere", "sick-there", "sick-elsewhere"];
 /// What the sick disk takes, bytes a second: a fraction of what comes in.
 const DISK_BYTES_S: u64 = 500_000;
+/// Of the settings below.
+const PARTITIONS: usize = 4;
 const VALUE_BYTES: usize = 10_240;
 const KEYS: u64 = 5_000;
 /// Memory for rows that are in no file is small, so that the disk is needed within a lap.
@@ -68,7 +70,7 @@ pub(super) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), La
     let rows = Rows::new(KEYS, VALUE_BYTES, 0.5, options.seed);
     let addresses = cluster.addresses();
     fill_all(&addresses[0], &rows, KEYS, options.seed)?;
-    cluster.await_green("db0")?;
+    await_copies(&cluster, PARTITIONS * cluster.nodes.len())?;
     let sick = cluster.nodes.len() - 1;
     disk.hold(cluster.nodes[sick].process()).map_err(failed)?;
     let ((lengths, count), mut laps) = (lengths(options), ARMS.map(|_| Vec::new()));

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_control::Random;
 use plimsoll_control::average::whole;
+use serde_json::Value;
 
 use super::disk::SlowDisk;
 use crate::LabError;
@@ -25,6 +26,8 @@ const FILLING_CLIENTS: u64 = 16;
 /// How often a command that was refused for load is sent again while the store is filled.
 const FILL_TRIES: usize = 200;
 const FILL_PAUSE: Duration = Duration::from_millis(100);
+/// How long copies of all partitions are waited for.
+const COPIES_WITHIN: Duration = Duration::from_secs(90);
 /// How long figures are waited for.
 const TOLD_WAIT: Duration = Duration::from_millis(500);
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -252,6 +255,29 @@ fn fill(
         from = to;
     }
     Ok(())
+}
+
+/// Waits until there are so many copies of the rows' partitions, all of which can be read. Tables of rows are
+/// in no health of an index; the nodes' digests of copies count them.
+///
+/// # Errors
+/// They are not there in time.
+pub(super) fn await_copies(cluster: &Cluster, count: usize) -> Result<(), LabError> {
+    let began = Instant::now();
+    loop {
+        let path = "/_plimsoll/digest?index=db0&timeout=10s";
+        let told = cluster.coordinator().ask("GET", path, None, TIMEOUT)?;
+        let is_there = |copy: &&Value| copy["error"].is_null();
+        let there = told.as_array().map_or(0, |all| all.iter().filter(is_there).count());
+        if there == count {
+            return Ok(());
+        }
+        if began.elapsed() > COPIES_WITHIN {
+            let why = format!("{there} of {count} are there");
+            return Err(LabError::live("wait for the copies of rows".to_owned(), why));
+        }
+        thread::sleep(FILL_PAUSE);
+    }
 }
 
 fn metrics(address: &str) -> io::Result<String> {

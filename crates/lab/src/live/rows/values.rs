@@ -9,7 +9,7 @@ use serde_json::json;
 use super::peers::{DEFAULTS, Peer};
 use super::plan::{self, Ask, Asked};
 use super::source::Rows;
-use super::store::fill_all;
+use super::store::{await_copies, fill_all};
 use crate::LabError;
 use crate::live::context::Context;
 use crate::live::{Found, LiveOptions};
@@ -60,11 +60,11 @@ pub(super) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), La
     ));
     for (value_bytes, _) in SIZES {
         let keys = (ALL_BYTES / value_bytes).min(KEYS_MAX) as u64;
-        for peer in &peers {
+        for (peer, copies) in peers.iter().zip([2, 3]) {
             let rows = Rows::new(keys, value_bytes, 0.0, options.seed);
             fill_all(&peer.server().addresses()[0], &rows, keys, options.seed)?;
             if let Peer::Nodes(nodes) = peer {
-                nodes.await_green("db0")?;
+                await_copies(nodes, copies)?;
             }
         }
         for mix in MIXES {
