@@ -162,7 +162,7 @@ fn all(
         let asked: Vec<Asked<'_>> = asked
             .iter()
             .map(|(name, greeting)| {
-                let ask = Ask::closed(peers[servers(*name)].server(), &rows, CLIENTS);
+                let ask = Ask::closed(peers[servers(name)].server(), &rows, CLIENTS);
                 ((*name).to_owned(), Ask { greeting: greeting.clone(), ..ask })
             })
             .collect();

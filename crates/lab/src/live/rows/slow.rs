@@ -77,7 +77,7 @@ impl<'a> Slow<'a> {
     ) -> Result<Option<Self>, LabError> {
         let options = context.options;
         let rows = Rows::new(form.keys, form.value_bytes, 0.0, options.seed);
-        let rows = rows.from_bytes(value_bytes_min);
+        let rows = rows.of_at_least(value_bytes_min);
         let name = form.name;
         context.progress.note(&format!("{name}: filling a store with {} rows", form.keys));
         let settings = SETTINGS.map(str::to_owned).to_vec();

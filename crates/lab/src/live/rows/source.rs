@@ -46,7 +46,7 @@ impl Rows {
     }
 
     /// The same with values from so many bytes on.
-    pub(super) fn from_bytes(self, value_bytes_min: usize) -> Self {
+    pub(super) fn of_at_least(self, value_bytes_min: usize) -> Self {
         Self { value_bytes_min, ..self }
     }
 
