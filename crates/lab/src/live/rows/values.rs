@@ -21,7 +21,7 @@ pub(super) const NAME: &str = "values";
 /// Bytes of values, with the version of which the study has them.
 const SIZES: [(usize, &str); 4] =
     [(320, "1.12.3"), (1_024, "1.12.3"), (10_240, "1.11.1"), (20_480, "1.11.1")];
-const COPIES: [u64; 2] = [2, 3];
+const COPIES: [usize; 2] = [2, 3];
 const MIXES: [(u32, u32); 4] = [(0, 1), (1, 3), (30, 1), (1, 0)];
 const CLIENTS: usize = 24;
 /// Bytes of all values, so that all are read from memory, and the most keys.
@@ -37,7 +37,7 @@ fn scenario(value_bytes: usize, (reads, writes): (u32, u32)) -> String {
     format!("{NAME} {value_bytes} B {reads}:{writes}")
 }
 
-fn arm(copies: u64) -> String {
+fn arm(copies: usize) -> String {
     format!("{copies}-copies")
 }
 
@@ -60,7 +60,7 @@ pub(super) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), La
     ));
     for (value_bytes, _) in SIZES {
         let keys = (ALL_BYTES / value_bytes).min(KEYS_MAX) as u64;
-        for (peer, copies) in peers.iter().zip([2, 3]) {
+        for (peer, copies) in peers.iter().zip(COPIES) {
             let rows = Rows::new(keys, value_bytes, 0.0, options.seed);
             fill_all(&peer.server().addresses()[0], &rows, keys, options.seed)?;
             if let Peer::Nodes(nodes) = peer {
@@ -97,7 +97,7 @@ fn findings(found: &Found) -> Vec<Finding> {
             if value_bytes == to {
                 continue;
             }
-            let theirs = |bytes: usize| ROWS.rate_s(version, (bytes as u64, copies), mix);
+            let theirs = |bytes: usize| ROWS.rate_s(version, (bytes as u64, copies as u64), mix);
             told.push(plan::beside(
                 format!(
                     "{}, to {to} B, operations a processor second, {}",
