@@ -40,15 +40,17 @@ fn form(name: &'static str) -> Form {
     Form { name, keys: KEYS, value_bytes: VALUE_BYTES, disk_bytes_s }
 }
 
-/// How long laps are, and how many.
-fn lengths(options: &LiveOptions) -> (Lengths, usize) {
+/// How long laps are, and how many: all of a scenario take less than 45 minutes.
+fn lengths(options: &LiveOptions, name: &str) -> (Lengths, usize) {
     let of = |warm_up_s, window_s, laps| {
         let (warm_up, window) = (Duration::from_secs(warm_up_s), Duration::from_secs(window_s));
         (Lengths { warm_up, window }, options.laps.unwrap_or(laps))
     };
     match options.size {
         LiveSize::Quick => of(5, 25, 3),
-        LiveSize::Study | LiveSize::Full => of(10, 110, 5),
+        // After each of these the store is waited for until it rests.
+        LiveSize::Study | LiveSize::Full if name == MOST => of(10, 60, 3),
+        LiveSize::Study | LiveSize::Full => of(10, 100, 5),
     }
 }
 
@@ -67,9 +69,14 @@ pub(super) fn names(options: &LiveOptions) -> Vec<&'static str> {
     }
 }
 
-/// Laps of a run.
+/// Laps of a run of `limiter` or `limiter-cpu`.
 pub(super) fn laps(options: &LiveOptions) -> usize {
-    1 + lengths(options).1 * names(options).len()
+    1 + lengths(options, NAME).1 * names(options).len()
+}
+
+/// Laps of a run of `limiter-most`.
+pub(super) fn laps_of_most(options: &LiveOptions) -> usize {
+    1 + lengths(options, MOST).1 * names(options).len()
 }
 
 /// Runs `limiter`.
@@ -84,7 +91,7 @@ pub(super) fn run_cpu(context: &mut Context<'_>, found: &mut Found) -> Result<()
 
 /// Runs `limiter-most`.
 pub(super) fn run_most(context: &mut Context<'_>, found: &mut Found) -> Result<(), LabError> {
-    let (lengths, count) = lengths(context.options);
+    let (lengths, count) = lengths(context.options, MOST);
     let Some(mut slow) = Slow::start(context, form(MOST))? else { return Ok(()) };
     let most = of_off(context, &mut slow, MOST, lengths)?;
     slow.ingest_bytes_s = most.lasting_ops_s * slow.write_bytes() as f64;
@@ -131,7 +138,7 @@ fn of_off(
 
 /// The most, and then three quarters of it by the clock.
 fn open(context: &mut Context<'_>, found: &mut Found, name: &'static str) -> Result<(), LabError> {
-    let ((lengths, count), form) = (lengths(context.options), form(name));
+    let ((lengths, count), form) = (lengths(context.options, name), form(name));
     let Some(mut slow) = Slow::start(context, form)? else { return Ok(()) };
     let most = of_off(context, &mut slow, name, lengths)?;
     let rate_ops_s = (most.lasting_ops_s * PART).max(1.0);

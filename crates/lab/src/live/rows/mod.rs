@@ -47,7 +47,7 @@ const ALL: [Plan; 15] = [
     Plan { name: limiter::NAME, least: LiveSize::Quick, laps: limiter::laps, run: limiter::run },
     Plan { name: mixes::NAME, least: LiveSize::Quick, laps: mixes::laps, run: mixes::run },
     full(limiter::CPU, limiter::laps, limiter::run_cpu),
-    full(limiter::MOST, limiter::laps, limiter::run_most),
+    full(limiter::MOST, limiter::laps_of_most, limiter::run_most),
     full(values::NAME, values::laps, values::run),
     full(multi_get::NAME, multi_get::laps, multi_get::run),
     full(curves::WRITES, curves::laps_of_writes, curves::run_writes),
