@@ -12,7 +12,7 @@ use super::plan::{self, Ask, Heading, Lengths};
 use super::source::Rows;
 use super::store::{REST, await_copies, fill_all};
 use crate::LabError;
-use crate::live::cluster::{Cluster, ClusterSpec};
+use crate::live::cluster::{Cluster, ClusterSpec, Rest};
 use crate::live::context::{Arm, Context};
 use crate::live::load::Pace;
 use crate::live::measure::Measured;
@@ -38,6 +38,8 @@ const COPIES: usize = 64 * 3;
 /// Throttled nodes take a while until all clients wait at them.
 const LENGTHS: Lengths =
     Lengths { warm_up: Duration::from_secs(4), window: Duration::from_secs(10) };
+/// When a cluster that was filled is at rest: what nine processes idle at is no little.
+const SETTLED: Rest = Rest { within: Duration::from_secs(30), below: 0.3, ..REST };
 /// What 7 nodes are to write at least of what 5 do.
 const GROWTH_MIN: f64 = 1.3;
 
@@ -88,7 +90,7 @@ fn lap(
     cluster.set(&BTreeMap::from([replicas]))?;
     fill_all(&cluster.addresses()[0], rows, KEYS, options.seed)?;
     await_copies(&cluster, COPIES)?;
-    cluster.await_rest(&REST, &options.stop);
+    cluster.await_rest(&SETTLED, &options.stop);
     cluster.limit()?;
     let ask = Ask { lengths: LENGTHS, ..Ask::closed(&cluster, rows, CLIENTS) };
     plan::lap(options, &ask, block)
