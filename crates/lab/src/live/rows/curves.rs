@@ -117,16 +117,15 @@ fn findings(found: &Found, name: &str, arm: &str, points: &[usize]) -> Vec<Findi
     told
 }
 
-/// The last point that is worth its clients; none where there is no curve.
+/// The last point that is worth its clients beside the last before it that was; none where there is no curve.
+/// One that is not does not end the curve: single laps are noisy.
 fn knee(curve: &[(usize, f64)]) -> Option<usize> {
-    let mut knee = curve.first()?.0;
-    for pair in curve.windows(2) {
-        let [(clients, rate), (more, faster)] = pair else { break };
-        let halves = (*more as f64 / *clients as f64).ln() / 1.5_f64.ln();
-        if (faster / rate - 1.0) / halves.max(1e-9) < KNEE {
-            break;
+    let (mut knee, mut best) = curve.first().copied()?;
+    for (clients, rate) in curve.iter().copied().skip(1) {
+        let halves = (clients as f64 / knee as f64).ln() / 1.5_f64.ln();
+        if (rate / best - 1.0) / halves.max(1e-9) >= KNEE {
+            (knee, best) = (clients, rate);
         }
-        knee = *more;
     }
     Some(knee)
 }
@@ -137,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_knee_is_where_more_clients_add_little() {
-        let curve = [(10, 100.0), (15, 140.0), (30, 190.0), (45, 195.0), (60, 300.0)];
+        let curve = [(10, 100.0), (15, 140.0), (30, 190.0), (45, 120.0), (60, 200.0)];
         assert_eq!((knee(&curve), knee(&[])), (Some(30), None));
         // The study's own.
         let of = |curve: &[CurvePoint]| -> Vec<_> {
