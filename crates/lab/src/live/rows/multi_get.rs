@@ -1,6 +1,7 @@
 //! Scenario `multi-get`: batches of three hashes with three fields of 3 KB, twenty read for one written, as the
-//! study's multi-get and batch-set, with a cache that has a tenth of them, and a sixth. The study read from
-//! disks; what is not in the cache here mostly comes from the system's.
+//! study's multi-get and batch-set, of as many hashes that a tenth is in memory, and a sixth. A node's cache of
+//! rows has one size that no setting changes, so that the hashes are fitted to it. The study read from disks;
+//! what is not in the cache here mostly comes from the system's.
 
 use super::peers::Peer;
 use super::plan::{self, Ask, Asked, Looks};
@@ -19,7 +20,8 @@ const HITS_PERCENT: [u64; 2] = [10, 17];
 const READS_PER_WRITE: f64 = 20.0;
 const VALUE_BYTES: usize = 3_072;
 const FIELDS: u64 = 3;
-const KEYS: u64 = 9_000;
+/// What a node keeps of rows that were read, whatever `cache.size` is.
+const ROWS_CACHED_BYTES: u64 = 64 << 20;
 const CLIENTS: usize = 15;
 
 /// Laps of a run.
@@ -31,35 +33,42 @@ fn arm(percent: u64) -> String {
     format!("{percent}-percent")
 }
 
+/// Hashes of which so many are in memory.
+fn keys(percent: u64) -> u64 {
+    ROWS_CACHED_BYTES * 100 / percent / (FIELDS * VALUE_BYTES as u64)
+}
+
 /// Runs the scenario.
 pub(super) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), LabError> {
     let options = context.options;
     let share = READS_PER_WRITE / (READS_PER_WRITE + 1.0);
-    let hashes = Hashes::new(KEYS, VALUE_BYTES, share, options.seed);
-    let all_bytes = KEYS * FIELDS * VALUE_BYTES as u64;
-    let mut peers = Vec::new();
+    let mut stores = Vec::new();
     for percent in HITS_PERCENT {
+        context.progress.note(&format!("{NAME}: writing {} hashes", keys(percent)));
+        let hashes = Hashes::new(keys(percent), VALUE_BYTES, share, options.seed);
         let folder = options.folder.join(format!("{NAME}-{percent}"));
-        let cache = format!("cache.size={}b", all_bytes * percent / 100);
         // What was written is to be read from files.
-        let settings = [cache.as_str(), "write_buffer.size=16mb", "logger.level=warn"];
+        let settings = ["cache.size=8mb", "write_buffer.size=16mb", "logger.level=warn"];
         let peer = Peer::nodes(&options.binary, &folder, 1, &settings)?;
-        fill_all(&peer.server().addresses()[0], &hashes, KEYS, options.seed)?;
-        peers.push(peer);
+        fill_all(&peer.server().addresses()[0], &hashes, keys(percent), options.seed)?;
+        stores.push((peer, hashes));
     }
     context.note(format!(
-        "{NAME}: {KEYS} hashes of {FIELDS} fields of 3 KB, each as often as another; an operation is HMGET or HSET of \
-         three of them, sent at once; caches of {} and {} % of all bytes; shares of reads from memory are the node's \
-         own count of rows",
-        HITS_PERCENT[0], HITS_PERCENT[1]
+        "{NAME}: {} and {} hashes of {FIELDS} fields of 3 KB, each as often as another, of which {} and {} % are to be in \
+         memory; an operation is HMGET or HSET of three of them, sent at once; shares of reads from memory are the \
+         node's own count of rows",
+        keys(HITS_PERCENT[0]),
+        keys(HITS_PERCENT[1]),
+        HITS_PERCENT[0],
+        HITS_PERCENT[1]
     ));
     let arms: Vec<Asked<'_>> = HITS_PERCENT
         .iter()
-        .zip(&peers)
-        .map(|(percent, peer)| {
+        .zip(&stores)
+        .map(|(percent, (peer, hashes))| {
             let write_bytes = FIELDS * FIELDS * VALUE_BYTES as u64;
             let looks = Some(Looks { write_bytes, ..Looks::default() });
-            let ask = Ask { looks, ..Ask::closed(peer.server(), &hashes, CLIENTS) };
+            let ask = Ask { looks, ..Ask::closed(peer.server(), hashes, CLIENTS) };
             (arm(*percent), ask)
         })
         .collect();
