@@ -79,5 +79,10 @@ fn findings(found: &Found) -> Vec<Finding> {
             plan::beside(what, of(arm, path), of(OFF, path), None)
         })
     });
-    told.collect()
+    // A fast refusal is no fast answer: the times above are of those that were taken.
+    let refused = [OFF, AUTO, OURS].map(|arm| {
+        let share = of(arm, "refused_rate").map(|it| format!("{:.1} %", it * 100.0));
+        Finding::told(format!("{NAME}: refused, {arm}"), share)
+    });
+    told.chain(refused).collect()
 }
