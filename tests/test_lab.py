@@ -60,6 +60,24 @@ def test_a_server_of_resp_is_measured_and_its_keys_are_taken_away(node, tmp_path
     assert client.keys("*") == [b"mine"]
 
 
+def test_the_mixes_of_rows_run_on_an_empty_server_alone(node, tmp_path):
+    client = node.client()
+    words = ["run", "kv-throughput", "--target", f"redis://127.0.0.1:{node.port}", "--quick", "--laps", 1]
+    ended = lab(*words, "--out", tmp_path / "out")
+    assert ended.returncode == 0, ended.stderr
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert [it["name"] for it in result["scenarios"]] == ["mixes 0:1", "mixes 1:1", "mixes 30:1"]
+    for scenario in result["scenarios"]:
+        for lap in scenario["variants"][0]["laps"]:
+            # Processor time of a server elsewhere is nobody's to tell.
+            assert lap["n"] > 0 and lap["error_rate"] == 0 and lap["cpu_s"] is None, lap
+    assert client.dbsize() == 0
+    client.set("mine", "1")
+    ended = lab(*words, "--out", tmp_path / "again")
+    assert ended.returncode == 1 and "has to be empty" in ended.stderr, ended.stderr
+    assert client.keys("*") == [b"mine"]
+
+
 def test_wrong_words_are_a_matter_of_usage(tmp_path):
     for words, said in [
         (["run", "nothing"], "no experiment is called `nothing`"),

@@ -39,6 +39,11 @@ const POLL: Duration = Duration::from_millis(50);
 pub(crate) trait Source: Sync {
     /// The next request, with the number of its kind; `room` is for one that is made anew.
     fn next<'a>(&'a self, random: &mut Random, room: &'a mut Vec<u8>) -> (usize, &'a [u8]);
+
+    /// Commands of each request, all of which are answered: more than one where clients pipeline.
+    fn commands(&self) -> usize {
+        1
+    }
 }
 
 /// Requests, rendered, of one or several kinds.
@@ -364,7 +369,7 @@ impl Course<'_> {
                 None => self.open(address),
             };
             let ended = ended.and_then(|mut open| {
-                let ended = open.ask(request)?;
+                let ended = open.ask_all(request, load.requests.commands())?;
                 connection = Some(open);
                 Ok(ended)
             });

@@ -31,8 +31,6 @@ pub(crate) struct Measured {
     pub(crate) lap: Lap,
     pub(crate) latency_us: Histogram<u64>,
     pub(crate) service_us: Histogram<u64>,
-    /// The first by kind of request.
-    pub(crate) by_kind_us: BTreeMap<usize, Histogram<u64>>,
     /// The number of the block of laps that it is paired in.
     pub(crate) block: usize,
 }
@@ -41,7 +39,7 @@ impl Measured {
     /// A lap that is not of requests.
     pub(crate) fn without_requests(lap: Lap, block: usize) -> Self {
         let (latency_us, service_us) = (load::histogram(), load::histogram());
-        Self { lap, latency_us, service_us, by_kind_us: BTreeMap::new(), block }
+        Self { lap, latency_us, service_us, block }
     }
 }
 
@@ -76,6 +74,16 @@ impl Moment {
         Self { nodes: all.iter().map(counters).collect(), ..Self::take(&[]) }
     }
 
+    /// Processor time of each of the nodes.
+    pub(crate) fn cpu_s_each(&self) -> impl Iterator<Item = f64> {
+        self.nodes.iter().map(|node| node.cpu_s)
+    }
+
+    /// Processor time of the whole machine, and of the lab itself.
+    pub(crate) fn around_s(&self) -> (Machine, f64) {
+        (self.machine, self.own_cpu_s)
+    }
+
     /// Processor time of the nodes.
     pub(crate) fn cpu_s(&self) -> f64 {
         self.nodes.iter().map(|node| node.cpu_s).sum()
@@ -95,23 +103,7 @@ pub(crate) fn lap(
         processes::reset_peak(node.process());
     }
     let nodes = &cluster.nodes;
-    let (taken, before, after) = thread::scope(|scope| {
-        let began = Instant::now();
-        let counters = scope.spawn(move || {
-            // By the clock of the lap: a node that hangs is waited for, and must not shift the end.
-            wait_until(began + load.warm_up, watch);
-            let before = Moment::take(nodes);
-            wait_until(began + load.warm_up + load.window, watch);
-            (before, Moment::take(nodes))
-        });
-        let taken = load::run(load, watch);
-        let (before, after) = counters.join().unwrap_or_else(|_| {
-            let none = Moment::take(&[]);
-            (none, Moment::take(&[]))
-        });
-        (taken, before, after)
-    });
-    let taken = taken.map_err(|error| LabError::live("start the load".to_owned(), error))?;
+    let (taken, before, after) = between(load, watch, &|| Moment::take(nodes))?;
     let late_ms = taken.late_us.value_at_quantile(0.99) as f64 / 1e3;
     let conditions = conditions(late_ms, &before, &after);
     let reason = if watch.is_stopped() {
@@ -130,8 +122,37 @@ pub(crate) fn lap(
         nodes: node_laps(&cluster.nodes, &before, &after),
         ..of_load(&taken, conditions, reason)
     };
-    let Taken { latency_us, service_us, by_kind_us, .. } = taken;
-    Ok(Measured { lap, latency_us, service_us, by_kind_us, block: 0 })
+    let Taken { latency_us, service_us, .. } = taken;
+    Ok(Measured { lap, latency_us, service_us, block: 0 })
+}
+
+/// Runs the load of one lap, and looks at both ends of its window.
+///
+/// # Errors
+/// Where the generator cannot start.
+pub(crate) fn between(
+    load: &Load<'_>,
+    watch: &dyn Watch,
+    look: &(dyn Fn() -> Moment + Sync),
+) -> Result<(Taken, Moment, Moment), LabError> {
+    let (taken, before, after) = thread::scope(|scope| {
+        let began = Instant::now();
+        let looks = scope.spawn(move || {
+            // By the clock of the lap: a node that hangs is waited for, and must not shift the end.
+            wait_until(began + load.warm_up, watch);
+            let before = look();
+            wait_until(began + load.warm_up + load.window, watch);
+            (before, look())
+        });
+        let taken = load::run(load, watch);
+        let (before, after) = looks.join().unwrap_or_else(|_| {
+            let none = Moment::take(&[]);
+            (none, Moment::take(&[]))
+        });
+        (taken, before, after)
+    });
+    let taken = taken.map_err(|error| LabError::live("start the load".to_owned(), error))?;
+    Ok((taken, before, after))
 }
 
 /// What the generator says of a lap, and whether something disturbed it.

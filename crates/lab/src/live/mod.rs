@@ -299,6 +299,9 @@ pub fn run(options: &LiveOptions, progress: &mut dyn Progress) -> Result<Outcome
     context.corpora = corpora;
     context.expect((experiment.laps)(options, context.laps()));
     let ended = match &target {
+        Some(target) if experiment.name == rows::NAME => {
+            rows::run_at(&mut context, target, &mut found)
+        }
         Some(target) => target::run(&mut context, target, &mut found),
         None => (experiment.run)(&mut context, &mut found),
     };

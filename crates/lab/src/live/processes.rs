@@ -19,6 +19,12 @@ fn stat_cpu_s(text: &str) -> Option<f64> {
     Some((field(11)? + field(12)?) / TICKS_S)
 }
 
+/// Whether a process is there and has not ended; one that has ended stays until it is waited for.
+pub(crate) fn is_running(process: u32) -> bool {
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    text.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+}
+
 /// Bytes that a process read from and wrote to disks; none where it is gone or hidden.
 pub(crate) fn io_bytes(process: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{process}/io")).ok()?;
@@ -127,6 +133,7 @@ mod tests {
         let text = "12 (a) b) S 1 1 1 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 1 0 1 1 1";
         assert_eq!(stat_cpu_s(text), Some(3.0));
         assert_eq!(stat_cpu_s("nonsense"), None);
+        assert!(is_running(std::process::id()) && !is_running(u32::MAX));
         assert!(cpu_s(std::process::id()).is_some() && cpu_s(u32::MAX).is_none());
     }
 

@@ -92,7 +92,13 @@ fn same(
 
 /// Moves what is whole of a result into what is found; the notes that go with it.
 fn kept(results: Results, plots: Plots, run: &RunNote, found: &mut Found) -> Vec<String> {
-    let is_whole = |name: &String| run.whole.contains(name);
+    // One that is asked for by its name may make several: `mixes` makes `mixes 0:1`.
+    let is_whole = |name: &String| {
+        let is_of = |whole: &String| {
+            name.strip_prefix(whole.as_str()).is_some_and(|it| it.is_empty() || it.starts_with(' '))
+        };
+        run.whole.iter().any(is_of)
+    };
     let (whole, parts): (Vec<_>, Vec<_>) =
         results.scenarios.into_iter().partition(|scenario| is_whole(&scenario.name));
     let is_of_parts = |said: &String| {
@@ -174,6 +180,17 @@ mod tests {
         assert!(of(&results(None), &run, 5).unwrap_err().contains("how it was asked for"));
         let other = Results { experiment: "other".to_owned(), ..results(Some(run.clone())) };
         assert!(of(&other, &run, 5).unwrap_err().contains("of other"));
+    }
+
+    #[test]
+    fn all_that_a_whole_one_made_is_kept() {
+        let run = RunNote { whole: vec!["http_logs".to_owned()], ..asked(&options()) };
+        let mut results = results(Some(run.clone()));
+        results.scenarios[0].name = "http_logs 0:1".to_owned();
+        let mut found = Found::default();
+        kept(results, Plots::default(), &run, &mut found);
+        let names: Vec<_> = found.results.scenarios.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["http_logs 0:1"]);
     }
 
     #[test]

@@ -333,8 +333,8 @@ fn lap(
         nodes,
         ..measure::of_load(&taken, conditions, reason)
     };
-    let Taken { latency_us, service_us, by_kind_us, .. } = taken;
-    Ok(Measured { lap, latency_us, service_us, by_kind_us, block })
+    let Taken { latency_us, service_us, .. } = taken;
+    Ok(Measured { lap, latency_us, service_us, block })
 }
 
 /// What the sick node costs, in plain words.

@@ -75,7 +75,24 @@ impl Connection {
 
     /// Sends a request and reads its answer.
     pub(crate) fn ask(&mut self, request: &[u8]) -> io::Result<Ended> {
-        self.stream.get_mut().write_all(request)?;
+        self.ask_all(request, 1)
+    }
+
+    /// Sends so many requests in one piece and reads the answer of each: how the first ended that did not as
+    /// it should, else as all did; the body is the last one's.
+    pub(crate) fn ask_all(&mut self, requests: &[u8], count: usize) -> io::Result<Ended> {
+        self.stream.get_mut().write_all(requests)?;
+        let mut worst = Ended::Answered;
+        for _ in 0..count {
+            let ended = self.answer()?;
+            if worst == Ended::Answered {
+                worst = ended;
+            }
+        }
+        Ok(worst)
+    }
+
+    fn answer(&mut self) -> io::Result<Ended> {
         match self.protocol {
             Protocol::Http => Ok(ended(self.http_answer()?, &self.body)),
             Protocol::Resp => {

@@ -163,6 +163,36 @@ pub(crate) struct RowsStudy {
     pub(crate) source: String,
     pub(crate) note: String,
     pub(crate) rows: Vec<RowsRun>,
+    /// By the number of threads.
+    pub(crate) write_curve: Vec<CurvePoint>,
+    pub(crate) read_curve: Vec<CurvePoint>,
+    pub(crate) limiter: Vec<LimiterRun>,
+    /// Threads and writes a second, by the number of nodes.
+    pub(crate) nodes_write: BTreeMap<String, Vec<(u64, f64)>>,
+    pub(crate) partitions: Vec<PartitionsRun>,
+}
+
+/// A point of a curve: 1 KB, 3 clients, 5 nodes.
+#[derive(Debug, Deserialize)]
+pub(crate) struct CurvePoint {
+    pub(crate) threads: usize,
+    pub(crate) rate_s: f64,
+    pub(crate) p99_us: f64,
+}
+
+/// A bar of the picture of limiters.
+#[derive(Debug, Deserialize)]
+pub(crate) struct LimiterRun {
+    pub(crate) name: String,
+    pub(crate) rate_s: f64,
+}
+
+/// A table of so many partitions.
+#[derive(Debug, Deserialize)]
+pub(crate) struct PartitionsRun {
+    pub(crate) count: u64,
+    pub(crate) writes_s: f64,
+    pub(crate) reads_s: f64,
 }
 
 /// One row of its tables: a closed loop of so many threads, run once.
@@ -183,6 +213,9 @@ pub(crate) struct RowsRun {
     pub(crate) writes_s: f64,
     #[serde(default)]
     pub(crate) writes_us: f64,
+    /// Reads that its cache answered, where that is said.
+    #[serde(default)]
+    pub(crate) hits_percent: Option<u64>,
 }
 
 impl RowsRun {
@@ -196,13 +229,29 @@ impl RowsRun {
 impl RowsStudy {
     /// How many operations of 1 KB a second a mix of reads and writes had for each of another.
     pub(crate) fn ratio(&self, version: &str, of: (u32, u32), to: (u32, u32)) -> Option<f64> {
-        let rate = |(reads, writes): (u32, u32)| {
-            let mix = format!("{reads}:{writes}");
-            let is_it =
-                |it: &&RowsRun| it.version == version && it.mix == mix && it.value_bytes == 1_024;
-            self.rows.iter().find(is_it).map(|it| it.reads_s + it.writes_s)
-        };
+        let rate = |mix| self.rate_s(version, (1_024, 3), mix);
         Some(rate(of)? / rate(to)?)
+    }
+
+    /// Operations a second of a version with values of so many bytes in so many copies.
+    pub(crate) fn rate_s(
+        &self,
+        version: &str,
+        (value_bytes, copies): (u64, u64),
+        (reads, writes): (u32, u32),
+    ) -> Option<f64> {
+        let mix = format!("{reads}:{writes}");
+        let is_it = |it: &&RowsRun| {
+            let is_size = it.value_bytes == value_bytes && it.copies == copies;
+            it.version == version && it.mix == mix && is_size
+        };
+        self.rows.iter().find(is_it).map(|it| it.reads_s + it.writes_s)
+    }
+
+    /// The best rate of writes that so many nodes had.
+    pub(crate) fn best_of_nodes(&self, count: usize) -> Option<f64> {
+        let curve = self.nodes_write.get(&count.to_string())?;
+        curve.iter().map(|(_, rate)| *rate).reduce(f64::max)
     }
 
     /// Rows that break Little's law by more than 2 %, in words.
@@ -263,6 +312,10 @@ mod tests {
         assert!(ROWS.breaks()[0].starts_with("2.3.0 1024 B x 3 1:0 (194 of 150"));
         let ratio = ROWS.ratio("2.4.0", (1, 0), (0, 1)).unwrap();
         assert!((ratio - 360_642.0 / 56_953.0).abs() < 1e-9);
+        let growth = ROWS.best_of_nodes(7).unwrap() / ROWS.best_of_nodes(5).unwrap();
+        assert!((1.38..1.4).contains(&growth) && ROWS.best_of_nodes(8).is_none());
+        assert_eq!((ROWS.write_curve.len(), ROWS.read_curve.len()), (5, 6));
+        assert_eq!(ROWS.rate_s("1.11.1", (20_480, 2), (0, 1)), Some(8_439.0));
     }
 
     #[test]

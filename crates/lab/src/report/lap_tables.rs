@@ -50,6 +50,7 @@ pub(crate) fn scenario(results: &Results, scenario: &Scenario, brief: bool) -> S
     }
     if brief {
         text.push_str(&summary(scenario).to_string());
+        text.push_str(&rows::scenario(scenario));
         return text;
     }
     for variant in &scenario.variants {
@@ -143,8 +144,9 @@ fn summary(scenario: &Scenario) -> Table {
 
 /// Handled and rejected by node; only where nodes are few.
 fn nodes(scenario: &Scenario) -> String {
-    let few = scenario.variants.iter().flat_map(|v| &v.laps).all(|lap| lap.nodes.len() <= 12);
-    if !few {
+    let mut laps = scenario.variants.iter().flat_map(|variant| &variant.laps);
+    // Of a store of rows another table tells.
+    if !laps.all(|lap| lap.nodes.len() <= 12 && lap.rows.is_none()) {
         return String::new();
     }
     let columns = [
@@ -183,7 +185,7 @@ fn nodes(scenario: &Scenario) -> String {
 }
 
 /// Of the periods in which a node wanted to run, those in which its share ran out, %.
-fn throttled_percent(variant: &Variant, at: usize) -> String {
+pub(super) fn throttled_percent(variant: &Variant, at: usize) -> String {
     let laps = || variant.laps.iter().filter_map(|lap| lap.nodes.get(at));
     let periods: u64 = laps().filter_map(|node| node.periods).sum();
     let throttled: u64 = laps().filter_map(|node| node.nr_throttled).sum();

@@ -29,6 +29,15 @@ pub struct RowsLap {
     pub debt_peak: Option<f64>,
     /// How often a store took no rows.
     pub stops: Option<u64>,
+    /// Of the reads, those whose rows were in memory, 0 to 1; none where nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hits_share: Option<f64>,
+    /// Processors that all of the machine used, the load and others included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_processors: Option<f64>,
+    /// Processors that the load took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_processors: Option<f64>,
     /// Second by second.
     pub course: RowsCourse,
 }
@@ -52,6 +61,9 @@ impl RowsLap {
                 "log_bytes" => self.log_bytes.map(|bytes| bytes as f64),
                 "debt_left" => self.debt_left,
                 "debt_peak" => self.debt_peak,
+                "hits_share" => self.hits_share,
+                "machine_processors" => self.machine_processors,
+                "load_processors" => self.load_processors,
                 "stops" => self.stops.map(|count| count as f64),
                 _ => None,
             },

@@ -1,17 +1,31 @@
-//! `kv-throughput`, live: a store of rows under YCSB's mixes, and what compaction does to the tail of its
-//! writes, by the node's own pacing, by RocksDB's limiters and without any; the study of Apache Pegasus
-//! under YCSB. One node here; three for the mixes, beside redis-server.
+//! `kv-throughput`, live: stores of rows under YCSB's mixes and curves beside the study of Apache Pegasus, what
+//! compaction does to the tail of writes by the node's own pacing and by RocksDB's limiters, and what single
+//! faults and storms do. This file knows the scenarios and their order; each has a file of its own.
 
 mod arms;
+mod burst;
 mod course;
+mod curves;
 mod disk;
+mod expiry;
+mod given;
+mod hot_key;
+mod large;
 mod limiter;
 mod mixes;
+mod multi_get;
+mod nodes;
+mod partitions;
 mod peers;
+mod plan;
+mod sick_disk;
+mod slow;
 mod source;
 mod store;
+mod values;
 
 use super::context::Context;
+use super::target::Target;
 use super::{Found, LiveOptions, LiveSize, resume};
 use crate::LabError;
 
@@ -29,10 +43,28 @@ struct Plan {
     run: Scenario,
 }
 
-const ALL: [Plan; 2] = [
+const ALL: [Plan; 15] = [
     Plan { name: limiter::NAME, least: LiveSize::Quick, laps: limiter::laps, run: limiter::run },
     Plan { name: mixes::NAME, least: LiveSize::Quick, laps: mixes::laps, run: mixes::run },
+    full(limiter::CPU, limiter::laps, limiter::run_cpu),
+    full(limiter::MOST, limiter::laps_of_most, limiter::run_most),
+    full(values::NAME, values::laps, values::run),
+    full(multi_get::NAME, multi_get::laps, multi_get::run),
+    full(curves::WRITES, curves::laps_of_writes, curves::run_writes),
+    full(curves::READS, curves::laps_of_reads, curves::run_reads),
+    full(nodes::NAME, nodes::laps, nodes::run),
+    full(partitions::NAME, partitions::laps, partitions::run),
+    full(burst::NAME, burst::laps, burst::run),
+    full(large::NAME, large::laps, large::run),
+    full(hot_key::NAME, hot_key::laps, hot_key::run),
+    full(expiry::NAME, expiry::laps, expiry::run),
+    full(sick_disk::NAME, sick_disk::laps, sick_disk::run),
 ];
+
+/// A scenario that only a full run has, or one that names it.
+const fn full(name: &'static str, laps: fn(&LiveOptions) -> usize, run: Scenario) -> Plan {
+    Plan { name, least: LiveSize::Full, laps, run }
+}
 
 /// Names of arms that may be asked for.
 pub(crate) fn names() -> Vec<&'static str> {
@@ -56,6 +88,15 @@ fn of(options: &LiveOptions) -> Vec<&'static Plan> {
 /// Laps that a run makes, about.
 pub(crate) fn steps(options: &LiveOptions, _: usize) -> usize {
     of(options).iter().map(|plan| (plan.laps)(options)).sum()
+}
+
+/// Runs the mixes on a server that was given.
+pub(crate) fn run_at(
+    context: &mut Context<'_>,
+    target: &Target,
+    found: &mut Found,
+) -> Result<(), LabError> {
+    mixes::run_at(context, target, found)
 }
 
 /// Runs the experiment; what there is when it is stopped.

@@ -1,4 +1,4 @@
-//! Servers that `mixes` asks side by side: nodes of this binary, and other stores with the protocol of
+//! Stores that scenarios ask side by side: nodes of this binary, and other stores with the protocol of
 //! Redis, each with its own settings. What they are asked is not decided here.
 
 use std::fs::File;
@@ -10,19 +10,40 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::disk::SlowDisk;
+use super::given::Given;
+use super::store::Told;
 use crate::LabError;
 use crate::live::cluster::{self, Cluster, ClusterSpec};
 use crate::live::guardian::Guardian;
-use crate::live::processes;
+use crate::live::node::Node;
+use crate::live::shares::Throttled;
 use crate::live::wire::{Connection, Ended, Protocol, command};
 
+/// Settings of nodes where a scenario needs no others.
+pub(super) const DEFAULTS: [&str; 2] = ["cache.size=64mb", "logger.level=warn"];
 const READY_WAIT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(50);
 
-/// A server, or several that are one store.
+/// A store that laps are made on: one process, or several.
+pub(super) trait Server: Sync {
+    /// Where those of its processes listen that have rows.
+    fn addresses(&self) -> Vec<String>;
+    /// Its processes.
+    fn processes(&self) -> Vec<u32>;
+    /// Their names.
+    fn names(&self) -> Vec<String>;
+    /// How often the share of each ran out, where that is known.
+    fn throttled(&self) -> Vec<Option<Throttled>>;
+    /// Whom to ask for figures of the first of them.
+    fn told(&self, disk: Option<Arc<SlowDisk>>) -> Told;
+}
+
+/// A store of this machine, or one that was given.
 pub(super) enum Peer {
     Nodes(Box<Cluster>),
     Other(Other),
+    Given(Given),
 }
 
 /// One process of another store.
@@ -34,11 +55,17 @@ pub(super) struct Other {
 
 impl Peer {
     /// Nodes of this binary: one, or several of which the first keeps the log; synced before an answer.
+    /// `settings` are `--set` of each.
     ///
     /// # Errors
     /// Names the node that does not start, with what it said.
-    pub(super) fn nodes(binary: &Path, folder: &Path, count: usize) -> Result<Self, LabError> {
-        let settings = ["cache.size=64mb", "logger.level=warn"].map(str::to_owned).to_vec();
+    pub(super) fn nodes(
+        binary: &Path,
+        folder: &Path,
+        count: usize,
+        settings: &[&str],
+    ) -> Result<Self, LabError> {
+        let settings = settings.iter().map(|it| (*it).to_owned()).collect();
         let spec =
             ClusterSpec { data_nodes: count, data_share: 0.0, coordinator_share: None, settings };
         Ok(Self::Nodes(Box::new(Cluster::start(&spec, binary, folder)?)))
@@ -75,8 +102,9 @@ impl Peer {
         other.guardian.guard(i64::from(other.process.id()))?;
         let began = Instant::now();
         loop {
-            let answered = Connection::open(&self.addresses()[0], Protocol::Resp, READY_WAIT)
-                .and_then(|mut open| open.ask(&command(&[b"PING"])));
+            let answered =
+                Connection::open(&self.server().addresses()[0], Protocol::Resp, READY_WAIT)
+                    .and_then(|mut open| open.ask(&command(&[b"PING"])));
             match answered {
                 Ok(Ended::Answered) => return Ok(()),
                 Err(error) if began.elapsed() > READY_WAIT => return Err(error),
@@ -85,30 +113,60 @@ impl Peer {
         }
     }
 
-    /// Where it listens.
-    pub(super) fn addresses(&self) -> Vec<String> {
-        let ports = match self {
-            Self::Nodes(nodes) => nodes.nodes.iter().map(|node| node.spec.ports[1]).collect(),
-            Self::Other(other) => vec![other.port],
-        };
-        ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
-    }
-
-    /// Its processes.
-    pub(super) fn processes(&self) -> Vec<u32> {
+    /// What can be asked of it.
+    pub(super) fn server(&self) -> &dyn Server {
         match self {
-            Self::Nodes(nodes) => nodes.nodes.iter().map(|node| node.process()).collect(),
-            Self::Other(other) => vec![other.process.id()],
+            Self::Nodes(nodes) => &**nodes,
+            Self::Other(other) => other,
+            Self::Given(given) => given,
         }
     }
+}
 
-    /// The most memory that its processes had since [`Self::reset_peaks`], bytes.
-    pub(super) fn resident_bytes_peak(&self) -> u64 {
-        self.processes().into_iter().filter_map(processes::resident_bytes_peak).sum()
+impl Server for Cluster {
+    fn addresses(&self) -> Vec<String> {
+        let nodes = self.nodes.iter().take(self.data_nodes);
+        nodes.map(|node| format!("127.0.0.1:{}", node.spec.ports[1])).collect()
     }
 
-    pub(super) fn reset_peaks(&self) {
-        self.processes().into_iter().for_each(processes::reset_peak);
+    fn processes(&self) -> Vec<u32> {
+        self.nodes.iter().map(Node::process).collect()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.nodes.iter().map(|node| node.spec.name.clone()).collect()
+    }
+
+    fn throttled(&self) -> Vec<Option<Throttled>> {
+        self.nodes.iter().map(|node| node.room.throttled()).collect()
+    }
+
+    fn told(&self, disk: Option<Arc<SlowDisk>>) -> Told {
+        let first = &self.nodes[0];
+        Told { process: first.process(), address: first.http(), disk }
+    }
+}
+
+impl Server for Other {
+    fn addresses(&self) -> Vec<String> {
+        vec![format!("127.0.0.1:{}", self.port)]
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        vec![self.process.id()]
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec!["server".to_owned()]
+    }
+
+    fn throttled(&self) -> Vec<Option<Throttled>> {
+        vec![None]
+    }
+
+    fn told(&self, disk: Option<Arc<SlowDisk>>) -> Told {
+        // It tells nothing over HTTP; what it writes the system says.
+        Told { process: self.process.id(), address: format!("127.0.0.1:{}", self.port), disk }
     }
 }
 

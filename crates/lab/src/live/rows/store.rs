@@ -3,34 +3,36 @@
 
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_control::Random;
 use plimsoll_control::average::whole;
+use serde_json::Value;
 
 use super::disk::SlowDisk;
-use super::source::Rows;
 use crate::LabError;
 use crate::live::cluster::{self, Cluster, Rest};
 use crate::live::node::NodeSpec;
 use crate::live::processes;
 use crate::live::wire::{Connection, Ended, Protocol, http};
 
-/// Rows of one command while the store is filled, and clients that fill it.
-const FILLED_AT_ONCE: u64 = 16;
+/// Clients that fill a store.
 const FILLING_CLIENTS: u64 = 16;
 /// How often a command that was refused for load is sent again while the store is filled.
 const FILL_TRIES: usize = 200;
 const FILL_PAUSE: Duration = Duration::from_millis(100);
+/// How long copies of all partitions are waited for.
+const COPIES_WITHIN: Duration = Duration::from_secs(90);
 /// How long figures are waited for.
 const TOLD_WAIT: Duration = Duration::from_millis(500);
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// When a store that was filled is at rest.
-const REST: Rest =
+pub(super) const REST: Rest =
     Rest { within: Duration::from_secs(120), look: Duration::from_secs(1), below: 0.05 };
 /// Files of rows: once written they are never changed, so that copies may share them.
 const SHARED_FILES: &str = "sst";
@@ -46,14 +48,27 @@ pub(super) struct Figures {
     pub(super) rows_bytes: u64,
     /// Rows that were written.
     pub(super) writes: u64,
+    /// Reads of rows that were in memory, and that were not.
+    pub(super) hits: u64,
+    pub(super) misses: u64,
+}
+
+impl Figures {
+    /// The share of reads since an earlier look that were in the cache of rows; none where none was made.
+    pub(super) fn hits_since(&self, earlier: Self) -> Option<f64> {
+        let hits = self.hits.saturating_sub(earlier.hits);
+        let all = hits + self.misses.saturating_sub(earlier.misses);
+        (all > 0).then(|| hits as f64 / all as f64)
+    }
 }
 
 /// A running store, as far as figures are asked of it.
 pub(super) struct Told {
-    process: u32,
+    pub(super) process: u32,
     /// Of its REST.
-    address: String,
-    disk: Option<Arc<SlowDisk>>,
+    pub(super) address: String,
+    /// Holds its writes, where it is held: it counts them too.
+    pub(super) disk: Option<Arc<SlowDisk>>,
 }
 
 impl Told {
@@ -71,6 +86,8 @@ impl Told {
             debt: of("plimsoll_write_debt"),
             stops: of("plimsoll_store_stops_total").map(whole),
             rows_bytes: of("plimsoll_rows_files_bytes").map_or(0, whole),
+            hits: of("plimsoll_row_cache_hits_total").map_or(0, whole),
+            misses: of("plimsoll_row_cache_misses_total").map_or(0, whole),
             writes: of("plimsoll_resp_commands_total{command=\"set\"}").map_or(0, whole),
         }
     }
@@ -125,7 +142,7 @@ impl Store {
     /// A row is not taken, or files cannot be copied.
     pub(super) fn prepare(
         &mut self,
-        rows: &Rows,
+        rows: &dyn Fill,
         keys: u64,
         seed: u64,
         stop: &AtomicBool,
@@ -173,15 +190,20 @@ impl Store {
         let _ = fs::remove_dir_all(&self.data);
     }
 
-    /// Whom to ask for figures of the process that runs now.
-    pub(super) fn told(&self) -> Told {
-        let node = &self.cluster.nodes[0];
-        Told { process: node.process(), address: node.http(), disk: self.disk.clone() }
-    }
-
     /// Bytes of its log.
     pub(super) fn log_bytes(&self) -> u64 {
         bytes_of(&self.data.join("log"))
+    }
+}
+
+/// What a store is filled with.
+pub(super) trait Fill: Sync {
+    /// Commands that set the rows of these numbers, and how many they are.
+    fn fill(&self, numbers: Range<u64>, random: &mut Random) -> (Vec<u8>, usize);
+
+    /// Rows that are set at once.
+    fn at_once(&self) -> u64 {
+        16
     }
 }
 
@@ -189,7 +211,12 @@ impl Store {
 ///
 /// # Errors
 /// A row is not taken.
-pub(super) fn fill_all(address: &str, rows: &Rows, keys: u64, seed: u64) -> Result<(), LabError> {
+pub(super) fn fill_all(
+    address: &str,
+    rows: &dyn Fill,
+    keys: u64,
+    seed: u64,
+) -> Result<(), LabError> {
     thread::scope(|scope| {
         let fill = |client: u64| {
             let each = keys.div_ceil(FILLING_CLIENTS);
@@ -207,18 +234,18 @@ pub(super) fn fill_all(address: &str, rows: &Rows, keys: u64, seed: u64) -> Resu
 
 fn fill(
     address: &str,
-    rows: &Rows,
-    numbers: std::ops::Range<u64>,
+    rows: &dyn Fill,
+    numbers: Range<u64>,
     random: &mut Random,
 ) -> io::Result<()> {
     let mut connection = Connection::open(address, Protocol::Resp, TIMEOUT)?;
     let mut from = numbers.start;
     while from < numbers.end {
-        let to = (from + FILLED_AT_ONCE).min(numbers.end);
-        let command = rows.fill(from..to, random);
+        let to = (from + rows.at_once()).min(numbers.end);
+        let (commands, count) = rows.fill(from..to, random);
         let mut tries = 0;
         loop {
-            match connection.ask(&command)? {
+            match connection.ask_all(&commands, count)? {
                 Ended::Answered => break,
                 Ended::Refused if tries < FILL_TRIES => thread::sleep(FILL_PAUSE),
                 other => return Err(io::Error::other(format!("{other:?}"))),
@@ -228,6 +255,29 @@ fn fill(
         from = to;
     }
     Ok(())
+}
+
+/// Waits until there are so many copies of the rows' partitions, all of which can be read. Tables of rows are
+/// in no health of an index; the nodes' digests of copies count them.
+///
+/// # Errors
+/// They are not there in time.
+pub(super) fn await_copies(cluster: &Cluster, count: usize) -> Result<(), LabError> {
+    let began = Instant::now();
+    loop {
+        let path = "/_plimsoll/digest?index=db0&timeout=10s";
+        let told = cluster.coordinator().ask("GET", path, None, TIMEOUT)?;
+        let is_there = |copy: &&Value| copy["error"].is_null();
+        let there = told.as_array().map_or(0, |all| all.iter().filter(is_there).count());
+        if there == count {
+            return Ok(());
+        }
+        if began.elapsed() > COPIES_WITHIN {
+            let why = format!("{there} of {count} are there");
+            return Err(LabError::live("wait for the copies of rows".to_owned(), why));
+        }
+        thread::sleep(FILL_PAUSE);
+    }
 }
 
 fn metrics(address: &str) -> io::Result<String> {
