@@ -203,6 +203,13 @@ impl Coordinator {
         table.map_or_else(Vec::new, |table| Look::new(self.shared()).table(&table))
     }
 
+    /// The databases of rows alone that are there, by name.
+    #[must_use]
+    pub fn databases_of_rows(&self) -> Vec<String> {
+        let tables = self.shared().tables.all();
+        tables.iter().filter(|it| !it.is_index()).map(|it| it.name().to_owned()).collect()
+    }
+
     /// Copies of each partition beyond the first that an index should have.
     #[must_use]
     pub fn wanted_replicas(&self, index: &IndexMetadata) -> u32 {

@@ -226,10 +226,35 @@ fn are_nodes(wanted: &str, nodes: i64) -> Result<bool, Error> {
     }
 }
 
+/// The databases of rows alone that a request means, all where it names nothing, and what else it names.
+fn databases(call: &Call) -> (Vec<String>, Option<String>) {
+    let all = call.coordinator().databases_of_rows();
+    match call.part("index") {
+        None | Some("_all" | "*") => (all, call.part("index").map(str::to_owned)),
+        Some(names) => {
+            let (databases, others): (Vec<&str>, Vec<&str>) =
+                names.split(',').partition(|name| all.iter().any(|it| it == name));
+            (databases.into_iter().map(str::to_owned).collect(), Some(others.join(",")))
+        }
+    }
+}
+
+/// Copies beyond the first, those that are wanted and not there included.
+fn replicas_of(partitions: &[PartitionOverview]) -> u32 {
+    let copies = partitions.iter().map(|it| it.copies.len()).max().unwrap_or(1);
+    u32::try_from(copies.saturating_sub(1)).unwrap_or(u32::MAX)
+}
+
 /// The health now, and whether it is what is waited for.
 fn look(call: &Call, level: &str, wait: &Wait) -> Result<(Value, bool), Error> {
     let options = Expand { hidden: true, ..Expand::any() }.with_query(&call.query)?;
-    let found = match expressions::resolve(call.coordinator(), call.part("index"), &options) {
+    let (mut tables, others) = databases(call);
+    let resolved = match &others {
+        // All that is named are databases of rows alone.
+        Some(others) if others.is_empty() => Ok(Vec::new()),
+        others => expressions::resolve(call.coordinator(), others.as_deref(), &options),
+    };
+    let found = match resolved {
         Ok(found) => Some(found),
         // An index that is named and not there may come while the request waits.
         Err(error) if error.status == 404 && wait.named => None,
@@ -238,17 +263,18 @@ fn look(call: &Call, level: &str, wait: &Wait) -> Result<(Value, bool), Error> {
     let rest = &call.rest;
     let mut sum = Health::default();
     let mut indices = Map::new();
-    for target in found.iter().flatten() {
-        let index = &target.index;
-        let partitions = call.coordinator().copies_of(&index.name);
+    tables.extend(found.iter().flatten().map(|target| target.index.name.clone()));
+    for name in tables {
+        let partitions = call.coordinator().copies_of(&name);
         let health = Health::sum(partitions.iter().map(Health::of));
         sum = Health::sum([sum, health].into_iter());
         if level != "cluster" {
-            let replicas = call.coordinator().wanted_replicas(index);
+            let index = call.coordinator().index(&name);
+            let replicas = index.map(|it| call.coordinator().wanted_replicas(&it));
             let mut shown = json!({
                 "status": health.status().name(),
-                "number_of_shards": index.partitions,
-                "number_of_replicas": replicas,
+                "number_of_shards": partitions.len(),
+                "number_of_replicas": replicas.unwrap_or_else(|| replicas_of(&partitions)),
                 "active_primary_shards": health.primaries,
                 "active_shards": health.active,
                 "relocating_shards": health.relocating,
@@ -258,7 +284,7 @@ fn look(call: &Call, level: &str, wait: &Wait) -> Result<(Value, bool), Error> {
             if level == "shards" {
                 shown["shards"] = partitions.iter().map(shard).collect();
             }
-            indices.insert(index.name.clone(), shown);
+            indices.insert(name, shown);
         }
     }
     let mut status = if found.is_some() { sum.status() } else { Status::Red };
