@@ -55,7 +55,7 @@ pub(super) fn tell(told: &mut Told<'_>) -> Result<(), LabError> {
         ),
         (
             "the study's machines",
-            format!("{NODES:.0} of {CORES:.0} cores, as fast as those of issue 20"),
+            format!("{NODES:.0} machines of {CORES:.0} cores, as fast as those of issue 20"),
         ),
         ("reads, by processors", format!("{reads_s:.0}/s")),
         ("reads, by the network", format!("{:.0}/s", links / FRAME_BYTES)),

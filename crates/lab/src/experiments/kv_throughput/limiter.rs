@@ -96,6 +96,14 @@ pub(super) fn compare(told: &mut Told<'_>) -> Result<(), LabError> {
     if let Some((ours, auto)) = of("ours").zip(of("auto")) {
         told.findings.extend(aims(ours, auto, rate_s));
     }
+    let p99_9 = |of: &Outcome| of.writes_us.value_at_quantile(0.999) as f64;
+    for (name, to) in [("ours", "off"), ("ours-small-pieces", "ours")] {
+        let both = of(name).map(p99_9).zip(of(to).map(p99_9));
+        told.findings.push(Finding::told(
+            format!("limiter: p99.9 of writes, {name} to {to}"),
+            both.map(|(it, other)| format!("{:.2}", it / other.max(1.0))),
+        ));
+    }
     Ok(())
 }
 
