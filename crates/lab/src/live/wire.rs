@@ -316,6 +316,20 @@ mod tests {
     }
 
     #[test]
+    fn what_a_head_says_is_kept_where_it_is_asked_for() {
+        let answer = b"HTTP/1.1 200 OK\r\nX-Told:  a b \r\ncontent-length: 0\r\n\r\n";
+        let plain = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+        let mut connection = open(vec![answer, answer, plain], Protocol::Http);
+        connection.ask(b"x").unwrap();
+        assert_eq!(connection.told("x-told"), None);
+        connection.keep_head();
+        connection.ask(b"x").unwrap();
+        assert_eq!(connection.told("x-told"), Some("a b"));
+        connection.ask(b"x").unwrap();
+        assert_eq!(connection.told("x-told"), None, "that was the answer before");
+    }
+
+    #[test]
     fn parts_that_failed_are_seen() {
         let partial = br#"{"took":1,"_shards":{"total":5,"successful":4,"skipped":0,"failed":1}"#;
         let whole = br#"{"took":1,"_shards":{"total":5,"successful":5,"skipped":0,"failed":0}"#;

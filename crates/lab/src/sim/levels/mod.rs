@@ -29,7 +29,7 @@ mod spec;
 mod store;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use run::run;
 pub(crate) use spec::{Arm, Asked, Costs, LevelsSpec, Machine, Outcome, Shape};

@@ -1,5 +1,5 @@
-//! The model by itself: bytes are kept, the disk is not outrun, level 0 stays bounded, and the same seed
-//! gives the same run.
+//! The model by itself: bytes are kept, the disk is not outrun, and level 0 stays bounded. That the same seed
+//! gives the same run is `determinism.rs`' affair.
 
 use super::*;
 
@@ -7,7 +7,7 @@ const MB: f64 = 1e6;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// One small node on a slow disk, asked by the clock.
-fn small(arm: Arm, rate_s: f64) -> LevelsSpec {
+pub(crate) fn small(arm: Arm, rate_s: f64) -> LevelsSpec {
     LevelsSpec {
         machine: Machine { cpus: 2.0, disks: 1, disk_bytes_s: 60.0 * MB },
         shape: Shape {
@@ -39,7 +39,7 @@ fn small(arm: Arm, rate_s: f64) -> LevelsSpec {
     }
 }
 
-const ARMS: [Arm; 4] =
+pub(crate) const ARMS: [Arm; 4] =
     [Arm::Off, Arm::Limiter { bytes_s: 60_000_000 }, Arm::Auto { bytes_s: 60_000_000 }, Arm::Ours];
 
 #[test]
@@ -101,16 +101,4 @@ fn a_closed_loop_obeys_littles_law() {
     let under_way =
         (found.reads_s() * found.reads_us.mean() + found.writes_s() * found.writes_us.mean()) / 1e6;
     assert!((under_way / 16.0 - 1.0).abs() < 0.02, "{under_way}");
-}
-
-#[test]
-fn the_same_seed_gives_the_same_run() {
-    for arm in ARMS {
-        let mut spec = small(arm, 4_000.0);
-        spec.window_ns = 5 * SECOND_NS;
-        let (one, two) = (run(&spec, 9), run(&spec, 9));
-        assert!(one.events > 10_000);
-        assert_eq!((one.checksum, one.events, one.course), (two.checksum, two.events, two.course));
-        assert_ne!(run(&spec, 10).checksum, one.checksum, "{arm:?}");
-    }
 }
