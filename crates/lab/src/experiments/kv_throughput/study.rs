@@ -63,7 +63,7 @@ impl Point {
     fn curve(scenario: &str, nodes: usize, threads: usize, reads: f64, published_s: f64) -> Self {
         Self {
             scenario: scenario.to_owned(),
-            name: threads.to_string(),
+            name: format!("threads-{threads}"),
             nodes,
             partitions: 64,
             threads,
