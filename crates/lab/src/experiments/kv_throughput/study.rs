@@ -140,7 +140,7 @@ fn rows(version: &str) -> Vec<Point> {
 
 /// The curves of 1.12.3: all of them, or a few points.
 fn curves(is_quick: bool) -> Vec<Point> {
-    let is_wanted = |at: usize| !is_quick || at % 3 == 0;
+    let is_wanted = |at: usize| !is_quick || at.is_multiple_of(3);
     let mut points = Vec::new();
     for (at, it) in CURVES.write_curve.iter().enumerate().filter(|(at, _)| is_wanted(*at)) {
         let mut point = Point::curve("write-curve", 5, it.threads, 0.0, it.rate_s);
