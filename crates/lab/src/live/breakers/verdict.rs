@@ -22,6 +22,8 @@ use crate::stats;
 const PAIRS: [(&str, &str); 3] = [(ON, WITHOUT), (NOOP, WITHOUT), (ON, NOOP)];
 const METRICS: [&str; 2] = ["cpu_s_per_op", "service_time_ms.mean"];
 const MIB: f64 = 1_048_576.0;
+/// What processor time may be more with a breaker.
+const COST_PERCENT_MAX: f64 = 1.0;
 
 /// Adds a scenario to what was found.
 pub(super) fn tell(context: &Context<'_>, found: &mut Found, plan: &Plan, rounds: &[Round]) {
@@ -151,8 +153,11 @@ fn average(plan: &Plan, (arm, laps): &(&str, Vec<Lap>)) -> Finding {
         .map(|it| it["request_peak_bytes"])
         .collect();
     let total = mean("service_time_ms.mean") * (ROUND_QUERIES * laps.len()) as f64;
+    let least = values(laps, "service_time_ms.min").into_iter().fold(f64::INFINITY, f64::min);
+    let most = values(laps, "service_time_ms.p100").into_iter().fold(0.0, f64::max);
     let said = format!(
-        "took {:.1} ms ({total:.0} a thread), {:.3} ms of processor, charged {:.3} MiB at most",
+        "took {:.1} ms ({least:.0} to {most:.0}, {total:.0} a thread), {:.3} ms of processor, charged {:.3} MiB \
+         at most",
         mean("service_time_ms.mean"),
         mean("cpu_s_per_op") * 1e3,
         stats::mean(&charged) / MIB
@@ -167,12 +172,17 @@ fn average(plan: &Plan, (arm, laps): &(&str, Vec<Lap>)) -> Finding {
     }
 }
 
+/// A pair of arms; processor time with the breaker has an aim, at the study's own size.
 fn change(plan: &Plan, of: &Comparison) -> Finding {
     let published = of.published_change_percent.zip(of.published_as.as_ref());
-    let aim = published.map(|(percent, name)| format!("{name}: {percent:+.1} %"));
     let [low, high] = of.ci95;
     let said = format!("{:+.2} % ({low:+.2} to {high:+.2})", of.change_percent);
     let what = format!("{}: {} of {} to {}", plan.name, of.metric, of.contender, of.baseline);
+    if of.contender == ON && of.metric == METRICS[0] && !plan.is_old {
+        let aim = format!("upper end at most +{COST_PERCENT_MAX} %");
+        return Finding::compare(what, aim, Some(said), Some(high <= COST_PERCENT_MAX));
+    }
+    let aim = published.map(|(percent, name)| format!("{name}: {percent:+.1} %"));
     Finding { aim: aim.unwrap_or_else(|| "-".to_owned()), ..Finding::told(what, Some(said)) }
 }
 
