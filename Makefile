@@ -56,7 +56,7 @@ bench-growth: build ## what a write costs on three nodes and on nine, log server
 
 bench-breakers: ## what the memory breakers cost, beside a binary without their layer (ARGS="--quick")
 	@scripts/deps.sh build && . scripts/env.sh && build_layerless
-	@python3 scripts/bench_breakers.py $$CARGO_TARGET_DIR/release/plimsoll --layerless $$CARGO_TARGET_DIR/release/plimsoll-layerless $(ARGS)
+	@. scripts/env.sh && $$plimsoll lab run breaker-overhead --layerless $$CARGO_TARGET_DIR/release/plimsoll-layerless $(ARGS)
 
 bench-failover: build ## what clients notice when a node or a log server goes bad (ARGS="--seconds 10")
 	@scripts/deps.sh test && $$(scripts/venv.sh) scripts/failover.py $(ARGS)

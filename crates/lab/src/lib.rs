@@ -220,7 +220,7 @@ pub fn list() -> Vec<Listed> {
         is_simulated: true,
     };
     let mut all: Vec<Listed> = experiments::ALL.iter().map(listed).collect();
-    let live_alone = [("sick-node", live::SICK_NODE), ("kv-throughput", live::KV_THROUGHPUT)];
+    let live_alone = [live::BREAKER_OVERHEAD, ("sick-node", live::SICK_NODE)];
     all.extend(live_alone.map(|(name, about)| Listed {
         name,
         about,

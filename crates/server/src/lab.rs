@@ -21,6 +21,7 @@ const STOPPED_TWICE: i32 = 130;
 const RUN_EXAMPLES: &str = "\
 Examples:
   plimsoll lab run replica-selection --quick
+  plimsoll lab run all --quick
   plimsoll lab run sick-node --full --corpus http_logs=documents-181998.json.bz2";
 
 /// What `plimsoll lab` can do.
@@ -50,7 +51,8 @@ pub struct DemoArgs {
 /// The flags of `plimsoll lab run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The experiment; `plimsoll lab list` names them.
+    /// The experiment; `plimsoll lab list` names them. `all`: the five studies one after the other, and a
+    /// page that sums them up.
     #[arg(value_name = "EXPERIMENT")]
     pub experiment: String,
     /// Five laps, the arms that matter most, less than ten minutes: what it finds is indicative.
@@ -65,8 +67,8 @@ pub struct RunArgs {
     /// An arm; may be given several times. The baseline is always there.
     #[arg(long = "variant", value_name = "NAME")]
     pub variants: Vec<String>,
-    /// Scenarios of replica-selection, remote-recovery or kv-throughput, with commas between them;
-    /// only these run.
+    /// Scenarios of replica-selection, remote-recovery, kv-throughput or breaker-overhead, with commas
+    /// between them; only these run.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub scenarios: Vec<String>,
     /// A server to measure instead: http://host:port (Elasticsearch's REST) or redis://host:port. For
@@ -79,11 +81,18 @@ pub struct RunArgs {
     /// or bzip2.
     #[arg(long = "corpus", value_name = "SHAPE=FILE")]
     pub corpora: Vec<String>,
+    /// Of breaker-overhead: a binary that was built without the allocator's layer, its third arm [default:
+    /// what PLIMSOLL_LAYERLESS names, if anything].
+    #[arg(long, value_name = "PATH")]
+    pub layerless: Option<PathBuf>,
+    /// Of breaker-overhead: so many documents [default: 2000000].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub documents: Option<u64>,
     /// Folder of result.json and report.html [default: lab/EXPERIMENT].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Goes on with a run of remote-recovery or kv-throughput that was interrupted and left its files
-    /// in DIR: scenarios that are whole are kept. All other flags are to be those of that run.
+    /// Goes on with a run of remote-recovery, kv-throughput, breaker-overhead or all that was interrupted
+    /// and left its files in DIR: scenarios that are whole are kept. All other flags are to be those of that run.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "target"])]
     pub resume: Option<PathBuf>,
     /// The number that corpora and requests are drawn from.
@@ -189,6 +198,8 @@ impl RunArgs {
         options.scenarios.clone_from(&self.scenarios);
         options.target.clone_from(&self.target);
         options.corpora.clone_from(&self.corpora);
+        options.layerless.clone_from(&self.layerless);
+        options.documents = self.documents;
         options.seed = self.seed;
         options.resume = self.resume.is_some();
         if let Some(out) = self.resume.as_ref().or(self.out.as_ref()) {
@@ -375,14 +386,24 @@ mod tests {
         assert!(again.resume && !there.resume);
         assert_eq!(again.out, PathBuf::from("/tmp/y"));
         assert!(parse(&["run", "x", "--resume", "y", "--out", "z"]).is_err());
+        let breakers = run(&["run", "x", "--layerless", "/b", "--documents", "9"]);
+        assert_eq!((breakers.layerless, breakers.documents), (Some("/b".into()), Some(9)));
+        assert!(parse(&["run", "x", "--documents", "0"]).is_err());
         let files = run(&["run", "x", "--corpus", "pmc=a.bz2", "--corpus", "geopoint=b"]);
         assert_eq!(files.corpora, ["pmc=a.bz2", "geopoint=b"]);
     }
 
     #[test]
-    fn the_list_names_what_can_be_simulated() {
+    fn the_list_names_all_five_studies() {
         let list = list();
-        for name in ["replica-selection", "admission-queue"] {
+        let studies = [
+            "replica-selection",
+            "admission-queue",
+            "breaker-overhead",
+            "remote-recovery",
+            "kv-throughput",
+        ];
+        for name in studies {
             assert!(list.lines().any(|line| line.starts_with(name)), "{list}");
         }
     }
@@ -398,6 +419,7 @@ mod tests {
         let scenario = wrong(&["run", "replica-selection", "--scenarios", "pmc,no"]);
         assert!(scenario.is_usage() && scenario.to_string().contains("`no`"), "{scenario}");
         assert!(scenario.to_string().contains("one-replica-loaded-open"), "{scenario}");
+        assert!(wrong(&["run", "all", "--scenarios", "pmc"]).is_usage());
         let none = wrong(&["run", "sick-node", "--scenarios", "pmc"]);
         assert!(none.is_usage() && none.to_string().contains("none to choose from"), "{none}");
         let target = "http://localhost:1";

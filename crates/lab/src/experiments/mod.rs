@@ -6,6 +6,7 @@ mod bench;
 mod calibrate;
 mod compare;
 mod controllers;
+mod kv_throughput;
 mod laps;
 mod load_ramp;
 mod open_loop;
@@ -99,7 +100,7 @@ const BEYOND: Experiment = Experiment {
     own: None,
 };
 
-pub(crate) const ALL: [Experiment; 9] = [
+pub(crate) const ALL: [Experiment; 10] = [
     Experiment {
         name: "replica-selection",
         about: "which replica serves a read: the adaptive replica selection study, one node stressed",
@@ -131,6 +132,14 @@ pub(crate) const ALL: [Experiment; 9] = [
         baseline: "1m-5",
         metrics: &["recovery_seconds"],
         own: Some(remote_recovery::simulate),
+        ..BEYOND
+    },
+    Experiment {
+        name: "kv-throughput",
+        about: "rows under YCSB's mixes, and the tail of writes while files are rewritten on a slow \
+                disk: the key-value study",
+        metrics: &["throughput_ops_s.mean", "latency_ms.p99", "latency_ms.p99_9"],
+        own: Some(kv_throughput::simulate),
         ..BEYOND
     },
     Experiment {

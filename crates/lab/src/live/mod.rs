@@ -3,7 +3,9 @@
 //! What it asks of the machine (control groups, `/proc`, signals) is Linux's.
 
 mod admission;
+mod all;
 mod blocks;
+mod breakers;
 mod cluster;
 mod context;
 mod corpus;
@@ -72,6 +74,11 @@ pub struct LiveOptions {
     /// Files of documents in the place of generated ones, each as `SHAPE=FILE` with the shape
     /// `geopoint`, `http_logs` or `pmc`: JSON objects, one a line, plain or in gzip or bzip2.
     pub corpora: Vec<String>,
+    /// Of `breaker-overhead`, the binary without the allocator's layer; none for what the environment
+    /// says (`PLIMSOLL_LAYERLESS`), without which that arm is left out.
+    pub layerless: Option<PathBuf>,
+    /// Of `breaker-overhead`, documents in the place of 2,000,000; at least 1.
+    pub documents: Option<u64>,
     /// Where all chance comes from.
     pub seed: u64,
     /// The folder to write to; it is made if it is not there.
@@ -133,6 +140,8 @@ impl LiveOptions {
             scenarios: Vec::new(),
             target: None,
             corpora: Vec::new(),
+            layerless: None,
+            documents: None,
             seed: 1,
             out: PathBuf::from("lab").join(experiment),
             resume: false,
@@ -159,7 +168,7 @@ struct Experiment {
     run: fn(&mut Context<'_>, &mut Found) -> Result<(), LabError>,
 }
 
-const ALL: [Experiment; 6] = [
+const ALL: [Experiment; 7] = [
     Experiment {
         name: DEMO,
         variants: Vec::new,
@@ -210,17 +219,24 @@ const ALL: [Experiment; 6] = [
         corpora: |_| Vec::new(),
         run: rows::run,
     },
+    Experiment {
+        name: breakers::NAME,
+        variants: Vec::new,
+        scenarios: breakers::scenarios,
+        laps: breakers::steps,
+        corpora: |_| Vec::new(),
+        run: breakers::run,
+    },
 ];
 
 /// Experiments whose runs can be gone on with.
-const RESUMED: [&str; 2] = [remote::NAME, rows::NAME];
+const RESUMED: [&str; 3] = [remote::NAME, rows::NAME, breakers::NAME];
 
 /// What `sick-node` asks.
 pub(crate) const SICK_NODE: &str =
     "hung, slow, failing, cold, flapping: each fault in an open loop; in full also each workload";
-/// What `kv-throughput` asks.
-pub(crate) const KV_THROUGHPUT: &str = "rows under YCSB's mixes, and the tail of writes while files are \
-     rewritten on a slow disk: the key-value study";
+/// `breaker-overhead` by its name and what it asks.
+pub(crate) const BREAKER_OVERHEAD: (&str, &str) = (breakers::NAME, breakers::ABOUT);
 /// The experiment that `plimsoll lab demo` runs.
 pub const DEMO: &str = "demo";
 
@@ -244,7 +260,8 @@ fn errors(of: &Scenario) -> Vec<String> {
     of.variants.iter().filter_map(one).collect()
 }
 
-/// Runs an experiment on this machine and writes what [`crate::simulate`] writes. When it is
+/// Runs an experiment on this machine and writes what [`crate::simulate`] writes; `all` runs the five
+/// studies one after the other, each into a folder of its own, and sums them up. When it is
 /// stopped, and when something fails after the first scenario, the files tell of what there is.
 ///
 /// # Errors
@@ -253,6 +270,9 @@ fn errors(of: &Scenario) -> Vec<String> {
 pub fn run(options: &LiveOptions, progress: &mut dyn Progress) -> Result<Outcome, LabError> {
     if let Some(laps) = options.laps.filter(|laps| !LAPS.contains(laps)) {
         return Err(LabError::Laps { laps });
+    }
+    if options.experiment == all::NAME {
+        return all::run(options, progress);
     }
     let Some(experiment) = ALL.iter().find(|one| one.name == options.experiment) else {
         return Err(LabError::UnknownExperiment {
@@ -263,7 +283,7 @@ pub fn run(options: &LiveOptions, progress: &mut dyn Progress) -> Result<Outcome
     let is_remote = experiment.name == remote::NAME;
     let can_resume = RESUMED.contains(&experiment.name) && options.target.is_none();
     if options.resume && !can_resume {
-        let why = format!("only {} on nodes of their own can be", RESUMED.join(" and "));
+        let why = format!("only runs of {} on nodes of their own can be", RESUMED.join(", "));
         return Err(LabError::Resume { dir: options.out.clone(), why });
     }
     let names = match options.target {

@@ -10,7 +10,7 @@ use crate::LabError;
 use crate::result::{Plots, Results, RunNote};
 
 /// How this run is asked for.
-fn asked(options: &LiveOptions) -> RunNote {
+pub(super) fn asked(options: &LiveOptions) -> RunNote {
     let size = match options.size {
         LiveSize::Quick => "quick",
         LiveSize::Study => "study",
@@ -65,7 +65,7 @@ fn earlier(context: &mut Context<'_>, found: &mut Found) -> Result<(), LabError>
 }
 
 /// The run of a result, where it was asked for as this one is.
-fn same(
+pub(super) fn same(
     folder: &Path,
     results: &Results,
     options: &LiveOptions,

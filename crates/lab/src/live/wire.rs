@@ -49,6 +49,8 @@ pub(crate) struct Connection {
     /// The body of the last answer.
     pub(crate) body: Vec<u8>,
     is_over: bool,
+    /// Name, in small letters, and value of each line of the last answer's head, where they are kept.
+    head: Option<Vec<(String, String)>>,
 }
 
 fn bad(what: &str) -> io::Error {
@@ -65,12 +67,22 @@ impl Connection {
         stream.set_read_timeout(Some(timeout))?;
         stream.set_write_timeout(Some(timeout))?;
         let stream = BufReader::with_capacity(16 << 10, stream);
-        Ok(Self { protocol, stream, body: Vec::new(), is_over: false })
+        Ok(Self { protocol, stream, body: Vec::new(), is_over: false, head: None })
     }
 
     /// Whether the other side said that this was the last answer.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    /// Keeps what the heads of answers over HTTP say from now on.
+    pub(crate) fn keep_head(&mut self) {
+        self.head = Some(Vec::new());
+    }
+
+    /// What the head of the last answer says by this name, in small letters.
+    pub(crate) fn told(&self, name: &str) -> Option<&str> {
+        self.head.iter().flatten().find(|line| line.0 == name).map(|line| line.1.as_str())
     }
 
     /// Sends a request and reads its answer.
@@ -128,6 +140,7 @@ impl Connection {
 
     fn http_answer(&mut self) -> io::Result<u16> {
         self.body.clear();
+        self.head.iter_mut().for_each(Vec::clear);
         let first = self.line()?;
         let status = first.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5));
         let status = status.and_then(|code| code.parse::<u16>().ok());
@@ -139,12 +152,15 @@ impl Connection {
             if number > LINES_MAX {
                 return Err(bad("too many lines in the head"));
             }
-            let value = value.trim();
-            match name.to_ascii_lowercase().as_str() {
+            let (name, value) = (name.to_ascii_lowercase(), value.trim());
+            match name.as_str() {
                 "content-length" => length = value.parse().map_err(|_| bad("content-length"))?,
                 "transfer-encoding" => is_chunked = value.eq_ignore_ascii_case("chunked"),
                 "connection" => self.is_over |= value.eq_ignore_ascii_case("close"),
                 _ => {}
+            }
+            if let Some(head) = &mut self.head {
+                head.push((name, value.to_owned()));
             }
         }
         if !is_chunked {
@@ -314,6 +330,20 @@ mod tests {
         assert_eq!(connection.ask(b"x").unwrap(), Ended::Refused);
         assert!(connection.is_over());
         assert!(connection.ask(b"x").is_err());
+    }
+
+    #[test]
+    fn what_a_head_says_is_kept_where_it_is_asked_for() {
+        let answer = b"HTTP/1.1 200 OK\r\nX-Told:  a b \r\ncontent-length: 0\r\n\r\n";
+        let plain = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+        let mut connection = open(vec![answer, answer, plain], Protocol::Http);
+        connection.ask(b"x").unwrap();
+        assert_eq!(connection.told("x-told"), None);
+        connection.keep_head();
+        connection.ask(b"x").unwrap();
+        assert_eq!(connection.told("x-told"), Some("a b"));
+        connection.ask(b"x").unwrap();
+        assert_eq!(connection.told("x-told"), None, "that was the answer before");
     }
 
     #[test]

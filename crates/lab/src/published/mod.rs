@@ -1,10 +1,16 @@
 //! Published figures that experiments are compared with. They are data, transcribed with their
 //! source into `published/*.json` of this crate, and nothing here corrects them.
 
+mod breakers;
+mod curves;
+
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
+
+pub(crate) use breakers::BREAKERS;
+pub(crate) use curves::CURVES;
 
 /// The study of replica selection.
 #[derive(Debug, Deserialize)]

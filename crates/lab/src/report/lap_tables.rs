@@ -3,7 +3,7 @@
 
 use super::table::Table;
 use super::{copies, figures, figures_or, rows};
-use crate::published::{QUEUE, SELECTION};
+use crate::published::{BREAKERS, QUEUE, SELECTION};
 use crate::result::{Lap, Results, Scenario, Variant, metric, over_laps};
 use crate::stats;
 
@@ -224,6 +224,7 @@ fn beside(results: &Results, scenario: &Scenario) -> String {
     let columns = ["Metric", "Variant", "Change %", "95 % from", "to", "Published %", "as"];
     let source = match results.experiment.as_str() {
         "admission-queue" => &QUEUE.source,
+        "breaker-overhead" => &BREAKERS.source,
         _ => &SELECTION.source,
     };
     let mut table = Table::new(&format!("beside the published figures ({source})"), &columns);

@@ -9,6 +9,7 @@ mod cpu;
 mod dist;
 mod event;
 mod faults;
+pub(crate) mod levels;
 mod measure;
 mod node;
 mod request;

@@ -5,7 +5,8 @@
 //!
 //! Deep compactions make way for those of level 0, which keep reads fast and let flushes go on: they sleep
 //! as soon as the rate is reached, those of level 0 only once they alone are beyond it. What sets the rate,
-//! and opens it where too much was put off, is `cluster`'s.
+//! and opens it where too much was put off, is `cluster`'s; how far all are ahead of it is counted by
+//! `plimsoll_control::pacing::ahead`.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -13,21 +14,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use plimsoll_control::pacing::Passed;
+use plimsoll_control::pacing::ahead::{
+    AHEAD_OF_LEVEL_0_S, AHEAD_S, LOOK_BYTES, SLEEP_MAX, STALE_NS,
+};
 use rust_rocksdb::CompactionDecision;
 use rust_rocksdb::compaction_filter::CompactionFilter;
 use rust_rocksdb::compaction_filter_factory::{CompactionFilterContext, CompactionFilterFactory};
 
-/// A compaction looks at the rate after so many bytes of rows.
-const LOOK_BYTES: u64 = 32 * 1024;
-/// It sleeps no longer than this at a time: the rate may be another by then, or the node be stopping.
-const SLEEP_MAX: Duration = Duration::from_millis(5);
-/// It may be ahead of the rate by what goes in this time; of level 0, in this one.
-const AHEAD_S: f64 = 0.005;
-const AHEAD_OF_LEVEL_0_S: f64 = 0.05;
-/// And what others did beyond the rate holds it back for no longer than this.
-const OWED_S: f64 = 0.1;
-/// A rate that was set longer ago than this holds nobody back any more: whoever sets it is late itself.
-const STALE: Duration = Duration::from_secs(3);
 /// What stands for no limit.
 const FREE: u64 = u64::MAX;
 
@@ -44,8 +38,8 @@ pub struct CompactionPace {
 
 /// What is ahead of the rate.
 struct Bucket {
-    bytes: f64,
-    at: Instant,
+    passed: Passed,
+    began: Instant,
     /// When the rate was set.
     set: Instant,
 }
@@ -58,7 +52,7 @@ impl Default for CompactionPace {
             acts: AtomicBool::new(true),
             passed: AtomicU64::new(0),
             held_ns: AtomicU64::new(0),
-            bucket: Mutex::new(Bucket { bytes: 0.0, at: now, set: now }),
+            bucket: Mutex::new(Bucket { passed: Passed::default(), began: now, set: now }),
         }
     }
 }
@@ -113,19 +107,13 @@ impl CompactionPace {
     /// How long whoever added so many bytes is to wait.
     fn add(&self, bytes: u64, ahead_s: f64, now: Instant) -> Duration {
         let mut bucket = self.bucket.lock();
-        let passed_s = now.saturating_duration_since(bucket.at).as_secs_f64();
-        bucket.at = now;
-        let is_stale = now.saturating_duration_since(bucket.set) > STALE;
-        let Some(bytes_s) = self.bytes_s().filter(|_| !is_stale) else {
-            bucket.bytes = 0.0;
-            return Duration::ZERO;
+        let ns = |since: Instant| {
+            let passed = now.saturating_duration_since(since);
+            u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX)
         };
-        // At no rate at all it is looked for one now and then.
-        let bytes_s = bytes_s.max(1) as f64;
-        let ahead = (bucket.bytes - bytes_s * passed_s).max(0.0) + bytes as f64;
-        bucket.bytes = ahead.min((OWED_S * bytes_s).max(LOOK_BYTES as f64));
-        let beyond = bucket.bytes - ahead_s * bytes_s;
-        if beyond <= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(beyond / bytes_s) }
+        let is_stale = ns(bucket.set) > STALE_NS;
+        let (now_ns, bytes_s) = (ns(bucket.began), self.bytes_s().filter(|_| !is_stale));
+        bucket.passed.add(now_ns, bytes_s, bytes, ahead_s)
     }
 }
 
@@ -237,7 +225,10 @@ mod tests {
         pace.set(Some(1_000), true);
         let now = Instant::now();
         assert!(pace.add(1 << 20, AHEAD_S, now) > Duration::from_millis(50));
-        assert_eq!(pace.add(1 << 20, AHEAD_S, now + STALE * 2), Duration::ZERO);
+        assert_eq!(
+            pace.add(1 << 20, AHEAD_S, now + Duration::from_nanos(2 * STALE_NS)),
+            Duration::ZERO
+        );
     }
 
     #[test]
