@@ -22,14 +22,14 @@ use crate::version::ClusterVersion;
 
 /// How often chores are looked for.
 const INTERVAL: Duration = Duration::from_millis(250);
-/// How soon again while there is more to sweep.
-const SWEEP_INTERVAL: Duration = Duration::from_millis(20);
+/// How soon again partitions are looked at of which there is more to sweep.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(4);
 /// How soon again stores are tried that could not write their files.
 const RESUME_INTERVAL: Duration = Duration::from_secs(2);
 /// What is to be free beside a store's rows for it to be tried again, bytes.
 const RESUME_FREE_BYTES: u64 = 4 << 20;
-/// How many rows one sweep removes.
-const SWEEP_ROWS_MAX: u64 = 1000;
+/// How many rows one sweep removes: what comes after it in its group waits for it.
+const SWEEP_ROWS_MAX: u64 = 200;
 
 /// Starts the thread.
 pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<BackgroundThread> {
@@ -39,20 +39,33 @@ pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<BackgroundThread> {
 
 fn run(shared: &Weak<Shared>, stopped: &Receiver<()>, mut session: ClientSession) {
     let mut resumed_at = None;
-    let mut sweeps = HashMap::new();
-    let mut interval = INTERVAL;
+    let mut sweeps: HashMap<PartitionId, oneshot::Receiver<Answer>> = HashMap::new();
+    let (mut interval, mut looked_at) = (INTERVAL, None::<Instant>);
     while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
         let Some(shared) = shared.upgrade() else { return };
+        let looks = looked_at.is_none_or(|at| at.elapsed() >= INTERVAL);
+        if looks {
+            // Also of partitions that are no longer here.
+            sweeps.retain(|_, running| running.try_recv() == Err(TryRecvError::Empty));
+        }
         // What follows is swept where its leader is.
         for table in shared.tables.all().iter().filter(|table| table.follows().is_none()) {
             for (ordinal, partition) in table.local() {
                 // One copy asks for it; the log carries it to all.
-                if shared.members.speaks_for(partition.id, &table.copies()[ordinal].definition()) {
+                if (looks || sweeps.contains_key(&partition.id))
+                    && shared
+                        .members
+                        .speaks_for(partition.id, &table.copies()[ordinal].definition())
+                {
                     sweep(&shared.version, &partition, &mut session, &mut sweeps);
                 }
             }
         }
         interval = if sweeps.is_empty() { INTERVAL } else { SWEEP_INTERVAL };
+        if !looks {
+            continue;
+        }
+        looked_at = Some(Instant::now());
         look_at_disk(&shared, &mut resumed_at);
         shared.checkpoints.expire(Instant::now());
         shared.snapshots.expire(&shared, Instant::now());

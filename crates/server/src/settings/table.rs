@@ -397,7 +397,8 @@ pub const SETTINGS: &[Definition] = &[
         Kind::Bytes(1 << 20, 1 << 40),
         "256mb",
         None,
-        "Memory for blocks of rows that were read, all partitions together. Taken as it fills.",
+        "Memory for blocks of rows that were read, all partitions together, taken as it fills. Single rows \
+         that were read or written last take a quarter as much beside it, at most 64mb.",
     ),
     define(
         "write_buffer.size",

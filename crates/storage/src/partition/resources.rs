@@ -42,7 +42,7 @@ const MEMTABLES_MAX: i32 = 64;
 const LEVEL_0_SLOWDOWN: i32 = 200;
 const LEVEL_0_STOP: i32 = 400;
 /// How much of a file is written before it is synced, bytes.
-const SYNC_BYTES: u64 = 512 * 1024;
+const SYNC_BYTES: u64 = 256 * 1024;
 /// By how much threads that rewrite files are nicer than those that serve: it cannot be taken back
 /// without privileges, so it is little.
 const NICER: i32 = 5;
