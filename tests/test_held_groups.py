@@ -137,3 +137,27 @@ def test_a_node_that_stood_still_takes_up_what_was_trimmed_meanwhile(cluster, tm
     await_groups(cluster)
     verdict = cluster.settle(clients, tmp_path / "history")
     assert verdict["copies"] == 2 * GROUPS
+
+
+def test_a_node_that_the_log_goes_on_without_again_and_again_is_there_each_time(tmp_path):
+    """What was copied for it the last time is too old by then: it has to be copied anew."""
+    cluster = Cluster(tmp_path, nodes=3).start()
+    try:
+        last = cluster.nodes[2]
+        change(cluster, log__flush_interval="1s", cluster__default_node_left_delayed_timeout="1s")
+
+        def metadata():
+            state = cluster.logs.all[0].streams()[0]["state"]
+            return state["first_seq"], state["last_seq"]
+
+        for _ in range(2):
+            last.kill()
+            _, gone_at = metadata()
+            await_true(
+                lambda at=gone_at: f"trimmed past {at}: {metadata()}",
+                lambda at=gone_at: metadata()[0] > at,
+                SETTLE_SECONDS,
+            )
+            cluster.restart(last)
+    finally:
+        cluster.close()
