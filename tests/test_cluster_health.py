@@ -6,6 +6,7 @@ import time
 
 from cluster_harness import Cluster, explained
 from cluster_processes import await_true
+from resp import Connection
 from rest import get, try_ask
 from test_data_loss import await_trimmed, ends, group_that_grows, lacks, shape, write
 
@@ -102,3 +103,22 @@ def test_who_waits_for_green_waits_for_the_copies_of_a_node_that_was_restarted(t
         for node in (wiped, good):
             status, health = try_ask(node, "GET", "/_cluster/health?wait_for_status=green&timeout=2s")
             assert (status, health["status"]) == (408, "yellow"), (node.name, health)
+
+
+def test_databases_of_rows_alone_count_too(tmp_path):
+    cluster = Cluster(tmp_path, nodes=2, settings=["resp.number_of_shards=3"]).start()
+    try:
+        first, last = cluster.nodes
+        with Connection(first.port, 60) as rows:
+            assert rows.ask("SET", "key", 1) == b"+OK\r\n"
+        path = "/_cluster/health/db0?wait_for_status=green&timeout=60s&level=indices"
+        status, health = try_ask(last, "GET", path)
+        assert (status, health["active_shards"], health["active_primary_shards"]) == (200, 6, 3)
+        assert health["indices"]["db0"]["number_of_replicas"] == 1
+        await_true("all see them", lambda: get(first, "/_cluster/health")["active_shards"] == 6, BOUND_SECONDS)
+        assert last.terminate(60) == 0
+        await_true("copies are missed", lambda: get(first, "/_cluster/health")["status"] == "yellow", BOUND_SECONDS)
+        assert get(first, "/_cluster/health/db0")["unassigned_shards"] == 3
+        assert try_ask(first, "GET", "/_cluster/health/db0,none?timeout=10ms")[0] == 408
+    finally:
+        cluster.close()
