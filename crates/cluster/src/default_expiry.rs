@@ -68,22 +68,31 @@ pub async fn set_of_database(
     let changing = shared.creation.lock().await;
     let changed = shared
         .update_definition(name, table.incarnation(), |definition| {
-            let is_other = definition.default_expiry_ms != after_ms;
-            definition.default_expiry_ms = after_ms;
-            is_other
+            let changes = is_of_rows(definition) && definition.default_expiry_ms != after_ms;
+            if changes {
+                definition.default_expiry_ms = after_ms;
+            }
+            changes
         })
         .await
         .map_err(failed)?;
-    if let Some((definition, _)) =
-        metadata::definition(&shared.metadata, name).map_err(Error::internal)?
-    {
-        table.follow(&definition);
-    }
+    let definition = metadata::definition(&shared.metadata, name).map_err(Error::internal)?;
+    let definition = definition.map(|(definition, _)| definition).filter(is_of_rows);
+    let Some(definition) = definition else {
+        let reason = format!("[{name}] is another table by now: come again");
+        return Err(Error::new(409, "resource_already_exists_exception", reason));
+    };
+    table.follow(&definition);
     drop(changing);
     if changed {
         shared.tell_others().await;
     }
     Ok(())
+}
+
+/// Whether a table is a database of rows alone, and its own: it may have become something else meanwhile.
+fn is_of_rows(definition: &TableDefinition) -> bool {
+    definition.documents.is_none() && definition.follows.is_none()
 }
 
 /// Checks settings that an index is about to have.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use plimsoll_log::PartitionId;
+use plimsoll_storage::Reply;
 use plimsoll_storage::execute;
 use plimsoll_storage::operation::Operation;
 use tokio::sync::oneshot;
@@ -31,6 +32,9 @@ const RESUME_FREE_BYTES: u64 = 4 << 20;
 /// How many rows one sweep removes: what comes after it in its group waits for it.
 const SWEEP_ROWS_MAX: u64 = 200;
 
+/// The sweeps that are under way, by partition.
+type Sweeps = HashMap<PartitionId, oneshot::Receiver<Answer>>;
+
 /// Starts the thread.
 pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<BackgroundThread> {
     let (weak, session) = (Arc::downgrade(shared), shared.sessions.session());
@@ -39,7 +43,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<BackgroundThread> {
 
 fn run(shared: &Weak<Shared>, stopped: &Receiver<()>, mut session: ClientSession) {
     let mut resumed_at = None;
-    let mut sweeps: HashMap<PartitionId, oneshot::Receiver<Answer>> = HashMap::new();
+    let mut sweeps = Sweeps::new();
     let (mut interval, mut looked_at) = (INTERVAL, None::<Instant>);
     while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
         let Some(shared) = shared.upgrade() else { return };
@@ -48,28 +52,50 @@ fn run(shared: &Weak<Shared>, stopped: &Receiver<()>, mut session: ClientSession
             // Also of partitions that are no longer here.
             sweeps.retain(|_, running| running.try_recv() == Err(TryRecvError::Empty));
         }
+        if !looks {
+            sweep_on(&shared, &mut session, &mut sweeps);
+            interval = if sweeps.is_empty() { INTERVAL } else { SWEEP_INTERVAL };
+            continue;
+        }
         // What follows is swept where its leader is.
         for table in shared.tables.all().iter().filter(|table| table.follows().is_none()) {
             for (ordinal, partition) in table.local() {
                 // One copy asks for it; the log carries it to all.
-                if (looks || sweeps.contains_key(&partition.id))
-                    && shared
-                        .members
-                        .speaks_for(partition.id, &table.copies()[ordinal].definition())
-                {
+                if shared.members.speaks_for(partition.id, &table.copies()[ordinal].definition()) {
                     sweep(&shared.version, &partition, &mut session, &mut sweeps);
                 }
             }
         }
         interval = if sweeps.is_empty() { INTERVAL } else { SWEEP_INTERVAL };
-        if !looks {
-            continue;
-        }
         looked_at = Some(Instant::now());
         look_at_disk(&shared, &mut resumed_at);
         shared.checkpoints.expire(Instant::now());
         shared.snapshots.expire(&shared, Instant::now());
     }
+}
+
+/// Goes on in partitions whose last sweep removed as much as it may: there is more, most likely. The others
+/// are looked at when all are.
+fn sweep_on(shared: &Shared, session: &mut ClientSession, sweeps: &mut Sweeps) {
+    let mut full = Vec::new();
+    sweeps.retain(|id, running| match running.try_recv() {
+        Err(TryRecvError::Empty) => true,
+        Ok(Ok(replies)) if was_full(&replies) => {
+            full.push(*id);
+            false
+        }
+        _ => false,
+    });
+    for id in full {
+        if let Some(partition) = shared.tables.copies(id).and_then(|it| it.local()) {
+            sweep(&shared.version, &partition, session, sweeps);
+        }
+    }
+}
+
+fn was_full(replies: &[Reply]) -> bool {
+    let [Reply::Integer(removed)] = replies else { return false };
+    u64::try_from(*removed).is_ok_and(|removed| removed >= SWEEP_ROWS_MAX)
 }
 
 /// A sweep, in the newest form that the cluster's version allows.
@@ -109,7 +135,7 @@ fn sweep(
     version: &ClusterVersion,
     partition: &Partition,
     session: &mut ClientSession,
-    sweeps: &mut HashMap<PartitionId, oneshot::Receiver<Answer>>,
+    sweeps: &mut Sweeps,
 ) {
     if let Some(running) = sweeps.get_mut(&partition.id) {
         if running.try_recv() == Err(TryRecvError::Empty) {

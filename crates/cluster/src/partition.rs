@@ -213,9 +213,9 @@ impl Partition {
         matches!(*self.fault.lock(), Some(Fault::Damaged(_)))
     }
 
-    /// Whether it goes on no more, and no other copy can help.
-    pub(crate) fn is_halted(&self) -> bool {
-        matches!(*self.fault.lock(), Some(Fault::Halted(_)))
+    /// Whether it goes on no more.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(*self.fault.lock(), Some(Fault::Halted(_) | Fault::Damaged(_)))
     }
 
     /// What its node reports of it.

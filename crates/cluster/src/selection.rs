@@ -16,6 +16,9 @@ use plimsoll_control::{Class, LoadLine, Mode, Switch};
 use crate::session::random_u64;
 use crate::work_settings::SelectionSettings;
 
+/// A debt that was heard of longer ago says nothing any more, ns.
+const DEBT_NS_MAX: u64 = 5_000_000_000;
+
 /// Within which time what is shown of a node fades by e.
 const SHOWN_SPAN_NS: u64 = 5_000_000_000;
 /// Probes under way at once; more are taken for lost.
@@ -329,10 +332,15 @@ impl Selection {
         }
     }
 
-    /// What a node said last of the debt of its stores: 1 is where they take no more.
-    pub(crate) fn write_debt(&self, node: NodeId) -> Option<f64> {
+    /// What a node said last of the debt of its stores, if that was not long ago: 1 is where they take no more.
+    pub(crate) fn write_debt(&self, now_ns: u64, node: NodeId) -> Option<f64> {
         let state = self.state.lock();
-        let (_, line) = state.nodes.get(&node)?.heard.as_ref()?;
+        let (_, line) = state
+            .nodes
+            .get(&node)?
+            .heard
+            .as_ref()
+            .filter(|(at_ns, _)| now_ns.saturating_sub(*at_ns) <= DEBT_NS_MAX)?;
         Some(f64::from(line.write_debt_permille) / 1e3)
     }
 

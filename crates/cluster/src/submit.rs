@@ -147,7 +147,8 @@ impl Shared {
     fn leads_by_cost(&self, copies: &Copies) -> Vec<Lead> {
         let mut leads = self.leads(copies);
         if let [Lead::Here(_), Lead::There(next), ..] = leads.as_slice() {
-            let other_debt = || self.selection.write_debt(next.number).unwrap_or(1.0);
+            let now_ns = self.now_ns();
+            let other_debt = || self.selection.write_debt(now_ns, next.number).unwrap_or(1.0);
             if gives_way(self.write_debt(), other_debt)
                 || !copies.own_lead.lock().leads(self.now_ns())
             {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_log::record::Record;
 use plimsoll_log::rules::chain::Position;
-use plimsoll_log::{Entry, LogError, Reader};
+use plimsoll_log::{Entry, LogError, PartitionId, Reader};
 use plimsoll_storage::partition::{Applied, ApplyError, Replica};
 
 use super::group::Group;
@@ -30,6 +30,8 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 enum Activity {
     BetweenRecords,
     InRecord,
+    /// At nothing any more: the group has stopped.
+    Stopped,
 }
 
 pub(super) struct Worker {
@@ -74,7 +76,7 @@ impl Worker {
     fn obey_until_stopped(&mut self) {
         while !self.is_stopping {
             match self.commands.recv() {
-                Ok(command) => self.obey(command, Activity::InRecord),
+                Ok(command) => self.obey(command, Activity::Stopped),
                 Err(_) => self.is_stopping = true,
             }
         }
@@ -151,7 +153,7 @@ impl Worker {
                 let _ = done.send(Added::Refused("the group is not read here any more".to_owned()));
             }
             // The group may be in the middle of a record.
-            Command::Add(replica, _, done) if activity == Activity::InRecord => {
+            Command::Add(replica, _, done) if activity != Activity::BetweenRecords => {
                 let _ = done.send(Added::Behind(replica));
             }
             Command::Add(replica, partition, done) => {
@@ -160,9 +162,10 @@ impl Worker {
                 // Who asked may be gone; the replica is served all the same.
                 let _ = done.send(added);
             }
-            // The replica may be out of its place: whoever asked tries again.
-            Command::Remove(..) | Command::NoteDocuments(..) | Command::Digest(..)
-                if activity == Activity::InRecord => {}
+            // The replica is out of its place: whoever asked tries again.
+            Command::Remove(id, _) if activity == Activity::InRecord && self.is_applied(id) => {}
+            Command::NoteDocuments(..) | Command::Digest(..)
+                if activity != Activity::BetweenRecords => {}
             Command::Remove(id, done) => {
                 self.group.remove(id);
                 let _ = done.send(());
@@ -176,7 +179,7 @@ impl Worker {
                 let _ = done.send(self.group.digest(id));
             }
             // A replica is out of its place, so nothing can be said of the group.
-            Command::Mark(done) if activity == Activity::InRecord => {
+            Command::Mark(done) if activity != Activity::BetweenRecords => {
                 let _ = done.send(None);
             }
             Command::Mark(done) => {
@@ -189,6 +192,12 @@ impl Worker {
             }
             Command::Stop => self.is_stopping = true,
         }
+    }
+
+    /// Whether a record is being applied to this replica.
+    fn is_applied(&self, id: PartitionId) -> bool {
+        let group = &self.group;
+        group.partitions.iter().any(|it| it.id == id) && !group.replicas.contains_key(&id)
     }
 
     fn apply(&mut self, entry: &Entry) {
@@ -271,7 +280,7 @@ impl Worker {
                     }
                     self.obey_waiting(Activity::InRecord);
                     // Its copy may be given up meanwhile: with its files there may be room for the others.
-                    if self.is_stopping || partition.is_halted() {
+                    if self.is_stopping || partition.has_ended() {
                         waiting.iter().for_each(|it| it.set_fault(None));
                         return Err(fault);
                     }

@@ -1,7 +1,6 @@
 //! Scenario `multi-get`: batches of three hashes with three fields of 3 KB, twenty read for one written, as the
-//! study's multi-get and batch-set, of as many hashes that a tenth is in memory, and a sixth. A node's cache of
-//! rows has one size that no setting changes, so that the hashes are fitted to it. The study read from disks;
-//! what is not in the cache here mostly comes from the system's.
+//! study's multi-get and batch-set, of as many hashes that a tenth is in the cache of rows, and a sixth. The study
+//! read from disks; what is not in that cache here mostly comes from the system's.
 
 use super::peers::Peer;
 use super::plan::{self, Ask, Asked, Looks};
@@ -20,8 +19,8 @@ const HITS_PERCENT: [u64; 2] = [10, 17];
 const READS_PER_WRITE: f64 = 20.0;
 const VALUE_BYTES: usize = 3_072;
 const FIELDS: u64 = 3;
-/// What a node keeps of rows that were read, whatever `cache.size` is.
-const ROWS_CACHED_BYTES: u64 = 64 << 20;
+/// What a node keeps of rows that were read: a quarter of the `cache.size` below.
+const ROWS_CACHED_BYTES: u64 = 8 << 20;
 const CLIENTS: usize = 15;
 
 /// Laps of a run.
@@ -48,7 +47,7 @@ pub(super) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), La
         let hashes = Hashes::new(keys(percent), VALUE_BYTES, share, options.seed);
         let folder = options.folder.join(format!("{NAME}-{percent}"));
         // What was written is to be read from files.
-        let settings = ["cache.size=8mb", "write_buffer.size=16mb", "logger.level=warn"];
+        let settings = ["cache.size=32mb", "write_buffer.size=16mb", "logger.level=warn"];
         let peer = Peer::nodes(&options.binary, &folder, 1, &settings)?;
         fill_all(&peer.server().addresses()[0], &hashes, keys(percent), options.seed)?;
         stores.push((peer, hashes));

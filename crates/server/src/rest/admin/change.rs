@@ -83,7 +83,9 @@ async fn database_settings(call: &Call, name: &str, body: &Value) -> Result<Answ
              PUT /{name} makes it an index as well"
         )));
     }
-    if let Some(setting) = settings.get(DEFAULT_TTL) {
+    let keeps = call.query.flag_or("preserve_existing", false)?;
+    let is_kept = keeps && default_expiry::of_database(call.coordinator(), name).is_some();
+    if let Some(setting) = settings.get(DEFAULT_TTL).filter(|_| !is_kept) {
         let after_ms = default_expiry::parse(setting)?;
         default_expiry::set_of_database(call.coordinator(), name, Some(after_ms)).await?;
     }

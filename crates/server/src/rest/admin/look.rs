@@ -114,18 +114,24 @@ pub async fn mapping_fields(call: Call) -> Result<Answer, Error> {
 /// 404 where an index that is named is not there.
 pub async fn settings(call: Call) -> Result<Answer, Error> {
     let is_flat = call.query.flag_or("flat_settings", false)?;
-    if let Some(name) = rows_alone(&call)
-        && let Some(after_ms) = default_expiry::of_database(call.coordinator(), name)
-    {
-        let all = Map::from_iter([(DEFAULT_TTL.to_owned(), json!(format!("{after_ms}ms")))]);
-        return Ok(Answer::json(&json!({ name: { "settings": settings::shown(all, is_flat) } })));
-    }
-    let found = found(&call, false)?;
     let has_defaults = call.query.flag_or("include_defaults", false)?;
     let patterns: Vec<&str> = match call.part("name") {
         None | Some("_all" | "*") => vec!["*"],
         Some(names) => names.split(',').collect(),
     };
+    let is_meant = |name: &str| patterns.iter().any(|pattern| wildcard_matches(pattern, name));
+    if let Some(name) = rows_alone(&call)
+        && let Some(after_ms) = default_expiry::of_database(call.coordinator(), name)
+    {
+        let mut all = Map::from_iter([(DEFAULT_TTL.to_owned(), json!(format!("{after_ms}ms")))]);
+        all.retain(|name, _| is_meant(name));
+        let mut shown = json!({ "settings": settings::shown(all, is_flat) });
+        if has_defaults {
+            shown["defaults"] = json!({});
+        }
+        return Ok(Answer::json(&json!({ name: shown })));
+    }
+    let found = found(&call, false)?;
     let version = &call.rest.node.settings.rest_version;
     Ok(each(&found, |index| {
         let replicas = call.coordinator().wanted_replicas(index);
@@ -134,7 +140,7 @@ pub async fn settings(call: Call) -> Result<Answer, Error> {
         if has_defaults {
             shown["defaults"] = defaults(&all, is_flat);
         }
-        all.retain(|name, _| patterns.iter().any(|pattern| wildcard_matches(pattern, name)));
+        all.retain(|name, _| is_meant(name));
         shown["settings"] = settings::shown(all, is_flat);
         shown
     }))
