@@ -121,6 +121,7 @@ fn run(operation: &Operation) {
             keys: 0,
             expires: 0,
             is_bounded: true,
+            default_expiry_ms: None,
         };
         let reply =
             operation::run(operation, &mut rows, &mut context).expect("memory has no faults");
