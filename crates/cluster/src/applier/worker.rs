@@ -279,8 +279,12 @@ impl Worker {
                         waiting.iter().for_each(|it| it.set_fault(Some(waits.clone())));
                     }
                     self.obey_waiting(Activity::InRecord);
-                    // Its copy may be given up meanwhile: with its files there may be room for the others.
-                    if self.is_stopping || partition.has_ended() {
+                    // What waits stays so: the record is not applied, and nothing after it may be.
+                    if self.is_stopping {
+                        return Err(fault);
+                    }
+                    // The copy is given up meanwhile, and with its files there may be room for the others.
+                    if partition.has_ended() {
                         waiting.iter().for_each(|it| it.set_fault(None));
                         return Err(fault);
                     }
