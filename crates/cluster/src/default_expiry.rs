@@ -42,7 +42,7 @@ pub fn of_database(coordinator: &Coordinator, name: &str) -> Option<u64> {
     found.0.default_expiry_ms.filter(|_| found.0.documents.is_none())
 }
 
-/// Gives a database that is no index a default expiry, or takes it (`None`); one that is not there yet is
+/// Gives a database that is no index a default expiry, ms, or takes it (0); one that is not there yet is
 /// created. Keys that are there keep what they have.
 ///
 /// # Errors
@@ -50,11 +50,12 @@ pub fn of_database(coordinator: &Coordinator, name: &str) -> Option<u64> {
 pub async fn set_of_database(
     coordinator: &Coordinator,
     name: &str,
-    after_ms: Option<u64>,
+    after_ms: u64,
 ) -> Result<(), Error> {
     let shared = coordinator.shared();
     let no_database = || Error::illegal_argument(format!("[{name}] is no database"));
     let db = metadata::database_of(name).ok_or_else(no_database)?;
+    let after_ms = Some(after_ms).filter(|ms| *ms > 0);
     if after_ms.is_some() {
         check_version(shared)?;
     }
@@ -64,7 +65,6 @@ pub async fn set_of_database(
         let reason = format!("can not update setting [{DEFAULT_TTL}] of follower index [{name}]");
         return Err(Error::illegal_argument(reason));
     }
-    let after_ms = after_ms.filter(|ms| *ms > 0);
     let changing = shared.creation.lock().await;
     let changed = shared
         .update_definition(name, table.incarnation(), |definition| {

@@ -18,7 +18,6 @@ use crate::work_settings::SelectionSettings;
 
 /// A debt that was heard of longer ago says nothing any more, ns.
 const DEBT_NS_MAX: u64 = 5_000_000_000;
-
 /// Within which time what is shown of a node fades by e.
 const SHOWN_SPAN_NS: u64 = 5_000_000_000;
 /// Probes under way at once; more are taken for lost.

@@ -149,9 +149,7 @@ impl Shared {
         if let [Lead::Here(_), Lead::There(next), ..] = leads.as_slice() {
             let now_ns = self.now_ns();
             let other_debt = || self.selection.write_debt(now_ns, next.number).unwrap_or(1.0);
-            if gives_way(self.write_debt(), other_debt)
-                || !copies.own_lead.lock().leads(self.now_ns())
-            {
+            if gives_way(self.write_debt(), other_debt) || !copies.own_lead.lock().leads(now_ns) {
                 leads.rotate_left(1);
             }
         }

@@ -314,6 +314,21 @@ pub struct Comparison {
     pub verdict: Option<String>,
 }
 
+impl Comparison {
+    /// Itself, or where changes were published, one for each generation that did so, by its name.
+    pub(crate) fn beside(self, published: Vec<(String, f64)>) -> Vec<Self> {
+        if published.is_empty() {
+            return vec![self];
+        }
+        let of = |(name, percent)| Self {
+            published_change_percent: Some(percent),
+            published_as: Some(name),
+            ..self.clone()
+        };
+        published.into_iter().map(of).collect()
+    }
+}
+
 /// What the pictures need beyond the results.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plots {

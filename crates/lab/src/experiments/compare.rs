@@ -30,16 +30,7 @@ pub(crate) fn all(experiment: &Experiment, results: &Results) -> Vec<Comparison>
                     verdict: None,
                 };
                 let published = (experiment.published)(&scenario.name, &contender.name, path);
-                if published.is_empty() {
-                    found.push(comparison);
-                    continue;
-                }
-                // One line for each generation that published this change.
-                found.extend(published.into_iter().map(|(name, percent)| Comparison {
-                    published_change_percent: Some(percent),
-                    published_as: Some(name),
-                    ..comparison.clone()
-                }));
+                found.extend(comparison.beside(published));
             }
         }
     }

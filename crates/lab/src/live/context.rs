@@ -244,15 +244,7 @@ pub(crate) fn comparisons(
             ((base.name.as_str(), of_base.as_slice()), (arm.name.as_str(), of_arm.as_slice()));
         for comparison in method::compare(scenario, pairs.0, pairs.1, seed) {
             let published = published(scenario, &arm.name, &comparison.metric);
-            if published.is_empty() {
-                found.push(comparison);
-                continue;
-            }
-            found.extend(published.into_iter().map(|(name, percent)| Comparison {
-                published_change_percent: Some(percent),
-                published_as: Some(name),
-                ..comparison.clone()
-            }));
+            found.extend(comparison.beside(published));
         }
     }
     found

@@ -1,7 +1,6 @@
 //! The servers of `breaker-overhead`: one that draws between `on` and `noop` for each request, and one of
 //! another binary, without the allocator's layer, on a copy of its files.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::LabError;
+use crate::files::copy_folder;
 use crate::live::cluster::{self, Cluster};
 use crate::live::node::NodeSpec;
 use crate::live::wire::{Connection, Protocol, http};
@@ -77,7 +77,7 @@ impl Servers {
             let node = &mut first.cluster.nodes[0];
             node.stop(true);
             let other = options.folder.join(super::WITHOUT);
-            copy(&folder.join(NODE), &other.join(NODE))
+            copy_folder(&folder.join(NODE), &other.join(NODE), None)
                 .map_err(|error| LabError::live("copy the files of a server".to_owned(), error))?;
             node.start()?;
             node.await_ready()?;
@@ -131,20 +131,4 @@ fn fill(server: &Server, documents: u64) -> Result<(), LabError> {
             Err(LabError::live("index documents".to_owned(), why))
         }
     }
-}
-
-/// Copies a folder with all that is in it.
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let there = to.join(entry.file_name());
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
-            copy(&entry.path(), &there)?;
-        } else if kind.is_file() {
-            fs::copy(entry.path(), there)?;
-        }
-    }
-    Ok(())
 }

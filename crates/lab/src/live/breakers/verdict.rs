@@ -130,15 +130,7 @@ fn compare(plan: &Plan, arms: &[(&str, Vec<Lap>)], seed: u64) -> Vec<Comparison>
             };
             let is_published = path == METRICS[1] && baseline == NOOP && !plan.is_old;
             let published = if is_published { BREAKERS.changes(plan.threads) } else { Vec::new() };
-            if published.is_empty() {
-                found.push(comparison);
-                continue;
-            }
-            found.extend(published.into_iter().map(|(name, percent)| Comparison {
-                published_change_percent: Some(percent),
-                published_as: Some(name),
-                ..comparison.clone()
-            }));
+            found.extend(comparison.beside(published));
         }
     }
     found

@@ -12,7 +12,7 @@ use crate::LabError;
 use crate::live::context::Context;
 use crate::live::load::Pace;
 use crate::live::{Found, LiveOptions, LiveSize};
-use crate::result::{FaultNote, Finding};
+use crate::result::Finding;
 
 pub(super) const NAME: &str = "burst";
 
@@ -39,8 +39,7 @@ pub(super) fn laps(options: &LiveOptions) -> usize {
 pub(super) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), LabError> {
     let (lull, burst, count) = lengths(context.options);
     let Some(mut slow) = Slow::start(context, FORM)? else { return Ok(()) };
-    let (_, most) = slow.most(&arms::arms(&[arms::OFF])[0], burst, 0)?;
-    context.step(&format!("{NAME}: the most, {:.0} writes/s", most.lasting_ops_s));
+    let most = slow.most_of_off(context, burst)?;
     slow.ingest_bytes_s = most.lasting_ops_s * slow.write_bytes() as f64;
     let arms = arms::arms(&names(context.options));
     let (quiet, rate_ops_s) =
@@ -59,8 +58,7 @@ pub(super) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), La
         lull.window.as_secs(),
         burst.window.as_secs()
     ));
-    let fit = [("disk_bytes_s".to_owned(), DISK_BYTES_S as f64)].into();
-    let fault = FaultNote { kind: "disk".to_owned(), fit };
+    let fault = plan::held_disk(DISK_BYTES_S);
     plan::tell(context, found, Heading { name: NAME, fault, pace }, &arms, &laps);
     let told = findings(found);
     found.plots.findings.extend(told);

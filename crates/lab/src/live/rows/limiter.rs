@@ -93,7 +93,7 @@ pub(super) fn run_cpu(context: &mut Context<'_>, found: &mut Found) -> Result<()
 pub(super) fn run_most(context: &mut Context<'_>, found: &mut Found) -> Result<(), LabError> {
     let (lengths, count) = lengths(context.options, MOST);
     let Some(mut slow) = Slow::start(context, form(MOST))? else { return Ok(()) };
-    let most = of_off(context, &mut slow, MOST, lengths)?;
+    let most = slow.most_of_off(context, lengths)?;
     slow.ingest_bytes_s = most.lasting_ops_s * slow.write_bytes() as f64;
     let arms = arms::arms(&names(context.options));
     let mut lasting: Vec<Vec<f64>> = arms.iter().map(|_| Vec::new()).collect();
@@ -124,23 +124,11 @@ pub(super) fn run_most(context: &mut Context<'_>, found: &mut Found) -> Result<(
     Ok(())
 }
 
-/// The most without limits, which the run is told of.
-fn of_off(
-    context: &mut Context<'_>,
-    slow: &mut Slow<'_>,
-    name: &str,
-    lengths: Lengths,
-) -> Result<Most, LabError> {
-    let (_, most) = slow.most(&arms::arms(&[OFF])[0], lengths, 0)?;
-    context.step(&format!("{name}: the most, {:.0} writes/s", most.lasting_ops_s));
-    Ok(most)
-}
-
 /// The most, and then three quarters of it by the clock.
 fn open(context: &mut Context<'_>, found: &mut Found, name: &'static str) -> Result<(), LabError> {
     let ((lengths, count), form) = (lengths(context.options, name), form(name));
     let Some(mut slow) = Slow::start(context, form)? else { return Ok(()) };
-    let most = of_off(context, &mut slow, name, lengths)?;
+    let most = slow.most_of_off(context, lengths)?;
     let rate_ops_s = (most.lasting_ops_s * PART).max(1.0);
     slow.ingest_bytes_s = rate_ops_s * slow.write_bytes() as f64;
     let arms = arms::arms(&names(context.options));

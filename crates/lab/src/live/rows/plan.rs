@@ -154,6 +154,12 @@ pub(super) fn no_fault() -> FaultNote {
     FaultNote { kind: "none".to_owned(), fit: BTreeMap::new() }
 }
 
+/// Where a disk takes so many bytes a second.
+pub(super) fn held_disk(bytes_s: u64) -> FaultNote {
+    let fit = [("disk_bytes_s".to_owned(), bytes_s as f64)].into();
+    FaultNote { kind: "disk".to_owned(), fit }
+}
+
 /// Adds a scenario with its laps to what was found.
 pub(super) fn tell(
     context: &Context<'_>,

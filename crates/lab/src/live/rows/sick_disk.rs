@@ -21,7 +21,7 @@ use crate::live::context::{Context, Stopping};
 use crate::live::load::Pace;
 use crate::live::measure::{Measured, wait_until};
 use crate::live::{Found, LiveOptions, LiveSize, method};
-use crate::result::{FaultNote, Finding};
+use crate::result::Finding;
 
 pub(super) const NAME: &str = "sick-disk";
 
@@ -108,8 +108,7 @@ pub(super) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), La
         sick + 1,
         DISK_BYTES_S / 1_000
     ));
-    let fit = BTreeMap::from([("disk_bytes_s".to_owned(), DISK_BYTES_S as f64)]);
-    let fault = FaultNote { kind: "disk".to_owned(), fit };
+    let fault = plan::held_disk(DISK_BYTES_S);
     plan::tell(context, found, Heading { name: NAME, fault, pace }, &ARMS.map(plan::arm), &laps);
     let told = findings(found);
     found.plots.findings.extend(told);

@@ -154,6 +154,20 @@ impl<'a> Slow<'a> {
         lap
     }
 
+    /// How many writes a second can be gone on with without limits, which the run is told of.
+    ///
+    /// # Errors
+    /// As [`Self::most`].
+    pub(super) fn most_of_off(
+        &mut self,
+        context: &mut Context<'_>,
+        lengths: Lengths,
+    ) -> Result<Most, LabError> {
+        let (_, most) = self.most(&arms::arms(&[arms::OFF])[0], lengths, 0)?;
+        context.step(&format!("{}: the most, {:.1} writes/s", self.form.name, most.lasting_ops_s));
+        Ok(most)
+    }
+
     /// A lap of a closed loop from the prepared files, and how many writes a second can be gone on with: what
     /// the lap took, or what the disk takes of them with all that they have written anew, of which a short
     /// lap puts much off: that is waited for. Where the disk is not held, the waiting counts as time.

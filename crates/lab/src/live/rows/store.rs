@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::disk::SlowDisk;
 use crate::LabError;
+use crate::files::copy_folder;
 use crate::live::cluster::{self, Cluster, Rest};
 use crate::live::node::NodeSpec;
 use crate::live::processes;
@@ -35,7 +36,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) const REST: Rest =
     Rest { within: Duration::from_secs(120), look: Duration::from_secs(1), below: 0.05 };
 /// Files of rows: once written they are never changed, so that copies may share them.
-const SHARED_FILES: &str = "sst";
+const SHARED_FILES: Option<&str> = Some("sst");
 
 /// What a store tells at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -168,7 +169,8 @@ impl Store {
         disk_bytes_s: Option<u64>,
     ) -> Result<(), LabError> {
         self.end();
-        copy(&self.prepared, &self.data).map_err(failed("copy the files of the store"))?;
+        copy_folder(&self.prepared, &self.data, SHARED_FILES)
+            .map_err(failed("copy the files of the store"))?;
         sync(&self.data).map_err(failed("sync the files of the store"))?;
         let node = &mut self.cluster.nodes[0];
         node.spec.settings = self.settings.iter().chain(settings).cloned().collect();
@@ -292,23 +294,6 @@ fn figure(text: &str, name: &str) -> Option<f64> {
     value.trim().parse().ok()
 }
 
-/// Copies a folder; files of rows are shared.
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let (from, to) = (entry.path(), to.join(entry.file_name()));
-        if entry.file_type()?.is_dir() {
-            copy(&from, &to)?;
-        } else if from.extension().is_some_and(|it| it == SHARED_FILES) {
-            fs::hard_link(&from, &to)?;
-        } else {
-            fs::copy(&from, &to)?;
-        }
-    }
-    Ok(())
-}
-
 /// Has everything in a folder on the disk, so that a lap pays for nothing that was before it.
 fn sync(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
@@ -342,7 +327,7 @@ mod tests {
         fs::create_dir_all(from.join("rows")).unwrap();
         fs::write(from.join("rows/1.sst"), "rows").unwrap();
         fs::write(from.join("rows/log"), "log").unwrap();
-        copy(&from, &to).unwrap();
+        copy_folder(&from, &to, SHARED_FILES).unwrap();
         fs::write(to.join("rows/log"), "longer log").unwrap();
         assert_eq!(fs::read_to_string(from.join("rows/log")).unwrap(), "log");
         assert_eq!(bytes_of(&to), 14);

@@ -87,7 +87,7 @@ async fn database_settings(call: &Call, name: &str, body: &Value) -> Result<Answ
     let is_kept = keeps && default_expiry::of_database(call.coordinator(), name).is_some();
     if let Some(setting) = settings.get(DEFAULT_TTL).filter(|_| !is_kept) {
         let after_ms = default_expiry::parse(setting)?;
-        default_expiry::set_of_database(call.coordinator(), name, Some(after_ms)).await?;
+        default_expiry::set_of_database(call.coordinator(), name, after_ms).await?;
     }
     Ok(Answer::acknowledged())
 }

@@ -239,12 +239,6 @@ fn databases(call: &Call) -> (Vec<String>, Option<String>) {
     }
 }
 
-/// Copies beyond the first, those that are wanted and not there included.
-fn replicas_of(partitions: &[PartitionOverview]) -> u32 {
-    let copies = partitions.iter().map(|it| it.copies.len()).max().unwrap_or(1);
-    u32::try_from(copies.saturating_sub(1)).unwrap_or(u32::MAX)
-}
-
 /// The health now, and whether it is what is waited for.
 fn look(call: &Call, level: &str, wait: &Wait) -> Result<(Value, bool), Error> {
     let options = Expand { hidden: true, ..Expand::any() }.with_query(&call.query)?;
@@ -269,12 +263,11 @@ fn look(call: &Call, level: &str, wait: &Wait) -> Result<(Value, bool), Error> {
         let health = Health::sum(partitions.iter().map(Health::of));
         sum = Health::sum([sum, health].into_iter());
         if level != "cluster" {
-            let index = call.coordinator().index(&name);
-            let replicas = index.map(|it| call.coordinator().wanted_replicas(&it));
+            let replicas = partitions.first().map_or(0, |it| it.wanted.saturating_sub(1));
             let mut shown = json!({
                 "status": health.status().name(),
                 "number_of_shards": partitions.len(),
-                "number_of_replicas": replicas.unwrap_or_else(|| replicas_of(&partitions)),
+                "number_of_replicas": replicas,
                 "active_primary_shards": health.primaries,
                 "active_shards": health.active,
                 "relocating_shards": health.relocating,
