@@ -1,7 +1,7 @@
 //! When rows go to files, on a thread of its own: the fullest partition while all together take too much
-//! memory, and group by group what holds the log back, so that the log can be trimmed and a restart has
-//! little to replay. Never all at once. Which is next says `plimsoll_control::flushing`; what is done
-//! with a group, [`groups`].
+//! memory or before its memtable is full, and group by group what holds the log back, so that the log can be
+//! trimmed and a restart has little to replay. Never all at once. Which is next says
+//! `plimsoll_control::flushing`; what is done with a group, [`groups`].
 
 mod groups;
 
@@ -32,6 +32,10 @@ const STOPS_INTERVAL: Duration = Duration::from_secs(10);
 const LOG_BYTES_MIN: u64 = 256 << 20;
 const LOG_BYTES_MAX: u64 = 1 << 30;
 
+/// By this part of a memtable a store's turn comes before RocksDB flushes it, and so much is written between two
+/// looks at least.
+const TURN_PART: u64 = 16;
+
 /// Starts the thread.
 pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<BackgroundThread> {
     let weak = Arc::downgrade(shared);
@@ -40,11 +44,13 @@ pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<BackgroundThread> {
 
 fn run(shared: &Weak<Shared>, stopped: &Receiver<()>) {
     let (mut flushed, mut stops) = (Flushed::new(Instant::now()), SeenStops::default());
+    let mut turns = Turns::default();
     while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
         let Some(shared) = shared.upgrade() else { return };
         shape_files(&shared);
         stops.look(&shared);
         relieve(&shared);
+        turns.take(&shared);
         while let Some(group) = flushed.due(&shared) {
             flushed.note(&shared, group);
             groups::flush(&shared, group);
@@ -71,11 +77,11 @@ impl Flushed {
         let interval = if shared.room.is_low() { interval.min(INTERVAL_PRESSED) } else { interval };
         let (_, budget) = shared.resources.write_buffers();
         let limits = Limits {
-            log_bytes: (budget as u64).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX),
+            bytes: (budget as u64).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX),
             age_ns: nanoseconds(interval),
         };
         let held = self.0.values().map(|(bytes, at)| Held {
-            log_bytes: log_bytes.saturating_sub(*bytes),
+            bytes: log_bytes.saturating_sub(*bytes),
             age_ns: nanoseconds(at.elapsed()),
         });
         let at = flushing::due(&held.collect::<Vec<_>>(), limits)?;
@@ -130,6 +136,36 @@ fn relieve(shared: &Shared) {
         if let Err(error) = fullest.store.flush() {
             tracing::warn!(partition = %fullest.id, %error, "rows cannot be flushed");
             return;
+        }
+    }
+}
+
+/// Stores that are flushed one after the other before their memtables are full: written alike they would all
+/// be full at once.
+#[derive(Default)]
+struct Turns {
+    /// How much was applied when they were looked at last.
+    looked_bytes: u64,
+}
+
+impl Turns {
+    /// Flushes the store whose turn it is, where there is one.
+    fn take(&mut self, shared: &Shared) {
+        let memtable_bytes = shared.resources.memtable_bytes() as u64;
+        let applied_bytes = shared.applied_bytes.load(Ordering::Relaxed);
+        // Nobody looks at a thousand stores that nobody writes to.
+        if applied_bytes.saturating_sub(self.looked_bytes) < memtable_bytes / TURN_PART {
+            return;
+        }
+        self.looked_bytes = applied_bytes;
+        let limits =
+            Limits { bytes: memtable_bytes - memtable_bytes / TURN_PART, age_ns: u64::MAX };
+        let partitions = shared.tables.partitions();
+        let held =
+            partitions.iter().map(|it| Held { bytes: it.store.flushable_bytes(), age_ns: 0 });
+        let Some(at) = flushing::due(&held.collect::<Vec<_>>(), limits) else { return };
+        if let Err(error) = partitions[at].store.flush() {
+            tracing::warn!(partition = %partitions[at].id, %error, "rows cannot be flushed");
         }
     }
 }
