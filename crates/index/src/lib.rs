@@ -8,10 +8,12 @@ pub mod aggregation;
 pub mod analysis;
 pub mod document;
 pub mod error;
+pub mod geo;
 pub mod json;
 pub mod mapping;
 pub mod partition;
 pub mod query;
+pub mod script;
 pub mod search;
 
 pub use error::Error;

@@ -1,5 +1,6 @@
 //! What the standard library could have had, and little of it.
 
+pub mod civil;
 pub mod units;
 mod wildcard;
 

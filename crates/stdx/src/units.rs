@@ -7,15 +7,18 @@ use std::time::Duration;
 const SIZES: [(&str, u64); 5] =
     [("b", 1), ("kb", 1 << 10), ("mb", 1 << 20), ("gb", 1 << 30), ("tb", 1 << 40)];
 
-/// The units of durations, in microseconds.
-const DURATIONS: [(&str, u64); 6] = [
-    ("micros", 1),
-    ("ms", 1_000),
-    ("s", 1_000_000),
-    ("m", 60_000_000),
-    ("h", 3_600_000_000),
-    ("d", 86_400_000_000),
+/// The units of durations, in nanoseconds.
+const DURATIONS: [(&str, u64); 7] = [
+    ("nanos", 1),
+    ("micros", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
 ];
+/// What a duration of nothing is shown in.
+const ZERO_UNIT: &str = "ms";
 
 /// A size in bytes: `512b`, `64kb`, `256mb`, `2gb`; upper case is the same, and so is `MiB`.
 ///
@@ -26,12 +29,18 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     scaled(&text, &SIZES, "a size such as 64kb, 256mb or 2gb")
 }
 
-/// A duration: `250micros`, `10ms`, `5s`, `2m`, `1h`, `7d`.
+/// A duration: `80nanos`, `250micros`, `10ms`, `5s`, `2m`, `1h`, `7d`; upper case is the same, but for `M`, which
+/// is a month elsewhere.
 ///
 /// # Errors
 /// Words on what is wrong, without the value.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    scaled(text.trim(), &DURATIONS, "a duration such as 10ms, 5s or 2m").map(Duration::from_micros)
+    let wanted = "a duration such as 10ms, 5s or 2m";
+    let text = text.trim();
+    if text.ends_with('M') {
+        return Err(format!("is not {wanted}"));
+    }
+    scaled(&text.to_ascii_lowercase(), &DURATIONS, wanted).map(Duration::from_nanos)
 }
 
 /// A size as people read it: the largest unit that divides it.
@@ -43,14 +52,15 @@ pub fn show_bytes(bytes: u64) -> String {
     format!("{}{name}", bytes / scale)
 }
 
-/// A duration as people read it: the largest unit that divides it, down to microseconds.
+/// A duration as people read it: the largest unit that divides it.
 #[must_use]
 pub fn show_duration(duration: Duration) -> String {
-    let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-    let fits = |scale: u64| micros >= scale && micros.is_multiple_of(scale);
-    let (name, scale) =
-        DURATIONS.iter().rev().find(|(_, scale)| fits(*scale)).unwrap_or(&DURATIONS[1]);
-    format!("{}{name}", micros / scale)
+    let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    let fits = |scale: u64| nanos >= scale && nanos.is_multiple_of(scale);
+    match DURATIONS.iter().rev().find(|(_, scale)| fits(*scale)) {
+        Some((name, scale)) => format!("{}{name}", nanos / scale),
+        None => format!("0{ZERO_UNIT}"),
+    }
 }
 
 fn scaled(text: &str, units: &[(&str, u64)], wanted: &str) -> Result<u64, String> {
@@ -83,8 +93,12 @@ mod tests {
 
     #[test]
     fn durations_and_back() {
-        for text in ["250micros", "10ms", "5s", "2m", "1h", "7d"] {
+        for text in ["80nanos", "250micros", "10ms", "5s", "2m", "1h", "7d", "0ms"] {
             assert_eq!(show_duration(duration(text).unwrap()), text);
+        }
+        assert_eq!(duration("2H"), duration("2h"));
+        for text in ["2M", "1.5h", "-1s", "1w", "99999999999d"] {
+            assert!(duration(text).is_err(), "{text}");
         }
         assert!(duration("5").unwrap_err().contains("unit"));
         for text in ["512b", "64kb", "256mb", "2gb"] {

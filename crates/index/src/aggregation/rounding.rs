@@ -1,13 +1,13 @@
 //! Where the bucket of an instant begins: calendar units and fixed spans, in a time zone.
 //!
-//! Days follow the proleptic Gregorian calendar; the conversion between days and dates is Howard
-//! Hinnant's ("chrono-Compatible Low-Level Date Algorithms", `days_from_civil`, `civil_from_days`).
-//! How a date is printed or read is the mapping's.
+//! Dates are those of `plimsoll_stdx::civil`; how one is printed or read is the mapping's.
 
 use std::cell::RefCell;
 
 use jiff::Timestamp;
 use jiff::tz::{Offset, TimeZone};
+use plimsoll_stdx::civil::Date;
+use plimsoll_stdx::units;
 
 use super::request::Interval;
 use crate::Error;
@@ -90,41 +90,7 @@ impl Unit {
 
 /// Reads a span such as `90m`; milliseconds.
 pub(crate) fn parse_duration_ms(text: &str) -> Option<i64> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit())?;
-    let (number, unit) = text.split_at(digits);
-    let unit_ms = match unit.trim() {
-        "ms" => 1,
-        "s" => SECOND_MS,
-        "m" => MINUTE_MS,
-        "h" | "H" => HOUR_MS,
-        "d" => DAY_MS,
-        "w" => 7 * DAY_MS,
-        _ => return None,
-    };
-    number.parse::<i64>().ok()?.checked_mul(unit_ms)
-}
-
-/// Days since 1970-01-01 of a date.
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year - era * 400;
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
-}
-
-/// Year and month (1 to 12) of a day since 1970-01-01.
-fn civil_from_days(days: i64) -> (i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month)
+    i64::try_from(units::duration(text).ok()?.as_millis()).ok()
 }
 
 /// Offsets from UTC at any instant; remembers the stretches of time it was asked about.
@@ -276,9 +242,9 @@ impl Rounding {
             Interval::Calendar(unit) => match unit.months() {
                 None => floor(unit.typical_ms()),
                 Some(months) => {
-                    let (year, month) = civil_from_days(ms.div_euclid(DAY_MS));
+                    let Date { year, month, .. } = Date::of_day(ms.div_euclid(DAY_MS));
                     let month = month - (month - 1) % months;
-                    days_from_civil(year, month, 1).saturating_mul(DAY_MS)
+                    Date { year, month, day: 1 }.days().saturating_mul(DAY_MS)
                 }
             },
         }
@@ -290,12 +256,8 @@ impl Rounding {
             Interval::Calendar(unit) => match unit.months() {
                 None => start.saturating_add(unit.typical_ms()),
                 Some(months) => {
-                    let (year, month) = civil_from_days(start.div_euclid(DAY_MS));
-                    let (year, month) = match month + months {
-                        over @ 13.. => (year + 1, over - 12),
-                        month => (year, month),
-                    };
-                    days_from_civil(year, month, 1).saturating_mul(DAY_MS)
+                    let first = Date { day: 1, ..Date::of_day(start.div_euclid(DAY_MS)) };
+                    first.plus_months(months).days().saturating_mul(DAY_MS)
                 }
             },
         }

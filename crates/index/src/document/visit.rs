@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::leaf::{Leaf, Scalar};
 use super::walk::{Sink, Walk};
 use crate::Error;
-use crate::mapping::geo::Point;
+use crate::geo::{GeoPoint, parse_points};
 use crate::mapping::{Dynamic, Field, FieldType, Object};
 
 /// A key of an object, borrowed where it has no escapes.
@@ -206,6 +206,16 @@ impl<'de, S: Sink> DeserializeSeed<'de> for FieldSeed<'_, '_, S> {
     }
 }
 
+/// The places of a value.
+fn points_on_earth(value: &Value) -> Result<Vec<GeoPoint>, Error> {
+    let points = parse_points(value);
+    let points = points.map_err(|reason| Error::new(400, "parse_exception", reason))?;
+    match points.iter().find_map(|point| point.check("").err()) {
+        Some(reason) => Err(Error::illegal_argument(reason)),
+        None => Ok(points),
+    }
+}
+
 impl<S: Sink> FieldSeed<'_, '_, S> {
     fn scalar<E: de::Error>(self, scalar: Scalar<'_>) -> Result<(), E> {
         self.walk.scalar(self.field, scalar).map_err(|error| self.walk.stop(error))
@@ -214,7 +224,7 @@ impl<S: Sink> FieldSeed<'_, '_, S> {
     fn points<E: de::Error>(self, value: &Value) -> Result<(), E> {
         let (walk, field) = (self.walk, self.field);
         let value = if value.is_null() { field.null_value().unwrap_or(value) } else { value };
-        let points = match Point::parse_all(value) {
+        let points = match points_on_earth(value) {
             Ok(points) => points,
             Err(_) if field.ignores_malformed() => {
                 walk.sink.ignored(field.path());
@@ -230,8 +240,8 @@ impl<S: Sink> FieldSeed<'_, '_, S> {
             }
         };
         let mapping = walk.mapping;
-        for point in points {
-            let leaf = || Leaf::Point { latitude: point.latitude, longitude: point.longitude };
+        for GeoPoint { lat, lon } in points {
+            let leaf = || Leaf::Point { latitude: lat, longitude: lon };
             walk.sink.leaf(field, leaf());
             for ordinal in field.copy_ordinals() {
                 let target = mapping.by_ordinal(*ordinal);
@@ -239,7 +249,7 @@ impl<S: Sink> FieldSeed<'_, '_, S> {
                     walk.sink.leaf(target, leaf());
                 }
             }
-            let text = format!("{},{}", point.latitude, point.longitude);
+            let text = format!("{lat},{lon}");
             for (_, inner) in field.fields() {
                 if inner.field_type() != FieldType::GeoPoint {
                     walk.one(inner, Scalar::Text(&text)).map_err(|error| walk.stop(error))?;

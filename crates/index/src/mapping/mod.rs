@@ -5,7 +5,6 @@
 
 pub mod date;
 mod field;
-pub mod geo;
 mod merge;
 mod object;
 mod parameters;
@@ -19,6 +18,7 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use plimsoll_stdx::wildcard_matches;
 use serde_json::{Map, Value, json};
 
 pub use field::{Field, FieldType};
@@ -162,7 +162,7 @@ impl Mapping {
     #[must_use]
     pub fn paths(&self, pattern: &str) -> Vec<&str> {
         let all = self.0.fields.iter().map(|field| field.path());
-        let mut paths: Vec<&str> = all.filter(|path| glob(pattern, path)).collect();
+        let mut paths: Vec<&str> = all.filter(|path| wildcard_matches(pattern, path)).collect();
         paths.sort_unstable();
         paths
     }
@@ -235,17 +235,4 @@ impl Default for Mapping {
     fn default() -> Self {
         Self::empty()
     }
-}
-
-/// Whether a pattern with `*` matches a whole text.
-pub(crate) fn glob(pattern: &str, text: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = text.strip_prefix(first) else { return false };
-    let Some(last) = parts.next_back() else { return rest.is_empty() };
-    for part in parts {
-        let Some(at) = rest.find(part) else { return false };
-        rest = &rest[at + part.len()..];
-    }
-    rest.len() >= last.len() && rest.ends_with(last)
 }

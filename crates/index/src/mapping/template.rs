@@ -1,9 +1,9 @@
 //! Dynamic templates: how a field that the mapping does not have is mapped when a document
 //! brings it.
 
+use plimsoll_stdx::wildcard_matches;
 use serde_json::{Map, Value, json};
 
-use super::glob;
 use crate::Error;
 
 /// The conditions of one rule; the first rule whose conditions all hold is used.
@@ -88,7 +88,9 @@ impl Template {
     /// it.
     pub fn apply(&self, path: &str, kind: &str, default: &str) -> Option<Value> {
         let name = path.rsplit('.').next().unwrap_or(path);
-        let any = |patterns: &[String], text: &str| patterns.iter().any(|one| glob(one, text));
+        let any = |patterns: &[String], text: &str| {
+            patterns.iter().any(|one| wildcard_matches(one, text))
+        };
         let of_kind = match &self.match_mapping_type {
             None => true,
             Some(wanted) => wanted == "*" || wanted == kind,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::script::Script;
+use crate::geo::GeoPoint;
 
 /// One query with what every kind of query may carry.
 #[derive(Clone, Debug)]
@@ -338,22 +339,13 @@ pub struct QueryString {
     pub fuzziness: Fuzziness,
 }
 
-/// A place on earth, in degrees.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Point {
-    /// -90 to 90
-    pub lat: f64,
-    /// -180 to 180
-    pub lon: f64,
-}
-
 /// `geo_distance`
 #[derive(Clone, Debug)]
 pub struct GeoDistance {
     /// The field.
     pub field: String,
     /// The middle.
-    pub center: Point,
+    pub center: GeoPoint,
     /// How far, in metres.
     pub distance_m: f64,
     /// Whether an unmapped field matches nothing.

@@ -5,7 +5,6 @@
 pub mod ast;
 pub(crate) mod compile;
 pub(crate) mod exec;
-pub mod geo;
 pub mod limits;
 pub(crate) mod parse;
 pub(crate) mod problem;

@@ -1,11 +1,12 @@
 //! Highlighting: the words of a document's text that a query asked for, marked, in fragments
 //! that are sentences, as Elasticsearch's unified highlighter cuts them.
 
+use plimsoll_stdx::wildcard_matches;
 use serde_json::{Map, Value};
 use tantivy::tokenizer::Token;
 use unicode_segmentation::UnicodeSegmentation as _;
 
-use super::source::{glob, values_at};
+use super::source::values_at;
 use crate::analysis::Analyzer;
 use crate::error::Error;
 use crate::partition::Kind;
@@ -241,7 +242,7 @@ impl Highlighter {
                         !options.require_field_match
                             || wanted.field.is_empty()
                             || wanted.field == resolved.path
-                            || glob(wanted.field.as_bytes(), resolved.path.as_bytes())
+                            || wildcard_matches(&wanted.field, resolved.path)
                     })
                     .map(|wanted| wanted.matcher)
                     .collect();

@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use plimsoll_stdx::units;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -473,24 +474,12 @@ fn duration_ms(value: &Value) -> Parsed<Option<u64>> {
     if text == "-1" || value.is_null() {
         return Ok(None);
     }
-    let split = text.find(|letter: char| letter.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let factor = match unit {
-        "ms" => 1,
-        "s" => 1000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        "nanos" | "micros" => 0,
-        _ => {
-            return Err(Problem::illegal(format!(
-                "failed to parse setting [timeout] with value [{text}] as a time value: unit is missing or unrecognized"
-            )));
-        }
-    };
-    let number: u64 =
-        number.trim().parse().map_err(|_| Problem::illegal(format!("failed to parse [{text}]")))?;
-    Ok(Some(number.saturating_mul(factor)))
+    let time = units::duration(&text).map_err(|_| {
+        Problem::illegal(format!(
+            "failed to parse setting [timeout] with value [{text}] as a time value: unit is missing or unrecognized"
+        ))
+    })?;
+    Ok(Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
 }
 
 fn shown_fields(key: &str, value: &Value) -> Parsed<Vec<ShownField>> {

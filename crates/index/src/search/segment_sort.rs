@@ -8,11 +8,11 @@ use tantivy::{DocId, SegmentReader};
 use super::result::SortValue;
 use super::sort::Missing;
 use crate::error::Error;
+use crate::geo::{GeoPoint, distance_m};
 use crate::partition::Target;
-use crate::query::ast::{Point, ValueMode};
+use crate::query::ast::ValueMode;
 use crate::query::exec::BLOCK;
 use crate::query::exec::column::{Points, reduce};
-use crate::query::geo::distance_m;
 use crate::query::script::evaluate::{Bound, SegmentScript};
 
 use super::phase::internal;
@@ -33,7 +33,7 @@ pub(super) enum BoundBy {
     Unsigned { target: Option<Target>, missing: u64, mode: ValueMode, as_long: bool },
     Double { target: Option<Target>, missing: f64, mode: ValueMode },
     Text { target: Option<Target>, missing: Missing, mode: ValueMode },
-    Geo { target: Option<Target>, points: Vec<Point>, metres: f64, mode: ValueMode },
+    Geo { target: Option<Target>, points: Vec<GeoPoint>, metres: f64, mode: ValueMode },
     Script { bound: Bound },
 }
 
@@ -51,7 +51,7 @@ enum Source {
     Unsigned { column: Option<Column<u64>>, missing: u64, mode: ValueMode, as_long: bool },
     Double { column: Option<Column<f64>>, missing: f64, mode: ValueMode },
     Text(Box<TextSource>),
-    Geo { points: Option<Points>, origins: Vec<Point>, metres: f64, mode: ValueMode },
+    Geo { points: Option<Points>, origins: Vec<GeoPoint>, metres: f64, mode: ValueMode },
     Script(SegmentScript),
 }
 
@@ -221,7 +221,7 @@ impl SegmentClause {
                     distances.clear();
                     if let Some(points) = points {
                         for (lat, lon) in points.of(*doc) {
-                            let place = Point { lat, lon };
+                            let place = GeoPoint { lat, lon };
                             distances
                                 .extend(origins.iter().map(|origin| distance_m(*origin, place)));
                         }

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use crate::error::Error;
-use crate::query::ast::{Point, ValueMode};
-use crate::query::geo::{parse_point, unit_m};
+use crate::geo::{GeoPoint, parse_point, unit_m};
+use crate::query::ast::ValueMode;
 use crate::query::parse::as_text;
 use crate::query::problem::{Parsed, Problem};
 use crate::query::script::Script;
@@ -27,7 +27,7 @@ pub(crate) enum SortBy {
     Field(FieldSort),
     Geo {
         field: String,
-        points: Vec<Point>,
+        points: Vec<GeoPoint>,
         metres: f64,
         mode: Option<ValueMode>,
         ignore_unmapped: bool,

@@ -1,5 +1,6 @@
 //! `_source`: which parts of a document are shown.
 
+use plimsoll_stdx::wildcard_matches;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -72,11 +73,11 @@ impl SourceFilter {
         let mut kept = Map::new();
         for (key, value) in map {
             let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
-            if self.excludes.iter().any(|pattern| matches_whole(pattern, &path)) {
+            if self.excludes.iter().any(|pattern| wildcard_matches(pattern, &path)) {
                 continue;
             }
             let included =
-                included || self.includes.iter().any(|pattern| matches_whole(pattern, &path));
+                included || self.includes.iter().any(|pattern| wildcard_matches(pattern, &path));
             if let Some(value) = self.value(value, &path, included) {
                 kept.insert(key.clone(), value);
             }
@@ -99,34 +100,6 @@ impl SourceFilter {
             other => included.then(|| other.clone()),
         }
     }
-}
-
-/// Whether a pattern takes a path or an object above it.
-fn matches_whole(pattern: &str, path: &str) -> bool {
-    glob(pattern.as_bytes(), path.as_bytes())
-}
-
-/// Whether a pattern of `*` takes a text. In steps, not by recursion: `a*a*a*…` costs no more
-/// than the product of both lengths.
-pub(crate) fn glob(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut p, mut t) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        if pattern.get(p) == Some(&b'*') {
-            star = Some((p, t));
-            p += 1;
-        } else if pattern.get(p) == Some(&text[t]) {
-            p += 1;
-            t += 1;
-        } else if let Some((star_p, star_t)) = star {
-            p = star_p + 1;
-            t = star_t + 1;
-            star = Some((star_p, star_t + 1));
-        } else {
-            return false;
-        }
-    }
-    pattern[p..].iter().all(|byte| *byte == b'*')
 }
 
 /// All values of a path in a document, arrays on the way included.

@@ -85,13 +85,7 @@ impl Query {
     /// # Errors
     /// 400 where it is none.
     pub fn duration(&self, name: &str) -> Result<Option<Duration>, Error> {
-        let Some(text) = self.get(name) else { return Ok(None) };
-        parse_duration(text).map(Some).ok_or_else(|| {
-            Error::illegal_argument(format!(
-                "failed to parse setting [{name}] with value [{text}] as a time value: unit is \
-                 missing or unrecognized"
-            ))
-        })
+        self.get(name).map(|text| duration(name, text)).transpose()
     }
 
     /// A list between commas; empty where it is not given.
@@ -100,6 +94,19 @@ impl Query {
         let text = self.get(name).unwrap_or_default();
         text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect()
     }
+}
+
+/// A time such as `30s`, given as `name`.
+///
+/// # Errors
+/// 400 where it is none.
+pub fn duration(name: &str, text: &str) -> Result<Duration, Error> {
+    parse_duration(text).ok_or_else(|| {
+        Error::illegal_argument(format!(
+            "failed to parse setting [{name}] with value [{text}] as a time value: unit is missing \
+             or unrecognized"
+        ))
+    })
 }
 
 /// A time as Elasticsearch writes it: `1d`, `30s`, `500ms`, `0` and `-1` (no time at all) without

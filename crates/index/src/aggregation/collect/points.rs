@@ -9,6 +9,7 @@ use crate::aggregation::fields::{Field, FieldKind};
 use crate::aggregation::geo;
 use crate::aggregation::partial::{Key, Partial, Print};
 use crate::aggregation::request::{GeoGrid, Metric, Source};
+use crate::geo::cells;
 
 /// Reads a field's points.
 #[derive(Default)]
@@ -163,9 +164,9 @@ impl Cells {
                 return;
             }
             let key = if self.tiles {
-                geo::tile_key(latitude, longitude, self.precision)
+                cells::tile_key(latitude, longitude, self.precision)
             } else {
-                geo::hash_key(latitude, longitude, self.precision)
+                cells::hash_key(latitude, longitude, self.precision)
             };
             // A batch's positions fit into 32 bits.
             let position = u32::try_from(position).unwrap_or(u32::MAX);
@@ -179,7 +180,7 @@ impl Cells {
 
     pub(super) fn names(&self, keys: &[u64]) -> Vec<Key> {
         let text = |key: &u64| {
-            if self.tiles { geo::tile_text(*key) } else { geo::hash_text(*key, self.precision) }
+            if self.tiles { cells::tile_text(*key) } else { cells::hash_text(*key, self.precision) }
         };
         keys.iter().map(|key| Key::Str(text(key))).collect()
     }

@@ -14,11 +14,11 @@ use super::{Batch, Collector, Env, Subs, bucket_id, index_error};
 use crate::Error;
 use crate::aggregation::dates;
 use crate::aggregation::fields::{Field, FieldKind};
-use crate::aggregation::geo;
 use crate::aggregation::partial::{Bucket, Buckets, Key, Partial, Print};
 use crate::aggregation::request::{
     DateBound, DateRange, GeoDistance, Node, NumericRange, RangeOf, Source, read_ip,
 };
+use crate::geo::{GeoPoint, distance_m, plane_distance_m};
 use crate::query::parse::as_text;
 
 /// A value's place among the bounds.
@@ -222,11 +222,11 @@ impl Ranges {
             }
             Input::Distance { reader, from, bounds } => {
                 reader.each(batch, |position, latitude, longitude| {
-                    let metres = geo::distance_m(
-                        (from.latitude, from.longitude),
-                        (latitude, longitude),
-                        from.plane,
-                    );
+                    let place = GeoPoint { lat: latitude, lon: longitude };
+                    let metres = match from.plane {
+                        true => plane_distance_m(from.origin, place),
+                        false => distance_m(from.origin, place),
+                    };
                     let position = u32::try_from(position).unwrap_or(u32::MAX);
                     bounds.each(metres / from.unit_m, |at| found.push((position, at)));
                 })

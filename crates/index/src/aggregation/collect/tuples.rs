@@ -14,13 +14,13 @@ use super::{Batch, Collector, Env, Subs, bucket_id};
 use crate::Error;
 use crate::aggregation::dates;
 use crate::aggregation::fields::FieldKind;
-use crate::aggregation::geo;
 use crate::aggregation::partial::{Bucket, Buckets, Key, Partial, Print};
 use crate::aggregation::request::{
     Composite, CompositeKind, CompositeSource, GeoGrid, MultiTerms, Node, Order, OrderBy,
     TermsFilter,
 };
 use crate::aggregation::rounding::{Rounding, Zone};
+use crate::geo::cells;
 
 /// How many keys one document may make.
 const COMBINATIONS_MAX: usize = 100_000;
@@ -378,7 +378,7 @@ fn after_key(
             Key::Ip(address.to_be_bytes())
         }
         Print::Tile => {
-            let tile = value.as_str().filter(|text| geo::tile_place(text).is_some());
+            let tile = value.as_str().filter(|text| cells::tile_place(text).is_some());
             Key::Str(tile.ok_or_else(bad)?.to_owned())
         }
         _ => Key::Str(value.as_str().ok_or_else(bad)?.to_owned()),
@@ -404,7 +404,7 @@ pub(crate) fn compare_composite(sources: &[CompositeSource], a: &[Key], b: &[Key
         let found = match (&source.kind, a, b) {
             // Tiles are in the order of their numbers: `7/9/1` comes before `7/10/1`.
             (CompositeKind::Geotile { .. }, Key::Str(a), Key::Str(b)) => {
-                let found = geo::tile_place(a).cmp(&geo::tile_place(b));
+                let found = cells::tile_place(a).cmp(&cells::tile_place(b));
                 if source.ascending { found } else { found.reverse() }
             }
             _ => compare_keys(a, b, source.ascending, null_first),

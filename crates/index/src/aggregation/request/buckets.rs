@@ -7,6 +7,7 @@ use super::ranges::tile_precision;
 use super::{Kind, Node, Source};
 use crate::Error;
 use crate::aggregation::rounding::{Unit, parse_duration_ms};
+use crate::geo::GeoPoint;
 
 /// How many ranges, filters, sources or listed terms one aggregation may name.
 pub(super) const LIST_MAX: usize = 65_536;
@@ -184,8 +185,7 @@ pub(crate) struct IpRange {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GeoDistance {
-    pub(crate) latitude: f64,
-    pub(crate) longitude: f64,
+    pub(crate) origin: GeoPoint,
     /// Metres in one unit of the ranges.
     pub(crate) unit_m: f64,
     /// Whether the earth is taken for a plane.

@@ -6,6 +6,8 @@ use super::Kind;
 use super::buckets::{DateRange, GeoDistance, GeoGrid, IpRange, LIST_MAX, NumericRange, RangeOf};
 use super::options::Options;
 use crate::Error;
+use crate::aggregation::geo;
+use crate::geo::unit_m;
 
 fn range_list(options: &mut Options<'_>) -> Result<Vec<Value>, Error> {
     let list = options.list("ranges")?.unwrap_or_default();
@@ -130,15 +132,14 @@ fn ip_mask(text: &str) -> Option<(u128, Option<u128>)> {
 
 pub(super) fn geo_distance(options: &mut Options<'_>) -> Result<Kind, Error> {
     let origin = options.take("origin");
-    let (latitude, longitude) =
-        origin.as_ref().and_then(crate::aggregation::geo::parse_point).ok_or_else(|| {
-            Error::illegal_argument(format!(
-                "Required [origin] in geo_distance aggregation [{}]",
-                options.name
-            ))
-        })?;
+    let origin = origin.as_ref().and_then(geo::place).ok_or_else(|| {
+        Error::illegal_argument(format!(
+            "Required [origin] in geo_distance aggregation [{}]",
+            options.name
+        ))
+    })?;
     let unit = options.string("unit")?.unwrap_or_else(|| "m".to_owned());
-    let unit_m = crate::aggregation::geo::unit_m(&unit)
+    let unit_m = unit_m(&unit)
         .ok_or_else(|| Error::illegal_argument(format!("No distance unit match [{unit}]")))?;
     let plane = match options.string("distance_type")?.as_deref() {
         None | Some("arc") => false,
@@ -150,7 +151,7 @@ pub(super) fn geo_distance(options: &mut Options<'_>) -> Result<Kind, Error> {
     options.refuse("missing")?;
     let source = options.source()?;
     let ranges = numeric_ranges(options)?;
-    let distance = GeoDistance { latitude, longitude, unit_m, plane };
+    let distance = GeoDistance { origin, unit_m, plane };
     Ok(Kind::Range {
         source,
         ranges: RangeOf::Distance(distance, ranges),
@@ -174,7 +175,7 @@ pub(super) fn geo_grid(options: &mut Options<'_>) -> Result<Kind, Error> {
     } else {
         match options.take("precision") {
             None => 5,
-            Some(value) => match crate::aggregation::geo::hash_precision(&value) {
+            Some(value) => match geo::hash_precision(&value) {
                 Some(precision) => precision,
                 None => {
                     return Err(Error::illegal_argument(format!(
@@ -186,9 +187,7 @@ pub(super) fn geo_grid(options: &mut Options<'_>) -> Result<Kind, Error> {
     };
     let bounds = match options.take("bounds") {
         None => None,
-        Some(value) => {
-            Some(crate::aggregation::geo::parse_box(&value).ok_or_else(|| options.bad("bounds"))?)
-        }
+        Some(value) => Some(geo::parse_box(&value).ok_or_else(|| options.bad("bounds"))?),
     };
     let field = options.required_field()?;
     let size = options.positive("size")?.unwrap_or(10_000);

@@ -290,14 +290,14 @@ fn iso_text(moment: Moment, zone: &Zone, nanos: bool) -> String {
     let civil = Civil::at(moment.millis, zone);
     let ms = civil.millis_of_day;
     let mut text = String::with_capacity(29);
-    let sign = if civil.year > 9999 { "+" } else { "" };
-    let width = if civil.year < 0 { 5 } else { 4 };
+    let sign = if civil.date.year > 9999 { "+" } else { "" };
+    let width = if civil.date.year < 0 { 5 } else { 4 };
     let _ = write!(
         text,
         "{sign}{:0width$}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}",
-        civil.year,
-        civil.month,
-        civil.day,
+        civil.date.year,
+        civil.date.month,
+        civil.date.day,
         ms / 3_600_000,
         ms / 60_000 % 60,
         ms / 1000 % 60,

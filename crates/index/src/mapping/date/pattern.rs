@@ -1,6 +1,7 @@
 //! Patterns of dates in the letters of Java's `DateTimeFormatter`: reading and writing by them.
 
-use super::calendar::{days_in_month, is_leap};
+use plimsoll_stdx::civil::{Date, days_in_month, is_leap};
+
 use super::zone::{offset, offset_text};
 use super::{Civil, Moment, Zone};
 use crate::Error;
@@ -72,7 +73,7 @@ impl Parts {
             return None;
         }
         let millis_of_day = ((hour * 60 + minute) * 60 + second) * 1000 + nanos / 1_000_000;
-        let civil = Civil { year, month, day, millis_of_day };
+        let civil = Civil { date: Date { year, month, day }, millis_of_day };
         let within = u32::try_from(nanos % 1_000_000).ok()?;
         Some(Moment { millis: civil.instant(self.zone.as_ref().unwrap_or(zone)), nanos: within })
     }
@@ -285,14 +286,14 @@ pub(super) fn write(items: &[Item], moment: Moment, zone: &Zone, out: &mut Strin
         };
         let padded = |value: i64| format!("{value:0count$}");
         out.push_str(&match letter {
-            'y' | 'u' if count == 2 => format!("{:02}", civil.year.rem_euclid(100)),
-            'y' | 'u' => padded(civil.year),
-            'M' | 'L' if count > 2 => named(&MONTHS, civil.month - 1, count == 3),
-            'M' | 'L' => padded(civil.month),
-            'd' => padded(civil.day),
+            'y' | 'u' if count == 2 => format!("{:02}", civil.date.year.rem_euclid(100)),
+            'y' | 'u' => padded(civil.date.year),
+            'M' | 'L' if count > 2 => named(&MONTHS, civil.date.month - 1, count == 3),
+            'M' | 'L' => padded(civil.date.month),
+            'd' => padded(civil.date.day),
             'D' => {
-                let new_year = Civil { month: 1, day: 1, millis_of_day: 0, ..civil };
-                padded((civil.local_millis() - new_year.local_millis()) / 86_400_000 + 1)
+                let new_year = Date { month: 1, day: 1, ..civil.date };
+                padded(civil.date.days() - new_year.days() + 1)
             }
             'E' => named(&DAYS, civil.weekday() - 1, count <= 3),
             'e' => padded(civil.weekday()),

@@ -1,6 +1,7 @@
 //! Dates in queries: date maths, formats, time zones, and what a date that leaves something open
 //! means at either end of a range.
 
+use plimsoll_stdx::units;
 use serde_json::Value;
 
 use super::{Context, Resolved};
@@ -63,30 +64,12 @@ fn explained(error: Error, text: &str, format: &str) -> Error {
 /// Reads a duration such as `10d`, `2h`, `500ms` in milliseconds, as decay functions have them.
 ///
 /// # Errors
-/// 400 `parse_exception`, as Elasticsearch words it.
+/// 400, as Elasticsearch words it.
 pub(super) fn duration_ms(text: &str, setting: &str) -> Result<f64, Error> {
-    let text = text.trim();
-    let split = text.find(|letter: char| letter.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let factor = match unit {
-        "nanos" => 1e-6,
-        "micros" => 1e-3,
-        "ms" => 1.0,
-        "s" => 1e3,
-        "m" => 60e3,
-        "h" | "H" => 3_600e3,
-        "d" => 86_400e3,
-        "w" => 604_800e3,
-        "" if number == "0" => 0.0,
-        _ => {
-            return Err(Error::illegal_argument(format!(
-                "failed to parse setting [{setting}] with value [{text}] as a time value: unit is missing or unrecognized"
-            )));
-        }
-    };
-    let number: f64 = number
-        .trim()
-        .parse()
-        .map_err(|_| Error::illegal_argument(format!("failed to parse [{text}]")))?;
-    Ok(number * factor)
+    let time = units::duration(text).map_err(|_| {
+        Error::illegal_argument(format!(
+            "failed to parse setting [{setting}] with value [{text}] as a time value: unit is missing or unrecognized"
+        ))
+    })?;
+    Ok(time.as_nanos() as f64 / 1e6)
 }

@@ -6,13 +6,13 @@ use super::dates::{DateReader, duration_ms};
 use super::values::double;
 use super::{Compiled, Context, failed_to_create, shard_error};
 use crate::error::Error;
+use crate::geo::{parse_distance_m, parse_point};
 use crate::partition::{Kind, Target};
 use crate::query::ast::{
     BoostMode, Decay, DecayShape, FunctionKind, FunctionScore, Query, ScoreMode, ValueMode,
 };
 use crate::query::exec::decay::{NumericDecay, Origin, Shape};
 use crate::query::exec::score::{Combination, Compute, ComputedScore, ScoreFunction, modified};
-use crate::query::geo::{parse_distance_m, parse_point};
 use crate::query::parse::as_text;
 use crate::query::script::evaluate::Bound;
 use crate::query::script::{Expr, Script};

@@ -2,11 +2,11 @@
 
 use super::{Compiled, Context, shard_error};
 use crate::error::Error;
+use crate::geo::circle::Circle;
 use crate::partition::{Kind, Target};
 use crate::query::ast::{GeoBoundingBox, GeoDistance};
 use crate::query::exec::filter::FilterQuery;
 use crate::query::exec::geo::{Area, Inside};
-use crate::query::geo::Circle;
 
 /// The target of a geo query; none where it is not mapped and that is no error.
 fn geo_target<'a>(

@@ -6,9 +6,9 @@ use tantivy::{DocId, SegmentReader};
 
 use super::BLOCK;
 use super::column::{AsF64 as _, Numbers, Points, reduce};
+use crate::geo::{GeoPoint, distance_m};
 use crate::partition::Target;
-use crate::query::ast::{DecayShape, Point, ValueMode};
-use crate::query::geo::distance_m;
+use crate::query::ast::{DecayShape, ValueMode};
 
 /// A decay whose origin and distances are numbers.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct NumericDecay {
 pub(crate) enum Origin {
     /// A number, or a date in the column's unit.
     Number(f64),
-    Place(Point),
+    Place(GeoPoint),
 }
 
 /// A shape with its scale worked in.
@@ -73,7 +73,7 @@ impl Shape {
 /// A decay bound to a segment.
 pub(crate) enum SegmentDecay {
     Numbers { column: Numbers, decay: NumericDecay, origin: f64, scratch: Vec<f64> },
-    Places { points: Option<Points>, decay: NumericDecay, origin: Point, scratch: Vec<f64> },
+    Places { points: Option<Points>, decay: NumericDecay, origin: GeoPoint, scratch: Vec<f64> },
 }
 
 impl NumericDecay {
@@ -122,7 +122,7 @@ impl SegmentDecay {
                         scratch.extend(
                             points
                                 .of(*doc)
-                                .map(|(lat, lon)| distance_m(*origin, Point { lat, lon })),
+                                .map(|(lat, lon)| distance_m(*origin, GeoPoint { lat, lon })),
                         );
                         *out = several(scratch, decay, |distance| distance);
                     }
@@ -132,13 +132,19 @@ impl SegmentDecay {
     }
 }
 
-fn places(points: &Points, docs: &[DocId], decay: &NumericDecay, origin: Point, out: &mut [f64]) {
+fn places(
+    points: &Points,
+    docs: &[DocId],
+    decay: &NumericDecay,
+    origin: GeoPoint,
+    out: &mut [f64],
+) {
     let mut lons = [0.0; BLOCK];
     let lons = &mut lons[..docs.len()];
     super::column::first(&points.latitude, docs, f64::NAN, out);
     super::column::first(&points.longitude, docs, f64::NAN, lons);
     for (out, lon) in out.iter_mut().zip(lons) {
-        let place = Point { lat: *out, lon: *lon };
+        let place = GeoPoint { lat: *out, lon: *lon };
         *out = if place.lat.is_nan() {
             1.0
         } else {

@@ -7,8 +7,8 @@ use tantivy::{DocId, SegmentReader};
 
 use super::column::Points;
 use super::filter::{Filter, Matches, SegmentFilter};
+use crate::geo::circle::Circle;
 use crate::partition::Target;
-use crate::query::geo::Circle;
 
 /// Where points have to be.
 #[derive(Clone, Copy, Debug)]

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::{Body, as_text};
-use crate::query::ast::{GeoBoundingBox, GeoDistance, Kind, Point, Query};
-use crate::query::geo::{check_point, parse_distance_m, parse_point};
+use crate::geo::{GeoPoint, parse_distance_m, parse_point};
+use crate::query::ast::{GeoBoundingBox, GeoDistance, Kind, Query};
 use crate::query::problem::{Parsed, Problem};
 
 /// What is done with places that are not on earth.
@@ -29,9 +29,9 @@ fn validation(value: &Value) -> Parsed<Validation> {
     })
 }
 
-fn checked(mut point: Point, validation: Validation, name: &str) -> Parsed<Point> {
+fn checked(mut point: GeoPoint, validation: Validation, name: &str) -> Parsed<GeoPoint> {
     match validation {
-        Validation::Strict => check_point(point, name).map_err(Problem::illegal)?,
+        Validation::Strict => point.check(&format!(" for [{name}]")).map_err(Problem::illegal)?,
         Validation::IgnoreMalformed => {}
         Validation::Coerce => {
             point.lat = point.lat.clamp(-90.0, 90.0);
@@ -45,7 +45,7 @@ fn wrap_lon(lon: f64) -> f64 {
     if (-180.0..=180.0).contains(&lon) { lon } else { (lon + 180.0).rem_euclid(360.0) - 180.0 }
 }
 
-fn point(node: &Value) -> Parsed<Point> {
+fn point(node: &Value) -> Parsed<GeoPoint> {
     parse_point(node).map_err(|reason| {
         let reason = format!("failed to parse geo_point: {reason}");
         Problem::at(node, crate::error::Error::new(400, "parse_exception", reason))
@@ -94,7 +94,7 @@ pub(super) fn parse_distance(body: &Body<'_>) -> Parsed<Query> {
         }
     }
     if let (Some(lat), Some(lon)) = partial {
-        center = Some(Point { lat, lon });
+        center = Some(GeoPoint { lat, lon });
     }
     let Some(distance) = distance else {
         return Err(Problem::parsing(
@@ -142,8 +142,8 @@ pub(super) fn parse_bounding_box(body: &Body<'_>) -> Parsed<Query> {
     };
     field.clone_into(&mut edges.field);
     edges.ignore_unmapped = ignore_unmapped;
-    let top_left = Point { lat: edges.top, lon: edges.left };
-    let bottom_right = Point { lat: edges.bottom, lon: edges.right };
+    let top_left = GeoPoint { lat: edges.top, lon: edges.left };
+    let bottom_right = GeoPoint { lat: edges.bottom, lon: edges.right };
     let is_whole_turn = edges.right - edges.left >= 360.0;
     let top_left = checked(top_left, method, "geo_bounding_box")?;
     let bottom_right = checked(bottom_right, method, "geo_bounding_box")?;

@@ -74,6 +74,8 @@ fn bind<E>(
         Expr::Whole(number) => Node::Whole(*number),
         Expr::Truth(is_true) => Node::Truth(*is_true),
         Expr::Score => Node::Score,
+        // Documents have none, and no script on them names one.
+        Expr::Variable(_) => Node::Number(f64::NAN),
         Expr::Field { name, part } => Node::Field { target: target(name)?, part: *part },
         Expr::Decay(spec) => Node::Decay(Box::new(decay(spec)?)),
         Expr::Negate(inner) => Node::Negate(boxed(inner)?),

@@ -168,9 +168,9 @@ impl Function {
 fn haversin_km(arguments: &[f64]) -> f64 {
     match arguments {
         [lat_a, lon_a, lat_b, lon_b] => {
-            let a = crate::query::ast::Point { lat: *lat_a, lon: *lon_a };
-            let b = crate::query::ast::Point { lat: *lat_b, lon: *lon_b };
-            crate::query::geo::distance_m(a, b) / 1000.0
+            let a = crate::geo::GeoPoint { lat: *lat_a, lon: *lon_a };
+            let b = crate::geo::GeoPoint { lat: *lat_b, lon: *lon_b };
+            crate::geo::distance_m(a, b) / 1000.0
         }
         _ => f64::NAN,
     }

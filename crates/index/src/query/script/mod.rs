@@ -3,12 +3,13 @@
 //! `return` (`double x = doc['n'].value; return Math.log(x) * params.w;`). There are no loops, no
 //! strings and no objects: what is beyond arithmetic is refused when the script is read.
 //!
-//! [`lexer`] and [`parser`] make a tree, [`evaluate`] computes it for a block of documents at once.
+//! `crate::script` reads the text, [`lower`] makes one expression of its statements, [`evaluate`] computes that
+//! for a block of documents at once, [`alone`] for one bucket.
 
+mod alone;
 pub(crate) mod evaluate;
 mod functions;
-mod lexer;
-mod parser;
+mod lower;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 pub use functions::Function;
+use lower::Names;
 pub(crate) use types::Type;
 
 use super::limits;
@@ -76,6 +78,8 @@ pub(crate) enum Expr {
     Whole(f64),
     Truth(bool),
     Score,
+    /// A value that is known when the script is computed, by its name.
+    Variable(String),
     Field {
         name: String,
         part: Part,
@@ -143,6 +147,7 @@ impl Expr {
             | Self::Whole(_)
             | Self::Truth(_)
             | Self::Score
+            | Self::Variable(_)
             | Self::Field { .. }
             | Self::Decay(_) => Vec::new(),
             Self::Negate(inner) | Self::Not(inner) => vec![inner],
@@ -208,6 +213,20 @@ impl Script {
         language: Language,
         params: &Map<String, Value>,
     ) -> Result<Self, Error> {
+        let one = language == Language::Expression;
+        let names = Names::Document { params, bare: one };
+        Self::read(source, language, names, one)
+    }
+
+    /// Reads the text of a script over variables, which [`Self::of_variables`] computes.
+    ///
+    /// # Errors
+    /// As [`Self::compile`].
+    pub(crate) fn over_variables(source: &str) -> Result<Self, Error> {
+        Self::read(source, Language::Painless, Names::Variables, false)
+    }
+
+    fn read(source: &str, language: Language, names: Names<'_>, one: bool) -> Result<Self, Error> {
         if source.len() > limits::SCRIPT_LENGTH_MAX {
             let limit = limits::SCRIPT_LENGTH_MAX;
             return Err(Error::illegal_argument(format!(
@@ -215,7 +234,7 @@ impl Script {
                 source.len()
             )));
         }
-        let tree = parser::parse(source, language, params)
+        let tree = lower::parse(source, names, one)
             .map_err(|fault| compile_error(source, language, fault.at, &fault.reason))?;
         Ok(Self { source: source.to_owned(), language, tree })
     }

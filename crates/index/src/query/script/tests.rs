@@ -11,6 +11,7 @@ fn value(expr: &Expr) -> f64 {
         Expr::Number(number) | Expr::Whole(number) => *number,
         Expr::Truth(is_true) => f64::from(u8::from(*is_true)),
         Expr::Score => 2.0,
+        Expr::Variable(_) => f64::NAN,
         Expr::Field { .. } => 3.0,
         Expr::Decay(_) => 0.5,
         Expr::Negate(inner) => -value(inner),

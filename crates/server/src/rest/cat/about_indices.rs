@@ -3,6 +3,8 @@
 use plimsoll_cluster::ClusterStatistics;
 use plimsoll_index::Error;
 use plimsoll_index::search::SearchRequest;
+use plimsoll_stdx::civil::Date;
+use plimsoll_stdx::wildcard_matches;
 use serde_json::{Value, json};
 
 use super::about_cluster::clock;
@@ -14,7 +16,6 @@ use crate::rest::expressions::{self, Expand, Target};
 use crate::rest::nodes;
 use crate::rest::search::request::{self, Around};
 use crate::rest::stats::figures::Figures;
-use plimsoll_stdx::wildcard_matches;
 
 fn found(call: &Call, options: Expand) -> Result<Vec<Target>, Error> {
     let options = options.with_query(&call.query)?;
@@ -110,19 +111,10 @@ pub async fn indices(call: Call) -> Result<Answer, Error> {
     answer(&call, INDICES, rows)
 }
 
-/// `2024-01-01T00:00:00.000Z`: the civil calendar from days since 1970, after Howard Hinnant's
-/// `civil_from_days`.
+/// `2024-01-01T00:00:00.000Z`.
 fn date(millis: u64) -> String {
     let (days, of_day) = (millis / 86_400_000, millis % 86_400_000);
-    let shifted = days + 719_468;
-    let era = shifted / 146_097;
-    let of_era = shifted % 146_097;
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let Date { year, month, day } = Date::of_day(days.cast_signed());
     let (hours, minutes) = (of_day / 3_600_000, of_day / 60_000 % 60);
     let (seconds, millis) = (of_day / 1000 % 60, of_day % 1000);
     format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{millis:03}Z")

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::rest::expressions::{self, Expand, Target};
 use crate::rest::json_read;
-use crate::rest::query::{Query, parse_duration};
+use crate::rest::query::{Query, duration};
 
 /// A search that is ready to be carried out.
 pub struct Asked {
@@ -294,19 +294,6 @@ fn timeout(changes: &Map<String, Value>, body: &Value) -> Result<Option<Duration
         None | Some("-1") => Ok(None),
         Some(text) => duration("timeout", text).map(Some),
     }
-}
-
-/// A time such as `30s`.
-///
-/// # Errors
-/// 400 where it is none.
-pub fn duration(name: &str, text: &str) -> Result<Duration, Error> {
-    parse_duration(text).ok_or_else(|| {
-        Error::illegal_argument(format!(
-            "failed to parse setting [{name}] with value [{text}] as a time value: unit is missing \
-             or unrecognized"
-        ))
-    })
 }
 
 fn check_point(around: &Around) -> Result<(), Error> {

@@ -5,9 +5,9 @@ use plimsoll_index::Error;
 use serde_json::{Value, json};
 
 use super::answer::Found;
-use super::request::duration;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
+use crate::rest::query::duration;
 
 /// Ids that one request may have.
 const IDS_MAX: usize = 1000;

@@ -1,21 +1,21 @@
 //! Scripts that change a document: a small part of Painless, enough for counters, flags, lists
 //! and conditions. No loops, functions or classes: what is not there is refused by name. What a
-//! script may do is bounded while it is read ([`parse`]) and while it runs ([`budget`]).
+//! script may do is bounded while it is read (`plimsoll_index::script`) and while it runs ([`budget`]).
 
 mod budget;
-mod parse;
 mod run;
-mod tokens;
 
 use plimsoll_index::Error;
+use plimsoll_index::script::{Rules, Statement, program};
 use serde_json::{Map, Value, json};
 
 use super::update::Becomes;
 use crate::rest::json_read;
-use parse::Statement;
 
 /// The longest script, in bytes; Elasticsearch's own limit.
 const SCRIPT_BYTES_MAX: usize = 65_535;
+/// What may be written: each level of an expression takes stack while it runs.
+const RULES: Rules = Rules { chain_max: 200, has_functions: false };
 
 /// A script that was read, with its parameters.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ impl Script {
             )));
         }
         let program =
-            parse::program(&source).map_err(|why| failed("compile error", &source, why))?;
+            program(&source, RULES).map_err(|why| failed("compile error", &source, why.reason))?;
         Ok(Self { program, params, source })
     }
 
@@ -144,6 +144,9 @@ mod tests {
             ("ctx._source.n = (ctx._source.n + 4) % 3 - -2", r#""n":1"#, r#""n":4"#),
             ("ctx._source.f = ctx._source.n / 2.0", r#""f":0.5"#, r#""f":0.5"#),
             ("ctx._source.n = 7 / 2", r#""n":1"#, r#""n":3"#),
+            ("ctx._source.n = (int) (7 / 2.0) + (long) 1", r#""n":1"#, r#""n":4"#),
+            ("ctx._source.n = (double) 3", r#""n":1"#, r#""n":3.0"#),
+            ("ctx._source.n = 1e1", r#""n":1"#, r#""n":10.0"#),
             ("ctx._source.t += params.s + 1", r#""t":"a""#, r#""t":"ax1""#),
             ("ctx._source.o.z.y = params.o.k", r#""y":1"#, r#""y":1.5"#),
             ("ctx._source.tags.add(params.s)", r#""q"]"#, r#""q","x"]"#),

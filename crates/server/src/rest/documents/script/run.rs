@@ -3,10 +3,10 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
+use plimsoll_index::script::{Expression, Kind, Statement};
 use serde_json::{Map, Value, json};
 
 use super::budget::{Budget, DEPTH_MAX, depth};
-use super::parse::{Expression, Statement};
 
 /// The longest string that a script may make, in bytes.
 const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -35,11 +35,16 @@ impl Machine<'_> {
     fn block(&mut self, block: &[Statement]) -> Result<bool, String> {
         for statement in block {
             match statement {
-                Statement::Return => return Ok(false),
+                Statement::Return(value) => {
+                    if let Some(value) = value {
+                        self.value(value)?;
+                    }
+                    return Ok(false);
+                }
                 Statement::Run(expression) => {
                     self.value(expression)?;
                 }
-                Statement::Define(name, expression) => {
+                Statement::Define(_, name, expression) => {
                     let value = self.value(expression)?;
                     self.names.insert(name.clone(), value);
                 }
@@ -63,12 +68,12 @@ impl Machine<'_> {
     }
 
     fn assign(&mut self, left: &Expression, value: Value) -> Result<(), String> {
-        match left {
-            Expression::Name(name) => match self.names.get_mut(name) {
+        match &left.kind {
+            Kind::Name(name) => match self.names.get_mut(name) {
                 Some(known) => *known = value,
                 None => return Err(format!("cannot assign to [{name}]")),
             },
-            Expression::Part(holder, part) => {
+            Kind::Part(holder, part) => {
                 let part = self.value(part)?;
                 fits(holder, &value)?;
                 match (self.place(holder)?, &part) {
@@ -91,12 +96,12 @@ impl Machine<'_> {
 
     /// The value itself, to be changed.
     fn place(&mut self, expression: &Expression) -> Result<&mut Value, String> {
-        match expression {
-            Expression::Name(name) if name == "ctx" => Ok(&mut self.context),
-            Expression::Name(name) => {
+        match &expression.kind {
+            Kind::Name(name) if name == "ctx" => Ok(&mut self.context),
+            Kind::Name(name) => {
                 self.names.get_mut(name).ok_or_else(|| format!("[{name}] cannot be changed"))
             }
-            Expression::Part(holder, part) => {
+            Kind::Part(holder, part) => {
                 let part = self.value(part)?;
                 match (self.place(holder)?, &part) {
                     (Value::Object(object), Value::String(name)) => {
@@ -115,9 +120,9 @@ impl Machine<'_> {
 
     fn value(&mut self, expression: &Expression) -> Result<Value, String> {
         self.budget.step(1)?;
-        match expression {
-            Expression::Literal(value) => self.budget.copy(value),
-            Expression::List(items) => {
+        match &expression.kind {
+            Kind::Literal(value) => self.budget.copy(value),
+            Kind::List(items) => {
                 let items: Vec<Value> =
                     items.iter().map(|item| self.value(item)).collect::<Result<_, _>>()?;
                 self.budget.build(items.len().saturating_mul(size_of::<Value>()))?;
@@ -125,7 +130,7 @@ impl Machine<'_> {
                 bounded(depth(&list))?;
                 Ok(list)
             }
-            Expression::Name(_) | Expression::Part(..) => {
+            Kind::Name(_) | Kind::Part(..) => {
                 let path = self.path(expression)?;
                 let found = find(&self.context, self.params, &self.names, &path)?;
                 match found {
@@ -133,28 +138,30 @@ impl Machine<'_> {
                     Found::Length(length) => Ok(json!(length)),
                 }
             }
-            Expression::Unary(operator, inner) => {
+            Kind::Unary(operator, inner) => {
                 let inner = self.value(inner)?;
                 match *operator {
                     "!" => Ok(json!(!boolean(&inner)?)),
                     _ => self.binary("-", &json!(0), &inner),
                 }
             }
-            Expression::Binary("&&", left, right) => {
+            Kind::Binary("&&", left, right) => {
                 Ok(json!(boolean(&self.value(left)?)? && boolean(&self.value(right)?)?))
             }
-            Expression::Binary("||", left, right) => {
+            Kind::Binary("||", left, right) => {
                 Ok(json!(boolean(&self.value(left)?)? || boolean(&self.value(right)?)?))
             }
-            Expression::Binary(operator, left, right) => {
+            Kind::Binary(operator, left, right) => {
                 let (left, right) = (self.value(left)?, self.value(right)?);
                 self.binary(operator, &left, &right)
             }
-            Expression::Choice(condition, then, otherwise) => {
+            Kind::Choice(condition, then, otherwise) => {
                 let is_true = boolean(&self.value(condition)?)?;
                 self.value(if is_true { then } else { otherwise })
             }
-            Expression::Call(holder, name, arguments) => self.call(holder, name, arguments),
+            Kind::Call(Some(holder), name, arguments) => self.call(holder, name, arguments),
+            Kind::Call(None, name, _) => Err(format!("[{name}] is not supported in scripts")),
+            Kind::Cast(kind, inner) => cast(kind, self.value(inner)?),
         }
     }
 
@@ -171,14 +178,14 @@ impl Machine<'_> {
     fn path<'e>(&mut self, expression: &'e Expression) -> Result<Path<'e>, String> {
         let mut parts = Vec::new();
         let mut root = expression;
-        while let Expression::Part(holder, part) = root {
+        while let Kind::Part(holder, part) = &root.kind {
             parts.push(self.value(part)?);
             root = holder;
         }
         parts.reverse();
-        let root = match root {
-            Expression::Name(name) => Root::Name(name),
-            other => Root::Computed(self.value(other)?),
+        let root = match &root.kind {
+            Kind::Name(name) => Root::Name(name),
+            _ => Root::Computed(self.value(root)?),
         };
         Ok(Path { root, parts })
     }
@@ -299,7 +306,7 @@ fn find<'a>(
 fn fits(holder: &Expression, value: &Value) -> Result<(), String> {
     let mut levels = 1;
     let mut at = holder;
-    while let Expression::Part(outer, _) = at {
+    while let Kind::Part(outer, _) = &at.kind {
         levels += 1;
         at = outer;
     }
@@ -374,6 +381,26 @@ fn position(part: &Value, length: usize) -> Result<usize, String> {
     let at = part.as_u64().and_then(|at| usize::try_from(at).ok());
     at.filter(|at| *at < length)
         .ok_or_else(|| format!("index [{}] is out of bounds for length {length}", brief(part)))
+}
+
+/// A number as one of another type; of `def`, whatever it is.
+#[expect(clippy::cast_possible_truncation, reason = "what does not fit is refused before")]
+fn cast(kind: &str, value: Value) -> Result<Value, String> {
+    let number =
+        || value.as_f64().ok_or_else(|| format!("[{}] cannot be made [{kind}]", brief(&value)));
+    match kind {
+        "int" | "long" if value.as_i64().is_none() => {
+            let whole = number()?.trunc();
+            // The ends of what a whole number holds.
+            let fits = (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&whole);
+            match fits {
+                true => Ok(json!(whole as i64)),
+                false => Err(format!("[{whole}] cannot be made [{kind}]")),
+            }
+        }
+        "double" | "float" => Ok(json!(number()?)),
+        _ => Ok(value),
+    }
 }
 
 fn boolean(value: &Value) -> Result<bool, String> {
