@@ -295,6 +295,11 @@ def test_aliases(rest):
     assert rest.refused("GET", "/al2/_doc/1")[1].startswith("alias [al2] has more than one index")
     rest("POST", "/_aliases", {"actions": [{"add": {"index": "h", "alias": "al2", "is_write_index": True}}]})
     assert rest.json("PUT", "/al2/_doc/1", {}, 201)["_index"] == "h"
+    second = {"aliases": {"al2": {"is_write_index": True}}}
+    kind, reason = rest.refused("PUT", "/i", second)
+    assert kind == "illegal_argument_exception" and reason == "alias [al2] has more than one write index [h,i]"
+    assert rest.refused("PUT", "/i", {"aliases": {"h": {}}})[0] == "invalid_alias_name_exception"
+    rest("GET", "/i", status=404)
     rest("PUT", "/other/_doc/1?require_alias=true", {}, 404)
     rest("DELETE", "/g/_alias/al2")
     assert rest.json("GET", "/al2/_doc/1")["found"]

@@ -1,7 +1,7 @@
 //! Other names of indices: what may be changed of them, and changing it. How a name is read in a request is the
 //! front end's.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
@@ -9,6 +9,11 @@ use serde_json::{Map, Value, json};
 use super::catalog::{check_name, name_is_index, no_such_index};
 use super::types::AliasAction;
 use crate::Coordinator;
+
+/// Whether writes to an alias go to the index of which this says what the alias is.
+fn is_write(body: &Map<String, Value>) -> bool {
+    body.get("is_write_index") == Some(&json!(true))
+}
 
 impl Coordinator {
     /// Carries out changes of aliases in their order; all are checked before the first.
@@ -44,10 +49,33 @@ impl Coordinator {
         Ok(())
     }
 
+    /// The aliases of an index that is to be created.
+    ///
+    /// # Errors
+    /// Where one has the name of an index, or would have two write indices.
+    pub(super) fn check_first_aliases(
+        &self,
+        index: &str,
+        aliases: &BTreeMap<String, Map<String, Value>>,
+    ) -> Result<(), Error> {
+        if let Some(alias) = aliases.keys().find(|it| *it == index || self.index(it).is_some()) {
+            return Err(name_is_index(alias));
+        }
+        let add = |(alias, body): (&String, &Map<String, Value>)| AliasAction::Add {
+            index: index.to_owned(),
+            alias: alias.clone(),
+            body: body.clone(),
+        };
+        self.check_write_indices(&aliases.iter().map(add).collect::<Vec<_>>())
+    }
+
     /// An alias has one write index at the most, once all is done.
     fn check_write_indices(&self, actions: &[AliasAction]) -> Result<(), Error> {
         for action in actions {
-            let AliasAction::Add { alias, .. } = action else { continue };
+            let AliasAction::Add { alias, body, .. } = action else { continue };
+            if !is_write(body) {
+                continue;
+            }
             let of = self.write_indices(alias, actions);
             if of.len() > 1 {
                 let names = of.into_iter().collect::<Vec<_>>().join(",");
@@ -60,7 +88,6 @@ impl Coordinator {
 
     /// Which indices say that an alias writes to them, once all is done.
     fn write_indices(&self, alias: &str, actions: &[AliasAction]) -> BTreeSet<String> {
-        let is_write = |body: &Map<String, Value>| body.get("is_write_index") == Some(&json!(true));
         let mut of: BTreeSet<String> = self
             .indices()
             .into_iter()

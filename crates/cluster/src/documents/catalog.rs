@@ -113,10 +113,12 @@ impl Coordinator {
         }
         default_expiry::check(shared, &body.settings)?;
         let documents = definition_of(body)?;
-        if let Some(table) = shared.tables.by_name(name) {
-            if let Some(index) = table.index() {
-                return Err(already_exists(&index));
-            }
+        let there = shared.tables.by_name(name);
+        if let Some(index) = there.as_ref().and_then(|table| table.index()) {
+            return Err(already_exists(&index));
+        }
+        self.check_first_aliases(name, &documents.aliases)?;
+        if let Some(table) = there {
             if table.follows().is_some() {
                 return Err(super::write::blocked(name));
             }

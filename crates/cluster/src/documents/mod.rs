@@ -39,14 +39,14 @@ pub use contexts::ContextId;
 pub(crate) use indexer::Indexer;
 pub(crate) use memory::BROKEN;
 pub use memory::{apart, aside, refused, stopped};
+pub use plimsoll_storage::operation::Condition;
 pub use pool::PoolStatistics;
 pub(crate) use refresher::{Refresher, setting_ms};
 pub(crate) use scrubber::start_scrubbing;
 pub use search::{SearchOptions, SearchOutcome};
 pub use statistics::{IndexStatistics, PartitionStatistics};
 pub use types::{
-    Action, AliasAction, Condition, Document, DocumentWrite, IndexBody, IndexMetadata, WriteResult,
-    Written,
+    Action, AliasAction, Document, DocumentWrite, IndexBody, IndexMetadata, WriteResult, Written,
 };
 pub(crate) use write::failed;
 #[cfg(test)]

@@ -353,7 +353,7 @@ fn meter(boot: u64, threads: usize) -> Meter {
 /// How many may wait, before a frame says otherwise.
 fn capacity(settings: &PoolSettings) -> u64 {
     match settings.admission {
-        AdmissionKind::Ours => (settings.thread_count() * WAITING_PER_WORKER_MAX) as u64,
+        AdmissionKind::LoadAware => (settings.thread_count() * WAITING_PER_WORKER_MAX) as u64,
         AdmissionKind::Fixed | AdmissionKind::LittlesLaw => settings.queue_size,
     }
 }

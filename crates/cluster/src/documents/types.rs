@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use plimsoll_index::mapping::Mapping;
+use plimsoll_storage::operation::Condition;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -90,24 +91,6 @@ pub enum Action {
     Create,
     /// Takes it away.
     Delete,
-}
-
-/// On what a write depends, beside its action.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Condition {
-    /// Nothing.
-    None,
-    /// The document's last change was this one.
-    Sequence {
-        /// Its number.
-        seq_no: u64,
-        /// 1 always.
-        primary_term: u64,
-    },
-    /// The version given is above the document's, and becomes it.
-    External(u64),
-    /// The version given is not below the document's, and becomes it.
-    ExternalGte(u64),
 }
 
 /// One change of one document.

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use plimsoll_index::Error;
-use plimsoll_storage::operation::{self as stored, DocumentOutcome, DocumentResult, Operation};
+use plimsoll_storage::operation::{
+    self as stored, Condition, DocumentOutcome, DocumentResult, Operation,
+};
 use plimsoll_storage::{ErrorReply, Reply};
 
 use super::catalog::no_such_index;
-use super::types::{Action, Condition, DocumentWrite, IndexMetadata, WriteResult, Written};
+use super::types::{Action, DocumentWrite, IndexMetadata, WriteResult, Written};
 use crate::Coordinator;
 use crate::lead::Step;
 use crate::table::Table;
@@ -159,15 +161,8 @@ fn operation(key: Bytes, write: DocumentWrite, mapping_version: u64) -> stored::
         Action::Create => stored::Action::Create(write.source),
         Action::Delete => stored::Action::Delete,
     };
-    let condition = match write.condition {
-        Condition::None => stored::Condition::None,
-        Condition::Sequence { seq_no, primary_term } => {
-            stored::Condition::IfSequence { seq_no, primary_term }
-        }
-        Condition::External(version) => stored::Condition::External(version),
-        Condition::ExternalGte(version) => stored::Condition::ExternalGte(version),
-    };
-    stored::DocumentWrite { key, id: Bytes::from(write.id), action, condition, mapping_version }
+    let (id, condition) = (Bytes::from(write.id), write.condition);
+    stored::DocumentWrite { key, id, action, condition, mapping_version }
 }
 
 fn check_id(id: &str) -> Result<(), Error> {
@@ -226,13 +221,13 @@ impl Sent {
                 let version = present.map_or(0, |present| present.version);
                 format!("document already exists (current version [{version}])")
             }
-            (Condition::Sequence { seq_no, primary_term }, Some(there)) => format!(
+            (Condition::IfSequence { seq_no, primary_term }, Some(there)) => format!(
                 "required seqNo [{seq_no}], primary term [{primary_term}]. current document has \
                  seqNo [{}] and primary term [{}]",
                 there.seq_no,
                 stored::PRIMARY_TERM
             ),
-            (Condition::Sequence { seq_no, primary_term }, None) => format!(
+            (Condition::IfSequence { seq_no, primary_term }, None) => format!(
                 "required seqNo [{seq_no}], primary term [{primary_term}]. but no document was \
                  found"
             ),

@@ -122,13 +122,13 @@ fn another_rule_and_more_threads_take_over_what_waits() {
         std::thread::yield_now();
     }
     // Fewer again: those too many end, and the rest goes on.
-    let ours = PoolSettings { admission: AdmissionKind::Ours, ..PoolSettings::default() };
+    let ours = PoolSettings { admission: AdmissionKind::LoadAware, ..PoolSettings::default() };
     held.pool.change(&PoolSettings { threads: 1, ..ours });
     held.add(&runtime, 5);
     assert_eq!(held.begun.recv().unwrap(), 5);
     held.add(&runtime, 6);
     assert_eq!(held.pool.statistics().active, 1);
-    assert_eq!(held.pool.statistics().rule, "ours");
+    assert_eq!(held.pool.statistics().rule, "load_aware");
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn nice() -> i32 {
 #[test]
 fn heavy_searches_run_at_a_lower_priority_and_what_comes_after_does_not() {
     let runtime = runtime();
-    let ours = PoolSettings { threads: 2, admission: AdmissionKind::Ours, ..settings(2, 1) };
+    let ours = PoolSettings { threads: 2, admission: AdmissionKind::LoadAware, ..settings(2, 1) };
     let pool = SearchPool::start(ours, 7);
     let heavy = Order { cost_ns: Some(10_000_000_000), ..order(Class::Search) };
     let own = nice();
@@ -175,7 +175,7 @@ fn littles_law_shows_its_frames() {
     let law = PoolSettings {
         frame_size: 5,
         admission: AdmissionKind::LittlesLaw,
-        shadow: Some(AdmissionKind::Ours),
+        shadow: Some(AdmissionKind::LoadAware),
         ..settings(2, 100)
     };
     let pool = SearchPool::start(law, 7);
@@ -185,7 +185,7 @@ fn littles_law_shows_its_frames() {
     let end = pool.statistics();
     assert_eq!((end.rule, end.frames.len()), ("littles_law", 2));
     assert_eq!(end.frames.last().unwrap().capacity, end.queue_capacity);
-    assert_eq!(end.shadow, Some(("ours", WouldRefuse::default())));
+    assert_eq!(end.shadow, Some(("load_aware", WouldRefuse::default())));
 }
 
 fn account() -> Account {

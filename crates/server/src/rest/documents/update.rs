@@ -198,7 +198,7 @@ pub fn step(
             format!("[{id}]: document missing"),
         ));
     };
-    if let (Condition::Sequence { seq_no, primary_term }, Some(found)) = (expected, &found)
+    if let (Condition::IfSequence { seq_no, primary_term }, Some(found)) = (expected, &found)
         && (found.seq_no != seq_no || primary_term != 1)
     {
         return Err(Error::new(
@@ -212,7 +212,7 @@ pub fn step(
         ));
     }
     let write = |action, source, found: Option<&Document>| {
-        let condition = found.map_or(Condition::None, |found| Condition::Sequence {
+        let condition = found.map_or(Condition::None, |found| Condition::IfSequence {
             seq_no: found.seq_no,
             primary_term: 1,
         });

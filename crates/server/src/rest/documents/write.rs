@@ -187,7 +187,7 @@ impl Conditions {
         }
         Ok(match (self.if_seq_no, self.version, self.version_type) {
             (Some(seq_no), _, _) => {
-                Condition::Sequence { seq_no, primary_term: self.if_primary_term.unwrap_or(1) }
+                Condition::IfSequence { seq_no, primary_term: self.if_primary_term.unwrap_or(1) }
             }
             (None, Some(version), VersionType::External) => Condition::External(version),
             (None, Some(version), VersionType::ExternalGte) => Condition::ExternalGte(version),
@@ -233,7 +233,7 @@ mod tests {
         let both = "if_seq_no=9&if_primary_term=1";
         assert_eq!(
             condition(both, Action::Index),
-            Ok(Condition::Sequence { seq_no: 9, primary_term: 1 })
+            Ok(Condition::IfSequence { seq_no: 9, primary_term: 1 })
         );
         assert_eq!(
             condition("version=5&version_type=external", Action::Delete),

@@ -263,7 +263,7 @@ async fn batch(
 
 /// What is written for a hit; none where its script leaves it as it is.
 fn write(hit: Hit<'_>, work: &Work, place: Option<&Place>) -> Result<Option<DocumentWrite>, Error> {
-    let unchanged = Condition::Sequence { seq_no: hit.seq_no, primary_term: 1 };
+    let unchanged = Condition::IfSequence { seq_no: hit.seq_no, primary_term: 1 };
     let script = match work {
         Work::Delete => None,
         Work::Update(script) => script.as_ref(),
