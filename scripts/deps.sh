@@ -6,10 +6,17 @@ set -euo pipefail
 missing=()
 need() { missing+=("$1"); }
 
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$root/Cargo.toml")
 command -v cargo >/dev/null || {
-  echo "deps: Rust is missing; install it from https://rustup.rs (1.91 or later)" >&2
+  echo "deps: Rust is missing; install it from https://rustup.rs ($rust or later)" >&2
   exit 1
 }
+there=$(rustc --version | cut -d ' ' -f 2)
+if [ "$(printf '%s\n' "$rust" "$there" | sort -V | head -n 1)" != "$rust" ]; then
+  echo "deps: Rust $there is too old; $rust or later is needed (rustup update)" >&2
+  exit 1
+fi
 command -v clang++ >/dev/null || need clang
 # bindgen loads libclang at build time and needs the compiler's own headers beside it.
 # libclang-cpp beside it is another library.

@@ -3,7 +3,8 @@
 
 use crate::Tree;
 
-const REQUIRED: [&str; 3] = ["LICENSE", "README.md", "ARCHITECTURE.md"];
+const REQUIRED: [&str; 6] =
+    ["LICENSE", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"];
 
 /// Names of places and papers that a reader of the repository cannot open; in two halves so that
 /// this file does not find itself.
@@ -16,7 +17,7 @@ const PRIVATE_WORDS: [&str; 6] = [
     concat!("facts/", "api-surface"),
 ];
 
-/// The three files that a newcomer looks for.
+/// The files that a newcomer looks for.
 pub fn documents_exist(tree: &Tree) -> Vec<String> {
     let missing = REQUIRED.iter().filter(|path| tree.file(path).is_none());
     missing.map(|path| format!("{path} is missing")).collect()
