@@ -11,7 +11,7 @@ from cluster_processes import await_true
 from rest import ask_whole, get
 
 
-RULES = ("ours", "round_robin", "least_outstanding", "p2c_peak_ewma", "c3", "prequal")
+RULES = ("load_aware", "round_robin", "least_outstanding", "p2c_peak_ewma", "c3", "prequal")
 # The one that holds no copies.
 COORDINATOR = NAMES[-1]
 
@@ -206,7 +206,7 @@ def test_a_refusal_says_when_to_come_back(cluster, coordinator):
     finally:
         settings(coordinator, **{"thread_pool__*": None})
     pool = own_stats(coordinator, "thread_pool")["thread_pool"]["search"]
-    assert pool["admission"]["rule"] == "ours" and pool["threads"] > 1
+    assert pool["admission"]["rule"] == "load_aware" and pool["threads"] > 1
     assert get(coordinator, "/wide/_search?size=0")["_shards"]["failed"] == 0
 
 

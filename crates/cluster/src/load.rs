@@ -126,7 +126,6 @@ impl Shared {
             cpu_demand_permille,
             memory_debt_permille: debt_permille(),
             write_debt_permille: u32::try_from(whole(self.write_debt() * 1e3)).unwrap_or(u32::MAX),
-            ..Outside::default()
         };
         let searches = pool.line(&outside);
         state.rows.set_workers(searches.workers);

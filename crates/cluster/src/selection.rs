@@ -95,7 +95,7 @@ pub struct NodeSelection {
     pub service_ns: u64,
     /// Average number of requests that waited there, as it says.
     pub queued: u64,
-    /// How bad the rule finds it for a search: under `ours` the expected time, ns.
+    /// How bad the rule finds it for a search: under `load_aware` the expected time, ns.
     pub rank: f64,
     /// Its last load line, and how old that is, ns.
     pub line: Option<(LoadLine, u64)>,
@@ -292,7 +292,7 @@ impl Selection {
         let node = candidates.get(at)?.node;
         // Only our own rule's cost is a time.
         let expected_ns = match state.selector.rule() {
-            Rule::Ours => whole(state.selector.cost(now_ns, ask, candidates[at])),
+            Rule::LoadAware => whole(state.selector.cost(now_ns, ask, candidates[at])),
             _ => state.nodes.get(&node).and_then(|it| it.response_ns.mean()).map_or(0, whole),
         };
         let age_ns = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
@@ -411,7 +411,7 @@ mod tests {
         assert_eq!(selection.begins(Class::Search), None);
         let shadow = SelectionSettings {
             hedging: Mode::Shadow,
-            shadow: Some(Rule::Ours),
+            shadow: Some(Rule::LoadAware),
             is_adaptive: false,
             ..SelectionSettings::default()
         };
@@ -426,7 +426,7 @@ mod tests {
         assert_eq!(selection.hedge(100 * MS, ASK, late, &nodes(1)), None, "it only counts");
         let found = selection.statistics();
         assert_eq!((found.hedges, found.hedging), ((1, 0), "shadow"));
-        assert_eq!(found.shadow.map(|(name, picks)| (name, picks.picks)), Some(("ours", 1)));
+        assert_eq!(found.shadow.map(|(name, picks)| (name, picks.picks)), Some(("load_aware", 1)));
     }
 
     #[test]

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use plimsoll_control::Mode;
 use plimsoll_control::admission::{AdmissionRule, LittlesLawForm, LittlesLawSettings};
 use plimsoll_control::selection::Rule;
+use plimsoll_control::{LOAD_AWARE_BEFORE, Mode};
 use plimsoll_stdx::units;
 
 /// The names of all of them.
@@ -42,7 +42,7 @@ const QUEUE_MAX: u64 = 1_000_000;
 pub struct SelectionSettings {
     /// Whether load is looked at; rotation otherwise. Default true.
     pub is_adaptive: bool,
-    /// The rule where it is. Default `ours`.
+    /// The rule where it is. Default `load_aware`.
     pub rule: Rule,
     /// A rule that is asked as well, counted and not followed. Default none.
     pub shadow: Option<Rule>,
@@ -52,7 +52,7 @@ pub struct SelectionSettings {
 
 impl Default for SelectionSettings {
     fn default() -> Self {
-        Self { is_adaptive: true, rule: Rule::Ours, shadow: None, hedging: Mode::Off }
+        Self { is_adaptive: true, rule: Rule::LoadAware, shadow: None, hedging: Mode::Off }
     }
 }
 
@@ -69,7 +69,7 @@ impl SelectionSettings {
 pub enum AdmissionKind {
     /// By time, deadline and cost; nothing to set.
     #[default]
-    Ours,
+    LoadAware,
     /// First come, first served, up to `queue_size`.
     Fixed,
     /// First come, first served, up to what Little's law says.
@@ -77,8 +77,11 @@ pub enum AdmissionKind {
 }
 
 impl AdmissionKind {
-    const NAMED: [(&'static str, Self); 3] =
-        [("ours", Self::Ours), ("fixed", Self::Fixed), ("littles_law", Self::LittlesLaw)];
+    const NAMED: [(&'static str, Self); 3] = [
+        ("load_aware", Self::LoadAware),
+        ("fixed", Self::Fixed),
+        ("littles_law", Self::LittlesLaw),
+    ];
 
     /// Its name.
     #[must_use]
@@ -93,7 +96,7 @@ pub struct PoolSettings {
     /// 1 to 1,024; 0 takes three for every two processors, and one more, as Elasticsearch does.
     /// Default 0.
     pub threads: usize,
-    /// Who may wait. Default `ours`.
+    /// Who may wait. Default `load_aware`.
     pub admission: AdmissionKind,
     /// A rule that is shown the same requests, counted and not followed. Default none.
     pub shadow: Option<AdmissionKind>,
@@ -113,7 +116,7 @@ impl Default for PoolSettings {
     fn default() -> Self {
         Self {
             threads: 0,
-            admission: AdmissionKind::Ours,
+            admission: AdmissionKind::LoadAware,
             shadow: None,
             queue_size: 1_000,
             queue_size_min: 10,
@@ -139,7 +142,7 @@ impl PoolSettings {
 
     pub(crate) fn rule_of(&self, kind: AdmissionKind) -> AdmissionRule {
         match kind {
-            AdmissionKind::Ours => AdmissionRule::Ours,
+            AdmissionKind::LoadAware => AdmissionRule::LoadAware,
             AdmissionKind::Fixed => AdmissionRule::Fixed {
                 capacity: usize::try_from(self.queue_size).unwrap_or(usize::MAX),
             },
@@ -214,6 +217,7 @@ impl WorkSettings {
 }
 
 fn named<T: Copy>(known: &[(&str, T)], text: &str) -> Result<T, String> {
+    let text = if text == LOAD_AWARE_BEFORE { "load_aware" } else { text };
     let found = known.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
     found.ok_or_else(|| {
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
@@ -282,6 +286,11 @@ mod tests {
         }
         settings.set("cluster.routing.replica_selection_shadow", "").unwrap();
         assert_eq!(settings.selection.shadow, None);
+        for name in ["cluster.routing.replica_selection", "thread_pool.search.admission"] {
+            settings.set(name, "ours").unwrap();
+        }
+        assert_eq!(settings.selection.followed(), Rule::LoadAware, "its word before");
+        assert_eq!(settings.search.admission.name(), "load_aware");
     }
 
     #[test]

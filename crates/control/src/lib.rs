@@ -109,3 +109,6 @@ pub mod transfer;
 pub use load_line::{Class, Heard, Job, LoadLine, Meter, Outside};
 pub use mode::{Mode, Switch};
 pub use random::Random;
+
+/// What the rules called `load_aware` were called before; settings still take it.
+pub const LOAD_AWARE_BEFORE: &str = "ours";

@@ -91,7 +91,7 @@ fn one_slow_copy_hurts_nobody_more_than_under_any_other_rule() {
             let plan = with(10, load * 5.2 / 6.0, vec![(0, Fault::Slow(5.0), 0, EVER)]);
             run(Plan { rule, ..plan })
         };
-        let (ours, healthy) = (of(Rule::Ours), run(with(10, load * 5.2 / 6.0, vec![])));
+        let (ours, healthy) = (of(Rule::LoadAware), run(with(10, load * 5.2 / 6.0, vec![])));
         let p50 = ours.quantile_ms(0.5, SECOND);
         if load < 0.7 {
             assert!(p50 <= 1.06 * healthy.quantile_ms(0.5, SECOND), "{load}: {p50}");
@@ -115,7 +115,7 @@ fn a_ramp_beyond_capacity_is_met_as_well_as_by_the_best_rule() {
             let load = Plan { coordinators: 20, rate, deadline_ns: 5 * SECOND, ..layout };
             run(Plan { rule, end_ns: 2 * SECOND, ..load }).quantile_ms(0.99, SECOND)
         };
-        let ours = p99(Rule::Ours);
+        let ours = p99(Rule::LoadAware);
         for (name, rule) in Rule::NAMED.into_iter().skip(1) {
             let theirs = p99(rule);
             assert!(ours <= 1.05 * theirs, "{load}: {ours} against {name} {theirs}");
@@ -142,11 +142,11 @@ fn a_closed_loop_keeps_its_throughput_beside_a_slow_node() {
             run(Plan { rule, faults, end_ns: 60 * SECOND, deadline_ns: 60 * SECOND, ..load });
         outcome.throughput(10 * SECOND, 60 * SECOND)
     };
-    let kept = of(Rule::Ours, true) / of(Rule::Ours, false);
+    let kept = of(Rule::LoadAware, true) / of(Rule::LoadAware, false);
     // Four nodes and a third are 0.867 of five.
     assert!(kept > 0.8, "{kept}");
     assert!(
-        of(Rule::Ours, true)
+        of(Rule::LoadAware, true)
             >= 0.99
                 * of(Rule::C3 { b: 3, form: plimsoll_control::selection::C3Form::Corrected }, true)
     );

@@ -13,11 +13,15 @@ use crate::settings::{Raw, Settings, SettingsError};
 const EXAMPLES: &str = "\
 Examples:
   plimsoll serve
-      One node on loopback: Redis clients on 127.0.0.1:6380, metrics on
-      127.0.0.1:9200/_metrics, data in ./data.
+      One node on loopback: Redis clients on 127.0.0.1:6380, Elasticsearch
+      clients on 127.0.0.1:9200 (metrics at /_metrics), data in ./data.
   plimsoll serve --data /var/lib/plimsoll --resp 0.0.0.0:6380 \\
                  --set resp.password_file=/etc/plimsoll/password
       Open to the network, with a password.
+  plimsoll serve --node a --data ./a --http 127.0.0.1:9201 \\
+                 --resp 127.0.0.1:6381 --rpc 127.0.0.1:9301 \\
+                 --log nats://127.0.0.1:4222,127.0.0.1:4223,127.0.0.1:4224
+      One of several nodes, which share a log on JetStream servers.
   plimsoll serve --set log.durability=async --set cache.size=1gb
       Answers writes before they are synced; more memory for reads.
   plimsoll serve --config plimsoll.toml --log-format json
@@ -92,7 +96,8 @@ pub struct ServeArgs {
     /// 127.0.0.1:9300].
     #[arg(long, value_name = "ADDR")]
     pub rpc: Option<String>,
-    /// The log: embedded, nats://HOST:PORT,… (JetStream) or plimsoll://HOST:PORT [default: embedded].
+    /// The log: embedded, nats://HOST:PORT,… (JetStream servers; tls:// insists on TLS) or plimsoll://HOST:PORT
+    /// [default: embedded].
     #[arg(long, value_name = "LOG")]
     pub log: Option<String>,
     /// How messages are written to standard error: text or json [default: text].

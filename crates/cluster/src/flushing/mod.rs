@@ -35,6 +35,8 @@ const LOG_BYTES_MAX: u64 = 1 << 30;
 /// By this part of a memtable a store's turn comes before RocksDB flushes it, and so much is written between two
 /// looks at least.
 const TURN_PART: u64 = 16;
+/// What a look at one store costs is paid by so many bytes that are written.
+const LOOK_BYTES: u64 = 4 << 10;
 
 /// Starts the thread.
 pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<BackgroundThread> {
@@ -153,14 +155,15 @@ impl Turns {
     fn take(&mut self, shared: &Shared) {
         let memtable_bytes = shared.resources.memtable_bytes() as u64;
         let applied_bytes = shared.applied_bytes.load(Ordering::Relaxed);
-        // Nobody looks at a thousand stores that nobody writes to.
-        if applied_bytes.saturating_sub(self.looked_bytes) < memtable_bytes / TURN_PART {
+        let partitions = shared.tables.partitions();
+        // Nobody looks at a thousand stores that nobody writes to, nor at each of them all the time.
+        let least = (memtable_bytes / TURN_PART).max(partitions.len() as u64 * LOOK_BYTES);
+        if applied_bytes.saturating_sub(self.looked_bytes) < least {
             return;
         }
         self.looked_bytes = applied_bytes;
         let limits =
             Limits { bytes: memtable_bytes - memtable_bytes / TURN_PART, age_ns: u64::MAX };
-        let partitions = shared.tables.partitions();
         let held =
             partitions.iter().map(|it| Held { bytes: it.store.flushable_bytes(), age_ns: 0 });
         let Some(at) = flushing::due(&held.collect::<Vec<_>>(), limits) else { return };

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use plimsoll_control::{Class, LoadLine, load_line};
+use plimsoll_control::{Class, LoadLine};
 use plimsoll_index::Error;
 use plimsoll_index::search::{Hit, PartitionResult};
 use plimsoll_log::PartitionId;
@@ -88,12 +88,13 @@ struct WireLine {
     cpu_demand_permille: u32,
     memory_debt_permille: u32,
     write_debt_permille: u32,
-    append_us: [u32; load_line::LOG_GROUP_SLOTS],
+    /// Zeros, which older nodes read as latencies of appends that nobody measured.
+    unused: [u32; 16],
 }
 
 /// Has each field of one become the field of that name of the other.
 macro_rules! same_fields {
-    ($from:ty, $to:ty) => {
+    ($from:ty, $to:ty $(, $rest:ident: $value:expr)?) => {
         impl From<$from> for $to {
             fn from(line: $from) -> Self {
                 Self {
@@ -111,13 +112,13 @@ macro_rules! same_fields {
                     cpu_demand_permille: line.cpu_demand_permille,
                     memory_debt_permille: line.memory_debt_permille,
                     write_debt_permille: line.write_debt_permille,
-                    append_us: line.append_us,
+                    $($rest: $value,)?
                 }
             }
         }
     };
 }
-same_fields!(LoadLine, WireLine);
+same_fields!(LoadLine, WireLine, unused: [0; 16]);
 same_fields!(WireLine, LoadLine);
 
 /// A step of a submission: [`crate::lead::Step`] as bytes.

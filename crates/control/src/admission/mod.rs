@@ -5,7 +5,7 @@
 mod counted;
 mod growth;
 mod littles_law;
-mod ours;
+mod load_aware;
 mod shadow;
 
 pub use shadow::WouldRefuse;
@@ -89,7 +89,7 @@ pub struct Started {
 pub enum AdmissionRule {
     /// By time, deadline and cost; nothing to set.
     #[default]
-    Ours,
+    LoadAware,
     /// First come, first served, up to a number that wait.
     Fixed {
         /// The number.
@@ -111,7 +111,7 @@ impl AdmissionRule {
         let settings = LittlesLawSettings::default();
         let law = |form| Some(Self::LittlesLaw { settings, form });
         match name {
-            "ours" => Some(Self::Ours),
+            "load_aware" | crate::LOAD_AWARE_BEFORE => Some(Self::LoadAware),
             "fixed" => Some(Self::Fixed { capacity: 1_000 }),
             "littles_law" => law(LittlesLawForm::Target),
             "littles_law_es7" => law(LittlesLawForm::TaskTime),
@@ -232,7 +232,7 @@ impl Admission {
 
 fn state_of(rule: AdmissionRule, workers: usize, now_ns: u64) -> Box<dyn AdmissionState> {
     match rule {
-        AdmissionRule::Ours => Box::new(ours::Ours::new(workers, now_ns)),
+        AdmissionRule::LoadAware => Box::new(load_aware::LoadAware::new(workers, now_ns)),
         AdmissionRule::Fixed { capacity } => Box::new(counted::Counted::fixed(capacity)),
         AdmissionRule::LittlesLaw { settings, form } => {
             Box::new(counted::Counted::sized(QueueSizer::new(settings, form, now_ns)))

@@ -20,7 +20,7 @@ fn arrival(id: u64, class: Class, deadline_ns: u64) -> Arrival {
 
 /// Teaches a fresh admission what a class's run takes.
 fn taught(workers: usize, runs: &[(Class, u64)]) -> Admission {
-    let mut admission = Admission::new(AdmissionRule::Ours, workers, 0);
+    let mut admission = Admission::new(AdmissionRule::LoadAware, workers, 0);
     for (class, run_ns) in runs {
         for id in 0..20 {
             assert_eq!(admission.offer(0, arrival(id, *class, u64::MAX)), Ok(()));
@@ -114,8 +114,8 @@ fn a_step_to_1_4_of_capacity_costs_the_excess_and_not_the_rest() {
     for workers in [4usize, 16, 64] {
         let capacity = workers as f64 / 0.005;
         let step = |now: u64| if now < SECOND { 0.5 * capacity } else { 1.4 * capacity };
-        let load = drive(AdmissionRule::Ours, workers, 3 * SECOND, step);
-        let unloaded = drive(AdmissionRule::Ours, workers, 3 * SECOND, |_| 0.1 * capacity);
+        let load = drive(AdmissionRule::LoadAware, workers, 3 * SECOND, step);
+        let unloaded = drive(AdmissionRule::LoadAware, workers, 3 * SECOND, |_| 0.1 * capacity);
         let settled = SECOND + 100 * MS;
         let goodput = load.per_second(settled, 3 * SECOND);
         assert!(goodput > 0.95 * capacity, "{workers}: {goodput} of {capacity}");
@@ -135,7 +135,7 @@ fn whoever_allows_a_minute_is_refused_after_a_second() {
         let capacity = workers as f64 / 0.005;
         let step = |now: u64| if now < SECOND { 0.5 * capacity } else { load * capacity };
         let (settled, end) = (30 * SECOND, 40 * SECOND);
-        let run = drive_within(60 * SECOND, AdmissionRule::Ours, workers, end, step);
+        let run = drive_within(60 * SECOND, AdmissionRule::LoadAware, workers, end, step);
         let goodput = run.per_second(settled, end);
         assert!(goodput > 0.95 * capacity, "{workers} {load}: {goodput} of {capacity}");
         let p99 = run.p99_ms(settled);
@@ -147,7 +147,7 @@ fn whoever_allows_a_minute_is_refused_after_a_second() {
 #[test]
 fn below_capacity_nothing_is_refused() {
     for load in [0.3, 0.6, 0.9] {
-        let run = drive(AdmissionRule::Ours, 16, 3 * SECOND, |_| load * 16.0 / 0.005);
+        let run = drive(AdmissionRule::LoadAware, 16, 3 * SECOND, |_| load * 16.0 / 0.005);
         assert_eq!(run.refused, 0, "{load}");
     }
 }
@@ -156,7 +156,7 @@ fn below_capacity_nothing_is_refused() {
 fn a_closed_loop_is_not_overload_even_when_the_node_turns_slow() {
     // A hundred clients, sixteen workers; after a second every run takes three times longer.
     let mut random = Random::new(3);
-    let mut admission = Admission::new(AdmissionRule::Ours, 16, 0);
+    let mut admission = Admission::new(AdmissionRule::LoadAware, 16, 0);
     let mut runs = BinaryHeap::new();
     let mut running = std::collections::HashMap::new();
     let (mut now, mut id) = (0, 0);
@@ -186,7 +186,7 @@ fn a_closed_loop_is_not_overload_even_when_the_node_turns_slow() {
 #[test]
 fn overload_ends_with_its_cause() {
     let rate = |now: u64| if now < SECOND { 1.4 * 3_200.0 } else { 0.7 * 3_200.0 };
-    let load = drive(AdmissionRule::Ours, 16, 3 * SECOND, rate);
+    let load = drive(AdmissionRule::LoadAware, 16, 3 * SECOND, rate);
     let after = load.served.iter().filter(|s| s.0 > SECOND + 200 * MS);
     let offered = 0.7 * 3_200.0 * 1.8;
     assert!(after.count() as f64 > 0.95 * offered);
@@ -307,7 +307,7 @@ fn nodes_that_know_nothing_of_each_other_shed_the_same_requests() {
     // Two nodes get a part of each request at 1.4 times of what they can do, with different runs.
     let served = |seed: u64, ranked: bool| {
         let mut random = Random::new(seed);
-        let mut admission = Admission::new(AdmissionRule::Ours, 32, 0);
+        let mut admission = Admission::new(AdmissionRule::LoadAware, 32, 0);
         let mut runs = BinaryHeap::new();
         let mut running = std::collections::HashMap::new();
         let mut served = std::collections::BTreeSet::new();
@@ -379,7 +379,7 @@ fn a_fetch_is_not_shed() {
 #[test]
 fn in_the_shadow_a_rule_counts_and_refuses_nobody() {
     let fixed = AdmissionRule::Fixed { capacity: 100_000 };
-    let mut admission = Admission::in_shadow(fixed, AdmissionRule::Ours, 4, 0);
+    let mut admission = Admission::in_shadow(fixed, AdmissionRule::LoadAware, 4, 0);
     let (mut id, mut started) = (0, Vec::new());
     // Half as much again arrives as can be served: one run of 4 ms on each of four workers.
     for now in (0..2_000).map(|step| step * MS) {
@@ -400,12 +400,15 @@ fn in_the_shadow_a_rule_counts_and_refuses_nobody() {
     let excess = id / 3;
     assert!(would.overload + would.hopeless > excess / 2, "{would:?} of {excess}");
     assert_eq!(would.full + would.elsewhere, 0);
-    assert_eq!(Admission::new(AdmissionRule::Ours, 4, 0).would_refuse(), WouldRefuse::default());
+    assert_eq!(
+        Admission::new(AdmissionRule::LoadAware, 4, 0).would_refuse(),
+        WouldRefuse::default()
+    );
 }
 
 #[test]
 fn what_is_cancelled_leaves_the_queue() {
-    for rule in [AdmissionRule::Ours, AdmissionRule::Fixed { capacity: 10 }] {
+    for rule in [AdmissionRule::LoadAware, AdmissionRule::Fixed { capacity: 10 }] {
         let mut admission = Admission::new(rule, 1, 0);
         for id in 0..3 {
             assert_eq!(admission.offer(0, arrival(id, Class::Get, u64::MAX)), Ok(()));

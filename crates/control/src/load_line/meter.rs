@@ -1,7 +1,7 @@
 //! Measures a node's load line from the events of its requests: arrived, started, finished,
 //! dropped. It is told the time and knows no queue; the queue tells the age of its oldest entry.
 
-use super::{Class, LOG_GROUP_SLOTS, LoadLine};
+use super::{Class, LoadLine};
 use crate::average::{FadingMean, whole};
 
 /// Run times and waits fade by e in this time.
@@ -35,8 +35,6 @@ pub struct Outside {
     pub memory_debt_permille: u32,
     /// See [`LoadLine::write_debt_permille`].
     pub write_debt_permille: u32,
-    /// See [`LoadLine::append_us`].
-    pub append_us: [u32; LOG_GROUP_SLOTS],
 }
 
 /// The latest latencies of requests that found about as many others in flight.
@@ -167,7 +165,6 @@ impl Meter {
             cpu_demand_permille: outside.cpu_demand_permille,
             memory_debt_permille: outside.memory_debt_permille,
             write_debt_permille: outside.write_debt_permille,
-            append_us: outside.append_us,
         }
     }
 

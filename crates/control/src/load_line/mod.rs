@@ -7,9 +7,6 @@ mod meter;
 
 pub use meter::{Job, Meter, Outside};
 
-/// How many log groups have a slot of their own in the line.
-pub const LOG_GROUP_SLOTS: usize = 16;
-
 /// A kind of work, told apart because its run time is of another order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
@@ -73,8 +70,6 @@ pub struct LoadLine {
     pub memory_debt_permille: u32,
     /// How far the write path is towards a stall, in thousandths.
     pub write_debt_permille: u32,
-    /// Append latency by log group number modulo the slots, the slowest of those that share one.
-    pub append_us: [u32; LOG_GROUP_SLOTS],
 }
 
 impl LoadLine {
@@ -96,7 +91,6 @@ impl LoadLine {
             cpu_demand_permille: 0,
             memory_debt_permille: 0,
             write_debt_permille: 0,
-            append_us: [0; LOG_GROUP_SLOTS],
         }
     }
 
@@ -106,8 +100,6 @@ impl LoadLine {
     pub fn join(&self, other: &Self) -> Self {
         let mut run_ns = self.run_ns;
         run_ns.iter_mut().zip(other.run_ns).for_each(|(mine, theirs)| *mine = theirs.max(*mine));
-        let mut append_us = self.append_us;
-        append_us.iter_mut().zip(other.append_us).for_each(|(mine, b)| *mine = b.max(*mine));
         Self {
             boot: self.boot.max(other.boot),
             workers: self.workers.min(other.workers).max(1),
@@ -123,7 +115,6 @@ impl LoadLine {
             cpu_demand_permille: self.cpu_demand_permille.max(other.cpu_demand_permille),
             memory_debt_permille: self.memory_debt_permille.max(other.memory_debt_permille),
             write_debt_permille: self.write_debt_permille.max(other.write_debt_permille),
-            append_us,
         }
     }
 }

@@ -8,8 +8,8 @@ const MS: u64 = 1_000_000;
 fn any_line() -> impl Strategy<Value = LoadLine> {
     let counts = (1u32..64, 0u32..500, 0u32..500, 0u64..1 << 40, 0u64..1 << 34, 0u64..1 << 34);
     let rest = (prop::array::uniform5(0u64..1 << 34), 0u32..2000, 0u32..1000, 0u32..1000);
-    (counts, rest, prop::array::uniform16(0u32..1_000_000)).prop_map(
-        |((workers, in_flight, queued, work_ns, queue_wait_ns, oldest), rest, append_us)| {
+    (counts, rest).prop_map(
+        |((workers, in_flight, queued, work_ns, queue_wait_ns, oldest), rest)| {
             let (run_ns, cpu_demand_permille, memory_debt_permille, write_debt_permille) = rest;
             LoadLine {
                 in_flight,
@@ -22,7 +22,6 @@ fn any_line() -> impl Strategy<Value = LoadLine> {
                 cpu_demand_permille,
                 memory_debt_permille,
                 write_debt_permille,
-                append_us,
                 ..LoadLine::idle(1, workers)
             }
         },
@@ -43,7 +42,6 @@ proptest! {
         prop_assert!(joined.in_flight >= a.in_flight && joined.work_ns >= a.work_ns);
         prop_assert!(joined.oldest_wait_ns >= a.oldest_wait_ns && joined.workers <= a.workers);
         prop_assert!(joined.run_ns.iter().zip(a.run_ns).all(|(j, a)| *j >= a));
-        prop_assert!(joined.append_us.iter().zip(a.append_us).all(|(j, a)| *j >= a));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Selection: which replica serves a request. This file owns the vocabulary and the shell that
 //! every rule shares ([`Selector`]): it numbers requests, keeps the book of those not answered,
 //! and hands events to the rule. What is best is each rule's own affair and stands in its file:
-//! [`Rule::Ours`] and five published ones to compare it with.
+//! [`Rule::LoadAware`] and five published ones to compare it with.
 
 mod book;
 mod by_node;
@@ -11,7 +11,7 @@ mod health;
 mod hedge;
 mod lead;
 mod least_outstanding;
-mod ours;
+mod load_aware;
 mod p2c_peak_ewma;
 mod prequal;
 mod round_robin;
@@ -97,7 +97,7 @@ pub struct Failure {
 pub enum Rule {
     /// Least expected completion time, with the coordinator's own evidence above any report.
     #[default]
-    Ours,
+    LoadAware,
     /// Rotation.
     RoundRobin,
     /// Fewest own requests unanswered.
@@ -118,7 +118,7 @@ pub enum Rule {
 impl Rule {
     /// The rules that have a name, by it.
     pub const NAMED: [(&'static str, Self); 8] = [
-        ("ours", Self::Ours),
+        ("load_aware", Self::LoadAware),
         ("round_robin", Self::RoundRobin),
         ("least_outstanding", Self::LeastOutstanding),
         ("p2c_peak_ewma", Self::P2cPeakEwma),
@@ -131,6 +131,7 @@ impl Rule {
     /// The rule of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
+        let name = if name == crate::LOAD_AWARE_BEFORE { "load_aware" } else { name };
         Self::NAMED.iter().find(|(known, _)| *known == name).map(|(_, rule)| *rule)
     }
 }
@@ -284,7 +285,7 @@ impl Selector {
     }
 
     /// How bad a candidate looks now; only the order of two numbers means anything, except under
-    /// [`Rule::Ours`], where it is ns and not less than the expected time to the answer.
+    /// [`Rule::LoadAware`], where it is ns and not less than the expected time to the answer.
     #[must_use]
     pub fn cost(&self, now_ns: u64, ask: Ask, candidate: Candidate) -> f64 {
         let candidates = [candidate];
@@ -362,7 +363,7 @@ impl Selector {
 
 fn state_of(rule: Rule, seed: u64) -> Box<dyn RuleState> {
     match rule {
-        Rule::Ours => Box::new(ours::Ours::default()),
+        Rule::LoadAware => Box::new(load_aware::LoadAware::default()),
         Rule::RoundRobin => Box::new(round_robin::RoundRobin::default()),
         Rule::LeastOutstanding => Box::new(least_outstanding::LeastOutstanding),
         Rule::P2cPeakEwma => Box::new(p2c_peak_ewma::P2cPeakEwma::default()),

@@ -28,7 +28,7 @@ fn answer(selector: &mut Selector, now_ns: u64, node: NodeId, took_ns: u64, line
 
 /// A selector that has known both nodes for ten seconds; the time is then ten seconds.
 fn grown(nodes: &[NodeId], run_ns: u64) -> Selector {
-    let mut selector = Selector::new(Rule::Ours, 5);
+    let mut selector = Selector::new(Rule::LoadAware, 5);
     for step in 0..100 {
         for node in nodes {
             answer(&mut selector, step * 100 * MS, *node, run_ns, &line(run_ns, 0, 4));
@@ -141,7 +141,7 @@ proptest! {
             _ => bad.run_ns[ASK.class.slot()] += u64::from(more) * MS,
         }
         let cost = |line: &LoadLine, age_ns: u64| {
-            let mut selector = Selector::new(Rule::Ours, 1);
+            let mut selector = Selector::new(Rule::LoadAware, 1);
             answer(&mut selector, 0, A, MS, line);
             selector.cost(MS + age_ns, ASK, Candidate::near(A))
         };
@@ -218,7 +218,8 @@ fn no_candidates_no_choice() {
     for (_, rule) in Rule::NAMED {
         assert_eq!(Selector::new(rule, 1).pick(0, ASK, &[]), None);
     }
-    assert_eq!(Rule::named("ours"), Some(Rule::Ours));
+    assert_eq!(Rule::named("load_aware"), Some(Rule::LoadAware));
+    assert_eq!(Rule::named("ours"), Some(Rule::LoadAware), "its word before");
     assert_eq!(Rule::named("fastest"), None);
 }
 
@@ -462,7 +463,7 @@ fn a_rule_in_the_shadow_is_asked_and_changes_nothing() {
         (chosen, selector.shadow_picks())
     };
     let (alone, none) = drive(Selector::new(Rule::RoundRobin, 3));
-    let (shadowed, seen) = drive(Selector::with_shadow(Rule::RoundRobin, Rule::Ours, 3));
+    let (shadowed, seen) = drive(Selector::with_shadow(Rule::RoundRobin, Rule::LoadAware, 3));
     assert_eq!(alone, shadowed);
     assert_eq!(none, ShadowPicks::default());
     assert_eq!(seen.picks, 200);

@@ -51,7 +51,7 @@ pub struct Plan {
 impl Default for Plan {
     fn default() -> Self {
         Self {
-            rule: Rule::Ours,
+            rule: Rule::LoadAware,
             nodes: 6,
             workers: 8,
             copies: 3,

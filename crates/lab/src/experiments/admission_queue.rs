@@ -53,12 +53,12 @@ fn variants() -> Vec<(&'static str, AdmissionRule, Rule)> {
         ("fixed", fixed, rotation),
         ("littles_law_5s", law(5, LittlesLawForm::Target), rotation),
         ("littles_law_4s", law(4, LittlesLawForm::Target), rotation),
-        ("ours", AdmissionRule::Ours, rotation),
+        ("ours", AdmissionRule::LoadAware, rotation),
         ("littles_law_es7", law(5, LittlesLawForm::TaskTime), rotation),
         ("littles_law_measured", law(5, LittlesLawForm::Measured), rotation),
         ("max_minus_l", law(5, LittlesLawForm::MaxMinus), rotation),
-        ("fixed+selection", fixed, Rule::Ours),
-        ("ours+selection", AdmissionRule::Ours, Rule::Ours),
+        ("fixed+selection", fixed, Rule::LoadAware),
+        ("ours+selection", AdmissionRule::LoadAware, Rule::LoadAware),
     ]
 }
 
@@ -89,7 +89,7 @@ fn settings(admission: AdmissionRule, selection: Rule) -> BTreeMap<String, Value
     let mut set =
         |name: &str, value: Value| all.insert(format!("thread_pool.search.{name}"), value);
     match admission {
-        AdmissionRule::Ours => {}
+        AdmissionRule::LoadAware => {}
         AdmissionRule::Fixed { capacity } => {
             set("queue_size", json!(capacity));
         }

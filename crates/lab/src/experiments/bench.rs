@@ -17,8 +17,8 @@ use crate::sim::{
 pub(crate) fn rules() -> Vec<(&'static str, Rule, bool)> {
     let named = |name| Rule::named(name).unwrap_or_default();
     let others = ["c3", "least_outstanding", "p2c_peak_ewma", "prequal"];
-    let mut all = vec![("off", Rule::RoundRobin, false), ("ours", Rule::Ours, false)];
-    all.push(("ours+hedging", Rule::Ours, true));
+    let mut all = vec![("off", Rule::RoundRobin, false), ("ours", Rule::LoadAware, false)];
+    all.push(("ours+hedging", Rule::LoadAware, true));
     all.extend(others.map(|name| (name, named(name), false)));
     all
 }

@@ -91,10 +91,10 @@ pub(crate) fn name_of(set: u32) -> String {
 
 fn policy(set: u32) -> Policy {
     Policy {
-        selection: if is_on(set, 0) { Rule::Ours } else { Rule::RoundRobin },
+        selection: if is_on(set, 0) { Rule::LoadAware } else { Rule::RoundRobin },
         hedging: false,
         admission: match is_on(set, 1) {
-            true => AdmissionRule::Ours,
+            true => AdmissionRule::LoadAware,
             false => AdmissionRule::Fixed { capacity: 1_000 },
         },
         breakers: is_on(set, 2),

@@ -67,8 +67,8 @@ pub(crate) fn plan(setup: &Setup) -> Plan {
     let jobs = [
         ("fixed", AdmissionRule::Fixed { capacity: 1_000 }, Rule::RoundRobin),
         ("littles_law", law, Rule::RoundRobin),
-        ("ours", AdmissionRule::Ours, Rule::RoundRobin),
-        ("ours+selection", AdmissionRule::Ours, Rule::Ours),
+        ("ours", AdmissionRule::LoadAware, Rule::RoundRobin),
+        ("ours+selection", AdmissionRule::LoadAware, Rule::LoadAware),
     ];
     Plan { experiment: "overload-step".to_owned(), jobs: jobs.into_iter().map(job).collect() }
 }

@@ -46,7 +46,7 @@ pub(crate) fn variants() -> Vec<(&'static str, Rule, bool)> {
     let rule = |name| Rule::named(name).unwrap_or_default();
     let mut all = vec![("off", Rule::RoundRobin, false)];
     all.extend(["c3", "c3_first", "c3_proposed", "ours"].map(|name| (name, rule(name), false)));
-    all.push(("ours+hedging", Rule::Ours, true));
+    all.push(("ours+hedging", Rule::LoadAware, true));
     all.extend(["least_outstanding", "p2c_peak_ewma", "prequal"].map(|n| (n, rule(n), false)));
     all
 }

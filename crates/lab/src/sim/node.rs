@@ -152,7 +152,6 @@ impl Node {
             cpu_demand_permille: self.cpu.demand_permille(),
             memory_debt_permille: debts.map_or(0, Holdings::memory_debt_permille),
             write_debt_permille: debts.map_or(0, Holdings::write_debt_permille),
-            ..Outside::default()
         };
         self.meter.line(now_ns, self.admission.oldest_arrived_ns(), &outside)
     }

@@ -56,7 +56,7 @@ pub(crate) fn eventful(selection: Rule) -> RunSpec {
         policy: Policy {
             selection,
             hedging: true,
-            admission: AdmissionRule::Ours,
+            admission: AdmissionRule::LoadAware,
             breakers: true,
             pacing: true,
         },
@@ -121,7 +121,7 @@ fn variants_meet_the_same_requests() {
     rotation.cluster.nodes.truncate(1);
     rotation.cluster.copies = vec![vec![0]; 4];
     let mut ours = rotation.clone();
-    ours.policy.selection = Rule::Ours;
+    ours.policy.selection = Rule::LoadAware;
     let of = |spec: &RunSpec| run(spec, 9, false).latency_us();
     // One node, one client: no rule can make a difference but by the network's chance.
     let (one, two) = (of(&rotation), of(&ours));
@@ -141,7 +141,7 @@ fn a_hung_node_loses_nothing_and_goes_on() {
 
 #[test]
 fn hedges_stay_within_their_budget() {
-    let mut spec = eventful(Rule::Ours);
+    let mut spec = eventful(Rule::LoadAware);
     spec.operation.deadline_ns = Some(10 * SECOND_NS);
     let outcome = run(&spec, 4, false);
     let sent: u64 = outcome.windows.iter().flat_map(|window| &window.sent).sum();
@@ -179,7 +179,7 @@ fn what_nobody_waits_for_any_more_is_not_run() {
 #[test]
 fn background_work_goes_no_faster_than_its_processors() {
     let owed_s = |share: f64| {
-        let mut holdings = resources::Holdings::new(RESOURCES, &Policy::select(Rule::Ours));
+        let mut holdings = resources::Holdings::new(RESOURCES, &Policy::select(Rule::LoadAware));
         (1..=30).for_each(|second| holdings.step(second * SECOND_NS, share));
         (holdings.owed_s(), holdings.stalled_s)
     };

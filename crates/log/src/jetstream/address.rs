@@ -1,7 +1,8 @@
 //! Where the log's servers are and how one shows who one is, read from the text of `--log`.
 //!
 //! `nats://[user:password@|token@]host[:port][,host[:port]…][?cluster=NAME&creds=FILE&ca=FILE&cert=FILE&key=FILE]`;
-//! `tls://` insists on TLS. Secrets are kept out of everything that is printed.
+//! `tls://` insists on TLS. A server may repeat what stands before the first one, as in
+//! `nats://token@a,nats://token@b`. Secrets are kept out of everything that is printed.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -57,9 +58,9 @@ impl Address {
         };
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let rest = rest.trim_end_matches('/');
-        let (login, hosts) = match rest.rsplit_once('@') {
-            Some((login, hosts)) => (Login::parse(login)?, hosts),
-            None => (Login::Nobody, rest),
+        let (login, hosts) = match rest.contains("://") {
+            true => each_whole(text, rest)?,
+            false => login_and_rest(rest)?,
         };
         let servers: Vec<String> = hosts.split(',').map(server).collect::<Result<_, _>>()?;
         if servers.len() > SERVERS_MAX {
@@ -126,6 +127,36 @@ impl Login {
             None => Ok(Self::Token(decode_percent(text)?)),
         }
     }
+}
+
+/// What stands before the last `@`, and what behind it.
+fn login_and_rest(text: &str) -> Result<(Login, String), AddressError> {
+    match text.rsplit_once('@') {
+        Some((login, rest)) => Ok((Login::parse(login)?, rest.to_owned())),
+        None => Ok((Login::Nobody, text.to_owned())),
+    }
+}
+
+/// The login and the servers of a list of which others than the first begin with the scheme too, that of
+/// `text`. One client has one login: whoever says one says the same.
+fn each_whole(text: &str, list: &str) -> Result<(Login, String), AddressError> {
+    let scheme = text.split_inclusive("://").next().unwrap_or_default();
+    let (mut login, mut hosts) = (Login::Nobody, Vec::new());
+    for one in list.split(',') {
+        let one = one.strip_prefix(scheme).unwrap_or(one).trim_end_matches('/');
+        if one.contains("://") {
+            return Err(AddressError("servers are reached in different ways".to_owned()));
+        }
+        let (found, host) = login_and_rest(one)?;
+        if found != Login::Nobody {
+            if login != Login::Nobody && login != found {
+                return Err(AddressError("servers have different logins".to_owned()));
+            }
+            login = found;
+        }
+        hosts.push(host);
+    }
+    Ok((login, hosts.join(",")))
 }
 
 /// `host:port`; the port may be left away.
@@ -207,6 +238,15 @@ mod tests {
     }
 
     #[test]
+    fn servers_may_each_be_whole_addresses() {
+        let address =
+            Address::parse("nats://t0ken@a,nats://t0ken@b:1/,nats://c?cluster=x").unwrap();
+        assert_eq!(address.servers, ["a:4222", "b:1", "c:4222"]);
+        assert!(address.login == Login::Token("t0ken".to_owned()));
+        assert_eq!(address.to_string(), "nats://a:4222,b:1,c:4222?cluster=x");
+    }
+
+    #[test]
     fn what_is_no_address_is_refused_without_showing_the_secret() {
         for text in [
             "http://host",
@@ -220,6 +260,8 @@ mod tests {
             "nats://a?color=red",
             "nats://a?cert=only",
             "nats://secret%zz@a",
+            "nats://secret@a,nats://word@b",
+            "nats://a,tls://b",
         ] {
             let error = Address::parse(text).unwrap_err().to_string();
             assert!(!error.contains("secret") && !error.contains("word"), "{text}: {error}");

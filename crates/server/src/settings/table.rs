@@ -437,7 +437,7 @@ pub const SETTINGS: &[Definition] = &[
     define(
         "cluster.routing.replica_selection",
         Kind::Choice(&[
-            "ours",
+            "load_aware",
             "round_robin",
             "least_outstanding",
             "p2c_peak_ewma",
@@ -445,10 +445,11 @@ pub const SETTINGS: &[Definition] = &[
             "c3_first",
             "c3_proposed",
             "prequal",
+            "ours",
         ]),
-        "ours",
+        "load_aware",
         None,
-        "The rule by which the copy is chosen. `c3` is Elasticsearch's; the others are published \
+        "The rule by which the copy is chosen. `ours` is an older word for `load_aware`. `c3` is Elasticsearch's; the others are published \
          ones to compare with.",
     ),
     define(
@@ -476,11 +477,11 @@ pub const SETTINGS: &[Definition] = &[
     ),
     define(
         "thread_pool.search.admission",
-        Kind::Choice(&["ours", "fixed", "littles_law"]),
-        "ours",
+        Kind::Choice(&["load_aware", "fixed", "littles_law", "ours"]),
+        "load_aware",
         None,
-        "Who may wait for one of them. `ours` goes by time, deadline and cost, and has nothing to \
-         set. `fixed` lets `queue_size` wait. `littles_law` sets that number by the rate at which \
+        "Who may wait for one of them. `load_aware` (`ours` before) goes by time, deadline and \
+         cost, and has nothing to set. `fixed` lets `queue_size` wait. `littles_law` sets that number by the rate at which \
          searches end and `target_response_time`. Who may not wait is answered 429.",
     ),
     define(
@@ -525,7 +526,7 @@ pub const SETTINGS: &[Definition] = &[
         Kind::Duration(1_000, 3_600_000_000),
         "1s",
         None,
-        "The response time that `littles_law` aims at. `ours` needs none.",
+        "The response time that `littles_law` aims at. `load_aware` needs none.",
     ),
     define(
         "logger.level",

@@ -76,7 +76,7 @@ impl Model {
         let mut model = Self {
             mix,
             is_closed,
-            admission: Admission::new(AdmissionRule::Ours, workers, 0),
+            admission: Admission::new(AdmissionRule::LoadAware, workers, 0),
             random: Random::new(5),
             agenda: BinaryHeap::new(),
             events: Vec::new(),

@@ -1,6 +1,6 @@
 //! From what is believed about a node to the numbers of its score.
 
-use super::Ours;
+use super::LoadAware;
 use super::node::Node;
 use crate::load_line::Class;
 use crate::selection::estimate::{Estimate, competitors, pressure};
@@ -10,7 +10,7 @@ use crate::selection::{Candidate, NodeId, Scene};
 /// The run time assumed before anything is known.
 const RUN_NS: f64 = 1_000_000.0;
 
-impl Ours {
+impl LoadAware {
     pub(super) fn estimate(&self, scene: &Scene<'_>, candidate: Candidate) -> Estimate {
         let (now_ns, class) = (scene.now_ns, scene.ask.class);
         let own = f64::from(scene.book.outstanding(candidate.node));

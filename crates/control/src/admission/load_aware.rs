@@ -96,7 +96,7 @@ struct Lane {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Ours {
+pub(super) struct LoadAware {
     workers: usize,
     lanes: [Lane; LANES],
     /// Arrivals so far.
@@ -138,7 +138,7 @@ impl Lane {
     }
 }
 
-impl Ours {
+impl LoadAware {
     pub(super) fn new(workers: usize, now_ns: u64) -> Self {
         Self {
             workers,
@@ -281,7 +281,7 @@ impl Ours {
     }
 }
 
-impl AdmissionState for Ours {
+impl AdmissionState for LoadAware {
     fn offer(&mut self, now_ns: u64, arrival: Arrival) -> Result<(), Refusal> {
         self.judge(now_ns);
         let cost_ns = self.cost_ns(&arrival);

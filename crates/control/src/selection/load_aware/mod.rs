@@ -66,7 +66,7 @@ const PROBE_AFTER_NS: u64 = 10_000_000;
 const PROBE_AFTER_RUNS: f64 = 2.0;
 
 #[derive(Clone, Debug)]
-pub(super) struct Ours {
+pub(super) struct LoadAware {
     nodes: ByNode<Node>,
     /// The nodes heard from last, the latest at the back.
     lately: VecDeque<NodeId>,
@@ -84,7 +84,7 @@ pub(super) struct Ours {
     any_grown: bool,
 }
 
-impl Default for Ours {
+impl Default for LoadAware {
     fn default() -> Self {
         Self {
             nodes: ByNode::default(),
@@ -101,7 +101,7 @@ impl Default for Ours {
     }
 }
 
-impl Ours {
+impl LoadAware {
     /// Fills `look` with the indices to decide among.
     fn look_at(&mut self, scene: &Scene<'_>, random: &mut Random) {
         let count = scene.candidates.len();
@@ -215,7 +215,7 @@ impl Ours {
     }
 }
 
-impl RuleState for Ours {
+impl RuleState for LoadAware {
     fn pick(&mut self, scene: &Scene<'_>, random: &mut Random) -> usize {
         self.refresh_tails(scene.now_ns);
         self.look_at(scene, random);
