@@ -61,7 +61,7 @@ fn refusals_name_the_key() {
         (
             "cluster.routing.replica_selection_shadow=best",
             "setting `cluster.routing.replica_selection_shadow` (from --set): `best` is none of \
-             ours, round_robin, least_outstanding, p2c_peak_ewma, c3, c3_first, c3_proposed, prequal",
+             load_aware, round_robin, least_outstanding, p2c_peak_ewma, c3, c3_first, c3_proposed, prequal",
         ),
         (
             "resp.max_clients=0",
