@@ -17,6 +17,7 @@ const DURATIONS: [(&str, u64); 7] = [
     ("h", 3_600_000_000_000),
     ("d", 86_400_000_000_000),
 ];
+const NANOS_PER_SECOND: u128 = 1_000_000_000;
 /// What a duration of nothing is shown in.
 const ZERO_UNIT: &str = "ms";
 
@@ -26,7 +27,8 @@ const ZERO_UNIT: &str = "ms";
 /// Words on what is wrong, without the value.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let text = text.trim().to_ascii_lowercase().replace("ib", "b");
-    scaled(&text, &SIZES, "a size such as 64kb, 256mb or 2gb")
+    let wanted = "a size such as 64kb, 256mb or 2gb";
+    u64::try_from(scaled(&text, &SIZES, wanted)?).map_err(|_| format!("is not {wanted}"))
 }
 
 /// A duration: `80nanos`, `250micros`, `10ms`, `5s`, `2m`, `1h`, `7d`; upper case is the same, but for `M`, which
@@ -40,7 +42,11 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     if text.ends_with('M') {
         return Err(format!("is not {wanted}"));
     }
-    scaled(&text.to_ascii_lowercase(), &DURATIONS, wanted).map(Duration::from_nanos)
+    let nanos = scaled(&text.to_ascii_lowercase(), &DURATIONS, wanted)?;
+    let seconds =
+        u64::try_from(nanos / NANOS_PER_SECOND).map_err(|_| format!("is not {wanted}"))?;
+    let rest = u32::try_from(nanos % NANOS_PER_SECOND).unwrap_or(0);
+    Ok(Duration::new(seconds, rest))
 }
 
 /// A size as people read it: the largest unit that divides it.
@@ -55,15 +61,15 @@ pub fn show_bytes(bytes: u64) -> String {
 /// A duration as people read it: the largest unit that divides it.
 #[must_use]
 pub fn show_duration(duration: Duration) -> String {
-    let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-    let fits = |scale: u64| nanos >= scale && nanos.is_multiple_of(scale);
-    match DURATIONS.iter().rev().find(|(_, scale)| fits(*scale)) {
+    let nanos = duration.as_nanos();
+    let mut units = DURATIONS.iter().rev().map(|(name, scale)| (name, u128::from(*scale)));
+    match units.find(|(_, scale)| nanos >= *scale && nanos.is_multiple_of(*scale)) {
         Some((name, scale)) => format!("{}{name}", nanos / scale),
         None => format!("0{ZERO_UNIT}"),
     }
 }
 
-fn scaled(text: &str, units: &[(&str, u64)], wanted: &str) -> Result<u64, String> {
+fn scaled(text: &str, units: &[(&str, u64)], wanted: &str) -> Result<u128, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().map_err(|_| format!("is not {wanted}"))?;
@@ -72,7 +78,8 @@ fn scaled(text: &str, units: &[(&str, u64)], wanted: &str) -> Result<u64, String
         return if number == 0 { Ok(0) } else { Err(format!("lacks a unit; write {wanted}")) };
     }
     let scale = units.iter().find(|(name, _)| *name == unit).map(|(_, scale)| *scale);
-    scale.and_then(|scale| number.checked_mul(scale)).ok_or_else(|| format!("is not {wanted}"))
+    let scale = scale.ok_or_else(|| format!("is not {wanted}"))?;
+    Ok(u128::from(number) * u128::from(scale))
 }
 
 #[cfg(test)]
@@ -97,7 +104,8 @@ mod tests {
             assert_eq!(show_duration(duration(text).unwrap()), text);
         }
         assert_eq!(duration("2H"), duration("2h"));
-        for text in ["2M", "1.5h", "-1s", "1w", "99999999999d"] {
+        assert_eq!(duration("99999999d").map(|it| it.as_secs()), Ok(99_999_999 * 86_400));
+        for text in ["2M", "1.5h", "-1s", "1w", "9999999999999999d"] {
             assert!(duration(text).is_err(), "{text}");
         }
         assert!(duration("5").unwrap_err().contains("unit"));
