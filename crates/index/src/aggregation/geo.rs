@@ -5,8 +5,15 @@ use serde_json::Value;
 use crate::geo::{EARTH_RADIUS_M, GeoPoint, parse_point, unit_m};
 
 /// A place that a request names.
-pub(crate) fn place(value: &Value) -> Option<GeoPoint> {
-    parse_point(value).ok().filter(|place| place.lat.is_finite() && place.lon.is_finite())
+///
+/// # Errors
+/// Why it is none.
+pub(crate) fn place(value: &Value) -> Result<GeoPoint, String> {
+    let place = parse_point(value)?;
+    match place.lat.is_finite() && place.lon.is_finite() {
+        true => Ok(place),
+        false => Err("a coordinate is not a number".to_owned()),
+    }
 }
 
 /// Top, left, bottom, right of a box.
@@ -18,7 +25,7 @@ pub(crate) fn parse_box(value: &Value) -> Option<[f64; 4]> {
     {
         return Some([top, left, bottom, right]);
     }
-    let corner = |name: &str| map.get(name).and_then(place).map(|it| (it.lat, it.lon));
+    let corner = |name: &str| place(map.get(name)?).ok().map(|it| (it.lat, it.lon));
     match (corner("top_left"), corner("bottom_right")) {
         (Some((top, left)), Some((bottom, right))) => Some([top, left, bottom, right]),
         _ => {

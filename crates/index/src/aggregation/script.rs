@@ -70,6 +70,8 @@ mod tests {
         assert_eq!(value("params.none == null ? 1 : params.none"), 1.0);
         assert_eq!(value("7 % 4 - 2 - 1"), 0.0);
         assert_eq!(value("double x = params.a; if (x > 5) { return x } return 0"), 6.0);
+        assert_eq!(value("int x = 5; x += 2; return x / 2 + 7 / 2"), 6.0);
+        assert_eq!(value("(int) 5.5 / 2 + params.a / 4"), 3.5);
         assert!(value("params.none").is_nan() && value("ctx._source").is_nan());
     }
 
@@ -86,6 +88,10 @@ mod tests {
             "1 ? 2",
             "doc['a'].value",
             "a.b()",
+            "int x = params.a; return x",
+            "int x = 1; return x.foo",
+            "def params = 3; return params.a",
+            "m = 3; return m",
             "[1]",
             "'x'",
         ];

@@ -63,5 +63,8 @@ pub const SCRIPT_LENGTH_MAX: usize = 65_535;
 /// Nodes of a script's tree.
 pub const SCRIPT_NODES_MAX: usize = 4096;
 
+/// Nodes on the longest way down in it: each takes about 1.3 KiB of the stack of 2 MiB that a search has.
+pub const SCRIPT_HEIGHT_MAX: usize = 500;
+
 /// Fields that a pattern of a query may name.
 pub const FIELD_COUNT_MAX: usize = 1024;

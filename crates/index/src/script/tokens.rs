@@ -36,9 +36,9 @@ pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, Fault> {
             length = first.len_utf8();
         } else if rest.starts_with("//") {
             length = rest.find('\n').unwrap_or(rest.len());
-        } else if rest.starts_with("/*") {
-            let end = rest.find("*/");
-            length = end.ok_or_else(|| Fault::new(at, "a comment is not closed"))? + 2;
+        } else if let Some(comment) = rest.strip_prefix("/*") {
+            let end = comment.find("*/");
+            length = end.ok_or_else(|| Fault::new(at, "a comment is not closed"))? + 4;
         } else if first.is_alphabetic() || first == '_' || first == '$' {
             let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
             length = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
@@ -86,7 +86,9 @@ fn number(rest: &str) -> Result<(Value, usize), String> {
     let whole_end = digits_from(0);
     let mut end = whole_end;
     // In `1.toString()` the point is none of the number's.
-    if rest[end..].starts_with('.') && begins_fraction(&rest[end..]) {
+    if let Some(fraction) = rest[end..].strip_prefix('.')
+        && !fraction.starts_with(|c: char| c.is_alphabetic() || c == '_')
+    {
         end = digits_from(end + 1);
     }
     if let Some(exponent) = rest[end..].strip_prefix(['e', 'E']) {
@@ -140,6 +142,7 @@ mod tests {
             ("2E-1f", json!(0.2), 5),
             ("3d", json!(3.0), 2),
             ("1.a", json!(1), 1),
+            ("1.)", json!(1.0), 2),
             ("1e", json!(1), 1),
         ] {
             assert_eq!(number(text), Ok((value, length)), "{text}");
@@ -157,6 +160,6 @@ mod tests {
         ];
         assert_eq!(found, wanted);
         assert_eq!(tokens("a #").unwrap_err(), Fault::new(2, "unexpected character [#]"));
-        assert!(tokens("'a").is_err() && tokens("/* a").is_err());
+        assert!(tokens("'a").is_err() && tokens("/* a").is_err() && tokens("/*/ 1").is_err());
     }
 }

@@ -143,6 +143,7 @@ fn each_whole(text: &str, list: &str) -> Result<(Login, String), AddressError> {
     let scheme = text.split_inclusive("://").next().unwrap_or_default();
     let (mut login, mut hosts) = (Login::Nobody, Vec::new());
     for one in list.split(',') {
+        let one = one.trim();
         let one = one.strip_prefix(scheme).unwrap_or(one).trim_end_matches('/');
         if one.contains("://") {
             return Err(AddressError("servers are reached in different ways".to_owned()));
@@ -171,7 +172,8 @@ fn server(text: &str) -> Result<String, AddressError> {
     }
     let port = match port {
         Some(port) => {
-            port.parse().map_err(|_| AddressError(format!("`{port}` is not a port of `{host}`")))?
+            // What stands there may be a part of a secret that was written wrong.
+            port.parse().map_err(|_| AddressError(format!("the port of `{host}` is no number")))?
         }
         None => PORT_DEFAULT,
     };

@@ -285,9 +285,13 @@ fn log(raw: &Raw) -> Result<LogSettings, SettingsError> {
             let options = jetstream::Options { replicas, ..jetstream::Options::default() };
             Ok(LogSettings::Jetstream { address, options })
         }
-        _ => Err(format!(
-            "`{text}` is no log; write `embedded`, `nats://host:port[,…]` or `plimsoll://host:port`"
-        )),
+        _ => {
+            // Before an `@` a secret may stand.
+            let shown = if text.contains('@') { "it" } else { &format!("`{text}`") };
+            Err(format!(
+                "{shown} is no log; write `embedded`, `nats://host:port[,…]` or `plimsoll://host:port`"
+            ))
+        }
     })
 }
 

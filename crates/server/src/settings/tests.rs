@@ -96,6 +96,11 @@ fn refusals_name_the_key() {
              search.example",
         ),
         (
+            "log.engine=nats+tls://u:secret@h",
+            "setting `log.engine` (from --set): it is no log; write `embedded`, `nats://host:port[,…]` or \
+             `plimsoll://host:port`",
+        ),
+        (
             "log.engine=kafka://a:9092",
             "setting `log.engine` (from --set): `kafka://a:9092` is no log; write `embedded`, \
              `nats://host:port[,…]` or `plimsoll://host:port`",

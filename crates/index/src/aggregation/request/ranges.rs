@@ -132,11 +132,13 @@ fn ip_mask(text: &str) -> Option<(u128, Option<u128>)> {
 
 pub(super) fn geo_distance(options: &mut Options<'_>) -> Result<Kind, Error> {
     let origin = options.take("origin");
-    let origin = origin.as_ref().and_then(geo::place).ok_or_else(|| {
-        Error::illegal_argument(format!(
-            "Required [origin] in geo_distance aggregation [{}]",
-            options.name
-        ))
+    let name = &options.name;
+    let origin = origin.as_ref().ok_or_else(|| {
+        Error::illegal_argument(format!("Required [origin] in geo_distance aggregation [{name}]"))
+    })?;
+    let origin = geo::place(origin).map_err(|reason| {
+        let reason = format!("[origin] in geo_distance aggregation [{name}]: {reason}");
+        Error::new(400, "parse_exception", reason)
     })?;
     let unit = options.string("unit")?.unwrap_or_else(|| "m".to_owned());
     let unit_m = unit_m(&unit)

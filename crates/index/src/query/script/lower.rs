@@ -12,11 +12,15 @@ use crate::query::limits;
 use crate::script::{Expression, Fault, Kind, Rules, Statement, program};
 
 /// How many operators may hang on each other, and functions are called.
-const RULES: Rules = Rules { chain_max: 1_000, has_functions: true };
+const RULES: Rules = Rules { chain_max: limits::SCRIPT_HEIGHT_MAX, has_functions: true };
 /// How many conditions may follow each other or lie in each other.
 const CONDITIONS_MAX: usize = 64;
 /// Types of locals with a fraction: what is assigned to them has one too.
 const DOUBLES: [&str; 3] = ["double", "float", "Double"];
+/// Types of locals without one.
+const WHOLES: [&str; 6] = ["int", "long", "short", "byte", "Integer", "Long"];
+/// Names that no local has.
+const RESERVED: [&str; 5] = ["doc", "params", "ctx", "_score", "Math"];
 
 /// What the names of a script stand for.
 #[derive(Clone, Copy, Debug)]
@@ -41,10 +45,10 @@ pub(super) fn parse(source: &str, names: Names<'_>, one: bool) -> Result<Arc<Exp
             .list(statements, &mut Locals::default())?
             .ok_or_else(|| lower.at_end("the script returns no value"))?,
     };
-    if tree.size() > limits::SCRIPT_NODES_MAX {
-        return Err(too_large(0));
+    match tree.size() {
+        Some(_) => Ok(tree),
+        None => Err(too_large(0)),
     }
-    Ok(tree)
 }
 
 fn too_large(at: usize) -> Fault {
@@ -124,6 +128,13 @@ impl Lower<'_> {
                         locals.doubles.insert(name.clone());
                     }
                     let found = self.value(value, locals)?;
+                    if matches!(self.names, Names::Variables)
+                        && WHOLES.contains(&kind.as_str())
+                        && !is_whole(&found)
+                    {
+                        let reason = format!("Cannot cast from [double] to [{kind}].");
+                        return Err(Fault::new(value.at, reason));
+                    }
                     Self::assign(name, found, value.at, locals)?;
                 }
                 Statement::Assign(left, operator, right) => {
@@ -132,11 +143,16 @@ impl Lower<'_> {
                     };
                     let right = self.value(right, locals)?;
                     let value = match operator {
+                        None if matches!(self.names, Names::Variables)
+                            && !locals.values.contains_key(name) =>
+                        {
+                            return Err(unknown(left.at, name));
+                        }
                         None => right,
                         Some(operator) => {
                             let old = locals.values.get(name).ok_or_else(|| unknown(left.at, name));
                             let old = Arc::clone(&old?.0);
-                            Arc::new(Expr::Binary(of_operator(operator), old, right))
+                            self.binary(of_operator(operator), old, right)
                         }
                     };
                     Self::assign(name, value, left.at, locals)?;
@@ -147,8 +163,11 @@ impl Lower<'_> {
     }
 
     fn assign(name: &str, value: Arc<Expr>, at: usize, locals: &mut Locals) -> Result<(), Fault> {
+        if RESERVED.contains(&name) {
+            return Err(Fault::new(at, format!("[{name}] cannot be assigned to")));
+        }
         let value = if locals.doubles.contains(name) { as_double(value) } else { value };
-        let size = value.size();
+        let size = value.size().ok_or_else(|| too_large(at))?;
         bind(locals, name.to_owned(), value, size, at)
     }
 
@@ -180,6 +199,17 @@ impl Lower<'_> {
         }
     }
 
+    /// Whole numbers leave no fraction when they are divided. Of a document's that is seen once its fields are
+    /// known; those of a bucket have one, all of them.
+    fn binary(&self, operator: Operator, left: Arc<Expr>, right: Arc<Expr>) -> Arc<Expr> {
+        let leaves_none = operator == Operator::Divide
+            && matches!(self.names, Names::Variables)
+            && is_whole(&left)
+            && is_whole(&right);
+        let both = Arc::new(Expr::Binary(operator, left, right));
+        if leaves_none { Arc::new(Expr::Call(Function::Truncate, vec![both])) } else { both }
+    }
+
     fn value(&self, expression: &Expression, locals: &Locals) -> Result<Arc<Expr>, Fault> {
         let at = expression.at;
         let value = |inner: &Expression| self.value(inner, locals);
@@ -195,7 +225,7 @@ impl Lower<'_> {
                 Expr::Binary(operator, Arc::clone(&left), left)
             }
             Kind::Binary(operator, left, right) => {
-                Expr::Binary(of_operator(operator), value(left)?, value(right)?)
+                return Ok(self.binary(of_operator(operator), value(left)?, value(right)?));
             }
             Kind::Choice(test, yes, no) => Expr::Choose(value(test)?, value(yes)?, value(no)?),
             Kind::Cast(kind, inner) => match kind.as_str() {
@@ -232,12 +262,14 @@ impl Lower<'_> {
                 Some("E") => return Ok(Arc::new(Expr::Number(std::f64::consts::E))),
                 _ => {}
             },
-            (name, []) => {
+            (name, steps) => {
                 if let Some((value, _)) = locals.values.get(name) {
-                    return Ok(Arc::clone(value));
+                    return match steps {
+                        [] => Ok(Arc::clone(value)),
+                        [step, ..] => Err(Fault::new(step.at, "a number has no parts")),
+                    };
                 }
             }
-            _ => {}
         }
         match self.names {
             Names::Variables => variable(root.at, name, &steps),
@@ -533,6 +565,25 @@ fn of_operator(operator: &str) -> Operator {
         "||" => Operator::Or,
         // "!=" and "!==": there are no others.
         _ => Operator::NotEqual,
+    }
+}
+
+/// Whether a number of a bucket's script has no fraction.
+fn is_whole(value: &Expr) -> bool {
+    let both = |one: &Arc<Expr>, other: &Arc<Expr>| is_whole(one) && is_whole(other);
+    match value {
+        Expr::Whole(_) | Expr::Call(Function::Truncate | Function::Round, _) => true,
+        Expr::Negate(inner) => is_whole(inner),
+        Expr::Call(Function::Abs | Function::Min | Function::Max, arguments) => {
+            arguments.iter().all(|argument| is_whole(argument))
+        }
+        Expr::Choose(_, yes, no) => both(yes, no),
+        Expr::Binary(
+            Operator::Add | Operator::Subtract | Operator::Multiply | Operator::Remainder,
+            left,
+            right,
+        ) => both(left, right),
+        _ => false,
     }
 }
 

@@ -126,19 +126,19 @@ impl Expr {
         }
     }
 
-    /// The nodes of the tree; counting ends where it is too large, because a local that is used
-    /// twice stands in the tree twice.
-    fn size(&self) -> usize {
-        let mut open = vec![self];
+    /// The nodes of the tree, where it is no larger and no higher than a script may be: a local that is used
+    /// twice stands in the tree twice, and one that is counted up is as high as it was often.
+    fn size(&self) -> Option<usize> {
+        let mut open = vec![(self, 1)];
         let mut count = 0;
-        while let Some(node) = open.pop() {
+        while let Some((node, height)) = open.pop() {
             count += 1;
-            if count > limits::SCRIPT_NODES_MAX {
-                break;
+            if count > limits::SCRIPT_NODES_MAX || height > limits::SCRIPT_HEIGHT_MAX {
+                return None;
             }
-            open.extend(node.children());
+            open.extend(node.children().into_iter().map(|child| (child, height + 1)));
         }
-        count
+        Some(count)
     }
 
     fn children(&self) -> Vec<&Self> {

@@ -132,6 +132,13 @@ fn what_is_no_arithmetic_is_refused() {
     }
     let deep = format!("{}1{}", "(".repeat(5000), ")".repeat(5000));
     assert!(Script::compile(&deep, Language::Expression, &params()).is_err());
+    // Each of these would hang on the one before it when it is computed.
+    for step in ["x = x + 1;", "x++;", "x = abs(abs(abs(x)));"] {
+        let high = format!("double x = 1; {} return x", step.repeat(600));
+        assert!(Script::compile(&high, Language::Painless, &params()).is_err(), "{step}");
+        let low = format!("double x = 1; {} return x", step.repeat(60));
+        assert!(Script::compile(&low, Language::Painless, &params()).is_ok(), "{step}");
+    }
     let doubling = format!("double x = _score; {} return x", "x = x + x;".repeat(60));
     assert!(Script::compile(&doubling, Language::Painless, &params()).is_err());
 }
