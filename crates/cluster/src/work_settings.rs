@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use plimsoll_control::admission::{AdmissionRule, LittlesLawForm, LittlesLawSettings};
 use plimsoll_control::selection::Rule;
-use plimsoll_control::{LOAD_AWARE_BEFORE, Mode};
+use plimsoll_control::{Mode, rule_of_today};
 use plimsoll_stdx::units;
 
 /// The names of all of them.
@@ -217,8 +217,8 @@ impl WorkSettings {
 }
 
 fn named<T: Copy>(known: &[(&str, T)], text: &str) -> Result<T, String> {
-    let text = if text == LOAD_AWARE_BEFORE { "load_aware" } else { text };
-    let found = known.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
+    let word = rule_of_today(text);
+    let found = known.iter().find(|(name, _)| *name == word).map(|(_, value)| *value);
     found.ok_or_else(|| {
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
         format!("`{text}` is none of {}", names.join(", "))

@@ -110,5 +110,8 @@ pub use load_line::{Class, Heard, Job, LoadLine, Meter, Outside};
 pub use mode::{Mode, Switch};
 pub use random::Random;
 
-/// What the rules called `load_aware` were called before; settings still take it.
-pub const LOAD_AWARE_BEFORE: &str = "ours";
+/// The word of today for a rule: `load_aware` was `ours` before, which settings still take.
+#[must_use]
+pub fn rule_of_today(name: &str) -> &str {
+    if name == "ours" { "load_aware" } else { name }
+}

@@ -44,6 +44,14 @@ impl Error {
         Self::new(400, "illegal_argument_exception", reason)
     }
 
+    /// 400 where a setting or parameter is no time.
+    #[must_use]
+    pub fn no_duration(setting: &str, text: &str) -> Self {
+        Self::illegal_argument(format!(
+            "failed to parse setting [{setting}] with value [{text}] as a time value: unit is missing or unrecognized"
+        ))
+    }
+
     /// 400 `parsing_exception`.
     #[must_use]
     pub fn parsing(reason: impl Into<String>) -> Self {

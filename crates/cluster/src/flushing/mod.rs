@@ -18,6 +18,7 @@ use plimsoll_storage::partition::Stops;
 use crate::background::BackgroundThread;
 use crate::cluster_settings;
 use crate::node::{GROUPS, Shared};
+use crate::partition::Partition;
 
 pub(crate) use groups::{Durable, flush_all};
 
@@ -49,10 +50,11 @@ fn run(shared: &Weak<Shared>, stopped: &Receiver<()>) {
     let mut turns = Turns::default();
     while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
         let Some(shared) = shared.upgrade() else { return };
-        shape_files(&shared);
+        let partitions = shared.tables.partitions();
+        shape_files(&shared, &partitions);
         stops.look(&shared);
         relieve(&shared);
-        turns.take(&shared);
+        turns.take(&shared, &partitions);
         while let Some(group) = flushed.due(&shared) {
             flushed.note(&shared, group);
             groups::flush(&shared, group);
@@ -135,11 +137,19 @@ fn relieve(shared: &Shared) {
         if fullest.store.flushable_bytes() == 0 {
             return;
         }
-        if let Err(error) = fullest.store.flush() {
-            tracing::warn!(partition = %fullest.id, %error, "rows cannot be flushed");
+        if !flush(fullest) {
             return;
         }
     }
+}
+
+/// Writes a partition's rows to files; whether that was done.
+fn flush(partition: &Partition) -> bool {
+    let flushed = partition.store.flush();
+    if let Err(error) = &flushed {
+        tracing::warn!(partition = %partition.id, %error, "rows cannot be flushed");
+    }
+    flushed.is_ok()
 }
 
 /// Stores that are flushed one after the other before their memtables are full: written alike they would all
@@ -152,10 +162,9 @@ struct Turns {
 
 impl Turns {
     /// Flushes the store whose turn it is, where there is one.
-    fn take(&mut self, shared: &Shared) {
+    fn take(&mut self, shared: &Shared, partitions: &[Arc<Partition>]) {
         let memtable_bytes = shared.resources.memtable_bytes() as u64;
         let applied_bytes = shared.applied_bytes.load(Ordering::Relaxed);
-        let partitions = shared.tables.partitions();
         // Nobody looks at a thousand stores that nobody writes to, nor at each of them all the time.
         let least = (memtable_bytes / TURN_PART).max(partitions.len() as u64 * LOOK_BYTES);
         if applied_bytes.saturating_sub(self.looked_bytes) < least {
@@ -167,20 +176,17 @@ impl Turns {
         let held =
             partitions.iter().map(|it| Held { bytes: it.store.flushable_bytes(), age_ns: 0 });
         let Some(at) = flushing::due(&held.collect::<Vec<_>>(), limits) else { return };
-        if let Err(error) = partitions[at].store.flush() {
-            tracing::warn!(partition = %partitions[at].id, %error, "rows cannot be flushed");
-        }
+        flush(&partitions[at]);
     }
 }
 
 /// Has the stores' files sized to what is flushed into them, as many stores as there are by now.
-fn shape_files(shared: &Shared) {
-    let partitions = shared.tables.partitions();
+fn shape_files(shared: &Shared, partitions: &[Arc<Partition>]) {
     let (_, budget) = shared.resources.write_buffers();
     let memtable_bytes = shared.resources.memtable_bytes() as u64;
     let stores = partitions.len() as u64;
     let flush_bytes = flushing::expected_bytes(budget as u64, stores, memtable_bytes);
-    for partition in &partitions {
+    for partition in partitions {
         if let Err(error) = partition.store.shape_files(flush_bytes) {
             tracing::warn!(partition = %partition.id, %error, "files keep their size");
         }

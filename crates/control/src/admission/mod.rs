@@ -110,8 +110,8 @@ impl AdmissionRule {
     pub fn named(name: &str) -> Option<Self> {
         let settings = LittlesLawSettings::default();
         let law = |form| Some(Self::LittlesLaw { settings, form });
-        match name {
-            "load_aware" | crate::LOAD_AWARE_BEFORE => Some(Self::LoadAware),
+        match crate::rule_of_today(name) {
+            "load_aware" => Some(Self::LoadAware),
             "fixed" => Some(Self::Fixed { capacity: 1_000 }),
             "littles_law" => law(LittlesLawForm::Target),
             "littles_law_es7" => law(LittlesLawForm::TaskTime),

@@ -131,7 +131,7 @@ impl Rule {
     /// The rule of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        let name = if name == crate::LOAD_AWARE_BEFORE { "load_aware" } else { name };
+        let name = crate::rule_of_today(name);
         Self::NAMED.iter().find(|(known, _)| *known == name).map(|(_, rule)| *rule)
     }
 }

@@ -57,9 +57,6 @@ pub const EXPANSIONS_MAX: usize = 1024;
 /// Functions of one `function_score` query.
 pub const FUNCTION_COUNT_MAX: usize = 256;
 
-/// Characters of a script.
-pub const SCRIPT_LENGTH_MAX: usize = 65_535;
-
 /// Nodes of a script's tree.
 pub const SCRIPT_NODES_MAX: usize = 4096;
 

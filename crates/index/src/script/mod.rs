@@ -11,6 +11,25 @@ mod tokens;
 pub use parse::{Rules, program};
 pub use syntax::{Expression, Kind, Statement};
 
+use crate::error::Error;
+
+/// The longest script, bytes; Elasticsearch's own limit.
+const LENGTH_MAX: usize = 65_535;
+
+/// Whether a script's text is short enough to be read.
+///
+/// # Errors
+/// 400 where it is longer than 65,535 bytes.
+pub fn check_length(source: &str) -> Result<(), Error> {
+    if source.len() <= LENGTH_MAX {
+        return Ok(());
+    }
+    Err(Error::illegal_argument(format!(
+        "exceeded max allowed inline script size in bytes [{LENGTH_MAX}] with size [{}] for script",
+        source.len()
+    )))
+}
+
 /// What is wrong with a script, and where in its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {

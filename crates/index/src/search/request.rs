@@ -474,11 +474,7 @@ fn duration_ms(value: &Value) -> Parsed<Option<u64>> {
     if text == "-1" || value.is_null() {
         return Ok(None);
     }
-    let time = units::duration(&text).map_err(|_| {
-        Problem::illegal(format!(
-            "failed to parse setting [timeout] with value [{text}] as a time value: unit is missing or unrecognized"
-        ))
-    })?;
+    let time = units::duration(&text).map_err(|_| Error::no_duration("timeout", &text))?;
     Ok(Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
 }
 

@@ -101,12 +101,7 @@ impl Query {
 /// # Errors
 /// 400 where it is none.
 pub fn duration(name: &str, text: &str) -> Result<Duration, Error> {
-    parse_duration(text).ok_or_else(|| {
-        Error::illegal_argument(format!(
-            "failed to parse setting [{name}] with value [{text}] as a time value: unit is missing \
-             or unrecognized"
-        ))
-    })
+    parse_duration(text).ok_or_else(|| Error::no_duration(name, text))
 }
 
 /// A time as Elasticsearch writes it: `1d`, `30s`, `500ms`, `0` and `-1` (no time at all) without

@@ -687,9 +687,7 @@ fn fixed_interval(text: &str, setting: &str) -> Result<Interval, Error> {
     match parse_duration_ms(text) {
         Some(ms) if ms > 0 => Ok(Interval::Fixed(ms)),
         Some(_) => Err(Error::illegal_argument("Zero or negative time interval not supported")),
-        None => Err(Error::illegal_argument(format!(
-            "failed to parse setting [date_histogram.{setting}] with value [{text}] as a time value: unit is missing or unrecognized"
-        ))),
+        None => Err(Error::no_duration(&format!("date_histogram.{setting}"), text)),
     }
 }
 

@@ -66,10 +66,6 @@ fn explained(error: Error, text: &str, format: &str) -> Error {
 /// # Errors
 /// 400, as Elasticsearch words it.
 pub(super) fn duration_ms(text: &str, setting: &str) -> Result<f64, Error> {
-    let time = units::duration(text).map_err(|_| {
-        Error::illegal_argument(format!(
-            "failed to parse setting [{setting}] with value [{text}] as a time value: unit is missing or unrecognized"
-        ))
-    })?;
+    let time = units::duration(text).map_err(|_| Error::no_duration(setting, text))?;
     Ok(time.as_nanos() as f64 / 1e6)
 }

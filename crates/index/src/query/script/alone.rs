@@ -1,22 +1,26 @@
 //! Computes a script once, over variables: what aggregations do with the values of a bucket.
 
+use super::evaluate::truth;
 use super::{Expr, Operator, Script};
 
 impl Script {
     /// The value, by those of its variables; truth is 1, falsehood 0, and what is not there is not a number.
     pub(crate) fn of_variables(&self, variable: &dyn Fn(&str) -> Option<f64>) -> f64 {
-        value(&self.tree, variable)
+        value(&self.tree, &|leaf| match leaf {
+            Expr::Variable(name) => variable(name).unwrap_or(f64::NAN),
+            // Of a document, and there is none.
+            _ => f64::NAN,
+        })
     }
 }
 
-fn value(expr: &Expr, variable: &dyn Fn(&str) -> Option<f64>) -> f64 {
-    let value = |expr: &Expr| value(expr, variable);
+/// The value, by those of what is no constant and has nothing below it.
+pub(super) fn value(expr: &Expr, leaf: &dyn Fn(&Expr) -> f64) -> f64 {
+    let value = |expr: &Expr| value(expr, leaf);
     match expr {
         Expr::Number(number) | Expr::Whole(number) => *number,
         Expr::Truth(is_true) => truth(*is_true),
-        Expr::Variable(name) => variable(name).unwrap_or(f64::NAN),
-        // Of a document, and there is none.
-        Expr::Score | Expr::Field { .. } | Expr::Decay(_) => f64::NAN,
+        Expr::Variable(_) | Expr::Score | Expr::Field { .. } | Expr::Decay(_) => leaf(expr),
         Expr::Negate(inner) => -value(inner),
         Expr::Not(inner) => truth(value(inner) == 0.0),
         Expr::Choose(test, yes, no) => value(if value(test) == 0.0 { no } else { yes }),
@@ -46,8 +50,4 @@ fn binary(operator: Operator, left: f64, right: f64) -> f64 {
         Operator::And => truth(left != 0.0 && right != 0.0),
         Operator::Or => truth(left != 0.0 || right != 0.0),
     }
-}
-
-fn truth(is_true: bool) -> f64 {
-    f64::from(u8::from(is_true))
 }

@@ -255,7 +255,7 @@ fn call(
     }
 }
 
-fn truth(is_true: bool) -> f64 {
+pub(super) fn truth(is_true: bool) -> f64 {
     f64::from(u8::from(is_true))
 }
 

@@ -57,8 +57,8 @@ fn too_large(at: usize) -> Fault {
 
 #[derive(Clone, Default)]
 struct Locals {
-    /// What each stands for, and how many nodes that has.
-    values: HashMap<String, (Arc<Expr>, usize)>,
+    /// What each stands for.
+    values: HashMap<String, Arc<Expr>>,
     /// Those that were declared as numbers with a fraction: so is what is assigned to them.
     doubles: HashSet<String>,
 }
@@ -151,7 +151,7 @@ impl Lower<'_> {
                         None => right,
                         Some(operator) => {
                             let old = locals.values.get(name).ok_or_else(|| unknown(left.at, name));
-                            let old = Arc::clone(&old?.0);
+                            let old = Arc::clone(old?);
                             self.binary(of_operator(operator), old, right)
                         }
                     };
@@ -167,8 +167,7 @@ impl Lower<'_> {
             return Err(Fault::new(at, format!("[{name}] cannot be assigned to")));
         }
         let value = if locals.doubles.contains(name) { as_double(value) } else { value };
-        let size = value.size().ok_or_else(|| too_large(at))?;
-        bind(locals, name.to_owned(), value, size, at)
+        bind(locals, name.to_owned(), value, at)
     }
 
     /// Where only one branch returns, what follows is the other's.
@@ -263,7 +262,7 @@ impl Lower<'_> {
                 _ => {}
             },
             (name, steps) => {
-                if let Some((value, _)) = locals.values.get(name) {
+                if let Some(value) = locals.values.get(name) {
                     return match steps {
                         [] => Ok(Arc::clone(value)),
                         [step, ..] => Err(Fault::new(step.at, "a number has no parts")),
@@ -323,10 +322,9 @@ impl Lower<'_> {
             return Err(Fault::new(at, format!("[{name}] takes [5] arguments")));
         };
         let known = |argument| decay_constant(params, argument);
-        let no_field = || Fault::new(document.at, "a decay function takes doc['field'].value");
         let value = self.value(document, &Locals::default())?;
         let Expr::Field { name: field, part: Part::Value | Part::Millis } = value.as_ref() else {
-            return Err(no_field());
+            return Err(Fault::new(document.at, "a decay function takes doc['field'].value"));
         };
         let decay = known(decay)?.as_f64().filter(|decay| *decay > 0.0 && *decay < 1.0);
         let decay = decay.ok_or_else(|| Fault::new(at, "decay must be in the range (0..1)"))?;
@@ -350,18 +348,12 @@ fn unknown_call(at: usize, name: &str) -> Fault {
     Fault::new(at, format!("Unknown call [{name}]."))
 }
 
-fn bind(
-    locals: &mut Locals,
-    name: String,
-    value: Arc<Expr>,
-    size: usize,
-    at: usize,
-) -> Result<(), Fault> {
+fn bind(locals: &mut Locals, name: String, value: Arc<Expr>, at: usize) -> Result<(), Fault> {
     // A local used twice doubles: the limit keeps `x = x + x` from exploding.
-    if size > limits::SCRIPT_NODES_MAX {
+    if value.size().is_none() {
         return Err(too_large(at));
     }
-    locals.values.insert(name, (value, size));
+    locals.values.insert(name, value);
     Ok(())
 }
 
@@ -373,16 +365,16 @@ fn join(
     no: &Locals,
     at: usize,
 ) -> Result<(), Fault> {
-    for (name, (value, size)) in yes.values {
+    for (name, value) in yes.values {
         // A local that was declared inside a branch ends with it.
         if !locals.values.contains_key(&name) {
             continue;
         }
-        if let Some((other, other_size)) = no.values.get(&name)
+        if let Some(other) = no.values.get(&name)
             && !Arc::ptr_eq(&value, other)
         {
             let joined = choose(test, value, Arc::clone(other));
-            bind(locals, name, joined, size + other_size + 1, at)?;
+            bind(locals, name, joined, at)?;
         }
     }
     Ok(())

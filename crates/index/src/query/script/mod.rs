@@ -25,6 +25,7 @@ pub(crate) use types::Type;
 use super::limits;
 use super::problem::{Parsed, Problem};
 use crate::error::Error;
+use crate::script::check_length;
 
 /// The language of a script, which says how missing values and mistakes are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,13 +228,7 @@ impl Script {
     }
 
     fn read(source: &str, language: Language, names: Names<'_>, one: bool) -> Result<Self, Error> {
-        if source.len() > limits::SCRIPT_LENGTH_MAX {
-            let limit = limits::SCRIPT_LENGTH_MAX;
-            return Err(Error::illegal_argument(format!(
-                "exceeded max allowed inline script size in bytes [{limit}] with size [{}] for script",
-                source.len()
-            )));
-        }
+        check_length(source)?;
         let tree = lower::parse(source, names, one)
             .map_err(|fault| compile_error(source, language, fault.at, &fault.reason))?;
         Ok(Self { source: source.to_owned(), language, tree })

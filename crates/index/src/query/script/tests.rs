@@ -3,50 +3,16 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::{Expr, Language, Operator, Script};
+use super::{Expr, Language, Script};
 
 /// Computes a script whose fields are all 3 and whose score is 2.
 fn value(expr: &Expr) -> f64 {
-    match expr {
-        Expr::Number(number) | Expr::Whole(number) => *number,
-        Expr::Truth(is_true) => f64::from(u8::from(*is_true)),
+    super::alone::value(expr, &|leaf| match leaf {
         Expr::Score => 2.0,
-        Expr::Variable(_) => f64::NAN,
         Expr::Field { .. } => 3.0,
         Expr::Decay(_) => 0.5,
-        Expr::Negate(inner) => -value(inner),
-        Expr::Not(inner) => f64::from(u8::from(value(inner) == 0.0)),
-        Expr::Choose(test, yes, no) => {
-            if value(test) == 0.0 {
-                value(no)
-            } else {
-                value(yes)
-            }
-        }
-        Expr::Call(function, arguments) => {
-            let arguments: Vec<f64> = arguments.iter().map(|argument| value(argument)).collect();
-            function.apply(&arguments)
-        }
-        Expr::Binary(operator, left, right) => {
-            let (left, right) = (value(left), value(right));
-            let truth = |is_true: bool| f64::from(u8::from(is_true));
-            match operator {
-                Operator::Add => left + right,
-                Operator::Subtract => left - right,
-                Operator::Multiply => left * right,
-                Operator::Divide => left / right,
-                Operator::Remainder => left % right,
-                Operator::Less => truth(left < right),
-                Operator::LessEqual => truth(left <= right),
-                Operator::Greater => truth(left > right),
-                Operator::GreaterEqual => truth(left >= right),
-                Operator::Equal => truth((left - right).abs() < f64::EPSILON),
-                Operator::NotEqual => truth((left - right).abs() >= f64::EPSILON),
-                Operator::And => truth(left != 0.0 && right != 0.0),
-                Operator::Or => truth(left != 0.0 || right != 0.0),
-            }
-        }
-    }
+        _ => f64::NAN,
+    })
 }
 
 fn params() -> Map<String, Value> {

@@ -128,10 +128,7 @@ fn check(name: &str, kind: Kind, value: &Value) -> Result<(), Error> {
             "Failed to parse value [{shown}] as only [true] or [false] are allowed."
         ))),
         Kind::Time if parse_duration(&shown).is_some() => Ok(()),
-        Kind::Time => Err(Error::illegal_argument(format!(
-            "failed to parse setting [{name}] with value [{shown}] as a time value: unit is \
-             missing or unrecognized"
-        ))),
+        Kind::Time => Err(Error::no_duration(name, &shown)),
         Kind::Choice(words) if words.contains(&shown.as_str()) => Ok(()),
         Kind::Choice(words) => {
             failed(format!(": another value than [{}] is not supported", words.join(", ")))

@@ -6,14 +6,12 @@ mod budget;
 mod run;
 
 use plimsoll_index::Error;
-use plimsoll_index::script::{Rules, Statement, program};
+use plimsoll_index::script::{Rules, Statement, check_length, program};
 use serde_json::{Map, Value, json};
 
 use super::update::Becomes;
 use crate::rest::json_read;
 
-/// The longest script, in bytes; Elasticsearch's own limit.
-const SCRIPT_BYTES_MAX: usize = 65_535;
 /// What may be written: each level of an expression takes stack while it runs.
 const RULES: Rules = Rules { chain_max: 200, has_functions: false };
 
@@ -36,13 +34,7 @@ impl Script {
             Value::Object(object) => fields(object)?,
             _ => return Err(Error::illegal_argument("[script] is neither a string nor an object")),
         };
-        if source.len() > SCRIPT_BYTES_MAX {
-            return Err(Error::illegal_argument(format!(
-                "exceeded max allowed inline script size in bytes [{SCRIPT_BYTES_MAX}] with size \
-                 [{}] for script",
-                source.len()
-            )));
-        }
+        check_length(&source)?;
         let program =
             program(&source, RULES).map_err(|why| failed("compile error", &source, why.reason))?;
         Ok(Self { program, params, source })
