@@ -3,8 +3,8 @@
 //!
 //! Tantivy's `meta.json` and `.managed.json` live in memory; the `meta.json` on disk is the one
 //! persisted last. A file that it names, or that the refresh names which is persisted next, is
-//! not deleted before another is persisted. Each opening of the index (its schema grows) has a
-//! *generation*; what threads of an older one still write is refused.
+//! not deleted before another is persisted. Each opening of the index (its schema grows) and each
+//! writer has a *generation*; what threads of an older one still write is refused.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
@@ -151,7 +151,7 @@ impl Files {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// A handle for a new opening of the index; handles from before can write no more.
+    /// A handle for a new opening or writer; handles from before read on, and can write no more.
     pub fn next_generation(&self) -> Result<FilesHandle, IndexError> {
         let generation = self.0.generation.fetch_add(1, Ordering::SeqCst) + 1;
         let mmap = MmapDirectory::open(&self.0.root).map_err(tantivy::TantivyError::from)?;

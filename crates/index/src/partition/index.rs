@@ -396,7 +396,10 @@ impl PartitionIndex {
     /// Lets the writer go, with its threads and memory, where nothing waits for a refresh. Merges
     /// that run are given up. The next put makes a new one.
     pub fn release(&mut self) {
-        if !self.dirty && self.batch.is_empty() && self.writer.take().is_some() {
+        if !self.dirty && self.batch.is_empty() && self.writer.is_some() {
+            // The thread that ends a merge outlives its writer, and would name what is swept here.
+            self.files.end_generation();
+            self.writer = None;
             self.files.sweep(true);
         }
     }
@@ -445,7 +448,10 @@ impl PartitionIndex {
             .memory_budget_per_thread(self.options.writer_bytes.max(WRITER_BYTES_MIN))
             .num_merge_threads(self.options.merge_threads.max(1))
             .build();
-        let writer = self.index.writer_with_options(options)?;
+        // By a generation of its own, which ends with it. The reader's goes on reading.
+        let mut index = Index::open(self.files.next_generation()?)?;
+        index.set_tokenizers(self.index.tokenizers().clone());
+        let writer = index.writer_with_options(options)?;
         // The first operation of a new writer would have the number of the last commit. A merge
         // that starts before the next commit then takes a delete of that number for done with in
         // the segments that the commit changed and for to be done in the others, and the merged

@@ -19,6 +19,9 @@ use crate::{AppendError, GroupId, Lsn};
 /// After a write that found the disk full, appends are refused for this long without trying.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
 
+/// An append that is over, and what is told to who asked for it.
+type Outcome = (Pending, Result<Lsn, AppendError>);
+
 /// The state of the commit thread.
 pub(super) struct Committer {
     core: Arc<Core>,
@@ -42,40 +45,47 @@ impl Committer {
         let _guard = StopOnPanic(Arc::clone(&core));
         while let Some(work) = core.queue.take() {
             let bytes = work.bytes();
-            self.commit(work);
+            let outcomes = self.commit(work);
+            // Who learns that its append is over finds its room free.
             core.queue.finished(bytes);
+            for (append, outcome) in outcomes {
+                (append.done)(outcome);
+            }
         }
     }
 
-    fn commit(&mut self, work: Work) {
+    /// Writes the work; returns what is to be told of each append.
+    fn commit(&mut self, work: Work) -> Vec<Outcome> {
         let Work { mut appends, trims, .. } = work;
+        let mut outcomes = Vec::new();
         if let Some(refusal) = self.refusal() {
-            self.fail(appends.drain(..), &refusal);
+            outcomes = self.fail(std::mem::take(&mut appends), &refusal);
         }
         let mut batch = Batch { entries: Vec::new(), trims: trims.clone() };
         let positions = self.fill(&mut batch, &appends);
         if batch.entries.is_empty() && batch.trims.is_empty() {
-            return;
+            return outcomes;
         }
-        match self.core.store.write(batch).and_then(|()| self.make_durable(appends.len())) {
+        outcomes.extend(match self.core.store.write(batch).and_then(|()| self.make_durable(appends.len())) {
             Ok(()) => self.succeed(appends, positions),
             Err(WriteError::NoSpace(reason)) => {
                 tracing::warn!(%reason, "the disk is full, appends are refused");
                 let refusal = AppendError::Refused(reason.clone());
                 self.core.reserve.release();
                 self.full = Some((Instant::now(), reason));
-                self.fail(appends.into_iter(), &refusal);
                 self.trim_anyway(trims);
+                self.fail(appends, &refusal)
             }
             Err(WriteError::NotWritten(reason)) => {
                 self.core.stop(&reason);
-                self.fail(appends.into_iter(), &AppendError::Refused(reason));
+                self.fail(appends, &AppendError::Refused(reason))
             }
             Err(WriteError::Unknown(reason)) => {
                 self.core.stop(&reason);
-                self.fail(appends.into_iter(), &AppendError::Unknown(reason));
+                self.fail(appends, &AppendError::Unknown(reason))
             }
-        }
+        });
+        outcomes
     }
 
     /// Why appends are refused now, if they are.
@@ -129,9 +139,9 @@ impl Committer {
         self.core.watch.failure().map_or(Ok(()), |reason| Err(WriteError::Unknown(reason)))
     }
 
-    fn succeed(&mut self, appends: Vec<Pending>, positions: Vec<Lsn>) {
+    fn succeed(&mut self, appends: Vec<Pending>, positions: Vec<Lsn>) -> Vec<Outcome> {
         if appends.is_empty() {
-            return;
+            return Vec::new();
         }
         let oldest = appends[0].queued;
         let bytes: usize = appends.iter().map(|append| append.record.len()).sum();
@@ -146,18 +156,12 @@ impl Committer {
             appends.iter().zip(&positions).map(published).collect();
         self.core.tail.publish(records.into_iter());
         self.core.stats.lock().committed(appends.len() as u64, bytes as u64, oldest.elapsed());
-        for (append, lsn) in appends.into_iter().zip(positions) {
-            (append.done)(Ok(lsn));
-        }
+        appends.into_iter().zip(positions.into_iter().map(Ok)).collect()
     }
 
-    fn fail(&self, appends: impl Iterator<Item = Pending>, error: &AppendError) {
-        let mut count = 0;
-        for append in appends {
-            (append.done)(Err(error.clone()));
-            count += 1;
-        }
-        self.core.stats.lock().appends_failed += count;
+    fn fail(&self, appends: Vec<Pending>, error: &AppendError) -> Vec<Outcome> {
+        self.core.stats.lock().appends_failed += appends.len() as u64;
+        appends.into_iter().map(|append| (append, Err(error.clone()))).collect()
     }
 
     /// A full disk must not keep the log from giving space back: trims are tried by themselves.
