@@ -513,3 +513,31 @@ impl Drop for PartitionIndex {
         self.files.end_generation();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tantivy::Directory;
+
+    use super::*;
+
+    #[test]
+    fn what_a_writer_left_running_changes_nothing_once_it_is_let_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let mapping = Mapping::parse(&json!({ "properties": {} })).unwrap();
+        let mut index = PartitionIndex::open(dir.path(), &mapping, Options::default()).unwrap();
+        index.put(b"1", "1", b"{}", true).unwrap();
+        index.refresh(1).unwrap();
+        // As the thread has it that ends a merge: it outlives the writer.
+        let left = index.writer.as_ref().unwrap().index().directory().clone();
+        index.release();
+        let meta = index.files.meta().unwrap();
+        assert!(left.atomic_write(Path::new("meta.json"), &meta).is_err());
+        for name in meta::files(&meta).unwrap() {
+            left.delete(&name).unwrap();
+            assert!(dir.path().join(&name).exists(), "{}", name.display());
+        }
+        index.put(b"2", "2", b"{}", true).unwrap();
+        assert_eq!(index.refresh(2).unwrap().searcher().num_docs(), 2);
+    }
+}

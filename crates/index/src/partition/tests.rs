@@ -648,27 +648,3 @@ fn a_linked_index_is_opened_by_an_older_mapping_and_grows_into_that_of_its_docum
     let view = copy.refresh(6).unwrap();
     assert_eq!(by_text(&view, "t", "words"), set(&["1"]));
 }
-
-#[test]
-fn a_merge_that_ends_after_its_writer_changes_nothing() {
-    let dir = TempDir::new().unwrap();
-    let mapping = mapping(&json!({ "n": { "type": "long" } }));
-    let mut index = open(dir.path(), &mapping);
-    let mut expected = BTreeSet::new();
-    for round in 0..300u64 {
-        // Deletions too, so that the end of a merge has something to do.
-        for number in 0..8 {
-            put(&mut index, &number.to_string(), &json!({ "n": round }));
-            expected.insert(number.to_string());
-            index.refresh(round).unwrap();
-        }
-        std::thread::sleep(std::time::Duration::from_micros(round * 10));
-        index.release();
-        let named = meta::files(&index.files.meta().unwrap()).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(1));
-        assert_eq!(named, meta::files(&index.files.meta().unwrap()).unwrap(), "round {round}");
-        let gone: Vec<_> = named.iter().filter(|name| !dir.path().join(name).exists()).collect();
-        assert!(gone.is_empty(), "round {round}: {gone:?}");
-        assert_eq!(ids(&index.refresh(round).unwrap()), expected);
-    }
-}
