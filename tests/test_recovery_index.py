@@ -13,7 +13,7 @@ from rest import ask, get, try_ask
 
 LAST = os.environ.get("PLIMSOLL_LAST_BIN", "")
 BOUND_SECONDS = 120
-# A copy that lacks fewer records is brought through the log (cluster/src/making.rs).
+# A copy that lacks fewer records is brought through the log (cluster/src/recovery/making.rs).
 RECORDS = 1_200
 CAME = "the index came with the rows"
 ALONE = "the rows came without an index"

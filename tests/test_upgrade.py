@@ -1,7 +1,7 @@
 """A rolling upgrade of three nodes while clients write rows and documents, back again, and for good.
 
 The newer binary is this tree with the feature `next-version`: its sweeps of expired rows have a form
-that this binary does not know, and it knows a newer version of the cluster (cluster/src/version.rs).
+that this binary does not know, and it knows a newer version of the cluster (cluster/src/metadata/version.rs).
 `make soak` also upgrades from the last version that is tagged.
 """
 

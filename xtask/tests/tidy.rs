@@ -29,6 +29,16 @@ fn every_source_file_is_a_module() -> Result<(), TreeError> {
 }
 
 #[test]
+fn time_threads_and_chance_are_handed_in() -> Result<(), TreeError> {
+    assert_clean(xtask::taken)
+}
+
+#[test]
+fn parts_of_the_cluster_know_those_below_them() -> Result<(), TreeError> {
+    assert_clean(xtask::upward)
+}
+
+#[test]
 fn documents_are_there() -> Result<(), TreeError> {
     assert_clean(xtask::documents_exist)
 }

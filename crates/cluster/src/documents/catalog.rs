@@ -13,17 +13,17 @@ use plimsoll_storage::execute::{self, DocumentsCursor};
 use plimsoll_storage::rows::StoreError;
 use serde_json::{Map, Value, json};
 
-use super::refresher::setting_ms;
 use super::types::{IndexBody, IndexMetadata};
 use crate::Coordinator;
-use crate::default_expiry;
 use crate::following::travels;
-use crate::lead::now_ms;
+use crate::machine::wall_clock::now_ms;
 use crate::metadata;
+use crate::metadata::default_expiry;
+use crate::metadata::table::{DocumentsDefinition, Table, TableDefinition};
 use crate::node::{PARTITIONS_MAX, Shared};
 use crate::routing::no_shard;
-use crate::table::{DocumentsDefinition, Table, TableDefinition};
-use crate::work_settings::SettingsFollower;
+use crate::settings::setting_ms;
+use crate::settings::work::SettingsFollower;
 
 /// The most indices that a cluster holds.
 const INDICES_MAX: usize = 10_000;

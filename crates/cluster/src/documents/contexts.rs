@@ -1,7 +1,7 @@
 //! Search contexts: views that are held between requests, for scroll and for a point in time.
 //! Each is let go when nobody asks for it in time; there is a limit to how many there are.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use serde_json::Value;
 
 use super::parts::Part;
 use super::search::Last;
-use crate::lead::now_ms;
-use crate::session::random_u64;
+use crate::machine::chance::random_u64;
+use crate::machine::wall_clock::now_ms;
 
 /// The most contexts at once. Elasticsearch's `search.max_open_scroll_context`.
 const CONTEXTS_MAX: usize = 500;
@@ -25,7 +25,7 @@ const CONTEXTS_MAX: usize = 500;
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The name of a context: URL-safe characters that say nothing.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContextId(String);
 
 impl fmt::Display for ContextId {
@@ -85,7 +85,7 @@ pub(crate) struct Scroll {
 /// The contexts of a node.
 #[derive(Default)]
 pub(crate) struct Contexts {
-    open: Mutex<HashMap<ContextId, Context>>,
+    open: Mutex<BTreeMap<ContextId, Context>>,
 }
 
 impl Contexts {

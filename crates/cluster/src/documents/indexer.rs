@@ -26,7 +26,7 @@ use plimsoll_storage::rows::touch::{Touched, TouchedDocument};
 use tokio::sync::watch;
 
 use super::types::{Document, IndexMetadata};
-use crate::lead::now_ms;
+use crate::machine::wall_clock::now_ms;
 
 /// Documents that are gathered before they are given to the index.
 const BATCH_DOCUMENTS: usize = 16_384;

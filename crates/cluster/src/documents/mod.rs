@@ -41,7 +41,7 @@ pub(crate) use memory::BROKEN;
 pub use memory::{apart, aside, refused, stopped};
 pub use plimsoll_storage::operation::Condition;
 pub use pool::PoolStatistics;
-pub(crate) use refresher::{Refresher, setting_ms};
+pub(crate) use refresher::Refresher;
 pub(crate) use scrubber::start_scrubbing;
 pub use search::{SearchOptions, SearchOutcome};
 pub use statistics::{IndexStatistics, PartitionStatistics};
@@ -61,7 +61,7 @@ use pool::SearchPool;
 use remote::Views;
 use requests::Requests;
 
-use crate::work_settings::PoolSettings;
+use crate::settings::work::PoolSettings;
 
 /// How documents are searched.
 #[derive(Clone, Debug)]

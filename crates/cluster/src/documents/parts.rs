@@ -24,15 +24,15 @@ use super::memory::OfRequest;
 use super::pool::{Cancel, Order};
 use super::search::SearchOptions;
 use super::types::{Document, IndexMetadata};
-use crate::lead::now_ms;
-use crate::members::Member;
+use crate::machine::chance::random_u64;
+use crate::machine::wall_clock::now_ms;
+use crate::metadata::members::Member;
+use crate::metadata::table::Copies;
 use crate::node::Shared;
-use crate::partition::Partition;
-use crate::request::Preference;
+use crate::replication::partition::Partition;
 use crate::routing::{Errand, Failed, NoAnswer, Place, no_shard};
-use crate::rpc::{Problem, Question, Reply, SearchPart, Terms, rest_error};
-use crate::session::random_u64;
-use crate::table::Copies;
+use crate::wire::request::Preference;
+use crate::wire::{Problem, Question, Reply, SearchPart, Terms, rest_error};
 
 /// How long a copy has to answer.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(60);

@@ -21,8 +21,8 @@ use plimsoll_memory::local::{enter, patiently};
 use tokio::sync::oneshot;
 
 use crate::documents::aside::Aside;
-use crate::load::Watched;
-use crate::work_settings::{AdmissionKind, PoolSettings};
+use crate::routing::load::Watched;
+use crate::settings::work::{AdmissionKind, PoolSettings};
 
 /// How many of the latest frames of Little's law are shown.
 const FRAMES_MAX: usize = 64;

@@ -11,11 +11,11 @@ use super::catalog::no_such_index;
 use super::memory::leaves_rows;
 use super::types::{Document, IndexMetadata};
 use crate::Coordinator;
-use crate::partition::Partition;
-use crate::read_rows::{Found, RowsRead};
-use crate::request::Preference;
+use crate::replication::partition::Partition;
 use crate::routing::no_shard;
-use crate::rpc::{Freshness, Problem, Question, Reply, rest_error};
+use crate::routing::read_rows::{Found, RowsRead};
+use crate::wire::request::Preference;
+use crate::wire::{Freshness, Problem, Question, Reply, rest_error};
 
 impl Coordinator {
     /// A document as it is now, also where searches do not see it yet. Where `is_realtime` is

@@ -1,7 +1,8 @@
 //! The threads that keep views fresh: each partition of an index is refreshed after its refresh
 //! interval where its documents changed, or at once where somebody waits.
 
-use std::collections::{HashMap, HashSet};
+use crate::settings::setting_ms;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -15,13 +16,13 @@ use serde_json::Value;
 use super::indexer::is_behind_mapping;
 use super::types::IndexMetadata;
 use crate::Coordinator;
-use crate::background::BackgroundThread;
 use crate::documents::catalog::no_such_index;
+use crate::machine::background::BackgroundThread;
+use crate::metadata::table::Copies;
 use crate::node::Shared;
-use crate::partition::Partition;
+use crate::replication::partition::Partition;
 use crate::routing::no_shard;
-use crate::rpc::{Chore, Problem, Question, Reply, Terms, rest_error};
-use crate::table::Copies;
+use crate::wire::{Chore, Problem, Question, Reply, Terms, rest_error};
 
 /// How often partitions are looked at.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -61,10 +62,10 @@ fn thread_count() -> usize {
 }
 
 fn run(shared: &Weak<Shared>, stopped: &Receiver<()>, number: usize, count: usize) {
-    let mut due: HashMap<PartitionId, Instant> = HashMap::new();
+    let mut due: BTreeMap<PartitionId, Instant> = BTreeMap::new();
     while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
         let Some(shared) = shared.upgrade() else { return };
-        let mut seen = HashSet::new();
+        let mut seen = BTreeSet::new();
         for table in shared.tables.all() {
             let Some(index) = table.index().filter(|index| index.is_open) else { continue };
             let interval = refresh_interval(&index).unwrap_or(INDEX_INTERVAL);
@@ -110,25 +111,6 @@ pub(crate) fn refresh_interval(index: &IndexMetadata) -> Option<Duration> {
     }
     let millis = setting_ms(setting);
     millis.map_or(Some(REFRESH_INTERVAL), |ms| Some(Duration::from_millis(ms).max(INTERVAL)))
-}
-
-/// A setting that is a time, ms: a number with a unit, or of ms. `None` where it is neither.
-pub(crate) fn setting_ms(setting: &Value) -> Option<u64> {
-    let setting = match setting {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    let unit_at = setting.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(setting.len());
-    let (number, unit) = setting.split_at(unit_at);
-    let number: u64 = number.trim().parse().ok()?;
-    match unit.trim() {
-        "" | "ms" => Some(number),
-        "s" => Some(number.saturating_mul(1_000)),
-        "m" => Some(number.saturating_mul(60_000)),
-        "h" => Some(number.saturating_mul(3_600_000)),
-        "d" => Some(number.saturating_mul(86_400_000)),
-        _ => None,
-    }
 }
 
 impl Coordinator {

@@ -17,7 +17,8 @@ use super::read::document_of;
 use super::refresher::on_local;
 use super::search::SearchOptions;
 use crate::Coordinator;
-use crate::rpc::{Freshness, Problem, Question, Reply, SearchPart, Terms, Waits, WireDocument};
+use crate::node::answer::Waits;
+use crate::wire::{Freshness, Problem, Question, Reply, SearchPart, Terms, WireDocument};
 
 /// The most views that are held for others.
 const VIEWS_MAX: usize = 10_000;

@@ -7,7 +7,7 @@ use plimsoll_storage::command::write::Write;
 use plimsoll_storage::command::{self, Body};
 use plimsoll_storage::{Argv, ErrorReply};
 
-use crate::table::Table;
+use crate::metadata::table::Table;
 use crate::{Coordinator, Request};
 
 impl Coordinator {

@@ -7,9 +7,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use crate::background::BackgroundThread;
-use crate::cluster_settings;
+use crate::machine::background::BackgroundThread;
 use crate::node::Shared;
+use crate::settings;
 
 /// How often it is looked whether a search met what should not be, also during a pass.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ fn run(shared: &Weak<Shared>, stopped: &Receiver<()>) {
     while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
         check_suspects(shared);
         let Some(node) = shared.upgrade() else { return };
-        if checked_at.elapsed() < cluster_settings::check_interval(&node.metadata) {
+        if checked_at.elapsed() < settings::cluster::check_interval(&node.metadata) {
             continue;
         }
         checked_at = Instant::now();

@@ -23,8 +23,8 @@ use super::parts::{Asked, Part};
 use super::pool::{Cancel, is_hopeless};
 use super::types::IndexMetadata;
 use crate::Coordinator;
-use crate::request::Preference;
-use crate::session::random_u32;
+use crate::machine::chance::random_u32;
+use crate::wire::request::Preference;
 
 /// How a search is carried out, beside what it asks for.
 #[derive(Clone, Debug, Default)]

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::cache::CacheStatistics;
 use super::pool::PoolStatistics;
 use crate::Coordinator;
-use crate::partition::Partition;
-use crate::selection::{NodeSelection, SelectionStatistics};
+use crate::replication::partition::Partition;
+use crate::routing::selection::{NodeSelection, SelectionStatistics};
 
 /// The figures of one index.
 #[derive(Clone, Debug, Default)]

@@ -15,9 +15,9 @@ use plimsoll_storage::{ErrorReply, Reply};
 use super::catalog::no_such_index;
 use super::types::{Action, DocumentWrite, IndexMetadata, WriteResult, Written};
 use crate::Coordinator;
-use crate::lead::Step;
-use crate::table::Table;
-use crate::write_error::WriteError;
+use crate::metadata::table::Table;
+use crate::replication::lead::Step;
+use crate::wire::write_error::WriteError;
 
 /// The longest id, bytes. Elasticsearch's.
 const ID_BYTES_MAX: usize = 512;

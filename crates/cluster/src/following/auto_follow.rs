@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use super::requests::failed_remote;
 use super::{FollowRequest, Following};
 use crate::documents::failed;
-use crate::lead::now_ms;
+use crate::machine::wall_clock::now_ms;
 use crate::metadata;
 
 /// The kind of the metadata's objects that patterns are.

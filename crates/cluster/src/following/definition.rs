@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::remote::LeaderDocuments;
-use crate::table::DocumentsDefinition;
+use crate::metadata::table::DocumentsDefinition;
 
 /// What a table follows, as its definition keeps it. Fields that only a newer version knows are kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

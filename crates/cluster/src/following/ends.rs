@@ -15,8 +15,8 @@ use super::keeper::Keeping;
 use super::remote::{Hold, HoldChange, RemoteError};
 use super::slots::Taken;
 use crate::metadata;
+use crate::metadata::table::TableDefinition;
 use crate::node::Shared;
-use crate::table::TableDefinition;
 
 /// The kind of the metadata's objects that these are.
 const KIND: &str = "following";

@@ -17,10 +17,10 @@ use plimsoll_storage::rows::StoreError;
 
 use super::definition::Follows;
 use super::remote::{LeaderTable, Remote, RemoteError};
+use crate::metadata::table::{Copies, Table};
 use crate::node::Shared;
 use crate::recovery::{self, CopyOptions, Folders, OfLeader, Recovery, Stage};
-use crate::rpc::Link;
-use crate::table::{Copies, Table};
+use crate::wire::Link;
 
 /// What the source of a copy is called that comes from another cluster, before that one's name:
 /// Elasticsearch's, whose remote clusters are repositories of snapshots.
@@ -108,7 +108,7 @@ fn arrived(
     copies: &Copies,
     dir: &Path,
 ) -> Result<Option<Replica>, String> {
-    if !Replica::is_in(dir) {
+    if !Replica::is_in(dir, &shared.resources) {
         return Ok(None);
     }
     let (incarnation, begin) = (shared.log.incarnation(), copies.definition().begin());
@@ -157,6 +157,7 @@ async fn copy(
         let recovery = recovery.map_err(|error| error.to_string())?;
         let folders = Folders::of(&shared.partitions_dir, copies.id);
         let copied = tokio::select! {
+            biased;
             copied = recovery::copy(&link, partition, &folders, options, &recovery) => copied,
             why = &mut gone => {
                 recovery.fail(&why);

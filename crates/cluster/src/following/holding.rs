@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::definition::Follows;
 use super::keeper::Keeping;
 use super::remote::{Hold, HoldChange, Remote, RemoteError};
+use crate::metadata::table::{Copies, Table};
 use crate::node::Shared;
-use crate::table::{Copies, Table};
 
 impl Keeping {
     /// Tells the leader how far the copies here are that this node speaks for: what comes after is kept.

@@ -3,7 +3,7 @@
 //! `holding.rs`). It looks at the tables now and then and brings about what is missing; a crash leaves
 //! nothing that the next look does not find.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -22,9 +22,9 @@ use super::progress::{Progress, Trouble};
 use super::pull::{Pull, Pulled};
 use super::remote::{LeaderTable, Level, Remote, RemoteError, Remotes};
 use super::slots::{Slots, Turn};
+use crate::metadata::table::Table;
 use crate::node::Shared;
-use crate::pacing::Pacing;
-use crate::table::Table;
+use crate::node::pacing::Pacing;
 
 /// How often tables are looked at.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -52,27 +52,27 @@ pub(super) struct Keeping {
     pub auto: AutoFollowTold,
     pub auto_rests: Rests,
     /// Tables that follow, as they were last, by their incarnations.
-    pub known: Mutex<HashMap<u64, (String, Arc<Follows>)>>,
+    pub known: Mutex<BTreeMap<u64, (String, Arc<Follows>)>>,
     pub making: Making,
     /// Leaders' tables as they were of late, by their incarnations.
-    pub leaders: Mutex<HashMap<u64, (Instant, LeaderTable)>>,
+    pub leaders: Mutex<BTreeMap<u64, (Instant, LeaderTable)>>,
     /// Something is to be looked at now.
     pub wake: Notify,
     /// What leaders were told last of each table.
-    pub held: Mutex<HashMap<u64, Vec<u64>>>,
+    pub held: Mutex<BTreeMap<u64, Vec<u64>>>,
 }
 
 /// What one look remembers for the next.
 #[derive(Default)]
 struct Seen {
     pulls: BTreeMap<String, Pulling>,
-    looked_at: HashMap<u64, Instant>,
+    looked_at: BTreeMap<u64, Instant>,
     /// Leaders' tables that are being looked at.
     looking: Slots<u64>,
     /// When new tables were looked for.
     patterns: Turn,
     /// Tables that become their own, and when that was seen first.
-    ending_since: HashMap<u64, Instant>,
+    ending_since: BTreeMap<u64, Instant>,
     endings: Turn,
     /// When first copies of nodes that are gone were looked for.
     moves: Turn,
@@ -108,6 +108,7 @@ pub(super) async fn run(keeping: Arc<Keeping>) {
             keeping.look(&shared, &mut seen, &tell);
         }
         let level = tokio::select! {
+            biased;
             level = levels.recv() => level,
             () = keeping.wake.notified() => None,
             () = tokio::time::sleep(INTERVAL) => None,
@@ -162,7 +163,7 @@ impl Keeping {
             let is_over = |table: &u64| {
                 !following.contains(table) && shared.tables.follows_of(*table).is_none()
             };
-            known.extract_if(|table, _| is_over(table)).collect()
+            known.extract_if(.., |table, _| is_over(table)).collect()
         };
         for (incarnation, (name, follows)) in ended {
             self.tell_end(name, incarnation, &follows);

@@ -1,7 +1,7 @@
 //! First copies as this node makes them: which, how many at once, with what of the link, and what becomes
 //! of one whose table goes meanwhile, here or at its leader. How one is made is `first_copy.rs`'s.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,13 @@ use super::keeper::{Keeping, LOOK_INTERVAL, trouble_of};
 use super::progress::Trouble;
 use super::remote::Remotes;
 use super::slots::{Slots, Taken};
-use crate::cluster_settings;
+use crate::machine::chance::random_u64;
+use crate::metadata::placement::{Copy, CopyState, proposed};
+use crate::metadata::table::{Copies, Table, TableDefinition};
 use crate::node::Shared;
-use crate::pacing::Bucket;
-use crate::placement::{Copy, CopyState, proposed};
+use crate::node::pacing::Bucket;
 use crate::recovery::{CopyCompression, CopyOptions, Pace, Stage, Window};
-use crate::session::random_u64;
-use crate::table::{Copies, Table, TableDefinition};
+use crate::settings;
 
 /// First copies that this node makes at once of one remote. They share one window, so that more of them do
 /// not take more of the link; while one begins, or is opened, the others have all of it. Those of a remote
@@ -49,9 +49,9 @@ pub(super) struct Making {
     /// Those that are being made, and of which remote.
     slots: Slots<Made>,
     /// Those that rest, and until when.
-    rests: Mutex<HashMap<PartitionId, Instant>>,
+    rests: Mutex<BTreeMap<PartitionId, Instant>>,
     /// What is under way of files, of each remote: copies share it.
-    windows: Mutex<HashMap<String, Window>>,
+    windows: Mutex<BTreeMap<String, Window>>,
     /// Keeps to the rate that is set, where one is.
     limiter: Arc<Bucket>,
 }
@@ -205,7 +205,7 @@ impl Keeping {
         remote: &str,
         compression: CopyCompression,
     ) -> CopyOptions {
-        let published = cluster_settings::published_chunks(&shared.metadata);
+        let published = settings::cluster::published_chunks(&shared.metadata);
         let window = match published {
             // As published: of each copy its own.
             Some((bytes, chunks)) => Window::published(bytes, chunks),
@@ -214,9 +214,9 @@ impl Keeping {
                 windows.entry(remote.to_owned()).or_insert_with(Window::measured).clone()
             }
         };
-        let of_file = published.and(cluster_settings::chunks_of_file(&shared.metadata));
+        let of_file = published.and(settings::cluster::chunks_of_file(&shared.metadata));
         let chunks_of_file_max = of_file.unwrap_or(u64::MAX);
-        let rate = cluster_settings::copy_rate(&shared.metadata);
+        let rate = settings::cluster::copy_rate(&shared.metadata);
         let (limiter, pacing) = (Arc::clone(&self.making.limiter), Arc::clone(&self.pacing));
         let pace: Pace = Arc::new(move |bytes| {
             let now = Instant::now();
@@ -244,7 +244,7 @@ impl Keeping {
         let (shared, tables) = (Arc::clone(shared), shared.tables.all());
         tokio::spawn(async move {
             let log_time_ms = shared.metadata.log_time_ms();
-            let wait_ms = cluster_settings::delayed_ms(&shared.metadata);
+            let wait_ms = settings::cluster::delayed_ms(&shared.metadata);
             let places = shared.members.places(log_time_ms, wait_ms, &shared.wanted_nodes());
             let is_lost = |copy: &Copy| !places.get(&copy.node).is_some_and(|it| it.is_counted);
             let is_to_move = |copies: &Arc<Copies>| {

@@ -12,9 +12,9 @@ use super::definition::{Follows, aliases_of, documents_of, settings_of, travels}
 use super::keeper::Keeping;
 use super::remote::{LeaderTable, Remote, RemoteError};
 use crate::documents::{self, IndexMetadata};
-use crate::lead::now_ms;
+use crate::machine::wall_clock::now_ms;
+use crate::metadata::table::{Table, TableDefinition};
 use crate::node::Shared;
-use crate::table::{Table, TableDefinition};
 
 /// For how long it is known who has copies of a leader's table.
 const LEADER_OF_LATE: Duration = Duration::from_secs(3);

@@ -48,13 +48,13 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::node::Shared;
-use crate::pacing::Pacing;
+use crate::node::pacing::Pacing;
 use auto_follow::{AutoFollowTold, Rests};
 use keeper::Keeping;
 use making::Making;
 use progress::Progress;
 
-pub use crate::pacing::PacingStatistics;
+pub use crate::node::pacing::PacingStatistics;
 pub use crate::recovery::CopyCompression;
 pub use auto_follow::{AutoFollow, AutoFollowStatistics};
 pub(crate) use definition::Follows;

@@ -1,7 +1,7 @@
 //! How far followers are, as this node knows it from what it pulls. It is told by those who pull and
 //! read by those who are asked; it decides nothing.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -173,7 +173,7 @@ impl PartitionProgress {
 
 /// What is known of all of them, by their names here.
 #[derive(Default)]
-pub(crate) struct Progress(Mutex<HashMap<PartitionId, PartitionProgress>>);
+pub(crate) struct Progress(Mutex<BTreeMap<PartitionId, PartitionProgress>>);
 
 impl Progress {
     /// Tells something of a partition.

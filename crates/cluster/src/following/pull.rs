@@ -5,7 +5,7 @@
 //!
 //! Which partitions this node pulls, and when, is decided in `keeper.rs`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,12 +21,12 @@ use super::check::check;
 use super::difference::{self, Levelled, Levelling};
 use super::progress::{Progress, Trouble};
 use super::remote::{Level, Place, Records, Remote, RemoteError, Told};
-use crate::lead::{Answer, Step, Submission};
-use crate::pacing::Pacing;
-use crate::partition::Partition;
-use crate::table::Table;
-use crate::version::ClusterVersion;
-use crate::write_error::WriteError;
+use crate::metadata::table::Table;
+use crate::metadata::version::ClusterVersion;
+use crate::node::pacing::Pacing;
+use crate::replication::lead::{Answer, Step, Submission};
+use crate::replication::partition::Partition;
+use crate::wire::write_error::WriteError;
 
 /// How long a leader may be silent: it says how far it is once a second.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
@@ -100,9 +100,9 @@ struct Appending {
 /// One run over the partitions of one remote.
 pub(super) struct Pull {
     remote: Arc<dyn Remote>,
-    partitions: HashMap<PartitionId, Pulled>,
+    partitions: BTreeMap<PartitionId, Pulled>,
     /// Partitions that go no further now, so that the others do; by their names at the leader.
-    left_out: HashMap<PartitionId, LeftOut>,
+    left_out: BTreeMap<PartitionId, LeftOut>,
     progress: Arc<Progress>,
     pacing: Arc<Pacing>,
     /// What all nodes here know.
@@ -127,7 +127,7 @@ impl Pull {
         levels: mpsc::Sender<Level>,
     ) -> Self {
         let partitions = pulled.into_iter().map(|it| (it.leader, it)).collect();
-        let (left_out, waiting, waiting_bytes) = (HashMap::new(), VecDeque::new(), 0);
+        let (left_out, waiting, waiting_bytes) = (BTreeMap::new(), VecDeque::new(), 0);
         Self {
             remote,
             partitions,
@@ -286,6 +286,7 @@ impl Pull {
         let has_room = held.is_zero() && self.waiting_bytes < WAITING_BYTES_MAX;
         let told = match self.waiting.front_mut() {
             Some(first) => tokio::select! {
+                biased;
                 answer = &mut first.answered => {
                     return self.appended(answer.unwrap_or(Err(WriteError::Unknown)));
                 }

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::difference::{DifferenceAnswer, DifferenceAsk};
 use crate::recovery::CopyCompression;
-use crate::rpc::Peers;
+use crate::wire::Peers;
 
 /// An answer that is on its way.
 pub type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, RemoteError>> + Send + 'a>>;

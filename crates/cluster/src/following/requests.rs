@@ -16,14 +16,15 @@ use super::mirror::check_documents;
 use super::progress::Counters;
 use super::remote::{Hold, LeaderTable, Remote, RemoteError};
 use crate::documents::{check_name, failed, no_such_index};
-use crate::lead::{Step, now_ms};
+use crate::machine::chance::random_u64;
+use crate::machine::wall_clock::now_ms;
 use crate::metadata;
+use crate::metadata::placement::{Copy, CopyState};
+use crate::metadata::table::{Copies, Table, TableDefinition};
+use crate::metadata::version;
 use crate::node::Shared;
-use crate::pacing::PacingStatistics;
-use crate::placement::{Copy, CopyState};
-use crate::session::random_u64;
-use crate::table::{Copies, Table, TableDefinition};
-use crate::version;
+use crate::node::pacing::PacingStatistics;
+use crate::replication::lead::Step;
 
 /// How long a change has to be at work on this node before it is acknowledged.
 const FOLLOW_TIMEOUT: Duration = Duration::from_secs(2);

@@ -13,7 +13,7 @@ use plimsoll_storage::partition::{Checksum, STORE_FORMAT};
 use super::away::Away;
 use super::source::CHECKSUMS_MAX;
 use super::target::{CopyError, CopyOptions};
-use crate::rpc::{
+use crate::wire::{
     CallError, CopyListing, FileKind, Link, PartitionName, Problem, Question, Reply, checksum_of,
 };
 
@@ -257,7 +257,7 @@ fn check(listing: &CopyListing) -> Result<(), CopyError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rpc::CopyFile;
+    use crate::wire::CopyFile;
 
     fn file(kind: FileKind, name: &str) -> CopyFile {
         CopyFile { kind, name: name.to_owned(), bytes: 1, identity: 1, checksum: None }

@@ -23,7 +23,7 @@ use plimsoll_storage::partition::{STORE_FORMAT, Store, position_of};
 use super::hashing::{Hashing, Known, identity};
 use super::packing;
 use crate::documents::Indexer;
-use crate::rpc::{CheckpointFile, CheckpointListing, CopyFile, CopyListing, FileKind};
+use crate::wire::{CheckpointFile, CheckpointListing, CopyFile, CopyListing, FileKind};
 
 /// What the folders of checkpoints are called before their numbers.
 pub(super) const PREFIX: &str = "out-";

@@ -16,14 +16,15 @@
 //! before any of it. An index that is in its place is never older than the rows, so that one which is
 //! still within them then was left over, and goes.
 
+use crate::metadata::table::partition_named;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use plimsoll_log::PartitionId;
 
-use crate::node::sync_dir;
-use crate::rpc::FileKind;
+use crate::machine::folders::sync_dir;
+use crate::wire::FileKind;
 
 const INCOMING: &str = "incoming";
 const OUTGOING: &str = "outgoing";
@@ -179,14 +180,6 @@ pub(crate) fn settle(parent: &Path) -> io::Result<Vec<PartitionId>> {
         }
     }
     Ok(unfinished)
-}
-
-/// The partition whose folder has this name.
-pub(crate) fn partition_named(name: &str) -> Option<PartitionId> {
-    let (table, ordinal) = name.split_once('-')?;
-    let table = u64::from_str_radix(table, 16).ok()?;
-    let id = PartitionId { table, ordinal: ordinal.parse().ok()? };
-    (id.to_string() == name).then_some(id)
 }
 
 /// Deletes a folder with all that is in it. What was told to stop may have been about to make a

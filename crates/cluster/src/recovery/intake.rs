@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use super::folders::Folders;
 use super::progress::Recovery;
-use crate::rpc::CopyFile;
+use crate::wire::CopyFile;
 
 /// What a part's name ends in.
 const PART: &str = ".part";

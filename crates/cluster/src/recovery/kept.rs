@@ -13,8 +13,8 @@ use plimsoll_log::PartitionId;
 use serde::{Deserialize, Serialize};
 
 use super::checkpoint::path_of;
-use crate::node::sync_dir;
-use crate::rpc::{CopyListing, PartitionName};
+use crate::machine::folders::sync_dir;
+use crate::wire::{CopyListing, PartitionName};
 
 /// The file's name.
 const NAME: &str = "kept.json";
@@ -81,7 +81,7 @@ pub(super) fn disk_bytes(folder: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rpc::{CopyFile, FileKind};
+    use crate::wire::{CopyFile, FileKind};
 
     #[test]
     fn what_is_whole_is_read_again_and_what_is_not_is_none() {

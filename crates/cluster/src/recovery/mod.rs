@@ -13,6 +13,9 @@
 //! From which node to copy, and when, is decided by who begins one; reading the log on from where
 //! the copy stands is the applier's.
 
+pub(crate) mod joining;
+pub(crate) mod making;
+
 mod asking;
 mod away;
 mod bound;
@@ -32,7 +35,7 @@ mod window;
 
 pub use bound::Bound;
 pub(crate) use checkpoint::Subject;
-pub(crate) use folders::{Folders, partition_named, settle};
+pub(crate) use folders::{Folders, settle};
 pub(crate) use progress::{Recoveries, Recovery};
 pub use progress::{RecoveryStatus, Stage};
 pub(crate) use source::Checkpoints;

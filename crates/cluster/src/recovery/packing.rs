@@ -19,7 +19,7 @@ use plimsoll_control::compression::{Bounds, Compression};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::documents::Aside;
-use crate::rpc::{CopyFile, Encoding, FileKind, Packing};
+use crate::wire::{CopyFile, Encoding, FileKind, Packing};
 
 /// The most threads that compress; half of the processors where those are fewer.
 const THREADS_MAX: usize = 8;

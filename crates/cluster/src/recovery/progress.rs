@@ -11,8 +11,8 @@ use plimsoll_log::PartitionId;
 
 use super::bound::{Bound, Bounds};
 use super::window::Ahead;
-use crate::lead::now_ms;
-use crate::rpc::{CopyFile, FileKind};
+use crate::machine::wall_clock::now_ms;
+use crate::wire::{CopyFile, FileKind};
 
 /// How many that have ended are kept.
 const ENDED_MAX: usize = 100;

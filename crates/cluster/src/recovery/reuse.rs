@@ -15,8 +15,8 @@ use plimsoll_storage::partition::Checksum;
 
 use super::folders::{Folders, INDEX};
 use super::intake::{Part, part_name};
-use crate::node::sync_dir;
-use crate::rpc::{CopyFile, FileKind};
+use crate::machine::folders::sync_dir;
+use crate::wire::{CopyFile, FileKind};
 
 /// What the store writes once and never again: such a file may have two names.
 const WRITTEN_ONCE: &str = ".sst";

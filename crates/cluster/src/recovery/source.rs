@@ -8,7 +8,7 @@
 //! Nodes of other clusters have limits of their own, so that they use up nothing that the nodes of
 //! this one need; and more patience, as their way is long.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,9 +23,9 @@ use super::checkpoint::{Checkpoint, PREFIX, Subject};
 use super::hashing::Known;
 use super::kept::{Kept, disk_bytes, own_bytes};
 use super::packing::{Packed, Packer};
-use crate::node::sync_dir;
-use crate::rpc::{Problem, Question, Reply, checksum_of, chunk_checksum};
-use crate::session::random_u64;
+use crate::machine::chance::random_u64;
+use crate::machine::folders::sync_dir;
+use crate::wire::{Problem, Question, Reply, checksum_of, chunk_checksum};
 
 /// The largest chunk, bytes.
 const CHUNK_BYTES_MAX: u32 = 5 << 20;
@@ -52,7 +52,7 @@ pub(super) const CHECKSUMS_MAX: usize = 10_000;
 /// A node's checkpoints for others.
 pub(crate) struct Checkpoints {
     dir: PathBuf,
-    open: Mutex<HashMap<u64, Entry>>,
+    open: Mutex<BTreeMap<u64, Entry>>,
     reads: Arc<Semaphore>,
     followers_reads: Arc<Semaphore>,
     known: Arc<Known>,
@@ -113,7 +113,7 @@ impl Checkpoints {
     pub(crate) fn new(data_dir: &Path) -> io::Result<Self> {
         let dir = data_dir.join("recovery");
         std::fs::create_dir_all(&dir)?;
-        let (mut open, known) = (HashMap::new(), Arc::default());
+        let (mut open, known) = (BTreeMap::new(), Arc::default());
         for entry in std::fs::read_dir(&dir)? {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else { continue };
@@ -283,7 +283,7 @@ impl Checkpoints {
         let mut open = self.open.lock();
         let idle = |at: Instant, max: Duration| now.saturating_duration_since(at) >= max;
         let expired: Vec<Entry> = open
-            .extract_if(|_, entry| match &*entry.made.borrow() {
+            .extract_if(.., |_, entry| match &*entry.made.borrow() {
                 Some(Ok(checkpoint)) => {
                     let idle_max = if entry.is_follower { FOLLOWERS_IDLE_MAX } else { IDLE_MAX };
                     idle(entry.used_at.max(checkpoint.made_at), idle_max)

@@ -21,7 +21,7 @@ use super::progress::{Recovery, Stage};
 use super::reuse::{self, Verified};
 use super::transfer::{Ended, Transfer};
 use super::window::Window;
-use crate::rpc::{CopyFile, FileKind, Link};
+use crate::wire::{CopyFile, FileKind, Link};
 
 /// What comparing a byte with its checksum counts beside copying one, the reciprocal of the part.
 const VERIFIED_PART: u64 = 32;
@@ -349,7 +349,7 @@ impl Copied {
         };
         replica.store().flush().map_err(ApplyError::Store)?;
         drop(replica);
-        crate::node::sync_dir(dir)?;
+        crate::machine::folders::sync_dir(dir)?;
         self.folders.swap()?;
         match to_index {
             ToIndex::After(indexed) => {

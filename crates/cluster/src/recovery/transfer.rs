@@ -20,7 +20,7 @@ use super::reuse::Verified;
 use super::target::{CopyCompression, CopyError, CopyOptions};
 use super::unpacking::{Arrived, Heard, heard};
 use super::window::{Came, Seat, Sent, Window};
-use crate::rpc::{Packing, Problem, Question, Reply, Terms};
+use crate::wire::{Packing, Problem, Question, Reply, Terms};
 
 /// How soon it is looked again whether there is room in the window, where nothing says so: time alone makes
 /// some, after a drain and where another copy stalls.
@@ -172,6 +172,7 @@ impl<'a> Transfer<'a> {
             self.recovery.is_behind(self.seat.ahead());
             self.recovery.bounded(self.bound());
             tokio::select! {
+                biased;
                 Some(event) = self.calls.next(), if !self.calls.is_empty() => {
                     if self.on_event(event)? {
                         return Ok(Ended::Gone { has_progressed: self.has_progressed });

@@ -6,7 +6,7 @@ use std::io::Read;
 
 use flate2::read::DeflateDecoder;
 
-use crate::rpc::{CallError, Encoding, Packing, Reply, chunk_checksum};
+use crate::wire::{CallError, Encoding, Packing, Reply, chunk_checksum};
 
 /// Why a chunk is not taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::bound::Bound;
-use crate::lead::now_ms;
+use crate::machine::wall_clock::now_ms;
 
 /// A copy of which nothing has come for this long holds up no other of its table.
 const STALLED_NS: u64 = 1_000_000_000;

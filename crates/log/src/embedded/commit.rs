@@ -66,25 +66,27 @@ impl Committer {
         if batch.entries.is_empty() && batch.trims.is_empty() {
             return outcomes;
         }
-        outcomes.extend(match self.core.store.write(batch).and_then(|()| self.make_durable(appends.len())) {
-            Ok(()) => self.succeed(appends, positions),
-            Err(WriteError::NoSpace(reason)) => {
-                tracing::warn!(%reason, "the disk is full, appends are refused");
-                let refusal = AppendError::Refused(reason.clone());
-                self.core.reserve.release();
-                self.full = Some((Instant::now(), reason));
-                self.trim_anyway(trims);
-                self.fail(appends, &refusal)
-            }
-            Err(WriteError::NotWritten(reason)) => {
-                self.core.stop(&reason);
-                self.fail(appends, &AppendError::Refused(reason))
-            }
-            Err(WriteError::Unknown(reason)) => {
-                self.core.stop(&reason);
-                self.fail(appends, &AppendError::Unknown(reason))
-            }
-        });
+        outcomes.extend(
+            match self.core.store.write(batch).and_then(|()| self.make_durable(appends.len())) {
+                Ok(()) => self.succeed(appends, positions),
+                Err(WriteError::NoSpace(reason)) => {
+                    tracing::warn!(%reason, "the disk is full, appends are refused");
+                    let refusal = AppendError::Refused(reason.clone());
+                    self.core.reserve.release();
+                    self.full = Some((Instant::now(), reason));
+                    self.trim_anyway(trims);
+                    self.fail(appends, &refusal)
+                }
+                Err(WriteError::NotWritten(reason)) => {
+                    self.core.stop(&reason);
+                    self.fail(appends, &AppendError::Refused(reason))
+                }
+                Err(WriteError::Unknown(reason)) => {
+                    self.core.stop(&reason);
+                    self.fail(appends, &AppendError::Unknown(reason))
+                }
+            },
+        );
         outcomes
     }
 

@@ -12,7 +12,6 @@ use plimsoll_log::rules::chain::Position;
 use plimsoll_log::rules::leads::{self, LeadState, LeadVerdict};
 use plimsoll_log::rules::sessions::{SessionState, Verdict};
 use plimsoll_log::{Incarnation, LeadId, Lsn, PartitionId, SessionId};
-use rust_rocksdb::WriteBatch;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::application::{Application, Moment};
@@ -216,8 +215,8 @@ impl Replica {
 
     /// Whether a replica's rows are in `dir`, whole or not; opening makes empty ones otherwise.
     #[must_use]
-    pub fn is_in(dir: &Path) -> bool {
-        Store::is_in(dir)
+    pub fn is_in(dir: &Path, resources: &Resources) -> bool {
+        Store::is_in(dir, resources)
     }
 
     /// Which partition it is a replica of.
@@ -257,7 +256,7 @@ impl Replica {
     /// # Errors
     /// Where the store fails.
     pub fn mark(&mut self) -> Result<Position, ApplyError> {
-        let mut batch = WriteBatch::default();
+        let mut batch = self.store.batch();
         batch.put(system::STAMP_KEY, self.stamp.encode());
         self.store.write(&batch)?;
         self.is_new = false;
@@ -274,7 +273,7 @@ impl Replica {
         if is_on == self.notes_documents {
             return Ok(());
         }
-        let mut batch = WriteBatch::default();
+        let mut batch = self.store.batch();
         // The position too, so that nothing is noted after the one that the rows name.
         batch.put(system::STAMP_KEY, self.stamp.encode());
         touches::switch(&self.store, self.stamp.position.lsn, is_on, &mut batch)?;
@@ -300,7 +299,7 @@ impl Replica {
             _ => None,
         };
         let has_documents = to_index != ToIndex::Nothing;
-        let mut batch = WriteBatch::default();
+        let mut batch = self.store.batch();
         for [from, to] in system::OF_THE_NODE {
             let is_kept = from == system::DOCUMENTS_KEY || from == system::TOUCHES_FROM;
             if !is_kept || noted_after.is_none() {
@@ -350,7 +349,7 @@ impl Replica {
         let is_again = self.following.is_some();
         let (partition, swept_ms) = (leader.0, position.log_time_ms);
         let leader = Leader { partition, position: at, swept_ms, levelling: None };
-        let mut batch = WriteBatch::default();
+        let mut batch = self.store.batch();
         let has_documents = to_index != ToIndex::Nothing;
         system::OF_THE_NODE
             .iter()

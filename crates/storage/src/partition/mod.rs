@@ -11,12 +11,11 @@ mod application;
 mod apply;
 mod budget;
 mod checkpoint;
-mod checksums;
 pub mod difference;
+mod engine;
 mod following;
 mod journal;
 mod layer;
-mod manifest;
 mod merge;
 mod overlay;
 mod owned;
@@ -29,7 +28,6 @@ mod store;
 mod system;
 mod touches;
 mod unflushed;
-mod walk;
 
 pub use apply::{Applied, ApplyError, Digests, Effect, NotCarried, Observer, Replica, ToIndex};
 pub use budget::{

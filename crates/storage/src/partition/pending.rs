@@ -1,4 +1,4 @@
-//! What the last records changed and the store was not given yet. Rows are handed to RocksDB many
+//! What the last records changed and the engine was not given yet. Rows are handed to it many
 //! records at a time, sorted and each in its latest state alone: a memtable takes sorted rows in
 //! a fraction of the time, and what every record changes (sessions, the lead, the stamp) costs
 //! one row for many records.
@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard, RwLock};
-use rust_rocksdb::WriteBatch;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::engine::Batch;
 use crate::rows::StoreError;
 
 /// The latest change of each row; `None` is removed.
@@ -54,7 +54,7 @@ const BATCH_BYTES_KEPT: usize = 4 * BYTES_MAX;
 pub(super) struct Pending {
     state: RwLock<State>,
     /// Held by who hands rows on, one at a time, with the memory that it needs for that.
-    handing: Mutex<WriteBatch>,
+    handing: Mutex<Batch>,
     /// The store did not take what it was handed last.
     was_refused: AtomicBool,
     /// Of all stores of a node.
@@ -72,9 +72,9 @@ struct State {
 }
 
 impl Pending {
-    /// Nothing; what is held is counted in `bytes_of_node` as well.
-    pub(super) fn new(bytes_of_node: Arc<AtomicUsize>) -> Self {
-        let handing = Mutex::new(WriteBatch::default());
+    /// Nothing; rows are handed on in `batch`, and what is held is counted in `bytes_of_node` as well.
+    pub(super) fn new(batch: Batch, bytes_of_node: Arc<AtomicUsize>) -> Self {
+        let handing = Mutex::new(batch);
         let was_refused = AtomicBool::new(false);
         Self { state: RwLock::default(), handing, was_refused, bytes_of_node }
     }
@@ -139,7 +139,7 @@ impl Pending {
     /// Hands everything on, and returns once `write` has it: whole, or not at all where it fails.
     pub(super) fn hand_on(
         &self,
-        write: impl FnOnce(&WriteBatch) -> Result<(), StoreError>,
+        write: impl FnOnce(&Batch) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         self.hand_on_with(self.handing.lock(), write)
     }
@@ -147,7 +147,7 @@ impl Pending {
     /// As [`Self::hand_on`]; [`StoreError::NotCached`] where another is at it.
     pub(super) fn hand_on_at_once(
         &self,
-        write: impl FnOnce(&WriteBatch) -> Result<(), StoreError>,
+        write: impl FnOnce(&Batch) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let batch = self.handing.try_lock().ok_or(StoreError::NotCached)?;
         self.hand_on_with(batch, write)
@@ -155,8 +155,8 @@ impl Pending {
 
     fn hand_on_with(
         &self,
-        mut batch: MutexGuard<'_, WriteBatch>,
-        write: impl FnOnce(&WriteBatch) -> Result<(), StoreError>,
+        mut batch: MutexGuard<'_, Batch>,
+        write: impl FnOnce(&Batch) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let (rows, bytes) = {
             let mut state = self.state.write();
@@ -186,7 +186,7 @@ impl Pending {
             self.bytes_of_node.fetch_sub(bytes, Ordering::Relaxed);
         }
         drop(state);
-        empty(batch);
+        batch.clear(BATCH_BYTES_KEPT);
         written
     }
 }
@@ -198,7 +198,7 @@ impl Drop for Pending {
 }
 
 /// The rows in the order of their keys.
-fn fill(batch: &mut WriteBatch, rows: &Rows) {
+fn fill(batch: &mut Batch, rows: &Rows) {
     let mut sorted: Vec<(&[u8], Option<&Bytes>)> =
         rows.iter().map(|(key, value)| (&**key, value.as_ref())).collect();
     sorted.sort_unstable_by_key(|(key, _)| *key);
@@ -207,14 +207,6 @@ fn fill(batch: &mut WriteBatch, rows: &Rows) {
             Some(value) => batch.put(key, value),
             None => batch.delete(key),
         }
-    }
-}
-
-fn empty(mut batch: MutexGuard<'_, WriteBatch>) {
-    if batch.size_in_bytes() > BATCH_BYTES_KEPT {
-        *batch = WriteBatch::default();
-    } else {
-        batch.clear();
     }
 }
 
@@ -235,6 +227,10 @@ mod tests {
         changes.iter().map(row).collect()
     }
 
+    fn empty(bytes_of_node: Arc<AtomicUsize>) -> Pending {
+        Pending::new(Batch::Memory(Vec::new()), bytes_of_node)
+    }
+
     fn value(text: &'static [u8]) -> Option<Option<Bytes>> {
         Some(Some(Bytes::from_static(text)))
     }
@@ -242,7 +238,7 @@ mod tests {
     #[test]
     fn shows_rows_until_they_are_in_the_store() {
         let bytes = Arc::new(AtomicUsize::new(0));
-        let pending = Pending::new(Arc::clone(&bytes));
+        let pending = empty(Arc::clone(&bytes));
         pending.merge(rows(&[(b"a", Some(b"1")), (b"b", Some(b"1")), (b"c", None)]), |_, _| ());
         pending.merge(rows(&[(b"b", Some(b"22"))]), |_, _| ());
         assert_eq!(pending.bytes(), bytes.load(Ordering::Relaxed));
@@ -265,7 +261,7 @@ mod tests {
 
     #[test]
     fn keeps_what_could_not_be_written_under_what_came_meanwhile() {
-        let pending = Pending::new(Arc::default());
+        let pending = empty(Arc::default());
         pending.merge(rows(&[(b"a", Some(b"1")), (b"b", Some(b"1"))]), |_, _| ());
         let failed = pending.hand_on(|_| {
             pending.merge(rows(&[(b"a", Some(b"2"))]), |_, _| ());
@@ -283,7 +279,7 @@ mod tests {
 
     #[test]
     fn those_who_ask_between_two_changes_share_the_sorted_rows() {
-        let pending = Pending::new(Arc::default());
+        let pending = empty(Arc::default());
         pending.merge(rows(&[(b"b", Some(b"1")), (b"a", None)]), |_, _| ());
         let first = pending.sorted_with(|| ()).0;
         let keys = |rows: &SortedRows| rows.keys().map(|key| key.to_vec()).collect::<Vec<_>>();
@@ -304,7 +300,7 @@ mod tests {
 
     #[test]
     fn all_rows_are_shown_while_some_are_handed_on() {
-        let pending = Pending::new(Arc::default());
+        let pending = empty(Arc::default());
         pending.merge(rows(&[(b"a", Some(b"1")), (b"b", Some(b"1"))]), |_, _| ());
         let handed = pending.hand_on(|_| {
             pending.merge(rows(&[(b"b", None), (b"c", Some(b"1"))]), |_, _| ());
@@ -320,13 +316,13 @@ mod tests {
 
     #[test]
     fn is_full_by_rows_and_by_bytes() {
-        let pending = Pending::new(Arc::default());
+        let pending = empty(Arc::default());
         for at in 0..ROWS_MAX {
             assert!(!pending.is_full(), "{at}");
             pending.merge(rows(&[(&at.to_be_bytes(), None)]), |_, _| ());
         }
         assert!(pending.is_full());
-        let pending = Pending::new(Arc::default());
+        let pending = empty(Arc::default());
         static LARGE: [u8; BYTES_MAX] = [0; BYTES_MAX];
         pending.merge(rows(&[(b"a", Some(&LARGE))]), |_, _| ());
         assert!(pending.is_full());

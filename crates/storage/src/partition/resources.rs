@@ -1,74 +1,20 @@
-//! What the partitions of a node share in RocksDB (block cache, write buffers) and beside it, and
-//! how their files are laid out. What is read and written is `store.rs`'s.
+//! What the stores of a node share, and how large it may grow: an engine's own (RocksDB's block cache, its
+//! limiter) and what is beside it. What is read and written is `store.rs`'s.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-use rust_rocksdb::event_listener::{
-    BackgroundErrorStatus, CompactionJobInfo, DBBackgroundErrorReason, DBWriteStallCondition,
-    EventListener, FlushJobInfo, MutableStatus, WriteStallInfo,
-};
-use rust_rocksdb::{BlockBasedOptions, Cache, DB, DBCompressionType, DataBlockIndexType, Options};
+use plimsoll_base::{Disk, Random};
 
-use super::pace::{CompactionPace, PacedCompactions};
+use super::engine::{MemoryShared, RocksShared};
+use super::pace::CompactionPace;
 use super::row_cache::RowCache;
 use super::unflushed::{Stops, Unflushed};
-
-/// Rows that are compressed together, bytes: few, because a read of one row looks through a block.
-pub(super) const BLOCK_BYTES: usize = 4 * 1024;
-/// The same where an index follows the rows, so that most reads are of many. Their order is that of
-/// a hash, so that neighbours are alike by chance alone: documents of a log took 155 bytes each in
-/// blocks of 4 KiB and take 116 in these (and 95 with the dictionary), for less CPU.
-pub(super) const DOCUMENT_BLOCK_BYTES: usize = 16 * 1024;
-/// What each file keeps of its rows for its blocks to be compressed with, bytes.
-const DICTIONARY_BYTES: i32 = 16 * 1024;
-// RocksDB's defaults, which have to be said where the dictionary is.
-const ZSTD_WINDOW: i32 = -14;
-const ZSTD_LEVEL: i32 = 3;
-const ZSTD_STRATEGY: i32 = 0;
-
-/// A file is rewritten soon where half of so many rows that follow each other are removals.
-const DELETIONS_WINDOW_ROWS: usize = 16 * 1024;
 
 /// The most that one flush writes of a store, bytes: small, because a memtable that fits in the processor
 /// cache takes rows twice as fast.
 const MEMTABLE_BYTES_MAX: usize = 16 << 20;
-/// RocksDB's own limits, far beyond what the node lets it come to: it slows and stops all writes of a
-/// store, and whoever applies records for others with it.
-const MEMTABLES_MAX: i32 = 64;
-const LEVEL_0_SLOWDOWN: i32 = 200;
-const LEVEL_0_STOP: i32 = 400;
-/// How much of a file is written before it is synced, bytes. With half of it a disk held to 60 MB/s went on taking
-/// 4,300 writes of 1 KB a second instead of 8,200.
-const SYNC_BYTES: u64 = 512 * 1024;
-/// By how much threads that rewrite files are nicer than those that serve: it cannot be taken back
-/// without privileges, so it is little.
-const NICER: i32 = 5;
-
-/// RocksDB's defaults of its limiter, which have to be said.
-const LIMITER_REFILL_US: i64 = 100_000;
-const LIMITER_FAIRNESS: i32 = 10;
-
-/// How the files of a store are sized.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FileSizes {
-    /// Bytes of the first level below level 0: what level 0 has when it is merged into it.
-    pub first_level_bytes: u64,
-    /// Bytes of a file there; twice as many in each level below.
-    pub file_bytes: u64,
-}
-
-impl FileSizes {
-    /// For flushes of so many bytes.
-    pub(super) fn of(flush_bytes: u64) -> Self {
-        // RocksDB merges level 0 from four files on.
-        let first_level_bytes = (4 * flush_bytes).max(1 << 20);
-        Self { first_level_bytes, file_bytes: (first_level_bytes / 4).max(1 << 20) }
-    }
-}
 
 /// What a node's partitions share, and how large it may grow.
 #[derive(Clone, Copy, Debug)]
@@ -107,85 +53,27 @@ impl Default for StoreOptions {
     }
 }
 
-/// The options that all stores have, with what they share by them.
-fn shared_options(of: &StoreOptions) -> Options {
-    let mut options = Options::default();
-    if let Some(limiter) = &of.rate_limiter {
-        let bytes_s = i64::try_from(limiter.bytes_s).unwrap_or(i64::MAX);
-        match limiter.auto_tuned {
-            false => options.set_ratelimiter(bytes_s, LIMITER_REFILL_US, LIMITER_FAIRNESS),
-            true => {
-                options.set_auto_tuned_ratelimiter(bytes_s, LIMITER_REFILL_US, LIMITER_FAIRNESS)
-            }
-        }
-    }
-    options
-}
-
-/// The parts of RocksDB that all partitions of a node share.
+/// What the stores of a node share.
 pub struct Resources {
-    cache: Cache,
+    pub(super) kind: Kind,
     pub(super) unflushed: Arc<Unflushed>,
-    compactions: Arc<CompactionPace>,
+    pub(super) compactions: Arc<CompactionPace>,
     pub(super) options: StoreOptions,
-    /// What the options of every store are copied from: copies have the same limiter.
-    shared: Options,
-    before_flush: BeforeFlush,
+    pub(super) before_flush: BeforeFlush,
     pub(super) rows: Arc<RowCache>,
     pub(super) recent_bytes: Arc<AtomicUsize>,
     pub(super) stores: AtomicU32,
-    held: Mutex<HeldCompactions>,
 }
 
-/// Stores whose files are not rewritten yet.
-#[derive(Default)]
-struct HeldCompactions {
-    /// Whether one that is opened now becomes one of them.
-    is_held: bool,
-    stores: Vec<(Instant, Weak<DB>)>,
+/// What they share by the engine that they have.
+pub(super) enum Kind {
+    Rocks(RocksShared),
+    Memory(MemoryShared),
 }
 
-/// Called before rows reach a file, on RocksDB's thread: makes the log durable that far, so that
+/// Called before rows reach a file, of RocksDB's on its thread: makes the log durable that far, so that
 /// rows never contain what the log may still lose.
 pub type BeforeFlush = Arc<dyn Fn() + Send + Sync>;
-
-struct Listener {
-    before_flush: BeforeFlush,
-    unflushed: Arc<Unflushed>,
-    /// Set where RocksDB cannot write files.
-    has_failed: Arc<AtomicBool>,
-}
-
-impl EventListener for Listener {
-    fn on_flush_begin(&self, _: &FlushJobInfo) {
-        (self.before_flush)();
-    }
-
-    fn on_background_error(&self, _: DBBackgroundErrorReason, _: MutableStatus) {
-        self.has_failed.store(true, Ordering::Relaxed);
-    }
-
-    fn on_compaction_begin(&self, _: &CompactionJobInfo) {
-        give_way();
-    }
-
-    fn on_stall_conditions_changed(&self, stall: &WriteStallInfo) {
-        if stall.cur() != DBWriteStallCondition::KNormal {
-            self.unflushed.note_stop();
-        }
-    }
-
-    /// It would try by itself as soon as there is a little room, and where that is not enough give
-    /// up for good: [`super::Store::resume`] is called once there is enough.
-    fn on_error_recovery_begin(
-        &self,
-        _: DBBackgroundErrorReason,
-        _: &BackgroundErrorStatus,
-        may_recover: &mut bool,
-    ) {
-        *may_recover = false;
-    }
-}
 
 /// What the stores of a node hold, bytes, and what that is good for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -212,77 +100,52 @@ pub struct StoreStatistics {
     pub compactions_bytes_s: Option<u64>,
 }
 
-/// Threads for flushes and compactions, which all stores share: one compaction for every two processors,
-/// and at least two, so that one that is needed at once waits for none that takes long.
-fn background_jobs() -> i32 {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let compactions = i32::try_from(processors / 2).unwrap_or(i32::MAX / 4).max(2);
-    // RocksDB gives flushes a quarter, and one at least.
-    compactions + (compactions / 3).max(1)
-}
-
-thread_local! {
-    static IS_NICER: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Makes this thread, which is RocksDB's, give way to those that serve: once, for good.
-fn give_way() {
-    if !IS_NICER.replace(true)
-        && let Err(error) = rustix::process::nice(NICER)
-    {
-        tracing::debug!(%error, "compactions run like all others");
-    }
-}
-
 impl Resources {
-    /// Sets the shared parts up; memory is taken as it is used.
+    /// Sets the shared parts up, for stores in RocksDB; memory is taken as it is used.
     #[must_use]
     pub fn new(options: StoreOptions, before_flush: BeforeFlush) -> Self {
+        Self::of(Kind::Rocks(RocksShared::new(&options)), options, before_flush)
+    }
+
+    /// The same for stores that keep their rows in memory and their files on `disk`, without threads or a clock,
+    /// and in which what is left to chance follows from `random`: for simulations.
+    #[must_use]
+    pub fn in_memory(
+        options: StoreOptions,
+        before_flush: BeforeFlush,
+        disk: Disk,
+        random: Random,
+    ) -> Self {
+        Self::of(Kind::Memory(MemoryShared::new(disk, random)), options, before_flush)
+    }
+
+    fn of(kind: Kind, options: StoreOptions, before_flush: BeforeFlush) -> Self {
         Self {
-            cache: Cache::new_hyper_clock_cache(options.block_cache_bytes, 0),
+            kind,
             unflushed: Arc::new(Unflushed::new(options.write_buffer_bytes)),
             compactions: Arc::default(),
-            shared: shared_options(&options),
             options,
             before_flush,
             rows: Arc::new(RowCache::new(options.row_cache_bytes)),
             recent_bytes: Arc::default(),
             stores: AtomicU32::new(0),
-            held: Mutex::default(),
         }
     }
 
-    /// Has RocksDB rewrite no files of stores that are opened from now on, until
-    /// [`Self::release_compactions`]: while many replicas are being copied, that would take the processors
-    /// from the copying.
+    /// Has no files rewritten of stores that are opened from now on, until [`Self::release_compactions`]: while
+    /// many replicas are being copied, that would take the processors from the copying.
     pub fn hold_compactions(&self) {
-        self.held.lock().is_held = true;
-    }
-
-    /// Has RocksDB rewrite files of stores that were opened longer ago than `age`; with an age of zero of
-    /// all, and those that are opened from now on are as any other.
-    pub fn release_compactions(&self, age: Duration, now: Instant) {
-        let released: Vec<_> = {
-            let mut held = self.held.lock();
-            held.is_held &= age > Duration::ZERO;
-            let is_over = |at: Instant| now.saturating_duration_since(at) >= age;
-            held.stores.extract_if(.., |(at, _)| is_over(*at)).collect()
-        };
-        for db in released.iter().filter_map(|(_, db)| db.upgrade()) {
-            if let Err(error) = db.set_options(&[("disable_auto_compactions", "false")]) {
-                tracing::error!(%error, "the files of a partition are not rewritten");
-            }
+        if let Kind::Rocks(rocks) = &self.kind {
+            rocks.hold_compactions();
         }
     }
 
-    /// A store was opened without compactions; it has them later, or now.
-    pub(super) fn hold(&self, db: &Arc<DB>) {
-        self.held.lock().stores.push((Instant::now(), Arc::downgrade(db)));
-    }
-
-    /// Whether a store that is opened now is to be held.
-    pub(super) fn holds_compactions(&self) -> bool {
-        self.held.lock().is_held
+    /// Has files rewritten of stores that were opened longer ago than `age`; with an age of zero of all, and
+    /// those that are opened from now on are as any other.
+    pub fn release_compactions(&self, age: Duration, now: Instant) {
+        if let Kind::Rocks(rocks) = &self.kind {
+            rocks.release_compactions(age, now);
+        }
     }
 
     /// What is held now.
@@ -290,7 +153,10 @@ impl Resources {
     pub fn statistics(&self) -> StoreStatistics {
         let rows = self.rows.statistics();
         StoreStatistics {
-            block_cache_bytes: self.cache.get_usage(),
+            block_cache_bytes: match &self.kind {
+                Kind::Rocks(rocks) => rocks.cache_bytes(),
+                Kind::Memory(_) => 0,
+            },
             write_buffer_bytes: self.write_buffers().0,
             row_cache_bytes: rows.bytes,
             recent_bytes: self.recent_bytes.load(Ordering::Relaxed),
@@ -337,68 +203,5 @@ impl Resources {
     #[must_use]
     pub fn memtable_bytes(&self) -> usize {
         MEMTABLE_BYTES_MAX.min(self.options.write_buffer_bytes / 8)
-    }
-
-    /// `has_failed` is set where files cannot be written.
-    pub(super) fn rocksdb_options(&self, has_failed: &Arc<AtomicBool>, compacts: bool) -> Options {
-        let mut table = BlockBasedOptions::default();
-        table.set_block_cache(&self.cache);
-        table.set_bloom_filter(10.0, false);
-        table.set_cache_index_and_filter_blocks(true);
-        table.set_cache_index_and_filter_blocks_with_high_priority(true);
-        table.set_pin_l0_filter_and_index_blocks_in_cache(true);
-        table.set_block_size(BLOCK_BYTES);
-        table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
-        table.set_data_block_hash_ratio(0.75);
-        let mut options = self.shared.clone();
-        options.create_if_missing(true);
-        options.set_block_based_table_factory(&table);
-        options.set_write_buffer_manager(self.unflushed.memtables());
-        options.set_write_buffer_size(self.memtable_bytes());
-        // Whoever writes is held back by the budget of the node long before: RocksDB would stop one
-        // partition however much room the others leave.
-        options.set_max_write_buffer_number(MEMTABLES_MAX);
-        options.set_level_zero_slowdown_writes_trigger(LEVEL_0_SLOWDOWN);
-        options.set_level_zero_stop_writes_trigger(LEVEL_0_STOP);
-        options.set_soft_pending_compaction_bytes_limit(0);
-        options.set_hard_pending_compaction_bytes_limit(0);
-        options.set_memtable_whole_key_filtering(true);
-        options.set_memtable_prefix_bloom_ratio(0.02);
-        options.set_compression_type(DBCompressionType::Lz4);
-        options.set_bottommost_compression_type(DBCompressionType::Zstd);
-        options.set_bottommost_compression_options(
-            ZSTD_WINDOW,
-            ZSTD_LEVEL,
-            ZSTD_STRATEGY,
-            DICTIONARY_BYTES,
-            true,
-        );
-        options.set_max_background_jobs(background_jobs());
-        let sizes = FileSizes::of(self.memtable_bytes() as u64);
-        options.set_max_bytes_for_level_base(sizes.first_level_bytes);
-        options.set_target_file_size_base(sizes.file_bytes);
-        options.set_target_file_size_multiplier(2);
-        // Else a whole file is synced at once, and the log waits behind it on the same disk.
-        options.set_bytes_per_sync(SYNC_BYTES);
-        options.set_strict_bytes_per_sync(true);
-        options.set_disable_auto_compactions(!compacts);
-        options.set_max_open_files(256);
-        options.set_keep_log_file_num(2);
-        options.set_stats_dump_period_sec(0);
-        options.set_paranoid_checks(true);
-        // What was removed goes out of files in which it is most: whoever walks passes over it.
-        options.add_compact_on_deletion_collector_factory_count_only(
-            DELETIONS_WINDOW_ROWS,
-            DELETIONS_WINDOW_ROWS / 2,
-        );
-        options.set_compaction_filter_factory(PacedCompactions(Arc::clone(&self.compactions)));
-        options.add_event_listener(Listener {
-            before_flush: Arc::clone(&self.before_flush),
-            unflushed: Arc::clone(&self.unflushed),
-            has_failed: Arc::clone(has_failed),
-        });
-        // Without a WAL the memtable would be lost at close; `Store::flush` is called instead.
-        options.set_avoid_flush_during_shutdown(true);
-        options
     }
 }

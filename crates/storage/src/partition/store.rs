@@ -1,5 +1,5 @@
-//! RocksDB as a partition uses it: one column family, no WAL. What the rows mean is not its
-//! business.
+//! A partition's rows in an engine, with what is in memory before it: what the last records changed, single
+//! rows that were read, the documents that were written last. What the rows mean is not its business.
 
 use std::collections::HashMap;
 use std::ops::Bound::{Excluded, Included};
@@ -9,32 +9,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::{GroupId, PartitionId};
-use rust_rocksdb::checkpoint::Checkpoint;
-use rust_rocksdb::{
-    BottommostLevelCompaction, CompactOptions, DB, DBPinnableSlice, FlushOptions, ReadOptions,
-    ReadTier, SnapshotWithThreadMode, WriteBatch, WriteOptions,
-};
 
-use super::checksums;
-use super::manifest;
+use super::engine::{Batch, Engine, Reach, Snapshot, Value};
 use super::merge::walk_merged;
 use super::overlay::Changes;
 use super::pending::{Pending, SortedRows};
 use super::recent::Recent;
-use super::resources::{BLOCK_BYTES, DOCUMENT_BLOCK_BYTES, FileSizes, Resources};
+use super::resources::Resources;
 use super::row_cache::{RowCache, StoreNumber};
 use super::system;
 use super::unflushed::Unflushed;
-use super::walk::{up_to_rows, walk, walk_back};
 use crate::rows::{RowsRead, StoreError, Visit, gather_back, key};
 
-/// One partition's RocksDB; cloned handles read and write the same rows.
+/// One partition's rows; cloned handles read and write the same.
 #[derive(Clone)]
 pub struct Store {
-    db: Arc<DB>,
+    engine: Arc<Engine>,
     pending: Arc<Pending>,
     rows: Arc<RowCache>,
     number: StoreNumber,
@@ -44,8 +36,6 @@ pub struct Store {
     /// Whether files could not be written, and [`Store::resume`] was not called since.
     has_failed: Arc<AtomicBool>,
     unflushed: Arc<Unflushed>,
-    /// How files are sized now.
-    sizes: Arc<Mutex<FileSizes>>,
 }
 
 /// So much may wait in memory while the store takes nothing, bytes: what is acknowledged is in the
@@ -56,14 +46,9 @@ impl Store {
     /// Opens the rows in `dir`, or makes an empty folder of them.
     ///
     /// # Errors
-    /// Where RocksDB cannot open it: damaged, in use, or not writable.
+    /// Where the engine cannot open it: damaged, in use, or not writable.
     pub fn open(dir: &Path, resources: &Resources) -> Result<Self, StoreError> {
-        let is_held = resources.holds_compactions();
-        let store = Self::open_as(dir, resources, !is_held)?;
-        if is_held {
-            resources.hold(&store.db);
-        }
-        Ok(store)
+        Self::open_as(dir, resources, true)
     }
 
     /// The same of a store that is looked at and closed again: its files are rewritten by nobody meanwhile.
@@ -73,32 +58,20 @@ impl Store {
 
     fn open_as(dir: &Path, resources: &Resources, compacts: bool) -> Result<Self, StoreError> {
         let has_failed = Arc::new(AtomicBool::new(false));
-        let is_old = Self::is_in(dir);
-        if let Some(why) = manifest::fault(dir) {
-            return Err(StoreError::Damaged(why));
-        }
-        let opened = DB::open(&resources.rocksdb_options(&has_failed, compacts), dir);
-        let db = opened.map_err(|error| match failed(error) {
-            // RocksDB calls a file that is gone an I/O error: trying again does not bring it back.
-            StoreError::Failed(why) if is_old && why.contains("No such file") => {
-                StoreError::Damaged(why)
-            }
-            error => error,
-        })?;
+        let engine = Engine::open(dir, resources, Arc::clone(&has_failed), compacts)?;
         let number = resources.stores.fetch_add(1, Ordering::Relaxed);
-        let pending = Arc::new(Pending::new(Arc::clone(&resources.unflushed.pending_bytes)));
+        let pending = Pending::new(engine.batch(), Arc::clone(&resources.unflushed.pending_bytes));
         let recent =
             Recent::new(Arc::clone(&resources.recent_bytes), resources.options.recent_bytes);
         let store = Self {
-            db: Arc::new(db),
-            pending,
+            engine: Arc::new(engine),
+            pending: Arc::new(pending),
             rows: Arc::clone(&resources.rows),
             number,
             recent: Arc::new(recent),
             has_tombstones: Arc::default(),
             has_failed,
             unflushed: Arc::clone(&resources.unflushed),
-            sizes: Arc::new(Mutex::new(FileSizes::of(resources.memtable_bytes() as u64))),
         };
         store.scan(&[key::KIND_TOMBSTONE], &[key::KIND_TOMBSTONE + 1], &mut |_, _| {
             store.has_tombstones.store(true, Ordering::Relaxed);
@@ -108,19 +81,21 @@ impl Store {
     }
 
     /// Whether rows are in `dir`, whole or not.
-    pub(super) fn is_in(dir: &Path) -> bool {
-        // The file that names the list of all others.
-        dir.join("CURRENT").exists()
+    pub(super) fn is_in(dir: &Path, resources: &Resources) -> bool {
+        Engine::is_in(dir, resources)
+    }
+
+    /// A batch of no changes.
+    pub(super) fn batch(&self) -> Batch {
+        self.engine.batch()
     }
 
     /// Lays out files written from now on for documents, or for single rows as at first.
     ///
     /// # Errors
-    /// Where RocksDB cannot note it.
+    /// Where the engine cannot note it.
     pub(super) fn lay_out_for(&self, has_documents: bool) -> Result<(), StoreError> {
-        let bytes = if has_documents { DOCUMENT_BLOCK_BYTES } else { BLOCK_BYTES };
-        let table = format!("{{block_size={bytes};}}");
-        self.db.set_options(&[("block_based_table_factory", &table)]).map_err(failed)
+        self.engine.lay_out_for(has_documents)
     }
 
     /// The documents that were written last.
@@ -141,9 +116,9 @@ impl Store {
     /// Where the store fails.
     pub fn snapshot(&self) -> Result<StoreSnapshot<'_>, StoreError> {
         if self.hand_on_to_read().is_ok() {
-            return Ok(StoreSnapshot { snapshot: self.db.snapshot(), pending: None });
+            return Ok(StoreSnapshot { snapshot: self.engine.snapshot(), pending: None });
         }
-        let (pending, snapshot) = self.pending.sorted_with(|| self.db.snapshot());
+        let (pending, snapshot) = self.pending.sorted_with(|| self.engine.snapshot());
         Ok(StoreSnapshot { snapshot, pending: Some(pending) })
     }
 
@@ -159,13 +134,7 @@ impl Store {
     /// # Errors
     /// Where it still cannot be written: may be called again, unless the disk fails for good.
     pub fn resume(&self) -> Result<(), StoreError> {
-        // First, so that a failure from here on is not forgotten.
-        self.has_failed.store(false, Ordering::Relaxed);
-        let resumed = self.db.resume().map_err(failed);
-        if resumed.is_err() {
-            self.has_failed.store(true, Ordering::Relaxed);
-        }
-        resumed
+        self.engine.resume()
     }
 
     /// The rows as they are now, as far as they are in memory.
@@ -175,7 +144,7 @@ impl Store {
     pub fn cached(&self) -> Result<CachedStore<'_>, StoreError> {
         // What it cannot be given is read beside it, by who may take longer.
         self.hand_on_to_read().map_err(|_| StoreError::NotCached)?;
-        Ok(CachedStore { snapshot: self.db.snapshot() })
+        Ok(CachedStore { snapshot: self.engine.snapshot() })
     }
 
     /// Single rows, as far as they are in memory.
@@ -194,7 +163,7 @@ impl Store {
         position: &Position,
         note: &[u8],
     ) -> Result<(), StoreError> {
-        let mut batch = WriteBatch::default();
+        let mut batch = self.batch();
         batch.put(system::group_key(group), system::encode_group(position, note));
         self.write(&batch)
     }
@@ -204,7 +173,7 @@ impl Store {
     /// # Errors
     /// Where the store fails.
     pub fn put_held(&self, id: PartitionId) -> Result<(), StoreError> {
-        let mut batch = WriteBatch::default();
+        let mut batch = self.batch();
         batch.put(system::held_key(id), []);
         self.write(&batch)
     }
@@ -228,49 +197,28 @@ impl Store {
     /// should be.
     #[must_use]
     pub fn backlog(&self) -> (u64, u64) {
-        let figure = |name| self.db.property_int_value(name).ok().flatten().unwrap_or(0);
-        (figure("rocksdb.num-files-at-level0"), figure("rocksdb.estimate-pending-compaction-bytes"))
+        let backlog = self.engine.backlog();
+        (backlog.level_0_files, backlog.pending_bytes)
     }
 
     /// Bytes of rows that a flush that begins now would write: not those that are being flushed.
     #[must_use]
     pub fn flushable_bytes(&self) -> u64 {
-        let property = self.db.property_int_value("rocksdb.cur-size-active-mem-table");
-        let active = property.ok().flatten().unwrap_or(0);
-        // An empty memtable has its arena's first block.
-        let rows = self.db.property_int_value("rocksdb.num-entries-active-mem-table");
-        let active = if rows.ok().flatten() == Some(0) { 0 } else { active };
-        active + self.pending.bytes() as u64
+        self.engine.flushable_bytes() + self.pending.bytes() as u64
     }
 
     /// Sizes files written from now on to flushes of so many bytes.
     ///
     /// # Errors
-    /// Where RocksDB cannot note it.
+    /// Where the engine cannot note it.
     pub fn shape_files(&self, flush_bytes: u64) -> Result<(), StoreError> {
-        let wanted = FileSizes::of(flush_bytes);
-        let mut sizes = self.sizes.lock();
-        // Noting it writes a file: only where it makes a difference.
-        let [now, then] = [sizes.first_level_bytes, wanted.first_level_bytes];
-        if now < then * 2 && then < now * 2 {
-            return Ok(());
-        }
-        let [first_level, file] =
-            [wanted.first_level_bytes, wanted.file_bytes].map(|it| it.to_string());
-        let noted = self.db.set_options(&[
-            ("max_bytes_for_level_base", &first_level),
-            ("target_file_size_base", &file),
-        ]);
-        noted.map_err(failed)?;
-        *sizes = wanted;
-        Ok(())
+        self.engine.shape_files(flush_bytes)
     }
 
     /// Bytes of rows that were not flushed.
     #[must_use]
     pub fn unflushed_bytes(&self) -> u64 {
-        let property = self.db.property_int_value("rocksdb.cur-size-all-mem-tables");
-        property.ok().flatten().unwrap_or(0) + self.pending.bytes() as u64
+        self.engine.unflushed_bytes() + self.pending.bytes() as u64
     }
 
     /// The positions kept by [`Self::put_group`], each with its note.
@@ -295,20 +243,16 @@ impl Store {
         unreadable.map(|()| groups)
     }
 
-    /// Reads a row from memory, or by `read` and then keeps it there. What is pending is looked at
+    /// Reads a row from memory, or from the engine and then keeps it there. What is pending is looked at
     /// before the store: it leaves there only once the store has it.
-    fn get_through<'a>(
-        &'a self,
-        key: &[u8],
-        read: impl FnOnce(&[u8]) -> Result<Option<DBPinnableSlice<'a>>, rust_rocksdb::Error>,
-    ) -> Result<Option<Bytes>, StoreError> {
+    fn get_through(&self, key: &[u8], reach: Reach) -> Result<Option<Bytes>, StoreError> {
         let miss = match self.rows.get(self.number, key) {
             Ok(value) => return Ok(Some(value)),
             Err(miss) => miss,
         };
         let value = match self.pending.get(key) {
             Some(value) => value,
-            None => read(key).map_err(failed)?.map(|value| Bytes::copy_from_slice(&value)),
+            None => self.engine.get(key, reach)?.map(|value| value.to_bytes()),
         };
         if let Some(value) = &value {
             self.rows.keep(self.number, key, value, &miss);
@@ -318,10 +262,10 @@ impl Store {
 
     /// As [`Self::get_through`], for who does not keep the value: only one that is kept in memory is
     /// copied.
-    fn look_through<'a>(
-        &'a self,
+    fn look_through(
+        &self,
         key: &[u8],
-        read: impl FnOnce(&[u8]) -> Result<Option<DBPinnableSlice<'a>>, rust_rocksdb::Error>,
+        reach: Reach,
         show: &mut dyn FnMut(&[u8]),
     ) -> Result<bool, StoreError> {
         let miss = match self.rows.get(self.number, key) {
@@ -333,12 +277,12 @@ impl Store {
         };
         let value = match self.pending.get(key) {
             Some(value) => value,
-            None => match read(key).map_err(failed)? {
+            None => match self.engine.get(key, reach)? {
                 Some(value) if !RowCache::takes(&value) => {
                     show(&value);
                     return Ok(true);
                 }
-                value => value.map(|value| Bytes::copy_from_slice(&value)),
+                value => value.map(|value| value.to_bytes()),
             },
         };
         let Some(value) = value else { return Ok(false) };
@@ -377,7 +321,7 @@ impl Store {
 
     /// Takes in what removes ranges, which the store alone can keep.
     fn write_ranges(&self, changes: &Changes) -> Result<(), StoreError> {
-        let mut batch = WriteBatch::default();
+        let mut batch = self.batch();
         changes.removed.iter().for_each(|(from, to)| batch.delete_range(from, to));
         for (key, value) in &changes.rows {
             match value {
@@ -398,12 +342,12 @@ impl Store {
 
     /// Writes a batch whole or not at all, after what is pending; visible at once, durable after
     /// the next flush.
-    pub(super) fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
+    pub(super) fn write(&self, batch: &Batch) -> Result<(), StoreError> {
         self.hand_on()?;
         self.write_now(batch)
     }
 
-    /// Gives RocksDB what is pending.
+    /// Gives the engine what is pending.
     fn hand_on(&self) -> Result<(), StoreError> {
         self.pending.hand_on(|batch| self.write_now(batch))
     }
@@ -419,15 +363,11 @@ impl Store {
         if self.takes_nothing() {
             return Err(StoreError::Failed("files cannot be written".to_owned()));
         }
-        self.pending.hand_on_at_once(|batch| {
-            let mut options = write_options();
-            options.set_no_slowdown(true);
-            self.db.write_opt(batch, &options).map_err(failed)
-        })
+        self.pending.hand_on_at_once(|batch| self.engine.write(batch, false))
     }
 
-    fn write_now(&self, batch: &WriteBatch) -> Result<(), StoreError> {
-        self.db.write_opt(batch, &write_options()).map_err(failed)
+    fn write_now(&self, batch: &Batch) -> Result<(), StoreError> {
+        self.engine.write(batch, true)
     }
 
     /// Makes all that was written durable.
@@ -436,9 +376,7 @@ impl Store {
     /// Where the disk is full or fails; the rows stay in memory then.
     pub fn flush(&self) -> Result<(), StoreError> {
         self.hand_on()?;
-        let mut options = FlushOptions::default();
-        options.set_wait(true);
-        self.db.flush_opt(&options).map_err(failed)
+        self.engine.flush()
     }
 
     /// Makes everything durable, and `dir` a folder of it that is opened as this one is: hard links
@@ -450,8 +388,7 @@ impl Store {
     /// Where the disk is full or fails, or `dir` is there.
     pub fn checkpoint(&self, dir: &Path) -> Result<(), StoreError> {
         self.hand_on()?;
-        // It flushes first: without a WAL nothing else would hold what is in memory.
-        Checkpoint::new(&self.db).and_then(|it| it.create_checkpoint(dir)).map_err(failed)
+        self.engine.checkpoint(dir)
     }
 
     /// Compares every block of the files with its checksum: one that was damaged where it was copied from
@@ -461,10 +398,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Damaged`] where a block is not what was written.
     pub fn verify(&self) -> Result<(), StoreError> {
-        checksums::verify(&self.db).map_err(|why| match why.starts_with("Corruption") {
-            true => StoreError::Damaged(why),
-            false => StoreError::Failed(why),
-        })
+        self.engine.verify()
     }
 
     /// Writes the files anew as few as they can be, without what was removed or replaced and with
@@ -474,38 +408,32 @@ impl Store {
     /// Where the disk is full or fails; the rows stay as they were then.
     pub fn compact(&self) -> Result<(), StoreError> {
         self.flush()?;
-        let mut options = CompactOptions::default();
-        options.set_exclusive_manual_compaction(false);
-        // Else all would be written anew each time, because compactions have a filter.
-        options.set_bottommost_level_compaction(BottommostLevelCompaction::Skip);
-        self.db.compact_range_opt(None::<&[u8]>, None::<&[u8]>, &options);
-        Ok(())
+        self.engine.compact()
     }
 
     /// Lets no more files be written, for good: they are about to be deleted. Waits for those that
     /// are being written.
     pub fn abandon(&self) {
-        self.db.cancel_all_background_work(true);
+        self.engine.abandon();
     }
 
     /// Bytes in the files of this partition.
     #[must_use]
     pub fn files_bytes(&self) -> u64 {
-        let property = self.db.property_int_value("rocksdb.total-sst-files-size");
-        property.ok().flatten().unwrap_or(0)
+        self.engine.files_bytes()
     }
 }
 
 impl RowsRead for Store {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        self.get_through(key, |key| self.db.get_pinned(key))
+        self.get_through(key, Reach::Files)
     }
 
     fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
         if self.hand_on_to_read().is_err() {
             return self.snapshot()?.scan(from, to, visit);
         }
-        walk(self.db.raw_iterator_opt(bounds(to)), from, visit)
+        self.engine.walk([from, to], visit)
     }
 
     fn scan_back(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
@@ -515,7 +443,7 @@ impl RowsRead for Store {
 
 /// A consistent state of a partition's rows.
 pub struct StoreSnapshot<'a> {
-    snapshot: SnapshotWithThreadMode<'a, DB>,
+    snapshot: Snapshot<'a>,
     /// What the store could not be given, where it takes nothing.
     pending: Option<Arc<SortedRows>>,
 }
@@ -525,29 +453,28 @@ impl RowsRead for StoreSnapshot<'_> {
         if let Some(change) = self.pending.as_ref().and_then(|pending| pending.get(key)) {
             return Ok(change.clone());
         }
-        let value = self.snapshot.get_pinned(key).map_err(failed)?;
-        Ok(value.map(|value| Bytes::copy_from_slice(&value)))
+        let value = self.snapshot.get(key, Reach::Files)?;
+        Ok(value.map(|value| value.to_bytes()))
     }
 
     fn look(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
         if let Some(change) = self.pending.as_ref().and_then(|pending| pending.get(key)) {
             return Ok(change.as_ref().inspect(|value| show(value)).is_some());
         }
-        let value = self.snapshot.get_pinned(key).map_err(failed)?;
-        Ok(value.inspect(|value| show(value)).is_some())
+        Ok(shown(self.snapshot.get(key, Reach::Files)?, show))
     }
 
     fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        let rows = self.snapshot.raw_iterator_opt(bounds(to));
+        let walk = |visit: Visit<'_>| self.snapshot.walk([from, to], Reach::Files, visit);
         let Some(pending) = self.pending.as_ref().filter(|_| from < to) else {
-            return walk(rows, from, visit);
+            return walk(visit);
         };
         let changed = pending.range::<[u8], _>((Included(from), Excluded(to)));
         let changed = changed.map(|(key, value)| (&**key, value.as_deref()));
         let mut show = |key: &[u8], value: Option<&[u8]>| {
             value.map_or(ControlFlow::Continue(()), |value| visit(key, value))
         };
-        walk_merged(changed, &mut show, |visit| walk(rows, from, visit))
+        walk_merged(changed, &mut show, walk)
     }
 
     fn scan_back(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
@@ -555,40 +482,31 @@ impl RowsRead for StoreSnapshot<'_> {
             // A store that takes nothing is seldom, and ends soon.
             return gather_back(self, from, to, visit);
         }
-        let mut options = bounds(to);
-        options.set_iterate_lower_bound(from);
-        walk_back(self.snapshot.raw_iterator_opt(options), visit)
+        self.snapshot.walk_back([from, to], Reach::Files, visit)
     }
 }
 
 /// A consistent state of the rows, read only as far as that needs no disk and little time;
 /// [`StoreError::NotCached`] otherwise, so that the read can be handed on.
 pub struct CachedStore<'a> {
-    snapshot: SnapshotWithThreadMode<'a, DB>,
+    snapshot: Snapshot<'a>,
 }
 
 impl RowsRead for CachedStore<'_> {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        let value = self.snapshot.get_pinned_opt(key, cached_only()).map_err(failed)?;
-        Ok(value.map(|value| Bytes::copy_from_slice(&value)))
+        Ok(self.snapshot.get(key, Reach::Memory)?.map(|value| value.to_bytes()))
     }
 
     fn look(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
-        let value = self.snapshot.get_pinned_opt(key, cached_only()).map_err(failed)?;
-        Ok(value.inspect(|value| show(value)).is_some())
+        Ok(shown(self.snapshot.get(key, Reach::Memory)?, show))
     }
 
     fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        let mut options = cached_only();
-        options.set_iterate_upper_bound(to);
-        up_to_rows(visit, |visit| walk(self.snapshot.raw_iterator_opt(options), from, visit))
+        self.snapshot.walk([from, to], Reach::Memory, visit)
     }
 
     fn scan_back(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        let mut options = cached_only();
-        options.set_iterate_upper_bound(to);
-        options.set_iterate_lower_bound(from);
-        up_to_rows(visit, |visit| walk_back(self.snapshot.raw_iterator_opt(options), visit))
+        self.snapshot.walk_back([from, to], Reach::Memory, visit)
     }
 }
 
@@ -598,22 +516,13 @@ pub struct CachedRow<'a> {
     store: &'a Store,
 }
 
-thread_local! {
-    /// Made once a thread: making them takes as long as reading a row from memory.
-    static CACHED_ONLY: ReadOptions = cached_only();
-}
-
 impl RowsRead for CachedRow<'_> {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        self.store.get_through(key, |key| {
-            CACHED_ONLY.with(|options| self.store.db.get_pinned_opt(key, options))
-        })
+        self.store.get_through(key, Reach::Memory)
     }
 
     fn look(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
-        let read =
-            |key: &[u8]| CACHED_ONLY.with(|options| self.store.db.get_pinned_opt(key, options));
-        self.store.look_through(key, read, show)
+        self.store.look_through(key, Reach::Memory, show)
     }
 
     fn scan(&self, _from: &[u8], _to: &[u8], _visit: Visit<'_>) -> Result<(), StoreError> {
@@ -621,39 +530,13 @@ impl RowsRead for CachedRow<'_> {
     }
 }
 
-/// The log is the WAL.
-fn write_options() -> WriteOptions {
-    let mut options = WriteOptions::default();
-    options.disable_wal(true);
-    options
-}
-
-fn cached_only() -> ReadOptions {
-    let mut options = ReadOptions::default();
-    options.set_read_tier(ReadTier::BlockCache);
-    options
-}
-
-fn bounds(to: &[u8]) -> ReadOptions {
-    let mut options = ReadOptions::default();
-    options.set_iterate_upper_bound(to);
-    options
-}
-
-pub(super) fn failed(error: rust_rocksdb::Error) -> StoreError {
-    if error.kind() == rust_rocksdb::ErrorKind::Incomplete {
-        return StoreError::NotCached;
-    }
-    match error.kind() {
-        rust_rocksdb::ErrorKind::Corruption => StoreError::Damaged(error.into_string()),
-        _ => StoreError::Failed(error.into_string()),
-    }
+/// Shows a value where there is one; says whether there is.
+fn shown(value: Option<Value<'_>>, show: &mut dyn FnMut(&[u8])) -> bool {
+    value.inspect(|value| show(value)).is_some()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
-
     use super::super::tests::resources;
     use super::*;
 
@@ -732,33 +615,5 @@ mod tests {
         });
         handed.unwrap();
         assert_eq!(keys().len(), 3);
-    }
-
-    #[test]
-    fn files_of_a_store_that_is_held_are_rewritten_once_it_is_released() {
-        let (dir, resources) = (tempfile::tempdir().unwrap(), resources());
-        resources.hold_compactions();
-        let store = Store::open(dir.path(), &resources).unwrap();
-        let files = |level: u32| {
-            let name = format!("rocksdb.num-files-at-level{level}");
-            store.db.property_value(&*name).unwrap().unwrap().parse::<u32>().unwrap()
-        };
-        for number in 0..8u8 {
-            let rows = [(vec![b'm', number].into(), Some(Bytes::from(vec![number; 1000])))];
-            let rows = rows.into_iter().collect();
-            store.write_changes(Changes { rows, removed: Default::default() }, false).unwrap();
-            store.flush().unwrap();
-        }
-        assert_eq!(files(0), 8, "twice as many as are rewritten otherwise");
-        let now = Instant::now();
-        resources.release_compactions(Duration::from_secs(60), now);
-        assert_eq!(files(0), 8, "it is younger");
-        resources.release_compactions(Duration::ZERO, now);
-        assert!(!resources.holds_compactions());
-        let end = now + Duration::from_secs(60);
-        while files(0) > 4 && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        assert!(files(0) <= 4, "{} files", files(0));
     }
 }

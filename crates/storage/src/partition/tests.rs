@@ -316,7 +316,7 @@ fn a_store_whose_files_are_gone_or_changed_is_damaged() {
         let files: Vec<_> = files.filter(|it| it.to_string_lossy().contains(of)).collect();
         assert!(!files.is_empty(), "{name}: there is no such file");
         files.iter().for_each(|file| damage(file));
-        assert!(Replica::is_in(dir.path()));
+        assert!(Replica::is_in(dir.path(), &resources()));
         let genesis = Chain::new(LOG).position();
         let opened = Replica::open(ID, dir.path(), &resources(), LOG, genesis);
         let error = opened.err().unwrap_or_else(|| panic!("{name}: it is opened"));

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use plimsoll_log::Lsn;
 use plimsoll_log::record::RecordError;
 use plimsoll_log::rules::chain::Position;
-use rust_rocksdb::WriteBatch;
 
+use super::engine::Batch;
 use super::store::Store;
 use super::system::{self, Leader, Stamp};
 use crate::rows::key;
@@ -84,14 +84,14 @@ impl Store {
     /// # Errors
     /// Where the store fails.
     pub fn forget_touches(&self, up_to: Lsn) -> Result<(), StoreError> {
-        let mut batch = WriteBatch::default();
+        let mut batch = self.batch();
         forget(up_to, &mut batch);
         self.write(&batch)
     }
 }
 
 /// Fills `batch` with what it takes to forget the touches of records up to a position.
-pub(super) fn forget(up_to: Lsn, batch: &mut WriteBatch) {
+pub(super) fn forget(up_to: Lsn, batch: &mut Batch) {
     match up_to.0.checked_add(1) {
         Some(end) => {
             batch.delete_range(system::TOUCHES_FROM, system::touches_key(Lsn(end)).as_slice());
@@ -105,7 +105,7 @@ pub(super) fn switch(
     store: &Store,
     at: Lsn,
     is_on: bool,
-    batch: &mut WriteBatch,
+    batch: &mut Batch,
 ) -> Result<(), StoreError> {
     if !is_on {
         batch.delete(system::DOCUMENTS_KEY);
@@ -130,7 +130,7 @@ pub(super) fn gather(
     store: &Store,
     after: Lsn,
     at: Lsn,
-    batch: &mut WriteBatch,
+    batch: &mut Batch,
 ) -> Result<(), StoreError> {
     let mut log = TouchLog::default();
     store.touches(after, &mut |_, touches| {

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::documents::IndexBody;
-use crate::lead::Step;
+use crate::replication::lead::Step;
 use crate::{Node, NodeSettings};
 
 #[tokio::test(flavor = "multi_thread")]

@@ -20,8 +20,8 @@ use crate::following::check::LOG_TIME_MS_MAX;
 use crate::following::progress::{Progress, Trouble};
 use crate::following::pull::Pulled;
 use crate::following::remote::{Level, Remote, RemoteError};
-use crate::lead::{Step, Submission};
-use crate::session::random_u64;
+use crate::machine::chance::random_u64;
+use crate::replication::lead::{Step, Submission};
 
 /// The first rest after something went wrong, doubled each time.
 const PAUSE_MIN: Duration = Duration::from_millis(500);

@@ -22,10 +22,10 @@ use super::files::May;
 use super::{Leading, METADATA_TIME, unreachable};
 use crate::following::difference::{DifferenceAnswer, DifferenceAsk, Opened, hashes_in};
 use crate::following::remote::RemoteError;
+use crate::machine::chance::random_u64;
 use crate::metadata;
 use crate::node::Shared;
-use crate::partition::Partition;
-use crate::session::random_u64;
+use crate::replication::partition::Partition;
 
 /// How many snapshots are held at once.
 const SNAPSHOTS_MAX: usize = 16;

@@ -9,7 +9,7 @@ use plimsoll_log::PartitionId;
 
 use super::Leading;
 use crate::recovery::Subject;
-use crate::rpc::{Envelope, FORMAT, Problem, Question, Reply, Told, decode, encode_answer};
+use crate::wire::{Envelope, FORMAT, Problem, Question, Reply, Told, decode, encode_answer};
 
 /// The longest name that an asker gives itself, bytes.
 const NAME_BYTES_MAX: usize = 255;

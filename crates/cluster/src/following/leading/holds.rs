@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 use super::{Leading, METADATA_TIME, unreachable};
 use crate::documents;
 use crate::following::remote::{Held, Hold, HoldChange, LeaderTable, RemoteError};
+use crate::machine::chance::random_u64;
 use crate::metadata;
-use crate::partition::Partition;
-use crate::session::random_u64;
-use crate::table::TableDefinition;
+use crate::metadata::table::TableDefinition;
+use crate::replication::partition::Partition;
 
 /// The kind of the metadata's objects that holds are.
 pub(super) const KIND: &str = "follower";

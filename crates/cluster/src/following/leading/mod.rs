@@ -38,7 +38,7 @@ pub(crate) use sparing::Holds;
 
 use super::remote::RemoteError;
 use crate::node::Shared;
-use crate::pacing::Pacing;
+use crate::node::pacing::Pacing;
 
 /// How long it may take to find out what the metadata says now.
 const METADATA_TIME: Duration = Duration::from_secs(5);

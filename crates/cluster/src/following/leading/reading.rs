@@ -19,9 +19,10 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use super::unreachable;
 use crate::following::remote::{Level, PartitionLevel, Place, RemoteError, Told};
-use crate::lead::now_ms;
+use crate::machine::wall_clock::now_ms;
+use crate::metadata;
 use crate::node::Shared;
-use crate::{cluster_settings, metadata};
+use crate::settings;
 
 /// What waits for a follower at the most: messages of about 1 MiB, or of one record.
 pub(super) const STREAM_MESSAGES_MAX: usize = 4;
@@ -302,7 +303,7 @@ impl Reading {
     fn held_permille(&self, followed: &Followed) -> u32 {
         let after = followed.assembler.position().lsn;
         let held = self.shared.log.bytes_after(followed.group, after).ok().flatten().unwrap_or(0);
-        let most = cluster_settings::followers_retention_bytes(&self.shared.metadata);
+        let most = settings::cluster::followers_retention_bytes(&self.shared.metadata);
         u32::try_from(held.saturating_mul(1000) / most.max(1)).unwrap_or(u32::MAX)
     }
 

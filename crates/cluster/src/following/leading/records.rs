@@ -12,8 +12,8 @@ use tokio::sync::mpsc::{Receiver, channel};
 use super::reading::{Followed, Reading, STREAM_MESSAGES_MAX};
 use super::{Leading, METADATA_TIME, unreachable};
 use crate::following::remote::{Asked, Place, Records, RemoteError, Told};
-use crate::groups::Lease;
 use crate::metadata;
+use crate::replication::groups::Lease;
 
 /// The most partitions that one stream follows.
 pub const PLACES_MAX: usize = 1024;

@@ -4,7 +4,7 @@
 //! It reads the metadata's rows and nothing else, so that a hold and the table that it is of are seen
 //! together. What it decides is written by whoever trims.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use plimsoll_log::{GroupId, Log, Lsn};
 use plimsoll_storage::Argv;
@@ -13,10 +13,11 @@ use tokio::sync::oneshot;
 
 use super::floor::{self, Needed, Spared};
 use super::holds::{self, FollowerHold, KIND};
-use crate::lead::{Step, Submission, now_ms};
+use crate::machine::wall_clock::now_ms;
 use crate::metadata;
 use crate::node::Shared;
-use crate::partition::Partition;
+use crate::replication::lead::{Step, Submission};
+use crate::replication::partition::Partition;
 
 /// What followers need, as the metadata has it now.
 #[derive(Default)]
@@ -24,7 +25,7 @@ pub(crate) struct Holds {
     /// The change that they were read at.
     seen: u64,
     all: BTreeMap<String, FollowerHold>,
-    needed: HashMap<GroupId, Vec<Needed>>,
+    needed: BTreeMap<GroupId, Vec<Needed>>,
     /// Those of tables that are gone, and those that are dropped: what is to be written of it.
     commands: Vec<Argv>,
 }
@@ -37,7 +38,7 @@ impl Holds {
         let all: BTreeMap<String, FollowerHold> = holds::all(metadata)?.into_iter().collect();
         let mut holds = Self { seen, ..Self::default() };
         // After the holds: a table that one of them names is there by now, or gone.
-        let mut groups: HashMap<&str, Option<(u64, Vec<GroupId>)>> = HashMap::new();
+        let mut groups: BTreeMap<&str, Option<(u64, Vec<GroupId>)>> = BTreeMap::new();
         for held in all.values() {
             if !groups.contains_key(held.name.as_str()) {
                 let found = metadata::definition(metadata, &held.name)?;

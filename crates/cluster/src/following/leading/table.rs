@@ -5,8 +5,8 @@ use plimsoll_log::PartitionId;
 use super::{Leading, METADATA_TIME, unreachable};
 use crate::following::remote::{LeaderDocuments, LeaderPartition, LeaderTable, RemoteError};
 use crate::metadata;
-use crate::placement::PartitionDefinition;
-use crate::table::{DocumentsDefinition, TableDefinition};
+use crate::metadata::placement::PartitionDefinition;
+use crate::metadata::table::{DocumentsDefinition, TableDefinition};
 
 impl Leading {
     /// A table by its name; `None` where there is none.

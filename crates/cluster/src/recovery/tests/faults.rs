@@ -2,7 +2,7 @@
 //! error that says why, and the old replica is as it was.
 
 use super::*;
-use crate::rpc::CopyListing;
+use crate::wire::CopyListing;
 
 /// How many seeds are run: more by the environment.
 const SEEDS_VARIABLE: &str = "PLIMSOLL_RECOVERY_SEEDS";
@@ -169,7 +169,7 @@ async fn a_file_that_is_damaged_at_the_source_is_never_taken() {
     source.grow(100, 200, true);
     let (network, target) = (Network::new(source.replica.store(), 1), Target::new());
     let link = network.link();
-    let open_it = Question::OpenCopy { partition: crate::rpc::PartitionName::from(ID) };
+    let open_it = Question::OpenCopy { partition: crate::wire::PartitionName::from(ID) };
     let opened = link.ask(open_it, Duration::from_secs(9), 0).await.unwrap();
     let Reply::Copy { listing, .. } = opened else { panic!("{opened:?}") };
     let folder = network.0.data.path().join(format!("recovery/out-{}/rows", listing.number));

@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::documents::{IndexBody, IndexMetadata, Indexer};
-use crate::lead::Step;
-use crate::partition::Partition;
-use crate::rpc::{CopyListing, FileKind, PartitionName};
+use crate::replication::lead::Step;
+use crate::replication::partition::Partition;
+use crate::wire::{CopyListing, FileKind, PartitionName};
 use crate::{Coordinator, Node, NodeSettings};
 
 /// More than there ever are.

@@ -26,7 +26,7 @@ use plimsoll_storage::operation::Operation;
 use plimsoll_storage::partition::{Checksum, OverBudget, Replica, Resources, Store, StoreOptions};
 
 use super::*;
-use crate::rpc::{Call, CallError, Envelope, Link, Peers, Problem, Question, Reply};
+use crate::wire::{Call, CallError, Envelope, Link, Peers, Problem, Question, Reply};
 
 const ID: PartitionId = PartitionId { table: 7, ordinal: 2 };
 const LOG: Incarnation = Incarnation(1);
@@ -167,7 +167,7 @@ fn is_new(question: &Question) -> bool {
 
 /// The file that a chunk is asked of.
 fn file_of(question: &Bytes) -> Option<u32> {
-    match crate::rpc::decode::<Envelope>(question).ok()?.question {
+    match crate::wire::decode::<Envelope>(question).ok()?.question {
         Question::CopyChunk { file, .. } | Question::PackedChunk { file, .. } => Some(file),
         _ => None,
     }
@@ -243,7 +243,7 @@ impl Network {
         if self.happens(faults.garbled) {
             question = self.damage(question);
         }
-        let asked = crate::rpc::decode::<Envelope>(&question);
+        let asked = crate::wire::decode::<Envelope>(&question);
         let is_chunk = asked.as_ref().is_ok_and(|it| {
             use Question::{Chunk, CopyChunk, PackedChunk};
             matches!(it.question, Chunk { .. } | CopyChunk { .. } | PackedChunk { .. })
@@ -293,7 +293,7 @@ impl Network {
             self.0.seen.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         }
         self.0.alter.lock().take_if(|alter| alter(&mut reply));
-        let mut answer = crate::rpc::encode_answer(reply, crate::rpc::Told::default());
+        let mut answer = crate::wire::encode_answer(reply, crate::wire::Told::default());
         let delay = *self.0.delay.lock();
         if self.happens(faults.late) {
             tokio::time::sleep(Duration::from_millis(2)).await;

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::recovery::window::Window;
-use crate::rpc::{Encoding, chunk_checksum};
+use crate::wire::{Encoding, chunk_checksum};
 
 /// A source abroad whose rows shrink, and their digest.
 fn abroad(dir: &Path, seed: u64) -> (Network, u64) {

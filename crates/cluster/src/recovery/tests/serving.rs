@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::*;
-use crate::rpc::{CopyListing, PartitionName, Problem, checksum_of, chunk_checksum};
+use crate::wire::{CopyListing, PartitionName, Problem, checksum_of, chunk_checksum};
 
 /// A source of one small replica and what it serves others with.
 struct Serving {

@@ -83,7 +83,7 @@ use Scope::{Dynamic, Final, Private, Static};
 const LARGE: i64 = i32::MAX as i64;
 
 const CACHE: &str = "crates/cluster/src/documents/cache.rs";
-const DEFAULT_EXPIRY: &str = "crates/cluster/src/default_expiry.rs";
+const DEFAULT_EXPIRY: &str = "crates/cluster/src/metadata/default_expiry.rs";
 const CATALOG: &str = "crates/cluster/src/documents/catalog.rs";
 const REFRESHER: &str = "crates/cluster/src/documents/refresher.rs";
 const REGISTRY: &str = "crates/index/src/analysis/registry.rs";

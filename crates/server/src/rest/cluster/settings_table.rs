@@ -113,16 +113,17 @@ mod tests {
 
     /// Who reads settings by their names.
     const READERS: [&str; 7] = [
-        "cluster/src/cluster_settings.rs",
-        "cluster/src/creation.rs",
-        "cluster/src/work_settings.rs",
+        "cluster/src/settings/cluster.rs",
+        "cluster/src/node/creation.rs",
+        "cluster/src/settings/work.rs",
         "server/src/remote/clusters/settings.rs",
         "server/src/rest/admin/create.rs",
         "server/src/rest/admin/delete.rs",
         "server/src/rest/cluster/breakers.rs",
     ];
     /// Who reads those that begin so, by kind and attribute.
-    const FILTER: (&str, &str) = ("cluster/src/placement/filter.rs", "cluster.routing.allocation.");
+    const FILTER: (&str, &str) =
+        ("cluster/src/metadata/placement/filter.rs", "cluster.routing.allocation.");
 
     /// A file of the crates, without its tests.
     fn code(path: &str) -> String {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::rpc::{Envelope, Problem, Question, Reply, decode_answer, encode_question};
+use crate::wire::{Envelope, Problem, Question, Reply, decode_answer, encode_question};
 
 pub(super) fn question(leader: &Leader, question: Question) -> Bytes {
     let (from, cluster) = ("n".to_owned(), leader.shared().log.incarnation().0);
@@ -68,7 +68,7 @@ async fn nothing_but_files_is_asked_for() {
     let other = PartitionId { table, ordinal: 0 }.into();
     let own = PartitionId { table: leader.table().await.incarnation, ordinal: 0 }.into();
     let argv = vec![b"GET".to_vec(), b"key-0".to_vec()];
-    let freshness = crate::rpc::Freshness::Eventual;
+    let freshness = crate::wire::Freshness::Eventual;
     for refused in [
         // A table that the key may not follow, and the metadata.
         Question::OpenCopy { partition: other },

@@ -18,9 +18,9 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 use super::Leading;
-use crate::flushing;
 use crate::following::remote::{LeaderTable, Place};
 use crate::node::Shared;
+use crate::node::flushing;
 use crate::{Coordinator, Node, NodeSettings, Request};
 
 /// What waits for a thread or a disk.

@@ -5,8 +5,8 @@ use plimsoll_control::{Class, Mode};
 
 use super::files::{question, told};
 use super::*;
-use crate::pacing::Pacing;
-use crate::rpc::{Question, Reply};
+use crate::node::pacing::Pacing;
+use crate::wire::{Question, Reply};
 
 /// Seconds in which searches here took so long.
 fn seconds(pacing: &Pacing, pacer: &mut CopyPacer, mode: Mode, ms: &[u64]) {

@@ -1,0 +1,202 @@
+//! Files, in two kinds: the machine's, and a simulation's, which a loss of power leaves as far as they
+//! were synced. Files are written whole: what grows is several of them.
+//!
+//! A name that is given or taken holds after a loss of power once its folder was synced, as on Linux
+//! (fsync(2)). Folders themselves are not lost.
+
+mod simulated;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+pub use simulated::SimulatedDisk;
+
+/// Reads and writes files; handles of a simulation's die with the process that they were given to.
+#[derive(Clone)]
+pub struct Disk(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Machine,
+    Simulated(simulated::Handle),
+}
+
+impl Disk {
+    /// The machine's.
+    #[must_use]
+    pub fn of_the_machine() -> Self {
+        Self(Kind::Machine)
+    }
+
+    /// Writes a file that is not there yet. It is not durable before it is synced, and neither is its name.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`]; whatever the disk says. A part of the file may be there then.
+    pub fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        match &self.0 {
+            Kind::Machine => {
+                OpenOptions::new().write(true).create_new(true).open(path)?.write_all(bytes)
+            }
+            Kind::Simulated(handle) => handle.write_new(path, bytes),
+        }
+    }
+
+    /// What a file holds.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`]; whatever the disk says.
+    pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        match &self.0 {
+            Kind::Machine => fs::read(path),
+            Kind::Simulated(handle) => handle.read(path),
+        }
+    }
+
+    /// Whether there is a file of that name.
+    #[must_use]
+    pub fn has(&self, path: &Path) -> bool {
+        match &self.0 {
+            Kind::Machine => path.is_file(),
+            Kind::Simulated(handle) => handle.has(path),
+        }
+    }
+
+    /// Makes what a file holds durable, but not its name.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`]; whatever the disk says.
+    pub fn sync(&self, path: &Path) -> io::Result<()> {
+        match &self.0 {
+            Kind::Machine => File::open(path)?.sync_data(),
+            Kind::Simulated(handle) => handle.sync(path),
+        }
+    }
+
+    /// Makes the names in a folder durable.
+    ///
+    /// # Errors
+    /// Whatever the disk says.
+    pub fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        match &self.0 {
+            Kind::Machine => File::open(dir)?.sync_all(),
+            Kind::Simulated(handle) => handle.sync_dir(dir),
+        }
+    }
+
+    /// Gives a file another name, in the place of the file that had it.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`]; whatever the disk says.
+    pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match &self.0 {
+            Kind::Machine => fs::rename(from, to),
+            Kind::Simulated(handle) => handle.rename(from, to),
+        }
+    }
+
+    /// Gives a file a second name, which nothing has yet.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`], [`io::ErrorKind::AlreadyExists`]; whatever the disk says.
+    pub fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match &self.0 {
+            Kind::Machine => fs::hard_link(from, to),
+            Kind::Simulated(handle) => handle.link(from, to),
+        }
+    }
+
+    /// Takes a name away, and the file with its last.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`]; whatever the disk says.
+    pub fn remove(&self, path: &Path) -> io::Result<()> {
+        match &self.0 {
+            Kind::Machine => fs::remove_file(path),
+            Kind::Simulated(handle) => handle.remove(path),
+        }
+    }
+
+    /// Makes a folder, and those above it, where they are not there.
+    ///
+    /// # Errors
+    /// Whatever the disk says.
+    pub fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        match &self.0 {
+            Kind::Machine => fs::create_dir_all(dir),
+            Kind::Simulated(handle) => handle.create_dir(dir),
+        }
+    }
+
+    /// Whether there is a folder of that name.
+    #[must_use]
+    pub fn has_dir(&self, dir: &Path) -> bool {
+        match &self.0 {
+            Kind::Machine => dir.is_dir(),
+            Kind::Simulated(handle) => handle.has_dir(dir),
+        }
+    }
+
+    /// The names of the files in a folder, in order.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`]; whatever the disk says.
+    pub fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        match &self.0 {
+            Kind::Machine => {
+                let mut names = Vec::new();
+                for entry in fs::read_dir(dir)? {
+                    let entry = entry?;
+                    if entry.file_type()?.is_file() {
+                        names.push(PathBuf::from(entry.file_name()));
+                    }
+                }
+                names.sort();
+                Ok(names)
+            }
+            Kind::Simulated(handle) => handle.list(dir),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Random;
+
+    /// What both kinds do alike, in an empty folder.
+    fn does_what_files_do(disk: &Disk, dir: &Path) {
+        let (one, two, three) = (dir.join("one"), dir.join("two"), dir.join("three"));
+        disk.create_dir(dir).unwrap();
+        assert!(disk.has_dir(dir) && disk.list(dir).unwrap().is_empty());
+        let kind = |result: io::Result<()>| result.unwrap_err().kind();
+        assert_eq!(kind(disk.sync(&one)), io::ErrorKind::NotFound);
+        disk.write_new(&one, b"1").unwrap();
+        assert_eq!(kind(disk.write_new(&one, b"2")), io::ErrorKind::AlreadyExists);
+        disk.sync(&one).unwrap();
+        disk.link(&one, &two).unwrap();
+        assert_eq!(kind(disk.link(&one, &two)), io::ErrorKind::AlreadyExists);
+        disk.write_new(&three, b"3").unwrap();
+        disk.rename(&three, &one).unwrap();
+        disk.sync_dir(dir).unwrap();
+        assert_eq!(disk.list(dir).unwrap(), [Path::new("one"), Path::new("two")]);
+        assert_eq!((disk.read(&one).unwrap(), disk.read(&two).unwrap()), (vec![b'3'], vec![b'1']));
+        disk.remove(&one).unwrap();
+        assert_eq!(kind(disk.remove(&one)), io::ErrorKind::NotFound);
+        assert_eq!(disk.read(&one).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(kind(disk.rename(&one, &three)), io::ErrorKind::NotFound);
+        assert_eq!(kind(disk.link(&one, &three)), io::ErrorKind::NotFound);
+        assert_eq!(disk.list(&dir.join("no")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(disk.has(&two) && !disk.has(&one) && !disk.has(dir));
+    }
+
+    #[test]
+    fn both_kinds_do_what_files_do() {
+        let dir = std::env::temp_dir().join(format!("plimsoll-disk-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        does_what_files_do(&Disk::of_the_machine(), &dir);
+        fs::remove_dir_all(&dir).unwrap();
+        let simulated = SimulatedDisk::new(&Random::seeded(1));
+        does_what_files_do(&simulated.started(), &dir);
+    }
+}

@@ -1,0 +1,367 @@
+//! A simulation's files, and what befalls them: a loss of power, no room, a sync that fails, a bit that turns.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::{Disk, Kind};
+use crate::random::{Random, Stream};
+
+/// The disk of a machine that is simulated: it outlives the processes on it. Cloned handles are the same disk.
+#[derive(Clone)]
+pub struct SimulatedDisk(Arc<Mutex<State>>);
+
+/// What one process reads and writes by.
+#[derive(Clone)]
+pub(super) struct Handle {
+    state: Arc<Mutex<State>>,
+    process: u64,
+}
+
+struct State {
+    contents: BTreeMap<u64, Content>,
+    /// The files by name, as processes see them.
+    names: BTreeMap<PathBuf, u64>,
+    /// The same as a loss of power leaves them.
+    durable_names: BTreeMap<PathBuf, u64>,
+    dirs: BTreeSet<PathBuf>,
+    next: u64,
+    /// The process whose handles are good.
+    process: u64,
+    bytes_max: u64,
+    syncs_fail: bool,
+    chance: Stream,
+}
+
+#[derive(Default)]
+struct Content {
+    bytes: Vec<u8>,
+    /// What a loss of power leaves for sure.
+    synced: Vec<u8>,
+}
+
+impl SimulatedDisk {
+    /// An empty disk, of no limit.
+    #[must_use]
+    pub fn new(random: &Random) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            contents: BTreeMap::new(),
+            names: BTreeMap::new(),
+            durable_names: BTreeMap::new(),
+            dirs: BTreeSet::new(),
+            next: 0,
+            process: 0,
+            bytes_max: u64::MAX,
+            syncs_fail: false,
+            chance: random.of("disk"),
+        })))
+    }
+
+    /// What a process that starts now reads and writes by. Handles from before change nothing any more: what
+    /// a process does while it is being taken apart, a process that was killed does not do.
+    #[must_use]
+    pub fn started(&self) -> Disk {
+        let mut state = self.0.lock();
+        state.process += 1;
+        Disk(Kind::Simulated(Handle { state: Arc::clone(&self.0), process: state.process }))
+    }
+
+    /// The process is gone, and with it what was not synced: of each file that was being written and of each
+    /// name that was changed, chance says how much is there.
+    pub fn lose_power(&self) {
+        let mut held = self.0.lock();
+        let state = &mut *held;
+        state.process += 1;
+        let changed: BTreeSet<PathBuf> = state
+            .names
+            .iter()
+            .chain(&state.durable_names)
+            .filter(|(name, _)| state.names.get(*name) != state.durable_names.get(*name))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in changed {
+            if state.chance.once_in(2) {
+                match state.names.get(&name) {
+                    Some(file) => state.durable_names.insert(name, *file),
+                    None => state.durable_names.remove(&name),
+                };
+            }
+        }
+        state.names = state.durable_names.clone();
+        state.forget_unnamed();
+        for content in state.contents.values_mut() {
+            if content.bytes != content.synced {
+                content.tear(&mut state.chance);
+            }
+        }
+    }
+
+    /// From now on no file is written that would make them more than so many bytes together.
+    pub fn limit(&self, bytes_max: u64) {
+        self.0.lock().bytes_max = bytes_max;
+    }
+
+    /// Whether from now on every sync fails.
+    pub fn fail_syncs(&self, do_fail: bool) {
+        self.0.lock().syncs_fail = do_fail;
+    }
+
+    /// Turns one bit of a file, where there is one of that name that holds anything; says whether there was.
+    pub fn turn_bit(&self, path: &Path) -> bool {
+        let mut held = self.0.lock();
+        let state = &mut *held;
+        let Some(content) = state.names.get(path).and_then(|file| state.contents.get_mut(file))
+        else {
+            return false;
+        };
+        if content.bytes.is_empty() {
+            return false;
+        }
+        let at = state.chance.below(content.bytes.len() as u64);
+        let at = usize::try_from(at).unwrap_or_default();
+        let bit = 1 << state.chance.below(8);
+        content.bytes[at] ^= bit;
+        if let Some(byte) = content.synced.get_mut(at) {
+            *byte ^= bit;
+        }
+        true
+    }
+
+    /// The files, as the process sees them, in the order of their names.
+    #[must_use]
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.0.lock().names.keys().cloned().collect()
+    }
+}
+
+impl Content {
+    /// Leaves what was synced, or what was written cut off, or that with nothing in the place of what was cut.
+    fn tear(&mut self, chance: &mut Stream) {
+        let length = self.bytes.len();
+        let kept = usize::try_from(chance.below(length as u64 + 1)).unwrap_or_default();
+        match chance.below(3) {
+            0 => self.bytes.clone_from(&self.synced),
+            1 => self.bytes.truncate(kept),
+            _ => self.bytes[kept..].fill(0),
+        }
+        self.synced.clone_from(&self.bytes);
+    }
+}
+
+impl State {
+    fn find(&mut self, path: &Path) -> io::Result<&mut Content> {
+        let file = self.names.get(path);
+        let content = file.and_then(|file| self.contents.get_mut(file));
+        content.ok_or_else(|| ErrorKind::NotFound.into())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.contents.values().map(|content| content.bytes.len() as u64).sum()
+    }
+
+    fn name(&mut self, path: &Path, file: u64) -> io::Result<()> {
+        if !path.parent().is_some_and(|dir| self.dirs.contains(dir)) {
+            return Err(ErrorKind::NotFound.into());
+        }
+        if self.names.contains_key(path) {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        self.names.insert(path.to_owned(), file);
+        Ok(())
+    }
+
+    fn forget_unnamed(&mut self) {
+        let named: BTreeSet<u64> =
+            self.names.values().chain(self.durable_names.values()).copied().collect();
+        self.contents.retain(|file, _| named.contains(file));
+    }
+}
+
+impl Handle {
+    fn state(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = self.state.lock();
+        if state.process != self.process {
+            return Err(io::Error::other("the process is gone"));
+        }
+        Ok(state)
+    }
+
+    pub(super) fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.state()?;
+        let file = state.next;
+        state.name(path, file)?;
+        state.next += 1;
+        let room = state.bytes_max.saturating_sub(state.bytes());
+        let fits = usize::try_from(room).map_or(bytes.len(), |room| room.min(bytes.len()));
+        let content = Content { bytes: bytes[..fits].to_vec(), synced: Vec::new() };
+        state.contents.insert(file, content);
+        if fits < bytes.len() { Err(ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+
+    pub(super) fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        Ok(self.state()?.find(path)?.bytes.clone())
+    }
+
+    pub(super) fn has(&self, path: &Path) -> bool {
+        self.state().is_ok_and(|state| state.names.contains_key(path))
+    }
+
+    pub(super) fn sync(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state()?;
+        if state.syncs_fail {
+            return Err(io::Error::other("the disk fails"));
+        }
+        let content = state.find(path)?;
+        content.synced.clone_from(&content.bytes);
+        Ok(())
+    }
+
+    pub(super) fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut held = self.state()?;
+        let state = &mut *held;
+        if state.syncs_fail {
+            return Err(io::Error::other("the disk fails"));
+        }
+        if !state.dirs.contains(dir) {
+            return Err(ErrorKind::NotFound.into());
+        }
+        state.durable_names.retain(|name, _| name.parent() != Some(dir));
+        let here = state.names.iter().filter(|(name, _)| name.parent() == Some(dir));
+        state.durable_names.extend(here.map(|(name, file)| (name.clone(), *file)));
+        state.forget_unnamed();
+        Ok(())
+    }
+
+    pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state()?;
+        let file = *state.names.get(from).ok_or(ErrorKind::NotFound)?;
+        let replaced = state.names.remove(to);
+        if let Err(error) = state.name(to, file) {
+            if let Some(replaced) = replaced {
+                state.names.insert(to.to_owned(), replaced);
+            }
+            return Err(error);
+        }
+        state.names.remove(from);
+        Ok(())
+    }
+
+    pub(super) fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state()?;
+        let file = *state.names.get(from).ok_or(ErrorKind::NotFound)?;
+        state.name(to, file)
+    }
+
+    pub(super) fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state()?;
+        state.names.remove(path).ok_or(ErrorKind::NotFound)?;
+        state.forget_unnamed();
+        Ok(())
+    }
+
+    pub(super) fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        self.state()?.dirs.extend(dir.ancestors().map(Path::to_owned));
+        Ok(())
+    }
+
+    pub(super) fn has_dir(&self, dir: &Path) -> bool {
+        self.state().is_ok_and(|state| state.dirs.contains(dir))
+    }
+
+    pub(super) fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        let state = self.state()?;
+        if !state.dirs.contains(dir) {
+            return Err(ErrorKind::NotFound.into());
+        }
+        let here = state.names.keys().filter(|name| name.parent() == Some(dir));
+        Ok(here.filter_map(|name| name.file_name().map(PathBuf::from)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIR: &str = "/data";
+
+    fn path(name: &str) -> PathBuf {
+        Path::new(DIR).join(name)
+    }
+
+    /// A disk with a file whose content and name are durable.
+    fn disk(seed: u64) -> (SimulatedDisk, Disk) {
+        let simulated = SimulatedDisk::new(&Random::seeded(seed));
+        let disk = simulated.started();
+        disk.create_dir(Path::new(DIR)).unwrap();
+        disk.write_new(&path("kept"), b"kept").unwrap();
+        disk.sync(&path("kept")).unwrap();
+        disk.sync_dir(Path::new(DIR)).unwrap();
+        (simulated, disk)
+    }
+
+    #[test]
+    fn a_loss_of_power_leaves_what_was_synced_and_chance_says_of_the_rest() {
+        let (mut names, mut contents) = (BTreeSet::new(), BTreeSet::new());
+        for seed in 0..200 {
+            let (simulated, disk) = disk(seed);
+            disk.write_new(&path("new"), b"12345678").unwrap();
+            disk.write_new(&path("other"), b"other").unwrap();
+            disk.sync(&path("other")).unwrap();
+            disk.rename(&path("other"), &path("kept")).unwrap();
+            simulated.lose_power();
+            assert!(disk.read(&path("kept")).is_err(), "the process is gone");
+            let disk = simulated.started();
+            let kept = disk.read(&path("kept")).unwrap();
+            assert!([&b"kept"[..], b"other"].contains(&&kept[..]), "renaming is whole");
+            names.insert((disk.has(&path("new")), kept));
+            if let Ok(new) = disk.read(&path("new")) {
+                assert!(new.len() <= 8);
+                contents.insert(new);
+            }
+            let listed = disk.list(Path::new(DIR)).unwrap();
+            simulated.lose_power();
+            let again = simulated.started().list(Path::new(DIR)).unwrap();
+            assert_eq!(again, listed, "what a loss of power left is durable");
+        }
+        assert_eq!(names.len(), 4, "{names:?}");
+        assert!(contents.contains(&b""[..]) && contents.contains(&b"12345678"[..]));
+        assert!(contents.len() > 8, "{contents:?}");
+    }
+
+    #[test]
+    fn a_process_that_is_over_changes_nothing() {
+        let (simulated, old) = disk(1);
+        let new = simulated.started();
+        assert!(old.write_new(&path("late"), b"1").is_err() && !new.has(&path("late")));
+        assert!(old.remove(&path("kept")).is_err() && new.has(&path("kept")));
+    }
+
+    #[test]
+    fn a_disk_without_room_takes_the_beginning() {
+        let (simulated, disk) = disk(1);
+        simulated.limit(6);
+        let refused = disk.write_new(&path("new"), b"123").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::StorageFull);
+        assert_eq!(disk.read(&path("new")).unwrap(), b"12");
+        disk.remove(&path("new")).unwrap();
+        simulated.limit(7);
+        disk.write_new(&path("new"), b"123").unwrap();
+        simulated.fail_syncs(true);
+        assert!(disk.sync(&path("new")).is_err() && disk.sync_dir(Path::new(DIR)).is_err());
+    }
+
+    #[test]
+    fn a_bit_turns_for_good() {
+        let (simulated, disk) = disk(1);
+        assert!(simulated.turn_bit(&path("kept")) && !simulated.turn_bit(&path("none")));
+        let turned = disk.read(&path("kept")).unwrap();
+        let bits: u32 =
+            turned.iter().zip(b"kept").map(|(one, other)| (one ^ other).count_ones()).sum();
+        assert_eq!(bits, 1);
+        simulated.lose_power();
+        assert_eq!(simulated.started().read(&path("kept")).unwrap(), turned);
+    }
+}

@@ -1,0 +1,110 @@
+//! How many copies of partitions the nodes can hold: a table, or replicas, that would exceed it are
+//! refused before they are created. What a copy costs does not depend on what is in it: an empty one
+//! has the memory and the files of its rows, its index and its lead.
+
+use plimsoll_index::Error;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::node::Shared;
+use crate::settings;
+
+/// What an empty copy with an index takes in memory, bytes (measured: 0.9 MB).
+const COPY_BYTES: u64 = 1 << 20;
+/// The part of the node's memory that empty copies may take: one in so many.
+const MEMORY_PART: u64 = 2;
+/// The files that a copy keeps open (measured: 7 with an index and nothing in it), and those of its
+/// segments and tables while it is written to.
+const COPY_FILES: u64 = 16;
+/// The files that everything else of a node may have open.
+const OTHER_FILES: u64 = 256;
+
+/// What one node can hold, and what sets that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Capacity {
+    copies: u64,
+    set_by: &'static str,
+}
+
+/// The least of what a setting, the memory and the open files of a node allow; 0 is not known.
+fn capacity(set: u64, memory_bytes: u64, files: u64) -> Capacity {
+    let of_memory =
+        if memory_bytes == 0 { u64::MAX } else { memory_bytes / MEMORY_PART / COPY_BYTES };
+    let of_files =
+        if files == 0 { u64::MAX } else { files.saturating_sub(OTHER_FILES) / COPY_FILES };
+    let bounds = [
+        (set, "cluster.max_shards_per_node"),
+        (of_memory, "the memory of a node"),
+        (of_files, "the open files that a node may have (ulimit -n)"),
+    ];
+    let least = bounds.into_iter().min_by_key(|(copies, _)| *copies);
+    least.map_or(Capacity { copies: set, set_by: "" }, |(copies, set_by)| Capacity {
+        copies,
+        set_by,
+    })
+}
+
+/// How many files this process may have open; 0 where that is not known.
+fn files_max() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(0)
+}
+
+/// Has the process open as many files as the system allows it: what shells set by default is little
+/// for a node.
+pub(crate) fn raise_files_max() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+}
+
+impl Shared {
+    /// Refuses to go from `before` to `after` copies of each of so many partitions where the nodes
+    /// cannot hold them; a new table has none before.
+    pub(crate) fn check_capacity(
+        &self,
+        partitions: u32,
+        before: usize,
+        after: usize,
+    ) -> Result<(), Error> {
+        let set = settings::cluster::shards_per_node_max(&self.metadata);
+        let memory_bytes = plimsoll_memory::machine::machine().total_bytes;
+        let capacity = capacity(set, memory_bytes, files_max());
+        let nodes = self.members.data_nodes().max(1);
+        let most = capacity.copies.saturating_mul(nodes as u64);
+        let of = |partitions: usize, copies: usize| (partitions * copies.min(nodes)) as u64;
+        let present = |table: &std::sync::Arc<crate::metadata::table::Table>| {
+            of(table.copies().len(), self.wanted_copies_of(table.index().as_deref()))
+        };
+        let present: u64 = self.tables.all().iter().map(present).sum();
+        let all = |copies: usize| of(partitions as usize, copies);
+        let added = all(after).saturating_sub(all(before));
+        if added == 0 || present + added <= most {
+            return Ok(());
+        }
+        let reason = format!(
+            "Validation Failed: 1: this action would add [{added}] shards, but this cluster \
+             currently has [{present}]/[{most}] maximum shards open, set by {};",
+            capacity.set_by
+        );
+        Err(Error::new(400, "validation_exception", reason))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_of_the_bounds_counts() {
+        let of = |set, memory, files| {
+            let found = capacity(set, memory, files);
+            (found.copies, found.set_by)
+        };
+        assert_eq!(of(1_000, 64 << 30, 1 << 20), (1_000, "cluster.max_shards_per_node"));
+        assert_eq!(of(1_000, 1 << 30, 1 << 20), (512, "the memory of a node"));
+        assert_eq!(of(1_000, 64 << 30, 1_024).0, 48);
+        assert_eq!(of(1_000, 64 << 30, 100).0, 0);
+        assert_eq!(of(1_000, 0, 0).0, 1_000, "what is not known does not count");
+    }
+}

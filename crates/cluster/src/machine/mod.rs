@@ -1,0 +1,9 @@
+//! What a node takes from the machine that it runs on: the time, chance, threads beside requests, folders, room
+//! on the disk, how many copies fit.
+
+pub(crate) mod background;
+pub(crate) mod capacity;
+pub(crate) mod chance;
+pub(crate) mod folders;
+pub(crate) mod room;
+pub(crate) mod wall_clock;

@@ -1,0 +1,233 @@
+//! What a node answers to the questions of others.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use plimsoll_control::Class;
+use plimsoll_log::{PartitionId, SessionId};
+use plimsoll_storage::operation::Operation;
+use plimsoll_storage::{Argv, ErrorReply, Reply as RowReply, command};
+
+use crate::Coordinator;
+use crate::machine::wall_clock::now_ms;
+use crate::metadata;
+use crate::metadata::table::Copies;
+use crate::node::digest::Digest;
+use crate::node::figures::cancel_here;
+use crate::recovery::Subject;
+use crate::replication::lead::{Step, Submission};
+use crate::replication::partition::Partition;
+use crate::replication::tail::GroupTail;
+use crate::routing::submit::{fences, lead_for, reply_bytes, write_bytes};
+use crate::rows::scatter::class_of;
+use crate::wire::write_error::WriteError;
+use crate::wire::{
+    Envelope, FORMAT, Freshness, PartitionName, Problem, Question, Reply, StepBytes, Told, decode,
+    encode_answer,
+};
+
+impl Coordinator {
+    /// Answers another node's question. Dropping the future stops the work on it.
+    pub async fn answer(&self, question: Bytes) -> Bytes {
+        let began = Instant::now();
+        let waits = Waits::default();
+        let reply = match decode::<Envelope>(&question) {
+            Ok(envelope) if envelope.cluster != self.shared().log.incarnation().0 => {
+                Reply::Problem(Problem::OtherCluster)
+            }
+            Ok(envelope) => self.answer_to(envelope, &waits).await.unwrap_or_else(Reply::Problem),
+            Err(Problem::Format(_)) => Reply::Problem(Problem::Format(FORMAT)),
+            Err(problem) => Reply::Problem(problem),
+        };
+        let had_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let server_ns = had_ns.saturating_sub(waits.ns.load(Ordering::Relaxed));
+        encode_answer(reply, Told { server_ns: Some(server_ns), line: Some(self.shared().line()) })
+    }
+
+    async fn answer_to(&self, envelope: Envelope, waits: &Waits) -> Result<Reply, Problem> {
+        let terms = envelope.terms();
+        let timeout = terms.timeout;
+        let shared = self.shared();
+        let subject = |id: PartitionId| {
+            let of = |partition: &Partition| Subject {
+                store: partition.store.clone(),
+                indexer: partition.indexer().cloned(),
+            };
+            match id {
+                metadata::PARTITION => Some(of(&shared.metadata)),
+                id => self.local(id).ok().map(|partition| of(&partition)),
+            }
+        };
+        let checkpoints = &shared.checkpoints;
+        if let Some(reply) = checkpoints.answer(&envelope.from, &envelope.question, subject).await {
+            return Ok(reply);
+        }
+        match envelope.question {
+            Question::Probe => Ok(Reply::Done),
+            Question::Clock => Ok(Reply::Clock { now_ms: now_ms() }),
+            Question::Positions => {
+                // Of a group that is not read here nothing is known that is worth saying.
+                let read = shared.tails.iter().filter(|(group, _)| shared.groups.reads(**group));
+                let position = |(group, tail): (&plimsoll_log::GroupId, &Arc<GroupTail>)| {
+                    let position = tail.get().position();
+                    (group.0, position.lsn.0, position.hash, position.log_time_ms)
+                };
+                Ok(Reply::Positions(read.map(position).collect()))
+            }
+            Question::Await { metadata: position } => {
+                let there = async {
+                    let tail = shared.tails.get(&metadata::GROUP);
+                    if let Some(tail) = tail {
+                        tail.reached(plimsoll_log::Lsn(position)).await;
+                    }
+                    shared.reconciled_to(position.min(shared.metadata.applied().0), timeout).await
+                };
+                match tokio::time::timeout(timeout, there).await {
+                    Ok(true) => Ok(Reply::Done),
+                    _ => Err(Problem::NotHere("the metadata is behind".to_owned())),
+                }
+            }
+            Question::Write { partition, session, first, acked, stamp_ms, steps } => {
+                let local = self.local(partition.into())?;
+                // The node that asks may not know yet that the table follows.
+                if self.copies(partition.into())?.is_follower() && !is_own(&steps) {
+                    return Err(Problem::Write(WriteError::read_only()));
+                }
+                if let Some(why) = local.takes_no_writes() {
+                    return Err(Problem::Write(WriteError::NotTaken(why)));
+                }
+                let working = shared.work(Class::Write);
+                let steps = steps.into_iter().map(step).collect::<Result<Vec<_>, _>>()?;
+                shared.admit(write_bytes(&steps)).await.map_err(Problem::Write)?;
+                // The lead counts on one item of the record at least, and on a reply to it.
+                if !steps.iter().any(|step| matches!(step, Step::Write(_))) {
+                    return Err(Problem::Write(WriteError::Refused {
+                        code: "ERR".to_owned(),
+                        message: "there is no operation to write".to_owned(),
+                    }));
+                }
+                let session = SessionId(session);
+                let submission = |done| Submission { session, first, acked, stamp_ms, steps, done };
+                let answer = lead_for(&local, submission, timeout).await.map_err(Problem::Write)?;
+                working.done();
+                Ok(self.replies(partition, &answer))
+            }
+            Question::Settle { partition, session, numbers, stamp_ms } => {
+                let local = self.local(partition.into())?;
+                let submission = fences(SessionId(session), &numbers, stamp_ms);
+                let answer = lead_for(&local, submission, timeout).await;
+                Ok(self.replies(partition, &answer.map_err(Problem::Write)?))
+            }
+            Question::Read { partition, argv, freshness } => {
+                let local = self.fresh(partition.into(), freshness, timeout, waits).await?;
+                let argv = Argv::of(&argv);
+                let command = command::parse(&argv).map_err(row)?;
+                let working = shared.work(class_of(&command));
+                let (reply, _held) = self.read_local(&local, &command, &argv).await;
+                if local.is_damaged() {
+                    return Err(Problem::NotHere("the copy is damaged".to_owned()));
+                }
+                working.done();
+                Ok(self.replies(partition, &[reply]))
+            }
+            Question::LastChange { partition, key, freshness } => {
+                let local = self.fresh(partition.into(), freshness, timeout, waits).await?;
+                let working = shared.work(Class::Get);
+                let change = self.last_change(&local, key.into()).await.map_err(row)?;
+                working.done();
+                Ok(Reply::LastChange(change))
+            }
+            Question::Statistics => Ok(self.statistics_answer()?),
+            Question::Cancel { number } => match cancel_here(number) {
+                true => Ok(Reply::Done),
+                false => Err(Problem::NotHere("the request has ended".to_owned())),
+            },
+            Question::Digest { partition } => {
+                self.local(partition.into())?;
+                let copies = self.copies(partition.into())?;
+                let digest = self.digest_here(&copies).await.map_err(Problem::NotHere)?;
+                let Digest { lsn, hash, digest, .. } = digest;
+                Ok(Reply::Digest { lsn, hash, digest })
+            }
+            other => self.answer_about_documents(other, terms, waits).await,
+        }
+    }
+
+    /// Replies as they go to another node, with what they may show.
+    fn replies(&self, partition: PartitionName, replies: &[RowReply]) -> Reply {
+        let group = self.shared().tables.copies(partition.into()).map(|copies| copies.group);
+        let seen = group.map_or(0, |group| self.shared().seen(group).0);
+        Reply::Replies { replies: reply_bytes(replies), seen }
+    }
+
+    /// This node's copies of a partition, by its name.
+    pub(crate) fn copies(&self, id: PartitionId) -> Result<Arc<Copies>, Problem> {
+        let copies = self.shared().tables.copies(id);
+        copies.ok_or_else(|| Problem::NotHere("the node does not know the partition".to_owned()))
+    }
+
+    /// This node's copy of a partition, if it serves one.
+    pub(crate) fn local(&self, id: PartitionId) -> Result<Arc<Partition>, Problem> {
+        let local = self.copies(id)?.local().filter(|partition| partition.fault().is_none());
+        local.ok_or_else(|| Problem::NotHere("the node does not serve the partition".to_owned()))
+    }
+
+    /// The same, once it is as fresh as asked for.
+    pub(crate) async fn fresh(
+        &self,
+        id: PartitionId,
+        freshness: Freshness,
+        timeout: Duration,
+        waits: &Waits,
+    ) -> Result<Arc<Partition>, Problem> {
+        let began = Instant::now();
+        let local = self.local(id)?;
+        let group = self.copies(id)?.group;
+        let is_fresh = self.shared().comes_to_be(freshness, group, timeout).await;
+        let waited_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        waits.ns.fetch_add(waited_ns, Ordering::Relaxed);
+        // Where apply stopped meanwhile, the group goes on without the partition.
+        if is_fresh && local.fault().is_none() {
+            return Ok(local);
+        }
+        Err(Problem::Behind("the copy is behind its log".to_owned()))
+    }
+}
+
+/// How long a question waited for the log: no work of the node's.
+#[derive(Default)]
+pub(crate) struct Waits {
+    ns: AtomicU64,
+}
+
+/// Whether it is what the cluster itself does to a table that follows.
+fn is_own(steps: &[StepBytes]) -> bool {
+    matches!(steps, [StepBytes::Write(payload)] if Operation::is_unfollow(payload))
+}
+
+/// A step as it came. What cannot be read is not appended: every replica would stop at it.
+fn step(step: StepBytes) -> Result<Step, Problem> {
+    match step {
+        StepBytes::Write(payload) => {
+            let payload = Bytes::from(payload);
+            // Who asks has looked whether all nodes know it.
+            match Operation::check(&payload, |_| true) {
+                Ok(()) => Ok(Step::Write(payload)),
+                Err(error) => Err(Problem::Write(WriteError::Refused {
+                    code: "ERR".to_owned(),
+                    message: format!("the operation cannot be read: {error}"),
+                })),
+            }
+        }
+        StepBytes::Read(argv) => Ok(Step::Read(Argv::of(&argv))),
+    }
+}
+
+fn row(error: ErrorReply) -> Problem {
+    Problem::Row { code: error.code.to_string(), message: error.message.into_owned() }
+}
+
+#[cfg(test)]
+mod tests;

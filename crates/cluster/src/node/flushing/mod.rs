@@ -1,0 +1,194 @@
+//! When rows go to files, on a thread of its own: the fullest partition while all together take too much
+//! memory or before its memtable is full, and group by group what holds the log back, so that the log can be
+//! trimmed and a restart has little to replay. Never all at once. Which is next says
+//! `plimsoll_control::flushing`; what is done with a group, [`groups`].
+
+mod groups;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use plimsoll_control::flushing::{self, Held, Limits};
+use plimsoll_log::GroupId;
+use plimsoll_storage::partition::Stops;
+
+use crate::machine::background::BackgroundThread;
+use crate::node::{GROUPS, Shared};
+use crate::replication::partition::Partition;
+use crate::settings;
+
+pub(crate) use groups::{Durable, flush_all};
+
+/// How often is looked for what to flush.
+const INTERVAL: Duration = Duration::from_millis(50);
+/// After how long what was written is flushed at the latest where the disk is nearly full: what is in
+/// files needs no room in the log.
+const INTERVAL_PRESSED: Duration = Duration::from_secs(5);
+/// How often it is said that stores took no rows.
+const STOPS_INTERVAL: Duration = Duration::from_secs(10);
+/// Bytes of log that a restart replays at most: at least, and at most.
+const LOG_BYTES_MIN: u64 = 256 << 20;
+const LOG_BYTES_MAX: u64 = 1 << 30;
+
+/// By this part of a memtable a store's turn comes before RocksDB flushes it, and so much is written between two
+/// looks at least.
+const TURN_PART: u64 = 16;
+/// What a look at one store costs is paid by so many bytes that are written.
+const LOOK_BYTES: u64 = 4 << 10;
+
+/// Starts the thread.
+pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<BackgroundThread> {
+    let weak = Arc::downgrade(shared);
+    BackgroundThread::start("flush", move |stopped| run(&weak, stopped))
+}
+
+fn run(shared: &Weak<Shared>, stopped: &Receiver<()>) {
+    let (mut flushed, mut stops) = (Flushed::new(Instant::now()), SeenStops::default());
+    let mut turns = Turns::default();
+    while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+        let Some(shared) = shared.upgrade() else { return };
+        let partitions = shared.tables.partitions();
+        shape_files(&shared, &partitions);
+        stops.look(&shared);
+        relieve(&shared);
+        turns.take(&shared, &partitions);
+        while let Some(group) = flushed.due(&shared) {
+            flushed.note(&shared, group);
+            groups::flush(&shared, group);
+            if stopped.try_recv().is_ok() {
+                return;
+            }
+            relieve(&shared);
+        }
+    }
+}
+
+/// When each group was flushed last.
+struct Flushed(BTreeMap<GroupId, (u64, Instant)>);
+
+impl Flushed {
+    fn new(now: Instant) -> Self {
+        Self((0..=GROUPS).map(|group| (GroupId(group), (0, now))).collect())
+    }
+
+    /// The group to be flushed now.
+    fn due(&self, shared: &Shared) -> Option<GroupId> {
+        let log_bytes = shared.applied_bytes.load(Ordering::Relaxed);
+        let interval = settings::cluster::flush_interval(&shared.metadata);
+        let interval = if shared.room.is_low() { interval.min(INTERVAL_PRESSED) } else { interval };
+        let (_, budget) = shared.resources.write_buffers();
+        let limits = Limits {
+            bytes: (budget as u64).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX),
+            age_ns: nanoseconds(interval),
+        };
+        let held = self.0.values().map(|(bytes, at)| Held {
+            bytes: log_bytes.saturating_sub(*bytes),
+            age_ns: nanoseconds(at.elapsed()),
+        });
+        let at = flushing::due(&held.collect::<Vec<_>>(), limits)?;
+        self.0.keys().nth(at).copied()
+    }
+
+    /// A group is being flushed: also where that fails, it is tried again when it is due again.
+    fn note(&mut self, shared: &Shared, group: GroupId) {
+        self.0.insert(group, (shared.applied_bytes.load(Ordering::Relaxed), Instant::now()));
+    }
+}
+
+/// What was seen of stores that took no rows, which is to be said: whoever applies waits with them.
+#[derive(Default)]
+struct SeenStops {
+    seen: Stops,
+    said_at: Option<Instant>,
+}
+
+impl SeenStops {
+    fn look(&mut self, shared: &Shared) {
+        let stops = shared.resources.stops();
+        let is_quiet = self.said_at.is_some_and(|at| at.elapsed() < STOPS_INTERVAL);
+        if stops.count == self.seen.count || is_quiet {
+            return;
+        }
+        let (count, for_ns) = (stops.count - self.seen.count, stops.time_ns - self.seen.time_ns);
+        tracing::warn!(count, for_ns, "stores took no rows: files are not written fast enough");
+        *self = Self { seen: stops, said_at: Some(Instant::now()) };
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Flushes the partitions that hold most, until all together hold less than is too much.
+fn relieve(shared: &Shared) {
+    loop {
+        let (held, budget) = shared.resources.write_buffers();
+        if !flushing::are_full(held as u64, budget as u64) {
+            return;
+        }
+        let partitions = shared.tables.partitions();
+        let Some(fullest) = partitions.iter().max_by_key(|it| it.store.flushable_bytes()) else {
+            return;
+        };
+        // Those that hold more are being flushed, and are waited for.
+        if fullest.store.flushable_bytes() == 0 {
+            return;
+        }
+        if !flush(fullest) {
+            return;
+        }
+    }
+}
+
+/// Writes a partition's rows to files; whether that was done.
+fn flush(partition: &Partition) -> bool {
+    let flushed = partition.store.flush();
+    if let Err(error) = &flushed {
+        tracing::warn!(partition = %partition.id, %error, "rows cannot be flushed");
+    }
+    flushed.is_ok()
+}
+
+/// Stores that are flushed one after the other before their memtables are full: written alike they would all
+/// be full at once.
+#[derive(Default)]
+struct Turns {
+    /// How much was applied when they were looked at last.
+    looked_bytes: u64,
+}
+
+impl Turns {
+    /// Flushes the store whose turn it is, where there is one.
+    fn take(&mut self, shared: &Shared, partitions: &[Arc<Partition>]) {
+        let memtable_bytes = shared.resources.memtable_bytes() as u64;
+        let applied_bytes = shared.applied_bytes.load(Ordering::Relaxed);
+        // Nobody looks at a thousand stores that nobody writes to, nor at each of them all the time.
+        let least = (memtable_bytes / TURN_PART).max(partitions.len() as u64 * LOOK_BYTES);
+        if applied_bytes.saturating_sub(self.looked_bytes) < least {
+            return;
+        }
+        self.looked_bytes = applied_bytes;
+        let limits =
+            Limits { bytes: memtable_bytes - memtable_bytes / TURN_PART, age_ns: u64::MAX };
+        let held =
+            partitions.iter().map(|it| Held { bytes: it.store.flushable_bytes(), age_ns: 0 });
+        let Some(at) = flushing::due(&held.collect::<Vec<_>>(), limits) else { return };
+        flush(&partitions[at]);
+    }
+}
+
+/// Has the stores' files sized to what is flushed into them, as many stores as there are by now.
+fn shape_files(shared: &Shared, partitions: &[Arc<Partition>]) {
+    let (_, budget) = shared.resources.write_buffers();
+    let memtable_bytes = shared.resources.memtable_bytes() as u64;
+    let stores = partitions.len() as u64;
+    let flush_bytes = flushing::expected_bytes(budget as u64, stores, memtable_bytes);
+    for partition in partitions {
+        if let Err(error) = partition.store.shape_files(flush_bytes) {
+            tracing::warn!(partition = %partition.id, %error, "files keep their size");
+        }
+    }
+}

@@ -1,0 +1,552 @@
+//! A node follows the metadata: tables that others created are served here too, copies that are
+//! this node's are made, those that are no longer are given up, the cluster's settings are taken
+//! on. It says that it is there, and the first of the nodes notes who has left and where copies
+//! should be. What is held for searches that nobody came back to is let go here too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use plimsoll_log::{Lsn, PartitionId};
+
+use crate::documents::IndexMetadata;
+use crate::machine::wall_clock::now_ms;
+use crate::metadata;
+use crate::metadata::members::{BEAT_INTERVAL_MS, Beat, LEFT_AFTER_MS};
+use crate::metadata::placement::{self, CopyState, Known, Places};
+use crate::metadata::reports::{CopyReport, reason};
+use crate::metadata::table::{Copies, DocumentsDefinition, Table, TableDefinition};
+use crate::node::Shared;
+use crate::node::trimming::Trimmer;
+use crate::recovery::making::NotMade;
+use crate::replication::groups::UnusedSince;
+use crate::replication::partition::Partition;
+use crate::settings;
+use crate::settings::work::WORK_SETTINGS;
+
+/// How often the metadata is looked at where nothing says that it changed.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// How often nodes and copies are looked at, at most, where no table changed.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// Copies that this node makes at once, and first copies of new tables beside them: those are of nothing yet,
+/// and clients wait for them.
+const MAKING_MAX: usize = 2;
+const BEGINNING_MAX: usize = 4;
+/// How long a copy that could not be made rests.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// From how much on log time counts as ahead of the clock, ms: clocks may differ by half of it.
+const LOG_TIME_AHEAD_MS: u64 = 1_000;
+/// How long the log has to take a report of copies before it is tried again at the next look: a beat
+/// must not be late.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often files of copies that are no longer this node's are looked for.
+const LEFTOVERS_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The handle of the thread.
+pub(crate) struct Reconciler {
+    shared: Weak<Shared>,
+    thread: JoinHandle<()>,
+}
+
+impl Reconciler {
+    pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let weak = Arc::downgrade(shared);
+        shared.metadata.tell_changes(Arc::clone(&shared.look));
+        let own = Weak::clone(&weak);
+        let run = move || {
+            runtime.block_on(run(&own));
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new().name("reconcile".to_owned()).spawn(run)?;
+        Ok(Self { shared: weak, thread })
+    }
+
+    /// Ends the thread after what it is doing. Blocks.
+    pub(crate) fn stop(self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.look.notify_one();
+        }
+        if self.thread.join().is_err() {
+            tracing::error!("the reconcile thread panicked");
+        }
+    }
+}
+
+/// What the thread remembers from one look to the next.
+#[derive(Default)]
+struct Seen {
+    /// The changes of tables and settings that were seen last.
+    tables: Option<u64>,
+    settings: Option<u64>,
+    documents: BTreeMap<String, Option<DocumentsDefinition>>,
+    /// The copies that are being made, and those that could not be and rest.
+    making: Arc<Mutex<BTreeMap<PartitionId, Making>>>,
+    /// A copy was made, or could not be, since they were looked at.
+    has_made: Arc<AtomicBool>,
+    /// What the last look at the places of copies went by, where it found nothing to change.
+    placed: Option<Placed>,
+    looked_at: Option<Instant>,
+    leftovers_at: Option<Instant>,
+    beat_at: Option<Instant>,
+    acted_at: Option<Instant>,
+    clock_at: Option<Instant>,
+    /// It was said that log time is ahead of the clock.
+    is_ahead: bool,
+    trimmer: Trimmer,
+    /// Log groups that are read and of no use.
+    unused: UnusedSince,
+}
+
+/// What decides where copies should be: the changes of tables and settings, the nodes, and the
+/// change of each node's reports.
+#[derive(PartialEq)]
+struct Placed {
+    tables: Option<u64>,
+    settings: Option<u64>,
+    places: Places,
+    reports: Vec<u64>,
+}
+
+/// A copy that this node is to make.
+enum Making {
+    /// It is being made, perhaps as the first of a new table; `why` that failed before, if it did.
+    Now { is_first: bool, why: Option<NotMade> },
+    /// It could not be made.
+    Rests { until: Instant, why: NotMade },
+}
+
+async fn run(weak: &Weak<Shared>) {
+    let mut seen = Seen::default();
+    loop {
+        let Some(shared) = weak.upgrade() else { return };
+        if shared.is_stopping.load(Ordering::Relaxed) {
+            shared.say_goodbye().await;
+            return;
+        }
+        let position = shared.metadata.applied();
+        match shared.reconcile(&mut seen, position).await {
+            Ok(()) => {
+                shared.reconciled.send_replace(position.0);
+            }
+            Err(error) => tracing::warn!(error, "the metadata cannot be followed"),
+        }
+        let look = Arc::clone(&shared.look);
+        drop(shared);
+        let _ = tokio::time::timeout(INTERVAL, look.notified()).await;
+    }
+}
+
+impl Shared {
+    async fn reconcile(self: &Arc<Self>, seen: &mut Seen, position: Lsn) -> Result<(), String> {
+        // Every beat of every node is a change of the metadata: what does not answer a client's
+        // change is done at its own pace.
+        let is_turn = seen.looked_at.is_none_or(|at| at.elapsed() >= LOOK_INTERVAL);
+        if is_turn {
+            seen.looked_at = Some(Instant::now());
+            self.documents.contexts.expire();
+            self.documents.views.expire();
+            self.follow_members()?;
+        }
+        let change = metadata::objects_change(&self.metadata, metadata::SETTINGS.0)?;
+        if seen.settings != Some(change) {
+            self.follow_settings();
+            seen.settings = Some(change);
+        }
+        self.follow_version()?;
+        let mut is_look = false;
+        let change = metadata::tables_change(&self.metadata)?;
+        if seen.tables != Some(change) {
+            let _changing = self.creation.lock().await;
+            self.follow_tables(seen).await?;
+            seen.tables = Some(change);
+            seen.trimmer.tables_changed(self, position);
+            self.follow_copies(seen).await?;
+            is_look = true;
+        } else if is_turn || seen.has_made.swap(false, Ordering::Relaxed) {
+            self.follow_copies(seen).await?;
+            is_look = true;
+        }
+        if is_look {
+            self.follow_groups(&mut seen.unused);
+        }
+        let is_due = |at: Option<Instant>| {
+            at.is_none_or(|at| at.elapsed() >= Duration::from_millis(BEAT_INTERVAL_MS))
+        };
+        if is_due(seen.clock_at) {
+            seen.clock_at = Some(Instant::now());
+            self.look_at_clock(seen);
+        }
+        // A node that is alone says who it is once, when it starts.
+        if seen.beat_at.is_none() || (!self.is_alone && is_due(seen.beat_at)) {
+            seen.beat_at = Some(Instant::now());
+            self.compare_clocks();
+            self.beat();
+        }
+        // After the beat: what the log does not take now is said at the next look.
+        if is_look && let Err(error) = self.report(seen).await {
+            tracing::warn!(error, "the node cannot report its copies");
+        }
+        if seen.leftovers_at.is_none_or(|at| at.elapsed() >= LEFTOVERS_INTERVAL) {
+            seen.leftovers_at = Some(Instant::now());
+            self.forget_leftovers_aside();
+        }
+        if is_due(seen.acted_at) {
+            seen.acted_at = Some(Instant::now());
+            // Everybody does, as the one that acts may be the one that left.
+            self.note_who_left().await?;
+            if self.members.acts() {
+                self.raise_version().await?;
+                self.place(seen).await?;
+            }
+            if !self.is_alone {
+                seen.trimmer.trim(self, position);
+            }
+        }
+        Ok(())
+    }
+
+    /// Works as the cluster's settings say, and where they do not, as it was started.
+    pub(crate) fn follow_settings(&self) {
+        // Held from the read on, so that an older state is never the last one told.
+        let follower = self.settings_follower.lock();
+        let settings = metadata::settings(&self.metadata);
+        let mut work = self.work_settings.clone();
+        for name in WORK_SETTINGS {
+            if let Some(text) = settings.get(name)
+                && let Err(error) = work.set(name, text)
+            {
+                tracing::warn!(name, error, "the cluster's setting is passed over");
+            }
+        }
+        self.selection.change(&work.selection);
+        self.documents.pool.change(&work.search);
+        if let Some(follower) = &*follower {
+            follower(&settings);
+        }
+    }
+
+    /// Serves the tables that the metadata has, as it has them.
+    async fn follow_tables(&self, seen: &mut Seen) -> Result<(), String> {
+        let definitions: BTreeMap<String, TableDefinition> =
+            metadata::tables(&self.metadata)?.into_iter().collect();
+        for table in self.tables.all() {
+            let is_same = |it: &TableDefinition| it.incarnation == table.incarnation();
+            if !definitions.get(table.name()).is_some_and(is_same) {
+                self.close_table(&table).await?;
+                seen.documents.remove(table.name());
+            }
+        }
+        for (name, definition) in &definitions {
+            let table = match self.tables.by_name(name) {
+                Some(table) => table,
+                None => {
+                    let index = IndexMetadata::of(name, definition);
+                    let index = index.map_err(|error| error.to_string())?.map(Arc::new);
+                    self.tables.insert(Table::new(name, definition, index))
+                }
+            };
+            for (copies, (_, partition)) in table.copies().iter().zip(definition.partitions()) {
+                copies.set_definition(partition);
+            }
+            table.follow(definition);
+            if seen.documents.get(name) != Some(&definition.documents) {
+                let index = IndexMetadata::of(name, definition);
+                if let Some(index) = index.map_err(|error| error.to_string())? {
+                    table.set_index(Arc::new(index));
+                    let indexed = self.index_partitions(&table).await;
+                    indexed.map_err(|error| error.to_string())?;
+                }
+                seen.documents.insert(name.clone(), definition.documents.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins to make the copies that are this node's and missing, and gives up those that are
+    /// not.
+    async fn follow_copies(self: &Arc<Self>, seen: &Seen) -> Result<(), String> {
+        let mut wanted = BTreeSet::new();
+        for table in self.tables.all() {
+            for copies in table.copies() {
+                let definition = copies.definition();
+                let own = definition.copy_on(&self.members.own);
+                let is_own = own.is_some();
+                let is_initializing = own.is_some_and(|it| it.state == CopyState::Initializing);
+                match copies.local() {
+                    // Its files may be the last: they go only once another copy is known to serve.
+                    Some(_) if !is_own && self.is_served_elsewhere(copies) => {
+                        tracing::info!(partition = %copies.id, "the copy is no longer here");
+                        self.close_copy(copies, "the copy is no longer here").await?;
+                    }
+                    // It was opened again before the metadata knew that it serves.
+                    Some(local) if is_initializing && local.fault().is_none() => {
+                        wanted.insert(copies.id);
+                        self.make_in_time(seen, &table, copies);
+                    }
+                    Some(local) if is_initializing && self.is_to_be_replaced(copies, &local) => {
+                        tracing::info!(partition = %copies.id, "the copy is made anew");
+                        self.close_copy(copies, "the copy is being made anew").await?;
+                        wanted.insert(copies.id);
+                        self.make_in_time(seen, &table, copies);
+                    }
+                    // Who follows makes it, of the leader's.
+                    None if copies.is_first_to_come() => {}
+                    None if is_own && copies.stopped().is_none() => {
+                        wanted.insert(copies.id);
+                        self.make_in_time(seen, &table, copies);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let is_kept = |id: &PartitionId, it: &mut Making| {
+            matches!(it, Making::Now { .. }) || wanted.contains(id)
+        };
+        seen.making.lock().retain(is_kept);
+        Ok(())
+    }
+
+    /// Whether another copy of a partition is known to serve.
+    pub(crate) fn is_served_elsewhere(&self, copies: &Copies) -> bool {
+        let members = self.members.all();
+        let definition = copies.definition();
+        let mut others = definition.serving().filter(|node| *node != self.members.own);
+        others.any(|node| members.get(node).is_some_and(|it| it.serves(copies.id)))
+    }
+
+    /// Whether this node's copy is damaged, and can be made anew.
+    fn is_to_be_replaced(&self, copies: &Copies, local: &Partition) -> bool {
+        // One that stopped may hold more than the copy that an operator accepted in its stead.
+        let is_given_up =
+            local.fault().is_some() && copies.definition().is_given_up(&self.members.own);
+        (local.is_damaged() || is_given_up) && self.is_served_elsewhere(copies)
+    }
+
+    /// Has files of copies that are no longer here deleted, beside everything else.
+    fn forget_leftovers_aside(self: &Arc<Self>) {
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            // A table that is being created has files before it is known.
+            let Ok(_creating) = shared.creation.try_lock() else { return };
+            let it = Arc::clone(&shared);
+            let forgotten = tokio::task::spawn_blocking(move || it.forget_leftovers()).await;
+            if let Err(error) = forgotten.unwrap_or_else(|error| Err(error.to_string())) {
+                tracing::warn!(error, "files of copies that are no longer here stay");
+            }
+        });
+    }
+
+    /// Takes over what the metadata says of the nodes and their copies.
+    pub(crate) fn follow_members(&self) -> Result<(), String> {
+        self.members.set(metadata::nodes(&self.metadata, &self.members.all())?);
+        Ok(())
+    }
+
+    /// Has the metadata say how this node's copies are. Others know of a change of tables by this
+    /// node only once it has said what came of it.
+    async fn report(&self, seen: &Seen) -> Result<(), String> {
+        if self.is_alone {
+            return Ok(());
+        }
+        let mut current = BTreeMap::new();
+        for table in self.tables.all() {
+            for copies in table.copies() {
+                if copies.definition().copy_on(&self.members.own).is_none() {
+                    continue;
+                }
+                let report = match (copies.report(), seen.making.lock().get(&copies.id)) {
+                    (Some(report), _) => report,
+                    // Also while it is tried again: each try would be a change for all.
+                    (
+                        None,
+                        Some(Making::Rests { why, .. } | Making::Now { why: Some(why), .. }),
+                    ) => CopyReport::Absent { why: reason(&why.why), held: why.held },
+                    (None, _) => CopyReport::Making,
+                };
+                current.insert(copies.id, report);
+            }
+        }
+        let known = self.members.get(&self.members.own);
+        let known = known.as_ref().map(|it| &it.reports);
+        let own = metadata::reports(&self.metadata, &self.members.own, known)?;
+        let differences = own.differences(&current);
+        if differences.is_empty() {
+            return Ok(());
+        }
+        let report = metadata::report(&self.members.own, &differences);
+        let reported = tokio::time::timeout(REPORT_TIMEOUT, self.submit_metadata(&report)).await;
+        reported.map_err(|_| "no answer".to_owned())?.map_err(|error| error.to_string())?;
+        self.look.notify_one();
+        self.follow_members()
+    }
+
+    fn make_in_time(self: &Arc<Self>, seen: &Seen, table: &Arc<Table>, copies: &Arc<Copies>) {
+        let mut making = seen.making.lock();
+        let now = Instant::now();
+        let rests = match making.get(&copies.id) {
+            Some(Making::Now { .. }) => true,
+            Some(Making::Rests { until, .. }) => *until > now,
+            None => false,
+        };
+        let is_first = copies.begins_on(&self.members.own);
+        let same = |it: &&Making| matches!(it, Making::Now { is_first: it, .. } if *it == is_first);
+        let busy_max = if is_first { BEGINNING_MAX } else { MAKING_MAX };
+        if rests || making.values().filter(same).count() >= busy_max {
+            return;
+        }
+        let why = match making.remove(&copies.id) {
+            Some(Making::Rests { why, .. }) => Some(why),
+            _ => None,
+        };
+        making.insert(copies.id, Making::Now { is_first, why });
+        let (shared, making) = (Arc::downgrade(self), Arc::clone(&seen.making));
+        let has_made = Arc::clone(&seen.has_made);
+        let (table, copies) = (Arc::clone(table), Arc::clone(copies));
+        tokio::spawn(async move {
+            let Some(shared) = shared.upgrade() else { return };
+            let made = shared.make_copy(&table, &copies).await;
+            match made {
+                Ok(()) => making.lock().remove(&copies.id),
+                Err(why) => {
+                    tracing::warn!(partition = %copies.id, why = why.why, "a copy cannot be made yet");
+                    let until = Instant::now() + RETRY_INTERVAL;
+                    making.lock().insert(copies.id, Making::Rests { until, why })
+                }
+            };
+            has_made.store(true, Ordering::Relaxed);
+            shared.look.notify_one();
+        });
+    }
+
+    /// Has the clock looked at also while nothing is appended, and says it where log time is ahead:
+    /// nothing expires then until the clock has caught up.
+    fn look_at_clock(&self, seen: &mut Seen) {
+        // A clock that is wrong shows in the node's health.
+        let is_right = self.log.health().is_ok();
+        let log_time_ms = self.tails.values().map(|tail| tail.get().log_time_ms).max();
+        let ahead_ms = log_time_ms.unwrap_or(0).saturating_sub(now_ms());
+        let is_ahead = is_right && ahead_ms > LOG_TIME_AHEAD_MS;
+        if is_ahead && !seen.is_ahead {
+            tracing::warn!(
+                ahead_ms,
+                "log time is ahead of this node's clock, most likely because a clock was wrong \
+                 before: nothing expires until the clock has caught up"
+            );
+        }
+        seen.is_ahead = is_ahead;
+    }
+
+    /// Says that this node is there; what comes of it is not waited for.
+    fn beat(self: &Arc<Self>) {
+        let beat = Beat { at_ms: now_ms(), ..self.durable.lock().beat(self) };
+        let operation = metadata::beat(&self.members.own, &self.members.record, &beat);
+        let shared = Arc::downgrade(self);
+        tokio::spawn(async move {
+            let Some(shared) = shared.upgrade() else { return };
+            if let Err(error) = shared.submit_metadata(&operation).await {
+                tracing::warn!(%error, "the node cannot say that it is there");
+            }
+        });
+    }
+
+    async fn say_goodbye(&self) {
+        if self.is_alone {
+            return;
+        }
+        let log_time_ms = self.metadata.log_time_ms();
+        let said = self.write_metadata(metadata::left(&self.members.own, log_time_ms));
+        // The others notice by themselves where the log does not take it.
+        let _ = tokio::time::timeout(INTERVAL, said).await;
+    }
+
+    /// Notes the nodes that have not said anything for too long.
+    async fn note_who_left(&self) -> Result<(), String> {
+        let log_time_ms = self.metadata.log_time_ms();
+        for member in self.members.others() {
+            let beat = metadata::last_beat(&self.metadata, &member.id)?;
+            let (at_ms, seen) = beat.map_or((0, 0), |(beat, seen)| (beat.at_ms, seen));
+            if at_ms + LEFT_AFTER_MS < log_time_ms {
+                tracing::warn!(node = member.record.name, "a node has left");
+                let leave = metadata::leave(&member.id, log_time_ms, seen);
+                self.submit_metadata(&leave).await.map_err(|error| error.to_string())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has copies made and given up where they should be others. Looks at no table where nothing
+    /// changed since there was nothing to do.
+    async fn place(&self, seen: &mut Seen) -> Result<(), String> {
+        let log_time_ms = self.metadata.log_time_ms();
+        let wanted = self.wanted_nodes();
+        let places = self.members.places(log_time_ms, 0, &wanted);
+        // How long one that is away is waited for is each table's own.
+        let is_all_there = places.values().all(|place| place.is_alive);
+        let members = self.members.all();
+        let reports = members.values().map(|member| member.reports.change).collect();
+        let placed = Placed { tables: seen.tables, settings: seen.settings, places, reports };
+        if is_all_there && seen.placed.as_ref() == Some(&placed) {
+            return Ok(());
+        }
+        seen.placed = None;
+        let default_wait_ms = settings::cluster::delayed_ms(&self.metadata);
+        let mut making = self.making();
+        let mut has_changed = false;
+        for table in self.tables.all() {
+            let index = table.index();
+            let wait_ms = index.as_ref().and_then(|it| it.delayed_ms()).unwrap_or(default_wait_ms);
+            let places = self.members.places(log_time_ms, wait_ms, &wanted);
+            let copies = self.wanted_copies_of(index.as_deref());
+            let known = |id: PartitionId| {
+                let members = &members;
+                move |node: &str| members.get(node).map_or(Known::Other, |it| it.known(id))
+            };
+            let changes = table.copies().iter().any(|it| {
+                let (definition, mut making) = (it.definition(), making.clone());
+                placement::next(&definition, copies, &places, &known(it.id), &mut making).is_some()
+            });
+            if !changes {
+                continue;
+            }
+            has_changed = true;
+            let counted = Mutex::new(&mut making);
+            let change = |definition: &mut TableDefinition| {
+                let mut is_changed = false;
+                let table = definition.incarnation;
+                for (ordinal, partition) in (0..).zip(&mut definition.partitions) {
+                    let known = known(PartitionId { table, ordinal });
+                    let next = placement::next(partition, copies, &places, &known, *counted.lock());
+                    if let Some(next) = next {
+                        partition.copies = next;
+                        partition.epoch += 1;
+                        is_changed = true;
+                    }
+                }
+                is_changed
+            };
+            let changed = self.update_definition(table.name(), table.incarnation(), change).await;
+            changed.map_err(|error| error.to_string())?;
+        }
+        seen.placed = (!has_changed).then_some(placed);
+        Ok(())
+    }
+
+    /// How many copies each node is making.
+    fn making(&self) -> BTreeMap<String, usize> {
+        let mut making = BTreeMap::new();
+        for table in self.tables.all() {
+            for copies in table.copies() {
+                for copy in &copies.definition().copies {
+                    if copy.state == CopyState::Initializing {
+                        *making.entry(copy.node.clone()).or_insert(0) += 1;
+                    }
+                }
+            }
+        }
+        making
+    }
+}

@@ -1,0 +1,188 @@
+//! A node that the log went on without: what it lacks was trimmed away, because it is new, or was
+//! gone for long. It finds the others by their beats in the metadata's log, copies the metadata
+//! from one of them, and learns where each log group stands. Its copies of partitions are made
+//! later, as any other's.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_log::record::{Item, Record};
+use plimsoll_log::rules::chain::Position;
+use plimsoll_log::{GroupId, Incarnation, Log, LogError, Lsn};
+use plimsoll_storage::operation::Operation;
+use plimsoll_storage::partition::Resources;
+
+use crate::machine::chance::random_u64;
+use crate::metadata;
+use crate::metadata::members::NodeRecord;
+use crate::recovery::{self, CopyOptions, Folders, Recoveries, Stage};
+use crate::wire::{Link, Peers, Question, Reply};
+
+/// Bytes read from the log at once.
+const READ_BYTES_MAX: usize = 8 << 20;
+/// After how long without a record the log's end is reached.
+const QUIET: Duration = Duration::from_secs(3);
+/// How long another node has to say where it stands.
+const POSITIONS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long what is left to be done beside a question is waited for, and how often it is looked at.
+const REST_MAX: Duration = Duration::from_secs(2);
+const REST_LOOK: Duration = Duration::from_millis(2);
+
+/// Where the log groups stand.
+pub(crate) type Positions = BTreeMap<GroupId, Position>;
+
+/// A node on its way into a cluster.
+pub(crate) struct Joining<'a> {
+    pub log: &'a Arc<dyn Log>,
+    pub peers: &'a Arc<dyn Peers>,
+    pub record: &'a NodeRecord,
+    pub incarnation: Incarnation,
+}
+
+impl Joining<'_> {
+    /// The nodes whose beats the metadata's log still holds, the one that beat last first.
+    pub(crate) fn found_in_log(&self) -> Result<Vec<NodeRecord>, LogError> {
+        let first = self.log.bounds(metadata::GROUP)?.first;
+        let mut reader = self.log.read(&[(metadata::GROUP, first)])?;
+        let mut found: BTreeMap<String, (Lsn, NodeRecord)> = BTreeMap::new();
+        let mut entries = Vec::new();
+        loop {
+            reader.next(&mut entries, READ_BYTES_MAX, QUIET)?;
+            if entries.is_empty() {
+                break;
+            }
+            let last = self.log.bounds(metadata::GROUP)?.last;
+            let read = entries.last().map_or(Lsn(0), |entry| entry.lsn);
+            for entry in entries.drain(..) {
+                let Ok(record) = Record::decode(&entry.record) else { continue };
+                for item in record.items {
+                    let Item::Operations { payloads, .. } = item else { continue };
+                    let operations = payloads.iter().filter_map(|it| Operation::decode(it).ok());
+                    let beats = operations.filter_map(|it| metadata::beaten(&it));
+                    found.extend(beats.map(|(id, record)| (id, (entry.lsn, record))));
+                }
+            }
+            if read >= last {
+                break;
+            }
+        }
+        let mut found: Vec<(Lsn, NodeRecord)> = found.into_values().collect();
+        found.sort_by_key(|(lsn, _)| std::cmp::Reverse(*lsn));
+        let others = found.into_iter().map(|(_, record)| record);
+        Ok(others.filter(|record| record.rpc != self.record.rpc).collect())
+    }
+
+    /// Copies the metadata of one of `others` into `partitions_dir`. Blocks.
+    pub(crate) fn copy_metadata(
+        &self,
+        others: &[NodeRecord],
+        partitions_dir: &Path,
+        resources: &Resources,
+    ) -> Result<(), String> {
+        let folders = Folders::of(partitions_dir, metadata::PARTITION);
+        let recoveries = Recoveries::new(&self.record.name);
+        let mut why = "the log holds no beat of another node".to_owned();
+        for other in others {
+            let recovery = recoveries.begin(metadata::PARTITION, &other.name);
+            let recovery = recovery.map_err(|_| "the metadata is being copied".to_owned())?;
+            let link = self.link(other);
+            let options = CopyOptions { seed: random_u64(), ..CopyOptions::default() };
+            let copied = block_on(recovery::copy(
+                &link,
+                metadata::PARTITION,
+                &folders,
+                &options,
+                &recovery,
+            ))?;
+            let installed = copied.map_err(|error| error.to_string()).and_then(|copied| {
+                let installed = copied.install(resources, self.incarnation, false);
+                installed.map_err(|error| error.to_string())
+            });
+            match installed {
+                Ok(_) => {
+                    recovery.enter(Stage::Done);
+                    tracing::info!(node = other.name, "the metadata was copied");
+                    return Ok(());
+                }
+                Err(error) => {
+                    recovery.fail(&error);
+                    why = format!("{}: {error}", other.name);
+                }
+            }
+        }
+        Err(why)
+    }
+
+    /// Where one of `others` stands in each group. Blocks.
+    pub(crate) fn positions(&self, others: &[NodeRecord]) -> Result<Positions, String> {
+        let mut why = "no other node is known".to_owned();
+        for other in others {
+            let link = self.link(other);
+            match block_on(link.ask(Question::Positions, POSITIONS_TIMEOUT, 0))? {
+                Ok(Reply::Positions(positions)) => {
+                    let position = |(group, lsn, hash, log_time_ms)| {
+                        (GroupId(group), Position { lsn: Lsn(lsn), hash, log_time_ms })
+                    };
+                    return Ok(positions.into_iter().map(position).collect());
+                }
+                Ok(_) => why = format!("{} does not say where it stands", other.name),
+                Err(error) => why = format!("{}: {error}", other.name),
+            }
+        }
+        Err(why)
+    }
+
+    fn link(&self, other: &NodeRecord) -> Link {
+        Link {
+            peers: Arc::clone(self.peers),
+            address: other.rpc.as_str().into(),
+            from: self.record.name.as_str().into(),
+            cluster: self.incarnation,
+            heard: Arc::default(),
+        }
+    }
+}
+
+/// Runs a task to its end on this thread, which may block, and what it left to be done beside it: a
+/// checkpoint that nobody says is no longer needed would be given out again, and be too old by then.
+fn block_on<T>(task: impl Future<Output = T>) -> Result<T, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let metrics = runtime.metrics();
+    let rest = async {
+        while metrics.num_alive_tasks() > 0 {
+            tokio::time::sleep(REST_LOOK).await;
+        }
+    };
+    Ok(runtime.block_on(async {
+        let done = task.await;
+        // Other nodes end it by themselves.
+        let _ = tokio::time::timeout(REST_MAX, rest).await;
+        done
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn what_is_left_to_be_done_beside_is_done_too() {
+        let is_done = Arc::new(AtomicBool::new(false));
+        let done = Arc::clone(&is_done);
+        let answer = block_on(async move {
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                done.store(true, Ordering::Relaxed);
+            });
+            7
+        });
+        assert_eq!((answer, is_done.load(Ordering::Relaxed)), (Ok(7), true));
+    }
+}

@@ -1,0 +1,214 @@
+//! The applier of one log group: a thread that reads the group's log in order, keeps its chain, and
+//! brings the replicas forward. It answers the clients whose records it applies.
+//!
+//! Each group that the node reads has a thread of its own, so a store that stops or is slow holds up
+//! its own group and no other, least of all the metadata. Which groups are read is decided in
+//! `groups/`.
+//!
+//! A replica that cannot go on (a full disk) holds its thread at that record, named in its
+//! fault, and is tried again; a chain fault stops the group for good.
+
+mod group;
+mod replies;
+mod worker;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use plimsoll_log::record::{self, Record};
+use plimsoll_log::rules::chain::{Chain, Position};
+use plimsoll_log::{Entry, GroupId, Log, LogError, PartitionId, Wake};
+use plimsoll_storage::partition::Replica;
+use tokio::sync::oneshot;
+
+use crate::metadata::version::ClusterVersion;
+use crate::node::digest::Digest;
+use crate::node::trimming::LastRecords;
+use crate::replication::fell_behind::FellBehind;
+use crate::replication::partition::Partition;
+use crate::replication::tail::GroupTail;
+use group::Group;
+use worker::Worker;
+
+/// Commands that may wait for the thread.
+const COMMANDS_MAX: usize = 64;
+/// How long a mark is waited for: a thread that stands still holds up nobody who flushes other groups.
+const MARK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What is asked of an applier beside the log.
+enum Command {
+    Add(Box<Replica>, Arc<Partition>, oneshot::Sender<Added>),
+    Remove(PartitionId, oneshot::Sender<()>),
+    NoteDocuments(PartitionId, oneshot::Sender<()>),
+    Digest(PartitionId, oneshot::Sender<Result<Digest, String>>),
+    Mark(SyncSender<Option<Mark>>),
+    Leave(SyncSender<Option<Mark>>),
+    Stop,
+}
+
+/// What became of a replica that was handed to an applier.
+pub(crate) enum Added {
+    /// It is served.
+    Served,
+    /// It is too far behind the group to be brought forward in passing.
+    Behind(Box<Replica>),
+    /// It cannot be served; says why.
+    Refused(String),
+}
+
+/// How far the group is: what may be trimmed once the stores are flushed.
+pub(crate) struct Mark {
+    /// The position of the group's chain.
+    pub position: Position,
+    /// Each replica's partition and the position that its stamp names.
+    pub replicas: Vec<(Arc<Partition>, Position)>,
+    /// Where the last records up to the position are.
+    pub last: LastRecords,
+}
+
+/// The handle of an applier's thread.
+pub(crate) struct Applier {
+    commands: SyncSender<Command>,
+    /// Ends the thread's wait for the log, so that it looks for commands.
+    wake: Wake,
+    has_left: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// A group as its applier begins with it.
+pub(crate) struct GroupStart {
+    pub group: GroupId,
+    pub chain: Chain,
+    pub tail: Arc<GroupTail>,
+    pub replicas: Vec<(Replica, Arc<Partition>)>,
+    /// What was seen of the group before, or that nothing was.
+    pub last: LastRecords,
+}
+
+/// What the appliers of a node share.
+#[derive(Clone)]
+pub(crate) struct ApplierContext {
+    pub log: Arc<dyn Log>,
+    /// Bytes of records that all of them have taken.
+    pub applied_bytes: Arc<AtomicU64>,
+    pub version: Arc<ClusterVersion>,
+    pub fell_behind: FellBehind,
+}
+
+impl Applier {
+    /// Starts the thread; it reads the group from after its chain on.
+    pub(crate) fn start(context: &ApplierContext, start: GroupStart) -> Result<Self, LogError> {
+        let name = thread_name(start.group);
+        let reader = context.log.read(&[(start.group, start.chain.position().lsn.next())])?;
+        let wake = reader.waker();
+        let (commands, received) = sync_channel(COMMANDS_MAX);
+        let (group, has_left) = (Group::new(start), Arc::<AtomicBool>::default());
+        let left = Arc::clone(&has_left);
+        let worker = Worker::new(context.clone(), reader, group, received, left);
+        let run = move || worker.run_until_stopped();
+        let thread = std::thread::Builder::new().name(name).spawn(run);
+        let thread = thread.map_err(|error| LogError::Failed(error.to_string()))?;
+        Ok(Self { commands, wake, has_left, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Whether it takes no replica any more: it was told so ([`Self::leave`]), or the log was trimmed past
+    /// it while it brought none forward. Another has to begin where the log does now.
+    pub(crate) fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Relaxed)
+    }
+
+    /// Hands a replica to the thread, and waits until it is served or given back.
+    pub(crate) async fn add(&self, replica: Box<Replica>, partition: Arc<Partition>) -> Added {
+        let (done, added) = oneshot::channel();
+        let stopping = || Added::Refused("the group is not read here any more".to_owned());
+        match self.try_send(Command::Add(replica, partition, done)) {
+            Ok(()) => added.await.unwrap_or_else(|_| stopping()),
+            Err(TrySendError::Full(Command::Add(replica, ..))) => Added::Behind(replica),
+            Err(_) => stopping(),
+        }
+    }
+
+    /// Takes a replica out: what the log still holds for it is passed over.
+    pub(crate) async fn remove(&self, id: PartitionId) -> bool {
+        let (done, removed) = oneshot::channel();
+        self.try_send(Command::Remove(id, done)).is_ok() && removed.await.is_ok()
+    }
+
+    /// Has a replica note which documents change from now on.
+    pub(crate) async fn note_documents(&self, id: PartitionId) -> bool {
+        let (done, noting) = oneshot::channel();
+        self.try_send(Command::NoteDocuments(id, done)).is_ok() && noting.await.is_ok()
+    }
+
+    /// What a replica contains at the position that its group has then.
+    pub(crate) async fn digest(&self, id: PartitionId) -> Result<Digest, String> {
+        let (done, told) = oneshot::channel();
+        self.try_send(Command::Digest(id, done))
+            .map_err(|_| "the apply thread has no time for it".to_owned())?;
+        told.await.unwrap_or_else(|_| Err("apply waits".to_owned()))
+    }
+
+    /// Stamps every replica, and says where they stand; none where that cannot be said now. Blocks.
+    pub(crate) fn mark(&self) -> Option<Mark> {
+        let (done, marked) = sync_channel(1);
+        self.try_send(Command::Mark(done)).ok()?;
+        marked.recv_timeout(MARK_TIMEOUT).ok()?
+    }
+
+    /// Has the thread take no replica any more, where it has none, and says where the group stands. Blocks.
+    pub(crate) fn leave(&self) -> Option<Mark> {
+        let (done, left) = sync_channel(1);
+        self.try_send(Command::Leave(done)).ok()?;
+        left.recv_timeout(MARK_TIMEOUT).ok()?
+    }
+
+    /// Ends the thread after what it is doing. Blocks.
+    pub(crate) fn stop(&self) {
+        self.begin_to_stop();
+        let thread = self.thread.lock().take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("an apply thread panicked");
+        }
+    }
+
+    /// Has the thread end; several end at once so.
+    pub(crate) fn begin_to_stop(&self) {
+        // A thread that is gone has stopped.
+        let _ = self.send(Command::Stop);
+    }
+
+    fn try_send(&self, command: Command) -> Result<(), TrySendError<Command>> {
+        self.commands.try_send(command)?;
+        (self.wake)();
+        Ok(())
+    }
+
+    fn send(&self, command: Command) -> Result<(), ()> {
+        self.commands.send(command).map_err(|_| ())?;
+        (self.wake)();
+        Ok(())
+    }
+}
+
+/// At most 15 bytes: the system keeps no more.
+fn thread_name(group: GroupId) -> String {
+    if group == crate::metadata::GROUP {
+        return "apply-metadata".to_owned();
+    }
+    format!("apply-{group}")
+}
+
+/// Decodes a record and takes it into the chain.
+pub(crate) fn advance(chain: &mut Chain, entry: &Entry) -> Result<(Record, Position), String> {
+    let describe = |error: record::RecordError| format!("record {}: {error}", entry.lsn);
+    let record = Record::decode(&entry.record).map_err(describe)?;
+    let checksum = record::checksum(&entry.record).map_err(describe)?;
+    let position = chain
+        .advance(entry.lsn, checksum, record.stamp_ms, &record.anchor)
+        .map_err(|fault| fault.to_string())?;
+    Ok((record, position))
+}

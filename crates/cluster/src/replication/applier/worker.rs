@@ -1,0 +1,307 @@
+//! The thread of an applier: it waits for the log and for commands, and applies record by record.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, Instant};
+
+use plimsoll_log::record::Record;
+use plimsoll_log::rules::chain::Position;
+use plimsoll_log::{Entry, LogError, PartitionId, Reader};
+use plimsoll_storage::partition::{Applied, ApplyError, Replica};
+
+use super::group::Group;
+use super::replies::{Replies, answer, deliver};
+use super::{Added, ApplierContext, Command, advance};
+use crate::replication::lead::Submission;
+use crate::replication::partition::{Fault, Partition};
+use crate::wire::write_error::WriteError;
+
+/// Bytes read from the log at once: each group that is read may hold so many.
+const READ_BYTES_MAX: usize = 2 << 20;
+/// How long the thread waits for the log where nothing is due: commands end that wait, so a group in
+/// which nothing happens costs next to nothing.
+const READ_TIMEOUT: Duration = Duration::from_millis(250);
+/// How long a replica that could not apply rests before it is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
+
+/// What the thread is at when it looks for commands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Activity {
+    BetweenRecords,
+    InRecord,
+    /// At nothing any more: the group has stopped.
+    Stopped,
+}
+
+pub(super) struct Worker {
+    context: ApplierContext,
+    reader: Box<dyn Reader>,
+    group: Group,
+    /// Partitions whose lead is to be looked at, and when: it waits for clients to return.
+    checks: Vec<(Instant, Arc<Partition>)>,
+    commands: Receiver<Command>,
+    /// See [`super::Applier::has_left`].
+    has_left: Arc<AtomicBool>,
+    is_stopping: bool,
+}
+
+impl Worker {
+    pub(super) fn new(
+        context: ApplierContext,
+        reader: Box<dyn Reader>,
+        group: Group,
+        commands: Receiver<Command>,
+        has_left: Arc<AtomicBool>,
+    ) -> Self {
+        let (checks, is_stopping) = (Vec::new(), false);
+        Self { context, reader, group, checks, commands, has_left, is_stopping }
+    }
+
+    /// Runs; after a panic, which is a fault of ours, nothing of the group is applied any more, and
+    /// that is said.
+    pub(super) fn run_until_stopped(mut self) {
+        let run = std::panic::AssertUnwindSafe(|| self.run());
+        if std::panic::catch_unwind(run).is_err() {
+            self.halt("apply panicked; the log has what was said");
+        }
+    }
+
+    /// Stops the group; commands are still answered: the node serves reads and can be stopped.
+    fn halt(&mut self, fault: &str) {
+        self.group.stop(fault);
+        self.obey_until_stopped();
+    }
+
+    fn obey_until_stopped(&mut self) {
+        while !self.is_stopping {
+            match self.commands.recv() {
+                Ok(command) => self.obey(command, Activity::Stopped),
+                Err(_) => self.is_stopping = true,
+            }
+        }
+    }
+
+    fn run(&mut self) {
+        let mut entries = Vec::new();
+        while !self.is_stopping {
+            self.obey_waiting(Activity::BetweenRecords);
+            let timeout = self.check_leads();
+            match self.reader.next(&mut entries, READ_BYTES_MAX, timeout) {
+                Ok(()) => {}
+                Err(error) => self.cannot_read(&error),
+            }
+            for entry in entries.drain(..) {
+                self.apply(&entry);
+            }
+        }
+    }
+
+    fn cannot_read(&mut self, error: &LogError) {
+        if let LogError::Trimmed { group, asked, .. } = error
+            && self.context.log.bounds(*group).is_ok_and(|bounds| bounds.first > *asked)
+        {
+            // It brings nothing forward: whoever wants the group read begins where the log does.
+            if self.group.partitions.is_empty() {
+                tracing::info!(%error, "the log went on while nothing was applied of it here");
+                self.has_left.store(true, Ordering::Relaxed);
+                return self.obey_until_stopped();
+            }
+            // Not a hole, which every node would meet again.
+            self.context.fell_behind.tell(&error.to_string());
+        }
+        self.halt(&format!("the log cannot be read: {error}"));
+    }
+
+    /// Has leads that waited long enough begin their next record; says for how long the log may
+    /// be waited for.
+    fn check_leads(&mut self) -> Duration {
+        if self.checks.is_empty() {
+            return READ_TIMEOUT;
+        }
+        let now = Instant::now();
+        self.checks.retain_mut(|(at, partition)| {
+            let again = if *at <= now { partition.lead.check(now) } else { Some(*at) };
+            *at = again.unwrap_or(*at);
+            again.is_some()
+        });
+        let next = self.checks.iter().map(|(at, _)| *at - now).min();
+        next.map_or(READ_TIMEOUT, |wait| wait.min(READ_TIMEOUT))
+    }
+
+    fn check_lead(&mut self, at: Instant, partition: &Arc<Partition>) {
+        let same = self.checks.iter_mut().find(|(_, it)| Arc::ptr_eq(it, partition));
+        match same {
+            Some((found, _)) => *found = at,
+            None => self.checks.push((at, Arc::clone(partition))),
+        }
+    }
+
+    fn obey_waiting(&mut self, activity: Activity) {
+        while !self.is_stopping {
+            match self.commands.try_recv() {
+                Ok(command) => self.obey(command, activity),
+                Err(TryRecvError::Disconnected) => self.is_stopping = true,
+                Err(TryRecvError::Empty) => return,
+            }
+        }
+    }
+
+    fn obey(&mut self, command: Command, activity: Activity) {
+        match command {
+            Command::Add(_, _, done) if self.has_left.load(Ordering::Relaxed) => {
+                let _ = done.send(Added::Refused("the group is not read here any more".to_owned()));
+            }
+            // The group may be in the middle of a record.
+            Command::Add(replica, _, done) if activity != Activity::BetweenRecords => {
+                let _ = done.send(Added::Behind(replica));
+            }
+            Command::Add(replica, partition, done) => {
+                let over = self.context.version.over_budget();
+                let added = self.group.add(&*self.context.log, replica, partition, over);
+                // Who asked may be gone; the replica is served all the same.
+                let _ = done.send(added);
+            }
+            // The replica is out of its place: whoever asked tries again.
+            Command::Remove(id, _) if activity == Activity::InRecord && self.is_applied(id) => {}
+            Command::NoteDocuments(..) | Command::Digest(..)
+                if activity != Activity::BetweenRecords => {}
+            Command::Remove(id, done) => {
+                self.group.remove(id);
+                let _ = done.send(());
+            }
+            Command::NoteDocuments(id, done) => {
+                if self.group.note_documents(id) {
+                    let _ = done.send(());
+                }
+            }
+            Command::Digest(id, done) => {
+                let _ = done.send(self.group.digest(id));
+            }
+            // A replica is out of its place, so nothing can be said of the group.
+            Command::Mark(done) if activity != Activity::BetweenRecords => {
+                let _ = done.send(None);
+            }
+            Command::Mark(done) => {
+                let _ = done.send(Some(self.group.mark()));
+            }
+            Command::Leave(done) => {
+                let is_empty = self.group.partitions.is_empty();
+                self.has_left.store(is_empty, Ordering::Relaxed);
+                let _ = done.send(is_empty.then(|| self.group.mark()));
+            }
+            Command::Stop => self.is_stopping = true,
+        }
+    }
+
+    /// Whether a record is being applied to this replica.
+    fn is_applied(&self, id: PartitionId) -> bool {
+        let group = &self.group;
+        group.partitions.iter().any(|it| it.id == id) && !group.replicas.contains_key(&id)
+    }
+
+    fn apply(&mut self, entry: &Entry) {
+        let group = &mut self.group;
+        if group.fault.is_some() {
+            return;
+        }
+        let (record, position) = match advance(&mut group.chain, entry) {
+            Ok(advanced) => advanced,
+            Err(fault) => return group.stop(&format!("log group {}: {fault}", group.id)),
+        };
+        group.last.saw(record.partition, position.lsn);
+        if let Some((mut replica, partition)) = group.replicas.remove(&record.partition) {
+            group.tail.begin(position.lsn);
+            let submissions = partition.lead.take(&record.lead).unwrap_or_default();
+            let done =
+                self.apply_until_done(&mut replica, &partition, position, &record, submissions);
+            if let Err(fault) = done
+                && !self.is_stopping
+            {
+                partition.halt(&fault);
+            }
+            self.group.replicas.insert(record.partition, (replica, partition));
+        }
+        self.context.applied_bytes.fetch_add(entry.record.len() as u64, Ordering::Relaxed);
+        self.group.publish();
+    }
+
+    fn partitions_that_are_well(&self) -> Vec<Arc<Partition>> {
+        let partitions = self.group.partitions.iter();
+        partitions.filter(|partition| partition.fault().is_none()).cloned().collect()
+    }
+
+    /// Applies, trying again while the store fails; commands are obeyed meanwhile.
+    fn apply_until_done(
+        &mut self,
+        replica: &mut Replica,
+        partition: &Arc<Partition>,
+        position: Position,
+        record: &Record,
+        submissions: Vec<Submission>,
+    ) -> Result<(), String> {
+        if let Some(fault) = partition.fault() {
+            submissions.into_iter().for_each(|it| answer(it, Err(WriteError::Unknown)));
+            return Err(fault);
+        }
+        // Those that were well and wait with this one, because they are in its group.
+        let mut waiting: Vec<Arc<Partition>> = Vec::new();
+        loop {
+            let mut replies = Replies::new(&submissions, position.log_time_ms);
+            match replica.apply(position, record, self.context.version.over_budget(), &mut replies)
+            {
+                Ok(applied) => {
+                    // Before the answers: who has one may count at once.
+                    partition.counted(&replica.stamp(), replica.log_time_ms());
+                    if matches!(applied, Applied::Passed(_)) {
+                        partition.lead.passed(&record.lead);
+                    }
+                    let operations = submissions.iter().map(|it| it.steps.len()).sum();
+                    partition.lead.learn(operations, replica.shared_permille());
+                    let check_at = partition.lead.answering(submissions.len());
+                    let (done, unsettled) = replies.into_parts();
+                    deliver(applied, submissions, done, unsettled);
+                    if let Some(at) = check_at {
+                        self.check_lead(at, partition);
+                    }
+                    for partition in waiting {
+                        tracing::info!(partition = %partition.id, "apply goes on");
+                        partition.set_fault(None);
+                    }
+                    return Ok(());
+                }
+                Err(ApplyError::Store(error)) if !error.is_final() => {
+                    let fault = format!("partition {} waits: {error}", replica.id());
+                    if waiting.is_empty() {
+                        tracing::error!(fault, "apply is stopped");
+                        waiting = self.partitions_that_are_well();
+                        let waits = Fault::Waits(fault.clone());
+                        waiting.iter().for_each(|it| it.set_fault(Some(waits.clone())));
+                    }
+                    self.obey_waiting(Activity::InRecord);
+                    // What waits stays so: the record is not applied, and nothing after it may be.
+                    if self.is_stopping {
+                        return Err(fault);
+                    }
+                    // The copy is given up meanwhile, and with its files there may be room for the others.
+                    if partition.has_ended() {
+                        waiting.iter().for_each(|it| it.set_fault(None));
+                        return Err(fault);
+                    }
+                    std::thread::sleep(RETRY_INTERVAL);
+                }
+                Err(error) => {
+                    match &error {
+                        ApplyError::OverBudget(_) => self.context.version.stopped_a_partition(),
+                        ApplyError::Store(error) => partition.note(error),
+                        _ => {}
+                    }
+                    let fault = format!("partition {} stopped: {error}", replica.id());
+                    tracing::error!(fault, "apply stops");
+                    submissions.into_iter().for_each(|it| answer(it, Err(WriteError::Unknown)));
+                    return Err(fault);
+                }
+            }
+        }
+    }
+}

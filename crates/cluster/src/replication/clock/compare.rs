@@ -1,0 +1,39 @@
+//! Asks the other nodes what time it is, and has this node's clock judged by it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use crate::machine::wall_clock::now_ms;
+use crate::node::Shared;
+use crate::wire::{Question, Reply};
+
+/// How long an answer is waited for: a later one would say little.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(800);
+
+impl Shared {
+    /// Compares this node's clock with those of the nodes that are there; done without waiting.
+    pub(crate) fn compare_clocks(self: &Arc<Self>) {
+        if self.is_alone {
+            return;
+        }
+        let clock = Arc::clone(&self.clock);
+        let others = self.members.others();
+        tokio::spawn(async move {
+            let is_alone = others.is_empty();
+            let asked = others.into_iter().map(|member| {
+                let clock = Arc::clone(&clock);
+                async move {
+                    let asked_ms = now_ms();
+                    let answer = member.link.ask(Question::Clock, ANSWER_TIMEOUT, 0).await;
+                    if let Ok(Reply::Clock { now_ms: theirs_ms }) = answer {
+                        clock.hear(member.number, asked_ms, theirs_ms, now_ms());
+                    }
+                }
+            });
+            join_all(asked).await;
+            clock.judge(is_alone);
+        });
+    }
+}

@@ -1,0 +1,214 @@
+//! Keeps what a wrong clock says out of the log: every append passes here, whoever makes it (leads,
+//! barriers, beats). Reads pass untouched: what others appended may always be applied.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use plimsoll_control::selection::NodeId;
+use plimsoll_log::{
+    AppendDone, AppendError, Bounds, GroupId, Incarnation, Log, LogError, Lsn, Reader, Stats,
+};
+
+use super::lone::{LASTS_MS, LoneClock, Look};
+use super::skew::{Clocks, SKEW_MAX_MS};
+use super::steady;
+use crate::machine::wall_clock::now_ms;
+
+/// This node's clock, and what is known of how right it is.
+pub(crate) struct OwnClock {
+    /// The clock less the steady one when it was believed last, ms; reads ask for it all the time.
+    believed: AtomicI64,
+    state: Mutex<State>,
+}
+
+/// Nothing was believed yet, or the clock is judged by others.
+const UNKNOWN: i64 = i64::MIN;
+
+#[derive(Default)]
+struct State {
+    clocks: Clocks,
+    /// Where there is no other clock to compare with.
+    lone: Option<LoneClock>,
+    fault: Option<String>,
+}
+
+impl OwnClock {
+    /// One that is compared with those of other nodes.
+    fn compared() -> Self {
+        Self::new(State::default())
+    }
+
+    /// One that there is no other for.
+    fn lone() -> Self {
+        Self::new(State { lone: Some(LoneClock::default()), ..State::default() })
+    }
+
+    fn new(state: State) -> Self {
+        let believed = AtomicI64::new(UNKNOWN);
+        Self { believed, state: Mutex::new(state) }
+    }
+
+    /// What reads go by, ms since 1970: the clock; after a step that is not believed yet, what it
+    /// would say without that. Nothing that a write still finds expires for a read.
+    pub(crate) fn read_ms(&self) -> u64 {
+        let (clock_ms, steady_ms) = (now_ms(), steady::now_ms());
+        let believed = self.believed.load(Ordering::Relaxed);
+        let step = clock_ms.wrapping_sub(steady_ms).cast_signed().saturating_sub(believed);
+        if believed == UNKNOWN || step.abs() <= SKEW_MAX_MS {
+            return clock_ms;
+        }
+        steady_ms.saturating_add_signed(believed)
+    }
+
+    /// Why nothing may be appended by this clock.
+    ///
+    /// # Errors
+    /// It stepped, or is too far from the others'.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let mut state = self.state.lock();
+        if let Some(lone) = &mut state.lone {
+            let (clock_ms, steady_ms) = (now_ms(), steady::now_ms());
+            let look = lone.look(clock_ms, steady_ms);
+            let step_ms = if let Look::Stepped(step_ms) = look { step_ms } else { 0 };
+            let offset_ms = clock_ms.wrapping_sub(steady_ms).cast_signed();
+            self.believed.store(offset_ms.wrapping_sub(step_ms), Ordering::Relaxed);
+            return state.judge_alone(look);
+        }
+        if state.clocks.look(now_ms(), steady::now_ms()) {
+            tracing::warn!("this node's clock stepped: it is compared with the others'");
+        }
+        if state.clocks.has_stepped() {
+            return Err("this node's clock stepped and was not compared with others yet".to_owned());
+        }
+        state.fault.clone().map_or(Ok(()), Err)
+    }
+
+    /// Learns what another node's clock said between two moments of this one, ms since 1970.
+    pub(super) fn hear(&self, node: NodeId, asked_ms: u64, theirs_ms: u64, answered_ms: u64) {
+        let steady_ms = steady::now_ms();
+        let mut state = self.state.lock();
+        // A step since the question would make the answer say nothing.
+        state.clocks.look(now_ms(), steady_ms);
+        state.clocks.hear(node, [asked_ms, theirs_ms, answered_ms], steady_ms);
+    }
+
+    /// Judges by what was heard; where nobody else is there, the clock is right.
+    pub(super) fn judge(&self, is_alone: bool) {
+        let mut state = self.state.lock();
+        if is_alone {
+            state.clocks = Clocks::default();
+        }
+        let found = state.clocks.skew_ms(steady::now_ms()).map(|skew_ms| {
+            let way = if skew_ms > 0 { "ahead of" } else { "behind" };
+            format!("this node's clock is at least {} ms {way} the others'", skew_ms.unsigned_abs())
+        });
+        match (&found, &state.fault) {
+            (Some(fault), None) => {
+                tracing::error!(fault, allowed_ms = SKEW_MAX_MS, "the node stops serving");
+            }
+            (None, Some(_)) => tracing::info!("the clock is right again, the node serves"),
+            _ => {}
+        }
+        state.fault = found;
+    }
+}
+
+impl State {
+    /// # Errors
+    /// While a step is not believed.
+    fn judge_alone(&mut self, look: Look) -> Result<(), String> {
+        match look {
+            Look::Believed if self.fault.is_some() => tracing::info!("the clock is right again"),
+            Look::Believed => {}
+            Look::Lasted(step_ms) => {
+                tracing::warn!(step_ms, "this node's clock stepped, and is believed from now on");
+            }
+            Look::Stepped(step_ms) => {
+                let fault = format!(
+                    "this node's clock stepped by {step_ms} ms: it is believed once that has \
+                     lasted for {} s",
+                    LASTS_MS / 1_000
+                );
+                if self.fault.is_none() {
+                    tracing::error!(fault, "the node takes no writes for now");
+                }
+                self.fault = Some(fault.clone());
+                return Err(fault);
+            }
+        }
+        self.fault = None;
+        Ok(())
+    }
+}
+
+/// A log that takes nothing while this node's clock is wrong.
+pub(crate) struct GuardedLog {
+    log: Arc<dyn Log>,
+    clock: Arc<OwnClock>,
+}
+
+impl GuardedLog {
+    /// A log that others append to as well, and the clock that is compared with theirs.
+    pub(crate) fn around(log: Arc<dyn Log>) -> (Arc<dyn Log>, Arc<OwnClock>) {
+        Self::with(log, OwnClock::compared())
+    }
+
+    /// A log that nobody else appends to.
+    pub(crate) fn alone(log: Arc<dyn Log>) -> (Arc<dyn Log>, Arc<OwnClock>) {
+        Self::with(log, OwnClock::lone())
+    }
+
+    fn with(log: Arc<dyn Log>, clock: OwnClock) -> (Arc<dyn Log>, Arc<OwnClock>) {
+        let clock = Arc::new(clock);
+        (Arc::new(Self { log, clock: Arc::clone(&clock) }), clock)
+    }
+}
+
+impl Log for GuardedLog {
+    fn incarnation(&self) -> Incarnation {
+        self.log.incarnation()
+    }
+
+    /// Where the append is refused, `done` is called before this returns.
+    fn append(&self, group: GroupId, record: Bytes, done: AppendDone) {
+        match self.clock.check() {
+            Ok(()) => self.log.append(group, record, done),
+            Err(why) => done(Err(AppendError::Refused(why))),
+        }
+    }
+
+    fn read(&self, from: &[(GroupId, Lsn)]) -> Result<Box<dyn Reader>, LogError> {
+        self.log.read(from)
+    }
+
+    fn bounds(&self, group: GroupId) -> Result<Bounds, LogError> {
+        self.log.bounds(group)
+    }
+
+    fn held_bytes(&self, group: GroupId) -> Result<Option<u64>, LogError> {
+        self.log.held_bytes(group)
+    }
+
+    fn bytes_after(&self, group: GroupId, lsn: Lsn) -> Result<Option<u64>, LogError> {
+        self.log.bytes_after(group, lsn)
+    }
+
+    fn trim(&self, group: GroupId, up_to: Lsn) -> Result<(), LogError> {
+        self.log.trim(group, up_to)
+    }
+
+    fn sync(&self) -> Result<(), LogError> {
+        self.log.sync()
+    }
+
+    fn health(&self) -> Result<(), String> {
+        self.clock.check()?;
+        self.log.health()
+    }
+
+    fn stats(&self) -> Stats {
+        self.log.stats()
+    }
+}

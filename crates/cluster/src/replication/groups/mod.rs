@@ -1,0 +1,218 @@
+//! The log groups that this node reads, each with an applier of its own: those of its copies, the
+//! metadata's, and what is asked for a while. Which they are is decided in [`need`], where one begins in
+//! [`begin`]; they follow the metadata in [`follow`]. Of a group that it does not read the node knows
+//! where it stood once; [`positions`] asks others.
+//!
+//! A node that is alone reads all groups.
+
+mod begin;
+mod follow;
+mod need;
+mod positions;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+use plimsoll_log::rules::chain::{Chain, Position};
+use plimsoll_log::{GroupId, LogError};
+use plimsoll_storage::partition::Store;
+use plimsoll_storage::rows::StoreError;
+
+use crate::node::Shared;
+use crate::node::trimming::LastRecords;
+use crate::replication::applier::{Applier, ApplierContext, GroupStart};
+
+pub(crate) use begin::{Begin, Kept, begin};
+pub(crate) use follow::UnusedSince;
+pub(crate) use need::Demand;
+
+/// The appliers of a node.
+pub(crate) struct HeldGroups {
+    context: ApplierContext,
+    state: Mutex<State>,
+    /// How many ask for a group beside its copies.
+    leases: Mutex<BTreeMap<GroupId, usize>>,
+    /// Held by who takes groups up or gives them up.
+    changing: Arc<tokio::sync::Mutex<()>>,
+}
+
+#[derive(Default)]
+struct State {
+    appliers: BTreeMap<GroupId, Arc<Applier>>,
+    is_closed: bool,
+}
+
+impl HeldGroups {
+    pub(crate) fn new(context: ApplierContext) -> Self {
+        let (state, leases, changing) = (Mutex::default(), Mutex::default(), Arc::default());
+        Self { context, state, leases, changing }
+    }
+
+    /// The applier of a group, if the node reads it.
+    pub(crate) fn get(&self, group: GroupId) -> Option<Arc<Applier>> {
+        self.state.lock().appliers.get(&group).cloned()
+    }
+
+    /// The same, once nobody is taking groups up or giving them up.
+    pub(crate) async fn applier_of(&self, group: GroupId) -> Option<Arc<Applier>> {
+        match self.get(group) {
+            Some(applier) => Some(applier),
+            None => {
+                let _changing = self.changing.lock().await;
+                self.get(group)
+            }
+        }
+    }
+
+    /// Whether the node reads a group, and can bring a copy forward there.
+    pub(crate) fn reads(&self, group: GroupId) -> bool {
+        self.state.lock().appliers.get(&group).is_some_and(|it| !it.has_left())
+    }
+
+    /// The groups that the node reads.
+    pub(crate) fn all(&self) -> Vec<GroupId> {
+        self.state.lock().appliers.keys().copied().collect()
+    }
+
+    /// Begins to read a group.
+    pub(crate) fn start(&self, start: GroupStart) -> Result<Arc<Applier>, LogError> {
+        let group = start.group;
+        let applier = Arc::new(Applier::start(&self.context, start)?);
+        let mut state = self.state.lock();
+        if state.is_closed {
+            drop(state);
+            applier.stop();
+            return Err(LogError::Failed("the node is stopping".to_owned()));
+        }
+        state.appliers.insert(group, Arc::clone(&applier));
+        Ok(applier)
+    }
+
+    fn remove(&self, group: GroupId) -> Option<Arc<Applier>> {
+        self.state.lock().appliers.remove(&group)
+    }
+
+    /// Takes an applier back that could not be given up.
+    fn put_back(&self, group: GroupId, applier: Arc<Applier>) {
+        let mut state = self.state.lock();
+        if state.is_closed {
+            drop(state);
+            return applier.stop();
+        }
+        state.appliers.insert(group, applier);
+    }
+
+    /// Ends all threads after what they are doing. Blocks.
+    pub(crate) fn close(&self) {
+        let appliers = {
+            let mut state = self.state.lock();
+            state.is_closed = true;
+            std::mem::take(&mut state.appliers)
+        };
+        appliers.values().for_each(|applier| applier.begin_to_stop());
+        appliers.values().for_each(|applier| applier.stop());
+    }
+
+    /// Has the node read a group for as long as this lives, also where it has no copy in it.
+    pub(crate) fn lease(self: &Arc<Self>, group: GroupId) -> Lease {
+        *self.leases.lock().entry(group).or_default() += 1;
+        Lease { groups: Arc::clone(self), group }
+    }
+
+    fn is_leased(&self, group: GroupId) -> bool {
+        self.leases.lock().contains_key(&group)
+    }
+}
+
+impl Drop for HeldGroups {
+    /// An opening that fails leaves no thread behind, which would keep the stores open.
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Has a group read: see [`HeldGroups::lease`].
+pub(crate) struct Lease {
+    groups: Arc<HeldGroups>,
+    group: GroupId,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let mut leases = self.groups.leases.lock();
+        if let Some(count) = leases.get_mut(&self.group) {
+            *count -= 1;
+            if *count == 0 {
+                leases.remove(&self.group);
+            }
+        }
+    }
+}
+
+/// What the store of the metadata keeps of the groups.
+pub(crate) fn kept(store: &Store) -> Result<BTreeMap<GroupId, Kept>, StoreError> {
+    let kept = |(group, (position, note)): (GroupId, (Position, Vec<u8>))| {
+        (group, Kept { position, last: serde_json::from_slice::<LastRecords>(&note).ok() })
+    };
+    Ok(store.groups()?.into_iter().map(kept).collect())
+}
+
+impl Shared {
+    /// The applier of a group, which the node reads from now on where it did not.
+    ///
+    /// # Errors
+    /// Where nothing that is known of the group is still in the log, or the log fails.
+    pub(crate) async fn take_up(&self, group: GroupId) -> Result<Arc<Applier>, String> {
+        let reading = || self.groups.get(group).filter(|it| !it.has_left());
+        if let Some(applier) = reading() {
+            return Ok(applier);
+        }
+        let _changing = self.groups.changing.lock().await;
+        match reading() {
+            Some(applier) => Ok(applier),
+            None => self.take_up_now(group).await,
+        }
+    }
+
+    /// The same, by whoever holds the lock of changes.
+    async fn take_up_now(&self, group: GroupId) -> Result<Arc<Applier>, String> {
+        if self.is_stopping.load(Ordering::Relaxed) {
+            return Err("the node is stopping".to_owned());
+        }
+        if let Some(left) = self.groups.remove(group) {
+            let stop = move || left.stop();
+            tokio::task::spawn_blocking(stop).await.map_err(|error| error.to_string())?;
+        }
+        let tail = self.tails.get(&group).ok_or_else(|| format!("the log has no group {group}"))?;
+        let Begin { position, last } = self.begin_of(group).await?;
+        tracing::info!(%group, after = position.lsn.0, "a log group is taken up");
+        let chain = Chain::resume(self.log.incarnation(), position);
+        let (tail, replicas) = (Arc::clone(tail), Vec::new());
+        let started = self.groups.start(GroupStart { group, chain, tail, replicas, last });
+        started.map_err(|error| error.to_string())
+    }
+
+    /// Where a group begins in which the node has no copy yet.
+    async fn begin_of(&self, group: GroupId) -> Result<Begin, String> {
+        let (log, metadata) = (Arc::clone(&self.log), Arc::clone(&self.metadata));
+        let found = move || {
+            let first = log.bounds(group).map_err(|error| error.to_string())?.first;
+            let kept = kept(&metadata.store).map_err(|error| error.to_string())?;
+            let notes = crate::metadata::trim_notes(&metadata)?;
+            let genesis = Chain::new(log.incarnation()).position();
+            Ok(begin(None, kept.get(&group), notes.get(&group), genesis, first))
+        };
+        // A server may have to be asked.
+        let found: Result<_, String> =
+            tokio::task::spawn_blocking(found).await.map_err(|error| error.to_string())?;
+        if let Some(begin) = found? {
+            return Ok(begin);
+        }
+        let position = self.position_at_others(group).await;
+        let position =
+            position.ok_or_else(|| format!("no node knows where log group {group} is"))?;
+        Ok(Begin { position, last: LastRecords::seen_from(position.lsn) })
+    }
+}

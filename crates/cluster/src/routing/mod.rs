@@ -1,0 +1,580 @@
+//! Which copy is asked, and the next one where that gives no answer. The copies are those on this
+//! node and on others alike; which of them is best is selection's to say. What is asked is not
+//! looked at.
+
+pub(crate) mod load;
+pub(crate) mod read_rows;
+pub(crate) mod selection;
+pub(crate) mod submit;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{Either, join_all, select};
+use plimsoll_control::selection::{Ask, Candidate, FailureKind, NodeId};
+use plimsoll_control::{Class, LoadLine};
+use plimsoll_index::Error;
+use plimsoll_storage::ErrorReply;
+use tokio::time::Instant;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::documents::BROKEN;
+use crate::metadata::members::Member;
+use crate::metadata::table::Copies;
+use crate::node::Shared;
+use crate::replication::partition::Partition;
+use crate::routing::selection::{Selection, Sent};
+use crate::wire::request::Preference;
+use crate::wire::{CallError, Problem, Question, Reply, Terms, Told, rest_error};
+
+/// How long one copy has to answer a read of rows before the next is asked.
+pub(crate) const READ_TIMEOUT: Duration = Duration::from_millis(1_000);
+/// How long a read of rows waits for a copy that can answer it, in all: longer than the log takes
+/// to elect another leader (4 to 9 s in JetStream), so that a read meanwhile is late and not lost.
+pub(crate) const READ_DEADLINE: Duration = Duration::from_secs(15);
+/// How long a change of the metadata waits for other nodes to serve it.
+const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(2);
+/// By how much a copy on this node may answer a read of rows later than another's, us: reading it
+/// costs a few us of processor time, and asking another node a hundred times that on both sides.
+const READ_AWAY_US: u32 = 1_000;
+/// How soon copies are asked again where none could answer.
+const PAUSE: Duration = Duration::from_millis(20);
+/// The same where more retries would only be more load.
+const LONG_PAUSE: Duration = Duration::from_millis(200);
+/// After how long without an answer a node is asked whether it is there at all, again and again.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How long it has to say so.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Why a node gave no answer of use.
+#[derive(Clone, Debug)]
+pub(crate) enum NoAnswer {
+    /// It was not carried out there.
+    Elsewhere(String),
+    /// It may have been carried out there.
+    Unknown(String),
+    /// The node refused it, for now.
+    Refused(Error),
+}
+
+/// Where a copy is.
+#[derive(Clone)]
+pub(crate) enum Place {
+    Here(Arc<Partition>),
+    There(Arc<Member>),
+}
+
+/// Why a copy did not answer.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// Another would not either.
+    Here(Error),
+    /// Another may.
+    Elsewhere(FailureKind, Error),
+}
+
+impl Failed {
+    /// What the request deserves is the same everywhere; what the node lacks is not. A search that
+    /// a breaker stopped is not to take another node's memory next.
+    pub(crate) fn of(error: Error) -> Self {
+        match error.status {
+            _ if error.kind == BROKEN => Self::Here(error),
+            429 => Self::Elsewhere(FailureKind::Refused, error),
+            500.. => Self::Elsewhere(FailureKind::Error, error),
+            _ => Self::Here(error),
+        }
+    }
+
+    /// Of a node that gave no answer.
+    pub(crate) fn there(member: &Member, why: NoAnswer) -> Self {
+        let named = |why| no_shard(format!("node [{}]: {why}", member.record.name));
+        match why {
+            NoAnswer::Elsewhere(why) => Self::Elsewhere(FailureKind::Unreachable, named(why)),
+            NoAnswer::Unknown(why) => Self::Elsewhere(FailureKind::Timeout, named(why)),
+            NoAnswer::Refused(error) => Self::of(error),
+        }
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self::of(error)
+    }
+}
+
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Here(error) | Failed::Elsewhere(_, error) => error,
+        }
+    }
+}
+
+/// Something to be had of any one copy.
+#[derive(Clone, Copy)]
+pub(crate) struct Errand<'a> {
+    pub copies: &'a Copies,
+    pub class: Class,
+    /// How long one copy has.
+    pub timeout: Duration,
+    /// How long copies that cannot answer now are waited for; where it is zero, each is asked once.
+    pub patience: Duration,
+    /// Drawn once for a client's request: see [`Terms::rank`].
+    pub rank: u32,
+    pub preference: Preference,
+}
+
+impl Shared {
+    /// The nodes that serve a copy, this one excepted, in the order in which they should be
+    /// asked; those that left last, as they may be back.
+    pub(crate) fn others_with(&self, copies: &Copies, class: Class) -> Vec<Arc<Member>> {
+        let (there, away): (Vec<_>, Vec<_>) =
+            self.members_with(copies).into_iter().partition(|it| it.is_alive());
+        let candidates: Vec<Candidate> =
+            there.iter().map(|it| Candidate::near(it.number)).collect();
+        let order = self.selection.rank(self.now_ns(), copies.ask(class), &candidates);
+        let there = order.into_iter().filter_map(|at| there.get(at).cloned());
+        there.chain(away).collect()
+    }
+
+    /// The other nodes whose copy serves, as far as is known here.
+    fn members_with(&self, copies: &Copies) -> Vec<Arc<Member>> {
+        let definition = copies.definition();
+        definition
+            .serving()
+            .filter(|node| **node != *self.members.own)
+            .filter_map(|node| self.members.get(node))
+            .filter(|member| member.may_serve(copies.id))
+            .collect()
+    }
+
+    /// Has one copy after the other visited until one answers, the best first; for what may be
+    /// done more than once.
+    pub(crate) async fn visit<T, F>(
+        &self,
+        errand: Errand<'_>,
+        visit: impl Fn(Place, Terms) -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Failed>>,
+    {
+        if let Some(why) = errand.copies.stopped() {
+            return Err(no_shard(why.to_owned()));
+        }
+        let end = Instant::now() + errand.patience.max(errand.timeout);
+        let hedge_after = if self.is_alone { None } else { self.selection.begins(errand.class) };
+        let mut last = no_shard("no copy of the partition can be asked".to_owned());
+        loop {
+            let mut pause = PAUSE;
+            'round: for mut left in self.places(&errand) {
+                while let Some(place) = self.take_best(&errand, &mut left) {
+                    let asked = self.ask_late(&errand, end, place, &mut left, hedge_after, &visit);
+                    match asked.await {
+                        Ok(answer) => return Ok(answer),
+                        Err(Failed::Here(error)) => return Err(error),
+                        Err(Failed::Elsewhere(kind, error)) => {
+                            // A copy that cannot answer has cost nobody anything.
+                            let is_free = error.kind == NO_SHARD;
+                            last = error;
+                            let time = end.saturating_duration_since(Instant::now());
+                            let left = left.len();
+                            if left > 0
+                                && !is_free
+                                && !self.selection.may_retry(self.now_ns(), kind, left, time)
+                            {
+                                pause = LONG_PAUSE;
+                                break 'round;
+                            }
+                        }
+                    }
+                }
+            }
+            if errand.patience.is_zero() || Instant::now() + pause >= end {
+                return Err(last);
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Where copies serve, in the order in which they are asked: on nodes that are there; searches
+    /// come after that to those whose index is being built anew; and on nodes that left, as they may
+    /// be back.
+    fn places(&self, errand: &Errand<'_>) -> [Vec<Place>; 3] {
+        let copies = errand.copies;
+        let needs_index = errand.class == Class::Search;
+        let [mut there, mut unindexed, mut away] = [Vec::new(), Vec::new(), Vec::new()];
+        // Of a node that is alone, what is left of a copy that has stopped can still be read.
+        if let Some(local) = copies.local().filter(|it| self.is_alone || it.fault().is_none()) {
+            let is_rebuilding = local.indexer().is_some_and(|it| it.rebuilding().is_some());
+            let places = if needs_index && is_rebuilding { &mut unindexed } else { &mut there };
+            places.push(Place::Here(local));
+        }
+        if !self.is_alone {
+            for member in self.members_with(copies) {
+                let places = if !member.is_alive() {
+                    &mut away
+                } else if needs_index && member.is_reindexing(copies.id) {
+                    &mut unindexed
+                } else {
+                    &mut there
+                };
+                places.push(Place::There(member));
+            }
+        }
+        [there, unindexed, away]
+    }
+
+    /// Visits a copy, and where it is late perhaps a second one of those that are left.
+    async fn ask_late<T, F>(
+        &self,
+        errand: &Errand<'_>,
+        end: Instant,
+        place: Place,
+        left: &mut Vec<Place>,
+        hedge_after: Option<Duration>,
+        visit: &impl Fn(Place, Terms) -> F,
+    ) -> Result<T, Failed>
+    where
+        F: Future<Output = Result<T, Failed>>,
+    {
+        let began = Instant::now();
+        let terms = |left: &[Place]| Terms {
+            timeout: errand.timeout.min(end.saturating_duration_since(Instant::now())),
+            alternatives: u32::try_from(left.len()).unwrap_or(u32::MAX),
+            rank: errand.rank,
+        };
+        let first = visit(place, terms(left));
+        let Some(after) = hedge_after.filter(|_| !left.is_empty()) else { return first.await };
+        let mut first = Box::pin(first);
+        if let Ok(answer) = tokio::time::timeout(after, &mut first).await {
+            return answer;
+        }
+        let candidates = self.candidates(left, errand.class);
+        let ask = errand.copies.ask(errand.class);
+        let hedge = self.selection.hedge(self.now_ns(), ask, began.elapsed(), &candidates);
+        let Some(at) = hedge else { return first.await };
+        let second = left.swap_remove(at);
+        let second = Box::pin(visit(second, terms(left)));
+        match select(first, second).await {
+            Either::Left((Err(Failed::Elsewhere(..)), second)) => second.await,
+            Either::Right((Err(Failed::Elsewhere(..)), first)) => first.await,
+            Either::Left((answer, _)) | Either::Right((answer, _)) => answer,
+        }
+    }
+
+    fn candidates(&self, places: &[Place], class: Class) -> Vec<Candidate> {
+        let is_short = matches!(class, Class::Get | Class::Scan);
+        let has_own = places.iter().any(|place| matches!(place, Place::Here(_)));
+        let away_us = if is_short && has_own { READ_AWAY_US } else { 0 };
+        let candidate = |place: &Place| match place {
+            Place::Here(_) => Candidate::near(self.members.own_number),
+            Place::There(member) => Candidate { node: member.number, zone_penalty_us: away_us },
+        };
+        places.iter().map(candidate).collect()
+    }
+
+    /// Takes the copy that should be asked now out of `places`.
+    fn take_best(&self, errand: &Errand<'_>, places: &mut Vec<Place>) -> Option<Place> {
+        if self.is_alone {
+            return places.pop();
+        }
+        let ask = errand.copies.ask(errand.class);
+        let candidates = self.candidates(places, errand.class);
+        let wished = self.wished(errand.preference, places);
+        let at = wished.or_else(|| self.selection.pick(self.now_ns(), ask, &candidates))?;
+        for wanted in self.selection.probes(self.now_ns(), ask, &candidates) {
+            self.probe(wanted, places);
+        }
+        (at < places.len()).then(|| places.swap_remove(at))
+    }
+
+    /// The copy that the client wants to be asked, if it does not leave that to selection.
+    fn wished(&self, preference: Preference, places: &[Place]) -> Option<usize> {
+        match preference {
+            Preference::Best => None,
+            Preference::Local => places.iter().position(|it| matches!(it, Place::Here(_))),
+            Preference::Same(number) => {
+                let rank = |place: &Place| {
+                    let id = match place {
+                        Place::Here(_) => &self.members.own,
+                        Place::There(member) => &member.id,
+                    };
+                    xxh3_64_with_seed(id.as_bytes(), number)
+                };
+                (0..places.len()).max_by_key(|at| rank(&places[*at]))
+            }
+        }
+    }
+
+    /// Asks a node for its load line, beside all else.
+    fn probe(&self, node: NodeId, places: &[Place]) {
+        let found = places.iter().find_map(|place| match place {
+            Place::There(member) if member.number == node => Some(member),
+            _ => None,
+        });
+        let Some(member) = found else {
+            let line = self.line();
+            self.selection.probed(self.now_ns(), node, Some(&line));
+            return;
+        };
+        let (selection, started) = (Arc::clone(&self.selection), self.started);
+        let probing = Probing { selection, node, started, line: None };
+        let link = member.link.clone();
+        tokio::spawn(async move {
+            let mut probing = probing;
+            let answer = link.ask_on(Question::Probe, Terms::within(PROBE_TIMEOUT), 0).await;
+            probing.line = answer.ok().and_then(|(_, told)| told.line);
+        });
+    }
+
+    /// Work of a request on this node's own copy, of which selection is told as of any other.
+    /// `work` says how long the copy had it, where that is not all of the time.
+    pub(crate) async fn visit_here<T>(
+        &self,
+        ask: Ask,
+        terms: Terms,
+        work: impl Future<Output = Result<(T, Option<u64>), Failed>>,
+    ) -> Result<T, Failed> {
+        if self.is_alone {
+            return work.await.map(|(answer, _)| answer);
+        }
+        let flying = Flying::begin(self, ask, self.members.own_number, terms.timeout);
+        let began_ns = self.now_ns();
+        match work.await {
+            Ok((answer, server_ns)) => {
+                let server_ns = server_ns.unwrap_or_else(|| self.now_ns() - began_ns);
+                flying.answered(Some(server_ns), Some(&self.line()));
+                Ok(answer)
+            }
+            // A breaker picks the request that holds most: that it did says nothing of how the node
+            // serves others. How near it is to its limits is in the load line.
+            Err(Failed::Here(error)) if error.kind == BROKEN => Err(Failed::Here(error)),
+            Err(Failed::Here(error)) => {
+                flying.answered(None, Some(&self.line()));
+                Err(Failed::Here(error))
+            }
+            Err(Failed::Elsewhere(kind, error)) => {
+                flying.failed(kind, Some(&self.line()));
+                Err(Failed::Elsewhere(kind, error))
+            }
+        }
+    }
+
+    /// Asks one node, and tells selection how it went. One that is silent to all for long is asked
+    /// whether it is there; where it does not say so either, its answer is not waited for.
+    pub(crate) async fn ask(
+        &self,
+        member: &Member,
+        ask: Ask,
+        question: Question,
+        terms: Terms,
+    ) -> Result<Reply, NoAnswer> {
+        let flying = Flying::begin(self, ask, member.number, terms.timeout);
+        let mut answer = Box::pin(member.link.ask_on(question, terms, 0));
+        let answer = loop {
+            if let Ok(answer) = tokio::time::timeout(PATIENCE, &mut answer).await {
+                break answer;
+            }
+            // It answers others: it has much to do, or this node comes late to what it says.
+            if member.link.heard.is_within(PATIENCE) {
+                continue;
+            }
+            let probe = member.link.ask_on(Question::Probe, Terms::within(PROBE_TIMEOUT), 0);
+            match select(answer, Box::pin(probe)).await {
+                Either::Left((answer, _)) => break answer,
+                Either::Right((Ok(_), waiting)) => answer = waiting,
+                Either::Right((Err(_), waiting)) if member.link.heard.is_within(PROBE_TIMEOUT) => {
+                    answer = waiting;
+                }
+                Either::Right((Err(_), _)) => break Err(CallError::TimedOut),
+            }
+        };
+        let elsewhere = |why: &str| Err(NoAnswer::Elsewhere(why.to_owned()));
+        match answer {
+            Ok((Reply::Problem(problem), Told { line, .. })) => match problem {
+                // It says nothing of how the node does.
+                Problem::NotHere(why) => elsewhere(&why),
+                Problem::Behind(why) => {
+                    flying.failed(FailureKind::Timeout, line.as_ref());
+                    elsewhere(&why)
+                }
+                Problem::OtherCluster => {
+                    flying.failed(FailureKind::Error, None);
+                    elsewhere("the node belongs to another cluster")
+                }
+                Problem::Format(format) => {
+                    flying.failed(FailureKind::Error, None);
+                    elsewhere(&format!("the node speaks format {format} of the nodes' messages"))
+                }
+                Problem::Refused(json) => {
+                    let error = rest_error(&json);
+                    // As in `visit_here`.
+                    if error.kind != BROKEN {
+                        flying.failed(FailureKind::Refused, line.as_ref());
+                    }
+                    Err(NoAnswer::Refused(error))
+                }
+                problem => {
+                    flying.answered(None, line.as_ref());
+                    Ok(Reply::Problem(problem))
+                }
+            },
+            Ok((reply, Told { server_ns, line })) => {
+                flying.answered(server_ns, line.as_ref());
+                Ok(reply)
+            }
+            Err(CallError::Unreachable(why)) => {
+                flying.failed(FailureKind::Unreachable, None);
+                Err(NoAnswer::Elsewhere(why))
+            }
+            Err(CallError::Lost(why)) => {
+                flying.failed(FailureKind::Unreachable, None);
+                Err(NoAnswer::Unknown(why))
+            }
+            Err(CallError::TimedOut) => {
+                flying.failed(FailureKind::Timeout, None);
+                Err(NoAnswer::Unknown("the node did not answer in time".to_owned()))
+            }
+        }
+    }
+
+    /// Waits until this node serves what the metadata says now: a table that it does not know may
+    /// have been created elsewhere.
+    pub(crate) async fn pass_metadata(&self, timeout: Duration) -> bool {
+        if self.is_alone {
+            return true;
+        }
+        if !self.pass_barrier(crate::metadata::GROUP, timeout).await {
+            return false;
+        }
+        self.reconciled_to(self.metadata.applied().0, timeout).await
+    }
+
+    /// Waits for a while until the other nodes that are there serve what the metadata says now, so
+    /// that who changed it finds it so wherever he asks next. The lock of changes must be free:
+    /// what others change at the same time needs it here.
+    pub(crate) async fn tell_others(&self) {
+        if self.is_alone {
+            return;
+        }
+        let metadata = self.metadata.applied().0;
+        let others = self.members.others();
+        let asked = others.iter().map(|member| async move {
+            let question = Question::Await { metadata };
+            match member.link.ask(question, ACKNOWLEDGE_TIMEOUT, 0).await {
+                Ok(Reply::Done) => {}
+                // It follows by itself.
+                other => tracing::debug!(node = member.record.name, ?other, "it is behind"),
+            }
+        });
+        join_all(asked).await;
+    }
+
+    /// Waits for a while until the copies of a table that is new serve, those on nodes that are there:
+    /// who made it finds it whole.
+    pub(crate) async fn await_copies(&self, table: &str) {
+        let Some(table) = self.tables.by_name(table).filter(|_| !self.is_alone) else { return };
+        let end = Instant::now() + ACKNOWLEDGE_TIMEOUT;
+        while Instant::now() < end {
+            let members = self.members.all();
+            let is_there = |copies: &Arc<Copies>| {
+                let definition = copies.definition();
+                let there = definition.serving().filter_map(|node| members.get(node));
+                there.filter(|it| it.is_alive()).all(|it| it.serves(copies.id))
+            };
+            if table.copies().iter().all(is_there) {
+                return;
+            }
+            tokio::time::sleep(PAUSE).await;
+            if let Err(error) = self.follow_members() {
+                tracing::warn!(error, "the nodes' reports cannot be read");
+            }
+        }
+    }
+
+    /// Waits until this node serves what the metadata said at a position of its log.
+    pub(crate) async fn reconciled_to(&self, position: u64, timeout: Duration) -> bool {
+        let mut reconciled = self.reconciled.subscribe();
+        self.look.notify_one();
+        let waited = reconciled.wait_for(|at| *at >= position);
+        matches!(tokio::time::timeout(timeout, waited).await, Ok(Ok(_)))
+    }
+}
+
+/// A request on its way: selection learns of its end, whatever that is.
+struct Flying<'a> {
+    shared: &'a Shared,
+    sent: Option<Sent>,
+    deadline: Duration,
+}
+
+impl<'a> Flying<'a> {
+    fn begin(shared: &'a Shared, ask: Ask, node: NodeId, deadline: Duration) -> Self {
+        let sent = shared.selection.sent(shared.now_ns(), ask, node);
+        Self { shared, sent: Some(sent), deadline }
+    }
+
+    fn answered(mut self, server_ns: Option<u64>, line: Option<&LoadLine>) {
+        if let Some(sent) = self.sent.take() {
+            self.shared.selection.answered(self.shared.now_ns(), sent, server_ns, line);
+        }
+    }
+
+    fn failed(mut self, kind: FailureKind, line: Option<&LoadLine>) {
+        if let Some(sent) = self.sent.take() {
+            let (now_ns, deadline) = (self.shared.now_ns(), self.deadline);
+            self.shared.selection.failed(now_ns, sent, kind, deadline, line);
+        }
+    }
+}
+
+impl Drop for Flying<'_> {
+    fn drop(&mut self) {
+        if let Some(sent) = self.sent.take() {
+            self.shared.selection.cancelled(self.shared.now_ns(), sent);
+        }
+    }
+}
+
+/// A probe on its way; its end is told, also where the task is cut off.
+struct Probing {
+    selection: Arc<Selection>,
+    node: NodeId,
+    started: std::time::Instant,
+    line: Option<LoadLine>,
+}
+
+impl Drop for Probing {
+    fn drop(&mut self) {
+        let now_ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.selection.probed(now_ns, self.node, self.line.as_ref());
+    }
+}
+
+/// Nothing was done, and may be tried again.
+pub(crate) fn unavailable(why: String) -> ErrorReply {
+    ErrorReply::new("TRYAGAIN", why)
+}
+
+/// The kind of the error that no copy answers.
+const NO_SHARD: &str = "no_shard_available_action_exception";
+
+/// The same in REST's words.
+pub(crate) fn no_shard(why: String) -> Error {
+    Error::new(503, NO_SHARD, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_breaker_stopped_is_asked_of_nobody_else() {
+        let failed = |status, kind: &'static str| Failed::of(Error::new(status, kind, "why"));
+        assert!(matches!(failed(429, BROKEN), Failed::Here(_)));
+        assert!(matches!(failed(400, "parsing_exception"), Failed::Here(_)));
+        let refused = failed(429, "es_rejected_execution_exception");
+        assert!(matches!(refused, Failed::Elsewhere(FailureKind::Refused, _)));
+        assert!(matches!(failed(503, "x"), Failed::Elsewhere(FailureKind::Error, _)));
+    }
+}

@@ -1,0 +1,126 @@
+//! Reads of rows from one copy of a partition, on this node or another, as fresh as was asked for.
+//! Which copy is in `routing.rs`; what is read is not looked at.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_control::Class;
+use plimsoll_control::selection::FailureKind;
+use plimsoll_index::Error;
+use plimsoll_log::{GroupId, Lsn};
+
+use crate::machine::chance::random_u32;
+use crate::metadata::table::Copies;
+use crate::node::Shared;
+use crate::replication::partition::Partition;
+use crate::routing::{Errand, Failed, Place, READ_DEADLINE, READ_TIMEOUT, no_shard};
+use crate::wire::request::Preference;
+use crate::wire::{Freshness, Question, Reply, Terms};
+
+/// What is to be read.
+pub(crate) struct RowsRead<'a> {
+    pub copies: &'a Copies,
+    pub class: Class,
+    pub freshness: Freshness,
+    /// Which copy is asked.
+    pub preference: Preference,
+    /// What another node is asked; it says how fresh as well.
+    pub question: Question,
+}
+
+/// What was found, where.
+pub(crate) enum Found<T> {
+    Here(T),
+    There(Reply),
+}
+
+impl Shared {
+    /// Reads the best copy, and the next where that does not answer; `here` reads one on this node.
+    ///
+    /// # Errors
+    /// 503 where no copy answers within [`READ_DEADLINE`].
+    pub(crate) async fn read_rows<T, F>(
+        &self,
+        read: &RowsRead<'_>,
+        here: impl Fn(Arc<Partition>) -> F,
+    ) -> Result<Found<T>, Error>
+    where
+        F: Future<Output = T>,
+    {
+        let RowsRead { copies, class, freshness, preference, question } = read;
+        let ask = copies.ask(*class);
+        let here = &here;
+        let visit = |place: Place, terms: Terms| async move {
+            match place {
+                Place::Here(partition) => {
+                    let work = async {
+                        self.freshen(&partition, copies, *freshness, terms).await?;
+                        let working = self.work(*class);
+                        let found = here(Arc::clone(&partition)).await;
+                        if partition.is_damaged() && !self.is_alone {
+                            let error = no_shard("the copy is damaged".to_owned());
+                            return Err(Failed::Elsewhere(FailureKind::Error, error));
+                        }
+                        Ok((Found::Here(found), Some(working.done())))
+                    };
+                    self.visit_here(ask, terms, work).await
+                }
+                Place::There(member) => {
+                    let answer = self.ask(&member, ask, question.clone(), terms).await;
+                    answer.map(Found::There).map_err(|why| Failed::there(&member, why))
+                }
+            }
+        };
+        let (timeout, patience) = (READ_TIMEOUT, READ_DEADLINE);
+        let (rank, preference) = (random_u32(), *preference);
+        let errand = Errand { copies, class: *class, timeout, patience, rank, preference };
+        self.visit(errand, visit).await
+    }
+
+    /// Waits until this node's copy is as fresh as asked for.
+    async fn freshen(
+        &self,
+        partition: &Partition,
+        copies: &Copies,
+        freshness: Freshness,
+        terms: Terms,
+    ) -> Result<(), Failed> {
+        if self.is_alone || freshness == Freshness::Eventual {
+            return Ok(());
+        }
+        // The fault is looked at after: where apply stopped meanwhile, the group goes on without
+        // the partition.
+        let is_fresh = self.comes_to_be(freshness, copies.group, terms.timeout).await;
+        if is_fresh && partition.fault().is_none() {
+            return Ok(());
+        }
+        let error = no_shard("the copy is behind its log".to_owned());
+        Err(Failed::Elsewhere(FailureKind::Timeout, error))
+    }
+
+    /// Waits until this node has applied a group so far; says whether it has in time.
+    pub(crate) async fn comes_to_be(
+        &self,
+        freshness: Freshness,
+        group: GroupId,
+        timeout: Duration,
+    ) -> bool {
+        match freshness {
+            Freshness::Strong => self.pass_barrier(group, timeout).await,
+            Freshness::AtLeast(lsn) => match self.tails.get(&group) {
+                Some(tail) => {
+                    // Nearly always it has already: no timer is set for that.
+                    tail.applied() >= Lsn(lsn)
+                        || tokio::time::timeout(timeout, tail.reached(Lsn(lsn))).await.is_ok()
+                }
+                None => false,
+            },
+            Freshness::Eventual => true,
+        }
+    }
+
+    /// A position of a group after everything that a reader may have seen of it here.
+    pub(crate) fn seen(&self, group: GroupId) -> Lsn {
+        self.tails.get(&group).map_or(Lsn(0), |tail| tail.seen())
+    }
+}

@@ -1,0 +1,499 @@
+//! Writes on their way to a lead. Any replica that serves may lead; this node's own where it has
+//! one. Where a lead gives no answer, a fence through another settles what became of the write
+//! (rule 4): it is answered if it ran, and sent again if it never will. What cannot be settled in
+//! time is unknown, and said so.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use plimsoll_control::Class;
+use plimsoll_control::selection::{TOO_LATE_NS, gives_way};
+use plimsoll_log::{GroupId, Lsn};
+use plimsoll_storage::Reply;
+use plimsoll_storage::operation::{decode_reply, encode_reply};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::machine::wall_clock::now_ms;
+use crate::metadata::default_expiry;
+use crate::metadata::members::Member;
+use crate::metadata::table::Copies;
+use crate::node::Shared;
+use crate::replication::lead::{Answer, SUBMISSION_BYTES_MAX, Step, Submission};
+use crate::replication::partition::Partition;
+use crate::replication::session::ClientSession;
+use crate::replication::settle::{Settled, settled};
+use crate::routing::NoAnswer;
+use crate::wire::write_error::{Next, WriteError};
+use crate::wire::{self, Problem, Question, StepBytes, Terms};
+
+/// How long a write waits for the log and its apply before its outcome is called unknown.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a lead on another node has to answer before the write is settled through another.
+const LEAD_TIMEOUT: Duration = Duration::from_millis(1_000);
+/// After how long without an answer of this node's own lead the next writes go to another.
+const TOO_LATE: Duration = Duration::from_nanos(TOO_LATE_NS);
+/// How long one that settles has to answer.
+const SETTLE_TIMEOUT: Duration = Duration::from_millis(3_000);
+/// How soon leads are looked for again where none takes the write.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What came of one attempt: the replies, and a position of the group after all that they show.
+type Attempt = Result<(Vec<Reply>, Lsn), WriteError>;
+
+impl Shared {
+    /// Has a lead of the partition carry the steps out; the first is a write.
+    pub(crate) async fn submit(
+        &self,
+        copies: &Copies,
+        session: &mut ClientSession,
+        steps: Vec<Step>,
+    ) -> Answer {
+        if copies.is_follower() {
+            return Err(WriteError::read_only());
+        }
+        let steps = default_expiry::with_default(self, copies, steps);
+        let began_ns = self.now_ns();
+        let answer = self.submit_own(copies, session, steps).await;
+        if answer.is_ok() {
+            let now_ns = self.now_ns();
+            self.load.feel(now_ns, Class::Write, now_ns.saturating_sub(began_ns));
+        }
+        answer
+    }
+
+    /// The same of the cluster's own operations, which a table that follows takes too.
+    pub(crate) async fn submit_own(
+        &self,
+        copies: &Copies,
+        session: &mut ClientSession,
+        steps: Vec<Step>,
+    ) -> Answer {
+        if self.is_alone {
+            let Some(partition) = copies.local() else {
+                return Err(WriteError::NotTaken(copies.why_not_local()));
+            };
+            self.admit(write_bytes(&steps)).await?;
+            return submit_to(&partition, session, steps).await;
+        }
+        let end = Instant::now() + WRITE_TIMEOUT;
+        let writes = steps.iter().filter(|step| matches!(step, Step::Write(_))).count() as u64;
+        let mut last = WriteError::not_taken("no copy of the partition takes writes");
+        while Instant::now() < end {
+            for lead in self.leads_by_cost(copies) {
+                // A clock that is behind log time would make it too old at once.
+                let stamp_ms = now_ms().max(self.log_time_ms(copies.group));
+                let first = session.take(writes);
+                match self.attempt(&lead, copies, session, first, stamp_ms, &steps).await {
+                    Ok((replies, seen)) => {
+                        session.settle();
+                        session.reads().saw(copies.group, seen);
+                        return Ok(replies);
+                    }
+                    Err(error) => match error.next() {
+                        Next::GiveUp => {
+                            session.settle();
+                            return Err(error);
+                        }
+                        Next::Elsewhere => {
+                            session.settle();
+                            last = error;
+                        }
+                        Next::Settle => {
+                            let numbers: Vec<u64> = (first..first + writes).rev().collect();
+                            let id = session.id();
+                            let found = self.settle(&lead, copies, id, &numbers, stamp_ms, end);
+                            let (found, seen) = found.await.unzip();
+                            match outcome(found, &steps) {
+                                Some(Some(replies)) => {
+                                    session.settle();
+                                    session.reads().saw(copies.group, seen.unwrap_or(Lsn(0)));
+                                    return Ok(replies);
+                                }
+                                // It never runs: another lead may take it.
+                                Some(None) => session.settle(),
+                                None => {
+                                    session.renew();
+                                    return Err(WriteError::Unknown);
+                                }
+                            }
+                        }
+                    },
+                }
+                if Instant::now() >= end {
+                    return Err(last);
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        Err(last)
+    }
+
+    /// Log time of a group as far as this node knows it: of one that it does not read, that of the metadata,
+    /// to which every node appends each second.
+    fn log_time_ms(&self, group: GroupId) -> u64 {
+        let applied = self.tails.get(&group).map_or(0, |tail| tail.get().log_time_ms);
+        applied.max(self.metadata.log_time_ms())
+    }
+
+    /// All that may lead, this node's own copy first.
+    fn leads(&self, copies: &Copies) -> Vec<Lead> {
+        let local = copies.local().filter(|partition| partition.fault().is_none());
+        let others = self.others_with(copies, Class::Write);
+        local.map(Lead::Here).into_iter().chain(others.into_iter().map(Lead::There)).collect()
+    }
+
+    /// The same in the order in which a write is given to them: this node's own copy costs least, unless
+    /// it is late, or the stores here have put off much more than there.
+    fn leads_by_cost(&self, copies: &Copies) -> Vec<Lead> {
+        let mut leads = self.leads(copies);
+        if let [Lead::Here(_), Lead::There(next), ..] = leads.as_slice() {
+            let now_ns = self.now_ns();
+            let other_debt = || self.selection.write_debt(now_ns, next.number).unwrap_or(1.0);
+            if gives_way(self.write_debt(), other_debt) || !copies.own_lead.lock().leads(now_ns) {
+                leads.rotate_left(1);
+            }
+        }
+        leads
+    }
+
+    async fn attempt(
+        &self,
+        lead: &Lead,
+        copies: &Copies,
+        session: &mut ClientSession,
+        first: u64,
+        stamp_ms: u64,
+        steps: &[Step],
+    ) -> Attempt {
+        match lead {
+            Lead::Here(partition) => {
+                self.admit(write_bytes(steps)).await?;
+                let numbered = Numbered { first, stamp_ms, steps: steps.to_vec() };
+                let began_ns = self.now_ns();
+                let mut answer = pin!(submit_numbered(partition, session, numbered, LEAD_TIMEOUT));
+                let answer = match tokio::time::timeout(TOO_LATE, &mut answer).await {
+                    Ok(answer) => answer,
+                    Err(_) => {
+                        copies.own_lead.lock().on_late(self.now_ns());
+                        answer.await
+                    }
+                };
+                let now_ns = self.now_ns();
+                if answer.is_ok() {
+                    copies.own_lead.lock().on_answer(now_ns, now_ns.saturating_sub(began_ns));
+                }
+                answer.map(|replies| (replies, self.seen(copies.group)))
+            }
+            Lead::There(member) => {
+                let question = Question::Write {
+                    partition: copies.id.into(),
+                    session: session.id().0,
+                    first,
+                    acked: session.acked(),
+                    stamp_ms,
+                    steps: steps.iter().filter_map(step_bytes).collect(),
+                };
+                let (ask, terms) = (copies.ask(Class::Write), Terms::within(LEAD_TIMEOUT));
+                attempted(self.ask(member, ask, question, terms).await)
+            }
+        }
+    }
+
+    /// Finds out what became of operations, by fences through one lead after the other, `avoid`
+    /// being asked last, and a position of the group after that; `None` where it cannot be found
+    /// out in time.
+    async fn settle(
+        &self,
+        avoid: &Lead,
+        copies: &Copies,
+        session: plimsoll_log::SessionId,
+        numbers: &[u64],
+        stamp_ms: u64,
+        end: Instant,
+    ) -> Option<(Vec<Settled>, Lsn)> {
+        // Twice round: a lead may be about to be elected, or a log.
+        while Instant::now() < end {
+            let mut leads = self.leads(copies);
+            leads.sort_by_key(|lead| lead.is(avoid));
+            for lead in leads {
+                let found = match &lead {
+                    Lead::Here(partition) => {
+                        let found = settle_here(partition, session, numbers, stamp_ms).await;
+                        found.map(|found| (found, self.seen(copies.group)))
+                    }
+                    Lead::There(member) => {
+                        self.settle_there(member, copies, session, numbers, stamp_ms).await
+                    }
+                };
+                if found.is_some() || Instant::now() >= end {
+                    return found;
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        None
+    }
+
+    async fn settle_there(
+        &self,
+        member: &Member,
+        copies: &Copies,
+        session: plimsoll_log::SessionId,
+        numbers: &[u64],
+        stamp_ms: u64,
+    ) -> Option<(Vec<Settled>, Lsn)> {
+        let question = Question::Settle {
+            partition: copies.id.into(),
+            session: session.0,
+            numbers: numbers.to_vec(),
+            stamp_ms,
+        };
+        let (ask, terms) = (copies.ask(Class::Write), Terms::within(SETTLE_TIMEOUT));
+        match self.ask(member, ask, question, terms).await {
+            Ok(wire::Reply::Replies { replies, seen }) => {
+                let decoded = replies.into_iter().map(|it| decode_reply(&it.into()).ok());
+                let found = decoded.map(|reply| reply.map(|reply| settled(&reply)));
+                Some((found.collect::<Option<_>>()?, Lsn(seen)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Who is to make the record.
+enum Lead {
+    Here(std::sync::Arc<Partition>),
+    There(std::sync::Arc<Member>),
+}
+
+impl Lead {
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Here(_), Self::Here(_)) => true,
+            (Self::There(a), Self::There(b)) => a.id == b.id,
+            _ => false,
+        }
+    }
+}
+
+/// What an attempt came to that a lead on another node was asked for.
+fn attempted(answer: Result<wire::Reply, NoAnswer>) -> Attempt {
+    match answer {
+        Ok(wire::Reply::Replies { replies, seen }) => {
+            let decoded = replies.into_iter().map(|it| decode_reply(&it.into()));
+            let replies = decoded.collect::<Result<_, _>>();
+            replies.map(|it| (it, Lsn(seen))).map_err(|_| WriteError::Unknown)
+        }
+        Ok(wire::Reply::Problem(Problem::Write(error))) => Err(error),
+        Ok(_) | Err(NoAnswer::Unknown(_)) => Err(WriteError::Unknown),
+        Err(NoAnswer::Elsewhere(why)) => Err(WriteError::NotTaken(why)),
+        Err(NoAnswer::Refused(error)) => Err(WriteError::NotTaken(error.reason)),
+    }
+}
+
+/// What operations that were settled, the last first, mean for the whole submission: its replies,
+/// `Some(None)` where it never runs, `None` where that is unknown.
+fn outcome(found: Option<Vec<Settled>>, steps: &[Step]) -> Option<Option<Vec<Reply>>> {
+    let mut found = found?;
+    found.reverse();
+    // All operations of a submission are in one record: they ran together or not at all.
+    if found.iter().all(|it| *it == Settled::NeverRuns) {
+        return Some(None);
+    }
+    let mut replies = found.into_iter();
+    let reply = |step: &Step| match step {
+        Step::Write(_) => match replies.next() {
+            Some(Settled::Ran(reply)) => Some(reply),
+            _ => None,
+        },
+        // What it saw was not kept.
+        Step::Read(_) | Step::Fence { .. } | Step::Carry(_) => None,
+    };
+    steps.iter().map(reply).collect::<Option<Vec<Reply>>>().map(Some)
+}
+
+fn step_bytes(step: &Step) -> Option<StepBytes> {
+    match step {
+        Step::Write(payload) => Some(StepBytes::Write(payload.to_vec())),
+        Step::Read(argv) => Some(StepBytes::Read(argv.iter().map(<[u8]>::to_vec).collect())),
+        Step::Fence { .. } | Step::Carry(_) => None,
+    }
+}
+
+/// Has this node's lead of a partition carry the steps out, and waits for the answers.
+pub(crate) async fn submit_to(
+    partition: &Partition,
+    session: &mut ClientSession,
+    steps: Vec<Step>,
+) -> Answer {
+    let writes = steps.iter().filter(|step| matches!(step, Step::Write(_))).count();
+    let first = session.take(writes as u64);
+    let stamp_ms = now_ms().max(partition.lead.log_time_ms());
+    let numbered = Numbered { first, stamp_ms, steps };
+    let outcome = submit_numbered(partition, session, numbered, WRITE_TIMEOUT).await;
+    if matches!(outcome, Err(WriteError::Unknown)) {
+        // Too late, or the lead is gone because the node is stopping.
+        session.renew();
+    } else {
+        session.settle();
+    }
+    outcome
+}
+
+/// Steps with the numbers and the stamp that their session gives them.
+struct Numbered {
+    first: u64,
+    stamp_ms: u64,
+    steps: Vec<Step>,
+}
+
+/// What the writes among the steps take in a record, bytes, about.
+pub(crate) fn write_bytes(steps: &[Step]) -> usize {
+    let bytes = |step: &Step| if let Step::Write(payload) = step { payload.len() } else { 0 };
+    steps.iter().map(bytes).sum()
+}
+
+impl Shared {
+    /// Waits until this node lets in so many bytes of writes.
+    ///
+    /// # Errors
+    /// That would be too late: its stores have put off too much.
+    pub(crate) async fn admit(&self, bytes: usize) -> Result<(), WriteError> {
+        let taken = self.admission.take(bytes as u64, std::time::Instant::now());
+        let wait = taken.ok_or_else(|| {
+            WriteError::not_taken("more writes wait than the node's files can take in time")
+        })?;
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        Ok(())
+    }
+}
+
+async fn submit_numbered(
+    partition: &Partition,
+    session: &mut ClientSession,
+    numbered: Numbered,
+    timeout: Duration,
+) -> Answer {
+    if let Some(why) = partition.takes_no_writes() {
+        return Err(WriteError::NotTaken(why));
+    }
+    let (done, answered) = oneshot::channel();
+    let (id, acked) = (session.id(), session.acked());
+    let Numbered { first, stamp_ms, steps } = numbered;
+    let submission = Submission { session: id, first, acked, stamp_ms, steps, done };
+    if submission.bytes() > SUBMISSION_BYTES_MAX {
+        return Err(WriteError::TooLarge(SUBMISSION_BYTES_MAX as u64));
+    }
+    partition.lead.submit(submission);
+    session.wait(answered, timeout).await.unwrap_or(Err(WriteError::Unknown))
+}
+
+/// Carries out what another node's coordinator sent.
+pub(crate) async fn lead_for(
+    partition: &Partition,
+    submission: impl FnOnce(oneshot::Sender<Answer>) -> Submission,
+    timeout: Duration,
+) -> Answer {
+    if let Some(fault) = partition.fault() {
+        return Err(WriteError::NotTaken(fault));
+    }
+    let (done, answered) = oneshot::channel();
+    partition.lead.submit(submission(done));
+    match tokio::time::timeout(timeout, answered).await {
+        Ok(Ok(answer)) => answer,
+        _ => Err(WriteError::Unknown),
+    }
+}
+
+async fn settle_here(
+    partition: &Partition,
+    session: plimsoll_log::SessionId,
+    numbers: &[u64],
+    stamp_ms: u64,
+) -> Option<Vec<Settled>> {
+    let fences = fences(session, numbers, stamp_ms);
+    let answer = lead_for(partition, fences, SETTLE_TIMEOUT).await.ok()?;
+    Some(answer.iter().map(settled).collect())
+}
+
+/// A submission that settles operations.
+pub(crate) fn fences(
+    session: plimsoll_log::SessionId,
+    numbers: &[u64],
+    stamp_ms: u64,
+) -> impl FnOnce(oneshot::Sender<Answer>) -> Submission {
+    let steps = numbers.iter().map(|number| Step::Fence { number: *number, stamp_ms }).collect();
+    let first = numbers.first().copied().unwrap_or(0);
+    move |done| Submission { session, first, acked: 0, stamp_ms, steps, done }
+}
+
+/// Replies as they go to another node.
+pub(crate) fn reply_bytes(replies: &[Reply]) -> Vec<Vec<u8>> {
+    replies.iter().map(|reply| encode_reply(reply).to_vec()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    //! Tests of what a sender makes of answers.
+
+    use bytes::Bytes;
+    use plimsoll_index::Error;
+
+    use super::*;
+
+    #[test]
+    fn only_what_surely_did_not_run_goes_elsewhere() {
+        let problem = |problem| Ok(wire::Reply::Problem(problem));
+        let ok = reply_bytes(&[Reply::OK]);
+        let good = attempted(Ok(wire::Reply::Replies { replies: ok.clone(), seen: 7 }));
+        assert_eq!(good, Ok((vec![Reply::OK], Lsn(7))));
+        let refused = WriteError::Refused { code: "ERR".to_owned(), message: "no".to_owned() };
+        let row = Problem::Row { code: "ERR".to_owned(), message: "no".to_owned() };
+        let unread = wire::Reply::Replies { replies: vec![ok[0].clone(), vec![0xff]], seen: 7 };
+        for (answer, error) in [
+            (problem(Problem::Write(WriteError::TooLarge(9))), WriteError::TooLarge(9)),
+            (problem(Problem::Write(refused.clone())), refused),
+            (problem(Problem::Write(WriteError::not_taken("a"))), WriteError::not_taken("a")),
+            (problem(Problem::Write(WriteError::Unknown)), WriteError::Unknown),
+            (Err(NoAnswer::Elsewhere("b".to_owned())), WriteError::not_taken("b")),
+            (Err(NoAnswer::Refused(Error::new(429, "k", "c"))), WriteError::not_taken("c")),
+            // It came there, or may have.
+            (Err(NoAnswer::Unknown("d".to_owned())), WriteError::Unknown),
+            (problem(row), WriteError::Unknown),
+            (Ok(wire::Reply::Done), WriteError::Unknown),
+            (Ok(unread), WriteError::Unknown),
+        ] {
+            let shown = format!("{answer:?}");
+            assert_eq!(attempted(answer), Err(error), "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_submission_goes_again_only_where_all_of_it_never_runs() {
+        let write = Step::Write(Bytes::from_static(b"w"));
+        let steps = [write.clone(), write.clone()];
+        let ran = |n| Settled::Ran(Reply::Integer(n));
+        // The last comes first.
+        let both = outcome(Some(vec![ran(2), ran(1)]), &steps);
+        assert_eq!(both, Some(Some(vec![Reply::Integer(1), Reply::Integer(2)])));
+        let never = || Settled::NeverRuns;
+        assert_eq!(outcome(Some(vec![never(), never()]), &steps), Some(None));
+        for found in [
+            None,
+            Some(vec![never(), ran(1)]),
+            Some(vec![ran(2), never()]),
+            Some(vec![Settled::RanUnkept, ran(1)]),
+            Some(vec![Settled::Unknown, Settled::Unknown]),
+            Some(vec![never(), Settled::Unknown]),
+        ] {
+            let shown = format!("{found:?}");
+            assert_eq!(outcome(found, &steps), None, "{shown}");
+        }
+        // A read's answer was not kept.
+        let read = Step::Read(plimsoll_storage::Argv::of(&["GET", "k"]));
+        assert_eq!(outcome(Some(vec![ran(1)]), &[write, read]), None);
+    }
+}

@@ -1,0 +1,104 @@
+//! Why a write has no replies. Its sender decides by the variant what it may do next, so the variant
+//! travels between nodes as it is; protocols make words of it at the end.
+
+use plimsoll_storage::ErrorReply;
+use serde::{Deserialize, Serialize};
+
+/// Why a write has no replies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub(crate) enum WriteError {
+    /// It did not run and never will as it was sent: another lead may take it, or the same later.
+    #[error("{0}")]
+    NotTaken(String),
+    /// It did not run, and no lead would take it: it takes more than so many bytes in the log.
+    #[error("the write takes over {0} bytes in the log")]
+    TooLarge(u64),
+    /// It did not run, and no lead would take it: a RESP error's code and words.
+    #[error("{code} {message}")]
+    Refused { code: String, message: String },
+    /// Whether it ran, or will run, cannot be said.
+    #[error("outcome unknown")]
+    Unknown,
+}
+
+/// What the sender of a write that has no replies does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Sends it to another lead, or again later.
+    Elsewhere,
+    /// Says so to its client: no lead would take it.
+    GiveUp,
+    /// Asks for its fate by fences before anything else.
+    Settle,
+}
+
+impl WriteError {
+    /// What its sender does.
+    pub(crate) fn next(&self) -> Next {
+        match self {
+            Self::NotTaken(_) => Next::Elsewhere,
+            Self::TooLarge(_) | Self::Refused { .. } => Next::GiveUp,
+            Self::Unknown => Next::Settle,
+        }
+    }
+
+    /// It did not run: the table takes its leader's writes alone. Redis' words.
+    pub(crate) fn read_only() -> Self {
+        let message = "You can't write against a read only replica.".to_owned();
+        Self::Refused { code: "READONLY".to_owned(), message }
+    }
+
+    /// It did not run, and never will, for a reason that is the same each time.
+    pub(crate) fn not_taken(why: &str) -> Self {
+        Self::NotTaken(why.to_owned())
+    }
+}
+
+impl From<WriteError> for ErrorReply {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::NotTaken(why) => Self::new("TRYAGAIN", why),
+            WriteError::TooLarge(_) => Self::err(error.to_string()),
+            WriteError::Refused { code, message } => {
+                Self { code: code.into(), message: message.into() }
+            }
+            WriteError::Unknown => Self::new("TIMEOUT", "outcome unknown"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::documents::failed_write;
+    use crate::wire::{Problem, Reply, Told, decode_answer, encode_answer};
+
+    #[test]
+    fn every_reason_crosses_the_wire_and_says_the_same_to_all() {
+        let refused = |code: &str| WriteError::Refused {
+            code: code.to_owned(),
+            message: "some words".to_owned(),
+        };
+        let too_large = "the write takes over 100 bytes in the log";
+        for (error, next, (code, message), status) in [
+            (WriteError::not_taken("it waits"), Next::Elsewhere, ("TRYAGAIN", "it waits"), 429),
+            (WriteError::TooLarge(100), Next::GiveUp, ("ERR", too_large), 413),
+            (refused("ERR"), Next::GiveUp, ("ERR", "some words"), 503),
+            (refused("MISCONF"), Next::GiveUp, ("MISCONF", "some words"), 429),
+            (refused("WRONGTYPE"), Next::GiveUp, ("WRONGTYPE", "some words"), 400),
+            // Another's words decide nothing: only the variant does.
+            (refused("TIMEOUT"), Next::GiveUp, ("TIMEOUT", "some words"), 504),
+            (WriteError::Unknown, Next::Settle, ("TIMEOUT", "outcome unknown"), 504),
+        ] {
+            let sent = Reply::Problem(Problem::Write(error.clone()));
+            let (came, _) = decode_answer(&encode_answer(sent, Told::default()));
+            let Reply::Problem(Problem::Write(came)) = came else { panic!("{came:?}") };
+            assert_eq!(came, error);
+            assert_eq!(came.next(), next, "{error:?}");
+            let words = ErrorReply { code: code.into(), message: message.into() };
+            assert_eq!(ErrorReply::from(came.clone()), words, "{error:?}");
+            let rest = failed_write(came);
+            assert_eq!((rest.status, &*rest.reason), (status, message), "{error:?}");
+        }
+    }
+}

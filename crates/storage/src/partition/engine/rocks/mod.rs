@@ -1,0 +1,290 @@
+//! RocksDB: one column family, no WAL, because the log is it. What the stores of a node share and how files
+//! are laid out is in [`options`], which rows there are in the store's hands.
+
+mod checksums;
+mod manifest;
+mod options;
+mod walk;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use rust_rocksdb::checkpoint::Checkpoint;
+use rust_rocksdb::{
+    BottommostLevelCompaction, CompactOptions, DB, DBPinnableSlice, FlushOptions, ReadOptions,
+    ReadTier, SnapshotWithThreadMode, WriteBatch, WriteOptions,
+};
+
+pub(in crate::partition) use options::RocksShared;
+
+use self::options::{BLOCK_BYTES, DOCUMENT_BLOCK_BYTES, FileSizes};
+use self::walk::{up_to_rows, walk, walk_back};
+use super::super::resources::Resources;
+use super::{Backlog, Reach};
+use crate::rows::{StoreError, Visit};
+
+/// A store in RocksDB.
+pub(in crate::partition) struct Rocks {
+    db: Arc<DB>,
+    /// Whether files could not be written since [`Self::resume`] was called last.
+    has_failed: Arc<AtomicBool>,
+    /// How files are sized now.
+    sizes: Mutex<FileSizes>,
+}
+
+/// The rows as they were at one moment.
+pub(in crate::partition) struct Snapshot<'a>(SnapshotWithThreadMode<'a, DB>);
+
+thread_local! {
+    /// Made once a thread: making them takes as long as reading a row from memory.
+    static MEMORY_ONLY: ReadOptions = memory_only();
+}
+
+impl Rocks {
+    pub fn open(
+        dir: &Path,
+        shared: &RocksShared,
+        resources: &Resources,
+        has_failed: Arc<AtomicBool>,
+        compacts: bool,
+    ) -> Result<Self, StoreError> {
+        let is_held = compacts && shared.holds_compactions();
+        let is_old = Self::is_in(dir);
+        if let Some(why) = manifest::fault(dir) {
+            return Err(StoreError::Damaged(why));
+        }
+        let options = shared.options(resources, &has_failed, compacts && !is_held);
+        let db = DB::open(&options, dir).map_err(|error| match failed(error) {
+            // RocksDB calls a file that is gone an I/O error: trying again does not bring it back.
+            StoreError::Failed(why) if is_old && why.contains("No such file") => {
+                StoreError::Damaged(why)
+            }
+            error => error,
+        })?;
+        let db = Arc::new(db);
+        if is_held {
+            shared.hold(&db);
+        }
+        let sizes = Mutex::new(FileSizes::of(resources.memtable_bytes() as u64));
+        Ok(Self { db, has_failed, sizes })
+    }
+
+    pub fn is_in(dir: &Path) -> bool {
+        // The file that names the list of all others.
+        dir.join("CURRENT").exists()
+    }
+
+    pub fn get(&self, key: &[u8], reach: Reach) -> Result<Option<DBPinnableSlice<'_>>, StoreError> {
+        let value = match reach {
+            Reach::Files => self.db.get_pinned(key),
+            Reach::Memory => MEMORY_ONLY.with(|options| self.db.get_pinned_opt(key, options)),
+        };
+        value.map_err(failed)
+    }
+
+    pub fn walk(&self, [from, to]: [&[u8]; 2], visit: Visit<'_>) -> Result<(), StoreError> {
+        walk(self.db.raw_iterator_opt(bounds(to)), from, visit)
+    }
+
+    pub fn snapshot(&self) -> Snapshot<'_> {
+        Snapshot(self.db.snapshot())
+    }
+
+    pub fn write(&self, batch: &WriteBatch, may_wait: bool) -> Result<(), StoreError> {
+        let mut options = WriteOptions::default();
+        options.disable_wal(true);
+        options.set_no_slowdown(!may_wait);
+        self.db.write_opt(batch, &options).map_err(failed)
+    }
+
+    pub fn flush(&self) -> Result<(), StoreError> {
+        let mut options = FlushOptions::default();
+        options.set_wait(true);
+        self.db.flush_opt(&options).map_err(failed)
+    }
+
+    pub fn resume(&self) -> Result<(), StoreError> {
+        // First, so that a failure from here on is not forgotten.
+        self.has_failed.store(false, Ordering::Relaxed);
+        let resumed = self.db.resume().map_err(failed);
+        if resumed.is_err() {
+            self.has_failed.store(true, Ordering::Relaxed);
+        }
+        resumed
+    }
+
+    pub fn checkpoint(&self, dir: &Path) -> Result<(), StoreError> {
+        // It flushes first: without a WAL nothing else would hold what is in memory.
+        Checkpoint::new(&self.db).and_then(|it| it.create_checkpoint(dir)).map_err(failed)
+    }
+
+    pub fn verify(&self) -> Result<(), StoreError> {
+        checksums::verify(&self.db).map_err(|why| match why.starts_with("Corruption") {
+            true => StoreError::Damaged(why),
+            false => StoreError::Failed(why),
+        })
+    }
+
+    pub fn compact(&self) {
+        let mut options = CompactOptions::default();
+        options.set_exclusive_manual_compaction(false);
+        // Else all would be written anew each time, because compactions have a filter.
+        options.set_bottommost_level_compaction(BottommostLevelCompaction::Skip);
+        self.db.compact_range_opt(None::<&[u8]>, None::<&[u8]>, &options);
+    }
+
+    pub fn abandon(&self) {
+        self.db.cancel_all_background_work(true);
+    }
+
+    pub fn lay_out_for(&self, has_documents: bool) -> Result<(), StoreError> {
+        let bytes = if has_documents { DOCUMENT_BLOCK_BYTES } else { BLOCK_BYTES };
+        let table = format!("{{block_size={bytes};}}");
+        self.db.set_options(&[("block_based_table_factory", &table)]).map_err(failed)
+    }
+
+    pub fn shape_files(&self, flush_bytes: u64) -> Result<(), StoreError> {
+        let wanted = FileSizes::of(flush_bytes);
+        let mut sizes = self.sizes.lock();
+        // Noting it writes a file: only where it makes a difference.
+        let [now, then] = [sizes.first_level_bytes, wanted.first_level_bytes];
+        if now < then * 2 && then < now * 2 {
+            return Ok(());
+        }
+        let [first_level, file] =
+            [wanted.first_level_bytes, wanted.file_bytes].map(|it| it.to_string());
+        let noted = self.db.set_options(&[
+            ("max_bytes_for_level_base", &first_level),
+            ("target_file_size_base", &file),
+        ]);
+        noted.map_err(failed)?;
+        *sizes = wanted;
+        Ok(())
+    }
+
+    pub fn backlog(&self) -> Backlog {
+        Backlog {
+            level_0_files: self.figure("rocksdb.num-files-at-level0"),
+            pending_bytes: self.figure("rocksdb.estimate-pending-compaction-bytes"),
+        }
+    }
+
+    pub fn flushable_bytes(&self) -> u64 {
+        // An empty memtable has its arena's first block.
+        match self.figure("rocksdb.num-entries-active-mem-table") {
+            0 => 0,
+            _ => self.figure("rocksdb.cur-size-active-mem-table"),
+        }
+    }
+
+    pub fn unflushed_bytes(&self) -> u64 {
+        self.figure("rocksdb.cur-size-all-mem-tables")
+    }
+
+    pub fn files_bytes(&self) -> u64 {
+        self.figure("rocksdb.total-sst-files-size")
+    }
+
+    fn figure(&self, name: &str) -> u64 {
+        self.db.property_int_value(name).ok().flatten().unwrap_or(0)
+    }
+}
+
+impl Snapshot<'_> {
+    pub fn get(&self, key: &[u8], reach: Reach) -> Result<Option<DBPinnableSlice<'_>>, StoreError> {
+        let value = match reach {
+            Reach::Files => self.0.get_pinned(key),
+            Reach::Memory => self.0.get_pinned_opt(key, memory_only()),
+        };
+        value.map_err(failed)
+    }
+
+    pub fn walk(
+        &self,
+        [from, to]: [&[u8]; 2],
+        reach: Reach,
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        if reach == Reach::Files {
+            return walk(self.0.raw_iterator_opt(bounds(to)), from, visit);
+        }
+        let mut options = memory_only();
+        options.set_iterate_upper_bound(to);
+        up_to_rows(visit, |visit| walk(self.0.raw_iterator_opt(options), from, visit))
+    }
+
+    pub fn walk_back(
+        &self,
+        [from, to]: [&[u8]; 2],
+        reach: Reach,
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        let mut options = match reach {
+            Reach::Files => ReadOptions::default(),
+            Reach::Memory => memory_only(),
+        };
+        options.set_iterate_upper_bound(to);
+        options.set_iterate_lower_bound(from);
+        let rows = self.0.raw_iterator_opt(options);
+        match reach {
+            Reach::Files => walk_back(rows, visit),
+            Reach::Memory => up_to_rows(visit, |visit| walk_back(rows, visit)),
+        }
+    }
+}
+
+fn memory_only() -> ReadOptions {
+    let mut options = ReadOptions::default();
+    options.set_read_tier(ReadTier::BlockCache);
+    options
+}
+
+fn bounds(to: &[u8]) -> ReadOptions {
+    let mut options = ReadOptions::default();
+    options.set_iterate_upper_bound(to);
+    options
+}
+
+fn failed(error: rust_rocksdb::Error) -> StoreError {
+    match error.kind() {
+        rust_rocksdb::ErrorKind::Incomplete => StoreError::NotCached,
+        rust_rocksdb::ErrorKind::Corruption => StoreError::Damaged(error.into_string()),
+        _ => StoreError::Failed(error.into_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::super::super::tests::resources;
+    use super::*;
+
+    #[test]
+    fn files_of_a_store_that_is_held_are_rewritten_once_it_is_released() {
+        let (dir, resources) = (tempfile::tempdir().unwrap(), resources());
+        let super::super::Kind::Rocks(shared) = &resources.kind else { panic!("another engine") };
+        resources.hold_compactions();
+        let store = Rocks::open(dir.path(), shared, &resources, Arc::default(), true).unwrap();
+        for number in 0..8u8 {
+            let mut batch = WriteBatch::default();
+            batch.put([b'm', number], [number; 1000]);
+            store.write(&batch, true).unwrap();
+            store.flush().unwrap();
+        }
+        let files = || store.backlog().level_0_files;
+        assert_eq!(files(), 8, "twice as many as are rewritten otherwise");
+        let now = Instant::now();
+        resources.release_compactions(Duration::from_secs(60), now);
+        assert_eq!(files(), 8, "it is younger");
+        resources.release_compactions(Duration::ZERO, now);
+        assert!(!shared.holds_compactions());
+        let end = now + Duration::from_secs(60);
+        while files() > 4 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(files() <= 4, "{} files", files());
+    }
+}

@@ -1,0 +1,140 @@
+//! Which part of `cluster` may know which. Its folders are layers, each of which knows those below it alone;
+//! `upward.txt` lists the arrows that still run up, and only gets shorter.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::Tree;
+use crate::taken::production;
+
+const ROOT: &str = "crates/cluster/src/";
+const LIST: &str = "xtask/upward.txt";
+const UPDATE: &str = "UPDATE_LISTS";
+
+/// The folders from the lowest up.
+const LAYERS: [&str; 11] = [
+    "machine",
+    "wire",
+    "metadata",
+    "settings",
+    "replication",
+    "recovery",
+    "routing",
+    "rows",
+    "documents",
+    "following",
+    "node",
+];
+
+/// Arrows that run up and are not listed, and listed ones that are gone.
+pub fn upward(tree: &Tree) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let mut found = BTreeSet::new();
+    let exported = exported(tree);
+    for file in &tree.files {
+        let Some(module) = module_of(&file.path) else { continue };
+        let Some(own) = layer_of(&module) else {
+            complaints.push(format!("{}: of no layer", file.path));
+            continue;
+        };
+        for named in mentioned(production(&file.text), &exported) {
+            if layer_of(&named).is_some_and(|other| other > own) {
+                found.insert(format!("{module} -> {named}"));
+            }
+        }
+    }
+    let list = tree.file(LIST).map_or("", |file| file.text.as_str());
+    let listed: BTreeSet<String> =
+        list.lines().filter(|line| line.contains(" -> ")).map(str::to_owned).collect();
+    complaints.extend(found.difference(&listed).map(|arrow| format!("{arrow} runs up")));
+    let gone: Vec<_> = listed.difference(&found).collect();
+    if gone.is_empty() || !complaints.is_empty() {
+        return complaints;
+    }
+    if std::env::var_os(UPDATE).is_none() {
+        return gone.iter().map(|it| format!("{it} is gone, run with {UPDATE}=1")).collect();
+    }
+    let head = list.lines().take_while(|line| line.starts_with('#'));
+    let lines: Vec<&str> = head.chain(found.iter().map(String::as_str)).collect();
+    match std::fs::write(tree.root.join(LIST), lines.join("\n") + "\n") {
+        Ok(()) => Vec::new(),
+        Err(error) => vec![format!("{LIST}: {error}")],
+    }
+}
+
+/// `lead` of `crates/cluster/src/lead.rs`, `rpc/answer` of a file in a folder; none of tests and the root.
+fn module_of(path: &str) -> Option<String> {
+    let inner = path.strip_prefix(ROOT)?.strip_suffix(".rs")?;
+    let is_test = inner.split('/').any(|part| part == "tests");
+    if is_test || inner == "lib" {
+        return None;
+    }
+    Some(inner.trim_end_matches("/mod").to_owned())
+}
+
+/// The number of the layer that a module is of.
+fn layer_of(module: &str) -> Option<usize> {
+    let folder = module.split('/').next().unwrap_or(module);
+    LAYERS.iter().position(|layer| *layer == folder)
+}
+
+/// The names that the crate's root gives on, each with the module that it comes from.
+fn exported(tree: &Tree) -> BTreeMap<String, String> {
+    let root = tree.file("crates/cluster/src/lib.rs").map_or("", |file| file.text.as_str());
+    let mut exported = BTreeMap::new();
+    for item in root.split("pub use ").skip(1) {
+        let item = item.split(';').next().unwrap_or("");
+        let Some((module, names)) = item.rsplit_once("::") else { continue };
+        for name in names.split(|c: char| !c.is_alphanumeric() && c != '_') {
+            exported.insert(name.to_owned(), module.to_owned());
+        }
+    }
+    exported
+}
+
+/// The modules that code names by `crate::`, as `folder/module`.
+fn mentioned(code: &str, exported: &BTreeMap<String, String>) -> BTreeSet<String> {
+    let mut modules = BTreeSet::new();
+    for rest in code.split("crate::").skip(1) {
+        // In a group each name stands by itself.
+        let group = rest.strip_prefix('{').and_then(|rest| rest.split('}').next());
+        let names: Vec<&str> =
+            group.map_or_else(|| vec![rest], |group| group.split(", ").collect());
+        for name in names {
+            let mut parts = name.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
+            let path = parts.next().unwrap_or("");
+            let path = match exported.get(path.split("::").next().unwrap_or("")) {
+                Some(from) => from.clone(),
+                None => path.to_owned(),
+            };
+            let modules_of_path = path.split("::").take(2);
+            // A type or a function is named with its folder alone.
+            let is_module = |name: &&str| name.chars().next().is_some_and(char::is_lowercase);
+            let named: Vec<&str> = modules_of_path.take_while(is_module).collect();
+            if !named.is_empty() {
+                modules.insert(named.join("/"));
+            }
+        }
+    }
+    modules
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_a_layer() {
+        assert!(layer_of("wire/messages") < layer_of("node"));
+        assert_eq!(layer_of("leader"), None);
+    }
+
+    #[test]
+    fn names_of_the_root_stand_for_where_they_come_from() {
+        let exported = BTreeMap::from([("Coordinator".to_owned(), "node::coordinator".to_owned())]);
+        let code = "use crate::Coordinator;\nuse crate::{metadata, Coordinator};
+            let x = crate::node::answer::of(); use crate::node::Shared;";
+        let found = mentioned(code, &exported);
+        let expected = ["metadata", "node", "node/answer", "node/coordinator"];
+        assert_eq!(found.iter().collect::<Vec<_>>(), expected);
+    }
+}
