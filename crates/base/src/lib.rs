@@ -1,12 +1,14 @@
-//! What code that can run under one seed is handed instead of taking it: time, chance and a disk. In a
-//! node they are the machine's; in a simulation they follow from a seed, and time passes only when told.
-//!
-//! Which tasks there are, and who polls them, is not decided here.
+//! What code that can run under one seed is handed instead of taking it: time, chance, tasks and a disk. In a
+//! node they are the machine's; in a simulation they follow from a seed, and time passes where nothing is ready.
 
 pub mod disk;
 pub mod random;
+pub mod tasks;
 pub mod time;
+pub mod world;
 
 pub use disk::Disk;
 pub use random::Random;
+pub use tasks::Tasks;
 pub use time::Time;
+pub use world::World;

@@ -84,7 +84,7 @@ impl Disk {
         }
     }
 
-    /// Gives a file another name, in the place of the file that had it.
+    /// Gives a file another name, in the place of the file that had it. Its own name changes nothing.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`]; whatever the disk says.

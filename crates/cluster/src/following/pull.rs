@@ -290,12 +290,12 @@ impl Pull {
                 answer = &mut first.answered => {
                     return self.appended(answer.unwrap_or(Err(WriteError::Unknown)));
                 }
-                told = heard(records), if has_room => told,
-                () = tokio::time::sleep(held), if !held.is_zero() => return Ok(()),
                 // Apply of the group may have stopped: nobody answers then.
                 () = tokio::time::sleep_until(first.until) => {
                     return self.appended(Err(WriteError::Unknown));
                 }
+                told = heard(records), if has_room => told,
+                () = tokio::time::sleep(held), if !held.is_zero() => return Ok(()),
             },
             None if !held.is_zero() => {
                 tokio::time::sleep(held).await;

@@ -72,7 +72,7 @@ pub(super) enum Kind {
 }
 
 /// Called before rows reach a file, of RocksDB's on its thread: makes the log durable that far, so that
-/// rows never contain what the log may still lose.
+/// rows never contain what the log may still lose. It must ask nothing of a store.
 pub type BeforeFlush = Arc<dyn Fn() + Send + Sync>;
 
 /// What the stores of a node hold, bytes, and what that is good for.

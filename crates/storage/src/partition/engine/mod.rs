@@ -32,7 +32,7 @@ pub(super) enum Engine {
 /// The rows as they were at one moment.
 pub(super) enum Snapshot<'a> {
     Rocks(rocks::Snapshot<'a>),
-    Memory(memory::Rows),
+    Memory(memory::Snapshot),
 }
 
 /// Changes that are taken whole or not at all, in their order.
@@ -101,7 +101,9 @@ impl Engine {
     pub fn get(&self, key: &[u8], reach: Reach) -> Result<Option<Value<'_>>, StoreError> {
         match self {
             Self::Rocks(rocks) => Ok(rocks.get(key, reach)?.map(Value::Rocks)),
-            Self::Memory(memory) => Ok(memory.rows().get(key).map(Value::Memory)),
+            Self::Memory(memory) => {
+                Ok(memory.snapshot().within(reach)?.get(key).map(Value::Memory))
+            }
         }
     }
 
@@ -119,7 +121,7 @@ impl Engine {
     pub fn snapshot(&self) -> Snapshot<'_> {
         match self {
             Self::Rocks(rocks) => Snapshot::Rocks(rocks.snapshot()),
-            Self::Memory(memory) => Snapshot::Memory(memory.rows()),
+            Self::Memory(memory) => Snapshot::Memory(memory.snapshot()),
         }
     }
 
@@ -128,7 +130,7 @@ impl Engine {
     pub fn write(&self, batch: &Batch, may_wait: bool) -> Result<(), StoreError> {
         match (self, batch) {
             (Self::Rocks(rocks), Batch::Rocks(batch)) => rocks.write(batch, may_wait),
-            (Self::Memory(memory), Batch::Memory(changes)) => memory.write(changes),
+            (Self::Memory(memory), Batch::Memory(changes)) => memory.write(changes, may_wait),
             _ => Err(StoreError::Failed("a batch of another engine".to_owned())),
         }
     }
@@ -145,7 +147,7 @@ impl Engine {
     pub fn resume(&self) -> Result<(), StoreError> {
         match self {
             Self::Rocks(rocks) => rocks.resume(),
-            Self::Memory(memory) => memory.flush(),
+            Self::Memory(memory) => memory.resume(),
         }
     }
 
@@ -237,7 +239,7 @@ impl Snapshot<'_> {
     pub fn get(&self, key: &[u8], reach: Reach) -> Result<Option<Value<'_>>, StoreError> {
         match self {
             Self::Rocks(snapshot) => Ok(snapshot.get(key, reach)?.map(Value::Rocks)),
-            Self::Memory(rows) => Ok(rows.get(key).map(Value::Memory)),
+            Self::Memory(snapshot) => Ok(snapshot.within(reach)?.get(key).map(Value::Memory)),
         }
     }
 
@@ -250,8 +252,8 @@ impl Snapshot<'_> {
     ) -> Result<(), StoreError> {
         match self {
             Self::Rocks(snapshot) => snapshot.walk(range, reach, visit),
-            Self::Memory(rows) => {
-                rows.walk(range, visit);
+            Self::Memory(snapshot) => {
+                snapshot.within(reach)?.walk(range, visit);
                 Ok(())
             }
         }
@@ -266,8 +268,8 @@ impl Snapshot<'_> {
     ) -> Result<(), StoreError> {
         match self {
             Self::Rocks(snapshot) => snapshot.walk_back(range, reach, visit),
-            Self::Memory(rows) => {
-                rows.walk_back(range, visit);
+            Self::Memory(snapshot) => {
+                snapshot.within(reach)?.walk_back(range, visit);
                 Ok(())
             }
         }

@@ -40,9 +40,12 @@ struct Bench {
     states: Vec<State>,
     /// The batch that is durable at least.
     flushed: usize,
-    /// Batches that the log has durably, by [`BeforeFlush`].
+    /// How many files there were when the log was made durable last.
     logged: Arc<AtomicU64>,
     checkpoints: u64,
+    /// Checkpoints that were made, and the batch that each has.
+    kept: Vec<(PathBuf, usize)>,
+    starts: u64,
 }
 
 fn number(value: &[u8]) -> usize {
@@ -82,7 +85,7 @@ impl Bench {
             Place::Rocks(_) => Disk::of_the_machine(),
             Place::Memory(disk) => disk.started(),
         };
-        let resources = Self::resources(&place, &disk, &random, &logged);
+        let resources = Self::resources(&place, &disk, &random.part("start 0"), &logged);
         let mut bench = Self {
             stream: random.of("steps"),
             place,
@@ -94,6 +97,8 @@ impl Bench {
             flushed: 0,
             logged,
             checkpoints: 0,
+            kept: Vec::new(),
+            starts: 0,
         };
         bench.engine = Some(bench.open(&bench.dir()).unwrap());
         bench
@@ -105,14 +110,16 @@ impl Bench {
         random: &Random,
         logged: &Arc<AtomicU64>,
     ) -> Resources {
-        let options = StoreOptions { write_buffer_bytes: 1 << 20, ..StoreOptions::default() };
-        let logged = Arc::clone(logged);
-        let before_flush = Arc::new(move || {
-            logged.fetch_add(1, Ordering::Relaxed);
-        });
+        let mut options = StoreOptions { write_buffer_bytes: 1 << 20, ..StoreOptions::default() };
         match place {
-            Place::Rocks(_) => Resources::new(options, before_flush),
-            Place::Memory(_) => {
+            Place::Rocks(_) => Resources::new(options, Arc::new(|| ())),
+            Place::Memory(simulated) => {
+                // So little that flushes begin by themselves.
+                options.write_buffer_bytes = 64 << 10;
+                let (logged, simulated) = (Arc::clone(logged), simulated.clone());
+                let before_flush = Arc::new(move || {
+                    logged.store(simulated.files().len() as u64, Ordering::Relaxed);
+                });
                 Resources::in_memory(options, before_flush, disk.clone(), random.clone())
             }
         }
@@ -144,14 +151,14 @@ impl Bench {
         format!("k{:02}", self.stream.below(40)).into_bytes()
     }
 
-    fn write(&mut self) {
+    fn write(&mut self) -> Result<(), StoreError> {
         let mut batch = self.engine().batch();
         let mut state = self.states.last().unwrap().clone();
         for _ in 0..=self.stream.below(6) {
             let key = self.key();
             match self.stream.below(8) {
                 0..=4 => {
-                    let length = usize::try_from(self.stream.below(300)).unwrap();
+                    let length = usize::try_from(self.stream.below(1000)).unwrap();
                     let value = vec![b'a' + u8::try_from(self.stream.below(26)).unwrap(); length];
                     batch.put(&key, &value);
                     state.insert(key.into(), value.into());
@@ -171,34 +178,63 @@ impl Bench {
         let text = self.states.len().to_string();
         batch.put(LAST, &text);
         state.insert(Bytes::from_static(LAST), text.into());
-        self.engine().write(&batch, true).unwrap();
+        self.engine().write(&batch, true)?;
         self.states.push(state);
+        Ok(())
     }
 
-    fn flush(&mut self) {
-        let before = self.logged.load(Ordering::Relaxed);
+    fn flush(&mut self) -> Result<(), StoreError> {
         let has_some = self.engine().flushable_bytes() > 0;
-        self.engine().flush().unwrap();
-        if has_some && matches!(self.place, Place::Memory(_)) {
-            assert!(self.logged.load(Ordering::Relaxed) > before, "the log comes first");
-        }
+        let files = match &self.place {
+            Place::Memory(disk) if has_some => Some(disk.files().len() as u64),
+            _ => None,
+        };
+        self.engine().flush()?;
         self.flushed = self.states.len() - 1;
+        if let Some(files) = files {
+            assert_eq!(self.logged.load(Ordering::Relaxed), files, "the log comes first");
+        }
+        Ok(())
+    }
+
+    /// Writes and flushes until the power goes in the middle of something, or soon after.
+    fn go_on_until_the_power_goes(&mut self, disk: &SimulatedDisk) -> Result<(), StoreError> {
+        disk.lose_power_after(1 + self.stream.below(25));
+        for _ in 0..4 {
+            self.write()?;
+            match self.stream.below(3) {
+                0 => self.flush()?,
+                1 => self.checkpoint()?,
+                _ => {
+                    self.flush()?;
+                    self.engine().compact()?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The process ends without warning, and where that can be also the machine.
     fn crash(&mut self) {
         if let Place::Memory(disk) = &self.place {
-            match self.stream.once_in(2) {
-                true => disk.lose_power(),
+            let disk = disk.clone();
+            match self.stream.below(3) {
+                0 => disk.lose_power(),
                 // Its handles are worth nothing from here on, as those of who was killed.
-                false => drop(disk.started()),
+                1 => drop(disk.started()),
+                _ => {
+                    let _ = self.go_on_until_the_power_goes(&disk);
+                    disk.lose_power();
+                }
             }
         }
         self.engine = None;
         if let Place::Memory(disk) = &self.place {
             self.disk = disk.started();
         }
-        self.resources = Self::resources(&self.place, &self.disk, &self.random, &self.logged);
+        self.starts += 1;
+        let random = self.random.part(&format!("start {}", self.starts));
+        self.resources = Self::resources(&self.place, &self.disk, &random, &self.logged);
         self.engine = Some(self.open(&self.dir()).unwrap());
         let found = rows(self.engine());
         let last = found.get(LAST).map_or(0, |last| number(last));
@@ -206,26 +242,41 @@ impl Bench {
         assert_eq!(found, self.states[last], "not the state of batch {last}");
         self.states.truncate(last + 1);
         self.flushed = last;
+        for (dir, batch) in &self.kept {
+            assert_eq!(rows(&self.open(dir).unwrap()), self.states[*batch], "{}", dir.display());
+        }
+        // Each is looked at once: some were durable before, others since.
+        self.kept.clear();
     }
 
-    fn checkpoint(&mut self) {
+    fn checkpoint(&mut self) -> Result<(), StoreError> {
         self.checkpoints += 1;
         let dir = self.dir().with_file_name(format!("checkpoint-{}", self.checkpoints));
-        self.engine().checkpoint(&dir).unwrap();
+        self.engine().checkpoint(&dir)?;
         self.flushed = self.states.len() - 1;
-        assert!(Engine::is_in(&dir, &self.resources));
-        let taken = rows(&self.open(&dir).unwrap());
-        assert_eq!(&taken, self.states.last().unwrap());
         assert!(self.engine().checkpoint(&dir).is_err(), "there is one");
+        self.kept.push((dir, self.flushed));
+        Ok(())
+    }
+
+    /// Looks at the last checkpoint.
+    fn check_checkpoint(&self) {
+        let Some((dir, batch)) = self.kept.last() else { return };
+        assert!(Engine::is_in(dir, &self.resources));
+        assert_eq!(rows(&self.open(dir).unwrap()), self.states[*batch]);
+        assert!(self.open(&self.dir()).is_err(), "it is in use");
     }
 
     fn step(&mut self) {
         match self.stream.below(40) {
-            0 | 1 => self.flush(),
+            0 | 1 => self.flush().unwrap(),
             2 => self.crash(),
-            3 => self.checkpoint(),
+            3 => {
+                self.checkpoint().unwrap();
+                self.check_checkpoint();
+            }
             4 => {
-                self.flush();
+                self.flush().unwrap();
                 self.engine().compact().unwrap();
                 self.engine().verify().unwrap();
             }
@@ -247,7 +298,7 @@ impl Bench {
                 self.engine = Some(kept);
             }
             7..=9 => assert_eq!(&rows(self.engine()), self.states.last().unwrap()),
-            _ => self.write(),
+            _ => self.write().unwrap(),
         }
     }
 }
@@ -288,33 +339,44 @@ fn the_engine_in_memory_does_the_same_under_the_same_seed() {
 
 #[test]
 fn a_full_disk_refuses_and_loses_nothing() {
-    let mut bench = simulated(3);
-    (0..20).for_each(|_| bench.write());
-    bench.flush();
-    let disk = bench.simulated_disk();
-    disk.limit(bench.engine().files_bytes());
-    bench.write();
-    assert!(bench.engine().flush().is_err());
-    let mut batch = bench.engine().batch();
-    batch.put(b"k", b"refused");
-    assert!(bench.engine().write(&batch, true).is_err(), "until files can be written");
-    assert_eq!(&rows(bench.engine()), bench.states.last().unwrap());
-    disk.limit(u64::MAX);
-    bench.engine().resume().unwrap();
-    bench.flushed = bench.states.len() - 1;
-    bench.write();
-    bench.crash();
+    for seed in 0..60 {
+        let mut bench = simulated(seed);
+        (0..20).for_each(|_| bench.write().unwrap());
+        bench.flush().unwrap();
+        let disk = bench.simulated_disk();
+        let room = bench.stream.below(6_000);
+        disk.limit(disk.used_bytes() + room);
+        let refused = (0..100).find_map(|_| bench.write().and_then(|()| bench.flush()).err());
+        assert!(refused.is_some(), "{room} bytes are enough for all of it");
+        assert!(bench.engine().flush().is_err(), "until it is resumed");
+        assert!(bench.write().is_err());
+        assert_eq!(&rows(bench.engine()), bench.states.last().unwrap());
+        disk.limit(u64::MAX);
+        bench.engine().resume().unwrap();
+        bench.flushed = bench.states.len() - 1;
+        let files = disk.files().iter().filter(|it| it.extension().is_some()).count() as u64;
+        assert_eq!(files, bench.engine().backlog().level_0_files, "nothing is left of tries");
+        bench.write().unwrap();
+        bench.crash();
+    }
 }
 
 #[test]
-fn a_failing_sync_is_no_flush() {
-    let mut bench = simulated(4);
-    (0..20).for_each(|_| bench.write());
-    let disk = bench.simulated_disk();
-    disk.fail_syncs(true);
-    assert!(bench.engine().flush().is_err());
-    disk.fail_syncs(false);
-    bench.crash();
+fn a_failing_sync_is_no_flush_and_the_next_one_is() {
+    for seed in 0..20 {
+        let mut bench = simulated(seed);
+        (0..20).for_each(|_| bench.write().unwrap());
+        let disk = bench.simulated_disk();
+        disk.fail_syncs(true);
+        bench.write().unwrap();
+        assert!(bench.engine().flush().is_err());
+        disk.fail_syncs(false);
+        if bench.stream.once_in(2) {
+            bench.engine().resume().unwrap();
+            bench.flushed = bench.states.len() - 1;
+        }
+        bench.crash();
+    }
 }
 
 #[test]
@@ -323,17 +385,17 @@ fn one_bit_is_found() {
     for seed in 0..100 {
         let mut bench = simulated(seed);
         for _ in 0..3 {
-            (0..20).for_each(|_| bench.write());
-            bench.flush();
+            (0..20).for_each(|_| bench.write().unwrap());
+            bench.flush().unwrap();
         }
         let disk = bench.simulated_disk();
         let files = disk.files();
         let chosen = &files[usize::try_from(bench.stream.below(files.len() as u64)).unwrap()];
         assert!(disk.turn_bit(chosen));
-        let is_found = matches!(bench.engine().verify(), Err(StoreError::Damaged(_)));
+        found += u64::from(matches!(bench.engine().verify(), Err(StoreError::Damaged(_))));
+        bench.engine = None;
         let opened = bench.open(&bench.dir());
         assert!(matches!(opened, Err(StoreError::Damaged(_))), "{}", chosen.display());
-        found += u64::from(is_found);
     }
     assert!(found > 50, "what is read again is compared: {found}");
 }

@@ -16,7 +16,7 @@ const CURRENT_NEW: &str = "CURRENT.new";
 /// Beyond so many files all rows are written anew.
 const FILES_MAX: usize = 8;
 /// A file of rows that are written anew is about as large, so that a store is a handful of files.
-const FILE_BYTES: usize = 64 << 10;
+const FILE_BYTES: usize = 16 << 10;
 
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
@@ -72,20 +72,37 @@ impl Files {
                 disk.remove(&dir.join(found)).map_err(failed)?;
             }
         }
+        // Only then is their room free for good.
+        disk.sync_dir(dir).map_err(failed)?;
         Ok((files, rows))
     }
 
     /// Adds a file of changes that come after all others.
     pub fn add(&mut self, changes: &[Change]) -> io::Result<()> {
         let added = self.write(changes)?;
-        self.name_all([&self.named[..], &[added]].concat())?;
-        if self.named.len() > FILES_MAX { self.rewrite() } else { Ok(()) }
+        let named = self.name_all([&self.named[..], &[added]].concat());
+        named.inspect_err(|_| self.remove_unnamed(&[added]))
+    }
+
+    /// Whether it is time to write them anew.
+    pub fn are_many(&self) -> bool {
+        self.named.len() > FILES_MAX
     }
 
     /// Writes all rows anew, each once.
-    pub fn rewrite(&mut self) -> io::Result<()> {
-        let rows = self.rows().map_err(io::Error::other)?;
-        let (mut written, mut part, mut bytes) = (Vec::new(), Vec::new(), 0);
+    pub fn rewrite(&mut self) -> Result<(), StoreError> {
+        let (rows, old) = (self.rows()?, self.named.clone());
+        let mut written = Vec::new();
+        let named =
+            self.write_all(&rows, &mut written).and_then(|()| self.name_all(written.clone()));
+        let over = if named.is_ok() { old } else { written };
+        self.remove_unnamed(&over);
+        named.map_err(|error| StoreError::Failed(error.to_string()))
+    }
+
+    /// Writes rows to files that nothing names yet, each noted in `written`.
+    fn write_all(&mut self, rows: &Rows, written: &mut Vec<(u64, u64)>) -> io::Result<()> {
+        let (mut part, mut bytes) = (Vec::new(), 0);
         for (key, value) in rows.iter() {
             bytes += key.len() + value.len();
             part.push(Change::Put(key.clone(), value.clone()));
@@ -97,12 +114,15 @@ impl Files {
         if !part.is_empty() {
             written.push(self.write(&part)?);
         }
-        let old = self.named.clone();
-        self.name_all(written)?;
-        for (number, _) in old {
-            self.disk.remove(&self.dir.join(name(number)))?;
-        }
         Ok(())
+    }
+
+    /// Removes files that are named no longer, or not yet; what cannot be removed now is at the next opening.
+    fn remove_unnamed(&self, files: &[(u64, u64)]) {
+        for (number, _) in files.iter().filter(|file| !self.named.contains(file)) {
+            let _ = self.disk.remove(&self.dir.join(name(*number)));
+        }
+        let _ = self.disk.sync_dir(&self.dir);
     }
 
     /// Makes `dir`, which is not there yet, a folder of the same files.
@@ -154,8 +174,10 @@ impl Files {
         let number = self.next;
         self.next += 1;
         let bytes = sealed(encode(changes));
-        self.write_durably(&name(number), &bytes)?;
-        Ok((number, bytes.len() as u64))
+        let file = (number, bytes.len() as u64);
+        let written = self.write_durably(&name(number), &bytes);
+        written.inspect_err(|_| self.remove_unnamed(&[file]))?;
+        Ok(file)
     }
 
     /// From now on these are the files.
@@ -178,7 +200,7 @@ impl Files {
             return Err(io::Error::other("the store is given up"));
         }
         let path = self.dir.join(name);
-        // What a try before this one left.
+        // What a try before this one left of `CURRENT`.
         if self.disk.has(&path) {
             self.disk.remove(&path)?;
         }

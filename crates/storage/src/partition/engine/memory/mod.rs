@@ -5,9 +5,10 @@
 mod files;
 mod rows;
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use plimsoll_base::random::Stream;
@@ -17,16 +18,21 @@ pub(in crate::partition) use self::rows::{Change, Rows};
 
 use self::files::Files;
 use super::super::resources::{BeforeFlush, Resources};
-use super::Backlog;
+use super::{Backlog, Reach};
 use crate::rows::StoreError;
 
 /// One in so many batches is followed by a flush that nobody asked for, as RocksDB has them.
 const FLUSHED_BATCHES: u64 = 200;
 
+/// One in so many times a read or a write that must not wait is told that it would have to.
+const WOULD_WAIT: u64 = 16;
+
 /// What the stores of a node share.
 pub(in crate::partition) struct MemoryShared {
     disk: Disk,
     random: Random,
+    /// The folders that are open: each is one store's.
+    open: Arc<Mutex<BTreeSet<PathBuf>>>,
 }
 
 /// A store in memory.
@@ -37,9 +43,25 @@ pub(in crate::partition) struct Memory {
     state: Mutex<State>,
     /// Held by who writes files.
     files: Mutex<Files>,
+    /// Files and their bytes, for who only asks.
+    file_count: AtomicU64,
+    file_bytes: AtomicU64,
     unflushed: Counted,
     /// From so many unflushed bytes on a flush begins by itself.
     flush_bytes: usize,
+    _open: OpenFolder,
+}
+
+/// A folder that no other store opens.
+struct OpenFolder {
+    dir: PathBuf,
+    open: Arc<Mutex<BTreeSet<PathBuf>>>,
+}
+
+/// The rows as they were at one moment, and whether all of them are in a cache.
+pub(in crate::partition) struct Snapshot {
+    rows: Rows,
+    is_cached: bool,
 }
 
 struct State {
@@ -47,6 +69,8 @@ struct State {
     /// What no file has, in its order.
     unflushed: Vec<Change>,
     chance: Stream,
+    /// Its own, so that reading shifts nothing of when files are written.
+    waits: Stream,
 }
 
 /// Bytes that are in no file, of this store and of the node.
@@ -58,7 +82,7 @@ struct Counted {
 impl MemoryShared {
     /// For stores whose files are on `disk`.
     pub fn new(disk: Disk, random: Random) -> Self {
-        Self { disk, random }
+        Self { disk, random, open: Arc::default() }
     }
 
     pub fn is_in(&self, dir: &Path) -> bool {
@@ -73,20 +97,30 @@ impl Memory {
         resources: &Resources,
         has_failed: Arc<AtomicBool>,
     ) -> Result<Self, StoreError> {
+        if !shared.open.lock().insert(dir.to_owned()) {
+            return Err(StoreError::Failed(format!("{} is in use", dir.display())));
+        }
+        let open = OpenFolder { dir: dir.to_owned(), open: Arc::clone(&shared.open) };
         let (files, rows) = Files::open(&shared.disk, dir)?;
         // One purpose a folder: which one is opened first shifts nothing in another.
         let chance = shared.random.of(&format!("store {}", dir.display()));
-        Ok(Self {
+        let waits = shared.random.of(&format!("waits {}", dir.display()));
+        let memory = Self {
             before_flush: Arc::clone(&resources.before_flush),
             has_failed,
-            state: Mutex::new(State { rows, unflushed: Vec::new(), chance }),
+            state: Mutex::new(State { rows, unflushed: Vec::new(), chance, waits }),
+            file_count: AtomicU64::new(0),
+            file_bytes: AtomicU64::new(0),
             files: Mutex::new(files),
             unflushed: Counted {
                 own: AtomicUsize::new(0),
                 of_node: Arc::clone(&resources.unflushed.pending_bytes),
             },
             flush_bytes: resources.memtable_bytes(),
-        })
+            _open: open,
+        };
+        memory.count(&memory.files.lock());
+        Ok(memory)
     }
 
     /// The rows as they are now.
@@ -94,13 +128,24 @@ impl Memory {
         self.state.lock().rows.clone()
     }
 
-    pub fn write(&self, changes: &[Change]) -> Result<(), StoreError> {
-        if self.has_failed.load(Ordering::Relaxed) {
-            return Err(StoreError::Failed("files cannot be written".to_owned()));
+    /// The same, of which chance says whether they can be read without a wait.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut state = self.state.lock();
+        let is_cached = !state.waits.once_in(WOULD_WAIT);
+        Snapshot { rows: state.rows.clone(), is_cached }
+    }
+
+    pub fn write(&self, changes: &[Change], may_wait: bool) -> Result<(), StoreError> {
+        self.check_files()?;
+        if changes.iter().any(Change::is_reversed) {
+            return Err(StoreError::Failed("a range ends before it begins".to_owned()));
         }
         let is_due = {
             let mut held = self.state.lock();
             let state = &mut *held;
+            if !may_wait && state.waits.once_in(WOULD_WAIT) {
+                return Err(StoreError::NotCached);
+            }
             for change in changes {
                 state.rows.change(change);
                 self.unflushed.add(change.bytes());
@@ -115,9 +160,21 @@ impl Memory {
         Ok(())
     }
 
-    /// Makes what was written durable, also after a failure.
     pub fn flush(&self) -> Result<(), StoreError> {
+        self.check_files()?;
         self.flush_with(&mut self.files.lock())
+    }
+
+    /// Writes files again, after a failure.
+    pub fn resume(&self) -> Result<(), StoreError> {
+        self.flush_with(&mut self.files.lock())
+    }
+
+    fn check_files(&self) -> Result<(), StoreError> {
+        if self.has_failed.load(Ordering::Relaxed) {
+            return Err(StoreError::Failed("files cannot be written".to_owned()));
+        }
+        Ok(())
     }
 
     fn flush_with(&self, files: &mut Files) -> Result<(), StoreError> {
@@ -137,10 +194,21 @@ impl Memory {
             return Err(StoreError::Failed(error.to_string()));
         }
         self.unflushed.take(changes.iter().map(Change::bytes).sum());
+        if files.are_many() && files.rewrite().is_err() {
+            // What was flushed is durable all the same, as where RocksDB's compaction fails.
+            self.has_failed.store(true, Ordering::Relaxed);
+        }
+        self.count(files);
         Ok(())
     }
 
+    fn count(&self, files: &Files) {
+        self.file_count.store(files.count(), Ordering::Relaxed);
+        self.file_bytes.store(files.bytes(), Ordering::Relaxed);
+    }
+
     pub fn checkpoint(&self, dir: &Path) -> Result<(), StoreError> {
+        self.check_files()?;
         let mut files = self.files.lock();
         self.flush_with(&mut files)?;
         files.link(dir).map_err(|error| StoreError::Failed(error.to_string()))
@@ -152,8 +220,9 @@ impl Memory {
 
     pub fn compact(&self) -> Result<(), StoreError> {
         let mut files = self.files.lock();
-        self.flush_with(&mut files)?;
-        files.rewrite().map_err(|error| StoreError::Failed(error.to_string()))
+        files.rewrite()?;
+        self.count(&files);
+        Ok(())
     }
 
     /// Lets no more files be written.
@@ -162,7 +231,7 @@ impl Memory {
     }
 
     pub fn backlog(&self) -> Backlog {
-        Backlog { level_0_files: self.files.lock().count(), pending_bytes: 0 }
+        Backlog { level_0_files: self.file_count.load(Ordering::Relaxed), pending_bytes: 0 }
     }
 
     pub fn unflushed_bytes(&self) -> u64 {
@@ -170,7 +239,23 @@ impl Memory {
     }
 
     pub fn files_bytes(&self) -> u64 {
-        self.files.lock().bytes()
+        self.file_bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl Snapshot {
+    /// The rows, as far as a read may go.
+    pub fn within(&self, reach: Reach) -> Result<&Rows, StoreError> {
+        match reach {
+            Reach::Memory if !self.is_cached => Err(StoreError::NotCached),
+            _ => Ok(&self.rows),
+        }
+    }
+}
+
+impl Drop for OpenFolder {
+    fn drop(&mut self) {
+        self.open.lock().remove(&self.dir);
     }
 }
 

@@ -84,6 +84,11 @@ impl Change {
         Self::DeleteRange(Bytes::copy_from_slice(from), Bytes::copy_from_slice(to))
     }
 
+    /// Whether it is a range that ends before it begins.
+    pub fn is_reversed(&self) -> bool {
+        matches!(self, Self::DeleteRange(from, to) if to < from)
+    }
+
     /// Bytes of its keys and its value.
     pub fn bytes(&self) -> usize {
         match self {
