@@ -3,12 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::Tree;
 use crate::taken::production;
+use crate::{Tree, lists};
 
 const ROOT: &str = "crates/cluster/src/";
 const LIST: &str = "xtask/upward.txt";
-const UPDATE: &str = "UPDATE_LISTS";
 
 /// The folders from the lowest up.
 const LAYERS: [&str; 11] = [
@@ -42,23 +41,10 @@ pub fn upward(tree: &Tree) -> Vec<String> {
             }
         }
     }
-    let list = tree.file(LIST).map_or("", |file| file.text.as_str());
-    let listed: BTreeSet<String> =
-        list.lines().filter(|line| line.contains(" -> ")).map(str::to_owned).collect();
+    let listed: BTreeSet<String> = lists::lines(tree, LIST).map(str::to_owned).collect();
     complaints.extend(found.difference(&listed).map(|arrow| format!("{arrow} runs up")));
-    let gone: Vec<_> = listed.difference(&found).collect();
-    if gone.is_empty() || !complaints.is_empty() {
-        return complaints;
-    }
-    if std::env::var_os(UPDATE).is_none() {
-        return gone.iter().map(|it| format!("{it} is gone, run with {UPDATE}=1")).collect();
-    }
-    let head = list.lines().take_while(|line| line.starts_with('#'));
-    let lines: Vec<&str> = head.chain(found.iter().map(String::as_str)).collect();
-    match std::fs::write(tree.root.join(LIST), lines.join("\n") + "\n") {
-        Ok(()) => Vec::new(),
-        Err(error) => vec![format!("{LIST}: {error}")],
-    }
+    let gone: Vec<String> = listed.difference(&found).cloned().collect();
+    lists::shortened(tree, LIST, found.into_iter(), complaints, &gone)
 }
 
 /// `lead` of `crates/cluster/src/lead.rs`, `rpc/answer` of a file in a folder; none of tests and the root.

@@ -6,6 +6,7 @@
 mod documents;
 mod edges;
 mod layers;
+mod lists;
 mod sources;
 mod taken;
 mod tree;

@@ -4,14 +4,12 @@
 //! measures real processes, are left out.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
-use crate::Tree;
 use crate::tree::SourceFile;
+use crate::{Tree, lists};
 
-/// Where the numbers are kept, and the variable under which they are written anew where they fell.
+/// Where the numbers are kept.
 const LIST: &str = "xtask/taken.txt";
-const UPDATE: &str = "UPDATE_LISTS";
 
 /// Crates whose code runs in a simulation, or shall.
 const CRATES: [&str; 8] =
@@ -32,10 +30,7 @@ const KINDS: [(&str, &[&str]); 3] = [
 
 /// Files that take more than is listed, and those that take less while the list says more.
 pub fn taken(tree: &Tree) -> Vec<String> {
-    let list = tree.file(LIST).map_or("", |file| file.text.as_str());
-    let listed: BTreeMap<&str, usize> = list
-        .lines()
-        .filter(|line| !line.starts_with('#'))
+    let listed: BTreeMap<&str, usize> = lists::lines(tree, LIST)
         .filter_map(|line| line.rsplit_once(' '))
         .filter_map(|(what, count)| Some((what, count.parse().ok()?)))
         .collect();
@@ -49,23 +44,10 @@ pub fn taken(tree: &Tree) -> Vec<String> {
         }
     }
     let fell = |(what, most): &(&&str, &usize)| found.get(**what).copied().unwrap_or(0) < **most;
-    let fell: Vec<_> = listed.iter().filter(fell).map(|(what, _)| *what).collect();
-    if fell.is_empty() || !complaints.is_empty() {
-        return complaints;
-    }
-    if std::env::var_os(UPDATE).is_none() {
-        let fell = fell.iter().map(|what| format!("{what}: less is taken, run with {UPDATE}=1"));
-        return fell.collect();
-    }
-    let kept = list.lines().take_while(|line| line.starts_with('#'));
-    let mut text = kept.fold(String::new(), |text, line| text + line + "\n");
-    for (what, count) in &found {
-        let _ = writeln!(text, "{what} {count}");
-    }
-    match std::fs::write(tree.root.join(LIST), text) {
-        Ok(()) => Vec::new(),
-        Err(error) => vec![format!("{LIST}: {error}")],
-    }
+    let fell: Vec<String> =
+        listed.iter().filter(fell).map(|(what, _)| (*what).to_owned()).collect();
+    let lines = found.iter().map(|(what, count)| format!("{what} {count}"));
+    lists::shortened(tree, LIST, lines, complaints, &fell)
 }
 
 /// How often each file takes each kind, by `file kind`.

@@ -127,14 +127,15 @@ impl Executor {
     /// Ends a process: its tasks are dropped where they stand. Its disk and network have to be gone before, as
     /// what is dropped may still want to write.
     pub fn kill(&mut self, process: u64) {
-        let ended: Vec<(u64, Task)> = {
-            let mut state = self.state.lock();
+        let ended: BTreeMap<u64, Task> = {
+            let mut held = self.state.lock();
+            let state = &mut *held;
             state.killed.insert(process);
-            state.tasks.extract_if(.., |_, task| task.process == process).collect()
+            let ended = state.tasks.extract_if(.., |_, task| task.process == process).collect();
+            state.ready.retain(|number| state.tasks.contains_key(number));
+            ended
         };
-        for (number, _) in &ended {
-            self.state.lock().ready.remove(number);
-        }
+        // Without the lock: what is dropped may wake others.
         drop(ended);
     }
 

@@ -56,7 +56,7 @@ pub(super) enum Reach {
     Memory,
 }
 
-/// What is kept in the files of a store.
+/// What of a store's files is to be written anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Backlog {
     pub level_0_files: u64,

@@ -57,12 +57,7 @@ impl Files {
         while numbers.has_remaining() {
             files.named.push((numbers.get_u64_le(), numbers.get_u64_le()));
         }
-        let mut rows = Rows::default();
-        for (number, _) in files.named.clone() {
-            for change in decode(files.read(&name(number))?)? {
-                rows.change(&change);
-            }
-        }
+        let rows = files.rows()?;
         // What a process began and did not end.
         for found in disk.list(dir).map_err(failed)? {
             let number = found.to_str().and_then(|it| it.strip_suffix(".sst")?.parse().ok());
@@ -218,16 +213,13 @@ impl Files {
             }
             Err(error) => return Err(StoreError::Failed(error.to_string())),
         };
-        let mut end = bytes.clone();
-        let Some(length) = bytes.len().checked_sub(8) else {
+        let Some((body, checksum)) = bytes.split_last_chunk() else {
             return Err(damaged("it is cut"));
         };
-        end.advance(length);
-        let bytes = bytes.slice(..length);
-        if end.get_u64_le() != xxh3_64(&bytes) {
+        if u64::from_le_bytes(*checksum) != xxh3_64(body) {
             return Err(damaged("its checksum is another"));
         }
-        Ok(bytes)
+        Ok(bytes.slice(..body.len()))
     }
 }
 

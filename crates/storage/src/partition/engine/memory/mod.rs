@@ -38,7 +38,7 @@ pub(in crate::partition) struct MemoryShared {
 /// A store in memory.
 pub(in crate::partition) struct Memory {
     before_flush: BeforeFlush,
-    /// Whether files could not be written, and no flush worked since.
+    /// Whether files could not be written since [`Self::resume`] worked last.
     has_failed: Arc<AtomicBool>,
     state: Mutex<State>,
     /// Held by who writes files.
