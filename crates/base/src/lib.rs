@@ -3,6 +3,7 @@
 
 pub mod disk;
 pub mod random;
+mod steady;
 pub mod tasks;
 pub mod time;
 pub mod world;

@@ -1,6 +1,7 @@
 //! Chance, in streams: one a purpose, so that drawing more often for one shifts nothing of another.
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -14,6 +15,22 @@ pub struct Random {
 #[derive(Clone, Debug)]
 pub struct Stream {
     state: u64,
+}
+
+/// A stream that several threads draw from.
+#[derive(Debug)]
+pub struct Draws(AtomicU64);
+
+impl Draws {
+    /// The next number: as [`Stream::next_u64`].
+    pub fn next_u64(&self) -> u64 {
+        mixed(self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP))
+    }
+
+    /// The higher half of the next number.
+    pub fn next_u32(&self) -> u32 {
+        u32::try_from(self.next_u64() >> 32).unwrap_or(u32::MAX)
+    }
 }
 
 impl Random {
@@ -36,6 +53,12 @@ impl Random {
         Stream { state: xxh3_64_with_seed(purpose.as_bytes(), self.seed) }
     }
 
+    /// The same stream, for several threads.
+    #[must_use]
+    pub fn draws(&self, purpose: &str) -> Draws {
+        Draws(AtomicU64::new(self.of(purpose).state))
+    }
+
     /// Chance for a part that has purposes of its own, a node's for one.
     #[must_use]
     pub fn part(&self, name: &str) -> Self {
@@ -43,17 +66,24 @@ impl Random {
     }
 }
 
+/// By how much a stream's state grows with each number.
+///
+/// SplitMix64: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators" (OOPSLA
+/// 2014), figure 17.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The number of a state: see [`STEP`].
+fn mixed(state: u64) -> u64 {
+    let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
 impl Stream {
     /// The next number.
-    ///
-    /// SplitMix64: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators" (OOPSLA
-    /// 2014), figure 17.
     pub fn next_u64(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.state = self.state.wrapping_add(STEP);
+        mixed(self.state)
     }
 
     /// A number below `end`, each as likely as any other but for one part in 2^64 / `end`.
@@ -92,6 +122,13 @@ mod tests {
         assert_ne!(first(&random.part("n1"), "lead"), first(&random.part("n2"), "lead"));
         let of_the_machine = [(); 2].map(|()| first(&Random::of_the_machine(), "lead"));
         assert_ne!(of_the_machine[0], of_the_machine[1]);
+    }
+
+    #[test]
+    fn several_threads_draw_what_one_would() {
+        let (random, mut alone) = (Random::seeded(7), Random::seeded(7).of("lead"));
+        let draws = random.draws("lead");
+        assert!((0..3).all(|_| draws.next_u64() == alone.next_u64()));
     }
 
     #[test]

@@ -1,18 +1,23 @@
 //! Time, in two kinds: a node's, which passes by itself, and a simulation's, which passes when it is
 //! told to. What waits for it waits as a future.
 //!
-//! A node's waits are tokio's and need its runtime. A wall clock that is set back or forward moves
-//! [`Time::wall_ms`] alone.
+//! A node's waits are those of the role that waits where that has a thread without a runtime
+//! ([`crate::Tasks::role`]), and tokio's elsewhere. A wall clock that is set back or forward moves
+//! [`Time::wall_ms`] alone, that of one process without the others'.
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::ops::Add;
+use std::ops::{Add, Sub};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
+
+use crate::steady;
+use crate::tasks::parked;
 
 /// A moment, ns since the time began that tells it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,6 +28,15 @@ impl Instant {
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Sub for Instant {
+    type Output = Duration;
+
+    /// As [`Self::since`].
+    fn sub(self, earlier: Self) -> Duration {
+        self.since(earlier)
     }
 }
 
@@ -45,23 +59,48 @@ pub struct Time(Kind);
 #[derive(Clone)]
 enum Kind {
     Machine { began: std::time::Instant },
-    Simulated(Arc<Mutex<Clock>>),
+    Simulated { clock: Arc<Mutex<Clock>>, wall: Arc<Wall> },
 }
 
 /// A simulation's clock.
 #[derive(Default)]
 struct Clock {
     now: Instant,
-    /// What a wall clock says at the beginning, ms since 1970.
-    wall_ms: u64,
-    /// Who waits, by when they are due and the order in which they came.
-    waits: BTreeMap<(Instant, u64), Waker>,
+    waits: Waits,
+}
+
+/// Who waits, by when they are due and the order in which they came.
+#[derive(Default)]
+pub(crate) struct Waits {
+    waiting: BTreeMap<(Instant, u64), Waker>,
     /// The number of the next who waits.
     next: u64,
 }
 
 /// Lets a simulation's time pass.
 pub struct Passing(Arc<Mutex<Clock>>);
+
+/// The wall clock of one process of a simulation.
+pub struct Wall {
+    /// What it said at the beginning, ms since 1970.
+    began_ms: AtomicU64,
+}
+
+impl Wall {
+    fn new(began_ms: u64) -> Arc<Self> {
+        Arc::new(Self { began_ms: AtomicU64::new(began_ms) })
+    }
+
+    /// What it says at a moment.
+    fn ms(&self, now: Instant) -> u64 {
+        self.began_ms.load(Ordering::Relaxed).saturating_add(now.0 / 1_000_000)
+    }
+
+    /// Sets it: from `now` on it says `wall_ms`, ms since 1970, and what passes.
+    pub fn set_ms(&self, now: Instant, wall_ms: u64) {
+        self.began_ms.store(wall_ms.saturating_sub(now.0 / 1_000_000), Ordering::Relaxed);
+    }
+}
 
 impl Time {
     /// The machine's.
@@ -73,8 +112,20 @@ impl Time {
     /// A simulation's, whose wall clock says `wall_ms` at first; and who lets it pass.
     #[must_use]
     pub fn simulated(wall_ms: u64) -> (Self, Passing) {
-        let clock = Arc::new(Mutex::new(Clock { wall_ms, ..Clock::default() }));
-        (Self(Kind::Simulated(Arc::clone(&clock))), Passing(clock))
+        let clock: Arc<Mutex<Clock>> = Arc::default();
+        let wall = Wall::new(wall_ms);
+        (Self(Kind::Simulated { clock: Arc::clone(&clock), wall }), Passing(clock))
+    }
+
+    /// The same time, as a process has it whose wall clock is its own; it says now what this one does.
+    ///
+    /// # Panics
+    /// Where the time is the machine's: nobody sets the machine's wall clock from here.
+    #[must_use]
+    pub fn of_a_process(&self) -> (Self, Arc<Wall>) {
+        let Kind::Simulated { clock, wall } = &self.0 else { panic!("a simulation's time alone") };
+        let wall = Wall::new(wall.began_ms.load(Ordering::Relaxed));
+        (Self(Kind::Simulated { clock: Arc::clone(clock), wall: Arc::clone(&wall) }), wall)
     }
 
     /// Now. It never goes back.
@@ -82,7 +133,7 @@ impl Time {
     pub fn now(&self) -> Instant {
         match &self.0 {
             Kind::Machine { began } => Instant(nanos(began.elapsed())),
-            Kind::Simulated(clock) => clock.lock().now,
+            Kind::Simulated { clock, .. } => clock.lock().now,
         }
     }
 
@@ -94,10 +145,17 @@ impl Time {
                 let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
             }
-            Kind::Simulated(clock) => {
-                let clock = clock.lock();
-                clock.wall_ms.saturating_add(clock.now.0 / 1_000_000)
-            }
+            Kind::Simulated { clock, wall } => wall.ms(clock.lock().now),
+        }
+    }
+
+    /// What a clock says that does not step, ms since any moment before; it goes on while the machine sleeps,
+    /// which [`Self::now`] does not.
+    #[must_use]
+    pub fn steady_ms(&self) -> u64 {
+        match &self.0 {
+            Kind::Machine { .. } => steady::now_ms(),
+            Kind::Simulated { clock, .. } => clock.lock().now.0 / 1_000_000,
         }
     }
 
@@ -105,14 +163,27 @@ impl Time {
     #[must_use]
     pub fn sleep(&self, duration: Duration) -> Sleep {
         Sleep(match &self.0 {
-            Kind::Machine { .. } => Waiting::Machine(Box::pin(tokio::time::sleep(duration))),
-            Kind::Simulated(clock) => {
+            Kind::Machine { .. } => match parked::timers() {
+                Some(timers) => {
+                    let key = timers.lock().key(timers.now() + duration);
+                    Waiting::Parked { timers, key }
+                }
+                None => Waiting::Machine(Box::pin(tokio::time::sleep(duration))),
+            },
+            Kind::Simulated { clock, .. } => {
                 let mut held = clock.lock();
-                let key = (held.now + duration, held.next);
-                held.next += 1;
+                let due = held.now + duration;
+                let key = held.waits.key(due);
+                drop(held);
                 Waiting::Simulated { clock: Arc::clone(clock), key }
             }
         })
+    }
+
+    /// Waits until a moment; not at all where that is over.
+    #[must_use]
+    pub fn sleep_until(&self, moment: Instant) -> Sleep {
+        self.sleep(moment - self.now())
     }
 
     /// Waits for `future` for so long. Where both are ready at once, what it gives counts.
@@ -141,6 +212,7 @@ pub struct Sleep(Waiting);
 
 enum Waiting {
     Machine(Pin<Box<tokio::time::Sleep>>),
+    Parked { timers: Arc<parked::Timers>, key: (Instant, u64) },
     Simulated { clock: Arc<Mutex<Clock>>, key: (Instant, u64) },
 }
 
@@ -150,14 +222,11 @@ impl Future for Sleep {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         match &mut self.0 {
             Waiting::Machine(sleep) => sleep.as_mut().poll(context),
+            Waiting::Parked { timers, key } => timers.lock().poll(timers.now(), *key, context),
             Waiting::Simulated { clock, key } => {
                 let mut clock = clock.lock();
-                if clock.now >= key.0 {
-                    clock.waits.remove(key);
-                    return Poll::Ready(());
-                }
-                clock.waits.insert(*key, context.waker().clone());
-                Poll::Pending
+                let now = clock.now;
+                clock.waits.poll(now, *key, context)
             }
         }
     }
@@ -165,9 +234,47 @@ impl Future for Sleep {
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        if let Waiting::Simulated { clock, key } = &self.0 {
-            clock.lock().waits.remove(key);
+        match &self.0 {
+            Waiting::Machine(_) => {}
+            Waiting::Parked { timers, key } => timers.lock().forget(*key),
+            Waiting::Simulated { clock, key } => clock.lock().waits.forget(*key),
         }
+    }
+}
+
+impl Waits {
+    fn key(&mut self, due: Instant) -> (Instant, u64) {
+        self.next += 1;
+        (due, self.next)
+    }
+
+    fn poll(&mut self, now: Instant, key: (Instant, u64), context: &Context<'_>) -> Poll<()> {
+        if now >= key.0 {
+            self.waiting.remove(&key);
+            return Poll::Ready(());
+        }
+        self.waiting.insert(key, context.waker().clone());
+        Poll::Pending
+    }
+
+    fn forget(&mut self, key: (Instant, u64)) {
+        self.waiting.remove(&key);
+    }
+
+    /// When the next is due; `None` where nobody waits.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.waiting.first_key_value().map(|((due, _), _)| *due)
+    }
+
+    /// Takes those out who are due, in the order in which they are.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Vec<Waker> {
+        let mut due = Vec::new();
+        while let Some(entry) = self.waiting.first_entry()
+            && entry.key().0 <= now
+        {
+            due.push(entry.remove());
+        }
+        due
     }
 }
 
@@ -175,40 +282,29 @@ impl Passing {
     /// When the next who waits is due; `None` where nobody waits.
     #[must_use]
     pub fn next_due(&self) -> Option<Instant> {
-        self.0.lock().waits.first_key_value().map(|((due, _), _)| *due)
+        self.0.lock().waits.next_due()
     }
 
     /// Lets time pass up to a moment and wakes who is due, in the order in which they are. One that is
     /// over changes nothing.
     pub fn pass_until(&self, moment: Instant) {
-        let mut due = Vec::new();
-        {
+        let due = {
             let mut clock = self.0.lock();
             clock.now = clock.now.max(moment);
-            while let Some(entry) = clock.waits.first_entry()
-                && entry.key().0 <= moment
-            {
-                due.push(entry.remove());
-            }
-        }
+            clock.waits.take_due(moment)
+        };
         // Without the lock: who is woken may wait again at once.
         due.into_iter().for_each(Waker::wake);
     }
-
-    /// Sets the wall clock: from now on it says `wall_ms`, ms since 1970, and what passes.
-    pub fn set_wall_ms(&self, wall_ms: u64) {
-        let mut clock = self.0.lock();
-        clock.wall_ms = wall_ms.saturating_sub(clock.now.0 / 1_000_000);
-    }
 }
 
-fn nanos(duration: Duration) -> u64 {
+pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
     use std::task::Wake;
 
     use super::*;
@@ -250,13 +346,15 @@ mod tests {
     }
 
     #[test]
-    fn the_wall_clock_alone_can_be_set() {
+    fn the_wall_clock_of_one_process_alone_can_be_set() {
         let (time, passing) = Time::simulated(5_000);
+        let (own, wall) = time.of_a_process();
         passing.pass_until(Instant::default() + 3 * SECOND);
-        passing.set_wall_ms(4_000);
-        assert_eq!((time.wall_ms(), time.now()), (4_000, Instant::default() + 3 * SECOND));
+        assert_eq!(own.wall_ms(), 8_000);
+        wall.set_ms(own.now(), 4_000);
+        assert_eq!((own.wall_ms(), own.now()), (4_000, Instant::default() + 3 * SECOND));
         passing.pass_until(time.now() + SECOND);
-        assert_eq!(time.wall_ms(), 5_000);
+        assert_eq!((own.wall_ms(), time.wall_ms()), (5_000, 9_000));
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! All that a process is handed, together.
 
+use std::sync::Arc;
+
 use crate::tasks::{Executor, Tasks};
+use crate::time::Wall;
 use crate::{Disk, Random, Time};
 
 /// What a process has of time, chance, tasks and disk: one for each of its starts.
@@ -28,15 +31,17 @@ impl World {
         }
     }
 
-    /// That of process number `process` of a simulation, on a disk of its own. Which numbers it draws hangs
-    /// on that number, and on no other process.
+    /// That of process number `process` of a simulation, on a disk of its own, and its wall clock. Which
+    /// numbers it draws hangs on that number, and on no other process.
     #[must_use]
-    pub fn simulated(executor: &Executor, random: &Random, process: u64, disk: Disk) -> Self {
-        Self {
-            time: executor.time().clone(),
-            random: random.part(&format!("process {process}")),
-            tasks: executor.process(process),
-            disk,
-        }
+    pub fn simulated(
+        executor: &Executor,
+        random: &Random,
+        process: u64,
+        disk: Disk,
+    ) -> (Self, Arc<Wall>) {
+        let (time, wall) = executor.time().of_a_process();
+        let random = random.part(&format!("process {process}"));
+        (Self { time, random, tasks: executor.process(process), disk }, wall)
     }
 }

@@ -15,8 +15,8 @@ use plimsoll_cluster::{
 use plimsoll_storage::{Argv, Reply};
 use serde_json::{Map, json};
 
-fn open(dir: &Path) -> Node {
-    Node::open(&NodeSettings::alone(dir)).unwrap()
+async fn open(dir: &Path) -> Node {
+    Node::open(&NodeSettings::alone(dir)).await.unwrap()
 }
 
 fn write(id: &str, action: Action, source: &'static str) -> DocumentWrite {
@@ -43,7 +43,7 @@ async fn ask(coordinator: &Coordinator, words: &[&[u8]]) -> Reply {
 #[tokio::test(flavor = "multi_thread")]
 async fn documents_are_written_read_and_kept() {
     let dir = tempfile::tempdir().unwrap();
-    let node = open(dir.path());
+    let node = open(dir.path()).await;
     let coordinator = node.coordinator();
     let index = create(&coordinator, "g", 3).await;
     assert_eq!((index.partitions, index.uuid.len()), (3, 22));
@@ -71,9 +71,9 @@ async fn documents_are_written_read_and_kept() {
     assert!(index.mapping.field("new").is_some(), "the mapping grew");
     coordinator.refresh(&index, None).await.unwrap();
     drop(coordinator);
-    node.close();
+    node.close().await;
 
-    let node = open(dir.path());
+    let node = open(dir.path()).await;
     let coordinator = node.coordinator();
     let index = coordinator.index("g").unwrap();
     let found = coordinator.get_document(&index, "1", None, true).await.unwrap().unwrap();
@@ -92,7 +92,7 @@ async fn documents_are_written_read_and_kept() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_of_a_mapped_table_is_a_document() {
     let dir = tempfile::tempdir().unwrap();
-    let node = open(dir.path());
+    let node = open(dir.path()).await;
     let coordinator = node.coordinator();
     assert_eq!(ask(&coordinator, &[b"SET", b"early", br#"{"n":1}"#]).await, Reply::OK);
     ask(&coordinator, &[b"HSET", b"x", b"x", br#"{"other":"words"}"#]).await;
@@ -123,7 +123,7 @@ async fn a_row_of_a_mapped_table_is_a_document() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_asked_wrongly_is_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
-    let node = open(dir.path());
+    let node = open(dir.path()).await;
     let coordinator = node.coordinator();
     create(&coordinator, "a", 1).await;
     let again = coordinator.create_index("a", IndexBody::default()).await.unwrap_err();
@@ -140,7 +140,7 @@ async fn what_is_asked_wrongly_is_refused_by_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_follows_the_settings_is_told_before_a_change_is_acknowledged() {
     let dir = tempfile::tempdir().unwrap();
-    let node = open(dir.path());
+    let node = open(dir.path()).await;
     let coordinator = node.coordinator();
     let store = async |kind: &str, value| coordinator.store("settings", kind, value).await.unwrap();
     store("persistent", Some(json!({ "a.b": "1", "a.c": "2" }))).await;
@@ -159,5 +159,5 @@ async fn who_follows_the_settings_is_told_before_a_change_is_acknowledged() {
     assert_eq!(last(), ["a.b=1", "a.c=2"]);
     assert_eq!(coordinator.cluster_setting("a.d"), None);
     drop(coordinator);
-    node.close();
+    node.close().await;
 }

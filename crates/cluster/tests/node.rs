@@ -7,23 +7,32 @@ use std::sync::Arc;
 
 use plimsoll_cluster::{ClientSession, Coordinator, Node, NodeSettings, Request};
 use plimsoll_storage::{Argv, Reply};
+use tokio::runtime::{Builder, Runtime};
 
 fn open(dir: &Path, database_partitions: u32) -> Node {
-    Node::open(&NodeSettings { database_partitions, ..NodeSettings::alone(dir) }).unwrap()
+    let settings = NodeSettings { database_partitions, ..NodeSettings::alone(dir) };
+    runtime().block_on(Node::open(&settings)).unwrap()
+}
+
+fn close(node: Node) {
+    runtime().block_on(node.close());
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
 }
 
 struct Client {
     coordinator: Arc<Coordinator>,
     session: ClientSession,
-    runtime: tokio::runtime::Runtime,
+    runtime: Runtime,
 }
 
 impl Client {
     fn of(node: &Node) -> Self {
         let coordinator = node.coordinator();
         let session = coordinator.session();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        Self { coordinator, session, runtime }
+        Self { coordinator, session, runtime: runtime() }
     }
 
     /// One pipeline: commands separated by `;`.
@@ -70,7 +79,7 @@ fn answers_a_pipeline_in_order_with_reads_between_writes() {
         Reply::Nil,
     ];
     assert_eq!(replies, expected);
-    node.close();
+    close(node);
 }
 
 #[test]
@@ -83,7 +92,7 @@ fn keeps_what_it_answered_over_a_close_and_over_a_crash() {
         assert_eq!(replies[0], Reply::Integer(round));
         assert_eq!(replies[2], Reply::Integer(2));
         if round % 2 == 0 {
-            node.close();
+            close(node);
         } else {
             // Nothing is flushed: the rows come back from the log.
             drop(client);
@@ -109,7 +118,7 @@ fn a_transaction_runs_only_where_nothing_watched_has_changed() {
     let replies = client.run_requests(&[transaction(&["INCR a", "INCR b"])]);
     assert_eq!(replies, [Reply::NilArray]);
     assert_eq!(client.run("GET b"), [bulk("1")]);
-    node.close();
+    close(node);
 }
 
 #[test]
@@ -148,14 +157,14 @@ fn commands_over_several_partitions_answer_as_over_one() {
     assert_eq!(client.run("MSETNX {t}1 a {t}2 b"), [Reply::Integer(1)]);
     assert_eq!(client.run("DEL k1 k2 k3 none"), [Reply::Integer(3)]);
     assert_eq!(client.run("FLUSHDB; DBSIZE"), [Reply::OK, Reply::Integer(0)]);
-    node.close();
+    close(node);
 }
 
 #[test]
 fn a_folder_has_one_node() {
     let dir = tempfile::tempdir().unwrap();
     let node = open(dir.path(), 1);
-    let second = Node::open(&NodeSettings::alone(dir.path()));
+    let second = runtime().block_on(Node::open(&NodeSettings::alone(dir.path())));
     assert!(second.is_err());
-    node.close();
+    close(node);
 }

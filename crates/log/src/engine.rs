@@ -1,11 +1,12 @@
 //! What Plimsoll asks of a log engine: an ordered, durable append and an ordered read.
 //! Nothing else is relied on (the rules of the log say why).
 
-use std::time::Duration;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::{GroupId, Incarnation, Lsn, Stats};
+use crate::{GroupId, Incarnation, Lsn, Stats, parking};
 
 /// A record as the log holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,24 +128,42 @@ pub trait Log: Send + Sync + 'static {
     fn stats(&self) -> Stats;
 }
 
-/// Ends a reader's wait from any thread.
-pub type Wake = std::sync::Arc<dyn Fn() + Send + Sync>;
-
-/// An ordered read of one or more groups.
+/// An ordered read of one or more groups. It never waits by itself: whoever reads takes what is there, and
+/// polls until there is more.
 pub trait Reader: Send {
-    /// Adds to `entries` what is there, in order within each group, at most about
-    /// `bytes_max` bytes; waits for something up to `timeout`, and may add nothing.
+    /// Adds to `entries` what is there, in order within each group, at most about `bytes_max` bytes; may add
+    /// nothing.
     ///
     /// # Errors
     /// [`LogError::Trimmed`] where the reader fell behind a trim, [`LogError::Damaged`].
-    fn next(
+    fn take(&mut self, entries: &mut Vec<Entry>, bytes_max: usize) -> Result<(), LogError>;
+
+    /// Ready once [`Self::take`] has something to give, or an error to tell; it may turn out to have neither.
+    /// Who polled last is woken.
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()>;
+}
+
+impl dyn Reader + '_ {
+    /// Takes what is there; where that is nothing, waits for something up to `timeout`, and may add nothing.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// As [`Reader::take`].
+    pub fn next(
         &mut self,
         entries: &mut Vec<Entry>,
         bytes_max: usize,
         timeout: Duration,
-    ) -> Result<(), LogError>;
-
-    /// What ends the wait of [`Self::next`] early; where none is under way, that of the next call. So a
-    /// thread that reads can be given other work without looking for it all the time.
-    fn waker(&self) -> Wake;
+    ) -> Result<(), LogError> {
+        let (before, deadline) = (entries.len(), Instant::now() + timeout);
+        loop {
+            self.take(entries, bytes_max)?;
+            if entries.len() > before {
+                return Ok(());
+            }
+            if parking::wait(Some(deadline), |context| self.poll_ready(context)).is_none() {
+                return Ok(());
+            }
+        }
+    }
 }

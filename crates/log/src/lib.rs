@@ -4,17 +4,19 @@
 //!
 //! It knows nothing of rows, tables or commands: the payload of an operation is opaque here.
 
+mod buffer;
 pub mod embedded;
 mod engine;
 mod ids;
 #[cfg(feature = "jetstream")]
 pub mod jetstream;
+mod parking;
 pub mod record;
 pub mod rules;
 pub mod shared;
 mod stats;
 
-pub use engine::{AppendDone, AppendError, Bounds, Entry, Log, LogError, Reader, Wake};
+pub use engine::{AppendDone, AppendError, Bounds, Entry, Log, LogError, Reader};
 pub use ids::{GroupId, Incarnation, LeadId, Lsn, PartitionId, SessionId};
 pub use stats::Stats;
 

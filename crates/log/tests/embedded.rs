@@ -4,7 +4,9 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -172,29 +174,37 @@ fn a_waiting_reader_is_woken_and_an_idle_one_comes_back_empty() {
     assert_records(&entries, 1, 3, 1);
 }
 
+/// Counts how often it was woken.
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
 #[test]
-fn a_waker_ends_the_wait_of_its_reader_alone() {
+fn a_record_wakes_the_readers_of_its_group_alone_and_once() {
     let dir = tempfile::tempdir().unwrap();
     let log = open(dir.path());
-    let [mut woken, mut other] = [0, 0].map(|group| log.read(&[(GroupId(group), Lsn(1))]).unwrap());
-    let wake = woken.waker();
-    let waiting = std::thread::spawn(move || {
-        let mut entries = Vec::new();
-        woken.next(&mut entries, 1000, FOREVER).unwrap();
-        assert!(entries.is_empty(), "it was woken");
-        entries
-    });
-    let reading = std::thread::spawn(move || {
-        let mut entries = Vec::new();
-        other.next(&mut entries, 1000, FOREVER).unwrap();
-        entries
-    });
-    wake();
-    waiting.join().unwrap();
-    append(&log, 0, &record(0, 1)).unwrap();
-    assert_records(&reading.join().unwrap(), 0, 1, 1);
+    let [mut one, mut other] = [0, 1].map(|group| log.read(&[(GroupId(group), Lsn(1))]).unwrap());
+    let wakes = [(); 2].map(|()| Arc::new(Wakes::default()));
+    let [waker, of_other] = [0, 1].map(|at| Waker::from(Arc::clone(&wakes[at])));
+    let mut entries = Vec::new();
+    for lsn in 1..=3 {
+        assert!(one.poll_ready(&mut Context::from_waker(&waker)).is_pending());
+        assert!(other.poll_ready(&mut Context::from_waker(&of_other)).is_pending());
+        append(&log, 0, &record(0, lsn)).unwrap();
+        append(&log, 2, &record(2, lsn)).unwrap();
+        assert!(one.poll_ready(&mut Context::from_waker(&waker)).is_ready());
+        one.take(&mut entries, 1000).unwrap();
+    }
+    assert_records(&entries, 0, 1, 3);
+    assert_eq!(wakes.map(|it| it.0.load(Ordering::SeqCst)), [3, 0]);
     // Nobody reads any more.
-    wake();
+    drop(one);
+    append(&log, 0, &record(0, 4)).unwrap();
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use plimsoll_base::World;
 use plimsoll_cluster::{Coordinator, DocumentsOptions, NodeRecord, NodeSettings, Peers};
 use plimsoll_storage::partition::StoreOptions;
 
@@ -140,6 +141,7 @@ pub fn settings(settings: &Settings, record: NodeRecord, peers: Arc<dyn Peers>) 
         work: settings.work.clone(),
         record,
         peers,
+        world: World::of_the_machine(),
     }
 }
 

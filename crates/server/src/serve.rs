@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use plimsoll_cluster::{LogSettings, NoPeers, Node, OpenError, Peers};
+use plimsoll_cluster::{NoPeers, Node, OpenError, Peers};
 use plimsoll_memory::breakers::tell_native;
 use rustls::ServerConfig;
 use socket2::{SockRef, TcpKeepalive};
@@ -127,7 +127,10 @@ async fn run(settings: Settings) -> Result<End, ServeError> {
         0 => (std::thread::available_parallelism()?.get() - 1).max(1),
         given => given,
     };
-    let opened = tokio::task::spawn_blocking(move || Node::open(&node_settings)).await;
+    // It blocks its thread between its waits.
+    let runtime = tokio::runtime::Handle::current();
+    let open = move || runtime.block_on(Node::open(&node_settings));
+    let opened = tokio::task::spawn_blocking(open).await;
     let node = opened.map_err(io::Error::other)??;
     let mut term = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -219,7 +222,9 @@ async fn run(settings: Settings) -> Result<End, ServeError> {
             .await
             .map_err(io::Error::other)?;
     }
-    tokio::task::spawn_blocking(move || node.close()).await.map_err(io::Error::other)?;
+    let runtime = tokio::runtime::Handle::current();
+    let close = move || runtime.block_on(node.close());
+    tokio::task::spawn_blocking(close).await.map_err(io::Error::other)?;
     // Requests may need other nodes to the last.
     drop(peers);
     tracing::info!("stopped");
@@ -319,11 +324,7 @@ fn say_ready(shared: &Shared, addresses: Addresses) -> io::Result<()> {
         "ready node={} resp={resp} http={http}{rpc_word}{remote_word} data={} log={}",
         settings.node_name,
         settings.data.display(),
-        match settings.log {
-            LogSettings::Embedded { .. } => "embedded",
-            LogSettings::Jetstream { .. } => "nats",
-            LogSettings::Shared { .. } => "plimsoll",
-        }
+        settings.log.kind(),
     )?;
     out.flush()?;
     tracing::info!(

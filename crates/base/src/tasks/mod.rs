@@ -3,16 +3,21 @@
 //!
 //! A node's task may block its thread; a simulation's must not, as nothing else goes on meanwhile.
 
+pub(crate) mod parked;
 mod simulated;
 
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 pub use simulated::{Executor, Stuck};
+
+use crate::Time;
 
 /// Begins tasks.
 #[derive(Clone)]
@@ -35,6 +40,22 @@ pub struct Role {
 #[derive(Clone)]
 pub struct Stopping(watch::Receiver<bool>);
 
+/// A task's result, waited for; dropped, the task goes on by itself.
+pub struct Spawned<T>(oneshot::Receiver<T>);
+
+/// A task ended without a result: it panicked, or its process is ending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the task was given up")]
+pub struct Lost;
+
+impl<T> Future for Spawned<T> {
+    type Output = Result<T, Lost>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context).map(|told| told.map_err(|_| Lost))
+    }
+}
+
 impl Tasks {
     /// A node's.
     #[must_use]
@@ -42,7 +63,8 @@ impl Tasks {
         Self(Kind::Machine)
     }
 
-    /// Begins a role. It is to end soon once it is told to stop.
+    /// Begins a role. It is to end soon once it is told to stop. A node's has a thread of its own and no
+    /// runtime: see [`parked`].
     ///
     /// # Errors
     /// Where the system has no thread left.
@@ -50,26 +72,111 @@ impl Tasks {
     where
         F: Future<Output = ()> + Send + 'static,
     {
+        self.begin(name, run, |future| Ok(move || parked::run(future)))
+    }
+
+    /// The same of a role that asks other nodes or begins tasks: a node's has a runtime on its thread.
+    ///
+    /// # Errors
+    /// As [`Self::role`].
+    pub fn networked_role<F>(&self, name: &str, run: impl FnOnce(Stopping) -> F) -> io::Result<Role>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.begin(name, run, |future| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            Ok(move || {
+                runtime.block_on(future);
+                runtime.shutdown_background();
+            })
+        })
+    }
+
+    fn begin<F, R>(
+        &self,
+        name: &str,
+        run: impl FnOnce(Stopping) -> F,
+        polled: impl FnOnce(RoleFuture) -> io::Result<R>,
+    ) -> io::Result<Role>
+    where
+        F: Future<Output = ()> + Send + 'static,
+        R: FnOnce() + Send + 'static,
+    {
         let (stop, stopping) = watch::channel(false);
-        let future = run(Stopping(stopping));
+        let future: RoleFuture = Box::pin(run(Stopping(stopping)));
         let thread = match &self.0 {
-            Kind::Machine => Some(thread(name, Box::pin(future))?),
+            Kind::Machine => {
+                let polls = polled(future)?;
+                Some(std::thread::Builder::new().name(name.to_owned()).spawn(polls)?)
+            }
             Kind::Simulated(spawner) => {
-                spawner.spawn(name, Box::pin(future));
+                spawner.spawn(name, future);
                 None
             }
         };
         Ok(Role { name: name.to_owned(), stop, thread })
     }
+
+    /// Begins a task beside the one that runs. A node's is a task of the runtime of whoever begins it.
+    ///
+    /// # Panics
+    /// A node's, where whoever begins it has no runtime.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        name: &str,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Spawned<T> {
+        let (done, told) = oneshot::channel();
+        let task = async move {
+            // Who began it may not care for what it comes to.
+            let _ = done.send(future.await);
+        };
+        match &self.0 {
+            Kind::Machine => drop(tokio::spawn(task)),
+            Kind::Simulated(spawner) => spawner.spawn(name, Box::pin(task)),
+        }
+        Spawned(told)
+    }
+
+    /// Does what blocks, beside the tasks of a node's runtime: at once in a role that has a thread of its own,
+    /// and in a simulation, where nothing blocks.
+    ///
+    /// # Errors
+    /// [`Lost`]: it panicked.
+    ///
+    /// # Panics
+    /// Where work that is done at once does.
+    pub async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Lost> {
+        match &self.0 {
+            Kind::Machine => match tokio::runtime::Handle::try_current() {
+                Ok(runtime) => runtime.spawn_blocking(work).await.map_err(|_| Lost),
+                Err(_) => Ok(work()),
+            },
+            Kind::Simulated(_) => Ok(work()),
+        }
+    }
+
+    /// Carries out what may block its thread between its waits, beside the tasks of a node's runtime.
+    ///
+    /// # Errors
+    /// [`Lost`]: it panicked.
+    pub async fn apart<T: Send + 'static>(
+        &self,
+        name: &str,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, Lost> {
+        match &self.0 {
+            Kind::Machine => self.blocking(move || parked::run(future)).await,
+            Kind::Simulated(_) => self.spawn(name, future).await,
+        }
+    }
 }
 
-fn thread(
-    name: &str,
-    future: Pin<Box<dyn Future<Output = ()> + Send>>,
-) -> io::Result<JoinHandle<()>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    std::thread::Builder::new().name(name.to_owned()).spawn(move || runtime.block_on(future))
-}
+/// A role or a task, before it is polled.
+type RoleFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Role {
     /// What it is called.
@@ -78,21 +185,27 @@ impl Role {
         &self.name
     }
 
-    /// Tells it to stop, and waits until it has. Of a node's role this blocks the thread that asks.
-    ///
-    /// # Panics
-    /// Where the role did.
-    pub async fn stop(self) {
+    /// Tells it to stop.
+    pub fn tell_to_stop(&self) {
         // One that is over hears nothing.
         let _ = self.stop.send(true);
-        match self.thread {
-            Some(thread) => {
-                if let Err(panic) = thread.join() {
-                    std::panic::resume_unwind(panic);
-                }
-            }
-            None => self.stop.closed().await,
+    }
+
+    /// Tells it to stop; a node's is waited for, which blocks. A simulation's ends when it is polled next.
+    pub fn end(self) {
+        self.tell_to_stop();
+        if self.thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!(name = self.name, "a role panicked");
         }
+    }
+
+    /// Tells it to stop, and waits until it has. Of a node's role this blocks the thread that asks.
+    pub async fn stop(self) {
+        if self.thread.is_some() {
+            return self.end();
+        }
+        self.tell_to_stop();
+        self.stop.closed().await;
     }
 }
 
@@ -109,16 +222,19 @@ impl Stopping {
             std::future::pending::<()>().await;
         }
     }
+
+    /// Waits for so long, or until it is to stop; says whether it is.
+    pub async fn told_within(&mut self, time: &Time, duration: Duration) -> bool {
+        time.timeout(duration, self.told()).await.is_ok()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
-    use std::time::Duration;
 
     use super::*;
-    use crate::Time;
 
     #[test]
     fn a_role_of_a_node_runs_on_its_thread_until_it_is_told_to_stop() {

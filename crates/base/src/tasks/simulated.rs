@@ -113,11 +113,6 @@ impl Executor {
         &self.time
     }
 
-    /// Sets the wall clock, ms since 1970.
-    pub fn set_wall_ms(&self, wall_ms: u64) {
-        self.passing.set_wall_ms(wall_ms);
-    }
-
     /// What a process begins its tasks by. A number is one process' for ever.
     #[must_use]
     pub fn process(&self, process: u64) -> Tasks {

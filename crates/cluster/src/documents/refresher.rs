@@ -1,13 +1,15 @@
-//! The threads that keep views fresh: each partition of an index is refreshed after its refresh
+//! The roles that keep views fresh: each partition of an index is refreshed after its refresh
 //! interval where its documents changed, or at once where somebody waits.
 
 use crate::settings::setting_ms;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::join_all;
+use plimsoll_base::Time;
+use plimsoll_base::tasks::{Role, Stopping};
+use plimsoll_base::time::Instant;
 use plimsoll_control::Class;
 use plimsoll_index::Error;
 use plimsoll_log::PartitionId;
@@ -17,7 +19,6 @@ use super::indexer::is_behind_mapping;
 use super::types::IndexMetadata;
 use crate::Coordinator;
 use crate::documents::catalog::no_such_index;
-use crate::machine::background::BackgroundThread;
 use crate::metadata::table::Copies;
 use crate::node::Shared;
 use crate::replication::partition::Partition;
@@ -35,24 +36,26 @@ const INDEX_INTERVAL: Duration = Duration::from_secs(10);
 /// How long a copy on another node has for a chore.
 const CHORE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The handles of the threads.
+/// The handles of the roles.
 pub(crate) struct Refresher {
-    threads: Vec<BackgroundThread>,
+    roles: Vec<Role>,
 }
 
 impl Refresher {
     pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
         let count = thread_count();
         let start = |number| {
-            let shared = Arc::downgrade(shared);
-            BackgroundThread::start("refresh", move |stopped| run(&shared, stopped, number, count))
+            let (weak, time) = (Arc::downgrade(shared), shared.world.time.clone());
+            let run = move |stopping| run(weak, time, stopping, number, count);
+            shared.world.tasks.role("refresh", run)
         };
-        Ok(Self { threads: (0..count).map(start).collect::<Result<_, _>>()? })
+        Ok(Self { roles: (0..count).map(start).collect::<Result<_, _>>()? })
     }
 
-    /// Ends the threads after what they are doing. Blocks.
+    /// Ends them after what they are doing. Blocks.
     pub(crate) fn stop(self) {
-        self.threads.into_iter().for_each(BackgroundThread::stop);
+        self.roles.iter().for_each(Role::tell_to_stop);
+        self.roles.into_iter().for_each(Role::end);
     }
 }
 
@@ -61,9 +64,15 @@ fn thread_count() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 8))
 }
 
-fn run(shared: &Weak<Shared>, stopped: &Receiver<()>, number: usize, count: usize) {
+async fn run(
+    shared: Weak<Shared>,
+    time: Time,
+    mut stopping: Stopping,
+    number: usize,
+    count: usize,
+) {
     let mut due: BTreeMap<PartitionId, Instant> = BTreeMap::new();
-    while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+    while !stopping.told_within(&time, INTERVAL).await {
         let Some(shared) = shared.upgrade() else { return };
         let mut seen = BTreeSet::new();
         for table in shared.tables.all() {
@@ -72,9 +81,9 @@ fn run(shared: &Weak<Shared>, stopped: &Receiver<()>, number: usize, count: usiz
             for (ordinal, partition) in table.local() {
                 if ordinal % count == number {
                     seen.insert(partition.id);
-                    let at = due.entry(partition.id).or_insert_with(|| Instant::now() + interval);
-                    if Instant::now() >= *at {
-                        *at = Instant::now() + interval;
+                    let at = due.entry(partition.id).or_insert_with(|| time.now() + interval);
+                    if time.now() >= *at {
+                        *at = time.now() + interval;
                         refresh(&partition);
                     }
                 }

@@ -1,13 +1,14 @@
-//! The thread that reads the durable files of indices again at a slow pace and compares them with
+//! The role that reads the durable files of indices again at a slow pace and compares them with
 //! their checksums, so that rot is found before a search shows it. What is found damaged is built
 //! anew from the rows (`indexer.rs`). Rows have checksums that every read checks.
 
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::machine::background::BackgroundThread;
+use plimsoll_base::Time;
+use plimsoll_base::tasks::{Role, Stopping};
+
 use crate::node::Shared;
 use crate::settings;
 
@@ -16,32 +17,32 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// How many bytes are read a second: little beside what a disk gives to searches.
 const BYTES_S: u64 = 32 << 20;
 
-/// Starts the thread. It ends after the block that it reads.
-pub(crate) fn start_scrubbing(shared: &Arc<Shared>) -> std::io::Result<BackgroundThread> {
-    let weak = Arc::downgrade(shared);
-    BackgroundThread::start("scrub", move |stopped| run(&weak, stopped))
+/// Begins the role. It ends after the block that it reads.
+pub(crate) fn start_scrubbing(shared: &Arc<Shared>) -> std::io::Result<Role> {
+    let (weak, time) = (Arc::downgrade(shared), shared.world.time.clone());
+    shared.world.tasks.role("scrub", move |stopping| run(weak, time, stopping))
 }
 
-fn run(shared: &Weak<Shared>, stopped: &Receiver<()>) {
-    let mut checked_at = Instant::now();
-    while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
-        check_suspects(shared);
+async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping) {
+    let mut checked_at = time.now();
+    while !stopping.told_within(&time, INTERVAL).await {
+        check_suspects(&shared);
         let Some(node) = shared.upgrade() else { return };
-        if checked_at.elapsed() < settings::cluster::check_interval(&node.metadata) {
+        if time.now() - checked_at < settings::cluster::check_interval(&node.metadata) {
             continue;
         }
-        checked_at = Instant::now();
+        checked_at = time.now();
         let partitions = node.tables.partitions();
         // A pass may take hours, and the node is not to be kept open by it.
         let is_stopping = Arc::clone(&node.is_stopping);
         drop(node);
-        let mut looked_at = Instant::now();
+        let mut looked_at = time.now();
         let mut pace = |bytes: u64| {
             // Of a block, so that a stop waits for no more than that.
             std::thread::sleep(Duration::from_micros(bytes.saturating_mul(1_000_000) / BYTES_S));
-            if looked_at.elapsed() >= INTERVAL {
-                check_suspects(shared);
-                looked_at = Instant::now();
+            if time.now() - looked_at >= INTERVAL {
+                check_suspects(&shared);
+                looked_at = time.now();
             }
             !is_stopping.load(Ordering::Relaxed)
         };

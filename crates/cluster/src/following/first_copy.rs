@@ -150,6 +150,7 @@ async fn copy(
             address: node.as_str().into(),
             from: shared.members.record.name.as_str().into(),
             cluster: follows.log(),
+            time: shared.world.time.clone(),
             heard: Arc::default(),
         };
         let source = format!("{REMOTE_SOURCE}{}", follows.remote);

@@ -218,9 +218,9 @@ impl Keeping {
         let chunks_of_file_max = of_file.unwrap_or(u64::MAX);
         let rate = settings::cluster::copy_rate(&shared.metadata);
         let (limiter, pacing) = (Arc::clone(&self.making.limiter), Arc::clone(&self.pacing));
+        let time = shared.world.time.clone();
         let pace: Pace = Arc::new(move |bytes| {
-            let now = Instant::now();
-            let wait = limiter.wait(rate, now).max(pacing.copies.wait(now));
+            let wait = limiter.wait(rate, time.now()).max(pacing.copies.wait());
             if wait.is_zero() {
                 limiter.add(bytes);
                 pacing.copies.add(bytes);

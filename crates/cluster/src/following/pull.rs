@@ -282,7 +282,7 @@ impl Pull {
     /// Takes what comes next: from the leader, or from the log here.
     async fn step(&mut self, records: &mut dyn Records) -> Result<(), Ended> {
         // What this node's own clients ask for goes first.
-        let held = self.pacing.records.wait(Instant::now());
+        let held = self.pacing.records.wait();
         let has_room = held.is_zero() && self.waiting_bytes < WAITING_BYTES_MAX;
         let told = match self.waiting.front_mut() {
             Some(first) => tokio::select! {

@@ -344,7 +344,7 @@ impl Following {
 
     fn partitions(&self, table: &Table) -> Vec<FollowerPartition> {
         let now = Instant::now();
-        let is_paced = self.keeping.pacing.records.bounds(now);
+        let is_paced = self.keeping.pacing.records.bounds();
         let mapping_version = table.index().map_or(0, |index| index.mapping_version);
         let partition = |copies: &Arc<Copies>| {
             let known = self.keeping.progress.of(copies.id);

@@ -1,7 +1,6 @@
-//! What a node takes from the machine that it runs on: the time, chance, threads beside requests, folders, room
+//! What a node takes from the machine that it runs on beside its world: chance, the time and folders still, room
 //! on the disk, how many copies fit.
 
-pub(crate) mod background;
 pub(crate) mod capacity;
 pub(crate) mod chance;
 pub(crate) mod folders;

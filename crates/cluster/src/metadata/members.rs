@@ -11,11 +11,12 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use plimsoll_base::Time;
+use plimsoll_base::random::Draws;
 use plimsoll_control::selection::NodeId;
 use plimsoll_log::{Incarnation, PartitionId};
 use serde::{Deserialize, Serialize};
 
-use crate::machine::chance::random_u64;
 use crate::metadata::placement::filter::{Filter, Named};
 use crate::metadata::placement::{Known, PartitionDefinition, Place, Places};
 use crate::metadata::reports::{CopyReport, Reports};
@@ -141,6 +142,7 @@ pub(crate) struct Members {
     pub own_number: NodeId,
     pub record: NodeRecord,
     peers: Arc<dyn Peers>,
+    time: Time,
     cluster: Incarnation,
     view: ArcSwap<BTreeMap<String, Arc<Member>>>,
     numbers: Mutex<BTreeMap<String, u32>>,
@@ -152,11 +154,12 @@ impl Members {
         record: NodeRecord,
         peers: Arc<dyn Peers>,
         cluster: Incarnation,
+        time: Time,
     ) -> Self {
         let view = ArcSwap::default();
         let numbers = Mutex::new(BTreeMap::from([(own.clone(), 0)]));
         let own_number = NodeId(0);
-        let members = Self { own, own_number, record, peers, cluster, view, numbers };
+        let members = Self { own, own_number, record, peers, time, cluster, view, numbers };
         members.set(Vec::new());
         members
     }
@@ -216,6 +219,7 @@ impl Members {
                 address: record.rpc.as_str().into(),
                 from: self.record.name.as_str().into(),
                 cluster: self.cluster,
+                time: self.time.clone(),
                 heard: before.get(&id).map(|it| Arc::clone(&it.link.heard)).unwrap_or_default(),
             };
             // This node is there, whatever is said of it.
@@ -252,13 +256,13 @@ impl Members {
 }
 
 /// The id of the node whose folder this is, drawn when it is first opened.
-pub(crate) fn own_id(data_dir: &Path) -> std::io::Result<String> {
+pub(crate) fn own_id(data_dir: &Path, chance: &Draws) -> std::io::Result<String> {
     let path = data_dir.join(ID_FILE);
     match std::fs::read_to_string(&path) {
         Ok(id) if !id.trim().is_empty() => Ok(id.trim().to_owned()),
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         _ => {
-            let id = format!("{:016x}", random_u64());
+            let id = format!("{:016x}", chance.next_u64());
             // Whole or not there: a torn id would be another node's.
             let fresh = data_dir.join(format!("{ID_FILE}.new"));
             std::fs::write(&fresh, &id)?;

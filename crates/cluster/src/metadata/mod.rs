@@ -20,7 +20,6 @@ use plimsoll_storage::{Argv, Reply, command};
 use serde_json::Value;
 
 use crate::DATABASES;
-use crate::machine::wall_clock::now_ms;
 use crate::metadata::members::{Beat, FoundNode, Member, NodeRecord};
 use crate::metadata::reports::Reports;
 use crate::metadata::table::TableDefinition;
@@ -117,7 +116,7 @@ pub(crate) fn objects_change(metadata: &Partition, kind: &str) -> Result<u64, St
 }
 
 fn change(metadata: &Partition, key: &[u8]) -> Result<u64, String> {
-    let change = execute::last_change(&metadata.store, key, now_ms());
+    let change = execute::last_change(&metadata.store, key, metadata.read_time_ms());
     change.map_err(|error| error.to_string())
 }
 
@@ -411,7 +410,7 @@ fn hash(metadata: &Partition, key: &[u8]) -> Result<Vec<(String, Bytes)>, String
 
 fn read(metadata: &Partition, argv: &Argv) -> Result<Reply, String> {
     let command = command::parse(argv).map_err(|error| error.to_string())?;
-    let context = ReadContext { now_ms: now_ms(), seed: 0, keys: 0, cursors: None };
+    let context = ReadContext { now_ms: metadata.read_time_ms(), seed: 0, keys: 0, cursors: None };
     let snapshot = metadata.store.snapshot().map_err(|error| error.to_string())?;
     execute::read(&command, &snapshot, &context).map_err(|error| error.to_string())
 }
@@ -466,7 +465,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn what_only_a_newer_version_knows_survives_every_change() {
         let dir = tempfile::tempdir().unwrap();
-        let node = Node::open(&NodeSettings::alone(dir.path())).unwrap();
+        let node = Node::open(&NodeSettings::alone(dir.path())).await.unwrap();
         let coordinator = node.coordinator();
         coordinator.create_index("i", IndexBody::default()).await.unwrap();
         // As a newer node writes it: at the end of each object that may have more.
@@ -498,8 +497,8 @@ mod tests {
         assert_eq!(count_of_newer(&coordinator), [3, 3]);
 
         drop(coordinator);
-        node.close();
-        let node = Node::open(&NodeSettings::alone(dir.path())).unwrap();
+        node.close().await;
+        let node = Node::open(&NodeSettings::alone(dir.path())).await.unwrap();
         add_field(&node.coordinator(), "second").await;
         assert_eq!(count_of_newer(&node.coordinator()), [3, 3]);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use plimsoll_control::Class;
@@ -11,7 +11,6 @@ use plimsoll_storage::operation::Operation;
 use plimsoll_storage::{Argv, ErrorReply, Reply as RowReply, command};
 
 use crate::Coordinator;
-use crate::machine::wall_clock::now_ms;
 use crate::metadata;
 use crate::metadata::table::Copies;
 use crate::node::digest::Digest;
@@ -31,7 +30,8 @@ use crate::wire::{
 impl Coordinator {
     /// Answers another node's question. Dropping the future stops the work on it.
     pub async fn answer(&self, question: Bytes) -> Bytes {
-        let began = Instant::now();
+        let time = &self.shared().world.time;
+        let began = time.now();
         let waits = Waits::default();
         let reply = match decode::<Envelope>(&question) {
             Ok(envelope) if envelope.cluster != self.shared().log.incarnation().0 => {
@@ -41,7 +41,7 @@ impl Coordinator {
             Err(Problem::Format(_)) => Reply::Problem(Problem::Format(FORMAT)),
             Err(problem) => Reply::Problem(problem),
         };
-        let had_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let had_ns = time.now().0 - began.0;
         let server_ns = had_ns.saturating_sub(waits.ns.load(Ordering::Relaxed));
         encode_answer(reply, Told { server_ns: Some(server_ns), line: Some(self.shared().line()) })
     }
@@ -66,7 +66,7 @@ impl Coordinator {
         }
         match envelope.question {
             Question::Probe => Ok(Reply::Done),
-            Question::Clock => Ok(Reply::Clock { now_ms: now_ms() }),
+            Question::Clock => Ok(Reply::Clock { now_ms: shared.world.time.wall_ms() }),
             Question::Positions => {
                 // Of a group that is not read here nothing is known that is worth saying.
                 let read = shared.tails.iter().filter(|(group, _)| shared.groups.reads(**group));
@@ -84,7 +84,7 @@ impl Coordinator {
                     }
                     shared.reconciled_to(position.min(shared.metadata.applied().0), timeout).await
                 };
-                match tokio::time::timeout(timeout, there).await {
+                match shared.world.time.timeout(timeout, there).await {
                     Ok(true) => Ok(Reply::Done),
                     _ => Err(Problem::NotHere("the metadata is behind".to_owned())),
                 }
@@ -182,12 +182,12 @@ impl Coordinator {
         timeout: Duration,
         waits: &Waits,
     ) -> Result<Arc<Partition>, Problem> {
-        let began = Instant::now();
+        let time = &self.shared().world.time;
+        let began = time.now();
         let local = self.local(id)?;
         let group = self.copies(id)?.group;
         let is_fresh = self.shared().comes_to_be(freshness, group, timeout).await;
-        let waited_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        waits.ns.fetch_add(waited_ns, Ordering::Relaxed);
+        waits.ns.fetch_add(time.now().0 - began.0, Ordering::Relaxed);
         // Where apply stopped meanwhile, the group goes on without the partition.
         if is_fresh && local.fault().is_none() {
             return Ok(local);

@@ -64,6 +64,15 @@ impl Coordinator {
         Self { shared }
     }
 
+    /// Reads what may have to come from the disk.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let outcome = self.shared.world.tasks.blocking(plimsoll_memory::carry(read)).await;
+        outcome.unwrap_or_else(|lost| Err(StoreError::Failed(lost.to_string())))
+    }
+
     /// A run of operations for one connection.
     #[must_use]
     pub fn session(&self) -> ClientSession {
@@ -211,7 +220,7 @@ impl Coordinator {
         let change = match execute::last_change(&partition.store.cached_row(), &key, now_ms) {
             Err(StoreError::NotCached) => {
                 let store = partition.store.clone();
-                blocking(move || execute::last_change(&store, &key, now_ms)).await
+                self.blocking(move || execute::last_change(&store, &key, now_ms)).await
             }
             outcome => outcome,
         };
@@ -242,8 +251,8 @@ impl Coordinator {
     /// # Errors
     /// Where the disk fails.
     pub async fn sync(&self) -> Result<(), ErrorReply> {
-        let shared = Arc::clone(&self.shared);
-        let synced = tokio::task::spawn_blocking(move || shared.log.sync()).await;
+        let log = Arc::clone(&self.shared.log);
+        let synced = self.shared.world.tasks.blocking(move || log.sync()).await;
         let failed = |error: String| ErrorReply::err(format!("the log cannot be synced: {error}"));
         match synced {
             Ok(synced) => synced.map_err(|error| failed(error.to_string())),
@@ -518,7 +527,7 @@ impl Coordinator {
                 Some(stop) => (Reply::Error(out_of_memory(&stop)), None),
             })
         };
-        blocking(read).await.unwrap_or_else(|error| {
+        self.blocking(read).await.unwrap_or_else(|error| {
             read_from.note(&error);
             (failed(error), None)
         })
@@ -617,13 +626,6 @@ pub(crate) enum Plan<'a> {
     Write(usize, Bytes),
     Sliced(usize, Slices, &'a Argv),
     Scatter(Command<'a>, &'a Argv),
-}
-
-pub(crate) async fn blocking<T: Send + 'static>(
-    read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
-) -> Result<T, StoreError> {
-    let outcome = tokio::task::spawn_blocking(plimsoll_memory::carry(read)).await;
-    outcome.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string())))
 }
 
 /// What a command is answered that had to stop.

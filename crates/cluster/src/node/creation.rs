@@ -16,7 +16,6 @@ use plimsoll_storage::{Argv, ErrorReply, Reply};
 use serde_json::Map;
 
 use crate::documents::{IndexMetadata, Indexer, no_such_index, replicas};
-use crate::machine::chance::random_u64;
 use crate::machine::folders::sync_dir;
 use crate::metadata;
 use crate::metadata::placement::filter::Filter;
@@ -51,10 +50,12 @@ impl Shared {
     pub(crate) async fn table_for_write(self: &Arc<Self>, db: u32) -> Result<&Table, ErrorReply> {
         if self.tables.get(db).is_none() {
             let shared = Arc::clone(self);
-            let created = tokio::spawn(async move { shared.create_database(db).await });
-            let created = tokio::time::timeout(CREATION_WAIT, created)
-                .await
-                .map_err(|_| ErrorReply::new("TRYAGAIN", "the database is still being created"))?;
+            let create = async move { shared.create_database(db).await };
+            let created = self.world.tasks.spawn("create", create);
+            let created =
+                self.world.time.timeout(CREATION_WAIT, created).await.map_err(|_| {
+                    ErrorReply::new("TRYAGAIN", "the database is still being created")
+                })?;
             created.map_err(|error| ErrorReply::err(error.to_string()))??;
         }
         let table = self.tables.get(db);
@@ -88,7 +89,7 @@ impl Shared {
         partitions: u32,
         documents: Option<DocumentsDefinition>,
     ) -> Result<TableDefinition, ErrorReply> {
-        let incarnation = random_u64();
+        let incarnation = self.names.next_u64();
         let copies = self.wanted_copies(documents.as_ref());
         let mut places = self.members.places(0, 0, &self.wanted_nodes());
         if proposed(0, 1, &places).is_empty() {
@@ -252,7 +253,7 @@ impl Shared {
             Ok::<_, String>(replica)
         };
         let replica =
-            tokio::task::spawn_blocking(open).await.map_err(|error| error.to_string())??;
+            self.world.tasks.blocking(open).await.map_err(|error| error.to_string())??;
         self.serve_copy(table, copies, replica).await.map_err(|error| error.to_string())
     }
 
@@ -281,35 +282,32 @@ impl Shared {
                 }
                 Added::Behind(behind) => {
                     // The thread may be in a record for long.
-                    tokio::time::sleep(BEHIND_PAUSE).await;
+                    self.world.time.sleep(BEHIND_PAUSE).await;
                     let (log, target) = (Arc::clone(&self.log), tail.applied());
                     let stopping = Arc::clone(&self.is_stopping);
                     let over = self.version.over_budget();
-                    let forward = move || {
+                    let time = self.world.time.clone();
+                    let forward = async move {
                         let mut behind = behind;
                         let stop = || stopping.load(Ordering::Relaxed);
-                        CatchUp::begin(&*log, group, &behind)?.run(
-                            &mut behind,
-                            target,
-                            over,
-                            &stop,
-                        )?;
+                        let mut way = CatchUp::begin(&*log, group, &behind)?;
+                        way.run(&time, &mut behind, target, over, &stop).await?;
                         Ok::<_, CatchUpError>(behind)
                     };
-                    let forward = tokio::task::spawn_blocking(forward).await;
+                    let forward = self.world.tasks.apart("catch up", forward).await;
                     replica = forward.map_err(|error| failed(&error))??;
                 }
             }
         }
         let kept = (Arc::clone(&partition), Arc::clone(&self.metadata));
         // Beside this thread, which others are answered on: a flush may wait for those of other stores.
-        let kept = tokio::task::spawn_blocking(move || keep_copy(&kept.0, &kept.1)).await;
+        let kept = self.world.tasks.blocking(move || keep_copy(&kept.0, &kept.1)).await;
         kept.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
         if let Some(index) = table.index() {
             // All its files are read, where they came with the copy: beside this thread, which beats.
             let (dir, partition) = (self.index_dir(partition.id), Arc::clone(&partition));
             let open = move || open_indexer(&dir, &partition, &index);
-            let opened = tokio::task::spawn_blocking(open).await.map_err(|error| failed(&error))?;
+            let opened = self.world.tasks.blocking(open).await.map_err(|error| failed(&error))?;
             opened.map_err(|error| failed(&error))?;
         }
         copies.set_local(Some(Arc::clone(&partition)));
@@ -398,7 +396,7 @@ impl Shared {
             }
             folders.delete().map_err(|error| error.to_string())
         };
-        tokio::task::spawn_blocking(close).await.map_err(|error| error.to_string())?
+        self.world.tasks.blocking(close).await.map_err(|error| error.to_string())?
     }
 
     /// Takes a replica out of its apply thread. One that stayed there would have its group read for good, and
@@ -408,7 +406,7 @@ impl Shared {
             if applier.remove(id).await || self.is_stopping.load(Ordering::Relaxed) {
                 return;
             }
-            tokio::time::sleep(LOOK_INTERVAL).await;
+            self.world.time.sleep(LOOK_INTERVAL).await;
         }
     }
 
@@ -450,7 +448,7 @@ impl Shared {
     /// Waits until a group that was taken up has come to where a copy stands: one that is ahead of its
     /// group would be served, and compared with others, as what it was earlier.
     async fn has_come_to(&self, tail: &GroupTail, lsn: Lsn) -> Result<(), CatchUpError> {
-        while tokio::time::timeout(LOOK_INTERVAL, tail.reached(lsn)).await.is_err() {
+        while self.world.time.timeout(LOOK_INTERVAL, tail.reached(lsn)).await.is_err() {
             if self.is_stopping.load(Ordering::Relaxed) {
                 return Err(CatchUpError::Stopped);
             }

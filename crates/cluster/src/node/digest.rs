@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use plimsoll_base::time::Instant;
 use serde::Serialize;
-use tokio::time::Instant;
 
 use crate::Coordinator;
 use crate::metadata::members::Member;
@@ -49,7 +49,7 @@ impl Coordinator {
     /// The digests of all serving copies of these tables, or of all; those of one partition at the
     /// same position, where they come to one within `timeout`.
     pub async fn digests(&self, tables: Option<&[String]>, timeout: Duration) -> Vec<CopyDigest> {
-        let end = Instant::now() + timeout;
+        let end = self.shared().world.time.now() + timeout;
         let mut found = Vec::new();
         for table in self.shared().tables.all() {
             if tables.is_some_and(|names| !names.iter().any(|name| name == table.name())) {
@@ -75,14 +75,14 @@ impl Coordinator {
             };
             let first = digests.first().and_then(at);
             let agree = first.is_some() && digests.iter().all(|digest| at(digest) == first);
-            if agree || Instant::now() >= end {
+            if agree || self.shared().world.time.now() >= end {
                 let names = there.iter().map(|member| member.record.name.clone());
                 let ordinal = copies.id.ordinal;
                 let copy =
                     |(node, digest)| CopyDigest { table: table.to_owned(), ordinal, node, digest };
                 return names.zip(digests).map(copy).collect();
             }
-            tokio::time::sleep(PAUSE).await;
+            self.shared().world.time.sleep(PAUSE).await;
         }
     }
 

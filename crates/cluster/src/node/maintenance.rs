@@ -1,12 +1,14 @@
-//! The node's chores, on one thread: rows that have expired are swept, checkpoints that nobody fetches go,
+//! The node's chores, one role: rows that have expired are swept, checkpoints that nobody fetches go,
 //! and the disk is looked at. When rows go to files is `flushing`'s.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
+use plimsoll_base::Time;
+use plimsoll_base::tasks::{Role, Stopping};
+use plimsoll_base::time::Instant;
 use plimsoll_log::PartitionId;
 use plimsoll_storage::Reply;
 use plimsoll_storage::execute;
@@ -14,8 +16,6 @@ use plimsoll_storage::operation::Operation;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
-use crate::machine::background::BackgroundThread;
-use crate::machine::wall_clock::now_ms;
 use crate::metadata::version::ClusterVersion;
 use crate::node::Shared;
 use crate::replication::lead::{Answer, Step, Submission};
@@ -36,19 +36,20 @@ const SWEEP_ROWS_MAX: u64 = 200;
 /// The sweeps that are under way, by partition.
 type Sweeps = BTreeMap<PartitionId, oneshot::Receiver<Answer>>;
 
-/// Starts the thread.
-pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<BackgroundThread> {
+/// Begins the role.
+pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Role> {
     let (weak, session) = (Arc::downgrade(shared), shared.sessions.session());
-    BackgroundThread::start("maintenance", move |stopped| run(&weak, stopped, session))
+    let time = shared.world.time.clone();
+    shared.world.tasks.role("maintenance", move |stopping| run(weak, time, stopping, session))
 }
 
-fn run(shared: &Weak<Shared>, stopped: &Receiver<()>, mut session: ClientSession) {
+async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping, mut session: ClientSession) {
     let mut resumed_at = None;
     let mut sweeps = Sweeps::new();
     let (mut interval, mut looked_at) = (INTERVAL, None::<Instant>);
-    while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+    while !stopping.told_within(&time, interval).await {
         let Some(shared) = shared.upgrade() else { return };
-        let looks = looked_at.is_none_or(|at| at.elapsed() >= INTERVAL);
+        let looks = looked_at.is_none_or(|at| time.now() - at >= INTERVAL);
         if looks {
             // Also of partitions that are no longer here.
             sweeps.retain(|_, running| running.try_recv() == Err(TryRecvError::Empty));
@@ -63,15 +64,18 @@ fn run(shared: &Weak<Shared>, stopped: &Receiver<()>, mut session: ClientSession
             for (ordinal, partition) in table.local() {
                 // One copy asks for it; the log carries it to all.
                 if shared.members.speaks_for(partition.id, &table.copies()[ordinal].definition()) {
-                    sweep(&shared.version, &partition, &mut session, &mut sweeps);
+                    sweep(&shared, &partition, &mut session, &mut sweeps);
                 }
             }
         }
         interval = if sweeps.is_empty() { INTERVAL } else { SWEEP_INTERVAL };
-        looked_at = Some(Instant::now());
+        let now = time.now();
+        looked_at = Some(now);
         look_at_disk(&shared, &mut resumed_at);
-        shared.checkpoints.expire(Instant::now());
-        shared.snapshots.expire(&shared, Instant::now());
+        // By the machine's time still, as who copies from them does.
+        let of_the_machine = std::time::Instant::now();
+        shared.checkpoints.expire(of_the_machine);
+        shared.snapshots.expire(&shared, of_the_machine);
     }
 }
 
@@ -89,7 +93,7 @@ fn sweep_on(shared: &Shared, session: &mut ClientSession, sweeps: &mut Sweeps) {
     });
     for id in full {
         if let Some(partition) = shared.tables.copies(id).and_then(|it| it.local()) {
-            sweep(&shared.version, &partition, session, sweeps);
+            sweep(shared, &partition, session, sweeps);
         }
     }
 }
@@ -114,14 +118,14 @@ fn look_at_disk(shared: &Shared, resumed_at: &mut Option<Instant>) {
     shared.room.look(shared.resources.write_buffers().0 as u64);
     let partitions = shared.tables.partitions();
     let all = partitions.iter().chain(std::iter::once(&shared.metadata));
-    if resumed_at.is_some_and(|at| at.elapsed() < RESUME_INTERVAL) {
+    if resumed_at.is_some_and(|at| shared.world.time.now() - at < RESUME_INTERVAL) {
         return;
     }
     for partition in all.filter(|partition| partition.store.has_failed()) {
         if !shared.room.has(partition.store.unflushed_bytes() + RESUME_FREE_BYTES) {
             continue;
         }
-        *resumed_at = Some(Instant::now());
+        *resumed_at = Some(shared.world.time.now());
         match partition.store.resume() {
             Ok(()) => tracing::info!(partition = %partition.id, "rows are written to files again"),
             Err(error) => {
@@ -132,12 +136,7 @@ fn look_at_disk(shared: &Shared, resumed_at: &mut Option<Instant>) {
 }
 
 /// Has a partition remove rows that are due, one sweep at a time.
-fn sweep(
-    version: &ClusterVersion,
-    partition: &Partition,
-    session: &mut ClientSession,
-    sweeps: &mut Sweeps,
-) {
+fn sweep(shared: &Shared, partition: &Partition, session: &mut ClientSession, sweeps: &mut Sweeps) {
     if let Some(running) = sweeps.get_mut(&partition.id) {
         if running.try_recv() == Err(TryRecvError::Empty) {
             return;
@@ -152,10 +151,10 @@ fn sweep(
             let (done, running) = oneshot::channel();
             sweeps.insert(partition.id, running);
             let first = session.take(1);
-            let sweep = sweep_bytes(version);
+            let sweep = sweep_bytes(&shared.version);
             let steps = vec![Step::Write(sweep)];
             let (session, acked) = (session.id(), first - 1);
-            let stamp_ms = now_ms().max(partition.lead.log_time_ms());
+            let stamp_ms = shared.world.time.wall_ms().max(partition.lead.log_time_ms());
             partition.lead.submit(Submission { session, first, acked, stamp_ms, steps, done });
         }
         Ok(false) => {}

@@ -19,9 +19,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::World;
+use plimsoll_base::random::Draws;
+use plimsoll_base::tasks::Role;
 use plimsoll_log::shared::Holder;
 use plimsoll_log::{GroupId, LeadId, Log, LogError, Lsn};
 use plimsoll_storage::execute::{ReadContext, ScanCursors};
@@ -33,10 +36,7 @@ use crate::documents::{Documents, DocumentsOptions, Refresher, start_scrubbing};
 use crate::following::Leading;
 use crate::following::Snapshots;
 use crate::following::{FollowingThread, Remotes};
-use crate::machine::background::BackgroundThread;
-use crate::machine::chance::cheap_random;
 use crate::machine::room::Room;
-use crate::machine::wall_clock::now_ms;
 use crate::metadata::members::{Members, NodeRecord};
 use crate::metadata::table::{Copies, Table, Tables};
 use crate::metadata::version::ClusterVersion;
@@ -85,6 +85,8 @@ pub struct NodeSettings {
     pub record: NodeRecord,
     /// The way to other nodes.
     pub peers: Arc<dyn Peers>,
+    /// Time, chance, tasks and disk.
+    pub world: World,
 }
 
 impl NodeSettings {
@@ -100,6 +102,7 @@ impl NodeSettings {
             work: WorkSettings::default(),
             record: NodeRecord::default(),
             peers: Arc::new(NoPeers),
+            world: World::of_the_machine(),
         }
     }
 }
@@ -128,6 +131,11 @@ pub enum OpenError {
 
 /// What all parts of a node share.
 pub(crate) struct Shared {
+    pub world: World,
+    /// What has to be spread only, and nothing is guarded by.
+    pub chance: Arc<Draws>,
+    /// Names of what must be nobody else's: tables, snapshots.
+    pub names: Draws,
     pub log: Arc<dyn Log>,
     /// Lets other processes use the log, where it does.
     pub _holder: Option<Holder>,
@@ -164,7 +172,6 @@ pub(crate) struct Shared {
     pub pacing: Arc<Pacing>,
     /// What it was started with; the cluster's settings go over it.
     pub work_settings: WorkSettings,
-    pub started: Instant,
     pub database_partitions: u32,
     /// Held by who changes which tables there are, or what they are made of.
     pub creation: tokio::sync::Mutex<()>,
@@ -193,27 +200,27 @@ pub(crate) struct Shared {
 /// A node that is open. Dropping it stops it where it is: what is not flushed is replayed.
 pub struct Node {
     shared: Arc<Shared>,
-    maintenance: Option<BackgroundThread>,
-    flusher: Option<BackgroundThread>,
+    maintenance: Option<Role>,
+    flusher: Option<Role>,
     refresher: Option<Refresher>,
-    scrubber: Option<BackgroundThread>,
+    scrubber: Option<Role>,
     reconciler: Option<Reconciler>,
-    pacing: Option<BackgroundThread>,
+    pacing: Option<Role>,
     leading: Arc<Leading>,
 }
 
 impl Node {
-    /// Opens the node's folder and brings its replicas forward; blocks until they are.
+    /// Opens the node's folder and brings its replicas forward. It blocks its thread between its waits.
     ///
     /// # Errors
     /// Where the folder is in use or not writable, or the log or rows are damaged.
     ///
     /// # Panics
     /// Where `database_partitions` is out of its range.
-    pub fn open(settings: &NodeSettings) -> Result<Self, OpenError> {
+    pub async fn open(settings: &NodeSettings) -> Result<Self, OpenError> {
         let partitions = settings.database_partitions;
         assert!((1..=PARTITIONS_MAX).contains(&partitions), "a table has 1 to 1,024 partitions");
-        let shared = Opening::begin(settings)?.run(settings)?;
+        let shared = Opening::begin(settings)?.run(settings).await?;
         let refresher = Refresher::start(&shared).map_err(folder(Path::new("refresh threads")))?;
         let scrubber = start_scrubbing(&shared).map_err(folder(Path::new("scrub thread")))?;
         let maintenance = maintenance::start(&shared);
@@ -270,25 +277,26 @@ impl Node {
         async move { told.told().await }
     }
 
-    /// Makes everything durable and stops; blocks. Requests still in flight end unknown.
-    pub fn close(mut self) {
+    /// Makes everything durable and stops; blocks its thread between its waits. Requests still in flight end
+    /// unknown.
+    pub async fn close(mut self) {
         self.stop_chores();
         for partition in self.shared.tables.partitions() {
             if let Some(indexer) = partition.indexer() {
                 indexer.close();
             }
         }
-        flushing::flush_all(&self.shared);
+        flushing::flush_all(&self.shared).await;
     }
 
     fn stop_chores(&mut self) {
         self.shared.is_stopping.store(true, Ordering::Relaxed);
         self.reconciler.take().into_iter().for_each(Reconciler::stop);
         self.refresher.take().into_iter().for_each(Refresher::stop);
-        self.scrubber.take().into_iter().for_each(BackgroundThread::stop);
-        self.maintenance.take().into_iter().for_each(BackgroundThread::stop);
-        self.flusher.take().into_iter().for_each(BackgroundThread::stop);
-        self.pacing.take().into_iter().for_each(BackgroundThread::stop);
+        self.scrubber.take().into_iter().for_each(Role::end);
+        self.maintenance.take().into_iter().for_each(Role::end);
+        self.flusher.take().into_iter().for_each(Role::end);
+        self.pacing.take().into_iter().for_each(Role::end);
         self.leading.stop();
     }
 }
@@ -314,16 +322,16 @@ impl Shared {
     /// What a read that begins now knows of a partition; none is an empty one.
     pub(crate) fn read_context(&self, partition: Option<&Partition>) -> ReadContext<'_> {
         ReadContext {
-            now_ms: partition.map_or_else(now_ms, Partition::read_time_ms),
-            seed: cheap_random(),
+            now_ms: partition.map_or_else(|| self.world.time.wall_ms(), Partition::read_time_ms),
+            seed: self.chance.next_u64(),
             keys: partition.map_or(0, Partition::keys),
             cursors: Some(&self.cursors),
         }
     }
 
-    /// Time since this node was started, for the controllers.
+    /// The time, for the controllers.
     pub(crate) fn now_ns(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        self.world.time.now().0
     }
 
     pub(crate) fn trim(&self, group: GroupId, up_to: Lsn) -> Result<(), String> {
@@ -362,7 +370,7 @@ pub(crate) fn partition_of_replica(
     tail: &Arc<GroupTail>,
 ) -> Arc<Partition> {
     let by = (Arc::clone(log), Arc::clone(version));
-    let lead = Lead::new(replica.id(), group, lead, by, Arc::clone(tail));
+    let lead = Lead::new(replica.id(), group, lead, by, Arc::clone(tail), clock.time().clone());
     let (store, clock) = (replica.store().clone(), Arc::clone(clock));
     Arc::new(Partition::new(
         replica.id(),

@@ -5,31 +5,31 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::World;
+use plimsoll_base::random::Draws;
+use plimsoll_base::time::Instant;
 use plimsoll_log::record::{LeadStamp, Record};
 use plimsoll_log::rules::chain::{Chain, Position};
 use plimsoll_log::{GroupId, Incarnation, LeadId, Log, LogError, Lsn, PartitionId};
 use plimsoll_storage::execute::ScanCursors;
 use plimsoll_storage::partition::{ApplyError, BeforeFlush, OverBudget, Replica, Resources};
 use plimsoll_storage::rows::StoreError;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use crate::documents::{Documents, IndexMetadata};
 use crate::machine::capacity;
-use crate::machine::chance::random_u64;
 use crate::machine::folders::sync_dir;
 use crate::machine::room::Room;
-use crate::machine::wall_clock::now_ms;
 use crate::metadata;
 use crate::metadata::members::{self, Members, NodeRecord};
 use crate::metadata::placement::CopyState;
 use crate::metadata::table::{Copies, Table, TableDefinition, Tables};
 use crate::metadata::version::{self, ClusterVersion};
-use crate::node::pacing::Admission;
+use crate::node::pacing::{Admission, Pacing};
 use crate::node::trimming::{LastRecords, TrimNote};
 use crate::node::{GROUPS, NodeSettings, OpenError, Shared, folder, partition_of_replica};
 use crate::recovery::joining::Joining;
@@ -40,6 +40,8 @@ use crate::replication::fell_behind::FellBehind;
 use crate::replication::groups::{Begin, Demand, HeldGroups, begin, kept};
 use crate::replication::log_engine::OpenLog;
 use crate::replication::partition::Partition;
+use crate::replication::reading;
+use crate::replication::session::SessionPool;
 use crate::replication::tail::{GroupTail, Tail};
 use crate::routing::load::Load;
 use crate::routing::selection::Selection;
@@ -57,6 +59,9 @@ const END_TIMEOUT: Duration = Duration::from_secs(30);
 const END_PAUSE: Duration = Duration::from_millis(250);
 
 pub(crate) struct Opening {
+    world: World,
+    /// Names of leads and of what else is this opening's alone.
+    names: Draws,
     log: OpenLog,
     incarnation: Incarnation,
     resources: Resources,
@@ -77,27 +82,31 @@ impl Opening {
         let partitions_dir = settings.data_dir.join("partitions");
         std::fs::create_dir_all(&partitions_dir).map_err(folder(&partitions_dir))?;
         sync_dir(&settings.data_dir).map_err(folder(&settings.data_dir))?;
-        let log = settings.log.open(&settings.data_dir.join("log"))?;
+        let log = settings.log.open(&settings.data_dir.join("log"), &settings.world.time)?;
         // The log's own lock has made sure that the folder is nobody else's; another engine has
         // no files here, and two nodes on one folder meet at RocksDB's lock.
-        let own = members::own_id(&settings.data_dir).map_err(folder(&settings.data_dir))?;
+        let (world, names) = (settings.world.clone(), settings.world.random.draws("names"));
+        let own =
+            members::own_id(&settings.data_dir, &names).map_err(folder(&settings.data_dir))?;
         let checkpoints =
             Checkpoints::new(&settings.data_dir).map_err(folder(&settings.data_dir))?;
         let unfinished = recovery::settle(&partitions_dir).map_err(folder(&partitions_dir))?;
         tracing::debug!(?unfinished, "copies that were being made");
         Ok(Self {
+            world,
             checkpoints,
             incarnation: log.log.incarnation(),
             resources: Resources::new(settings.store, before_flush(&log.log)),
             log,
             partitions_dir,
-            lead: LeadId(random_u64()),
+            lead: LeadId(names.next_u64()),
+            names,
             own,
             version: Arc::default(),
         })
     }
 
-    pub(crate) fn run(self, settings: &NodeSettings) -> Result<Arc<Shared>, OpenError> {
+    pub(crate) async fn run(self, settings: &NodeSettings) -> Result<Arc<Shared>, OpenError> {
         let tails: BTreeMap<GroupId, Arc<GroupTail>> =
             (0..=GROUPS).map(|group| (GroupId(group), Arc::default())).collect();
         let genesis = Chain::new(self.incarnation).position();
@@ -106,8 +115,9 @@ impl Opening {
             peers: &settings.peers,
             record: &settings.record,
             incarnation: self.incarnation,
+            world: &self.world,
         };
-        let (metadata, chain) = self.replayed_metadata(&joining, genesis)?;
+        let (metadata, chain) = self.replayed_metadata(&joining, genesis).await?;
         let groups = kept(metadata.store()).map_err(mismatch)?;
         let partition = self.partition(&metadata, metadata::GROUP, &tails);
         let in_force = metadata::version(&partition).map_err(OpenError::Mismatch)?;
@@ -170,7 +180,7 @@ impl Opening {
                     let others = others.into_iter().map(|node| node.record);
                     let others: Vec<NodeRecord> =
                         others.filter(|it| it.rpc != settings.record.rpc).collect();
-                    let position = self.position_at_others(group, &joining, &others)?;
+                    let position = self.position_at_others(group, &joining, &others).await?;
                     Begin { position, last: LastRecords::seen_from(position.lsn) }
                 }
             };
@@ -187,7 +197,7 @@ impl Opening {
         }
         let mut ends = Vec::new();
         for start in &starts {
-            let end = self.end(start.group, &start.chain)?;
+            let end = self.end(start.group, &start.chain).await?;
             if let Some((replica, _)) =
                 start.replicas.iter().find(|(replica, _)| replica.stamp().position.lsn > end)
             {
@@ -200,7 +210,7 @@ impl Opening {
             shared.groups.start(start)?;
         }
         let partitions = local.iter().map(|(.., partition)| Arc::clone(partition));
-        catch_up(&shared, &partitions.collect::<Vec<_>>(), &ends)?;
+        catch_up(&shared, &partitions.collect::<Vec<_>>(), &ends).await?;
         for (table, copies, partition) in local {
             if let Some(index) = table.index() {
                 shared.open_indexer(&partition, &index).map_err(OpenError::Mismatch)?;
@@ -212,27 +222,31 @@ impl Opening {
 
     /// The metadata as the log has it now, and where its group stands. What is trimmed while it is replayed
     /// is copied from another node, as often as that happens.
-    fn replayed_metadata(
+    async fn replayed_metadata(
         &self,
         joining: &Joining<'_>,
         genesis: Position,
     ) -> Result<(Replica, Chain), OpenError> {
         loop {
-            let mut metadata = self.metadata(joining, genesis)?;
+            let mut metadata = self.metadata(joining, genesis).await?;
             let mut chain = Chain::resume(self.incarnation, metadata.stamp().position);
-            match self.replay_metadata(&mut chain, &mut metadata) {
+            match self.replay_metadata(&mut chain, &mut metadata).await {
                 Ok(()) => return Ok((metadata, chain)),
                 Err(OpenError::Log(error @ LogError::Trimmed { .. })) if !self.log.is_alone => {
                     tracing::info!(%error, "the metadata's log went on while it was replayed");
                 }
                 Err(error) => return Err(error),
             }
-            std::thread::sleep(END_PAUSE);
+            self.world.time.sleep(END_PAUSE).await;
         }
     }
 
     /// The metadata's replica, copied from another node where the log went on without it.
-    fn metadata(&self, joining: &Joining<'_>, genesis: Position) -> Result<Replica, OpenError> {
+    async fn metadata(
+        &self,
+        joining: &Joining<'_>,
+        genesis: Position,
+    ) -> Result<Replica, OpenError> {
         match self.open_replica(metadata::PARTITION, genesis) {
             Err(ApplyError::Store(StoreError::Damaged(why))) if !self.log.is_alone => {
                 tracing::error!(
@@ -249,9 +263,9 @@ impl Opening {
         }
         let mut told_at: Option<Instant> = None;
         loop {
-            let others = joining.found_in_log()?;
+            let others = joining.found_in_log().await?;
             let copied = joining.copy_metadata(&others, &self.partitions_dir, &self.resources);
-            let why = match copied {
+            let why = match copied.await {
                 Ok(()) => {
                     let replica = self.replica(metadata::PARTITION, genesis)?;
                     if !self.is_trimmed(metadata::GROUP, replica.stamp().position)? {
@@ -262,15 +276,15 @@ impl Opening {
                 Err(why) => why,
             };
             // Others may be starting too: they are waited for.
-            if told_at.is_none_or(|at| at.elapsed() >= PROGRESS_INTERVAL) {
+            if told_at.is_none_or(|at| self.world.time.now() - at >= PROGRESS_INTERVAL) {
                 tracing::warn!(
                     why,
                     "the log no longer holds the metadata that this node lacks, and it cannot be \
                      copied yet"
                 );
-                told_at = Some(Instant::now());
+                told_at = Some(self.world.time.now());
             }
-            std::thread::sleep(END_PAUSE);
+            self.world.time.sleep(END_PAUSE).await;
         }
     }
 
@@ -289,20 +303,24 @@ impl Opening {
         tails: BTreeMap<GroupId, Arc<GroupTail>>,
     ) -> Arc<Shared> {
         let barrier = |(group, tail): (&GroupId, &Arc<GroupTail>)| {
-            let lead = LeadId(random_u64());
-            (*group, Barrier::new(*group, Arc::clone(&self.log.log), Arc::clone(tail), lead))
+            let (lead, time) = (LeadId(self.names.next_u64()), self.world.time.clone());
+            (*group, Barrier::new(*group, Arc::clone(&self.log.log), Arc::clone(tail), lead, time))
         };
         let barriers = tails.iter().map(barrier).collect();
         let peers = Arc::clone(&settings.peers);
         let record = NodeRecord { version_known: version::KNOWN, ..settings.record.clone() };
-        let boot = random_u64();
+        let boot = self.names.next_u64();
+        let chance = Arc::new(self.world.random.draws("chance"));
         let context = ApplierContext {
             log: Arc::clone(&self.log.log),
             applied_bytes: Arc::default(),
             version: Arc::clone(&self.version),
             fell_behind: FellBehind::default(),
+            world: self.world.clone(),
+            chance: Arc::clone(&chance),
         };
         Arc::new(Shared {
+            chance,
             log: self.log.log,
             _holder: self.log.holder,
             is_alone: self.log.is_alone,
@@ -310,9 +328,15 @@ impl Opening {
             resources: Arc::new(self.resources),
             room: Room::new(&settings.data_dir),
             metadata,
-            members: Members::new(self.own, record, peers, self.incarnation),
+            members: Members::new(
+                self.own,
+                record,
+                peers,
+                self.incarnation,
+                self.world.time.clone(),
+            ),
             tables,
-            sessions: Arc::default(),
+            sessions: Arc::new(SessionPool::new(self.world.time.clone(), &self.world.random)),
             cursors: ScanCursors::default(),
             applied_bytes: Arc::clone(&context.applied_bytes),
             documents: Documents::new(&settings.documents, settings.work.search, boot),
@@ -320,12 +344,11 @@ impl Opening {
             lead: self.lead,
             tails,
             barriers,
-            selection: Arc::new(Selection::new(settings.work.selection)),
+            selection: Arc::new(Selection::new(settings.work.selection, &self.world.random)),
             load: Load::new(boot, settings.work.search.thread_count()),
             admission: Admission::default(),
-            pacing: Arc::default(),
+            pacing: Arc::new(Pacing::new(&self.world.time)),
             work_settings: settings.work.clone(),
-            started: Instant::now(),
             database_partitions: settings.database_partitions,
             creation: tokio::sync::Mutex::new(()),
             look: Arc::default(),
@@ -340,6 +363,8 @@ impl Opening {
             recoveries: Recoveries::new(&settings.record.name),
             process_figures: OnceLock::new(),
             settings_follower: Mutex::default(),
+            names: self.names,
+            world: self.world,
         })
     }
 
@@ -457,7 +482,7 @@ impl Opening {
 
     /// Where another node stands in a group of which the log no longer holds what this one lacks.
     /// Others may be starting too: they are waited for.
-    fn position_at_others(
+    async fn position_at_others(
         &self,
         group: GroupId,
         joining: &Joining<'_>,
@@ -467,7 +492,7 @@ impl Opening {
         loop {
             let mut why = "no other node is known".to_owned();
             for other in others {
-                let found = joining.positions(std::slice::from_ref(other));
+                let found = joining.positions(std::slice::from_ref(other)).await;
                 match found.map(|it| it.get(&group).copied()) {
                     // One that is behind the trim itself is of no use.
                     Ok(Some(position)) if !self.is_trimmed(group, position)? => {
@@ -477,11 +502,11 @@ impl Opening {
                     Err(error) => why = error,
                 }
             }
-            if told_at.is_none_or(|at| at.elapsed() >= PROGRESS_INTERVAL) {
+            if told_at.is_none_or(|at| self.world.time.now() - at >= PROGRESS_INTERVAL) {
                 tracing::warn!(%group, why, "waiting for a node that knows where the log is");
-                told_at = Some(Instant::now());
+                told_at = Some(self.world.time.now());
             }
-            std::thread::sleep(END_PAUSE);
+            self.world.time.sleep(END_PAUSE).await;
         }
     }
 
@@ -496,50 +521,56 @@ impl Opening {
 
     /// Where a group's log ends. Where others append too, what a server says is only a hint: then
     /// it is where a marker of ours comes to stand.
-    fn end(&self, group: GroupId, chain: &Chain) -> Result<Lsn, OpenError> {
+    async fn end(&self, group: GroupId, chain: &Chain) -> Result<Lsn, OpenError> {
         if self.log.is_alone {
             return Ok(self.log.log.bounds(group)?.last);
         }
         let marker = Record {
             partition: NOBODY,
             version: 1,
-            lead: LeadStamp { lead: LeadId(random_u64()), epoch: 1, n: 1 },
-            stamp_ms: now_ms().max(chain.position().log_time_ms),
+            lead: LeadStamp { lead: LeadId(self.names.next_u64()), epoch: 1, n: 1 },
+            stamp_ms: self.world.time.wall_ms().max(chain.position().log_time_ms),
             anchor: chain.anchor(),
             items: Vec::new(),
         };
         let record = marker.encode();
-        let deadline = Instant::now() + END_TIMEOUT;
+        let time = &self.world.time;
+        let deadline = time.now() + END_TIMEOUT;
         loop {
-            let (done, told) = sync_channel(1);
+            let (done, told) = oneshot::channel();
             let tell = move |outcome| {
-                // Who asked waits.
-                let _ = done.try_send(outcome);
+                // Who asked may have gone.
+                let _ = done.send(outcome);
             };
             self.log.log.append(group, record.clone(), Box::new(tell));
-            let why = match told.recv_timeout(END_TIMEOUT) {
-                Ok(Ok(lsn)) => return Ok(lsn),
-                Ok(Err(error)) => error.to_string(),
-                Err(_) => "it does not answer".to_owned(),
+            let why = match time.timeout(END_TIMEOUT, told).await {
+                Ok(Ok(Ok(lsn))) => return Ok(lsn),
+                Ok(Ok(Err(error))) => error.to_string(),
+                _ => "it does not answer".to_owned(),
             };
             // Its leader may be about to be elected; a second marker does no harm.
-            if Instant::now() >= deadline {
+            if time.now() >= deadline {
                 return Err(LogError::Failed(format!("log group {group}: {why}")).into());
             }
-            std::thread::sleep(END_PAUSE);
+            self.world.time.sleep(END_PAUSE).await;
         }
     }
 
     /// The metadata comes first: it says which other replicas there are.
-    fn replay_metadata(&self, chain: &mut Chain, replica: &mut Replica) -> Result<(), OpenError> {
-        let end = self.end(metadata::GROUP, chain)?;
+    async fn replay_metadata(
+        &self,
+        chain: &mut Chain,
+        replica: &mut Replica,
+    ) -> Result<(), OpenError> {
+        let end = self.end(metadata::GROUP, chain).await?;
         if replica.stamp().position.lsn > end {
             return Err(self.lost_end(replica, metadata::GROUP, end));
         }
         let mut reader = self.log.log.read(&[(metadata::GROUP, chain.position().lsn.next())])?;
         let mut entries = Vec::new();
         while chain.position().lsn < end {
-            reader.next(&mut entries, READ_BYTES_MAX, READ_TIMEOUT)?;
+            let time = &self.world.time;
+            reading::next(time, &mut *reader, &mut entries, READ_BYTES_MAX, READ_TIMEOUT).await?;
             for entry in entries.drain(..).filter(|entry| entry.lsn <= end) {
                 let advanced = applier::advance(chain, &entry);
                 let (record, position) = advanced.map_err(OpenError::Mismatch)?;
@@ -564,12 +595,13 @@ fn open_table(
 }
 
 /// Waits until what the log held at the opening is applied.
-fn catch_up(
+async fn catch_up(
     shared: &Shared,
     partitions: &[Arc<Partition>],
     ends: &[(GroupId, Lsn)],
 ) -> Result<(), OpenError> {
-    let mut told_at = Instant::now();
+    let time = &shared.world.time;
+    let mut told_at = time.now();
     loop {
         let behind = |(group, end): &&(GroupId, Lsn)| {
             let is_behind = |it: &Arc<GroupTail>| it.applied() < *end && !it.has_stopped();
@@ -595,11 +627,11 @@ fn catch_up(
         if let Some(why) = shared.fell_behind.why() {
             return Err(OpenError::FellBehind(why));
         }
-        if told_at.elapsed() >= PROGRESS_INTERVAL {
+        if time.now() - told_at >= PROGRESS_INTERVAL {
             tracing::info!(groups = left, "the log is being replayed");
-            told_at = Instant::now();
+            told_at = time.now();
         }
-        std::thread::sleep(Duration::from_millis(2));
+        time.sleep(Duration::from_millis(2)).await;
     }
 }
 

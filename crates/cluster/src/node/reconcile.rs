@@ -6,14 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::tasks::Role;
+use plimsoll_base::time::Instant;
 use plimsoll_log::{Lsn, PartitionId};
 
 use crate::documents::IndexMetadata;
-use crate::machine::wall_clock::now_ms;
 use crate::metadata;
 use crate::metadata::members::{BEAT_INTERVAL_MS, Beat, LEFT_AFTER_MS};
 use crate::metadata::placement::{self, CopyState, Known, Places};
@@ -45,34 +45,28 @@ const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often files of copies that are no longer this node's are looked for.
 const LEFTOVERS_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The handle of the thread.
+/// The handle of the role.
 pub(crate) struct Reconciler {
     shared: Weak<Shared>,
-    thread: JoinHandle<()>,
+    role: Role,
 }
 
 impl Reconciler {
     pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let weak = Arc::downgrade(shared);
         shared.metadata.tell_changes(Arc::clone(&shared.look));
         let own = Weak::clone(&weak);
-        let run = move || {
-            runtime.block_on(run(&own));
-            runtime.shutdown_background();
-        };
-        let thread = std::thread::Builder::new().name("reconcile".to_owned()).spawn(run)?;
-        Ok(Self { shared: weak, thread })
+        // It hears of the end by `is_stopping`, which those hear too whom it asks.
+        let role = shared.world.tasks.networked_role("reconcile", move |_| run(own))?;
+        Ok(Self { shared: weak, role })
     }
 
-    /// Ends the thread after what it is doing. Blocks.
+    /// Ends it after what it is doing. Blocks.
     pub(crate) fn stop(self) {
         if let Some(shared) = self.shared.upgrade() {
             shared.look.notify_one();
         }
-        if self.thread.join().is_err() {
-            tracing::error!("the reconcile thread panicked");
-        }
+        self.role.end();
     }
 }
 
@@ -119,7 +113,7 @@ enum Making {
     Rests { until: Instant, why: NotMade },
 }
 
-async fn run(weak: &Weak<Shared>) {
+async fn run(weak: Weak<Shared>) {
     let mut seen = Seen::default();
     loop {
         let Some(shared) = weak.upgrade() else { return };
@@ -134,9 +128,9 @@ async fn run(weak: &Weak<Shared>) {
             }
             Err(error) => tracing::warn!(error, "the metadata cannot be followed"),
         }
-        let look = Arc::clone(&shared.look);
+        let (look, time) = (Arc::clone(&shared.look), shared.world.time.clone());
         drop(shared);
-        let _ = tokio::time::timeout(INTERVAL, look.notified()).await;
+        let _ = time.timeout(INTERVAL, look.notified()).await;
     }
 }
 
@@ -144,9 +138,10 @@ impl Shared {
     async fn reconcile(self: &Arc<Self>, seen: &mut Seen, position: Lsn) -> Result<(), String> {
         // Every beat of every node is a change of the metadata: what does not answer a client's
         // change is done at its own pace.
-        let is_turn = seen.looked_at.is_none_or(|at| at.elapsed() >= LOOK_INTERVAL);
+        let time = self.world.time.clone();
+        let is_turn = seen.looked_at.is_none_or(|at| time.now() - at >= LOOK_INTERVAL);
         if is_turn {
-            seen.looked_at = Some(Instant::now());
+            seen.looked_at = Some(time.now());
             self.documents.contexts.expire();
             self.documents.views.expire();
             self.follow_members()?;
@@ -174,15 +169,15 @@ impl Shared {
             self.follow_groups(&mut seen.unused);
         }
         let is_due = |at: Option<Instant>| {
-            at.is_none_or(|at| at.elapsed() >= Duration::from_millis(BEAT_INTERVAL_MS))
+            at.is_none_or(|at| time.now() - at >= Duration::from_millis(BEAT_INTERVAL_MS))
         };
         if is_due(seen.clock_at) {
-            seen.clock_at = Some(Instant::now());
+            seen.clock_at = Some(time.now());
             self.look_at_clock(seen);
         }
         // A node that is alone says who it is once, when it starts.
         if seen.beat_at.is_none() || (!self.is_alone && is_due(seen.beat_at)) {
-            seen.beat_at = Some(Instant::now());
+            seen.beat_at = Some(time.now());
             self.compare_clocks();
             self.beat();
         }
@@ -190,12 +185,12 @@ impl Shared {
         if is_look && let Err(error) = self.report(seen).await {
             tracing::warn!(error, "the node cannot report its copies");
         }
-        if seen.leftovers_at.is_none_or(|at| at.elapsed() >= LEFTOVERS_INTERVAL) {
-            seen.leftovers_at = Some(Instant::now());
+        if seen.leftovers_at.is_none_or(|at| time.now() - at >= LEFTOVERS_INTERVAL) {
+            seen.leftovers_at = Some(time.now());
             self.forget_leftovers_aside();
         }
         if is_due(seen.acted_at) {
-            seen.acted_at = Some(Instant::now());
+            seen.acted_at = Some(time.now());
             // Everybody does, as the one that acts may be the one that left.
             self.note_who_left().await?;
             if self.members.acts() {
@@ -329,12 +324,12 @@ impl Shared {
     /// Has files of copies that are no longer here deleted, beside everything else.
     fn forget_leftovers_aside(self: &Arc<Self>) {
         let shared = Arc::clone(self);
-        tokio::spawn(async move {
+        self.world.tasks.spawn("leftovers", async move {
             // A table that is being created has files before it is known.
             let Ok(_creating) = shared.creation.try_lock() else { return };
             let it = Arc::clone(&shared);
-            let forgotten = tokio::task::spawn_blocking(move || it.forget_leftovers()).await;
-            if let Err(error) = forgotten.unwrap_or_else(|error| Err(error.to_string())) {
+            let forgotten = shared.world.tasks.blocking(move || it.forget_leftovers()).await;
+            if let Err(error) = forgotten.unwrap_or_else(|lost| Err(lost.to_string())) {
                 tracing::warn!(error, "files of copies that are no longer here stay");
             }
         });
@@ -378,7 +373,7 @@ impl Shared {
             return Ok(());
         }
         let report = metadata::report(&self.members.own, &differences);
-        let reported = tokio::time::timeout(REPORT_TIMEOUT, self.submit_metadata(&report)).await;
+        let reported = self.world.time.timeout(REPORT_TIMEOUT, self.submit_metadata(&report)).await;
         reported.map_err(|_| "no answer".to_owned())?.map_err(|error| error.to_string())?;
         self.look.notify_one();
         self.follow_members()
@@ -386,7 +381,7 @@ impl Shared {
 
     fn make_in_time(self: &Arc<Self>, seen: &Seen, table: &Arc<Table>, copies: &Arc<Copies>) {
         let mut making = seen.making.lock();
-        let now = Instant::now();
+        let now = self.world.time.now();
         let rests = match making.get(&copies.id) {
             Some(Making::Now { .. }) => true,
             Some(Making::Rests { until, .. }) => *until > now,
@@ -406,14 +401,14 @@ impl Shared {
         let (shared, making) = (Arc::downgrade(self), Arc::clone(&seen.making));
         let has_made = Arc::clone(&seen.has_made);
         let (table, copies) = (Arc::clone(table), Arc::clone(copies));
-        tokio::spawn(async move {
+        self.world.tasks.spawn("copy", async move {
             let Some(shared) = shared.upgrade() else { return };
             let made = shared.make_copy(&table, &copies).await;
             match made {
                 Ok(()) => making.lock().remove(&copies.id),
                 Err(why) => {
                     tracing::warn!(partition = %copies.id, why = why.why, "a copy cannot be made yet");
-                    let until = Instant::now() + RETRY_INTERVAL;
+                    let until = shared.world.time.now() + RETRY_INTERVAL;
                     making.lock().insert(copies.id, Making::Rests { until, why })
                 }
             };
@@ -428,7 +423,7 @@ impl Shared {
         // A clock that is wrong shows in the node's health.
         let is_right = self.log.health().is_ok();
         let log_time_ms = self.tails.values().map(|tail| tail.get().log_time_ms).max();
-        let ahead_ms = log_time_ms.unwrap_or(0).saturating_sub(now_ms());
+        let ahead_ms = log_time_ms.unwrap_or(0).saturating_sub(self.world.time.wall_ms());
         let is_ahead = is_right && ahead_ms > LOG_TIME_AHEAD_MS;
         if is_ahead && !seen.is_ahead {
             tracing::warn!(
@@ -442,10 +437,10 @@ impl Shared {
 
     /// Says that this node is there; what comes of it is not waited for.
     fn beat(self: &Arc<Self>) {
-        let beat = Beat { at_ms: now_ms(), ..self.durable.lock().beat(self) };
+        let beat = Beat { at_ms: self.world.time.wall_ms(), ..self.durable.lock().beat(self) };
         let operation = metadata::beat(&self.members.own, &self.members.record, &beat);
         let shared = Arc::downgrade(self);
-        tokio::spawn(async move {
+        self.world.tasks.spawn("beat", async move {
             let Some(shared) = shared.upgrade() else { return };
             if let Err(error) = shared.submit_metadata(&operation).await {
                 tracing::warn!(%error, "the node cannot say that it is there");
@@ -460,7 +455,7 @@ impl Shared {
         let log_time_ms = self.metadata.log_time_ms();
         let said = self.write_metadata(metadata::left(&self.members.own, log_time_ms));
         // The others notice by themselves where the log does not take it.
-        let _ = tokio::time::timeout(INTERVAL, said).await;
+        let _ = self.world.time.timeout(INTERVAL, said).await;
     }
 
     /// Notes the nodes that have not said anything for too long.

@@ -8,16 +8,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use plimsoll_base::World;
 use plimsoll_log::record::{Item, Record};
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::{GroupId, Incarnation, Log, LogError, Lsn};
 use plimsoll_storage::operation::Operation;
 use plimsoll_storage::partition::Resources;
 
-use crate::machine::chance::random_u64;
 use crate::metadata;
 use crate::metadata::members::NodeRecord;
 use crate::recovery::{self, CopyOptions, Folders, Recoveries, Stage};
+use crate::replication::reading;
 use crate::wire::{Link, Peers, Question, Reply};
 
 /// Bytes read from the log at once.
@@ -26,10 +27,6 @@ const READ_BYTES_MAX: usize = 8 << 20;
 const QUIET: Duration = Duration::from_secs(3);
 /// How long another node has to say where it stands.
 const POSITIONS_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long what is left to be done beside a question is waited for, and how often it is looked at.
-const REST_MAX: Duration = Duration::from_secs(2);
-const REST_LOOK: Duration = Duration::from_millis(2);
 
 /// Where the log groups stand.
 pub(crate) type Positions = BTreeMap<GroupId, Position>;
@@ -40,17 +37,19 @@ pub(crate) struct Joining<'a> {
     pub peers: &'a Arc<dyn Peers>,
     pub record: &'a NodeRecord,
     pub incarnation: Incarnation,
+    pub world: &'a World,
 }
 
 impl Joining<'_> {
     /// The nodes whose beats the metadata's log still holds, the one that beat last first.
-    pub(crate) fn found_in_log(&self) -> Result<Vec<NodeRecord>, LogError> {
+    pub(crate) async fn found_in_log(&self) -> Result<Vec<NodeRecord>, LogError> {
         let first = self.log.bounds(metadata::GROUP)?.first;
         let mut reader = self.log.read(&[(metadata::GROUP, first)])?;
         let mut found: BTreeMap<String, (Lsn, NodeRecord)> = BTreeMap::new();
         let mut entries = Vec::new();
         loop {
-            reader.next(&mut entries, READ_BYTES_MAX, QUIET)?;
+            let time = &self.world.time;
+            reading::next(time, &mut *reader, &mut entries, READ_BYTES_MAX, QUIET).await?;
             if entries.is_empty() {
                 break;
             }
@@ -75,8 +74,8 @@ impl Joining<'_> {
         Ok(others.filter(|record| record.rpc != self.record.rpc).collect())
     }
 
-    /// Copies the metadata of one of `others` into `partitions_dir`. Blocks.
-    pub(crate) fn copy_metadata(
+    /// Copies the metadata of one of `others` into `partitions_dir`. Takes its thread between its waits.
+    pub(crate) async fn copy_metadata(
         &self,
         others: &[NodeRecord],
         partitions_dir: &Path,
@@ -89,14 +88,12 @@ impl Joining<'_> {
             let recovery = recoveries.begin(metadata::PARTITION, &other.name);
             let recovery = recovery.map_err(|_| "the metadata is being copied".to_owned())?;
             let link = self.link(other);
-            let options = CopyOptions { seed: random_u64(), ..CopyOptions::default() };
-            let copied = block_on(recovery::copy(
-                &link,
-                metadata::PARTITION,
-                &folders,
-                &options,
-                &recovery,
-            ))?;
+            let options = CopyOptions {
+                seed: self.world.random.of("metadata's copy").next_u64(),
+                ..CopyOptions::default()
+            };
+            let copied =
+                recovery::copy(&link, metadata::PARTITION, &folders, &options, &recovery).await;
             let installed = copied.map_err(|error| error.to_string()).and_then(|copied| {
                 let installed = copied.install(resources, self.incarnation, false);
                 installed.map_err(|error| error.to_string())
@@ -116,12 +113,12 @@ impl Joining<'_> {
         Err(why)
     }
 
-    /// Where one of `others` stands in each group. Blocks.
-    pub(crate) fn positions(&self, others: &[NodeRecord]) -> Result<Positions, String> {
+    /// Where one of `others` stands in each group.
+    pub(crate) async fn positions(&self, others: &[NodeRecord]) -> Result<Positions, String> {
         let mut why = "no other node is known".to_owned();
         for other in others {
             let link = self.link(other);
-            match block_on(link.ask(Question::Positions, POSITIONS_TIMEOUT, 0))? {
+            match link.ask(Question::Positions, POSITIONS_TIMEOUT, 0).await {
                 Ok(Reply::Positions(positions)) => {
                     let position = |(group, lsn, hash, log_time_ms)| {
                         (GroupId(group), Position { lsn: Lsn(lsn), hash, log_time_ms })
@@ -141,48 +138,8 @@ impl Joining<'_> {
             address: other.rpc.as_str().into(),
             from: self.record.name.as_str().into(),
             cluster: self.incarnation,
+            time: self.world.time.clone(),
             heard: Arc::default(),
         }
-    }
-}
-
-/// Runs a task to its end on this thread, which may block, and what it left to be done beside it: a
-/// checkpoint that nobody says is no longer needed would be given out again, and be too old by then.
-fn block_on<T>(task: impl Future<Output = T>) -> Result<T, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
-    let metrics = runtime.metrics();
-    let rest = async {
-        while metrics.num_alive_tasks() > 0 {
-            tokio::time::sleep(REST_LOOK).await;
-        }
-    };
-    Ok(runtime.block_on(async {
-        let done = task.await;
-        // Other nodes end it by themselves.
-        let _ = tokio::time::timeout(REST_MAX, rest).await;
-        done
-    }))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    use super::*;
-
-    #[test]
-    fn what_is_left_to_be_done_beside_is_done_too() {
-        let is_done = Arc::new(AtomicBool::new(false));
-        let done = Arc::clone(&is_done);
-        let answer = block_on(async move {
-            tokio::spawn(async move {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                done.store(true, Ordering::Relaxed);
-            });
-            7
-        });
-        assert_eq!((answer, is_done.load(Ordering::Relaxed)), (Ok(7), true));
     }
 }

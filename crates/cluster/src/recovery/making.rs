@@ -2,14 +2,13 @@
 //! another node's copy. Which copies are to be made, and when, is decided in `reconcile.rs`.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use plimsoll_control::Class;
 use plimsoll_log::{Lsn, PartitionId};
 use plimsoll_storage::partition::{ApplyError, Replica};
 use plimsoll_storage::rows::StoreError;
 
-use crate::machine::chance::random_u64;
 use crate::metadata;
 use crate::metadata::placement::CopyState;
 use crate::metadata::table::{Copies, Table, TableDefinition};
@@ -159,7 +158,7 @@ impl Shared {
         // This node may only have begun to read the group.
         let (log, group) = (Arc::clone(&self.log), copies.group);
         let last = move || log.bounds(group).map_or(Lsn(0), |bounds| bounds.last);
-        let last = tokio::task::spawn_blocking(last).await.unwrap_or(Lsn(0));
+        let last = self.world.tasks.blocking(last).await.unwrap_or(Lsn(0));
         is_made && last.0.saturating_sub(definition.begin().lsn.0) > REPLAY_RECORDS_MAX
     }
 
@@ -174,7 +173,7 @@ impl Shared {
     async fn install(&self, copied: Copied, is_index: bool) -> Result<(), String> {
         let (resources, incarnation) = (Arc::clone(&self.resources), self.log.incarnation());
         let install = move || copied.install(&resources, incarnation, is_index);
-        let installed = tokio::task::spawn_blocking(install).await;
+        let installed = self.world.tasks.blocking(install).await;
         let installed = installed.map_err(|error| error.to_string())?;
         installed.map(drop).map_err(|error| error.to_string())
     }
@@ -182,7 +181,7 @@ impl Shared {
     /// Ends once the table of a partition is no more.
     async fn is_forgotten(&self, id: PartitionId) {
         while self.tables.copies(id).is_some() {
-            tokio::time::sleep(FORGOTTEN_LOOK).await;
+            self.world.time.sleep(FORGOTTEN_LOOK).await;
         }
     }
 
@@ -190,7 +189,7 @@ impl Shared {
     fn pace_of_copies(&self) -> Pace {
         let pacing = Arc::clone(&self.pacing);
         Arc::new(move |bytes| {
-            let wait = pacing.copies.wait(Instant::now());
+            let wait = pacing.copies.wait();
             if wait.is_zero() {
                 pacing.copies.add(bytes);
             }
@@ -210,7 +209,8 @@ impl Shared {
             let recovery = self.recoveries.begin(copies.id, &member.record.name);
             let recovery = recovery.map_err(|_| "a copy is being made already".to_owned())?;
             let pace = Some(self.pace_of_copies());
-            let options = CopyOptions { seed: random_u64(), pace, ..CopyOptions::default() };
+            let options =
+                CopyOptions { seed: self.names.next_u64(), pace, ..CopyOptions::default() };
             let copied = recovery::copy(&member.link, copies.id, &folders, &options, &recovery);
             let copied = tokio::select! {
                 biased;

@@ -1,7 +1,7 @@
-//! The applier of one log group: a thread that reads the group's log in order, keeps its chain, and
+//! The applier of one log group: a role that reads the group's log in order, keeps its chain, and
 //! brings the replicas forward. It answers the clients whose records it applies.
 //!
-//! Each group that the node reads has a thread of its own, so a store that stops or is slow holds up
+//! Each group that the node reads has a role, and so a thread, of its own, so a store that stops or is slow holds up
 //! its own group and no other, least of all the metadata. Which groups are read is decided in
 //! `groups/`.
 //!
@@ -14,16 +14,18 @@ mod worker;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::World;
+use plimsoll_base::random::Draws;
+use plimsoll_base::tasks::Role;
 use plimsoll_log::record::{self, Record};
 use plimsoll_log::rules::chain::{Chain, Position};
-use plimsoll_log::{Entry, GroupId, Log, LogError, PartitionId, Wake};
+use plimsoll_log::{Entry, GroupId, Log, LogError, PartitionId};
 use plimsoll_storage::partition::Replica;
-use tokio::sync::oneshot;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::metadata::version::ClusterVersion;
 use crate::node::digest::Digest;
@@ -34,7 +36,7 @@ use crate::replication::tail::GroupTail;
 use group::Group;
 use worker::Worker;
 
-/// Commands that may wait for the thread.
+/// Commands that may wait for it.
 const COMMANDS_MAX: usize = 64;
 /// How long a mark is waited for: a thread that stands still holds up nobody who flushes other groups.
 const MARK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -45,9 +47,8 @@ enum Command {
     Remove(PartitionId, oneshot::Sender<()>),
     NoteDocuments(PartitionId, oneshot::Sender<()>),
     Digest(PartitionId, oneshot::Sender<Result<Digest, String>>),
-    Mark(SyncSender<Option<Mark>>),
-    Leave(SyncSender<Option<Mark>>),
-    Stop,
+    Mark(oneshot::Sender<Option<Mark>>),
+    Leave(oneshot::Sender<Option<Mark>>),
 }
 
 /// What became of a replica that was handed to an applier.
@@ -70,13 +71,12 @@ pub(crate) struct Mark {
     pub last: LastRecords,
 }
 
-/// The handle of an applier's thread.
+/// The handle of an applier.
 pub(crate) struct Applier {
-    commands: SyncSender<Command>,
-    /// Ends the thread's wait for the log, so that it looks for commands.
-    wake: Wake,
+    commands: mpsc::Sender<Command>,
     has_left: Arc<AtomicBool>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    world: World,
+    role: Mutex<Option<Role>>,
 }
 
 /// A group as its applier begins with it.
@@ -97,22 +97,25 @@ pub(crate) struct ApplierContext {
     pub applied_bytes: Arc<AtomicU64>,
     pub version: Arc<ClusterVersion>,
     pub fell_behind: FellBehind,
+    pub world: World,
+    /// What reads that pick at random go by.
+    pub chance: Arc<Draws>,
 }
 
 impl Applier {
-    /// Starts the thread; it reads the group from after its chain on.
+    /// Begins; it reads the group from after its chain on.
     pub(crate) fn start(context: &ApplierContext, start: GroupStart) -> Result<Self, LogError> {
-        let name = thread_name(start.group);
+        let name = role_name(start.group);
         let reader = context.log.read(&[(start.group, start.chain.position().lsn.next())])?;
-        let wake = reader.waker();
-        let (commands, received) = sync_channel(COMMANDS_MAX);
+        let (commands, received) = mpsc::channel(COMMANDS_MAX);
         let (group, has_left) = (Group::new(start), Arc::<AtomicBool>::default());
-        let left = Arc::clone(&has_left);
-        let worker = Worker::new(context.clone(), reader, group, received, left);
-        let run = move || worker.run_until_stopped();
-        let thread = std::thread::Builder::new().name(name).spawn(run);
-        let thread = thread.map_err(|error| LogError::Failed(error.to_string()))?;
-        Ok(Self { commands, wake, has_left, thread: Mutex::new(Some(thread)) })
+        let (world, left) = (context.world.clone(), Arc::clone(&has_left));
+        let context = context.clone();
+        let role = world.tasks.role(&name, move |stopping| {
+            Worker::new(context, reader, group, received, left, stopping).run_until_stopped()
+        });
+        let role = role.map_err(|error| LogError::Failed(error.to_string()))?;
+        Ok(Self { commands, has_left, world, role: Mutex::new(Some(role)) })
     }
 
     /// Whether it takes no replica any more: it was told so ([`Self::leave`]), or the log was trimmed past
@@ -121,7 +124,7 @@ impl Applier {
         self.has_left.load(Ordering::Relaxed)
     }
 
-    /// Hands a replica to the thread, and waits until it is served or given back.
+    /// Hands a replica to it, and waits until it is served or given back.
     pub(crate) async fn add(&self, replica: Box<Replica>, partition: Arc<Partition>) -> Added {
         let (done, added) = oneshot::channel();
         let stopping = || Added::Refused("the group is not read here any more".to_owned());
@@ -152,50 +155,46 @@ impl Applier {
         told.await.unwrap_or_else(|_| Err("apply waits".to_owned()))
     }
 
-    /// Stamps every replica, and says where they stand; none where that cannot be said now. Blocks.
-    pub(crate) fn mark(&self) -> Option<Mark> {
-        let (done, marked) = sync_channel(1);
+    /// Stamps every replica, and says where they stand; none where that cannot be said now.
+    pub(crate) async fn mark(&self) -> Option<Mark> {
+        let (done, marked) = oneshot::channel();
         self.try_send(Command::Mark(done)).ok()?;
-        marked.recv_timeout(MARK_TIMEOUT).ok()?
+        self.world.time.timeout(MARK_TIMEOUT, marked).await.ok()?.ok()?
     }
 
-    /// Has the thread take no replica any more, where it has none, and says where the group stands. Blocks.
-    pub(crate) fn leave(&self) -> Option<Mark> {
-        let (done, left) = sync_channel(1);
+    /// Has it take no replica any more, where it has none, and says where the group stands.
+    pub(crate) async fn leave(&self) -> Option<Mark> {
+        let (done, left) = oneshot::channel();
         self.try_send(Command::Leave(done)).ok()?;
-        left.recv_timeout(MARK_TIMEOUT).ok()?
+        self.world.time.timeout(MARK_TIMEOUT, left).await.ok()?.ok()?
     }
 
-    /// Ends the thread after what it is doing. Blocks.
-    pub(crate) fn stop(&self) {
-        self.begin_to_stop();
-        let thread = self.thread.lock().take();
-        if thread.is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("an apply thread panicked");
+    /// Ends it after what it is doing. A node's blocks its caller meanwhile.
+    pub(crate) async fn stop(&self) {
+        let role = self.role.lock().take();
+        if let Some(role) = role {
+            role.stop().await;
         }
     }
 
-    /// Has the thread end; several end at once so.
+    /// The same of one that is not waited for where it has no thread.
+    pub(crate) fn end(&self) {
+        let role = self.role.lock().take();
+        role.into_iter().for_each(Role::end);
+    }
+
+    /// Has it end; several end at once so.
     pub(crate) fn begin_to_stop(&self) {
-        // A thread that is gone has stopped.
-        let _ = self.send(Command::Stop);
+        self.role.lock().iter().for_each(Role::tell_to_stop);
     }
 
     fn try_send(&self, command: Command) -> Result<(), TrySendError<Command>> {
-        self.commands.try_send(command)?;
-        (self.wake)();
-        Ok(())
-    }
-
-    fn send(&self, command: Command) -> Result<(), ()> {
-        self.commands.send(command).map_err(|_| ())?;
-        (self.wake)();
-        Ok(())
+        self.commands.try_send(command)
     }
 }
 
 /// At most 15 bytes: the system keeps no more.
-fn thread_name(group: GroupId) -> String {
+fn role_name(group: GroupId) -> String {
     if group == crate::metadata::GROUP {
         return "apply-metadata".to_owned();
     }

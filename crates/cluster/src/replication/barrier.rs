@@ -4,14 +4,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
+use plimsoll_base::Time;
+use plimsoll_base::time::Instant;
 use plimsoll_log::record::{LeadStamp, Record};
 use plimsoll_log::{AppendError, GroupId, LeadId, Log, Lsn, PartitionId};
 use tokio::sync::watch;
 
-use crate::machine::wall_clock::now_ms;
 use crate::replication::tail::GroupTail;
 
 /// The partition that markers name: nobody's.
@@ -36,6 +37,7 @@ struct Inner {
     log: Arc<dyn Log>,
     tail: Arc<GroupTail>,
     lead: LeadId,
+    time: Time,
     /// Markers appended so far.
     appended: AtomicU64,
     state: Mutex<State>,
@@ -60,9 +62,10 @@ impl Barrier {
         log: Arc<dyn Log>,
         tail: Arc<GroupTail>,
         lead: LeadId,
+        time: Time,
     ) -> Self {
         let (appended, state) = (AtomicU64::new(0), Mutex::default());
-        Self { inner: Arc::new(Inner { group, log, tail, lead, appended, state }) }
+        Self { inner: Arc::new(Inner { group, log, tail, lead, time, appended, state }) }
     }
 
     /// Waits until this node has applied everything that was acknowledged before this call.
@@ -70,7 +73,7 @@ impl Barrier {
     /// # Errors
     /// Where the log does not take the marker, or apply does not come to it, in time.
     pub(crate) async fn pass(&self, timeout: Duration) -> Result<(), NotReached> {
-        let passed = tokio::time::timeout(timeout, async {
+        let passed = self.inner.time.timeout(timeout, async {
             let lsn = self.inner.append().await?;
             self.inner.tail.reached(lsn).await;
             Some(())
@@ -84,7 +87,7 @@ impl Barrier {
     /// # Errors
     /// Where the log does not take the marker in time.
     pub(crate) async fn position(&self, timeout: Duration) -> Result<Lsn, NotReached> {
-        let placed = tokio::time::timeout(timeout, self.inner.append()).await;
+        let placed = self.inner.time.timeout(timeout, self.inner.append()).await;
         placed.ok().flatten().ok_or(NotReached)
     }
 }
@@ -109,7 +112,7 @@ impl Inner {
                 outcome
             }
         };
-        let is_stuck = state.issued.is_some_and(|at| at.elapsed() >= STUCK_AFTER);
+        let is_stuck = state.issued.is_some_and(|at| self.time.now() - at >= STUCK_AFTER);
         if state.appending == 0 || (is_stuck && state.appending < APPENDING_MAX) {
             self.issue(state);
         }
@@ -120,7 +123,7 @@ impl Inner {
     fn issue(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         let Some(waiting) = state.next.take() else { return };
         state.appending += 1;
-        state.issued = Some(Instant::now());
+        state.issued = Some(self.time.now());
         drop(state);
         let n = self.appended.fetch_add(1, Ordering::Relaxed) + 1;
         let tail = self.tail.get();
@@ -128,7 +131,7 @@ impl Inner {
             partition: NOBODY,
             version: 1,
             lead: LeadStamp { lead: self.lead, epoch: 1, n },
-            stamp_ms: now_ms().max(tail.log_time_ms),
+            stamp_ms: self.time.wall_ms().max(tail.log_time_ms),
             anchor: tail.anchor,
             items: Vec::new(),
         };

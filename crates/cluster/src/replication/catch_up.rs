@@ -1,13 +1,16 @@
 //! Bringing one replica forward by itself, up to where its group's applier stands: one that is
-//! new on this node, or was copied from another. Blocks; the applier takes it over at the end.
+//! new on this node, or was copied from another. It applies between its waits, which takes its thread; the
+//! applier takes the replica over at the end.
 
 use std::time::Duration;
 
+use plimsoll_base::Time;
 use plimsoll_log::rules::chain::Chain;
 use plimsoll_log::{GroupId, Log, LogError, Lsn, Reader};
 use plimsoll_storage::partition::{OverBudget, Replica};
 
 use crate::replication::applier::advance;
+use crate::replication::reading;
 
 /// Bytes read from the log at once.
 const READ_BYTES_MAX: usize = 8 << 20;
@@ -57,12 +60,13 @@ impl CatchUp {
     }
 
     /// Applies what is the replica's own until `target` is reached.
-    pub(crate) fn run(
+    pub(crate) async fn run(
         &mut self,
+        time: &Time,
         replica: &mut Replica,
         target: Lsn,
         over: OverBudget,
-        stop: &dyn Fn() -> bool,
+        stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<(), CatchUpError> {
         let failed = |error: &dyn std::fmt::Display| CatchUpError::Failed(error.to_string());
         let mut entries = Vec::new();
@@ -70,7 +74,8 @@ impl CatchUp {
             if stop() {
                 return Err(CatchUpError::Stopped);
             }
-            self.reader.next(&mut entries, READ_BYTES_MAX, READ_TIMEOUT)?;
+            let reader = &mut *self.reader;
+            reading::next(time, reader, &mut entries, READ_BYTES_MAX, READ_TIMEOUT).await?;
             for entry in entries.drain(..) {
                 let (record, position) =
                     advance(&mut self.chain, &entry).map_err(|fault| failed(&fault))?;

@@ -6,7 +6,9 @@
 //!
 //! Pure: events and a time in, decisions out. What is queued is the lead's business.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use plimsoll_base::time::Instant;
 
 /// The weight of a new sample in the average: the last eight or so matter.
 const AVERAGE_WEIGHT: u32 = 8;
@@ -122,6 +124,7 @@ mod tests {
     use super::*;
 
     const APPEND: Duration = Duration::from_micros(400);
+    const BEGUN: Instant = Instant(1_000_000_000);
 
     /// A lead whose appends take [`APPEND`], with a record in the log's hands.
     fn appending(now: Instant) -> Gather {
@@ -136,21 +139,21 @@ mod tests {
 
     #[test]
     fn one_client_never_waits() {
-        let mut now = Instant::now();
+        let mut now = BEGUN;
         let mut gather = Gather::default();
         for _ in 0..100 {
             assert!(gather.submitted(now));
             gather.begun(now);
-            now += APPEND;
+            now = now + APPEND;
             assert!(gather.appended(now));
             gather.answered(1, now);
-            now += Duration::from_micros(20);
+            now = now + Duration::from_micros(20);
         }
     }
 
     #[test]
     fn waits_for_most_of_those_answered() {
-        let now = Instant::now();
+        let now = BEGUN;
         let mut gather = appending(now);
         gather.answered(20, now + APPEND);
         for _ in 0..4 {
@@ -167,14 +170,14 @@ mod tests {
 
     #[test]
     fn waits_no_longer_than_an_append_takes() {
-        let now = Instant::now();
+        let now = BEGUN;
         let mut gather = appending(now);
         gather.answered(20, now + APPEND);
         let now = now + 2 * APPEND;
         assert!(!gather.appended(now));
         let until = gather.until().unwrap();
         assert_eq!(until, now + APPEND);
-        assert!(!gather.is_due(until - Duration::from_micros(1)));
+        assert!(!gather.is_due(Instant(until.0 - 1_000)));
         assert!(gather.is_due(until));
         assert!(!gather.is_due(until), "said once");
         assert!(gather.submitted(until), "who did not come is not waited for again");
@@ -184,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_submission_after_the_wait_begins_the_record() {
-        let now = Instant::now();
+        let now = BEGUN;
         let mut gather = appending(now);
         gather.answered(20, now + APPEND);
         assert!(!gather.appended(now + 2 * APPEND));
@@ -193,7 +196,7 @@ mod tests {
 
     #[test]
     fn forgets_who_was_answered_long_ago() {
-        let now = Instant::now();
+        let now = BEGUN;
         let mut gather = appending(now);
         gather.answered(20, now);
         assert!(gather.appended(now + 3 * APPEND));
@@ -202,7 +205,7 @@ mod tests {
     #[test]
     fn a_slow_log_is_not_made_slower() {
         let mut gather = Gather::default();
-        let now = Instant::now();
+        let now = BEGUN;
         gather.begun(now);
         assert!(gather.appended(now + Duration::from_secs(1)));
         assert_eq!(gather.hold(), HOLD_MAX);

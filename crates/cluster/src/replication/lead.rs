@@ -2,13 +2,13 @@
 //! in the log's hands; what arrives meanwhile waits and goes together into the next, so a slow
 //! sync makes larger records and not a longer queue. When the next begins is [`Gather`]'s to say.
 
-use crate::machine::wall_clock::now_ms;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
-use std::time::Instant;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use plimsoll_base::Time;
+use plimsoll_base::time::Instant;
 use plimsoll_log::record::{
     Anchor, CARRIED_ITEM_BYTES, CARRIED_RECORD_BYTES, DIFFERENCE_ITEM_BYTES, Item, LeadStamp,
     Record,
@@ -171,6 +171,7 @@ struct Inner {
     log: Arc<dyn Log>,
     version: Arc<ClusterVersion>,
     tail: Arc<GroupTail>,
+    time: Time,
     state: Mutex<State>,
 }
 
@@ -230,10 +231,11 @@ impl Lead {
         id: LeadId,
         (log, version): (Arc<dyn Log>, Arc<ClusterVersion>),
         tail: Arc<GroupTail>,
+        time: Time,
     ) -> Self {
         let operations_max = usize::MAX;
         let state = Mutex::new(State { epoch: 1, operations_max, ..State::default() });
-        Self { inner: Arc::new(Inner { partition, group, id, log, version, tail, state }) }
+        Self { inner: Arc::new(Inner { partition, group, id, log, version, tail, time, state }) }
     }
 
     /// Takes a submission, or refuses it at once where too much waits already.
@@ -254,7 +256,7 @@ impl Lead {
         }
         state.waiting_bytes += bytes;
         state.queue.push_back(submission);
-        if state.gather.submitted(Instant::now()) {
+        if state.gather.submitted(self.inner.time.now()) {
             self.inner.append_next(state);
         }
     }
@@ -278,7 +280,7 @@ impl Lead {
     /// Learns that so many submissions of a record are about to be answered. Says when to
     /// [`Self::check`], if at all.
     pub(crate) fn answering(&self, count: usize) -> Option<Instant> {
-        let now = Instant::now();
+        let now = self.inner.time.now();
         let mut state = self.inner.state.lock();
         state.gather.answered(count, now);
         state.check_at(now)
@@ -334,7 +336,7 @@ impl Inner {
             return;
         };
         state.is_appending = true;
-        state.gather.begun(Instant::now());
+        state.gather.begun(self.time.now());
         drop(state);
         let (stamp, anchor) = (record.lead, record.anchor);
         let lead: Weak<Self> = Arc::downgrade(self);
@@ -366,7 +368,7 @@ impl Inner {
         }
         let tail = self.tail.get();
         // Log time may be ahead of a clock that was set back; stamps do not go back with it.
-        let stamp_ms = now_ms().max(tail.log_time_ms);
+        let stamp_ms = self.time.wall_ms().max(tail.log_time_ms);
         if stamp_ms - state.stamp_ms.min(stamp_ms) > IDLE_MS_MAX {
             state.begin_epoch();
         }
@@ -393,7 +395,7 @@ impl Inner {
             Ok(lsn) => match Chain::check_appended(anchor, lsn) {
                 Ok(()) => {
                     state.is_appending = false;
-                    if state.gather.appended(Instant::now()) {
+                    if state.gather.appended(self.time.now()) {
                         self.append_next(state);
                     }
                     return;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use plimsoll_base::Time;
 use plimsoll_log::embedded::{self, Embedded};
 use plimsoll_log::jetstream::{self, Jetstream};
 use plimsoll_log::shared::{Holder, Shared};
@@ -38,6 +39,18 @@ pub enum LogSettings {
         /// `plimsoll://host:port`.
         address: String,
     },
+    /// One that is open, and that others append to as well: a simulation's.
+    Open(OpenedLog),
+}
+
+/// A log that is open.
+#[derive(Clone)]
+pub struct OpenedLog(pub Arc<dyn Log>);
+
+impl std::fmt::Debug for OpenedLog {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "OpenedLog({})", self.0.incarnation())
+    }
 }
 
 impl Default for LogSettings {
@@ -59,34 +72,45 @@ pub(crate) struct OpenLog {
 
 impl OpenLog {
     /// One that nobody else appends to.
-    fn alone(log: Arc<dyn Log>) -> Self {
-        let (log, clock) = GuardedLog::alone(log);
+    fn alone(log: Arc<dyn Log>, time: Time) -> Self {
+        let (log, clock) = GuardedLog::alone(log, time);
         Self { log, holder: None, is_alone: true, clock }
     }
 
     /// One that other nodes append to.
-    fn with_others(log: Arc<dyn Log>, holder: Option<Holder>) -> Self {
-        let (log, clock) = GuardedLog::around(log);
+    fn with_others(log: Arc<dyn Log>, holder: Option<Holder>, time: Time) -> Self {
+        let (log, clock) = GuardedLog::around(log, time);
         Self { log, holder, is_alone: false, clock }
     }
 }
 
 impl LogSettings {
+    /// What kind of log it is, as addresses begin.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Embedded { .. } => "embedded",
+            Self::Jetstream { .. } => "nats",
+            Self::Shared { .. } => "plimsoll",
+            Self::Open(_) => "open",
+        }
+    }
+
     /// Opens the log; its own files, where it has any, are in `dir`. Blocks.
-    pub(crate) fn open(&self, dir: &Path) -> Result<OpenLog, LogError> {
-        let groups = GROUPS + 1;
+    pub(crate) fn open(&self, dir: &Path, time: &Time) -> Result<OpenLog, LogError> {
+        let (groups, time) = (GROUPS + 1, time.clone());
         match self {
             Self::Embedded { options, share } => {
                 let options = embedded::Options { groups, ..options.clone() };
                 let log: Arc<dyn Log> = Arc::new(Embedded::open(dir, &options)?);
-                let Some(at) = share else { return Ok(OpenLog::alone(log)) };
+                let Some(at) = share else { return Ok(OpenLog::alone(log, time)) };
                 let holder = Holder::start(Arc::clone(&log), groups, *at)?;
-                Ok(OpenLog::with_others(log, Some(holder)))
+                Ok(OpenLog::with_others(log, Some(holder), time))
             }
             Self::Jetstream { address, options } => {
                 let options = jetstream::Options { groups, ..options.clone() };
                 let log = Arc::new(Jetstream::open(address, &options)?);
-                Ok(OpenLog::with_others(log, None))
+                Ok(OpenLog::with_others(log, None, time))
             }
             Self::Shared { address } => {
                 let log = Shared::open(address, SHARED_TIMEOUT)?;
@@ -96,8 +120,9 @@ impl LogSettings {
                         "the log at {address} has {found} groups, this version has {groups}"
                     )));
                 }
-                Ok(OpenLog::with_others(Arc::new(log), None))
+                Ok(OpenLog::with_others(Arc::new(log), None, time))
             }
+            Self::Open(OpenedLog(log)) => Ok(OpenLog::with_others(Arc::clone(log), None, time)),
         }
     }
 }

@@ -22,6 +22,7 @@ pub(crate) mod groups;
 pub(crate) mod lead;
 pub(crate) mod log_engine;
 pub(crate) mod partition;
+pub(crate) mod reading;
 pub(crate) mod reads;
 pub(crate) mod session;
 pub(crate) mod settle;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use plimsoll_base::Time;
 use plimsoll_control::average::whole;
 use plimsoll_control::pacing::debt;
 use plimsoll_log::{Lsn, PartitionId};
@@ -135,6 +136,11 @@ impl Partition {
     pub(crate) fn set_indexer(&self, indexer: Arc<Indexer>) {
         let is_new = self.indexer.set(indexer).is_ok();
         assert!(is_new, "a partition has one index");
+    }
+
+    /// What its node has of time.
+    pub(crate) fn time(&self) -> &Time {
+        self.clock.time()
     }
 
     /// The time that a read of it goes by, ms since 1970: this node's clock, but never before log

@@ -1,14 +1,14 @@
 //! A client's run of operations, each with a number, so that none can run twice.
 
-use crate::machine::chance::random_u64;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::random::Draws;
+use plimsoll_base::time::Sleep;
+use plimsoll_base::{Random, Time};
 use plimsoll_log::SessionId;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::ReadLevel;
 use crate::replication::reads::Reads;
@@ -21,7 +21,7 @@ pub struct ClientSession {
     run: Run,
     /// Made by the first wait, and set again only when it has gone off: setting a timer costs
     /// more than most answers take.
-    timer: Option<Pin<Box<Sleep>>>,
+    timer: Option<Sleep>,
     reads: Reads,
     pool: Arc<SessionPool>,
 }
@@ -101,18 +101,19 @@ impl ClientSession {
         mut answer: oneshot::Receiver<T>,
         timeout: Duration,
     ) -> Option<T> {
-        let due = Instant::now() + timeout;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
+        let time = &self.pool.time;
+        let due = time.now() + timeout;
+        let timer = self.timer.get_or_insert_with(|| time.sleep(timeout));
         loop {
             tokio::select! {
                 biased;
                 answered = &mut answer => return answered.ok(),
-                () = timer.as_mut() => {
-                    if Instant::now() >= due {
+                () = &mut *timer => {
+                    if time.now() >= due {
                         return None;
                     }
                     // It was set for an earlier wait.
-                    timer.as_mut().reset(due);
+                    *timer = time.sleep_until(due);
                 }
             }
         }
@@ -121,7 +122,7 @@ impl ClientSession {
     /// Begins a new run: the outcome of the last operation is unknown, and it must not share its
     /// session with what comes after.
     pub(crate) fn renew(&mut self) {
-        self.run = Run::new();
+        self.run = self.pool.new_run();
     }
 }
 
@@ -137,22 +138,25 @@ impl Drop for ClientSession {
     }
 }
 
-impl Run {
-    fn new() -> Self {
-        Self { id: SessionId(random_u64()), next: 1, acked: 0 }
-    }
-}
-
 /// Sessions whose connection is gone, to be used again: replicas remember each session for a
 /// window of log time, so their number should follow that of connections at once.
-#[derive(Default)]
 pub(crate) struct SessionPool {
     idle: Mutex<Vec<Run>>,
+    ids: Draws,
+    time: Time,
 }
 
 impl SessionPool {
+    pub(crate) fn new(time: Time, random: &Random) -> Self {
+        Self { idle: Mutex::default(), ids: random.draws("sessions"), time }
+    }
+
+    fn new_run(&self) -> Run {
+        Run { id: SessionId(self.ids.next_u64()), next: 1, acked: 0 }
+    }
+
     pub(crate) fn session(self: &Arc<Self>) -> ClientSession {
-        let run = self.idle.lock().pop().unwrap_or_else(Run::new);
+        let run = self.idle.lock().pop().unwrap_or_else(|| self.new_run());
         ClientSession { run, timer: None, reads: Reads::default(), pool: Arc::clone(self) }
     }
 }

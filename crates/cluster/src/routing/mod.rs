@@ -11,11 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, join_all, select};
+use plimsoll_base::Time;
+use plimsoll_base::time::Instant;
 use plimsoll_control::selection::{Ask, Candidate, FailureKind, NodeId};
 use plimsoll_control::{Class, LoadLine};
 use plimsoll_index::Error;
 use plimsoll_storage::ErrorReply;
-use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::documents::BROKEN;
@@ -161,7 +162,7 @@ impl Shared {
         if let Some(why) = errand.copies.stopped() {
             return Err(no_shard(why.to_owned()));
         }
-        let end = Instant::now() + errand.patience.max(errand.timeout);
+        let end = self.world.time.now() + errand.patience.max(errand.timeout);
         let hedge_after = if self.is_alone { None } else { self.selection.begins(errand.class) };
         let mut last = no_shard("no copy of the partition can be asked".to_owned());
         loop {
@@ -176,7 +177,7 @@ impl Shared {
                             // A copy that cannot answer has cost nobody anything.
                             let is_free = error.kind == NO_SHARD;
                             last = error;
-                            let time = end.saturating_duration_since(Instant::now());
+                            let time = end - self.world.time.now();
                             let left = left.len();
                             if left > 0
                                 && !is_free
@@ -189,10 +190,10 @@ impl Shared {
                     }
                 }
             }
-            if errand.patience.is_zero() || Instant::now() + pause >= end {
+            if errand.patience.is_zero() || self.world.time.now() + pause >= end {
                 return Err(last);
             }
-            tokio::time::sleep(pause).await;
+            self.world.time.sleep(pause).await;
         }
     }
 
@@ -237,21 +238,22 @@ impl Shared {
     where
         F: Future<Output = Result<T, Failed>>,
     {
-        let began = Instant::now();
+        let began = self.world.time.now();
         let terms = |left: &[Place]| Terms {
-            timeout: errand.timeout.min(end.saturating_duration_since(Instant::now())),
+            timeout: errand.timeout.min(end - self.world.time.now()),
             alternatives: u32::try_from(left.len()).unwrap_or(u32::MAX),
             rank: errand.rank,
         };
         let first = visit(place, terms(left));
         let Some(after) = hedge_after.filter(|_| !left.is_empty()) else { return first.await };
         let mut first = Box::pin(first);
-        if let Ok(answer) = tokio::time::timeout(after, &mut first).await {
+        if let Ok(answer) = self.world.time.timeout(after, &mut first).await {
             return answer;
         }
         let candidates = self.candidates(left, errand.class);
         let ask = errand.copies.ask(errand.class);
-        let hedge = self.selection.hedge(self.now_ns(), ask, began.elapsed(), &candidates);
+        let hedge =
+            self.selection.hedge(self.now_ns(), ask, self.world.time.now() - began, &candidates);
         let Some(at) = hedge else { return first.await };
         let second = left.swap_remove(at);
         let second = Box::pin(visit(second, terms(left)));
@@ -317,10 +319,10 @@ impl Shared {
             self.selection.probed(self.now_ns(), node, Some(&line));
             return;
         };
-        let (selection, started) = (Arc::clone(&self.selection), self.started);
-        let probing = Probing { selection, node, started, line: None };
+        let (selection, time) = (Arc::clone(&self.selection), self.world.time.clone());
+        let probing = Probing { selection, node, time, line: None };
         let link = member.link.clone();
-        tokio::spawn(async move {
+        self.world.tasks.spawn("probe", async move {
             let mut probing = probing;
             let answer = link.ask_on(Question::Probe, Terms::within(PROBE_TIMEOUT), 0).await;
             probing.line = answer.ok().and_then(|(_, told)| told.line);
@@ -372,18 +374,18 @@ impl Shared {
         let flying = Flying::begin(self, ask, member.number, terms.timeout);
         let mut answer = Box::pin(member.link.ask_on(question, terms, 0));
         let answer = loop {
-            if let Ok(answer) = tokio::time::timeout(PATIENCE, &mut answer).await {
+            if let Ok(answer) = self.world.time.timeout(PATIENCE, &mut answer).await {
                 break answer;
             }
             // It answers others: it has much to do, or this node comes late to what it says.
-            if member.link.heard.is_within(PATIENCE) {
+            if member.link.was_heard_within(PATIENCE) {
                 continue;
             }
             let probe = member.link.ask_on(Question::Probe, Terms::within(PROBE_TIMEOUT), 0);
             match select(answer, Box::pin(probe)).await {
                 Either::Left((answer, _)) => break answer,
                 Either::Right((Ok(_), waiting)) => answer = waiting,
-                Either::Right((Err(_), waiting)) if member.link.heard.is_within(PROBE_TIMEOUT) => {
+                Either::Right((Err(_), waiting)) if member.link.was_heard_within(PROBE_TIMEOUT) => {
                     answer = waiting;
                 }
                 Either::Right((Err(_), _)) => break Err(CallError::TimedOut),
@@ -474,8 +476,8 @@ impl Shared {
     /// who made it finds it whole.
     pub(crate) async fn await_copies(&self, table: &str) {
         let Some(table) = self.tables.by_name(table).filter(|_| !self.is_alone) else { return };
-        let end = Instant::now() + ACKNOWLEDGE_TIMEOUT;
-        while Instant::now() < end {
+        let end = self.world.time.now() + ACKNOWLEDGE_TIMEOUT;
+        while self.world.time.now() < end {
             let members = self.members.all();
             let is_there = |copies: &Arc<Copies>| {
                 let definition = copies.definition();
@@ -485,7 +487,7 @@ impl Shared {
             if table.copies().iter().all(is_there) {
                 return;
             }
-            tokio::time::sleep(PAUSE).await;
+            self.world.time.sleep(PAUSE).await;
             if let Err(error) = self.follow_members() {
                 tracing::warn!(error, "the nodes' reports cannot be read");
             }
@@ -497,7 +499,7 @@ impl Shared {
         let mut reconciled = self.reconciled.subscribe();
         self.look.notify_one();
         let waited = reconciled.wait_for(|at| *at >= position);
-        matches!(tokio::time::timeout(timeout, waited).await, Ok(Ok(_)))
+        matches!(self.world.time.timeout(timeout, waited).await, Ok(Ok(_)))
     }
 }
 
@@ -540,14 +542,13 @@ impl Drop for Flying<'_> {
 struct Probing {
     selection: Arc<Selection>,
     node: NodeId,
-    started: std::time::Instant,
+    time: Time,
     line: Option<LoadLine>,
 }
 
 impl Drop for Probing {
     fn drop(&mut self) {
-        let now_ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.selection.probed(now_ns, self.node, self.line.as_ref());
+        self.selection.probed(self.time.now().0, self.node, self.line.as_ref());
     }
 }
 

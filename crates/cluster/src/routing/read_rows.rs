@@ -9,7 +9,6 @@ use plimsoll_control::selection::FailureKind;
 use plimsoll_index::Error;
 use plimsoll_log::{GroupId, Lsn};
 
-use crate::machine::chance::random_u32;
 use crate::metadata::table::Copies;
 use crate::node::Shared;
 use crate::replication::partition::Partition;
@@ -72,7 +71,7 @@ impl Shared {
             }
         };
         let (timeout, patience) = (READ_TIMEOUT, READ_DEADLINE);
-        let (rank, preference) = (random_u32(), *preference);
+        let (rank, preference) = (self.chance.next_u32(), *preference);
         let errand = Errand { copies, class: *class, timeout, patience, rank, preference };
         self.visit(errand, visit).await
     }
@@ -111,7 +110,7 @@ impl Shared {
                 Some(tail) => {
                     // Nearly always it has already: no timer is set for that.
                     tail.applied() >= Lsn(lsn)
-                        || tokio::time::timeout(timeout, tail.reached(Lsn(lsn))).await.is_ok()
+                        || self.world.time.timeout(timeout, tail.reached(Lsn(lsn))).await.is_ok()
                 }
                 None => false,
             },

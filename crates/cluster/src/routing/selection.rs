@@ -13,8 +13,9 @@ use plimsoll_control::selection::{
 };
 use plimsoll_control::{Class, LoadLine, Mode, Switch};
 
-use crate::machine::chance::random_u64;
 use crate::settings::work::SelectionSettings;
+use plimsoll_base::Random;
+use plimsoll_base::random::Draws;
 
 /// A debt that was heard of longer ago says nothing any more, ns.
 const DEBT_NS_MAX: u64 = 5_000_000_000;
@@ -29,6 +30,8 @@ pub(crate) struct Selection {
 }
 
 struct State {
+    /// What selectors draw from is drawn from this.
+    seeds: Draws,
     settings: SelectionSettings,
     selector: Selector,
     /// One more with each new rule: what was sent under an earlier one is not told to the next.
@@ -116,10 +119,10 @@ pub struct SelectionStatistics {
     pub retries: (u64, u64),
 }
 
-fn selector(settings: &SelectionSettings) -> Selector {
+fn selector(settings: &SelectionSettings, seeds: &Draws) -> Selector {
     match settings.shadow {
-        Some(shadow) => Selector::with_shadow(settings.followed(), shadow, random_u64()),
-        None => Selector::new(settings.followed(), random_u64()),
+        Some(shadow) => Selector::with_shadow(settings.followed(), shadow, seeds.next_u64()),
+        None => Selector::new(settings.followed(), seeds.next_u64()),
     }
 }
 
@@ -132,9 +135,11 @@ fn mode_name(mode: Mode) -> &'static str {
 }
 
 impl Selection {
-    pub(crate) fn new(settings: SelectionSettings) -> Self {
+    pub(crate) fn new(settings: SelectionSettings, random: &Random) -> Self {
+        let seeds = random.draws("selection");
         let state = State {
-            selector: selector(&settings),
+            selector: selector(&settings, &seeds),
+            seeds,
             generation: 0,
             hedger: Hedger::default(),
             hedging: Switch::new(settings.hedging),
@@ -153,7 +158,7 @@ impl Selection {
         state.hedging.set(settings.hedging);
         let rules = |it: &SelectionSettings| (it.followed(), it.shadow);
         if rules(&state.settings) != rules(settings) {
-            state.selector = selector(settings);
+            state.selector = selector(settings, &state.seeds);
             state.generation += 1;
             state.nodes.values_mut().for_each(|shown| shown.outstanding = 0);
         }
@@ -389,7 +394,7 @@ mod tests {
 
     #[test]
     fn the_rule_changes_under_way() {
-        let selection = Selection::new(SelectionSettings::default());
+        let selection = Selection::new(SelectionSettings::default(), &Random::seeded(1));
         let before = selection.sent(0, ASK, NodeId(0));
         let rotation = SelectionSettings { is_adaptive: false, ..SelectionSettings::default() };
         selection.change(&rotation);
@@ -407,7 +412,7 @@ mod tests {
 
     #[test]
     fn what_is_switched_off_is_not_asked() {
-        let selection = Selection::new(SelectionSettings::default());
+        let selection = Selection::new(SelectionSettings::default(), &Random::seeded(1));
         assert_eq!(selection.begins(Class::Search), None);
         let shadow = SelectionSettings {
             hedging: Mode::Shadow,
@@ -431,7 +436,7 @@ mod tests {
 
     #[test]
     fn retries_of_what_was_carried_out_have_a_budget() {
-        let selection = Selection::new(SelectionSettings::default());
+        let selection = Selection::new(SelectionSettings::default(), &Random::seeded(1));
         let may = |kind, left| selection.may_retry(0, kind, left, Duration::from_secs(1));
         let allowed = (0..1000).filter(|_| may(FailureKind::Timeout, 1)).count();
         assert_eq!(allowed, 100, "what is saved up");
@@ -441,7 +446,7 @@ mod tests {
 
     #[test]
     fn a_probe_is_told_once_whatever_becomes_of_it() {
-        let selection = Selection::new(SelectionSettings::default());
+        let selection = Selection::new(SelectionSettings::default(), &Random::seeded(1));
         let second = 1_000 * MS;
         let candidates = nodes(2);
         // The rule knows a node once it was asked.

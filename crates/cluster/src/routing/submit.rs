@@ -6,15 +6,14 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use plimsoll_base::time::Instant;
 use plimsoll_control::Class;
 use plimsoll_control::selection::{TOO_LATE_NS, gives_way};
 use plimsoll_log::{GroupId, Lsn};
 use plimsoll_storage::Reply;
 use plimsoll_storage::operation::{decode_reply, encode_reply};
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
-use crate::machine::wall_clock::now_ms;
 use crate::metadata::default_expiry;
 use crate::metadata::members::Member;
 use crate::metadata::table::Copies;
@@ -76,13 +75,13 @@ impl Shared {
             self.admit(write_bytes(&steps)).await?;
             return submit_to(&partition, session, steps).await;
         }
-        let end = Instant::now() + WRITE_TIMEOUT;
+        let end = self.world.time.now() + WRITE_TIMEOUT;
         let writes = steps.iter().filter(|step| matches!(step, Step::Write(_))).count() as u64;
         let mut last = WriteError::not_taken("no copy of the partition takes writes");
-        while Instant::now() < end {
+        while self.world.time.now() < end {
             for lead in self.leads_by_cost(copies) {
                 // A clock that is behind log time would make it too old at once.
-                let stamp_ms = now_ms().max(self.log_time_ms(copies.group));
+                let stamp_ms = self.world.time.wall_ms().max(self.log_time_ms(copies.group));
                 let first = session.take(writes);
                 match self.attempt(&lead, copies, session, first, stamp_ms, &steps).await {
                     Ok((replies, seen)) => {
@@ -120,11 +119,11 @@ impl Shared {
                         }
                     },
                 }
-                if Instant::now() >= end {
+                if self.world.time.now() >= end {
                     return Err(last);
                 }
             }
-            tokio::time::sleep(PAUSE).await;
+            self.world.time.sleep(PAUSE).await;
         }
         Err(last)
     }
@@ -172,7 +171,7 @@ impl Shared {
                 let numbered = Numbered { first, stamp_ms, steps: steps.to_vec() };
                 let began_ns = self.now_ns();
                 let mut answer = pin!(submit_numbered(partition, session, numbered, LEAD_TIMEOUT));
-                let answer = match tokio::time::timeout(TOO_LATE, &mut answer).await {
+                let answer = match self.world.time.timeout(TOO_LATE, &mut answer).await {
                     Ok(answer) => answer,
                     Err(_) => {
                         copies.own_lead.lock().on_late(self.now_ns());
@@ -213,7 +212,7 @@ impl Shared {
         end: Instant,
     ) -> Option<(Vec<Settled>, Lsn)> {
         // Twice round: a lead may be about to be elected, or a log.
-        while Instant::now() < end {
+        while self.world.time.now() < end {
             let mut leads = self.leads(copies);
             leads.sort_by_key(|lead| lead.is(avoid));
             for lead in leads {
@@ -226,11 +225,11 @@ impl Shared {
                         self.settle_there(member, copies, session, numbers, stamp_ms).await
                     }
                 };
-                if found.is_some() || Instant::now() >= end {
+                if found.is_some() || self.world.time.now() >= end {
                     return found;
                 }
             }
-            tokio::time::sleep(PAUSE).await;
+            self.world.time.sleep(PAUSE).await;
         }
         None
     }
@@ -329,7 +328,7 @@ pub(crate) async fn submit_to(
 ) -> Answer {
     let writes = steps.iter().filter(|step| matches!(step, Step::Write(_))).count();
     let first = session.take(writes as u64);
-    let stamp_ms = now_ms().max(partition.lead.log_time_ms());
+    let stamp_ms = partition.time().wall_ms().max(partition.lead.log_time_ms());
     let numbered = Numbered { first, stamp_ms, steps };
     let outcome = submit_numbered(partition, session, numbered, WRITE_TIMEOUT).await;
     if matches!(outcome, Err(WriteError::Unknown)) {
@@ -360,12 +359,12 @@ impl Shared {
     /// # Errors
     /// That would be too late: its stores have put off too much.
     pub(crate) async fn admit(&self, bytes: usize) -> Result<(), WriteError> {
-        let taken = self.admission.take(bytes as u64, std::time::Instant::now());
+        let taken = self.admission.take(bytes as u64, self.world.time.now());
         let wait = taken.ok_or_else(|| {
             WriteError::not_taken("more writes wait than the node's files can take in time")
         })?;
         if !wait.is_zero() {
-            tokio::time::sleep(wait).await;
+            self.world.time.sleep(wait).await;
         }
         Ok(())
     }
@@ -402,7 +401,7 @@ pub(crate) async fn lead_for(
     }
     let (done, answered) = oneshot::channel();
     partition.lead.submit(submission(done));
-    match tokio::time::timeout(timeout, answered).await {
+    match partition.time().timeout(timeout, answered).await {
         Ok(Ok(answer)) => answer,
         _ => Err(WriteError::Unknown),
     }

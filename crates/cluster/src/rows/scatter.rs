@@ -12,7 +12,6 @@ use plimsoll_storage::rows::{RowsRead, StoreError};
 use plimsoll_storage::{Argv, ErrorReply, Reply};
 
 use crate::Watched;
-use crate::machine::chance::cheap_random;
 use crate::node::coordinator::Coordinator;
 use crate::replication::lead::Step;
 use crate::replication::reads::Reads;
@@ -125,7 +124,10 @@ impl Coordinator {
             "scan" => self.scan(session.reads(), db, command, argv).await,
             "keys" => self.gather(session, db, argv).await.map(concatenated),
             "dbsize" => self.gather(session, db, argv).await.map(summed),
-            "randomkey" => self.gather(session, db, argv).await.map(any_key),
+            "randomkey" => self
+                .gather(session, db, argv)
+                .await
+                .map(|replies| any_key(replies, self.shared().chance.next_u64())),
             "flushdb" => self.gather(session, db, argv).await.map(first_error_or_ok),
             "mget" => self.mget(session, db, argv).await,
             "mset" => self.split(session, db, argv, 2).await.map(first_error_or_ok),
@@ -283,9 +285,9 @@ fn concatenated(replies: Vec<Reply>) -> Reply {
 }
 
 /// One of the partitions' random keys, drawn so that a full partition is not always the first.
-fn any_key(mut replies: Vec<Reply>) -> Reply {
+fn any_key(mut replies: Vec<Reply>, drawn: u64) -> Reply {
     replies.retain(|reply| *reply != Reply::Nil);
-    let at = cheap_random() % (replies.len() as u64).max(1);
+    let at = drawn % (replies.len() as u64).max(1);
     usize::try_from(at).ok().and_then(|at| replies.into_iter().nth(at)).unwrap_or(Reply::Nil)
 }
 

@@ -8,10 +8,8 @@ use plimsoll_storage::operation::{COPY_GENERATIONS_FROM, CopyEnd, CopyStep, Hash
 use plimsoll_storage::rows::StoreError;
 use plimsoll_storage::{Argv, ErrorReply, Reply};
 
-use crate::machine::chance::random_u64;
-use crate::machine::wall_clock::now_ms;
 use crate::metadata::version;
-use crate::node::coordinator::{Coordinator, blocking, store_failed};
+use crate::node::coordinator::{Coordinator, store_failed};
 use crate::replication::lead::Step;
 use crate::replication::session::ClientSession;
 
@@ -106,7 +104,7 @@ impl Coordinator {
             }
             execute::large_hash(rows, &from, now_ms)
         };
-        blocking(look).await.map_err(store_failed)
+        self.blocking(look).await.map_err(store_failed)
     }
 
     /// Copies once; `None` where the source changed meanwhile.
@@ -119,10 +117,12 @@ impl Coordinator {
         last_change: u64,
     ) -> Result<Option<Reply>, ErrorReply> {
         let Slices { from, to, end } = slices.clone();
-        let generation = COPY_GENERATIONS_FROM | (random_u64() >> 2);
+        let generation = COPY_GENERATIONS_FROM | (self.shared().names.next_u64() >> 2);
         // Log time may be ahead of this node's clock.
         let local = self.table(db).and_then(|table| table.copies().get(ordinal)?.local());
-        let until_ms = local.map_or_else(now_ms, |it| it.read_time_ms()) + KEPT_MS;
+        let until_ms = local
+            .map_or_else(|| self.shared().world.time.wall_ms(), |it| it.read_time_ms())
+            + KEPT_MS;
         let step = CopyStep::Slice { after: None, fields: SLICE_FIELDS };
         let mut copy = HashCopy { from, to, generation, last_change, until_ms, step };
         let outcome = loop {

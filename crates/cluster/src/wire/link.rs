@@ -2,9 +2,11 @@
 //! Whom to ask, and what to do when no answer comes, is decided by whoever asks.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::Time;
+use plimsoll_base::time::Instant;
 use plimsoll_log::Incarnation;
 
 use super::messages::{Envelope, Question, Reply, Terms, Told, decode_answer, encode_question};
@@ -19,6 +21,7 @@ pub(crate) struct Link {
     /// The name of the node that asks.
     pub from: Arc<str>,
     pub cluster: Incarnation,
+    pub time: Time,
     pub heard: Arc<Heard>,
 }
 
@@ -26,14 +29,12 @@ pub(crate) struct Link {
 #[derive(Default)]
 pub(crate) struct Heard(Mutex<Option<Instant>>);
 
-impl Heard {
-    /// Whether that is no longer ago than so.
-    pub(crate) fn is_within(&self, time: Duration) -> bool {
-        self.0.lock().is_some_and(|at| at.elapsed() <= time)
-    }
-}
-
 impl Link {
+    /// Whether the node answered anybody here no longer ago than so.
+    pub(crate) fn was_heard_within(&self, duration: Duration) -> bool {
+        self.heard.0.lock().is_some_and(|at| self.time.now() - at <= duration)
+    }
+
     /// Asks, and waits for the answer up to `timeout`. Dropping the future gives the call up.
     ///
     /// # Errors
@@ -63,7 +64,7 @@ impl Link {
         let (from, cluster) = (self.from.to_string(), self.cluster.0);
         let envelope = Envelope { from, cluster, timeout_ms, trace, alternatives, rank, question };
         let answer = self.peers.call(&self.address, encode_question(&envelope), timeout).await?;
-        *self.heard.0.lock() = Some(Instant::now());
+        *self.heard.0.lock() = Some(self.time.now());
         Ok(decode_answer(&answer))
     }
 }

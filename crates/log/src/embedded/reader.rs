@@ -2,13 +2,13 @@
 //! else from disk. A reader holds positions, no records.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::task::{Context, Poll};
 
 use super::Core;
 use super::damage;
 use super::store::FetchError;
 use super::tail::{Found, Waiter};
-use crate::{Entry, GroupId, LogError, Lsn, Reader, Wake};
+use crate::{Entry, GroupId, LogError, Lsn, Reader};
 
 /// A reader of the embedded log. As long as it lives, its log cannot be opened anew.
 pub(super) struct TailReader {
@@ -95,30 +95,22 @@ impl TailReader {
 }
 
 impl Reader for TailReader {
-    fn next(
-        &mut self,
-        entries: &mut Vec<Entry>,
-        bytes_max: usize,
-        timeout: Duration,
-    ) -> Result<(), LogError> {
-        let deadline = Instant::now() + timeout;
+    fn take(&mut self, entries: &mut Vec<Entry>, bytes_max: usize) -> Result<(), LogError> {
         let before = entries.len();
-        loop {
-            self.collect(entries, bytes_max)?;
-            if entries.len() > before {
-                return Ok(());
-            }
-            match self.core.tail.wait(&self.positions, &self.waiter, deadline) {
-                Ok(true) => {}
-                Ok(false) => return Ok(()),
-                Err(reason) => return Err(LogError::Failed(reason)),
-            }
+        self.collect(entries, bytes_max)?;
+        match self.core.tail.closed() {
+            Some(reason) if entries.len() == before => Err(LogError::Failed(reason)),
+            _ => Ok(()),
         }
     }
 
-    fn waker(&self) -> Wake {
-        let (core, waiter) = (Arc::downgrade(&self.core), Arc::clone(&self.waiter));
-        // A log that is gone has no readers.
-        Arc::new(move || core.upgrade().iter().for_each(|core| core.tail.wake(&waiter)))
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.core.tail.poll_any(&self.positions, &self.waiter, context)
+    }
+}
+
+impl Drop for TailReader {
+    fn drop(&mut self) {
+        self.core.tail.forget(&self.positions, &self.waiter);
     }
 }

@@ -3,11 +3,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use super::sizes::Sizes;
 use crate::{Bounds, Entry, GroupId, Lsn};
@@ -20,12 +19,16 @@ pub(super) struct Tail {
     state: Mutex<State>,
 }
 
-/// Where one reader waits. Each has its own, so that a record wakes the readers of its group alone.
+/// One reader, and who is to be woken of it. Each has its own, so that a record wakes the readers of its group
+/// alone.
 #[derive(Default)]
-pub(super) struct Waiter {
-    changed: Condvar,
-    /// It is to wait no longer. Written under the tail's lock.
-    is_woken: AtomicBool,
+pub(super) struct Waiter(Mutex<Option<Waker>>);
+
+impl Waiter {
+    fn wake(&self) {
+        let waker = self.0.lock().take();
+        waker.into_iter().for_each(Waker::wake);
+    }
 }
 
 struct State {
@@ -82,6 +85,7 @@ impl Tail {
 
     /// Publishes records, each the next of its group, and wakes the readers of these groups.
     pub fn publish(&self, records: impl Iterator<Item = (GroupId, Lsn, Bytes)>) {
+        let mut waiting = Vec::new();
         let mut state = self.state.lock();
         for (id, lsn, record) in records {
             let bytes = record.len() + RECORD_OVERHEAD_BYTES;
@@ -90,13 +94,13 @@ impl Tail {
             group.last = lsn;
             group.sizes.add(lsn, record.len() as u64);
             group.cached.push_back(record);
-            group.waiting.iter().for_each(|waiter| {
-                waiter.changed.notify_one();
-            });
+            waiting.append(&mut group.waiting);
             state.order.push_back(id);
             state.bytes += bytes;
         }
         state.shrink();
+        drop(state);
+        waiting.iter().for_each(|waiter| waiter.wake());
     }
 
     /// Forgets a group's records up to a position, but never the last, which the next position
@@ -167,55 +171,52 @@ impl Tail {
         Found::Entries
     }
 
-    /// Waits until one of the positions is there, up to `deadline` or until `waiter` is woken. Says whether
-    /// one is.
-    ///
-    /// # Errors
-    /// Why nothing will come any more.
-    pub fn wait(
+    /// Ready once one of the positions is there or was trimmed, or nothing will come any more.
+    pub fn poll_any(
         &self,
         positions: &[(GroupId, Lsn)],
         waiter: &Arc<Waiter>,
-        deadline: Instant,
-    ) -> Result<bool, String> {
+        context: &Context<'_>,
+    ) -> Poll<()> {
         let mut state = self.state.lock();
-        for (id, _) in positions {
-            state.groups[usize::from(id.0)].waiting.push(Arc::clone(waiter));
-        }
-        let found = loop {
-            let there = |(id, lsn): &(GroupId, Lsn)| state.groups[usize::from(id.0)].last >= *lsn;
-            if positions.iter().any(there) {
-                break Ok(true);
-            }
-            if let Some(reason) = &state.closed {
-                break Err(reason.clone());
-            }
-            let is_woken = waiter.is_woken.swap(false, Ordering::Relaxed);
-            if is_woken || waiter.changed.wait_until(&mut state, deadline).timed_out() {
-                break Ok(false);
-            }
+        let there = |(id, lsn): &(GroupId, Lsn)| {
+            let group = &state.groups[usize::from(id.0)];
+            group.last >= *lsn || group.first > *lsn
         };
+        if state.closed.is_some() || positions.iter().any(there) {
+            return Poll::Ready(());
+        }
+        *waiter.0.lock() = Some(context.waker().clone());
+        for (id, _) in positions {
+            let waiting = &mut state.groups[usize::from(id.0)].waiting;
+            if !waiting.iter().any(|it| Arc::ptr_eq(it, waiter)) {
+                waiting.push(Arc::clone(waiter));
+            }
+        }
+        Poll::Pending
+    }
+
+    /// A reader of these groups is gone.
+    pub fn forget(&self, positions: &[(GroupId, Lsn)], waiter: &Arc<Waiter>) {
+        let mut state = self.state.lock();
         for (id, _) in positions {
             state.groups[usize::from(id.0)].waiting.retain(|it| !Arc::ptr_eq(it, waiter));
         }
-        found
     }
 
-    /// Ends a reader's wait, or the next one.
-    pub fn wake(&self, waiter: &Waiter) {
-        let _state = self.state.lock();
-        waiter.is_woken.store(true, Ordering::Relaxed);
-        waiter.changed.notify_one();
+    /// Why nothing will come any more, if so.
+    pub fn closed(&self) -> Option<String> {
+        self.state.lock().closed.clone()
     }
 
     /// Says that nothing will come any more, and wakes the readers.
     pub fn close(&self, reason: &str) {
         let mut state = self.state.lock();
         state.closed.get_or_insert_with(|| reason.to_owned());
-        let waiting = state.groups.iter().flat_map(|group| &group.waiting);
-        waiting.for_each(|waiter| {
-            waiter.changed.notify_one();
-        });
+        let waiting: Vec<_> =
+            state.groups.iter_mut().flat_map(|group| group.waiting.drain(..)).collect();
+        drop(state);
+        waiting.iter().for_each(|waiter| waiter.wake());
     }
 
     /// Bytes that the records in memory take.

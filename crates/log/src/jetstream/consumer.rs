@@ -11,9 +11,9 @@ use futures_util::StreamExt;
 
 use super::api::{self, ApiError};
 use super::core::{Core, Group};
-use super::reader::{Buffer, Failure};
 use super::streams;
 use super::tail::{Step, Tail};
+use crate::buffer::{Buffer, Failure};
 use crate::{Entry, Lsn, RECORD_BYTES_MAX};
 
 /// How long a request may take.
@@ -128,15 +128,10 @@ impl Reading {
             is_recognised: self.tail.last_read().is_none(),
         };
         loop {
-            while !self.buffer.has_room(self.group.id) {
-                let taken = self.buffer.taken.notified();
-                if self.buffer.has_room(self.group.id) {
-                    break;
-                }
-                // Woken in any case now and then: the log may be closed meanwhile.
-                let _ = tokio::time::timeout(HEARTBEAT, taken).await;
+            // Woken in any case now and then: the log may be closed meanwhile.
+            while !self.has_room_within(HEARTBEAT).await {
                 pulling.advanced = Instant::now();
-                if self.buffer.is_closed() || self.core.is_closed() {
+                if self.core.is_closed() {
                     return End::Closed;
                 }
             }
@@ -144,6 +139,12 @@ impl Reading {
                 return end;
             }
         }
+    }
+
+    /// Waits for room in the buffer, up to `timeout`; says whether there is some.
+    async fn has_room_within(&self, timeout: Duration) -> bool {
+        let room = std::future::poll_fn(|context| self.buffer.poll_room(self.group.id, context));
+        tokio::time::timeout(timeout, room).await.is_ok()
     }
 
     /// One pull, until it ends.

@@ -13,10 +13,10 @@ use tokio::sync::Notify;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::options::Options;
-use super::reader::{Buffer, Failure};
 use super::stats::{GroupStats, Interval};
 use super::streams;
 use super::window::{Limits, Told, Window};
+use crate::buffer::{Buffer, Failure};
 use crate::{AppendError, GroupId, Incarnation, LogError, Lsn};
 
 /// Positions whose records are remembered, to be compared.
@@ -104,7 +104,7 @@ impl Core {
 
     /// A buffer for a new reader.
     pub fn new_buffer(&self) -> Arc<Buffer> {
-        let buffer = Arc::new(Buffer::new());
+        let buffer = Arc::<Buffer>::default();
         let mut readers = self.readers.lock();
         readers.retain(|reader| reader.strong_count() > 0);
         readers.push(Arc::downgrade(&buffer));

@@ -16,7 +16,6 @@ mod consumer;
 mod core;
 mod leaders;
 mod options;
-mod reader;
 mod stats;
 mod streams;
 mod tail;
@@ -31,12 +30,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
 
 pub use self::address::{Address, AddressError};
 use self::core::{Core, Group};
 pub use self::options::Options;
-use self::reader::BufferReader;
 pub use self::stats::GroupStats;
+use crate::buffer::BufferReader;
 use crate::{
     AppendDone, AppendError, Bounds, GroupId, Incarnation, Log, LogError, Lsn, RECORD_BYTES_MAX,
     Reader, Stats,
@@ -52,6 +52,16 @@ pub struct Jetstream {
     core: Arc<Core>,
     /// `None` only while it is dropped.
     runtime: Option<Runtime>,
+}
+
+/// The consumers of one reader.
+struct Consumers(Vec<JoinHandle<()>>);
+
+impl Drop for Consumers {
+    fn drop(&mut self) {
+        // Those that nobody uses any more are forgotten by the servers themselves.
+        self.0.iter().for_each(JoinHandle::abort);
+    }
 }
 
 impl Jetstream {
@@ -178,7 +188,7 @@ impl Log for Jetstream {
             let read = consumer::read(core, group, *lsn, Arc::clone(&buffer));
             tasks.push(self.runtime()?.spawn(read));
         }
-        Ok(Box::new(BufferReader::new(buffer, tasks)))
+        Ok(Box::new(BufferReader::new(buffer, Consumers(tasks))))
     }
 
     /// As a server describes them, and at least what was seen here: a server that was left

@@ -276,9 +276,8 @@ impl Log for Shared {
     /// Returns at once: that a position is no longer held is told by the reader's first call.
     fn read(&self, from: &[(GroupId, Lsn)]) -> Result<Box<dyn Reader>, LogError> {
         let (address, incarnation) = (self.core.address.clone(), self.core.incarnation);
-        let reader = reader::RemoteReader::new(address, incarnation, from);
-        let failed = |error: io::Error| LogError::Failed(error.to_string());
-        Ok(Box::new(reader.map_err(failed)?))
+        let reader = reader::begin(address, incarnation, from);
+        reader.map_err(|error| LogError::Failed(error.to_string()))
     }
 
     fn bounds(&self, group: GroupId) -> Result<Bounds, LogError> {

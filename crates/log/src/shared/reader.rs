@@ -1,59 +1,109 @@
-//! An ordered read over a connection of its own. Where the holder is gone it waits for it to come
-//! back, and goes on where it was. It waits for the connection and for its waker at once.
+//! An ordered read over a connection of its own, on a thread that fills the reader's buffer. Where the holder
+//! is gone it waits for it to come back, and goes on where it was.
 
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
+use std::io;
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use parking_lot::Mutex;
 
 use super::frame::{Frame, Frames};
-use crate::{Entry, GroupId, Incarnation, LogError, Lsn, Reader, Wake};
+use crate::buffer::{Buffer, BufferReader};
+use crate::{Entry, GroupId, Incarnation, LogError, Lsn, Reader, parking};
 
 /// A holder says something this often, even if nothing is appended; after as long as this
 /// without a word it is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// How often a holder that is gone is looked for.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(100);
-/// How long the rest of a frame may take before the reader looks whether it was woken.
-const FRAME_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// A reader of a shared log.
-pub(super) struct RemoteReader {
+/// Begins a reader from these positions on.
+///
+/// # Errors
+/// Where the process has no thread left.
+pub(super) fn begin(
+    address: String,
+    incarnation: Incarnation,
+    from: &[(GroupId, Lsn)],
+) -> io::Result<Box<dyn Reader>> {
+    let (buffer, connection) = (Arc::<Buffer>::default(), Arc::<Connection>::default());
+    let reading = Reading {
+        address,
+        incarnation,
+        positions: from.to_vec(),
+        buffer: Arc::clone(&buffer),
+        connection: Arc::clone(&connection),
+    };
+    std::thread::Builder::new().name("log-read".to_owned()).spawn(move || reading.run())?;
+    Ok(Box::new(BufferReader::new(buffer, Cut(connection))))
+}
+
+/// The connection that is read.
+type Connection = Mutex<Option<TcpStream>>;
+
+/// Ends the read of a connection with the reader.
+struct Cut(Arc<Connection>);
+
+impl Drop for Cut {
+    fn drop(&mut self) {
+        if let Some(connection) = self.0.lock().take() {
+            // One that is gone has ended.
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// What the thread reads.
+struct Reading {
     address: String,
     incarnation: Incarnation,
     /// The next position of each group.
     positions: Vec<(GroupId, Lsn)>,
-    stream: Option<(TcpStream, Frames<TcpStream>)>,
-    heard: Instant,
-    /// A byte comes here where it is to wait no longer; the other end is its wakers'.
-    rung: UnixStream,
-    bell: Arc<UnixStream>,
+    buffer: Arc<Buffer>,
+    connection: Arc<Connection>,
 }
 
-impl RemoteReader {
-    /// A reader from these positions on.
-    ///
-    /// # Errors
-    /// Where the process has no files left.
-    pub fn new(
-        address: String,
-        incarnation: Incarnation,
-        from: &[(GroupId, Lsn)],
-    ) -> io::Result<Self> {
-        let (rung, bell) = UnixStream::pair()?;
-        rung.set_nonblocking(true)?;
-        bell.set_nonblocking(true)?;
-        let (positions, stream, heard, bell) =
-            (from.to_vec(), None, Instant::now(), Arc::new(bell));
-        Ok(Self { address, incarnation, positions, stream, heard, rung, bell })
+impl Reading {
+    fn run(mut self) {
+        while !self.buffer.is_closed() {
+            match self.read_on() {
+                Ok(()) => std::thread::sleep(RECONNECT_INTERVAL),
+                Err(error) => return self.buffer.fail(error.into()),
+            }
+        }
     }
 
-    fn connect(&mut self) -> Result<bool, LogError> {
+    /// Reads until the holder is gone.
+    ///
+    /// # Errors
+    /// Why nothing will come any more.
+    fn read_on(&mut self) -> Result<(), LogError> {
+        let Some(mut frames) = self.connect()? else { return Ok(()) };
+        let mut heard = Instant::now();
+        while !self.buffer.is_closed() {
+            match frames.next() {
+                Ok(frame) => {
+                    heard = Instant::now();
+                    if let Some(entry) = self.take(frame)? {
+                        parking::wait(None, |context| self.buffer.poll_room(entry.group, context));
+                        self.buffer.push(entry);
+                    }
+                }
+                Err(error) if heard.elapsed() < SILENCE_MAX && is_late(&error) => {}
+                Err(error) => {
+                    tracing::debug!(%error, "the process that holds the log is gone");
+                    break;
+                }
+            }
+        }
+        self.connection.lock().take();
+        Ok(())
+    }
+
+    fn connect(&self) -> Result<Option<Frames<TcpStream>>, LogError> {
         let Ok((mut connection, frames, (incarnation, _))) = super::connect(&self.address) else {
-            return Ok(false);
+            return Ok(None);
         };
         if incarnation != self.incarnation {
             return Err(LogError::Damaged(format!(
@@ -62,87 +112,12 @@ impl RemoteReader {
             )));
         }
         let from = self.positions.clone();
-        let has_timeout = connection.set_read_timeout(Some(FRAME_TIMEOUT));
-        if has_timeout.and_then(|()| Frame::Read { from }.write(&mut connection)).is_err() {
-            return Ok(false);
+        let asked = connection.set_read_timeout(Some(SILENCE_MAX));
+        if asked.and_then(|()| Frame::Read { from }.write(&mut connection)).is_err() {
+            return Ok(None);
         }
-        self.stream = Some((connection, frames));
-        self.heard = Instant::now();
-        Ok(true)
-    }
-
-    /// The next entry; nothing where there is none until `deadline`, or it was woken.
-    fn next_entry(&mut self, deadline: Instant) -> Result<Option<Entry>, LogError> {
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if self.stream.is_none() && !self.connect()? {
-                if left.is_zero() || self.was_woken() {
-                    return Ok(None);
-                }
-                std::thread::sleep(RECONNECT_INTERVAL.min(left));
-                continue;
-            }
-            if let Some(entry) = self.buffered_entry()? {
-                return Ok(Some(entry));
-            }
-            let Some((connection, _)) = &self.stream else { continue };
-            let is_readable = self.wait(connection, left);
-            if self.was_woken() {
-                return Ok(None);
-            }
-            let Some((_, frames)) = &mut self.stream else { continue };
-            let frame =
-                if is_readable { frames.next() } else { Err(io::ErrorKind::TimedOut.into()) };
-            match frame {
-                Ok(frame) => {
-                    self.heard = Instant::now();
-                    if let Some(entry) = self.take(frame)? {
-                        return Ok(Some(entry));
-                    }
-                }
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-                    ) =>
-                {
-                    if self.heard.elapsed() > SILENCE_MAX {
-                        self.stream = None;
-                    }
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "the process that holds the log is gone");
-                    self.stream = None;
-                }
-            }
-            if Instant::now() >= deadline {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// Waits until the connection has something, up to `timeout` or until it is woken. Says whether it has.
-    fn wait(&self, connection: &TcpStream, timeout: Duration) -> bool {
-        let timeout = Timespec::try_from(timeout).ok();
-        let mut waits =
-            [PollFd::new(connection, PollFlags::IN), PollFd::new(&self.rung, PollFlags::IN)];
-        // Where the system cannot wait, the connection is asked.
-        poll(&mut waits, timeout.as_ref()).is_err() || !waits[0].revents().is_empty()
-    }
-
-    fn was_woken(&self) -> bool {
-        (&self.rung).read(&mut [0; 64]).is_ok_and(|count| count > 0)
-    }
-
-    /// An entry that is here already.
-    fn buffered_entry(&mut self) -> Result<Option<Entry>, LogError> {
-        loop {
-            let Some((_, frames)) = &mut self.stream else { return Ok(None) };
-            let Ok(Some(frame)) = frames.buffered() else { return Ok(None) };
-            if let Some(entry) = self.take(frame)? {
-                return Ok(Some(entry));
-            }
-        }
+        *self.connection.lock() = Some(connection);
+        Ok(Some(frames))
     }
 
     fn take(&mut self, frame: Frame) -> Result<Option<Entry>, LogError> {
@@ -162,39 +137,13 @@ impl RemoteReader {
                 self.positions[at].1 = entry.lsn.next();
                 Ok(Some(entry))
             }
-            Frame::Failed(failure) => {
-                self.stream = None;
-                Err(failure.into())
-            }
+            Frame::Failed(failure) => Err(failure.into()),
             _ => Ok(None),
         }
     }
 }
 
-impl Reader for RemoteReader {
-    fn next(
-        &mut self,
-        entries: &mut Vec<Entry>,
-        bytes_max: usize,
-        timeout: Duration,
-    ) -> Result<(), LogError> {
-        let Some(first) = self.next_entry(Instant::now() + timeout)? else { return Ok(()) };
-        let mut bytes_left = bytes_max.saturating_sub(first.record.len().max(1));
-        entries.push(first);
-        while bytes_left > 0
-            && let Some(entry) = self.buffered_entry()?
-        {
-            bytes_left = bytes_left.saturating_sub(entry.record.len().max(1));
-            entries.push(entry);
-        }
-        Ok(())
-    }
-
-    fn waker(&self) -> Wake {
-        let bell = Arc::clone(&self.bell);
-        Arc::new(move || {
-            // One that is full has rung.
-            let _ = (&*bell).write(&[1]);
-        })
-    }
+/// Whether only nothing came in time.
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }

@@ -60,7 +60,7 @@ impl Clusters {
         let mut settings =
             NodeSettings { database_partitions: 2, ..NodeSettings::alone(&path("data")) };
         settings.record.remote.clone_from(&address);
-        let node = Node::open(&settings).unwrap();
+        let node = Node::open(&settings).await.unwrap();
         let coordinator = node.coordinator();
         let keys = Remote::new(&coordinator, node.leading()).keys;
         let spec = KeySpec {
@@ -109,12 +109,13 @@ impl Clusters {
 
     async fn stop(self) {
         let Self { node, port, known, _folder: folder, .. } = self;
+        let runtime = tokio::runtime::Handle::current();
         let stopped = tokio::task::spawn_blocking(move || {
             let began = Instant::now();
             port.stop(LONG);
             assert!(began.elapsed() < LONG / 2, "streams end with the port");
             known.stop();
-            node.close();
+            runtime.block_on(node.close());
             drop(folder);
         });
         stopped.await.unwrap();

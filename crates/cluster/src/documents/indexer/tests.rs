@@ -11,7 +11,7 @@ use crate::{Node, NodeSettings};
 #[tokio::test(flavor = "multi_thread")]
 async fn documents_wait_for_the_mapping_that_they_were_checked_against() {
     let dir = tempfile::tempdir().unwrap();
-    let node = Node::open(&NodeSettings::alone(dir.path())).unwrap();
+    let node = Node::open(&NodeSettings::alone(dir.path())).await.unwrap();
     let coordinator = node.coordinator();
     coordinator.create_index("i", IndexBody::default()).await.unwrap();
     let table = coordinator.shared().tables.by_name("i").unwrap();
@@ -51,7 +51,7 @@ async fn documents_wait_for_the_mapping_that_they_were_checked_against() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pass_over_files_that_were_replaced_leaves_the_new_ones_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let node = Node::open(&NodeSettings::alone(dir.path())).unwrap();
+    let node = Node::open(&NodeSettings::alone(dir.path())).await.unwrap();
     let coordinator = node.coordinator();
     coordinator.create_index("i", IndexBody::default()).await.unwrap();
     let table = coordinator.shared().tables.by_name("i").unwrap();
@@ -98,7 +98,7 @@ async fn a_pass_over_files_that_were_replaced_leaves_the_new_ones_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_index_that_is_being_built_is_not_given_to_others() {
     let dir = tempfile::tempdir().unwrap();
-    let node = Node::open(&NodeSettings::alone(dir.path())).unwrap();
+    let node = Node::open(&NodeSettings::alone(dir.path())).await.unwrap();
     let coordinator = node.coordinator();
     coordinator.create_index("i", IndexBody::default()).await.unwrap();
     let table = coordinator.shared().tables.by_name("i").unwrap();

@@ -22,7 +22,7 @@ struct Asked {
 impl Asked {
     async fn begin() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let node = Node::open(&NodeSettings::alone(dir.path())).unwrap();
+        let node = Node::open(&NodeSettings::alone(dir.path())).await.unwrap();
         let coordinator = node.coordinator();
         let mut replies = Vec::new();
         let make = [Request::Command(Argv::of(&["SET", "made", "1"]))];
@@ -98,7 +98,7 @@ fn set(key: &str) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_that_never_runs_does_not_run_after_the_window_either() {
     let asked = Asked::begin().await;
-    let sent_ms = now_ms();
+    let sent_ms = asked.coordinator.shared().world.time.wall_ms();
     assert_eq!(asked.fence(1, sent_ms).await, Settled::NeverRuns);
     let late = set("late");
     let known = asked.write((SESSION, 1), sent_ms, &[&late]).await;
@@ -126,7 +126,7 @@ async fn a_write_that_never_runs_does_not_run_after_the_window_either() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_read_is_refused_and_never_appended() {
     let asked = Asked::begin().await;
-    let stamp_ms = now_ms();
+    let stamp_ms = asked.coordinator.shared().world.time.wall_ms();
     let good = set("good");
     let unknown = Operation::Command(Argv::of(&["NOSUCH", "good"])).encode();
     let (cut, longer) = (&good[..good.len() - 1], [&good[..], &[0]].concat());

@@ -65,17 +65,20 @@ impl Durable {
 }
 
 /// Makes all rows durable and trims the log behind them.
-pub(crate) fn flush_all(shared: &Shared) {
-    (0..=GROUPS).for_each(|group| flush(shared, GroupId(group)));
+pub(crate) async fn flush_all(shared: &Shared) {
+    for group in 0..=GROUPS {
+        flush(shared, GroupId(group)).await;
+    }
 }
 
 /// Makes a group's rows durable and trims its log behind them. What fails is reported and left for the
 /// next time: it costs space and replay, no data.
-pub(super) fn flush(shared: &Shared, group: GroupId) {
+pub(super) async fn flush(shared: &Shared, group: GroupId) {
     // Before the mark: of what is said after this the mark may know nothing.
     let metadata = shared.metadata.applied();
     let is_needed = is_of_a_stopped_copy(shared, group);
-    let Some(mut mark) = shared.groups.get(group).and_then(|it| it.mark()) else { return };
+    let Some(applier) = shared.groups.get(group) else { return };
+    let Some(mut mark) = applier.mark().await else { return };
     let mut durable = mark.position.lsn;
     for (partition, position) in &mark.replicas {
         match partition.store.flush() {

@@ -1,4 +1,4 @@
-//! When rows go to files, on a thread of its own: the fullest partition while all together take too much
+//! When rows go to files, a role of its own: the fullest partition while all together take too much
 //! memory or before its memtable is full, and group by group what holds the log back, so that the log can be
 //! trimmed and a restart has little to replay. Never all at once. Which is next says
 //! `plimsoll_control::flushing`; what is done with a group, [`groups`].
@@ -7,15 +7,16 @@ mod groups;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use plimsoll_base::Time;
+use plimsoll_base::tasks::{Role, Stopping};
+use plimsoll_base::time::Instant;
 use plimsoll_control::flushing::{self, Held, Limits};
 use plimsoll_log::GroupId;
 use plimsoll_storage::partition::Stops;
 
-use crate::machine::background::BackgroundThread;
 use crate::node::{GROUPS, Shared};
 use crate::replication::partition::Partition;
 use crate::settings;
@@ -39,16 +40,16 @@ const TURN_PART: u64 = 16;
 /// What a look at one store costs is paid by so many bytes that are written.
 const LOOK_BYTES: u64 = 4 << 10;
 
-/// Starts the thread.
-pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<BackgroundThread> {
-    let weak = Arc::downgrade(shared);
-    BackgroundThread::start("flush", move |stopped| run(&weak, stopped))
+/// Begins the role.
+pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Role> {
+    let (weak, time) = (Arc::downgrade(shared), shared.world.time.clone());
+    shared.world.tasks.role("flush", move |stopping| run(weak, time, stopping))
 }
 
-fn run(shared: &Weak<Shared>, stopped: &Receiver<()>) {
-    let (mut flushed, mut stops) = (Flushed::new(Instant::now()), SeenStops::default());
+async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping) {
+    let (mut flushed, mut stops) = (Flushed::new(time.now()), SeenStops::default());
     let mut turns = Turns::default();
-    while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+    while !stopping.told_within(&time, INTERVAL).await {
         let Some(shared) = shared.upgrade() else { return };
         let partitions = shared.tables.partitions();
         shape_files(&shared, &partitions);
@@ -57,8 +58,8 @@ fn run(shared: &Weak<Shared>, stopped: &Receiver<()>) {
         turns.take(&shared, &partitions);
         while let Some(group) = flushed.due(&shared) {
             flushed.note(&shared, group);
-            groups::flush(&shared, group);
-            if stopped.try_recv().is_ok() {
+            groups::flush(&shared, group).await;
+            if stopping.is_told() {
                 return;
             }
             relieve(&shared);
@@ -84,9 +85,10 @@ impl Flushed {
             bytes: (budget as u64).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX),
             age_ns: nanoseconds(interval),
         };
+        let now = shared.world.time.now();
         let held = self.0.values().map(|(bytes, at)| Held {
             bytes: log_bytes.saturating_sub(*bytes),
-            age_ns: nanoseconds(at.elapsed()),
+            age_ns: nanoseconds(now - *at),
         });
         let at = flushing::due(&held.collect::<Vec<_>>(), limits)?;
         self.0.keys().nth(at).copied()
@@ -94,7 +96,8 @@ impl Flushed {
 
     /// A group is being flushed: also where that fails, it is tried again when it is due again.
     fn note(&mut self, shared: &Shared, group: GroupId) {
-        self.0.insert(group, (shared.applied_bytes.load(Ordering::Relaxed), Instant::now()));
+        let applied_bytes = shared.applied_bytes.load(Ordering::Relaxed);
+        self.0.insert(group, (applied_bytes, shared.world.time.now()));
     }
 }
 
@@ -107,14 +110,14 @@ struct SeenStops {
 
 impl SeenStops {
     fn look(&mut self, shared: &Shared) {
-        let stops = shared.resources.stops();
-        let is_quiet = self.said_at.is_some_and(|at| at.elapsed() < STOPS_INTERVAL);
+        let (stops, now) = (shared.resources.stops(), shared.world.time.now());
+        let is_quiet = self.said_at.is_some_and(|at| now - at < STOPS_INTERVAL);
         if stops.count == self.seen.count || is_quiet {
             return;
         }
         let (count, for_ns) = (stops.count - self.seen.count, stops.time_ns - self.seen.time_ns);
         tracing::warn!(count, for_ns, "stores took no rows: files are not written fast enough");
-        *self = Self { seen: stops, said_at: Some(Instant::now()) };
+        *self = Self { seen: stops, said_at: Some(now) };
     }
 }
 

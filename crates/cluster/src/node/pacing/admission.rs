@@ -3,34 +3,28 @@
 //! that; here it is shared by all who write, and refusals are counted. Time is handed in.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::time::Instant;
 use plimsoll_control::pacing::Admitted;
 
 /// The writes of a node that are let in.
+#[derive(Default)]
 pub(crate) struct Admission {
-    began: Instant,
     admitted: Mutex<Admitted>,
     refused: AtomicU64,
-}
-
-impl Default for Admission {
-    fn default() -> Self {
-        let (admitted, refused) = (Mutex::default(), AtomicU64::new(0));
-        Self { began: Instant::now(), admitted, refused }
-    }
 }
 
 impl Admission {
     /// Lets in so many bytes a second from `now` on; none is no limit.
     pub(super) fn set(&self, bytes_s: Option<u64>, now: Instant) {
-        self.admitted.lock().set(self.ns(now), bytes_s);
+        self.admitted.lock().set(now.0, bytes_s);
     }
 
     /// How long a write of so many bytes has to wait; none where it is refused.
     pub(crate) fn take(&self, bytes: u64, now: Instant) -> Option<Duration> {
-        let wait = self.admitted.lock().take(self.ns(now), bytes);
+        let wait = self.admitted.lock().take(now.0, bytes);
         if wait.is_none() {
             self.refused.fetch_add(1, Ordering::Relaxed);
         }
@@ -41,11 +35,6 @@ impl Admission {
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
-
-    fn ns(&self, now: Instant) -> u64 {
-        let passed = now.saturating_duration_since(self.began);
-        u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX)
-    }
 }
 
 #[cfg(test)]
@@ -54,7 +43,7 @@ mod tests {
 
     #[test]
     fn who_is_refused_is_counted() {
-        let (admission, now) = (Admission::default(), Instant::now());
+        let (admission, now) = (Admission::default(), Instant(7_000));
         admission.set(Some(1_000), now);
         assert_eq!(admission.take(2_000, now), Some(Duration::ZERO));
         assert_eq!((admission.take(1, now), admission.refused()), (None, 1));

@@ -3,7 +3,6 @@
 //! says the rate of the next second. The rate is kept by the store (`storage/partition/pace.rs`).
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use plimsoll_control::Mode;
 use plimsoll_control::pacing::{CompactionPacer, Counted, Foreground, debt};
@@ -38,13 +37,13 @@ impl Compactions {
         };
         let found = self.0.step(shared.now_ns(), &counted).filter(|_| mode != Mode::Off);
         let Some((disk, found)) = found else {
-            shared.admission.set(None, Instant::now());
+            shared.admission.set(None, shared.world.time.now());
             return pace.set(None, true);
         };
         tracing::debug!(?disk, ?found, "the pace of compactions");
         pace.set(found.background_bytes_s, mode == Mode::On);
         let admitted_bytes_s = found.admitted_bytes_s.filter(|_| mode == Mode::On);
-        shared.admission.set(admitted_bytes_s, Instant::now());
+        shared.admission.set(admitted_bytes_s, shared.world.time.now());
     }
 }
 

@@ -2,9 +2,11 @@
 //! In the shadow nobody is held back, and it is counted when somebody would have been.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::Time;
+use plimsoll_base::time::Instant;
 
 use super::bucket::{Bucket, WAIT_MAX};
 
@@ -15,6 +17,7 @@ const BOUNDS: Duration = Duration::from_secs(2);
 
 /// The pace of one kind of work of a node.
 pub(crate) struct Lane {
+    time: Time,
     bucket: Bucket,
     bytes_s: AtomicU64,
     /// Whether somebody is held back, or would only have been.
@@ -33,9 +36,11 @@ struct Held {
     all: Duration,
 }
 
-impl Default for Lane {
-    fn default() -> Self {
+impl Lane {
+    /// One that holds nobody back.
+    pub(crate) fn new(time: Time) -> Self {
         Self {
+            time,
             bucket: Bucket::default(),
             bytes_s: AtomicU64::new(FREE),
             acts: AtomicBool::new(true),
@@ -44,18 +49,17 @@ impl Default for Lane {
             turn: tokio::sync::Mutex::default(),
         }
     }
-}
 
-impl Lane {
     /// How long to wait before more is begun; then it is to be asked again. Zero where it may be now.
-    pub(crate) fn wait(&self, now: Instant) -> Duration {
+    pub(crate) fn wait(&self) -> Duration {
+        let now = self.time.now();
         let wait = self.bucket.wait(self.bytes_s(), now);
         if wait.is_zero() {
             return Duration::ZERO;
         }
         let mut held = self.held.lock();
         // Who waits asks again and again.
-        let since = held.at.replace(now).map(|at| now.saturating_duration_since(at));
+        let since = held.at.replace(now).map(|at| now - at);
         held.all += since.filter(|since| *since <= 2 * WAIT_MAX).unwrap_or_default();
         if self.acts() { wait } else { Duration::ZERO }
     }
@@ -68,7 +72,7 @@ impl Lane {
 
     /// Waits until so many bytes may be begun, at most so long, and counts them. Says for how long.
     pub(crate) async fn pass(&self, bytes: u64, at_most: Duration) -> Duration {
-        let began = Instant::now();
+        let began = self.time.now();
         let mut has_waited = false;
         let wait = async {
             let turn = self.turn.try_lock();
@@ -79,25 +83,25 @@ impl Lane {
                 Err(_) => self.turn.lock().await,
             };
             loop {
-                let wait = self.wait(Instant::now());
+                let wait = self.wait();
                 if wait.is_zero() {
                     break;
                 }
                 has_waited = true;
-                tokio::time::sleep(wait).await;
+                self.time.sleep(wait).await;
             }
             self.add(bytes);
         };
-        if tokio::time::timeout(at_most, wait).await.is_err() {
+        if self.time.timeout(at_most, wait).await.is_err() {
             self.add(bytes);
         }
-        if has_waited { began.elapsed() } else { Duration::ZERO }
+        if has_waited { self.time.now() - began } else { Duration::ZERO }
     }
 
     /// Whether somebody was held back of late.
-    pub(crate) fn bounds(&self, now: Instant) -> bool {
-        let at = self.held.lock().at;
-        let is_held = at.is_some_and(|at| now.saturating_duration_since(at) < BOUNDS);
+    pub(crate) fn bounds(&self) -> bool {
+        let (at, now) = (self.held.lock().at, self.time.now());
+        let is_held = at.is_some_and(|at| now - at < BOUNDS);
         is_held && self.acts()
     }
 

@@ -1,4 +1,4 @@
-//! Pacing at work: once a second a thread looks at what this node's clients felt and at how much was copied,
+//! Pacing at work: once a second a role looks at what this node's clients felt and at how much was copied,
 //! followed and compacted meanwhile, asks the law (`plimsoll_control::pacing::copies`), and sets how fast copies,
 //! the files for followers and carried records may go. It decides nothing itself and knows nothing of
 //! what is copied.
@@ -16,11 +16,12 @@ mod compactions;
 mod lane;
 
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::Time;
+use plimsoll_base::tasks::{Role, Stopping};
 use plimsoll_control::Mode;
 use plimsoll_control::pacing::{CopyPacer, Foreground, Second, copies};
 
@@ -29,7 +30,6 @@ pub(crate) use bucket::Bucket;
 use compactions::Compactions;
 pub(crate) use lane::Lane;
 
-use crate::machine::background::BackgroundThread;
 use crate::node::Shared;
 use crate::settings;
 
@@ -39,7 +39,6 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const RECORD_WEIGHT: u64 = 4;
 
 /// How fast a node may copy and follow.
-#[derive(Default)]
 pub(crate) struct Pacing {
     /// Copies that it makes of other nodes' and other clusters' files.
     pub copies: Lane,
@@ -65,6 +64,11 @@ pub struct PacingStatistics {
 }
 
 impl Pacing {
+    pub(crate) fn new(time: &Time) -> Self {
+        let [copies, files, records] = [(); 3].map(|()| Lane::new(time.clone()));
+        Self { copies, files, records, urgency: Mutex::default() }
+    }
+
     pub(crate) fn statistics(&self) -> PacingStatistics {
         PacingStatistics {
             bytes_s: self.copies.bytes_s(),
@@ -101,16 +105,16 @@ impl Pacing {
     }
 }
 
-/// Starts the thread that asks the law.
-pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<BackgroundThread> {
-    let weak = Arc::downgrade(shared);
-    BackgroundThread::start("pacing", move |stopped| run(&weak, stopped))
+/// Begins the role that asks the law.
+pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Role> {
+    let (weak, time) = (Arc::downgrade(shared), shared.world.time.clone());
+    shared.world.tasks.role("pacing", move |stopping| run(weak, time, stopping))
 }
 
-fn run(shared: &Weak<Shared>, stopped: &Receiver<()>) {
+async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping) {
     let mut pacer = CopyPacer::default();
     let mut compactions = Compactions::default();
-    while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+    while !stopping.told_within(&time, INTERVAL).await {
         let Some(shared) = shared.upgrade() else { return };
         let mode = settings::cluster::pacing(&shared.metadata);
         let felt = shared.felt();

@@ -1,7 +1,5 @@
 //! The lanes as the law sets them.
 
-use std::time::Instant;
-
 use plimsoll_control::Class;
 
 use super::*;
@@ -14,17 +12,17 @@ fn felt(ms: u64) -> Foreground {
 
 #[test]
 fn all_kinds_of_work_make_way_and_what_is_urgent_does_not() {
-    let (pacing, mut pacer) = (Pacing::default(), CopyPacer::default());
+    let (pacing, mut pacer) = (Pacing::new(&Time::of_the_machine()), CopyPacer::default());
     let is_held = |lane: &Lane| {
         lane.add(10_000_000);
-        !lane.wait(Instant::now()).is_zero()
+        !lane.wait().is_zero()
     };
     let lanes = [&pacing.copies, &pacing.files, &pacing.records];
     pacing.step(&mut pacer, Foreground::default(), Mode::On);
     assert_eq!(lanes.map(is_held), [false; 3], "nobody asks for anything");
     pacing.step(&mut pacer, felt(1), Mode::On);
     assert_eq!(lanes.map(is_held), [true; 3]);
-    assert_eq!(lanes.map(|lane| lane.bounds(Instant::now())), [true; 3]);
+    assert_eq!(lanes.map(|lane| lane.bounds()), [true; 3]);
     pacing.hasten(1.0);
     pacing.step(&mut pacer, felt(1), Mode::On);
     assert_eq!(lanes.map(is_held), [true, true, false]);
@@ -36,7 +34,7 @@ fn all_kinds_of_work_make_way_and_what_is_urgent_does_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_is_let_through_in_the_end() {
-    let lane = Lane::default();
+    let lane = Lane::new(Time::of_the_machine());
     let hour = Duration::from_secs(3600);
     assert_eq!(lane.pass(1 << 30, hour).await, Duration::ZERO);
     lane.set(Some(1), true);

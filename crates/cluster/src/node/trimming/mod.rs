@@ -18,9 +18,10 @@ mod votes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use plimsoll_log::{GroupId, Log, Lsn};
+use plimsoll_base::time::Instant;
+use plimsoll_log::{GroupId, Lsn};
 use plimsoll_storage::Reply;
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -68,8 +69,8 @@ impl Trimmer {
         }
         let Ok(mut trimming) = Arc::clone(&self.trimming).try_lock_owned() else { return };
         trimming.changed = self.changed;
-        let shared = Arc::downgrade(shared);
-        tokio::spawn(async move {
+        let (tasks, shared) = (shared.world.tasks.clone(), Arc::downgrade(shared));
+        tasks.spawn("trim", async move {
             let Some(shared) = shared.upgrade() else { return };
             if let Err(error) = trim(&shared, &mut trimming).await {
                 tracing::warn!(error, "the log cannot be trimmed now");
@@ -106,22 +107,24 @@ struct Trimming {
 }
 
 impl Trimming {
-    async fn measure(&mut self, log: &Arc<dyn Log>, groups: &[GroupId]) {
-        if self.sized_at.is_some_and(|at| at.elapsed() < SIZES_INTERVAL) {
+    async fn measure(&mut self, shared: &Shared, groups: &[GroupId]) {
+        let now = shared.world.time.now();
+        if self.sized_at.is_some_and(|at| now - at < SIZES_INTERVAL) {
             return;
         }
-        self.sized_at = Some(Instant::now());
-        let (log, groups) = (Arc::clone(log), groups.to_vec());
+        self.sized_at = Some(now);
+        let (log, groups) = (Arc::clone(&shared.log), groups.to_vec());
         let sizes = move || {
             let size = |group| Some((group, log.held_bytes(group).ok()??));
             groups.into_iter().filter_map(size).collect()
         };
-        self.sizes = tokio::task::spawn_blocking(sizes).await.unwrap_or_default();
+        self.sizes = shared.world.tasks.blocking(sizes).await.unwrap_or_default();
     }
 
     /// Says now and then which nodes hold the log back, and with how many bytes.
     fn warn(&mut self, shared: &Shared, held: &BTreeMap<GroupId, Floor>, bytes_max: u64) {
-        let is_due = self.warned_at.is_none_or(|at| at.elapsed() >= WARN_INTERVAL);
+        let now = shared.world.time.now();
+        let is_due = self.warned_at.is_none_or(|at| now - at >= WARN_INTERVAL);
         let mut nodes: BTreeMap<&str, u64> = BTreeMap::new();
         for (group, floor) in held {
             let bytes = self.sizes.get(group).copied().unwrap_or(0);
@@ -134,7 +137,7 @@ impl Trimming {
         if nodes.is_empty() || !is_due {
             return;
         }
-        self.warned_at = Some(Instant::now());
+        self.warned_at = Some(now);
         for (id, bytes) in nodes {
             let node = shared.members.get(id).map_or(id.to_owned(), |it| it.record.name.clone());
             tracing::warn!(
@@ -242,7 +245,7 @@ async fn trim(shared: &Arc<Shared>, trimming: &mut Trimming) -> Result<(), Strin
         return Ok(());
     }
     election.read_beats(&shared.metadata)?;
-    trimming.measure(&shared.log, &groups).await;
+    trimming.measure(shared, &groups).await;
     let bytes_max = settings::cluster::retention_bytes(&shared.metadata);
     let floors = groups.into_iter();
     let floors: BTreeMap<GroupId, Floor> =
@@ -257,7 +260,7 @@ async fn trim(shared: &Arc<Shared>, trimming: &mut Trimming) -> Result<(), Strin
         }
         let log = Arc::clone(&shared.log);
         let trim = move || log.trim(group, Lsn(up_to));
-        let trimmed = tokio::task::spawn_blocking(trim).await.map_err(|error| error.to_string())?;
+        let trimmed = shared.world.tasks.blocking(trim).await.map_err(|error| error.to_string())?;
         match trimmed {
             Ok(()) => {
                 trimming.trimmed.insert(group, up_to);

@@ -42,7 +42,7 @@ impl Peers for Way {
 impl Documents {
     async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let node = Node::open(&NodeSettings::alone(dir.path())).unwrap();
+        let node = Node::open(&NodeSettings::alone(dir.path())).await.unwrap();
         let coordinator = node.coordinator();
         let mappings = json!({ "properties": { "tag": { "type": "keyword" } } });
         let setting = |name: &str, value: Value| (name.to_owned(), value);
@@ -91,7 +91,14 @@ impl Documents {
         let peers: Arc<dyn Peers> = Arc::new(Way(Arc::clone(&self.coordinator)));
         let (address, from) = ("source:1".into(), from.into());
         let cluster = self.coordinator.shared().log.incarnation();
-        let link = Link { peers, address, from, cluster, heard: Arc::default() };
+        let link = Link {
+            peers,
+            address,
+            from,
+            cluster,
+            time: Time::of_the_machine(),
+            heard: Arc::default(),
+        };
         link.ask(question, Duration::from_secs(60), 0).await.unwrap()
     }
 
@@ -102,7 +109,14 @@ impl Documents {
         let peers: Arc<dyn Peers> = Arc::new(Way(Arc::clone(&self.coordinator)));
         let (address, from) = ("source:1".into(), "target".into());
         let cluster = self.coordinator.shared().log.incarnation();
-        let link = Link { peers, address, from, cluster, heard: Arc::default() };
+        let link = Link {
+            peers,
+            address,
+            from,
+            cluster,
+            time: Time::of_the_machine(),
+            heard: Arc::default(),
+        };
         let recovery = Recoveries::new("target").begin(id, "source").unwrap();
         let copied = copy(&link, id, &folders, &small_chunks(), &recovery).await.unwrap();
         let indexed = copied.indexed();

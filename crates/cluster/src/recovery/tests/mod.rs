@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use plimsoll_base::Time;
 use plimsoll_control::Random;
 use plimsoll_log::record::{self, Item, LeadStamp, Record};
 use plimsoll_log::rules::chain::{Chain, Position};
@@ -201,7 +202,14 @@ impl Network {
     fn link(&self) -> Link {
         let peers: Arc<dyn Peers> = Arc::new(self.clone());
         let (address, from) = ("source:1".into(), "target".into());
-        Link { peers, address, from, cluster: LOG, heard: Arc::default() }
+        Link {
+            peers,
+            address,
+            from,
+            cluster: LOG,
+            time: Time::of_the_machine(),
+            heard: Arc::default(),
+        }
     }
 
     /// Starts the source anew: it knows nothing of its checkpoints.

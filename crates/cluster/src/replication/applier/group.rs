@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use plimsoll_base::Time;
 use plimsoll_log::rules::chain::{Chain, Position};
 use plimsoll_log::{GroupId, Log, Lsn, PartitionId};
 use plimsoll_storage::partition::{OverBudget, Replica};
@@ -53,9 +54,9 @@ impl Group {
 
     /// Takes a replica in: from here on every mark includes it. What it lacks of the log is made
     /// up for now, where that is little.
-    pub(super) fn add(
+    pub(super) async fn add(
         &mut self,
-        log: &dyn Log,
+        (log, time): (&dyn Log, &Time),
         mut replica: Box<Replica>,
         partition: Arc<Partition>,
         over: OverBudget,
@@ -65,8 +66,10 @@ impl Group {
             return Added::Behind(replica);
         }
         if held.lsn < position.lsn {
-            let caught_up = CatchUp::begin(log, self.id, &replica)
-                .and_then(|mut it| it.run(&mut replica, position.lsn, over, &|| false));
+            let caught_up = match CatchUp::begin(log, self.id, &replica) {
+                Ok(mut it) => it.run(time, &mut replica, position.lsn, over, &|| false).await,
+                Err(error) => Err(error),
+            };
             match caught_up {
                 Ok(()) => {}
                 // Whoever brings it forward finds that out and has it copied.

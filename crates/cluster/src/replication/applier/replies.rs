@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 
+use plimsoll_base::random::Draws;
 use plimsoll_log::rules::carried::LeaderPosition;
 use plimsoll_log::rules::sessions::Verdict;
 use plimsoll_storage::execute::ReadContext;
@@ -12,7 +13,6 @@ use plimsoll_storage::rows::metered::Metered;
 use plimsoll_storage::rows::{RowsRead, StoreError};
 use plimsoll_storage::{Argv, ErrorReply, Reply, command, execute};
 
-use crate::machine::chance::cheap_random;
 use crate::replication::lead::{Answer, Step, Submission};
 use crate::replication::settle;
 use crate::wire::write_error::WriteError;
@@ -33,10 +33,12 @@ pub(super) struct Replies<'a> {
     unsettled: HashMap<usize, WriteError>,
     /// What the reads of each submission hold, bytes.
     held: Vec<Cell<usize>>,
+    /// What reads that pick at random go by.
+    chance: &'a Draws,
 }
 
 impl<'a> Replies<'a> {
-    pub(super) fn new(submissions: &'a [Submission], now_ms: u64) -> Self {
+    pub(super) fn new(submissions: &'a [Submission], now_ms: u64, chance: &'a Draws) -> Self {
         let done = submissions.iter().map(|it| Vec::with_capacity(it.steps.len())).collect();
         let mut owners = Vec::new();
         if submissions.iter().any(|submission| submission.items_len() != 1) {
@@ -46,7 +48,7 @@ impl<'a> Replies<'a> {
         }
         let held = vec![Cell::new(0); submissions.len()];
         let unsettled = HashMap::new();
-        Self { submissions, owners, now_ms, done, unsettled, held }
+        Self { submissions, owners, now_ms, done, unsettled, held, chance }
     }
 
     /// The replies of each submission, and why one has none.
@@ -96,7 +98,13 @@ impl Observer for Replies<'_> {
                 held.set(held.get().saturating_add(bytes));
                 if held.get() > READS_BYTES_MAX { Err(too_much_read()) } else { Ok(()) }
             };
-            replies.push(read(argv, &Metered::new(rows, &grant), self.now_ms, keys));
+            let context = ReadContext {
+                now_ms: self.now_ms,
+                seed: self.chance.next_u64(),
+                keys,
+                cursors: None,
+            };
+            replies.push(read(argv, &Metered::new(rows, &grant), &context));
         }
     }
 }
@@ -114,10 +122,9 @@ fn too_much_read() -> StoreError {
     StoreError::Refused(ErrorReply::err(words))
 }
 
-fn read(argv: &Argv, rows: &impl RowsRead, now_ms: u64, keys: u64) -> Reply {
-    let context = ReadContext { now_ms, seed: cheap_random(), keys, cursors: None };
+fn read(argv: &Argv, rows: &impl RowsRead, context: &ReadContext<'_>) -> Reply {
     match command::parse(argv) {
-        Ok(command) => execute::read(&command, rows, &context)
+        Ok(command) => execute::read(&command, rows, context)
             .unwrap_or_else(|error| Reply::Error(ErrorReply::err(error.to_string()))),
         Err(error) => Reply::Error(error),
     }

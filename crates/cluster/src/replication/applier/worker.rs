@@ -1,14 +1,18 @@
-//! The thread of an applier: it waits for the log and for commands, and applies record by record.
+//! The role of an applier: it waits for the log and for commands, and applies record by record.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, TryRecvError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use futures_util::FutureExt;
+use plimsoll_base::tasks::Stopping;
+use plimsoll_base::time::Instant;
 use plimsoll_log::record::Record;
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::{Entry, LogError, PartitionId, Reader};
 use plimsoll_storage::partition::{Applied, ApplyError, Replica};
+use tokio::sync::mpsc::Receiver;
 
 use super::group::Group;
 use super::replies::{Replies, answer, deliver};
@@ -19,13 +23,10 @@ use crate::wire::write_error::WriteError;
 
 /// Bytes read from the log at once: each group that is read may hold so many.
 const READ_BYTES_MAX: usize = 2 << 20;
-/// How long the thread waits for the log where nothing is due: commands end that wait, so a group in
-/// which nothing happens costs next to nothing.
-const READ_TIMEOUT: Duration = Duration::from_millis(250);
 /// How long a replica that could not apply rests before it is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What the thread is at when it looks for commands.
+/// What it is at when it looks for commands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Activity {
     BetweenRecords,
@@ -43,7 +44,7 @@ pub(super) struct Worker {
     commands: Receiver<Command>,
     /// See [`super::Applier::has_left`].
     has_left: Arc<AtomicBool>,
-    is_stopping: bool,
+    stopping: Stopping,
 }
 
 impl Worker {
@@ -53,51 +54,85 @@ impl Worker {
         group: Group,
         commands: Receiver<Command>,
         has_left: Arc<AtomicBool>,
+        stopping: Stopping,
     ) -> Self {
-        let (checks, is_stopping) = (Vec::new(), false);
-        Self { context, reader, group, checks, commands, has_left, is_stopping }
+        Self { context, reader, group, checks: Vec::new(), commands, has_left, stopping }
     }
 
     /// Runs; after a panic, which is a fault of ours, nothing of the group is applied any more, and
     /// that is said.
-    pub(super) fn run_until_stopped(mut self) {
-        let run = std::panic::AssertUnwindSafe(|| self.run());
-        if std::panic::catch_unwind(run).is_err() {
-            self.halt("apply panicked; the log has what was said");
+    pub(super) async fn run_until_stopped(mut self) {
+        let run = std::panic::AssertUnwindSafe(self.run());
+        if run.catch_unwind().await.is_err() {
+            self.halt("apply panicked; the log has what was said").await;
         }
     }
 
     /// Stops the group; commands are still answered: the node serves reads and can be stopped.
-    fn halt(&mut self, fault: &str) {
+    async fn halt(&mut self, fault: &str) {
         self.group.stop(fault);
-        self.obey_until_stopped();
+        self.obey_until_stopped().await;
     }
 
-    fn obey_until_stopped(&mut self) {
-        while !self.is_stopping {
-            match self.commands.recv() {
-                Ok(command) => self.obey(command, Activity::Stopped),
-                Err(_) => self.is_stopping = true,
-            }
+    /// Whether it was told to stop, or its owner let go of it.
+    fn is_over(&self) -> bool {
+        self.stopping.is_told() || self.commands.is_closed()
+    }
+
+    async fn obey_until_stopped(&mut self) {
+        while let Some(command) = self.command().await {
+            self.obey(command, Activity::Stopped).await;
         }
     }
 
-    fn run(&mut self) {
+    /// The next command; none once it is to stop.
+    async fn command(&mut self) -> Option<Command> {
+        tokio::select! {
+            biased;
+            () = self.stopping.told() => None,
+            command = self.commands.recv() => command,
+        }
+    }
+
+    async fn run(&mut self) {
         let mut entries = Vec::new();
-        while !self.is_stopping {
-            self.obey_waiting(Activity::BetweenRecords);
-            let timeout = self.check_leads();
-            match self.reader.next(&mut entries, READ_BYTES_MAX, timeout) {
-                Ok(()) => {}
-                Err(error) => self.cannot_read(&error),
+        while !self.is_over() {
+            self.obey_waiting(Activity::BetweenRecords).await;
+            let check_at = self.check_leads();
+            if let Err(error) = self.reader.take(&mut entries, READ_BYTES_MAX) {
+                self.cannot_read(&error).await;
+            }
+            if entries.is_empty() {
+                self.rest(check_at).await;
             }
             for entry in entries.drain(..) {
-                self.apply(&entry);
+                self.apply(&entry).await;
             }
         }
     }
 
-    fn cannot_read(&mut self, error: &LogError) {
+    /// Waits for the log, a command, or the time at which a lead is to be looked at.
+    async fn rest(&mut self, check_at: Option<Instant>) {
+        let time = &self.context.world.time;
+        let is_due = async {
+            match check_at {
+                Some(at) => time.sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        let command = tokio::select! {
+            biased;
+            () = self.stopping.told() => return,
+            command = self.commands.recv() => command,
+            () = poll_fn(|context| self.reader.poll_ready(context)) => return,
+            () = is_due => return,
+        };
+        if let Some(command) = command {
+            self.obey(command, Activity::BetweenRecords).await;
+        }
+    }
+
+    async fn cannot_read(&mut self, error: &LogError) {
         if let LogError::Trimmed { group, asked, .. } = error
             && self.context.log.bounds(*group).is_ok_and(|bounds| bounds.first > *asked)
         {
@@ -105,28 +140,26 @@ impl Worker {
             if self.group.partitions.is_empty() {
                 tracing::info!(%error, "the log went on while nothing was applied of it here");
                 self.has_left.store(true, Ordering::Relaxed);
-                return self.obey_until_stopped();
+                return self.obey_until_stopped().await;
             }
             // Not a hole, which every node would meet again.
             self.context.fell_behind.tell(&error.to_string());
         }
-        self.halt(&format!("the log cannot be read: {error}"));
+        self.halt(&format!("the log cannot be read: {error}")).await;
     }
 
-    /// Has leads that waited long enough begin their next record; says for how long the log may
-    /// be waited for.
-    fn check_leads(&mut self) -> Duration {
+    /// Has leads that waited long enough begin their next record; says when to look again, if at all.
+    fn check_leads(&mut self) -> Option<Instant> {
         if self.checks.is_empty() {
-            return READ_TIMEOUT;
+            return None;
         }
-        let now = Instant::now();
+        let now = self.context.world.time.now();
         self.checks.retain_mut(|(at, partition)| {
             let again = if *at <= now { partition.lead.check(now) } else { Some(*at) };
             *at = again.unwrap_or(*at);
             again.is_some()
         });
-        let next = self.checks.iter().map(|(at, _)| *at - now).min();
-        next.map_or(READ_TIMEOUT, |wait| wait.min(READ_TIMEOUT))
+        self.checks.iter().map(|(at, _)| *at).min()
     }
 
     fn check_lead(&mut self, at: Instant, partition: &Arc<Partition>) {
@@ -137,17 +170,15 @@ impl Worker {
         }
     }
 
-    fn obey_waiting(&mut self, activity: Activity) {
-        while !self.is_stopping {
-            match self.commands.try_recv() {
-                Ok(command) => self.obey(command, activity),
-                Err(TryRecvError::Disconnected) => self.is_stopping = true,
-                Err(TryRecvError::Empty) => return,
-            }
+    async fn obey_waiting(&mut self, activity: Activity) {
+        while !self.is_over()
+            && let Ok(command) = self.commands.try_recv()
+        {
+            self.obey(command, activity).await;
         }
     }
 
-    fn obey(&mut self, command: Command, activity: Activity) {
+    async fn obey(&mut self, command: Command, activity: Activity) {
         match command {
             Command::Add(_, _, done) if self.has_left.load(Ordering::Relaxed) => {
                 let _ = done.send(Added::Refused("the group is not read here any more".to_owned()));
@@ -158,7 +189,8 @@ impl Worker {
             }
             Command::Add(replica, partition, done) => {
                 let over = self.context.version.over_budget();
-                let added = self.group.add(&*self.context.log, replica, partition, over);
+                let by = (&*self.context.log, &self.context.world.time);
+                let added = self.group.add(by, replica, partition, over).await;
                 // Who asked may be gone; the replica is served all the same.
                 let _ = done.send(added);
             }
@@ -190,7 +222,6 @@ impl Worker {
                 self.has_left.store(is_empty, Ordering::Relaxed);
                 let _ = done.send(is_empty.then(|| self.group.mark()));
             }
-            Command::Stop => self.is_stopping = true,
         }
     }
 
@@ -200,7 +231,7 @@ impl Worker {
         group.partitions.iter().any(|it| it.id == id) && !group.replicas.contains_key(&id)
     }
 
-    fn apply(&mut self, entry: &Entry) {
+    async fn apply(&mut self, entry: &Entry) {
         let group = &mut self.group;
         if group.fault.is_some() {
             return;
@@ -215,8 +246,8 @@ impl Worker {
             let submissions = partition.lead.take(&record.lead).unwrap_or_default();
             let done =
                 self.apply_until_done(&mut replica, &partition, position, &record, submissions);
-            if let Err(fault) = done
-                && !self.is_stopping
+            if let Err(fault) = done.await
+                && !self.is_over()
             {
                 partition.halt(&fault);
             }
@@ -232,7 +263,7 @@ impl Worker {
     }
 
     /// Applies, trying again while the store fails; commands are obeyed meanwhile.
-    fn apply_until_done(
+    async fn apply_until_done(
         &mut self,
         replica: &mut Replica,
         partition: &Arc<Partition>,
@@ -247,7 +278,8 @@ impl Worker {
         // Those that were well and wait with this one, because they are in its group.
         let mut waiting: Vec<Arc<Partition>> = Vec::new();
         loop {
-            let mut replies = Replies::new(&submissions, position.log_time_ms);
+            let chance = &self.context.chance;
+            let mut replies = Replies::new(&submissions, position.log_time_ms, chance);
             match replica.apply(position, record, self.context.version.over_budget(), &mut replies)
             {
                 Ok(applied) => {
@@ -278,9 +310,10 @@ impl Worker {
                         let waits = Fault::Waits(fault.clone());
                         waiting.iter().for_each(|it| it.set_fault(Some(waits.clone())));
                     }
-                    self.obey_waiting(Activity::InRecord);
+                    drop(replies);
+                    self.obey_waiting(Activity::InRecord).await;
                     // What waits stays so: the record is not applied, and nothing after it may be.
-                    if self.is_stopping {
+                    if self.is_over() {
                         return Err(fault);
                     }
                     // The copy is given up meanwhile, and with its files there may be room for the others.
@@ -288,7 +321,7 @@ impl Worker {
                         waiting.iter().for_each(|it| it.set_fault(None));
                         return Err(fault);
                     }
-                    std::thread::sleep(RETRY_INTERVAL);
+                    self.context.world.time.sleep(RETRY_INTERVAL).await;
                 }
                 Err(error) => {
                     match &error {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use crate::machine::wall_clock::now_ms;
 use crate::node::Shared;
 use crate::wire::{Question, Reply};
 
@@ -20,15 +19,15 @@ impl Shared {
         }
         let clock = Arc::clone(&self.clock);
         let others = self.members.others();
-        tokio::spawn(async move {
+        self.world.tasks.spawn("clocks", async move {
             let is_alone = others.is_empty();
             let asked = others.into_iter().map(|member| {
                 let clock = Arc::clone(&clock);
                 async move {
-                    let asked_ms = now_ms();
+                    let asked_ms = clock.wall_ms();
                     let answer = member.link.ask(Question::Clock, ANSWER_TIMEOUT, 0).await;
                     if let Ok(Reply::Clock { now_ms: theirs_ms }) = answer {
-                        clock.hear(member.number, asked_ms, theirs_ms, now_ms());
+                        clock.hear(member.number, asked_ms, theirs_ms, clock.wall_ms());
                     }
                 }
             });

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use plimsoll_base::Time;
 use plimsoll_control::selection::NodeId;
 use plimsoll_log::{
     AppendDone, AppendError, Bounds, GroupId, Incarnation, Log, LogError, Lsn, Reader, Stats,
@@ -13,14 +14,13 @@ use plimsoll_log::{
 
 use super::lone::{LASTS_MS, LoneClock, Look};
 use super::skew::{Clocks, SKEW_MAX_MS};
-use super::steady;
-use crate::machine::wall_clock::now_ms;
 
 /// This node's clock, and what is known of how right it is.
 pub(crate) struct OwnClock {
     /// The clock less the steady one when it was believed last, ms; reads ask for it all the time.
     believed: AtomicI64,
     state: Mutex<State>,
+    time: Time,
 }
 
 /// Nothing was believed yet, or the clock is judged by others.
@@ -36,24 +36,34 @@ struct State {
 
 impl OwnClock {
     /// One that is compared with those of other nodes.
-    fn compared() -> Self {
-        Self::new(State::default())
+    fn compared(time: Time) -> Self {
+        Self::new(State::default(), time)
     }
 
     /// One that there is no other for.
-    fn lone() -> Self {
-        Self::new(State { lone: Some(LoneClock::default()), ..State::default() })
+    fn lone(time: Time) -> Self {
+        Self::new(State { lone: Some(LoneClock::default()), ..State::default() }, time)
     }
 
-    fn new(state: State) -> Self {
+    fn new(state: State, time: Time) -> Self {
         let believed = AtomicI64::new(UNKNOWN);
-        Self { believed, state: Mutex::new(state) }
+        Self { believed, state: Mutex::new(state), time }
+    }
+
+    /// The time that it is told by.
+    pub(crate) fn time(&self) -> &Time {
+        &self.time
+    }
+
+    /// What the clock says, right or wrong, ms since 1970.
+    pub(crate) fn wall_ms(&self) -> u64 {
+        self.time.wall_ms()
     }
 
     /// What reads go by, ms since 1970: the clock; after a step that is not believed yet, what it
     /// would say without that. Nothing that a write still finds expires for a read.
     pub(crate) fn read_ms(&self) -> u64 {
-        let (clock_ms, steady_ms) = (now_ms(), steady::now_ms());
+        let (clock_ms, steady_ms) = (self.time.wall_ms(), self.time.steady_ms());
         let believed = self.believed.load(Ordering::Relaxed);
         let step = clock_ms.wrapping_sub(steady_ms).cast_signed().saturating_sub(believed);
         if believed == UNKNOWN || step.abs() <= SKEW_MAX_MS {
@@ -69,14 +79,14 @@ impl OwnClock {
     pub(crate) fn check(&self) -> Result<(), String> {
         let mut state = self.state.lock();
         if let Some(lone) = &mut state.lone {
-            let (clock_ms, steady_ms) = (now_ms(), steady::now_ms());
+            let (clock_ms, steady_ms) = (self.time.wall_ms(), self.time.steady_ms());
             let look = lone.look(clock_ms, steady_ms);
             let step_ms = if let Look::Stepped(step_ms) = look { step_ms } else { 0 };
             let offset_ms = clock_ms.wrapping_sub(steady_ms).cast_signed();
             self.believed.store(offset_ms.wrapping_sub(step_ms), Ordering::Relaxed);
             return state.judge_alone(look);
         }
-        if state.clocks.look(now_ms(), steady::now_ms()) {
+        if state.clocks.look(self.time.wall_ms(), self.time.steady_ms()) {
             tracing::warn!("this node's clock stepped: it is compared with the others'");
         }
         if state.clocks.has_stepped() {
@@ -87,10 +97,10 @@ impl OwnClock {
 
     /// Learns what another node's clock said between two moments of this one, ms since 1970.
     pub(super) fn hear(&self, node: NodeId, asked_ms: u64, theirs_ms: u64, answered_ms: u64) {
-        let steady_ms = steady::now_ms();
+        let steady_ms = self.time.steady_ms();
         let mut state = self.state.lock();
         // A step since the question would make the answer say nothing.
-        state.clocks.look(now_ms(), steady_ms);
+        state.clocks.look(self.time.wall_ms(), steady_ms);
         state.clocks.hear(node, [asked_ms, theirs_ms, answered_ms], steady_ms);
     }
 
@@ -100,7 +110,7 @@ impl OwnClock {
         if is_alone {
             state.clocks = Clocks::default();
         }
-        let found = state.clocks.skew_ms(steady::now_ms()).map(|skew_ms| {
+        let found = state.clocks.skew_ms(self.time.steady_ms()).map(|skew_ms| {
             let way = if skew_ms > 0 { "ahead of" } else { "behind" };
             format!("this node's clock is at least {} ms {way} the others'", skew_ms.unsigned_abs())
         });
@@ -151,13 +161,13 @@ pub(crate) struct GuardedLog {
 
 impl GuardedLog {
     /// A log that others append to as well, and the clock that is compared with theirs.
-    pub(crate) fn around(log: Arc<dyn Log>) -> (Arc<dyn Log>, Arc<OwnClock>) {
-        Self::with(log, OwnClock::compared())
+    pub(crate) fn around(log: Arc<dyn Log>, time: Time) -> (Arc<dyn Log>, Arc<OwnClock>) {
+        Self::with(log, OwnClock::compared(time))
     }
 
     /// A log that nobody else appends to.
-    pub(crate) fn alone(log: Arc<dyn Log>) -> (Arc<dyn Log>, Arc<OwnClock>) {
-        Self::with(log, OwnClock::lone())
+    pub(crate) fn alone(log: Arc<dyn Log>, time: Time) -> (Arc<dyn Log>, Arc<OwnClock>) {
+        Self::with(log, OwnClock::lone(time))
     }
 
     fn with(log: Arc<dyn Log>, clock: OwnClock) -> (Arc<dyn Log>, Arc<OwnClock>) {

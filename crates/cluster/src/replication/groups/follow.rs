@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
 
+use plimsoll_base::time::Instant;
 use plimsoll_log::GroupId;
 
 use super::need::{Demand, KEEP};
@@ -20,7 +20,7 @@ impl UnusedSince {
             self.0.remove(&group);
             return false;
         }
-        now.duration_since(*self.0.entry(group).or_insert(now)) >= KEEP
+        now - *self.0.entry(group).or_insert(now) >= KEEP
     }
 }
 
@@ -30,7 +30,7 @@ impl Shared {
         if self.is_alone {
             return;
         }
-        let (acts, now) = (self.members.acts(), Instant::now());
+        let (acts, now) = (self.members.acts(), self.world.time.now());
         let changes = |(group, demand): (GroupId, Demand)| {
             let holds = self.groups.get(group).is_some();
             let is_wanted = demand.wants(holds, acts);
@@ -43,7 +43,7 @@ impl Shared {
         }
         let Ok(changing) = Arc::clone(&self.groups.changing).try_lock_owned() else { return };
         let shared = Arc::downgrade(self);
-        tokio::spawn(async move {
+        self.world.tasks.spawn("groups", async move {
             let Some(shared) = shared.upgrade() else { return };
             for group in changed {
                 if let Err(error) = shared.change(group).await {
@@ -70,8 +70,8 @@ impl Shared {
         // First it is found no more, then it takes no copy any more.
         let Some(applier) = self.groups.remove(group) else { return Ok(()) };
         let metadata = Arc::clone(&self.metadata);
-        let leave = move || {
-            let Some(mark) = applier.leave() else { return Err(applier) };
+        let leave = async move {
+            let Some(mark) = applier.leave().await else { return Err(applier) };
             let note = serde_json::to_vec(&mark.last).unwrap_or_default();
             let store = &metadata.store;
             let kept = store.put_group(group, &mark.position, &note).and_then(|()| store.flush());
@@ -79,10 +79,11 @@ impl Shared {
                 // It begins earlier then, should it be taken up again.
                 tracing::warn!(%group, %error, "where a log group stood is not kept");
             }
-            applier.stop();
+            applier.stop().await;
             Ok(mark.position)
         };
-        let left = tokio::task::spawn_blocking(leave).await.map_err(|error| error.to_string())?;
+        let left = self.world.tasks.apart("leave", leave).await;
+        let left = left.map_err(|error| error.to_string())?;
         match left {
             Ok(position) => {
                 tracing::info!(%group, at = position.lsn.0, "a log group is given up");
@@ -125,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_group_is_given_up_after_it_was_of_no_use_for_a_while_without_a_break() {
-        let (mut unused, group, begun) = (UnusedSince::default(), GroupId(3), Instant::now());
+        let (mut unused, group, begun) = (UnusedSince::default(), GroupId(3), Instant::default());
         assert!(!unused.note(group, false, begun));
         assert!(!unused.note(group, false, begun + KEEP / 2));
         assert!(!unused.note(group, true, begun + KEEP / 2));

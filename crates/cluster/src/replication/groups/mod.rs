@@ -83,7 +83,7 @@ impl HeldGroups {
         let mut state = self.state.lock();
         if state.is_closed {
             drop(state);
-            applier.stop();
+            applier.end();
             return Err(LogError::Failed("the node is stopping".to_owned()));
         }
         state.appliers.insert(group, Arc::clone(&applier));
@@ -99,12 +99,12 @@ impl HeldGroups {
         let mut state = self.state.lock();
         if state.is_closed {
             drop(state);
-            return applier.stop();
+            return applier.end();
         }
         state.appliers.insert(group, applier);
     }
 
-    /// Ends all threads after what they are doing. Blocks.
+    /// Ends all appliers after what they are doing; a node's are waited for, which blocks.
     pub(crate) fn close(&self) {
         let appliers = {
             let mut state = self.state.lock();
@@ -112,7 +112,7 @@ impl HeldGroups {
             std::mem::take(&mut state.appliers)
         };
         appliers.values().for_each(|applier| applier.begin_to_stop());
-        appliers.values().for_each(|applier| applier.stop());
+        appliers.values().for_each(|applier| applier.end());
     }
 
     /// Has the node read a group for as long as this lives, also where it has no copy in it.
@@ -182,8 +182,8 @@ impl Shared {
             return Err("the node is stopping".to_owned());
         }
         if let Some(left) = self.groups.remove(group) {
-            let stop = move || left.stop();
-            tokio::task::spawn_blocking(stop).await.map_err(|error| error.to_string())?;
+            let stopped = self.world.tasks.apart("stop", async move { left.stop().await }).await;
+            stopped.map_err(|error| error.to_string())?;
         }
         let tail = self.tails.get(&group).ok_or_else(|| format!("the log has no group {group}"))?;
         let Begin { position, last } = self.begin_of(group).await?;
@@ -206,7 +206,7 @@ impl Shared {
         };
         // A server may have to be asked.
         let found: Result<_, String> =
-            tokio::task::spawn_blocking(found).await.map_err(|error| error.to_string())?;
+            self.world.tasks.blocking(found).await.map_err(|error| error.to_string())?;
         if let Some(begin) = found? {
             return Ok(begin);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::{GroupId, Lsn};
@@ -58,7 +58,7 @@ impl Shared {
         if missing.is_empty() {
             return found;
         }
-        let begun = Instant::now();
+        let begun = self.world.time.now();
         for member in self.others_by_groups(&missing) {
             match member.link.ask(Question::Positions, ASK_TIMEOUT, 0).await {
                 Ok(Reply::Positions(positions)) => {
@@ -72,7 +72,7 @@ impl Shared {
                 Ok(_) => tracing::debug!(node = member.record.name, "it says not where it stands"),
                 Err(error) => tracing::debug!(node = member.record.name, %error, "no positions"),
             }
-            if missing.is_empty() || begun.elapsed() >= ASK_ALL_TIMEOUT {
+            if missing.is_empty() || self.world.time.now() - begun >= ASK_ALL_TIMEOUT {
                 break;
             }
         }

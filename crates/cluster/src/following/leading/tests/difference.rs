@@ -41,7 +41,7 @@ async fn range(leader: &Leader, snapshot: u64, since: u64) -> Range {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_stays_as_it_was_and_is_its_followers_alone() {
-    let leader = Leader::open();
+    let leader = Leader::open().await;
     leader.write(0..20, 10).await;
     let partition = PartitionId { table: leader.table().await.incarnation, ordinal: 0 };
     let first = opened(&leader, partition, "f").await;
@@ -73,12 +73,12 @@ async fn a_snapshot_stays_as_it_was_and_is_its_followers_alone() {
     asked(&leader, "a", DifferenceAsk::Close { snapshot }).await.unwrap();
     let gone = asked(&leader, "a", DifferenceAsk::Range { snapshot, span: all(0) }).await;
     assert!(matches!(gone, Err(RemoteError::Refused(_))), "{gone:?}");
-    leader.close();
+    leader.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn snapshots_are_few_and_of_what_may_be_followed() {
-    let leader = Leader::open();
+    let leader = Leader::open().await;
     leader.write(0..5, 10).await;
     let (table, log) = (leader.table().await.incarnation, leader.shared().log.incarnation());
     let partition = PartitionId { table, ordinal: 0 };
@@ -119,5 +119,5 @@ async fn snapshots_are_few_and_of_what_may_be_followed() {
         }
         other => panic!("{other:?}"),
     }
-    leader.close();
+    leader.close().await;
 }

@@ -25,7 +25,7 @@ async fn asked(leader: &Leader, asker: &str, of: Question) -> Reply {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_of_a_table_are_given_to_whom_they_were_made_for() {
-    let leader = Leader::open();
+    let leader = Leader::open().await;
     leader.write(0..100, 100).await;
     let table = leader.table().await.incarnation;
     let partition = PartitionId { table, ordinal: 0 }.into();
@@ -61,7 +61,7 @@ async fn files_of_a_table_are_given_to_whom_they_were_made_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_but_files_is_asked_for() {
-    let leader = Leader::open();
+    let leader = Leader::open().await;
     leader.write(0..1, 1).await;
     leader.coordinator.create_index("i", crate::IndexBody::default()).await.unwrap();
     let table = leader.leading.table("i").await.unwrap().unwrap().incarnation;

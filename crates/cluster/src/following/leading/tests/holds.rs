@@ -21,7 +21,7 @@ async fn change(leader: &Leader, change: HoldChange) -> Result<Vec<u64>, RemoteE
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_is_kept_until_the_follower_has_it() {
-    let leader = Leader::open();
+    let leader = Leader::open().await;
     leader.write(0..100, 10).await;
     let table = leader.table().await.incarnation;
     let partitions = [0, 1].map(|ordinal| PartitionId { table, ordinal });
@@ -48,12 +48,12 @@ async fn the_log_is_kept_until_the_follower_has_it() {
     leader.write(200..201, 10).await;
     leader.flush().await;
     assert!(leader.first(partitions[1]) > 4, "nobody needs it any more");
-    leader.close();
+    leader.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_makes_no_sense_is_refused() {
-    let leader = Leader::open();
+    let leader = Leader::open().await;
     leader.write(0..1, 10).await;
     let begin = hold(&leader, HoldChange::Begin).await;
     let refused = |hold: Hold| async { leader.leading.hold(hold).await.unwrap_err() };
@@ -75,7 +75,7 @@ async fn what_makes_no_sense_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_kept_of_a_table_goes_with_it() {
-    let leader = Leader::open();
+    let leader = Leader::open().await;
     leader.coordinator.create_index("i", crate::IndexBody::default()).await.unwrap();
     let table = leader.leading.table("i").await.unwrap().unwrap().incarnation;
     let hold = Hold {
@@ -99,7 +99,7 @@ async fn what_is_kept_of_a_table_goes_with_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn beyond_the_budget_nothing_is_kept_any_more() {
-    let leader = Leader::open();
+    let leader = Leader::open().await;
     leader.write(0..20, 10).await;
     change(&leader, HoldChange::Begin).await.unwrap();
     let partition = PartitionId { table: leader.table().await.incarnation, ordinal: 0 };
@@ -126,7 +126,7 @@ async fn beyond_the_budget_nothing_is_kept_any_more() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_alone_counts_what_it_keeps_and_gives_it_up() {
-    let leader = Leader::open();
+    let leader = Leader::open().await;
     leader.write(0..1, 10).await;
     change(&leader, HoldChange::Begin).await.unwrap();
     let set = Argv::of(&[

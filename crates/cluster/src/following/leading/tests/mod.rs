@@ -35,9 +35,9 @@ struct Leader {
 }
 
 impl Leader {
-    fn open() -> Self {
+    async fn open() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let node = Node::open(&settings(folder.path())).unwrap();
+        let node = Node::open(&settings(folder.path())).await.unwrap();
         let (coordinator, leading) = (node.coordinator(), node.leading());
         Self { node: Some(node), coordinator, leading, _folder: folder }
     }
@@ -80,8 +80,7 @@ impl Leader {
 
     /// Makes rows durable and trims.
     async fn flush(&self) {
-        let shared = Arc::clone(self.shared());
-        tokio::task::spawn_blocking(move || flushing::flush_all(&shared)).await.unwrap();
+        flushing::flush_all(self.shared()).await;
     }
 
     fn place(&self, partition: PartitionId, link: Link) -> Place {
@@ -96,8 +95,8 @@ impl Leader {
         partitions.map(|it| self.place(it, beginning(self.shared().log.incarnation()))).collect()
     }
 
-    fn close(mut self) {
-        self.node.take().unwrap().close();
+    async fn close(mut self) {
+        self.node.take().unwrap().close().await;
     }
 }
 
@@ -119,7 +118,7 @@ async fn soon<T>(what: impl Future<Output = T>) -> T {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_is_what_the_metadata_says_and_where_its_copies_are() {
-    let leader = Leader::open();
+    let leader = Leader::open().await;
     assert_eq!(leader.leading.table("db0").await, Ok(None));
     leader.write(0..1, 1).await;
     let table = leader.table().await;

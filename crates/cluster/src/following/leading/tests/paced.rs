@@ -1,5 +1,6 @@
 //! Files for followers beside a foreground of this node's own.
 
+use plimsoll_base::Time;
 use plimsoll_control::pacing::{CopyPacer, Foreground};
 use plimsoll_control::{Class, Mode};
 
@@ -19,10 +20,10 @@ fn seconds(pacing: &Pacing, pacer: &mut CopyPacer, mode: Mode, ms: &[u64]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn chunks_wait_beside_a_foreground_and_say_so() {
-    let leader = Leader::open();
+    let leader = Leader::open().await;
     leader.write(0..100, 100).await;
     let table = leader.table().await.incarnation;
-    let pacing = Arc::new(Pacing::default());
+    let pacing = Arc::new(Pacing::new(&Time::of_the_machine()));
     let leading = Leading::new(Arc::clone(leader.shared()), Arc::clone(&pacing));
     let ask = |of: Question| {
         let (leading, question) = (&leading, question(&leader, of));

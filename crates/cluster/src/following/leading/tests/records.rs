@@ -81,7 +81,7 @@ async fn refusal(stream: &mut RecordStream) -> (Option<PartitionId>, RemoteError
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_records_come_from_where_a_follower_stands() {
-    let leader = Leader::open();
+    let leader = Leader::open().await;
     leader.write(0..100, 10_000).await;
     let places = leader.beginnings().await;
     let mut takers = Takers::new(&places);
@@ -116,7 +116,7 @@ async fn all_records_come_from_where_a_follower_stands() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_has_all_waits_for_more() {
-    let leader = Leader::open();
+    let leader = Leader::open().await;
     leader.write(0..10, 10).await;
     let places = leader.beginnings().await;
     let at_end = |place: &Place| leader.place(place.partition, leader.position(place.partition));
@@ -130,7 +130,7 @@ async fn one_that_has_all_waits_for_more() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_followed_another_log_is_told_so() {
-    let leader = Leader::open();
+    let leader = Leader::open().await;
     leader.write(0..20, 10).await;
     let [first, second] = leader.beginnings().await.try_into().unwrap();
     let mut other = first;
@@ -151,7 +151,7 @@ async fn who_followed_another_log_is_told_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_can_be_given_records_is_where_others_cannot() {
-    let leader = Leader::open();
+    let leader = Leader::open().await;
     leader.write(0..20, 10).await;
     let [first, second] = leader.beginnings().await.try_into().unwrap();
     let (mut other_log, mut gone) = (first, first);
@@ -171,7 +171,7 @@ async fn who_can_be_given_records_is_where_others_cannot() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_trimmed_is_said_to_be() {
-    let leader = Leader::open();
+    let leader = Leader::open().await;
     leader.write(0..100, 10).await;
     let places = leader.beginnings().await;
     leader.flush().await;
@@ -186,7 +186,7 @@ async fn what_was_trimmed_is_said_to_be() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_makes_no_sense_is_refused() {
-    let leader = Leader::open();
+    let leader = Leader::open().await;
     leader.write(0..1, 10).await;
     let places = leader.beginnings().await;
     assert!(matches!(refused(&leader, vec![]).await, RemoteError::Refused(_)));
@@ -202,7 +202,7 @@ async fn what_makes_no_sense_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_follower_costs_little_and_streams_are_few() {
-    let leader = Leader::open();
+    let leader = Leader::open().await;
     leader.write(0..40, 1 << 20).await;
     let places = leader.beginnings().await;
     let mut streams = Vec::new();
@@ -236,7 +236,7 @@ async fn a_slow_follower_costs_little_and_streams_are_few() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_ends_with_its_table_and_with_the_node() {
-    let leader = Leader::open();
+    let leader = Leader::open().await;
     leader.write(0..1, 10).await;
     leader.coordinator.create_index("i", crate::IndexBody::default()).await.unwrap();
     let table = leader.leading.table("i").await.unwrap().unwrap();
@@ -251,7 +251,7 @@ async fn a_stream_ends_with_its_table_and_with_the_node() {
     let (partition, error) = refusal(&mut stream).await;
     assert!(matches!(error, RemoteError::NoTable(_)), "{error}");
     assert_eq!(partition, Some(id));
-    leader.close();
+    leader.close().await;
     let error = loop {
         if let Err(error) = soon(other.next()).await {
             break error;

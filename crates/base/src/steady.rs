@@ -19,7 +19,7 @@ fn now() -> Duration {
 }
 
 /// The time by this clock, ms since any moment before.
-pub(super) fn now_ms() -> u64 {
+pub(crate) fn now_ms() -> u64 {
     u64::try_from(now().as_millis()).unwrap_or(u64::MAX)
 }
 
