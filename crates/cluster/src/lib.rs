@@ -36,7 +36,7 @@ pub use plimsoll_control::LoadLine;
 pub use plimsoll_control::admission::Frame;
 pub use plimsoll_index::Error;
 pub use recovery::{RecoveryStatus, Stage};
-pub use replication::log_engine::LogSettings;
+pub use replication::log_engine::{LogSettings, OpenedLog};
 pub use replication::session::ClientSession;
 pub use routing::selection::{NodeSelection, SelectionStatistics};
 pub use settings::cluster::{CLUSTER_SETTINGS, check_cluster_setting};
@@ -46,6 +46,8 @@ pub use settings::work::{
 pub use wire::request::{Preference, ReadLevel, Request, Watched};
 pub use wire::{Call, CallError, MESSAGE_BYTES_MAX, NoPeers, Peers};
 
+/// Log groups that a node uses: the metadata's, and those of partitions.
+pub const LOG_GROUPS: u16 = node::GROUPS + 1;
 /// How many databases `SELECT` reaches.
 pub const DATABASES: u32 = 16;
 

@@ -29,6 +29,12 @@ impl Disk {
         Self(Kind::Machine)
     }
 
+    /// Whether it is the machine's.
+    #[must_use]
+    pub fn is_the_machines(&self) -> bool {
+        matches!(self.0, Kind::Machine)
+    }
+
     /// Writes a file that is not there yet. It is not durable before it is synced, and neither is its name.
     ///
     /// # Errors
@@ -137,26 +143,63 @@ impl Disk {
         }
     }
 
+    /// Gives a folder with all that is in it another name, which nothing has yet. It holds after a loss of power
+    /// once the folder that it is in was synced.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`]; whatever the disk says, so where there is something of that name.
+    pub fn rename_dir(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match &self.0 {
+            Kind::Machine => fs::rename(from, to),
+            Kind::Simulated(handle) => handle.rename_dir(from, to),
+        }
+    }
+
+    /// Takes a folder away with all that is in it.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`]; [`io::ErrorKind::DirectoryNotEmpty`] where files come into it meanwhile;
+    /// whatever the disk says.
+    pub fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        match &self.0 {
+            Kind::Machine => fs::remove_dir_all(dir),
+            Kind::Simulated(handle) => handle.remove_dir(dir),
+        }
+    }
+
+    /// The names of the folders in a folder, in order.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`]; whatever the disk says.
+    pub fn list_dirs(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        match &self.0 {
+            Kind::Machine => listed(dir, fs::FileType::is_dir),
+            Kind::Simulated(handle) => handle.list_dirs(dir),
+        }
+    }
+
     /// The names of the files in a folder, in order.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`]; whatever the disk says.
     pub fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
         match &self.0 {
-            Kind::Machine => {
-                let mut names = Vec::new();
-                for entry in fs::read_dir(dir)? {
-                    let entry = entry?;
-                    if entry.file_type()?.is_file() {
-                        names.push(PathBuf::from(entry.file_name()));
-                    }
-                }
-                names.sort();
-                Ok(names)
-            }
+            Kind::Machine => listed(dir, fs::FileType::is_file),
             Kind::Simulated(handle) => handle.list(dir),
         }
     }
+}
+
+fn listed(dir: &Path, of_kind: impl Fn(&fs::FileType) -> bool) -> io::Result<Vec<PathBuf>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if of_kind(&entry.file_type()?) {
+            names.push(PathBuf::from(entry.file_name()));
+        }
+    }
+    names.sort();
+    Ok(names)
 }
 
 #[cfg(test)]
@@ -188,6 +231,18 @@ mod tests {
         assert_eq!(kind(disk.link(&one, &three)), io::ErrorKind::NotFound);
         assert_eq!(disk.list(&dir.join("no")).unwrap_err().kind(), io::ErrorKind::NotFound);
         assert!(disk.has(&two) && !disk.has(&one) && !disk.has(dir));
+        let (inner, moved) = (dir.join("inner"), dir.join("moved"));
+        disk.create_dir(&inner.join("deep")).unwrap();
+        disk.write_new(&inner.join("deep/file"), b"4").unwrap();
+        disk.rename_dir(&inner, &moved).unwrap();
+        assert_eq!(disk.read(&moved.join("deep/file")).unwrap(), b"4");
+        assert!(!disk.has_dir(&inner) && disk.list_dirs(dir).unwrap() == [Path::new("moved")]);
+        assert_eq!(kind(disk.rename_dir(&inner, &moved)), io::ErrorKind::NotFound);
+        disk.create_dir(&inner).unwrap();
+        assert_eq!(kind(disk.rename_dir(&inner, &moved)), io::ErrorKind::DirectoryNotEmpty);
+        disk.remove_dir(&moved).unwrap();
+        assert_eq!(kind(disk.remove_dir(&moved)), io::ErrorKind::NotFound);
+        assert!(disk.has_dir(&inner) && !disk.has(&moved.join("deep/file")));
     }
 
     #[test]

@@ -28,6 +28,9 @@ struct State {
     /// The same as a loss of power leaves them.
     durable_names: BTreeMap<PathBuf, u64>,
     dirs: BTreeSet<PathBuf>,
+    durable_dirs: BTreeSet<PathBuf>,
+    /// Folders that were renamed or removed, which a loss of power may not know of yet, in their order.
+    unsynced: Vec<DirChange>,
     next: u64,
     /// The process whose handles are good.
     process: u64,
@@ -36,6 +39,54 @@ struct State {
     /// After so many calls that change something the power goes.
     calls_left: Option<u64>,
     chance: Stream,
+}
+
+/// What became of a folder.
+struct DirChange {
+    from: PathBuf,
+    /// None where it was removed.
+    to: Option<PathBuf>,
+}
+
+impl DirChange {
+    /// Whether a sync of `dir` makes it hold: it is what it is in, or lies in it, as systems keep the order of
+    /// such changes.
+    fn is_synced_by(&self, dir: &Path) -> bool {
+        self.from.parent() == Some(dir) || self.to.as_ref().is_some_and(|to| dir.starts_with(to))
+    }
+
+    /// Makes it in names and folders.
+    fn make(&self, names: &mut BTreeMap<PathBuf, u64>, dirs: &mut BTreeSet<PathBuf>) {
+        let is_within = |path: &Path| path.starts_with(&self.from);
+        let names_of: Vec<_> = names.extract_if(.., |name, _| is_within(name)).collect();
+        let dirs_of: Vec<_> = dirs.extract_if(.., |dir| is_within(dir)).collect();
+        let Some(to) = &self.to else { return };
+        let moved = |path: &Path| match path.strip_prefix(&self.from) {
+            Ok(rest) if rest.as_os_str().is_empty() => to.clone(),
+            Ok(rest) => to.join(rest),
+            Err(_) => path.to_owned(),
+        };
+        names.extend(names_of.into_iter().map(|(name, file)| (moved(&name), file)));
+        dirs.extend(dirs_of.iter().map(|dir| moved(dir)));
+    }
+}
+
+impl DirChange {
+    /// Takes it back: what was removed is there as far as it was durable.
+    fn undo(
+        self,
+        names: &mut BTreeMap<PathBuf, u64>,
+        dirs: &mut BTreeSet<PathBuf>,
+        durable: &BTreeMap<PathBuf, u64>,
+    ) {
+        match self.to {
+            Some(to) => Self { from: to, to: Some(self.from) }.make(names, dirs),
+            None => {
+                let removed = durable.iter().filter(|(name, _)| name.starts_with(&self.from));
+                names.extend(removed.map(|(name, file)| (name.clone(), *file)));
+            }
+        }
+    }
 }
 
 #[derive(Default)]
@@ -57,6 +108,8 @@ impl SimulatedDisk {
             names: BTreeMap::new(),
             durable_names: BTreeMap::new(),
             dirs: BTreeSet::new(),
+            durable_dirs: BTreeSet::new(),
+            unsynced: Vec::new(),
             next: 0,
             process: 0,
             bytes_max: u64::MAX,
@@ -73,6 +126,11 @@ impl SimulatedDisk {
         let mut state = self.0.lock();
         state.process += 1;
         Disk(Kind::Simulated(Handle { state: Arc::clone(&self.0), process: state.process }))
+    }
+
+    /// The process is gone; what it wrote is there.
+    pub fn kill(&self) {
+        self.0.lock().process += 1;
     }
 
     /// The process is gone, and with it what was not synced: of each file that was being written and of each
@@ -151,6 +209,12 @@ impl State {
     fn lose_power(&mut self) {
         self.process += 1;
         self.calls_left = None;
+        let known = self.chance.below(self.unsynced.len() as u64 + 1);
+        self.keep_changes(usize::try_from(known).unwrap_or_default());
+        while let Some(change) = self.unsynced.pop() {
+            change.undo(&mut self.names, &mut self.dirs, &self.durable_names);
+        }
+        self.dirs.clone_from(&self.durable_dirs);
         let changed: BTreeSet<PathBuf> = self
             .names
             .iter()
@@ -173,6 +237,19 @@ impl State {
                 content.tear(&mut self.chance);
             }
         }
+    }
+
+    /// The first so many changes of folders hold from now on.
+    fn keep_changes(&mut self, count: usize) {
+        for change in self.unsynced.drain(..count) {
+            change.make(&mut self.durable_names, &mut self.durable_dirs);
+        }
+    }
+
+    /// Changes folders as the process sees them.
+    fn change_dir(&mut self, change: DirChange) {
+        change.make(&mut self.names, &mut self.dirs);
+        self.unsynced.push(change);
     }
 
     /// A call that changes something is over.
@@ -271,6 +348,8 @@ impl Handle {
         if !state.dirs.contains(dir) {
             return Err(ErrorKind::NotFound.into());
         }
+        let last = state.unsynced.iter().rposition(|change| change.is_synced_by(dir));
+        state.keep_changes(last.map_or(0, |at| at + 1));
         state.durable_names.retain(|name, _| name.parent() != Some(dir));
         let here = state.names.iter().filter(|(name, _)| name.parent() == Some(dir));
         state.durable_names.extend(here.map(|(name, file)| (name.clone(), *file)));
@@ -310,8 +389,48 @@ impl Handle {
     }
 
     pub(super) fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        self.state()?.dirs.extend(dir.ancestors().map(Path::to_owned));
+        let mut state = self.state()?;
+        let missing: Vec<PathBuf> =
+            dir.ancestors().filter(|it| !state.dirs.contains(*it)).map(Path::to_owned).collect();
+        state.dirs.extend(missing.iter().cloned());
+        // Of one that is made again where another was, what became of that holds as well.
+        let all = state.unsynced.len();
+        let is_again = |it: &DirChange| missing.iter().any(|dir| it.from.starts_with(dir));
+        let known = state.unsynced.iter().rposition(is_again).map_or(0, |at| at + 1);
+        state.keep_changes(known.min(all));
+        state.durable_dirs.extend(missing);
         Ok(())
+    }
+
+    pub(super) fn rename_dir(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state()?;
+        if !state.dirs.contains(from) {
+            return Err(ErrorKind::NotFound.into());
+        }
+        if state.dirs.contains(to) {
+            return Err(ErrorKind::DirectoryNotEmpty.into());
+        }
+        state.change_dir(DirChange { from: from.to_owned(), to: Some(to.to_owned()) });
+        state.called()
+    }
+
+    pub(super) fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut state = self.state()?;
+        if !state.dirs.contains(dir) {
+            return Err(ErrorKind::NotFound.into());
+        }
+        state.change_dir(DirChange { from: dir.to_owned(), to: None });
+        state.forget_unnamed();
+        state.called()
+    }
+
+    pub(super) fn list_dirs(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        let state = self.state()?;
+        if !state.dirs.contains(dir) {
+            return Err(ErrorKind::NotFound.into());
+        }
+        let here = state.dirs.iter().filter(|it| it.parent() == Some(dir));
+        Ok(here.filter_map(|it| it.file_name().map(PathBuf::from)).collect())
     }
 
     pub(super) fn has_dir(&self, dir: &Path) -> bool {
@@ -415,6 +534,31 @@ mod tests {
         assert!((0..20).any(|seed| left(seed) != b"123"));
         simulated.lose_power();
         assert!(simulated.started().has(&path("new")));
+    }
+
+    #[test]
+    fn a_folder_that_was_renamed_is_there_once_by_its_old_name_or_its_new_one() {
+        let mut seen = BTreeSet::new();
+        for seed in 0..40 {
+            let (simulated, disk) = disk(seed);
+            let dir = |name: &str| path("dirs").join(name);
+            disk.create_dir(&dir("old")).unwrap();
+            disk.write_new(&dir("old").join("file"), b"1").unwrap();
+            disk.sync(&dir("old").join("file")).unwrap();
+            disk.sync_dir(&dir("old")).unwrap();
+            disk.rename_dir(&dir("old"), &dir("new")).unwrap();
+            disk.rename_dir(&dir("new"), &dir("newer")).unwrap();
+            if seed % 2 == 0 {
+                disk.sync_dir(&path("dirs")).unwrap();
+            }
+            simulated.lose_power();
+            let disk = simulated.started();
+            let found = disk.list_dirs(&path("dirs")).unwrap();
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert_eq!(disk.read(&path("dirs").join(&found[0]).join("file")).unwrap(), b"1");
+            seen.insert((seed % 2, found));
+        }
+        assert_eq!(seen.len(), 4, "{seen:?}");
     }
 
     #[test]

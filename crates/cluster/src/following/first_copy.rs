@@ -19,7 +19,7 @@ use super::definition::Follows;
 use super::remote::{LeaderTable, Remote, RemoteError};
 use crate::metadata::table::{Copies, Table};
 use crate::node::Shared;
-use crate::recovery::{self, CopyOptions, Folders, OfLeader, Recovery, Stage};
+use crate::recovery::{self, CopyOptions, OfLeader, Recovery, Stage};
 use crate::wire::Link;
 
 /// What the source of a copy is called that comes from another cluster, before that one's name:
@@ -59,7 +59,7 @@ pub(super) async fn bring(
     (table, copies): (&Table, &Copies),
     (gone, take_mapping): (Gone<'_>, TakeMapping<'_>),
 ) -> Result<Brought, String> {
-    let folders = Folders::of(&shared.partitions_dir, copies.id);
+    let folders = shared.folders(copies.id);
     if arrived(shared, follows, copies, &folders.replica)?.is_some() {
         return Ok(Brought { recovery: None, mapping: take_mapping().await });
     }
@@ -76,7 +76,7 @@ pub(super) async fn serve(
     table: &Table,
     copies: &Copies,
 ) -> Result<(), String> {
-    let folders = Folders::of(&shared.partitions_dir, copies.id);
+    let folders = shared.folders(copies.id);
     let arrived = arrived(shared, follows, copies, &folders.replica)?;
     let mut replica = arrived.ok_or("the copy is not in its place")?;
     shared.take_up(copies.group).await?;
@@ -156,7 +156,7 @@ async fn copy(
         let source = format!("{REMOTE_SOURCE}{}", follows.remote);
         let recovery = shared.recoveries.begin(copies.id, &source);
         let recovery = recovery.map_err(|error| error.to_string())?;
-        let folders = Folders::of(&shared.partitions_dir, copies.id);
+        let folders = shared.folders(copies.id);
         let copied = tokio::select! {
             biased;
             copied = recovery::copy(&link, partition, &folders, options, &recovery) => copied,

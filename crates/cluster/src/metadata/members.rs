@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use plimsoll_base::Time;
 use plimsoll_base::random::Draws;
+use plimsoll_base::{Disk, Time};
 use plimsoll_control::selection::NodeId;
 use plimsoll_log::{Incarnation, PartitionId};
 use serde::{Deserialize, Serialize};
@@ -256,20 +256,25 @@ impl Members {
 }
 
 /// The id of the node whose folder this is, drawn when it is first opened.
-pub(crate) fn own_id(data_dir: &Path, chance: &Draws) -> std::io::Result<String> {
+pub(crate) fn own_id(disk: &Disk, data_dir: &Path, chance: &Draws) -> std::io::Result<String> {
     let path = data_dir.join(ID_FILE);
-    match std::fs::read_to_string(&path) {
-        Ok(id) if !id.trim().is_empty() => Ok(id.trim().to_owned()),
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-        _ => {
-            let id = format!("{:016x}", chance.next_u64());
-            // Whole or not there: a torn id would be another node's.
-            let fresh = data_dir.join(format!("{ID_FILE}.new"));
-            std::fs::write(&fresh, &id)?;
-            std::fs::File::open(&fresh)?.sync_all()?;
-            std::fs::rename(&fresh, &path)?;
-            std::fs::File::open(data_dir)?.sync_all()?;
-            Ok(id)
-        }
+    let found = match disk.read(&path) {
+        Ok(bytes) => String::from_utf8(bytes).map_err(std::io::Error::other)?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(error),
+    };
+    if !found.trim().is_empty() {
+        return Ok(found.trim().to_owned());
     }
+    let id = format!("{:016x}", chance.next_u64());
+    // Whole or not there: a torn id would be another node's.
+    let fresh = data_dir.join(format!("{ID_FILE}.new"));
+    match disk.remove(&fresh) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => disk.write_new(&fresh, id.as_bytes())?,
+    }
+    disk.sync(&fresh)?;
+    disk.rename(&fresh, &path)?;
+    disk.sync_dir(data_dir)?;
+    Ok(id)
 }

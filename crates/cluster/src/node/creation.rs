@@ -16,7 +16,6 @@ use plimsoll_storage::{Argv, ErrorReply, Reply};
 use serde_json::Map;
 
 use crate::documents::{IndexMetadata, Indexer, no_such_index, replicas};
-use crate::machine::folders::sync_dir;
 use crate::metadata;
 use crate::metadata::placement::filter::Filter;
 use crate::metadata::placement::{PartitionDefinition, groups_of_table, proposed};
@@ -246,10 +245,11 @@ impl Shared {
         let dir = self.partition_dir(copies.id);
         let (id, incarnation) = (copies.id, self.log.incarnation());
         let (resources, parent) = (Arc::clone(&self.resources), self.partitions_dir.clone());
+        let disk = self.world.disk.clone();
         let open = move || {
             let replica = Replica::open(id, &dir, &resources, incarnation, begin);
             let replica = replica.map_err(|error| error.to_string())?;
-            sync_dir(&parent).map_err(|error| error.to_string())?;
+            disk.sync_dir(&parent).map_err(|error| error.to_string())?;
             Ok::<_, String>(replica)
         };
         let replica =
@@ -384,7 +384,7 @@ impl Shared {
             partition.halt(why);
             self.take_out(copies.group, partition.id).await;
         }
-        let folders = Folders::of(&self.partitions_dir, copies.id);
+        let folders = self.folders(copies.id);
         // A refresh, a merge or a rewrite of files that is under way is waited for: for seconds.
         let close = move || {
             if let Some(partition) = local {
@@ -420,9 +420,8 @@ impl Shared {
             };
             id == metadata::PARTITION || self.tables.copies(id).is_some_and(is_needed)
         };
-        let entries = std::fs::read_dir(&self.partitions_dir).map_err(|error| error.to_string())?;
-        for entry in entries.flatten() {
-            let name = entry.file_name();
+        let dirs = self.world.disk.list_dirs(&self.partitions_dir);
+        for name in dirs.map_err(|error| error.to_string())? {
             let Some(name) = name.to_str() else { continue };
             let name = name.split_once('.').map_or(name, |(name, _)| name);
             // What is not named as a partition is not ours to delete.
@@ -430,19 +429,24 @@ impl Shared {
                 && !held(id)
             {
                 tracing::info!(partition = %id, "files of a copy that is no longer here are removed");
-                let folders = Folders::of(&self.partitions_dir, id);
+                let folders = self.folders(id);
                 folders.delete().map_err(|error| error.to_string())?;
             }
         }
         Ok(())
     }
 
+    /// The folders of a partition on this node.
+    pub(crate) fn folders(&self, id: PartitionId) -> Folders {
+        Folders::of(&self.world.disk, &self.partitions_dir, id)
+    }
+
     pub(crate) fn partition_dir(&self, id: PartitionId) -> PathBuf {
-        Folders::of(&self.partitions_dir, id).replica
+        self.folders(id).replica
     }
 
     pub(crate) fn index_dir(&self, id: PartitionId) -> PathBuf {
-        Folders::of(&self.partitions_dir, id).index
+        self.folders(id).index
     }
 
     /// Waits until a group that was taken up has come to where a copy stands: one that is ahead of its

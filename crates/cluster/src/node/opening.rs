@@ -22,7 +22,6 @@ use tokio::sync::{oneshot, watch};
 
 use crate::documents::{Documents, IndexMetadata};
 use crate::machine::capacity;
-use crate::machine::folders::sync_dir;
 use crate::machine::room::Room;
 use crate::metadata;
 use crate::metadata::members::{self, Members, NodeRecord};
@@ -80,23 +79,25 @@ impl Opening {
     pub(crate) fn begin(settings: &NodeSettings) -> Result<Self, OpenError> {
         capacity::raise_files_max();
         let partitions_dir = settings.data_dir.join("partitions");
-        std::fs::create_dir_all(&partitions_dir).map_err(folder(&partitions_dir))?;
-        sync_dir(&settings.data_dir).map_err(folder(&settings.data_dir))?;
+        let disk = &settings.world.disk;
+        disk.create_dir(&partitions_dir).map_err(folder(&partitions_dir))?;
+        disk.sync_dir(&settings.data_dir).map_err(folder(&settings.data_dir))?;
         let log = settings.log.open(&settings.data_dir.join("log"), &settings.world.time)?;
         // The log's own lock has made sure that the folder is nobody else's; another engine has
         // no files here, and two nodes on one folder meet at RocksDB's lock.
         let (world, names) = (settings.world.clone(), settings.world.random.draws("names"));
-        let own =
-            members::own_id(&settings.data_dir, &names).map_err(folder(&settings.data_dir))?;
+        let own = members::own_id(disk, &settings.data_dir, &names)
+            .map_err(folder(&settings.data_dir))?;
         let checkpoints =
             Checkpoints::new(&settings.data_dir).map_err(folder(&settings.data_dir))?;
-        let unfinished = recovery::settle(&partitions_dir).map_err(folder(&partitions_dir))?;
+        let unfinished =
+            recovery::settle(disk, &partitions_dir).map_err(folder(&partitions_dir))?;
         tracing::debug!(?unfinished, "copies that were being made");
         Ok(Self {
             world,
             checkpoints,
             incarnation: log.log.incarnation(),
-            resources: Resources::new(settings.store, before_flush(&log.log)),
+            resources: Resources::of(&settings.world, settings.store, before_flush(&log.log)),
             log,
             partitions_dir,
             lead: LeadId(names.next_u64()),
@@ -401,7 +402,7 @@ impl Opening {
             copies.stop(&is_gone);
             return Ok(None);
         }
-        if !self.log.is_alone && !dir.exists() {
+        if !self.log.is_alone && !self.world.disk.has_dir(&dir) {
             return Ok(None);
         }
         let opened = self.open_replica(copies.id, definition.begin());

@@ -21,9 +21,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use plimsoll_base::Disk;
 use plimsoll_log::PartitionId;
 
-use crate::machine::folders::sync_dir;
 use crate::wire::FileKind;
 
 const INCOMING: &str = "incoming";
@@ -35,8 +35,9 @@ const REMOVAL_PAUSE: Duration = Duration::from_millis(20);
 pub(super) const INDEX: &str = "index";
 
 /// The folders of one partition.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) struct Folders {
+    disk: Disk,
     /// What all of them are in.
     parent: PathBuf,
     /// The replica.
@@ -49,9 +50,10 @@ pub(crate) struct Folders {
 
 impl Folders {
     /// Those of a partition, where `parent` is the folder of all partitions.
-    pub(crate) fn of(parent: &Path, partition: PartitionId) -> Self {
+    pub(crate) fn of(disk: &Disk, parent: &Path, partition: PartitionId) -> Self {
         let beside = |suffix: &str| parent.join(format!("{partition}.{suffix}"));
         Self {
+            disk: disk.clone(),
             replica: parent.join(partition.to_string()),
             incoming: beside(INCOMING),
             outgoing: beside(OUTGOING),
@@ -80,44 +82,44 @@ impl Folders {
     /// index that were there are deleted, and neither may be open. Blocks.
     pub(super) fn swap(&self) -> io::Result<()> {
         // It is of other rows: it comes with these, or is built anew from them.
-        remove(&self.index)?;
-        sync_dir(&self.parent)?;
-        if self.replica.try_exists()? {
-            remove(&self.outgoing)?;
-            std::fs::rename(&self.replica, &self.outgoing)?;
+        self.remove(&self.index)?;
+        self.disk.sync_dir(&self.parent)?;
+        if self.disk.has_dir(&self.replica) {
+            self.remove(&self.outgoing)?;
+            self.disk.rename_dir(&self.replica, &self.outgoing)?;
         }
         // Durable each on its own: the second never is without the first.
-        sync_dir(&self.parent)?;
-        if let Err(error) = std::fs::rename(&self.incoming, &self.replica) {
+        self.disk.sync_dir(&self.parent)?;
+        if let Err(error) = self.disk.rename_dir(&self.incoming, &self.replica) {
             // The next start would settle it as well, but the node goes on.
-            return match self.outgoing.try_exists()? {
-                true => std::fs::rename(&self.outgoing, &self.replica).and(Err(error)),
+            return match self.disk.has_dir(&self.outgoing) {
+                true => self.disk.rename_dir(&self.outgoing, &self.replica).and(Err(error)),
                 false => Err(error),
             };
         }
-        sync_dir(&self.parent)?;
+        self.disk.sync_dir(&self.parent)?;
         self.place_index()?;
-        remove(&self.outgoing)
+        self.remove(&self.outgoing)
     }
 
     /// Puts the index that came with the rows in its place, where one did.
     fn place_index(&self) -> io::Result<()> {
         let arrived = self.replica.join(INDEX);
-        if !arrived.try_exists()? {
+        if !self.disk.has_dir(&arrived) {
             return Ok(());
         }
         // One that is there was made after these rows had taken their place, and went on from them.
-        if self.index.try_exists()? {
-            return remove(&arrived);
+        if self.disk.has_dir(&self.index) {
+            return self.remove(&arrived);
         }
-        std::fs::rename(&arrived, &self.index)?;
-        sync_dir(&self.parent)?;
-        sync_dir(&self.replica)
+        self.disk.rename_dir(&arrived, &self.index)?;
+        self.disk.sync_dir(&self.parent)?;
+        self.disk.sync_dir(&self.replica)
     }
 
     /// Takes the index away that came with a copy, before the copy is in its place. Blocks.
     pub(super) fn drop_incoming_index(&self) -> io::Result<()> {
-        remove(&self.incoming.join(INDEX))
+        self.remove(&self.incoming.join(INDEX))
     }
 
     /// Deletes everything of the partition, also what was copied so far. Blocks.
@@ -126,27 +128,42 @@ impl Folders {
     /// Where files cannot be deleted.
     pub(crate) fn delete(&self) -> io::Result<()> {
         for dir in [&self.replica, &self.index, &self.incoming, &self.outgoing] {
-            remove(dir)?;
+            self.remove(dir)?;
         }
-        sync_dir(&self.parent)
+        self.disk.sync_dir(&self.parent)
+    }
+
+    /// Deletes a folder with all that is in it. What was told to stop may have been about to make a
+    /// file (a flush that began before): a folder that is not empty after all is emptied again.
+    fn remove(&self, dir: &Path) -> io::Result<()> {
+        for _ in 0..REMOVALS {
+            match self.disk.remove_dir(dir) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                    std::thread::sleep(REMOVAL_PAUSE);
+                }
+                removed => return removed,
+            }
+        }
+        self.disk.remove_dir(dir)
     }
 
     /// Brings a swap that a crash broke off to its end.
     fn settle(&self) -> io::Result<()> {
-        if self.outgoing.try_exists()? && !self.replica.try_exists()? {
+        if self.disk.has_dir(&self.outgoing) && !self.disk.has_dir(&self.replica) {
             // Where nothing waits to come in, no swap left this, and nobody vouches that it is
             // whole: it is kept as what a copy may reuse after comparing.
-            let is_swap = self.incoming.try_exists()?;
+            let is_swap = self.disk.has_dir(&self.incoming);
             let from = if is_swap { &self.incoming } else { &self.outgoing };
             let to = if is_swap { &self.replica } else { &self.incoming };
             // It is not of the rows that are to be there.
-            remove(&self.index)?;
-            sync_dir(&self.parent)?;
-            std::fs::rename(from, to)?;
-            sync_dir(&self.parent)?;
+            self.remove(&self.index)?;
+            self.disk.sync_dir(&self.parent)?;
+            self.disk.rename_dir(from, to)?;
+            self.disk.sync_dir(&self.parent)?;
         }
         self.place_index()?;
-        remove(&self.outgoing)
+        self.remove(&self.outgoing)
     }
 }
 
@@ -155,15 +172,14 @@ impl Folders {
 ///
 /// # Errors
 /// Where folders cannot be read, renamed or deleted.
-pub(crate) fn settle(parent: &Path) -> io::Result<Vec<PartitionId>> {
+pub(crate) fn settle(disk: &Disk, parent: &Path) -> io::Result<Vec<PartitionId>> {
     let mut partitions = Vec::new();
-    for entry in std::fs::read_dir(parent)? {
-        let name = entry?.file_name();
+    for name in disk.list_dirs(parent)? {
         let Some(name) = name.to_str() else { continue };
         match name.rsplit_once('.') {
             Some((partition, INCOMING | OUTGOING)) => partitions.extend(partition_named(partition)),
             // An index may be within it that has not taken its place.
-            None if parent.join(name).join(INDEX).try_exists()? => {
+            None if disk.has_dir(&parent.join(name).join(INDEX)) => {
                 partitions.extend(partition_named(name));
             }
             _ => {}
@@ -173,28 +189,13 @@ pub(crate) fn settle(parent: &Path) -> io::Result<Vec<PartitionId>> {
     partitions.dedup();
     let mut unfinished = Vec::new();
     for partition in partitions {
-        let folders = Folders::of(parent, partition);
+        let folders = Folders::of(disk, parent, partition);
         folders.settle()?;
-        if folders.incoming.try_exists()? {
+        if disk.has_dir(&folders.incoming) {
             unfinished.push(partition);
         }
     }
     Ok(unfinished)
-}
-
-/// Deletes a folder with all that is in it. What was told to stop may have been about to make a
-/// file (a flush that began before): a folder that is not empty after all is emptied again.
-fn remove(dir: &Path) -> io::Result<()> {
-    for _ in 0..REMOVALS {
-        match std::fs::remove_dir_all(dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
-                std::thread::sleep(REMOVAL_PAUSE);
-            }
-            removed => return removed,
-        }
-    }
-    std::fs::remove_dir_all(dir)
 }
 
 #[cfg(test)]
@@ -229,7 +230,7 @@ mod tests {
     #[test]
     fn the_new_copy_takes_the_place_of_the_old_one_and_its_index() {
         let dir = tempfile::tempdir().unwrap();
-        let folders = Folders::of(dir.path(), ID);
+        let folders = Folders::of(&Disk::of_the_machine(), dir.path(), ID);
         make(&[(&folders.replica, "old"), (&folders.index, "old"), (&folders.incoming, "new")]);
         folders.swap().unwrap();
         assert_eq!(states(&folders), [some("new"), None, None, None]);
@@ -242,7 +243,7 @@ mod tests {
     #[test]
     fn a_folder_goes_away_although_a_file_is_still_coming_into_it() {
         let dir = tempfile::tempdir().unwrap();
-        let folders = Folders::of(dir.path(), ID);
+        let folders = Folders::of(&Disk::of_the_machine(), dir.path(), ID);
         for _ in 0..20 {
             make(&[(&folders.replica, "rows")]);
             std::thread::scope(|scope| {
@@ -262,7 +263,7 @@ mod tests {
     #[test]
     fn an_index_that_comes_along_takes_the_place_of_the_old_one() {
         let dir = tempfile::tempdir().unwrap();
-        let folders = Folders::of(dir.path(), ID);
+        let folders = Folders::of(&Disk::of_the_machine(), dir.path(), ID);
         let arrives = &folders.incoming_of(FileKind::Index);
         for old in ["old", "new"] {
             make(&[(&folders.replica, old), (&folders.index, "old")]);
@@ -289,14 +290,14 @@ mod tests {
         ];
         for done in 0..=steps.len() {
             let dir = tempfile::tempdir().unwrap();
-            let folders = Folders::of(dir.path(), ID);
+            let folders = Folders::of(&Disk::of_the_machine(), dir.path(), ID);
             let arrives = &folders.incoming_of(FileKind::Index);
             make(&[(&folders.replica, "old"), (&folders.index, "old")]);
             make(&[(&folders.incoming, "new"), (arrives, "new")]);
             steps[..done].iter().for_each(|step| step(&folders));
             // Settling may be broken off as well: it is done twice.
             for _ in 0..2 {
-                let unfinished = settle(dir.path()).unwrap();
+                let unfinished = settle(&Disk::of_the_machine(), dir.path()).unwrap();
                 let expected = match done {
                     0 => [some("old"), some("new"), None, some("old")],
                     1 => [some("old"), some("new"), None, None],
@@ -313,11 +314,11 @@ mod tests {
     #[test]
     fn an_index_that_was_made_over_a_copy_is_not_replaced_by_the_one_that_came_with_it() {
         let dir = tempfile::tempdir().unwrap();
-        let folders = Folders::of(dir.path(), ID);
+        let folders = Folders::of(&Disk::of_the_machine(), dir.path(), ID);
         // As a node leaves it that knows of no index which comes along.
         make(&[(&folders.replica, "rows"), (&folders.replica.join(INDEX), "came")]);
         make(&[(&folders.index, "made")]);
-        assert!(settle(dir.path()).unwrap().is_empty());
+        assert!(settle(&Disk::of_the_machine(), dir.path()).unwrap().is_empty());
         assert_eq!(states(&folders), [some("rows"), None, None, some("made")]);
         assert!(!folders.replica.join(INDEX).exists());
     }
@@ -326,9 +327,9 @@ mod tests {
     fn an_old_index_is_never_left_over_new_rows() {
         // Should its removal not have come to the disk before what followed.
         let dir = tempfile::tempdir().unwrap();
-        let folders = Folders::of(dir.path(), ID);
+        let folders = Folders::of(&Disk::of_the_machine(), dir.path(), ID);
         make(&[(&folders.outgoing, "old"), (&folders.index, "old"), (&folders.incoming, "new")]);
-        assert!(settle(dir.path()).unwrap().is_empty());
+        assert!(settle(&Disk::of_the_machine(), dir.path()).unwrap().is_empty());
         assert_eq!(states(&folders), [some("new"), None, None, None]);
     }
 
@@ -347,14 +348,14 @@ mod tests {
         ];
         for (before, after) in cases {
             let dir = tempfile::tempdir().unwrap();
-            let folders = Folders::of(dir.path(), ID);
+            let folders = Folders::of(&Disk::of_the_machine(), dir.path(), ID);
             make(&[(&dir.path().join("other.incoming"), "not ours")]);
             for (folder, text) in
                 [&folders.replica, &folders.incoming, &folders.outgoing].into_iter().zip(before)
             {
                 text.into_iter().for_each(|text| make(&[(folder, text)]));
             }
-            let unfinished = settle(dir.path()).unwrap();
+            let unfinished = settle(&Disk::of_the_machine(), dir.path()).unwrap();
             let [replica, incoming, outgoing] = after.map(|text| text.map(str::to_owned));
             assert_eq!(states(&folders), [replica, incoming, outgoing, None], "{before:?}");
             let expected = if after[1].is_some() { vec![ID] } else { Vec::new() };

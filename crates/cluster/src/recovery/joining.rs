@@ -81,7 +81,7 @@ impl Joining<'_> {
         partitions_dir: &Path,
         resources: &Resources,
     ) -> Result<(), String> {
-        let folders = Folders::of(partitions_dir, metadata::PARTITION);
+        let folders = Folders::of(&self.world.disk, partitions_dir, metadata::PARTITION);
         let recoveries = Recoveries::new(&self.record.name);
         let mut why = "the log holds no beat of another node".to_owned();
         for other in others {

@@ -13,7 +13,7 @@ use crate::metadata;
 use crate::metadata::placement::CopyState;
 use crate::metadata::table::{Copies, Table, TableDefinition};
 use crate::node::Shared;
-use crate::recovery::{self, Copied, CopyOptions, Folders, Pace, Recovery, Stage};
+use crate::recovery::{self, Copied, CopyOptions, Pace, Recovery, Stage};
 use crate::replication::catch_up::CatchUpError;
 
 /// How many positions of its group a new copy is brought through the log, rather than copied.
@@ -48,8 +48,9 @@ impl Shared {
             let mut recovery = None;
             // What came from another cluster is nowhere in this log.
             let is_imported = copies.definition().is_imported;
-            let is_copied = is_imported && (!dir.exists() || self.is_to_be_made(copies));
-            if is_copied || !dir.exists() && self.is_worth_copying(copies).await {
+            let is_copied =
+                is_imported && (!self.world.disk.has_dir(&dir) || self.is_to_be_made(copies));
+            if is_copied || !self.world.disk.has_dir(&dir) && self.is_worth_copying(copies).await {
                 recovery = Some(self.copy_from_another(table, copies).await?);
             }
             let opened = match open() {
@@ -203,7 +204,7 @@ impl Shared {
         table: &Table,
         copies: &Copies,
     ) -> Result<Arc<Recovery>, String> {
-        let folders = Folders::of(&self.partitions_dir, copies.id);
+        let folders = self.folders(copies.id);
         let mut why = "no other copy can be asked".to_owned();
         for member in self.others_with(copies, Class::Scan) {
             let recovery = self.recoveries.begin(copies.id, &member.record.name);

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -37,6 +38,9 @@ const PAYLOAD_OVERHEAD_BYTES: usize = 4;
 /// After how long without a record a lead begins a new epoch, ms: replicas forget it after a
 /// window.
 const IDLE_MS_MAX: u64 = WINDOW_MS / 2;
+/// How soon a lead is looked at again at the earliest whose record was applied before the log answered for it:
+/// how long appends take is not known at first.
+const LATE_MIN: Duration = Duration::from_micros(50);
 /// The largest submission, bytes as [`Submission::bytes`] counts them.
 pub(crate) const SUBMISSION_BYTES_MAX: usize =
     plimsoll_log::RECORD_BYTES_MAX - RECORD_OVERHEAD_BYTES;
@@ -214,7 +218,7 @@ impl State {
     fn check_at(&self, now: Instant) -> Option<Instant> {
         // Applied already, and the log has not answered yet: the wait is about to begin.
         let is_late = self.is_appending && self.records.is_empty();
-        self.gather.until().or_else(|| is_late.then(|| now + self.gather.hold()))
+        self.gather.until().or_else(|| is_late.then(|| now + self.gather.hold().max(LATE_MIN)))
     }
 
     /// The next record begins a sequence anew.

@@ -11,7 +11,6 @@ use plimsoll_log::jetstream::{self, Jetstream};
 use plimsoll_log::shared::{Holder, Shared};
 use plimsoll_log::{Log, LogError};
 
-use crate::node::GROUPS;
 use crate::replication::clock::{GuardedLog, OwnClock};
 
 /// How long a node waits for the process that shares its log.
@@ -98,7 +97,7 @@ impl LogSettings {
 
     /// Opens the log; its own files, where it has any, are in `dir`. Blocks.
     pub(crate) fn open(&self, dir: &Path, time: &Time) -> Result<OpenLog, LogError> {
-        let (groups, time) = (GROUPS + 1, time.clone());
+        let (groups, time) = (crate::LOG_GROUPS, time.clone());
         match self {
             Self::Embedded { options, share } => {
                 let options = embedded::Options { groups, ..options.clone() };

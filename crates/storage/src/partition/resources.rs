@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use plimsoll_base::{Disk, Random};
+use plimsoll_base::{Disk, Random, World};
 
 use super::engine::{MemoryShared, RocksShared};
 use super::pace::CompactionPace;
@@ -104,7 +104,7 @@ impl Resources {
     /// Sets the shared parts up, for stores in RocksDB; memory is taken as it is used.
     #[must_use]
     pub fn new(options: StoreOptions, before_flush: BeforeFlush) -> Self {
-        Self::of(Kind::Rocks(RocksShared::new(&options)), options, before_flush)
+        Self::with(Kind::Rocks(RocksShared::new(&options)), options, before_flush)
     }
 
     /// The same for stores that keep their rows in memory and their files on `disk`, without threads or a clock,
@@ -116,10 +116,20 @@ impl Resources {
         disk: Disk,
         random: Random,
     ) -> Self {
-        Self::of(Kind::Memory(MemoryShared::new(disk, random)), options, before_flush)
+        Self::with(Kind::Memory(MemoryShared::new(disk, random)), options, before_flush)
     }
 
-    fn of(kind: Kind, options: StoreOptions, before_flush: BeforeFlush) -> Self {
+    /// For stores in RocksDB where the disk is the machine's, and in memory where it is a simulation's.
+    #[must_use]
+    pub fn of(world: &World, options: StoreOptions, before_flush: BeforeFlush) -> Self {
+        if world.disk.is_the_machines() {
+            return Self::new(options, before_flush);
+        }
+        let random = world.random.part("stores");
+        Self::in_memory(options, before_flush, world.disk.clone(), random)
+    }
+
+    fn with(kind: Kind, options: StoreOptions, before_flush: BeforeFlush) -> Self {
         Self {
             kind,
             unflushed: Arc::new(Unflushed::new(options.write_buffer_bytes)),

@@ -223,7 +223,7 @@ async fn a_source_without_the_partition_is_given_up_at_once() {
     let (network, target) = (Network::new(source.replica.store(), 1), Target::new());
     let other = PartitionId { ordinal: 9, ..ID };
     let recovery = target.recoveries.begin(other, "source").unwrap();
-    let folders = Folders::of(target.dir.path(), other);
+    let folders = Folders::of(&Disk::of_the_machine(), target.dir.path(), other);
     let error = copy(&network.link(), other, &folders, &small(), &recovery).await.err().unwrap();
     assert!(matches!(error, CopyError::NotHere(_)), "{error}");
     assert_eq!(network.seen().opened.load(Ordering::Relaxed), 1);

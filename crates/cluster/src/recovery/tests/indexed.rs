@@ -105,7 +105,7 @@ impl Documents {
     async fn copy(&self) -> CopyOf {
         let dir = tempfile::tempdir().unwrap();
         let id = self.partition.id;
-        let folders = Folders::of(dir.path(), id);
+        let folders = Folders::of(&Disk::of_the_machine(), dir.path(), id);
         let peers: Arc<dyn Peers> = Arc::new(Way(Arc::clone(&self.coordinator)));
         let (address, from) = ("source:1".into(), "target".into());
         let cluster = self.coordinator.shared().log.incarnation();

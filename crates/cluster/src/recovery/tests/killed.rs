@@ -24,9 +24,9 @@ async fn what_a_killed_process_leaves_is_whole() {
 async fn copy_for_ever(dir: &Path) {
     let (rows, node) = (dir.join("rows"), dir.join("node"));
     let mut source = Source::new(&rows, 1);
-    let folders = Folders::of(&node, ID);
+    let folders = Folders::of(&Disk::of_the_machine(), &node, ID);
     let recoveries = Recoveries::new("target");
-    settle(&node).unwrap();
+    settle(&Disk::of_the_machine(), &node).unwrap();
     let options = CopyOptions { chunk_bytes_max: 4000, ..small() };
     loop {
         source.grow(10, 300, true);
@@ -64,7 +64,7 @@ async fn kill() {
     let node = dir.path().join("node");
     std::fs::create_dir(&node).unwrap();
     std::fs::File::create(dir.path().join("digests")).unwrap();
-    let folders = Folders::of(&node, ID);
+    let folders = Folders::of(&Disk::of_the_machine(), &node, ID);
     let mut random = Random::new(4);
     let (mut unfinished, mut swaps, mut whole, mut last_whole) = (0, 0, 0, 0);
     for _ in 0..KILLS {
@@ -80,7 +80,7 @@ async fn kill() {
         child.wait().unwrap();
         swaps += usize::from(node.join(format!("{ID}.outgoing")).exists());
         let had_replica = folders.replica.exists();
-        unfinished += settle(&node).unwrap().len();
+        unfinished += settle(&Disk::of_the_machine(), &node).unwrap().len();
         assert!(!node.join(format!("{ID}.outgoing")).exists());
         if folders.replica.exists() {
             let digest = open(&folders.replica).digest().unwrap();

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use plimsoll_base::Time;
+use plimsoll_base::{Disk, Time};
 use plimsoll_control::Random;
 use plimsoll_log::record::{self, Item, LeadStamp, Record};
 use plimsoll_log::rules::chain::{Chain, Position};
@@ -356,7 +356,7 @@ struct Target {
 impl Target {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let folders = Folders::of(dir.path(), ID);
+        let folders = Folders::of(&Disk::of_the_machine(), dir.path(), ID);
         Self { dir, folders, recoveries: Recoveries::new("target") }
     }
 

@@ -1,0 +1,229 @@
+//! Clients of rows: each is connected to one node at a time, asks for one thing after the other, and notes what
+//! it was told and when. A connection dies with its node.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use plimsoll_base::random::Stream;
+use plimsoll_base::time::Instant;
+use plimsoll_base::{Random, Time};
+use plimsoll_cluster::Request;
+use plimsoll_storage::{Argv, Reply};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::linearizable::{Action, Answer, Operation};
+use crate::network::Network;
+
+/// Keys that are used at a time; one that had so many operations is followed by a new one, as the search for
+/// an order grows with them.
+const SLOTS: u64 = 6;
+const OPERATIONS_OF_KEY: usize = 40;
+/// How long an answer is waited for: longer than a node takes to say that it has none.
+const PATIENCE: Duration = Duration::from_secs(40);
+/// How long a client that finds no node rests.
+const PAUSE: Duration = Duration::from_millis(300);
+/// One time in so many it goes to another node.
+const MOVES: u64 = 50;
+
+/// What clients saw, by key.
+#[derive(Clone, Default)]
+pub struct History(Arc<Mutex<Seen>>);
+
+#[derive(Default)]
+struct Seen {
+    operations: BTreeMap<String, Vec<Operation>>,
+    /// How often the key of each slot was a new one.
+    generations: BTreeMap<u64, u64>,
+    /// The last value that was set: no two are the same.
+    value: u64,
+    refused: u64,
+    unknown: u64,
+}
+
+/// How much was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Operations that were answered.
+    pub answered: u64,
+    /// Those that were refused, and did not run.
+    pub refused: u64,
+    /// Those of which nobody knows.
+    pub unknown: u64,
+}
+
+impl History {
+    /// The operations on each key.
+    #[must_use]
+    pub fn operations(&self) -> BTreeMap<String, Vec<Operation>> {
+        self.0.lock().operations.clone()
+    }
+
+    /// How much was done.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let seen = self.0.lock();
+        let all: usize = seen.operations.values().map(Vec::len).sum();
+        let (refused, unknown) = (seen.refused, seen.unknown);
+        Counts { answered: all as u64 - unknown - refused, refused, unknown }
+    }
+
+    /// What to do next, with which key; it counts as called.
+    fn begin(&self, chance: &mut Stream, now: Instant) -> Begun {
+        let mut seen = self.0.lock();
+        let slot = chance.below(SLOTS);
+        let generation = seen.generations.get(&slot).copied().unwrap_or(0);
+        let key = |generation| format!("k{slot}-{generation}");
+        let is_full = |seen: &Seen, key: &str| {
+            seen.operations.get(key).is_some_and(|it| it.len() >= OPERATIONS_OF_KEY)
+        };
+        let is_old = is_full(&seen, &key(generation));
+        let generation = generation + u64::from(is_old);
+        seen.generations.insert(slot, generation);
+        let action = match chance.below(10) {
+            0..4 => Action::Get,
+            4..7 => {
+                seen.value += 1;
+                // Increments between do not come to it.
+                Action::Set(seen.value * 1_000)
+            }
+            7..9 => Action::Increment,
+            _ => Action::Delete,
+        };
+        let key = key(generation);
+        let operations = seen.operations.entry(key.clone()).or_default();
+        operations.push(Operation { action: action.clone(), called: now.0, answered: None });
+        Begun { at: operations.len() - 1, key, action }
+    }
+
+    fn end(&self, begun: &Begun, now: Instant, told: &Told) {
+        let mut held = self.0.lock();
+        let seen = &mut *held;
+        let Some(operation) =
+            seen.operations.get_mut(&begun.key).and_then(|it| it.get_mut(begun.at))
+        else {
+            return;
+        };
+        match told {
+            Told::Answer(answer) => operation.answered = Some((now.0, *answer)),
+            Told::Unknown => seen.unknown += 1,
+            // A read without an answer says nothing: it is as if it had never been asked for.
+            Told::Refused => {
+                operation.action = Action::Get;
+                seen.refused += 1;
+            }
+        }
+    }
+}
+
+/// An operation that was called for.
+struct Begun {
+    key: String,
+    at: usize,
+    action: Action,
+}
+
+enum Told {
+    Answer(Answer),
+    Refused,
+    Unknown,
+}
+
+/// One client.
+pub struct Client {
+    /// Where nodes are found.
+    pub network: Arc<Network>,
+    /// Its time.
+    pub time: Time,
+    /// The addresses of all nodes.
+    pub addresses: Vec<String>,
+    /// Where it notes what it saw.
+    pub history: History,
+    /// It asks for nothing more from then on.
+    pub until: Instant,
+    /// How long it rests between two operations, at most.
+    pub rest: Duration,
+}
+
+/// A question on its way through a connection.
+type Asked = (Argv, oneshot::Sender<Reply>);
+
+impl Client {
+    /// Asks until it is over.
+    pub async fn run(self, random: Random) {
+        let mut chance = random.of("client");
+        let mut connection = None;
+        while self.time.now() < self.until {
+            let rest = u64::try_from(self.rest.as_nanos()).unwrap_or(u64::MAX).max(1);
+            self.time.sleep(Duration::from_nanos(chance.below(rest))).await;
+            if connection.is_none() || chance.once_in(MOVES) {
+                connection = self.connect(&mut chance);
+            }
+            let Some(asked) = &connection else {
+                self.time.sleep(PAUSE).await;
+                continue;
+            };
+            let begun = self.history.begin(&mut chance, self.time.now());
+            let told = self.ask(asked, &begun).await;
+            self.history.end(&begun, self.time.now(), &told);
+            if !matches!(told, Told::Answer(_)) {
+                connection = None;
+            }
+        }
+    }
+
+    fn connect(&self, chance: &mut Stream) -> Option<mpsc::Sender<Asked>> {
+        let at = usize::try_from(chance.below(self.addresses.len() as u64)).unwrap_or_default();
+        let (coordinator, tasks) = self.network.coordinator(&self.addresses[at])?;
+        let (sender, mut asked) = mpsc::channel::<Asked>(1);
+        tasks.spawn("connection", async move {
+            let mut session = coordinator.session();
+            while let Some((argv, answer)) = asked.recv().await {
+                let (requests, mut replies) = ([Request::Command(argv)], Vec::new());
+                coordinator.execute(&mut session, 0, &requests, &mut replies).await;
+                session.answers_written();
+                // Who asked may have given up.
+                let _ = replies.pop().map(|reply| answer.send(reply));
+            }
+        });
+        Some(sender)
+    }
+
+    async fn ask(&self, connection: &mpsc::Sender<Asked>, begun: &Begun) -> Told {
+        let key = begun.key.as_bytes();
+        let argv = match &begun.action {
+            Action::Set(value) => Argv::of(&[b"SET", key, value.to_string().as_bytes()]),
+            Action::Get => Argv::of(&[b"GET", key]),
+            Action::Increment => Argv::of(&[b"INCR", key]),
+            Action::Delete => Argv::of(&[b"DEL", key]),
+        };
+        let (answer, told) = oneshot::channel();
+        self.time.sleep(self.network.way()).await;
+        if connection.send((argv, answer)).await.is_err() {
+            return Told::Refused;
+        }
+        let told = self.time.timeout(PATIENCE, told).await;
+        self.time.sleep(self.network.way()).await;
+        match told {
+            Ok(Ok(reply)) => read(&begun.action, reply),
+            _ => Told::Unknown,
+        }
+    }
+}
+
+fn read(action: &Action, reply: Reply) -> Told {
+    let number = |bytes: &[u8]| std::str::from_utf8(bytes).ok().and_then(|it| it.parse().ok());
+    let answer = match (action, reply) {
+        (Action::Set(_), Reply::Status("OK")) => Answer::Done,
+        (Action::Get, Reply::Nil) => Answer::Value(None),
+        (Action::Get, Reply::Bulk(value)) => Answer::Value(number(&value)),
+        (Action::Increment, Reply::Integer(value)) => Answer::Value(u64::try_from(value).ok()),
+        (Action::Delete, Reply::Integer(count)) => {
+            Answer::Count(u64::try_from(count).unwrap_or(u64::MAX))
+        }
+        (_, Reply::Error(error)) if error.code == "TIMEOUT" => return Told::Unknown,
+        _ => return Told::Refused,
+    };
+    Told::Answer(answer)
+}

@@ -1,0 +1,207 @@
+//! The log as one process has it. What it appends goes its way in order, group by group; what stands is seen
+//! later, and told to the process by a role of its own.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use plimsoll_base::World;
+use plimsoll_base::tasks::Role;
+use plimsoll_base::time::Instant;
+use plimsoll_log::{
+    AppendDone, AppendError, Bounds, Entry, GroupId, Incarnation, Log, LogError, Lsn,
+    RECORD_BYTES_MAX, Reader, Stats,
+};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::servers::Servers;
+
+/// An outcome on its way to whoever appended.
+type Told = (AppendDone, Result<Lsn, AppendError>);
+
+/// The log of one start of a process.
+pub struct Handle {
+    servers: Arc<Servers>,
+    told: UnboundedSender<Told>,
+    seen: Arc<Seen>,
+    /// When the last append of each group comes to the servers: none overtakes another.
+    arrivals: Mutex<BTreeMap<GroupId, Instant>>,
+    _role: Role,
+}
+
+/// What a process has seen of the log.
+#[derive(Default)]
+struct Seen(Mutex<SeenState>);
+
+#[derive(Default)]
+struct SeenState {
+    groups: BTreeMap<GroupId, Lsn>,
+    /// When what is on its way to it is there: later positions come later.
+    arrivals: BTreeMap<GroupId, Instant>,
+    waiting: Vec<Waker>,
+}
+
+/// The processes that are told what stands.
+#[derive(Default)]
+pub(super) struct Watchers(Mutex<Vec<Weak<Seen>>>);
+
+impl Handle {
+    /// A process begins with what stands now.
+    ///
+    /// # Errors
+    /// Where its role cannot be begun.
+    pub fn new(servers: Arc<Servers>, world: &World) -> io::Result<Self> {
+        let (told, receiver) = unbounded_channel();
+        let role = world.tasks.role("log", move |_| tell(receiver))?;
+        let seen = Arc::<Seen>::default();
+        servers.watchers.0.lock().push(Arc::downgrade(&seen));
+        let arrivals = Mutex::default();
+        Ok(Self { servers, told, seen, arrivals, _role: role })
+    }
+}
+
+/// Tells outcomes, in the process that waits for them.
+async fn tell(mut told: UnboundedReceiver<Told>) {
+    while let Some((done, outcome)) = told.recv().await {
+        done(outcome);
+    }
+}
+
+/// The next of a kind comes when it would, but never before the one before it.
+fn in_turn(arrivals: &mut BTreeMap<GroupId, Instant>, group: GroupId, at: Instant) -> Instant {
+    let last = arrivals.entry(group).or_default();
+    *last = at.max(Instant(last.0 + 1));
+    *last
+}
+
+/// A record stands: every process sees it after a while.
+fn spread(servers: &Arc<Servers>, group: GroupId, lsn: Lsn) {
+    let mut watchers = servers.watchers.0.lock();
+    watchers.retain(|seen| seen.strong_count() > 0);
+    for seen in watchers.iter() {
+        let Some(held) = seen.upgrade() else { continue };
+        let at = servers.time.now() + servers.draw(servers.delays.seen);
+        let at = in_turn(&mut held.0.lock().arrivals, group, at);
+        let (seen, time) = (Weak::clone(seen), servers.time.clone());
+        servers.tasks.spawn("log: seen", async move {
+            time.sleep_until(at).await;
+            if let Some(seen) = seen.upgrade() {
+                seen.come(group, lsn);
+            }
+        });
+    }
+}
+
+impl Seen {
+    fn come(&self, group: GroupId, lsn: Lsn) {
+        let mut state = self.0.lock();
+        state.groups.insert(group, lsn);
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    fn last(&self, group: GroupId) -> Option<Lsn> {
+        self.0.lock().groups.get(&group).copied()
+    }
+}
+
+impl Log for Handle {
+    fn incarnation(&self) -> Incarnation {
+        self.servers.incarnation()
+    }
+
+    fn append(&self, group: GroupId, record: Bytes, done: AppendDone) {
+        if !self.servers.has(group) || record.len() > RECORD_BYTES_MAX {
+            return done(Err(AppendError::Refused("the log takes no such record".to_owned())));
+        }
+        let (servers, told) = (Arc::clone(&self.servers), self.told.clone());
+        let at = servers.time.now() + servers.draw(servers.delays.there);
+        let at = in_turn(&mut self.arrivals.lock(), group, at);
+        self.servers.tasks.spawn("log: append", async move {
+            servers.time.sleep_until(at).await;
+            let lsn = servers.stand(group, record);
+            spread(&servers, group, lsn);
+            let back = servers.draw(servers.delays.back);
+            servers.time.sleep(back).await;
+            // The process may be gone.
+            let _ = told.send((done, Ok(lsn)));
+        });
+    }
+
+    fn read(&self, from: &[(GroupId, Lsn)]) -> Result<Box<dyn Reader>, LogError> {
+        for (group, _) in from {
+            if !self.servers.has(*group) {
+                return Err(LogError::Failed(format!("the log has no group {group}")));
+            }
+            // What stands now is there to be read.
+            let last = self.servers.bounds(*group).last;
+            self.seen.0.lock().groups.entry(*group).or_insert(last);
+        }
+        let positions = from.iter().map(|(group, lsn)| (*group, Lsn(lsn.0.max(1)))).collect();
+        let (servers, seen) = (Arc::clone(&self.servers), Arc::clone(&self.seen));
+        Ok(Box::new(SeenReader { servers, seen, positions }))
+    }
+
+    fn bounds(&self, group: GroupId) -> Result<Bounds, LogError> {
+        if !self.servers.has(group) {
+            return Err(LogError::Failed(format!("the log has no group {group}")));
+        }
+        Ok(self.servers.bounds(group))
+    }
+
+    fn trim(&self, group: GroupId, up_to: Lsn) -> Result<(), LogError> {
+        self.servers.trim(group, up_to);
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), LogError> {
+        Ok(())
+    }
+
+    fn health(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn stats(&self) -> Stats {
+        Stats::default()
+    }
+}
+
+/// Reads what its process has seen.
+struct SeenReader {
+    servers: Arc<Servers>,
+    seen: Arc<Seen>,
+    positions: Vec<(GroupId, Lsn)>,
+}
+
+impl Reader for SeenReader {
+    fn take(&mut self, entries: &mut Vec<Entry>, bytes_max: usize) -> Result<(), LogError> {
+        for (group, next) in &mut self.positions {
+            let Some(last) = self.seen.last(*group).filter(|last| *last >= *next) else { continue };
+            let fetched = self.servers.fetch(*group, (*next, last), bytes_max, entries);
+            fetched.map_err(|first| LogError::Trimmed { group: *group, first, asked: *next })?;
+            if let Some(entry) = entries.last().filter(|entry| entry.group == *group) {
+                *next = entry.lsn.next();
+            }
+        }
+        Ok(())
+    }
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.seen.0.lock();
+        let there = |(group, next): &(GroupId, Lsn)| {
+            state.groups.get(group).is_some_and(|last| last >= next)
+        };
+        if self.positions.iter().any(there) {
+            return Poll::Ready(());
+        }
+        if !state.waiting.iter().any(|it| it.will_wake(context.waker())) {
+            state.waiting.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
+}

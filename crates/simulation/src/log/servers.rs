@@ -1,0 +1,135 @@
+//! The records of each group, as a majority of the log's servers has them.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use plimsoll_base::random::Stream;
+use plimsoll_base::{Random, Tasks, Time};
+use plimsoll_log::{Bounds, Entry, GroupId, Incarnation, Lsn};
+
+use super::handle::Watchers;
+
+/// How long the ways take, each drawn evenly between its bounds.
+#[derive(Clone, Copy, Debug)]
+pub struct Delays {
+    /// From a process to the servers.
+    pub there: (Duration, Duration),
+    /// Until what stands is seen by a process that reads.
+    pub seen: (Duration, Duration),
+    /// Until an append is answered for, once its record stands.
+    pub back: (Duration, Duration),
+}
+
+impl Default for Delays {
+    fn default() -> Self {
+        let us = Duration::from_micros;
+        Self { there: (us(50), us(500)), seen: (us(50), us(1_500)), back: (us(200), us(2_000)) }
+    }
+}
+
+/// The log's servers. They outlive the processes that use them.
+pub struct Servers {
+    incarnation: Incarnation,
+    pub(super) time: Time,
+    pub(super) tasks: Tasks,
+    pub(super) delays: Delays,
+    pub(super) watchers: Watchers,
+    state: Mutex<State>,
+}
+
+struct State {
+    groups: Vec<Group>,
+    chance: Stream,
+}
+
+struct Group {
+    first: Lsn,
+    records: VecDeque<Bytes>,
+}
+
+impl Group {
+    fn last(&self) -> Lsn {
+        Lsn(self.first.0 + self.records.len() as u64 - 1)
+    }
+}
+
+impl Servers {
+    /// Empty groups; `tasks` are the servers' own.
+    #[must_use]
+    pub fn new(groups: u16, delays: Delays, time: Time, tasks: Tasks, random: &Random) -> Self {
+        let mut chance = random.of("log");
+        let incarnation = Incarnation(chance.next_u64());
+        let group = |_| Group { first: Lsn(1), records: VecDeque::new() };
+        let groups = (0..groups).map(group).collect();
+        let state = Mutex::new(State { groups, chance });
+        Self { incarnation, time, tasks, delays, watchers: Watchers::default(), state }
+    }
+
+    pub(super) fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// A duration between the bounds, and less than a microsecond more: no two are quite the same.
+    pub(super) fn draw(&self, (least, most): (Duration, Duration)) -> Duration {
+        let mut state = self.state.lock();
+        let span = u64::try_from((most - least).as_nanos()).unwrap_or(u64::MAX);
+        least + Duration::from_nanos(state.chance.below(span.saturating_add(1_000)))
+    }
+
+    pub(super) fn has(&self, group: GroupId) -> bool {
+        usize::from(group.0) < self.state.lock().groups.len()
+    }
+
+    /// A record comes to stand in a group.
+    pub(super) fn stand(&self, group: GroupId, record: Bytes) -> Lsn {
+        let mut state = self.state.lock();
+        let group = &mut state.groups[usize::from(group.0)];
+        group.records.push_back(record);
+        group.last()
+    }
+
+    /// What a group holds.
+    #[must_use]
+    pub fn bounds(&self, group: GroupId) -> Bounds {
+        let state = self.state.lock();
+        let group = &state.groups[usize::from(group.0)];
+        Bounds { first: group.first, last: group.last() }
+    }
+
+    /// Adds the records of a group from `from` to `to`; says where it begins where that is later.
+    pub(super) fn fetch(
+        &self,
+        group: GroupId,
+        (from, to): (Lsn, Lsn),
+        bytes_max: usize,
+        entries: &mut Vec<Entry>,
+    ) -> Result<(), Lsn> {
+        let state = self.state.lock();
+        let held = &state.groups[usize::from(group.0)];
+        if from < held.first {
+            return Err(held.first);
+        }
+        let mut bytes = 0;
+        let skip = usize::try_from(from.0 - held.first.0).unwrap_or(usize::MAX);
+        for (lsn, record) in (from.0..=to.0).zip(held.records.iter().skip(skip)) {
+            if bytes > bytes_max {
+                break;
+            }
+            bytes += record.len();
+            entries.push(Entry { group, lsn: Lsn(lsn), record: record.clone() });
+        }
+        Ok(())
+    }
+
+    /// Forgets what is before a position; the record there is kept, for readers to know the group by.
+    pub(super) fn trim(&self, group: GroupId, up_to: Lsn) {
+        let mut state = self.state.lock();
+        let group = &mut state.groups[usize::from(group.0)];
+        while group.first < up_to && group.records.len() > 1 {
+            group.records.pop_front();
+            group.first = group.first.next();
+        }
+    }
+}

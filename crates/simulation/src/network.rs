@@ -1,0 +1,129 @@
+//! The network between nodes: questions and answers take their time, and do not come where a way is cut or a
+//! process is gone. Who listens where is kept here; what is answered is the node's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use plimsoll_base::random::Stream;
+use plimsoll_base::{Random, Tasks, Time};
+use plimsoll_cluster::{Call, CallError, Coordinator, Peers};
+
+/// How long a message is under way at least, and at most, ns.
+const WAY_NS: (u64, u64) = (30_000, 400_000);
+
+/// The ways between nodes.
+pub struct Network {
+    time: Time,
+    state: Mutex<State>,
+}
+
+struct State {
+    listening: BTreeMap<String, Listening>,
+    /// Ways on which nothing comes through: from, to.
+    cut: BTreeSet<(String, String)>,
+    chance: Stream,
+}
+
+#[derive(Clone)]
+struct Listening {
+    tasks: Tasks,
+    coordinator: Arc<Coordinator>,
+}
+
+impl Network {
+    /// Nobody listens yet.
+    #[must_use]
+    pub fn new(time: Time, random: &Random) -> Arc<Self> {
+        let (listening, cut) = (BTreeMap::new(), BTreeSet::new());
+        let state = Mutex::new(State { listening, cut, chance: random.of("network") });
+        Arc::new(Self { time, state })
+    }
+
+    /// A node answers at an address from now on.
+    pub fn listen(&self, address: &str, tasks: Tasks, coordinator: Arc<Coordinator>) {
+        let listening = Listening { tasks, coordinator };
+        self.state.lock().listening.insert(address.to_owned(), listening);
+    }
+
+    /// Nobody answers there any more.
+    pub fn leave(&self, address: &str) {
+        let left = self.state.lock().listening.remove(address);
+        // Without the lock: the last who has a node takes it apart.
+        drop(left);
+    }
+
+    /// Cuts the way from one address to another, or mends it.
+    pub fn cut(&self, from: &str, to: &str, is_cut: bool) {
+        let way = (from.to_owned(), to.to_owned());
+        let mut state = self.state.lock();
+        if is_cut {
+            state.cut.insert(way);
+        } else {
+            state.cut.remove(&way);
+        }
+    }
+
+    /// Mends all ways.
+    pub fn mend(&self) {
+        self.state.lock().cut.clear();
+    }
+
+    /// What the node at an address answers clients by, if one listens there.
+    #[must_use]
+    pub fn coordinator(&self, address: &str) -> Option<(Arc<Coordinator>, Tasks)> {
+        let state = self.state.lock();
+        let found = state.listening.get(address)?;
+        Some((Arc::clone(&found.coordinator), found.tasks.clone()))
+    }
+
+    /// How long the next message is under way.
+    pub fn way(&self) -> Duration {
+        let (least, most) = WAY_NS;
+        Duration::from_nanos(least + self.state.lock().chance.below(most - least))
+    }
+
+    fn is_cut(&self, from: &str, to: &str) -> bool {
+        self.state.lock().cut.contains(&(from.to_owned(), to.to_owned()))
+    }
+
+    async fn carry(self: Arc<Self>, from: String, to: String, question: Bytes) -> Answer {
+        self.time.sleep(self.way()).await;
+        if self.is_cut(&from, &to) {
+            return std::future::pending().await;
+        }
+        let Some((coordinator, tasks)) = self.coordinator(&to) else {
+            return Err(CallError::Unreachable("nobody listens there".to_owned()));
+        };
+        let answering = async move { coordinator.answer(question).await };
+        let answer = tasks.spawn("answer", answering).await;
+        self.time.sleep(self.way()).await;
+        if self.is_cut(&to, &from) {
+            return std::future::pending().await;
+        }
+        answer.map_err(|_| CallError::Lost("the process is gone".to_owned()))
+    }
+}
+
+type Answer = Result<Bytes, CallError>;
+
+/// The ways from one node to the others.
+pub struct Ways {
+    /// All ways.
+    pub network: Arc<Network>,
+    /// The address of the node.
+    pub from: String,
+}
+
+impl Peers for Ways {
+    fn call(&self, address: &str, question: Bytes, timeout: Duration) -> Call {
+        let (network, from, to) =
+            (Arc::clone(&self.network), self.from.clone(), address.to_owned());
+        Box::pin(async move {
+            let carried = Arc::clone(&network).carry(from, to, question);
+            network.time.timeout(timeout, carried).await.unwrap_or(Err(CallError::TimedOut))
+        })
+    }
+}

@@ -1,0 +1,158 @@
+//! The nodes: each is a process that is started, killed and started anew, on a disk that outlives it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use plimsoll_base::disk::SimulatedDisk;
+use plimsoll_base::tasks::Executor;
+use plimsoll_base::{Random, World};
+use plimsoll_cluster::{LogSettings, Node, NodeRecord, NodeSettings, OpenedLog, Peers};
+
+use crate::log::{Handle, Servers};
+use crate::network::{Network, Ways};
+
+/// How long a node that could not be opened rests.
+const REOPEN_PAUSE: Duration = Duration::from_secs(1);
+
+/// A machine with a node.
+pub struct Machine {
+    /// Where its node listens, which is its name as well.
+    pub address: String,
+    disk: SimulatedDisk,
+    dir: PathBuf,
+    random: Random,
+    /// The process of its last start, and how often it was started.
+    process: Option<u64>,
+    starts: u64,
+}
+
+/// What the machines of a cluster share.
+pub struct Cluster {
+    /// Polls all of it.
+    pub executor: Executor,
+    /// The log's servers.
+    pub servers: Arc<Servers>,
+    /// The ways between nodes.
+    pub network: Arc<Network>,
+    /// The machines, in the order of their names.
+    pub machines: Vec<Machine>,
+    next_process: u64,
+    /// Why nodes could not be opened.
+    pub failures: Arc<Mutex<Vec<String>>>,
+}
+
+impl Cluster {
+    /// Machines with nothing on their disks; `dir` is a folder for what is not simulated yet.
+    #[must_use]
+    pub fn new(
+        executor: Executor,
+        servers: Arc<Servers>,
+        network: Arc<Network>,
+        (random, count): (&Random, usize),
+        dir: &Path,
+    ) -> Self {
+        let machine = |number: usize| {
+            let (address, random) = (format!("n{number}"), random.part(&format!("n{number}")));
+            let (disk, dir) = (SimulatedDisk::new(&random), dir.join(&address));
+            Machine { address, disk, dir, random, process: None, starts: 0 }
+        };
+        let machines = (1..=count).map(machine).collect();
+        let failures = Arc::default();
+        // The servers are process 0, clients process 1.
+        Self { executor, servers, network, machines, next_process: 2, failures }
+    }
+
+    /// Starts the node of a machine where it does not run.
+    pub fn start(&mut self, at: usize) {
+        let machine = &mut self.machines[at];
+        if machine.process.is_some() {
+            return;
+        }
+        let process = self.next_process;
+        self.next_process += 1;
+        machine.process = Some(process);
+        machine.starts += 1;
+        let random = machine.random.part(&format!("start {}", machine.starts));
+        let disk = machine.disk.started();
+        let (world, _) = World::simulated(&self.executor, &random, process, disk);
+        let ways = Ways { network: Arc::clone(&self.network), from: machine.address.clone() };
+        let record = NodeRecord {
+            name: machine.address.clone(),
+            rpc: machine.address.clone(),
+            ..NodeRecord::default()
+        };
+        let peers: Arc<dyn Peers> = Arc::new(ways);
+        let settings = NodeSettings {
+            record,
+            peers,
+            world: world.clone(),
+            ..NodeSettings::alone(&machine.dir)
+        };
+        let (servers, network) = (Arc::clone(&self.servers), Arc::clone(&self.network));
+        let (address, failures) = (machine.address.clone(), Arc::clone(&self.failures));
+        let tasks = world.tasks.clone();
+        let run = serve(world, settings, servers, network, (address, failures));
+        tasks.spawn("node", run);
+    }
+
+    /// Kills the node of a machine; with a loss of power what it did not sync is gone, or torn.
+    pub fn kill(&mut self, at: usize, with_power: bool) {
+        let machine = &mut self.machines[at];
+        let Some(process) = machine.process.take() else { return };
+        // First: what a process does while it is taken apart, one that was killed does not do.
+        if with_power {
+            machine.disk.lose_power();
+        } else {
+            machine.disk.kill();
+        }
+        self.network.leave(&machine.address);
+        self.executor.kill(process);
+    }
+
+    /// Has the node of a machine stand still, or go on.
+    pub fn freeze(&mut self, at: usize, is_frozen: bool) {
+        let Some(process) = self.machines[at].process else { return };
+        if is_frozen {
+            self.executor.freeze(process);
+        } else {
+            self.executor.thaw(process);
+        }
+    }
+
+    /// Whether the node of a machine runs.
+    #[must_use]
+    pub fn runs(&self, at: usize) -> bool {
+        self.machines[at].process.is_some()
+    }
+}
+
+/// One start of a node, opened anew as often as it falls behind.
+async fn serve(
+    world: World,
+    settings: NodeSettings,
+    servers: Arc<Servers>,
+    network: Arc<Network>,
+    (address, failures): (String, Arc<Mutex<Vec<String>>>),
+) {
+    loop {
+        let opened = async {
+            let handle = Handle::new(Arc::clone(&servers), &world).map_err(|it| it.to_string())?;
+            let log = LogSettings::Open(OpenedLog(Arc::new(handle)));
+            let settings = NodeSettings { log, ..settings.clone() };
+            Box::pin(Node::open(&settings)).await.map_err(|error| error.to_string())
+        };
+        match opened.await {
+            Ok(node) => {
+                network.listen(&address, world.tasks.clone(), node.coordinator());
+                let why = node.fell_behind().await;
+                tracing::info!(why, "the node is opened anew");
+                network.leave(&address);
+                Box::pin(node.close()).await;
+            }
+            Err(error) => failures.lock().push(format!("{address}: {error}")),
+        }
+        world.time.sleep(REOPEN_PAUSE).await;
+    }
+}
