@@ -1,11 +1,12 @@
 //! A whole cluster under one seed: three or more nodes of the code that ships, in one process and one thread, on
 //! virtual time. Their time, chance, tasks and disk are simulated (`plimsoll_base`), and so are the log's
-//! servers ([`log`]) and the network between them ([`network`]). Clients write and read rows ([`clients`]), and
-//! what they saw is judged ([`linearizable`]).
+//! servers ([`log`]) and the network between them ([`network`]). Clients write and read rows ([`clients`]), things
+//! go wrong ([`faults`]), and what clients saw is judged ([`linearizable`]).
 //!
 //! What stays outside: RESP, HTTP, gRPC, RocksDB, NATS. Tests on real processes see to those.
 
 pub mod clients;
+pub mod faults;
 pub mod linearizable;
 pub mod log;
 pub mod network;

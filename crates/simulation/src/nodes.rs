@@ -1,12 +1,13 @@
 //! The nodes: each is a process that is started, killed and started anew, on a disk that outlives it.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use plimsoll_base::disk::SimulatedDisk;
 use plimsoll_base::tasks::Executor;
+use plimsoll_base::time::Wall;
 use plimsoll_base::{Random, World};
 use plimsoll_cluster::{LogSettings, Node, NodeRecord, NodeSettings, OpenedLog, Peers};
 
@@ -26,6 +27,9 @@ pub struct Machine {
     /// The process of its last start, and how often it was started.
     process: Option<u64>,
     starts: u64,
+    wall: Option<Arc<Wall>>,
+    /// The log as its last opening has it.
+    handle: Arc<Mutex<Weak<Handle>>>,
 }
 
 /// What the machines of a cluster share.
@@ -56,7 +60,8 @@ impl Cluster {
         let machine = |number: usize| {
             let (address, random) = (format!("n{number}"), random.part(&format!("n{number}")));
             let (disk, dir) = (SimulatedDisk::new(&random), dir.join(&address));
-            Machine { address, disk, dir, random, process: None, starts: 0 }
+            let handle = Arc::new(Mutex::new(Weak::new()));
+            Machine { address, disk, dir, random, process: None, starts: 0, wall: None, handle }
         };
         let machines = (1..=count).map(machine).collect();
         let failures = Arc::default();
@@ -76,7 +81,8 @@ impl Cluster {
         machine.starts += 1;
         let random = machine.random.part(&format!("start {}", machine.starts));
         let disk = machine.disk.started();
-        let (world, _) = World::simulated(&self.executor, &random, process, disk);
+        let (world, wall) = World::simulated(&self.executor, &random, process, disk);
+        machine.wall = Some(wall);
         let ways = Ways { network: Arc::clone(&self.network), from: machine.address.clone() };
         let record = NodeRecord {
             name: machine.address.clone(),
@@ -93,7 +99,8 @@ impl Cluster {
         let (servers, network) = (Arc::clone(&self.servers), Arc::clone(&self.network));
         let (address, failures) = (machine.address.clone(), Arc::clone(&self.failures));
         let tasks = world.tasks.clone();
-        let run = serve(world, settings, servers, network, (address, failures));
+        let handle = Arc::clone(&machine.handle);
+        let run = serve(world, settings, (servers, handle), network, (address, failures));
         tasks.spawn("node", run);
     }
 
@@ -121,6 +128,21 @@ impl Cluster {
         }
     }
 
+    /// Sets the wall clock of a machine's node by so much, ms.
+    pub fn set_clock(&self, at: usize, by_ms: i64) {
+        let Some(wall) = &self.machines[at].wall else { return };
+        let now = self.executor.time().now();
+        let right_ms = self.executor.time().wall_ms();
+        wall.set_ms(now, right_ms.saturating_add_signed(by_ms));
+    }
+
+    /// The node of a machine sees nothing new of the log for so long.
+    pub fn blind(&self, at: usize, lasts: Duration) {
+        if let Some(handle) = self.machines[at].handle.lock().upgrade() {
+            handle.blind(lasts);
+        }
+    }
+
     /// Whether the node of a machine runs.
     #[must_use]
     pub fn runs(&self, at: usize) -> bool {
@@ -132,18 +154,20 @@ impl Cluster {
 async fn serve(
     world: World,
     settings: NodeSettings,
-    servers: Arc<Servers>,
+    (servers, opened): (Arc<Servers>, Arc<Mutex<Weak<Handle>>>),
     network: Arc<Network>,
     (address, failures): (String, Arc<Mutex<Vec<String>>>),
 ) {
     loop {
-        let opened = async {
+        let node = async {
             let handle = Handle::new(Arc::clone(&servers), &world).map_err(|it| it.to_string())?;
-            let log = LogSettings::Open(OpenedLog(Arc::new(handle)));
+            let handle = Arc::new(handle);
+            *opened.lock() = Arc::downgrade(&handle);
+            let log = LogSettings::Open(OpenedLog(handle));
             let settings = NodeSettings { log, ..settings.clone() };
             Box::pin(Node::open(&settings)).await.map_err(|error| error.to_string())
         };
-        match opened.await {
+        match node.await {
             Ok(node) => {
                 network.listen(&address, world.tasks.clone(), node.coordinator());
                 let why = node.fell_behind().await;

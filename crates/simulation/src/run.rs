@@ -1,18 +1,23 @@
-//! One run of a seed: a cluster is started, clients ask, and what they saw is judged.
+//! One run of a seed: a cluster is started, clients ask while things go wrong, all is mended, and what is there
+//! then and what clients saw is judged.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use plimsoll_base::Random;
 use plimsoll_base::tasks::{Executor, Stuck};
 use plimsoll_base::time::Instant;
-use plimsoll_cluster::LOG_GROUPS;
+use plimsoll_cluster::{CopyDigest, LOG_GROUPS, Request};
+use plimsoll_storage::{Argv, Reply};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::clients::{Client, Counts, History};
+use crate::faults::{Due, Fault, Faults};
 use crate::linearizable::{Verdict, judge};
-use crate::log::{Delays, Servers};
+use crate::log::{Delays, Servers, Troubles};
 use crate::network::Network;
 use crate::nodes::Cluster;
 
@@ -21,9 +26,14 @@ const SERVERS: u64 = 0;
 const CLIENTS: u64 = 1;
 /// What wall clocks say at first, ms since 1970.
 const BEGAN_MS: u64 = 1_750_000_000_000;
+/// How long a cluster has to be well again once nothing goes wrong any more.
+const HEALS_WITHIN: Duration = Duration::from_secs(120);
+/// How long copies have to come to one position.
+const DIGESTS_WITHIN: Duration = Duration::from_secs(20);
+const PROBE_PAUSE: Duration = Duration::from_millis(500);
 
 /// What a run is made of.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     /// What chance comes from.
     pub seed: u64,
@@ -31,18 +41,28 @@ pub struct Plan {
     pub nodes: usize,
     /// How many clients.
     pub clients: usize,
-    /// For how long they ask.
+    /// For how long they ask, and things go wrong.
     pub duration: Duration,
     /// How long a client rests between two operations, at most.
     pub rest: Duration,
+    /// What goes wrong.
+    pub faults: Faults,
 }
 
 impl Plan {
-    /// Three nodes, five clients and a minute.
+    /// Three nodes, five clients and a minute in which nothing goes wrong.
+    #[must_use]
+    pub fn calm(seed: u64) -> Self {
+        let (duration, rest) = (Duration::from_secs(60), Duration::from_millis(200));
+        Self { seed, nodes: 3, clients: 5, duration, rest, faults: Faults::default() }
+    }
+
+    /// The same with the faults of the seed.
     #[must_use]
     pub fn of(seed: u64) -> Self {
-        let (duration, rest) = (Duration::from_secs(60), Duration::from_millis(200));
-        Self { seed, nodes: 3, clients: 5, duration, rest }
+        let mut plan = Self::calm(seed);
+        plan.faults = Faults::drawn(&Random::seeded(seed), plan.nodes, plan.duration);
+        plan
     }
 }
 
@@ -53,6 +73,8 @@ pub struct Outcome {
     pub trace: u64,
     /// What clients did.
     pub counts: Counts,
+    /// Virtual time that passed.
+    pub passed: Duration,
     /// What should not be.
     pub violations: Vec<String>,
 }
@@ -61,7 +83,7 @@ pub struct Outcome {
 ///
 /// # Errors
 /// [`Stuck`]: a task never waits.
-pub fn run(plan: Plan, dir: &Path) -> Result<Outcome, Stuck> {
+pub fn run(plan: &Plan, dir: &Path) -> Result<Outcome, Stuck> {
     let random = Random::seeded(plan.seed);
     let executor = Executor::new(&random, BEGAN_MS);
     let time = executor.time().clone();
@@ -87,18 +109,176 @@ pub fn run(plan: Plan, dir: &Path) -> Result<Outcome, Stuck> {
         let random = random.part(&format!("client {number}"));
         cluster.executor.process(CLIENTS).spawn("client", client.run(random));
     }
-    cluster.executor.run_for(plan.duration + Duration::from_secs(60))?;
-
-    let mut violations = cluster.failures.lock().clone();
-    for (key, operations) in history.operations() {
-        match judge(&operations) {
-            Verdict::Linearizable => {}
-            Verdict::Violated => violations.push(format!("{key} is not linearizable")),
-            Verdict::Undecided => violations.push(format!("{key} is undecided")),
-        }
-    }
+    go_wrong(&mut cluster, plan)?;
+    let mut violations = heal(&mut cluster)?;
+    violations.extend(judged(&history));
     let seen = format!("{:?}", history.operations());
     let trace = xxh3_64_with_seed(seen.as_bytes(), cluster.executor.trace());
     (0..plan.nodes).for_each(|at| cluster.kill(at, false));
-    Ok(Outcome { trace, counts: history.counts(), violations })
+    let passed = time.now() - Instant::default();
+    Ok(Outcome { trace, counts: history.counts(), passed, violations })
+}
+
+/// What a fault does at a moment: it begins, or it ends.
+fn go_wrong(cluster: &mut Cluster, plan: &Plan) -> Result<(), Stuck> {
+    cluster.servers.trouble(plan.faults.troubles);
+    let mut steps: BTreeMap<(Duration, usize, bool), Due> = BTreeMap::new();
+    for (number, due) in plan.faults.due.iter().enumerate() {
+        steps.insert((due.at, number, true), *due);
+        steps.insert((due.at + due.lasts, number, false), *due);
+    }
+    let now = |cluster: &Cluster| cluster.executor.time().now() - Instant::default();
+    for ((at, _, begins), due) in steps.range(..(plan.duration, 0, false)) {
+        cluster.executor.run_for(at.saturating_sub(now(cluster)))?;
+        step(cluster, due, *begins);
+    }
+    cluster.executor.run_for(plan.duration.saturating_sub(now(cluster)))
+}
+
+fn step(cluster: &mut Cluster, due: &Due, begins: bool) {
+    tracing::debug!(?due, begins, "a fault");
+    match due.fault {
+        Fault::Kill { machine, with_power } if begins => cluster.kill(machine, with_power),
+        Fault::Kill { machine, .. } => cluster.start(machine),
+        Fault::Freeze { machine } => cluster.freeze(machine, begins),
+        Fault::Cut { from, to } => {
+            let address = |at: usize| cluster.machines[at].address.clone();
+            cluster.network.cut(&address(from), &address(to), begins);
+        }
+        Fault::Clock { machine, by_ms } => {
+            cluster.set_clock(machine, if begins { by_ms } else { 0 });
+        }
+        Fault::NoLeader if begins => cluster.servers.behead(due.lasts),
+        Fault::Blind { machine } if begins => cluster.blind(machine, due.lasts),
+        Fault::NoLeader | Fault::Blind { .. } => {}
+    }
+}
+
+/// Mends all, and says what is not well in time.
+fn heal(cluster: &mut Cluster) -> Result<Vec<String>, Stuck> {
+    cluster.network.mend();
+    cluster.servers.trouble(Troubles::default());
+    cluster.servers.behead(Duration::ZERO);
+    for at in 0..cluster.machines.len() {
+        cluster.freeze(at, false);
+        cluster.set_clock(at, 0);
+        cluster.start(at);
+    }
+    let mut violations = Vec::new();
+    let waiting = probe(cluster);
+    let end = cluster.executor.time().now() + HEALS_WITHIN;
+    while !waiting.lock().is_empty() && cluster.executor.time().now() < end {
+        cluster.executor.run_for(PROBE_PAUSE)?;
+    }
+    let late = waiting.lock().clone();
+    violations.extend(late.iter().map(|(node, why)| format!("{node} does not answer: {why}")));
+    if late.is_empty() {
+        violations.extend(compare(cluster)?);
+    }
+    for machine in &cluster.machines {
+        let Some((coordinator, _)) = cluster.network.coordinator(&machine.address) else {
+            continue;
+        };
+        let faults = coordinator.faults();
+        violations.extend(faults.into_iter().map(|it| format!("{}: {it}", machine.address)));
+    }
+    if !late.is_empty() {
+        violations.extend(cluster.failures.lock().iter().cloned());
+    }
+    Ok(violations)
+}
+
+/// The nodes that did not answer a write and a read yet, and why.
+type Waiting = Arc<Mutex<BTreeMap<String, String>>>;
+
+/// Has each node answer a write and a read.
+fn probe(cluster: &Cluster) -> Waiting {
+    let waiting: Waiting = Arc::default();
+    for machine in &cluster.machines {
+        let (address, network) = (machine.address.clone(), Arc::clone(&cluster.network));
+        let (time, waiting) = (cluster.executor.time().clone(), Arc::clone(&waiting));
+        waiting.lock().insert(address.clone(), "it was not asked yet".to_owned());
+        cluster.executor.process(CLIENTS).spawn("probe", async move {
+            loop {
+                let why = match network.coordinator(&address) {
+                    None => "it is not there".to_owned(),
+                    Some((coordinator, tasks)) => {
+                        let key = format!("probe-{address}");
+                        let asked = tasks.spawn("probe", async move {
+                            let requests = [["SET", &key, "1"].as_slice(), &["GET", &key]]
+                                .map(|it| Request::Command(Argv::of(it)));
+                            let mut replies = Vec::new();
+                            let mut session = coordinator.session();
+                            coordinator.execute(&mut session, 0, &requests, &mut replies).await;
+                            replies
+                        });
+                        match asked.await {
+                            Ok(replies) if replies == [Reply::OK, Reply::bulk(&b"1"[..])] => {
+                                waiting.lock().remove(&address);
+                                return;
+                            }
+                            Ok(replies) => format!("{replies:?}"),
+                            Err(lost) => lost.to_string(),
+                        }
+                    }
+                };
+                waiting.lock().insert(address.clone(), why);
+                time.sleep(PROBE_PAUSE).await;
+            }
+        });
+    }
+    waiting
+}
+
+/// Compares all copies, and says which differ or cannot be compared.
+fn compare(cluster: &mut Cluster) -> Result<Vec<String>, Stuck> {
+    let address = cluster.machines[0].address.clone();
+    let end = cluster.executor.time().now() + HEALS_WITHIN;
+    let mut violations = vec!["no node compares copies".to_owned()];
+    while !violations.is_empty() && cluster.executor.time().now() < end {
+        let Some((coordinator, tasks)) = cluster.network.coordinator(&address) else { break };
+        let found: Arc<Mutex<Option<Vec<CopyDigest>>>> = Arc::default();
+        let told = Arc::clone(&found);
+        tasks.spawn("compare", async move {
+            let digests = coordinator.digests(None, DIGESTS_WITHIN).await;
+            *told.lock() = Some(digests);
+        });
+        cluster.executor.run_for(DIGESTS_WITHIN + PROBE_PAUSE)?;
+        let digests = found.lock().take();
+        violations = match digests {
+            Some(digests) => differences(&digests),
+            None => vec!["copies are not compared in time".to_owned()],
+        };
+    }
+    Ok(violations)
+}
+
+fn differences(digests: &[CopyDigest]) -> Vec<String> {
+    let mut partitions: BTreeMap<(&str, u32), Vec<&CopyDigest>> = BTreeMap::new();
+    for digest in digests {
+        partitions.entry((&digest.table, digest.ordinal)).or_default().push(digest);
+    }
+    let mut violations = Vec::new();
+    for ((table, ordinal), copies) in partitions {
+        let of = |it: &CopyDigest| it.digest.as_ref().ok().map(|it| (it.lsn, it.hash, it.digest));
+        let first = of(copies[0]);
+        if copies.len() < 2 || first.is_none() || copies.iter().any(|it| of(it) != first) {
+            violations.push(format!("copies of {table} {ordinal}: {copies:?}"));
+        }
+    }
+    violations
+}
+
+/// What clients saw that cannot have happened.
+fn judged(history: &History) -> Vec<String> {
+    let mut violations = Vec::new();
+    for (key, operations) in history.operations() {
+        let why = match judge(&operations) {
+            Verdict::Linearizable => continue,
+            Verdict::Violated => "cannot have happened",
+            Verdict::Undecided => "is undecided",
+        };
+        violations.push(format!("what was seen of {key} {why}"));
+    }
+    violations
 }

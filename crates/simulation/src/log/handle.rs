@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -17,7 +18,7 @@ use plimsoll_log::{
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::servers::Servers;
+use super::servers::{Fate, Servers, UNKNOWN_AFTER};
 
 /// An outcome on its way to whoever appended.
 type Told = (AppendDone, Result<Lsn, AppendError>);
@@ -42,6 +43,8 @@ struct SeenState {
     /// When what is on its way to it is there: later positions come later.
     arrivals: BTreeMap<GroupId, Instant>,
     waiting: Vec<Waker>,
+    /// What comes meanwhile is seen then.
+    blind_until: Instant,
 }
 
 /// The processes that are told what stands.
@@ -49,6 +52,11 @@ struct SeenState {
 pub(super) struct Watchers(Mutex<Vec<Weak<Seen>>>);
 
 impl Handle {
+    /// The process sees nothing of what comes to stand, for so long.
+    pub fn blind(&self, lasts: Duration) {
+        self.seen.0.lock().blind_until = self.servers.time.now() + lasts;
+    }
+
     /// A process begins with what stands now.
     ///
     /// # Errors
@@ -61,6 +69,10 @@ impl Handle {
         let arrivals = Mutex::default();
         Ok(Self { servers, told, seen, arrivals, _role: role })
     }
+}
+
+fn unknown() -> AppendError {
+    AppendError::Unknown("no answer came".to_owned())
 }
 
 /// Tells outcomes, in the process that waits for them.
@@ -84,7 +96,10 @@ fn spread(servers: &Arc<Servers>, group: GroupId, lsn: Lsn) {
     for seen in watchers.iter() {
         let Some(held) = seen.upgrade() else { continue };
         let at = servers.time.now() + servers.draw(servers.delays.seen);
-        let at = in_turn(&mut held.0.lock().arrivals, group, at);
+        let mut state = held.0.lock();
+        let at = at.max(state.blind_until);
+        let at = in_turn(&mut state.arrivals, group, at);
+        drop(state);
         let (seen, time) = (Weak::clone(seen), servers.time.clone());
         servers.tasks.spawn("log: seen", async move {
             time.sleep_until(at).await;
@@ -123,12 +138,31 @@ impl Log for Handle {
         let at = in_turn(&mut self.arrivals.lock(), group, at);
         self.servers.tasks.spawn("log: append", async move {
             servers.time.sleep_until(at).await;
-            let lsn = servers.stand(group, record);
-            spread(&servers, group, lsn);
             let back = servers.draw(servers.delays.back);
-            servers.time.sleep(back).await;
+            let fate = servers.fate();
+            let outcome = match fate {
+                Fate::Stands | Fate::Unanswered => {
+                    let lsn = servers.stand(group, record);
+                    spread(&servers, group, lsn);
+                    Ok(lsn)
+                }
+                Fate::Lost => Err(unknown()),
+                Fate::Late(by) => {
+                    let late = Arc::clone(&servers);
+                    servers.tasks.spawn("log: late", async move {
+                        late.time.sleep(by).await;
+                        let lsn = late.stand(group, record);
+                        spread(&late, group, lsn);
+                    });
+                    Err(unknown())
+                }
+                Fate::Refused => Err(AppendError::Refused("the log has no leader".to_owned())),
+            };
+            let is_known = matches!(fate, Fate::Stands | Fate::Refused);
+            servers.time.sleep(if is_known { back } else { UNKNOWN_AFTER }).await;
+            let outcome = if fate == Fate::Unanswered { Err(unknown()) } else { outcome };
             // The process may be gone.
-            let _ = told.send((done, Ok(lsn)));
+            let _ = told.send((done, outcome));
         });
     }
 

@@ -10,4 +10,4 @@ mod handle;
 mod servers;
 
 pub use handle::Handle;
-pub use servers::{Delays, Servers};
+pub use servers::{Delays, Servers, Troubles};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use plimsoll_base::random::Stream;
+use plimsoll_base::time::Instant;
 use plimsoll_base::{Random, Tasks, Time};
 use plimsoll_log::{Bounds, Entry, GroupId, Incarnation, Lsn};
 
@@ -29,6 +30,38 @@ impl Default for Delays {
     }
 }
 
+/// How often an append goes wrong: once in so many, each by itself; 0 is never. Whoever appended is told after
+/// [`UNKNOWN_AFTER`] that nobody knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Troubles {
+    /// The record stands.
+    pub unanswered: u64,
+    /// The record never does.
+    pub lost: u64,
+    /// The record comes to stand later, after what was appended since, whatever became of who appended it.
+    pub late: u64,
+}
+
+/// After how long without an answer an append's outcome is unknown: as the engine over JetStream has it.
+pub(super) const UNKNOWN_AFTER: Duration = Duration::from_secs(5);
+/// By how much a late record is later, at most.
+const LATE_MAX: Duration = Duration::from_secs(30);
+
+/// What becomes of an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It stands, and is answered for.
+    Stands,
+    /// It stands, and is not.
+    Unanswered,
+    /// It never stands, and nobody is told.
+    Lost,
+    /// It stands so much later, and nobody is told.
+    Late(Duration),
+    /// It is refused: there is no leader.
+    Refused,
+}
+
 /// The log's servers. They outlive the processes that use them.
 pub struct Servers {
     incarnation: Incarnation,
@@ -42,6 +75,9 @@ pub struct Servers {
 struct State {
     groups: Vec<Group>,
     chance: Stream,
+    troubles: Troubles,
+    /// Until when there is no leader.
+    headless_until: Instant,
 }
 
 struct Group {
@@ -63,7 +99,8 @@ impl Servers {
         let incarnation = Incarnation(chance.next_u64());
         let group = |_| Group { first: Lsn(1), records: VecDeque::new() };
         let groups = (0..groups).map(group).collect();
-        let state = Mutex::new(State { groups, chance });
+        let (troubles, headless_until) = (Troubles::default(), Instant::default());
+        let state = Mutex::new(State { groups, chance, troubles, headless_until });
         Self { incarnation, time, tasks, delays, watchers: Watchers::default(), state }
     }
 
@@ -76,6 +113,41 @@ impl Servers {
         let mut state = self.state.lock();
         let span = u64::try_from((most - least).as_nanos()).unwrap_or(u64::MAX);
         least + Duration::from_nanos(state.chance.below(span.saturating_add(1_000)))
+    }
+
+    /// How the log misbehaves from now on.
+    pub fn trouble(&self, troubles: Troubles) {
+        self.state.lock().troubles = troubles;
+    }
+
+    /// There is no leader for so long.
+    pub fn behead(&self, lasts: Duration) {
+        self.state.lock().headless_until = self.time.now() + lasts;
+    }
+
+    /// What becomes of an append that comes to the servers now.
+    pub(super) fn fate(&self) -> Fate {
+        let mut held = self.state.lock();
+        let State { chance, troubles, headless_until, .. } = &mut *held;
+        let headless = *headless_until - self.time.now();
+        if !headless.is_zero() {
+            return match chance.below(4) {
+                0 => Fate::Late(headless),
+                1 => Fate::Lost,
+                _ => Fate::Refused,
+            };
+        }
+        if chance.once_in(troubles.unanswered) {
+            return Fate::Unanswered;
+        }
+        if chance.once_in(troubles.lost) {
+            return Fate::Lost;
+        }
+        if chance.once_in(troubles.late) {
+            let most = u64::try_from(LATE_MAX.as_nanos()).unwrap_or(u64::MAX);
+            return Fate::Late(Duration::from_nanos(chance.below(most)));
+        }
+        Fate::Stands
     }
 
     pub(super) fn has(&self, group: GroupId) -> bool {

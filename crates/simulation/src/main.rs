@@ -1,0 +1,136 @@
+//! Runs seeds, one after the other or several at once, and says which broke a promise.
+
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use clap::Parser;
+use plimsoll_simulation::run::{Outcome, Plan, run};
+
+/// Runs whole clusters in one thread on virtual time, each from one seed, and judges what its clients saw
+#[derive(Parser)]
+#[command(
+    name = "simulate",
+    after_help = "Examples:\n  simulate --seeds 200\n  simulate --from 4711 --seeds 1 --verbose"
+)]
+struct Arguments {
+    /// The first seed
+    #[arg(long, default_value_t = 1, value_name = "SEED")]
+    from: u64,
+    /// How many seeds
+    #[arg(long, default_value_t = 200, value_name = "N")]
+    seeds: u64,
+    /// How many at once [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    /// Begins no more seeds after one that is broken
+    #[arg(long)]
+    until_broken: bool,
+    /// Each seed twice: the same seed has to be the same history
+    #[arg(long)]
+    twice: bool,
+    /// Says of each seed what it was made of and what came of it
+    #[arg(long)]
+    verbose: bool,
+}
+
+#[derive(Default)]
+struct Totals {
+    passed: Duration,
+    answered: u64,
+    refused: u64,
+    unknown: u64,
+    faults: u64,
+    broken: Vec<u64>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let jobs = arguments
+        .jobs
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
+    let (next, totals) = (AtomicU64::new(arguments.from), Mutex::new(Totals::default()));
+    let end = arguments.from.saturating_add(arguments.seeds);
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= end || arguments.until_broken && is_broken(&totals) {
+                        return;
+                    }
+                    one(&arguments, seed, &totals);
+                }
+            });
+        }
+    });
+    let mut totals = totals.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    totals.broken.sort_unstable();
+    println!(
+        "{} seeds, {:.1} virtual hours, {} faults; {} operations answered, {} refused, {} of which nobody knows",
+        arguments.seeds,
+        totals.passed.as_secs_f64() / 3_600.0,
+        totals.faults,
+        totals.answered,
+        totals.refused,
+        totals.unknown
+    );
+    for seed in &totals.broken {
+        println!("broken: simulate --from {seed} --seeds 1 --verbose");
+    }
+    if totals.broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn is_broken(totals: &Mutex<Totals>) -> bool {
+    !totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner).broken.is_empty()
+}
+
+/// Runs a seed on a thread of its own, as what a thread remembers (hash keys) must not come from another seed.
+fn one(arguments: &Arguments, seed: u64, totals: &Mutex<Totals>) {
+    let plan = Plan::of(seed);
+    let runs = std::thread::scope(|scope| {
+        let count = if arguments.twice { 2 } else { 1 };
+        (0..count).map(|_| scope.spawn(|| outcome(&plan)).join()).collect::<Vec<_>>()
+    });
+    let mut violations = Vec::new();
+    let mut traces = Vec::new();
+    for run in runs {
+        match run {
+            Ok(Ok(outcome)) => {
+                let mut totals = totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                totals.passed += outcome.passed;
+                totals.answered += outcome.counts.answered;
+                totals.refused += outcome.counts.refused;
+                totals.unknown += outcome.counts.unknown;
+                totals.faults += plan.faults.due.len() as u64;
+                drop(totals);
+                if arguments.verbose {
+                    println!("seed {seed}: {:?}, trace {:016x}", outcome.counts, outcome.trace);
+                }
+                traces.push(outcome.trace);
+                violations.extend(outcome.violations);
+            }
+            Ok(Err(why)) => violations.push(why),
+            Err(_) => violations.push("it panicked".to_owned()),
+        }
+    }
+    if traces.windows(2).any(|pair| pair[0] != pair[1]) {
+        violations.push("the same seed is another history".to_owned());
+    }
+    if violations.is_empty() {
+        return;
+    }
+    println!("seed {seed} is broken:");
+    violations.iter().for_each(|violation| println!("  {violation}"));
+    if arguments.verbose {
+        println!("  {:?}", plan.faults.troubles);
+        plan.faults.due.iter().for_each(|due| println!("  {due:?}"));
+    }
+    totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner).broken.push(seed);
+}
+
+fn outcome(plan: &Plan) -> Result<Outcome, String> {
+    let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
+    run(plan, dir.path()).map_err(|stuck| stuck.to_string())
+}

@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""Puts faults into the tree, one at a time, and has the simulator find each.
+
+Each mutation is a text that is replaced once in one file; a text that is not there any more is an error, so that
+the list is kept as the code changes. The tree is copied to a work tree of its own, which is built in a target
+folder of its own (PLIMSOLL_CACHE/mutations): the product has no switches for this.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CACHE = pathlib.Path(os.environ.get("PLIMSOLL_CACHE", pathlib.Path.home() / ".cache/plimsoll"))
+TREE = CACHE / "mutations/tree"
+TARGET = CACHE / "mutations/target"
+
+# name: (file, what is there, what is put in its place)
+MUTATIONS = {
+    "A3: a trim that overtook a reader stops the group": (
+        "crates/cluster/src/replication/applier/worker.rs",
+        "            self.context.fell_behind.tell(&error.to_string());\n",
+        "",
+    ),
+    "rule 1: a record of a lead is taken twice": (
+        "crates/log/src/rules/leads.rs",
+        "    if stamp.n < expected {\n",
+        "    if stamp.n < expected && stamp.n + 1 < expected {\n",
+    ),
+    "rule 1: a gap in a lead's records is taken": (
+        "crates/log/src/rules/leads.rs",
+        "    } else if stamp.n > expected {\n        LeadVerdict::Gap { expected }\n",
+        "",
+    ),
+    "rule 1: no new epoch after an append that failed": (
+        "crates/cluster/src/replication/lead.rs",
+        "        // The sequence has a gap now.\n        state.begin_epoch();\n",
+        "",
+    ),
+    "rule 2: a session forgets what it ran": (
+        "crates/log/src/rules/sessions.rs",
+        "            Ok(at) => Verdict::Known(self.outcomes[at].1.clone()),\n",
+        "            Ok(_) => Verdict::Fresh,\n",
+    ),
+    "rule 2: sessions are not written": (
+        "crates/storage/src/partition/apply.rs",
+        "        change(&mut self.sessions, sessions);\n",
+        "        drop(sessions);\n",
+    ),
+    "rule 4: what nobody knows counts as not taken": (
+        "crates/cluster/src/routing/submit.rs",
+        "        Ok(_) | Err(NoAnswer::Unknown(_)) => Err(WriteError::Unknown),\n",
+        '        Ok(_) | Err(NoAnswer::Unknown(_)) => Err(WriteError::not_taken("late")),\n',
+    ),
+    "rule 4: the log's unknown counts as refused": (
+        "crates/cluster/src/replication/lead.rs",
+        "            Err(AppendError::Unknown(_)) => WriteError::Unknown,\n",
+        '            Err(AppendError::Unknown(_)) => WriteError::not_taken("late"),\n',
+    ),
+    "rule 4: a fence leaves nothing": (
+        "crates/log/src/rules/sessions.rs",
+        "            self.push(number, Outcome::Fenced, stamp_ms, log_time_ms);\n",
+        "",
+    ),
+    "rule 5: a read joins the marker under way": (
+        "crates/cluster/src/replication/barrier.rs",
+        "        let Some(waiting) = state.next.take() else { return };\n",
+        "        let Some(waiting) = state.next.clone() else { return };\n",
+    ),
+    "rule 5: a strong read waits for nothing": (
+        "crates/cluster/src/replication/barrier.rs",
+        "            self.inner.tail.reached(lsn).await;\n",
+        "",
+    ),
+    "rule 7: a stamp may be before log time": (
+        "crates/cluster/src/replication/lead.rs",
+        "self.time.wall_ms().max(tail.log_time_ms)",
+        "self.time.wall_ms()",
+    ),
+    "rule 7: a wrong clock appends": (
+        "crates/cluster/src/replication/clock/guard.rs",
+        "            Err(why) => done(Err(AppendError::Refused(why))),\n",
+        "            Err(_) => self.log.append(group, record, done),\n",
+    ),
+    "rule 10: a flush that failed counts": (
+        "crates/cluster/src/node/flushing/groups.rs",
+        "                durable = Lsn(0);\n",
+        "",
+    ),
+    "rule 10: rows are not flushed before the log is trimmed": (
+        "crates/cluster/src/node/flushing/groups.rs",
+        "        match partition.store.flush() {\n",
+        "        match Ok::<_, plimsoll_storage::rows::StoreError>(()) {\n",
+    ),
+    "rule 12: rows whose write failed are lost": (
+        "crates/storage/src/partition/pending.rs",
+        "                state.rows.entry(key.clone()).or_insert_with(|| value.clone());\n",
+        "                let _ = (key, value);\n",
+    ),
+    "apply: a record at a position that it has is applied again": (
+        "crates/storage/src/partition/apply.rs",
+        "            return Ok(Applied::Contained);\n",
+        "            self.stamp.position.lsn = plimsoll_log::Lsn(position.lsn.0 - 1);\n",
+    ),
+    "apply: the stamp is not in the batch": (
+        "crates/storage/src/partition/apply.rs",
+        "        overlay.put_owned(system::STAMP_KEY, stamp.encode());\n",
+        "        let _ = &mut overlay;\n",
+    ),
+    "reads: a copy that has not come so far answers": (
+        "crates/cluster/src/node/answer.rs",
+        "        if is_fresh && local.fault().is_none() {\n",
+        "        if local.fault().is_none() {\n",
+    ),
+    "settle: what never runs is sent again before that is known": (
+        "crates/cluster/src/routing/submit.rs",
+        "                                None => {\n                                    session.renew();\n"
+        "                                    return Err(WriteError::Unknown);\n",
+        "                                None => {\n                                    session.renew();\n"
+        "                                    continue;\n",
+    ),
+}
+
+
+def run(arguments, **more):
+    return subprocess.run(arguments, check=True, **more)
+
+
+def build(environment):
+    script = f". scripts/env.sh; use_rocksdb; cargo build --release --locked --workspace --bin simulate"
+    built = subprocess.run(
+        ["bash", "-c", script], cwd=TREE, env=environment, capture_output=True, text=True
+    )
+    return None if built.returncode == 0 else built.stderr[-2000:]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=1000, help="how many seeds each has to be found in")
+    parser.add_argument("--only", help="those alone whose names have this text in them")
+    arguments = parser.parse_args()
+    names = [name for name in MUTATIONS if not arguments.only or arguments.only in name]
+    if not TREE.exists():
+        TREE.parent.mkdir(parents=True, exist_ok=True)
+        run(["git", "-C", ROOT, "worktree", "prune"])
+        run(["git", "-C", ROOT, "worktree", "add", "--detach", "--quiet", TREE])
+    run(["git", "-C", TREE, "checkout", "--quiet", "--force", "--detach",
+         subprocess.check_output(["git", "-C", ROOT, "rev-parse", "HEAD"], text=True).strip()])
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(TARGET)}
+    missed = []
+    for name in names:
+        path, before, after = MUTATIONS[name]
+        file = TREE / path
+        text = file.read_text()
+        if text.count(before) != 1:
+            sys.exit(f"{name}: its text is {text.count(before)} times in {path}")
+        file.write_text(text.replace(before, after))
+        try:
+            error = build(environment)
+            if error:
+                sys.exit(f"{name}: it does not build\n{error}")
+            simulate = [TARGET / "release/simulate", "--seeds", str(arguments.seeds), "--until-broken"]
+            found = subprocess.run(simulate, capture_output=True, text=True)
+        finally:
+            file.write_text(text)
+        broken = re.search(r"--from (\d+)", found.stdout)
+        print(f"{name}: {'seed ' + broken[1] if broken else 'NOT FOUND'}", flush=True)
+        if not broken:
+            missed.append(name)
+    print(f"{len(names) - len(missed)} of {len(names)} found within {arguments.seeds} seeds")
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()
