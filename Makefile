@@ -4,10 +4,10 @@ SHELL := /bin/bash
 # running, testing and linting share what they compile. RocksDB is compiled once per machine.
 
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/plimsoll/target
-export DATA RESP HTTP RPC LOG ARGS
+export DATA RESP HTTP RPC LOG ARGS SEEDS FROM
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo cluster build test bench-breakers bench-redis bench-rows bench-mixes bench-distribution bench-growth bench-rally bench-failover soak soak-absence soak-absence-real soak-cluster soak-follow clean-data
+.PHONY: help run demo cluster build test bench-breakers bench-redis bench-rows bench-mixes bench-distribution bench-growth bench-rally bench-failover simulate mutations soak soak-absence soak-absence-real soak-cluster soak-follow clean-data
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -57,6 +57,12 @@ bench-growth: build ## what a write costs on three nodes and on nine, log server
 bench-breakers: ## what the memory breakers cost, beside a binary without their layer (ARGS="--quick")
 	@scripts/deps.sh build && . scripts/env.sh && build_layerless
 	@. scripts/env.sh && $$plimsoll lab run breaker-overhead --layerless $$CARGO_TARGET_DIR/release/plimsoll-layerless $(ARGS)
+
+simulate: ## a whole cluster in one thread on virtual time, a history a seed (SEEDS=1000, FROM=1)
+	@. scripts/env.sh && build_whole && $$CARGO_TARGET_DIR/release/simulate --seeds $${SEEDS:-1000} --from $${FROM:-1}
+
+mutations: ## faults put into the code, one at a time, for the simulator to find (an hour; ARGS="--only 'rule 4'")
+	@scripts/mutations.py $(ARGS)
 
 bench-failover: build ## what clients notice when a node or a log server goes bad (ARGS="--seconds 10")
 	@scripts/deps.sh test && $$(scripts/venv.sh) scripts/failover.py $(ARGS)

@@ -17,7 +17,7 @@ const OUTSIDE: [&str; 5] = ["axum", "clap", "hyper", "plimsoll-server", "redis-p
 /// Networks, which the state of a partition knows nothing of.
 const NETWORK: [&str; 3] = ["tonic", "async-nats", "plimsoll-cluster"];
 
-const RULES: [Rule; 8] = [
+const RULES: [Rule; 9] = [
     Rule {
         owner: "plimsoll-control",
         banned: &[
@@ -40,7 +40,8 @@ const RULES: [Rule; 8] = [
     Rule { owner: "plimsoll-log", banned: &["plimsoll-storage", "plimsoll-cluster"] },
     Rule { owner: "plimsoll-storage", banned: &NETWORK },
     Rule { owner: "plimsoll-index", banned: &NETWORK },
-    Rule { owner: "plimsoll-cluster", banned: &["plimsoll-lab"] },
+    Rule { owner: "plimsoll-base", banned: &["plimsoll-log", "plimsoll-storage", "serde"] },
+    Rule { owner: "plimsoll-cluster", banned: &["plimsoll-lab", "plimsoll-simulation"] },
     Rule { owner: "plimsoll-lab", banned: &[] },
 ];
 

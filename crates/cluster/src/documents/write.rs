@@ -146,7 +146,10 @@ impl Coordinator {
                     }));
                 }
                 Err(error) => {
-                    let error = failed_write(error);
+                    // Whether it ran in an index that is gone makes no difference.
+                    let is_gone = self.shared().tables.copies(table.copies()[ordinal].id).is_none();
+                    let error =
+                        if is_gone { no_such_index(table.name()) } else { failed_write(error) };
                     outcomes.extend(sent.iter().map(|write| (write.at, Err(error.clone()))));
                 }
             }

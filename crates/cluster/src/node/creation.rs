@@ -299,21 +299,39 @@ impl Shared {
                 }
             }
         }
-        let kept = (Arc::clone(&partition), Arc::clone(&self.metadata));
-        // Beside this thread, which others are answered on: a flush may wait for those of other stores.
-        let kept = self.world.tasks.blocking(move || keep_copy(&kept.0, &kept.1)).await;
-        kept.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
-        if let Some(index) = table.index() {
-            // All its files are read, where they came with the copy: beside this thread, which beats.
-            let (dir, partition) = (self.index_dir(partition.id), Arc::clone(&partition));
-            let open = move || open_indexer(&dir, &partition, &index);
-            let opened = self.world.tasks.blocking(open).await.map_err(|error| failed(&error))?;
-            opened.map_err(|error| failed(&error))?;
+        let kept = self.keep_and_index(table, &partition).await;
+        if let Err(error) = kept {
+            // One that stayed with its applier would have its group read, and the log kept, for good.
+            partition.halt(&error.to_string());
+            self.take_out(group, partition.id).await;
+            partition.lead.abandon("the copy could not be made");
+            return Err(error);
         }
         copies.set_local(Some(Arc::clone(&partition)));
         // It may have become an index, or another, meanwhile.
         if let (Some(index), Some(indexer)) = (table.index(), partition.indexer()) {
             indexer.set_metadata(index);
+        }
+        Ok(())
+    }
+
+    /// Makes a copy durable that its applier has, and opens its index.
+    async fn keep_and_index(
+        &self,
+        table: &Table,
+        partition: &Arc<Partition>,
+    ) -> Result<(), CatchUpError> {
+        let failed = |error: &dyn std::fmt::Display| CatchUpError::Failed(error.to_string());
+        let kept = (Arc::clone(partition), Arc::clone(&self.metadata));
+        // Beside this thread, which others are answered on: a flush may wait for those of other stores.
+        let kept = self.world.tasks.blocking(move || keep_copy(&kept.0, &kept.1)).await;
+        kept.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
+        if let Some(index) = table.index() {
+            // All its files are read, where they came with the copy: beside this thread, which beats.
+            let (dir, partition) = (self.index_dir(partition.id), Arc::clone(partition));
+            let open = move || open_indexer(&dir, &partition, &index);
+            let opened = self.world.tasks.blocking(open).await.map_err(|error| failed(&error))?;
+            opened.map_err(|error| failed(&error))?;
         }
         Ok(())
     }
@@ -383,6 +401,7 @@ impl Shared {
             // First: an apply thread that waits with its store goes on without it.
             partition.halt(why);
             self.take_out(copies.group, partition.id).await;
+            partition.lead.abandon(why);
         }
         let folders = self.folders(copies.id);
         // A refresh, a merge or a rewrite of files that is under way is waited for: for seconds.

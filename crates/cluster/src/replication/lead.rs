@@ -325,6 +325,19 @@ impl Lead {
         }
     }
 
+    /// Takes nothing any more, and answers all that waits: nobody here applies its records from now on.
+    pub(crate) fn abandon(&self, why: &str) {
+        let mut state = self.inner.state.lock();
+        state.fault.get_or_insert_with(|| why.to_owned());
+        let queued = std::mem::take(&mut state.queue);
+        let in_log = std::mem::take(&mut state.records);
+        state.waiting_bytes = 0;
+        drop(state);
+        queued.into_iter().for_each(|it| it.refuse(WriteError::not_taken(why)));
+        let in_log = in_log.into_iter().flat_map(|(_, submissions)| submissions);
+        in_log.for_each(|it| it.refuse(WriteError::Unknown));
+    }
+
     /// Bytes that wait for the log or for apply.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.inner.state.lock().waiting_bytes

@@ -123,6 +123,9 @@ impl Shared {
                     return Err(last);
                 }
             }
+            if self.is_gone(copies) {
+                return Err(WriteError::not_taken("the table was deleted"));
+            }
             self.world.time.sleep(PAUSE).await;
         }
         Err(last)
@@ -229,9 +232,18 @@ impl Shared {
                     return found;
                 }
             }
+            // Nobody has it any more who could tell.
+            if self.is_gone(copies) {
+                return None;
+            }
             self.world.time.sleep(PAUSE).await;
         }
         None
+    }
+
+    /// Whether the table of these copies was deleted.
+    fn is_gone(&self, copies: &Copies) -> bool {
+        self.tables.copies(copies.id).is_none()
     }
 
     async fn settle_there(
