@@ -1,5 +1,7 @@
 //! Runs seeds, one after the other or several at once, and says which broke a promise.
 
+#![expect(clippy::print_stdout, reason = "what it finds is its output")]
+
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

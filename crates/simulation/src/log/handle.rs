@@ -16,9 +16,12 @@ use plimsoll_log::{
     AppendDone, AppendError, Bounds, Entry, GroupId, Incarnation, Log, LogError, Lsn,
     RECORD_BYTES_MAX, Reader, Stats,
 };
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::servers::{Fate, Servers, UNKNOWN_AFTER};
+
+/// Outcomes that may wait for their process.
+const OUTCOMES_MAX: usize = 1024;
 
 /// An outcome on its way to whoever appended.
 type Told = (AppendDone, Result<Lsn, AppendError>);
@@ -26,7 +29,7 @@ type Told = (AppendDone, Result<Lsn, AppendError>);
 /// The log of one start of a process.
 pub struct Handle {
     servers: Arc<Servers>,
-    told: UnboundedSender<Told>,
+    told: Sender<Told>,
     seen: Arc<Seen>,
     /// When the last append of each group comes to the servers: none overtakes another.
     arrivals: Mutex<BTreeMap<GroupId, Instant>>,
@@ -62,7 +65,7 @@ impl Handle {
     /// # Errors
     /// Where its role cannot be begun.
     pub fn new(servers: Arc<Servers>, world: &World) -> io::Result<Self> {
-        let (told, receiver) = unbounded_channel();
+        let (told, receiver) = channel(OUTCOMES_MAX);
         let role = world.tasks.role("log", move |_| tell(receiver))?;
         let seen = Arc::<Seen>::default();
         servers.watchers.0.lock().push(Arc::downgrade(&seen));
@@ -76,7 +79,7 @@ fn unknown() -> AppendError {
 }
 
 /// Tells outcomes, in the process that waits for them.
-async fn tell(mut told: UnboundedReceiver<Told>) {
+async fn tell(mut told: Receiver<Told>) {
     while let Some((done, outcome)) = told.recv().await {
         done(outcome);
     }
@@ -162,7 +165,7 @@ impl Log for Handle {
             servers.time.sleep(if is_known { back } else { UNKNOWN_AFTER }).await;
             let outcome = if fate == Fate::Unanswered { Err(unknown()) } else { outcome };
             // The process may be gone.
-            let _ = told.send((done, outcome));
+            let _ = told.send((done, outcome)).await;
         });
     }
 
