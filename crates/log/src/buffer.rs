@@ -161,8 +161,9 @@ impl<F> Drop for BufferReader<F> {
 mod tests {
     use std::time::Duration;
 
+    use plimsoll_base::tasks::parked::Patience;
+
     use super::*;
-    use crate::parking;
 
     const FOREVER: Duration = Duration::from_secs(60);
 
@@ -176,7 +177,7 @@ mod tests {
         let mut reader: Box<dyn Reader> = Box::new(BufferReader::new(Arc::clone(&buffer), ()));
         let filling = std::thread::spawn(move || {
             for lsn in 1..=8 {
-                parking::wait(None, |context| buffer.poll_room(GroupId(1), context));
+                Patience::without_end().wait(|context| buffer.poll_room(GroupId(1), context));
                 buffer.push(entry(lsn, GROUP_BYTES_MAX / 2));
             }
             buffer.fail(Failure::Failed("over".to_owned()));
@@ -199,7 +200,7 @@ mod tests {
         let reader = BufferReader::new(Arc::clone(&buffer), ());
         buffer.push(entry(1, GROUP_BYTES_MAX));
         let waiting = std::thread::spawn(move || {
-            parking::wait(None, |context| buffer.poll_room(GroupId(1), context));
+            Patience::without_end().wait(|context| buffer.poll_room(GroupId(1), context));
             buffer.is_closed()
         });
         std::thread::sleep(Duration::from_millis(5));

@@ -2,11 +2,12 @@
 //! Nothing else is relied on (the rules of the log say why).
 
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
+use plimsoll_base::tasks::parked::Patience;
 
-use crate::{GroupId, Incarnation, Lsn, Stats, parking};
+use crate::{GroupId, Incarnation, Lsn, Stats};
 
 /// A record as the log holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,13 +156,13 @@ impl dyn Reader + '_ {
         bytes_max: usize,
         timeout: Duration,
     ) -> Result<(), LogError> {
-        let (before, deadline) = (entries.len(), Instant::now() + timeout);
+        let (before, patience) = (entries.len(), Patience::of(timeout));
         loop {
             self.take(entries, bytes_max)?;
             if entries.len() > before {
                 return Ok(());
             }
-            if parking::wait(Some(deadline), |context| self.poll_ready(context)).is_none() {
+            if patience.wait(|context| self.poll_ready(context)).is_none() {
                 return Ok(());
             }
         }

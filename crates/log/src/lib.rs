@@ -10,7 +10,6 @@ mod engine;
 mod ids;
 #[cfg(feature = "jetstream")]
 pub mod jetstream;
-mod parking;
 pub mod record;
 pub mod rules;
 pub mod shared;

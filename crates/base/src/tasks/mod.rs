@@ -3,7 +3,7 @@
 //!
 //! A node's task may block its thread; a simulation's must not, as nothing else goes on meanwhile.
 
-pub(crate) mod parked;
+pub mod parked;
 mod simulated;
 
 use std::future::Future;

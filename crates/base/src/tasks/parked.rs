@@ -10,6 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -54,6 +55,40 @@ impl Wake for Unpark {
     }
 }
 
+/// How long a thread waits that has nothing else to do.
+pub struct Patience(Option<std::time::Instant>);
+
+impl Patience {
+    /// For ever.
+    #[must_use]
+    pub fn without_end() -> Self {
+        Self(None)
+    }
+
+    /// For so long, from now on and all together.
+    #[must_use]
+    pub fn of(duration: Duration) -> Self {
+        Self(std::time::Instant::now().checked_add(duration))
+    }
+
+    /// Polls until something comes of it; nothing where that takes too long. Blocks.
+    pub fn wait<T>(&self, mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Option<T> {
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            if let Poll::Ready(found) = poll(&mut context) {
+                return Some(found);
+            }
+            let left = self.0.map(|at| at.saturating_duration_since(std::time::Instant::now()));
+            match left {
+                None => std::thread::park(),
+                Some(left) if left.is_zero() => return None,
+                Some(left) => std::thread::park_timeout(left),
+            }
+        }
+    }
+}
+
 /// Polls a role to its end on this thread.
 pub(super) fn run<T>(role: impl Future<Output = T>) -> T {
     let timers = Arc::new(Timers { began: std::time::Instant::now(), waits: Mutex::default() });
@@ -79,8 +114,6 @@ pub(super) fn run<T>(role: impl Future<Output = T>) -> T {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::Time;
 

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use plimsoll_base::Tasks;
+use plimsoll_base::tasks::parked::Patience;
 
 use super::frame::{Frame, Frames};
 use crate::buffer::{Buffer, BufferReader};
-use crate::{Entry, GroupId, Incarnation, LogError, Lsn, Reader, parking};
+use crate::{Entry, GroupId, Incarnation, LogError, Lsn, Reader};
 
 /// A holder says something this often, even if nothing is appended; after as long as this
 /// without a word it is gone.
@@ -35,7 +37,8 @@ pub(super) fn begin(
         buffer: Arc::clone(&buffer),
         connection: Arc::clone(&connection),
     };
-    std::thread::Builder::new().name("log-read".to_owned()).spawn(move || reading.run())?;
+    // It ends with the reader, and blocks its thread.
+    Tasks::of_the_machine().role("log-read", |_| async move { reading.run() })?;
     Ok(Box::new(BufferReader::new(buffer, Cut(connection))))
 }
 
@@ -86,7 +89,8 @@ impl Reading {
                 Ok(frame) => {
                     heard = Instant::now();
                     if let Some(entry) = self.take(frame)? {
-                        parking::wait(None, |context| self.buffer.poll_room(entry.group, context));
+                        Patience::without_end()
+                            .wait(|context| self.buffer.poll_room(entry.group, context));
                         self.buffer.push(entry);
                     }
                 }
