@@ -130,7 +130,7 @@ def run(arguments, **more):
 
 
 def build(environment):
-    script = f". scripts/env.sh; use_rocksdb; cargo build --release --locked --workspace --bin simulate"
+    script = ". scripts/env.sh; use_rocksdb; cargo build --release --locked --workspace --bin simulate"
     built = subprocess.run(
         ["bash", "-c", script], cwd=TREE, env=environment, capture_output=True, text=True
     )

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
-use crate::{Entry, GroupId, LogError, Lsn, Reader};
+use crate::{Entry, GroupId, LogError, Reader};
 
 /// Bytes of one group beyond which no more is fetched until some are taken.
 const GROUP_BYTES_MAX: usize = 1 << 20;
@@ -23,7 +23,7 @@ struct State {
     entries: VecDeque<Entry>,
     /// Bytes of each group's entries.
     bytes: BTreeMap<GroupId, usize>,
-    failure: Option<Failure>,
+    failure: Option<LogError>,
     /// The reader, where it waits.
     reader: Option<Waker>,
     /// Those who wait for room.
@@ -31,42 +31,12 @@ struct State {
     is_closed: bool,
 }
 
-/// A failure that is told at every call: errors themselves cannot be copied.
-#[derive(Clone)]
-pub(crate) enum Failure {
-    Damaged(String),
-    Failed(String),
-    Trimmed { group: GroupId, first: Lsn, asked: Lsn },
-}
-
-impl From<LogError> for Failure {
-    fn from(error: LogError) -> Self {
-        match error {
-            LogError::Damaged(reason) => Self::Damaged(reason),
-            LogError::Failed(reason) => Self::Failed(reason),
-            LogError::Trimmed { group, first, asked } => Self::Trimmed { group, first, asked },
-        }
-    }
-}
-
-impl Failure {
-    fn error(&self) -> LogError {
-        match self.clone() {
-            Self::Damaged(reason) => LogError::Damaged(reason),
-            Self::Failed(reason) => LogError::Failed(reason),
-            Self::Trimmed { group, first, asked } => LogError::Trimmed { group, first, asked },
-        }
-    }
-}
-
 impl Buffer {
     pub(crate) fn push(&self, entry: Entry) {
         let mut state = self.state.lock();
         *state.bytes.entry(entry.group).or_default() += entry.record.len();
         state.entries.push_back(entry);
-        let reader = state.reader.take();
-        drop(state);
-        reader.into_iter().for_each(Waker::wake);
+        State::wake_reader(state);
     }
 
     /// Ready once more of the group may be fetched, or nobody reads it any more.
@@ -83,12 +53,10 @@ impl Buffer {
     }
 
     /// Ends the reader once what is here is taken; the first failure stays.
-    pub(crate) fn fail(&self, failure: Failure) {
+    pub(crate) fn fail(&self, failure: LogError) {
         let mut state = self.state.lock();
         state.failure.get_or_insert(failure);
-        let reader = state.reader.take();
-        drop(state);
-        reader.into_iter().for_each(Waker::wake);
+        State::wake_reader(state);
     }
 
     /// Whether nobody reads it any more.
@@ -99,8 +67,21 @@ impl Buffer {
     fn close(&self) {
         let mut state = self.state.lock();
         state.is_closed = true;
-        let filling = std::mem::take(&mut state.filling);
-        drop(state);
+        State::wake_filling(state);
+    }
+}
+
+/// Who is woken is so without the lock: he may want it at once.
+impl State {
+    fn wake_reader(mut held: MutexGuard<'_, Self>) {
+        let reader = held.reader.take();
+        drop(held);
+        reader.into_iter().for_each(Waker::wake);
+    }
+
+    fn wake_filling(mut held: MutexGuard<'_, Self>) {
+        let filling = std::mem::take(&mut held.filling);
+        drop(held);
         filling.into_iter().for_each(Waker::wake);
     }
 }
@@ -121,7 +102,7 @@ impl<F: Send> Reader for BufferReader<F> {
     fn take(&mut self, entries: &mut Vec<Entry>, bytes_max: usize) -> Result<(), LogError> {
         let mut state = self.buffer.state.lock();
         if state.entries.is_empty() {
-            return state.failure.as_ref().map_or(Ok(()), |failure| Err(failure.error()));
+            return state.failure.as_ref().map_or(Ok(()), |failure| Err(failure.clone()));
         }
         let mut bytes_left = bytes_max;
         while bytes_left > 0
@@ -135,9 +116,7 @@ impl<F: Send> Reader for BufferReader<F> {
             bytes_left = bytes_left.saturating_sub(len.max(1));
             entries.push(entry);
         }
-        let filling = std::mem::take(&mut state.filling);
-        drop(state);
-        filling.into_iter().for_each(Waker::wake);
+        State::wake_filling(state);
         Ok(())
     }
 
@@ -164,6 +143,7 @@ mod tests {
     use plimsoll_base::tasks::parked::Patience;
 
     use super::*;
+    use crate::Lsn;
 
     const FOREVER: Duration = Duration::from_secs(60);
 
@@ -180,7 +160,7 @@ mod tests {
                 Patience::without_end().wait(|context| buffer.poll_room(GroupId(1), context));
                 buffer.push(entry(lsn, GROUP_BYTES_MAX / 2));
             }
-            buffer.fail(Failure::Failed("over".to_owned()));
+            buffer.fail(LogError::Failed("over".to_owned()));
         });
         let mut entries = Vec::new();
         while entries.len() < 8 {

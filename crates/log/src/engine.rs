@@ -42,7 +42,7 @@ pub enum AppendError {
 }
 
 /// Why the log cannot be opened, read or trimmed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogError {
     /// Bytes that were durable are damaged; says which file and position.
     #[error("the log is damaged: {0}")]

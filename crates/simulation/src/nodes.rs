@@ -142,12 +142,6 @@ impl Cluster {
             handle.blind(lasts);
         }
     }
-
-    /// Whether the node of a machine runs.
-    #[must_use]
-    pub fn runs(&self, at: usize) -> bool {
-        self.machines[at].process.is_some()
-    }
 }
 
 /// One start of a node, opened anew as often as it falls behind.
@@ -158,13 +152,16 @@ async fn serve(
     network: Arc<Network>,
     (address, failures): (String, Arc<Mutex<Vec<String>>>),
 ) {
-    loop {
+    for opening in 1_u64.. {
+        // What an opening names by chance (leads, sessions) is nobody else's, the one before it included.
+        let random = world.random.part(&format!("opening {opening}"));
+        let world = World { random, ..world.clone() };
         let node = async {
             let handle = Handle::new(Arc::clone(&servers), &world).map_err(|it| it.to_string())?;
             let handle = Arc::new(handle);
             *opened.lock() = Arc::downgrade(&handle);
             let log = LogSettings::Open(OpenedLog(handle));
-            let settings = NodeSettings { log, ..settings.clone() };
+            let settings = NodeSettings { log, world: world.clone(), ..settings.clone() };
             Box::pin(Node::open(&settings)).await.map_err(|error| error.to_string())
         };
         match node.await {

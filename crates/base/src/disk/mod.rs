@@ -135,10 +135,15 @@ impl Disk {
     }
 
     /// Whether there is a folder of that name.
-    #[must_use]
-    pub fn has_dir(&self, dir: &Path) -> bool {
+    ///
+    /// # Errors
+    /// Where that cannot be told.
+    pub fn has_dir(&self, dir: &Path) -> io::Result<bool> {
         match &self.0 {
-            Kind::Machine => dir.is_dir(),
+            Kind::Machine => match fs::metadata(dir) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+                found => found.map(|it| it.is_dir()),
+            },
             Kind::Simulated(handle) => handle.has_dir(dir),
         }
     }
@@ -211,7 +216,7 @@ mod tests {
     fn does_what_files_do(disk: &Disk, dir: &Path) {
         let (one, two, three) = (dir.join("one"), dir.join("two"), dir.join("three"));
         disk.create_dir(dir).unwrap();
-        assert!(disk.has_dir(dir) && disk.list(dir).unwrap().is_empty());
+        assert!(disk.has_dir(dir).unwrap() && disk.list(dir).unwrap().is_empty());
         let kind = |result: io::Result<()>| result.unwrap_err().kind();
         assert_eq!(kind(disk.sync(&one)), io::ErrorKind::NotFound);
         disk.write_new(&one, b"1").unwrap();
@@ -236,13 +241,15 @@ mod tests {
         disk.write_new(&inner.join("deep/file"), b"4").unwrap();
         disk.rename_dir(&inner, &moved).unwrap();
         assert_eq!(disk.read(&moved.join("deep/file")).unwrap(), b"4");
-        assert!(!disk.has_dir(&inner) && disk.list_dirs(dir).unwrap() == [Path::new("moved")]);
+        assert!(
+            !disk.has_dir(&inner).unwrap() && disk.list_dirs(dir).unwrap() == [Path::new("moved")]
+        );
         assert_eq!(kind(disk.rename_dir(&inner, &moved)), io::ErrorKind::NotFound);
         disk.create_dir(&inner).unwrap();
         assert_eq!(kind(disk.rename_dir(&inner, &moved)), io::ErrorKind::DirectoryNotEmpty);
         disk.remove_dir(&moved).unwrap();
         assert_eq!(kind(disk.remove_dir(&moved)), io::ErrorKind::NotFound);
-        assert!(disk.has_dir(&inner) && !disk.has(&moved.join("deep/file")));
+        assert!(disk.has_dir(&inner).unwrap() && !disk.has(&moved.join("deep/file")));
     }
 
     #[test]

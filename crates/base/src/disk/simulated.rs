@@ -69,9 +69,7 @@ impl DirChange {
         names.extend(names_of.into_iter().map(|(name, file)| (moved(&name), file)));
         dirs.extend(dirs_of.iter().map(|dir| moved(dir)));
     }
-}
 
-impl DirChange {
     /// Takes it back: what was removed is there as far as it was durable.
     fn undo(
         self,
@@ -304,6 +302,12 @@ impl Handle {
         Ok(state)
     }
 
+    /// The same, where there is such a folder.
+    fn state_of(&self, dir: &Path) -> io::Result<MutexGuard<'_, State>> {
+        let state = self.state()?;
+        if state.dirs.contains(dir) { Ok(state) } else { Err(ErrorKind::NotFound.into()) }
+    }
+
     pub(super) fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.state()?;
         let file = state.next;
@@ -394,19 +398,15 @@ impl Handle {
             dir.ancestors().filter(|it| !state.dirs.contains(*it)).map(Path::to_owned).collect();
         state.dirs.extend(missing.iter().cloned());
         // Of one that is made again where another was, what became of that holds as well.
-        let all = state.unsynced.len();
         let is_again = |it: &DirChange| missing.iter().any(|dir| it.from.starts_with(dir));
         let known = state.unsynced.iter().rposition(is_again).map_or(0, |at| at + 1);
-        state.keep_changes(known.min(all));
+        state.keep_changes(known);
         state.durable_dirs.extend(missing);
         Ok(())
     }
 
     pub(super) fn rename_dir(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut state = self.state()?;
-        if !state.dirs.contains(from) {
-            return Err(ErrorKind::NotFound.into());
-        }
+        let mut state = self.state_of(from)?;
         if state.dirs.contains(to) {
             return Err(ErrorKind::DirectoryNotEmpty.into());
         }
@@ -415,33 +415,24 @@ impl Handle {
     }
 
     pub(super) fn remove_dir(&self, dir: &Path) -> io::Result<()> {
-        let mut state = self.state()?;
-        if !state.dirs.contains(dir) {
-            return Err(ErrorKind::NotFound.into());
-        }
+        let mut state = self.state_of(dir)?;
         state.change_dir(DirChange { from: dir.to_owned(), to: None });
         state.forget_unnamed();
         state.called()
     }
 
     pub(super) fn list_dirs(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
-        let state = self.state()?;
-        if !state.dirs.contains(dir) {
-            return Err(ErrorKind::NotFound.into());
-        }
+        let state = self.state_of(dir)?;
         let here = state.dirs.iter().filter(|it| it.parent() == Some(dir));
         Ok(here.filter_map(|it| it.file_name().map(PathBuf::from)).collect())
     }
 
-    pub(super) fn has_dir(&self, dir: &Path) -> bool {
-        self.state().is_ok_and(|state| state.dirs.contains(dir))
+    pub(super) fn has_dir(&self, dir: &Path) -> io::Result<bool> {
+        Ok(self.state()?.dirs.contains(dir))
     }
 
     pub(super) fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
-        let state = self.state()?;
-        if !state.dirs.contains(dir) {
-            return Err(ErrorKind::NotFound.into());
-        }
+        let state = self.state_of(dir)?;
         let here = state.names.keys().filter(|name| name.parent() == Some(dir));
         Ok(here.filter_map(|name| name.file_name().map(PathBuf::from)).collect())
     }

@@ -124,7 +124,7 @@ impl Coordinator {
         part: Vec<(Sent, Bytes)>,
     ) -> Vec<(usize, Result<Written, Error>)> {
         let wanted = table.index().map_or(1, |index| self.wanted_replicas(&index) + 1);
-        let mut session = self.session();
+        let (copies, mut session) = (&table.copies()[ordinal], self.session());
         let mut outcomes = Vec::with_capacity(part.len());
         let mut rest = part.into_iter().peekable();
         while rest.peek().is_some() {
@@ -136,20 +136,21 @@ impl Coordinator {
                 sent.push(write);
                 steps.push(Step::Write(payload));
             }
-            match self.shared().submit(&table.copies()[ordinal], &mut session, steps).await {
+            match self.shared().submit(copies, &mut session, steps).await {
                 Ok(replies) => {
                     let partition = u32::try_from(ordinal).unwrap_or(u32::MAX);
-                    let copies = self.counts(table, ordinal, wanted);
+                    let counts = self.counts(table, ordinal, wanted);
                     let answered = sent.iter().zip(&replies);
                     outcomes.extend(answered.map(|(write, reply)| {
-                        (write.at, written(reply, write, partition, copies))
+                        (write.at, written(reply, write, partition, counts))
                     }));
                 }
                 Err(error) => {
                     // Whether it ran in an index that is gone makes no difference.
-                    let is_gone = self.shared().tables.copies(table.copies()[ordinal].id).is_none();
-                    let error =
-                        if is_gone { no_such_index(table.name()) } else { failed_write(error) };
+                    let error = match self.shared().is_gone(copies) {
+                        true => no_such_index(table.name()),
+                        false => failed_write(error),
+                    };
                     outcomes.extend(sent.iter().map(|write| (write.at, Err(error.clone()))));
                 }
             }

@@ -145,14 +145,8 @@ async fn copy(
     let nodes = leader.partitions.get(ordinal as usize).map(|it| it.nodes.as_slice());
     let mut why = "no copy of the leader's serves".to_owned();
     for node in nodes.unwrap_or_default() {
-        let link = Link {
-            peers: remote.files(),
-            address: node.as_str().into(),
-            from: shared.members.record.name.as_str().into(),
-            cluster: follows.log(),
-            time: shared.world.time.clone(),
-            heard: Arc::default(),
-        };
+        let way = (shared.members.record.name.as_str(), node.as_str());
+        let link = Link::new(remote.files(), way, follows.log(), shared.world.time.clone());
         let source = format!("{REMOTE_SOURCE}{}", follows.remote);
         let recovery = shared.recoveries.begin(copies.id, &source);
         let recovery = recovery.map_err(|error| error.to_string())?;

@@ -214,14 +214,12 @@ impl Members {
         let before = self.view.load();
         let view = found.into_iter().map(|FoundNode { id, record, left_ms, reports }| {
             let number = self.number(&id);
-            let link = Link {
-                peers: Arc::clone(&self.peers),
-                address: record.rpc.as_str().into(),
-                from: self.record.name.as_str().into(),
-                cluster: self.cluster,
-                time: self.time.clone(),
-                heard: before.get(&id).map(|it| Arc::clone(&it.link.heard)).unwrap_or_default(),
-            };
+            let way = (self.record.name.as_str(), record.rpc.as_str());
+            let peers = Arc::clone(&self.peers);
+            let mut link = Link::new(peers, way, self.cluster, self.time.clone());
+            if let Some(known) = before.get(&id) {
+                link.heard = Arc::clone(&known.link.heard);
+            }
             // This node is there, whatever is said of it.
             let left_ms = left_ms.filter(|_| id != self.own);
             (id.clone(), Arc::new(Member { id, record, left_ms, number, link, reports }))

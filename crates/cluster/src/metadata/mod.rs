@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use plimsoll_log::{GroupId, PartitionId};
-use plimsoll_storage::execute::{self, ReadContext};
+use plimsoll_storage::execute::{self, ReadContext, Seed};
 use plimsoll_storage::operation::Operation;
 use plimsoll_storage::{Argv, Reply, command};
 use serde_json::Value;
@@ -410,7 +410,8 @@ fn hash(metadata: &Partition, key: &[u8]) -> Result<Vec<(String, Bytes)>, String
 
 fn read(metadata: &Partition, argv: &Argv) -> Result<Reply, String> {
     let command = command::parse(argv).map_err(|error| error.to_string())?;
-    let context = ReadContext { now_ms: metadata.read_time_ms(), seed: 0, keys: 0, cursors: None };
+    let (now_ms, seed) = (metadata.read_time_ms(), Seed::Given(0));
+    let context = ReadContext { now_ms, seed, keys: 0, cursors: None };
     let snapshot = metadata.store.snapshot().map_err(|error| error.to_string())?;
     execute::read(&command, &snapshot, &context).map_err(|error| error.to_string())
 }

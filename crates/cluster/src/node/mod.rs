@@ -27,7 +27,7 @@ use plimsoll_base::random::Draws;
 use plimsoll_base::tasks::Role;
 use plimsoll_log::shared::Holder;
 use plimsoll_log::{GroupId, LeadId, Log, LogError, Lsn};
-use plimsoll_storage::execute::{ReadContext, ScanCursors};
+use plimsoll_storage::execute::{ReadContext, ScanCursors, Seed};
 use plimsoll_storage::partition::{Replica, Resources, StoreOptions};
 use plimsoll_storage::rows::key::partition_of;
 use tokio::sync::{Notify, watch};
@@ -323,7 +323,7 @@ impl Shared {
     pub(crate) fn read_context(&self, partition: Option<&Partition>) -> ReadContext<'_> {
         ReadContext {
             now_ms: partition.map_or_else(|| self.world.time.wall_ms(), Partition::read_time_ms),
-            seed: self.chance.next_u64(),
+            seed: Seed::Drawn(&self.chance),
             keys: partition.map_or(0, Partition::keys),
             cursors: Some(&self.cursors),
         }

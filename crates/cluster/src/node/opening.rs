@@ -402,7 +402,7 @@ impl Opening {
             copies.stop(&is_gone);
             return Ok(None);
         }
-        if !self.log.is_alone && !self.world.disk.has_dir(&dir) {
+        if !self.log.is_alone && !self.world.disk.has_dir(&dir).map_err(folder(&dir))? {
             return Ok(None);
         }
         let opened = self.open_replica(copies.id, definition.begin());

@@ -84,7 +84,7 @@ impl Folders {
         // It is of other rows: it comes with these, or is built anew from them.
         self.remove(&self.index)?;
         self.disk.sync_dir(&self.parent)?;
-        if self.disk.has_dir(&self.replica) {
+        if self.disk.has_dir(&self.replica)? {
             self.remove(&self.outgoing)?;
             self.disk.rename_dir(&self.replica, &self.outgoing)?;
         }
@@ -92,7 +92,7 @@ impl Folders {
         self.disk.sync_dir(&self.parent)?;
         if let Err(error) = self.disk.rename_dir(&self.incoming, &self.replica) {
             // The next start would settle it as well, but the node goes on.
-            return match self.disk.has_dir(&self.outgoing) {
+            return match self.disk.has_dir(&self.outgoing)? {
                 true => self.disk.rename_dir(&self.outgoing, &self.replica).and(Err(error)),
                 false => Err(error),
             };
@@ -105,11 +105,11 @@ impl Folders {
     /// Puts the index that came with the rows in its place, where one did.
     fn place_index(&self) -> io::Result<()> {
         let arrived = self.replica.join(INDEX);
-        if !self.disk.has_dir(&arrived) {
+        if !self.disk.has_dir(&arrived)? {
             return Ok(());
         }
         // One that is there was made after these rows had taken their place, and went on from them.
-        if self.disk.has_dir(&self.index) {
+        if self.disk.has_dir(&self.index)? {
             return self.remove(&arrived);
         }
         self.disk.rename_dir(&arrived, &self.index)?;
@@ -150,10 +150,10 @@ impl Folders {
 
     /// Brings a swap that a crash broke off to its end.
     fn settle(&self) -> io::Result<()> {
-        if self.disk.has_dir(&self.outgoing) && !self.disk.has_dir(&self.replica) {
+        if self.disk.has_dir(&self.outgoing)? && !self.disk.has_dir(&self.replica)? {
             // Where nothing waits to come in, no swap left this, and nobody vouches that it is
             // whole: it is kept as what a copy may reuse after comparing.
-            let is_swap = self.disk.has_dir(&self.incoming);
+            let is_swap = self.disk.has_dir(&self.incoming)?;
             let from = if is_swap { &self.incoming } else { &self.outgoing };
             let to = if is_swap { &self.replica } else { &self.incoming };
             // It is not of the rows that are to be there.
@@ -179,7 +179,7 @@ pub(crate) fn settle(disk: &Disk, parent: &Path) -> io::Result<Vec<PartitionId>>
         match name.rsplit_once('.') {
             Some((partition, INCOMING | OUTGOING)) => partitions.extend(partition_named(partition)),
             // An index may be within it that has not taken its place.
-            None if disk.has_dir(&parent.join(name).join(INDEX)) => {
+            None if disk.has_dir(&parent.join(name).join(INDEX))? => {
                 partitions.extend(partition_named(name));
             }
             _ => {}
@@ -191,7 +191,7 @@ pub(crate) fn settle(disk: &Disk, parent: &Path) -> io::Result<Vec<PartitionId>>
     for partition in partitions {
         let folders = Folders::of(disk, parent, partition);
         folders.settle()?;
-        if disk.has_dir(&folders.incoming) {
+        if disk.has_dir(&folders.incoming)? {
             unfinished.push(partition);
         }
     }

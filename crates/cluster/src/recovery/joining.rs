@@ -133,13 +133,7 @@ impl Joining<'_> {
     }
 
     fn link(&self, other: &NodeRecord) -> Link {
-        Link {
-            peers: Arc::clone(self.peers),
-            address: other.rpc.as_str().into(),
-            from: self.record.name.as_str().into(),
-            cluster: self.incarnation,
-            time: self.world.time.clone(),
-            heard: Arc::default(),
-        }
+        let way = (self.record.name.as_str(), other.rpc.as_str());
+        Link::new(Arc::clone(self.peers), way, self.incarnation, self.world.time.clone())
     }
 }

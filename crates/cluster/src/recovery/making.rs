@@ -48,9 +48,9 @@ impl Shared {
             let mut recovery = None;
             // What came from another cluster is nowhere in this log.
             let is_imported = copies.definition().is_imported;
-            let is_copied =
-                is_imported && (!self.world.disk.has_dir(&dir) || self.is_to_be_made(copies));
-            if is_copied || !self.world.disk.has_dir(&dir) && self.is_worth_copying(copies).await {
+            let is_here = self.world.disk.has_dir(&dir).map_err(|error| error.to_string())?;
+            let is_copied = is_imported && (!is_here || self.is_to_be_made(copies));
+            if is_copied || !is_here && self.is_worth_copying(copies).await {
                 recovery = Some(self.copy_from_another(table, copies).await?);
             }
             let opened = match open() {

@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use plimsoll_base::World;
 use plimsoll_base::random::Draws;
 use plimsoll_base::tasks::Role;
+use plimsoll_base::{Time, World};
 use plimsoll_log::record::{self, Record};
 use plimsoll_log::rules::chain::{Chain, Position};
 use plimsoll_log::{Entry, GroupId, Log, LogError, PartitionId};
@@ -75,7 +75,7 @@ pub(crate) struct Mark {
 pub(crate) struct Applier {
     commands: mpsc::Sender<Command>,
     has_left: Arc<AtomicBool>,
-    world: World,
+    time: Time,
     role: Mutex<Option<Role>>,
 }
 
@@ -115,7 +115,7 @@ impl Applier {
             Worker::new(context, reader, group, received, left, stopping).run_until_stopped()
         });
         let role = role.map_err(|error| LogError::Failed(error.to_string()))?;
-        Ok(Self { commands, has_left, world, role: Mutex::new(Some(role)) })
+        Ok(Self { commands, has_left, time: world.time, role: Mutex::new(Some(role)) })
     }
 
     /// Whether it takes no replica any more: it was told so ([`Self::leave`]), or the log was trimmed past
@@ -159,14 +159,14 @@ impl Applier {
     pub(crate) async fn mark(&self) -> Option<Mark> {
         let (done, marked) = oneshot::channel();
         self.try_send(Command::Mark(done)).ok()?;
-        self.world.time.timeout(MARK_TIMEOUT, marked).await.ok()?.ok()?
+        self.time.timeout(MARK_TIMEOUT, marked).await.ok()?.ok()?
     }
 
     /// Has it take no replica any more, where it has none, and says where the group stands.
     pub(crate) async fn leave(&self) -> Option<Mark> {
         let (done, left) = oneshot::channel();
         self.try_send(Command::Leave(done)).ok()?;
-        self.world.time.timeout(MARK_TIMEOUT, left).await.ok()?.ok()?
+        self.time.timeout(MARK_TIMEOUT, left).await.ok()?.ok()?
     }
 
     /// Ends it after what it is doing. A node's blocks its caller meanwhile.

@@ -242,7 +242,7 @@ impl Shared {
     }
 
     /// Whether the table of these copies was deleted.
-    fn is_gone(&self, copies: &Copies) -> bool {
+    pub(crate) fn is_gone(&self, copies: &Copies) -> bool {
         self.tables.copies(copies.id).is_none()
     }
 

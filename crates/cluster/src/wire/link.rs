@@ -30,6 +30,17 @@ pub(crate) struct Link {
 pub(crate) struct Heard(Mutex<Option<Instant>>);
 
 impl Link {
+    /// From the node named `from` to the one at `address`, from which nothing was heard yet.
+    pub(crate) fn new(
+        peers: Arc<dyn Peers>,
+        (from, address): (&str, &str),
+        cluster: Incarnation,
+        time: Time,
+    ) -> Self {
+        let (from, address, heard) = (from.into(), address.into(), Arc::default());
+        Self { peers, address, from, cluster, time, heard }
+    }
+
     /// Whether the node answered anybody here no longer ago than so.
     pub(crate) fn was_heard_within(&self, duration: Duration) -> bool {
         self.heard.0.lock().is_some_and(|at| self.time.now() - at <= duration)

@@ -98,10 +98,10 @@ impl Reader for TailReader {
     fn take(&mut self, entries: &mut Vec<Entry>, bytes_max: usize) -> Result<(), LogError> {
         let before = entries.len();
         self.collect(entries, bytes_max)?;
-        match self.core.tail.closed() {
-            Some(reason) if entries.len() == before => Err(LogError::Failed(reason)),
-            _ => Ok(()),
+        if entries.len() > before {
+            return Ok(());
         }
+        self.core.tail.closed().map_or(Ok(()), |reason| Err(LogError::Failed(reason)))
     }
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {

@@ -13,8 +13,8 @@ use super::api::{self, ApiError};
 use super::core::{Core, Group};
 use super::streams;
 use super::tail::{Step, Tail};
-use crate::buffer::{Buffer, Failure};
-use crate::{Entry, Lsn, RECORD_BYTES_MAX};
+use crate::buffer::Buffer;
+use crate::{Entry, LogError, Lsn, RECORD_BYTES_MAX};
 
 /// How long a request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
@@ -51,7 +51,7 @@ enum End {
     /// Make another one.
     Again(String),
     /// Reading cannot go on.
-    Failed(Failure),
+    Failed(LogError),
 }
 
 /// Reads a group into the buffer from `from` on, until the reader or the log is closed.
@@ -159,7 +159,7 @@ impl Reading {
         while pulling.left > 0 {
             let message = tokio::time::timeout(SILENCE_MAX, pulling.messages.next()).await;
             if let Some(fault) = self.group.fault() {
-                return Err(End::Failed(Failure::Damaged(fault)));
+                return Err(End::Failed(LogError::Damaged(fault)));
             }
             if self.buffer.is_closed() || self.core.is_closed() {
                 return Err(End::Closed);
@@ -221,7 +221,7 @@ impl Reading {
         }
         let (group, lsn) = (self.group.id, delivery.lsn);
         if message.subject != self.group.subject {
-            return Err(End::Failed(Failure::Damaged(format!(
+            return Err(End::Failed(LogError::Damaged(format!(
                 "stream `{}` holds `{}` at {lsn}, which is not of log {}",
                 self.group.stream, message.subject, self.core.incarnation
             ))));
@@ -233,7 +233,7 @@ impl Reading {
                 pulling.advanced = Instant::now();
                 self.group.saw(lsn);
                 if let Err(reason) = self.group.recognise(lsn, &message.payload) {
-                    return Err(End::Failed(Failure::Damaged(reason)));
+                    return Err(End::Failed(LogError::Damaged(reason)));
                 }
                 self.group.stats.lock().read_bytes += message.payload.len() as u64;
                 self.buffer.push(Entry { group, lsn, record: message.payload });
@@ -253,9 +253,9 @@ impl Reading {
                 if self.gaps < GAPS_MAX {
                     return Err(End::Again(format!("{asked} is missing before {first}")));
                 }
-                Err(End::Failed(Failure::Trimmed { group, first, asked }))
+                Err(End::Failed(LogError::Trimmed { group, first, asked }))
             }
-            Step::OtherPast(lsn) => Err(End::Failed(Failure::Damaged(format!(
+            Step::OtherPast(lsn) => Err(End::Failed(LogError::Damaged(format!(
                 "log group {group} has another past: position {lsn} holds another record than \
                  was read there; stream `{}` was deleted and made anew, or lost its end",
                 self.group.stream
@@ -282,7 +282,7 @@ impl Reading {
             Ok(info) if streams::is_same(cluster, self.group.id, *incarnation, &info) => {
                 self.check_end(Lsn(info.state.last_seq))
             }
-            Ok(info) => Err(End::Failed(Failure::Damaged(format!(
+            Ok(info) => Err(End::Failed(LogError::Damaged(format!(
                 "stream `{}` is not of log {incarnation} any more: it takes `{}`",
                 self.group.stream,
                 info.config.subjects.join(" ")
@@ -298,7 +298,7 @@ impl Reading {
         if since.elapsed() < REWOUND_AFTER {
             return Ok(());
         }
-        Err(End::Failed(Failure::Damaged(format!(
+        Err(End::Failed(LogError::Damaged(format!(
             "log group {} lost its end: stream `{}` reaches to {last}, but {read} was read here",
             self.group.id, self.group.stream
         ))))
@@ -312,15 +312,15 @@ impl Reading {
         if since.elapsed() < GONE_AFTER {
             return End::Again(error.to_string());
         }
-        End::Failed(Failure::Damaged(format!(
+        End::Failed(LogError::Damaged(format!(
             "stream `{}` of log {} is gone from the servers",
             self.group.stream, self.core.incarnation
         )))
     }
 
     /// Ends the reader; a log with another past is not written to any more either.
-    fn fail(&self, failure: Failure) {
-        if let Failure::Damaged(reason) = &failure {
+    fn fail(&self, failure: LogError) {
+        if let LogError::Damaged(reason) = &failure {
             self.group.stop(reason);
         }
         self.buffer.fail(failure);

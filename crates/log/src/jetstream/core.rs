@@ -16,7 +16,7 @@ use super::options::Options;
 use super::stats::{GroupStats, Interval};
 use super::streams;
 use super::window::{Limits, Told, Window};
-use crate::buffer::{Buffer, Failure};
+use crate::buffer::Buffer;
 use crate::{AppendError, GroupId, Incarnation, LogError, Lsn};
 
 /// Positions whose records are remembered, to be compared.
@@ -121,7 +121,7 @@ impl Core {
             group.wake.notify_one();
         }
         for reader in self.readers.lock().iter().filter_map(Weak::upgrade) {
-            reader.fail(Failure::Failed(reason.to_owned()));
+            reader.fail(LogError::Failed(reason.to_owned()));
         }
     }
 }

@@ -35,42 +35,12 @@ pub(super) enum Frame {
     Appended { number: u64, outcome: Result<Lsn, AppendError> },
     Read { from: Vec<(GroupId, Lsn)> },
     Entry(Entry),
-    Failed(Failure),
+    Failed(LogError),
     Bounds { number: u64, group: GroupId },
     Trim { number: u64, group: GroupId, up_to: Lsn },
     Answer { number: u64, first: Lsn, last: Lsn },
     NoAnswer { number: u64, reason: String },
     Idle,
-}
-
-/// An error of the log, as it is sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
-    Other(String),
-    Damaged(String),
-    Trimmed { group: GroupId, first: Lsn, asked: Lsn },
-}
-
-impl From<&LogError> for Failure {
-    fn from(error: &LogError) -> Self {
-        match error {
-            LogError::Damaged(reason) => Self::Damaged(reason.clone()),
-            LogError::Failed(reason) => Self::Other(reason.clone()),
-            LogError::Trimmed { group, first, asked } => {
-                Self::Trimmed { group: *group, first: *first, asked: *asked }
-            }
-        }
-    }
-}
-
-impl From<Failure> for LogError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Damaged(reason) => Self::Damaged(reason),
-            Failure::Other(reason) => Self::Failed(reason),
-            Failure::Trimmed { group, first, asked } => Self::Trimmed { group, first, asked },
-        }
-    }
 }
 
 impl Frame {
@@ -117,9 +87,9 @@ impl Frame {
             Self::Failed(failure) => {
                 out.put_u8(6);
                 match failure {
-                    Failure::Other(reason) => put_tagged(out, 0, reason),
-                    Failure::Damaged(reason) => put_tagged(out, 1, reason),
-                    Failure::Trimmed { group, first, asked } => {
+                    LogError::Failed(reason) => put_tagged(out, 0, reason),
+                    LogError::Damaged(reason) => put_tagged(out, 1, reason),
+                    LogError::Trimmed { group, first, asked } => {
                         out.put_u8(2);
                         put_position(out, *group, *first);
                         out.put_u64_le(asked.0);
@@ -201,11 +171,11 @@ impl Frame {
                 Self::Entry(Entry { group, lsn, record: body })
             }
             6 => Self::Failed(match body.try_get_u8().ok()? {
-                0 => Failure::Other(text(&body)),
-                1 => Failure::Damaged(text(&body)),
+                0 => LogError::Failed(text(&body)),
+                1 => LogError::Damaged(text(&body)),
                 2 => {
                     let (group, first) = position(&mut body)?;
-                    Failure::Trimmed { group, first, asked: Lsn(body.try_get_u64_le().ok()?) }
+                    LogError::Trimmed { group, first, asked: Lsn(body.try_get_u64_le().ok()?) }
                 }
                 _ => return None,
             }),
@@ -301,7 +271,7 @@ mod tests {
 
     fn frames() -> Vec<Frame> {
         let (group, lsn, record) = (GroupId(3), Lsn(9), Bytes::from_static(b"record"));
-        let trimmed = Failure::Trimmed { group, first: lsn, asked: Lsn(1) };
+        let trimmed = LogError::Trimmed { group, first: lsn, asked: Lsn(1) };
         vec![
             Frame::Welcome { format: FORMAT, incarnation: Incarnation(7), groups: 17 },
             Frame::Append { number: 1, group, record: record.clone() },
@@ -310,8 +280,8 @@ mod tests {
             Frame::Appended { number: 1, outcome: Err(AppendError::Unknown("gone".into())) },
             Frame::Read { from: vec![(group, lsn), (GroupId(0), Lsn(1))] },
             Frame::Entry(Entry { group, lsn, record }),
-            Frame::Failed(Failure::Other("no".into())),
-            Frame::Failed(Failure::Damaged("bad".into())),
+            Frame::Failed(LogError::Failed("no".into())),
+            Frame::Failed(LogError::Damaged("bad".into())),
             Frame::Failed(trimmed),
             Frame::Bounds { number: 2, group },
             Frame::Trim { number: 3, group, up_to: lsn },

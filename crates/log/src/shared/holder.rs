@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use parking_lot::{Condvar, Mutex};
 
-use super::frame::{FORMAT, Failure, Frame, Frames};
+use super::frame::{FORMAT, Frame, Frames};
 use crate::{GroupId, Log, LogError, Lsn};
 
 /// Connections at once: one for each process, and one for each group that it reads.
@@ -181,12 +181,12 @@ fn stream(shared: &Shared, connection: &TcpStream, from: &[(GroupId, Lsn)]) -> i
     let mut out = connection.try_clone()?;
     let mut reader = match shared.log.read(from) {
         Ok(reader) => reader,
-        Err(error) => return Frame::Failed(Failure::from(&error)).write(&mut out),
+        Err(error) => return Frame::Failed(error).write(&mut out),
     };
     let (mut entries, mut bytes) = (Vec::new(), BytesMut::new());
     while !shared.is_closed.load(Ordering::Acquire) {
         if let Err(error) = reader.next(&mut entries, READ_BYTES_MAX, IDLE_INTERVAL) {
-            return Frame::Failed(Failure::from(&error)).write(&mut out);
+            return Frame::Failed(error).write(&mut out);
         }
         if entries.is_empty() {
             Frame::Idle.encode(&mut bytes);

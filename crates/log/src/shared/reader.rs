@@ -72,7 +72,7 @@ impl Reading {
         while !self.buffer.is_closed() {
             match self.read_on() {
                 Ok(()) => std::thread::sleep(RECONNECT_INTERVAL),
-                Err(error) => return self.buffer.fail(error.into()),
+                Err(error) => return self.buffer.fail(error),
             }
         }
     }
@@ -141,7 +141,7 @@ impl Reading {
                 self.positions[at].1 = entry.lsn.next();
                 Ok(Some(entry))
             }
-            Frame::Failed(failure) => Err(failure.into()),
+            Frame::Failed(failure) => Err(failure),
             _ => Ok(None),
         }
     }

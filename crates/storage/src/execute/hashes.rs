@@ -181,7 +181,7 @@ pub(super) fn random<R: RowsRead + ?Sized>(
             Ok(ControlFlow::Continue(()))
         })?;
     }
-    let mut seed = context.seed;
+    let mut seed = context.seed.get();
     let Some(count) = count else {
         let drawn = random::below(&mut seed, pairs.len()).map(|at| pairs[at].0.clone());
         return Ok(drawn.map_or(Reply::Nil, Reply::Bulk));

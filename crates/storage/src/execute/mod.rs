@@ -39,6 +39,7 @@ pub use store::{NEVER_THERE, is_unchanged, last_change};
 pub use sweep::{has_due, sweep};
 
 use bytes::Bytes;
+use plimsoll_base::random::Draws;
 
 use crate::command::{Body, Command, Read, Write};
 use crate::rows::{ANSWER_BYTES, REPLY_BYTES, RowsRead, RowsWrite, StoreError};
@@ -51,11 +52,29 @@ pub struct ReadContext<'a> {
     /// The time, ms since 1970: what expired up to now is absent.
     pub now_ms: u64,
     /// What is drawn at random is drawn from this.
-    pub seed: u64,
+    pub seed: Seed<'a>,
     /// Keys that the partition stores, those included that have expired and were not swept.
     pub keys: u64,
     /// Where scans of large hashes go on; without it such a hash is shown whole.
     pub cursors: Option<&'a ScanCursors>,
+}
+
+/// Where what a command draws at random begins.
+#[derive(Clone, Copy, Debug)]
+pub enum Seed<'a> {
+    /// Here: the same each time.
+    Given(u64),
+    /// Somewhere else each time; nothing is drawn for a command that does not ask.
+    Drawn(&'a Draws),
+}
+
+impl Seed<'_> {
+    fn get(self) -> u64 {
+        match self {
+            Self::Given(seed) => seed,
+            Self::Drawn(draws) => draws.next_u64(),
+        }
+    }
 }
 
 /// What a command that writes knows beside the rows, and the partition's counters that it keeps.
@@ -159,7 +178,7 @@ pub fn write<W: RowsWrite + ?Sized>(
 ) -> Result<Reply, StoreError> {
     match &command.body {
         Body::Read(read) => {
-            let seed = random::next(&mut context.seed);
+            let seed = Seed::Given(random::next(&mut context.seed));
             let (now_ms, keys) = (context.now_ms, context.keys);
             let context = ReadContext { now_ms, seed, keys, cursors: None };
             settle(run_read(read, rows, &context))

@@ -149,7 +149,7 @@ pub(super) fn matching_keys<R: RowsRead + ?Sized>(rows: &R, pattern: &[u8], now_
 
 /// The first key from a random place on. A key after a large gap is drawn more often.
 pub(super) fn random_key<R: RowsRead + ?Sized>(rows: &R, context: &ReadContext<'_>) -> Answer {
-    let mut seed = context.seed;
+    let mut seed = context.seed.get();
     let mut drawn = Reply::Nil;
     for from_hash in [random::next(&mut seed), 0] {
         visit_keys(rows, from_hash, context.now_ms, &mut |row, _| {

@@ -9,7 +9,7 @@ use rust_rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats
 
 use super::tests::{TestLog, open};
 use super::*;
-use crate::execute::{self, ReadContext};
+use crate::execute::{self, ReadContext, Seed};
 use crate::operation::Operation;
 use crate::rows::{RowsRead, key};
 use crate::{Argv, Reply};
@@ -67,7 +67,7 @@ impl World {
         let argv = argv(words);
         let command = crate::command::parse(&argv).unwrap();
         let (now_ms, keys) = (self.log.stamp_ms + 1, self.replica.stamp().keys);
-        let context = ReadContext { now_ms, seed: 1, keys, cursors: None };
+        let context = ReadContext { now_ms, seed: Seed::Given(1), keys, cursors: None };
         let rows = self.replica.store().snapshot().unwrap();
         execute::read(&command, &rows, &context).unwrap()
     }

@@ -87,36 +87,24 @@ impl Documents {
         written.await.unwrap();
     }
 
-    async fn ask(&self, from: &str, question: Question) -> Reply {
+    fn cluster(&self) -> Incarnation {
+        self.coordinator.shared().log.incarnation()
+    }
+
+    fn link(&self, from: &str) -> Link {
         let peers: Arc<dyn Peers> = Arc::new(Way(Arc::clone(&self.coordinator)));
-        let (address, from) = ("source:1".into(), from.into());
-        let cluster = self.coordinator.shared().log.incarnation();
-        let link = Link {
-            peers,
-            address,
-            from,
-            cluster,
-            time: Time::of_the_machine(),
-            heard: Arc::default(),
-        };
-        link.ask(question, Duration::from_secs(60), 0).await.unwrap()
+        Link::new(peers, (from, "source:1"), self.cluster(), Time::of_the_machine())
+    }
+
+    async fn ask(&self, from: &str, question: Question) -> Reply {
+        self.link(from).ask(question, Duration::from_secs(60), 0).await.unwrap()
     }
 
     async fn copy(&self) -> CopyOf {
         let dir = tempfile::tempdir().unwrap();
         let id = self.partition.id;
         let folders = Folders::of(&Disk::of_the_machine(), dir.path(), id);
-        let peers: Arc<dyn Peers> = Arc::new(Way(Arc::clone(&self.coordinator)));
-        let (address, from) = ("source:1".into(), "target".into());
-        let cluster = self.coordinator.shared().log.incarnation();
-        let link = Link {
-            peers,
-            address,
-            from,
-            cluster,
-            time: Time::of_the_machine(),
-            heard: Arc::default(),
-        };
+        let (link, cluster) = (self.link("target"), self.cluster());
         let recovery = Recoveries::new("target").begin(id, "source").unwrap();
         let copied = copy(&link, id, &folders, &small_chunks(), &recovery).await.unwrap();
         let indexed = copied.indexed();

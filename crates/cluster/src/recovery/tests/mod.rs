@@ -201,15 +201,7 @@ impl Network {
 
     fn link(&self) -> Link {
         let peers: Arc<dyn Peers> = Arc::new(self.clone());
-        let (address, from) = ("source:1".into(), "target".into());
-        Link {
-            peers,
-            address,
-            from,
-            cluster: LOG,
-            time: Time::of_the_machine(),
-            heard: Arc::default(),
-        }
+        Link::new(peers, ("target", "source:1"), LOG, Time::of_the_machine())
     }
 
     /// Starts the source anew: it knows nothing of its checkpoints.

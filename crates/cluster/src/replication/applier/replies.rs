@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use plimsoll_base::random::Draws;
 use plimsoll_log::rules::carried::LeaderPosition;
 use plimsoll_log::rules::sessions::Verdict;
-use plimsoll_storage::execute::ReadContext;
+use plimsoll_storage::execute::{ReadContext, Seed};
 use plimsoll_storage::partition::{Applied, Effect, NotCarried, Observer, Overlay};
 use plimsoll_storage::rows::metered::Metered;
 use plimsoll_storage::rows::{RowsRead, StoreError};
@@ -100,7 +100,7 @@ impl Observer for Replies<'_> {
             };
             let context = ReadContext {
                 now_ms: self.now_ms,
-                seed: self.chance.next_u64(),
+                seed: Seed::Drawn(self.chance),
                 keys,
                 cursors: None,
             };

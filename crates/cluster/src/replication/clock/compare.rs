@@ -24,10 +24,10 @@ impl Shared {
             let asked = others.into_iter().map(|member| {
                 let clock = Arc::clone(&clock);
                 async move {
-                    let asked_ms = clock.wall_ms();
+                    let asked_ms = clock.time().wall_ms();
                     let answer = member.link.ask(Question::Clock, ANSWER_TIMEOUT, 0).await;
                     if let Ok(Reply::Clock { now_ms: theirs_ms }) = answer {
-                        clock.hear(member.number, asked_ms, theirs_ms, clock.wall_ms());
+                        clock.hear(member.number, asked_ms, theirs_ms, clock.time().wall_ms());
                     }
                 }
             });

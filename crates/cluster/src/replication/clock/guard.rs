@@ -55,11 +55,6 @@ impl OwnClock {
         &self.time
     }
 
-    /// What the clock says, right or wrong, ms since 1970.
-    pub(crate) fn wall_ms(&self) -> u64 {
-        self.time.wall_ms()
-    }
-
     /// What reads go by, ms since 1970: the clock; after a step that is not believed yet, what it
     /// would say without that. Nothing that a write still finds expires for a read.
     pub(crate) fn read_ms(&self) -> u64 {

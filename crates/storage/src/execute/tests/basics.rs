@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{Bench, check, show};
 use crate::argv::Argv;
 use crate::command;
-use crate::execute::{ReadContext, read};
+use crate::execute::{ReadContext, Seed, read};
 use crate::reply::Reply;
 use crate::rows::field::FieldHead;
 use crate::rows::key::RowKey;
@@ -246,7 +246,8 @@ fn counted(bench: &Bench, is_budgeted: bool, parts: &[&str]) -> (String, [usize;
     let rows = CountedRows { rows: bench.rows.rows.clone(), is_budgeted, gets, looks, scanned };
     let argv = Argv::of(parts);
     let command = command::parse(&argv).unwrap();
-    let context = ReadContext { now_ms: bench.context.now_ms, seed: 1, keys: 0, cursors: None };
+    let context =
+        ReadContext { now_ms: bench.context.now_ms, seed: Seed::Given(1), keys: 0, cursors: None };
     let answer = show(&read(&command, &rows, &context).unwrap());
     (answer, [rows.gets, rows.looks, rows.scanned].map(|it| it.get()))
 }

@@ -12,7 +12,7 @@ mod scans;
 
 use std::ops::ControlFlow;
 
-use super::{ReadContext, ScanCursors, WriteContext};
+use super::{ReadContext, ScanCursors, Seed, WriteContext};
 use crate::operation::{self, Operation};
 use crate::rows::field::FieldHead;
 use crate::rows::key::{self, KIND_EXPIRY, KIND_REMOVAL, KIND_TOMBSTONE, RowKey};
@@ -107,7 +107,7 @@ impl Bench {
         assert!(!command.is_write());
         let context = ReadContext {
             now_ms: self.context.now_ms,
-            seed: self.context.sequence,
+            seed: Seed::Given(self.context.sequence),
             keys: self.context.keys,
             cursors: Some(&self.cursors),
         };

@@ -122,7 +122,7 @@ impl Files {
 
     /// Makes `dir`, which is not there yet, a folder of the same files.
     pub fn link(&self, dir: &Path) -> io::Result<()> {
-        if self.disk.has_dir(dir) {
+        if self.disk.has_dir(dir)? {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         self.disk.create_dir(dir)?;
