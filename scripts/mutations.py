@@ -129,12 +129,18 @@ def run(arguments, **more):
     return subprocess.run(arguments, check=True, **more)
 
 
-def build(environment):
+def simulate(environment, seeds):
+    """The first seed that is broken in the work tree as it is now; none where all of them pass."""
     script = ". scripts/env.sh; use_rocksdb; cargo build --release --locked --workspace --bin simulate"
     built = subprocess.run(
         ["bash", "-c", script], cwd=TREE, env=environment, capture_output=True, text=True
     )
-    return None if built.returncode == 0 else built.stderr[-2000:]
+    if built.returncode != 0:
+        sys.exit(f"it does not build\n{built.stderr[-2000:]}")
+    command = [TARGET / "release/simulate", "--seeds", str(seeds), "--until-broken"]
+    found = subprocess.run(command, capture_output=True, text=True)
+    broken = re.search(r"--from (\d+)", found.stdout)
+    return broken and int(broken[1])
 
 
 def main():
@@ -150,6 +156,9 @@ def main():
     run(["git", "-C", TREE, "checkout", "--quiet", "--force", "--detach",
          subprocess.check_output(["git", "-C", ROOT, "rev-parse", "HEAD"], text=True).strip()])
     environment = {**os.environ, "CARGO_TARGET_DIR": str(TARGET)}
+    # What is broken without any says nothing of them.
+    if broken := simulate(environment, arguments.seeds):
+        sys.exit(f"the tree itself is broken at seed {broken}")
     missed = []
     for name in names:
         path, before, after = MUTATIONS[name]
@@ -159,15 +168,10 @@ def main():
             sys.exit(f"{name}: its text is {text.count(before)} times in {path}")
         file.write_text(text.replace(before, after))
         try:
-            error = build(environment)
-            if error:
-                sys.exit(f"{name}: it does not build\n{error}")
-            simulate = [TARGET / "release/simulate", "--seeds", str(arguments.seeds), "--until-broken"]
-            found = subprocess.run(simulate, capture_output=True, text=True)
+            broken = simulate(environment, arguments.seeds)
         finally:
             file.write_text(text)
-        broken = re.search(r"--from (\d+)", found.stdout)
-        print(f"{name}: {'seed ' + broken[1] if broken else 'NOT FOUND'}", flush=True)
+        print(f"{name}: {f'seed {broken}' if broken else 'NOT FOUND'}", flush=True)
         if not broken:
             missed.append(name)
     print(f"{len(names) - len(missed)} of {len(names)} found within {arguments.seeds} seeds")
