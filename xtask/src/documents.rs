@@ -3,8 +3,18 @@
 
 use crate::Tree;
 
-const REQUIRED: [&str; 6] =
-    ["LICENSE", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"];
+const REQUIRED: [&str; 10] = [
+    "LICENSE",
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "SECURITY.md",
+    "docs/redis.md",
+    "docs/elasticsearch.md",
+    "docs/operating.md",
+    "docs/lab.md",
+];
 
 /// Names of places and papers that a reader of the repository cannot open; in two halves so that
 /// this file does not find itself.
