@@ -34,7 +34,7 @@ bench-rows: ## reads through RESP beside the same reads in-process on raw RocksD
 	@scripts/deps.sh test && . scripts/env.sh && build_whole
 	@python3 scripts/bench_rows.py $$CARGO_TARGET_DIR/release/examples/raw_reads $(ARGS)
 
-bench-mixes: build ## read/write mixes on three nodes at each level of reads, on one, and on redis-server (ARGS="--quick")
+bench-mixes: build ## read/write mixes on three nodes at each level of reads, on one, on redis-server, and on a bare RocksDB (ARGS="--quick")
 	@. scripts/env.sh && $$CARGO_TARGET_DIR/release/plimsoll lab run kv-throughput --scenarios mixes $(ARGS)
 
 bench-rally: build ## esrally and opensearch-benchmark against a fresh node, and esrally against its follower, offline, small tracks

@@ -42,7 +42,7 @@ const RULES: [Rule; 9] = [
     Rule { owner: "plimsoll-index", banned: &NETWORK },
     Rule { owner: "plimsoll-base", banned: &["plimsoll-log", "plimsoll-storage", "serde"] },
     Rule { owner: "plimsoll-cluster", banned: &["plimsoll-lab", "plimsoll-simulation"] },
-    Rule { owner: "plimsoll-lab", banned: &[] },
+    Rule { owner: "plimsoll-lab", banned: &["plimsoll-cluster"] },
 ];
 
 /// Packages whose versions the separately built library and the workspace must share: the one

@@ -129,6 +129,7 @@ pub fn settings(settings: &Settings, record: NodeRecord, peers: Arc<dyn Peers>) 
         block_cache_bytes: settings.cache_bytes,
         row_cache_bytes: ROW_CACHE_BYTES_MAX.min(settings.cache_bytes / ROW_CACHE_PART),
         write_buffer_bytes: write_buffer_bytes(settings.write_buffer_bytes),
+        bytes_per_sync: settings.bytes_per_sync,
         rate_limiter: settings.rate_limiter,
         ..StoreOptions::default()
     };

@@ -25,7 +25,8 @@ use crate::stats;
 const LATENCY_US_MAX: u64 = 600_000_000;
 /// Requests of an open loop's schedule.
 const SCHEDULED_MAX: usize = 5_000_000;
-const CLIENT_STACK_BYTES: usize = 256 << 10;
+/// Of a client's thread: room for a store that it calls.
+const CLIENT_STACK_BYTES: usize = 1 << 20;
 /// Kinds of failures that are told apart.
 const KINDS_MAX: usize = 20;
 /// The kind of those of an open loop that no client was free for.
@@ -44,6 +45,20 @@ pub(crate) trait Source: Sync {
     fn commands(&self) -> usize {
         1
     }
+
+    /// Makes the next request by itself, on a store within this process; none where it is to be sent.
+    fn call(&self, _: &mut Random) -> Option<Called> {
+        None
+    }
+}
+
+/// A request that was made without a connection.
+pub(crate) struct Called {
+    /// The number of its kind.
+    pub(crate) kind: usize,
+    /// When it was drawn and began.
+    pub(crate) sent: Instant,
+    pub(crate) ended: Ended,
 }
 
 /// Requests, rendered, of one or several kinds.
@@ -358,15 +373,20 @@ impl Course<'_> {
         let mut seen = Taken::new(0.0);
         let load = self.load;
         let mut random = Random::new(load.seed ^ ((number as u64 + 1) << 32));
-        let address = &load.addresses[number % load.addresses.len().max(1)];
+        // There is none where requests are calls.
+        let address = load.addresses.get(number % load.addresses.len().max(1));
         let mut connection: Option<Connection> = None;
         let mut room = Vec::new();
         while let Some(due) = self.next_due() {
+            if let Some(Called { kind, sent, ended }) = load.requests.call(&mut random) {
+                self.note(&mut seen, (kind, due, sent), ended);
+                continue;
+            }
             let (kind, request) = load.requests.next(&mut random, &mut room);
             let sent = Instant::now();
             let ended = match connection.take().filter(|open| !open.is_over()) {
                 Some(open) => Ok(open),
-                None => self.open(address),
+                None => self.open(address.map_or("", String::as_str)),
             };
             let ended = ended.and_then(|mut open| {
                 let ended = open.ask_all(request, load.requests.commands())?;

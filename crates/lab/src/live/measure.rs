@@ -65,13 +65,16 @@ impl Moment {
         }
     }
 
-    /// The same of processes that are none of the lab's nodes.
+    /// The same of processes that are none of the lab's nodes. Where the lab's own is one of them, its time counts
+    /// as theirs.
     pub(crate) fn of_processes(all: &[u32]) -> Self {
         let counters = |process: &u32| Counters {
             cpu_s: processes::cpu_s(*process).unwrap_or(0.0),
             ..Counters::default()
         };
-        Self { nodes: all.iter().map(counters).collect(), ..Self::take(&[]) }
+        let around = Self::take(&[]);
+        let own_cpu_s = if all.contains(&std::process::id()) { 0.0 } else { around.own_cpu_s };
+        Self { nodes: all.iter().map(counters).collect(), own_cpu_s, ..around }
     }
 
     /// Processor time of each of the nodes.
@@ -258,6 +261,13 @@ pub(crate) fn series(scenario: &str, variant: &str, laps: &[Measured]) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_labs_own_process_counts_once() {
+        let own = Moment::of_processes(&[std::process::id()]);
+        assert!(own.cpu_s() >= 0.0 && own.around_s().1 == 0.0);
+        assert_eq!(own.cpu_s_each().count(), 1);
+    }
 
     #[test]
     fn a_lap_that_was_disturbed_says_by_what() {

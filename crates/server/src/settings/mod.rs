@@ -96,6 +96,8 @@ pub struct Settings {
     pub cache_bytes: usize,
     /// `write_buffer.size`, in bytes; 0 is a share of the memory.
     pub write_buffer_bytes: usize,
+    /// `compaction.bytes_per_sync`, in bytes; 0 is off.
+    pub bytes_per_sync: u64,
     /// `compaction.rate_limiter.…`
     pub rate_limiter: Option<RateLimiter>,
     /// `cluster.routing.…` and `thread_pool.…`
@@ -153,6 +155,7 @@ impl Settings {
             zone: text(raw, "node.attr.zone")?,
             cache_bytes: bytes(raw, "cache.size")?,
             write_buffer_bytes: parsed(raw, "write_buffer.size", write_buffer)?,
+            bytes_per_sync: parsed(raw, "compaction.bytes_per_sync", units::bytes)?,
             rate_limiter: rate_limiter(raw)?,
             work: work(raw)?,
             logger_level: text(raw, "logger.level")?,

@@ -410,6 +410,15 @@ pub const SETTINGS: &[Definition] = &[
          of the memory of the machine or control group, between 128mb and 1gb.",
     ),
     define(
+        "compaction.bytes_per_sync",
+        Kind::Bytes(0, 1 << 30),
+        "512kb",
+        None,
+        "How much of a file of rows is written before it is synced, so that syncs of the log do not wait \
+         behind a whole file on the same disk. 0 syncs each file once, when it is whole; with \
+         `compaction.rate_limiter.max_bytes_per_sec` RocksDB takes 1mb for 0.",
+    ),
+    define(
         "compaction.rate_limiter.max_bytes_per_sec",
         Kind::Bytes(0, 1 << 40),
         "0b",

@@ -23,6 +23,7 @@ fn defaults_resolve_and_values_are_taken() {
         "log.sync_interval=250ms",
         "cache.size = 64MiB",
         "write_buffer.size=32mb",
+        "compaction.bytes_per_sync=0b",
         "resp.password=s=cret",
         "cluster.routing.replica_selection=c3",
         "thread_pool.search.target_response_time=4s",
@@ -37,6 +38,8 @@ fn defaults_resolve_and_values_are_taken() {
     assert_eq!(settings.sync_interval, Duration::from_millis(250));
     assert_eq!(settings.cache_bytes, 64 << 20);
     assert_eq!((settings.write_buffer_bytes, defaults.write_buffer_bytes), (32 << 20, 0));
+    let built_in = plimsoll_storage::partition::StoreOptions::default().bytes_per_sync;
+    assert_eq!((settings.bytes_per_sync, defaults.bytes_per_sync), (0, built_in));
     assert_eq!(settings.password.as_deref(), Some("s=cret"));
 }
 

@@ -39,7 +39,9 @@ pub use overlay::Overlay;
 pub use owned::OwnedSnapshot;
 pub use pace::CompactionPace;
 pub use recent::{Recent, RecentTouches};
-pub use resources::{BeforeFlush, RateLimiter, Resources, StoreOptions, StoreStatistics};
+pub use resources::{
+    BeforeFlush, RateLimiter, Resources, StoreOptions, StoreStatistics, rocksdb_options,
+};
 pub use store::{CachedRow, CachedStore, Store, StoreSnapshot};
 pub use system::{Leader, Stamp};
 pub use touches::{VisitTouches, leader_of, position_of, stamp_of, touches_of};

@@ -1,10 +1,11 @@
-//! Scenarios `mixes R:W`: reads and writes of single rows in YCSB's mixes, of three nodes, of one, and of
-//! redis-server, all on this machine: who is not asked idles. What is compared is the processor time of all
-//! processes of an arm for an operation; rates are of this machine and say little of another. The study's
-//! rows stand beside, as ratios within its table.
+//! Scenarios `mixes R:W`: reads and writes of single rows in YCSB's mixes, of three nodes, of one, of
+//! redis-server, and of a bare RocksDB, all on this machine: who is not asked idles. What is compared is the
+//! processor time of all processes of an arm for an operation; rates are of this machine and say little of
+//! another. The study's rows stand beside, as ratios within its table.
 
 use std::collections::BTreeMap;
 
+use super::bare::{Bare, Calls};
 use super::given::Given;
 use super::peers::{DEFAULTS, Peer};
 use super::plan::{self, Ask, Asked};
@@ -12,6 +13,7 @@ use super::source::Rows;
 use super::store::fill_all;
 use crate::LabError;
 use crate::live::context::Context;
+use crate::live::load::Source;
 use crate::live::target::Target;
 use crate::live::wire::{Protocol, command};
 use crate::live::{Found, LiveOptions, LiveSize, processes};
@@ -37,8 +39,10 @@ pub(super) const THREE: &str = "three-nodes";
 const TARGET: &str = "target";
 const SESSION: &str = "three-nodes-session";
 const EVENTUAL: &str = "three-nodes-eventual";
-pub(super) const NAMES: [&str; 7] =
-    [ONE, THREE, SESSION, EVENTUAL, "redis-always", "redis-everysec", "valkey-always"];
+/// What a node stands on, called by the clients' threads.
+const BARE: &str = "rocksdb";
+pub(super) const NAMES: [&str; 8] =
+    [ONE, THREE, SESSION, EVENTUAL, "redis-always", "redis-everysec", "valkey-always", BARE];
 
 /// What clients of an arm say first: how fresh what they read has to be.
 fn greeting(name: &str) -> Vec<u8> {
@@ -59,6 +63,7 @@ fn peer(name: &str, options: &LiveOptions) -> Result<Peer, LabError> {
     match name {
         ONE => Peer::nodes(&options.binary, &folder, 1, &DEFAULTS),
         THREE => Peer::nodes(&options.binary, &folder, 3, &DEFAULTS),
+        BARE => Ok(Peer::Bare(Bare::open(&folder)?)),
         "redis-everysec" => Peer::other("redis-server", "everysec", &folder),
         "valkey-always" => Peer::other("valkey-server", "always", &folder),
         _ => Peer::other("redis-server", "always", &folder),
@@ -68,7 +73,7 @@ fn peer(name: &str, options: &LiveOptions) -> Result<Peer, LabError> {
 /// The program that an arm needs and this machine may not have.
 fn program(name: &str) -> Option<&'static str> {
     match name {
-        ONE | THREE | SESSION | EVENTUAL => None,
+        ONE | THREE | SESSION | EVENTUAL | BARE => None,
         "valkey-always" => Some("valkey-server"),
         _ => Some("redis-server"),
     }
@@ -109,8 +114,7 @@ pub(super) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), La
         if !peers.contains_key(servers(name)) {
             context.progress.note(&format!("starting {}", servers(name)));
             let peer = peer(servers(name), options)?;
-            let address = &peer.server().addresses()[0];
-            fill_all(address, &Rows::new(KEYS, VALUE_BYTES, 0.0, seed), KEYS, seed)?;
+            peer.fill(&Rows::new(KEYS, VALUE_BYTES, 0.0, seed), KEYS, seed)?;
             peers.insert(servers(name), peer);
         }
         asked.push((name, greeting(name)));
@@ -152,6 +156,12 @@ fn all(
          where a name says otherwise, and share this machine's processors; three nodes keep one log, at the \
          first of them"
     ));
+    if peers.contains_key(BARE) {
+        context.note(format!(
+            "{NAME}: {BARE} is one RocksDB within the lab, with the options of a partition and a WAL that is synced; \
+             the clients' threads call it, and their time is in its time of the processor"
+        ));
+    }
     context.note(format!("Published: {}", ROWS.source));
     context.note(ROWS.note.clone());
     let broken = ROWS.breaks().join(", ");
@@ -159,16 +169,25 @@ fn all(
     for (reads, writes) in mixes(options) {
         let share = f64::from(*reads) / f64::from(reads + writes);
         let rows = Rows::new(KEYS, VALUE_BYTES, share, seed);
+        let calls = match peers.get(BARE) {
+            Some(Peer::Bare(on)) => Some(Calls { on, rows: &rows }),
+            _ => None,
+        };
         let asked: Vec<Asked<'_>> = asked
             .iter()
             .map(|(name, greeting)| {
-                let ask = Ask::closed(peers[servers(name)].server(), &rows, CLIENTS);
+                let requests: &dyn Source = match &calls {
+                    Some(calls) if *name == BARE => calls,
+                    _ => &rows,
+                };
+                let ask = Ask::closed(peers[servers(name)].server(), requests, CLIENTS);
                 ((*name).to_owned(), Ask { greeting: greeting.clone(), ..ask })
             })
             .collect();
         plan::run(context, found, &format!("{NAME} {reads}:{writes}"), &asked)?;
     }
-    found.plots.findings.extend(beside(found, mixes(options)));
+    let told = [beside(found, mixes(options)), of_bare(found, mixes(options))].concat();
+    found.plots.findings.extend(told);
     Ok(())
 }
 
@@ -198,6 +217,23 @@ fn beside(found: &Found, mixes: &[(u32, u32)]) -> Vec<Finding> {
     told
 }
 
+/// What part of a bare RocksDB's rate a node has; nothing where that was not asked.
+fn of_bare(found: &Found, mixes: &[(u32, u32)]) -> Vec<Finding> {
+    let of_mix = |mix: &(u32, u32)| {
+        let scenario = format!("{NAME} {}:{}", mix.0, mix.1);
+        let rate = |arm| plan::figure(found, &scenario, arm, "throughput_ops_s.mean");
+        let per_cpu_s = |arm| plan::per_cpu_s(found, &scenario, arm);
+        let what = |of: &str| format!("{scenario}: operations a {of}, {ONE} to {BARE}");
+        rate(BARE).map(|bare| {
+            [
+                plan::beside(what("second"), rate(ONE), Some(bare), None),
+                plan::beside(what("processor second"), per_cpu_s(ONE), per_cpu_s(BARE), None),
+            ]
+        })
+    };
+    mixes.iter().filter_map(of_mix).flatten().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,6 +244,6 @@ mod tests {
             LiveOptions { size: LiveSize::Quick, ..LiveOptions::new("kv-throughput").unwrap() };
         assert_eq!(laps(&quick), 3 * 3 * QUICK);
         assert_eq!(mixes(&quick), [(0, 1), (1, 1), (30, 1)]);
-        assert_eq!(laps(&LiveOptions { size: LiveSize::Full, ..quick }), 10 * 7 * 7);
+        assert_eq!(laps(&LiveOptions { size: LiveSize::Full, ..quick }), 10 * 8 * 7);
     }
 }

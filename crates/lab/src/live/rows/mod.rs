@@ -3,6 +3,7 @@
 //! faults and storms do. This file knows the scenarios and their order; each has a file of its own.
 
 mod arms;
+mod bare;
 mod burst;
 mod course;
 mod curves;

@@ -1,5 +1,5 @@
-//! Stores that scenarios ask side by side: nodes of this binary, and other stores with the protocol of
-//! Redis, each with its own settings. What they are asked is not decided here.
+//! Stores that scenarios ask side by side: nodes of this binary, other stores with the protocol of Redis, each
+//! with its own settings, and a bare RocksDB (`bare.rs`). What they are asked is not decided here.
 
 use std::fs::File;
 use std::io;
@@ -10,9 +10,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::bare::Bare;
 use super::disk::SlowDisk;
 use super::given::Given;
-use super::store::Told;
+use super::source::Rows;
+use super::store::{Told, fill_all};
 use crate::LabError;
 use crate::live::cluster::{self, Cluster, ClusterSpec};
 use crate::live::guardian::Guardian;
@@ -27,7 +29,7 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// A store that laps are made on: one process, or several.
 pub(super) trait Server: Sync {
-    /// Where those of its processes listen that have rows.
+    /// Where those of its processes listen that have rows; none of one that is called.
     fn addresses(&self) -> Vec<String>;
     /// Its processes.
     fn processes(&self) -> Vec<u32>;
@@ -44,6 +46,7 @@ pub(super) enum Peer {
     Nodes(Box<Cluster>),
     Other(Other),
     Given(Given),
+    Bare(Bare),
 }
 
 /// One process of another store.
@@ -119,6 +122,18 @@ impl Peer {
             Self::Nodes(nodes) => &**nodes,
             Self::Other(other) => other,
             Self::Given(given) => given,
+            Self::Bare(bare) => bare,
+        }
+    }
+
+    /// Writes every row once.
+    ///
+    /// # Errors
+    /// A row is not taken.
+    pub(super) fn fill(&self, rows: &Rows, keys: u64, seed: u64) -> Result<(), LabError> {
+        match self {
+            Self::Bare(bare) => bare.fill(rows, keys, seed),
+            _ => fill_all(&self.server().addresses()[0], rows, keys, seed),
         }
     }
 }

@@ -19,7 +19,8 @@ use crate::live::shares::Throttled;
 use crate::live::wire::Protocol;
 use crate::live::{Found, LiveOptions, LiveSize, method, processes};
 use crate::result::{
-    FaultNote, Finding, Lap, LoadNote, NodeLap, RowsCourse, RowsLap, Scenario, over_laps,
+    Conditions, FaultNote, Finding, Lap, LoadNote, NodeLap, RowsCourse, RowsLap, Scenario,
+    over_laps,
 };
 use crate::sim::derive;
 use crate::stats;
@@ -317,11 +318,18 @@ impl Ends {
         let Self { taken, before, after, throttled } = self;
         let late_ms = taken.late_us.value_at_quantile(0.99) as f64 / 1e3;
         let conditions = measure::conditions(late_ms, &before, &after);
+        // Then the load is part of what the store takes.
+        let is_within = processes.contains(&std::process::id());
         let is_there = processes.iter().all(|process| processes::is_running(*process));
         let reason = match (watch.is_stopped(), is_there) {
             (true, _) => Some(STOPPED.to_owned()),
             (false, false) => Some("a process of the store ended".to_owned()),
-            (false, true) => measure::disturbance(&conditions),
+            (false, true) => measure::disturbance(&Conditions {
+                // Clients that call a store take the processors themselves: they wait for nobody, so late they are
+                // never, however late the thread wakes that looks after them.
+                generator_late_ms: if is_within { 0.0 } else { conditions.generator_late_ms },
+                ..conditions
+            }),
         };
         let of_kind = |kind| taken.by_kind_us.get(&kind).map(stats::quantiles).unwrap_or_default();
         let window_s = taken.seconds.max(1e-9);
@@ -330,7 +338,7 @@ impl Ends {
             reads_ms: of_kind(READS),
             writes_ms: of_kind(WRITES),
             machine_processors: Some(machine.since(machine_before).busy_s / window_s),
-            load_processors: Some((own - own_before) / window_s),
+            load_processors: (!is_within).then(|| (own - own_before) / window_s),
             ..of_rows
         };
         let used =
@@ -346,7 +354,7 @@ impl Ends {
         let lap = Lap {
             // Of a server elsewhere nothing is known.
             cpu_s: (!processes.is_empty()).then(|| (after.cpu_s() - before.cpu_s()).max(0.0)),
-            rss_peak_bytes: (!processes.is_empty()).then(|| peaks.sum()),
+            rss_peak_bytes: (!processes.is_empty() && !is_within).then(|| peaks.sum()),
             nodes: nodes.collect(),
             rows: Some(of_rows),
             ..measure::of_load(&taken, conditions, reason)

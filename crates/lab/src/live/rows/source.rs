@@ -60,7 +60,24 @@ impl Rows {
         Self { hot: share, ..self }
     }
 
-    fn value(&self, random: &mut Random) -> &[u8] {
+    /// A request of one command: its kind, its key and, of a write, its value. Drawn as [`Source::next`] draws it.
+    pub(super) fn draw(&self, random: &mut Random) -> (usize, String, Option<&[u8]>) {
+        let kind = self.kind(random);
+        let key = self.key(random);
+        (kind, key, (kind == WRITES).then(|| self.value(random)))
+    }
+
+    fn kind(&self, random: &mut Random) -> usize {
+        if random.unit() < self.reads { READS } else { WRITES }
+    }
+
+    fn key(&self, random: &mut Random) -> String {
+        let is_hot = self.hot > 0.0 && random.unit() < self.hot;
+        name(if is_hot { 0 } else { self.distribution.next(self.keys, random) })
+    }
+
+    /// A value of a row.
+    pub(super) fn value(&self, random: &mut Random) -> &[u8] {
         let from = random.below(POOL_BYTES);
         let least = self.value_bytes_min.min(self.value_bytes);
         let bytes = least + random.below(self.value_bytes - least + 1);
@@ -88,15 +105,14 @@ impl Fill for Rows {
 impl Source for Rows {
     fn next<'a>(&'a self, random: &mut Random, room: &'a mut Vec<u8>) -> (usize, &'a [u8]) {
         room.clear();
-        let kind = if random.unit() < self.reads { READS } else { WRITES };
+        let kind = self.kind(random);
         for _ in 0..self.commands {
-            let is_hot = self.hot > 0.0 && random.unit() < self.hot;
-            let key = if is_hot { 0 } else { self.distribution.next(self.keys, random) };
+            let key = self.key(random);
             match kind {
                 READS => room.extend_from_slice(b"*2\r\n$3\r\nGET\r\n"),
                 _ => room.extend_from_slice(b"*3\r\n$3\r\nSET\r\n"),
             }
-            word(room, name(key).as_bytes());
+            word(room, key.as_bytes());
             if kind == WRITES {
                 word(room, self.value(random));
             }
@@ -233,6 +249,20 @@ mod tests {
             }
         }
         assert!((7_300..7_700).contains(&reads), "{reads}");
+    }
+
+    #[test]
+    fn what_is_drawn_is_what_is_sent() {
+        let rows = Rows::new(1_000, 100, 0.5, 1);
+        let (mut drawing, mut sending, mut room) = (Random::new(2), Random::new(2), Vec::new());
+        for _ in 0..100 {
+            let (kind, key, value) = rows.draw(&mut drawing);
+            let words = match value {
+                None => command(&[b"GET", key.as_bytes()]),
+                Some(value) => command(&[b"SET", key.as_bytes(), value]),
+            };
+            assert_eq!(rows.next(&mut sending, &mut room), (kind, words.as_slice()));
+        }
     }
 
     #[test]

@@ -259,8 +259,37 @@ fn failed(error: rust_rocksdb::Error) -> StoreError {
 mod tests {
     use std::time::{Duration, Instant};
 
+    use super::super::super::resources::{RateLimiter, StoreOptions, rocksdb_options};
     use super::super::super::tests::resources;
     use super::*;
+
+    /// What RocksDB noted that it runs with.
+    fn noted(dir: &Path, name: &str) -> String {
+        let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+        let is_noted = |path: &std::path::PathBuf| {
+            path.file_name().unwrap().to_string_lossy().starts_with("OPTIONS-")
+        };
+        let text = std::fs::read_to_string(files.filter(is_noted).max().unwrap()).unwrap();
+        let start = format!("{name}=");
+        text.lines().find_map(|line| line.trim().strip_prefix(&start)).unwrap().to_owned()
+    }
+
+    #[test]
+    fn files_are_synced_piece_by_piece_as_it_is_set_and_always_with_a_limiter() {
+        let limiter = Some(RateLimiter { bytes_s: 50 << 20, auto_tuned: false });
+        let none = StoreOptions { bytes_per_sync: 0, ..StoreOptions::default() };
+        for (options, expected) in [
+            (StoreOptions::default(), "524288"),
+            (none, "0"),
+            (StoreOptions { rate_limiter: limiter, ..none }, "1048576"),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let db = DB::open(&rocksdb_options(options), dir.path()).unwrap();
+            assert_eq!(noted(dir.path(), "bytes_per_sync"), expected, "{options:?}");
+            assert_eq!(noted(dir.path(), "strict_bytes_per_sync"), "true");
+            drop(db);
+        }
+    }
 
     #[test]
     fn files_of_a_store_that_is_held_are_rewritten_once_it_is_released() {
