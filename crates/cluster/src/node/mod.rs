@@ -13,6 +13,7 @@ pub(crate) mod overview;
 pub(crate) mod pacing;
 pub(crate) mod reconcile;
 pub(crate) mod statistics;
+mod sweeping;
 pub(crate) mod trimming;
 
 use std::collections::BTreeMap;

@@ -7,6 +7,7 @@
 //! - [`debt`]: how far a store is towards the point where it can take no more.
 //! - [`copies`]: what a node copies and follows across clusters, by how late the node's own clients are
 //!   answered, which [`felt`] measures.
+//! - [`sweeps`]: how expired rows are taken away, by how long they have waited.
 
 pub mod ahead;
 pub mod compactions;
@@ -14,9 +15,11 @@ pub mod copies;
 pub mod debt;
 pub mod disk;
 pub mod felt;
+pub mod sweeps;
 
 pub use ahead::{Admitted, Passed};
 pub use compactions::{CompactionPacer, Counted};
 pub use copies::{CopyPacer, Second};
 pub use disk::{DiskState, Pace, Pacer};
 pub use felt::{Felt, Foreground, Latencies};
+pub use sweeps::Sweeping;

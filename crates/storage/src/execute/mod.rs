@@ -36,7 +36,7 @@ pub use documents::{
 pub use glob::Glob;
 pub(crate) use keys::OBJECT_HELP;
 pub use store::{NEVER_THERE, is_unchanged, last_change};
-pub use sweep::{has_due, sweep};
+pub use sweep::{due_since, sweep};
 
 use bytes::Bytes;
 use plimsoll_base::random::Draws;

@@ -11,17 +11,18 @@ use crate::rows::swept;
 use crate::rows::tombstone::Tombstone;
 use crate::rows::{RowsRead, RowsWrite, StoreError};
 
-/// Whether a sweep at this time would take anything away.
+/// Since when something is due that a sweep at this time would take away, ms since 1970; none where nothing
+/// is.
 ///
 /// # Errors
 /// Where the store fails.
-pub fn has_due<R: RowsRead + ?Sized>(rows: &R, now_ms: u64) -> Result<bool, StoreError> {
-    let mut is_due = false;
-    rows.scan(&swept::due_from(rows)?, &key::expiry_after(now_ms), &mut |_, _| {
-        is_due = true;
+pub fn due_since<R: RowsRead + ?Sized>(rows: &R, now_ms: u64) -> Result<Option<u64>, StoreError> {
+    let mut since_ms = None;
+    rows.scan(&swept::due_from(rows)?, &key::expiry_after(now_ms), &mut |entry, _| {
+        since_ms = key::parse_expiry(entry).map(|(expiry_ms, _)| expiry_ms).or(Some(0));
         ControlFlow::Break(())
     })?;
-    Ok(is_due)
+    Ok(since_ms)
 }
 
 /// Takes away keys and fields that have expired, the earliest first, up to `limit` entries of

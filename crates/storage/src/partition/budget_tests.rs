@@ -399,6 +399,6 @@ fn a_sweep_of_much_does_a_part_of_it() {
     assert_eq!(swept, 450);
     assert!(sweeps > 1, "not at once");
     let replica = world.replica.as_ref().unwrap();
-    assert!(!execute::has_due(replica.store(), until + 1).unwrap());
+    assert!(execute::due_since(replica.store(), until + 1).unwrap().is_none());
     world.replay();
 }

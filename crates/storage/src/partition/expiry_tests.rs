@@ -57,7 +57,7 @@ impl World {
         self.record(&[Operation::Command(argv(&expire))]);
         self.replica.store().flush().unwrap();
         self.log.stamp_ms = until_ms + 1;
-        while execute::has_due(self.replica.store(), self.log.stamp_ms).unwrap() {
+        while execute::due_since(self.replica.store(), self.log.stamp_ms).unwrap().is_some() {
             self.record(&[Operation::Sweep { limit: 1000 }]);
         }
         self.replica.store().flush().unwrap();
@@ -105,7 +105,8 @@ fn nobody_walks_over_what_expired_and_was_swept() {
         world.replica.store().scan(&from, &to, &mut |_, _| ControlFlow::Continue(())).unwrap();
     });
     assert!(in_all > KEYS as u64 / 2, "{in_all}: what is there to be passed is counted");
-    let (due, in_look) = passed(|| execute::has_due(world.replica.store(), now_ms).unwrap());
+    let (due, in_look) =
+        passed(|| execute::due_since(world.replica.store(), now_ms).unwrap().is_some());
     assert!(!due && in_look < PASSED_MAX, "{in_look} passed by a look for what is due");
     for (words, answer) in [("DBSIZE", Reply::Integer(1)), ("HLEN h", Reply::Integer(1))] {
         let (reply, in_read) = passed(|| world.read(words));
@@ -134,10 +135,10 @@ fn what_expires_after_a_sweep_is_found_again_also_after_a_restart() {
     world.replica.store().flush().unwrap();
     world.log.stamp_ms = later;
     assert_eq!(world.read("DBSIZE"), Reply::Integer(0));
-    assert!(execute::has_due(world.replica.store(), later).unwrap());
+    assert!(execute::due_since(world.replica.store(), later).unwrap().is_some());
     world.record(&[Operation::Sweep { limit: 10 }]);
     assert_eq!(world.replica.stamp().keys, 0);
-    assert!(!execute::has_due(world.replica.store(), later).unwrap());
+    assert!(execute::due_since(world.replica.store(), later).unwrap().is_none());
 }
 
 #[test]
@@ -159,7 +160,7 @@ fn a_large_hash_leaves_its_entries_to_sweeps() {
     world.log.stamp_ms = until + 1;
     assert_eq!(world.read("HLEN h"), Reply::Integer(1));
     assert_eq!(world.read("DBSIZE"), Reply::Integer(1));
-    while execute::has_due(world.replica.store(), until + 1).unwrap() {
+    while execute::due_since(world.replica.store(), until + 1).unwrap().is_some() {
         world.record(&[Operation::Sweep { limit: 700 }]);
     }
     assert_eq!(world.read("HLEN h"), Reply::Integer(1));

@@ -1,7 +1,7 @@
 //! Expiry of keys and fields: what has expired is absent before and after it is swept.
 
 use super::{Bench, check, show};
-use crate::execute::{NEVER_THERE, has_due, last_change, sweep};
+use crate::execute::{NEVER_THERE, due_since, last_change, sweep};
 use crate::operation::{self, Operation};
 use crate::{Argv, Reply};
 
@@ -225,8 +225,8 @@ fn something_is_due_from_its_expiry_on() {
     let mut bench = Bench::new();
     bench.write(&["SET", "a", "1", "PX", "10"]);
     let now_ms = bench.context.now_ms;
-    assert!(!has_due(&bench.rows, now_ms + 9).unwrap());
-    assert!(has_due(&bench.rows, now_ms + 10).unwrap());
+    assert_eq!(due_since(&bench.rows, now_ms + 9).unwrap(), None);
+    assert_eq!(due_since(&bench.rows, now_ms + 15).unwrap(), Some(now_ms + 10));
 }
 
 fn transaction(bench: &mut Bench, watched: u64, commands: &[&[&str]]) -> Reply {
