@@ -27,8 +27,8 @@ MUTATIONS = {
     ),
     "rule 1: a record of a lead is taken twice": (
         "crates/log/src/rules/leads.rs",
-        "    if stamp.n < expected {\n",
-        "    if stamp.n < expected && stamp.n + 1 < expected {\n",
+        "    if stamp.n < expected {\n        LeadVerdict::Duplicate\n    } else if stamp.n > expected {\n",
+        "    if stamp.n > expected {\n",
     ),
     "rule 1: a gap in a lead's records is taken": (
         "crates/log/src/rules/leads.rs",

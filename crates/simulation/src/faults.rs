@@ -82,6 +82,7 @@ impl Faults {
             unanswered: rate(&mut chance),
             lost: rate(&mut chance),
             late: rate(&mut chance),
+            twice: rate(&mut chance),
         };
         let count = if kinds.is_empty() { 0 } else { chance.below(COUNT_MAX + 1) };
         let mut due: Vec<Due> = (0..count)

@@ -92,6 +92,16 @@ fn in_turn(arrivals: &mut BTreeMap<GroupId, Instant>, group: GroupId, at: Instan
     *last
 }
 
+/// A record comes to stand so much later.
+fn stand_later(servers: &Arc<Servers>, group: GroupId, record: Bytes, by: Duration) {
+    let late = Arc::clone(servers);
+    servers.tasks.spawn("log: late", async move {
+        late.time.sleep(by).await;
+        let lsn = late.stand(group, record);
+        spread(&late, group, lsn);
+    });
+}
+
 /// A record stands: every process sees it after a while.
 fn spread(servers: &Arc<Servers>, group: GroupId, lsn: Lsn) {
     let mut watchers = servers.watchers.0.lock();
@@ -149,19 +159,20 @@ impl Log for Handle {
                     spread(&servers, group, lsn);
                     Ok(lsn)
                 }
+                Fate::Twice(by) => {
+                    let lsn = servers.stand(group, record.clone());
+                    spread(&servers, group, lsn);
+                    stand_later(&servers, group, record, by);
+                    Ok(lsn)
+                }
                 Fate::Lost => Err(unknown()),
                 Fate::Late(by) => {
-                    let late = Arc::clone(&servers);
-                    servers.tasks.spawn("log: late", async move {
-                        late.time.sleep(by).await;
-                        let lsn = late.stand(group, record);
-                        spread(&late, group, lsn);
-                    });
+                    stand_later(&servers, group, record, by);
                     Err(unknown())
                 }
                 Fate::Refused => Err(AppendError::Refused("the log has no leader".to_owned())),
             };
-            let is_known = matches!(fate, Fate::Stands | Fate::Refused);
+            let is_known = matches!(fate, Fate::Stands | Fate::Twice(_) | Fate::Refused);
             servers.time.sleep(if is_known { back } else { UNKNOWN_AFTER }).await;
             let outcome = if fate == Fate::Unanswered { Err(unknown()) } else { outcome };
             // The process may be gone.

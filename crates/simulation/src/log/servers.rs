@@ -30,8 +30,8 @@ impl Default for Delays {
     }
 }
 
-/// How often an append goes wrong: once in so many, each by itself; 0 is never. Whoever appended is told after
-/// [`UNKNOWN_AFTER`] that nobody knows.
+/// How often an append goes wrong: once in so many, each by itself; 0 is never. Whoever appended what is not
+/// answered for is told after [`UNKNOWN_AFTER`] that nobody knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Troubles {
     /// The record stands.
@@ -40,6 +40,8 @@ pub struct Troubles {
     pub lost: u64,
     /// The record comes to stand later, after what was appended since, whatever became of who appended it.
     pub late: u64,
+    /// The record stands and is answered for, and comes to stand a second time later.
+    pub twice: u64,
 }
 
 /// After how long without an answer an append's outcome is unknown: as the engine over JetStream has it.
@@ -52,6 +54,8 @@ const LATE_MAX: Duration = Duration::from_secs(30);
 pub(super) enum Fate {
     /// It stands, and is answered for.
     Stands,
+    /// It stands, is answered for, and stands again so much later.
+    Twice(Duration),
     /// It stands, and is not.
     Unanswered,
     /// It never stands, and nobody is told.
@@ -143,9 +147,12 @@ impl Servers {
         if chance.once_in(troubles.lost) {
             return Fate::Lost;
         }
+        let most = u64::try_from(LATE_MAX.as_nanos()).unwrap_or(u64::MAX);
         if chance.once_in(troubles.late) {
-            let most = u64::try_from(LATE_MAX.as_nanos()).unwrap_or(u64::MAX);
             return Fate::Late(Duration::from_nanos(chance.below(most)));
+        }
+        if chance.once_in(troubles.twice) {
+            return Fate::Twice(Duration::from_nanos(chance.below(most)));
         }
         Fate::Stands
     }
