@@ -13,6 +13,7 @@ use std::time::Duration;
 use futures_util::future::{Either, join_all, select};
 use plimsoll_base::Time;
 use plimsoll_base::time::Instant;
+use plimsoll_control::pacing::debt;
 use plimsoll_control::selection::{Ask, Candidate, FailureKind, NodeId};
 use plimsoll_control::{Class, LoadLine};
 use plimsoll_index::Error;
@@ -197,32 +198,41 @@ impl Shared {
         }
     }
 
-    /// Where copies serve, in the order in which they are asked: on nodes that are there; searches
-    /// come after that to those whose index is being built anew; and on nodes that left, as they may
-    /// be back.
+    /// Where copies serve, in the order in which they are asked: on nodes that are there; then those that are
+    /// poor for what is asked, which is, of searches, where the index is being built anew, and of rows, where
+    /// the stores take no more, so that the copy falls behind; and on nodes that left, as they may be back.
     fn places(&self, errand: &Errand<'_>) -> [Vec<Place>; 3] {
-        let copies = errand.copies;
+        let (copies, now_ns) = (errand.copies, self.now_ns());
         let needs_index = errand.class == Class::Search;
-        let [mut there, mut unindexed, mut away] = [Vec::new(), Vec::new(), Vec::new()];
+        let [mut there, mut poor, mut away] = [Vec::new(), Vec::new(), Vec::new()];
         // Of a node that is alone, what is left of a copy that has stopped can still be read.
         if let Some(local) = copies.local().filter(|it| self.is_alone || it.fault().is_none()) {
-            let is_rebuilding = local.indexer().is_some_and(|it| it.rebuilding().is_some());
-            let places = if needs_index && is_rebuilding { &mut unindexed } else { &mut there };
+            let is_rebuilding = || local.indexer().is_some_and(|it| it.rebuilding().is_some());
+            let is_poor = match needs_index {
+                true => is_rebuilding(),
+                false => !self.is_alone && self.write_debt() >= debt::REFUSED_FROM,
+            };
+            let places = if is_poor { &mut poor } else { &mut there };
             places.push(Place::Here(local));
         }
         if !self.is_alone {
             for member in self.members_with(copies) {
+                let owed = || self.selection.write_debt(now_ns, member.number);
+                let is_poor = || match needs_index {
+                    true => member.is_reindexing(copies.id),
+                    false => owed().is_some_and(|debt| debt >= debt::REFUSED_FROM),
+                };
                 let places = if !member.is_alive() {
                     &mut away
-                } else if needs_index && member.is_reindexing(copies.id) {
-                    &mut unindexed
+                } else if is_poor() {
+                    &mut poor
                 } else {
                     &mut there
                 };
                 places.push(Place::There(member));
             }
         }
-        [there, unindexed, away]
+        [there, poor, away]
     }
 
     /// Visits a copy, and where it is late perhaps a second one of those that are left.
