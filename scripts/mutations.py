@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Puts faults into the tree, one at a time, and has the simulator find each.
 
-Each mutation is a text that is replaced once in one file; a text that is not there any more is an error, so that
-the list is kept as the code changes. The tree is copied to a work tree of its own, which is built in a target
+Each mutation is a text that is replaced once in one file, or several; a text that is not there any more is an
+error, so that the list is kept as the code changes. The tree is copied to a work tree of its own, which is built in a target
 folder of its own (PLIMSOLL_CACHE/mutations): the product has no switches for this.
 """
 
@@ -18,8 +18,20 @@ CACHE = pathlib.Path(os.environ.get("PLIMSOLL_CACHE", pathlib.Path.home() / ".ca
 TREE = CACHE / "mutations/tree"
 TARGET = CACHE / "mutations/target"
 
-# name: (file, what is there, what is put in its place)
+# name: (file, what is there, what is put in its place[, what else is there, what is put in its place ...])
 MUTATIONS = {
+    "A1: the log is trimmed past who is away for long, though nobody stands in for him": (
+        "crates/cluster/src/node/trimming/votes.rs",
+        "        is_waited_for || it.others_serving(&voter.node) < it.wanted.clamp(1, 2)\n",
+        "        is_waited_for\n",
+    ),
+    "A2: a copy serves because it is named and its node is there": (
+        "crates/cluster/src/metadata/placement.rs",
+        "        copy.state == CopyState::Serving && alive(&copy.node) && known(&copy.node) == Known::Serves\n",
+        "        copy.state == CopyState::Serving && alive(&copy.node)\n",
+        "    if serving >= enough(copies) {\n        next.retain(|copy| !is_lost(copy));\n",
+        "    if serving > 0 {\n        next.retain(|copy| counted(&copy.node));\n",
+    ),
     "A3: a trim that overtook a reader stops the group": (
         "crates/cluster/src/replication/applier/worker.rs",
         "            self.context.fell_behind.tell(&error.to_string());\n",
@@ -161,12 +173,14 @@ def main():
         sys.exit(f"the tree itself is broken at seed {broken}")
     missed = []
     for name in names:
-        path, before, after = MUTATIONS[name]
+        path, *changes = MUTATIONS[name]
         file = TREE / path
-        text = file.read_text()
-        if text.count(before) != 1:
-            sys.exit(f"{name}: its text is {text.count(before)} times in {path}")
-        file.write_text(text.replace(before, after))
+        text = mutated = file.read_text()
+        for before, after in zip(changes[::2], changes[1::2]):
+            if mutated.count(before) != 1:
+                sys.exit(f"{name}: its text is {mutated.count(before)} times in {path}")
+            mutated = mutated.replace(before, after)
+        file.write_text(mutated)
         try:
             broken = simulate(environment, arguments.seeds)
         finally:

@@ -81,6 +81,7 @@ impl History {
         let is_old = is_full(&seen, &key(generation));
         let generation = generation + u64::from(is_old);
         seen.generations.insert(slot, generation);
+        let key = key(generation);
         let action = match chance.below(10) {
             0..4 => Action::Get,
             4..7 => {
@@ -91,10 +92,12 @@ impl History {
             7..9 => Action::Increment,
             _ => Action::Delete,
         };
-        let key = key(generation);
-        let operations = seen.operations.entry(key.clone()).or_default();
-        operations.push(Operation { action: action.clone(), called: now.0, answered: None });
-        Begun { at: operations.len() - 1, key, action }
+        seen.call(key, action, now)
+    }
+
+    /// A key is read.
+    fn begin_read(&self, key: &str, now: Instant) -> Begun {
+        self.0.lock().call(key.to_owned(), Action::Get, now)
     }
 
     fn end(&self, begun: &Begun, now: Instant, told: &Told) {
@@ -117,6 +120,15 @@ impl History {
     }
 }
 
+impl Seen {
+    /// It counts as called.
+    fn call(&mut self, key: String, action: Action, now: Instant) -> Begun {
+        let operations = self.operations.entry(key.clone()).or_default();
+        operations.push(Operation { action: action.clone(), called: now.0, answered: None });
+        Begun { at: operations.len() - 1, key, action }
+    }
+}
+
 /// An operation that was called for.
 struct Begun {
     key: String,
@@ -131,6 +143,7 @@ enum Told {
 }
 
 /// One client.
+#[derive(Clone)]
 pub struct Client {
     /// Where nodes are found.
     pub network: Arc<Network>,
@@ -173,9 +186,31 @@ impl Client {
         }
     }
 
+    /// Reads every key that was asked for, each until it is answered.
+    pub async fn read_all(self) {
+        let keys: Vec<String> = self.history.operations().into_keys().collect();
+        for (key, address) in keys.iter().zip(self.addresses.iter().cycle()) {
+            loop {
+                if let Some(asked) = self.connect_to(address) {
+                    let begun = self.history.begin_read(key, self.time.now());
+                    let told = self.ask(&asked, &begun).await;
+                    self.history.end(&begun, self.time.now(), &told);
+                    if matches!(told, Told::Answer(_)) {
+                        break;
+                    }
+                }
+                self.time.sleep(PAUSE).await;
+            }
+        }
+    }
+
     fn connect(&self, chance: &mut Stream) -> Option<mpsc::Sender<Asked>> {
         let at = usize::try_from(chance.below(self.addresses.len() as u64)).unwrap_or_default();
-        let (coordinator, tasks) = self.network.coordinator(&self.addresses[at])?;
+        self.connect_to(&self.addresses[at])
+    }
+
+    fn connect_to(&self, address: &str) -> Option<mpsc::Sender<Asked>> {
+        let (coordinator, tasks) = self.network.coordinator(address)?;
         let (sender, mut asked) = mpsc::channel::<Asked>(1);
         tasks.spawn("connection", async move {
             let mut session = coordinator.session();

@@ -17,6 +17,8 @@ pub enum Fault {
         machine: usize,
         /// Whether the power goes with it.
         with_power: bool,
+        /// Whether a bit of its files turns until it is started again.
+        rots: bool,
     },
     /// A node stands still.
     Freeze {
@@ -70,6 +72,8 @@ pub struct Faults {
 const KINDS: u64 = 6;
 /// The most that happens in a run.
 const COUNT_MAX: u64 = 12;
+/// The most absences of minutes in a run.
+const ABSENCES_MAX: u64 = 3;
 
 impl Faults {
     /// Those of a seed, over a run of `duration` with so many machines.
@@ -94,19 +98,24 @@ impl Faults {
         due.sort_by_key(|it| it.at);
         Self { due, troubles }
     }
+
+    /// The same, and nodes that are away for longer than the log is kept for them.
+    #[must_use]
+    pub fn with_absences(mut self, random: &Random, machines: usize) -> Self {
+        self.due.extend(absences(&mut random.of("absences"), machines));
+        self.due.sort_by_key(|it| it.at);
+        self
+    }
 }
 
 fn one(chance: &mut Stream, kind: u64, machines: usize, duration: Duration) -> Due {
-    let ms = |chance: &mut Stream, least: u64, most: u64| {
-        Duration::from_millis(least + chance.below(most - least))
-    };
     let end_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).max(2);
     let at = ms(chance, 1, end_ms);
     let machine = index(chance, machines);
     let (fault, lasts) = match kind {
         0 => {
             let with_power = chance.once_in(2);
-            (Fault::Kill { machine, with_power }, ms(chance, 10, 15_000))
+            (Fault::Kill { machine, with_power, rots: false }, ms(chance, 10, 15_000))
         }
         1 => (Fault::Freeze { machine }, ms(chance, 10, 20_000)),
         2 => {
@@ -121,6 +130,32 @@ fn one(chance: &mut Stream, kind: u64, machines: usize, duration: Duration) -> D
         _ => (Fault::Blind { machine }, ms(chance, 100, 4_000)),
     };
     Due { at, lasts, fault }
+}
+
+/// Nodes are away for minutes, often at the same time.
+fn absences(chance: &mut Stream, machines: usize) -> Vec<Due> {
+    let count = 1 + chance.below(ABSENCES_MAX);
+    // Of one at the most: what two nodes hold is lost where it rots on both.
+    let rots = if chance.once_in(2) { Some(chance.below(count)) } else { None };
+    let mut at = ms(chance, 5_000, 60_000);
+    let mut due = Vec::new();
+    for number in 0..count {
+        let (with_power, rots) = (chance.once_in(2), rots == Some(number));
+        let machine = index(chance, machines);
+        // What is damaged is seen once the node is back, most likely while others are away.
+        let lasts = if rots { ms(chance, 1_000, 15_000) } else { ms(chance, 70_000, 180_000) };
+        let fault = match chance.below(3) {
+            0 if !rots => Fault::Freeze { machine },
+            _ => Fault::Kill { machine, with_power, rots },
+        };
+        due.push(Due { at, lasts, fault });
+        at += if chance.once_in(2) { ms(chance, 0, 20_000) } else { ms(chance, 0, 120_000) };
+    }
+    due
+}
+
+fn ms(chance: &mut Stream, least: u64, most: u64) -> Duration {
+    Duration::from_millis(least + chance.below(most - least))
 }
 
 fn index(chance: &mut Stream, end: usize) -> usize {

@@ -9,6 +9,7 @@ pub mod clients;
 pub mod faults;
 pub mod linearizable;
 pub mod log;
+pub mod messages;
 pub mod network;
 pub mod nodes;
 pub mod run;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Parser;
+use plimsoll_simulation::messages;
 use plimsoll_simulation::run::{Outcome, Plan, run};
 
 /// Runs whole clusters in one thread on virtual time, each from one seed, and judges what its clients saw
@@ -35,6 +36,9 @@ struct Arguments {
     /// Says of each seed what it was made of and what came of it
     #[arg(long)]
     verbose: bool,
+    /// Writes what nodes say to the standard error, with the virtual time: error, warn, info, debug or trace
+    #[arg(long, value_name = "LEVEL")]
+    messages: Option<tracing::Level>,
 }
 
 #[derive(Default)]
@@ -49,6 +53,7 @@ struct Totals {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    arguments.messages.into_iter().for_each(messages::write);
     let jobs = arguments
         .jobs
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
@@ -133,6 +138,5 @@ fn one(arguments: &Arguments, seed: u64, totals: &Mutex<Totals>) {
 }
 
 fn outcome(plan: &Plan) -> Result<Outcome, String> {
-    let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
-    run(plan, dir.path()).map_err(|stuck| stuck.to_string())
+    run(plan).map_err(|stuck| stuck.to_string())
 }

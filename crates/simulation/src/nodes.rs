@@ -42,31 +42,32 @@ pub struct Cluster {
     pub network: Arc<Network>,
     /// The machines, in the order of their names.
     pub machines: Vec<Machine>,
+    partitions: u32,
     next_process: u64,
     /// Why nodes could not be opened.
     pub failures: Arc<Mutex<Vec<String>>>,
 }
 
 impl Cluster {
-    /// Machines with nothing on their disks; `dir` is a folder for what is not simulated yet.
+    /// Machines with nothing on their disks, whose nodes make databases of so many partitions.
     #[must_use]
     pub fn new(
         executor: Executor,
         servers: Arc<Servers>,
         network: Arc<Network>,
         (random, count): (&Random, usize),
-        dir: &Path,
+        partitions: u32,
     ) -> Self {
         let machine = |number: usize| {
             let (address, random) = (format!("n{number}"), random.part(&format!("n{number}")));
-            let (disk, dir) = (SimulatedDisk::new(&random), dir.join(&address));
+            let (disk, dir) = (SimulatedDisk::new(&random), Path::new("/").join(&address));
             let handle = Arc::new(Mutex::new(Weak::new()));
             Machine { address, disk, dir, random, process: None, starts: 0, wall: None, handle }
         };
         let machines = (1..=count).map(machine).collect();
         let failures = Arc::default();
         // The servers are process 0, clients process 1.
-        Self { executor, servers, network, machines, next_process: 2, failures }
+        Self { executor, servers, network, machines, partitions, next_process: 2, failures }
     }
 
     /// Starts the node of a machine where it does not run.
@@ -94,6 +95,7 @@ impl Cluster {
             record,
             peers,
             world: world.clone(),
+            database_partitions: self.partitions,
             ..NodeSettings::alone(&machine.dir)
         };
         let (servers, network) = (Arc::clone(&self.servers), Arc::clone(&self.network));
@@ -116,6 +118,20 @@ impl Cluster {
         }
         self.network.leave(&machine.address);
         self.executor.kill(process);
+    }
+
+    /// Turns a bit in what the node of a machine, which does not run, holds of partitions.
+    pub fn rot(&self, at: usize) {
+        let machine = &self.machines[at];
+        let partitions = machine.dir.join("partitions");
+        let mut files = machine.disk.files();
+        files.retain(|file| file.starts_with(&partitions));
+        let mut chance = machine.random.of("rot");
+        if !files.is_empty() {
+            let drawn = usize::try_from(chance.below(files.len() as u64)).unwrap_or_default();
+            tracing::debug!(file = %files[drawn].display(), "a bit turns");
+            machine.disk.turn_bit(&files[drawn]);
+        }
     }
 
     /// Has the node of a machine stand still, or go on.

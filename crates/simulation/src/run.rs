@@ -2,15 +2,15 @@
 //! then and what clients saw is judged.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use plimsoll_base::Random;
 use plimsoll_base::tasks::{Executor, Stuck};
 use plimsoll_base::time::Instant;
-use plimsoll_cluster::{CopyDigest, LOG_GROUPS, Request};
+use plimsoll_cluster::{CopyDigest, CopyStatus, LOG_GROUPS, Request};
 use plimsoll_storage::{Argv, Reply};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -18,6 +18,7 @@ use crate::clients::{Client, Counts, History};
 use crate::faults::{Due, Fault, Faults};
 use crate::linearizable::{Verdict, judge};
 use crate::log::{Delays, Servers, Troubles};
+use crate::messages;
 use crate::network::Network;
 use crate::nodes::Cluster;
 
@@ -30,6 +31,10 @@ const BEGAN_MS: u64 = 1_750_000_000_000;
 const HEALS_WITHIN: Duration = Duration::from_secs(120);
 /// How long copies have to come to one position.
 const DIGESTS_WITHIN: Duration = Duration::from_secs(20);
+/// One seed in so many is a long one; clients do as much in it as in another.
+const LONG: u64 = 4;
+const LONG_DURATION: Duration = Duration::from_secs(270);
+const LONG_REST: Duration = Duration::from_millis(900);
 const PROBE_PAUSE: Duration = Duration::from_millis(500);
 
 /// What a run is made of.
@@ -45,6 +50,8 @@ pub struct Plan {
     pub duration: Duration,
     /// How long a client rests between two operations, at most.
     pub rest: Duration,
+    /// How many partitions the rows are in.
+    pub partitions: u32,
     /// What goes wrong.
     pub faults: Faults,
 }
@@ -54,14 +61,25 @@ impl Plan {
     #[must_use]
     pub fn calm(seed: u64) -> Self {
         let (duration, rest) = (Duration::from_secs(60), Duration::from_millis(200));
-        Self { seed, nodes: 3, clients: 5, duration, rest, faults: Faults::default() }
+        let (nodes, clients, partitions) = (3, 5, 1);
+        Self { seed, nodes, clients, duration, rest, partitions, faults: Faults::default() }
     }
 
-    /// The same with the faults of the seed.
+    /// The same with the faults of the seed; one in so many is of minutes, in which nodes are away for longer
+    /// than the log is kept for them.
     #[must_use]
     pub fn of(seed: u64) -> Self {
-        let mut plan = Self::calm(seed);
-        plan.faults = Faults::drawn(&Random::seeded(seed), plan.nodes, plan.duration);
+        let (mut plan, random) = (Self::calm(seed), Random::seeded(seed));
+        let mut chance = random.of("plan");
+        plan.partitions = if chance.once_in(2) { 1 } else { 4 };
+        let is_long = chance.once_in(LONG);
+        if is_long {
+            (plan.duration, plan.rest) = (LONG_DURATION, LONG_REST);
+        }
+        plan.faults = Faults::drawn(&random, plan.nodes, plan.duration);
+        if is_long {
+            plan.faults = plan.faults.with_absences(&random, plan.nodes);
+        }
         plan
     }
 }
@@ -79,38 +97,41 @@ pub struct Outcome {
     pub violations: Vec<String>,
 }
 
-/// Runs a plan; `dir` is an empty folder for what is not simulated yet.
+/// Runs a plan.
 ///
 /// # Errors
 /// [`Stuck`]: a task never waits.
-pub fn run(plan: &Plan, dir: &Path) -> Result<Outcome, Stuck> {
+pub fn run(plan: &Plan) -> Result<Outcome, Stuck> {
     let random = Random::seeded(plan.seed);
     let executor = Executor::new(&random, BEGAN_MS);
     let time = executor.time().clone();
+    messages::run_begins(&time);
     let tasks = executor.process(SERVERS);
     let servers = Servers::new(LOG_GROUPS, Delays::default(), time.clone(), tasks, &random);
     let network = Network::new(time.clone(), &random);
     let machines = (&random, plan.nodes);
-    let mut cluster =
-        Cluster::new(executor, Arc::new(servers), Arc::clone(&network), machines, dir);
+    let (servers, ways) = (Arc::new(servers), Arc::clone(&network));
+    let mut cluster = Cluster::new(executor, servers, ways, machines, plan.partitions);
     (0..plan.nodes).for_each(|at| cluster.start(at));
 
     let history = History::default();
     let addresses: Vec<String> = cluster.machines.iter().map(|it| it.address.clone()).collect();
+    let client = Client {
+        network: Arc::clone(&network),
+        time: time.clone(),
+        addresses,
+        history: history.clone(),
+        until: Instant::default() + plan.duration,
+        rest: plan.rest,
+    };
     for number in 0..plan.clients {
-        let client = Client {
-            network: Arc::clone(&network),
-            time: time.clone(),
-            addresses: addresses.clone(),
-            history: history.clone(),
-            until: Instant::default() + plan.duration,
-            rest: plan.rest,
-        };
+        let client = client.clone();
         let random = random.part(&format!("client {number}"));
         cluster.executor.process(CLIENTS).spawn("client", client.run(random));
     }
     go_wrong(&mut cluster, plan)?;
     let mut violations = heal(&mut cluster)?;
+    violations.extend(read_all(&mut cluster, client)?);
     violations.extend(judged(&history));
     let seen = format!("{:?}", history.operations());
     let trace = xxh3_64_with_seed(seen.as_bytes(), cluster.executor.trace());
@@ -138,7 +159,12 @@ fn go_wrong(cluster: &mut Cluster, plan: &Plan) -> Result<(), Stuck> {
 fn step(cluster: &mut Cluster, due: &Due, begins: bool) {
     tracing::debug!(?due, begins, "a fault");
     match due.fault {
-        Fault::Kill { machine, with_power } if begins => cluster.kill(machine, with_power),
+        Fault::Kill { machine, with_power, rots } if begins => {
+            cluster.kill(machine, with_power);
+            if rots {
+                cluster.rot(machine);
+            }
+        }
         Fault::Kill { machine, .. } => cluster.start(machine),
         Fault::Freeze { machine } => cluster.freeze(machine, begins),
         Fault::Cut { from, to } => {
@@ -188,6 +214,22 @@ fn heal(cluster: &mut Cluster) -> Result<Vec<String>, Stuck> {
     Ok(violations)
 }
 
+/// Has every key read once more: what was acknowledged has to be there.
+fn read_all(cluster: &mut Cluster, client: Client) -> Result<Vec<String>, Stuck> {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&is_over);
+    cluster.executor.process(CLIENTS).spawn("read all", async move {
+        client.read_all().await;
+        told.store(true, Ordering::Relaxed);
+    });
+    let end = cluster.executor.time().now() + HEALS_WITHIN;
+    while !is_over.load(Ordering::Relaxed) && cluster.executor.time().now() < end {
+        cluster.executor.run_for(PROBE_PAUSE)?;
+    }
+    let late = (!is_over.load(Ordering::Relaxed)).then(|| "not every key can be read".to_owned());
+    Ok(late.into_iter().collect())
+}
+
 /// The nodes that did not answer a write and a read yet, and why.
 type Waiting = Arc<Mutex<BTreeMap<String, String>>>;
 
@@ -230,7 +272,7 @@ fn probe(cluster: &Cluster) -> Waiting {
     waiting
 }
 
-/// Compares all copies, and says which differ or cannot be compared.
+/// Compares all copies, and says which differ, are not there or cannot be compared.
 fn compare(cluster: &mut Cluster) -> Result<Vec<String>, Stuck> {
     let address = cluster.machines[0].address.clone();
     let end = cluster.executor.time().now() + HEALS_WITHIN;
@@ -249,8 +291,29 @@ fn compare(cluster: &mut Cluster) -> Result<Vec<String>, Stuck> {
             Some(digests) => differences(&digests),
             None => vec!["copies are not compared in time".to_owned()],
         };
+        violations.extend(missing(cluster));
     }
     Ok(violations)
+}
+
+/// The partitions of which not all copies serve, by every node's word.
+fn missing(cluster: &Cluster) -> Vec<String> {
+    let mut missing = Vec::new();
+    for machine in &cluster.machines {
+        let Some((coordinator, _)) = cluster.network.coordinator(&machine.address) else {
+            missing.push(format!("{} is not there", machine.address));
+            continue;
+        };
+        for partition in coordinator.copies_of_all() {
+            let all_serve = partition.copies.iter().all(CopyStatus::is_serving);
+            if !all_serve || partition.serving() < partition.wanted {
+                let (node, table) = (&machine.address, &partition.table);
+                let (ordinal, copies) = (partition.ordinal, &partition.copies);
+                missing.push(format!("{node}: {table} {ordinal} is not whole: {copies:?}"));
+            }
+        }
+    }
+    missing
 }
 
 fn differences(digests: &[CopyDigest]) -> Vec<String> {

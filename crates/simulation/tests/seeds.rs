@@ -11,8 +11,7 @@ use plimsoll_simulation::run::{Outcome, Plan, run};
 const SEEDS: u64 = 200;
 
 fn outcome(plan: &Plan) -> Outcome {
-    let dir = tempfile::tempdir().unwrap();
-    run(plan, dir.path()).unwrap()
+    run(plan).unwrap()
 }
 
 #[test]

@@ -1,16 +1,20 @@
 //! Files, in two kinds: the machine's, and a simulation's, which a loss of power leaves as far as they
-//! were synced. Files are written whole: what grows is several of them.
+//! were synced.
 //!
 //! A name that is given or taken holds after a loss of power once its folder was synced, as on Linux
 //! (fsync(2)). Folders themselves are not lost.
 
+mod file;
 mod simulated;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+pub use file::{DiskFile, Found, FoundKind};
 pub use simulated::SimulatedDisk;
+
+use file::Opened;
 
 /// Reads and writes files; handles of a simulation's die with the process that they were given to.
 #[derive(Clone)]
@@ -45,6 +49,65 @@ impl Disk {
                 OpenOptions::new().write(true).create_new(true).open(path)?.write_all(bytes)
             }
             Kind::Simulated(handle) => handle.write_new(path, bytes),
+        }
+    }
+
+    /// Opens a file to read it.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`]; whatever the disk says.
+    pub fn open(&self, path: &Path) -> io::Result<DiskFile> {
+        Ok(DiskFile(match &self.0 {
+            Kind::Machine => Opened::Machine(File::open(path)?),
+            Kind::Simulated(handle) => Opened::Simulated(handle.open(path)?),
+        }))
+    }
+
+    /// Opens a file to read and write it; makes an empty one where there is none.
+    ///
+    /// # Errors
+    /// Whatever the disk says.
+    pub fn open_to_write(&self, path: &Path) -> io::Result<DiskFile> {
+        Ok(DiskFile(match &self.0 {
+            Kind::Machine => {
+                let mut options = OpenOptions::new();
+                options.create(true).truncate(false).read(true).write(true);
+                Opened::Machine(options.open(path)?)
+            }
+            Kind::Simulated(handle) => Opened::Simulated(handle.open_to_write(path)?),
+        }))
+    }
+
+    /// Makes `to` a file of its own that holds what `from` does; what was there is overwritten.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`]; whatever the disk says. A part of the file may be there then.
+    pub fn copy(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match &self.0 {
+            Kind::Machine => fs::copy(from, to).map(drop),
+            Kind::Simulated(handle) => handle.copy(from, to),
+        }
+    }
+
+    /// What is told of a file or a folder without reading it.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`]; whatever the disk says.
+    pub fn find(&self, path: &Path) -> io::Result<Found> {
+        match &self.0 {
+            Kind::Machine => fs::metadata(path).map(|found| Found::of_the_machine(&found)),
+            Kind::Simulated(handle) => handle.find(path),
+        }
+    }
+
+    /// What is in a folder, by name and in that order. What goes away meanwhile may be left out.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`]; whatever the disk says.
+    pub fn find_in(&self, dir: &Path) -> io::Result<Vec<(PathBuf, Found)>> {
+        match &self.0 {
+            Kind::Machine => found_in(dir),
+            Kind::Simulated(handle) => handle.find_in(dir),
         }
     }
 
@@ -195,6 +258,22 @@ impl Disk {
     }
 }
 
+fn found_in(dir: &Path) -> io::Result<Vec<(PathBuf, Found)>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        match entry.metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            found => {
+                let found = Found::of_the_machine(&found?);
+                all.push((PathBuf::from(entry.file_name()), found));
+            }
+        }
+    }
+    all.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(all)
+}
+
 fn listed(dir: &Path, of_kind: impl Fn(&fs::FileType) -> bool) -> io::Result<Vec<PathBuf>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -208,57 +287,4 @@ fn listed(dir: &Path, of_kind: impl Fn(&fs::FileType) -> bool) -> io::Result<Vec
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Random;
-
-    /// What both kinds do alike, in an empty folder.
-    fn does_what_files_do(disk: &Disk, dir: &Path) {
-        let (one, two, three) = (dir.join("one"), dir.join("two"), dir.join("three"));
-        disk.create_dir(dir).unwrap();
-        assert!(disk.has_dir(dir).unwrap() && disk.list(dir).unwrap().is_empty());
-        let kind = |result: io::Result<()>| result.unwrap_err().kind();
-        assert_eq!(kind(disk.sync(&one)), io::ErrorKind::NotFound);
-        disk.write_new(&one, b"1").unwrap();
-        assert_eq!(kind(disk.write_new(&one, b"2")), io::ErrorKind::AlreadyExists);
-        disk.sync(&one).unwrap();
-        disk.link(&one, &two).unwrap();
-        assert_eq!(kind(disk.link(&one, &two)), io::ErrorKind::AlreadyExists);
-        disk.write_new(&three, b"3").unwrap();
-        disk.rename(&three, &one).unwrap();
-        disk.sync_dir(dir).unwrap();
-        assert_eq!(disk.list(dir).unwrap(), [Path::new("one"), Path::new("two")]);
-        assert_eq!((disk.read(&one).unwrap(), disk.read(&two).unwrap()), (vec![b'3'], vec![b'1']));
-        disk.remove(&one).unwrap();
-        assert_eq!(kind(disk.remove(&one)), io::ErrorKind::NotFound);
-        assert_eq!(disk.read(&one).unwrap_err().kind(), io::ErrorKind::NotFound);
-        assert_eq!(kind(disk.rename(&one, &three)), io::ErrorKind::NotFound);
-        assert_eq!(kind(disk.link(&one, &three)), io::ErrorKind::NotFound);
-        assert_eq!(disk.list(&dir.join("no")).unwrap_err().kind(), io::ErrorKind::NotFound);
-        assert!(disk.has(&two) && !disk.has(&one) && !disk.has(dir));
-        let (inner, moved) = (dir.join("inner"), dir.join("moved"));
-        disk.create_dir(&inner.join("deep")).unwrap();
-        disk.write_new(&inner.join("deep/file"), b"4").unwrap();
-        disk.rename_dir(&inner, &moved).unwrap();
-        assert_eq!(disk.read(&moved.join("deep/file")).unwrap(), b"4");
-        assert!(
-            !disk.has_dir(&inner).unwrap() && disk.list_dirs(dir).unwrap() == [Path::new("moved")]
-        );
-        assert_eq!(kind(disk.rename_dir(&inner, &moved)), io::ErrorKind::NotFound);
-        disk.create_dir(&inner).unwrap();
-        assert_eq!(kind(disk.rename_dir(&inner, &moved)), io::ErrorKind::DirectoryNotEmpty);
-        disk.remove_dir(&moved).unwrap();
-        assert_eq!(kind(disk.remove_dir(&moved)), io::ErrorKind::NotFound);
-        assert!(disk.has_dir(&inner).unwrap() && !disk.has(&moved.join("deep/file")));
-    }
-
-    #[test]
-    fn both_kinds_do_what_files_do() {
-        let dir = std::env::temp_dir().join(format!("plimsoll-disk-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
-        does_what_files_do(&Disk::of_the_machine(), &dir);
-        fs::remove_dir_all(&dir).unwrap();
-        let simulated = SimulatedDisk::new(&Random::seeded(1));
-        does_what_files_do(&simulated.started(), &dir);
-    }
-}
+mod tests;

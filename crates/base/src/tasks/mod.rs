@@ -159,6 +159,31 @@ impl Tasks {
         }
     }
 
+    /// The same, begun at once and beside whoever begins it: it is done whether it is waited for or not. In a
+    /// simulation it is a task.
+    ///
+    /// # Panics
+    /// Where work that is done at once does.
+    pub fn begin_blocking<T: Send + 'static>(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Spawned<T> {
+        let (done, told) = oneshot::channel();
+        let work = move || {
+            // Who began it may not care for what it comes to.
+            let _ = done.send(work());
+        };
+        match &self.0 {
+            Kind::Machine => match tokio::runtime::Handle::try_current() {
+                Ok(runtime) => drop(runtime.spawn_blocking(work)),
+                Err(_) => work(),
+            },
+            Kind::Simulated(spawner) => spawner.spawn(name, Box::pin(async { work() })),
+        }
+        Spawned(told)
+    }
+
     /// Carries out what may block its thread between its waits, beside the tasks of a node's runtime.
     ///
     /// # Errors
@@ -235,6 +260,32 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
+
+    #[test]
+    fn what_blocks_is_done_whether_it_is_waited_for_or_not() {
+        let (tasks, done) = (Tasks::of_the_machine(), Arc::new(AtomicU32::new(0)));
+        let work = || {
+            let done = Arc::clone(&done);
+            move || done.fetch_add(1, Ordering::Relaxed)
+        };
+        // Without a runtime at once.
+        drop(tasks.begin_blocking("work", work()));
+        assert_eq!(done.load(Ordering::Relaxed), 1);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            drop(tasks.begin_blocking("work", work()));
+            let panics = tasks.begin_blocking("panics", || panic!("it is to")).await;
+            assert_eq!(panics, Err::<(), _>(Lost));
+            assert_eq!(tasks.begin_blocking("work", || 7).await, Ok(7));
+        });
+        while done.load(Ordering::Relaxed) < 2 {
+            std::thread::yield_now();
+        }
+        let mut executor = Executor::new(&crate::Random::seeded(1), 0);
+        drop(executor.process(1).begin_blocking("work", work()));
+        executor.run_for(Duration::ZERO).unwrap();
+        assert_eq!(done.load(Ordering::Relaxed), 3);
+    }
 
     #[test]
     fn a_role_of_a_node_runs_on_its_thread_until_it_is_told_to_stop() {

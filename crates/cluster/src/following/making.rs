@@ -208,10 +208,11 @@ impl Keeping {
         let published = settings::cluster::published_chunks(&shared.metadata);
         let window = match published {
             // As published: of each copy its own.
-            Some((bytes, chunks)) => Window::published(bytes, chunks),
+            Some((bytes, chunks)) => Window::published(&shared.world.time, bytes, chunks),
             None => {
                 let mut windows = self.making.windows.lock();
-                windows.entry(remote.to_owned()).or_insert_with(Window::measured).clone()
+                let measured = || Window::measured(&shared.world.time);
+                windows.entry(remote.to_owned()).or_insert_with(measured).clone()
             }
         };
         let of_file = published.and(settings::cluster::chunks_of_file(&shared.metadata));

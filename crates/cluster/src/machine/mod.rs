@@ -1,8 +1,7 @@
-//! What a node takes from the machine that it runs on beside its world: chance, the time and folders still, room
+//! What a node takes from the machine that it runs on beside its world: chance and the time still, room
 //! on the disk, how many copies fit.
 
 pub(crate) mod capacity;
 pub(crate) mod chance;
-pub(crate) mod folders;
 pub(crate) mod room;
 pub(crate) mod wall_clock;

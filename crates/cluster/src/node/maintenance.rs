@@ -44,10 +44,9 @@ async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping, session: 
         interval = if sweeps.is_idle() { INTERVAL } else { SWEEP_INTERVAL };
         if looks {
             look_at_disk(&shared, &mut resumed_at);
-            // By the machine's time still, as who copies from them does.
-            let of_the_machine = std::time::Instant::now();
-            shared.checkpoints.expire(of_the_machine);
-            shared.snapshots.expire(&shared, of_the_machine);
+            shared.checkpoints.expire(now);
+            // By the machine's time still, as who reads them does.
+            shared.snapshots.expire(&shared, std::time::Instant::now());
         }
     }
 }

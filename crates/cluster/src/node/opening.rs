@@ -88,8 +88,8 @@ impl Opening {
         let (world, names) = (settings.world.clone(), settings.world.random.draws("names"));
         let own = members::own_id(disk, &settings.data_dir, &names)
             .map_err(folder(&settings.data_dir))?;
-        let checkpoints =
-            Checkpoints::new(&settings.data_dir).map_err(folder(&settings.data_dir))?;
+        let checkpoints = Checkpoints::new(&settings.world, &settings.data_dir)
+            .map_err(folder(&settings.data_dir))?;
         let unfinished =
             recovery::settle(disk, &partitions_dir).map_err(folder(&partitions_dir))?;
         tracing::debug!(?unfinished, "copies that were being made");
@@ -361,7 +361,7 @@ impl Opening {
             groups: Arc::new(HeldGroups::new(context)),
             checkpoints: self.checkpoints,
             snapshots: crate::following::Snapshots::default(),
-            recoveries: Recoveries::new(&settings.record.name),
+            recoveries: Recoveries::new(&settings.record.name, &self.world),
             process_figures: OnceLock::new(),
             settings_follower: Mutex::default(),
             names: self.names,

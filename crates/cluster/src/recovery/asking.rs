@@ -6,11 +6,13 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::time::Instant;
 use plimsoll_control::Random;
 use plimsoll_log::PartitionId;
 use plimsoll_storage::partition::{Checksum, STORE_FORMAT};
 
 use super::away::Away;
+use super::progress::Recovery;
 use super::source::CHECKSUMS_MAX;
 use super::target::{CopyError, CopyOptions};
 use crate::wire::{
@@ -57,14 +59,26 @@ pub(super) enum Trouble {
 pub(super) struct Asking<'a> {
     pub link: &'a Link,
     pub options: &'a CopyOptions,
+    recovery: &'a Recovery,
     partition: PartitionId,
     away: Mutex<Away>,
 }
 
 impl<'a> Asking<'a> {
-    pub(super) fn new(link: &'a Link, partition: PartitionId, options: &'a CopyOptions) -> Self {
+    pub(super) fn new(
+        link: &'a Link,
+        partition: PartitionId,
+        options: &'a CopyOptions,
+        recovery: &'a Recovery,
+    ) -> Self {
         let away = Mutex::new(Away::new(options.away_max));
-        Self { link, options, partition, away }
+        Self { link, options, recovery, partition, away }
+    }
+
+    /// What time it is.
+    pub(super) fn now(&self) -> Instant {
+        let now = self.options.now.as_ref();
+        now.map_or_else(|| self.recovery.world.time.now(), |now| now())
     }
 
     pub(super) fn partition(&self) -> PartitionId {
@@ -73,7 +87,7 @@ impl<'a> Asking<'a> {
 
     /// The source has given something that is of use.
     pub(super) fn gave(&self) {
-        self.away.lock().gave((self.options.now)());
+        self.away.lock().gave(self.now());
     }
 
     /// Whether the same is to be asked for once more after so many attempts that came to nothing.
@@ -81,7 +95,7 @@ impl<'a> Asking<'a> {
     /// # Errors
     /// Why not.
     pub(super) fn may_ask_again(&self, attempts: u32, trouble: Trouble) -> Result<(), CopyError> {
-        let is_waited_for = || self.away.lock().is_waited_for((self.options.now)());
+        let is_waited_for = || self.away.lock().is_waited_for(self.now());
         let is_tried = attempts < self.options.attempts_max;
         match trouble {
             Trouble::Silence(_) | Trouble::NotHere(_) if is_waited_for() => Ok(()),
@@ -171,7 +185,7 @@ impl<'a> Asking<'a> {
     /// The checkpoint is no longer needed. It ends by itself where this is lost, so nobody waits.
     pub(super) fn close(&self, checkpoint: u64) {
         let (link, trace) = (self.link.clone(), self.options.trace);
-        tokio::spawn(async move {
+        self.recovery.world.tasks.spawn("close a checkpoint", async move {
             let close = Question::CloseCheckpoint { checkpoint };
             let _ = link.ask(close, CLOSE_TIMEOUT, trace).await;
         });
@@ -189,7 +203,7 @@ impl<'a> Asking<'a> {
     ) -> Result<(), CopyError> {
         *attempts += 1;
         self.may_ask_again(*attempts, trouble)?;
-        tokio::time::sleep(self.options.pause(*attempts, random)).await;
+        self.recovery.world.time.sleep(self.options.pause(*attempts, random)).await;
         Ok(())
     }
 }

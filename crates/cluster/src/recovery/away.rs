@@ -1,7 +1,9 @@
 //! Whether a source that is away is still waited for. Another has other files, so that most of what
 //! was copied would be copied a second time. Pure: the time is handed in.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use plimsoll_base::time::Instant;
 
 /// What is known of a source's silence.
 pub(super) struct Away {
@@ -24,7 +26,7 @@ impl Away {
 
     /// Whether to ask it again, however often it did not answer.
     pub(super) fn is_waited_for(&self, now: Instant) -> bool {
-        self.given_at.is_some_and(|at| now.saturating_duration_since(at) < self.max)
+        self.given_at.is_some_and(|at| now - at < self.max)
     }
 }
 
@@ -34,8 +36,7 @@ mod tests {
 
     #[test]
     fn a_source_is_waited_for_from_the_last_that_it_gave_and_not_before_the_first() {
-        let begin = Instant::now();
-        let at = |seconds| begin + Duration::from_secs(seconds);
+        let at = |seconds| Instant::default() + Duration::from_secs(seconds);
         let mut away = Away::new(Duration::from_secs(60));
         assert!(!away.is_waited_for(at(0)), "nothing of it is here");
         away.gave(at(10));
@@ -49,7 +50,7 @@ mod tests {
 
     #[test]
     fn nobody_is_waited_for_where_that_is_not_wanted() {
-        let now = Instant::now();
+        let now = Instant::default();
         let mut away = Away::new(Duration::ZERO);
         away.gave(now);
         assert!(!away.is_waited_for(now));

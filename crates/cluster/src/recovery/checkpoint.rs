@@ -10,14 +10,14 @@
 //!
 //! For whom it is made, and for how long it is kept, is `source.rs`'s.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
+use plimsoll_base::disk::{DiskFile, Found};
+use plimsoll_base::time::Instant;
+use plimsoll_base::{Disk, World};
 use plimsoll_storage::partition::{STORE_FORMAT, Store, position_of};
 
 use super::hashing::{Hashing, Known, identity};
@@ -48,20 +48,21 @@ pub(super) struct Checkpoint {
 
 /// A folder that is deleted with the last who reads in it, unless it is to outlive this run.
 struct Folder {
+    disk: Disk,
     path: PathBuf,
     outlives: AtomicBool,
 }
 
 impl Folder {
-    fn new(path: PathBuf) -> Self {
-        Self { path, outlives: AtomicBool::new(false) }
+    fn new(disk: &Disk, path: PathBuf) -> Self {
+        Self { disk: disk.clone(), path, outlives: AtomicBool::new(false) }
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
         if !self.outlives.load(Ordering::Relaxed)
-            && let Err(error) = std::fs::remove_dir_all(&self.path)
+            && let Err(error) = self.disk.remove_dir(&self.path)
             && error.kind() != io::ErrorKind::NotFound
         {
             let folder = self.path.display();
@@ -86,11 +87,16 @@ pub(super) fn path_of(folder: &Path, file: &CopyFile) -> Option<PathBuf> {
 
 impl Checkpoint {
     /// One that an earlier run made and kept.
-    pub(super) fn kept(folder: PathBuf, listing: CopyListing, known: &Arc<Known>) -> Self {
+    pub(super) fn kept(
+        world: &World,
+        folder: PathBuf,
+        listing: CopyListing,
+        known: &Arc<Known>,
+    ) -> Self {
         let hashing = |file: &CopyFile| Hashing::new(file.bytes, file.identity, known);
         let hashing = listing.files.iter().map(hashing).collect();
-        let (folder, shrinking) = (Folder::new(folder), packing::unknown());
-        Self { folder, made_at: Instant::now(), listing, hashing, shrinking }
+        let (folder, shrinking) = (Folder::new(&world.disk, folder), packing::unknown());
+        Self { folder, made_at: world.time.now(), listing, hashing, shrinking }
     }
 
     /// Where it is.
@@ -105,19 +111,21 @@ impl Checkpoint {
 
     /// Makes one in a folder of its own. No file is read. Blocks.
     pub(super) fn make(
+        world: &World,
         dir: &Path,
         number: u64,
         subject: &Subject,
         known: &Arc<Known>,
     ) -> Result<Self, String> {
         let failed = |error: io::Error| error.to_string();
-        let folder = Folder::new(dir.join(format!("{PREFIX}{number}")));
+        let disk = &world.disk;
+        let folder = Folder::new(disk, dir.join(format!("{PREFIX}{number}")));
         // Read before: what is applied meanwhile may be in the checkpoint as well.
         let store = &subject.store;
         let position = store.snapshot().and_then(|rows| position_of(&rows));
         let position = position.map_err(|error| error.to_string())?;
         let lsn = position.ok_or("nothing says yet where its rows are in the log")?.lsn.0;
-        std::fs::create_dir(&folder.path).map_err(failed)?;
+        disk.create_dir(&folder.path).map_err(failed)?;
         let rows = folder_of(&folder.path, FileKind::Rows);
         let index = folder_of(&folder.path, FileKind::Index);
         let (indexed, made) = match &subject.indexer {
@@ -129,9 +137,9 @@ impl Checkpoint {
             None => (None, store.checkpoint(&rows)),
         };
         made.map_err(|error| error.to_string())?;
-        let mut files = list(&rows, FileKind::Rows).map_err(failed)?;
+        let mut files = list(disk, &rows, FileKind::Rows).map_err(failed)?;
         if indexed.is_some() {
-            files.extend(list(&index, FileKind::Index).map_err(failed)?);
+            files.extend(list(disk, &index, FileKind::Index).map_err(failed)?);
         }
         let hashing = |file: &CopyFile| Hashing::new(file.bytes, file.identity, known);
         let hashing: Vec<Hashing> = files.iter().map(hashing).collect();
@@ -141,7 +149,7 @@ impl Checkpoint {
         let indexed = indexed.map(|position| position.0);
         let listing = CopyListing { number, format: STORE_FORMAT, lsn, indexed, files };
         let shrinking = packing::unknown();
-        Ok(Self { folder, made_at: Instant::now(), listing, hashing, shrinking })
+        Ok(Self { folder, made_at: world.time.now(), listing, hashing, shrinking })
     }
 
     /// How long the file is that has this place in the listing; `None` where there is none.
@@ -194,23 +202,19 @@ impl Checkpoint {
         Ok(CheckpointListing { number, format, lsn, files: plain.collect::<io::Result<_>>()? })
     }
 
-    fn open(&self, file: usize) -> io::Result<File> {
+    fn open(&self, file: usize) -> io::Result<DiskFile> {
         let CopyFile { kind, name, .. } = &self.listing.files[file];
-        File::open(folder_of(&self.folder.path, *kind).join(name))
+        self.folder.disk.open(&folder_of(&self.folder.path, *kind).join(name))
     }
 }
 
 /// The files in a folder, by name.
-fn list(dir: &Path, kind: FileKind) -> io::Result<Vec<CopyFile>> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(dir)? {
-        let entry = entry?;
-        let name = entry.file_name().into_string();
+fn list(disk: &Disk, dir: &Path, kind: FileKind) -> io::Result<Vec<CopyFile>> {
+    let file = |(name, found): (PathBuf, Found)| {
+        let name = name.into_os_string().into_string();
         let name = name.map_err(|_| io::Error::other("a file's name is not text"))?;
-        let metadata = entry.metadata()?;
-        let (bytes, identity) = (metadata.len(), identity(&metadata));
-        files.push(CopyFile { kind, name, bytes, identity, checksum: None });
-    }
-    files.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-    Ok(files)
+        let (bytes, identity) = (found.bytes, identity(&found));
+        Ok(CopyFile { kind, name, bytes, identity, checksum: None })
+    };
+    disk.find_in(dir)?.into_iter().map(file).collect()
 }

@@ -37,7 +37,7 @@ pub(super) const INDEX: &str = "index";
 /// The folders of one partition.
 #[derive(Clone)]
 pub(crate) struct Folders {
-    disk: Disk,
+    pub(super) disk: Disk,
     /// What all of them are in.
     parent: PathBuf,
     /// The replica.

@@ -4,12 +4,11 @@
 //! When a checksum is needed is not decided here.
 
 use std::collections::HashMap;
-use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use plimsoll_base::disk::{DiskFile, Found};
 use plimsoll_storage::partition::Checksum;
 
 /// How much is read at once.
@@ -40,11 +39,9 @@ impl Known {
 }
 
 /// Tells a file from every other that was ever written on this node. Names of one file share it.
-pub(super) fn identity(file: &Metadata) -> u64 {
-    let modified = [file.mtime().cast_unsigned(), file.mtime_nsec().cast_unsigned()];
-    let numbers = [file.dev(), file.ino(), file.len(), modified[0], modified[1]];
+pub(super) fn identity(file: &Found) -> u64 {
     let mut checksum = Checksum::default();
-    numbers.iter().for_each(|number| checksum.update(&number.to_le_bytes()));
+    file.identity.iter().for_each(|number| checksum.update(&number.to_le_bytes()));
     checksum.value()
 }
 
@@ -81,7 +78,7 @@ impl Hashing {
     }
 
     /// Takes in a chunk that was read of the file.
-    pub(super) fn take(&self, file: &File, offset: u64, chunk: &[u8]) -> io::Result<()> {
+    pub(super) fn take(&self, file: &DiskFile, offset: u64, chunk: &[u8]) -> io::Result<()> {
         let mut state = self.state.lock();
         let State::Part(checksum, read) = &mut *state else { return Ok(()) };
         if *read < offset && offset - *read <= CATCH_UP_BYTES {
@@ -96,7 +93,7 @@ impl Hashing {
     }
 
     /// The checksum of the whole file, after reading what no chunk has brought. Blocks.
-    pub(super) fn finish(&self, file: &File) -> io::Result<u64> {
+    pub(super) fn finish(&self, file: &DiskFile) -> io::Result<u64> {
         let mut state = self.state.lock();
         let value = match &mut *state {
             State::Whole(value) => return Ok(*value),
@@ -112,7 +109,7 @@ impl Hashing {
 }
 
 /// Reads on up to `to`. What was read before an error counts.
-fn advance(checksum: &mut Checksum, read: &mut u64, file: &File, to: u64) -> io::Result<()> {
+fn advance(checksum: &mut Checksum, read: &mut u64, file: &DiskFile, to: u64) -> io::Result<()> {
     let mut buffer = Vec::new();
     while *read < to {
         let bytes = (to - *read).min(READ_BYTES);
@@ -126,14 +123,18 @@ fn advance(checksum: &mut Checksum, read: &mut u64, file: &File, to: u64) -> io:
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use plimsoll_base::Disk;
+
     use super::*;
 
     /// A file of so many bytes, and the bytes.
-    fn file(dir: &tempfile::TempDir, bytes: usize) -> (File, Vec<u8>) {
+    fn file(dir: &tempfile::TempDir, bytes: usize) -> (DiskFile, Vec<u8>) {
         let path = dir.path().join(bytes.to_string());
         let data: Vec<u8> = (0..=250).cycle().take(bytes).collect();
         std::fs::write(&path, &data).unwrap();
-        (File::open(path).unwrap(), data)
+        (Disk::of_the_machine().open(&path).unwrap(), data)
     }
 
     fn hashing(data: &[u8], known: &Arc<Known>) -> Hashing {
@@ -164,7 +165,7 @@ mod tests {
         let hashing = hashing(&data, &Arc::default());
         hashing.take(&file, 0, &data[..6000]).unwrap();
         hashing.take(&file, 6000, &data[6000..]).unwrap();
-        let empty = File::open("/dev/null").unwrap();
+        let empty = Disk::of_the_machine().open(Path::new("/dev/null")).unwrap();
         assert_eq!(hashing.finish(&empty).unwrap(), Checksum::of(&data));
         let hashing = self::hashing(&data, &Arc::default());
         hashing.take(&file, 0, &data[..6000]).unwrap();
@@ -189,7 +190,7 @@ mod tests {
     fn names_of_one_file_share_its_identity_and_another_file_has_its_own() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
-        let of = |name: &str| identity(&std::fs::metadata(path(name)).unwrap());
+        let of = |name: &str| identity(&Disk::of_the_machine().find(&path(name)).unwrap());
         std::fs::write(path("a"), "1").unwrap();
         std::fs::hard_link(path("a"), path("b")).unwrap();
         std::fs::copy(path("a"), path("c")).unwrap();

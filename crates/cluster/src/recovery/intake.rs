@@ -6,15 +6,16 @@
 //! chunk.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use plimsoll_base::Disk;
+use plimsoll_base::disk::DiskFile;
+use plimsoll_base::tasks::Spawned;
 use plimsoll_storage::partition::Checksum;
-use tokio::task::JoinHandle;
 
 use super::folders::Folders;
 use super::progress::Recovery;
@@ -25,8 +26,9 @@ const PART: &str = ".part";
 
 /// A file of which not all is there.
 pub(super) struct Part {
+    disk: Disk,
     path: PathBuf,
-    file: File,
+    file: DiskFile,
     checksum: Checksum,
     bytes: u64,
 }
@@ -38,18 +40,16 @@ pub(super) fn part_name(file: &CopyFile) -> String {
 
 impl Part {
     /// Opens it where it is, or makes an empty one, and reads what is there. Blocks.
-    pub(super) fn open(dir: &Path, file: &CopyFile) -> io::Result<Self> {
+    pub(super) fn open(disk: &Disk, dir: &Path, file: &CopyFile) -> io::Result<Self> {
         let path = dir.join(part_name(file));
-        let mut opened =
-            OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path)?;
+        let opened = disk.open_to_write(&path)?;
         let mut checksum = Checksum::default();
-        // What is written next follows what was read.
-        let bytes = checksum.read(&mut opened)?;
-        Ok(Self { path, file: opened, checksum, bytes })
+        let bytes = checksum.read(&opened)?;
+        Ok(Self { disk: disk.clone(), path, file: opened, checksum, bytes })
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)?;
+        self.file.write_all_at(bytes, self.bytes)?;
         self.checksum.update(bytes);
         self.bytes += bytes.len() as u64;
         Ok(())
@@ -65,10 +65,10 @@ impl Part {
     ) -> io::Result<bool> {
         let is_right = self.bytes == file.bytes && Some(self.checksum.value()) == checksum;
         if is_right {
-            self.file.sync_all()?;
-            std::fs::rename(&self.path, dir.join(&file.name))?;
+            self.file.sync()?;
+            self.disk.rename(&self.path, &dir.join(&file.name))?;
         } else {
-            std::fs::remove_file(&self.path)?;
+            self.disk.remove(&self.path)?;
         }
         Ok(is_right)
     }
@@ -78,7 +78,7 @@ impl Part {
 pub(super) struct Intake {
     folders: Folders,
     files: Vec<Receiving>,
-    writes: FuturesUnordered<JoinHandle<(usize, io::Result<Written>)>>,
+    writes: FuturesUnordered<Spawned<(usize, io::Result<Written>)>>,
     recovery: Arc<Recovery>,
 }
 
@@ -218,11 +218,11 @@ impl Intake {
         let dir = self.folders.incoming_of(receiving.file.kind);
         let (file, checksum) = (Arc::clone(&receiving.file), receiving.checksum);
         // Held until it has ended, whoever waits: nobody else may write there before.
-        let recovery = Arc::clone(&self.recovery);
-        self.writes.push(tokio::task::spawn_blocking(move || {
+        let (recovery, disk) = (Arc::clone(&self.recovery), self.folders.disk.clone());
+        self.writes.push(self.recovery.world.tasks.begin_blocking("write chunks", move || {
             let part = match state {
                 State::Open(part) => Ok(part),
-                _ => Part::open(&dir, &file).map(Box::new),
+                _ => Part::open(&disk, &dir, &file).map(Box::new),
             };
             let written = part.and_then(|part| store(part, &dir, &file, checksum, &chunks));
             drop(recovery);

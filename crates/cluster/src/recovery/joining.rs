@@ -82,7 +82,7 @@ impl Joining<'_> {
         resources: &Resources,
     ) -> Result<(), String> {
         let folders = Folders::of(&self.world.disk, partitions_dir, metadata::PARTITION);
-        let recoveries = Recoveries::new(&self.record.name);
+        let recoveries = Recoveries::new(&self.record.name, self.world);
         let mut why = "the log holds no beat of another node".to_owned();
         for other in others {
             let recovery = recoveries.begin(metadata::PARTITION, &other.name);

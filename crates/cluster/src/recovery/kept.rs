@@ -4,16 +4,14 @@
 //!
 //! For whom this is done, and how much may be kept, is `source.rs`'s.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use std::path::Path;
 
+use plimsoll_base::Disk;
 use plimsoll_log::PartitionId;
 use serde::{Deserialize, Serialize};
 
 use super::checkpoint::path_of;
-use crate::machine::folders::sync_dir;
 use crate::wire::{CopyListing, PartitionName};
 
 /// The file's name.
@@ -39,35 +37,34 @@ impl Kept {
     }
 
     /// Writes it into a checkpoint's folder. Blocks.
-    pub(super) fn write(&self, folder: &Path) -> io::Result<()> {
+    pub(super) fn write(&self, disk: &Disk, folder: &Path) -> io::Result<()> {
         let unfinished = folder.join("kept.new");
-        let mut file = File::create(&unfinished)?;
-        file.write_all(&serde_json::to_vec(self).map_err(io::Error::other)?)?;
-        file.sync_all()?;
-        fs::rename(unfinished, folder.join(NAME))?;
-        sync_dir(folder)
+        disk.write_new(&unfinished, &serde_json::to_vec(self).map_err(io::Error::other)?)?;
+        disk.sync(&unfinished)?;
+        disk.rename(&unfinished, &folder.join(NAME))?;
+        disk.sync_dir(folder)
     }
 
     /// What stands in a checkpoint's folder, if all of its files are there. Blocks.
-    pub(super) fn read(folder: &Path) -> Option<Self> {
+    pub(super) fn read(disk: &Disk, folder: &Path) -> Option<Self> {
         let path = folder.join(NAME);
-        if fs::metadata(&path).ok()?.len() > BYTES_MAX {
+        if disk.find(&path).ok()?.bytes > BYTES_MAX {
             return None;
         }
-        let kept: Self = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+        let kept: Self = serde_json::from_slice(&disk.read(&path).ok()?).ok()?;
         let is_there = kept.listing.files.iter().all(|file| {
-            let found = path_of(folder, file).and_then(|path| fs::metadata(path).ok());
-            found.is_some_and(|it| it.is_file() && it.len() == file.bytes)
+            let found = path_of(folder, file).and_then(|path| disk.find(&path).ok());
+            found.is_some_and(|it| it.is_file() && it.bytes == file.bytes)
         });
         is_there.then_some(kept)
     }
 }
 
 /// The bytes of a checkpoint's files that no other name on this disk holds. Blocks.
-pub(super) fn own_bytes(folder: &Path, listing: &CopyListing) -> u64 {
+pub(super) fn own_bytes(disk: &Disk, folder: &Path, listing: &CopyListing) -> u64 {
     let own = |file| {
-        let found = fs::metadata(path_of(folder, file)?).ok()?;
-        (found.nlink() == 1).then_some(found.len())
+        let found = disk.find(&path_of(folder, file)?).ok()?;
+        (found.names == 1).then_some(found.bytes)
     };
     listing.files.iter().filter_map(own).sum()
 }
@@ -80,12 +77,14 @@ pub(super) fn disk_bytes(folder: &Path) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::wire::{CopyFile, FileKind};
 
     #[test]
     fn what_is_whole_is_read_again_and_what_is_not_is_none() {
-        let dir = tempfile::tempdir().unwrap();
+        let (dir, disk) = (tempfile::tempdir().unwrap(), Disk::of_the_machine());
         let folder = dir.path();
         fs::create_dir(folder.join("rows")).unwrap();
         let file = folder.join("rows").join("1.sst");
@@ -100,19 +99,19 @@ mod tests {
         let listing = |files| CopyListing { number: 3, format: 1, lsn: 9, indexed: None, files };
         let id = PartitionId { table: 5, ordinal: 1 };
         let kept = |files| Kept::new("them:n".to_owned(), id, listing(files));
-        assert_eq!(Kept::read(folder), None);
-        kept(vec![of("1.sst", 4)]).write(folder).unwrap();
-        assert_eq!(Kept::read(folder), Some(kept(vec![of("1.sst", 4)])));
-        assert_eq!(Kept::read(folder).unwrap().partition(), id);
+        assert_eq!(Kept::read(&disk, folder), None);
+        kept(vec![of("1.sst", 4)]).write(&disk, folder).unwrap();
+        assert_eq!(Kept::read(&disk, folder), Some(kept(vec![of("1.sst", 4)])));
+        assert_eq!(Kept::read(&disk, folder).unwrap().partition(), id);
         let whole = listing(vec![of("1.sst", 4)]);
-        assert_eq!(own_bytes(folder, &whole), 4);
+        assert_eq!(own_bytes(&disk, folder, &whole), 4);
         fs::hard_link(&file, folder.join("other")).unwrap();
-        assert_eq!(own_bytes(folder, &whole), 0, "the store has it too");
+        assert_eq!(own_bytes(&disk, folder, &whole), 0, "the store has it too");
         for wrong in [of("1.sst", 5), of("2.sst", 4), of("../rows/1.sst", 4), of("", 4)] {
-            kept(vec![of("1.sst", 4), wrong]).write(folder).unwrap();
-            assert_eq!(Kept::read(folder), None);
+            kept(vec![of("1.sst", 4), wrong]).write(&disk, folder).unwrap();
+            assert_eq!(Kept::read(&disk, folder), None);
         }
         fs::write(folder.join(NAME), b"{").unwrap();
-        assert_eq!(Kept::read(folder), None);
+        assert_eq!(Kept::read(&disk, folder), None);
     }
 }

@@ -9,11 +9,11 @@
 use std::cell::RefCell;
 use std::io::{self, Write};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
 use flate2::Compression as DeflateLevel;
 use flate2::write::DeflateEncoder;
 use parking_lot::Mutex;
+use plimsoll_base::Time;
 use plimsoll_control::average::FadingMean;
 use plimsoll_control::compression::{Bounds, Compression};
 use rustix::time::{ClockId, clock_gettime};
@@ -57,7 +57,7 @@ pub(super) struct Packer {
     threads: usize,
     /// Started with the first chunk; none where the system has no room for any.
     aside: OnceLock<Option<Aside>>,
-    began: Instant,
+    time: Time,
     /// Of the time that they worked, how much they had a processor.
     share: Arc<Mutex<FadingMean>>,
 }
@@ -75,12 +75,12 @@ struct Outcome {
 }
 
 impl Packer {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(time: &Time) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) / 2;
         Self {
             threads: threads.clamp(1, THREADS_MAX),
             aside: OnceLock::new(),
-            began: Instant::now(),
+            time: time.clone(),
             share: Arc::new(Mutex::new(FadingMean::new(SHARE_SPAN_NS))),
         }
     }
@@ -151,14 +151,16 @@ impl Packer {
         let aside = self.aside.get_or_init(|| Aside::start(self.threads));
         let Some(aside) = aside else { return compressed(bytes, encoding, level) };
         let (tell, told) = crossbeam_channel::bounded(1);
-        let (bytes, share, began) = (Arc::clone(bytes), Arc::clone(&self.share), self.began);
+        let (bytes, share) = (Arc::clone(bytes), Arc::clone(&self.share));
+        let time = self.time.clone();
         aside.give(move || {
-            let from = Instant::now();
+            let from = time.now();
             let outcome = compressed(&bytes, encoding, level);
             drop(bytes);
-            let took_ns = nanos(from.elapsed()).max(1);
+            let now = time.now();
+            let took_ns = now.0.saturating_sub(from.0).max(1);
             let had = (outcome.ran_ns as f64 / took_ns as f64).min(1.0);
-            share.lock().add(nanos(began.elapsed()), had);
+            share.lock().add(now.0, had);
             let _ = tell.send(outcome);
         });
         let gone = || Outcome { bytes: Err(io::Error::other("compressing panicked")), ran_ns: 0 };
@@ -166,7 +168,7 @@ impl Packer {
     }
 
     fn now_ns(&self) -> u64 {
-        nanos(self.began.elapsed())
+        self.time.now().0
     }
 }
 
@@ -212,10 +214,6 @@ fn thread_ns() -> u64 {
     of(time.tv_sec).saturating_mul(1_000_000_000).saturating_add(of(time.tv_nsec))
 }
 
-fn nanos(time: std::time::Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -245,7 +243,7 @@ pub(super) mod tests {
 
     #[test]
     fn what_does_not_pay_goes_out_as_it_is() {
-        let (packer, known) = (Packer::new(), unknown());
+        let (packer, known) = (Packer::new(&Time::of_the_machine()), unknown());
         let file = file(FileKind::Rows, "000012.sst");
         let text = b"the same words again and again ".repeat(2_000);
         let pack = |bytes: &[u8], packing, demand| {
@@ -269,7 +267,7 @@ pub(super) mod tests {
 
     #[test]
     fn random_bytes_go_out_as_they_are() {
-        let (packer, known) = (Packer::new(), unknown());
+        let (packer, known) = (Packer::new(&Time::of_the_machine()), unknown());
         let mut random = plimsoll_control::Random::new(3);
         let noise: Vec<u8> = (0..5_000).flat_map(|_| random.next_u64().to_le_bytes()).collect();
         let file = file(FileKind::Index, "0f.idx");

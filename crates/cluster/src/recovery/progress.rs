@@ -4,14 +4,15 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::time::Instant;
+use plimsoll_base::{Time, World};
 use plimsoll_log::PartitionId;
 
 use super::bound::{Bound, Bounds};
 use super::window::Ahead;
-use crate::machine::wall_clock::now_ms;
 use crate::wire::{CopyFile, FileKind};
 
 /// How many that have ended are kept.
@@ -95,6 +96,7 @@ pub struct RecoveryStatus {
 /// The copies that a node makes and has made.
 pub(crate) struct Recoveries {
     node: Arc<str>,
+    world: World,
     /// In the order of their beginnings.
     records: Mutex<VecDeque<Arc<Mutex<Record>>>>,
 }
@@ -106,6 +108,8 @@ pub(crate) struct AlreadyRunning(pub PartitionId);
 
 /// A copy being made; where it is dropped unfinished, it has failed.
 pub(crate) struct Recovery {
+    /// What the copy has of time and tasks.
+    pub(super) world: World,
     record: Arc<Mutex<Record>>,
     began: Instant,
 }
@@ -126,6 +130,7 @@ struct Record {
     received: u64,
     /// Up to when waits at the source are counted, since the beginning.
     source_held_until: Duration,
+    time: Time,
     began: Instant,
     /// What comes before it, where other copies do.
     ahead: Option<Ahead>,
@@ -133,8 +138,8 @@ struct Record {
 
 impl Recoveries {
     /// None yet; `node` is the name of this node.
-    pub(crate) fn new(node: &str) -> Self {
-        Self { node: node.into(), records: Mutex::default() }
+    pub(crate) fn new(node: &str, world: &World) -> Self {
+        Self { node: node.into(), world: world.clone(), records: Mutex::default() }
     }
 
     /// Begins the record of a copy from the node `source`.
@@ -155,12 +160,23 @@ impl Recoveries {
         if records.iter().any(runs) {
             return Err(AlreadyRunning(partition));
         }
-        let began = Instant::now();
-        let status = RecoveryStatus::new(partition, source.into(), Arc::clone(&self.node));
+        let (world, time) = (self.world.clone(), self.world.time.clone());
+        let (began, began_ms) = (time.now(), time.wall_ms());
+        let nodes = (source.into(), Arc::clone(&self.node));
+        let status = RecoveryStatus::new(partition, nodes, began_ms);
         let (before, rate, bounds) = (HashMap::new(), Rate::default(), Bounds::new());
         let (source_held_until, ahead) = (Duration::ZERO, None);
-        let record =
-            Record { status, before, rate, bounds, received: 0, source_held_until, began, ahead };
+        let record = Record {
+            status,
+            before,
+            rate,
+            bounds,
+            received: 0,
+            source_held_until,
+            time,
+            began,
+            ahead,
+        };
         let record = Arc::new(Mutex::new(record));
         records.push_back(Arc::clone(&record));
         let is_ended = |it: &Arc<Mutex<Record>>| it.lock().status.stopped_ms.is_some();
@@ -169,7 +185,7 @@ impl Recoveries {
         {
             records.remove(oldest);
         }
-        Ok(Arc::new(Recovery { record, began }))
+        Ok(Arc::new(Recovery { world, record, began }))
     }
 
     /// All that are kept, the earliest first.
@@ -179,6 +195,10 @@ impl Recoveries {
 }
 
 impl Recovery {
+    fn elapsed(&self) -> Duration {
+        self.world.time.now() - self.began
+    }
+
     /// What is told about it now.
     #[cfg(test)]
     pub(crate) fn status(&self) -> RecoveryStatus {
@@ -191,7 +211,7 @@ impl Recovery {
             self.bounded(Bound::Target);
         }
         let mut record = self.record.lock();
-        let (partition, elapsed_ms) = (record.status.partition, whole_ms(self.began.elapsed()));
+        let (partition, elapsed_ms) = (record.status.partition, whole_ms(self.elapsed()));
         tracing::debug!(%partition, %stage, elapsed_ms, "a copy is in its next stage");
         record.status.stage = stage;
         if stage == Stage::Done {
@@ -242,7 +262,7 @@ impl Recovery {
 
     /// Bytes have arrived.
     pub(super) fn received(&self, bytes: u64) {
-        let at = self.began.elapsed().as_secs();
+        let at = self.elapsed().as_secs();
         let mut record = self.record.lock();
         record.received += bytes;
         record.rate.add(at, bytes);
@@ -271,7 +291,7 @@ impl Recovery {
 
     /// What keeps it from going faster from now on.
     pub(super) fn bounded(&self, by: Bound) {
-        self.record.lock().bounds.note(by, self.began.elapsed());
+        self.record.lock().bounds.note(by, self.elapsed());
     }
 
     /// It waited for other work.
@@ -283,7 +303,7 @@ impl Recovery {
     /// each counts for the time that it waited longer than the one before.
     pub(super) fn throttled_at_source(&self, held: Duration) {
         let mut record = self.record.lock();
-        let now = self.began.elapsed();
+        let now = self.elapsed();
         let since = record.source_held_until.max(now.saturating_sub(held));
         record.source_held_until = now;
         record.status.source_throttled_ms += whole_ms(now.saturating_sub(since));
@@ -297,7 +317,11 @@ impl Drop for Recovery {
 }
 
 impl RecoveryStatus {
-    fn new(partition: PartitionId, source: Arc<str>, target: Arc<str>) -> Self {
+    fn new(
+        partition: PartitionId,
+        (source, target): (Arc<str>, Arc<str>),
+        started_ms: u64,
+    ) -> Self {
         Self {
             partition,
             source,
@@ -311,7 +335,7 @@ impl RecoveryStatus {
             bytes_reused: 0,
             bytes_recovered: 0,
             bytes_wire: 0,
-            started_ms: now_ms(),
+            started_ms,
             stopped_ms: None,
             took_ms: 0,
             bytes_s: 0,
@@ -324,10 +348,14 @@ impl RecoveryStatus {
 }
 
 impl Record {
+    fn elapsed(&self) -> Duration {
+        self.time.now() - self.began
+    }
+
     fn status(&self) -> RecoveryStatus {
         let mut status = self.status.clone();
         if status.stopped_ms.is_none() {
-            let elapsed = self.began.elapsed();
+            let elapsed = self.elapsed();
             status.took_ms = whole_ms(elapsed);
             status.bytes_s = self.rate.bytes_s(elapsed);
             let there = status.bytes_reused + status.bytes_recovered;
@@ -342,7 +370,7 @@ impl Record {
     }
 
     fn end(&mut self) {
-        let elapsed = self.began.elapsed();
+        let elapsed = self.elapsed();
         self.status.took_ms = whole_ms(elapsed);
         self.status.stopped_ms = Some(self.status.started_ms + self.status.took_ms);
         self.status.bytes_s = self.received * 1000 / self.status.took_ms.max(1);
@@ -446,7 +474,7 @@ mod tests {
 
     #[test]
     fn bytes_are_reused_or_recovered_also_when_the_source_begins_anew() {
-        let recoveries = Recoveries::new("here");
+        let recoveries = Recoveries::new("here", &World::of_the_machine());
         let recovery = recoveries.begin(ID, "there").unwrap();
         let files = [file("a", 10), file("b", 20), file("c", 30)];
         recovery.planned(files.iter().zip([10, 5, 0]));
@@ -474,7 +502,7 @@ mod tests {
 
     #[test]
     fn one_copy_of_a_partition_goes_on_at_a_time_and_the_last_hundred_are_kept() {
-        let recoveries = Recoveries::new("here");
+        let recoveries = Recoveries::new("here", &World::of_the_machine());
         let running = recoveries.begin(id(1000), "there").unwrap();
         assert_eq!(recoveries.begin(id(1000), "elsewhere").err(), Some(AlreadyRunning(id(1000))));
         for ordinal in 0..150 {

@@ -6,16 +6,16 @@
 //! the checksums of those files alone that something is here to be compared with, so that a copy
 //! into an empty folder begins at once.
 
-use std::collections::{HashMap, HashSet};
-use std::fs::{DirEntry, File};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use plimsoll_base::Disk;
+use plimsoll_base::disk::{Found, FoundKind};
 use plimsoll_storage::partition::Checksum;
 
 use super::folders::{Folders, INDEX};
 use super::intake::{Part, part_name};
-use crate::machine::folders::sync_dir;
 use crate::wire::{CopyFile, FileKind};
 
 /// What the store writes once and never again: such a file may have two names.
@@ -44,21 +44,20 @@ pub(super) fn in_question(
     files: &[CopyFile],
     verified: &Verified,
 ) -> io::Result<Vec<usize>> {
+    let disk = &folders.disk;
     let mut lengths: HashMap<FileKind, HashSet<u64>> = HashMap::new();
     for kind in [FileKind::Rows, FileKind::Index] {
         let found = lengths.entry(kind).or_default();
-        for entry in entries(folders.old(kind))? {
-            found.extend(length(&entry?).ok().flatten());
-        }
+        let files = entries(disk, folders.old(kind))?.into_iter();
+        found.extend(files.filter_map(|entry| entry.file_bytes()));
     }
     let is_in_question = |file: &CopyFile| {
         if file.checksum.is_some() || file.bytes == 0 {
             return false;
         }
         let dir = folders.incoming_of(file.kind);
-        let is_long = |name: &str| {
-            std::fs::metadata(dir.join(name)).is_ok_and(|found| found.len() == file.bytes)
-        };
+        let is_long =
+            |name: &str| disk.find(&dir.join(name)).is_ok_and(|found| found.bytes == file.bytes);
         if is_long(&file.name) {
             return !verified.has(file);
         }
@@ -76,26 +75,27 @@ pub(super) fn prepare(
     files: &[CopyFile],
     verified: &Verified,
 ) -> io::Result<Vec<u64>> {
-    std::fs::create_dir_all(&folders.incoming)?;
+    let disk = &folders.disk;
+    disk.create_dir(&folders.incoming)?;
     if let Some(parent) = folders.incoming.parent() {
-        sync_dir(parent)?;
+        disk.sync_dir(parent)?;
     }
     let mut there = vec![None; files.len()];
     for kind in [FileKind::Rows, FileKind::Index] {
         let of_kind: Vec<usize> = (0..files.len()).filter(|at| files[*at].kind == kind).collect();
         let dir = &folders.incoming_of(kind);
         if !of_kind.is_empty() {
-            std::fs::create_dir_all(dir)?;
+            disk.create_dir(dir)?;
         }
-        sort_out(dir, files, &of_kind, verified, &mut there)?;
-        reuse(folders.old(kind), dir, files, &of_kind, &mut there)?;
+        sort_out((disk, dir), files, &of_kind, verified, &mut there)?;
+        reuse(folders.old(kind), (disk, dir), files, &of_kind, &mut there)?;
     }
     for (file, there) in files.iter().zip(&mut there) {
         let dir = folders.incoming_of(file.kind);
         // A part of full length may be left where nothing was to follow; an empty file is one.
-        if there.unwrap_or(0) == file.bytes && !dir.join(&file.name).try_exists()? {
+        if there.unwrap_or(0) == file.bytes && !is_there(disk, &dir.join(&file.name))? {
             let checksum = file.checksum.or((file.bytes == 0).then(|| Checksum::of(b"")));
-            let is_right = Part::open(&dir, file)?.finish(&dir, file, checksum)?;
+            let is_right = Part::open(disk, &dir, file)?.finish(&dir, file, checksum)?;
             *there = is_right.then_some(file.bytes);
         }
     }
@@ -105,40 +105,39 @@ pub(super) fn prepare(
 /// Sees to it that the incoming folder holds these files and no other, and makes their names
 /// durable. Blocks.
 pub(super) fn complete(folders: &Folders, files: &[CopyFile]) -> io::Result<()> {
+    let disk = &folders.disk;
     // The index' folder first: its name is in that of the rows.
     for kind in [FileKind::Index, FileKind::Rows] {
         let dir = folders.incoming_of(kind);
         let of_kind = files.iter().filter(|file| file.kind == kind);
-        let mut missing: HashMap<&str, u64> =
+        let mut missing: BTreeMap<&str, u64> =
             of_kind.map(|file| (file.name.as_str(), file.bytes)).collect();
         if missing.is_empty() {
             continue;
         }
         let keeps_index = files.iter().any(|file| file.kind == FileKind::Index);
-        for entry in std::fs::read_dir(&dir)? {
-            let entry = entry?;
-            if kind == FileKind::Rows && keeps_index && entry.file_name() == INDEX {
+        for entry in entries(disk, &dir)? {
+            if kind == FileKind::Rows && keeps_index && entry.name() == INDEX {
                 continue;
             }
-            let bytes = length(&entry)?;
-            let expected = entry.file_name().to_str().and_then(|name| missing.remove(name));
+            let expected = missing.remove(entry.name());
             if expected.is_none() {
-                remove(&entry)?;
-            } else if expected != bytes {
-                return Err(io::Error::other(format!("{} has changed", entry.path().display())));
+                entry.remove(disk)?;
+            } else if expected != entry.file_bytes() {
+                return Err(io::Error::other(format!("{} has changed", entry.path.display())));
             }
         }
         if let Some(name) = missing.keys().next() {
             return Err(io::Error::other(format!("{} is gone", dir.join(name).display())));
         }
-        sync_dir(&dir)?;
+        disk.sync_dir(&dir)?;
     }
     Ok(())
 }
 
 /// Goes through what is in the incoming folder of a kind.
 fn sort_out(
-    dir: &Path,
+    (disk, dir): (&Disk, &Path),
     files: &[CopyFile],
     of_kind: &[usize],
     verified: &Verified,
@@ -150,18 +149,15 @@ fn sort_out(
         of_kind.iter().map(|at| (files[*at].name.as_str(), *at)).collect();
     let parts: HashMap<String, usize> =
         of_kind.iter().map(|at| (part_name(&files[*at]), *at)).collect();
-    for entry in entries(dir)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let name = name.to_str().unwrap_or("");
-        let bytes = length(&entry)?;
+    for entry in entries(disk, dir)? {
+        let (name, bytes) = (entry.name(), entry.file_bytes());
         let is_kept = if let (Some(index), Some(bytes)) = (by_name.get(name), bytes) {
             let file = &files[*index];
-            let is_right =
-                bytes == file.bytes && (verified.has(file) || has_checksum(&entry.path(), file)?);
+            let is_right = bytes == file.bytes
+                && (verified.has(file) || has_checksum(disk, &entry.path, file)?);
             if is_right {
                 // Whoever broke off may have done so before it was durable.
-                File::open(entry.path())?.sync_all()?;
+                disk.sync(&entry.path)?;
                 there[*index] = Some(bytes);
             }
             is_right
@@ -175,16 +171,16 @@ fn sort_out(
             kind == Some(FileKind::Rows) && keeps_index && name == INDEX
         };
         if !is_kept {
-            remove(&entry)?;
+            entry.remove(disk)?;
         }
     }
     Ok(())
 }
 
 /// Whether a file has the checksum that the listed one should have, where that is known.
-fn has_checksum(path: &Path, file: &CopyFile) -> io::Result<bool> {
+fn has_checksum(disk: &Disk, path: &Path, file: &CopyFile) -> io::Result<bool> {
     match file.checksum {
-        Some(checksum) => Ok(Checksum::of_file(path)?.0 == checksum),
+        Some(checksum) => Ok(Checksum::of_file(&disk.open(path)?)?.0 == checksum),
         None => Ok(file.bytes == 0),
     }
 }
@@ -192,7 +188,7 @@ fn has_checksum(path: &Path, file: &CopyFile) -> io::Result<bool> {
 /// Takes what the old replica or index has of what is missing.
 fn reuse(
     old: &Path,
-    dir: &Path,
+    (disk, dir): (&Disk, &Path),
     files: &[CopyFile],
     of_kind: &[usize],
     there: &mut [Option<u64>],
@@ -208,17 +204,16 @@ fn reuse(
         }
     }
     let lengths: HashSet<u64> = missing.keys().map(|(bytes, _)| *bytes).collect();
-    for entry in entries(old)? {
-        let entry = entry?;
-        // What cannot be read, or is deleted by a store that is still open there, is no help.
-        let Ok(Some(bytes)) = length(&entry) else { continue };
-        if !lengths.contains(&bytes) {
+    for entry in entries(disk, old)? {
+        if !entry.file_bytes().is_some_and(|bytes| lengths.contains(&bytes)) {
             continue;
         }
-        let Ok((checksum, bytes)) = Checksum::of_file(&entry.path()) else { continue };
+        // What cannot be read, or is deleted by a store that is still open there, is no help.
+        let of_file = disk.open(&entry.path).and_then(|file| Checksum::of_file(&file));
+        let Ok((checksum, bytes)) = of_file else { continue };
         for index in missing.remove(&(bytes, checksum)).unwrap_or_default() {
             let file = &files[index];
-            let is_there = bring(&entry, dir, file)?;
+            let is_there = bring(disk, &entry, dir, file)?;
             there[index] = is_there.then_some(file.bytes);
         }
     }
@@ -226,47 +221,67 @@ fn reuse(
 }
 
 /// Gives a file of the old replica its place in the incoming folder, and says whether it has it.
-fn bring(entry: &DirEntry, dir: &Path, file: &CopyFile) -> io::Result<bool> {
-    let (from, to) = (entry.path(), dir.join(&file.name));
+fn bring(disk: &Disk, entry: &Entry, dir: &Path, file: &CopyFile) -> io::Result<bool> {
+    let (from, to) = (&entry.path, dir.join(&file.name));
     let part = dir.join(part_name(file));
     let is_written_once = |name: &str| match file.kind {
         FileKind::Rows => name.ends_with(WRITTEN_ONCE),
         FileKind::Index => name != INDEX_META,
     };
-    if entry.file_name().to_str().is_some_and(is_written_once)
-        && std::fs::hard_link(&from, &to).is_ok()
-    {
+    if is_written_once(entry.name()) && disk.link(from, &to).is_ok() {
         // Another part of it may have been copied before.
-        return match std::fs::remove_file(&part) {
+        return match disk.remove(&part) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(true),
         };
     }
     // The file may be gone or have changed since; what came of it is compared.
-    if std::fs::copy(&from, &part).is_err() {
-        File::create(&part)?;
+    if disk.copy(from, &part).is_err() {
+        disk.open_to_write(&part)?.set_length(0)?;
     }
-    Part::open(dir, file)?.finish(dir, file, file.checksum)
+    Part::open(disk, dir, file)?.finish(dir, file, file.checksum)
 }
 
-/// What is in a folder; nothing where it is not there.
-fn entries(dir: &Path) -> io::Result<impl Iterator<Item = io::Result<DirEntry>>> {
-    match std::fs::read_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None.into_iter().flatten()),
-        entries => Ok(Some(entries?).into_iter().flatten()),
+/// What is in a folder.
+struct Entry {
+    path: PathBuf,
+    found: Found,
+}
+
+impl Entry {
+    /// What it is called; nothing where that is no text, as no file of a listing is called so.
+    fn name(&self) -> &str {
+        self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    }
+
+    /// The length of a file; none of what is none.
+    fn file_bytes(&self) -> Option<u64> {
+        self.found.is_file().then_some(self.found.bytes)
+    }
+
+    fn remove(&self, disk: &Disk) -> io::Result<()> {
+        match self.found.kind {
+            FoundKind::Dir => disk.remove_dir(&self.path),
+            FoundKind::File | FoundKind::Other => disk.remove(&self.path),
+        }
     }
 }
 
-/// The length of a file; `None` of what is none.
-fn length(entry: &DirEntry) -> io::Result<Option<u64>> {
-    let metadata = entry.metadata()?;
-    Ok(metadata.is_file().then_some(metadata.len()))
+/// What is in a folder, by name; nothing where it is not there.
+fn entries(disk: &Disk, dir: &Path) -> io::Result<Vec<Entry>> {
+    match disk.find_in(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => {
+            let entry = |(name, found)| Entry { path: dir.join::<PathBuf>(name), found };
+            Ok(entries?.into_iter().map(entry).collect())
+        }
+    }
 }
 
-fn remove(entry: &DirEntry) -> io::Result<()> {
-    if entry.file_type()?.is_dir() {
-        std::fs::remove_dir_all(entry.path())
-    } else {
-        std::fs::remove_file(entry.path())
+/// Whether anything has that name.
+fn is_there(disk: &Disk, path: &Path) -> io::Result<bool> {
+    match disk.find(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        found => found.map(|_| true),
     }
 }

@@ -12,9 +12,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::World;
+use plimsoll_base::random::Draws;
+use plimsoll_base::time::Instant;
 use plimsoll_log::PartitionId;
 use plimsoll_storage::partition::Checksum;
 use tokio::sync::{Semaphore, watch};
@@ -23,8 +26,6 @@ use super::checkpoint::{Checkpoint, PREFIX, Subject};
 use super::hashing::Known;
 use super::kept::{Kept, disk_bytes, own_bytes};
 use super::packing::{Packed, Packer};
-use crate::machine::chance::random_u64;
-use crate::machine::folders::sync_dir;
 use crate::wire::{Problem, Question, Reply, checksum_of, chunk_checksum};
 
 /// The largest chunk, bytes.
@@ -51,6 +52,9 @@ pub(super) const CHECKSUMS_MAX: usize = 10_000;
 
 /// A node's checkpoints for others.
 pub(crate) struct Checkpoints {
+    world: World,
+    /// Their numbers: drawn, so that one of an earlier run is not taken for another.
+    numbers: Draws,
     dir: PathBuf,
     open: Mutex<BTreeMap<u64, Entry>>,
     reads: Arc<Semaphore>,
@@ -110,29 +114,32 @@ impl Checkpoints {
     ///
     /// # Errors
     /// Where the folder cannot be made or read, or what is left not be deleted.
-    pub(crate) fn new(data_dir: &Path) -> io::Result<Self> {
-        let dir = data_dir.join("recovery");
-        std::fs::create_dir_all(&dir)?;
+    pub(crate) fn new(world: &World, data_dir: &Path) -> io::Result<Self> {
+        let (dir, disk) = (data_dir.join("recovery"), &world.disk);
+        disk.create_dir(&dir)?;
         let (mut open, known) = (BTreeMap::new(), Arc::default());
-        for entry in std::fs::read_dir(&dir)? {
-            let entry = entry?;
-            let Ok(name) = entry.file_name().into_string() else { continue };
-            let Some(number) = name.strip_prefix(PREFIX) else { continue };
-            let kept = Kept::read(&entry.path());
+        for name in disk.list_dirs(&dir)? {
+            let folder = dir.join(&name);
+            let Some(number) = name.to_str().and_then(|it| it.strip_prefix(PREFIX)) else {
+                continue;
+            };
+            let kept = Kept::read(disk, &folder);
             let kept = kept.filter(|it| number.parse() == Ok(it.listing.number));
             match kept.filter(|_| open.len() < FOLLOWERS_CHECKPOINTS_MAX) {
                 Some(kept) => {
-                    open.insert(kept.listing.number, Entry::kept(kept, entry.path(), &known));
+                    let number = kept.listing.number;
+                    open.insert(number, Entry::kept(world, kept, folder, &known));
                 }
-                None => std::fs::remove_dir_all(entry.path())?,
+                None => disk.remove_dir(&folder)?,
             }
         }
-        sync_dir(data_dir)?;
+        disk.sync_dir(data_dir)?;
         let reads = Arc::new(Semaphore::new(READS_MAX));
         let followers_reads = Arc::new(Semaphore::new(FOLLOWERS_READS_MAX));
-        let (open, packer) = (Mutex::new(open), Arc::new(Packer::new()));
+        let (open, packer) = (Mutex::new(open), Arc::new(Packer::new(&world.time)));
+        let (world, numbers) = (world.clone(), world.random.draws("checkpoints"));
         let sizes_at = Mutex::default();
-        Ok(Self { dir, open, reads, followers_reads, known, packer, sizes_at })
+        Ok(Self { world, numbers, dir, open, reads, followers_reads, known, packer, sizes_at })
     }
 
     /// Answers the node `from` where the question is one about checkpoints. `find` gives what
@@ -239,7 +246,7 @@ impl Checkpoints {
     pub(crate) fn expire(&self, now: Instant) -> usize {
         let is_due = {
             let mut at = self.sizes_at.lock();
-            let is_due = at.is_none_or(|at| now.saturating_duration_since(at) >= SIZES_INTERVAL);
+            let is_due = at.is_none_or(|at| now - at >= SIZES_INTERVAL);
             *at = if is_due { Some(now) } else { *at };
             is_due
         };
@@ -259,7 +266,8 @@ impl Checkpoints {
         };
         let mut kept: Vec<_> = self.open.lock().iter().filter_map(of_followers).collect();
         kept.sort_unstable_by_key(|(used_at, number, _)| (*used_at, *number));
-        let sizes = kept.iter().map(|(.., made)| own_bytes(made.folder(), &made.listing));
+        let disk = &self.world.disk;
+        let sizes = kept.iter().map(|(.., made)| own_bytes(disk, made.folder(), &made.listing));
         let sizes: Vec<u64> = sizes.collect();
         let mut bytes: u64 = sizes.iter().sum();
         let mut closed = 0;
@@ -281,7 +289,7 @@ impl Checkpoints {
 
     fn expire_idle(&self, now: Instant) -> usize {
         let mut open = self.open.lock();
-        let idle = |at: Instant, max: Duration| now.saturating_duration_since(at) >= max;
+        let idle = |at: Instant, max: Duration| now - at >= max;
         let expired: Vec<Entry> = open
             .extract_if(.., |_, entry| match &*entry.made.borrow() {
                 Some(Ok(checkpoint)) => {
@@ -327,7 +335,7 @@ impl Checkpoints {
         reads: &Arc<Semaphore>,
         checkpoint: Arc<Checkpoint>,
     ) -> Result<Reply, Problem> {
-        let listing = reading(reads, move || checkpoint.plain()).await;
+        let listing = self.reading(reads, move || checkpoint.plain()).await;
         let listing = listing.map_err(|error| failed("ERR", format!("a checkpoint: {error}")))?;
         let checksum = listing.checksum();
         Ok(Reply::Checkpoint { listing, checksum })
@@ -346,7 +354,7 @@ impl Checkpoints {
             .collect();
         let places = places.filter(|places| places.len() <= CHECKSUMS_MAX).ok_or_else(no_file)?;
         let read = move || places.into_iter().map(|at| checkpoint.checksum(at)).collect();
-        let checksums: io::Result<Vec<u64>> = reading(reads, read).await;
+        let checksums: io::Result<Vec<u64>> = self.reading(reads, read).await;
         let checksums =
             checksums.map_err(|error| failed("ERR", format!("a file cannot be read: {error}")))?;
         let checksum = checksum_of(&checksums);
@@ -363,7 +371,7 @@ impl Checkpoints {
         let mut open = self.open.lock();
         let known = open.iter_mut().find(|(_, it)| it.is_of(from) && it.partition == partition);
         if let Some((number, entry)) = known {
-            entry.used_at = Instant::now();
+            entry.used_at = self.world.time.now();
             return Ok((*number, entry.made.clone()));
         }
         let same = open.values().filter(|it| it.is_follower == from.is_follower()).count();
@@ -371,25 +379,24 @@ impl Checkpoints {
             let message = format!("{same} checkpoints are open already: come again");
             return Err(failed("TRYAGAIN", message));
         }
-        // Drawn at random, so that one of an earlier run is not taken for another.
-        let number = random_u64();
+        let number = self.numbers.next_u64();
         let (tell, made) = watch::channel(None);
-        let (dir, known) = (self.dir.clone(), Arc::clone(&self.known));
+        let (world, dir, known) = (self.world.clone(), self.dir.clone(), Arc::clone(&self.known));
         let (Asker::Node(name) | Asker::Follower(name)) = from;
         let (from, is_follower) = (name.to_owned(), from.is_follower());
         let kept_for = is_follower.then(|| from.clone());
-        tokio::task::spawn_blocking(move || {
-            let making = Checkpoint::make(&dir, number, &subject, &known);
+        self.world.tasks.begin_blocking("make a checkpoint", move || {
+            let making = Checkpoint::make(&world, &dir, number, &subject, &known);
             if let (Ok(made), Some(from)) = (&making, kept_for)
-                && let Err(error) =
-                    Kept::new(from, partition, made.listing.clone()).write(made.folder())
+                && let Err(error) = Kept::new(from, partition, made.listing.clone())
+                    .write(&world.disk, made.folder())
             {
                 // Without that it ends with this run.
                 tracing::warn!(%partition, %error, "a checkpoint is not kept over a restart");
             }
             tell.send_replace(Some(making.map(Arc::new)));
         });
-        let used_at = Instant::now();
+        let used_at = self.world.time.now();
         let entry = Entry { from, is_follower, partition, used_at, made: made.clone() };
         open.insert(number, entry);
         Ok((number, made))
@@ -414,15 +421,30 @@ impl Checkpoints {
         })?;
         let bytes = left.min(u64::from(bytes_max.min(CHUNK_BYTES_MAX)));
         let read = move || Ok(make(&checkpoint, at, checkpoint.read(at, offset, bytes)?));
-        let read = reading(reads, read).await;
+        let read = self.reading(reads, read).await;
         read.map_err(|error| failed("ERR", format!("a file cannot be read: {error}")))
+    }
+
+    /// Reads where that may block, once there is room for one more.
+    async fn reading<T: Send + 'static>(
+        &self,
+        reads: &Arc<Semaphore>,
+        read: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let permit = Arc::clone(reads).acquire_owned().await;
+        let read = move || {
+            let _permit = permit;
+            read()
+        };
+        self.world.tasks.blocking(read).await.unwrap_or_else(|error| Err(io::Error::other(error)))
     }
 
     async fn close(&self, number: u64) {
         let closed = self.open.lock().remove(&number);
         if closed.is_some() {
             // Its files are deleted where that may block; whether this is waited for or not.
-            let _ = tokio::task::spawn_blocking(move || drop(closed)).await;
+            let tasks = &self.world.tasks;
+            let _ = tasks.begin_blocking("close a checkpoint", move || drop(closed)).await;
         }
     }
 
@@ -430,7 +452,7 @@ impl Checkpoints {
     fn used(&self, number: u64) -> Option<Arc<Checkpoint>> {
         let mut open = self.open.lock();
         let entry = open.get_mut(&number)?;
-        entry.used_at = Instant::now();
+        entry.used_at = self.world.time.now();
         entry.made.borrow().as_ref()?.as_ref().ok().cloned()
     }
 }
@@ -447,31 +469,18 @@ impl Drop for Checkpoints {
 }
 
 impl Entry {
-    fn kept(kept: Kept, folder: PathBuf, known: &Arc<Known>) -> Self {
+    fn kept(world: &World, kept: Kept, folder: PathBuf, known: &Arc<Known>) -> Self {
         let partition = kept.partition();
         let Kept { from, listing, .. } = kept;
-        let checkpoint = Checkpoint::kept(folder, listing, known);
+        let checkpoint = Checkpoint::kept(world, folder, listing, known);
         let (_, made) = watch::channel(Some(Ok(Arc::new(checkpoint))));
-        Self { from, is_follower: true, partition, used_at: Instant::now(), made }
+        Self { from, is_follower: true, partition, used_at: world.time.now(), made }
     }
 
     fn is_of(&self, asker: Asker<'_>) -> bool {
         let (Asker::Node(name) | Asker::Follower(name)) = asker;
         self.from == name && self.is_follower == asker.is_follower()
     }
-}
-
-/// Reads where that may block, once there is room for one more.
-async fn reading<T: Send + 'static>(
-    reads: &Arc<Semaphore>,
-    read: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    let permit = Arc::clone(reads).acquire_owned().await;
-    let read = tokio::task::spawn_blocking(move || {
-        let _permit = permit;
-        read()
-    });
-    read.await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
 fn no_file() -> Problem {

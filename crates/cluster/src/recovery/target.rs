@@ -6,8 +6,9 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use plimsoll_base::time::Instant;
 use plimsoll_control::Random;
 use plimsoll_index::partition::PartitionIndex;
 use plimsoll_log::rules::chain::Position;
@@ -66,8 +67,8 @@ pub(crate) struct CopyOptions {
     /// How long a source that has given something is waited for where nothing more is heard of it,
     /// or it does not serve the partition, however often it was asked. Default 60 s.
     pub away_max: Duration,
-    /// What time it is.
-    pub now: Now,
+    /// What time it is. The node's own by default.
+    pub now: Option<Now>,
     /// The first pause before something is asked for again, doubled each time. Default 100 ms.
     pub pause_min: Duration,
     /// The longest. Default 5 s.
@@ -95,7 +96,7 @@ impl Default for CopyOptions {
             open_timeout: Duration::from_secs(60),
             attempts_max: 8,
             away_max: Duration::from_secs(60),
-            now: Arc::new(Instant::now),
+            now: None,
             pause_min: Duration::from_millis(100),
             pause_max: Duration::from_secs(5),
             compression: CopyCompression::Off,
@@ -193,8 +194,6 @@ pub(crate) struct Copied {
     pub lsn: Lsn,
     /// Up to where the index has its documents, where one came with the rows.
     indexed: Option<Lsn>,
-    /// Kept while the rows are read once.
-    pace: Option<Pace>,
 }
 
 /// Copies a checkpoint of a partition from the node that `link` leads to, up to where
@@ -211,7 +210,7 @@ pub(crate) async fn copy(
     recovery: &Arc<Recovery>,
 ) -> Result<Copied, CopyError> {
     let mut random = Random::new(options.seed);
-    let asking = Asking::new(link, partition, options);
+    let asking = Asking::new(link, partition, options, recovery);
     let mut verified = Verified::default();
     let mut fruitless = 0;
     loop {
@@ -244,7 +243,7 @@ pub(crate) async fn copy(
             let last = "it forgets its checkpoints".to_owned();
             return Err(CopyError::GivenUp { attempts: fruitless, last });
         }
-        tokio::time::sleep(options.pause(fruitless, &mut random)).await;
+        recovery.world.time.sleep(options.pause(fruitless, &mut random)).await;
     }
 }
 
@@ -259,11 +258,14 @@ async fn finish(
     let indexed = offer.listing.indexed.map(Lsn);
     let complete = folders.clone();
     let files = offer.listing.files;
+    let rows = files.iter().filter(|file| file.kind == FileKind::Rows);
+    let rows_bytes: u64 = rows.map(|file| file.bytes).sum();
     blocking(recovery, move || reuse::complete(&complete, &files)).await?;
     asking.close(number);
+    // Before it is installed, where that must not be waited for: its rows are compared then.
+    keep_pace(asking.options, recovery, rows_bytes / VERIFIED_PART).await;
     let (folders, partition) = (folders.clone(), asking.partition());
-    let (_recovery, pace) = (Arc::clone(recovery), asking.options.pace.clone());
-    Ok(Copied { partition, folders, _recovery, lsn, indexed, pace })
+    Ok(Copied { partition, folders, _recovery: Arc::clone(recovery), lsn, indexed })
 }
 
 impl Copied {
@@ -314,12 +316,12 @@ impl Copied {
         let dir = &self.folders.incoming;
         let opened = Replica::open_idle(self.partition, dir, resources, incarnation, nowhere);
         let verified = opened.and_then(|replica| {
-            self.verify(&replica)?;
+            replica.store().verify()?;
             Ok(replica)
         });
         let mut replica = match verified {
             Err(ApplyError::Store(StoreError::Damaged(why))) => {
-                std::fs::remove_dir_all(dir)?;
+                self.folders.disk.remove_dir(dir)?;
                 return Err(InstallError::Damaged(why));
             }
             verified => verified?,
@@ -349,7 +351,7 @@ impl Copied {
         };
         replica.store().flush().map_err(ApplyError::Store)?;
         drop(replica);
-        crate::machine::folders::sync_dir(dir)?;
+        self.folders.disk.sync_dir(dir)?;
         self.folders.swap()?;
         match to_index {
             ToIndex::After(indexed) => {
@@ -362,19 +364,6 @@ impl Copied {
             ToIndex::Nothing => {}
         }
         Ok(position)
-    }
-
-    /// Compares all that came with its checksums, once the pace of the node's background work allows it.
-    fn verify(&self, replica: &Replica) -> Result<(), StoreError> {
-        self.keep_pace(replica.store().files_bytes() / VERIFIED_PART);
-        replica.store().verify()
-    }
-
-    fn keep_pace(&self, bytes: u64) {
-        let wait = || self.pace.as_ref().map(|pace| pace(bytes));
-        while let Some(wait) = wait().filter(|wait| !wait.is_zero()) {
-            std::thread::sleep(wait);
-        }
     }
 
     /// Which documents the index here is to take in. An index that came along and is of no use is
@@ -391,6 +380,14 @@ impl Copied {
                 Ok(if has_documents { ToIndex::All } else { ToIndex::Nothing })
             }
         }
+    }
+}
+
+/// Waits until the pace of the node's background work allows so many bytes.
+async fn keep_pace(options: &CopyOptions, recovery: &Recovery, bytes: u64) {
+    let wait = || options.pace.as_ref().map(|pace| pace(bytes));
+    while let Some(wait) = wait().filter(|wait| !wait.is_zero()) {
+        recovery.world.time.sleep(wait).await;
     }
 }
 
@@ -420,7 +417,8 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     let recovery = Arc::clone(recovery);
-    let done = tokio::task::spawn_blocking(move || {
+    let tasks = recovery.world.tasks.clone();
+    let done = tasks.begin_blocking("files of a copy", move || {
         let done = work();
         drop(recovery);
         done

@@ -4,11 +4,12 @@
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use plimsoll_base::time::Instant;
 use plimsoll_control::Random;
 
 use super::asking::{Asking, Offer, Trouble, heard_instead};
@@ -113,7 +114,8 @@ impl<'a> Transfer<'a> {
         recovery: &'a Arc<Recovery>,
     ) -> Self {
         let (listing, options) = (&offer.listing, source.options);
-        let window = options.window.clone().unwrap_or_else(Window::measured);
+        let measured = || Window::measured(&recovery.world.time);
+        let window = options.window.clone().unwrap_or_else(measured);
         let files = || listing.files.iter().zip(there.iter().copied());
         let asking = files().enumerate().filter(|(_, (file, there))| *there < file.bytes);
         Self {
@@ -162,6 +164,7 @@ impl<'a> Transfer<'a> {
     }
 
     async fn go_on(&mut self) -> Result<Ended, CopyError> {
+        let time = self.recovery.world.time.clone();
         loop {
             let window = self.seat.window().clone();
             // What ends from here on is heard of.
@@ -183,7 +186,7 @@ impl<'a> Transfer<'a> {
                 }
                 // Other copies share the window, and make room in it too.
                 () = room, if self.is_left() => {}
-                () = tokio::time::sleep(ROOM_PAUSE), if self.is_left() => {}
+                () = time.sleep(ROOM_PAUSE), if self.is_left() => {}
                 else => {
                     assert!(self.held == 0 && self.asking.is_empty(), "nothing is left out");
                     return Ok(Ended::Whole);
@@ -226,11 +229,12 @@ impl<'a> Transfer<'a> {
                 self.send(piece);
             } else {
                 self.is_paced = true;
-                self.held_back_at = Some((self.options.now)());
+                self.held_back_at = Some(self.source.now());
                 self.recovery.throttled(wait);
                 self.again.push_front(piece);
+                let wait = self.recovery.world.time.sleep(wait);
                 self.calls.push(Box::pin(async move {
-                    tokio::time::sleep(wait).await;
+                    wait.await;
                     Event::Paced
                 }));
             }
@@ -249,7 +253,7 @@ impl<'a> Transfer<'a> {
         let has_room = self.held < self.options.chunks_max
             && self.held_bytes + bytes <= self.options.bytes_max;
         if !has_room && self.held > 0 {
-            self.held_back_at = Some((self.options.now)());
+            self.held_back_at = Some(self.source.now());
             return None;
         }
         self.held_bytes += bytes;
@@ -287,7 +291,7 @@ impl<'a> Transfer<'a> {
                 Question::Chunk { checkpoint, file, offset, bytes_max }
             }
         };
-        let link = self.source.link.clone();
+        let (link, tasks) = (self.source.link.clone(), self.recovery.world.tasks.clone());
         let (timeout, trace) = (self.options.chunk_timeout, self.options.trace);
         self.asked += 1;
         self.calls.push(Box::pin(async move {
@@ -296,7 +300,7 @@ impl<'a> Transfer<'a> {
                 Ok((reply, told)) => (Ok(reply), told.server_ns),
                 Err(error) => (Err(error), None),
             };
-            let heard = heard(answer, packing, piece.bytes as usize).await;
+            let heard = heard(&tasks, answer, packing, piece.bytes as usize).await;
             let held = Duration::from_nanos(held_ns.unwrap_or(0));
             Event::Heard(Asked { piece, sent, may_be_packed: packing.is_some(), held }, heard)
         }));
@@ -319,8 +323,7 @@ impl<'a> Transfer<'a> {
     }
 
     fn was_of_late(&self, at: Option<Instant>) -> bool {
-        let since = at.map(|at| (self.options.now)().saturating_duration_since(at));
-        since.is_some_and(|since| since < HELD_BACK_TIME)
+        at.is_some_and(|at| self.source.now() - at < HELD_BACK_TIME)
     }
 
     /// Says whether the checkpoint is gone.
@@ -365,9 +368,10 @@ impl<'a> Transfer<'a> {
         let attempts = piece.attempts + 1;
         self.source.may_ask_again(attempts, trouble)?;
         let pause = self.options.pause(attempts, &mut self.random);
+        let pause = self.recovery.world.time.sleep(pause);
         let piece = Piece { attempts, ..piece };
         self.calls.push(Box::pin(async move {
-            tokio::time::sleep(pause).await;
+            pause.await;
             Event::Rested(piece)
         }));
         Ok(false)
@@ -382,7 +386,7 @@ impl<'a> Transfer<'a> {
         self.seat.flows();
         self.left_bytes = self.left_bytes.saturating_sub(u64::from(piece.bytes));
         if !held.is_zero() {
-            self.source_held_at = Some((self.options.now)());
+            self.source_held_at = Some(self.source.now());
             self.recovery.throttled_at_source(held);
         }
         self.recovery.received(u64::from(piece.bytes));

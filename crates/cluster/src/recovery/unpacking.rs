@@ -5,6 +5,7 @@
 use std::io::Read;
 
 use flate2::read::DeflateDecoder;
+use plimsoll_base::Tasks;
 
 use crate::wire::{CallError, Encoding, Packing, Reply, chunk_checksum};
 
@@ -48,6 +49,7 @@ pub(super) struct Arrived {
 
 /// Looks at an answer to a question for so many bytes, compressed or not.
 pub(super) async fn heard(
+    tasks: &Tasks,
     answer: Result<Reply, CallError>,
     packing: Option<Packing>,
     asked: usize,
@@ -70,7 +72,7 @@ pub(super) async fn heard(
         if is_right { Ok(bytes) } else { Err("a damaged chunk".to_owned()) }
     };
     let checked = match is_packed {
-        true => tokio::task::spawn_blocking(checked).await,
+        true => tasks.blocking(checked).await,
         false => Ok(checked()),
     };
     match checked {

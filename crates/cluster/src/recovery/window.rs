@@ -8,9 +8,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::Time;
+use plimsoll_base::time::Instant;
 use plimsoll_control::average::whole;
 use plimsoll_control::transfer::{Chunk, Connections, LinkRate, PublishedWindow, TransferWindow};
 
@@ -18,7 +20,6 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::bound::Bound;
-use crate::machine::wall_clock::now_ms;
 
 /// A copy of which nothing has come for this long holds up no other of its table.
 const STALLED_NS: u64 = 1_000_000_000;
@@ -31,6 +32,7 @@ const TRIED_SECONDS_MIN: f64 = 10.0;
 pub(crate) struct Window(Arc<Inner>);
 
 struct Inner {
+    time: Time,
     began: Instant,
     rule: Mutex<Rule>,
     seats: Mutex<Seats>,
@@ -95,32 +97,35 @@ pub(super) struct Came {
 
 impl Window {
     /// One that finds the link's rate and trip by itself.
-    pub(crate) fn measured() -> Self {
+    pub(crate) fn measured(time: &Time) -> Self {
         // All nodes drain on the wall clock, which the cluster keeps within half a second.
-        let window = TransferWindow::new(now_ms().saturating_mul(1_000_000));
-        Self::of(Rule::Measured(Box::new(Measured {
+        let window = TransferWindow::new(time.wall_ms().saturating_mul(1_000_000));
+        let measured = Measured {
             window,
             link: LinkRate::default(),
             connections: Connections::default(),
             arrived: 0,
-        })))
+        };
+        Self::of(time, Rule::Measured(Box::new(measured)))
     }
 
     /// Chunks of one size, and at most so many beyond the oldest that has not come.
-    pub(crate) fn published(chunk_bytes: u64, chunks_max: u64) -> Self {
-        Self::of(Rule::Published(PublishedWindow::new(chunk_bytes, chunks_max)))
+    pub(crate) fn published(time: &Time, chunk_bytes: u64, chunks_max: u64) -> Self {
+        Self::of(time, Rule::Published(PublishedWindow::new(chunk_bytes, chunks_max)))
     }
 
     /// The same over a link that carries so many bytes a second.
     #[cfg(test)]
     pub(super) fn known(chunk_bytes: u64, chunks_max: u64, link_bytes_s: u64) -> Self {
-        Self::of(Rule::Known(PublishedWindow::new(chunk_bytes, chunks_max), link_bytes_s))
+        let window = PublishedWindow::new(chunk_bytes, chunks_max);
+        Self::of(&Time::of_the_machine(), Rule::Known(window, link_bytes_s))
     }
 
-    fn of(rule: Rule) -> Self {
+    fn of(time: &Time, rule: Rule) -> Self {
         let seats = Mutex::default();
-        let (began, rule, room) = (Instant::now(), Mutex::new(rule), Notify::new());
-        Self(Arc::new(Inner { began, rule, seats, room }))
+        let (time, began) = (time.clone(), time.now());
+        let (rule, room) = (Mutex::new(rule), Notify::new());
+        Self(Arc::new(Inner { time, began, rule, seats, room }))
     }
 
     /// Has a copy of a partition of this table share the window.
@@ -315,7 +320,7 @@ impl Drop for Seat {
 
 impl Inner {
     fn now_ns(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        (self.time.now() - self.began).as_nanos().try_into().unwrap_or(u64::MAX)
     }
 }
 
@@ -348,7 +353,7 @@ mod tests {
 
     #[test]
     fn what_is_dropped_gives_its_room_back_to_all_who_share_the_window() {
-        let window = Window::published(100, 2);
+        let window = Window::published(&Time::of_the_machine(), 100, 2);
         let other = window.clone();
         let (first, second) = (window.send(100), other.send(100));
         assert_eq!((window.next_chunk(), other.next_chunk()), (None, None));
@@ -363,7 +368,7 @@ mod tests {
 
     #[test]
     fn copies_of_a_table_go_one_after_the_other_and_tables_take_turns() {
-        let window = Window::published(100, 4);
+        let window = Window::published(&Time::of_the_machine(), 100, 4);
         let (first, second, other) = (window.join(7), window.join(7), window.join(9));
         assert_eq!((first.next_chunk(), other.next_chunk()), (Some(100), Some(100)));
         assert_eq!(second.next_chunk(), None, "the first has not asked for all of it yet");
@@ -379,10 +384,9 @@ mod tests {
 
     #[test]
     fn a_copy_of_which_nothing_comes_holds_up_no_other() {
-        let rule = Mutex::new(Rule::Published(PublishedWindow::new(100, 4)));
-        let began = Instant::now().checked_sub(std::time::Duration::from_secs(10)).unwrap();
-        let (seats, room) = (Mutex::default(), Notify::new());
-        let window = Window(Arc::new(Inner { began, rule, seats, room }));
+        let (time, passing) = Time::simulated(0);
+        let window = Window::published(&time, 100, 4);
+        passing.pass_until(Instant(10_000_000_000));
         let [first, second, third] = [7; 3].map(|table| window.join(table));
         let stall = |seat: &Seat| {
             window.0.seats.lock().taken.get_mut(&seat.key).unwrap().at_ns -= STALLED_NS;

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! need     = ingest * write amplification            what keeps the debt from growing
-//! floor    = need * min(1, debt / 0.25)              below a quarter of the debt it may lag
+//! floor    = need * min(1, debt / 0.5)               below half of the debt it may lag
 //! open     *= 1.25  while foreground latency is within 1.2 of its usual; /= 2 while beyond 1.5
 //! rate     = floor + (limit - floor) * max(open, urgency)
 //! urgency  = 0 up to half of the debt, then rising evenly to 1 at nine tenths, where nothing bounds it
@@ -35,7 +35,7 @@ const LATE: f64 = 1.5;
 const FINE: f64 = 1.2;
 const OPEN_STEP: f64 = 1.25;
 const OPEN_MIN: f64 = 0.01;
-const LAG: f64 = 0.25;
+const LAG: f64 = 0.5;
 const URGENT_FROM: f64 = 0.5;
 const URGENT_TO: f64 = 0.9;
 const SLOWED_FROM: f64 = 0.7;
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn it_begins_at_the_need_and_finds_the_limit_by_itself() {
         let mut run = Run::new(500.0 * MB);
-        let disk = DiskState { debt: 0.3, ..CALM };
+        let disk = DiskState { debt: 0.5, ..CALM };
         let first = run.step(&disk).background_bytes_s.unwrap();
         assert!((50_000_000..53_000_000).contains(&first), "{first}");
         run.steps(40, &disk);
@@ -300,7 +300,7 @@ mod tests {
             run.step(&idle);
             run.did = 0.0;
         });
-        let burst = DiskState { ingest_bytes_s: 60.0 * MB, debt: 0.3, ..CALM };
+        let burst = DiskState { ingest_bytes_s: 60.0 * MB, debt: 0.5, ..CALM };
         run.steps(2, &burst);
         assert!(run.did > 290.0 * MB, "what comes in is paid at once: {}", run.did);
     }

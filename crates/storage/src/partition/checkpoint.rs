@@ -2,10 +2,9 @@
 //! checksum that its files are compared by. Making a checkpoint is the store's
 //! ([`super::Store::checkpoint`]), carrying it `cluster`'s.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::Path;
+use std::io;
 
+use plimsoll_base::disk::DiskFile;
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 /// The format of rows and of what a replica notes beside them: one more whenever any of their
@@ -30,9 +29,9 @@ impl Checksum {
     ///
     /// # Errors
     /// Where the file cannot be read.
-    pub fn of_file(path: &Path) -> io::Result<(u64, u64)> {
+    pub fn of_file(file: &DiskFile) -> io::Result<(u64, u64)> {
         let mut checksum = Self::default();
-        let bytes = checksum.read(&mut File::open(path)?)?;
+        let bytes = checksum.read(file)?;
         Ok((checksum.value(), bytes))
     }
 
@@ -41,15 +40,15 @@ impl Checksum {
         self.0.update(bytes);
     }
 
-    /// Takes in all that is left of `from`, and says how much that was. Blocks.
+    /// Takes in all of a file, and says how much that was. Blocks.
     ///
     /// # Errors
     /// Where it cannot be read.
-    pub fn read(&mut self, from: &mut impl Read) -> io::Result<u64> {
+    pub fn read(&mut self, file: &DiskFile) -> io::Result<u64> {
         let mut buffer = vec![0; READ_BYTES];
         let mut total = 0;
         loop {
-            match from.read(&mut buffer) {
+            match file.read_at(&mut buffer, total) {
                 Ok(0) => return Ok(total),
                 Ok(read) => {
                     self.0.update(&buffer[..read]);
@@ -81,6 +80,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         std::fs::write(&path, &bytes).unwrap();
-        assert_eq!(Checksum::of_file(&path).unwrap(), (parts.value(), bytes.len() as u64));
+        let file = plimsoll_base::Disk::of_the_machine().open(&path).unwrap();
+        assert_eq!(Checksum::of_file(&file).unwrap(), (parts.value(), bytes.len() as u64));
     }
 }

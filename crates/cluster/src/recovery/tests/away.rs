@@ -1,18 +1,19 @@
 //! Tests of a source that is away for a while: it is waited for, and gone on with at the byte.
 
-use std::time::Instant;
+use plimsoll_base::time::Instant;
 
 use super::*;
 
 /// Options by which `step` passes with every look at the clock, and the time that has passed.
 fn by_clock(step: Duration) -> (CopyOptions, Arc<Mutex<Duration>>) {
     let passed = Arc::new(Mutex::new(Duration::ZERO));
-    let (begin, clock) = (Instant::now(), Arc::clone(&passed));
+    let clock = Arc::clone(&passed);
     let now: Now = Arc::new(move || {
         let mut passed = clock.lock();
         *passed += step;
-        begin + *passed
+        Instant::default() + *passed
     });
+    let now = Some(now);
     (CopyOptions { now, away_max: Duration::from_secs(60), chunks_max: 1, ..small() }, passed)
 }
 

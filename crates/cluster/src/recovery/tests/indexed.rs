@@ -105,7 +105,8 @@ impl Documents {
         let id = self.partition.id;
         let folders = Folders::of(&Disk::of_the_machine(), dir.path(), id);
         let (link, cluster) = (self.link("target"), self.cluster());
-        let recovery = Recoveries::new("target").begin(id, "source").unwrap();
+        let recovery =
+            Recoveries::new("target", &World::of_the_machine()).begin(id, "source").unwrap();
         let copied = copy(&link, id, &folders, &small_chunks(), &recovery).await.unwrap();
         let indexed = copied.indexed();
         copied.install(&resources(), cluster, true).unwrap();

@@ -25,7 +25,7 @@ async fn copy_for_ever(dir: &Path) {
     let (rows, node) = (dir.join("rows"), dir.join("node"));
     let mut source = Source::new(&rows, 1);
     let folders = Folders::of(&Disk::of_the_machine(), &node, ID);
-    let recoveries = Recoveries::new("target");
+    let recoveries = Recoveries::new("target", &World::of_the_machine());
     settle(&Disk::of_the_machine(), &node).unwrap();
     let options = CopyOptions { chunk_bytes_max: 4000, ..small() };
     loop {
@@ -96,7 +96,10 @@ async fn kill() {
     println!("{KILLS} kills: {unfinished} in a copy, {swaps} in a swap, {whole} with a replica");
     let mut source = Source::new(&dir.path().join("rows"), 1);
     source.grow(1, 1, false);
-    let (network, target) = (Network::new(source.replica.store(), 1), Recoveries::new("target"));
+    let (network, target) = (
+        Network::new(source.replica.store(), 1),
+        Recoveries::new("target", &World::of_the_machine()),
+    );
     let recovery = target.begin(ID, "source").unwrap();
     let copied = copy(&network.link(), ID, &folders, &small(), &recovery).await.unwrap();
     copied.install(&resources(), LOG, false).unwrap();

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use plimsoll_base::{Disk, Time};
+use plimsoll_base::{Disk, Time, World};
 use plimsoll_control::Random;
 use plimsoll_log::record::{self, Item, LeadStamp, Record};
 use plimsoll_log::rules::chain::{Chain, Position};
@@ -181,7 +181,8 @@ struct Network(Arc<Inner>);
 impl Network {
     fn new(store: &Store, seed: u64) -> Self {
         let data = tempfile::tempdir().unwrap();
-        let checkpoints = Arc::new(Checkpoints::new(data.path()).unwrap());
+        let checkpoints =
+            Arc::new(Checkpoints::new(&World::of_the_machine(), data.path()).unwrap());
         Self(Arc::new(Inner {
             data,
             store: store.clone(),
@@ -209,7 +210,8 @@ impl Network {
         let run = self.0.starts.fetch_add(1, Ordering::Relaxed);
         let dir = self.0.data.path().join(format!("run-{run}"));
         std::fs::create_dir(&dir).unwrap();
-        *self.0.checkpoints.lock() = Arc::new(Checkpoints::new(&dir).unwrap());
+        *self.0.checkpoints.lock() =
+            Arc::new(Checkpoints::new(&World::of_the_machine(), &dir).unwrap());
     }
 
     fn seen(&self) -> &Seen {
@@ -349,7 +351,7 @@ impl Target {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let folders = Folders::of(&Disk::of_the_machine(), dir.path(), ID);
-        Self { dir, folders, recoveries: Recoveries::new("target") }
+        Self { dir, folders, recoveries: Recoveries::new("target", &World::of_the_machine()) }
     }
 
     /// Begins a copy, once what an earlier one had under way has ended.
@@ -391,7 +393,8 @@ fn files(dir: &Path) -> HashMap<PathBuf, (u64, u64)> {
     let Ok(entries) = std::fs::read_dir(dir) else { return HashMap::new() };
     let entries = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
     let described = entries.map(|path| {
-        let (checksum, bytes) = Checksum::of_file(&path).unwrap();
+        let (checksum, bytes) =
+            Checksum::of_file(&Disk::of_the_machine().open(&path).unwrap()).unwrap();
         (path, (bytes, checksum))
     });
     described.collect()

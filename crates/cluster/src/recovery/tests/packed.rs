@@ -56,7 +56,8 @@ async fn what_is_asked_for_is_what_comes_whatever_the_level() {
 async fn a_link_that_is_not_known_yet_carries_chunks_as_they_are() {
     let dir = tempfile::tempdir().unwrap();
     let (network, digest) = abroad(dir.path(), 3);
-    for window in [Window::measured(), Window::published(2_000, 5)] {
+    let time = Time::of_the_machine();
+    for window in [Window::measured(&time), Window::published(&time, 2_000, 5)] {
         let compression = CopyCompression::Measured;
         let options = CopyOptions { compression, window: Some(window), ..small() };
         let (found, status) = copied(&network, &options).await;

@@ -1,12 +1,11 @@
 //! Tests of the source alone: what it gives, what it refuses, and what ends by itself.
 
-use std::time::Instant;
-
 use super::*;
 use crate::wire::{CopyListing, PartitionName, Problem, checksum_of, chunk_checksum};
 
 /// A source of one small replica and what it serves others with.
 struct Serving {
+    world: World,
     dir: tempfile::TempDir,
     source: Source,
     checkpoints: Checkpoints,
@@ -17,8 +16,9 @@ impl Serving {
         let dir = tempfile::tempdir().unwrap();
         let mut source = Source::new(&dir.path().join("rows"), 3);
         source.grow(50, 100, false);
-        let checkpoints = Checkpoints::new(dir.path()).unwrap();
-        Self { dir, source, checkpoints }
+        let world = World::of_the_machine();
+        let checkpoints = Checkpoints::new(&world, dir.path()).unwrap();
+        Self { world, dir, source, checkpoints }
     }
 
     async fn ask(&self, from: &str, question: Question) -> Reply {
@@ -199,10 +199,10 @@ async fn a_checkpoint_that_nobody_reads_ends_by_itself() {
     let serving = Serving::new();
     let listing = serving.open("b").await;
     let minute = Duration::from_secs(60);
-    assert_eq!(serving.checkpoints.expire(Instant::now() + 4 * minute), 0);
+    assert_eq!(serving.checkpoints.expire(serving.world.time.now() + 4 * minute), 0);
     let chunk = serving.chunk(listing.number, "CURRENT", 0, 9).await;
     assert!(matches!(chunk, Reply::Chunk { .. }), "{chunk:?}");
-    assert_eq!(serving.checkpoints.expire(Instant::now() + 5 * minute), 1);
+    assert_eq!(serving.checkpoints.expire(serving.world.time.now() + 5 * minute), 1);
     assert_eq!(serving.folders(0).await, 0);
     let gone = serving.chunk(listing.number, "CURRENT", 0, 9).await;
     assert!(matches!(gone, Reply::Problem(Problem::CheckpointGone)));
@@ -210,17 +210,18 @@ async fn a_checkpoint_that_nobody_reads_ends_by_itself() {
 
 #[tokio::test]
 async fn what_a_crash_left_is_deleted_at_the_start() {
-    let Serving { dir, source, checkpoints } = Serving::new();
-    let serving = Serving { dir, source, checkpoints };
+    let serving = Serving::new();
     let listing = serving.open("b").await;
-    let Serving { dir, source, checkpoints } = serving;
+    let Serving { dir, source, checkpoints, .. } = serving;
     // A crash runs nothing that deletes.
     std::mem::forget(checkpoints);
     let recovery = dir.path().join("recovery");
     std::fs::create_dir(recovery.join("out-5.tmp")).unwrap();
     std::fs::create_dir(recovery.join("other")).unwrap();
-    let checkpoints = Checkpoints::new(dir.path()).unwrap();
-    let serving = Serving { dir, source, checkpoints };
+    // Each start draws numbers of its own.
+    let world = World::of_the_machine();
+    let checkpoints = Checkpoints::new(&world, dir.path()).unwrap();
+    let serving = Serving { world, dir, source, checkpoints };
     assert_eq!(serving.folders(1).await, 1, "what is not ours stays");
     let gone = serving.chunk(listing.number, "CURRENT", 0, 9).await;
     assert!(matches!(gone, Reply::Problem(Problem::CheckpointGone)));
@@ -229,7 +230,7 @@ async fn what_a_crash_left_is_deleted_at_the_start() {
 
 #[tokio::test]
 async fn what_a_follower_reads_outlives_a_restart_and_keeps_no_more_than_it_may() {
-    let Serving { dir, mut source, checkpoints } = Serving::new();
+    let Serving { world, dir, mut source, checkpoints } = Serving::new();
     let ask = async |checkpoints: &Checkpoints, source: &Source, question: &Question| {
         let find = |id| (id == ID).then(|| rows_of(source.replica.store()));
         checkpoints.answer_follower("them:n", question, 1_000, find).await.unwrap()
@@ -245,11 +246,11 @@ async fn what_a_follower_reads_outlives_a_restart_and_keeps_no_more_than_it_may(
     let first = opened(&checkpoints, &source).await;
     // One after a clean stop, one after a crash.
     drop(checkpoints);
-    let checkpoints = Checkpoints::new(dir.path()).unwrap();
+    let checkpoints = Checkpoints::new(&world, dir.path()).unwrap();
     let again = opened(&checkpoints, &source).await;
     assert_eq!((again.number, &again.files), (first.number, &first.files));
     std::mem::forget(checkpoints);
-    let checkpoints = Checkpoints::new(dir.path()).unwrap();
+    let checkpoints = Checkpoints::new(&world, dir.path()).unwrap();
     assert_eq!(opened(&checkpoints, &source).await.number, first.number);
     assert_eq!(checkpoints.opened_by_follower("them:n", first.number), Some(ID));
     let sst = first.files.iter().position(|file| file.name.ends_with(".sst")).unwrap();
@@ -260,8 +261,8 @@ async fn what_a_follower_reads_outlives_a_restart_and_keeps_no_more_than_it_may(
     // Once the store has written its files anew, the checkpoint alone keeps the old ones.
     source.grow(50, 100, true);
     source.replica.store().compact().unwrap();
-    let own =
-        kept::own_bytes(&dir.path().join("recovery").join(format!("out-{}", first.number)), &first);
+    let folder = dir.path().join("recovery").join(format!("out-{}", first.number));
+    let own = kept::own_bytes(&world.disk, &folder, &first);
     assert!(own > 0);
     assert_eq!(checkpoints.expire_large(own), 0);
     assert_eq!(checkpoints.expire_large(own - 1), 1);
