@@ -276,8 +276,8 @@ impl Coordinator {
     }
 
     /// Whether stores of this node took no rows within the last minute, because files were not written
-    /// fast enough: whoever applies waited with them; or another node said within that time, when it was
-    /// heard last, that its stores can take no more.
+    /// fast enough: whoever applies waited with them; or cannot write files now; or another node said within
+    /// that time, when it was heard last, that its stores can take no more.
     #[must_use]
     pub fn stores_were_stopped(&self) -> bool {
         let owes_all = |node: &NodeSelection| {
@@ -286,7 +286,9 @@ impl Coordinator {
             })
         };
         let nodes = self.shared.selection.nodes(self.shared.now_ns());
+        let partitions = self.shared.tables.partitions();
         self.shared.resources.were_stopped_within(STOPS_TOLD)
+            || partitions.iter().any(|it| it.store.has_failed())
             || nodes.iter().any(|(_, node)| owes_all(node))
     }
 

@@ -1,15 +1,19 @@
 //! The node's chores, one role: rows that have expired are swept (`sweeping`), checkpoints that nobody
 //! fetches go, and the disk is looked at. When rows go to files is `flushing`'s.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use plimsoll_base::Time;
 use plimsoll_base::tasks::{Role, Stopping};
 use plimsoll_base::time::Instant;
+use plimsoll_log::PartitionId;
+use plimsoll_storage::rows::StoreError;
 
 use crate::node::Shared;
 use crate::node::sweeping::Sweeps;
+use crate::replication::partition::Partition;
 use crate::replication::session::ClientSession;
 
 /// How often chores are looked for.
@@ -18,6 +22,9 @@ const INTERVAL: Duration = Duration::from_millis(250);
 const SWEEP_INTERVAL: Duration = Duration::from_millis(1);
 /// How soon again stores are tried that could not write their files.
 const RESUME_INTERVAL: Duration = Duration::from_secs(2);
+/// A store of a cluster that failed for so long though there was room is given up, and its copy made anew:
+/// RocksDB goes on after a full disk, but not after every error of a disk.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(60);
 /// What is to be free beside a store's rows for it to be tried again, bytes.
 const RESUME_FREE_BYTES: u64 = 4 << 20;
 
@@ -29,7 +36,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Role> {
 }
 
 async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping, session: ClientSession) {
-    let mut resumed_at = None;
+    let mut resumes = Resumes::default();
     let mut sweeps = Sweeps::new(session);
     let (mut interval, mut looked_at) = (INTERVAL, None::<Instant>);
     while !stopping.told_within(&time, interval).await {
@@ -43,7 +50,7 @@ async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping, session: 
         sweeps.step(&shared);
         interval = if sweeps.is_idle() { INTERVAL } else { SWEEP_INTERVAL };
         if looks {
-            look_at_disk(&shared, &mut resumed_at);
+            resumes.look(&shared, now);
             shared.checkpoints.expire(now);
             // By the machine's time still, as who reads them does.
             shared.snapshots.expire(&shared, std::time::Instant::now());
@@ -51,24 +58,55 @@ async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping, session: 
     }
 }
 
-/// Looks how much room there is, and has stores go on that could not write their files.
-fn look_at_disk(shared: &Shared, resumed_at: &mut Option<Instant>) {
-    shared.room.look(shared.resources.write_buffers().0 as u64);
-    let partitions = shared.tables.partitions();
-    let all = partitions.iter().chain(std::iter::once(&shared.metadata));
-    if resumed_at.is_some_and(|at| shared.world.time.now() - at < RESUME_INTERVAL) {
-        return;
-    }
-    for partition in all.filter(|partition| partition.store.has_failed()) {
-        if !shared.room.has(partition.store.unflushed_bytes() + RESUME_FREE_BYTES) {
-            continue;
+/// Stores that could not write their files, and are tried again.
+#[derive(Default)]
+struct Resumes {
+    tried_at: Option<Instant>,
+    /// Since when each has failed although there was room.
+    failing: BTreeMap<PartitionId, Instant>,
+}
+
+impl Resumes {
+    /// Looks how much room there is, and has stores go on that could not write their files.
+    fn look(&mut self, shared: &Shared, now: Instant) {
+        shared.room.look(shared.resources.write_buffers().0 as u64);
+        if self.tried_at.is_some_and(|at| now - at < RESUME_INTERVAL) {
+            return;
         }
-        *resumed_at = Some(shared.world.time.now());
-        match partition.store.resume() {
-            Ok(()) => tracing::info!(partition = %partition.id, "rows are written to files again"),
-            Err(error) => {
-                tracing::warn!(partition = %partition.id, %error, "files cannot be written yet");
+        let partitions = shared.tables.partitions();
+        let failed = |it: &&Arc<Partition>| it.store.has_failed();
+        self.failing.retain(|id, _| partitions.iter().filter(failed).any(|it| it.id == *id));
+        let all = partitions.iter().chain(std::iter::once(&shared.metadata));
+        for partition in all.filter(failed) {
+            if !shared.room.has(partition.store.unflushed_bytes() + RESUME_FREE_BYTES) {
+                continue;
+            }
+            self.tried_at = Some(now);
+            match partition.store.resume() {
+                Ok(()) => {
+                    tracing::info!(partition = %partition.id, "rows are written to files again");
+                }
+                Err(error) => {
+                    let since = *self.failing.entry(partition.id).or_insert(now);
+                    let for_s = (now - since).as_secs();
+                    tracing::warn!(partition = %partition.id, for_s, %error, "files cannot be written");
+                    if now - since >= GIVEN_UP_AFTER && is_elsewhere(shared, partition) {
+                        let why = format!("files cannot be written, though there is room: {error}");
+                        partition.note(&StoreError::Damaged(why));
+                    }
+                }
             }
         }
     }
+}
+
+/// Whether another node that is there has a copy that serves.
+fn is_elsewhere(shared: &Shared, partition: &Partition) -> bool {
+    let Some(copies) = shared.tables.copies(partition.id) else { return false };
+    let definition = copies.definition();
+    let mut others = definition.serving().filter(|node| **node != *shared.members.own);
+    others.any(|node| {
+        let member = shared.members.get(node);
+        member.is_some_and(|it| it.is_alive() && it.may_serve(partition.id))
+    })
 }

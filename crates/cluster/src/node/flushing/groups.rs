@@ -81,6 +81,11 @@ pub(super) async fn flush(shared: &Shared, group: GroupId) {
     let Some(mut mark) = applier.mark().await else { return };
     let mut durable = mark.position.lsn;
     for (partition, position) in &mark.replicas {
+        // Its next try is `maintenance`'s, which says so.
+        if partition.store.has_failed() {
+            durable = Lsn(0);
+            continue;
+        }
         match partition.store.flush() {
             Ok(()) => durable = durable.min(position.lsn),
             Err(error) => {
