@@ -17,6 +17,8 @@ const WAY_NS: (u64, u64) = (30_000, 400_000);
 /// The ways between nodes.
 pub struct Network {
     time: Time,
+    /// What a way carries of one message, bytes a second.
+    bytes_s: u64,
     state: Mutex<State>,
 }
 
@@ -34,12 +36,12 @@ struct Listening {
 }
 
 impl Network {
-    /// Nobody listens yet.
+    /// Nobody listens yet; a way carries so many bytes of one message a second.
     #[must_use]
-    pub fn new(time: Time, random: &Random) -> Arc<Self> {
+    pub fn new(time: Time, random: &Random, bytes_s: u64) -> Arc<Self> {
         let (listening, cut) = (BTreeMap::new(), BTreeSet::new());
         let state = Mutex::new(State { listening, cut, chance: random.of("network") });
-        Arc::new(Self { time, state })
+        Arc::new(Self { time, bytes_s, state })
     }
 
     /// A node answers at an address from now on.
@@ -85,12 +87,18 @@ impl Network {
         Duration::from_nanos(least + self.state.lock().chance.below(most - least))
     }
 
+    /// How long so many bytes take beyond that.
+    fn carrying(&self, bytes: usize) -> Duration {
+        let ns = u128::from(bytes as u64) * 1_000_000_000 / u128::from(self.bytes_s.max(1));
+        Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+    }
+
     fn is_cut(&self, from: &str, to: &str) -> bool {
         self.state.lock().cut.contains(&(from.to_owned(), to.to_owned()))
     }
 
     async fn carry(self: Arc<Self>, from: String, to: String, question: Bytes) -> Answer {
-        self.time.sleep(self.way()).await;
+        self.time.sleep(self.way() + self.carrying(question.len())).await;
         if self.is_cut(&from, &to) {
             return std::future::pending().await;
         }
@@ -99,7 +107,8 @@ impl Network {
         };
         let answering = async move { coordinator.answer(question).await };
         let answer = tasks.spawn("answer", answering).await;
-        self.time.sleep(self.way()).await;
+        let bytes = answer.as_ref().map_or(0, Bytes::len);
+        self.time.sleep(self.way() + self.carrying(bytes)).await;
         if self.is_cut(&to, &from) {
             return std::future::pending().await;
         }

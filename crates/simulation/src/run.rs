@@ -52,6 +52,8 @@ pub struct Plan {
     pub rest: Duration,
     /// How many partitions the rows are in.
     pub partitions: u32,
+    /// What a way between nodes carries of one message, bytes a second.
+    pub way_bytes_s: u64,
     /// What goes wrong.
     pub faults: Faults,
 }
@@ -61,8 +63,16 @@ impl Plan {
     #[must_use]
     pub fn calm(seed: u64) -> Self {
         let (duration, rest) = (Duration::from_secs(60), Duration::from_millis(200));
-        let (nodes, clients, partitions) = (3, 5, 1);
-        Self { seed, nodes, clients, duration, rest, partitions, faults: Faults::default() }
+        Self {
+            seed,
+            nodes: 3,
+            clients: 5,
+            duration,
+            rest,
+            partitions: 1,
+            way_bytes_s: u64::MAX,
+            faults: Faults::default(),
+        }
     }
 
     /// The same with the faults of the seed; one in so many is of minutes, in which nodes are away for longer
@@ -75,6 +85,10 @@ impl Plan {
         let is_long = chance.once_in(LONG);
         if is_long {
             (plan.duration, plan.rest) = (LONG_DURATION, LONG_REST);
+            // A copy takes seconds then, in which something may befall it.
+            if chance.once_in(2) {
+                plan.way_bytes_s = 2_000 + chance.below(30_000);
+            }
         }
         plan.faults = Faults::drawn(&random, plan.nodes, plan.duration);
         if is_long {
@@ -108,7 +122,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, Stuck> {
     messages::run_begins(&time);
     let tasks = executor.process(SERVERS);
     let servers = Servers::new(LOG_GROUPS, Delays::default(), time.clone(), tasks, &random);
-    let network = Network::new(time.clone(), &random);
+    let network = Network::new(time.clone(), &random, plan.way_bytes_s);
     let machines = (&random, plan.nodes);
     let (servers, ways) = (Arc::new(servers), Arc::clone(&network));
     let mut cluster = Cluster::new(executor, servers, ways, machines, plan.partitions);
