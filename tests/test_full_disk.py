@@ -7,6 +7,7 @@ import time
 import pytest
 import redis
 import requests
+from cluster_processes import await_true
 
 MIB = 1 << 20
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
@@ -152,3 +153,39 @@ def test_a_disk_that_others_fill_heals_without_a_restart(new_node, disk):
     node.start()
     client = node.client()
     assert all(client.strlen(f"k:{n}") == 100_000 for n in range(1, 500))
+
+
+def test_a_store_that_cannot_write_its_files_says_so_and_loses_nothing(new_node):
+    """An error that is no full disk, after which RocksDB does not go on by itself: folders stand where its next
+    files are to be."""
+    node = new_node(settings=["write_buffer.size=16mb"]).start()
+    url = f"http://127.0.0.1:{node.http}"
+    client = node.client(socket_timeout=60)
+    client.set("first", "1")
+    blocks = []
+    for store in (node.data / "partitions").iterdir():
+        numbers = [int(file.stem.split("-")[-1]) for file in store.iterdir() if file.stem[-6:].isdigit()]
+        blocks += [store / f"{number:06}.sst" for number in range(max(numbers) + 1, max(numbers) + 400)]
+    for block in blocks:
+        block.mkdir()
+    values = {f"row:{n}": os.urandom(100_000) for n in range(140)}
+    for key, value in values.items():
+        client.set(key, value)
+
+    def status():
+        return requests.get(f"{url}/_cluster/health", timeout=30).json()
+
+    await_true(status, lambda: status()["status"] == "yellow", 60)
+    assert status()["stores_were_stopped"]
+    for block in blocks:
+        block.rmdir()
+    assert client.get("row:7") == values["row:7"]
+    lines = len(node.output)
+    time.sleep(5)
+    assert len(node.output) - lines < 50, "nobody fills the log with it"
+    node.terminate()
+    node.start()
+    client = node.client(socket_timeout=60)
+    assert all(client.get(key) == value for key, value in values.items())
+    url = f"http://127.0.0.1:{node.http}"
+    await_true(status, lambda: status()["status"] == "green", 60)
