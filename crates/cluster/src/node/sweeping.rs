@@ -3,12 +3,14 @@
 //! takes away is apply's (`plimsoll_storage::execute`), and the log carries it to all copies.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use plimsoll_base::time::Instant;
 use plimsoll_control::pacing::Sweeping;
 use plimsoll_log::PartitionId;
+use plimsoll_storage::Reply;
 use plimsoll_storage::execute;
 use plimsoll_storage::operation::Operation;
 use tokio::sync::oneshot;
@@ -82,12 +84,13 @@ impl Sweeps {
     pub(super) fn step(&mut self, shared: &Shared) {
         let now = shared.world.time.now();
         let took = self.take_ended(shared, now);
-        let Some(worst) =
-            self.due.iter().filter_map(|(id, since)| lag_ms(shared, *id, *since)).max()
-        else {
+        let oldest = self.due.iter().map(|(id, since_ms)| (*since_ms, *id)).min();
+        let Some((since_ms, oldest)) = oldest else { return };
+        let Some(partition) = local(shared, oldest) else {
+            self.due.remove(&oldest);
             return;
         };
-        let sweeping = Sweeping::of(worst);
+        let sweeping = Sweeping::of(partition.read_time_ms().saturating_sub(since_ms));
         if let Some(took) = took {
             let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
             self.rests_until = now + Duration::from_nanos(sweeping.pause_ns(took_ns));
@@ -96,14 +99,15 @@ impl Sweeps {
         if now < self.rests_until || (!sweeping.is_at_once() && is_busy()) {
             return;
         }
-        let mut ready: Vec<(u64, PartitionId)> = (self.due.iter())
+        let ready = (self.due.iter())
             .filter(|(id, _)| !self.running.contains_key(id))
-            .map(|(id, since_ms)| (*since_ms, *id))
-            .collect();
-        ready.sort_unstable();
-        ready.truncate(if sweeping.is_at_once() { usize::MAX } else { 1 });
+            .map(|(id, since_ms)| (*since_ms, *id));
+        let ready: Vec<(u64, PartitionId)> = match sweeping.is_at_once() {
+            true => ready.collect(),
+            false => ready.min().into_iter().collect(),
+        };
         for (_, id) in ready {
-            match shared.tables.copies(id).and_then(|it| it.local()) {
+            match local(shared, id) {
                 Some(partition) => self.ask(shared, &partition, sweeping.rows()),
                 None => drop(self.due.remove(&id)),
             }
@@ -114,19 +118,22 @@ impl Sweeps {
     fn take_ended(&mut self, shared: &Shared, now: Instant) -> Option<Duration> {
         let mut ended = Vec::new();
         self.running.retain(|id, running| {
-            let is_running = running.answer.try_recv() == Err(TryRecvError::Empty);
+            let answer = running.answer.try_recv();
+            let is_running = answer == Err(TryRecvError::Empty);
             if !is_running {
-                ended.push((*id, now - running.began));
+                let is_done = matches!(&answer, Ok(Ok(replies)) if matches!(replies[..], [Reply::Integer(_)]));
+                ended.push((*id, now - running.began, is_done));
             }
             is_running
         });
-        for (id, _) in &ended {
+        for (id, _, is_done) in &ended {
             self.due.remove(id);
-            if let Some(partition) = shared.tables.copies(*id).and_then(|it| it.local()) {
+            // One that was refused, or not carried out, rests until all are looked at again.
+            if let Some(partition) = local(shared, *id).filter(|_| *is_done) {
                 self.look_at(&partition);
             }
         }
-        ended.into_iter().map(|(_, took)| took).max()
+        ended.into_iter().map(|(_, took, _)| took).max()
     }
 
     fn ask(&mut self, shared: &Shared, partition: &Partition, rows: u64) {
@@ -140,10 +147,9 @@ impl Sweeps {
     }
 }
 
-/// For how long rows of a partition are due; none of one that is not here any more.
-fn lag_ms(shared: &Shared, id: PartitionId, since_ms: u64) -> Option<u64> {
-    let partition = shared.tables.copies(id)?.local()?;
-    Some(partition.read_time_ms().saturating_sub(since_ms))
+/// The node's copy of a partition; none where it is not here any more.
+fn local(shared: &Shared, id: PartitionId) -> Option<Arc<Partition>> {
+    shared.tables.copies(id)?.local()
 }
 
 /// A sweep, in the newest form that the cluster's version allows.
