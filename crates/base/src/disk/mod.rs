@@ -202,12 +202,9 @@ impl Disk {
     /// # Errors
     /// Where that cannot be told.
     pub fn has_dir(&self, dir: &Path) -> io::Result<bool> {
-        match &self.0 {
-            Kind::Machine => match fs::metadata(dir) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-                found => found.map(|it| it.is_dir()),
-            },
-            Kind::Simulated(handle) => handle.has_dir(dir),
+        match self.find(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            found => found.map(|it| it.kind == FoundKind::Dir),
         }
     }
 
@@ -240,10 +237,7 @@ impl Disk {
     /// # Errors
     /// [`io::ErrorKind::NotFound`]; whatever the disk says.
     pub fn list_dirs(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
-        match &self.0 {
-            Kind::Machine => listed(dir, fs::FileType::is_dir),
-            Kind::Simulated(handle) => handle.list_dirs(dir),
-        }
+        self.names_in(dir, FoundKind::Dir)
     }
 
     /// The names of the files in a folder, in order.
@@ -251,10 +245,12 @@ impl Disk {
     /// # Errors
     /// [`io::ErrorKind::NotFound`]; whatever the disk says.
     pub fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
-        match &self.0 {
-            Kind::Machine => listed(dir, fs::FileType::is_file),
-            Kind::Simulated(handle) => handle.list(dir),
-        }
+        self.names_in(dir, FoundKind::File)
+    }
+
+    fn names_in(&self, dir: &Path, kind: FoundKind) -> io::Result<Vec<PathBuf>> {
+        let found = self.find_in(dir)?.into_iter();
+        Ok(found.filter(|(_, found)| found.kind == kind).map(|(name, _)| name).collect())
     }
 }
 
@@ -272,18 +268,6 @@ fn found_in(dir: &Path) -> io::Result<Vec<(PathBuf, Found)>> {
     }
     all.sort_by(|(one, _), (other, _)| one.cmp(other));
     Ok(all)
-}
-
-fn listed(dir: &Path, of_kind: impl Fn(&fs::FileType) -> bool) -> io::Result<Vec<PathBuf>> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        if of_kind(&entry.file_type()?) {
-            names.push(PathBuf::from(entry.file_name()));
-        }
-    }
-    names.sort();
-    Ok(names)
 }
 
 #[cfg(test)]

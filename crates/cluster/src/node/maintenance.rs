@@ -102,11 +102,6 @@ impl Resumes {
 
 /// Whether another node that is there has a copy that serves.
 fn is_elsewhere(shared: &Shared, partition: &Partition) -> bool {
-    let Some(copies) = shared.tables.copies(partition.id) else { return false };
-    let definition = copies.definition();
-    let mut others = definition.serving().filter(|node| **node != *shared.members.own);
-    others.any(|node| {
-        let member = shared.members.get(node);
-        member.is_some_and(|it| it.is_alive() && it.may_serve(partition.id))
-    })
+    let copies = shared.tables.copies(partition.id);
+    copies.is_some_and(|copies| shared.members_with(&copies).iter().any(|it| it.is_alive()))
 }

@@ -111,7 +111,6 @@ pub(crate) struct Recovery {
     /// What the copy has of time and tasks.
     pub(super) world: World,
     record: Arc<Mutex<Record>>,
-    began: Instant,
 }
 
 /// A file's kind and name.
@@ -185,7 +184,7 @@ impl Recoveries {
         {
             records.remove(oldest);
         }
-        Ok(Arc::new(Recovery { world, record, began }))
+        Ok(Arc::new(Recovery { world, record }))
     }
 
     /// All that are kept, the earliest first.
@@ -195,10 +194,6 @@ impl Recoveries {
 }
 
 impl Recovery {
-    fn elapsed(&self) -> Duration {
-        self.world.time.now() - self.began
-    }
-
     /// What is told about it now.
     #[cfg(test)]
     pub(crate) fn status(&self) -> RecoveryStatus {
@@ -211,7 +206,7 @@ impl Recovery {
             self.bounded(Bound::Target);
         }
         let mut record = self.record.lock();
-        let (partition, elapsed_ms) = (record.status.partition, whole_ms(self.elapsed()));
+        let (partition, elapsed_ms) = (record.status.partition, whole_ms(record.elapsed()));
         tracing::debug!(%partition, %stage, elapsed_ms, "a copy is in its next stage");
         record.status.stage = stage;
         if stage == Stage::Done {
@@ -262,8 +257,8 @@ impl Recovery {
 
     /// Bytes have arrived.
     pub(super) fn received(&self, bytes: u64) {
-        let at = self.elapsed().as_secs();
         let mut record = self.record.lock();
+        let at = record.elapsed().as_secs();
         record.received += bytes;
         record.rate.add(at, bytes);
     }
@@ -291,7 +286,9 @@ impl Recovery {
 
     /// What keeps it from going faster from now on.
     pub(super) fn bounded(&self, by: Bound) {
-        self.record.lock().bounds.note(by, self.elapsed());
+        let mut record = self.record.lock();
+        let elapsed = record.elapsed();
+        record.bounds.note(by, elapsed);
     }
 
     /// It waited for other work.
@@ -303,7 +300,7 @@ impl Recovery {
     /// each counts for the time that it waited longer than the one before.
     pub(super) fn throttled_at_source(&self, held: Duration) {
         let mut record = self.record.lock();
-        let now = self.elapsed();
+        let now = record.elapsed();
         let since = record.source_held_until.max(now.saturating_sub(held));
         record.source_held_until = now;
         record.status.source_throttled_ms += whole_ms(now.saturating_sub(since));

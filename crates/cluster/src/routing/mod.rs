@@ -140,7 +140,7 @@ impl Shared {
     }
 
     /// The other nodes whose copy serves, as far as is known here.
-    fn members_with(&self, copies: &Copies) -> Vec<Arc<Member>> {
+    pub(crate) fn members_with(&self, copies: &Copies) -> Vec<Arc<Member>> {
         let definition = copies.definition();
         definition
             .serving()

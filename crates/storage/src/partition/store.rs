@@ -201,9 +201,13 @@ impl Store {
         (backlog.level_0_files, backlog.pending_bytes)
     }
 
-    /// Bytes of rows that a flush that begins now would write: not those that are being flushed.
+    /// Bytes of rows that a flush that begins now would write: not those that are being flushed, and none where
+    /// files cannot be written until [`Self::resume`].
     #[must_use]
     pub fn flushable_bytes(&self) -> u64 {
+        if self.has_failed() {
+            return 0;
+        }
         self.engine.flushable_bytes() + self.pending.bytes() as u64
     }
 

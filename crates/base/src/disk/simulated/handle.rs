@@ -78,10 +78,10 @@ impl Handle {
 
     pub(in crate::disk) fn find_in(&self, dir: &Path) -> io::Result<Vec<(PathBuf, Found)>> {
         let state = self.state_of(dir)?;
-        let paths: BTreeSet<&PathBuf> = state.names.keys().chain(&state.dirs).collect();
-        let here = paths.into_iter().filter(|path| path.parent() == Some(dir));
+        let paths = state.names.keys().chain(&state.dirs);
+        let here: BTreeSet<&PathBuf> = paths.filter(|path| path.parent() == Some(dir)).collect();
         let found = |path: &PathBuf| Some((path.file_name()?.into(), state.found(path)?));
-        Ok(here.filter_map(found).collect())
+        Ok(here.into_iter().filter_map(found).collect())
     }
 
     pub(in crate::disk) fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -174,22 +174,6 @@ impl Handle {
         state.change_dir(DirChange { from: dir.to_owned(), to: None });
         state.forget_unnamed();
         state.called()
-    }
-
-    pub(in crate::disk) fn list_dirs(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
-        let state = self.state_of(dir)?;
-        let here = state.dirs.iter().filter(|it| it.parent() == Some(dir));
-        Ok(here.filter_map(|it| it.file_name().map(PathBuf::from)).collect())
-    }
-
-    pub(in crate::disk) fn has_dir(&self, dir: &Path) -> io::Result<bool> {
-        Ok(self.state()?.dirs.contains(dir))
-    }
-
-    pub(in crate::disk) fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
-        let state = self.state_of(dir)?;
-        let here = state.names.keys().filter(|name| name.parent() == Some(dir));
-        Ok(here.filter_map(|name| name.file_name().map(PathBuf::from)).collect())
     }
 }
 

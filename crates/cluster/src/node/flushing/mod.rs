@@ -133,9 +133,10 @@ fn relieve(shared: &Shared) {
             return;
         }
         let partitions = shared.tables.partitions();
-        let able = partitions.iter().filter(|it| !it.store.has_failed());
-        let Some(fullest) = able.max_by_key(|it| it.store.flushable_bytes()) else { return };
-        // Those that hold more are being flushed, and are waited for.
+        let Some(fullest) = partitions.iter().max_by_key(|it| it.store.flushable_bytes()) else {
+            return;
+        };
+        // Those that hold more are being flushed, and are waited for, or cannot be: `maintenance` tries again.
         if fullest.store.flushable_bytes() == 0 {
             return;
         }
@@ -145,12 +146,8 @@ fn relieve(shared: &Shared) {
     }
 }
 
-/// Writes a partition's rows to files; whether that was done. A store that could not write them is left alone
-/// until `maintenance` has it go on.
+/// Writes a partition's rows to files; whether that was done.
 fn flush(partition: &Partition) -> bool {
-    if partition.store.has_failed() {
-        return false;
-    }
     let flushed = partition.store.flush();
     if let Err(error) = &flushed {
         tracing::warn!(partition = %partition.id, %error, "rows cannot be flushed");
@@ -179,11 +176,8 @@ impl Turns {
         self.looked_bytes = applied_bytes;
         let limits =
             Limits { bytes: memtable_bytes - memtable_bytes / TURN_PART, age_ns: u64::MAX };
-        let bytes = |it: &Partition| match it.store.has_failed() {
-            true => 0,
-            false => it.store.flushable_bytes(),
-        };
-        let held = partitions.iter().map(|it| Held { bytes: bytes(it), age_ns: 0 });
+        let held =
+            partitions.iter().map(|it| Held { bytes: it.store.flushable_bytes(), age_ns: 0 });
         let Some(at) = flushing::due(&held.collect::<Vec<_>>(), limits) else { return };
         flush(&partitions[at]);
     }
