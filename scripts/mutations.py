@@ -123,7 +123,7 @@ MUTATIONS = {
         "        let _ = &mut overlay;\n",
     ),
     "reads: a copy that has not come so far answers": (
-        "crates/cluster/src/node/answer.rs",
+        "crates/cluster/src/routing/serving.rs",
         "        if is_fresh && local.fault().is_none() {\n",
         "        if local.fault().is_none() {\n",
     ),

@@ -1,33 +1,32 @@
-//! Which part of `cluster` may know which. Its folders are layers, each of which knows those below it alone;
-//! `upward.txt` lists the arrows that still run up, and only gets shorter.
+//! Which part of `cluster` may know which. Its folders are layers, each of which knows those below it alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::Tree;
 use crate::taken::production;
-use crate::{Tree, lists};
 
 const ROOT: &str = "crates/cluster/src/";
-const LIST: &str = "xtask/upward.txt";
 
 /// The folders from the lowest up.
-const LAYERS: [&str; 11] = [
+const LAYERS: [&str; 13] = [
     "machine",
     "wire",
     "metadata",
     "settings",
+    "pacing",
     "replication",
     "recovery",
     "routing",
     "rows",
     "documents",
+    "copies",
     "following",
     "node",
 ];
 
-/// Arrows that run up and are not listed, and listed ones that are gone.
+/// Arrows that run up.
 pub fn upward(tree: &Tree) -> Vec<String> {
     let mut complaints = Vec::new();
-    let mut found = BTreeSet::new();
     let exported = exported(tree);
     for file in &tree.files {
         let Some(module) = module_of(&file.path) else { continue };
@@ -35,16 +34,11 @@ pub fn upward(tree: &Tree) -> Vec<String> {
             complaints.push(format!("{}: of no layer", file.path));
             continue;
         };
-        for named in mentioned(production(&file.text), &exported) {
-            if layer_of(&named).is_some_and(|other| other > own) {
-                found.insert(format!("{module} -> {named}"));
-            }
-        }
+        let named = mentioned(production(&file.text), &exported);
+        let above = named.iter().filter(|it| layer_of(it).is_some_and(|other| other > own));
+        complaints.extend(above.map(|it| format!("{module} -> {it} runs up")));
     }
-    let listed: BTreeSet<String> = lists::lines(tree, LIST).map(str::to_owned).collect();
-    complaints.extend(found.difference(&listed).map(|arrow| format!("{arrow} runs up")));
-    let gone: Vec<String> = listed.difference(&found).cloned().collect();
-    lists::shortened(tree, LIST, found.into_iter(), complaints, &gone)
+    complaints
 }
 
 /// `lead` of `crates/cluster/src/lead.rs`, `rpc/answer` of a file in a folder; none of tests and the root.

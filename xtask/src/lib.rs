@@ -3,6 +3,7 @@
 //! They read text and ask `cargo tree`; they change
 //! none but their own lists, where those got shorter and that is asked for.
 
+mod circles;
 mod documents;
 mod edges;
 mod layers;
@@ -11,6 +12,7 @@ mod sources;
 mod taken;
 mod tree;
 
+pub use circles::circles;
 pub use documents::{crates_in_architecture, documents_exist, private_words, titles};
 pub use edges::{forbidden_edges, rocksdb_agreement};
 pub use layers::upward;

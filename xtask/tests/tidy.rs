@@ -39,6 +39,11 @@ fn parts_of_the_cluster_know_those_below_them() -> Result<(), TreeError> {
 }
 
 #[test]
+fn no_files_of_the_cluster_need_each_other() -> Result<(), TreeError> {
+    assert_clean(xtask::circles)
+}
+
+#[test]
 fn documents_are_there() -> Result<(), TreeError> {
     assert_clean(xtask::documents_exist)
 }

@@ -3,11 +3,13 @@
 //!
 //! It knows neither RESP nor HTTP, nor how bytes get from node to node.
 
+mod copies;
 mod documents;
 pub mod following;
 mod machine;
 mod metadata;
 mod node;
+mod pacing;
 mod recovery;
 mod replication;
 mod routing;
@@ -16,26 +18,27 @@ mod settings;
 mod wire;
 
 pub use documents::{
-    Action, AliasAction, CacheStatistics, Condition, ContextId, Document, DocumentWrite,
-    DocumentsOptions, IndexBody, IndexMetadata, IndexStatistics, PartitionStatistics,
-    PoolStatistics, SearchOptions, SearchOutcome, WriteResult, Written, apart, aside, refused,
-    stopped,
+    Action, AliasAction, CacheStatistics, Condition, ContextId, Document, DocumentWrite, Documents,
+    DocumentsOptions, IndexBody, IndexStatistics, PartitionStatistics, PoolStatistics,
+    SearchOptions, SearchOutcome, WriteResult, Written, apart, aside, refused, stopped,
 };
+pub use metadata::index::IndexMetadata;
 pub use metadata::members::NodeRecord;
 pub use metadata::{default_expiry, is_database};
+pub use node::Node;
 pub use node::acceptance::AcceptError;
 pub use node::coordinator::Coordinator;
-pub use node::digest::{CopyDigest, Digest};
-pub use node::figures::{
-    ClusterStatistics, CopyStatistics, NodeStatistics, ProcessFigures, RecoveryOverview,
-};
+pub use node::digest::CopyDigest;
+pub use node::figures::{ClusterStatistics, CopyStatistics, NodeStatistics, RecoveryOverview};
 pub use node::overview::{CopyStatus, Missing, NodeOverview, PartitionOverview};
+pub use node::settings::{NodeSettings, OpenError};
+pub use node::shared::ProcessFigures;
 pub use node::statistics::{DatabaseStatistics, Statistics};
-pub use node::{Node, NodeSettings, OpenError};
 pub use plimsoll_control::LoadLine;
 pub use plimsoll_control::admission::Frame;
 pub use plimsoll_index::Error;
 pub use recovery::{RecoveryStatus, Stage};
+pub use replication::digest::Digest;
 pub use replication::log_engine::{LogSettings, OpenedLog};
 pub use replication::session::ClientSession;
 pub use routing::selection::{NodeSelection, SelectionStatistics};
@@ -47,7 +50,7 @@ pub use wire::request::{Preference, ReadLevel, Request, Watched};
 pub use wire::{Call, CallError, MESSAGE_BYTES_MAX, NoPeers, Peers};
 
 /// Log groups that a node uses: the metadata's, and those of partitions.
-pub const LOG_GROUPS: u16 = node::GROUPS + 1;
+pub const LOG_GROUPS: u16 = metadata::GROUPS + 1;
 /// How many databases `SELECT` reaches.
 pub const DATABASES: u32 = 16;
 

@@ -30,7 +30,7 @@ async fn create(coordinator: &Coordinator, name: &str, shards: u32) -> Arc<Index
     settings.insert("index.number_of_shards".to_owned(), json!(shards));
     let mappings = json!({ "properties": { "n": { "type": "long" } } });
     let body = IndexBody { settings, mappings, ..IndexBody::default() };
-    coordinator.create_index(name, body).await.unwrap()
+    coordinator.documents().create_index(name, body).await.unwrap()
 }
 
 async fn ask(coordinator: &Coordinator, words: &[&[u8]]) -> Reply {
@@ -55,7 +55,7 @@ async fn documents_are_written_read_and_kept() {
         write("3", Action::Delete, ""),
         write("4", Action::Index, r#"{"new": "field"}"#),
     ];
-    let outcomes = coordinator.write_documents(&index, writes).await;
+    let outcomes = coordinator.documents().write_documents(&index, writes).await;
     let done = |at: usize| outcomes[at].as_ref().unwrap();
     assert_eq!((done(0).result, done(0).version), (WriteResult::Created, 1));
     assert_eq!((done(1).result, done(1).version), (WriteResult::Updated, 2));
@@ -67,26 +67,29 @@ async fn documents_are_written_read_and_kept() {
     );
     assert_eq!(outcomes[3].as_ref().unwrap_err().kind, "mapper_parsing_exception");
     assert_eq!((done(4).result, done(4).version), (WriteResult::NotFound, 1));
-    let index = coordinator.index("g").unwrap();
+    let index = coordinator.documents().index("g").unwrap();
     assert!(index.mapping.field("new").is_some(), "the mapping grew");
-    coordinator.refresh(&index, None).await.unwrap();
+    coordinator.documents().refresh(&index, None).await.unwrap();
     drop(coordinator);
     node.close().await;
 
     let node = open(dir.path()).await;
     let coordinator = node.coordinator();
-    let index = coordinator.index("g").unwrap();
-    let found = coordinator.get_document(&index, "1", None, true).await.unwrap().unwrap();
+    let index = coordinator.documents().index("g").unwrap();
+    let found =
+        coordinator.documents().get_document(&index, "1", None, true).await.unwrap().unwrap();
     assert_eq!((&found.source[..], found.version), (br#"{"n": 2}"#.as_slice(), 2));
-    assert!(coordinator.get_document(&index, "2", None, false).await.unwrap().is_none());
+    assert!(
+        coordinator.documents().get_document(&index, "2", None, false).await.unwrap().is_none()
+    );
     assert!(index.mapping.field("new").is_some());
-    coordinator.delete_index("g").await.unwrap();
-    assert!(coordinator.index("g").is_none());
+    coordinator.documents().delete_index("g").await.unwrap();
+    assert!(coordinator.documents().index("g").is_none());
     let entries = std::fs::read_dir(dir.path().join("partitions")).unwrap().count();
     assert_eq!(entries, 1, "the metadata's alone");
     // The name is free again, and nothing of the old index is in the new.
     let index = create(&coordinator, "g", 1).await;
-    assert!(coordinator.get_document(&index, "1", None, true).await.unwrap().is_none());
+    assert!(coordinator.documents().get_document(&index, "1", None, true).await.unwrap().is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -103,11 +106,14 @@ async fn a_row_of_a_mapped_table_is_a_document() {
     for (id, routing, source) in
         [("early", None, r#"{"n":1}"#), ("a", None, r#"{"n":2}"#), ("b", Some("r"), r#"{"n":3}"#)]
     {
-        let found = coordinator.get_document(&index, id, routing, true).await.unwrap().unwrap();
+        let found =
+            coordinator.documents().get_document(&index, id, routing, true).await.unwrap().unwrap();
         assert_eq!(&found.source[..], source.as_bytes());
     }
-    let outcomes =
-        coordinator.write_documents(&index, vec![write("z", Action::Index, r#"{"n":9}"#)]).await;
+    let outcomes = coordinator
+        .documents()
+        .write_documents(&index, vec![write("z", Action::Index, r#"{"n":9}"#)])
+        .await;
     assert!(outcomes[0].is_ok());
     assert_eq!(
         ask(&coordinator, &[b"HGET", b"z", b"z"]).await,
@@ -116,8 +122,8 @@ async fn a_row_of_a_mapped_table_is_a_document() {
     let refused = ask(&coordinator, &[b"SET", b"bad", br#"{"n":"x"}"#]).await;
     assert!(matches!(&refused, Reply::Error(error) if error.message.contains("mapper_parsing")));
     assert_eq!(ask(&coordinator, &[b"SET", b"plain", b"text"]).await, Reply::OK);
-    coordinator.refresh(&index, None).await.unwrap();
-    assert_eq!(coordinator.delete_index("db0").await.unwrap_err().status, 400);
+    coordinator.documents().refresh(&index, None).await.unwrap();
+    assert_eq!(coordinator.documents().delete_index("db0").await.unwrap_err().status, 400);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -126,15 +132,18 @@ async fn what_is_asked_wrongly_is_refused_by_name() {
     let node = open(dir.path()).await;
     let coordinator = node.coordinator();
     create(&coordinator, "a", 1).await;
-    let again = coordinator.create_index("a", IndexBody::default()).await.unwrap_err();
+    let again = coordinator.documents().create_index("a", IndexBody::default()).await.unwrap_err();
     assert_eq!(again.kind, "resource_already_exists_exception");
-    let wrong = coordinator.create_index("A", IndexBody::default()).await.unwrap_err();
+    let wrong = coordinator.documents().create_index("A", IndexBody::default()).await.unwrap_err();
     assert_eq!(wrong.kind, "invalid_index_name_exception");
-    assert_eq!(coordinator.delete_index("b").await.unwrap_err().kind, "index_not_found_exception");
+    assert_eq!(
+        coordinator.documents().delete_index("b").await.unwrap_err().kind,
+        "index_not_found_exception"
+    );
     let mut settings = Map::new();
     settings.insert("index.number_of_shards".to_owned(), json!(0));
     let none = IndexBody { settings, ..IndexBody::default() };
-    assert_eq!(coordinator.create_index("c", none).await.unwrap_err().status, 400);
+    assert_eq!(coordinator.documents().create_index("c", none).await.unwrap_err().status, 400);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -190,7 +190,10 @@ impl Metrics {
 
     /// What the controllers of the node did.
     fn work(&self, coordinator: &Coordinator) {
-        let pools = [("search", coordinator.search_pool()), ("write", coordinator.write_pool())];
+        let pools = [
+            ("search", coordinator.documents().search_pool()),
+            ("write", coordinator.write_pool()),
+        ];
         for (name, pool) in pools {
             let label = Some(("pool", name.into()));
             self.show("plimsoll_pool_active", label.clone(), pool.active as f64);
@@ -198,12 +201,12 @@ impl Metrics {
             self.count("plimsoll_pool_rejected_total", label.clone(), pool.rejected);
             self.count("plimsoll_pool_completed_total", label, pool.completed);
         }
-        let search = coordinator.search_pool();
+        let search = coordinator.documents().search_pool();
         self.show("plimsoll_search_threads", None, search.threads as f64);
         self.show("plimsoll_search_queue_capacity", None, search.queue_capacity as f64);
         self.show("plimsoll_search_oldest_wait_seconds", None, search.oldest_wait_ns as f64 / 1e9);
         self.count("plimsoll_search_sent_elsewhere_total", None, search.sent_elsewhere);
-        self.show("plimsoll_search_held_views", None, coordinator.held_views() as f64);
+        self.show("plimsoll_search_held_views", None, coordinator.documents().held_views() as f64);
         let selection = coordinator.selection();
         self.count("plimsoll_selection_hedges_wanted_total", None, selection.hedges.0);
         self.count("plimsoll_selection_hedges_total", None, selection.hedges.1);

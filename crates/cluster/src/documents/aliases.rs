@@ -6,16 +6,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
-use super::catalog::{check_name, name_is_index, no_such_index};
+use super::catalog::{check_name, name_is_index};
+use super::service::Documents;
 use super::types::AliasAction;
-use crate::Coordinator;
+use crate::metadata::index::no_such_index;
 
 /// Whether writes to an alias go to the index of which this says what the alias is.
 fn is_write(body: &Map<String, Value>) -> bool {
     body.get("is_write_index") == Some(&json!(true))
 }
 
-impl Coordinator {
+impl Documents {
     /// Carries out changes of aliases in their order; all are checked before the first.
     ///
     /// # Errors

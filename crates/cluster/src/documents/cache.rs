@@ -9,8 +9,8 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
 
+use super::options::SearchOptions;
 use super::parts::Local;
-use super::search::SearchOptions;
 
 /// What an entry takes beside its answer, bytes, about.
 const ENTRY_OVERHEAD_BYTES: u64 = 200;

@@ -3,27 +3,25 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use plimsoll_index::Error;
 use plimsoll_index::mapping::Mapping;
 use plimsoll_storage::execute::{self, DocumentsCursor};
 use plimsoll_storage::rows::StoreError;
 use serde_json::{Map, Value, json};
 
-use super::types::{IndexBody, IndexMetadata};
-use crate::Coordinator;
-use crate::following::travels;
+use super::service::Documents;
+use super::types::IndexBody;
 use crate::machine::wall_clock::now_ms;
 use crate::metadata;
+use crate::metadata::PARTITIONS_MAX;
 use crate::metadata::default_expiry;
-use crate::metadata::table::{DocumentsDefinition, Table, TableDefinition};
-use crate::node::{PARTITIONS_MAX, Shared};
+use crate::metadata::follows::travels;
+use crate::metadata::index::{IndexMetadata, mapping_of, no_such_index, number};
+use crate::metadata::table::{DocumentsDefinition, TableDefinition};
+use crate::replication::tables::Table;
 use crate::routing::no_shard;
-use crate::settings::setting_ms;
-use crate::settings::work::SettingsFollower;
+use crate::wire::write_error::failed;
 
 /// The most indices that a cluster holds.
 const INDICES_MAX: usize = 10_000;
@@ -33,54 +31,20 @@ const NAME_BYTES_MAX: usize = 255;
 const DEFINITION_BYTES_MAX: usize = 4 << 20;
 /// How often a change of the metadata is tried again after another came before it.
 const ATTEMPTS_MAX: u32 = 100;
-/// How long a change waits for this node to work by it.
-const FOLLOW_TIMEOUT: Duration = Duration::from_secs(2);
 
 const SHARDS: &str = "index.number_of_shards";
-const REPLICAS: &str = "index.number_of_replicas";
-const DELAYED: &str = "index.unassigned.node_left.delayed_timeout";
 
-impl IndexMetadata {
-    /// What a definition says; `None` for a table that is no index.
-    ///
-    /// # Errors
-    /// Where its mapping cannot be read: another version wrote it.
-    pub(crate) fn of(name: &str, definition: &TableDefinition) -> Result<Option<Self>, Error> {
-        let Some(documents) = &definition.documents else { return Ok(None) };
-        Ok(Some(Self {
-            name: name.to_owned(),
-            uuid: uuid(definition.incarnation),
-            created_ms: documents.created_ms,
-            replicas: replicas(&documents.settings)?.unwrap_or(0),
-            settings: documents.settings.clone(),
-            mapping: mapping_of(&documents.settings, &documents.mapping)?,
-            mapping_version: documents.mapping_version,
-            aliases: documents.aliases.clone(),
-            partitions: u32::try_from(definition.partitions.len()).unwrap_or(u32::MAX),
-            is_open: !documents.is_closed,
-        }))
-    }
-}
-
-impl IndexMetadata {
-    /// How long a node that left is waited for before its copies are made elsewhere, ms, where the
-    /// index says.
-    pub(crate) fn delayed_ms(&self) -> Option<u64> {
-        self.settings.get(DELAYED).and_then(setting_ms)
-    }
-}
-
-impl Coordinator {
+impl Documents {
     /// The indices that exist, by name, closed ones too.
     #[must_use]
     pub fn indices(&self) -> Vec<Arc<IndexMetadata>> {
-        self.shared().tables.all().iter().filter_map(|table| table.index()).collect()
+        self.router.tables.all().iter().filter_map(|table| table.index()).collect()
     }
 
     /// The index of this name; an alias is not one.
     #[must_use]
     pub fn index(&self, name: &str) -> Option<Arc<IndexMetadata>> {
-        self.shared().tables.by_name(name)?.index()
+        self.router.tables.by_name(name)?.index()
     }
 
     /// Creates an index. A table `db<n>` that is there already becomes one with its rows.
@@ -94,15 +58,14 @@ impl Coordinator {
         body: IndexBody,
     ) -> Result<Arc<IndexMetadata>, Error> {
         let created = self.create_here(name, body).await?;
-        self.shared().tell_others().await;
-        self.shared().await_copies(name).await;
+        self.router.tell_others().await;
+        self.router.await_copies(name).await;
         Ok(created)
     }
 
     async fn create_here(&self, name: &str, body: IndexBody) -> Result<Arc<IndexMetadata>, Error> {
         check_name(name)?;
-        let shared = self.shared();
-        let _changing = shared.creation.lock().await;
+        let _changing = self.changes.changing.lock().await;
         let shards = number(&body.settings, SHARDS)?.unwrap_or(1);
         if !(1..=PARTITIONS_MAX).contains(&shards) {
             let reason = format!(
@@ -111,9 +74,9 @@ impl Coordinator {
             );
             return Err(Error::illegal_argument(reason));
         }
-        default_expiry::check(shared, &body.settings)?;
+        default_expiry::check(&self.router.replication.version, &body.settings)?;
         let documents = definition_of(body)?;
-        let there = shared.tables.by_name(name);
+        let there = self.router.tables.by_name(name);
         if let Some(index) = there.as_ref().and_then(|table| table.index()) {
             return Err(already_exists(&index));
         }
@@ -124,26 +87,27 @@ impl Coordinator {
             }
             let partitions = u32::try_from(table.copies().len()).unwrap_or(u32::MAX);
             let (before, after) =
-                (shared.wanted_copies(None), shared.wanted_copies(Some(&documents)));
-            shared.check_capacity(partitions, before, after)?;
-            return shared.attach_documents(&table, documents).await;
+                (self.changes.wanted_copies(None), self.changes.wanted_copies(Some(&documents)));
+            self.changes.check_capacity(partitions, before, after)?;
+            return self.attach_documents(&table, documents).await;
         }
-        if shared.tables.all().iter().any(|table| has_alias(table, name)) {
+        if self.router.tables.all().iter().any(|table| has_alias(table, name)) {
             return Err(name_is_alias(name));
         }
-        if shared.tables.all().len() >= INDICES_MAX {
+        if self.router.tables.all().len() >= INDICES_MAX {
             let reason = format!("this cluster holds {INDICES_MAX} tables already");
             return Err(Error::new(400, "validation_exception", reason));
         }
-        shared.check_capacity(shards, 0, shared.wanted_copies(Some(&documents)))?;
-        let definition = shared.new_definition(shards, Some(documents)).await;
-        let definition = definition.map_err(super::write::failed)?;
-        let created = shared.create_table(name, &definition).await.map_err(super::write::failed)?;
+        self.changes.check_capacity(shards, 0, self.changes.wanted_copies(Some(&documents)))?;
+        let definition = self.changes.new_definition(shards, Some(documents)).await;
+        let definition = definition.map_err(failed)?;
+        let created =
+            self.router.replication.create_table(name, &definition).await.map_err(failed)?;
         if created.incarnation != definition.incarnation {
             let index = IndexMetadata::of(name, &created)?.map(Arc::new);
             return Err(index.map_or_else(|| name_is_alias(name), |index| already_exists(&index)));
         }
-        let table = shared.open_table(name, &created).await.map_err(super::write::failed)?;
+        let table = self.changes.open(name, &created).await.map_err(failed)?;
         table.index().ok_or_else(|| Error::internal("the index was not created"))
     }
 
@@ -152,11 +116,10 @@ impl Coordinator {
     /// # Errors
     /// Where there is none, or it is the table of a database, which Redis clients own.
     pub async fn delete_index(&self, name: &str) -> Result<(), Error> {
-        let shared = self.shared();
-        let changing = shared.creation.lock().await;
-        shared.delete_table(name).await?;
+        let changing = self.changes.changing.lock().await;
+        self.changes.delete_table(name).await?;
         drop(changing);
-        shared.tell_others().await;
+        self.router.tell_others().await;
         Ok(())
     }
 
@@ -192,16 +155,15 @@ impl Coordinator {
         name: &str,
         changes: Map<String, Value>,
     ) -> Result<(), Error> {
-        let shared = self.shared();
         if let Some(theirs) = changes.keys().find(|it| self.is_follower(name) && travels(it)) {
             return Err(Error::illegal_argument(format!(
                 "can not update setting [{theirs}] of follower index [{name}]: it is its leader's"
             )));
         }
-        default_expiry::check(shared, &changes)?;
+        default_expiry::check(&self.router.replication.version, &changes)?;
         let partitions = self.index(name).map_or(0, |index| index.partitions);
         let changed = self.change_index(name, |documents| {
-            let before = shared.wanted_copies(Some(documents));
+            let before = self.changes.wanted_copies(Some(documents));
             for (key, value) in &changes {
                 if value.is_null() {
                     documents.settings.remove(key);
@@ -209,7 +171,11 @@ impl Coordinator {
                     documents.settings.insert(key.clone(), value.clone());
                 }
             }
-            shared.check_capacity(partitions, before, shared.wanted_copies(Some(documents)))
+            self.changes.check_capacity(
+                partitions,
+                before,
+                self.changes.wanted_copies(Some(documents)),
+            )
         });
         changed.await.map(drop)
     }
@@ -227,61 +193,7 @@ impl Coordinator {
     }
 
     pub(super) fn is_follower(&self, name: &str) -> bool {
-        self.shared().tables.by_name(name).is_some_and(|table| table.follows().is_some())
-    }
-
-    /// A setting of the whole cluster that was changed while it runs: the transient one, else the
-    /// persistent one.
-    #[must_use]
-    pub fn cluster_setting(&self, name: &str) -> Option<String> {
-        metadata::setting(&self.shared().metadata, name)
-    }
-
-    /// Has the front end take on the cluster's settings, those that there are at once. A change of
-    /// them is acknowledged after all nodes that are there did so.
-    pub fn follow_settings(&self, follower: SettingsFollower) {
-        *self.shared().settings_follower.lock() = Some(follower);
-        self.shared().follow_settings();
-    }
-
-    /// A small object that the whole cluster shares, such as a template.
-    #[must_use]
-    pub fn stored(&self, kind: &str, name: &str) -> Option<Value> {
-        metadata::object(&self.shared().metadata, kind, name)
-    }
-
-    /// All objects of a kind, by name.
-    #[must_use]
-    pub fn stored_all(&self, kind: &str) -> Vec<(String, Value)> {
-        metadata::objects(&self.shared().metadata, kind)
-    }
-
-    /// Puts such an object, or takes it away.
-    ///
-    /// # Errors
-    /// Where the metadata cannot be written, or the object is too large.
-    pub async fn store(&self, kind: &str, name: &str, value: Option<Value>) -> Result<(), Error> {
-        let command = match value {
-            Some(value) => metadata::put_object(kind, name, &checked(&value)?),
-            None => metadata::delete_object(kind, name),
-        };
-        let shared = self.shared();
-        shared.write_metadata(command).await.map_err(super::write::failed)?;
-        // Settings that were changed are at work here too when that is acknowledged.
-        shared.reconciled_to(shared.metadata.applied().0, FOLLOW_TIMEOUT).await;
-        shared.tell_others().await;
-        Ok(())
-    }
-
-    /// Puts such an object where there is none yet: says which one there is then, another node's
-    /// where that came first.
-    ///
-    /// # Errors
-    /// Where the metadata cannot be written, or the object is too large.
-    pub async fn store_first(&self, kind: &str, name: &str, value: Value) -> Result<Value, Error> {
-        let command = metadata::put_first_object(kind, name, &checked(&value)?);
-        self.shared().write_metadata(command).await.map_err(super::write::failed)?;
-        Ok(self.stored(kind, name).unwrap_or(value))
+        self.router.tables.by_name(name).is_some_and(|table| table.follows().is_some())
     }
 
     /// Changes what an index is made of: tried again where another change comes between.
@@ -290,10 +202,9 @@ impl Coordinator {
         name: &str,
         change: impl Fn(&mut DocumentsDefinition) -> Result<(), Error>,
     ) -> Result<Arc<IndexMetadata>, Error> {
-        let shared = self.shared();
-        let changing = shared.creation.lock().await;
-        let table = shared.tables.by_name(name).ok_or_else(|| no_such_index(name))?;
-        let (index, is_changed) = shared
+        let changing = self.changes.changing.lock().await;
+        let table = self.router.tables.by_name(name).ok_or_else(|| no_such_index(name))?;
+        let (index, is_changed) = self
             .change_definition(&table, |definition| {
                 let documents = definition.documents.as_mut().ok_or_else(|| no_such_index(name))?;
                 change(documents)
@@ -301,13 +212,11 @@ impl Coordinator {
             .await?;
         drop(changing);
         if is_changed {
-            shared.tell_others().await;
+            self.router.tell_others().await;
         }
         Ok(index)
     }
-}
 
-impl Shared {
     /// Makes a table of rows an index as well. The mapping takes in what the rows hold already.
     async fn attach_documents(
         &self,
@@ -321,11 +230,12 @@ impl Shared {
         let (index, _) = self
             .change_definition(table, |definition| {
                 definition.documents = Some(documents.clone());
-                default_expiry::attach(definition);
+                definition.attach_default_expiry();
                 Ok(())
             })
             .await?;
-        self.index_partitions(table).await?;
+        let indexed = self.changes.opener()?.index(Arc::clone(table)).await;
+        indexed.map_err(|error| Error::internal(error.message))?;
         Ok(index)
     }
 
@@ -338,7 +248,7 @@ impl Shared {
     ) -> Result<(Arc<IndexMetadata>, bool), Error> {
         let name = table.name();
         for _ in 0..ATTEMPTS_MAX {
-            let (mut definition, seen) = metadata::definition(&self.metadata, name)
+            let (mut definition, seen) = metadata::definition(&self.router.metadata, name)
                 .map_err(Error::internal)?
                 .filter(|(found, _)| found.incarnation == table.incarnation())
                 .ok_or_else(|| no_such_index(name))?;
@@ -349,8 +259,9 @@ impl Shared {
             let is_changed = definition != before;
             if is_changed {
                 checked(&json!(definition))?;
-                let replaced = self.replace_definition(name, &definition, seen).await;
-                if !replaced.map_err(super::write::failed)? {
+                let replaced =
+                    self.router.replication.replace_definition(name, &definition, seen).await;
+                if !replaced.map_err(failed)? {
                     continue;
                 }
             }
@@ -411,11 +322,6 @@ fn definition_of(body: IndexBody) -> Result<DocumentsDefinition, Error> {
     Ok(documents)
 }
 
-/// A mapping with the analyzers that the settings define.
-fn mapping_of(settings: &Map<String, Value>, body: &Value) -> Result<Mapping, Error> {
-    Mapping::of_settings(settings)?.create(body)
-}
-
 /// The bytes of a definition or object that is not too large.
 pub(crate) fn checked(value: &Value) -> Result<Vec<u8>, Error> {
     let bytes = value.to_string().into_bytes();
@@ -463,45 +369,8 @@ pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// How many copies beyond the first an index' settings ask for, where they say.
-///
-/// # Errors
-/// Where it is no number.
-pub(crate) fn replicas(settings: &Map<String, Value>) -> Result<Option<u32>, Error> {
-    number(settings, REPLICAS)
-}
-
-fn number(settings: &Map<String, Value>, key: &str) -> Result<Option<u32>, Error> {
-    let Some(value) = settings.get(key) else { return Ok(None) };
-    let number = match value {
-        Value::Number(number) => number.as_u64().and_then(|number| u32::try_from(number).ok()),
-        Value::String(text) => text.parse().ok(),
-        _ => None,
-    };
-    let shown = value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
-    number.map(Some).ok_or_else(|| {
-        Error::illegal_argument(format!("Failed to parse value [{shown}] for setting [{key}]"))
-    })
-}
-
-/// Twenty-two URL-safe characters that tell tables apart.
-pub(crate) fn uuid(incarnation: u64) -> String {
-    // The second half is the first once more: only the length is a habit of clients.
-    let bytes = [incarnation.to_be_bytes(), incarnation.rotate_left(29).to_be_bytes()].concat();
-    URL_SAFE_NO_PAD.encode(bytes)
-}
-
 fn has_alias(table: &Table, name: &str) -> bool {
     table.index().is_some_and(|index| index.aliases.contains_key(name))
-}
-
-/// 404: there is no index of this name.
-pub(crate) fn no_such_index(name: &str) -> Error {
-    Error::new(404, "index_not_found_exception", format!("no such index [{name}]"))
-        .with("index", name)
-        .with("resource.id", name)
-        .with("resource.type", "index_or_alias")
-        .with("index_uuid", "_na_")
 }
 
 fn already_exists(index: &IndexMetadata) -> Error {
@@ -546,11 +415,5 @@ mod tests {
             assert!(error.reason.contains(words), "{name}: {}", error.reason);
         }
         assert!(check_name(&"x".repeat(256)).unwrap_err().reason.contains("too long"));
-    }
-
-    #[test]
-    fn an_index_has_a_name_of_22_characters_beside_its_own() {
-        assert_eq!(uuid(u64::MAX).len(), 22);
-        assert_ne!(uuid(1), uuid(2));
     }
 }

@@ -2,57 +2,22 @@
 //! Each is let go when nobody asks for it in time; there is a limit to how many there are.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
 use plimsoll_index::Error;
 use plimsoll_index::search::SearchRequest;
 use serde_json::Value;
 
+use super::options::{ContextId, Last};
 use super::parts::Part;
-use super::search::Last;
-use crate::machine::chance::random_u64;
 use crate::machine::wall_clock::now_ms;
 
 /// The most contexts at once. Elasticsearch's `search.max_open_scroll_context`.
 const CONTEXTS_MAX: usize = 500;
 /// The longest time that one may be held between two requests. Elasticsearch's.
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(24 * 3600);
-
-/// The name of a context: URL-safe characters that say nothing.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ContextId(String);
-
-impl fmt::Display for ContextId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for ContextId {
-    type Err = Error;
-
-    /// # Errors
-    /// Where it is no name that a node gives out.
-    fn from_str(text: &str) -> Result<Self, Error> {
-        match URL_SAFE_NO_PAD.decode(text) {
-            Ok(bytes) if bytes.len() == 16 => Ok(Self(text.to_owned())),
-            _ => Err(Error::illegal_argument(format!("Cannot parse scroll id [{text}]"))),
-        }
-    }
-}
-
-impl ContextId {
-    fn new() -> Self {
-        let bytes = [random_u64().to_be_bytes(), random_u64().to_be_bytes()].concat();
-        Self(URL_SAFE_NO_PAD.encode(bytes))
-    }
-}
 
 /// What a context holds.
 pub(crate) struct Context {

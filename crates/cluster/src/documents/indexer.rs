@@ -5,6 +5,7 @@
 //! Which rows changed is noted by apply, in the rows' own batch (touches), until the index has
 //! them durably. So no command is run twice, and the log need not be kept for the index.
 
+use std::any::Any;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
@@ -25,8 +26,11 @@ use plimsoll_storage::rows::StoreError;
 use plimsoll_storage::rows::touch::{Touched, TouchedDocument};
 use tokio::sync::watch;
 
-use super::types::{Document, IndexMetadata};
+use super::types::Document;
 use crate::machine::wall_clock::now_ms;
+use crate::metadata::index::IndexMetadata;
+use crate::replication::index::DocumentsIndex;
+use crate::replication::partition::Partition;
 
 /// Documents that are gathered before they are given to the index.
 const BATCH_DOCUMENTS: usize = 16_384;
@@ -443,11 +447,8 @@ impl Indexer {
         Ok(())
     }
 
-    /// Makes the index durable, gives its files second names in the folder `dir`, and has `rows` make
-    /// a checkpoint of the rows. Says up to where those files have the rows' documents; what was
-    /// touched after that is noted in the rows of the checkpoint, as nothing is forgotten in between.
-    /// `None`, and no such folder, where the index is of no use elsewhere: it is closed, or being
-    /// built, or cannot be made durable now. Blocks, and refreshes wait.
+    /// As [`DocumentsIndex::checkpoint`]; it is of no use elsewhere where it is closed, or being built, or cannot
+    /// be made durable now.
     pub(crate) fn checkpoint<T>(&self, dir: &Path, rows: impl FnOnce() -> T) -> (Option<Lsn>, T) {
         let _index = enter(&INDEX);
         let mut work = self.work.lock();
@@ -538,6 +539,37 @@ impl Indexer {
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
+}
+
+impl DocumentsIndex for Indexer {
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+
+    fn rebuilding(&self) -> Option<String> {
+        Self::rebuilding(self)
+    }
+
+    fn set_metadata(&self, metadata: Arc<IndexMetadata>) {
+        Self::set_metadata(self, metadata);
+    }
+
+    fn checkpoint(&self, dir: &Path, rows: &mut dyn FnMut()) -> Option<Lsn> {
+        Self::checkpoint(self, dir, rows).0
+    }
+
+    fn close(&self) {
+        Self::close(self);
+    }
+
+    fn delete(&self) {
+        Self::delete(self);
+    }
+}
+
+/// The index over a partition's documents; none where its table is rows alone.
+pub(crate) fn indexer_of(partition: &Partition) -> Option<Arc<Indexer>> {
+    Arc::clone(partition.index()?).as_any().downcast().ok()
 }
 
 impl Work {

@@ -12,10 +12,8 @@ use std::sync::LazyLock;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Semaphore, oneshot};
 
-use super::aside::Aside;
-
-/// The kind of the error that a breaker's refusal is.
-pub(crate) const BROKEN: &str = "circuit_breaking_exception";
+use crate::machine::low_priority::LowPriority;
+use crate::wire::CIRCUIT_BREAKING;
 
 /// The account that the thread works for, as aggregations ask it. What they take is counted where
 /// it is allocated; here they learn in time that it is too much.
@@ -51,11 +49,11 @@ const LARGE_BYTES: u64 = 1 << 20;
 
 /// Large pieces of work, as many at once as there are processors: each makes many times what it is
 /// made of, and more of them at once take longer and more memory together, not less.
-static APART: LazyLock<(Semaphore, Option<Aside>)> = LazyLock::new(|| {
+static APART: LazyLock<(Semaphore, Option<LowPriority>)> = LazyLock::new(|| {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     // They are everyone's, though a request is the first to want them.
     let _node = enter(&NODE);
-    let aside = Aside::start(threads);
+    let aside = LowPriority::start(threads);
     if aside.is_none() {
         tracing::error!("the system has no room for threads that long work is done on");
     }
@@ -121,7 +119,7 @@ pub fn stopped(stop: &Stop) -> Error {
 /// What a request is answered that a breaker refused.
 #[must_use]
 pub fn refused(trip: &Trip) -> Error {
-    Error::new(429, BROKEN, trip.to_string())
+    Error::new(429, CIRCUIT_BREAKING, trip.to_string())
         .with("bytes_wanted", trip.bytes_wanted)
         .with("bytes_limit", trip.bytes_limit)
         .with("durability", trip.durability())

@@ -20,8 +20,8 @@ use plimsoll_memory::ledger::NODE;
 use plimsoll_memory::local::{enter, patiently};
 use tokio::sync::oneshot;
 
-use crate::documents::aside::Aside;
-use crate::routing::load::Watched;
+use crate::machine::low_priority::LowPriority;
+use crate::routing::load::{SearchMeter, Watched};
 use crate::settings::work::{AdmissionKind, PoolSettings};
 
 /// How many of the latest frames of Little's law are shown.
@@ -285,23 +285,6 @@ impl SearchPool {
             .with("hopeless", refusal.reason == Reason::Hopeless)
     }
 
-    /// The load line of the pool.
-    pub(crate) fn line(&self, outside: &Outside) -> LoadLine {
-        let state = self.inner.state.lock();
-        let now_ns = self.inner.now_ns();
-        state.meter.line(now_ns, state.admission.oldest_arrived_ns(), outside)
-    }
-
-    /// How long jobs waited and ran since this was asked last.
-    pub(crate) fn felt(&self) -> Foreground {
-        self.inner.state.lock().felt.take(self.inner.now_ns())
-    }
-
-    /// How long the threads ran and waited for a processor, ns, where the kernel tells.
-    pub(crate) fn scheduled(&self) -> Option<(u64, u64)> {
-        self.inner.watched.scheduled()
-    }
-
     pub(crate) fn statistics(&self) -> PoolStatistics {
         let state = self.inner.state.lock();
         let oldest = state.admission.oldest_arrived_ns();
@@ -320,6 +303,22 @@ impl SearchPool {
             shadow: shadow.map(|kind| (kind.name(), state.admission.would_refuse())),
             frames: state.frames.iter().copied().collect(),
         }
+    }
+}
+
+impl SearchMeter for SearchPool {
+    fn line(&self, outside: &Outside) -> LoadLine {
+        let state = self.inner.state.lock();
+        let now_ns = self.inner.now_ns();
+        state.meter.line(now_ns, state.admission.oldest_arrived_ns(), outside)
+    }
+
+    fn felt(&self) -> Foreground {
+        self.inner.state.lock().felt.take(self.inner.now_ns())
+    }
+
+    fn scheduled(&self) -> Option<(u64, u64)> {
+        self.inner.watched.scheduled()
     }
 }
 
@@ -456,10 +455,10 @@ fn serve(inner: &Inner) {
 
 /// Does a heavy job on a thread that comes after others, started with the first one, and waits for
 /// its end; here where the system has no room for one more.
-fn beside(aside: &mut Option<Aside>, run: impl FnOnce() -> bool + Send + 'static) -> bool {
+fn beside(aside: &mut Option<LowPriority>, run: impl FnOnce() -> bool + Send + 'static) -> bool {
     if aside.is_none() {
         // Its waits for a processor are not watched: they are long because it comes after others.
-        *aside = Aside::start(1);
+        *aside = LowPriority::start(1);
     }
     let Some(aside) = aside else { return run() };
     let (tell, ended) = crossbeam_channel::bounded(1);

@@ -7,17 +7,17 @@ use plimsoll_index::Error;
 use plimsoll_storage::execute;
 use plimsoll_storage::rows::StoreError;
 
-use super::catalog::no_such_index;
 use super::memory::leaves_rows;
-use super::types::{Document, IndexMetadata};
-use crate::Coordinator;
+use super::service::Documents;
+use super::types::Document;
+use crate::metadata::index::{IndexMetadata, no_such_index};
 use crate::replication::partition::Partition;
 use crate::routing::no_shard;
 use crate::routing::read_rows::{Found, RowsRead};
 use crate::wire::request::Preference;
 use crate::wire::{Freshness, Problem, Question, Reply, rest_error};
 
-impl Coordinator {
+impl Documents {
     /// A document as it is now, also where searches do not see it yet. Where `is_realtime` is
     /// false, what the copy has that answers will do: [`crate::ReadLevel::Eventual`].
     ///
@@ -30,12 +30,11 @@ impl Coordinator {
         routing: Option<&str>,
         is_realtime: bool,
     ) -> Result<Option<Document>, Error> {
-        let table = self.shared().tables.by_name(&index.name);
+        let table = self.router.tables.by_name(&index.name);
         let table = table.ok_or_else(|| no_such_index(&index.name))?;
         let key = routing.unwrap_or(id).as_bytes();
         let copies = &table.copies()[table.ordinal_of(key)];
-        let shared = self.shared();
-        if shared.is_alone {
+        if self.router.is_alone {
             return match copies.local() {
                 Some(partition) => document_of(&partition, key, id).await,
                 None => Err(no_shard(copies.why_not_local())),
@@ -47,7 +46,7 @@ impl Coordinator {
         let preference = Preference::Best;
         let read = RowsRead { copies, class: Class::Get, freshness, preference, question };
         let here = |partition| async move { document_of(&partition, key, id).await };
-        match shared.read_rows(&read, here).await? {
+        match self.router.read_rows(&read, here).await? {
             Found::Here(found) => found,
             Found::There(Reply::Document(found)) => Ok(found.map(|it| Document {
                 source: it.source.into(),

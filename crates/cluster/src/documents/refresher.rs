@@ -1,27 +1,26 @@
 //! The roles that keep views fresh: each partition of an index is refreshed after its refresh
 //! interval where its documents changed, or at once where somebody waits.
 
-use crate::settings::setting_ms;
+use super::indexer::indexer_of;
+use super::service::Documents;
+use crate::metadata::setting::setting_ms;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use plimsoll_base::Time;
 use plimsoll_base::tasks::{Role, Stopping};
 use plimsoll_base::time::Instant;
+use plimsoll_base::{Time, World};
 use plimsoll_control::Class;
 use plimsoll_index::Error;
 use plimsoll_log::PartitionId;
 use serde_json::Value;
 
 use super::indexer::is_behind_mapping;
-use super::types::IndexMetadata;
-use crate::Coordinator;
-use crate::documents::catalog::no_such_index;
-use crate::metadata::table::Copies;
-use crate::node::Shared;
+use crate::metadata::index::{IndexMetadata, no_such_index};
 use crate::replication::partition::Partition;
+use crate::replication::tables::{Copies, Tables};
 use crate::routing::no_shard;
 use crate::wire::{Chore, Problem, Question, Reply, Terms, rest_error};
 
@@ -42,12 +41,12 @@ pub(crate) struct Refresher {
 }
 
 impl Refresher {
-    pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
+    pub(crate) fn start(world: &World, tables: &Arc<Tables>) -> std::io::Result<Self> {
         let count = thread_count();
         let start = |number| {
-            let (weak, time) = (Arc::downgrade(shared), shared.world.time.clone());
-            let run = move |stopping| run(weak, time, stopping, number, count);
-            shared.world.tasks.role("refresh", run)
+            let (tables, time) = (Arc::downgrade(tables), world.time.clone());
+            let run = move |stopping| run(tables, time, stopping, number, count);
+            world.tasks.role("refresh", run)
         };
         Ok(Self { roles: (0..count).map(start).collect::<Result<_, _>>()? })
     }
@@ -65,7 +64,7 @@ fn thread_count() -> usize {
 }
 
 async fn run(
-    shared: Weak<Shared>,
+    tables: Weak<Tables>,
     time: Time,
     mut stopping: Stopping,
     number: usize,
@@ -73,9 +72,9 @@ async fn run(
 ) {
     let mut due: BTreeMap<PartitionId, Instant> = BTreeMap::new();
     while !stopping.told_within(&time, INTERVAL).await {
-        let Some(shared) = shared.upgrade() else { return };
+        let Some(tables) = tables.upgrade() else { return };
         let mut seen = BTreeSet::new();
-        for table in shared.tables.all() {
+        for table in tables.all() {
             let Some(index) = table.index().filter(|index| index.is_open) else { continue };
             let interval = refresh_interval(&index).unwrap_or(INDEX_INTERVAL);
             for (ordinal, partition) in table.local() {
@@ -94,7 +93,7 @@ async fn run(
 }
 
 fn refresh(partition: &Partition) {
-    let Some(indexer) = partition.indexer() else { return };
+    let Some(indexer) = indexer_of(partition) else { return };
     if !indexer.is_behind(partition.applied()) {
         indexer.rest();
     } else if let Err(error) = indexer.refresh()
@@ -122,7 +121,7 @@ pub(crate) fn refresh_interval(index: &IndexMetadata) -> Option<Duration> {
     millis.map_or(Some(REFRESH_INTERVAL), |ms| Some(Duration::from_millis(ms).max(INTERVAL)))
 }
 
-impl Coordinator {
+impl Documents {
     /// Makes what was written before visible to the searches after, in one partition or all.
     ///
     /// # Errors
@@ -144,14 +143,14 @@ impl Coordinator {
         index: &Arc<IndexMetadata>,
         partition: u32,
     ) -> Result<(), Error> {
-        if refresh_interval(index).is_none() || !self.shared().is_alone {
+        if refresh_interval(index).is_none() || !self.router.is_alone {
             return self.refresh(index, Some(partition)).await;
         }
-        let table = self.shared().tables.by_name(&index.name);
+        let table = self.router.tables.by_name(&index.name);
         let table = table.ok_or_else(|| no_such_index(&index.name))?;
         let copies = table.copies().get(partition as usize);
         let Some(partition) = copies.and_then(|copies| copies.local()) else { return Ok(()) };
-        let Some(indexer) = partition.indexer() else { return Ok(()) };
+        let Some(indexer) = indexer_of(&partition) else { return Ok(()) };
         let applied = partition.applied();
         let mut refreshed = indexer.refreshed();
         let waited = refreshed.wait_for(|position| *position >= applied.0).await;
@@ -186,7 +185,7 @@ impl Coordinator {
         only: Option<u32>,
         chore: Chore,
     ) -> Result<(), Error> {
-        let table = self.shared().tables.by_name(&index.name);
+        let table = self.router.tables.by_name(&index.name);
         let table = table.ok_or_else(|| no_such_index(&index.name))?;
         let copies = table.copies().iter();
         let wanted = copies.filter(|it| only.is_none_or(|only| only == it.id.ordinal));
@@ -197,15 +196,14 @@ impl Coordinator {
     /// Does a chore with every copy of a partition. One that cannot be asked does it by itself
     /// later; one on this node must.
     async fn on_all(&self, copies: &Copies, chore: Chore) -> Result<(), Error> {
-        let shared = self.shared();
         // Everything that was answered before, by whichever lead, stands before this barrier.
-        let bar = shared.bar(copies, CHORE_TIMEOUT).await;
+        let bar = self.router.replication.bar(copies, CHORE_TIMEOUT).await;
         let at_least = bar.ok_or_else(|| no_shard("the log does not answer".to_owned()))?.0;
-        let there = shared.others_with(copies, Class::Scan);
+        let there = self.router.others_with(copies, Class::Scan);
         let asked = there.iter().filter(|member| member.is_alive()).map(|member| {
             let question = Question::Chore { partition: copies.id.into(), at_least, chore };
             let terms = Terms::within(CHORE_TIMEOUT);
-            shared.ask(member, copies.ask(Class::Scan), question, terms)
+            self.router.ask(member, copies.ask(Class::Scan), question, terms)
         });
         let local = async {
             match copies.local() {
@@ -229,7 +227,7 @@ impl Coordinator {
 /// Does a chore with this node's copy.
 pub(crate) async fn on_local(partition: Arc<Partition>, chore: Chore) -> Result<(), Error> {
     let run = move || {
-        let indexer = partition.indexer();
+        let indexer = indexer_of(&partition);
         match chore {
             Chore::Refresh => match indexer {
                 Some(indexer) if indexer.is_behind(partition.applied()) => {

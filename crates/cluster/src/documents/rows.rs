@@ -7,10 +7,11 @@ use plimsoll_storage::command::write::Write;
 use plimsoll_storage::command::{self, Body};
 use plimsoll_storage::{Argv, ErrorReply};
 
-use crate::metadata::table::Table;
-use crate::{Coordinator, Request};
+use super::service::Documents;
+use crate::Request;
+use crate::replication::tables::Table;
 
-impl Coordinator {
+impl Documents {
     /// The requests that the mapping refuses, by their positions. None, at once, where the
     /// database's table is rows alone.
     pub(crate) async fn check_rows(
@@ -20,7 +21,9 @@ impl Coordinator {
     ) -> Vec<(usize, ErrorReply)> {
         // One that follows refuses every write, whatever its mapping says.
         let is_checked = |table: &&Table| table.is_index() && table.follows().is_none();
-        let Some(table) = self.table(db).filter(is_checked) else { return Vec::new() };
+        let Some(table) = self.router.tables.get(db).map(AsRef::as_ref).filter(is_checked) else {
+            return Vec::new();
+        };
         let mut refused = Vec::new();
         for (at, request) in requests.iter().enumerate() {
             let commands = match request {

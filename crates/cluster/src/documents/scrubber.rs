@@ -9,7 +9,8 @@ use std::time::Duration;
 use plimsoll_base::Time;
 use plimsoll_base::tasks::{Role, Stopping};
 
-use crate::node::Shared;
+use super::indexer::indexer_of;
+use crate::replication::Replication;
 use crate::settings;
 
 /// How often it is looked whether a search met what should not be, also during a pass.
@@ -18,16 +19,16 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const BYTES_S: u64 = 32 << 20;
 
 /// Begins the role. It ends after the block that it reads.
-pub(crate) fn start_scrubbing(shared: &Arc<Shared>) -> std::io::Result<Role> {
-    let (weak, time) = (Arc::downgrade(shared), shared.world.time.clone());
-    shared.world.tasks.role("scrub", move |stopping| run(weak, time, stopping))
+pub(crate) fn start_scrubbing(replication: &Arc<Replication>) -> std::io::Result<Role> {
+    let (weak, time) = (Arc::downgrade(replication), replication.world.time.clone());
+    replication.world.tasks.role("scrub", move |stopping| run(weak, time, stopping))
 }
 
-async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping) {
+async fn run(replication: Weak<Replication>, time: Time, mut stopping: Stopping) {
     let mut checked_at = time.now();
     while !stopping.told_within(&time, INTERVAL).await {
-        check_suspects(&shared);
-        let Some(node) = shared.upgrade() else { return };
+        check_suspects(&replication);
+        let Some(node) = replication.upgrade() else { return };
         if time.now() - checked_at < settings::cluster::check_interval(&node.metadata) {
             continue;
         }
@@ -41,13 +42,13 @@ async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping) {
             // Of a block, so that a stop waits for no more than that.
             std::thread::sleep(Duration::from_micros(bytes.saturating_mul(1_000_000) / BYTES_S));
             if time.now() - looked_at >= INTERVAL {
-                check_suspects(&shared);
+                check_suspects(&replication);
                 looked_at = time.now();
             }
             !is_stopping.load(Ordering::Relaxed)
         };
         for partition in partitions {
-            if let Some(indexer) = partition.indexer()
+            if let Some(indexer) = indexer_of(&partition)
                 && pace(0)
             {
                 indexer.check_files(&mut pace);
@@ -57,13 +58,13 @@ async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping) {
 }
 
 /// Checks, at full speed, the indices in which a search has met something.
-fn check_suspects(shared: &Weak<Shared>) {
-    let Some(shared) = shared.upgrade() else { return };
-    let is_stopping = Arc::clone(&shared.is_stopping);
-    let partitions = shared.tables.partitions();
-    drop(shared);
+fn check_suspects(replication: &Weak<Replication>) {
+    let Some(replication) = replication.upgrade() else { return };
+    let is_stopping = Arc::clone(&replication.is_stopping);
+    let partitions = replication.tables.partitions();
+    drop(replication);
     for partition in partitions {
-        if let Some(indexer) = partition.indexer()
+        if let Some(indexer) = indexer_of(&partition)
             && indexer.take_suspicion()
         {
             indexer.check_files(&mut |_| !is_stopping.load(Ordering::Relaxed));

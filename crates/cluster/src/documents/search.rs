@@ -16,39 +16,15 @@ use plimsoll_memory::ledger::Heir;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::catalog::no_such_index;
-use super::contexts::{ContextId, Scroll, missing};
-use super::memory::{BROKEN, OfRequest, apart};
+use super::contexts::{Scroll, missing};
+use super::memory::{OfRequest, apart};
+use super::options::{ContextId, Last, SearchOptions};
 use super::parts::{Asked, Part};
 use super::pool::{Cancel, is_hopeless};
-use super::types::IndexMetadata;
-use crate::Coordinator;
+use super::service::Documents;
 use crate::machine::chance::random_u32;
-use crate::wire::request::Preference;
-
-/// How a search is carried out, beside what it asks for.
-#[derive(Clone, Debug, Default)]
-pub struct SearchOptions {
-    /// Only the partitions that hold documents of these routings; all where there are none.
-    pub routing: Vec<String>,
-    /// What every hit of an index must match besides: the filter of the alias that named it.
-    pub filters: BTreeMap<String, Value>,
-    /// Whether the answer may come from the request cache; where not said, it may for searches
-    /// without hits.
-    pub request_cache: Option<bool>,
-    /// After how long partitions that have not answered are left out.
-    pub timeout: Option<Duration>,
-    /// Whether partitions that fail may be left out; true in Elasticsearch.
-    pub allow_partial: bool,
-    /// Which copies are asked.
-    pub preference: Preference,
-    /// Holds a scroll for this long.
-    pub scroll: Option<Duration>,
-    /// Asks the views of a point in time, and holds it for longer.
-    pub context: Option<(ContextId, Option<Duration>)>,
-    /// Whether the names of aggregations tell their types.
-    pub typed_keys: bool,
-}
+use crate::metadata::index::{IndexMetadata, no_such_index};
+use crate::wire::CIRCUIT_BREAKING;
 
 /// What a search found.
 #[derive(Clone, Debug)]
@@ -76,9 +52,6 @@ pub struct SearchOutcome {
     pub context: Option<ContextId>,
 }
 
-/// The hit of each part that a scroll goes on after; `None` where it has given none of it.
-pub(crate) type Last = Vec<Option<Hit>>;
-
 /// What the partitions answered.
 struct Answers {
     results: Vec<(usize, PartitionResult)>,
@@ -94,7 +67,7 @@ struct Ways<'a> {
     keep: Option<Duration>,
 }
 
-impl Coordinator {
+impl Documents {
     /// Searches indices.
     ///
     /// # Errors
@@ -109,7 +82,7 @@ impl Coordinator {
         let began = Instant::now();
         let (parts, keep) = match &options.context {
             Some((id, keep_alive)) => {
-                let open = self.shared().documents.contexts.get(id, *keep_alive)?;
+                let open = self.searching.contexts.get(id, *keep_alive)?;
                 (open.parts, Some(open.keep_alive))
             }
             None => (Arc::new(self.parts(targets, &options.routing)?), options.scroll),
@@ -125,7 +98,7 @@ impl Coordinator {
                 total: outcome.total,
             };
             outlives_its_request();
-            let contexts = &self.shared().documents.contexts;
+            let contexts = &self.searching.contexts;
             outcome.context = Some(contexts.add(parts, Some(scroll), keep_alive)?);
         } else {
             outcome.context = options.context.map(|(id, _)| id);
@@ -144,7 +117,7 @@ impl Coordinator {
         keep_alive: Option<Duration>,
     ) -> Result<SearchOutcome, Error> {
         let began = Instant::now();
-        let contexts = &self.shared().documents.contexts;
+        let contexts = &self.searching.contexts;
         let open = contexts.get(id, keep_alive)?;
         let (parts, keep) = (open.parts, Some(open.keep_alive));
         let scroll = open.scroll.ok_or_else(|| missing(id))?;
@@ -182,22 +155,22 @@ impl Coordinator {
         keep_alive: Duration,
     ) -> Result<ContextId, Error> {
         let parts = Arc::new(self.parts(targets, &[])?);
-        let held = join_all(parts.iter().map(|part| part.hold(self.shared(), keep_alive))).await;
+        let held = join_all(parts.iter().map(|part| part.hold(self, keep_alive))).await;
         held.into_iter().collect::<Result<(), Error>>()?;
         outlives_its_request();
-        self.shared().documents.contexts.add(parts, None, keep_alive)
+        self.searching.contexts.add(parts, None, keep_alive)
     }
 
     /// Lets go of a scroll or a point in time; false where nobody held it.
     #[must_use]
     pub fn close_context(&self, id: &ContextId) -> bool {
-        self.shared().documents.contexts.remove(id)
+        self.searching.contexts.remove(id)
     }
 
     /// The scrolls, or points in time, that are held: name, creation (ms since 1970), keep-alive.
     #[must_use]
     pub fn contexts(&self, scrolls: bool) -> Vec<(ContextId, u64, Duration)> {
-        self.shared().documents.contexts.list(scrolls)
+        self.searching.contexts.list(scrolls)
     }
 
     /// How many documents match, and [`SearchOutcome::shards`].
@@ -225,7 +198,7 @@ impl Coordinator {
             if !index.is_open {
                 return Err(closed(index));
             }
-            let table = self.shared().tables.by_name(&index.name);
+            let table = self.router.tables.by_name(&index.name);
             let table = table.ok_or_else(|| no_such_index(&index.name))?;
             let index = table.index().ok_or_else(|| no_such_index(&index.name))?;
             let wanted: Vec<usize> =
@@ -253,7 +226,9 @@ impl Coordinator {
         let ways = Ways { cancel: &cancel, rank: random_u32(), keep };
         let mut answers = self.ask_parts(parts, request, options, after, ways).await;
         // A breaker stops a search, not a part of it.
-        if let Some((_, error)) = answers.failed.iter().find(|(_, error)| error.kind == BROKEN) {
+        if let Some((_, error)) =
+            answers.failed.iter().find(|(_, error)| error.kind == CIRCUIT_BREAKING)
+        {
             return Err(error.clone());
         }
         let asked = u32::try_from(parts.len()).unwrap_or(u32::MAX);
@@ -361,7 +336,7 @@ impl Coordinator {
         };
         let Ways { cancel, rank, keep } = ways;
         let asked = Asked { request: &request, options, after, cancel, rank, keep };
-        let answer = part.query(self.shared(), asked).await;
+        let answer = part.query(self, asked).await;
         answer.map_err(|error| of_index(error, &part.index))
     }
 
@@ -381,7 +356,7 @@ impl Coordinator {
         }
         let fetched = wanted.into_iter().map(|(part, hits)| async move {
             let way = (cancel, is_last);
-            (part, parts[part].fetch(self.shared(), request, hits, way).await)
+            (part, parts[part].fetch(self, request, hits, way).await)
         });
         let mut ordered: Vec<Option<Box<RawValue>>> = vec![None; count];
         let mut failed = Vec::new();
@@ -412,7 +387,7 @@ async fn all_unless_broken<T>(
     let mut running: FuturesUnordered<_> = numbered.collect();
     let mut answers = Vec::with_capacity(running.len());
     while let Some((at, answer)) = running.next().await {
-        let is_broken = matches!(&answer, Err(error) if error.kind == BROKEN);
+        let is_broken = matches!(&answer, Err(error) if error.kind == CIRCUIT_BREAKING);
         answers.push((at, answer));
         if is_broken {
             break;

@@ -9,10 +9,10 @@ use plimsoll_index::partition::IndexStatistics as SegmentStatistics;
 use serde::{Deserialize, Serialize};
 
 use super::cache::CacheStatistics;
+use super::indexer::indexer_of;
 use super::pool::PoolStatistics;
-use crate::Coordinator;
+use super::service::Documents;
 use crate::replication::partition::Partition;
-use crate::routing::selection::{NodeSelection, SelectionStatistics};
 
 /// The figures of one index.
 #[derive(Clone, Debug, Default)]
@@ -79,7 +79,7 @@ impl PartitionStatistics {
             fault: partition.fault(),
             ..Self::default()
         };
-        if let Some(indexer) = partition.indexer() {
+        if let Some(indexer) = indexer_of(partition) {
             let counters = &indexer.counters;
             found.index_bytes = folder_bytes(indexer.dir());
             found.store_bytes += found.index_bytes;
@@ -94,11 +94,11 @@ impl PartitionStatistics {
     }
 }
 
-impl Coordinator {
+impl Documents {
     /// The figures of an index; `None` where there is none. Reads the sizes of files.
     #[must_use]
     pub fn index_statistics(&self, name: &str) -> Option<IndexStatistics> {
-        let table = self.shared().tables.by_name(name)?;
+        let table = self.router.tables.by_name(name)?;
         table.index()?;
         let partitions = table.local().map(|(_, partition)| PartitionStatistics::of(&partition));
         Some(IndexStatistics { partitions: partitions.collect() })
@@ -107,57 +107,24 @@ impl Coordinator {
     /// The figures of the threads that searches run on.
     #[must_use]
     pub fn search_pool(&self) -> PoolStatistics {
-        self.shared().documents.pool.statistics()
-    }
-
-    /// The figures of what this node's leads wrote: they have a queue, and no threads of their own.
-    #[must_use]
-    pub fn write_pool(&self) -> PoolStatistics {
-        let mut sum = PoolStatistics::default();
-        for partition in self.shared().tables.partitions() {
-            let figures = partition.lead.figures();
-            sum.queue += figures.waiting;
-            sum.active += figures.in_log;
-            sum.rejected += figures.refused;
-            sum.completed += figures.applied;
-        }
-        sum
+        self.searching.pool.statistics()
     }
 
     /// Views that are held for searches of other nodes.
     #[must_use]
     pub fn held_views(&self) -> usize {
-        self.shared().documents.views.count()
-    }
-
-    /// How this node chooses among copies.
-    #[must_use]
-    pub fn selection(&self) -> SelectionStatistics {
-        self.shared().selection.statistics()
-    }
-
-    /// What this node believes about each that it asks, by the ids of nodes.
-    #[must_use]
-    pub fn selection_of_nodes(&self) -> Vec<(String, NodeSelection)> {
-        let shared = self.shared();
-        let members = shared.members.all();
-        let found = shared.selection.nodes(shared.now_ns()).into_iter();
-        let named = |(number, node)| {
-            let member = members.values().find(|member| member.number == number)?;
-            Some((member.id.clone(), node))
-        };
-        found.filter_map(named).collect()
+        self.searching.views.count()
     }
 
     /// The figures of the request cache.
     #[must_use]
     pub fn request_cache(&self) -> CacheStatistics {
-        self.shared().documents.cache.statistics()
+        self.searching.cache.statistics()
     }
 
     /// Empties the request cache.
     pub fn clear_request_cache(&self) {
-        self.shared().documents.cache.clear();
+        self.searching.cache.clear();
     }
 }
 

@@ -3,36 +3,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use plimsoll_index::mapping::Mapping;
 use plimsoll_storage::operation::Condition;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-
-/// A table with a mapping, as it was at one moment.
-#[derive(Clone, Debug)]
-pub struct IndexMetadata {
-    /// Its name.
-    pub name: String,
-    /// Tells it from an earlier index of the same name: 22 URL-safe characters.
-    pub uuid: String,
-    /// When it was created, ms since 1970.
-    pub created_ms: u64,
-    /// Its settings by their full names (`index.number_of_replicas`), values as they were given.
-    pub settings: Map<String, Value>,
-    /// What its fields are.
-    pub mapping: Mapping,
-    /// One more at each change of the mapping.
-    pub mapping_version: u64,
-    /// Its other names; each with what it was given (`filter`, `index_routing`,
-    /// `search_routing`, `is_write_index`, `is_hidden`).
-    pub aliases: BTreeMap<String, Map<String, Value>>,
-    /// How many partitions it has.
-    pub partitions: u32,
-    /// Copies of each partition beyond the first that it asks for.
-    pub replicas: u32,
-    /// Whether it is open: a closed one keeps its documents and answers nothing.
-    pub is_open: bool,
-}
 
 /// What an index is created with.
 #[derive(Clone, Debug, Default)]

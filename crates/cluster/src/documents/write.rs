@@ -7,17 +7,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use plimsoll_index::Error;
+use plimsoll_storage::Reply;
 use plimsoll_storage::operation::{
     self as stored, Condition, DocumentOutcome, DocumentResult, Operation,
 };
-use plimsoll_storage::{ErrorReply, Reply};
 
-use super::catalog::no_such_index;
-use super::types::{Action, DocumentWrite, IndexMetadata, WriteResult, Written};
-use crate::Coordinator;
-use crate::metadata::table::Table;
+use super::service::Documents;
+use super::types::{Action, DocumentWrite, WriteResult, Written};
+use crate::metadata::index::{IndexMetadata, no_such_index};
 use crate::replication::lead::Step;
-use crate::wire::write_error::WriteError;
+use crate::replication::tables::Table;
+use crate::wire::write_error::{failed, failed_write};
 
 /// The longest id, bytes. Elasticsearch's.
 const ID_BYTES_MAX: usize = 512;
@@ -26,7 +26,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// How often documents are checked again because another change of the mapping came between.
 const MAPPING_ATTEMPTS_MAX: u32 = 5;
 
-impl Coordinator {
+impl Documents {
     /// Carries out writes, those of one document in their order; each has an outcome of its own,
     /// in the order of `writes`.
     pub async fn write_documents(
@@ -34,7 +34,7 @@ impl Coordinator {
         index: &Arc<IndexMetadata>,
         writes: Vec<DocumentWrite>,
     ) -> Vec<Result<Written, Error>> {
-        let Some(table) = self.shared().tables.by_name(&index.name) else {
+        let Some(table) = self.router.tables.by_name(&index.name) else {
             return writes.iter().map(|_| Err(no_such_index(&index.name))).collect();
         };
         if table.follows().is_some() {
@@ -72,8 +72,8 @@ impl Coordinator {
         writes: &[DocumentWrite],
         outcomes: &mut [Option<Result<Written, Error>>],
     ) -> u64 {
-        if self.shared().is_room_low()
-            && let Err(refusal) = self.shared().room.check()
+        if self.router.replication.is_room_low()
+            && let Err(refusal) = self.router.replication.room.check()
         {
             let refused = |write: &DocumentWrite| !matches!(write.action, Action::Delete);
             for (_, outcome) in writes.iter().zip(outcomes.iter_mut()).filter(|(it, _)| refused(it))
@@ -123,8 +123,9 @@ impl Coordinator {
         ordinal: usize,
         part: Vec<(Sent, Bytes)>,
     ) -> Vec<(usize, Result<Written, Error>)> {
-        let wanted = table.index().map_or(1, |index| self.wanted_replicas(&index) + 1);
-        let (copies, mut session) = (&table.copies()[ordinal], self.session());
+        let wanted = table.index().map_or(1, |index| self.changes.wanted_replicas(&index) + 1);
+        let (copies, mut session) =
+            (&table.copies()[ordinal], self.router.replication.sessions.session());
         let mut outcomes = Vec::with_capacity(part.len());
         let mut rest = part.into_iter().peekable();
         while rest.peek().is_some() {
@@ -136,10 +137,10 @@ impl Coordinator {
                 sent.push(write);
                 steps.push(Step::Write(payload));
             }
-            match self.shared().submit(copies, &mut session, steps).await {
+            match self.router.submit(copies, &mut session, steps).await {
                 Ok(replies) => {
                     let partition = u32::try_from(ordinal).unwrap_or(u32::MAX);
-                    let counts = self.counts(table, ordinal, wanted);
+                    let counts = self.router.counts(table, ordinal, wanted);
                     let answered = sent.iter().zip(&replies);
                     outcomes.extend(answered.map(|(write, reply)| {
                         (write.at, written(reply, write, partition, counts))
@@ -147,7 +148,7 @@ impl Coordinator {
                 }
                 Err(error) => {
                     // Whether it ran in an index that is gone makes no difference.
-                    let error = match self.shared().is_gone(copies) {
+                    let error = match self.router.is_gone(copies) {
                         true => no_such_index(table.name()),
                         false => failed_write(error),
                     };
@@ -249,31 +250,10 @@ impl Sent {
     }
 }
 
-/// What REST says where a write of documents has no replies.
-pub(crate) fn failed_write(error: WriteError) -> Error {
-    match error {
-        WriteError::TooLarge(_) => Error::new(413, "illegal_argument_exception", error.to_string()),
-        other => failed(other.into()),
-    }
-}
-
 /// 403: an index that follows takes its leader's writes alone. OpenSearch's words.
 pub(crate) fn blocked(name: &str) -> Error {
     let reason = format!(
         "index [{name}] blocked by: [FORBIDDEN/1000/index read-only(cross-cluster-replication)];"
     );
     Error::new(403, "cluster_block_exception", reason)
-}
-
-/// What REST says where a lead did not take a write, or its outcome is not known.
-pub(crate) fn failed(error: ErrorReply) -> Error {
-    let ErrorReply { code, message } = error;
-    match &*code {
-        "TRYAGAIN" => Error::new(429, "es_rejected_execution_exception", message),
-        "MISCONF" => Error::new(429, "cluster_block_exception", message),
-        "TIMEOUT" => Error::new(504, "timeout_exception", message),
-        "READONLY" => Error::new(403, "cluster_block_exception", message),
-        "WRONGTYPE" => Error::illegal_argument(message),
-        _ => Error::new(503, "unavailable_shards_exception", message),
-    }
 }

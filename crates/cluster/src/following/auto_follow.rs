@@ -6,21 +6,21 @@
 //! The node that acts for the cluster looks. What was followed is noted in the pattern, so that a
 //! follower that somebody deleted stays deleted.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::collections::BTreeSet;
+use std::time::Instant;
 
-use parking_lot::Mutex;
 use plimsoll_index::Error;
 use plimsoll_stdx::wildcard_matches;
 use plimsoll_storage::Reply;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::requests::failed_remote;
-use super::{FollowRequest, Following};
-use crate::documents::failed;
-use crate::machine::wall_clock::now_ms;
+use super::auto_follow_told::AutoFollowStatistics;
+use super::remote::failed_remote;
+use super::requests::FollowRequest;
+use super::service::Following;
 use crate::metadata;
+use crate::wire::write_error::failed;
 
 /// The kind of the metadata's objects that patterns are.
 const KIND: &str = "auto_follow";
@@ -34,12 +34,6 @@ const TABLES_MAX: usize = 10_000;
 const LEADER_NAME: &str = "{{leader_index}}";
 /// How often what was followed is noted again where somebody changes patterns at the same time.
 const ATTEMPTS_MAX: u32 = 20;
-/// How long a table rests at first that could not be followed, doubled each time.
-const REST_MIN: Duration = Duration::from_secs(2);
-/// The longest.
-const REST_MAX: Duration = Duration::from_secs(300);
-/// How many errors are told.
-const ERRORS_MAX: usize = 256;
 
 /// A pattern: which tables of a remote are followed, and how.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -87,78 +81,6 @@ impl AutoFollow {
     }
 }
 
-/// What became of looking, since the node was started.
-#[derive(Clone, Debug, Default)]
-pub struct AutoFollowStatistics {
-    /// Tables that follow by it.
-    pub followed: u64,
-    /// Tables that could not.
-    pub failed: u64,
-    /// Times that a cluster could not be asked.
-    pub failed_asks: u64,
-    /// The last errors: the pattern and the table, and why.
-    pub errors: VecDeque<(String, String)>,
-    /// The clusters that are looked at, and when each was last, ms since 1970.
-    pub clusters: Vec<(String, u64)>,
-}
-
-/// The same, shared.
-#[derive(Default)]
-pub(super) struct AutoFollowTold(Mutex<AutoFollowStatistics>);
-
-/// Tables that could not be followed: the pattern's name and the table's uuid there, and how long each rests.
-#[derive(Default)]
-pub(super) struct Rests(Mutex<HashMap<(String, String), Rest>>);
-
-struct Rest {
-    until: Instant,
-    next: Duration,
-}
-
-impl Rests {
-    fn rests(&self, pattern: &str, uuid: &str, now: Instant) -> bool {
-        let key = (pattern.to_owned(), uuid.to_owned());
-        self.0.lock().get(&key).is_some_and(|it| now < it.until)
-    }
-
-    fn failed(&self, pattern: &str, uuid: &str, now: Instant) {
-        let mut rests = self.0.lock();
-        // Whoever is long over its time is not there any more, or is followed.
-        rests.retain(|_, it| now < it.until + 2 * REST_MAX);
-        let key = (pattern.to_owned(), uuid.to_owned());
-        let rest = rests.get(&key).map_or(REST_MIN, |it| it.next);
-        rests.insert(key, Rest { until: now + rest, next: (2 * rest).min(REST_MAX) });
-    }
-
-    /// Whoever changes a pattern wants to see at once what comes of it.
-    fn forget(&self, pattern: &str) {
-        self.0.lock().retain(|(name, _), _| name != pattern);
-    }
-}
-
-impl AutoFollowTold {
-    fn failed(&self, what: String, why: String) {
-        let mut told = self.0.lock();
-        told.failed += 1;
-        // What is tried again and again does not push others out.
-        told.errors.retain(|(known, _)| *known != what);
-        if told.errors.len() >= ERRORS_MAX {
-            told.errors.pop_front();
-        }
-        told.errors.push_back((what, why));
-    }
-
-    fn asked(&self, remote: &str, is_answered: bool) {
-        let mut told = self.0.lock();
-        told.failed_asks += u64::from(!is_answered);
-        let now = now_ms();
-        match told.clusters.iter_mut().find(|(name, _)| name == remote) {
-            Some((_, at)) => *at = now,
-            None => told.clusters.push((remote.to_owned(), now)),
-        }
-    }
-}
-
 impl Following {
     /// Makes a pattern, or another of one: tables that are there now are not followed by it.
     ///
@@ -192,14 +114,14 @@ impl Following {
     /// A pattern by its name.
     #[must_use]
     pub fn auto_follow(&self, name: &str) -> Option<AutoFollow> {
-        let found = metadata::object(&self.shared.metadata, KIND, name)?;
+        let found = metadata::object(&self.here.metadata, KIND, name)?;
         serde_json::from_value(found).ok()
     }
 
     /// All patterns, by name.
     #[must_use]
     pub fn auto_follows(&self) -> Vec<(String, AutoFollow)> {
-        let all = metadata::objects(&self.shared.metadata, KIND);
+        let all = metadata::objects(&self.here.metadata, KIND);
         let pattern = |(name, value)| Some((name, serde_json::from_value(value).ok()?));
         all.into_iter().filter_map(pattern).collect()
     }
@@ -312,7 +234,7 @@ impl Following {
     ) -> Result<(), Error> {
         for _ in 0..ATTEMPTS_MAX {
             // The change first: what is newer than it is read again.
-            let seen = metadata::objects_change(&self.shared.metadata, KIND);
+            let seen = metadata::objects_change(&self.here.metadata, KIND);
             let seen = seen.map_err(Error::internal)?;
             let command = match change(self.auto_follow(name))? {
                 Some(pattern) => {
@@ -321,8 +243,10 @@ impl Following {
                 None => metadata::delete_object(KIND, name),
             };
             let write = metadata::change_objects(KIND, vec![command], seen);
-            if self.shared.submit_metadata(&write).await.map_err(failed)? != Reply::NilArray {
-                self.shared.tell_others().await;
+            if self.here.replication.submit_metadata(&write).await.map_err(failed)?
+                != Reply::NilArray
+            {
+                self.here.router.tell_others().await;
                 return Ok(());
             }
         }
@@ -380,21 +304,5 @@ mod tests {
         assert_eq!(meant, [true, true, false, false]);
         assert_eq!(pattern.follower_of("logs-1"), "west-logs-1");
         assert_eq!(AutoFollow::default().follower_of("logs-1"), "logs-1");
-    }
-
-    #[test]
-    fn what_cannot_be_followed_is_tried_ever_less_often() {
-        let (rests, now) = (Rests::default(), Instant::now());
-        let mut tries = 0;
-        for second in 0..3600 {
-            let now = now + Duration::from_secs(second);
-            if !rests.rests("all", "uuid", now) {
-                tries += 1;
-                rests.failed("all", "uuid", now);
-            }
-        }
-        assert!((15..=22).contains(&tries), "{tries}");
-        rests.forget("all");
-        assert!(!rests.rests("all", "uuid", now));
     }
 }

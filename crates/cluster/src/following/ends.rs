@@ -10,13 +10,13 @@ use std::sync::Arc;
 use plimsoll_storage::operation::Operation;
 use serde::{Deserialize, Serialize};
 
-use super::definition::Follows;
-use super::keeper::Keeping;
 use super::remote::{Hold, HoldChange, RemoteError};
+use super::service::Keeping;
 use super::slots::Taken;
+use crate::copies::LocalCopies;
 use crate::metadata;
+use crate::metadata::follows::Follows;
 use crate::metadata::table::TableDefinition;
-use crate::node::Shared;
 
 /// The kind of the metadata's objects that these are.
 const KIND: &str = "following";
@@ -49,14 +49,14 @@ impl Keeping {
     /// The write that creates a table which follows, and notes that its leader is to learn of its end.
     pub(super) fn creation(
         &self,
-        shared: &Shared,
+        here: &LocalCopies,
         name: &str,
         definition: &TableDefinition,
         follows: &Follows,
     ) -> Operation {
         let incarnation = definition.incarnation;
         let end = self.hold_of(name, incarnation, follows, HoldChange::End);
-        let at_ms = shared.metadata.log_time_ms();
+        let at_ms = here.metadata.log_time_ms();
         let noted = Noted { remote: follows.remote.clone(), end, at_ms };
         let value = serde_json::to_vec(&noted).expect("a note is plain data");
         let note = metadata::put_object(KIND, &name_of(incarnation), &value);
@@ -70,9 +70,9 @@ impl Keeping {
         let end = self.hold_of(&name, incarnation, follows, HoldChange::End);
         let (keeping, remote) = (Arc::clone(self), follows.remote.clone());
         tokio::spawn(async move {
-            let Some(shared) = keeping.shared.upgrade() else { return };
-            let at_ms = shared.metadata.log_time_ms();
-            keeping.tell(&shared, &Noted { remote, end, at_ms }).await;
+            let Some(here) = keeping.here.upgrade() else { return };
+            let at_ms = here.metadata.log_time_ms();
+            keeping.tell(&here, &Noted { remote, end, at_ms }).await;
         });
     }
 
@@ -89,23 +89,23 @@ impl Keeping {
     }
 
     /// Tells all ends that no leader has heard of, beside everything else.
-    pub(super) fn tell_ends(self: &Arc<Self>, shared: &Arc<Shared>, turn: Taken<()>) {
-        let (keeping, shared) = (Arc::clone(self), Arc::clone(shared));
+    pub(super) fn tell_ends(self: &Arc<Self>, here: &Arc<LocalCopies>, turn: Taken<()>) {
+        let (keeping, here) = (Arc::clone(self), Arc::clone(here));
         tokio::spawn(async move {
-            match ended(&shared) {
+            match ended(&here) {
                 Ok(mut ended) => {
                     ended.sort_unstable_by_key(|it| it.at_ms);
                     let too_many = ended.len().saturating_sub(ENDS_MAX);
                     for noted in ended.drain(..too_many) {
                         let (leader, remote) = (&noted.end.name, &noted.remote);
                         tracing::warn!(leader, remote, "too many ends wait: one is told no more");
-                        keeping.forget(&shared, &noted).await;
+                        keeping.forget(&here, &noted).await;
                     }
                     // One that is away is not waited for once for each of its ends.
                     let mut away = HashSet::new();
                     for noted in ended {
                         if !away.contains(&noted.remote)
-                            && keeping.tell(&shared, &noted).await == Outcome::Waits
+                            && keeping.tell(&here, &noted).await == Outcome::Waits
                         {
                             away.insert(noted.remote);
                         }
@@ -117,21 +117,21 @@ impl Keeping {
         });
     }
 
-    async fn tell(&self, shared: &Shared, noted: &Noted) -> Outcome {
+    async fn tell(&self, here: &LocalCopies, noted: &Noted) -> Outcome {
         let told = match self.remotes.get(&noted.remote) {
             Some(remote) => Some(remote.hold(noted.end.clone()).await.map(drop)),
             None => None,
         };
-        let outcome = outcome(told, noted.at_ms, shared.metadata.log_time_ms());
+        let outcome = outcome(told, noted.at_ms, here.metadata.log_time_ms());
         if outcome == Outcome::Over {
-            self.forget(shared, noted).await;
+            self.forget(here, noted).await;
         }
         outcome
     }
 
-    async fn forget(&self, shared: &Shared, noted: &Noted) {
+    async fn forget(&self, here: &LocalCopies, noted: &Noted) {
         let name = name_of(noted.end.follower_incarnation);
-        let forgotten = shared.write_metadata(metadata::delete_object(KIND, &name)).await;
+        let forgotten = here.replication.write_metadata(metadata::delete_object(KIND, &name)).await;
         if let Err(error) = forgotten {
             // It is told once more, which changes nothing at the leader.
             tracing::debug!(error = error.message.as_ref(), "an end that was told stays noted");
@@ -151,13 +151,13 @@ fn outcome(told: Option<Result<(), RemoteError>>, at_ms: u64, now_ms: u64) -> Ou
 }
 
 /// What is noted of tables that follow no more.
-fn ended(shared: &Shared) -> Result<Vec<Noted>, String> {
+fn ended(here: &LocalCopies) -> Result<Vec<Noted>, String> {
     // The notes first: a table is there as soon as its note is.
-    let mut noted = metadata::objects(&shared.metadata, KIND);
+    let mut noted = metadata::objects(&here.metadata, KIND);
     if noted.is_empty() {
         return Ok(Vec::new());
     }
-    let tables = metadata::tables(&shared.metadata)?;
+    let tables = metadata::tables(&here.metadata)?;
     let following = tables.iter().filter(|(_, definition)| definition.follows.is_some());
     let following: HashSet<String> =
         following.map(|(_, definition)| name_of(definition.incarnation)).collect();

@@ -15,11 +15,11 @@ use plimsoll_log::rules::chain::Position;
 use plimsoll_storage::partition::{ApplyError, Replica};
 use plimsoll_storage::rows::StoreError;
 
-use super::definition::Follows;
 use super::remote::{LeaderTable, Remote, RemoteError};
-use crate::metadata::table::{Copies, Table};
-use crate::node::Shared;
+use crate::copies::LocalCopies;
+use crate::metadata::follows::Follows;
 use crate::recovery::{self, CopyOptions, OfLeader, Recovery, Stage};
+use crate::replication::tables::{Copies, Table};
 use crate::wire::Link;
 
 /// What the source of a copy is called that comes from another cluster, before that one's name:
@@ -53,17 +53,17 @@ pub(super) struct Brought {
 /// # Errors
 /// Says why not now; what was copied is gone on with the next time.
 pub(super) async fn bring(
-    shared: &Arc<Shared>,
+    here: &Arc<LocalCopies>,
     from: (&dyn Remote, &LeaderTable, &CopyOptions),
     follows: &Follows,
     (table, copies): (&Table, &Copies),
     (gone, take_mapping): (Gone<'_>, TakeMapping<'_>),
 ) -> Result<Brought, String> {
-    let folders = shared.folders(copies.id);
-    if arrived(shared, follows, copies, &folders.replica)?.is_some() {
+    let folders = here.folders(copies.id);
+    if arrived(here, follows, copies, &folders.replica)?.is_some() {
         return Ok(Brought { recovery: None, mapping: take_mapping().await });
     }
-    copy(shared, from, follows, (table, copies), (gone, take_mapping)).await
+    copy(here, from, follows, (table, copies), (gone, take_mapping)).await
 }
 
 /// Serves the copy that was brought. The table's mapping is at least the one that its index was made by.
@@ -71,29 +71,29 @@ pub(super) async fn bring(
 /// # Errors
 /// Says why not now.
 pub(super) async fn serve(
-    shared: &Arc<Shared>,
+    here: &Arc<LocalCopies>,
     follows: &Follows,
     table: &Table,
     copies: &Copies,
 ) -> Result<(), String> {
-    let folders = shared.folders(copies.id);
-    let arrived = arrived(shared, follows, copies, &folders.replica)?;
+    let folders = here.folders(copies.id);
+    let arrived = arrived(here, follows, copies, &folders.replica)?;
     let mut replica = arrived.ok_or("the copy is not in its place")?;
-    shared.take_up(copies.group).await?;
-    let tail = shared.tails.get(&copies.group).ok_or("an unknown log group")?;
+    here.replication.take_up(copies.group).await?;
+    let tail = here.replication.tails.get(&copies.group).ok_or("an unknown log group")?;
     replica.pass(tail.get().position());
-    let served = shared.serve_copy(table, copies, replica).await;
+    let served = here.serve_copy(table, copies, replica).await;
     served.map_err(|error| error.to_string())
 }
 
 /// Where this cluster's log stands, and a copy begins. It is not at its very beginning, for which markers
 /// are appended where nothing is: the index that comes along is given the position before it, and one
 /// at 0 would be built anew.
-async fn place(shared: &Shared, copies: &Copies) -> Result<Position, String> {
-    shared.take_up(copies.group).await?;
+async fn place(here: &LocalCopies, copies: &Copies) -> Result<Position, String> {
+    here.replication.take_up(copies.group).await?;
     let unknown = "an unknown log group";
-    let tail = shared.tails.get(&copies.group).ok_or(unknown)?;
-    let barrier = shared.barriers.get(&copies.group).ok_or(unknown)?;
+    let tail = here.replication.tails.get(&copies.group).ok_or(unknown)?;
+    let barrier = here.replication.barriers.get(&copies.group).ok_or(unknown)?;
     while tail.applied() < FIRST_PLACE {
         let passed = barrier.pass(MARKER_TIMEOUT).await;
         passed.map_err(|_| "the log here takes no marker".to_owned())?;
@@ -103,19 +103,19 @@ async fn place(shared: &Shared, copies: &Copies) -> Result<Position, String> {
 
 /// The copy that is in its place already, if it follows what it should.
 fn arrived(
-    shared: &Shared,
+    here: &LocalCopies,
     follows: &Follows,
     copies: &Copies,
     dir: &Path,
 ) -> Result<Option<Replica>, String> {
-    if !Replica::is_in(dir, &shared.resources) {
+    if !Replica::is_in(dir, &here.replication.resources) {
         return Ok(None);
     }
-    let (incarnation, begin) = (shared.log.incarnation(), copies.definition().begin());
-    let opened = Replica::open(copies.id, dir, &shared.resources, incarnation, begin);
+    let (incarnation, begin) = (here.replication.log.incarnation(), copies.definition().begin());
+    let opened = Replica::open(copies.id, dir, &here.replication.resources, incarnation, begin);
     let opened = match opened {
         // It was deleted meanwhile, files and all.
-        Err(_) if shared.tables.copies(copies.id).is_none() => return Ok(None),
+        Err(_) if here.tables.copies(copies.id).is_none() => return Ok(None),
         // It is copied once more.
         Err(ApplyError::Store(StoreError::Damaged(why))) => {
             tracing::error!(partition = %copies.id, why, "the rows are damaged");
@@ -133,7 +133,7 @@ fn arrived(
 
 /// Copies the files from the first of the leader's nodes that gives them.
 async fn copy(
-    shared: &Arc<Shared>,
+    here: &Arc<LocalCopies>,
     from: (&dyn Remote, &LeaderTable, &CopyOptions),
     follows: &Follows,
     (table, copies): (&Table, &Copies),
@@ -145,12 +145,12 @@ async fn copy(
     let nodes = leader.partitions.get(ordinal as usize).map(|it| it.nodes.as_slice());
     let mut why = "no copy of the leader's serves".to_owned();
     for node in nodes.unwrap_or_default() {
-        let way = (shared.members.record.name.as_str(), node.as_str());
-        let link = Link::new(remote.files(), way, follows.log(), shared.world.time.clone());
+        let way = (here.members.record.name.as_str(), node.as_str());
+        let link = Link::new(remote.files(), way, follows.log(), here.world.time.clone());
         let source = format!("{REMOTE_SOURCE}{}", follows.remote);
-        let recovery = shared.recoveries.begin(copies.id, &source);
+        let recovery = here.recoveries.begin(copies.id, &source);
         let recovery = recovery.map_err(|error| error.to_string())?;
-        let folders = shared.folders(copies.id);
+        let folders = here.folders(copies.id);
         let copied = tokio::select! {
             biased;
             copied = recovery::copy(&link, partition, &folders, options, &recovery) => copied,
@@ -163,8 +163,8 @@ async fn copy(
             Ok(copied) => {
                 recovery.enter(Stage::Translog);
                 let (resources, incarnation) =
-                    (Arc::clone(&shared.resources), shared.log.incarnation());
-                let position = place(shared, copies).await?;
+                    (Arc::clone(&here.replication.resources), here.replication.log.incarnation());
+                let position = place(here, copies).await?;
                 let of = OfLeader { partition, log: follows.log(), position };
                 let is_index = table.is_index();
                 // All rows are read for that: beside this thread.

@@ -3,23 +3,23 @@
 
 use std::sync::Arc;
 
-use super::definition::Follows;
-use super::keeper::Keeping;
 use super::remote::{Hold, HoldChange, Remote, RemoteError};
-use crate::metadata::table::{Copies, Table};
-use crate::node::Shared;
+use super::service::Keeping;
+use crate::copies::LocalCopies;
+use crate::metadata::follows::Follows;
+use crate::replication::tables::{Copies, Table};
 
 impl Keeping {
     /// Tells the leader how far the copies here are that this node speaks for: what comes after is kept.
     pub(super) async fn hold(
         &self,
-        shared: &Shared,
+        here: &LocalCopies,
         remote: &dyn Remote,
         table: &Table,
         follows: &Follows,
     ) -> Result<(), RemoteError> {
         let taken = |copies: &Arc<Copies>| {
-            let is_spoken_for = shared.members.speaks_for(copies.id, &copies.definition());
+            let is_spoken_for = here.members.speaks_for(copies.id, &copies.definition());
             if is_spoken_for { self.progress.of(copies.id).needed() } else { 0 }
         };
         let positions: Vec<u64> = table.copies().iter().map(taken).collect();

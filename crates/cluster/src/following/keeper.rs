@@ -4,64 +4,35 @@
 //! nothing that the next look does not find.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use plimsoll_log::PartitionId;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use super::Following;
-use super::auto_follow::{AutoFollowTold, Rests};
-use super::definition::Follows;
 use super::leading::PLACES_MAX;
-use super::making::Making;
-use super::progress::{Progress, Trouble};
-use super::pull::{Pull, Pulled};
-use super::remote::{LeaderTable, Level, Remote, RemoteError, Remotes};
+use super::progress::Trouble;
+use super::pull::Pull;
+use super::pulled::Pulled;
+use super::remote::{Level, Remote};
+use super::service::{Following, Keeping, LOOK_INTERVAL, trouble_of};
 use super::slots::{Slots, Turn};
-use crate::metadata::table::Table;
-use crate::node::Shared;
-use crate::node::pacing::Pacing;
+use crate::copies::LocalCopies;
+use crate::metadata::follows::Follows;
+use crate::replication::tables::Table;
 
 /// How often tables are looked at.
 const INTERVAL: Duration = Duration::from_millis(250);
 /// How soon an end is brought about that somebody began.
 const ENDING_INTERVAL: Duration = Duration::from_secs(2);
-/// How often a leader's table is looked at, and told how far its follower is.
-pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// Leaders' tables that are looked at, at once.
 const LOOKING_MAX: usize = 64;
 /// How often new tables are looked for.
 const PATTERNS_INTERVAL: Duration = Duration::from_secs(2);
 /// Levels of leaders that may wait to be looked at.
 const LEVELS_MAX: usize = 16;
-/// What several tasks share.
-pub(super) struct Keeping {
-    pub shared: Weak<Shared>,
-    pub remotes: Arc<dyn Remotes>,
-    pub progress: Arc<Progress>,
-    /// How fast it may go.
-    pub pacing: Arc<Pacing>,
-    /// This cluster, as leaders know it.
-    pub cluster_uuid: String,
-    pub is_stopping: AtomicBool,
-    /// What became of looking for new tables.
-    pub auto: AutoFollowTold,
-    pub auto_rests: Rests,
-    /// Tables that follow, as they were last, by their incarnations.
-    pub known: Mutex<BTreeMap<u64, (String, Arc<Follows>)>>,
-    pub making: Making,
-    /// Leaders' tables as they were of late, by their incarnations.
-    pub leaders: Mutex<BTreeMap<u64, (Instant, LeaderTable)>>,
-    /// Something is to be looked at now.
-    pub wake: Notify,
-    /// What leaders were told last of each table.
-    pub held: Mutex<BTreeMap<u64, Vec<u64>>>,
-}
-
 /// What one look remembers for the next.
 #[derive(Default)]
 struct Seen {
@@ -100,12 +71,12 @@ pub(super) async fn run(keeping: Arc<Keeping>) {
     let mut seen = Seen::default();
     loop {
         {
-            let Some(shared) = keeping.shared.upgrade() else { break };
-            let is_stopping = [&*shared.is_stopping, &keeping.is_stopping];
+            let Some(here) = keeping.here.upgrade() else { break };
+            let is_stopping = [&*here.is_stopping, &keeping.is_stopping];
             if is_stopping.iter().any(|it| it.load(Ordering::Relaxed)) {
                 break;
             }
-            keeping.look(&shared, &mut seen, &tell);
+            keeping.look(&here, &mut seen, &tell);
         }
         let level = tokio::select! {
             biased;
@@ -113,18 +84,23 @@ pub(super) async fn run(keeping: Arc<Keeping>) {
             () = keeping.wake.notified() => None,
             () = tokio::time::sleep(INTERVAL) => None,
         };
-        if let (Some(level), Some(shared)) = (level, keeping.shared.upgrade()) {
-            keeping.look_at_level(&shared, &mut seen, &level);
+        if let (Some(level), Some(here)) = (level, keeping.here.upgrade()) {
+            keeping.look_at_level(&here, &mut seen, &level);
         }
     }
 }
 
 impl Keeping {
-    fn look(self: &Arc<Self>, shared: &Arc<Shared>, seen: &mut Seen, tell: &mpsc::Sender<Level>) {
+    fn look(
+        self: &Arc<Self>,
+        here: &Arc<LocalCopies>,
+        seen: &mut Seen,
+        tell: &mpsc::Sender<Level>,
+    ) {
         let mut pulls: BTreeMap<String, Vec<Pulled>> = BTreeMap::new();
         let mut following = BTreeSet::new();
         let mut urgent = BTreeSet::new();
-        for table in shared.tables.all() {
+        for table in here.tables.all() {
             let Some(follows) = table.follows() else { continue };
             following.insert(table.incarnation());
             let known = (table.name().to_owned(), Arc::clone(&follows));
@@ -133,14 +109,14 @@ impl Keeping {
                 let definition = copies.definition();
                 match copies.local() {
                     None if copies.is_first_to_come()
-                        && definition.copy_on(&shared.members.own).is_some() =>
+                        && definition.copy_on(&here.members.own).is_some() =>
                     {
-                        self.make_in_time(shared, &table, copies, &follows);
+                        self.make_in_time(here, &table, copies, &follows);
                     }
                     Some(local)
                         if follows.is_active()
                             && local.fault().is_none()
-                            && shared.members.speaks_for(copies.id, &definition) =>
+                            && here.members.speaks_for(copies.id, &definition) =>
                     {
                         if self.progress.is_urgent(copies.id, Instant::now()) {
                             urgent.insert(follows.remote.clone());
@@ -153,15 +129,15 @@ impl Keeping {
                     _ => {}
                 }
             }
-            if self.is_turn(shared, seen, &table) {
-                self.look_at_leader(shared, seen, &table, &follows);
+            if self.is_turn(here, seen, &table) {
+                self.look_at_leader(here, seen, &table, &follows);
             }
         }
         let ended: Vec<_> = {
             let mut known = self.known.lock();
             // One that was created since this look began is there.
             let is_over = |table: &u64| {
-                !following.contains(table) && shared.tables.follows_of(*table).is_none()
+                !following.contains(table) && here.tables.follows_of(*table).is_none()
             };
             known.extract_if(.., |table, _| is_over(table)).collect()
         };
@@ -173,25 +149,25 @@ impl Keeping {
         self.held.lock().retain(|table, _| following.contains(table));
         seen.looked_at.retain(|table, _| following.contains(table));
         self.making.retain(|id| following.contains(&id.table));
-        self.making.release_compactions(&shared.resources);
+        self.making.release_compactions(&here.replication.resources);
         self.making.share_links(&*self.remotes, |remote| urgent.contains(remote));
-        if shared.is_alone || shared.members.acts() {
-            self.look_at_patterns(shared, seen);
+        if here.is_alone || here.members.acts() {
+            self.look_at_patterns(here, seen);
             if let Some(turn) = seen.moves.take(LOOK_INTERVAL) {
-                self.move_first_copies(shared, turn);
+                self.move_first_copies(here, turn);
             }
             if let Some(turn) = seen.ends.take(LOOK_INTERVAL) {
-                self.tell_ends(shared, turn);
+                self.tell_ends(here, turn);
             }
-            self.bring_to_end(shared, seen);
+            self.bring_to_end(here, seen);
         }
-        self.pull(shared, seen, pulls, tell);
+        self.pull(here, seen, pulls, tell);
     }
 
     /// Brings to its end what became a table of its own when a crash cut it off.
-    fn bring_to_end(self: &Arc<Self>, shared: &Arc<Shared>, seen: &mut Seen) {
+    fn bring_to_end(self: &Arc<Self>, here: &Arc<LocalCopies>, seen: &mut Seen) {
         let is_ending = |table: &Arc<Table>| table.follows().is_some_and(|it| it.is_ending);
-        let mut tables: Vec<_> = shared.tables.all().into_iter().filter(is_ending).collect();
+        let mut tables: Vec<_> = here.tables.all().into_iter().filter(is_ending).collect();
         seen.ending_since.retain(|table, _| tables.iter().any(|it| it.incarnation() == *table));
         // Whoever began it is mostly at it.
         tables.retain(|table| {
@@ -200,7 +176,7 @@ impl Keeping {
         });
         let turn = (!tables.is_empty()).then(|| seen.endings.take(ENDING_INTERVAL)).flatten();
         let Some(turn) = turn else { return };
-        let following = Following { shared: Arc::clone(shared), keeping: Arc::clone(self) };
+        let following = Following { here: Arc::clone(here), keeping: Arc::clone(self) };
         tokio::spawn(async move {
             for table in tables {
                 if let Err(error) = following.end(&table).await {
@@ -213,9 +189,9 @@ impl Keeping {
     }
 
     /// Has new tables looked for, beside everything else.
-    fn look_at_patterns(self: &Arc<Self>, shared: &Arc<Shared>, seen: &mut Seen) {
+    fn look_at_patterns(self: &Arc<Self>, here: &Arc<LocalCopies>, seen: &mut Seen) {
         let Some(turn) = seen.patterns.take(PATTERNS_INTERVAL) else { return };
-        let following = Following { shared: Arc::clone(shared), keeping: Arc::clone(self) };
+        let following = Following { here: Arc::clone(here), keeping: Arc::clone(self) };
         tokio::spawn(async move {
             following.look_at_patterns().await;
             drop(turn);
@@ -223,7 +199,7 @@ impl Keeping {
     }
 
     /// Whether this node looks at a table's leader now: the one that speaks for its first partition.
-    fn is_turn(&self, shared: &Shared, seen: &mut Seen, table: &Table) -> bool {
+    fn is_turn(&self, here: &LocalCopies, seen: &mut Seen, table: &Table) -> bool {
         let is_due = |at: &Instant| at.elapsed() >= LOOK_INTERVAL;
         match seen.looked_at.get(&table.incarnation()) {
             Some(at) if !is_due(at) => return false,
@@ -238,14 +214,14 @@ impl Keeping {
         }
         // Each node that pulls says how far it is.
         table.copies().iter().any(|copies| {
-            copies.local().is_some() && shared.members.speaks_for(copies.id, &copies.definition())
+            copies.local().is_some() && here.members.speaks_for(copies.id, &copies.definition())
         })
     }
 
     /// Has exactly these partitions pulled.
     fn pull(
         &self,
-        shared: &Shared,
+        here: &LocalCopies,
         seen: &mut Seen,
         mut wanted: BTreeMap<String, Vec<Pulled>>,
         tell: &mpsc::Sender<Level>,
@@ -275,7 +251,7 @@ impl Keeping {
             let names = names(&pulled);
             let pull = |pulled: &[Pulled]| {
                 let progress = Arc::clone(&self.progress);
-                let version = Arc::clone(&shared.version);
+                let version = Arc::clone(&here.version);
                 let by = (progress, Arc::clone(&self.pacing));
                 let pull =
                     Pull::new(Arc::clone(&remote), pulled.to_vec(), by, version, tell.clone());
@@ -287,12 +263,12 @@ impl Keeping {
     }
 
     /// A leader's mapping that is newer than its follower's is taken over at once: an index waits for it.
-    fn look_at_level(self: &Arc<Self>, shared: &Arc<Shared>, seen: &mut Seen, level: &Level) {
-        for table in shared.tables.all() {
+    fn look_at_level(self: &Arc<Self>, here: &Arc<LocalCopies>, seen: &mut Seen, level: &Level) {
+        for table in here.tables.all() {
             let Some(follows) = table.follows().filter(|it| it.is_active()) else { continue };
             let known = table.index().map_or(0, |index| index.mapping_version);
             if level.mappings.get(&follows.incarnation).is_some_and(|version| *version > known) {
-                self.look_at_leader(shared, seen, &table, &follows);
+                self.look_at_leader(here, seen, &table, &follows);
             }
         }
     }
@@ -300,7 +276,7 @@ impl Keeping {
     /// Looks at a leader's table beside everything else, and tells how far its follower is.
     fn look_at_leader(
         self: &Arc<Self>,
-        shared: &Arc<Shared>,
+        here: &Arc<LocalCopies>,
         seen: &mut Seen,
         table: &Arc<Table>,
         follows: &Arc<Follows>,
@@ -308,11 +284,11 @@ impl Keeping {
         let incarnation = table.incarnation();
         let Some(slot) = seen.looking.take(incarnation, LOOKING_MAX) else { return };
         seen.looked_at.insert(incarnation, Instant::now());
-        let (keeping, shared) = (Arc::clone(self), Arc::downgrade(shared));
+        let (keeping, here) = (Arc::clone(self), Arc::downgrade(here));
         let (table, follows) = (Arc::clone(table), Arc::clone(follows));
         tokio::spawn(async move {
-            if let Some(shared) = shared.upgrade()
-                && let Err(error) = keeping.take_over(&shared, &table, &follows).await
+            if let Some(here) = here.upgrade()
+                && let Err(error) = keeping.take_over(&here, &table, &follows).await
             {
                 let (why, is_fatal) = trouble_of(error);
                 for (_, local) in table.local().filter(|_| is_fatal) {
@@ -323,9 +299,4 @@ impl Keeping {
             drop(slot);
         });
     }
-}
-
-pub(super) fn trouble_of(error: RemoteError) -> (String, bool) {
-    let is_final = error.is_final();
-    (error.to_string(), is_final)
 }

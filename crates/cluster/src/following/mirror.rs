@@ -8,13 +8,16 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
-use super::definition::{Follows, aliases_of, documents_of, settings_of, travels};
-use super::keeper::Keeping;
+use super::definition::{aliases_of, documents_of, settings_of};
 use super::remote::{LeaderTable, Remote, RemoteError};
-use crate::documents::{self, IndexMetadata};
+use super::service::Keeping;
+use crate::copies::LocalCopies;
+use crate::documents;
 use crate::machine::wall_clock::now_ms;
-use crate::metadata::table::{Table, TableDefinition};
-use crate::node::Shared;
+use crate::metadata::follows::{Follows, travels};
+use crate::metadata::index::IndexMetadata;
+use crate::metadata::table::TableDefinition;
+use crate::replication::tables::Table;
 
 /// For how long it is known who has copies of a leader's table.
 const LEADER_OF_LATE: Duration = Duration::from_secs(3);
@@ -69,13 +72,13 @@ impl Keeping {
     /// Why not now; what this version cannot read is never taken over.
     pub(super) async fn take_over(
         &self,
-        shared: &Arc<Shared>,
+        here: &Arc<LocalCopies>,
         table: &Table,
         follows: &Follows,
     ) -> Result<(), RemoteError> {
         // What the records that were taken need, before what only spares the leader's log.
-        let remote = self.take_documents_over(shared, table, follows).await?;
-        self.hold(shared, &*remote, table, follows).await
+        let remote = self.take_documents_over(here, table, follows).await?;
+        self.hold(here, &*remote, table, follows).await
     }
 
     /// Takes over a leader's mapping, settings and aliases; gives the way to it.
@@ -84,13 +87,13 @@ impl Keeping {
     /// As [`Self::take_over`].
     pub(super) async fn take_documents_over(
         &self,
-        shared: &Arc<Shared>,
+        here: &Arc<LocalCopies>,
         table: &Table,
         follows: &Follows,
     ) -> Result<Arc<dyn Remote>, RemoteError> {
         let (remote, leader) = self.leader(follows).await?;
         let name = table.name();
-        let tables = shared.tables.all();
+        let tables = here.tables.all();
         let is_taken = |alias: &str| tables.iter().any(|it| it.name() == alias);
         let why = Mutex::new(None);
         let change = |definition: &mut TableDefinition| {
@@ -107,14 +110,14 @@ impl Keeping {
             }
             true
         };
-        let changed = shared.update_definition(name, table.incarnation(), change).await;
+        let changed = here.replication.update_definition(name, table.incarnation(), change).await;
         if let Some(why) = why.into_inner() {
             let words = format!("the leader's mapping or settings cannot be taken over: {why}");
             return Err(RemoteError::Forked(words));
         }
         if changed.map_err(|error| RemoteError::Unreachable(error.to_string()))? {
             tracing::debug!(table = name, "mapping, settings or aliases are taken over");
-            shared.look.notify_one();
+            here.router.look.notify_one();
         }
         Ok(remote)
     }

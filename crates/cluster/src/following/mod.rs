@@ -3,18 +3,19 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | [`definition`] | what a table's definition says of it; which settings travel |
+//! | [`service`] | what is asked of the tables that follow, and what the tasks that care for them share |
+//! | [`definition`] | what becomes of the leader's settings, mapping and aliases |
 //! | [`requests`] | what people ask for: follow, pause, resume, end; what is told |
-//! | [`auto_follow`] | tables that follow by themselves, by patterns of names |
+//! | [`auto_follow`], [`auto_follow_told`] | tables that follow by themselves, by patterns of names; what became of that |
 //! | [`keeper`] | what this node does for the tables that follow |
-//! | [`making`] | which first copies this node makes, and with what of the link |
+//! | [`making`], [`first_copies`] | which first copies this node makes, and with what of the link |
 //! | [`holding`] | how far followers are, told to their leaders |
 //! | [`ends`] | the end of following, told to leaders until they know it |
 //! | [`slots`] | what runs once at a time |
 //! | [`mirror`] | mapping, settings and aliases as the leader has them |
 //! | [`first_copy`] | the first copy of a partition, from the leader's files |
 //! | [`check`] | what came, looked at before it is appended |
-//! | [`pull`] | the leader's records, asked for and appended here |
+//! | [`pull`], [`pulled`] | the leader's records, asked for and appended here |
 //! | [`progress`] | how far that is |
 //! | [`leading`] | what this cluster's own tables tell those who follow them |
 //! | [`difference`] | copies that the leader's log no longer reaches, levelled |
@@ -23,10 +24,12 @@
 //! How another cluster is reached is not known here: the front end hands a [`Remotes`] in.
 
 mod auto_follow;
+mod auto_follow_told;
 mod check;
 mod definition;
 mod difference;
 mod ends;
+mod first_copies;
 mod first_copy;
 mod holding;
 mod keeper;
@@ -35,8 +38,10 @@ mod making;
 mod mirror;
 mod progress;
 mod pull;
+mod pulled;
 mod remote;
 mod requests;
+mod service;
 mod slots;
 
 use std::io;
@@ -47,18 +52,17 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::node::Shared;
-use crate::node::pacing::Pacing;
-use auto_follow::{AutoFollowTold, Rests};
-use keeper::Keeping;
-use making::Making;
+use crate::copies::LocalCopies;
+use auto_follow_told::{AutoFollowTold, Rests};
+use first_copies::Making;
 use progress::Progress;
+use service::Keeping;
 
-pub use crate::node::pacing::PacingStatistics;
+pub use crate::metadata::follows::travels;
+pub use crate::pacing::PacingStatistics;
 pub use crate::recovery::CopyCompression;
-pub use auto_follow::{AutoFollow, AutoFollowStatistics};
-pub(crate) use definition::Follows;
-pub use definition::travels;
+pub use auto_follow::AutoFollow;
+pub use auto_follow_told::AutoFollowStatistics;
 pub use difference::{DifferenceAnswer, DifferenceAsk, Opened, SpanForm};
 pub use first_copy::REMOTE_SOURCE;
 pub use leading::{FollowerHold, Leading, PLACES_MAX, RecordStream};
@@ -69,13 +73,7 @@ pub use remote::{
     PartitionLevel, Place, Records, Remote, RemoteError, Remotes, Told,
 };
 pub use requests::{FollowRequest, FollowerOverview, FollowerPartition, FollowerStatus};
-
-/// The tables of a node that follow.
-#[derive(Clone)]
-pub struct Following {
-    shared: Arc<Shared>,
-    keeping: Arc<Keeping>,
-}
+pub use service::Following;
 
 /// The thread that cares for them.
 pub struct FollowingThread {
@@ -86,18 +84,17 @@ pub struct FollowingThread {
 impl FollowingThread {
     /// Begins; `cluster_uuid` is this cluster, as leaders know it.
     pub(crate) fn start(
-        shared: &Arc<Shared>,
+        here: &Arc<LocalCopies>,
         remotes: Arc<dyn Remotes>,
         cluster_uuid: String,
-        pacing: Arc<Pacing>,
     ) -> io::Result<Self> {
         let progress = Arc::new(Progress::default());
-        let weak = Arc::downgrade(shared);
+        let weak = Arc::downgrade(here);
         let keeping = Arc::new(Keeping {
-            shared: weak,
+            here: weak,
             remotes,
             progress,
-            pacing,
+            pacing: Arc::clone(&here.pacing),
             cluster_uuid,
             is_stopping: AtomicBool::new(false),
             auto: AutoFollowTold::default(),
@@ -115,7 +112,7 @@ impl FollowingThread {
             runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name("following".to_owned()).spawn(run)?;
-        let following = Following { shared: Arc::clone(shared), keeping };
+        let following = Following { here: Arc::clone(here), keeping };
         Ok(Self { following, thread: Mutex::new(Some(thread)) })
     }
 

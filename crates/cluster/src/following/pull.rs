@@ -18,14 +18,14 @@ use plimsoll_storage::partition::leader_of;
 use tokio::sync::{mpsc, oneshot};
 
 use super::check::check;
-use super::difference::{self, Levelled, Levelling};
+use super::difference::{Levelled, Levelling};
 use super::progress::{Progress, Trouble};
+use super::pulled::{Pulled, is_cut_off};
 use super::remote::{Level, Place, Records, Remote, RemoteError, Told};
-use crate::metadata::table::Table;
 use crate::metadata::version::ClusterVersion;
-use crate::node::pacing::Pacing;
+use crate::pacing::Pacing;
 use crate::replication::lead::{Answer, Step, Submission};
-use crate::replication::partition::Partition;
+use crate::replication::tables::Table;
 use crate::wire::write_error::WriteError;
 
 /// How long a leader may be silent: it says how far it is once a second.
@@ -48,17 +48,6 @@ const MAPPING_TIMEOUT: Duration = Duration::from_secs(3);
 const MAPPING_PAUSE: Duration = Duration::from_millis(20);
 /// How often it is asked for.
 const MAPPING_INTERVAL: Duration = Duration::from_secs(1);
-
-/// A partition that this node pulls.
-#[derive(Clone)]
-pub(super) struct Pulled {
-    /// Its name in the leader's cluster.
-    pub leader: PartitionId,
-    /// The table here.
-    pub table: Arc<Table>,
-    /// The copy here.
-    pub local: Arc<Partition>,
-}
 
 /// Why a pull ended.
 enum Ended {
@@ -258,7 +247,7 @@ impl Pull {
 
     /// Where the copies here stand in the leader's log.
     fn places(&mut self) -> Result<Vec<Place>, String> {
-        let cut_off = self.partitions.values().filter(|it| difference::is_cut_off(it));
+        let cut_off = self.partitions.values().filter(|it| is_cut_off(it));
         let cut_off: Vec<PartitionId> = cut_off.map(|it| it.leader).collect();
         cut_off.into_iter().for_each(|leader| self.level_one(leader));
         for it in self.left_out.values_mut().filter(|it| it.is_over()) {

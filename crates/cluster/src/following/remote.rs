@@ -6,13 +6,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use plimsoll_index::Error;
 use plimsoll_log::record::Item;
 use plimsoll_log::rules::carried::LeaderPosition;
 use plimsoll_log::{Incarnation, PartitionId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::difference::{DifferenceAnswer, DifferenceAsk};
+use super::difference::messages::{DifferenceAnswer, DifferenceAsk};
 use crate::recovery::CopyCompression;
 use crate::wire::Peers;
 
@@ -238,4 +239,14 @@ pub struct Held {
     /// Whether it was too much, so that nothing is kept any more.
     #[serde(default)]
     pub is_dropped: bool,
+}
+
+/// What REST says where a remote cluster gave no answer.
+pub(super) fn failed_remote(name: &str, error: &RemoteError) -> Error {
+    let words = format!("[{name}] {error}");
+    match error {
+        RemoteError::Unreachable(_) => Error::new(503, "connect_transport_exception", words),
+        RemoteError::Denied(_) => Error::new(403, "security_exception", words),
+        _ => Error::illegal_argument(words),
+    }
 }

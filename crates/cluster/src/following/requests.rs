@@ -10,21 +10,25 @@ use plimsoll_storage::partition::leader_of;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Following;
-use super::definition::{Follows, documents_of};
+use super::definition::documents_of;
 use super::mirror::check_documents;
 use super::progress::Counters;
-use super::remote::{Hold, LeaderTable, Remote, RemoteError};
-use crate::documents::{check_name, failed, no_such_index};
+use super::remote::{Hold, LeaderTable, Remote, RemoteError, failed_remote};
+use super::service::Following;
+use crate::copies::LocalCopies;
+use crate::documents::check_name;
 use crate::machine::chance::random_u64;
 use crate::machine::wall_clock::now_ms;
 use crate::metadata;
+use crate::metadata::follows::Follows;
+use crate::metadata::index::no_such_index;
 use crate::metadata::placement::{Copy, CopyState};
-use crate::metadata::table::{Copies, Table, TableDefinition};
+use crate::metadata::table::TableDefinition;
 use crate::metadata::version;
-use crate::node::Shared;
-use crate::node::pacing::PacingStatistics;
+use crate::pacing::PacingStatistics;
 use crate::replication::lead::Step;
+use crate::replication::tables::{Copies, Table};
+use crate::wire::write_error::failed;
 
 /// How long a change has to be at work on this node before it is acknowledged.
 const FOLLOW_TIMEOUT: Duration = Duration::from_secs(2);
@@ -109,8 +113,8 @@ impl Following {
     /// # Errors
     /// Where there is no such cluster or leader, the name is taken, or nodes do not know how.
     pub async fn follow(&self, name: &str, request: FollowRequest) -> Result<(), Error> {
-        let shared = &self.shared;
-        if !shared.version.allows(version::FOLLOWING) {
+        let here = &self.here;
+        if !here.version.allows(version::FOLLOWING) {
             return Err(Error::illegal_argument(format!(
                 "an index follows another only once every node of the cluster knows how: that came \
                  with version {} of the cluster",
@@ -119,7 +123,7 @@ impl Following {
         }
         check_name(name)?;
         let remote = self.remote(&request.remote)?;
-        if shared.tables.by_name(name).is_some() {
+        if here.tables.by_name(name).is_some() {
             return Err(already_exists(name));
         }
         // Before its copies are begun: what comes after them is to be there then.
@@ -155,7 +159,7 @@ impl Following {
         self.keeping.known.lock().insert(incarnation, known);
         self.keeping.note_leader(&leader);
         self.keeping.wake.notify_one();
-        shared.tell_others().await;
+        here.router.tell_others().await;
         Ok(())
     }
 
@@ -174,20 +178,20 @@ impl Following {
             let reason = format!("leader index [{}] cannot be followed: {why}", leader.name);
             return Err(Error::illegal_argument(reason));
         }
-        let shared = &self.shared;
-        let _changing = shared.creation.lock().await;
-        if shared.tables.by_name(name).is_some() {
+        let here = &self.here;
+        let _changing = here.changes.changing.lock().await;
+        if here.tables.by_name(name).is_some() {
             return Err(already_exists(name));
         }
-        let creation = self.keeping.creation(shared, name, &definition, follows);
-        shared.submit_metadata(&creation).await.map_err(failed)?;
-        let created = metadata::definition(&shared.metadata, name).map_err(Error::internal)?;
+        let creation = self.keeping.creation(here, name, &definition, follows);
+        here.replication.submit_metadata(&creation).await.map_err(failed)?;
+        let created = metadata::definition(&here.metadata, name).map_err(Error::internal)?;
         let created = created.map(|(created, _)| created).ok_or_else(|| no_such_index(name))?;
         if created.incarnation != definition.incarnation {
             return Err(already_exists(name));
         }
-        shared.open_table(name, &created).await.map_err(failed)?;
-        shared.look.notify_one();
+        here.open_table(name, &created).await.map_err(failed)?;
+        here.router.look.notify_one();
         Ok(())
     }
 
@@ -198,12 +202,12 @@ impl Following {
         leader: &LeaderTable,
         follows: &Follows,
     ) -> Result<TableDefinition, Error> {
-        let shared = &self.shared;
-        let tables = shared.tables.all();
+        let here = &self.here;
+        let tables = here.tables.all();
         let is_alias = |table: &Arc<Table>| {
             table.index().is_some_and(|index| index.aliases.contains_key(name))
         };
-        if shared.tables.by_name(name).is_some() {
+        if here.tables.by_name(name).is_some() {
             return Err(already_exists(name));
         }
         if tables.iter().any(is_alias) {
@@ -219,8 +223,12 @@ impl Following {
             });
         }
         let partitions = u32::try_from(leader.partitions.len()).unwrap_or(u32::MAX);
-        shared.check_capacity(partitions, 0, shared.wanted_copies(documents.as_ref()))?;
-        let definition = shared.new_definition(partitions, documents).await;
+        here.changes.check_capacity(
+            partitions,
+            0,
+            here.changes.wanted_copies(documents.as_ref()),
+        )?;
+        let definition = here.changes.new_definition(partitions, documents).await;
         let mut definition = definition.map_err(failed)?;
         for partition in &mut definition.partitions {
             // One node makes the first copy; the others are made of that.
@@ -298,30 +306,31 @@ impl Following {
 
     /// Brings the end of a following about that was begun: also one that a crash cut off.
     pub(super) async fn end(&self, table: &Table) -> Result<(), Error> {
-        let shared = &self.shared;
+        let here = &self.here;
         for copies in table.copies() {
-            let mut session = shared.sessions.session();
+            let mut session = here.replication.sessions.session();
             let steps = vec![Step::Write(Operation::Unfollow.encode())];
-            let ended = shared.submit_own(copies, &mut session, steps).await;
+            let ended = here.router.submit_own(copies, &mut session, steps).await;
             ended.map_err(|error| failed(error.into()))?;
         }
         let end = |definition: &mut TableDefinition| definition.follows.take().is_some();
-        let ended = shared.update_definition(table.name(), table.incarnation(), end).await;
+        let ended =
+            here.replication.update_definition(table.name(), table.incarnation(), end).await;
         ended.map_err(failed)?;
-        known_by_all(shared).await;
+        known_by_all(here).await;
         Ok(())
     }
 
     /// Whether there is a table of this name, a follower or not.
     #[must_use]
     pub fn has_table(&self, name: &str) -> bool {
-        self.shared.tables.by_name(name).is_some()
+        self.here.tables.by_name(name).is_some()
     }
 
     /// The followers that this cluster has, by name, with what this node knows of them.
     #[must_use]
     pub fn overview(&self) -> Vec<FollowerOverview> {
-        let tables = self.shared.tables.all();
+        let tables = self.here.tables.all();
         let follower = |table: &Arc<Table>| {
             let follows = table.follows()?;
             Some(FollowerOverview {
@@ -396,13 +405,13 @@ impl Following {
         name: &str,
         otherwise: impl FnOnce() -> Error,
     ) -> Result<(Arc<Table>, Arc<Follows>), Error> {
-        let table = self.shared.tables.by_name(name).ok_or_else(|| no_such_index(name))?;
+        let table = self.here.tables.by_name(name).ok_or_else(|| no_such_index(name))?;
         let follows = table.follows().ok_or_else(otherwise)?;
         Ok((table, follows))
     }
 
     async fn change(&self, table: &Table, change: impl Fn(&mut Follows)) -> Result<(), Error> {
-        let shared = &self.shared;
+        let here = &self.here;
         let change = |definition: &mut TableDefinition| match &mut definition.follows {
             Some(follows) => {
                 let before = follows.clone();
@@ -411,18 +420,19 @@ impl Following {
             }
             None => false,
         };
-        let changed = shared.update_definition(table.name(), table.incarnation(), change).await;
+        let changed =
+            here.replication.update_definition(table.name(), table.incarnation(), change).await;
         changed.map_err(failed)?;
-        known_by_all(shared).await;
+        known_by_all(here).await;
         Ok(())
     }
 }
 
 /// Waits until all nodes that are there work as the metadata says.
-async fn known_by_all(shared: &Shared) {
-    shared.look.notify_one();
-    shared.reconciled_to(shared.metadata.applied().0, FOLLOW_TIMEOUT).await;
-    shared.tell_others().await;
+async fn known_by_all(here: &LocalCopies) {
+    here.router.look.notify_one();
+    here.router.reconciled_to(here.metadata.applied().0, FOLLOW_TIMEOUT).await;
+    here.router.tell_others().await;
 }
 
 fn status(table: &Table, follows: &Follows) -> FollowerStatus {
@@ -461,13 +471,4 @@ fn no_leader(name: &str) -> Error {
 fn already_exists(name: &str) -> Error {
     let reason = format!("index [{name}] already exists");
     Error::new(400, "resource_already_exists_exception", reason).with("index", name)
-}
-
-pub(super) fn failed_remote(name: &str, error: &RemoteError) -> Error {
-    let words = format!("[{name}] {error}");
-    match error {
-        RemoteError::Unreachable(_) => Error::new(503, "connect_transport_exception", words),
-        RemoteError::Denied(_) => Error::new(403, "security_exception", words),
-        _ => Error::illegal_argument(words),
-    }
 }

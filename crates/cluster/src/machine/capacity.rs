@@ -2,11 +2,7 @@
 //! refused before they are created. What a copy costs does not depend on what is in it: an empty one
 //! has the memory and the files of its rows, its index and its lead.
 
-use plimsoll_index::Error;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-use crate::node::Shared;
-use crate::settings;
 
 /// What an empty copy with an index takes in memory, bytes (measured: 0.9 MB).
 const COPY_BYTES: u64 = 1 << 20;
@@ -20,13 +16,14 @@ const OTHER_FILES: u64 = 256;
 
 /// What one node can hold, and what sets that.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Capacity {
-    copies: u64,
-    set_by: &'static str,
+pub(crate) struct Capacity {
+    pub copies: u64,
+    /// In the words of who runs the node.
+    pub set_by: &'static str,
 }
 
 /// The least of what a setting, the memory and the open files of a node allow; 0 is not known.
-fn capacity(set: u64, memory_bytes: u64, files: u64) -> Capacity {
+pub(crate) fn capacity(set: u64, memory_bytes: u64, files: u64) -> Capacity {
     let of_memory =
         if memory_bytes == 0 { u64::MAX } else { memory_bytes / MEMORY_PART / COPY_BYTES };
     let of_files =
@@ -44,7 +41,7 @@ fn capacity(set: u64, memory_bytes: u64, files: u64) -> Capacity {
 }
 
 /// How many files this process may have open; 0 where that is not known.
-fn files_max() -> u64 {
+pub(crate) fn files_max() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(0)
 }
 
@@ -55,39 +52,6 @@ pub(crate) fn raise_files_max() {
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::warn!(%error, "the limit of open files stays as it is");
-    }
-}
-
-impl Shared {
-    /// Refuses to go from `before` to `after` copies of each of so many partitions where the nodes
-    /// cannot hold them; a new table has none before.
-    pub(crate) fn check_capacity(
-        &self,
-        partitions: u32,
-        before: usize,
-        after: usize,
-    ) -> Result<(), Error> {
-        let set = settings::cluster::shards_per_node_max(&self.metadata);
-        let memory_bytes = plimsoll_memory::machine::machine().total_bytes;
-        let capacity = capacity(set, memory_bytes, files_max());
-        let nodes = self.members.data_nodes().max(1);
-        let most = capacity.copies.saturating_mul(nodes as u64);
-        let of = |partitions: usize, copies: usize| (partitions * copies.min(nodes)) as u64;
-        let present = |table: &std::sync::Arc<crate::metadata::table::Table>| {
-            of(table.copies().len(), self.wanted_copies_of(table.index().as_deref()))
-        };
-        let present: u64 = self.tables.all().iter().map(present).sum();
-        let all = |copies: usize| of(partitions as usize, copies);
-        let added = all(after).saturating_sub(all(before));
-        if added == 0 || present + added <= most {
-            return Ok(());
-        }
-        let reason = format!(
-            "Validation Failed: 1: this action would add [{added}] shards, but this cluster \
-             currently has [{present}]/[{most}] maximum shards open, set by {};",
-            capacity.set_by
-        );
-        Err(Error::new(400, "validation_exception", reason))
     }
 }
 

@@ -8,8 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use plimsoll_storage::ErrorReply;
 
-use crate::node::Shared;
-
 /// What is kept free beside what is not in files yet, bytes; of a small disk an eighth at most.
 const KEPT_FREE_BYTES: u64 = 32 << 20;
 const KEPT_FREE_PART: u64 = 8;
@@ -93,16 +91,6 @@ impl Room {
                 self.dir.display()
             ),
         ))
-    }
-}
-
-impl Shared {
-    /// Whether there is too little room on the disk for what makes the store larger.
-    pub(crate) fn is_room_low(&self) -> bool {
-        if self.room.is_look_due(self.applied_bytes.load(Ordering::Relaxed)) {
-            self.room.look(self.resources.write_buffers().0 as u64);
-        }
-        self.room.is_low()
     }
 }
 

@@ -3,10 +3,14 @@
 //! creations of one name the first in the log wins.
 
 pub mod default_expiry;
+pub(crate) mod follows;
+pub(crate) mod index;
 pub(crate) mod members;
 pub(crate) mod placement;
 pub(crate) mod reports;
+pub(crate) mod setting;
 pub(crate) mod table;
+pub(crate) mod trim_notes;
 pub(crate) mod version;
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,6 +20,7 @@ use bytes::Bytes;
 use plimsoll_log::{GroupId, PartitionId};
 use plimsoll_storage::execute::{self, ReadContext, Seed};
 use plimsoll_storage::operation::Operation;
+use plimsoll_storage::partition::Store;
 use plimsoll_storage::{Argv, Reply, command};
 use serde_json::Value;
 
@@ -23,13 +28,34 @@ use crate::DATABASES;
 use crate::metadata::members::{Beat, FoundNode, Member, NodeRecord};
 use crate::metadata::reports::Reports;
 use crate::metadata::table::TableDefinition;
-use crate::node::trimming::TrimNote;
-use crate::replication::partition::Partition;
+use crate::metadata::trim_notes::TrimNote;
+
+/// The rows that the metadata is, as its copy on this node has them.
+pub(crate) trait MetadataRows {
+    /// The rows.
+    fn store(&self) -> &Store;
+    /// What is expired now, ms since 1970.
+    fn read_time_ms(&self) -> u64;
+}
+
+impl<T: MetadataRows> MetadataRows for Arc<T> {
+    fn store(&self) -> &Store {
+        T::store(self)
+    }
+
+    fn read_time_ms(&self) -> u64 {
+        T::read_time_ms(self)
+    }
+}
 
 /// The metadata's partition.
 pub(crate) const PARTITION: PartitionId = PartitionId { table: 0, ordinal: 0 };
 /// The metadata's log group; partitions of tables are in those after it.
 pub(crate) const GROUP: GroupId = GroupId(0);
+/// Log groups that partitions are spread over, beside the metadata's.
+pub(crate) const GROUPS: u16 = 16;
+/// The most partitions that a database's table may have: a scan's cursor has room for no more.
+pub(crate) const PARTITIONS_MAX: u32 = 1024;
 /// The hash that holds the tables: name to definition.
 const TABLES_KEY: &[u8] = b"tables";
 /// The hash of the nodes: id to record.
@@ -91,7 +117,9 @@ fn encode(definition: &TableDefinition) -> Vec<u8> {
 ///
 /// # Errors
 /// Says what cannot be read.
-pub(crate) fn tables(metadata: &Partition) -> Result<Vec<(String, TableDefinition)>, String> {
+pub(crate) fn tables(
+    metadata: &impl MetadataRows,
+) -> Result<Vec<(String, TableDefinition)>, String> {
     let table = |(name, definition): (String, Bytes)| {
         let definition = decode(&name, &definition)?;
         Ok((name, definition))
@@ -103,7 +131,7 @@ pub(crate) fn tables(metadata: &Partition) -> Result<Vec<(String, TableDefinitio
 ///
 /// # Errors
 /// Says what cannot be read.
-pub(crate) fn tables_change(metadata: &Partition) -> Result<u64, String> {
+pub(crate) fn tables_change(metadata: &impl MetadataRows) -> Result<u64, String> {
     change(metadata, TABLES_KEY)
 }
 
@@ -111,12 +139,12 @@ pub(crate) fn tables_change(metadata: &Partition) -> Result<u64, String> {
 ///
 /// # Errors
 /// Says what cannot be read.
-pub(crate) fn objects_change(metadata: &Partition, kind: &str) -> Result<u64, String> {
+pub(crate) fn objects_change(metadata: &impl MetadataRows, kind: &str) -> Result<u64, String> {
     change(metadata, objects_key(kind).as_bytes())
 }
 
-fn change(metadata: &Partition, key: &[u8]) -> Result<u64, String> {
-    let change = execute::last_change(&metadata.store, key, metadata.read_time_ms());
+fn change(metadata: &impl MetadataRows, key: &[u8]) -> Result<u64, String> {
+    let change = execute::last_change(metadata.store(), key, metadata.read_time_ms());
     change.map_err(|error| error.to_string())
 }
 
@@ -125,7 +153,7 @@ fn change(metadata: &Partition, key: &[u8]) -> Result<u64, String> {
 /// # Errors
 /// Says what cannot be read.
 pub(crate) fn definition(
-    metadata: &Partition,
+    metadata: &impl MetadataRows,
     name: &str,
 ) -> Result<Option<(TableDefinition, u64)>, String> {
     // The change first: a definition that is newer than it is refused, and read again.
@@ -183,7 +211,7 @@ pub(crate) fn beaten(operation: &Operation) -> Option<(String, NodeRecord)> {
 /// # Errors
 /// Says what cannot be read.
 pub(crate) fn nodes(
-    metadata: &Partition,
+    metadata: &impl MetadataRows,
     known: &BTreeMap<String, Arc<Member>>,
 ) -> Result<Vec<FoundNode>, String> {
     let left: HashMap<String, Bytes> = hash(metadata, LEFT_KEY)?.into_iter().collect();
@@ -201,7 +229,7 @@ pub(crate) fn nodes(
 /// # Errors
 /// Says what cannot be read.
 pub(crate) fn reports(
-    metadata: &Partition,
+    metadata: &impl MetadataRows,
     id: &str,
     known: Option<&Arc<Reports>>,
 ) -> Result<Arc<Reports>, String> {
@@ -233,7 +261,9 @@ fn reports_key(id: &str) -> String {
 ///
 /// # Errors
 /// Says what cannot be read.
-pub(crate) fn trim_notes(metadata: &Partition) -> Result<BTreeMap<GroupId, TrimNote>, String> {
+pub(crate) fn trim_notes(
+    metadata: &impl MetadataRows,
+) -> Result<BTreeMap<GroupId, TrimNote>, String> {
     let note = |(group, note): (String, Bytes)| {
         let of_group = |error: String| format!("the note of log group {group}: {error}");
         let number: u16 = group.parse().map_err(|_| of_group("no number".to_owned()))?;
@@ -247,7 +277,7 @@ pub(crate) fn trim_notes(metadata: &Partition) -> Result<BTreeMap<GroupId, TrimN
 ///
 /// # Errors
 /// Says what cannot be read.
-pub(crate) fn trim_notes_change(metadata: &Partition) -> Result<u64, String> {
+pub(crate) fn trim_notes_change(metadata: &impl MetadataRows) -> Result<u64, String> {
     change(metadata, TRIM_NOTES_KEY)
 }
 
@@ -265,7 +295,7 @@ pub(crate) fn put_trim_note(group: GroupId, note: &TrimNote, read_at: u64) -> Op
 ///
 /// # Errors
 /// Says what cannot be read.
-pub(crate) fn version(metadata: &Partition) -> Result<u32, String> {
+pub(crate) fn version(metadata: &impl MetadataRows) -> Result<u32, String> {
     match read(metadata, &Argv::of(&[b"GET", VERSION_KEY]))? {
         Reply::Bulk(bytes) => {
             let version = std::str::from_utf8(&bytes).ok().and_then(|text| text.parse().ok());
@@ -284,7 +314,10 @@ pub(crate) fn put_version(version: u32) -> Argv {
 ///
 /// # Errors
 /// Says what cannot be read.
-pub(crate) fn last_beat(metadata: &Partition, id: &str) -> Result<Option<(Beat, u64)>, String> {
+pub(crate) fn last_beat(
+    metadata: &impl MetadataRows,
+    id: &str,
+) -> Result<Option<(Beat, u64)>, String> {
     let key = beat_key(id);
     let seen = change(metadata, key.as_bytes())?;
     match read(metadata, &Argv::of(&[b"GET", key.as_bytes()]))? {
@@ -316,7 +349,7 @@ pub(crate) fn delete_object(kind: &str, name: &str) -> Argv {
 }
 
 /// An object of a kind; none also where it cannot be read, which is logged.
-pub(crate) fn object(metadata: &Partition, kind: &str, name: &str) -> Option<Value> {
+pub(crate) fn object(metadata: &impl MetadataRows, kind: &str, name: &str) -> Option<Value> {
     let argv = Argv::of(&[b"HGET", objects_key(kind).as_bytes(), name.as_bytes()]);
     match read(metadata, &argv) {
         Ok(Reply::Bulk(bytes)) => parsed(kind, name, &bytes),
@@ -329,7 +362,7 @@ pub(crate) fn object(metadata: &Partition, kind: &str, name: &str) -> Option<Val
 }
 
 /// What the cluster has set, by name, as text: what is transient goes over what is persistent.
-pub(crate) fn settings(metadata: &Partition) -> BTreeMap<String, String> {
+pub(crate) fn settings(metadata: &impl MetadataRows) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let (kind, objects) = SETTINGS;
     for settings in objects.into_iter().filter_map(|it| object(metadata, kind, it)) {
@@ -340,7 +373,7 @@ pub(crate) fn settings(metadata: &Partition) -> BTreeMap<String, String> {
 }
 
 /// The same of one setting.
-pub(crate) fn setting(metadata: &Partition, name: &str) -> Option<String> {
+pub(crate) fn setting(metadata: &impl MetadataRows, name: &str) -> Option<String> {
     let (kind, objects) = SETTINGS;
     let mut objects = objects.into_iter().rev();
     objects.find_map(|it| Some(text_of(object(metadata, kind, it)?.get_mut(name)?.take())))
@@ -365,14 +398,14 @@ pub(crate) fn change_objects(kind: &str, commands: Vec<Argv>, seen: u64) -> Oper
 /// # Errors
 /// Says what cannot be read.
 pub(crate) fn objects_bytes(
-    metadata: &Partition,
+    metadata: &impl MetadataRows,
     kind: &str,
 ) -> Result<Vec<(String, Bytes)>, String> {
     hash(metadata, objects_key(kind).as_bytes())
 }
 
 /// All objects of a kind, by name.
-pub(crate) fn objects(metadata: &Partition, kind: &str) -> Vec<(String, Value)> {
+pub(crate) fn objects(metadata: &impl MetadataRows, kind: &str) -> Vec<(String, Value)> {
     let found = objects_bytes(metadata, kind).unwrap_or_else(|error| {
         tracing::error!(kind, error, "the metadata cannot be read");
         Vec::new()
@@ -394,7 +427,7 @@ fn objects_key(kind: &str) -> String {
 }
 
 /// A hash of the metadata, its fields being names.
-fn hash(metadata: &Partition, key: &[u8]) -> Result<Vec<(String, Bytes)>, String> {
+fn hash(metadata: &impl MetadataRows, key: &[u8]) -> Result<Vec<(String, Bytes)>, String> {
     let Reply::Map(pairs) = read(metadata, &Argv::of(&[b"HGETALL", key]))? else {
         return Err("the metadata holds no such hash".to_owned());
     };
@@ -408,11 +441,11 @@ fn hash(metadata: &Partition, key: &[u8]) -> Result<Vec<(String, Bytes)>, String
     pairs.into_iter().map(pair).collect()
 }
 
-fn read(metadata: &Partition, argv: &Argv) -> Result<Reply, String> {
+fn read(metadata: &impl MetadataRows, argv: &Argv) -> Result<Reply, String> {
     let command = command::parse(argv).map_err(|error| error.to_string())?;
     let (now_ms, seed) = (metadata.read_time_ms(), Seed::Given(0));
     let context = ReadContext { now_ms, seed, keys: 0, cursors: None };
-    let snapshot = metadata.store.snapshot().map_err(|error| error.to_string())?;
+    let snapshot = metadata.store().snapshot().map_err(|error| error.to_string())?;
     execute::read(&command, &snapshot, &context).map_err(|error| error.to_string())
 }
 
@@ -459,7 +492,7 @@ mod tests {
 
     async fn add_field(coordinator: &Coordinator, name: &str) {
         let mapping = json!({ "properties": { name: { "type": "long" } } });
-        coordinator.put_mapping("i", &mapping).await.unwrap();
+        coordinator.documents().put_mapping("i", &mapping).await.unwrap();
         assert!(stored(coordinator).contains(&format!("\"{name}\"")));
     }
 
@@ -468,21 +501,21 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let node = Node::open(&NodeSettings::alone(dir.path())).await.unwrap();
         let coordinator = node.coordinator();
-        coordinator.create_index("i", IndexBody::default()).await.unwrap();
+        coordinator.documents().create_index("i", IndexBody::default()).await.unwrap();
         // As a newer node writes it: at the end of each object that may have more.
         let text = stored(&coordinator)
             .replace("\"is_closed\":false}", &format!("\"is_closed\":false,{NEWER}}}"))
             .replace("\"state\":\"serving\"}]}", &format!("\"state\":\"serving\"}}],{NEWER}}}"));
         let text = format!("{},{NEWER}}}", text.strip_suffix('}').unwrap());
         let put = Argv::of(&[b"HSET", TABLES_KEY, b"i", text.as_bytes()]);
-        coordinator.shared().write_metadata(put).await.unwrap();
+        coordinator.shared().replication.write_metadata(put).await.unwrap();
         assert_eq!(count_of_newer(&coordinator), [3, 3]);
 
         add_field(&coordinator, "first").await;
         let settings = json!({ "index.refresh_interval": "7s" }).as_object().cloned().unwrap();
-        coordinator.put_index_settings("i", settings).await.unwrap();
-        coordinator.open_index("i", false).await.unwrap();
-        coordinator.open_index("i", true).await.unwrap();
+        coordinator.documents().put_index_settings("i", settings).await.unwrap();
+        coordinator.documents().open_index("i", false).await.unwrap();
+        coordinator.documents().open_index("i", true).await.unwrap();
         // As `place` does it.
         let change = |definition: &mut TableDefinition| {
             let partition = &mut definition.partitions[0];
@@ -492,7 +525,8 @@ mod tests {
             true
         };
         let incarnation = metadata_of(&coordinator).incarnation;
-        let changed = coordinator.shared().update_definition("i", incarnation, change).await;
+        let changed =
+            coordinator.shared().replication.update_definition("i", incarnation, change).await;
         assert_eq!(changed, Ok(true));
         assert!(metadata_of(&coordinator).partitions[0].epoch > 1);
         assert_eq!(count_of_newer(&coordinator), [3, 3]);

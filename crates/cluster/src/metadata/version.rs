@@ -19,12 +19,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use plimsoll_storage::operation::DEFAULT_EXPIRY_SINCE;
 use plimsoll_storage::partition::{BUDGETED_SINCE, OverBudget};
 
-use crate::Coordinator;
-use crate::metadata;
-use crate::metadata::members::Member;
-use crate::node::Shared;
-use crate::settings;
-
 /// The newest version that this binary knows.
 pub(crate) const KNOWN: u32 = if cfg!(feature = "next-version") { 6 } else { 5 };
 /// From this one on, operations beyond the budget of a record are refused.
@@ -67,6 +61,11 @@ impl ClusterVersion {
         if self.allows(BUDGETS) { OverBudget::Refuse } else { OverBudget::Stop }
     }
 
+    /// Whether one has since this was asked last.
+    pub(crate) fn take_stopped(&self) -> bool {
+        self.has_stopped.swap(false, Ordering::Relaxed)
+    }
+
     /// A partition has stopped at an operation beyond its budget.
     pub(crate) fn stopped_a_partition(&self) {
         self.has_stopped.store(true, Ordering::Relaxed);
@@ -81,61 +80,6 @@ pub(crate) fn refusal(version: u32) -> Option<String> {
              start the node with a newer one"
         )
     })
-}
-
-/// What all members know. One that is away counts for as long as it may come back with what it
-/// holds: it is named for a copy.
-fn known_by_all<'a>(
-    members: impl Iterator<Item = &'a Member>,
-    is_named: impl Fn(&str) -> bool,
-) -> Option<u32> {
-    let counted = members.filter(|it| it.is_alive() || is_named(&it.id));
-    counted.map(|it| it.record.version_known).min()
-}
-
-impl Coordinator {
-    /// The cluster's version: which forms of records, messages and metadata may be used.
-    ///
-    /// # Errors
-    /// Where the metadata cannot be read.
-    pub fn cluster_version(&self) -> Result<u32, String> {
-        metadata::version(&self.shared().metadata)
-    }
-}
-
-impl Shared {
-    /// Takes over the cluster's version.
-    pub(crate) fn follow_version(&self) -> Result<(), String> {
-        let version = metadata::version(&self.metadata)?;
-        self.version.raise(version);
-        if let Some(why) = refusal(version) {
-            self.fell_behind.tell(&why);
-        }
-        let is_decided = self.version.allows(BUDGETS);
-        if is_decided && self.version.has_stopped.swap(false, Ordering::Relaxed) {
-            self.fell_behind.tell("a partition stopped at what the cluster's version now decides");
-        }
-        Ok(())
-    }
-
-    /// Raises the cluster's version to what all members know; for the node that acts.
-    pub(crate) async fn raise_version(&self) -> Result<(), String> {
-        let version = metadata::version(&self.metadata)?;
-        let members = self.members.all();
-        let tables = self.tables.all();
-        let is_named = |node: &str| {
-            let mut copies = tables.iter().flat_map(|table| table.copies());
-            copies.any(|it| it.definition().copy_on(node).is_some())
-        };
-        let known = known_by_all(members.values().map(AsRef::as_ref), is_named);
-        let Some(known) = known.filter(|known| *known > version) else { return Ok(()) };
-        if settings::cluster::holds_version(&self.metadata) {
-            return Ok(());
-        }
-        tracing::info!(from = version, to = known, "the cluster's version is raised");
-        let raise = self.write_metadata(metadata::put_version(known)).await;
-        raise.map(drop).map_err(|error| error.to_string())
-    }
 }
 
 #[cfg(test)]

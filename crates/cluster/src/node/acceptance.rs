@@ -6,9 +6,10 @@ use crate::Coordinator;
 use crate::metadata;
 use crate::metadata::placement::CopyState;
 use crate::metadata::reports::CopyReport;
-use crate::metadata::table::{Copies, TableDefinition};
-use crate::node::Shared;
-use crate::node::trimming::TrimNote;
+use crate::metadata::table::TableDefinition;
+use crate::metadata::trim_notes::TrimNote;
+use crate::node::shared::Shared;
+use crate::replication::tables::Copies;
 
 /// Why a stale copy is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,7 +47,7 @@ impl Coordinator {
         let epoch = shared.check_acceptable(copies, node)?;
         // The earliest position that the log can be read on from; without a note where it is applied.
         let note = metadata::trim_notes(&shared.metadata).map_err(AcceptError::Failed)?;
-        let applied = shared.positions(&[copies.group].into()).await;
+        let applied = shared.replication.positions(&[copies.group].into()).await;
         let applied = applied.map_err(AcceptError::Failed)?.remove(&copies.group);
         let from = note.get(&copies.group).map(TrimNote::at).or(applied);
         let from = from.ok_or_else(|| AcceptError::Failed("an unknown log group".to_owned()))?;
@@ -63,10 +64,11 @@ impl Coordinator {
             true
         };
         tracing::warn!(table, ordinal, node, up_to = from.lsn.0, "a stale copy is accepted");
-        let changed = shared.update_definition(table, found.incarnation(), accept).await;
+        let changed =
+            shared.replication.update_definition(table, found.incarnation(), accept).await;
         match changed {
             Ok(true) => {
-                shared.tell_others().await;
+                shared.router.tell_others().await;
                 Ok(())
             }
             Ok(false) => Err(AcceptError::Failed("the copies changed meanwhile".to_owned())),

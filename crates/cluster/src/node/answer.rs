@@ -1,8 +1,6 @@
 //! What a node answers to the questions of others.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use bytes::Bytes;
 use plimsoll_control::Class;
@@ -12,18 +10,19 @@ use plimsoll_storage::{Argv, ErrorReply, Reply as RowReply, command};
 
 use crate::Coordinator;
 use crate::metadata;
-use crate::metadata::table::Copies;
-use crate::node::digest::Digest;
 use crate::node::figures::cancel_here;
 use crate::recovery::Subject;
+use crate::replication::digest::Digest;
 use crate::replication::lead::{Step, Submission};
 use crate::replication::partition::Partition;
+use crate::replication::submit::{fences, lead_for, write_bytes};
 use crate::replication::tail::GroupTail;
-use crate::routing::submit::{fences, lead_for, reply_bytes, write_bytes};
+use crate::routing::serving::Waits;
+use crate::routing::submit::reply_bytes;
 use crate::rows::scatter::class_of;
 use crate::wire::write_error::WriteError;
 use crate::wire::{
-    Envelope, FORMAT, Freshness, PartitionName, Problem, Question, Reply, StepBytes, Told, decode,
+    Envelope, FORMAT, PartitionName, Problem, Question, Reply, StepBytes, Told, decode,
     encode_answer,
 };
 
@@ -34,7 +33,7 @@ impl Coordinator {
         let began = time.now();
         let waits = Waits::default();
         let reply = match decode::<Envelope>(&question) {
-            Ok(envelope) if envelope.cluster != self.shared().log.incarnation().0 => {
+            Ok(envelope) if envelope.cluster != self.shared().replication.log.incarnation().0 => {
                 Reply::Problem(Problem::OtherCluster)
             }
             Ok(envelope) => self.answer_to(envelope, &waits).await.unwrap_or_else(Reply::Problem),
@@ -42,8 +41,11 @@ impl Coordinator {
             Err(problem) => Reply::Problem(problem),
         };
         let had_ns = time.now().0 - began.0;
-        let server_ns = had_ns.saturating_sub(waits.ns.load(Ordering::Relaxed));
-        encode_answer(reply, Told { server_ns: Some(server_ns), line: Some(self.shared().line()) })
+        let server_ns = had_ns.saturating_sub(waits.ns());
+        encode_answer(
+            reply,
+            Told { server_ns: Some(server_ns), line: Some(self.shared().router.line()) },
+        )
     }
 
     async fn answer_to(&self, envelope: Envelope, waits: &Waits) -> Result<Reply, Problem> {
@@ -53,14 +55,14 @@ impl Coordinator {
         let subject = |id: PartitionId| {
             let of = |partition: &Partition| Subject {
                 store: partition.store.clone(),
-                indexer: partition.indexer().cloned(),
+                index: partition.index().cloned(),
             };
             match id {
                 metadata::PARTITION => Some(of(&shared.metadata)),
-                id => self.local(id).ok().map(|partition| of(&partition)),
+                id => self.shared().router.serving_here(id).ok().map(|partition| of(&partition)),
             }
         };
-        let checkpoints = &shared.checkpoints;
+        let checkpoints = &shared.copies.checkpoints;
         if let Some(reply) = checkpoints.answer(&envelope.from, &envelope.question, subject).await {
             return Ok(reply);
         }
@@ -69,7 +71,11 @@ impl Coordinator {
             Question::Clock => Ok(Reply::Clock { now_ms: shared.world.time.wall_ms() }),
             Question::Positions => {
                 // Of a group that is not read here nothing is known that is worth saying.
-                let read = shared.tails.iter().filter(|(group, _)| shared.groups.reads(**group));
+                let read = shared
+                    .replication
+                    .tails
+                    .iter()
+                    .filter(|(group, _)| shared.replication.groups.reads(**group));
                 let position = |(group, tail): (&plimsoll_log::GroupId, &Arc<GroupTail>)| {
                     let position = tail.get().position();
                     (group.0, position.lsn.0, position.hash, position.log_time_ms)
@@ -78,11 +84,14 @@ impl Coordinator {
             }
             Question::Await { metadata: position } => {
                 let there = async {
-                    let tail = shared.tails.get(&metadata::GROUP);
+                    let tail = shared.replication.tails.get(&metadata::GROUP);
                     if let Some(tail) = tail {
                         tail.reached(plimsoll_log::Lsn(position)).await;
                     }
-                    shared.reconciled_to(position.min(shared.metadata.applied().0), timeout).await
+                    shared
+                        .router
+                        .reconciled_to(position.min(shared.metadata.applied().0), timeout)
+                        .await
                 };
                 match shared.world.time.timeout(timeout, there).await {
                     Ok(true) => Ok(Reply::Done),
@@ -90,17 +99,19 @@ impl Coordinator {
                 }
             }
             Question::Write { partition, session, first, acked, stamp_ms, steps } => {
-                let local = self.local(partition.into())?;
+                let local = self.shared().router.serving_here(partition.into())?;
                 // The node that asks may not know yet that the table follows.
-                if self.copies(partition.into())?.is_follower() && !is_own(&steps) {
+                if self.shared().router.copies_named(partition.into())?.is_follower()
+                    && !is_own(&steps)
+                {
                     return Err(Problem::Write(WriteError::read_only()));
                 }
                 if let Some(why) = local.takes_no_writes() {
                     return Err(Problem::Write(WriteError::NotTaken(why)));
                 }
-                let working = shared.work(Class::Write);
+                let working = shared.router.work(Class::Write);
                 let steps = steps.into_iter().map(step).collect::<Result<Vec<_>, _>>()?;
-                shared.admit(write_bytes(&steps)).await.map_err(Problem::Write)?;
+                shared.router.admit(write_bytes(&steps)).await.map_err(Problem::Write)?;
                 // The lead counts on one item of the record at least, and on a reply to it.
                 if !steps.iter().any(|step| matches!(step, Step::Write(_))) {
                     return Err(Problem::Write(WriteError::Refused {
@@ -115,17 +126,18 @@ impl Coordinator {
                 Ok(self.replies(partition, &answer))
             }
             Question::Settle { partition, session, numbers, stamp_ms } => {
-                let local = self.local(partition.into())?;
+                let local = self.shared().router.serving_here(partition.into())?;
                 let submission = fences(SessionId(session), &numbers, stamp_ms);
                 let answer = lead_for(&local, submission, timeout).await;
                 Ok(self.replies(partition, &answer.map_err(Problem::Write)?))
             }
             Question::Read { partition, argv, freshness } => {
-                let local = self.fresh(partition.into(), freshness, timeout, waits).await?;
+                let local =
+                    self.shared().router.fresh(partition.into(), freshness, timeout, waits).await?;
                 let argv = Argv::of(&argv);
                 let command = command::parse(&argv).map_err(row)?;
-                let working = shared.work(class_of(&command));
-                let (reply, _held) = self.read_local(&local, &command, &argv).await;
+                let working = shared.router.work(class_of(&command));
+                let (reply, _held) = self.rows().read_local(&local, &command, &argv).await;
                 if local.is_damaged() {
                     return Err(Problem::NotHere("the copy is damaged".to_owned()));
                 }
@@ -133,9 +145,10 @@ impl Coordinator {
                 Ok(self.replies(partition, &[reply]))
             }
             Question::LastChange { partition, key, freshness } => {
-                let local = self.fresh(partition.into(), freshness, timeout, waits).await?;
-                let working = shared.work(Class::Get);
-                let change = self.last_change(&local, key.into()).await.map_err(row)?;
+                let local =
+                    self.shared().router.fresh(partition.into(), freshness, timeout, waits).await?;
+                let working = shared.router.work(Class::Get);
+                let change = self.rows().last_change(&local, key.into()).await.map_err(row)?;
                 working.done();
                 Ok(Reply::LastChange(change))
             }
@@ -145,61 +158,22 @@ impl Coordinator {
                 false => Err(Problem::NotHere("the request has ended".to_owned())),
             },
             Question::Digest { partition } => {
-                self.local(partition.into())?;
-                let copies = self.copies(partition.into())?;
+                self.shared().router.serving_here(partition.into())?;
+                let copies = self.shared().router.copies_named(partition.into())?;
                 let digest = self.digest_here(&copies).await.map_err(Problem::NotHere)?;
                 let Digest { lsn, hash, digest, .. } = digest;
                 Ok(Reply::Digest { lsn, hash, digest })
             }
-            other => self.answer_about_documents(other, terms, waits).await,
+            other => self.documents().answer(other, terms, waits).await,
         }
     }
 
     /// Replies as they go to another node, with what they may show.
     fn replies(&self, partition: PartitionName, replies: &[RowReply]) -> Reply {
         let group = self.shared().tables.copies(partition.into()).map(|copies| copies.group);
-        let seen = group.map_or(0, |group| self.shared().seen(group).0);
+        let seen = group.map_or(0, |group| self.shared().replication.seen(group).0);
         Reply::Replies { replies: reply_bytes(replies), seen }
     }
-
-    /// This node's copies of a partition, by its name.
-    pub(crate) fn copies(&self, id: PartitionId) -> Result<Arc<Copies>, Problem> {
-        let copies = self.shared().tables.copies(id);
-        copies.ok_or_else(|| Problem::NotHere("the node does not know the partition".to_owned()))
-    }
-
-    /// This node's copy of a partition, if it serves one.
-    pub(crate) fn local(&self, id: PartitionId) -> Result<Arc<Partition>, Problem> {
-        let local = self.copies(id)?.local().filter(|partition| partition.fault().is_none());
-        local.ok_or_else(|| Problem::NotHere("the node does not serve the partition".to_owned()))
-    }
-
-    /// The same, once it is as fresh as asked for.
-    pub(crate) async fn fresh(
-        &self,
-        id: PartitionId,
-        freshness: Freshness,
-        timeout: Duration,
-        waits: &Waits,
-    ) -> Result<Arc<Partition>, Problem> {
-        let time = &self.shared().world.time;
-        let began = time.now();
-        let local = self.local(id)?;
-        let group = self.copies(id)?.group;
-        let is_fresh = self.shared().comes_to_be(freshness, group, timeout).await;
-        waits.ns.fetch_add(time.now().0 - began.0, Ordering::Relaxed);
-        // Where apply stopped meanwhile, the group goes on without the partition.
-        if is_fresh && local.fault().is_none() {
-            return Ok(local);
-        }
-        Err(Problem::Behind("the copy is behind its log".to_owned()))
-    }
-}
-
-/// How long a question waited for the log: no work of the node's.
-#[derive(Default)]
-pub(crate) struct Waits {
-    ns: AtomicU64,
 }
 
 /// Whether it is what the cluster itself does to a table that follows.

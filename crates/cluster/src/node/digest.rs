@@ -6,31 +6,17 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use plimsoll_base::time::Instant;
-use serde::Serialize;
 
 use crate::Coordinator;
 use crate::metadata::members::Member;
-use crate::metadata::table::Copies;
+use crate::replication::digest::Digest;
+use crate::replication::tables::Copies;
 use crate::wire::{Problem, Question, Reply};
 
 /// How long one copy has: all its rows are read.
 const COPY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How soon copies are asked again that were not at one position.
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// What a copy contains at a position of its log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Digest {
-    /// The position.
-    pub lsn: u64,
-    /// The hash over all records of the group up to there.
-    pub hash: u64,
-    /// A hash over everything that must be the same on every copy at that position.
-    pub digest: u64,
-    /// A hash over what it contains, without where it stands: the same at a leader and at those in
-    /// other clusters that follow it. Told by the copy's own node alone.
-    pub content: Option<u64>,
-}
 
 /// The digest of one copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,7 +89,7 @@ impl Coordinator {
 
     /// The digest of this node's copy.
     pub(crate) async fn digest_here(&self, copies: &Copies) -> Result<Digest, String> {
-        let applier = self.shared().groups.get(copies.group);
+        let applier = self.shared().replication.groups.get(copies.group);
         let applier = applier.ok_or_else(|| "the node does not read its log group".to_owned())?;
         applier.digest(copies.id).await
     }

@@ -13,15 +13,12 @@ use serde_json::Value;
 use crate::Coordinator;
 use crate::documents::PartitionStatistics;
 use crate::metadata::members::Member;
-use crate::node::Shared;
+use crate::node::shared::{ProcessFigures, Shared};
 use crate::recovery::RecoveryStatus;
 use crate::wire::{Question, Reply};
 
 /// How long another node has to tell its figures.
 const TIMEOUT: Duration = Duration::from_secs(1);
-
-/// What a node's front end says of its process.
-pub type ProcessFigures = Box<dyn Fn() -> Value + Send + Sync>;
 
 /// The figures of one copy of a partition.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -215,7 +212,7 @@ impl Shared {
             let table = tables.iter().find(|it| it.incarnation() == status.partition.table)?;
             Some(RecoveryOverview::of(table.name().to_owned(), &status))
         };
-        self.recoveries.all().into_iter().filter_map(overview).collect()
+        self.copies.recoveries.all().into_iter().filter_map(overview).collect()
     }
 }
 

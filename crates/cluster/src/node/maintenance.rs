@@ -11,7 +11,7 @@ use plimsoll_base::time::Instant;
 use plimsoll_log::PartitionId;
 use plimsoll_storage::rows::StoreError;
 
-use crate::node::Shared;
+use crate::node::shared::Shared;
 use crate::node::sweeping::Sweeps;
 use crate::replication::partition::Partition;
 use crate::replication::session::ClientSession;
@@ -30,7 +30,7 @@ const RESUME_FREE_BYTES: u64 = 4 << 20;
 
 /// Begins the role.
 pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Role> {
-    let (weak, session) = (Arc::downgrade(shared), shared.sessions.session());
+    let (weak, session) = (Arc::downgrade(shared), shared.replication.sessions.session());
     let time = shared.world.time.clone();
     shared.world.tasks.role("maintenance", move |stopping| run(weak, time, stopping, session))
 }
@@ -51,9 +51,9 @@ async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping, session: 
         interval = if sweeps.is_idle() { INTERVAL } else { SWEEP_INTERVAL };
         if looks {
             resumes.look(&shared, now);
-            shared.checkpoints.expire(now);
+            shared.copies.checkpoints.expire(now);
             // By the machine's time still, as who reads them does.
-            shared.snapshots.expire(&shared, std::time::Instant::now());
+            shared.snapshots.expire(&shared.tables, std::time::Instant::now());
         }
     }
 }
@@ -69,7 +69,7 @@ struct Resumes {
 impl Resumes {
     /// Looks how much room there is, and has stores go on that could not write their files.
     fn look(&mut self, shared: &Shared, now: Instant) {
-        shared.room.look(shared.resources.write_buffers().0 as u64);
+        shared.room.look(shared.replication.resources.write_buffers().0 as u64);
         if self.tried_at.is_some_and(|at| now - at < RESUME_INTERVAL) {
             return;
         }
@@ -103,5 +103,5 @@ impl Resumes {
 /// Whether another node that is there has a copy that serves.
 fn is_elsewhere(shared: &Shared, partition: &Partition) -> bool {
     let copies = shared.tables.copies(partition.id);
-    copies.is_some_and(|copies| shared.members_with(&copies).iter().any(|it| it.is_alive()))
+    copies.is_some_and(|copies| shared.router.members_with(&copies).iter().any(|it| it.is_alive()))
 }

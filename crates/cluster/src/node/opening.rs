@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -15,25 +15,29 @@ use plimsoll_base::time::Instant;
 use plimsoll_log::record::{LeadStamp, Record};
 use plimsoll_log::rules::chain::{Chain, Position};
 use plimsoll_log::{GroupId, Incarnation, LeadId, Log, LogError, Lsn, PartitionId};
-use plimsoll_storage::execute::ScanCursors;
 use plimsoll_storage::partition::{ApplyError, BeforeFlush, OverBudget, Replica, Resources};
 use plimsoll_storage::rows::StoreError;
 use tokio::sync::{oneshot, watch};
 
-use crate::documents::{Documents, IndexMetadata};
+use crate::copies::LocalCopies;
+use crate::documents::Searching;
 use crate::machine::capacity;
 use crate::machine::room::Room;
 use crate::metadata;
+use crate::metadata::GROUPS;
+use crate::metadata::index::IndexMetadata;
 use crate::metadata::members::{self, Members, NodeRecord};
 use crate::metadata::placement::CopyState;
-use crate::metadata::table::{Copies, Table, TableDefinition, Tables};
+use crate::metadata::table::TableDefinition;
+use crate::metadata::trim_notes::{LastRecords, TrimNote};
 use crate::metadata::version::{self, ClusterVersion};
-use crate::node::pacing::{Admission, Pacing};
-use crate::node::trimming::{LastRecords, TrimNote};
-use crate::node::{GROUPS, NodeSettings, OpenError, Shared, folder, partition_of_replica};
+use crate::node::settings::{NodeSettings, OpenError, folder};
+use crate::node::shared::Shared;
+use crate::pacing::Pacing;
 use crate::recovery::joining::Joining;
 use crate::recovery::{self, Checkpoints, Recoveries};
-use crate::replication::applier::{self, ApplierContext, GroupStart};
+use crate::replication::advance::advance;
+use crate::replication::applier::{ApplierContext, GroupStart};
 use crate::replication::barrier::{Barrier, NOBODY};
 use crate::replication::fell_behind::FellBehind;
 use crate::replication::groups::{Begin, Demand, HeldGroups, begin, kept};
@@ -41,8 +45,13 @@ use crate::replication::log_engine::OpenLog;
 use crate::replication::partition::Partition;
 use crate::replication::reading;
 use crate::replication::session::SessionPool;
+use crate::replication::tables::{Copies, Table, Tables};
 use crate::replication::tail::{GroupTail, Tail};
-use crate::routing::load::Load;
+use crate::replication::{Replication, partition_of_replica};
+use crate::routing::Router;
+use crate::routing::admission::Admission;
+use crate::routing::changes::{LocalTables, TableChanges};
+use crate::routing::load::{Load, SearchMeter};
 use crate::routing::selection::Selection;
 use crate::settings;
 
@@ -208,13 +217,13 @@ impl Opening {
         }
         let shared = self.share(settings, partition, tables, tails);
         for start in starts {
-            shared.groups.start(start)?;
+            shared.replication.groups.start(start)?;
         }
         let partitions = local.iter().map(|(.., partition)| Arc::clone(partition));
         catch_up(&shared, &partitions.collect::<Vec<_>>(), &ends).await?;
         for (table, copies, partition) in local {
             if let Some(index) = table.index() {
-                shared.open_indexer(&partition, &index).map_err(OpenError::Mismatch)?;
+                shared.copies.open_indexer(&partition, &index).map_err(OpenError::Mismatch)?;
             }
             copies.set_local(Some(partition));
         }
@@ -320,51 +329,93 @@ impl Opening {
             world: self.world.clone(),
             chance: Arc::clone(&chance),
         };
-        Arc::new(Shared {
-            chance,
+        let members =
+            Members::new(self.own, record, peers, self.incarnation, self.world.time.clone());
+        let replication = Replication {
+            world: self.world.clone(),
             log: self.log.log,
             _holder: self.log.holder,
             is_alone: self.log.is_alone,
             clock: self.log.clock,
             resources: Arc::new(self.resources),
-            room: Room::new(&settings.data_dir),
+            room: Arc::new(Room::new(&settings.data_dir)),
             metadata,
-            members: Members::new(
-                self.own,
-                record,
-                peers,
-                self.incarnation,
-                self.world.time.clone(),
-            ),
-            tables,
+            members: Arc::new(members),
+            tables: Arc::new(tables),
             sessions: Arc::new(SessionPool::new(self.world.time.clone(), &self.world.random)),
-            cursors: ScanCursors::default(),
             applied_bytes: Arc::clone(&context.applied_bytes),
-            documents: Documents::new(&settings.documents, settings.work.search, boot),
-            partitions_dir: self.partitions_dir,
             lead: self.lead,
             tails,
             barriers,
-            selection: Arc::new(Selection::new(settings.work.selection, &self.world.random)),
-            load: Load::new(boot, settings.work.search.thread_count()),
-            admission: Admission::default(),
-            pacing: Arc::new(Pacing::new(&self.world.time)),
-            work_settings: settings.work.clone(),
-            database_partitions: settings.database_partitions,
-            creation: tokio::sync::Mutex::new(()),
-            look: Arc::default(),
-            reconciled: watch::Sender::new(0),
-            is_stopping: Arc::new(AtomicBool::new(false)),
             durable: Mutex::default(),
             version: self.version,
             fell_behind: context.fell_behind.clone(),
+            is_stopping: Arc::new(AtomicBool::new(false)),
             groups: Arc::new(HeldGroups::new(context)),
-            checkpoints: self.checkpoints,
-            snapshots: crate::following::Snapshots::default(),
-            recoveries: Recoveries::new(&settings.record.name, &self.world),
+        };
+        let replication = Arc::new(replication);
+        let searching = Searching::new(&settings.documents, settings.work.search, boot);
+        let router = Router {
+            world: self.world.clone(),
+            chance,
+            names: self.names,
+            is_alone: replication.is_alone,
+            metadata: Arc::clone(&replication.metadata),
+            members: Arc::clone(&replication.members),
+            tables: Arc::clone(&replication.tables),
+            selection: Arc::new(Selection::new(settings.work.selection, &self.world.random)),
+            load: Load::new(
+                boot,
+                settings.work.search.thread_count(),
+                Arc::clone(&searching.pool) as Arc<dyn SearchMeter>,
+            ),
+            admission: Admission::default(),
+            look: Arc::default(),
+            reconciled: watch::Sender::new(0),
+            replication: Arc::clone(&replication),
+        };
+        let router = Arc::new(router);
+        let pacing = Arc::new(Pacing::new(&self.world.time));
+        let copies = Arc::new_cyclic(|copies: &Weak<LocalCopies>| LocalCopies {
+            changes: Arc::new(TableChanges {
+                router: Arc::clone(&router),
+                opener: Weak::clone(copies) as Weak<dyn LocalTables>,
+                database_partitions: settings.database_partitions,
+                changing: tokio::sync::Mutex::new(()),
+            }),
+            world: self.world.clone(),
+            metadata: Arc::clone(&replication.metadata),
+            members: Arc::clone(&replication.members),
+            tables: Arc::clone(&replication.tables),
+            version: Arc::clone(&replication.version),
+            is_alone: replication.is_alone,
+            is_stopping: Arc::clone(&replication.is_stopping),
+            partitions_dir: self.partitions_dir,
+            checkpoints: Arc::new(self.checkpoints),
+            recoveries: Arc::new(Recoveries::new(&settings.record.name, &self.world)),
+            pacing: Arc::clone(&pacing),
+            router: Arc::clone(&router),
+            replication: Arc::clone(&replication),
+        });
+        Arc::new(Shared {
+            changes: Arc::clone(&copies.changes),
+            copies,
+            router,
+            is_alone: replication.is_alone,
+            room: Arc::clone(&replication.room),
+            metadata: Arc::clone(&replication.metadata),
+            members: Arc::clone(&replication.members),
+            tables: Arc::clone(&replication.tables),
+            version: Arc::clone(&replication.version),
+            is_stopping: Arc::clone(&replication.is_stopping),
+            replication,
+            cursors: Arc::default(),
+            searching: Arc::new(searching),
+            pacing,
+            work_settings: settings.work.clone(),
+            snapshots: Arc::default(),
             process_figures: OnceLock::new(),
             settings_follower: Mutex::default(),
-            names: self.names,
             world: self.world,
         })
     }
@@ -573,7 +624,7 @@ impl Opening {
             let time = &self.world.time;
             reading::next(time, &mut *reader, &mut entries, READ_BYTES_MAX, READ_TIMEOUT).await?;
             for entry in entries.drain(..).filter(|entry| entry.lsn <= end) {
-                let advanced = applier::advance(chain, &entry);
+                let advanced = advance(chain, &entry);
                 let (record, position) = advanced.map_err(OpenError::Mismatch)?;
                 if record.partition == replica.id() {
                     let applied = replica.apply(position, &record, OverBudget::Refuse, &mut ());
@@ -607,7 +658,8 @@ async fn catch_up(
         let behind = |(group, end): &&(GroupId, Lsn)| {
             let is_behind = |it: &Arc<GroupTail>| it.applied() < *end && !it.has_stopped();
             // One without copies that was trimmed meanwhile is taken up again later.
-            shared.groups.reads(*group) && shared.tails.get(group).is_some_and(is_behind)
+            shared.replication.groups.reads(*group)
+                && shared.replication.tails.get(group).is_some_and(is_behind)
         };
         let left = ends.iter().filter(behind).count();
         if left == 0 {
@@ -625,7 +677,7 @@ async fn catch_up(
         if let Some(fault) = fault {
             return Err(OpenError::Mismatch(fault));
         }
-        if let Some(why) = shared.fell_behind.why() {
+        if let Some(why) = shared.replication.fell_behind.why() {
             return Err(OpenError::FellBehind(why));
         }
         if time.now() - told_at >= PROGRESS_INTERVAL {

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::Coordinator;
-use crate::documents::{IndexMetadata, uuid};
+use crate::metadata::index::{IndexMetadata, uuid};
 use crate::metadata::members::{Member, NodeRecord};
 use crate::metadata::placement::CopyState;
 use crate::metadata::reports::CopyReport;
-use crate::metadata::table::{Copies, Table};
-use crate::node::Shared;
+use crate::node::shared::Shared;
+use crate::replication::tables::{Copies, Table};
 use crate::settings;
 
 /// A node as this one knows it.
@@ -213,34 +213,8 @@ impl Coordinator {
     /// Copies of each partition beyond the first that an index should have.
     #[must_use]
     pub fn wanted_replicas(&self, index: &IndexMetadata) -> u32 {
-        replicas(self.shared(), index)
+        self.shared().changes.wanted_replicas(index)
     }
-
-    /// How many copies of a partition are wanted, and how many serve.
-    pub(crate) fn counts(&self, table: &Table, ordinal: usize, wanted: u32) -> (u32, u32) {
-        let shared = self.shared();
-        if shared.is_alone {
-            return (wanted, 1);
-        }
-        let members = shared.members.all();
-        let serves =
-            |node: &str, copies: &Copies| members.get(node).is_some_and(|it| it.serves(copies.id));
-        let serving = table.copies().get(ordinal).map_or(0, |copies| {
-            let definition = copies.definition();
-            u32::try_from(definition.serving().filter(|it| serves(it, copies)).count()).unwrap_or(1)
-        });
-        // The one that took the write serves, whatever is known of it here.
-        (wanted.max(serving), serving.max(1))
-    }
-}
-
-/// A node that is alone asks for what its indices say: there is no default to follow.
-fn replicas(shared: &Shared, index: &IndexMetadata) -> u32 {
-    if shared.is_alone {
-        return index.replicas;
-    }
-    let copies = shared.wanted_copies_of(Some(index));
-    u32::try_from(copies.saturating_sub(1)).unwrap_or(u32::MAX)
 }
 
 /// What does not change from one partition to the next.
@@ -258,7 +232,7 @@ impl<'a> Look<'a> {
         let members = shared.members.all();
         let there = shared.members.data_nodes();
         let log_time_ms = shared.metadata.log_time_ms();
-        let default_copies = shared.wanted_copies_of(None);
+        let default_copies = shared.changes.wanted_copies_of(None);
         let delayed_ms = settings::cluster::delayed_ms(&shared.metadata);
         Self { shared, members, log_time_ms, default_copies, delayed_ms, there }
     }
@@ -266,7 +240,7 @@ impl<'a> Look<'a> {
     fn table(&self, table: &Table) -> Vec<PartitionOverview> {
         let index = table.index();
         let wanted = match &index {
-            Some(index) => replicas(self.shared, index) as usize + 1,
+            Some(index) => self.shared.changes.wanted_replicas(index) as usize + 1,
             None => self.default_copies,
         };
         let wait_ms = index.as_ref().and_then(|it| it.delayed_ms()).unwrap_or(self.delayed_ms);

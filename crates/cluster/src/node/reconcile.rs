@@ -13,17 +13,18 @@ use plimsoll_base::tasks::Role;
 use plimsoll_base::time::Instant;
 use plimsoll_log::{Lsn, PartitionId};
 
-use crate::documents::IndexMetadata;
+use crate::copies::making::NotMade;
 use crate::metadata;
+use crate::metadata::index::IndexMetadata;
 use crate::metadata::members::{BEAT_INTERVAL_MS, Beat, LEFT_AFTER_MS};
 use crate::metadata::placement::{self, CopyState, Known, Places};
 use crate::metadata::reports::{CopyReport, reason};
-use crate::metadata::table::{Copies, DocumentsDefinition, Table, TableDefinition};
-use crate::node::Shared;
+use crate::metadata::table::{DocumentsDefinition, TableDefinition};
+use crate::node::shared::Shared;
 use crate::node::trimming::Trimmer;
-use crate::recovery::making::NotMade;
-use crate::replication::groups::UnusedSince;
+use crate::replication::groups::follow::UnusedSince;
 use crate::replication::partition::Partition;
+use crate::replication::tables::{Copies, Table};
 use crate::settings;
 use crate::settings::work::WORK_SETTINGS;
 
@@ -54,7 +55,7 @@ pub(crate) struct Reconciler {
 impl Reconciler {
     pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
         let weak = Arc::downgrade(shared);
-        shared.metadata.tell_changes(Arc::clone(&shared.look));
+        shared.metadata.tell_changes(Arc::clone(&shared.router.look));
         let own = Weak::clone(&weak);
         // It hears of the end by `is_stopping`, which those hear too whom it asks.
         let role = shared.world.tasks.networked_role("reconcile", move |_| run(own))?;
@@ -64,7 +65,7 @@ impl Reconciler {
     /// Ends it after what it is doing. Blocks.
     pub(crate) fn stop(self) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.look.notify_one();
+            shared.router.look.notify_one();
         }
         self.role.end();
     }
@@ -124,11 +125,11 @@ async fn run(weak: Weak<Shared>) {
         let position = shared.metadata.applied();
         match shared.reconcile(&mut seen, position).await {
             Ok(()) => {
-                shared.reconciled.send_replace(position.0);
+                shared.router.reconciled.send_replace(position.0);
             }
             Err(error) => tracing::warn!(error, "the metadata cannot be followed"),
         }
-        let (look, time) = (Arc::clone(&shared.look), shared.world.time.clone());
+        let (look, time) = (Arc::clone(&shared.router.look), shared.world.time.clone());
         drop(shared);
         let _ = time.timeout(INTERVAL, look.notified()).await;
     }
@@ -142,20 +143,20 @@ impl Shared {
         let is_turn = seen.looked_at.is_none_or(|at| time.now() - at >= LOOK_INTERVAL);
         if is_turn {
             seen.looked_at = Some(time.now());
-            self.documents.contexts.expire();
-            self.documents.views.expire();
-            self.follow_members()?;
+            self.searching.contexts.expire();
+            self.searching.views.expire();
+            self.router.follow_members()?;
         }
         let change = metadata::objects_change(&self.metadata, metadata::SETTINGS.0)?;
         if seen.settings != Some(change) {
             self.follow_settings();
             seen.settings = Some(change);
         }
-        self.follow_version()?;
+        self.replication.follow_version()?;
         let mut is_look = false;
         let change = metadata::tables_change(&self.metadata)?;
         if seen.tables != Some(change) {
-            let _changing = self.creation.lock().await;
+            let _changing = self.changes.changing.lock().await;
             self.follow_tables(seen).await?;
             seen.tables = Some(change);
             seen.trimmer.tables_changed(self, position);
@@ -166,7 +167,7 @@ impl Shared {
             is_look = true;
         }
         if is_look {
-            self.follow_groups(&mut seen.unused);
+            self.replication.follow_groups(&mut seen.unused);
         }
         let is_due = |at: Option<Instant>| {
             at.is_none_or(|at| time.now() - at >= Duration::from_millis(BEAT_INTERVAL_MS))
@@ -178,7 +179,7 @@ impl Shared {
         // A node that is alone says who it is once, when it starts.
         if seen.beat_at.is_none() || (!self.is_alone && is_due(seen.beat_at)) {
             seen.beat_at = Some(time.now());
-            self.compare_clocks();
+            self.replication.compare_clocks();
             self.beat();
         }
         // After the beat: what the log does not take now is said at the next look.
@@ -194,7 +195,7 @@ impl Shared {
             // Everybody does, as the one that acts may be the one that left.
             self.note_who_left().await?;
             if self.members.acts() {
-                self.raise_version().await?;
+                self.replication.raise_version().await?;
                 self.place(seen).await?;
             }
             if !self.is_alone {
@@ -217,8 +218,8 @@ impl Shared {
                 tracing::warn!(name, error, "the cluster's setting is passed over");
             }
         }
-        self.selection.change(&work.selection);
-        self.documents.pool.change(&work.search);
+        self.router.selection.change(&work.selection);
+        self.searching.pool.change(&work.search);
         if let Some(follower) = &*follower {
             follower(&settings);
         }
@@ -231,7 +232,7 @@ impl Shared {
         for table in self.tables.all() {
             let is_same = |it: &TableDefinition| it.incarnation == table.incarnation();
             if !definitions.get(table.name()).is_some_and(is_same) {
-                self.close_table(&table).await?;
+                self.copies.close_table(&table).await?;
                 seen.documents.remove(table.name());
             }
         }
@@ -252,7 +253,7 @@ impl Shared {
                 let index = IndexMetadata::of(name, definition);
                 if let Some(index) = index.map_err(|error| error.to_string())? {
                     table.set_index(Arc::new(index));
-                    let indexed = self.index_partitions(&table).await;
+                    let indexed = self.copies.index_partitions(&table).await;
                     indexed.map_err(|error| error.to_string())?;
                 }
                 seen.documents.insert(name.clone(), definition.documents.clone());
@@ -273,9 +274,9 @@ impl Shared {
                 let is_initializing = own.is_some_and(|it| it.state == CopyState::Initializing);
                 match copies.local() {
                     // Its files may be the last: they go only once another copy is known to serve.
-                    Some(_) if !is_own && self.is_served_elsewhere(copies) => {
+                    Some(_) if !is_own && self.router.is_served_elsewhere(copies) => {
                         tracing::info!(partition = %copies.id, "the copy is no longer here");
-                        self.close_copy(copies, "the copy is no longer here").await?;
+                        self.copies.close_copy(copies, "the copy is no longer here").await?;
                     }
                     // It was opened again before the metadata knew that it serves.
                     Some(local) if is_initializing && local.fault().is_none() => {
@@ -284,7 +285,7 @@ impl Shared {
                     }
                     Some(local) if is_initializing && self.is_to_be_replaced(copies, &local) => {
                         tracing::info!(partition = %copies.id, "the copy is made anew");
-                        self.close_copy(copies, "the copy is being made anew").await?;
+                        self.copies.close_copy(copies, "the copy is being made anew").await?;
                         wanted.insert(copies.id);
                         self.make_in_time(seen, &table, copies);
                     }
@@ -305,20 +306,12 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether another copy of a partition is known to serve.
-    pub(crate) fn is_served_elsewhere(&self, copies: &Copies) -> bool {
-        let members = self.members.all();
-        let definition = copies.definition();
-        let mut others = definition.serving().filter(|node| *node != self.members.own);
-        others.any(|node| members.get(node).is_some_and(|it| it.serves(copies.id)))
-    }
-
     /// Whether this node's copy is damaged, and can be made anew.
     fn is_to_be_replaced(&self, copies: &Copies, local: &Partition) -> bool {
         // One that stopped may hold more than the copy that an operator accepted in its stead.
         let is_given_up =
             local.fault().is_some() && copies.definition().is_given_up(&self.members.own);
-        (local.is_damaged() || is_given_up) && self.is_served_elsewhere(copies)
+        (local.is_damaged() || is_given_up) && self.router.is_served_elsewhere(copies)
     }
 
     /// Has files of copies that are no longer here deleted, beside everything else.
@@ -326,19 +319,13 @@ impl Shared {
         let shared = Arc::clone(self);
         self.world.tasks.spawn("leftovers", async move {
             // A table that is being created has files before it is known.
-            let Ok(_creating) = shared.creation.try_lock() else { return };
-            let it = Arc::clone(&shared);
-            let forgotten = shared.world.tasks.blocking(move || it.forget_leftovers()).await;
+            let Ok(_creating) = shared.changes.changing.try_lock() else { return };
+            let copies = Arc::clone(&shared.copies);
+            let forgotten = shared.world.tasks.blocking(move || copies.forget_leftovers()).await;
             if let Err(error) = forgotten.unwrap_or_else(|lost| Err(lost.to_string())) {
                 tracing::warn!(error, "files of copies that are no longer here stay");
             }
         });
-    }
-
-    /// Takes over what the metadata says of the nodes and their copies.
-    pub(crate) fn follow_members(&self) -> Result<(), String> {
-        self.members.set(metadata::nodes(&self.metadata, &self.members.all())?);
-        Ok(())
     }
 
     /// Has the metadata say how this node's copies are. Others know of a change of tables by this
@@ -373,10 +360,14 @@ impl Shared {
             return Ok(());
         }
         let report = metadata::report(&self.members.own, &differences);
-        let reported = self.world.time.timeout(REPORT_TIMEOUT, self.submit_metadata(&report)).await;
+        let reported = self
+            .world
+            .time
+            .timeout(REPORT_TIMEOUT, self.replication.submit_metadata(&report))
+            .await;
         reported.map_err(|_| "no answer".to_owned())?.map_err(|error| error.to_string())?;
-        self.look.notify_one();
-        self.follow_members()
+        self.router.look.notify_one();
+        self.router.follow_members()
     }
 
     fn make_in_time(self: &Arc<Self>, seen: &Seen, table: &Arc<Table>, copies: &Arc<Copies>) {
@@ -403,7 +394,7 @@ impl Shared {
         let (table, copies) = (Arc::clone(table), Arc::clone(copies));
         self.world.tasks.spawn("copy", async move {
             let Some(shared) = shared.upgrade() else { return };
-            let made = shared.make_copy(&table, &copies).await;
+            let made = shared.copies.make_copy(&table, &copies).await;
             match made {
                 Ok(()) => making.lock().remove(&copies.id),
                 Err(why) => {
@@ -413,7 +404,7 @@ impl Shared {
                 }
             };
             has_made.store(true, Ordering::Relaxed);
-            shared.look.notify_one();
+            shared.router.look.notify_one();
         });
     }
 
@@ -421,8 +412,8 @@ impl Shared {
     /// nothing expires then until the clock has caught up.
     fn look_at_clock(&self, seen: &mut Seen) {
         // A clock that is wrong shows in the node's health.
-        let is_right = self.log.health().is_ok();
-        let log_time_ms = self.tails.values().map(|tail| tail.get().log_time_ms).max();
+        let is_right = self.replication.log.health().is_ok();
+        let log_time_ms = self.replication.tails.values().map(|tail| tail.get().log_time_ms).max();
         let ahead_ms = log_time_ms.unwrap_or(0).saturating_sub(self.world.time.wall_ms());
         let is_ahead = is_right && ahead_ms > LOG_TIME_AHEAD_MS;
         if is_ahead && !seen.is_ahead {
@@ -437,12 +428,14 @@ impl Shared {
 
     /// Says that this node is there; what comes of it is not waited for.
     fn beat(self: &Arc<Self>) {
-        let beat = Beat { at_ms: self.world.time.wall_ms(), ..self.durable.lock().beat(self) };
+        let reconciled = *self.router.reconciled.borrow();
+        let beat =
+            Beat { at_ms: self.world.time.wall_ms(), ..self.replication.needs_of_log(reconciled) };
         let operation = metadata::beat(&self.members.own, &self.members.record, &beat);
         let shared = Arc::downgrade(self);
         self.world.tasks.spawn("beat", async move {
             let Some(shared) = shared.upgrade() else { return };
-            if let Err(error) = shared.submit_metadata(&operation).await {
+            if let Err(error) = shared.replication.submit_metadata(&operation).await {
                 tracing::warn!(%error, "the node cannot say that it is there");
             }
         });
@@ -453,7 +446,7 @@ impl Shared {
             return;
         }
         let log_time_ms = self.metadata.log_time_ms();
-        let said = self.write_metadata(metadata::left(&self.members.own, log_time_ms));
+        let said = self.replication.write_metadata(metadata::left(&self.members.own, log_time_ms));
         // The others notice by themselves where the log does not take it.
         let _ = self.world.time.timeout(INTERVAL, said).await;
     }
@@ -467,7 +460,10 @@ impl Shared {
             if at_ms + LEFT_AFTER_MS < log_time_ms {
                 tracing::warn!(node = member.record.name, "a node has left");
                 let leave = metadata::leave(&member.id, log_time_ms, seen);
-                self.submit_metadata(&leave).await.map_err(|error| error.to_string())?;
+                self.replication
+                    .submit_metadata(&leave)
+                    .await
+                    .map_err(|error| error.to_string())?;
             }
         }
         Ok(())
@@ -477,7 +473,7 @@ impl Shared {
     /// changed since there was nothing to do.
     async fn place(&self, seen: &mut Seen) -> Result<(), String> {
         let log_time_ms = self.metadata.log_time_ms();
-        let wanted = self.wanted_nodes();
+        let wanted = self.changes.wanted_nodes();
         let places = self.members.places(log_time_ms, 0, &wanted);
         // How long one that is away is waited for is each table's own.
         let is_all_there = places.values().all(|place| place.is_alive);
@@ -495,7 +491,7 @@ impl Shared {
             let index = table.index();
             let wait_ms = index.as_ref().and_then(|it| it.delayed_ms()).unwrap_or(default_wait_ms);
             let places = self.members.places(log_time_ms, wait_ms, &wanted);
-            let copies = self.wanted_copies_of(index.as_deref());
+            let copies = self.changes.wanted_copies_of(index.as_deref());
             let known = |id: PartitionId| {
                 let members = &members;
                 move |node: &str| members.get(node).map_or(Known::Other, |it| it.known(id))
@@ -523,7 +519,8 @@ impl Shared {
                 }
                 is_changed
             };
-            let changed = self.update_definition(table.name(), table.incarnation(), change).await;
+            let changed =
+                self.replication.update_definition(table.name(), table.incarnation(), change).await;
             changed.map_err(|error| error.to_string())?;
         }
         seen.placed = (!has_changed).then_some(placed);

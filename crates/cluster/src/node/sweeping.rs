@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use crate::metadata::version::ClusterVersion;
-use crate::node::Shared;
+use crate::node::shared::Shared;
 use crate::replication::lead::{Answer, Step, Submission};
 use crate::replication::partition::Partition;
 use crate::replication::session::ClientSession;

@@ -12,9 +12,8 @@ use plimsoll_log::PartitionId;
 use plimsoll_storage::partition::{Checksum, STORE_FORMAT};
 
 use super::away::Away;
+use super::options::{CHECKSUMS_MAX, CopyError, CopyOptions};
 use super::progress::Recovery;
-use super::source::CHECKSUMS_MAX;
-use super::target::{CopyError, CopyOptions};
 use crate::wire::{
     CallError, CopyListing, FileKind, Link, PartitionName, Problem, Question, Reply, checksum_of,
 };

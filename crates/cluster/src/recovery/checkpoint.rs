@@ -22,7 +22,7 @@ use plimsoll_storage::partition::{STORE_FORMAT, Store, position_of};
 
 use super::hashing::{Hashing, Known, identity};
 use super::packing;
-use crate::documents::Indexer;
+use crate::replication::index::DocumentsIndex;
 use crate::wire::{CheckpointFile, CheckpointListing, CopyFile, CopyListing, FileKind};
 
 /// What the folders of checkpoints are called before their numbers.
@@ -32,7 +32,7 @@ pub(super) const PREFIX: &str = "out-";
 pub(crate) struct Subject {
     pub store: Store,
     /// Of a table of documents.
-    pub indexer: Option<Arc<Indexer>>,
+    pub index: Option<Arc<dyn DocumentsIndex>>,
 }
 
 /// A checkpoint that is kept for as long as somebody reads in it.
@@ -128,11 +128,13 @@ impl Checkpoint {
         disk.create_dir(&folder.path).map_err(failed)?;
         let rows = folder_of(&folder.path, FileKind::Rows);
         let index = folder_of(&folder.path, FileKind::Index);
-        let (indexed, made) = match &subject.indexer {
-            Some(indexer) => {
+        let (indexed, made) = match &subject.index {
+            Some(own) => {
                 // So that little is left for the checkpoint, during which nobody refreshes.
                 store.flush().map_err(|error| error.to_string())?;
-                indexer.checkpoint(&index, || store.checkpoint(&rows))
+                let mut made = None;
+                let indexed = own.checkpoint(&index, &mut || made = Some(store.checkpoint(&rows)));
+                (indexed, made.ok_or("the index had no checkpoint made of its rows")?)
             }
             None => (None, store.checkpoint(&rows)),
         };

@@ -5,6 +5,7 @@
 //! - [`target`]: the copy, over [`asking`], which asks for checkpoints, [`away`], how long a source is
 //!   waited for, [`transfer`], which asks for chunks, [`intake`], which makes files of them, and [`reuse`], which finds what need not be asked
 //!   for.
+//! - [`options`]: how one is copied, and why it is not whole.
 //! - [`window`]: how much of copies is under way at once.
 //! - [`packing`] and [`unpacking`]: chunks that are compressed on the way to another cluster.
 //! - [`folders`]: where a copy lies while it is not whole, and how it takes its place.
@@ -14,7 +15,6 @@
 //! the copy stands is the applier's.
 
 pub(crate) mod joining;
-pub(crate) mod making;
 
 mod asking;
 mod away;
@@ -24,6 +24,7 @@ mod folders;
 mod hashing;
 mod intake;
 mod kept;
+mod options;
 mod packing;
 mod progress;
 mod reuse;
@@ -36,17 +37,19 @@ mod window;
 pub use bound::Bound;
 pub(crate) use checkpoint::Subject;
 pub(crate) use folders::{Folders, settle};
+pub use options::CopyCompression;
+pub(crate) use options::{CopyOptions, Pace};
 pub(crate) use progress::{Recoveries, Recovery};
 pub use progress::{RecoveryStatus, Stage};
 pub(crate) use source::Checkpoints;
-pub use target::CopyCompression;
-pub(crate) use target::{Copied, CopyOptions, OfLeader, Pace, copy};
+pub(crate) use target::{Copied, OfLeader, copy};
 pub(crate) use window::Window;
 
 #[cfg(test)]
 pub(crate) use {
+    options::{CopyError, Now},
     progress::AlreadyRunning,
-    target::{CopyError, InstallError, Now},
+    target::InstallError,
 };
 
 #[cfg(test)]

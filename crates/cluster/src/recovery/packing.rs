@@ -18,7 +18,7 @@ use plimsoll_control::average::FadingMean;
 use plimsoll_control::compression::{Bounds, Compression};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::documents::Aside;
+use crate::machine::low_priority::LowPriority;
 use crate::wire::{CopyFile, Encoding, FileKind, Packing};
 
 /// The most threads that compress; half of the processors where those are fewer.
@@ -56,7 +56,7 @@ fn kind_of(file: &CopyFile) -> usize {
 pub(super) struct Packer {
     threads: usize,
     /// Started with the first chunk; none where the system has no room for any.
-    aside: OnceLock<Option<Aside>>,
+    aside: OnceLock<Option<LowPriority>>,
     time: Time,
     /// Of the time that they worked, how much they had a processor.
     share: Arc<Mutex<FadingMean>>,
@@ -148,7 +148,7 @@ impl Packer {
 
     /// Has one of the threads do it, and waits for it.
     fn compress(&self, bytes: &Arc<Vec<u8>>, encoding: Encoding, level: u8) -> Outcome {
-        let aside = self.aside.get_or_init(|| Aside::start(self.threads));
+        let aside = self.aside.get_or_init(|| LowPriority::start(self.threads));
         let Some(aside) = aside else { return compressed(bytes, encoding, level) };
         let (tell, told) = crossbeam_channel::bounded(1);
         let (bytes, share) = (Arc::clone(bytes), Arc::clone(&self.share));

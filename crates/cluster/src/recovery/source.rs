@@ -25,6 +25,7 @@ use tokio::sync::{Semaphore, watch};
 use super::checkpoint::{Checkpoint, PREFIX, Subject};
 use super::hashing::Known;
 use super::kept::{Kept, disk_bytes, own_bytes};
+use super::options::CHECKSUMS_MAX;
 use super::packing::{Packed, Packer};
 use crate::wire::{Problem, Question, Reply, checksum_of, chunk_checksum};
 
@@ -47,8 +48,6 @@ const SIZES_INTERVAL: Duration = Duration::from_secs(10);
 const READS_MAX: usize = 16;
 /// The same for nodes of other clusters.
 const FOLLOWERS_READS_MAX: usize = 8;
-/// Of how many files checksums are asked for at once.
-pub(super) const CHECKSUMS_MAX: usize = 10_000;
 
 /// A node's checkpoints for others.
 pub(crate) struct Checkpoints {

@@ -8,31 +8,27 @@
 //! A replica that cannot go on (a full disk) holds its thread at that record, named in its
 //! fault, and is tried again; a chain fault stops the group for good.
 
+mod commands;
 mod group;
 mod replies;
 mod worker;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use plimsoll_base::random::Draws;
+use plimsoll_base::Time;
 use plimsoll_base::tasks::Role;
-use plimsoll_base::{Time, World};
-use plimsoll_log::record::{self, Record};
-use plimsoll_log::rules::chain::{Chain, Position};
-use plimsoll_log::{Entry, GroupId, Log, LogError, PartitionId};
+use plimsoll_log::{GroupId, LogError, PartitionId};
 use plimsoll_storage::partition::Replica;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::metadata::version::ClusterVersion;
-use crate::node::digest::Digest;
-use crate::node::trimming::LastRecords;
-use crate::replication::fell_behind::FellBehind;
+use crate::replication::digest::Digest;
 use crate::replication::partition::Partition;
-use crate::replication::tail::GroupTail;
+use commands::Command;
+pub(crate) use commands::{Added, ApplierContext, GroupStart, Mark};
 use group::Group;
 use worker::Worker;
 
@@ -41,65 +37,12 @@ const COMMANDS_MAX: usize = 64;
 /// How long a mark is waited for: a thread that stands still holds up nobody who flushes other groups.
 const MARK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is asked of an applier beside the log.
-enum Command {
-    Add(Box<Replica>, Arc<Partition>, oneshot::Sender<Added>),
-    Remove(PartitionId, oneshot::Sender<()>),
-    NoteDocuments(PartitionId, oneshot::Sender<()>),
-    Digest(PartitionId, oneshot::Sender<Result<Digest, String>>),
-    Mark(oneshot::Sender<Option<Mark>>),
-    Leave(oneshot::Sender<Option<Mark>>),
-}
-
-/// What became of a replica that was handed to an applier.
-pub(crate) enum Added {
-    /// It is served.
-    Served,
-    /// It is too far behind the group to be brought forward in passing.
-    Behind(Box<Replica>),
-    /// It cannot be served; says why.
-    Refused(String),
-}
-
-/// How far the group is: what may be trimmed once the stores are flushed.
-pub(crate) struct Mark {
-    /// The position of the group's chain.
-    pub position: Position,
-    /// Each replica's partition and the position that its stamp names.
-    pub replicas: Vec<(Arc<Partition>, Position)>,
-    /// Where the last records up to the position are.
-    pub last: LastRecords,
-}
-
 /// The handle of an applier.
 pub(crate) struct Applier {
     commands: mpsc::Sender<Command>,
     has_left: Arc<AtomicBool>,
     time: Time,
     role: Mutex<Option<Role>>,
-}
-
-/// A group as its applier begins with it.
-pub(crate) struct GroupStart {
-    pub group: GroupId,
-    pub chain: Chain,
-    pub tail: Arc<GroupTail>,
-    pub replicas: Vec<(Replica, Arc<Partition>)>,
-    /// What was seen of the group before, or that nothing was.
-    pub last: LastRecords,
-}
-
-/// What the appliers of a node share.
-#[derive(Clone)]
-pub(crate) struct ApplierContext {
-    pub log: Arc<dyn Log>,
-    /// Bytes of records that all of them have taken.
-    pub applied_bytes: Arc<AtomicU64>,
-    pub version: Arc<ClusterVersion>,
-    pub fell_behind: FellBehind,
-    pub world: World,
-    /// What reads that pick at random go by.
-    pub chance: Arc<Draws>,
 }
 
 impl Applier {
@@ -199,15 +142,4 @@ fn role_name(group: GroupId) -> String {
         return "apply-metadata".to_owned();
     }
     format!("apply-{group}")
-}
-
-/// Decodes a record and takes it into the chain.
-pub(crate) fn advance(chain: &mut Chain, entry: &Entry) -> Result<(Record, Position), String> {
-    let describe = |error: record::RecordError| format!("record {}: {error}", entry.lsn);
-    let record = Record::decode(&entry.record).map_err(describe)?;
-    let checksum = record::checksum(&entry.record).map_err(describe)?;
-    let position = chain
-        .advance(entry.lsn, checksum, record.stamp_ms, &record.anchor)
-        .map_err(|fault| fault.to_string())?;
-    Ok((record, position))
 }

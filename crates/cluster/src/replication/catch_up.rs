@@ -9,7 +9,7 @@ use plimsoll_log::rules::chain::Chain;
 use plimsoll_log::{GroupId, Log, LogError, Lsn, Reader};
 use plimsoll_storage::partition::{OverBudget, Replica};
 
-use crate::replication::applier::advance;
+use crate::replication::advance::advance;
 use crate::replication::reading;
 
 /// Bytes read from the log at once.

@@ -13,9 +13,10 @@ use plimsoll_storage::partition::{Stamp, Store};
 use plimsoll_storage::rows::StoreError;
 use tokio::sync::Notify;
 
-use crate::documents::Indexer;
+use crate::metadata::MetadataRows;
 use crate::metadata::reports::{CopyReport, reason};
 use crate::replication::clock::OwnClock;
+use crate::replication::index::DocumentsIndex;
 use crate::replication::lead::Lead;
 
 /// One partition on this node.
@@ -24,7 +25,7 @@ pub(crate) struct Partition {
     pub(crate) store: Store,
     pub(crate) lead: Lead,
     clock: Arc<OwnClock>,
-    indexer: OnceLock<Arc<Indexer>>,
+    index: OnceLock<Arc<dyn DocumentsIndex>>,
     applied: AtomicU64,
     keys: AtomicU64,
     expires: AtomicU64,
@@ -58,6 +59,16 @@ impl Fault {
     }
 }
 
+impl MetadataRows for Partition {
+    fn store(&self) -> &Store {
+        &self.store
+    }
+
+    fn read_time_ms(&self) -> u64 {
+        Partition::read_time_ms(self)
+    }
+}
+
 impl Partition {
     pub(crate) fn new(
         id: PartitionId,
@@ -72,7 +83,7 @@ impl Partition {
         let applied = AtomicU64::new(stamp.position.lsn.0);
         let log_time_ms = AtomicU64::new(log_time_ms);
         let sequence = AtomicU64::new(stamp.sequence);
-        let indexer = OnceLock::new();
+        let index = OnceLock::new();
         let changes = OnceLock::new();
         let from = stamp.position.lsn;
         Self {
@@ -80,7 +91,7 @@ impl Partition {
             store,
             lead,
             clock,
-            indexer,
+            index,
             applied,
             keys,
             expires,
@@ -128,13 +139,13 @@ impl Partition {
     }
 
     /// The index over its documents; `None` where its table is rows alone.
-    pub(crate) fn indexer(&self) -> Option<&Arc<Indexer>> {
-        self.indexer.get()
+    pub(crate) fn index(&self) -> Option<&Arc<dyn DocumentsIndex>> {
+        self.index.get()
     }
 
     /// Gives it the index over its documents, once.
-    pub(crate) fn set_indexer(&self, indexer: Arc<Indexer>) {
-        let is_new = self.indexer.set(indexer).is_ok();
+    pub(crate) fn set_index(&self, index: Arc<dyn DocumentsIndex>) {
+        let is_new = self.index.set(index).is_ok();
         assert!(is_new, "a partition has one index");
     }
 
@@ -227,7 +238,7 @@ impl Partition {
     /// What its node reports of it.
     pub(crate) fn report(&self) -> CopyReport {
         match &*self.fault.lock() {
-            None => match self.indexer.get().and_then(|it| it.rebuilding()) {
+            None => match self.index.get().and_then(|it| it.rebuilding()) {
                 None => CopyReport::Serving { from: self.from.0 },
                 Some(why) => CopyReport::Reindexing { from: self.from.0, why: reason(&why) },
             },

@@ -1,5 +1,6 @@
 //! How fresh a client's reads are, and how far it has seen each log group: what its reads ask of a
-//! copy at [`ReadLevel::Session`], and whose the memory of its answers is. How a copy comes to be so fresh is in `read_rows.rs`.
+//! copy at [`ReadLevel::Session`], and whose the memory of its answers is. How a copy comes to be so fresh
+//! is in `service.rs`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +9,7 @@ use plimsoll_log::{GroupId, Lsn};
 use plimsoll_memory::Account;
 
 use crate::ReadLevel;
-use crate::node::GROUPS;
+use crate::metadata::GROUPS;
 use crate::wire::Freshness;
 
 /// The reads of one connection. Positions only grow, whatever the level is meanwhile, so that who

@@ -2,19 +2,17 @@
 //! and writes of rows, and how much its processors are wanted. It goes on every answer to another
 //! node. Nothing is decided by it here.
 
+mod line;
+
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use plimsoll_control::average::{FadingMean, whole};
-use plimsoll_control::load_line::Job;
-use plimsoll_control::pacing::{Felt, Foreground, debt};
+use plimsoll_control::pacing::{Felt, Foreground};
 use plimsoll_control::{Class, LoadLine, Meter, Outside};
-use plimsoll_memory::breakers::debt_permille;
-
-use crate::node::Shared;
 
 /// How old a line may be that is sent again.
 const LINE_NS_MAX: u64 = 500_000;
@@ -25,8 +23,19 @@ const DEMAND_SPAN_NS: u64 = 500_000_000;
 /// The least work of this process between two looks that says something, ns of processor time.
 const DEMAND_RUN_NS_MIN: u64 = 1_000_000;
 
+/// What the threads that search tell of themselves.
+pub(crate) trait SearchMeter: Send + Sync {
+    /// Their load line.
+    fn line(&self, outside: &Outside) -> LoadLine;
+    /// How long searches waited and ran since this was asked last.
+    fn felt(&self) -> Foreground;
+    /// How long the threads ran and waited for a processor, ns, where the kernel tells.
+    fn scheduled(&self) -> Option<(u64, u64)>;
+}
+
 /// The measuring end of the load line.
 pub(crate) struct Load {
+    searches: Arc<dyn SearchMeter>,
     state: Mutex<State>,
     /// The debt of the store that has put off most, by its files.
     owed_permille: AtomicU32,
@@ -45,11 +54,11 @@ struct State {
 
 impl Load {
     /// `boot` is a number drawn at each start of the node.
-    pub(crate) fn new(boot: u64, workers: usize) -> Self {
+    pub(crate) fn new(boot: u64, workers: usize, searches: Arc<dyn SearchMeter>) -> Self {
         let rows = Meter::new(boot, u32::try_from(workers).unwrap_or(u32::MAX));
         let state =
             Mutex::new(State { rows, demand: Demand::default(), felt: Felt::new(0), line: None });
-        Self { state, owed_permille: AtomicU32::new(0) }
+        Self { searches, state, owed_permille: AtomicU32::new(0) }
     }
 
     /// Takes the debt of the store that has put off most, by its files.
@@ -61,84 +70,6 @@ impl Load {
     /// A client's rows were read or written, which took so long, ns.
     pub(crate) fn feel(&self, now_ns: u64, class: Class, latency_ns: u64) {
         self.state.lock().felt.add(now_ns, class, latency_ns);
-    }
-}
-
-/// Work on rows that is under way: it counts in the line until this goes.
-pub(crate) struct Working<'a> {
-    shared: &'a Shared,
-    job: Option<Job>,
-    began_ns: u64,
-}
-
-impl Working<'_> {
-    /// It is done; says how long it took, ns.
-    pub(crate) fn done(mut self) -> u64 {
-        let now_ns = self.shared.now_ns();
-        let took_ns = now_ns.saturating_sub(self.began_ns);
-        if let Some(job) = self.job.take() {
-            let mut state = self.shared.load.state.lock();
-            state.rows.finish(now_ns, job, true);
-            state.felt.add(now_ns, job.class, took_ns);
-        }
-        took_ns
-    }
-}
-
-impl Drop for Working<'_> {
-    fn drop(&mut self) {
-        if let Some(job) = self.job.take() {
-            let now_ns = self.shared.now_ns();
-            self.shared.load.state.lock().rows.finish(now_ns, job, false);
-        }
-    }
-}
-
-impl Shared {
-    /// Work on rows begins.
-    pub(crate) fn work(&self, class: Class) -> Working<'_> {
-        let now_ns = self.now_ns();
-        let mut state = self.load.state.lock();
-        let mut job = state.rows.arrive(now_ns, class);
-        state.rows.start(now_ns, &mut job);
-        Working { shared: self, job: Some(job), began_ns: now_ns }
-    }
-
-    /// What clients felt of this node since this was asked last.
-    pub(crate) fn felt(&self) -> Foreground {
-        let rows = self.load.state.lock().felt.take(self.now_ns());
-        rows.join(&self.documents.pool.felt())
-    }
-
-    /// The node's load line now.
-    pub(crate) fn line(&self) -> LoadLine {
-        let now_ns = self.now_ns();
-        let mut state = self.load.state.lock();
-        if let Some((at_ns, line)) = state.line
-            && now_ns.saturating_sub(at_ns) <= LINE_NS_MAX
-        {
-            return line;
-        }
-        let pool = &self.documents.pool;
-        let cpu_demand_permille = state.demand.permille(now_ns, || pool.scheduled());
-        let outside = Outside {
-            cpus: state.demand.cpus(),
-            cpu_demand_permille,
-            memory_debt_permille: debt_permille(),
-            write_debt_permille: u32::try_from(whole(self.write_debt() * 1e3)).unwrap_or(u32::MAX),
-        };
-        let searches = pool.line(&outside);
-        state.rows.set_workers(searches.workers);
-        let line = searches.join(&state.rows.line(now_ns, None, &outside));
-        state.line = Some((now_ns, line));
-        line
-    }
-
-    /// How far the store that has put off most is towards the point where it takes no more.
-    pub(crate) fn write_debt(&self) -> f64 {
-        let (held, budget) = self.resources.write_buffers();
-        let of_memory = debt::of_node(held as u64, budget as u64);
-        f64::from(self.load.owed_permille.load(Ordering::Relaxed)).max(of_memory * 1e3) / 1e3
     }
 }
 

@@ -1,33 +1,49 @@
 //! Which copy is asked, and the next one where that gives no answer. The copies are those on this
 //! node and on others alike; which of them is best is selection's to say. What is asked is not
 //! looked at.
+//!
+//! | | |
+//! |---|---|
+//! | [`selection`], [`load`] | which copy is best; what this node says of its load |
+//! | [`read_rows`], [`submit`] | reads of rows, and writes on their way to a lead |
+//! | [`admission`] | writes are held back once the stores here have put off much |
+//! | [`serving`] | the copies here, for another node that asks |
+//! | [`changes`], [`default_expiry`] | tables made, changed and deleted |
 
+pub(crate) mod admission;
+pub(crate) mod changes;
+mod default_expiry;
 pub(crate) mod load;
 pub(crate) mod read_rows;
 pub(crate) mod selection;
+pub(crate) mod serving;
 pub(crate) mod submit;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, join_all, select};
-use plimsoll_base::Time;
+use plimsoll_base::random::Draws;
 use plimsoll_base::time::Instant;
+use plimsoll_base::{Time, World};
 use plimsoll_control::pacing::debt;
 use plimsoll_control::selection::{Ask, Candidate, FailureKind, NodeId};
 use plimsoll_control::{Class, LoadLine};
 use plimsoll_index::Error;
 use plimsoll_storage::ErrorReply;
+use tokio::sync::{Notify, watch};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::documents::BROKEN;
-use crate::metadata::members::Member;
-use crate::metadata::table::Copies;
-use crate::node::Shared;
+use crate::metadata;
+use crate::metadata::members::{Member, Members};
+use crate::replication::Replication;
 use crate::replication::partition::Partition;
+use crate::replication::tables::{Copies, Table, Tables};
+use crate::routing::admission::Admission;
+use crate::routing::load::Load;
 use crate::routing::selection::{Selection, Sent};
 use crate::wire::request::Preference;
-use crate::wire::{CallError, Problem, Question, Reply, Terms, Told, rest_error};
+use crate::wire::{CIRCUIT_BREAKING, CallError, Problem, Question, Reply, Terms, Told, rest_error};
 
 /// How long one copy has to answer a read of rows before the next is asked.
 pub(crate) const READ_TIMEOUT: Duration = Duration::from_millis(1_000);
@@ -80,7 +96,7 @@ impl Failed {
     /// a breaker stopped is not to take another node's memory next.
     pub(crate) fn of(error: Error) -> Self {
         match error.status {
-            _ if error.kind == BROKEN => Self::Here(error),
+            _ if error.kind == CIRCUIT_BREAKING => Self::Here(error),
             429 => Self::Elsewhere(FailureKind::Refused, error),
             500.. => Self::Elsewhere(FailureKind::Error, error),
             _ => Self::Here(error),
@@ -112,6 +128,31 @@ impl From<Failed> for Error {
     }
 }
 
+/// Sends what clients ask to copies, here and on other nodes.
+pub(crate) struct Router {
+    pub world: World,
+    /// What has to be spread only, and nothing is guarded by.
+    pub chance: Arc<Draws>,
+    /// Names of what must be nobody else's, and seeds.
+    pub names: Draws,
+    pub replication: Arc<Replication>,
+    /// As [`Replication::is_alone`].
+    pub is_alone: bool,
+    pub metadata: Arc<Partition>,
+    pub members: Arc<Members>,
+    pub tables: Arc<Tables>,
+    /// Chooses which copies are asked.
+    pub selection: Arc<Selection>,
+    /// What this node says of its load.
+    pub load: Load,
+    /// Holds writes back once the stores here have put off much.
+    pub admission: Admission,
+    /// Has what the metadata says looked at soon.
+    pub look: Arc<Notify>,
+    /// Up to where of the metadata's log this node serves what it says.
+    pub reconciled: watch::Sender<u64>,
+}
+
 /// Something to be had of any one copy.
 #[derive(Clone, Copy)]
 pub(crate) struct Errand<'a> {
@@ -126,7 +167,18 @@ pub(crate) struct Errand<'a> {
     pub preference: Preference,
 }
 
-impl Shared {
+impl Router {
+    /// The time, for the controllers.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.world.time.now().0
+    }
+
+    /// Takes over what the metadata says of the nodes and their copies.
+    pub(crate) fn follow_members(&self) -> Result<(), String> {
+        self.members.set(metadata::nodes(&self.metadata, &self.members.all())?);
+        Ok(())
+    }
+
     /// The nodes that serve a copy, this one excepted, in the order in which they should be
     /// asked; those that left last, as they may be back.
     pub(crate) fn others_with(&self, copies: &Copies, class: Class) -> Vec<Arc<Member>> {
@@ -137,6 +189,30 @@ impl Shared {
         let order = self.selection.rank(self.now_ns(), copies.ask(class), &candidates);
         let there = order.into_iter().filter_map(|at| there.get(at).cloned());
         there.chain(away).collect()
+    }
+
+    /// How many copies of a partition are wanted, and how many serve.
+    pub(crate) fn counts(&self, table: &Table, ordinal: usize, wanted: u32) -> (u32, u32) {
+        if self.is_alone {
+            return (wanted, 1);
+        }
+        let members = self.members.all();
+        let serves =
+            |node: &str, copies: &Copies| members.get(node).is_some_and(|it| it.serves(copies.id));
+        let serving = table.copies().get(ordinal).map_or(0, |copies| {
+            let definition = copies.definition();
+            u32::try_from(definition.serving().filter(|it| serves(it, copies)).count()).unwrap_or(1)
+        });
+        // The one that took the write serves, whatever is known of it here.
+        (wanted.max(serving), serving.max(1))
+    }
+
+    /// Whether another copy of a partition is known to serve.
+    pub(crate) fn is_served_elsewhere(&self, copies: &Copies) -> bool {
+        let members = self.members.all();
+        let definition = copies.definition();
+        let mut others = definition.serving().filter(|node| *node != self.members.own);
+        others.any(|node| members.get(node).is_some_and(|it| it.serves(copies.id)))
     }
 
     /// The other nodes whose copy serves, as far as is known here.
@@ -207,7 +283,7 @@ impl Shared {
         let [mut there, mut poor, mut away] = [Vec::new(), Vec::new(), Vec::new()];
         // Of a node that is alone, what is left of a copy that has stopped can still be read.
         if let Some(local) = copies.local().filter(|it| self.is_alone || it.fault().is_none()) {
-            let is_rebuilding = || local.indexer().is_some_and(|it| it.rebuilding().is_some());
+            let is_rebuilding = || local.index().is_some_and(|it| it.rebuilding().is_some());
             let is_poor = match needs_index {
                 true => is_rebuilding(),
                 false => !self.is_alone && self.write_debt() >= debt::REFUSED_FROM,
@@ -360,7 +436,7 @@ impl Shared {
             }
             // A breaker picks the request that holds most: that it did says nothing of how the node
             // serves others. How near it is to its limits is in the load line.
-            Err(Failed::Here(error)) if error.kind == BROKEN => Err(Failed::Here(error)),
+            Err(Failed::Here(error)) if error.kind == CIRCUIT_BREAKING => Err(Failed::Here(error)),
             Err(Failed::Here(error)) => {
                 flying.answered(None, Some(&self.line()));
                 Err(Failed::Here(error))
@@ -421,7 +497,7 @@ impl Shared {
                 Problem::Refused(json) => {
                     let error = rest_error(&json);
                     // As in `visit_here`.
-                    if error.kind != BROKEN {
+                    if error.kind != CIRCUIT_BREAKING {
                         flying.failed(FailureKind::Refused, line.as_ref());
                     }
                     Err(NoAnswer::Refused(error))
@@ -456,7 +532,7 @@ impl Shared {
         if self.is_alone {
             return true;
         }
-        if !self.pass_barrier(crate::metadata::GROUP, timeout).await {
+        if !self.replication.pass_barrier(metadata::GROUP, timeout).await {
             return false;
         }
         self.reconciled_to(self.metadata.applied().0, timeout).await
@@ -515,27 +591,27 @@ impl Shared {
 
 /// A request on its way: selection learns of its end, whatever that is.
 struct Flying<'a> {
-    shared: &'a Shared,
+    router: &'a Router,
     sent: Option<Sent>,
     deadline: Duration,
 }
 
 impl<'a> Flying<'a> {
-    fn begin(shared: &'a Shared, ask: Ask, node: NodeId, deadline: Duration) -> Self {
-        let sent = shared.selection.sent(shared.now_ns(), ask, node);
-        Self { shared, sent: Some(sent), deadline }
+    fn begin(router: &'a Router, ask: Ask, node: NodeId, deadline: Duration) -> Self {
+        let sent = router.selection.sent(router.now_ns(), ask, node);
+        Self { router, sent: Some(sent), deadline }
     }
 
     fn answered(mut self, server_ns: Option<u64>, line: Option<&LoadLine>) {
         if let Some(sent) = self.sent.take() {
-            self.shared.selection.answered(self.shared.now_ns(), sent, server_ns, line);
+            self.router.selection.answered(self.router.now_ns(), sent, server_ns, line);
         }
     }
 
     fn failed(mut self, kind: FailureKind, line: Option<&LoadLine>) {
         if let Some(sent) = self.sent.take() {
-            let (now_ns, deadline) = (self.shared.now_ns(), self.deadline);
-            self.shared.selection.failed(now_ns, sent, kind, deadline, line);
+            let (now_ns, deadline) = (self.router.now_ns(), self.deadline);
+            self.router.selection.failed(now_ns, sent, kind, deadline, line);
         }
     }
 }
@@ -543,7 +619,7 @@ impl<'a> Flying<'a> {
 impl Drop for Flying<'_> {
     fn drop(&mut self) {
         if let Some(sent) = self.sent.take() {
-            self.shared.selection.cancelled(self.shared.now_ns(), sent);
+            self.router.selection.cancelled(self.router.now_ns(), sent);
         }
     }
 }
@@ -582,7 +658,7 @@ mod tests {
     #[test]
     fn what_a_breaker_stopped_is_asked_of_nobody_else() {
         let failed = |status, kind: &'static str| Failed::of(Error::new(status, kind, "why"));
-        assert!(matches!(failed(429, BROKEN), Failed::Here(_)));
+        assert!(matches!(failed(429, CIRCUIT_BREAKING), Failed::Here(_)));
         assert!(matches!(failed(400, "parsing_exception"), Failed::Here(_)));
         let refused = failed(429, "es_rejected_execution_exception");
         assert!(matches!(refused, Failed::Elsewhere(FailureKind::Refused, _)));

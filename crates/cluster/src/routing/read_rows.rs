@@ -1,18 +1,15 @@
 //! Reads of rows from one copy of a partition, on this node or another, as fresh as was asked for.
-//! Which copy is in `routing.rs`; what is read is not looked at.
+//! Which copy is in `mod.rs`; what is read is not looked at.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use plimsoll_control::Class;
 use plimsoll_control::selection::FailureKind;
 use plimsoll_index::Error;
-use plimsoll_log::{GroupId, Lsn};
 
-use crate::metadata::table::Copies;
-use crate::node::Shared;
 use crate::replication::partition::Partition;
-use crate::routing::{Errand, Failed, Place, READ_DEADLINE, READ_TIMEOUT, no_shard};
+use crate::replication::tables::Copies;
+use crate::routing::{Errand, Failed, Place, READ_DEADLINE, READ_TIMEOUT, Router, no_shard};
 use crate::wire::request::Preference;
 use crate::wire::{Freshness, Question, Reply, Terms};
 
@@ -33,7 +30,7 @@ pub(crate) enum Found<T> {
     There(Reply),
 }
 
-impl Shared {
+impl Router {
     /// Reads the best copy, and the next where that does not answer; `here` reads one on this node.
     ///
     /// # Errors
@@ -89,37 +86,11 @@ impl Shared {
         }
         // The fault is looked at after: where apply stopped meanwhile, the group goes on without
         // the partition.
-        let is_fresh = self.comes_to_be(freshness, copies.group, terms.timeout).await;
+        let is_fresh = self.replication.comes_to_be(freshness, copies.group, terms.timeout).await;
         if is_fresh && partition.fault().is_none() {
             return Ok(());
         }
         let error = no_shard("the copy is behind its log".to_owned());
         Err(Failed::Elsewhere(FailureKind::Timeout, error))
-    }
-
-    /// Waits until this node has applied a group so far; says whether it has in time.
-    pub(crate) async fn comes_to_be(
-        &self,
-        freshness: Freshness,
-        group: GroupId,
-        timeout: Duration,
-    ) -> bool {
-        match freshness {
-            Freshness::Strong => self.pass_barrier(group, timeout).await,
-            Freshness::AtLeast(lsn) => match self.tails.get(&group) {
-                Some(tail) => {
-                    // Nearly always it has already: no timer is set for that.
-                    tail.applied() >= Lsn(lsn)
-                        || self.world.time.timeout(timeout, tail.reached(Lsn(lsn))).await.is_ok()
-                }
-                None => false,
-            },
-            Freshness::Eventual => true,
-        }
-    }
-
-    /// A position of a group after everything that a reader may have seen of it here.
-    pub(crate) fn seen(&self, group: GroupId) -> Lsn {
-        self.tails.get(&group).map_or(Lsn(0), |tail| tail.seen())
     }
 }

@@ -9,38 +9,35 @@ use std::time::Duration;
 use plimsoll_base::time::Instant;
 use plimsoll_control::Class;
 use plimsoll_control::selection::{TOO_LATE_NS, gives_way};
-use plimsoll_log::{GroupId, Lsn};
+use plimsoll_log::Lsn;
 use plimsoll_storage::Reply;
-use plimsoll_storage::operation::{decode_reply, encode_reply};
-use tokio::sync::oneshot;
+use plimsoll_storage::operation::{self, decode_reply, encode_reply};
 
-use crate::metadata::default_expiry;
 use crate::metadata::members::Member;
-use crate::metadata::table::Copies;
-use crate::node::Shared;
-use crate::replication::lead::{Answer, SUBMISSION_BYTES_MAX, Step, Submission};
+use crate::metadata::version::{self, ClusterVersion};
+use crate::replication::lead::{Answer, Step};
 use crate::replication::partition::Partition;
 use crate::replication::session::ClientSession;
 use crate::replication::settle::{Settled, settled};
-use crate::routing::NoAnswer;
+use crate::replication::submit::{
+    Numbered, SETTLE_TIMEOUT, WRITE_TIMEOUT, settle_here, submit_numbered, submit_to, write_bytes,
+};
+use crate::replication::tables::Copies;
+use crate::routing::{NoAnswer, Router};
 use crate::wire::write_error::{Next, WriteError};
 use crate::wire::{self, Problem, Question, StepBytes, Terms};
 
-/// How long a write waits for the log and its apply before its outcome is called unknown.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a lead on another node has to answer before the write is settled through another.
 const LEAD_TIMEOUT: Duration = Duration::from_millis(1_000);
 /// After how long without an answer of this node's own lead the next writes go to another.
 const TOO_LATE: Duration = Duration::from_nanos(TOO_LATE_NS);
-/// How long one that settles has to answer.
-const SETTLE_TIMEOUT: Duration = Duration::from_millis(3_000);
 /// How soon leads are looked for again where none takes the write.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// What came of one attempt: the replies, and a position of the group after all that they show.
 type Attempt = Result<(Vec<Reply>, Lsn), WriteError>;
 
-impl Shared {
+impl Router {
     /// Has a lead of the partition carry the steps out; the first is a write.
     pub(crate) async fn submit(
         &self,
@@ -51,7 +48,7 @@ impl Shared {
         if copies.is_follower() {
             return Err(WriteError::read_only());
         }
-        let steps = default_expiry::with_default(self, copies, steps);
+        let steps = with_default_expiry(&self.replication.version, copies, steps);
         let began_ns = self.now_ns();
         let answer = self.submit_own(copies, session, steps).await;
         if answer.is_ok() {
@@ -81,7 +78,8 @@ impl Shared {
         while self.world.time.now() < end {
             for lead in self.leads_by_cost(copies) {
                 // A clock that is behind log time would make it too old at once.
-                let stamp_ms = self.world.time.wall_ms().max(self.log_time_ms(copies.group));
+                let stamp_ms =
+                    self.world.time.wall_ms().max(self.replication.log_time_ms(copies.group));
                 let first = session.take(writes);
                 match self.attempt(&lead, copies, session, first, stamp_ms, &steps).await {
                     Ok((replies, seen)) => {
@@ -131,13 +129,6 @@ impl Shared {
         Err(last)
     }
 
-    /// Log time of a group as far as this node knows it: of one that it does not read, that of the metadata,
-    /// to which every node appends each second.
-    fn log_time_ms(&self, group: GroupId) -> u64 {
-        let applied = self.tails.get(&group).map_or(0, |tail| tail.get().log_time_ms);
-        applied.max(self.metadata.log_time_ms())
-    }
-
     /// All that may lead, this node's own copy first.
     fn leads(&self, copies: &Copies) -> Vec<Lead> {
         let local = copies.local().filter(|partition| partition.fault().is_none());
@@ -185,7 +176,7 @@ impl Shared {
                 if answer.is_ok() {
                     copies.own_lead.lock().on_answer(now_ns, now_ns.saturating_sub(began_ns));
                 }
-                answer.map(|replies| (replies, self.seen(copies.group)))
+                answer.map(|replies| (replies, self.replication.seen(copies.group)))
             }
             Lead::There(member) => {
                 let question = Question::Write {
@@ -222,7 +213,7 @@ impl Shared {
                 let found = match &lead {
                     Lead::Here(partition) => {
                         let found = settle_here(partition, session, numbers, stamp_ms).await;
-                        found.map(|found| (found, self.seen(copies.group)))
+                        found.map(|found| (found, self.replication.seen(copies.group)))
                     }
                     Lead::There(member) => {
                         self.settle_there(member, copies, session, numbers, stamp_ms).await
@@ -288,6 +279,23 @@ impl Lead {
     }
 }
 
+/// Steps whose writes give the keys that they make the default expiry of their table.
+fn with_default_expiry(
+    version: &ClusterVersion,
+    copies: &Copies,
+    mut steps: Vec<Step>,
+) -> Vec<Step> {
+    let Some(after_ms) = copies.default_expiry_ms() else { return steps };
+    if version.allows(version::DEFAULT_EXPIRY) {
+        for step in &mut steps {
+            if let Step::Write(payload) = step {
+                *payload = operation::with_default_expiry(payload, after_ms);
+            }
+        }
+    }
+    steps
+}
+
 /// What an attempt came to that a lead on another node was asked for.
 fn attempted(answer: Result<wire::Reply, NoAnswer>) -> Attempt {
     match answer {
@@ -332,40 +340,7 @@ fn step_bytes(step: &Step) -> Option<StepBytes> {
     }
 }
 
-/// Has this node's lead of a partition carry the steps out, and waits for the answers.
-pub(crate) async fn submit_to(
-    partition: &Partition,
-    session: &mut ClientSession,
-    steps: Vec<Step>,
-) -> Answer {
-    let writes = steps.iter().filter(|step| matches!(step, Step::Write(_))).count();
-    let first = session.take(writes as u64);
-    let stamp_ms = partition.time().wall_ms().max(partition.lead.log_time_ms());
-    let numbered = Numbered { first, stamp_ms, steps };
-    let outcome = submit_numbered(partition, session, numbered, WRITE_TIMEOUT).await;
-    if matches!(outcome, Err(WriteError::Unknown)) {
-        // Too late, or the lead is gone because the node is stopping.
-        session.renew();
-    } else {
-        session.settle();
-    }
-    outcome
-}
-
-/// Steps with the numbers and the stamp that their session gives them.
-struct Numbered {
-    first: u64,
-    stamp_ms: u64,
-    steps: Vec<Step>,
-}
-
-/// What the writes among the steps take in a record, bytes, about.
-pub(crate) fn write_bytes(steps: &[Step]) -> usize {
-    let bytes = |step: &Step| if let Step::Write(payload) = step { payload.len() } else { 0 };
-    steps.iter().map(bytes).sum()
-}
-
-impl Shared {
+impl Router {
     /// Waits until this node lets in so many bytes of writes.
     ///
     /// # Errors
@@ -380,65 +355,6 @@ impl Shared {
         }
         Ok(())
     }
-}
-
-async fn submit_numbered(
-    partition: &Partition,
-    session: &mut ClientSession,
-    numbered: Numbered,
-    timeout: Duration,
-) -> Answer {
-    if let Some(why) = partition.takes_no_writes() {
-        return Err(WriteError::NotTaken(why));
-    }
-    let (done, answered) = oneshot::channel();
-    let (id, acked) = (session.id(), session.acked());
-    let Numbered { first, stamp_ms, steps } = numbered;
-    let submission = Submission { session: id, first, acked, stamp_ms, steps, done };
-    if submission.bytes() > SUBMISSION_BYTES_MAX {
-        return Err(WriteError::TooLarge(SUBMISSION_BYTES_MAX as u64));
-    }
-    partition.lead.submit(submission);
-    session.wait(answered, timeout).await.unwrap_or(Err(WriteError::Unknown))
-}
-
-/// Carries out what another node's coordinator sent.
-pub(crate) async fn lead_for(
-    partition: &Partition,
-    submission: impl FnOnce(oneshot::Sender<Answer>) -> Submission,
-    timeout: Duration,
-) -> Answer {
-    if let Some(fault) = partition.fault() {
-        return Err(WriteError::NotTaken(fault));
-    }
-    let (done, answered) = oneshot::channel();
-    partition.lead.submit(submission(done));
-    match partition.time().timeout(timeout, answered).await {
-        Ok(Ok(answer)) => answer,
-        _ => Err(WriteError::Unknown),
-    }
-}
-
-async fn settle_here(
-    partition: &Partition,
-    session: plimsoll_log::SessionId,
-    numbers: &[u64],
-    stamp_ms: u64,
-) -> Option<Vec<Settled>> {
-    let fences = fences(session, numbers, stamp_ms);
-    let answer = lead_for(partition, fences, SETTLE_TIMEOUT).await.ok()?;
-    Some(answer.iter().map(settled).collect())
-}
-
-/// A submission that settles operations.
-pub(crate) fn fences(
-    session: plimsoll_log::SessionId,
-    numbers: &[u64],
-    stamp_ms: u64,
-) -> impl FnOnce(oneshot::Sender<Answer>) -> Submission {
-    let steps = numbers.iter().map(|number| Step::Fence { number: *number, stamp_ms }).collect();
-    let first = numbers.first().copied().unwrap_or(0);
-    move |done| Submission { session, first, acked: 0, stamp_ms, steps, done }
 }
 
 /// Replies as they go to another node.

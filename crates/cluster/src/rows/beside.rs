@@ -9,7 +9,8 @@ use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
 use plimsoll_storage::{Argv, ErrorReply, Reply};
 
-use crate::node::coordinator::{Coordinator, Plan};
+use super::Rows;
+use super::plan::Plan;
 use crate::replication::session::ClientSession;
 use crate::rows::scatter;
 use crate::wire::request::Request;
@@ -27,7 +28,7 @@ pub(crate) enum Together {
     Beside(usize, BTreeMap<usize, Vec<usize>>),
 }
 
-impl Coordinator {
+impl Rows {
     /// How the first of the requests run; at least one of them.
     pub(crate) fn together(&self, db: u32, requests: &[Request]) -> Together {
         if requests.len() < 2 || self.partition_count(db) < 2 {

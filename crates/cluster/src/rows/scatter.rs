@@ -11,8 +11,8 @@ use plimsoll_storage::operation::Operation;
 use plimsoll_storage::rows::{RowsRead, StoreError};
 use plimsoll_storage::{Argv, ErrorReply, Reply};
 
+use super::Rows;
 use crate::Watched;
-use crate::node::coordinator::Coordinator;
 use crate::replication::lead::Step;
 use crate::replication::reads::Reads;
 use crate::replication::session::ClientSession;
@@ -111,7 +111,7 @@ fn cross_slot() -> ErrorReply {
     ErrorReply::new("CROSSSLOT", "Keys in request don't hash to the same slot")
 }
 
-impl Coordinator {
+impl Rows {
     /// Carries out a command that concerns several partitions.
     pub(crate) async fn scatter(
         &self,
@@ -127,7 +127,7 @@ impl Coordinator {
             "randomkey" => self
                 .gather(session, db, argv)
                 .await
-                .map(|replies| any_key(replies, self.shared().chance.next_u64())),
+                .map(|replies| any_key(replies, self.router.chance.next_u64())),
             "flushdb" => self.gather(session, db, argv).await.map(first_error_or_ok),
             "mget" => self.mget(session, db, argv).await,
             "mset" => self.split(session, db, argv, 2).await.map(first_error_or_ok),

@@ -8,8 +8,8 @@ use plimsoll_storage::operation::{COPY_GENERATIONS_FROM, CopyEnd, CopyStep, Hash
 use plimsoll_storage::rows::StoreError;
 use plimsoll_storage::{Argv, ErrorReply, Reply};
 
+use super::{Rows, store_failed};
 use crate::metadata::version;
-use crate::node::coordinator::{Coordinator, store_failed};
 use crate::replication::lead::Step;
 use crate::replication::session::ClientSession;
 
@@ -28,7 +28,7 @@ pub(crate) struct Slices {
     end: CopyEnd,
 }
 
-impl Coordinator {
+impl Rows {
     /// The command as one that goes in slices; `None` where it is another, or goes at once.
     pub(crate) fn slices(&self, db: u32, ordinal: usize, command: &Command<'_>) -> Option<Slices> {
         let (from, to, end) = match command.body {
@@ -41,7 +41,7 @@ impl Coordinator {
             _ => return None,
         };
         // All members have to know the steps.
-        if !self.shared().version.allows(version::SLICES) || from == to {
+        if !self.router.replication.version.allows(version::SLICES) || from == to {
             return None;
         }
         let partition = self.table(db)?.copies().get(ordinal)?.local()?;
@@ -117,11 +117,11 @@ impl Coordinator {
         last_change: u64,
     ) -> Result<Option<Reply>, ErrorReply> {
         let Slices { from, to, end } = slices.clone();
-        let generation = COPY_GENERATIONS_FROM | (self.shared().names.next_u64() >> 2);
+        let generation = COPY_GENERATIONS_FROM | (self.router.names.next_u64() >> 2);
         // Log time may be ahead of this node's clock.
         let local = self.table(db).and_then(|table| table.copies().get(ordinal)?.local());
         let until_ms = local
-            .map_or_else(|| self.shared().world.time.wall_ms(), |it| it.read_time_ms())
+            .map_or_else(|| self.router.world.time.wall_ms(), |it| it.read_time_ms())
             + KEPT_MS;
         let step = CopyStep::Slice { after: None, fields: SLICE_FIELDS };
         let mut copy = HashCopy { from, to, generation, last_change, until_ms, step };

@@ -8,7 +8,7 @@ use plimsoll_control::Mode;
 use plimsoll_stdx::units;
 
 use crate::metadata;
-use crate::replication::partition::Partition;
+use crate::metadata::MetadataRows;
 
 /// How long a node that left is waited for before its copies are made elsewhere, for tables that
 /// do not say (`index.unassigned.node_left.delayed_timeout`). Default 60 s, Elasticsearch's.
@@ -95,70 +95,74 @@ pub fn check_cluster_setting(name: &str, text: &str) -> Result<(), String> {
 }
 
 /// See [`DELAYED_TIMEOUT`], ms.
-pub(crate) fn delayed_ms(metadata: &Partition) -> u64 {
+pub(crate) fn delayed_ms(metadata: &impl MetadataRows) -> u64 {
     let read = |text: &str| time(text, Duration::ZERO);
     u64::try_from(value(metadata, DELAYED_TIMEOUT, read).as_millis()).unwrap_or(u64::MAX)
 }
 
 /// See [`FLUSH_INTERVAL`].
-pub(crate) fn flush_interval(metadata: &Partition) -> Duration {
+pub(crate) fn flush_interval(metadata: &impl MetadataRows) -> Duration {
     value(metadata, FLUSH_INTERVAL, |text| time(text, Duration::from_secs(1)))
 }
 
 /// See [`CHECK_INTERVAL`].
-pub(crate) fn check_interval(metadata: &Partition) -> Duration {
+pub(crate) fn check_interval(metadata: &impl MetadataRows) -> Duration {
     value(metadata, CHECK_INTERVAL, |text| time(text, Duration::from_secs(1)))
 }
 
 /// See [`SHARDS_PER_NODE`].
-pub(crate) fn shards_per_node_max(metadata: &Partition) -> u64 {
+pub(crate) fn shards_per_node_max(metadata: &impl MetadataRows) -> u64 {
     value(metadata, SHARDS_PER_NODE, count)
 }
 
 /// See [`RETENTION`].
-pub(crate) fn retention_bytes(metadata: &Partition) -> u64 {
+pub(crate) fn retention_bytes(metadata: &impl MetadataRows) -> u64 {
     value(metadata, RETENTION, bytes)
 }
 
 /// See [`FOLLOWERS_RETENTION`].
-pub(crate) fn followers_retention_bytes(metadata: &Partition) -> u64 {
+pub(crate) fn followers_retention_bytes(metadata: &impl MetadataRows) -> u64 {
     value(metadata, FOLLOWERS_RETENTION, bytes)
 }
 
 /// See [`CHUNK_SIZE`] and [`CHUNKS`]; `None` where neither is set.
-pub(crate) fn published_chunks(metadata: &Partition) -> Option<(u64, u64)> {
+pub(crate) fn published_chunks(metadata: &impl MetadataRows) -> Option<(u64, u64)> {
     let bytes = metadata::setting(metadata, CHUNK_SIZE).and_then(|text| chunk_bytes(&text).ok());
     let count = metadata::setting(metadata, CHUNKS).and_then(|text| chunks(&text).ok());
     (bytes.is_some() || count.is_some()).then(|| (bytes.unwrap_or(1 << 20), count.unwrap_or(5)))
 }
 
 /// See [`CHUNKS_OF_FILE`].
-pub(crate) fn chunks_of_file(metadata: &Partition) -> Option<u64> {
+pub(crate) fn chunks_of_file(metadata: &impl MetadataRows) -> Option<u64> {
     metadata::setting(metadata, CHUNKS_OF_FILE).and_then(|text| chunks(&text).ok())
 }
 
 /// See [`COPY_RATE`], bytes a second.
-pub(crate) fn copy_rate(metadata: &Partition) -> Option<u64> {
+pub(crate) fn copy_rate(metadata: &impl MetadataRows) -> Option<u64> {
     metadata::setting(metadata, COPY_RATE).and_then(|text| rate(&text).ok())
 }
 
 /// See [`PACING`].
-pub(crate) fn pacing(metadata: &Partition) -> Mode {
+pub(crate) fn pacing(metadata: &impl MetadataRows) -> Mode {
     value(metadata, PACING, mode)
 }
 
 /// See [`COMPACTION_PACING`].
-pub(crate) fn compaction_pacing(metadata: &Partition) -> Mode {
+pub(crate) fn compaction_pacing(metadata: &impl MetadataRows) -> Mode {
     value(metadata, COMPACTION_PACING, compaction_mode)
 }
 
 /// See [`RAISE_VERSION`].
-pub(crate) fn holds_version(metadata: &Partition) -> bool {
+pub(crate) fn holds_version(metadata: &impl MetadataRows) -> bool {
     metadata::setting(metadata, RAISE_VERSION).is_some_and(|text| text == RAISE[1])
 }
 
 /// What is set, or the default.
-fn value<T>(metadata: &Partition, name: &str, read: impl Fn(&str) -> Result<T, String>) -> T {
+fn value<T>(
+    metadata: &impl MetadataRows,
+    name: &str,
+    read: impl Fn(&str) -> Result<T, String>,
+) -> T {
     let set = metadata::setting(metadata, name).and_then(|text| read(&text).ok());
     let default = || CLUSTER_SETTINGS.iter().find(|(known, _)| *known == name);
     set.or_else(|| read(default()?.1).ok())

@@ -10,7 +10,7 @@ use plimsoll_base::time::Instant;
 use plimsoll_log::Incarnation;
 
 use super::messages::{Envelope, Question, Reply, Terms, Told, decode_answer, encode_question};
-use super::{CallError, Peers};
+use super::peers::{CallError, Peers};
 
 /// The way to one node, cheap to clone.
 #[derive(Clone)]

@@ -121,7 +121,7 @@ macro_rules! same_fields {
 same_fields!(LoadLine, WireLine, unused: [0; 16]);
 same_fields!(WireLine, LoadLine);
 
-/// A step of a submission: [`crate::replication::lead::Step`] as bytes.
+/// A step of a submission: `replication::lead::Step` as bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum StepBytes {
     Write(Vec<u8>),

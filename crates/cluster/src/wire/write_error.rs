@@ -1,6 +1,7 @@
 //! Why a write has no replies. Its sender decides by the variant what it may do next, so the variant
-//! travels between nodes as it is; protocols make words of it at the end.
+//! travels between nodes as it is; at the end it becomes a reply of RESP, or an error of REST.
 
+use plimsoll_index::Error;
 use plimsoll_storage::ErrorReply;
 use serde::{Deserialize, Serialize};
 
@@ -67,10 +68,30 @@ impl From<WriteError> for ErrorReply {
     }
 }
 
+/// What REST says where a write of documents has no replies.
+pub(crate) fn failed_write(error: WriteError) -> Error {
+    match error {
+        WriteError::TooLarge(_) => Error::new(413, "illegal_argument_exception", error.to_string()),
+        other => failed(other.into()),
+    }
+}
+
+/// What REST says where a lead did not take a write, or its outcome is not known.
+pub(crate) fn failed(error: ErrorReply) -> Error {
+    let ErrorReply { code, message } = error;
+    match &*code {
+        "TRYAGAIN" => Error::new(429, "es_rejected_execution_exception", message),
+        "MISCONF" => Error::new(429, "cluster_block_exception", message),
+        "TIMEOUT" => Error::new(504, "timeout_exception", message),
+        "READONLY" => Error::new(403, "cluster_block_exception", message),
+        "WRONGTYPE" => Error::illegal_argument(message),
+        _ => Error::new(503, "unavailable_shards_exception", message),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::documents::failed_write;
     use crate::wire::{Problem, Reply, Told, decode_answer, encode_answer};
 
     #[test]

@@ -85,7 +85,7 @@ impl Leader for OwnCluster {
             });
             table.shards += 1;
         }
-        for index in self.coordinator.indices() {
+        for index in self.coordinator.documents().indices() {
             if let Some(table) = tables.get_mut(&index.name) {
                 table.mapping_version = Some(index.mapping_version);
             }

@@ -198,7 +198,7 @@ pub async fn unknown_here(rest: &Rest, error: &Error) -> Option<Error> {
     let name = error.extra.get("index").and_then(serde_json::Value::as_str).unwrap_or_default();
     let why = if !coordinator.knows_all_tables().await {
         "the log of the cluster's metadata does not answer"
-    } else if coordinator.index(name).is_some() {
+    } else if coordinator.documents().index(name).is_some() {
         "it was created elsewhere just now; ask again"
     } else {
         return None;

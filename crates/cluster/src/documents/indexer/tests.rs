@@ -13,10 +13,10 @@ async fn documents_wait_for_the_mapping_that_they_were_checked_against() {
     let dir = tempfile::tempdir().unwrap();
     let node = Node::open(&NodeSettings::alone(dir.path())).await.unwrap();
     let coordinator = node.coordinator();
-    coordinator.create_index("i", IndexBody::default()).await.unwrap();
+    coordinator.documents().create_index("i", IndexBody::default()).await.unwrap();
     let table = coordinator.shared().tables.by_name("i").unwrap();
     let partition = table.copies()[0].local().unwrap();
-    let indexer = Arc::clone(partition.indexer().unwrap());
+    let indexer = indexer_of(&partition).unwrap();
     let before = indexer.refresh().unwrap();
     let known = table.index().unwrap().mapping_version;
 
@@ -30,7 +30,7 @@ async fn documents_wait_for_the_mapping_that_they_were_checked_against() {
     };
     let steps = vec![Step::Write(Operation::Document(write).encode())];
     let mut session = coordinator.session();
-    coordinator.shared().submit(&table.copies()[0], &mut session, steps).await.unwrap();
+    coordinator.shared().router.submit(&table.copies()[0], &mut session, steps).await.unwrap();
 
     let refused = indexer.refresh().map(drop).unwrap_err();
     assert!(is_behind_mapping(&refused), "{refused:?}");
@@ -38,13 +38,13 @@ async fn documents_wait_for_the_mapping_that_they_were_checked_against() {
     assert!(Arc::ptr_eq(&indexer.view().unwrap(), &before), "searches go on as they were");
 
     let mapping = json!({ "properties": { "n": { "type": "long" } } });
-    let index = coordinator.put_mapping("i", &mapping).await.unwrap();
+    let index = coordinator.documents().put_mapping("i", &mapping).await.unwrap();
     assert_eq!(index.mapping_version, known + 1);
     indexer.refresh().unwrap();
     assert!(!indexer.is_behind(partition.applied()));
     let request = json!({ "query": { "range": { "n": { "gte": 7, "lte": 7 } } } });
     let request = plimsoll_index::search::SearchRequest::parse(&request).unwrap();
-    let found = coordinator.count(&[index], request, Default::default()).await;
+    let found = coordinator.documents().count(&[index], request, Default::default()).await;
     assert_eq!(found.unwrap().total.map(|(total, _)| total), Some(1));
 }
 
@@ -53,7 +53,7 @@ async fn a_pass_over_files_that_were_replaced_leaves_the_new_ones_alone() {
     let dir = tempfile::tempdir().unwrap();
     let node = Node::open(&NodeSettings::alone(dir.path())).await.unwrap();
     let coordinator = node.coordinator();
-    coordinator.create_index("i", IndexBody::default()).await.unwrap();
+    coordinator.documents().create_index("i", IndexBody::default()).await.unwrap();
     let table = coordinator.shared().tables.by_name("i").unwrap();
     let partition = table.copies()[0].local().unwrap();
     let write = stored::DocumentWrite {
@@ -65,8 +65,8 @@ async fn a_pass_over_files_that_were_replaced_leaves_the_new_ones_alone() {
     };
     let steps = vec![Step::Write(Operation::Document(write).encode())];
     let mut session = coordinator.session();
-    coordinator.shared().submit(&table.copies()[0], &mut session, steps).await.unwrap();
-    let indexer = Arc::clone(partition.indexer().unwrap());
+    coordinator.shared().router.submit(&table.copies()[0], &mut session, steps).await.unwrap();
+    let indexer = indexer_of(&partition).unwrap();
     let rebuild = || {
         let mut work = indexer.work.lock();
         let damage = Fault::Index(IndexError::Corrupt("a test".to_owned()));
@@ -100,10 +100,10 @@ async fn an_index_that_is_being_built_is_not_given_to_others() {
     let dir = tempfile::tempdir().unwrap();
     let node = Node::open(&NodeSettings::alone(dir.path())).await.unwrap();
     let coordinator = node.coordinator();
-    coordinator.create_index("i", IndexBody::default()).await.unwrap();
+    coordinator.documents().create_index("i", IndexBody::default()).await.unwrap();
     let table = coordinator.shared().tables.by_name("i").unwrap();
     let partition = table.copies()[0].local().unwrap();
-    let indexer = Arc::clone(partition.indexer().unwrap());
+    let indexer = indexer_of(&partition).unwrap();
     let linked = |name: &str| {
         let dir = dir.path().join(name);
         let (position, rows) = indexer.checkpoint(&dir, || 7);

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use plimsoll_memory::{Account, Action, Charged, Standing};
 
 use super::*;
-use crate::documents::aside::NICER;
+use crate::machine::low_priority::NICER;
 
 fn order(class: Class) -> Order {
     let worth = Duration::from_secs(60);

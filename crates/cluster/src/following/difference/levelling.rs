@@ -14,11 +14,12 @@ use plimsoll_storage::partition::{Leader, OwnedSnapshot, leader_of, stamp_of};
 use plimsoll_storage::rows::StoreError;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use super::messages::{DifferenceAnswer, DifferenceAsk, Opened, SpanForm, WANTED_MAX};
-use super::{bytes_of_hashes, is_cut_off};
+use super::messages::{
+    DifferenceAnswer, DifferenceAsk, Opened, SpanForm, WANTED_MAX, bytes_of_hashes,
+};
 use crate::following::check::LOG_TIME_MS_MAX;
 use crate::following::progress::{Progress, Trouble};
-use crate::following::pull::Pulled;
+use crate::following::pulled::{Pulled, is_cut_off};
 use crate::following::remote::{Level, Remote, RemoteError};
 use crate::machine::chance::random_u64;
 use crate::replication::lead::{Step, Submission};

@@ -11,20 +11,18 @@
 //! | [`messages`] | what is asked and answered |
 
 mod levelling;
-mod messages;
+pub(super) mod messages;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use plimsoll_log::PartitionId;
-use plimsoll_storage::partition::leader_of;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::pull::Pulled;
 pub(super) use levelling::Levelling;
+pub(super) use messages::hashes_in;
 pub use messages::{DifferenceAnswer, DifferenceAsk, Opened, SpanForm};
-pub(super) use messages::{bytes_of_hashes, hashes_in};
 
 /// How many partitions are levelled at once.
 const LEVELLED_MAX: usize = 4;
@@ -97,10 +95,4 @@ impl Levelled {
             }
         }
     }
-}
-
-/// Whether a copy was being levelled when it stopped.
-pub(super) fn is_cut_off(pulled: &Pulled) -> bool {
-    let leader = leader_of(&pulled.local.store);
-    leader.is_ok_and(|leader| leader.is_some_and(|it| it.levelling.is_some()))
 }

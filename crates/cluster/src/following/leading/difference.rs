@@ -20,12 +20,13 @@ use tokio::sync::Semaphore;
 
 use super::files::May;
 use super::{Leading, METADATA_TIME, unreachable};
+use crate::copies::LocalCopies;
 use crate::following::difference::{DifferenceAnswer, DifferenceAsk, Opened, hashes_in};
 use crate::following::remote::RemoteError;
 use crate::machine::chance::random_u64;
 use crate::metadata;
-use crate::node::Shared;
 use crate::replication::partition::Partition;
+use crate::replication::tables::Tables;
 
 /// How many snapshots are held at once.
 const SNAPSHOTS_MAX: usize = 16;
@@ -61,9 +62,9 @@ impl Default for Snapshots {
 impl Snapshots {
     /// Lets those go that nobody has asked for long before `now`, and those of copies that are no longer
     /// here.
-    pub(crate) fn expire(&self, shared: &Shared, now: Instant) {
+    pub(crate) fn expire(&self, tables: &Tables, now: Instant) {
         self.open.lock().retain(|_, held| {
-            let local = shared.tables.copies(held.partition).and_then(|it| it.local());
+            let local = tables.copies(held.partition).and_then(|it| it.local());
             let is_here = local.is_some_and(|local| Arc::ptr_eq(&local, &held.local));
             is_here && now.saturating_duration_since(held.used_at) < IDLE_MAX
         });
@@ -110,7 +111,7 @@ impl Leading {
                 if !self.may_copy(partition, may) {
                     return Err(RemoteError::NoTable(format!("the table {table} is gone")));
                 }
-                if log != self.shared.log.incarnation().0 {
+                if log != self.here.replication.log.incarnation().0 {
                     return Err(RemoteError::Forked("the leader's log is another".to_owned()));
                 }
                 let opened = self.open(partition, format!("{asker}/{follower}")).await?;
@@ -138,7 +139,7 @@ impl Leading {
                 .await
             }
             DifferenceAsk::Close { snapshot } => {
-                let mut open = self.shared.snapshots.open.lock();
+                let mut open = self.snapshots.open.lock();
                 if open.get(&snapshot).is_some_and(|held| is_of(held, asker)) {
                     open.remove(&snapshot);
                 }
@@ -148,8 +149,9 @@ impl Leading {
     }
 
     async fn open(&self, partition: PartitionId, follower: String) -> Result<Opened, RemoteError> {
-        let shared = Arc::clone(&self.shared);
-        let opened = tokio::task::spawn_blocking(move || open(&shared, partition, follower)).await;
+        let (here, snapshots) = (Arc::clone(&self.here), Arc::clone(&self.snapshots));
+        let open = move || open(&here, &snapshots, partition, follower);
+        let opened = tokio::task::spawn_blocking(open).await;
         let (snapshot, held) = opened.map_err(unreachable)??;
         let mapping_version = self.mapping_version(partition.table).await?;
         let Held { link, counters, .. } = held;
@@ -160,15 +162,15 @@ impl Leading {
     /// that it is for: another node may have changed it, and this one have applied what was checked
     /// against it before it took the change over.
     async fn mapping_version(&self, table: u64) -> Result<u64, RemoteError> {
-        let shared = &self.shared;
-        if !shared.pass_metadata(METADATA_TIME).await {
+        let here = &self.here;
+        if !here.router.pass_metadata(METADATA_TIME).await {
             return Err(unreachable("the node is cut off from its log"));
         }
-        let tables = shared.tables.all();
+        let tables = here.tables.all();
         let known = tables.iter().find(|known| known.incarnation() == table);
         let gone = || RemoteError::NoTable(format!("the table {table} is gone"));
         let name = known.map(|known| known.name()).ok_or_else(gone)?;
-        let found = metadata::definition(&shared.metadata, name).map_err(unreachable)?;
+        let found = metadata::definition(&here.metadata, name).map_err(unreachable)?;
         let definition = found.map(|(it, _)| it).filter(|it| it.incarnation == table);
         let documents = definition.ok_or_else(gone)?.documents;
         Ok(documents.map_or(0, |documents| documents.mapping_version))
@@ -183,11 +185,11 @@ impl Leading {
         read: impl FnOnce(&OwnedSnapshot) -> Result<DifferenceAnswer, RangeError> + Send + 'static,
     ) -> Result<DifferenceAnswer, RemoteError> {
         let gone = || RemoteError::Refused("the snapshot is gone: open another".to_owned());
-        let held = self.shared.snapshots.used(asker, snapshot).ok_or_else(gone)?;
+        let held = self.snapshots.used(asker, snapshot).ok_or_else(gone)?;
         if !self.may_copy(held.partition, may) {
             return Err(gone());
         }
-        let permit = Arc::clone(&self.shared.snapshots.reads).acquire_owned().await;
+        let permit = Arc::clone(&self.snapshots.reads).acquire_owned().await;
         let permit = permit.map_err(unreachable)?;
         let answer = tokio::task::spawn_blocking(move || {
             let _permit = permit;
@@ -204,17 +206,18 @@ impl Leading {
 /// The snapshot that the follower has of a partition, where the log still has everything behind it, or
 /// another. Blocks.
 fn open(
-    shared: &Shared,
+    here: &LocalCopies,
+    snapshots: &Snapshots,
     partition: PartitionId,
     follower: String,
 ) -> Result<(u64, Held), RemoteError> {
     let not_here = || unreachable(format!("partition {partition} is not served here"));
-    let copies = shared.tables.copies(partition).ok_or_else(not_here)?;
+    let copies = here.tables.copies(partition).ok_or_else(not_here)?;
     let local = copies.local().filter(|it| it.fault().is_none()).ok_or_else(not_here)?;
-    let tail = shared.tails.get(&copies.group).ok_or_else(not_here)?;
-    let bounds = shared.log.bounds(copies.group).map_err(unreachable)?;
-    shared.snapshots.expire(shared, Instant::now());
-    let mut open = shared.snapshots.open.lock();
+    let tail = here.replication.tails.get(&copies.group).ok_or_else(not_here)?;
+    let bounds = here.replication.log.bounds(copies.group).map_err(unreachable)?;
+    snapshots.expire(&here.tables, Instant::now());
+    let mut open = snapshots.open.lock();
     open.retain(|_, held| {
         let is_same = held.follower == follower && held.partition == partition;
         !is_same || held.link.lsn.next() >= bounds.first
@@ -232,7 +235,7 @@ fn open(
     let position = tail.get().position();
     let rows = local.store.owned_snapshot().map_err(unreachable)?;
     // One that halts meanwhile lacks a record that the position is behind of.
-    if local.fault().is_some() || shared.is_stopping.load(Ordering::Relaxed) {
+    if local.fault().is_some() || here.is_stopping.load(Ordering::Relaxed) {
         return Err(not_here());
     }
     let stamp = stamp_of(&rows).map_err(unreachable)?;

@@ -28,7 +28,7 @@ impl Leading {
     pub async fn files(&self, asker: &str, question: Bytes, may: May<'_>) -> Bytes {
         let mut held = Duration::ZERO;
         let reply = match decode::<Envelope>(&question) {
-            Ok(envelope) if envelope.cluster != self.shared.log.incarnation().0 => {
+            Ok(envelope) if envelope.cluster != self.here.replication.log.incarnation().0 => {
                 Reply::Problem(Problem::OtherCluster)
             }
             Ok(envelope) if envelope.from.len() > NAME_BYTES_MAX => {
@@ -54,7 +54,7 @@ impl Leading {
         may: May<'_>,
         held: &mut Duration,
     ) -> Result<Reply, Problem> {
-        let checkpoints = &self.shared.checkpoints;
+        let checkpoints = &self.here.checkpoints;
         match question {
             Question::OpenCopy { partition } => {
                 let partition = PartitionId::from(*partition);
@@ -81,7 +81,7 @@ impl Leading {
             *held = self.pacing.files.pass(u64::from(*bytes_max), HELD_MAX).await;
         }
         let demand_permille = match held.is_zero() {
-            true => self.shared.line().cpu_demand_permille,
+            true => self.here.router.line().cpu_demand_permille,
             false => ALL_WANTED,
         };
         let find = |id| self.subject(id);
@@ -91,15 +91,15 @@ impl Leading {
 
     /// Whether a partition is of a table that is there and may be followed.
     pub(super) fn may_copy(&self, partition: PartitionId, may: May<'_>) -> bool {
-        let tables = self.shared.tables.all();
+        let tables = self.here.tables.all();
         let table = tables.iter().find(|table| table.incarnation() == partition.table);
         table.is_some_and(|table| may(table.name()))
     }
 
     fn subject(&self, id: PartitionId) -> Option<Subject> {
-        let local = self.shared.tables.copies(id)?.local()?;
+        let local = self.here.tables.copies(id)?.local()?;
         let is_well = local.fault().is_none();
-        let subject = Subject { store: local.store.clone(), indexer: local.indexer().cloned() };
+        let subject = Subject { store: local.store.clone(), index: local.index().cloned() };
         is_well.then_some(subject)
     }
 }

@@ -13,12 +13,12 @@ use plimsoll_storage::Reply;
 use serde::{Deserialize, Serialize};
 
 use super::{Leading, METADATA_TIME, unreachable};
-use crate::documents;
 use crate::following::remote::{Held, Hold, HoldChange, LeaderTable, RemoteError};
 use crate::machine::chance::random_u64;
 use crate::metadata;
 use crate::metadata::table::TableDefinition;
 use crate::replication::partition::Partition;
+use crate::wire::write_error::failed;
 
 /// The kind of the metadata's objects that holds are.
 pub(super) const KIND: &str = "follower";
@@ -62,7 +62,7 @@ impl FollowerHold {
     /// The follower's uuid in its cluster: what `forget_follower` takes.
     #[must_use]
     pub fn follower_uuid(&self) -> String {
-        documents::uuid(self.follower_incarnation)
+        crate::metadata::index::uuid(self.follower_incarnation)
     }
 }
 
@@ -82,8 +82,8 @@ impl Leading {
     /// [`RemoteError::Unreachable`] where the metadata cannot be read or written now.
     pub async fn hold(&self, hold: Hold) -> Result<Held, RemoteError> {
         check_names(&hold)?;
-        let shared = &self.shared;
-        if !shared.pass_metadata(METADATA_TIME).await {
+        let here = &self.here;
+        if !here.router.pass_metadata(METADATA_TIME).await {
             return Err(unreachable("the node is cut off from its log"));
         }
         let name = object_name(&hold);
@@ -95,8 +95,8 @@ impl Leading {
                 tokio::time::sleep(Duration::from_millis(pause_ms)).await;
             }
             // The change first: what is newer than it is read again.
-            let seen = metadata::objects_change(&shared.metadata, KIND).map_err(unreachable)?;
-            let all = all(&shared.metadata).map_err(unreachable)?;
+            let seen = metadata::objects_change(&here.metadata, KIND).map_err(unreachable)?;
+            let all = all(&here.metadata).map_err(unreachable)?;
             let current = all.iter().find(|(known, _)| *known == name).map(|(_, held)| held);
             let command = if hold.change == HoldChange::End {
                 // The key was looked at by the table's name.
@@ -109,16 +109,16 @@ impl Leading {
                 if current.is_none() && hold.change == HoldChange::Begin {
                     check_room(&all, hold.table)?;
                 }
-                let at_ms = shared.metadata.log_time_ms();
+                let at_ms = here.metadata.log_time_ms();
                 match changed(current, &hold, &reaches, at_ms)? {
                     Some(changed) if Some(&changed) != current => put(&name, &changed),
                     unchanged => return Ok(held(unchanged.as_ref())),
                 }
             };
             let write = metadata::change_objects(KIND, vec![command], seen);
-            let written = shared.submit_metadata(&write).await;
+            let written = here.replication.submit_metadata(&write).await;
             if written.map_err(|error| unreachable(error.message))? != Reply::NilArray {
-                let now = one(&shared.metadata, &name).map_err(unreachable)?;
+                let now = one(&here.metadata, &name).map_err(unreachable)?;
                 return Ok(held(now.as_ref()));
             }
         }
@@ -141,13 +141,14 @@ impl Leading {
     /// # Errors
     /// Where the metadata cannot be written.
     pub async fn forget(&self, name: &str, follower: &str, uuid: &str) -> Result<(), Error> {
-        let all = all(&self.shared.metadata).map_err(Error::internal)?;
+        let all = all(&self.here.metadata).map_err(Error::internal)?;
         let is_meant = |held: &FollowerHold| {
             held.name == name && held.follower == follower && held.follower_uuid() == uuid
         };
         for (object, _) in all.into_iter().filter(|(_, held)| is_meant(held)) {
-            let written = self.shared.write_metadata(metadata::delete_object(KIND, &object)).await;
-            written.map_err(documents::failed)?;
+            let written =
+                self.here.replication.write_metadata(metadata::delete_object(KIND, &object)).await;
+            written.map_err(failed)?;
         }
         Ok(())
     }
@@ -157,18 +158,18 @@ impl Leading {
     /// # Errors
     /// [`RemoteError::Unreachable`] where the metadata cannot be read.
     pub fn holds(&self) -> Result<Vec<FollowerHold>, RemoteError> {
-        let all = all(&self.shared.metadata).map_err(unreachable)?;
+        let all = all(&self.here.metadata).map_err(unreachable)?;
         Ok(all.into_iter().map(|(_, held)| held).collect())
     }
 
     /// What the group of each partition of the table has.
     async fn reaches(&self, hold: &Hold) -> Result<Vec<Reach>, RemoteError> {
-        let found = metadata::definition(&self.shared.metadata, &hold.name);
+        let found = metadata::definition(&self.here.metadata, &hold.name);
         let found = found.map_err(unreachable)?.map(|(definition, _)| definition);
         let no_table = || RemoteError::NoTable(format!("there is no table `{}`", hold.name));
         let definition = found.filter(|it| it.incarnation == hold.table).ok_or_else(no_table)?;
         let groups = groups_of(&definition);
-        let log = std::sync::Arc::clone(&self.shared.log);
+        let log = std::sync::Arc::clone(&self.here.replication.log);
         let asked = groups.clone();
         // A server may have to be asked.
         let bounds = tokio::task::spawn_blocking(move || {
@@ -176,8 +177,8 @@ impl Leading {
         });
         let bounds = bounds.await.map_err(unreachable)?.map_err(unreachable)?;
         // What is not read here may be applied by another node up to where the log says that it ends.
-        let reads = |group| self.shared.groups.reads(group);
-        let tail = |group| self.shared.tails.get(&group).filter(|_| reads(group));
+        let reads = |group| self.here.replication.groups.reads(group);
+        let tail = |group| self.here.replication.tails.get(&group).filter(|_| reads(group));
         let reach = |(group, bounds): (GroupId, plimsoll_log::Bounds)| Reach {
             begin: bounds.first.0.saturating_sub(1),
             applied: tail(group).map_or(bounds.last, |tail| tail.applied()).0,

@@ -37,8 +37,8 @@ pub use records::{PLACES_MAX, RecordStream};
 pub(crate) use sparing::Holds;
 
 use super::remote::RemoteError;
-use crate::node::Shared;
-use crate::node::pacing::Pacing;
+use crate::copies::LocalCopies;
+use crate::pacing::Pacing;
 
 /// How long it may take to find out what the metadata says now.
 const METADATA_TIME: Duration = Duration::from_secs(5);
@@ -47,10 +47,11 @@ const STREAMS_MAX: usize = 32;
 
 /// What this node answers to followers.
 pub struct Leading {
-    shared: Arc<Shared>,
+    here: Arc<LocalCopies>,
     /// Held while what is kept for a follower changes.
     holding: tokio::sync::Mutex<()>,
     pacing: Arc<Pacing>,
+    snapshots: Arc<Snapshots>,
     /// Room for streams.
     streams: Arc<Semaphore>,
     /// Those that run, and some that have ended.
@@ -58,10 +59,14 @@ pub struct Leading {
 }
 
 impl Leading {
-    pub(crate) fn new(shared: Arc<Shared>, pacing: Arc<Pacing>) -> Self {
+    pub(crate) fn new(
+        here: Arc<LocalCopies>,
+        pacing: Arc<Pacing>,
+        snapshots: Arc<Snapshots>,
+    ) -> Self {
         let streams = Arc::new(Semaphore::new(STREAMS_MAX));
         let holding = tokio::sync::Mutex::default();
-        Self { shared, pacing, holding, streams, threads: Mutex::default() }
+        Self { here, pacing, snapshots, holding, streams, threads: Mutex::default() }
     }
 
     /// Waits for the streams to end, which they do where the node stops. Blocks.

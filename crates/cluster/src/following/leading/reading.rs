@@ -18,10 +18,10 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::unreachable;
+use crate::copies::LocalCopies;
 use crate::following::remote::{Level, PartitionLevel, Place, RemoteError, Told};
 use crate::machine::wall_clock::now_ms;
 use crate::metadata;
-use crate::node::Shared;
 use crate::settings;
 
 /// What waits for a follower at the most: messages of about 1 MiB, or of one record.
@@ -137,7 +137,7 @@ impl From<RemoteError> for End {
 
 /// One stream.
 pub(super) struct Reading {
-    shared: Arc<Shared>,
+    here: Arc<LocalCopies>,
     reader: Box<dyn Reader>,
     followed: Vec<Followed>,
     sender: Sender<Result<Told, RemoteError>>,
@@ -148,12 +148,12 @@ pub(super) struct Reading {
 
 impl Reading {
     pub(super) fn new(
-        shared: Arc<Shared>,
+        here: Arc<LocalCopies>,
         reader: Box<dyn Reader>,
         followed: Vec<Followed>,
         sender: Sender<Result<Told, RemoteError>>,
     ) -> Self {
-        Self { shared, reader, followed, sender, tables: None, level_at: None }
+        Self { here, reader, followed, sender, tables: None, level_at: None }
     }
 
     /// Reads until the follower goes, the node stops, or nothing more can be given.
@@ -217,8 +217,10 @@ impl Reading {
 
     /// Takes what is applied here by now, and hands over the batches that are full.
     fn take(&mut self, at: usize) -> Result<(), End> {
-        let shared = Arc::clone(&self.shared);
-        let Some(tail) = shared.tails.get(&self.followed[at].group) else { return Ok(()) };
+        let here = Arc::clone(&self.here);
+        let Some(tail) = here.replication.tails.get(&self.followed[at].group) else {
+            return Ok(());
+        };
         let applied = tail.applied();
         let has_stopped = tail.has_stopped();
         // Each batch goes as soon as it is full: they are what takes memory.
@@ -272,11 +274,11 @@ impl Reading {
         self.check_tables()?;
         let mut level = Level { clock_ms: now_ms(), ..Level::default() };
         for followed in &self.followed {
-            let Some(tail) = self.shared.tails.get(&followed.group) else { continue };
+            let Some(tail) = self.here.replication.tails.get(&followed.group) else { continue };
             let held_permille = self.held_permille(followed);
             for place in &followed.places {
                 let PartitionId { table, ordinal } = place.partition;
-                let copies = self.shared.tables.copies(place.partition);
+                let copies = self.here.tables.copies(place.partition);
                 let local = copies.and_then(|copies| copies.local());
                 // The position first: a sequence that is newer than it is taken for a lag, never for
                 // the reverse.
@@ -290,7 +292,7 @@ impl Reading {
                     held_permille,
                 });
                 if !level.mappings.contains_key(&table)
-                    && let Some(index) = self.shared.tables.index_of(table)
+                    && let Some(index) = self.here.tables.index_of(table)
                 {
                     level.mappings.insert(table, index.mapping_version);
                 }
@@ -302,13 +304,20 @@ impl Reading {
     /// What the log of a group has that was not given yet, of `ccr.retention.max_bytes`, in thousandths.
     fn held_permille(&self, followed: &Followed) -> u32 {
         let after = followed.assembler.position().lsn;
-        let held = self.shared.log.bytes_after(followed.group, after).ok().flatten().unwrap_or(0);
-        let most = settings::cluster::followers_retention_bytes(&self.shared.metadata);
+        let held = self
+            .here
+            .replication
+            .log
+            .bytes_after(followed.group, after)
+            .ok()
+            .flatten()
+            .unwrap_or(0);
+        let most = settings::cluster::followers_retention_bytes(&self.here.metadata);
         u32::try_from(held.saturating_mul(1000) / most.max(1)).unwrap_or(u32::MAX)
     }
 
     fn check_tables(&mut self) -> Result<(), End> {
-        let metadata = &self.shared.metadata;
+        let metadata = &self.here.metadata;
         // The change first: a table that goes after it is missed the next time.
         let change = metadata::tables_change(metadata).map_err(unreachable)?;
         if self.tables == Some(change) {
@@ -349,6 +358,6 @@ impl Reading {
     }
 
     fn is_over(&self) -> bool {
-        self.shared.is_stopping.load(Ordering::Relaxed) || self.sender.is_closed()
+        self.here.is_stopping.load(Ordering::Relaxed) || self.sender.is_closed()
     }
 }

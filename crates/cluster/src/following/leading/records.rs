@@ -70,7 +70,7 @@ impl Leading {
         let tables = self.tables(&places).await?;
         let busy = |_| unreachable("the node serves as many followers as it can: come again");
         let room = Arc::clone(&self.streams).try_acquire_owned().map_err(busy)?;
-        let incarnation = self.shared.log.incarnation();
+        let incarnation = self.here.replication.log.incarnation();
         let mut refused = Vec::new();
         let mut groups: BTreeMap<GroupId, Vec<Place>> = BTreeMap::new();
         for place in places {
@@ -85,14 +85,14 @@ impl Leading {
             }
         }
         let leases = self.lease(groups.keys().copied()).await?;
-        let log = Arc::clone(&self.shared.log);
+        let log = Arc::clone(&self.here.replication.log);
         let begun = tokio::task::spawn_blocking(move || begin(&*log, groups));
         let begun = begun.await.map_err(unreachable)??;
         refused.extend(begun.refused);
         let (sender, told) = channel(STREAM_MESSAGES_MAX);
         if let Some(reader) = begun.reader {
-            let shared = Arc::clone(&self.shared);
-            let reading = Reading::new(shared, reader, begun.followed, sender);
+            let here = Arc::clone(&self.here);
+            let reading = Reading::new(here, reader, begun.followed, sender);
             let run = move || {
                 reading.run();
                 drop((room, leases));
@@ -115,8 +115,8 @@ impl Leading {
     ) -> Result<Vec<Lease>, RemoteError> {
         let mut leases = Vec::new();
         for group in groups {
-            leases.push(self.shared.groups.lease(group));
-            self.shared.take_up(group).await.map_err(unreachable)?;
+            leases.push(self.here.replication.groups.lease(group));
+            self.here.replication.take_up(group).await.map_err(unreachable)?;
         }
         Ok(leases)
     }
@@ -124,11 +124,11 @@ impl Leading {
     /// The tables of places that are there, by incarnation: the name of each, and its partitions'
     /// groups.
     async fn tables(&self, places: &[Place]) -> Result<Tables, RemoteError> {
-        if !self.shared.pass_metadata(METADATA_TIME).await {
+        if !self.here.router.pass_metadata(METADATA_TIME).await {
             return Err(unreachable("the node is cut off from its log"));
         }
         let is_wanted = |table: u64| places.iter().any(|place| place.partition.table == table);
-        let all = metadata::tables(&self.shared.metadata).map_err(unreachable)?;
+        let all = metadata::tables(&self.here.metadata).map_err(unreachable)?;
         let wanted = all.into_iter().filter(|(_, definition)| is_wanted(definition.incarnation));
         let found = wanted.map(|(name, definition)| {
             (definition.incarnation, (name, super::holds::groups_of(&definition)))

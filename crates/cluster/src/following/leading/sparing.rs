@@ -13,9 +13,9 @@ use tokio::sync::oneshot;
 
 use super::floor::{self, Needed, Spared};
 use super::holds::{self, FollowerHold, KIND};
+use crate::copies::LocalCopies;
 use crate::machine::wall_clock::now_ms;
 use crate::metadata;
-use crate::node::Shared;
 use crate::replication::lead::{Step, Submission};
 use crate::replication::partition::Partition;
 
@@ -115,14 +115,14 @@ impl Holds {
     }
 
     /// Has it written without waiting for it, by a thread that cannot.
-    pub(crate) fn write_aside(&mut self, shared: &Shared) {
+    pub(crate) fn write_aside(&mut self, here: &LocalCopies) {
         let Some(operation) = self.write() else { return };
         // Its outcome is not waited for, so no other operation is given this session.
-        let mut session = shared.sessions.session();
+        let mut session = here.replication.sessions.session();
         let (first, acked) = (session.take(1), session.acked());
         let (session, steps) = (session.id(), vec![Step::Write(operation.encode())]);
         let (done, _) = oneshot::channel();
-        let stamp_ms = now_ms().max(shared.metadata.lead.log_time_ms());
-        shared.metadata.lead.submit(Submission { session, first, acked, stamp_ms, steps, done });
+        let stamp_ms = now_ms().max(here.metadata.lead.log_time_ms());
+        here.metadata.lead.submit(Submission { session, first, acked, stamp_ms, steps, done });
     }
 }

@@ -14,10 +14,10 @@ impl Leading {
     /// # Errors
     /// [`RemoteError::Unreachable`] where the node cannot find out what there is now.
     pub async fn table(&self, name: &str) -> Result<Option<LeaderTable>, RemoteError> {
-        if !self.shared.pass_metadata(METADATA_TIME).await {
+        if !self.here.router.pass_metadata(METADATA_TIME).await {
             return Err(unreachable("the node is cut off from its log"));
         }
-        let found = metadata::definition(&self.shared.metadata, name).map_err(unreachable)?;
+        let found = metadata::definition(&self.here.metadata, name).map_err(unreachable)?;
         Ok(found.map(|(definition, _)| self.as_leader(name, definition)))
     }
 
@@ -28,7 +28,7 @@ impl Leading {
         LeaderTable {
             name: name.to_owned(),
             incarnation: definition.incarnation,
-            log: self.shared.log.incarnation().0,
+            log: self.here.replication.log.incarnation().0,
             partitions: definition.partitions().map(partition).collect(),
             is_follower: is_follower(&definition),
             documents: definition.documents.map(documents),
@@ -37,17 +37,17 @@ impl Leading {
 
     /// The nodes whose copy is known to serve and whose port is open, this one first.
     fn nodes_of(&self, id: PartitionId, partition: &PartitionDefinition) -> Vec<String> {
-        let shared = &self.shared;
-        let (own, members) = (&shared.members.own, shared.members.all());
-        let local = shared.tables.copies(id).and_then(|copies| copies.local());
+        let here = &self.here;
+        let (own, members) = (&here.members.own, here.members.all());
+        let local = here.tables.copies(id).and_then(|copies| copies.local());
         let serves_here = local.is_some_and(|local| local.fault().is_none());
-        let here = serves_here && !shared.members.record.remote.is_empty();
+        let is_offered = serves_here && !here.members.record.remote.is_empty();
         let others = partition.copies.iter().filter(|copy| copy.node != *own);
         let others = others.filter_map(|copy| members.get(&copy.node)).filter(|member| {
-            !shared.is_alone && member.serves(id) && !member.record.remote.is_empty()
+            !here.is_alone && member.serves(id) && !member.record.remote.is_empty()
         });
-        let here = here.then(|| own.clone()).into_iter();
-        here.chain(others.map(|member| member.id.clone())).collect()
+        let own = is_offered.then(|| own.clone()).into_iter();
+        own.chain(others.map(|member| member.id.clone())).collect()
     }
 }
 

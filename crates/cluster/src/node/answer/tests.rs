@@ -5,6 +5,8 @@ use plimsoll_log::rules::WINDOW_MS;
 
 use super::*;
 use crate::replication::settle::{Settled, settled};
+use crate::replication::tables::Copies;
+use crate::wire::Freshness;
 use crate::wire::{decode_answer, encode_question};
 use crate::{Node, NodeSettings, Request};
 
@@ -36,7 +38,7 @@ impl Asked {
     async fn ask(&self, question: Question) -> Result<Vec<RowReply>, WriteError> {
         let envelope = Envelope {
             from: "another".to_owned(),
-            cluster: self.coordinator.shared().log.incarnation().0,
+            cluster: self.coordinator.shared().replication.log.incarnation().0,
             timeout_ms: 30_000,
             trace: 0,
             alternatives: 0,
@@ -80,7 +82,7 @@ impl Asked {
     }
 
     fn tail(&self) -> &GroupTail {
-        &self.coordinator.shared().tails[&self.copies.group]
+        &self.coordinator.shared().replication.tails[&self.copies.group]
     }
 
     /// Where the group stands once all that was answered is through: answers come a little before.

@@ -17,11 +17,12 @@ use plimsoll_control::flushing::{self, Held, Limits};
 use plimsoll_log::GroupId;
 use plimsoll_storage::partition::Stops;
 
-use crate::node::{GROUPS, Shared};
+use crate::metadata::GROUPS;
+use crate::node::shared::Shared;
 use crate::replication::partition::Partition;
 use crate::settings;
 
-pub(crate) use groups::{Durable, flush_all};
+pub(crate) use groups::flush_all;
 
 /// How often is looked for what to flush.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -77,10 +78,10 @@ impl Flushed {
 
     /// The group to be flushed now.
     fn due(&self, shared: &Shared) -> Option<GroupId> {
-        let log_bytes = shared.applied_bytes.load(Ordering::Relaxed);
+        let log_bytes = shared.replication.applied_bytes.load(Ordering::Relaxed);
         let interval = settings::cluster::flush_interval(&shared.metadata);
         let interval = if shared.room.is_low() { interval.min(INTERVAL_PRESSED) } else { interval };
-        let (_, budget) = shared.resources.write_buffers();
+        let (_, budget) = shared.replication.resources.write_buffers();
         let limits = Limits {
             bytes: (budget as u64).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX),
             age_ns: nanoseconds(interval),
@@ -96,7 +97,7 @@ impl Flushed {
 
     /// A group is being flushed: also where that fails, it is tried again when it is due again.
     fn note(&mut self, shared: &Shared, group: GroupId) {
-        let applied_bytes = shared.applied_bytes.load(Ordering::Relaxed);
+        let applied_bytes = shared.replication.applied_bytes.load(Ordering::Relaxed);
         self.0.insert(group, (applied_bytes, shared.world.time.now()));
     }
 }
@@ -110,7 +111,7 @@ struct SeenStops {
 
 impl SeenStops {
     fn look(&mut self, shared: &Shared) {
-        let (stops, now) = (shared.resources.stops(), shared.world.time.now());
+        let (stops, now) = (shared.replication.resources.stops(), shared.world.time.now());
         let is_quiet = self.said_at.is_some_and(|at| now - at < STOPS_INTERVAL);
         if stops.count == self.seen.count || is_quiet {
             return;
@@ -128,7 +129,7 @@ fn nanoseconds(time: Duration) -> u64 {
 /// Flushes the partitions that hold most, until all together hold less than is too much.
 fn relieve(shared: &Shared) {
     loop {
-        let (held, budget) = shared.resources.write_buffers();
+        let (held, budget) = shared.replication.resources.write_buffers();
         if !flushing::are_full(held as u64, budget as u64) {
             return;
         }
@@ -166,8 +167,8 @@ struct Turns {
 impl Turns {
     /// Flushes the store whose turn it is, where there is one.
     fn take(&mut self, shared: &Shared, partitions: &[Arc<Partition>]) {
-        let memtable_bytes = shared.resources.memtable_bytes() as u64;
-        let applied_bytes = shared.applied_bytes.load(Ordering::Relaxed);
+        let memtable_bytes = shared.replication.resources.memtable_bytes() as u64;
+        let applied_bytes = shared.replication.applied_bytes.load(Ordering::Relaxed);
         // Nobody looks at a thousand stores that nobody writes to, nor at each of them all the time.
         let least = (memtable_bytes / TURN_PART).max(partitions.len() as u64 * LOOK_BYTES);
         if applied_bytes.saturating_sub(self.looked_bytes) < least {
@@ -185,8 +186,8 @@ impl Turns {
 
 /// Has the stores' files sized to what is flushed into them, as many stores as there are by now.
 fn shape_files(shared: &Shared, partitions: &[Arc<Partition>]) {
-    let (_, budget) = shared.resources.write_buffers();
-    let memtable_bytes = shared.resources.memtable_bytes() as u64;
+    let (_, budget) = shared.replication.resources.write_buffers();
+    let memtable_bytes = shared.replication.resources.memtable_bytes() as u64;
     let stores = partitions.len() as u64;
     let flush_bytes = flushing::expected_bytes(budget as u64, stores, memtable_bytes);
     for partition in partitions {

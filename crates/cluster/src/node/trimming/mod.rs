@@ -1,6 +1,6 @@
 //! What of the log nobody needs any more. Every node says in its beats which groups it reads and up to
 //! where its copies are durable; one that reads a group trims it to the lowest vote ([`votes`]) and notes
-//! before that what a copy that was away needs to know ([`notes`]).
+//! before that what a copy that was away needs to know (`metadata/trim_notes`).
 //!
 //! In a group vote the nodes that the metadata names for copies in it, and those that say that they
 //! read it. It is trimmed by the first of those that serve copies there; where nobody has any, by the node
@@ -13,7 +13,6 @@
 //!
 //! Followers in other clusters have no vote: what they need is spared after it ([`Holds`]).
 
-mod notes;
 mod votes;
 
 use std::collections::BTreeMap;
@@ -27,12 +26,13 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::following::{Holds, Spared};
 use crate::metadata;
+use crate::metadata::GROUPS;
 use crate::metadata::members::{Beat, Member};
-use crate::node::{GROUPS, Shared};
+use crate::node::shared::Shared;
 use crate::replication::partition::Partition;
 use crate::settings;
 
-pub(crate) use notes::{LastRecords, TrimNote};
+use crate::metadata::trim_notes::TrimNote;
 use votes::{Floor, HeldPartition, LastWord, Voter};
 
 /// How often it is said which nodes hold the log back.
@@ -113,7 +113,7 @@ impl Trimming {
             return;
         }
         self.sized_at = Some(now);
-        let (log, groups) = (Arc::clone(&shared.log), groups.to_vec());
+        let (log, groups) = (Arc::clone(&shared.replication.log), groups.to_vec());
         let sizes = move || {
             let size = |group| Some((group, log.held_bytes(group).ok()??));
             groups.into_iter().filter_map(size).collect()
@@ -172,7 +172,7 @@ impl Election {
         for table in shared.tables.all() {
             let index = table.index();
             let wait_ms = index.as_ref().and_then(|it| it.delayed_ms()).unwrap_or(wait_ms);
-            let wanted = shared.wanted_copies_of(index.as_deref());
+            let wanted = shared.changes.wanted_copies_of(index.as_deref());
             for copies in table.copies() {
                 let copy = |copy: &crate::metadata::placement::Copy| {
                     let serves = members.get(&copy.node).is_some_and(|it| it.serves(copies.id));
@@ -258,7 +258,7 @@ async fn trim(shared: &Arc<Shared>, trimming: &mut Trimming) -> Result<(), Strin
         if !note(shared, group, up_to).await? {
             continue;
         }
-        let log = Arc::clone(&shared.log);
+        let log = Arc::clone(&shared.replication.log);
         let trim = move || log.trim(group, Lsn(up_to));
         let trimmed = shared.world.tasks.blocking(trim).await.map_err(|error| error.to_string())?;
         match trimmed {
@@ -283,7 +283,7 @@ async fn spare(
     for (group, floor) in floors {
         let Some(up_to) = floor.up_to else { continue };
         // An engine that does not count after a position may say what it holds in all.
-        let bytes = holds.kept_bytes(&*shared.log, *group, up_to);
+        let bytes = holds.kept_bytes(&*shared.replication.log, *group, up_to);
         let bytes = bytes.or_else(|| trimming.sizes.get(group).copied());
         let Spared { up_to, dropped } = holds.spare(*group, up_to, bytes, bytes_max);
         if dropped.is_some() {
@@ -293,7 +293,8 @@ async fn spare(
         spared.push((*group, up_to));
     }
     if let Some(change) = holds.write() {
-        let written = shared.submit_metadata(&change).await.map_err(|error| error.to_string())?;
+        let written =
+            shared.replication.submit_metadata(&change).await.map_err(|error| error.to_string())?;
         if written == Reply::NilArray {
             // A follower moved on meanwhile: the next look decides anew.
             return Ok(Vec::new());
@@ -304,7 +305,7 @@ async fn spare(
 
 /// Notes what was seen of a group, before it is trimmed up to there; says whether that is known.
 async fn note(shared: &Arc<Shared>, group: GroupId, up_to: u64) -> Result<bool, String> {
-    let seen = shared.durable.lock().seen(group);
+    let seen = shared.replication.durable.lock().seen(group);
     let Some((at, records)) = seen.filter(|(at, _)| at.lsn.0 >= up_to) else {
         // This node has flushed nothing of it since it was started.
         return Ok(false);
@@ -319,6 +320,7 @@ async fn note(shared: &Arc<Shared>, group: GroupId, up_to: u64) -> Result<bool, 
     let mut note = TrimNote::new(at, &records, before.as_ref());
     note.prune(|id| shared.tables.copies(id).is_some());
     let put = metadata::put_trim_note(group, &note, read_at);
-    let noted = shared.submit_metadata(&put).await.map_err(|error| error.to_string())?;
+    let noted =
+        shared.replication.submit_metadata(&put).await.map_err(|error| error.to_string())?;
     Ok(noted != Reply::NilArray)
 }

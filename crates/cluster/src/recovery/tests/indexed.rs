@@ -11,7 +11,8 @@ use plimsoll_storage::partition::touches_of;
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::documents::{IndexBody, IndexMetadata, Indexer};
+use crate::documents::{IndexBody, Indexer, indexer_of};
+use crate::metadata::index::IndexMetadata;
 use crate::replication::lead::Step;
 use crate::replication::partition::Partition;
 use crate::wire::{CopyListing, FileKind, PartitionName};
@@ -53,15 +54,15 @@ impl Documents {
         ];
         let settings: Map<String, Value> = settings.into_iter().collect();
         let body = IndexBody { settings, mappings, ..IndexBody::default() };
-        coordinator.create_index("i", body).await.unwrap();
+        coordinator.documents().create_index("i", body).await.unwrap();
         let table = coordinator.shared().tables.by_name("i").unwrap();
         let partition = table.copies()[0].local().unwrap();
         let metadata = table.index().unwrap();
         Self { coordinator, partition, metadata, _node: node, _dir: dir }
     }
 
-    fn indexer(&self) -> &Indexer {
-        self.partition.indexer().unwrap()
+    fn indexer(&self) -> Arc<Indexer> {
+        indexer_of(&self.partition).unwrap()
     }
 
     /// Puts documents of these numbers, or deletes them where there is no tag.
@@ -82,13 +83,16 @@ impl Documents {
         });
         let table = self.coordinator.shared().tables.by_name("i").unwrap();
         let mut session = self.coordinator.session();
-        let written =
-            self.coordinator.shared().submit(&table.copies()[0], &mut session, steps.collect());
+        let written = self.coordinator.shared().router.submit(
+            &table.copies()[0],
+            &mut session,
+            steps.collect(),
+        );
         written.await.unwrap();
     }
 
     fn cluster(&self) -> Incarnation {
-        self.coordinator.shared().log.incarnation()
+        self.coordinator.shared().replication.log.incarnation()
     }
 
     fn link(&self, from: &str) -> Link {

@@ -402,7 +402,7 @@ fn files(dir: &Path) -> HashMap<PathBuf, (u64, u64)> {
 
 /// Rows without an index.
 fn rows_of(store: &Store) -> Subject {
-    Subject { store: store.clone(), indexer: None }
+    Subject { store: store.clone(), index: None }
 }
 
 /// Small chunks and short pauses.

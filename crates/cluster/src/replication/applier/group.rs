@@ -9,10 +9,10 @@ use plimsoll_log::rules::chain::{Chain, Position};
 use plimsoll_log::{GroupId, Log, Lsn, PartitionId};
 use plimsoll_storage::partition::{OverBudget, Replica};
 
-use super::{Added, GroupStart, Mark};
-use crate::node::digest::Digest;
-use crate::node::trimming::LastRecords;
+use super::commands::{Added, GroupStart, Mark};
+use crate::metadata::trim_notes::LastRecords;
 use crate::replication::catch_up::{CatchUp, CatchUpError};
+use crate::replication::digest::Digest;
 use crate::replication::partition::Partition;
 use crate::replication::tail::{GroupTail, Tail};
 

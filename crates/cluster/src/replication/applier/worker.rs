@@ -14,9 +14,10 @@ use plimsoll_log::{Entry, LogError, PartitionId, Reader};
 use plimsoll_storage::partition::{Applied, ApplyError, Replica};
 use tokio::sync::mpsc::Receiver;
 
+use super::commands::{Added, ApplierContext, Command};
 use super::group::Group;
 use super::replies::{Replies, answer, deliver};
-use super::{Added, ApplierContext, Command, advance};
+use crate::replication::advance::advance;
 use crate::replication::lead::Submission;
 use crate::replication::partition::{Fault, Partition};
 use crate::wire::write_error::WriteError;

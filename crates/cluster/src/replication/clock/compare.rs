@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use crate::node::Shared;
+use crate::replication::service::Replication;
 use crate::wire::{Question, Reply};
 
 /// How long an answer is waited for: a later one would say little.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(800);
 
-impl Shared {
+impl Replication {
     /// Compares this node's clock with those of the nodes that are there; done without waiting.
     pub(crate) fn compare_clocks(self: &Arc<Self>) {
         if self.is_alone {

@@ -3,7 +3,7 @@
 use plimsoll_log::Lsn;
 use plimsoll_log::rules::chain::Position;
 
-use crate::node::trimming::{LastRecords, TrimNote};
+use crate::metadata::trim_notes::{LastRecords, TrimNote};
 
 /// Where reading begins, and what is known of the records before.
 #[derive(Clone, Debug, PartialEq, Eq)]

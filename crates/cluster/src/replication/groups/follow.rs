@@ -7,7 +7,8 @@ use plimsoll_base::time::Instant;
 use plimsoll_log::GroupId;
 
 use super::need::{Demand, KEEP};
-use crate::node::{GROUPS, Shared};
+use crate::metadata::GROUPS;
+use crate::replication::service::Replication;
 
 /// Since when groups that are read are of no use.
 #[derive(Default)]
@@ -24,7 +25,7 @@ impl UnusedSince {
     }
 }
 
-impl Shared {
+impl Replication {
     /// Takes up what is to be read now and gives up what is not, beside this thread, which beats.
     pub(crate) fn follow_groups(self: &Arc<Self>, unused: &mut UnusedSince) {
         if self.is_alone {
@@ -42,11 +43,11 @@ impl Shared {
             return;
         }
         let Ok(changing) = Arc::clone(&self.groups.changing).try_lock_owned() else { return };
-        let shared = Arc::downgrade(self);
+        let replication = Arc::downgrade(self);
         self.world.tasks.spawn("groups", async move {
-            let Some(shared) = shared.upgrade() else { return };
+            let Some(replication) = replication.upgrade() else { return };
             for group in changed {
-                if let Err(error) = shared.change(group).await {
+                if let Err(error) = replication.change(group).await {
                     tracing::warn!(%group, error, "a log group can be neither read nor left");
                 }
             }

@@ -1,31 +1,29 @@
 //! The log groups that this node reads, each with an applier of its own: those of its copies, the
 //! metadata's, and what is asked for a while. Which they are is decided in [`need`], where one begins in
-//! [`begin`]; they follow the metadata in [`follow`]. Of a group that it does not read the node knows
+//! [`begin`], how it is taken up in [`taking`]; they follow the metadata in [`follow`]. Of a group that it does not read the node knows
 //! where it stood once; [`positions`] asks others.
 //!
 //! A node that is alone reads all groups.
 
 mod begin;
-mod follow;
+pub(crate) mod follow;
 mod need;
 mod positions;
+mod taking;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
-use plimsoll_log::rules::chain::{Chain, Position};
+use plimsoll_log::rules::chain::Position;
 use plimsoll_log::{GroupId, LogError};
 use plimsoll_storage::partition::Store;
 use plimsoll_storage::rows::StoreError;
 
-use crate::node::Shared;
-use crate::node::trimming::LastRecords;
+use crate::metadata::trim_notes::LastRecords;
 use crate::replication::applier::{Applier, ApplierContext, GroupStart};
 
 pub(crate) use begin::{Begin, Kept, begin};
-pub(crate) use follow::UnusedSince;
 pub(crate) use need::Demand;
 
 /// The appliers of a node.
@@ -157,62 +155,4 @@ pub(crate) fn kept(store: &Store) -> Result<BTreeMap<GroupId, Kept>, StoreError>
         (group, Kept { position, last: serde_json::from_slice::<LastRecords>(&note).ok() })
     };
     Ok(store.groups()?.into_iter().map(kept).collect())
-}
-
-impl Shared {
-    /// The applier of a group, which the node reads from now on where it did not.
-    ///
-    /// # Errors
-    /// Where nothing that is known of the group is still in the log, or the log fails.
-    pub(crate) async fn take_up(&self, group: GroupId) -> Result<Arc<Applier>, String> {
-        let reading = || self.groups.get(group).filter(|it| !it.has_left());
-        if let Some(applier) = reading() {
-            return Ok(applier);
-        }
-        let _changing = self.groups.changing.lock().await;
-        match reading() {
-            Some(applier) => Ok(applier),
-            None => self.take_up_now(group).await,
-        }
-    }
-
-    /// The same, by whoever holds the lock of changes.
-    async fn take_up_now(&self, group: GroupId) -> Result<Arc<Applier>, String> {
-        if self.is_stopping.load(Ordering::Relaxed) {
-            return Err("the node is stopping".to_owned());
-        }
-        if let Some(left) = self.groups.remove(group) {
-            let stopped = self.world.tasks.apart("stop", async move { left.stop().await }).await;
-            stopped.map_err(|error| error.to_string())?;
-        }
-        let tail = self.tails.get(&group).ok_or_else(|| format!("the log has no group {group}"))?;
-        let Begin { position, last } = self.begin_of(group).await?;
-        tracing::info!(%group, after = position.lsn.0, "a log group is taken up");
-        let chain = Chain::resume(self.log.incarnation(), position);
-        let (tail, replicas) = (Arc::clone(tail), Vec::new());
-        let started = self.groups.start(GroupStart { group, chain, tail, replicas, last });
-        started.map_err(|error| error.to_string())
-    }
-
-    /// Where a group begins in which the node has no copy yet.
-    async fn begin_of(&self, group: GroupId) -> Result<Begin, String> {
-        let (log, metadata) = (Arc::clone(&self.log), Arc::clone(&self.metadata));
-        let found = move || {
-            let first = log.bounds(group).map_err(|error| error.to_string())?.first;
-            let kept = kept(&metadata.store).map_err(|error| error.to_string())?;
-            let notes = crate::metadata::trim_notes(&metadata)?;
-            let genesis = Chain::new(log.incarnation()).position();
-            Ok(begin(None, kept.get(&group), notes.get(&group), genesis, first))
-        };
-        // A server may have to be asked.
-        let found: Result<_, String> =
-            self.world.tasks.blocking(found).await.map_err(|error| error.to_string())?;
-        if let Some(begin) = found? {
-            return Ok(begin);
-        }
-        let position = self.position_at_others(group).await;
-        let position =
-            position.ok_or_else(|| format!("no node knows where log group {group} is"))?;
-        Ok(Begin { position, last: LastRecords::seen_from(position.lsn) })
-    }
 }

@@ -9,7 +9,7 @@ use plimsoll_log::{GroupId, Lsn};
 
 use crate::metadata;
 use crate::metadata::members::Member;
-use crate::node::Shared;
+use crate::replication::service::Replication;
 use crate::wire::{Question, Reply};
 
 /// How long one node has to answer.
@@ -18,7 +18,7 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 /// thread that beats waits too.
 const ASK_ALL_TIMEOUT: Duration = Duration::from_secs(3);
 
-impl Shared {
+impl Replication {
     /// A position of each group's chain from which a partition that begins now can be read: where this
     /// node, or one that reads the group, has applied it. Where no such node answers it is the last that
     /// is known here, which is right as well: only more is to be read.

@@ -89,7 +89,7 @@ pub async fn put(mut call: Call) -> Result<Answer, Error> {
     let options = Expand { allow_no_indices: false, aliases: false, ..Expand::any() };
     let options = options.with_query(&call.query)?;
     let found = expressions::resolve(call.coordinator(), call.part("index"), &options)?;
-    if call.coordinator().index(&name).is_some() {
+    if call.coordinator().documents().index(&name).is_some() {
         return Err(same_as_index(&name));
     }
     let actions = found.into_iter().map(|target| AliasAction::Add {
@@ -97,7 +97,7 @@ pub async fn put(mut call: Call) -> Result<Answer, Error> {
         alias: name.clone(),
         body: alias.clone(),
     });
-    call.coordinator().update_aliases(actions.collect()).await?;
+    call.coordinator().documents().update_aliases(actions.collect()).await?;
     Ok(Answer::acknowledged())
 }
 
@@ -130,7 +130,7 @@ pub async fn delete(call: Call) -> Result<Answer, Error> {
         let names = patterns.join(",");
         return Err(missing(&names));
     }
-    call.coordinator().update_aliases(actions).await?;
+    call.coordinator().documents().update_aliases(actions).await?;
     Ok(Answer::acknowledged())
 }
 
@@ -211,7 +211,7 @@ pub async fn actions(mut call: Call) -> Result<Answer, Error> {
         };
         changes.extend(self::action(&call, name, body)?);
     }
-    call.coordinator().update_aliases(changes).await?;
+    call.coordinator().documents().update_aliases(changes).await?;
     Ok(Answer::acknowledged())
 }
 

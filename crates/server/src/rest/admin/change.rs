@@ -30,7 +30,7 @@ pub async fn mapping(mut call: Call) -> Result<Answer, Error> {
         target.index.mapping.merge(mapping)?;
     }
     for target in found {
-        call.coordinator().put_mapping(&target.index.name, mapping).await?;
+        call.coordinator().documents().put_mapping(&target.index.name, mapping).await?;
     }
     Ok(Answer::acknowledged())
 }
@@ -62,7 +62,7 @@ pub async fn settings(mut call: Call) -> Result<Answer, Error> {
     }
     for (name, change) in changes {
         if !change.is_empty() {
-            call.coordinator().put_index_settings(&name, change).await?;
+            call.coordinator().documents().put_index_settings(&name, change).await?;
         }
     }
     Ok(Answer::json(&json!({ "acknowledged": true })))
@@ -71,7 +71,7 @@ pub async fn settings(mut call: Call) -> Result<Answer, Error> {
 /// The database that a path names and that is no index.
 pub(super) fn rows_alone(call: &Call) -> Option<&str> {
     let name = call.part("index").filter(|name| is_database(name))?;
-    call.coordinator().index(name).is_none().then_some(name)
+    call.coordinator().documents().index(name).is_none().then_some(name)
 }
 
 /// The one setting of a database that is no index.
@@ -84,10 +84,10 @@ async fn database_settings(call: &Call, name: &str, body: &Value) -> Result<Answ
         )));
     }
     let keeps = call.query.flag_or("preserve_existing", false)?;
-    let is_kept = keeps && default_expiry::of_database(call.coordinator(), name).is_some();
+    let is_kept = keeps && call.coordinator().default_expiry_of(name).is_some();
     if let Some(setting) = settings.get(DEFAULT_TTL).filter(|_| !is_kept) {
         let after_ms = default_expiry::parse(setting)?;
-        default_expiry::set_of_database(call.coordinator(), name, after_ms).await?;
+        call.coordinator().set_default_expiry(name, after_ms).await?;
     }
     Ok(Answer::acknowledged())
 }

@@ -22,7 +22,13 @@ pub async fn create(mut call: Call) -> Result<Answer, Error> {
     let given = call.part("index").unwrap_or_default();
     let name = parts(given)?.join(",");
     names::check_index(&name)?;
-    if call.coordinator().indices().iter().any(|index| index.aliases.contains_key(&name)) {
+    if call
+        .coordinator()
+        .documents()
+        .indices()
+        .iter()
+        .any(|index| index.aliases.contains_key(&name))
+    {
         return Err(Error::new(
             400,
             "invalid_index_name_exception",
@@ -34,7 +40,7 @@ pub async fn create(mut call: Call) -> Result<Answer, Error> {
     let body = call.json().await?.unwrap_or_else(|| json!({}));
     let body = templates::apply::compose(call.coordinator(), &name, index_body(&body)?)?;
     Analysis::of_settings(&body.settings)?;
-    call.coordinator().create_index(&name, body).await?;
+    call.coordinator().documents().create_index(&name, body).await?;
     Ok(Answer::json(&json!({
         "acknowledged": true,
         "shards_acknowledged": true,

@@ -24,7 +24,7 @@ pub async fn delete(call: Call) -> Result<Answer, Error> {
         if plimsoll_cluster::is_database(name) && !names.contains(name) {
             continue;
         }
-        call.coordinator().delete_index(name).await?;
+        call.coordinator().documents().delete_index(name).await?;
     }
     Ok(Answer::acknowledged())
 }

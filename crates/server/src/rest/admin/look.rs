@@ -1,7 +1,7 @@
 //! Indices looked at: `GET /{index}`, `_mapping`, `_settings`, `_resolve/index`.
 
 use plimsoll_cluster::IndexMetadata;
-use plimsoll_cluster::default_expiry::{self, DEFAULT_TTL};
+use plimsoll_cluster::default_expiry::DEFAULT_TTL;
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
@@ -121,7 +121,7 @@ pub async fn settings(call: Call) -> Result<Answer, Error> {
     };
     let is_meant = |name: &str| patterns.iter().any(|pattern| wildcard_matches(pattern, name));
     if let Some(name) = rows_alone(&call)
-        && let Some(after_ms) = default_expiry::of_database(call.coordinator(), name)
+        && let Some(after_ms) = call.coordinator().default_expiry_of(name)
     {
         let mut all = Map::from_iter([(DEFAULT_TTL.to_owned(), json!(format!("{after_ms}ms")))]);
         all.retain(|name, _| is_meant(name));

@@ -65,7 +65,7 @@ fn summed(partitions: &[PartitionOverview]) -> Answer {
 pub async fn refresh(call: Call) -> Result<Answer, Error> {
     let found = found(&call, Expand::search())?;
     for target in &found {
-        call.coordinator().refresh(&target.index, None).await?;
+        call.coordinator().documents().refresh(&target.index, None).await?;
     }
     Ok(shards(&call, &found))
 }
@@ -77,7 +77,7 @@ pub async fn refresh(call: Call) -> Result<Answer, Error> {
 pub async fn flush(call: Call) -> Result<Answer, Error> {
     let found = found(&call, Expand::search())?;
     for target in &found {
-        call.coordinator().flush(&target.index).await?;
+        call.coordinator().documents().flush(&target.index).await?;
     }
     Ok(shards(&call, &found))
 }
@@ -106,9 +106,9 @@ pub async fn force_merge(call: Call) -> Result<Answer, Error> {
     let segments = usize::try_from(segments).ok().filter(|segments| *segments > 0);
     let found = found(&call, Expand::search())?;
     for target in &found {
-        call.coordinator().force_merge(&target.index, segments).await?;
+        call.coordinator().documents().force_merge(&target.index, segments).await?;
         if call.query.flag_or("flush", true)? {
-            call.coordinator().flush(&target.index).await?;
+            call.coordinator().documents().flush(&target.index).await?;
         }
     }
     Ok(shards(&call, &found))
@@ -125,7 +125,7 @@ pub async fn clear_cache(call: Call) -> Result<Answer, Error> {
     if call.query.flag_or("request", false)?
         || !others.iter().any(|one| call.query.get(one).is_some())
     {
-        call.coordinator().clear_request_cache();
+        call.coordinator().documents().clear_request_cache();
     }
     Ok(shards(&call, &found))
 }
@@ -164,7 +164,7 @@ async fn changed(
     let mut changed = Vec::new();
     for target in found(call, options)? {
         if target.index.is_open != is_open {
-            call.coordinator().open_index(&target.index.name, is_open).await?;
+            call.coordinator().documents().open_index(&target.index.name, is_open).await?;
         }
         changed.push(target.index);
     }

@@ -85,6 +85,7 @@ const LARGE: i64 = i32::MAX as i64;
 const CACHE: &str = "crates/cluster/src/documents/cache.rs";
 const DEFAULT_EXPIRY: &str = "crates/cluster/src/metadata/default_expiry.rs";
 const CATALOG: &str = "crates/cluster/src/documents/catalog.rs";
+const INDEX: &str = "crates/cluster/src/metadata/index.rs";
 const REFRESHER: &str = "crates/cluster/src/documents/refresher.rs";
 const REGISTRY: &str = "crates/index/src/analysis/registry.rs";
 const MAPPING: &str = "crates/index/src/mapping/mod.rs";
@@ -99,7 +100,7 @@ pub const INDEX_SETTINGS: &[Definition] = &[
     // An index cannot be split, which is what this prepares.
     tunes("index.number_of_routing_shards", Count(1, LARGE), Final),
     holds("index.routing_partition_size", &["1"], Final),
-    read("index.number_of_replicas", Count(0, 1000), Dynamic, CATALOG),
+    read("index.number_of_replicas", Count(0, 1000), Dynamic, INDEX),
     // The default number of copies is one beyond the first as soon as there are two nodes.
     holds("index.auto_expand_replicas", &["false", "0-1"], Dynamic),
     read("index.default_ttl", Time, Dynamic, DEFAULT_EXPIRY),
@@ -113,7 +114,7 @@ pub const INDEX_SETTINGS: &[Definition] = &[
     read("index.mapping.total_fields.limit", Count(1, 10_000), Dynamic, MAPPING),
     read("index.analysis.*", Any, Static, REGISTRY),
     read("index.requests.cache.enable", Toggle, Dynamic, CACHE),
-    read("index.unassigned.node_left.delayed_timeout", Time, Dynamic, CATALOG),
+    read("index.unassigned.node_left.delayed_timeout", Time, Dynamic, INDEX),
     // Limits that are those of Elasticsearch, and cannot be others.
     holds("index.max_inner_result_window", &["100"], Dynamic),
     holds("index.max_rescore_window", &["10000"], Dynamic),

@@ -134,7 +134,7 @@ pub async fn count(call: Call) -> Result<Answer, Error> {
     let around = Around::of_query(call.part("index"), &call.query)?;
     let (targets, options) = request::placed(call.coordinator(), &around)?;
     let request = SearchRequest::parse(&json!({ "size": 0, "track_total_hits": true }))?;
-    let outcome = call.coordinator().count(&targets, request, options).await?;
+    let outcome = call.coordinator().documents().count(&targets, request, options).await?;
     let (epoch, time) = clock();
     let count = outcome.total.map_or(0, |(total, _)| total);
     // Numbers of this table stand to the left.
@@ -158,7 +158,7 @@ const ALIASES: &[Column] = &[
 pub async fn aliases(call: Call) -> Result<Answer, Error> {
     let patterns: Vec<&str> = call.part("name").unwrap_or("*").split(',').collect();
     let mut rows = Vec::new();
-    for index in call.coordinator().indices() {
+    for index in call.coordinator().documents().indices() {
         for (alias, body) in &index.aliases {
             let is = |pattern: &&str| *pattern == "_all" || wildcard_matches(pattern, alias);
             if !patterns.iter().any(is) {

@@ -114,7 +114,7 @@ mod tests {
     /// Who reads settings by their names.
     const READERS: [&str; 7] = [
         "cluster/src/settings/cluster.rs",
-        "cluster/src/node/creation.rs",
+        "cluster/src/routing/changes.rs",
         "cluster/src/settings/work.rs",
         "server/src/remote/clusters/settings.rs",
         "server/src/rest/admin/create.rs",

@@ -25,7 +25,7 @@ const SECTIONS: &str = "docs,store,fielddata,query_cache,completion,segments";
 /// None of its own.
 pub async fn get(call: Call) -> Result<Answer, Error> {
     let rest = &call.rest;
-    let indices = call.coordinator().indices();
+    let indices = call.coordinator().documents().indices();
     let told = nodes::statistics(rest).await;
     let views = all::there(rest);
     let meant: Vec<&NodeView> =

@@ -130,11 +130,12 @@ async fn create(rest: &Rest, name: &str) -> Result<Arc<IndexMetadata>, Error> {
             aliases: std::collections::BTreeMap::new(),
         },
     )?;
-    match coordinator.create_index(name, body).await {
+    match coordinator.documents().create_index(name, body).await {
         // Another request was faster.
-        Err(error) if error.kind == "resource_already_exists_exception" => {
-            coordinator.index(name).ok_or_else(|| expressions::not_found(name, "index_expression"))
-        }
+        Err(error) if error.kind == "resource_already_exists_exception" => coordinator
+            .documents()
+            .index(name)
+            .ok_or_else(|| expressions::not_found(name, "index_expression")),
         created => created,
     }
 }

@@ -83,10 +83,11 @@ async fn get(
     routing: Option<&str>,
 ) -> Result<Option<Document>, Error> {
     if call.query.flag_or("refresh", false)? {
-        call.coordinator().refresh(&place.index, None).await?;
+        call.coordinator().documents().refresh(&place.index, None).await?;
     }
     let is_realtime = is_realtime(&call.query)?;
-    let found = call.coordinator().get_document(&place.index, id, routing, is_realtime).await?;
+    let found =
+        call.coordinator().documents().get_document(&place.index, id, routing, is_realtime).await?;
     let found = found.map(|found| kept(found, &place.index));
     let Some(wanted) = call.query.number::<u64>("version")? else { return Ok(found) };
     match found {
@@ -224,7 +225,10 @@ async fn one(call: &Call, wanted: &Wanted, out: &mut Vec<u8>) -> Result<(), Erro
     let coordinator: &Coordinator = call.coordinator();
     let is_realtime = is_realtime(&call.query)?;
     let routing = routing.as_deref();
-    let found = coordinator.get_document(&place.index, &wanted.id, routing, is_realtime).await?;
+    let found = coordinator
+        .documents()
+        .get_document(&place.index, &wanted.id, routing, is_realtime)
+        .await?;
     let found = found.map(|found| kept(found, &place.index));
     entry(out, call.rest.types, &place.index, &wanted.id, routing, found.as_ref(), &wanted.filter)
 }

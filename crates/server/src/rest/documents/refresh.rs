@@ -68,8 +68,12 @@ impl Touched {
             for partition in partitions {
                 match refresh {
                     Refresh::Later => (),
-                    Refresh::Now => coordinator.refresh(&index, Some(partition)).await?,
-                    Refresh::Wait => coordinator.wait_for_refresh(&index, partition).await?,
+                    Refresh::Now => {
+                        coordinator.documents().refresh(&index, Some(partition)).await?
+                    }
+                    Refresh::Wait => {
+                        coordinator.documents().wait_for_refresh(&index, partition).await?
+                    }
                 }
             }
         }

@@ -248,7 +248,7 @@ pub async fn run(
     let coordinator = &rest.node.coordinator;
     let mut left = retries;
     loop {
-        let found = coordinator.get_document(&place.index, id, routing, true).await?;
+        let found = coordinator.documents().get_document(&place.index, id, routing, true).await?;
         let step = step(change, id, routing.map(str::to_owned), found, expected)
             .map_err(|error| located(error, &place.index, id, routing))?;
         let write = match step {
@@ -256,7 +256,7 @@ pub async fn run(
             Step::Write(write) => write,
         };
         let source = write.source.clone();
-        let mut results = coordinator.write_documents(&place.index, vec![write]).await;
+        let mut results = coordinator.documents().write_documents(&place.index, vec![write]).await;
         match results.pop().unwrap_or_else(|| Err(Error::internal("the write has no outcome"))) {
             Ok(written) => {
                 let document = (!source.is_empty()).then_some(Document {

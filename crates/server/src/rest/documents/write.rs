@@ -99,7 +99,8 @@ async fn write(
 /// What the write meets, with the place where.
 pub async fn one(call: &Call, place: &Place, write: DocumentWrite) -> Result<Written, Error> {
     let (id, routing) = (write.id.clone(), write.routing.clone());
-    let mut results = call.coordinator().write_documents(&place.index, vec![write]).await;
+    let mut results =
+        call.coordinator().documents().write_documents(&place.index, vec![write]).await;
     let result = results.pop().unwrap_or_else(|| Err(Error::internal("the write has no outcome")));
     result.map_err(|error| located(error, &place.index, &id, routing.as_deref()))
 }

@@ -145,12 +145,12 @@ pub fn resolve(
     // One plain name is the usual case, and needs no list of all indices.
     if let [name] = parts.as_slice() {
         let is_plain = !name.contains('*') && name != "_all";
-        let found = is_plain.then(|| coordinator.index(name)).flatten();
+        let found = is_plain.then(|| coordinator.documents().index(name)).flatten();
         if let Some(index) = found.filter(|index| index.is_open) {
             return Ok(vec![Target { index, aliases: Vec::new() }]);
         }
     }
-    let all = coordinator.indices();
+    let all = coordinator.documents().indices();
     expand(&all, &parts, options)
 }
 
@@ -204,7 +204,7 @@ pub fn resolve_one(
 /// # Errors
 /// 400 where an alias has no write index, or the index is closed.
 pub fn resolve_write(coordinator: &Coordinator, name: &str) -> Result<Option<Target>, Error> {
-    if let Some(index) = coordinator.index(name) {
+    if let Some(index) = coordinator.documents().index(name) {
         return if index.is_open {
             Ok(Some(Target { index, aliases: Vec::new() }))
         } else {
@@ -212,6 +212,7 @@ pub fn resolve_write(coordinator: &Coordinator, name: &str) -> Result<Option<Tar
         };
     }
     let named: Vec<Arc<IndexMetadata>> = coordinator
+        .documents()
         .indices()
         .into_iter()
         .filter(|index| index.aliases.contains_key(name))

@@ -182,7 +182,7 @@ fn jvm(rest: &Rest) -> Value {
 }
 
 fn threads(rest: &Rest) -> Value {
-    let search = rest.node.coordinator.search_pool();
+    let search = rest.node.coordinator.documents().search_pool();
     let mut pools = Map::new();
     pools.insert(
         "search".to_owned(),

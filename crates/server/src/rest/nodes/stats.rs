@@ -148,15 +148,15 @@ fn now_ms() -> u64 {
 pub fn all_figures(rest: &Rest) -> Figures {
     let coordinator = &rest.node.coordinator;
     let mut all = Figures::default();
-    for index in coordinator.indices() {
-        if let Some(statistics) = coordinator.index_statistics(&index.name) {
+    for index in coordinator.documents().indices() {
+        if let Some(statistics) = coordinator.documents().index_statistics(&index.name) {
             all.add(&Figures::of_index(&statistics));
         }
     }
-    all.cache = coordinator.request_cache();
-    let count = |scrolls: bool| coordinator.contexts(scrolls).len() as u64;
+    all.cache = coordinator.documents().request_cache();
+    let count = |scrolls: bool| coordinator.documents().contexts(scrolls).len() as u64;
     all.contexts = (count(true), count(false));
-    all.views = coordinator.held_views() as u64;
+    all.views = coordinator.documents().held_views() as u64;
     all
 }
 
@@ -321,7 +321,7 @@ fn jvm(rest: &Rest) -> Value {
 #[must_use]
 pub fn pool(rest: &Rest, name: &str) -> Value {
     let figures = match name {
-        "search" => rest.node.coordinator.search_pool(),
+        "search" => rest.node.coordinator.documents().search_pool(),
         "write" => rest.node.coordinator.write_pool(),
         _ => PoolStatistics::default(),
     };
@@ -428,7 +428,7 @@ fn adaptive_selection(rest: &Rest) -> Value {
 
 /// One node answers all, so it is the only choice.
 fn alone(rest: &Rest) -> Value {
-    let pool = rest.node.coordinator.search_pool();
+    let pool = rest.node.coordinator.documents().search_pool();
     let figures = all_figures(rest);
     let (queries, query_ms) = figures.queries;
     let service_ns = (query_ms * 1_000_000).checked_div(queries).unwrap_or(0);

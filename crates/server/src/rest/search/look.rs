@@ -35,7 +35,7 @@ pub async fn validate(mut call: Call) -> Result<Answer, Error> {
                 let request = SearchRequest::parse(&body)?;
                 let one = std::slice::from_ref(index);
                 let options = SearchOptions { request_cache: Some(false), ..options.clone() };
-                let found = call.coordinator().search(one, request, options).await;
+                let found = call.coordinator().documents().search(one, request, options).await;
                 let found = found.map_err(|error| {
                     error.root.map_or_else(|| error.reason.clone(), |root| root.reason)
                 });
@@ -94,7 +94,8 @@ pub async fn explain(mut call: Call) -> Result<Answer, Error> {
     if call.rest.types == Types::Named {
         answer["_type"] = json!("_doc");
     }
-    let document = call.coordinator().get_document(&index, &id, routing.as_deref(), true).await?;
+    let document =
+        call.coordinator().documents().get_document(&index, &id, routing.as_deref(), true).await?;
     if document.is_none() {
         return Ok(Answer::json(&answer).with_status(404));
     }
@@ -109,7 +110,11 @@ pub async fn explain(mut call: Call) -> Result<Answer, Error> {
     let request = SearchRequest::parse(&Value::Object(body))?;
     let options =
         SearchOptions { routing: routing.into_iter().collect(), ..SearchOptions::default() };
-    let outcome = call.coordinator().search(std::slice::from_ref(&index), request, options).await?;
+    let outcome = call
+        .coordinator()
+        .documents()
+        .search(std::slice::from_ref(&index), request, options)
+        .await?;
     let hit = outcome.hits.first().map(|hit| json!(hit));
     if let Some(hit) = hit {
         answer["matched"] = json!(true);

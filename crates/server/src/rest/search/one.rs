@@ -32,7 +32,12 @@ pub async fn carry_out(rest: &Rest, asked: Asked, status: Option<u16>) -> Result
     let is_point = asked.options.context.is_some();
     let is_empty = asked.targets.is_empty() && !is_point;
     let (total_as_int, types) = (asked.total_as_int, rest.types);
-    let found = rest.node.coordinator.search(&asked.targets, asked.request, asked.options).await;
+    let found = rest
+        .node
+        .coordinator
+        .documents()
+        .search(&asked.targets, asked.request, asked.options)
+        .await;
     let node_id = &rest.identity.node_id;
     let mut outcome = found.map_err(|error| located(error, node_id))?;
     outcome.failures.iter_mut().for_each(|failure| locate(failure, node_id));
@@ -99,5 +104,5 @@ async fn counted(
     }
     let (targets, mut options) = request::placed(coordinator, around)?;
     options.allow_partial = true;
-    coordinator.count(&targets, parsed, options).await
+    coordinator.documents().count(&targets, parsed, options).await
 }

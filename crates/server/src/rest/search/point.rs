@@ -48,7 +48,7 @@ async fn opened(call: &Call) -> Result<(ContextId, Value), Error> {
             "a point in time over an alias with a filter is not supported",
         ));
     }
-    let id = call.coordinator().open_context(&targets, keep_alive).await?;
+    let id = call.coordinator().documents().open_context(&targets, keep_alive).await?;
     let count: u32 =
         targets.iter().map(|index: &std::sync::Arc<IndexMetadata>| index.partitions).sum();
     let shards = json!({ "total": count, "successful": count, "skipped": 0, "failed": 0 });
@@ -60,7 +60,7 @@ async fn opened(call: &Call) -> Result<(ContextId, Value), Error> {
 /// # Errors
 /// None of its own.
 pub async fn list(call: Call) -> Result<Answer, Error> {
-    let held = call.coordinator().contexts(false);
+    let held = call.coordinator().documents().contexts(false);
     let points: Vec<Value> = held
         .into_iter()
         .map(|(id, created_ms, keep_alive)| {
@@ -93,7 +93,7 @@ pub async fn close(mut call: Call) -> Result<Answer, Error> {
     let mut closed = Vec::with_capacity(ids.len());
     for id in ids {
         // One that is gone already is closed as well.
-        let _ = call.coordinator().close_context(&parse(id)?);
+        let _ = call.coordinator().documents().close_context(&parse(id)?);
         closed.push(json!({ "successful": true, "pit_id": id }));
     }
     Ok(Answer::json(&json!({ "pits": closed })))
@@ -105,8 +105,8 @@ pub async fn close(mut call: Call) -> Result<Answer, Error> {
 /// None of its own.
 pub async fn close_all(call: Call) -> Result<Answer, Error> {
     let mut closed = Vec::new();
-    for (id, ..) in call.coordinator().contexts(false) {
-        let successful = call.coordinator().close_context(&id);
+    for (id, ..) in call.coordinator().documents().contexts(false) {
+        let successful = call.coordinator().documents().close_context(&id);
         closed.push(json!({ "successful": successful, "pit_id": id.to_string() }));
     }
     Ok(Answer::json(&json!({ "pits": closed })))
@@ -121,7 +121,7 @@ pub async fn close_pit(mut call: Call) -> Result<Answer, Error> {
     let Some(id) = body.get("id").and_then(Value::as_str) else {
         return Err(Error::new(400, "x_content_parse_exception", "Required [id]"));
     };
-    let freed = call.coordinator().close_context(&parse(id)?);
+    let freed = call.coordinator().documents().close_context(&parse(id)?);
     let answer = json!({ "succeeded": true, "num_freed": u8::from(freed) });
     Ok(Answer::json(&answer).with_status(if freed { 200 } else { 404 }))
 }

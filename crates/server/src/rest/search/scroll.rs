@@ -30,7 +30,7 @@ pub async fn next(mut call: Call) -> Result<Answer, Error> {
         let reason = "Validation Failed: 1: scrollId is missing;";
         return Err(Error::new(400, "action_request_validation_exception", reason));
     };
-    let outcome = call.coordinator().scroll(&parse(id)?, keep_alive).await?;
+    let outcome = call.coordinator().documents().scroll(&parse(id)?, keep_alive).await?;
     Ok(Answer::json(&Found {
         outcome: &outcome,
         total_as_int,
@@ -67,11 +67,11 @@ pub async fn clear(mut call: Call) -> Result<Answer, Error> {
     }
     let coordinator = call.coordinator();
     let held: Vec<ContextId> = if ids == ["_all"] {
-        coordinator.contexts(true).into_iter().map(|(id, ..)| id).collect()
+        coordinator.documents().contexts(true).into_iter().map(|(id, ..)| id).collect()
     } else {
         ids.iter().map(|id| parse(id)).collect::<Result<_, _>>()?
     };
-    let freed = held.iter().filter(|id| coordinator.close_context(id)).count();
+    let freed = held.iter().filter(|id| coordinator.documents().close_context(id)).count();
     let answer = Answer::json(&json!({ "succeeded": true, "num_freed": freed }));
     Ok(if freed == 0 { answer.with_status(404) } else { answer })
 }

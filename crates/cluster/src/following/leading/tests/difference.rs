@@ -21,7 +21,7 @@ fn open(partition: PartitionId, log: Incarnation, follower: &str) -> DifferenceA
 }
 
 async fn opened(leader: &Leader, partition: PartitionId, follower: &str) -> Opened {
-    let ask = open(partition, leader.shared().log.incarnation(), follower);
+    let ask = open(partition, leader.shared().replication.log.incarnation(), follower);
     match asked(leader, "a", ask).await {
         Ok(DifferenceAnswer::Opened(opened)) => opened,
         other => panic!("{other:?}"),
@@ -80,7 +80,8 @@ async fn a_snapshot_stays_as_it_was_and_is_its_followers_alone() {
 async fn snapshots_are_few_and_of_what_may_be_followed() {
     let leader = Leader::open().await;
     leader.write(0..5, 10).await;
-    let (table, log) = (leader.table().await.incarnation, leader.shared().log.incarnation());
+    let (table, log) =
+        (leader.table().await.incarnation, leader.shared().replication.log.incarnation());
     let partition = PartitionId { table, ordinal: 0 };
     for other in [
         PartitionId { table: table ^ 1, ordinal: 0 },
@@ -102,7 +103,7 @@ async fn snapshots_are_few_and_of_what_may_be_followed() {
     let many = asked(&leader, "a", open(partition, log, "more")).await;
     assert!(matches!(many, Err(RemoteError::Unreachable(_))), "{many:?}");
     let later = std::time::Instant::now() + Duration::from_secs(3600);
-    leader.shared().snapshots.expire(leader.shared(), later);
+    leader.shared().snapshots.expire(&leader.shared().tables, later);
     let snapshot = opened(&leader, partition, "more").await.snapshot;
     // Whatever a range is said to be, no more than one of it is read.
     let none = SpanForm::from(&Span {

@@ -6,7 +6,7 @@ use super::*;
 use crate::wire::{Envelope, Problem, Question, Reply, decode_answer, encode_question};
 
 pub(super) fn question(leader: &Leader, question: Question) -> Bytes {
-    let (from, cluster) = ("n".to_owned(), leader.shared().log.incarnation().0);
+    let (from, cluster) = ("n".to_owned(), leader.shared().replication.log.incarnation().0);
     let (timeout_ms, trace, alternatives, rank) = (1000, 0, 0, 0);
     encode_question(&Envelope { from, cluster, timeout_ms, trace, alternatives, rank, question })
 }
@@ -63,7 +63,7 @@ async fn files_of_a_table_are_given_to_whom_they_were_made_for() {
 async fn nothing_but_files_is_asked_for() {
     let leader = Leader::open().await;
     leader.write(0..1, 1).await;
-    leader.coordinator.create_index("i", crate::IndexBody::default()).await.unwrap();
+    leader.coordinator.documents().create_index("i", crate::IndexBody::default()).await.unwrap();
     let table = leader.leading.table("i").await.unwrap().unwrap().incarnation;
     let other = PartitionId { table, ordinal: 0 }.into();
     let own = PartitionId { table: leader.table().await.incarnation, ordinal: 0 }.into();
@@ -93,7 +93,7 @@ async fn nothing_but_files_is_asked_for() {
     // Another cluster's.
     let envelope = Envelope {
         from: "n".to_owned(),
-        cluster: leader.shared().log.incarnation().0 ^ 1,
+        cluster: leader.shared().replication.log.incarnation().0 ^ 1,
         timeout_ms: 1000,
         trace: 0,
         alternatives: 0,

@@ -76,7 +76,7 @@ async fn what_makes_no_sense_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_kept_of_a_table_goes_with_it() {
     let leader = Leader::open().await;
-    leader.coordinator.create_index("i", crate::IndexBody::default()).await.unwrap();
+    leader.coordinator.documents().create_index("i", crate::IndexBody::default()).await.unwrap();
     let table = leader.leading.table("i").await.unwrap().unwrap().incarnation;
     let hold = Hold {
         name: "i".to_owned(),
@@ -86,7 +86,7 @@ async fn what_is_kept_of_a_table_goes_with_it() {
         ..Hold::default()
     };
     leader.leading.hold(hold).await.unwrap();
-    leader.coordinator.delete_index("i").await.unwrap();
+    leader.coordinator.documents().delete_index("i").await.unwrap();
     leader.write(0..1, 10).await;
     leader.flush().await;
     let is_gone = async {
@@ -109,7 +109,7 @@ async fn beyond_the_budget_nothing_is_kept_any_more() {
     assert_eq!(holds.spare(group, end, Some(7), 7).up_to, 0);
     let spared = holds.spare(group, end, Some(8), 7);
     assert!(spared.up_to == end && spared.dropped.is_some());
-    holds.write_aside(leader.shared());
+    holds.write_aside(&leader.shared().copies);
     let is_dropped = async {
         while !leader.leading.holds().unwrap()[0].is_dropped {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -135,7 +135,7 @@ async fn a_node_that_is_alone_counts_what_it_keeps_and_gives_it_up() {
         b"persistent",
         br#"{"ccr.retention.max_bytes":"1mb"}"#,
     ]);
-    leader.shared().write_metadata(set).await.unwrap();
+    leader.shared().replication.write_metadata(set).await.unwrap();
     leader.write(1..100, 10).await;
     leader.flush().await;
     assert!(!leader.leading.holds().unwrap()[0].is_dropped);

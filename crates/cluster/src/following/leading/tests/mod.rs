@@ -19,8 +19,8 @@ use tokio::time::timeout;
 
 use super::Leading;
 use crate::following::remote::{LeaderTable, Place};
-use crate::node::Shared;
 use crate::node::flushing;
+use crate::node::shared::Shared;
 use crate::{Coordinator, Node, NodeSettings, Request};
 
 /// What waits for a thread or a disk.
@@ -69,13 +69,13 @@ impl Leader {
 
     /// Where this node stands in the log of a partition.
     fn position(&self, partition: PartitionId) -> Link {
-        let position = self.shared().tails[&self.group(partition)].get().position();
+        let position = self.shared().replication.tails[&self.group(partition)].get().position();
         Link { lsn: position.lsn, hash: position.hash, log_time_ms: position.log_time_ms }
     }
 
     /// The first position that the log of a partition has.
     fn first(&self, partition: PartitionId) -> u64 {
-        self.shared().log.bounds(self.group(partition)).unwrap().first.0
+        self.shared().replication.log.bounds(self.group(partition)).unwrap().first.0
     }
 
     /// Makes rows durable and trims.
@@ -84,7 +84,7 @@ impl Leader {
     }
 
     fn place(&self, partition: PartitionId, link: Link) -> Place {
-        let incarnation = self.shared().log.incarnation();
+        let incarnation = self.shared().replication.log.incarnation();
         Place { partition, position: LeaderPosition { incarnation, link } }
     }
 
@@ -92,7 +92,9 @@ impl Leader {
     async fn beginnings(&self) -> Vec<Place> {
         let table = self.table().await.incarnation;
         let partitions = (0..2).map(|ordinal| PartitionId { table, ordinal });
-        partitions.map(|it| self.place(it, beginning(self.shared().log.incarnation()))).collect()
+        partitions
+            .map(|it| self.place(it, beginning(self.shared().replication.log.incarnation())))
+            .collect()
     }
 
     async fn close(mut self) {
@@ -123,11 +125,11 @@ async fn a_table_is_what_the_metadata_says_and_where_its_copies_are() {
     leader.write(0..1, 1).await;
     let table = leader.table().await;
     assert_eq!((table.name.as_str(), table.partitions.len()), ("db0", 2));
-    assert_eq!(table.log(), leader.shared().log.incarnation());
+    assert_eq!(table.log(), leader.shared().replication.log.incarnation());
     let own = leader.shared().members.own.clone();
     assert!(table.partitions.iter().all(|it| it.nodes == [own.clone()]));
     assert!(table.documents.is_none() && !table.is_follower);
-    leader.coordinator.create_index("i", crate::IndexBody::default()).await.unwrap();
+    leader.coordinator.documents().create_index("i", crate::IndexBody::default()).await.unwrap();
     let index = leader.leading.table("i").await.unwrap().unwrap();
     let documents = index.documents.unwrap();
     assert_eq!((documents.mapping_version, documents.is_closed), (1, false));

@@ -6,7 +6,7 @@ use plimsoll_control::{Class, Mode};
 
 use super::files::{question, told};
 use super::*;
-use crate::node::pacing::Pacing;
+use crate::pacing::Pacing;
 use crate::wire::{Question, Reply};
 
 /// Seconds in which searches here took so long.
@@ -24,7 +24,11 @@ async fn chunks_wait_beside_a_foreground_and_say_so() {
     leader.write(0..100, 100).await;
     let table = leader.table().await.incarnation;
     let pacing = Arc::new(Pacing::new(&Time::of_the_machine()));
-    let leading = Leading::new(Arc::clone(leader.shared()), Arc::clone(&pacing));
+    let leading = Leading::new(
+        Arc::clone(&leader.shared().copies),
+        Arc::clone(&pacing),
+        Arc::clone(&leader.shared().snapshots),
+    );
     let ask = |of: Question| {
         let (leading, question) = (&leading, question(&leader, of));
         async move { told(&leading.files("a", question, &|_| true).await) }

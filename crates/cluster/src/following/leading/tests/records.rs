@@ -52,7 +52,7 @@ impl Takers {
 /// The records of a partition as they stand in the log.
 fn in_log(leader: &Leader, partition: PartitionId) -> Vec<Bytes> {
     let (group, end) = (leader.group(partition), leader.position(partition).lsn);
-    let mut reader = leader.shared().log.read(&[(group, Lsn(1))]).unwrap();
+    let mut reader = leader.shared().replication.log.read(&[(group, Lsn(1))]).unwrap();
     let mut entries = Vec::new();
     while entries.last().is_none_or(|it: &plimsoll_log::Entry| it.lsn < end) {
         reader.next(&mut entries, 1 << 20, LONG).unwrap();
@@ -238,7 +238,7 @@ async fn a_slow_follower_costs_little_and_streams_are_few() {
 async fn a_stream_ends_with_its_table_and_with_the_node() {
     let leader = Leader::open().await;
     leader.write(0..1, 10).await;
-    leader.coordinator.create_index("i", crate::IndexBody::default()).await.unwrap();
+    leader.coordinator.documents().create_index("i", crate::IndexBody::default()).await.unwrap();
     let table = leader.leading.table("i").await.unwrap().unwrap();
     let id = PartitionId { table: table.incarnation, ordinal: 0 };
     let mut stream =
@@ -247,7 +247,7 @@ async fn a_stream_ends_with_its_table_and_with_the_node() {
     let Told::Level(level) = first else { panic!("{first:?}") };
     assert_eq!(level.mappings, [(table.incarnation, 1)].into());
     let mut other = leader.leading.records(leader.beginnings().await).await.unwrap();
-    leader.coordinator.delete_index("i").await.unwrap();
+    leader.coordinator.documents().delete_index("i").await.unwrap();
     let (partition, error) = refusal(&mut stream).await;
     assert!(matches!(error, RemoteError::NoTable(_)), "{error}");
     assert_eq!(partition, Some(id));

@@ -259,7 +259,7 @@ async fn run(rest: &Rest, placed: &mut [Option<Placed>], wave: &[usize], outcome
     }
     let coordinator = &rest.node.coordinator;
     let writes = join_all(batches.into_values().map(|(index, positions, writes)| async move {
-        (positions, coordinator.write_documents(&index, writes).await)
+        (positions, coordinator.documents().write_documents(&index, writes).await)
     }));
     let placed: &[Option<Placed>] = placed;
     let updates = join_all(wave.iter().filter_map(|at| {

@@ -157,7 +157,7 @@ async fn over(
     let scroll = Some(KEEP_ALIVE);
     let options = SearchOptions { routing, filters, scroll, ..SearchOptions::default() };
     let indices = [std::sync::Arc::clone(&target.index)];
-    let outcome = coordinator.search(&indices, request, options).await?;
+    let outcome = coordinator.documents().search(&indices, request, options).await?;
     let found = outcome.total.map_or(0, |(total, _)| total);
     let left = plan.max_docs.map_or(u64::MAX, |max| max.saturating_sub(tally.total));
     let wanted = found.min(left);
@@ -166,7 +166,7 @@ async fn over(
     let done = batches(rest, plan, target, work, tally, outcome, wanted).await;
     if let Some(context) = &context {
         // It may be gone already: then there is nothing to let go of.
-        let _ = coordinator.close_context(context);
+        let _ = coordinator.documents().close_context(context);
     }
     done
 }
@@ -190,7 +190,7 @@ async fn batches(
         if !tally.failures.is_empty() {
             break;
         }
-        outcome = coordinator.scroll(&context, Some(KEEP_ALIVE)).await?;
+        outcome = coordinator.documents().scroll(&context, Some(KEEP_ALIVE)).await?;
         outcome.context.get_or_insert(context);
     }
     Ok(())
@@ -237,7 +237,7 @@ async fn batch(
     }
     let named: Vec<(String, Option<String>)> =
         writes.iter().map(|write| (write.id.clone(), write.routing.clone())).collect();
-    let results = rest.node.coordinator.write_documents(index, writes).await;
+    let results = rest.node.coordinator.documents().write_documents(index, writes).await;
     for ((id, routing), result) in named.into_iter().zip(results) {
         match result {
             Ok(written) => {

@@ -1,5 +1,5 @@
 //! Making this node's copy of a partition: from the files that are here, from the log, or from
-//! another node's copy. Which copies are to be made, and when, is decided in `reconcile.rs`.
+//! another node's copy. Which copies are to be made, and when, is decided in `node/reconcile.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,13 @@ use plimsoll_log::{Lsn, PartitionId};
 use plimsoll_storage::partition::{ApplyError, Replica};
 use plimsoll_storage::rows::StoreError;
 
+use super::LocalCopies;
 use crate::metadata;
 use crate::metadata::placement::CopyState;
-use crate::metadata::table::{Copies, Table, TableDefinition};
-use crate::node::Shared;
+use crate::metadata::table::TableDefinition;
 use crate::recovery::{self, Copied, CopyOptions, Pace, Recovery, Stage};
 use crate::replication::catch_up::CatchUpError;
+use crate::replication::tables::{Copies, Table};
 
 /// How many positions of its group a new copy is brought through the log, rather than copied.
 const REPLAY_RECORDS_MAX: u64 = 1_000;
@@ -36,15 +37,17 @@ impl From<String> for NotMade {
     }
 }
 
-impl Shared {
+impl LocalCopies {
     /// Makes this node's copy of a partition, and says so where others wait for it.
     pub(crate) async fn make_copy(&self, table: &Table, copies: &Copies) -> Result<(), NotMade> {
         if copies.local().is_none() {
             // From here on the log is kept for it, beginning with what it lacks.
-            self.take_up(copies.group).await?;
+            self.replication.take_up(copies.group).await?;
             let begin = copies.definition().begin();
-            let (incarnation, dir) = (self.log.incarnation(), self.partition_dir(copies.id));
-            let open = || Replica::open(copies.id, &dir, &self.resources, incarnation, begin);
+            let (incarnation, dir) =
+                (self.replication.log.incarnation(), self.partition_dir(copies.id));
+            let open =
+                || Replica::open(copies.id, &dir, &self.replication.resources, incarnation, begin);
             let mut recovery = None;
             // What came from another cluster is nowhere in this log.
             let is_imported = copies.definition().is_imported;
@@ -110,7 +113,8 @@ impl Shared {
             partition.epoch += 1;
             true
         };
-        let said = self.update_definition(table.name(), table.incarnation(), is_whole).await;
+        let said =
+            self.replication.update_definition(table.name(), table.incarnation(), is_whole).await;
         said.map(drop).map_err(|error| error.to_string().into())
     }
 
@@ -134,7 +138,8 @@ impl Shared {
             replica.pass(accepted);
             return Ok(None);
         }
-        let first = self.log.bounds(copies.group).map_err(|error| error.to_string())?.first;
+        let first =
+            self.replication.log.bounds(copies.group).map_err(|error| error.to_string())?.first;
         if first <= held.next() {
             return Ok(None);
         }
@@ -157,7 +162,7 @@ impl Shared {
         let definition = copies.definition();
         let is_made = self.is_to_be_made(copies);
         // This node may only have begun to read the group.
-        let (log, group) = (Arc::clone(&self.log), copies.group);
+        let (log, group) = (Arc::clone(&self.replication.log), copies.group);
         let last = move || log.bounds(group).map_or(Lsn(0), |bounds| bounds.last);
         let last = self.world.tasks.blocking(last).await.unwrap_or(Lsn(0));
         is_made && last.0.saturating_sub(definition.begin().lsn.0) > REPLAY_RECORDS_MAX
@@ -172,7 +177,8 @@ impl Shared {
 
     /// Puts a copy in its place. All its rows are read for that: beside this thread, which beats.
     async fn install(&self, copied: Copied, is_index: bool) -> Result<(), String> {
-        let (resources, incarnation) = (Arc::clone(&self.resources), self.log.incarnation());
+        let (resources, incarnation) =
+            (Arc::clone(&self.replication.resources), self.replication.log.incarnation());
         let install = move || copied.install(&resources, incarnation, is_index);
         let installed = self.world.tasks.blocking(install).await;
         let installed = installed.map_err(|error| error.to_string())?;
@@ -206,12 +212,12 @@ impl Shared {
     ) -> Result<Arc<Recovery>, String> {
         let folders = self.folders(copies.id);
         let mut why = "no other copy can be asked".to_owned();
-        for member in self.others_with(copies, Class::Scan) {
+        for member in self.router.others_with(copies, Class::Scan) {
             let recovery = self.recoveries.begin(copies.id, &member.record.name);
             let recovery = recovery.map_err(|_| "a copy is being made already".to_owned())?;
             let pace = Some(self.pace_of_copies());
             let options =
-                CopyOptions { seed: self.names.next_u64(), pace, ..CopyOptions::default() };
+                CopyOptions { seed: self.router.names.next_u64(), pace, ..CopyOptions::default() };
             let copied = recovery::copy(&member.link, copies.id, &folders, &options, &recovery);
             let copied = tokio::select! {
                 biased;

@@ -1,40 +1,25 @@
-//! Pacing at work: once a second a role looks at what this node's clients felt and at how much was copied,
-//! followed and compacted meanwhile, asks the law (`plimsoll_control::pacing::copies`), and sets how fast copies,
-//! the files for followers and carried records may go. It decides nothing itself and knows nothing of
-//! what is copied.
+//! How fast a node may copy, give files to followers and carry their records. It keeps to what the law
+//! (`plimsoll_control::pacing::copies`) says; when that is asked is the node's (`node/pacer`), and what is
+//! copied is not known here.
 //!
 //! | file | owns |
 //! |---|---|
-//! | [`admission`] | how many writes come in where much was put off |
 //! | [`bucket`] | a rate, kept |
 //! | [`lane`] | one kind of work, and how fast it goes |
-//! | [`compactions`] | how fast a node's compactions go |
 
-mod admission;
 mod bucket;
-mod compactions;
 mod lane;
 
-use std::io;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use plimsoll_base::Time;
-use plimsoll_base::tasks::{Role, Stopping};
 use plimsoll_control::Mode;
 use plimsoll_control::pacing::{CopyPacer, Foreground, Second, copies};
 
-pub(crate) use admission::Admission;
 pub(crate) use bucket::Bucket;
-use compactions::Compactions;
 pub(crate) use lane::Lane;
 
-use crate::node::Shared;
-use crate::settings;
-
-/// How often the law is asked.
-const INTERVAL: Duration = Duration::from_secs(1);
 /// A byte of a record counts as so many of a file: it is appended to the log, applied and indexed.
 const RECORD_WEIGHT: u64 = 4;
 
@@ -102,28 +87,6 @@ impl Pacing {
         self.copies.set(bytes_s, acts);
         self.files.set(bytes_s, acts);
         self.records.set(copies::hastened(bytes_s, *self.urgency.lock()), acts);
-    }
-}
-
-/// Begins the role that asks the law.
-pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Role> {
-    let (weak, time) = (Arc::downgrade(shared), shared.world.time.clone());
-    shared.world.tasks.role("pacing", move |stopping| run(weak, time, stopping))
-}
-
-async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping) {
-    let mut pacer = CopyPacer::default();
-    let mut compactions = Compactions::default();
-    while !stopping.told_within(&time, INTERVAL).await {
-        let Some(shared) = shared.upgrade() else { return };
-        let mode = settings::cluster::pacing(&shared.metadata);
-        let felt = shared.felt();
-        shared.pacing.step(&mut pacer, felt, mode);
-        compactions.step(&shared, &felt);
-    }
-    if let Some(shared) = shared.upgrade() {
-        // Nobody waits for what is held when the node stops.
-        shared.resources.compactions().set(None, true);
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Admission {
 
 impl Admission {
     /// Lets in so many bytes a second from `now` on; none is no limit.
-    pub(super) fn set(&self, bytes_s: Option<u64>, now: Instant) {
+    pub(crate) fn set(&self, bytes_s: Option<u64>, now: Instant) {
         self.admitted.lock().set(now.0, bytes_s);
     }
 

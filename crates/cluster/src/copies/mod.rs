@@ -1,41 +1,39 @@
-//! Tables created, changed and deleted through the metadata, and the copies of their partitions
-//! opened and closed on this node. When that is due is decided in `reconcile.rs`.
+//! This node's copies of partitions: opened, brought forward, served, closed ([`making`]: made of another's
+//! files). Which copies this node is to have is the metadata's to say; when one is made or closed is decided in
+//! `node/reconcile.rs`.
+
+pub(crate) mod making;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
+use plimsoll_base::World;
 use plimsoll_index::Error;
 use plimsoll_log::{GroupId, Lsn, PartitionId};
-use plimsoll_storage::operation::Operation;
+use plimsoll_storage::ErrorReply;
 use plimsoll_storage::partition::Replica;
 use plimsoll_storage::rows::StoreError;
-use plimsoll_storage::{Argv, ErrorReply, Reply};
-use serde_json::Map;
 
-use crate::documents::{IndexMetadata, Indexer, no_such_index, replicas};
+use crate::documents::Indexer;
 use crate::metadata;
-use crate::metadata::placement::filter::Filter;
-use crate::metadata::placement::{PartitionDefinition, groups_of_table, proposed};
-use crate::metadata::table::partition_named;
-use crate::metadata::table::{Copies, DocumentsDefinition, Table, TableDefinition};
-use crate::node::{GROUPS, Shared, partition_of_replica};
-use crate::recovery::Folders;
+use crate::metadata::index::IndexMetadata;
+use crate::metadata::members::Members;
+use crate::metadata::table::{TableDefinition, partition_named};
+use crate::metadata::version::ClusterVersion;
+use crate::pacing::Pacing;
+use crate::recovery::{Checkpoints, Folders, Recoveries};
 use crate::replication::applier::Added;
 use crate::replication::catch_up::{CatchUp, CatchUpError};
-use crate::replication::lead::Step;
 use crate::replication::partition::Partition;
+use crate::replication::tables::{Copies, Table, Tables};
 use crate::replication::tail::GroupTail;
-use crate::routing::submit::submit_to;
+use crate::replication::{Replication, partition_of_replica};
+use crate::routing::Router;
+use crate::routing::changes::{Doing, LocalTables, TableChanges};
 
-/// The setting of how many copies beyond the first a table has that does not say.
-const DEFAULT_REPLICAS: &str = "cluster.default_number_of_replicas";
-/// How often a change of the metadata is tried again after another came before it.
-const ATTEMPTS_MAX: u32 = 100;
-/// How long a write waits for its database.
-const CREATION_WAIT: Duration = Duration::from_secs(10);
 /// Partitions of rows that a new table opens at once: each writes and syncs some small files.
 const OPENED_AT_ONCE: usize = 16;
 /// How often is looked whether a group that is waited for has stopped.
@@ -43,171 +41,46 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// How long a copy that is behind its group rests before it is brought forward again.
 const BEHIND_PAUSE: Duration = Duration::from_millis(5);
 
-impl Shared {
-    /// A database's table, created where it is not there. Who waits too long for that goes: it is created
-    /// nevertheless.
-    pub(crate) async fn table_for_write(self: &Arc<Self>, db: u32) -> Result<&Table, ErrorReply> {
-        if self.tables.get(db).is_none() {
-            let shared = Arc::clone(self);
-            let create = async move { shared.create_database(db).await };
-            let created = self.world.tasks.spawn("create", create);
-            let created =
-                self.world.time.timeout(CREATION_WAIT, created).await.map_err(|_| {
-                    ErrorReply::new("TRYAGAIN", "the database is still being created")
-                })?;
-            created.map_err(|error| ErrorReply::err(error.to_string()))??;
-        }
-        let table = self.tables.get(db);
-        table.map(AsRef::as_ref).ok_or_else(|| ErrorReply::err("DB index is out of range"))
+/// The copies of partitions on this node.
+pub(crate) struct LocalCopies {
+    pub world: World,
+    pub replication: Arc<Replication>,
+    pub router: Arc<Router>,
+    /// Makes and changes tables.
+    pub changes: Arc<TableChanges>,
+    /// As in [`Replication`].
+    pub metadata: Arc<Partition>,
+    pub members: Arc<Members>,
+    pub tables: Arc<Tables>,
+    pub version: Arc<ClusterVersion>,
+    pub is_alone: bool,
+    pub is_stopping: Arc<AtomicBool>,
+    pub partitions_dir: PathBuf,
+    /// Checkpoints for nodes that copy from this one.
+    pub checkpoints: Arc<Checkpoints>,
+    /// What this one copies.
+    pub recoveries: Arc<Recoveries>,
+    /// How fast copies may go.
+    pub pacing: Arc<Pacing>,
+}
+
+impl LocalTables for LocalCopies {
+    fn open(self: Arc<Self>, name: String, definition: TableDefinition) -> Doing<Arc<Table>> {
+        Box::pin(async move { self.open_table(&name, &definition).await })
     }
 
-    /// Creates a database's table where it is not there.
-    async fn create_database(&self, db: u32) -> Result<(), ErrorReply> {
-        let creating = self.creation.lock().await;
-        if self.tables.get(db).is_some() {
-            return Ok(());
-        }
-        self.check_capacity(self.database_partitions, 0, self.wanted_copies(None))
-            .map_err(|error| ErrorReply::err(error.reason))?;
-        let definition = self.new_definition(self.database_partitions, None).await?;
-        let name = metadata::table_name(db);
-        let definition = self.create_table(&name, &definition).await?;
-        self.open_table(&name, &definition).await?;
-        drop(creating);
-        self.tell_others().await;
-        Ok(())
-    }
-
-    /// A table that is to be created: its partitions are spread over the log groups, and their
-    /// copies over the nodes.
-    ///
-    /// # Errors
-    /// Where the metadata cannot be read.
-    pub(crate) async fn new_definition(
-        &self,
-        partitions: u32,
-        documents: Option<DocumentsDefinition>,
-    ) -> Result<TableDefinition, ErrorReply> {
-        let incarnation = self.names.next_u64();
-        let copies = self.wanted_copies(documents.as_ref());
-        let mut places = self.members.places(0, 0, &self.wanted_nodes());
-        if proposed(0, 1, &places).is_empty() {
-            // Nobody is wanted: without a copy from the first it would never get one.
-            places = self.members.places(0, 0, &Filter::default());
-        }
-        let first = u16::try_from(incarnation % u64::from(GROUPS)).unwrap_or(0);
-        let groups = groups_of_table(partitions, copies, GROUPS, first, &places);
-        let begins = self.positions(&groups.iter().copied().map(GroupId).collect()).await;
-        let begins = begins.map_err(ErrorReply::err)?;
-        let partition = |group: u16| {
-            let begin = begins.get(&GroupId(group)).copied();
-            let begin = begin.unwrap_or_else(|| unreachable!("all groups have a position"));
-            PartitionDefinition::new(group, begin, proposed(group, copies, &places))
-        };
-        let partitions = groups.into_iter().map(partition).collect();
-        Ok(TableDefinition {
-            incarnation,
-            partitions,
-            documents,
-            follows: None,
-            default_expiry_ms: None,
-            unknown: Map::new(),
+    fn index(self: Arc<Self>, table: Arc<Table>) -> Doing<()> {
+        Box::pin(async move {
+            self.index_partitions(&table).await.map_err(|error| ErrorReply::err(error.reason))
         })
     }
 
-    /// Which nodes the cluster's settings want copies on.
-    pub(crate) fn wanted_nodes(&self) -> Filter {
-        Filter::of(&metadata::settings(&self.metadata))
+    fn close(self: Arc<Self>, table: Arc<Table>) -> Doing<()> {
+        Box::pin(async move { self.close_table(&table).await.map_err(ErrorReply::err) })
     }
+}
 
-    /// How many copies each partition of a table should have.
-    pub(crate) fn wanted_copies(&self, documents: Option<&DocumentsDefinition>) -> usize {
-        let replicas = documents.and_then(|it| replicas(&it.settings).ok().flatten());
-        self.copies_of(replicas)
-    }
-
-    /// As [`Self::wanted_copies`], of a table that is served.
-    pub(crate) fn wanted_copies_of(&self, index: Option<&IndexMetadata>) -> usize {
-        self.copies_of(index.and_then(|it| replicas(&it.settings).ok().flatten()))
-    }
-
-    fn copies_of(&self, replicas: Option<u32>) -> usize {
-        replicas.unwrap_or_else(|| self.default_replicas()) as usize + 1
-    }
-
-    /// `cluster.default_number_of_replicas`: where it is not set, 1 as soon as two nodes hold copies. One
-    /// that is away counts: its copies are not given up because it is.
-    pub(crate) fn default_replicas(&self) -> u32 {
-        let set = metadata::setting(&self.metadata, DEFAULT_REPLICAS);
-        let set = set.and_then(|text| text.parse().ok());
-        set.unwrap_or_else(|| u32::from(self.members.data_nodes_known() > 1))
-    }
-
-    /// Has the metadata create a table, and says which one there is then: another's, where that
-    /// came first.
-    pub(crate) async fn create_table(
-        &self,
-        name: &str,
-        definition: &TableDefinition,
-    ) -> Result<TableDefinition, ErrorReply> {
-        self.write_metadata(metadata::create_table(name, definition)).await?;
-        let found = metadata::definition(&self.metadata, name).map_err(ErrorReply::err)?;
-        found.map(|(found, _)| found).ok_or_else(|| ErrorReply::err("the table was not created"))
-    }
-
-    /// Replaces a table's definition unless tables were changed since `seen`; says whether.
-    pub(crate) async fn replace_definition(
-        &self,
-        name: &str,
-        definition: &TableDefinition,
-        seen: u64,
-    ) -> Result<bool, ErrorReply> {
-        let replace = metadata::replace_definition(name, definition, seen);
-        Ok(self.submit_metadata(&replace).await? != Reply::NilArray)
-    }
-
-    /// Carries out one command on the metadata.
-    pub(crate) async fn write_metadata(&self, command: Argv) -> Result<Reply, ErrorReply> {
-        self.submit_metadata(&Operation::Command(command)).await
-    }
-
-    pub(crate) async fn submit_metadata(&self, operation: &Operation) -> Result<Reply, ErrorReply> {
-        let mut session = self.sessions.session();
-        let steps = vec![Step::Write(operation.encode())];
-        let replies = submit_to(&self.metadata, &mut session, steps).await;
-        let replies = replies.map_err(ErrorReply::from)?;
-        match replies.into_iter().next() {
-            Some(Reply::Error(error)) => Err(error),
-            Some(reply) => Ok(reply),
-            None => Err(ErrorReply::err("the metadata gave no answer")),
-        }
-    }
-
-    /// Changes a table's definition if it is still the same table, trying again where another
-    /// change comes between; false where `change` finds nothing to do.
-    pub(crate) async fn update_definition(
-        &self,
-        name: &str,
-        incarnation: u64,
-        change: impl Fn(&mut TableDefinition) -> bool,
-    ) -> Result<bool, ErrorReply> {
-        for _ in 0..ATTEMPTS_MAX {
-            let found = metadata::definition(&self.metadata, name).map_err(ErrorReply::err)?;
-            let Some((mut definition, seen)) =
-                found.filter(|(found, _)| found.incarnation == incarnation)
-            else {
-                return Ok(false);
-            };
-            if !change(&mut definition) {
-                return Ok(false);
-            }
-            if self.replace_definition(name, &definition, seen).await? {
-                return Ok(true);
-            }
-        }
-        Err(ErrorReply::err("the metadata is busy"))
-    }
-
+impl LocalCopies {
     /// Serves a table that the metadata has: its copies that are this node's and empty are opened.
     pub(crate) async fn open_table(
         &self,
@@ -220,7 +93,7 @@ impl Shared {
         // Where the group has to be taken up first it is made as others make theirs: the client that creates
         // the table does not wait for it.
         let is_empty_here = |copies: &&Arc<Copies>| {
-            copies.begins_on(&self.members.own) && self.groups.reads(copies.group)
+            copies.begins_on(&self.members.own) && self.replication.groups.reads(copies.group)
         };
         // Indices that begin all at once take much memory.
         let at_once = if table.is_index() { 1 } else { OPENED_AT_ONCE };
@@ -243,8 +116,9 @@ impl Shared {
     ) -> Result<(), String> {
         let begin = copies.definition().begin();
         let dir = self.partition_dir(copies.id);
-        let (id, incarnation) = (copies.id, self.log.incarnation());
-        let (resources, parent) = (Arc::clone(&self.resources), self.partitions_dir.clone());
+        let (id, incarnation) = (copies.id, self.replication.log.incarnation());
+        let (resources, parent) =
+            (Arc::clone(&self.replication.resources), self.partitions_dir.clone());
         let disk = self.world.disk.clone();
         let open = move || {
             let replica = Replica::open(id, &dir, &resources, incarnation, begin);
@@ -266,11 +140,12 @@ impl Shared {
     ) -> Result<(), CatchUpError> {
         let failed = |error: &dyn std::fmt::Display| CatchUpError::Failed(error.to_string());
         let group = copies.group;
-        let tail = self.tails.get(&group).ok_or_else(|| failed(&"an unknown log group"))?;
+        let tail =
+            self.replication.tails.get(&group).ok_or_else(|| failed(&"an unknown log group"))?;
         replica.set_documents(table.is_index()).map_err(|error| failed(&error))?;
-        let log = (&self.log, &self.clock, &self.version);
-        let partition = partition_of_replica(&replica, group, self.lead, log, tail);
-        let applier = self.take_up(group).await.map_err(|error| failed(&error))?;
+        let log = (&self.replication.log, &self.replication.clock, &self.version);
+        let partition = partition_of_replica(&replica, group, self.replication.lead, log, tail);
+        let applier = self.replication.take_up(group).await.map_err(|error| failed(&error))?;
         self.has_come_to(tail, replica.stamp().position.lsn).await?;
         let mut replica = Box::new(replica);
         loop {
@@ -283,7 +158,7 @@ impl Shared {
                 Added::Behind(behind) => {
                     // The thread may be in a record for long.
                     self.world.time.sleep(BEHIND_PAUSE).await;
-                    let (log, target) = (Arc::clone(&self.log), tail.applied());
+                    let (log, target) = (Arc::clone(&self.replication.log), tail.applied());
                     let stopping = Arc::clone(&self.is_stopping);
                     let over = self.version.over_budget();
                     let time = self.world.time.clone();
@@ -309,8 +184,8 @@ impl Shared {
         }
         copies.set_local(Some(Arc::clone(&partition)));
         // It may have become an index, or another, meanwhile.
-        if let (Some(index), Some(indexer)) = (table.index(), partition.indexer()) {
-            indexer.set_metadata(index);
+        if let (Some(index), Some(own)) = (table.index(), partition.index()) {
+            own.set_metadata(index);
         }
         Ok(())
     }
@@ -341,10 +216,10 @@ impl Shared {
         let Some(index) = table.index() else { return Ok(()) };
         for copies in table.copies() {
             let Some(partition) = copies.local() else { continue };
-            if partition.indexer().is_some() {
+            if partition.index().is_some() {
                 continue;
             }
-            let is_noting = match self.groups.get(copies.group) {
+            let is_noting = match self.replication.groups.get(copies.group) {
                 Some(applier) => applier.note_documents(partition.id).await,
                 None => false,
             };
@@ -363,25 +238,6 @@ impl Shared {
         index: &Arc<IndexMetadata>,
     ) -> Result<(), String> {
         open_indexer(&self.index_dir(partition.id), partition, index)
-    }
-
-    /// Takes a table away with everything in it; the caller holds the lock of changes.
-    pub(crate) async fn delete_table(&self, name: &str) -> Result<(), Error> {
-        let table = self.tables.by_name(name).filter(|table| table.index().is_some());
-        let table = table.ok_or_else(|| no_such_index(name))?;
-        if metadata::is_database(name) {
-            let reason = match table.follows() {
-                Some(_) => format!(
-                    "[{name}] is the table of a database that follows: after pause_follow and \
-                     unfollow FLUSHDB empties it"
-                ),
-                None => format!("[{name}] is the table of a database: FLUSHDB empties it"),
-            };
-            return Err(Error::illegal_argument(reason));
-        }
-        let deleted = self.write_metadata(metadata::delete_table(name)).await;
-        deleted.map_err(crate::documents::failed)?;
-        self.close_table(&table).await.map_err(Error::internal)
     }
 
     /// Takes a table that the metadata no longer has off this node, files and all.
@@ -407,8 +263,8 @@ impl Shared {
         // A refresh, a merge or a rewrite of files that is under way is waited for: for seconds.
         let close = move || {
             if let Some(partition) = local {
-                if let Some(indexer) = partition.indexer() {
-                    indexer.delete();
+                if let Some(index) = partition.index() {
+                    index.delete();
                 }
                 // A file that is still being written would come into a folder that is being deleted.
                 partition.store.abandon();
@@ -421,7 +277,7 @@ impl Shared {
     /// Takes a replica out of its apply thread. One that stayed there would have its group read for good, and
     /// the log kept for it.
     async fn take_out(&self, group: GroupId, id: PartitionId) {
-        while let Some(applier) = self.groups.applier_of(group).await {
+        while let Some(applier) = self.replication.groups.applier_of(group).await {
             if applier.remove(id).await || self.is_stopping.load(Ordering::Relaxed) {
                 return;
             }
@@ -435,7 +291,7 @@ impl Shared {
         let held = |id: PartitionId| {
             let is_needed = |it: Arc<Copies>| {
                 let is_own = it.definition().copy_on(&self.members.own).is_some();
-                is_own || !self.is_served_elsewhere(&it)
+                is_own || !self.router.is_served_elsewhere(&it)
             };
             id == metadata::PARTITION || self.tables.copies(id).is_some_and(is_needed)
         };
@@ -498,6 +354,6 @@ fn open_indexer(
 ) -> Result<(), String> {
     let indexer = Indexer::open(dir, partition.id, &partition.store, index)
         .map_err(|error| format!("{}: {error}", dir.display()))?;
-    partition.set_indexer(Arc::new(indexer));
+    partition.set_index(Arc::new(indexer));
     Ok(())
 }

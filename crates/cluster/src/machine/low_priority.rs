@@ -10,16 +10,16 @@ use plimsoll_memory::local::patiently;
 /// How much nicer they are than the others: while one of them and one of the others want the same
 /// processor, it has a quarter of it (the kernel's weights are 335 and 1,024). Enough to come
 /// after, not enough to starve: what it works on holds memory.
-pub(super) const NICER: i32 = 5;
+pub(crate) const NICER: i32 = 5;
 
 type Work = Box<dyn FnOnce() + Send>;
 
 /// Some of these threads; they end when it goes and what they have is done.
-pub(crate) struct Aside {
+pub(crate) struct LowPriority {
     hand_over: Sender<Work>,
 }
 
-impl Aside {
+impl LowPriority {
     /// Starts as many as `threads`; none where the system has no room for a single one.
     pub(crate) fn start(threads: usize) -> Option<Self> {
         let (hand_over, handed) = bounded::<Work>(threads);

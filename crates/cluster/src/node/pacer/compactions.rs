@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use plimsoll_control::Mode;
 use plimsoll_control::pacing::{CompactionPacer, Counted, Foreground, debt};
 
-use crate::node::Shared;
+use crate::node::shared::Shared;
 use crate::settings;
 
 /// What is remembered from one second to the next.
@@ -18,32 +18,32 @@ impl Compactions {
     /// Looks, and sets the pace of the next second.
     pub(super) fn step(&mut self, shared: &Shared, foreground: &Foreground) {
         let debt = note_debt(shared);
-        let mode = match shared.resources.has_rate_limiter() {
+        let mode = match shared.replication.resources.has_rate_limiter() {
             true => Mode::Off,
             false => settings::cluster::compaction_pacing(&shared.metadata),
         };
-        let pace = shared.resources.compactions();
+        let pace = shared.replication.resources.compactions();
         if mode == Mode::Off {
             *self = Self::default();
         }
-        let (held, budget) = shared.resources.write_buffers();
+        let (held, budget) = shared.replication.resources.write_buffers();
         let counted = Counted {
-            applied_bytes: shared.applied_bytes.load(Ordering::Relaxed),
+            applied_bytes: shared.replication.applied_bytes.load(Ordering::Relaxed),
             unflushed_bytes: held as u64,
             passed_bytes: pace.passed_bytes(),
             budget_bytes: budget as u64,
             debt,
             latencies_ns: foreground.latencies_ns,
         };
-        let found = self.0.step(shared.now_ns(), &counted).filter(|_| mode != Mode::Off);
+        let found = self.0.step(shared.router.now_ns(), &counted).filter(|_| mode != Mode::Off);
         let Some((disk, found)) = found else {
-            shared.admission.set(None, shared.world.time.now());
+            shared.router.admission.set(None, shared.world.time.now());
             return pace.set(None, true);
         };
         tracing::debug!(?disk, ?found, "the pace of compactions");
         pace.set(found.background_bytes_s, mode == Mode::On);
         let admitted_bytes_s = found.admitted_bytes_s.filter(|_| mode == Mode::On);
-        shared.admission.set(admitted_bytes_s, shared.world.time.now());
+        shared.router.admission.set(admitted_bytes_s, shared.world.time.now());
     }
 }
 
@@ -57,6 +57,6 @@ fn note_debt(shared: &Shared) -> f64 {
         partition.owes(owed);
         worst = worst.max(owed);
     }
-    shared.load.owes(worst);
-    shared.write_debt()
+    shared.router.load.owes(worst);
+    shared.router.write_debt()
 }

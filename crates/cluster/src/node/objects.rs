@@ -1,0 +1,94 @@
+//! Small objects that the whole cluster shares, in its metadata: its settings, templates, identities.
+
+use std::time::Duration;
+
+use plimsoll_index::Error;
+use serde_json::Value;
+
+use crate::Coordinator;
+use crate::documents::checked;
+use crate::metadata;
+use crate::settings::work::SettingsFollower;
+use crate::wire::write_error::failed;
+
+/// How long a change waits for this node to work by it.
+const FOLLOW_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl Coordinator {
+    /// A setting of the whole cluster that was changed while it runs: the transient one, else the
+    /// persistent one.
+    #[must_use]
+    pub fn cluster_setting(&self, name: &str) -> Option<String> {
+        metadata::setting(&self.shared().metadata, name)
+    }
+
+    /// Has the front end take on the cluster's settings, those that there are at once. A change of
+    /// them is acknowledged after all nodes that are there did so.
+    pub fn follow_settings(&self, follower: SettingsFollower) {
+        *self.shared().settings_follower.lock() = Some(follower);
+        self.shared().follow_settings();
+    }
+
+    /// A small object that the whole cluster shares, such as a template.
+    #[must_use]
+    pub fn stored(&self, kind: &str, name: &str) -> Option<Value> {
+        metadata::object(&self.shared().metadata, kind, name)
+    }
+
+    /// All objects of a kind, by name.
+    #[must_use]
+    pub fn stored_all(&self, kind: &str) -> Vec<(String, Value)> {
+        metadata::objects(&self.shared().metadata, kind)
+    }
+
+    /// Puts such an object, or takes it away.
+    ///
+    /// # Errors
+    /// Where the metadata cannot be written, or the object is too large.
+    pub async fn store(&self, kind: &str, name: &str, value: Option<Value>) -> Result<(), Error> {
+        let command = match value {
+            Some(value) => metadata::put_object(kind, name, &checked(&value)?),
+            None => metadata::delete_object(kind, name),
+        };
+        let shared = self.shared();
+        shared.replication.write_metadata(command).await.map_err(failed)?;
+        // Settings that were changed are at work here too when that is acknowledged.
+        shared.router.reconciled_to(shared.metadata.applied().0, FOLLOW_TIMEOUT).await;
+        shared.router.tell_others().await;
+        Ok(())
+    }
+
+    /// Puts such an object where there is none yet: says which one there is then, another node's
+    /// where that came first.
+    ///
+    /// # Errors
+    /// Where the metadata cannot be written, or the object is too large.
+    pub async fn store_first(&self, kind: &str, name: &str, value: Value) -> Result<Value, Error> {
+        let command = metadata::put_first_object(kind, name, &checked(&value)?);
+        self.shared().replication.write_metadata(command).await.map_err(failed)?;
+        Ok(self.stored(kind, name).unwrap_or(value))
+    }
+
+    /// The cluster's version: which forms of records, messages and metadata may be used.
+    ///
+    /// # Errors
+    /// Where the metadata cannot be read.
+    pub fn cluster_version(&self) -> Result<u32, String> {
+        metadata::version(&self.shared().metadata)
+    }
+
+    /// The default expiry of a database that is no index, ms; `None` where it has none, or is an index.
+    #[must_use]
+    pub fn default_expiry_of(&self, name: &str) -> Option<u64> {
+        self.shared().changes.default_expiry_of(name)
+    }
+
+    /// Gives a database that is no index a default expiry, ms, or takes it (0); one that is not there yet is
+    /// created. Keys that are there keep what they have.
+    ///
+    /// # Errors
+    /// Where nodes do not know it yet, the database follows another cluster's, or the metadata cannot be written.
+    pub async fn set_default_expiry(&self, name: &str, after_ms: u64) -> Result<(), Error> {
+        self.shared().changes.set_default_expiry(name, after_ms).await
+    }
+}

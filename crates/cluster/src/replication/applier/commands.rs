@@ -1,0 +1,71 @@
+//! What an applier is begun with and asked for, and what it answers.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use plimsoll_base::World;
+use plimsoll_base::random::Draws;
+use plimsoll_log::rules::chain::{Chain, Position};
+use plimsoll_log::{GroupId, Log, PartitionId};
+use plimsoll_storage::partition::Replica;
+use tokio::sync::oneshot;
+
+use crate::metadata::trim_notes::LastRecords;
+use crate::metadata::version::ClusterVersion;
+use crate::replication::digest::Digest;
+use crate::replication::fell_behind::FellBehind;
+use crate::replication::partition::Partition;
+use crate::replication::tail::GroupTail;
+
+/// What is asked of an applier beside the log.
+pub(super) enum Command {
+    Add(Box<Replica>, Arc<Partition>, oneshot::Sender<Added>),
+    Remove(PartitionId, oneshot::Sender<()>),
+    NoteDocuments(PartitionId, oneshot::Sender<()>),
+    Digest(PartitionId, oneshot::Sender<Result<Digest, String>>),
+    Mark(oneshot::Sender<Option<Mark>>),
+    Leave(oneshot::Sender<Option<Mark>>),
+}
+
+/// What became of a replica that was handed to an applier.
+pub(crate) enum Added {
+    /// It is served.
+    Served,
+    /// It is too far behind the group to be brought forward in passing.
+    Behind(Box<Replica>),
+    /// It cannot be served; says why.
+    Refused(String),
+}
+
+/// How far the group is: what may be trimmed once the stores are flushed.
+pub(crate) struct Mark {
+    /// The position of the group's chain.
+    pub position: Position,
+    /// Each replica's partition and the position that its stamp names.
+    pub replicas: Vec<(Arc<Partition>, Position)>,
+    /// Where the last records up to the position are.
+    pub last: LastRecords,
+}
+
+/// A group as its applier begins with it.
+pub(crate) struct GroupStart {
+    pub group: GroupId,
+    pub chain: Chain,
+    pub tail: Arc<GroupTail>,
+    pub replicas: Vec<(Replica, Arc<Partition>)>,
+    /// What was seen of the group before, or that nothing was.
+    pub last: LastRecords,
+}
+
+/// What the appliers of a node share.
+#[derive(Clone)]
+pub(crate) struct ApplierContext {
+    pub log: Arc<dyn Log>,
+    /// Bytes of records that all of them have taken.
+    pub applied_bytes: Arc<AtomicU64>,
+    pub version: Arc<ClusterVersion>,
+    pub fell_behind: FellBehind,
+    pub world: World,
+    /// What reads that pick at random go by.
+    pub chance: Arc<Draws>,
+}

@@ -1,0 +1,191 @@
+//! Rows over a router, a log and this node's copies: services that are put together without a node.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use plimsoll_base::World;
+use plimsoll_control::pacing::Foreground;
+use plimsoll_control::{LoadLine, Meter, Outside};
+use plimsoll_log::rules::chain::Chain;
+use plimsoll_log::{GroupId, LeadId, Lsn};
+use plimsoll_storage::partition::{Replica, Resources, StoreOptions};
+use plimsoll_storage::{Argv, Reply};
+use tokio::sync::watch;
+
+use super::Rows;
+use crate::copies::LocalCopies;
+use crate::machine::room::Room;
+use crate::metadata;
+use crate::metadata::GROUPS;
+use crate::metadata::members::{Members, NodeRecord};
+use crate::metadata::trim_notes::LastRecords;
+use crate::metadata::version::{ClusterVersion, KNOWN};
+use crate::pacing::Pacing;
+use crate::recovery::{Checkpoints, Recoveries};
+use crate::replication::applier::{ApplierContext, GroupStart};
+use crate::replication::barrier::Barrier;
+use crate::replication::fell_behind::FellBehind;
+use crate::replication::groups::HeldGroups;
+use crate::replication::log_engine::LogSettings;
+use crate::replication::session::SessionPool;
+use crate::replication::tables::Tables;
+use crate::replication::tail::GroupTail;
+use crate::replication::{Replication, partition_of_replica};
+use crate::routing::Router;
+use crate::routing::admission::Admission;
+use crate::routing::changes::{LocalTables, TableChanges};
+use crate::routing::load::{Load, SearchMeter};
+use crate::routing::selection::Selection;
+use crate::settings::work::WorkSettings;
+use crate::wire::NoPeers;
+use crate::wire::request::Request;
+
+/// Nobody searches.
+struct NoSearches;
+
+impl SearchMeter for NoSearches {
+    fn line(&self, outside: &Outside) -> LoadLine {
+        Meter::new(1, 1).line(0, None, outside)
+    }
+
+    fn felt(&self) -> Foreground {
+        Foreground::default()
+    }
+
+    fn scheduled(&self) -> Option<(u64, u64)> {
+        None
+    }
+}
+
+/// The metadata in `dir`, and all groups of a log that nobody else appends to.
+fn replication(dir: &Path, world: &World) -> Replication {
+    let opened = LogSettings::default().open(&dir.join("log"), &world.time).unwrap();
+    let incarnation = opened.log.incarnation();
+    let resources = Arc::new(Resources::of(world, StoreOptions::default(), Arc::new(|| ())));
+    let tails: BTreeMap<GroupId, Arc<GroupTail>> =
+        (0..=GROUPS).map(|group| (GroupId(group), Arc::default())).collect();
+    let (version, lead) = (Arc::<ClusterVersion>::default(), LeadId(1));
+    version.raise(KNOWN);
+    let chain = Chain::new(incarnation);
+    let folder = dir.join(metadata::PARTITION.to_string());
+    let replica =
+        Replica::open(metadata::PARTITION, &folder, &resources, incarnation, chain.position());
+    let replica = replica.unwrap();
+    let (by, tail) = ((&opened.log, &opened.clock, &version), &tails[&metadata::GROUP]);
+    let metadata = partition_of_replica(&replica, metadata::GROUP, lead, by, tail);
+    let context = ApplierContext {
+        log: Arc::clone(&opened.log),
+        applied_bytes: Arc::default(),
+        version: Arc::clone(&version),
+        fell_behind: FellBehind::default(),
+        world: world.clone(),
+        chance: Arc::new(world.random.draws("chance")),
+    };
+    let barrier = |(group, tail): (&GroupId, &Arc<GroupTail>)| {
+        let (log, tail) = (Arc::clone(&opened.log), Arc::clone(tail));
+        (*group, Barrier::new(*group, log, tail, LeadId(2), world.time.clone()))
+    };
+    let barriers = tails.iter().map(barrier).collect();
+    let groups = HeldGroups::new(context.clone());
+    let mut replicas = vec![(replica, Arc::clone(&metadata))];
+    for (group, tail) in &tails {
+        let (chain, tail) = (Chain::new(incarnation), Arc::clone(tail));
+        let (replicas, last) = (std::mem::take(&mut replicas), LastRecords::seen_from(Lsn(0)));
+        groups.start(GroupStart { group: *group, chain, tail, replicas, last }).unwrap();
+    }
+    let record = NodeRecord::default();
+    let members =
+        Members::new("own".to_owned(), record, Arc::new(NoPeers), incarnation, world.time.clone());
+    Replication {
+        world: world.clone(),
+        log: opened.log,
+        _holder: opened.holder,
+        is_alone: true,
+        clock: opened.clock,
+        resources,
+        room: Arc::new(Room::new(dir)),
+        metadata,
+        members: Arc::new(members),
+        tables: Arc::new(Tables::default()),
+        sessions: Arc::new(SessionPool::new(world.time.clone(), &world.random)),
+        groups: Arc::new(groups),
+        applied_bytes: context.applied_bytes,
+        lead,
+        tails,
+        barriers,
+        durable: Mutex::default(),
+        version,
+        fell_behind: context.fell_behind,
+        is_stopping: Arc::new(AtomicBool::new(false)),
+    }
+}
+
+fn router(replication: &Arc<Replication>) -> Router {
+    let (world, work) = (&replication.world, WorkSettings::default());
+    Router {
+        world: world.clone(),
+        chance: Arc::new(world.random.draws("chance")),
+        names: world.random.draws("names"),
+        replication: Arc::clone(replication),
+        is_alone: replication.is_alone,
+        metadata: Arc::clone(&replication.metadata),
+        members: Arc::clone(&replication.members),
+        tables: Arc::clone(&replication.tables),
+        selection: Arc::new(Selection::new(work.selection, &world.random)),
+        load: Load::new(1, 1, Arc::new(NoSearches)),
+        admission: Admission::default(),
+        look: Arc::default(),
+        reconciled: watch::Sender::new(0),
+    }
+}
+
+fn local_copies(dir: &Path) -> Arc<LocalCopies> {
+    let world = World::of_the_machine();
+    let replication = Arc::new(replication(dir, &world));
+    let router = Arc::new(router(&replication));
+    Arc::new_cyclic(|copies: &Weak<LocalCopies>| LocalCopies {
+        changes: Arc::new(TableChanges {
+            router: Arc::clone(&router),
+            opener: Weak::clone(copies) as Weak<dyn LocalTables>,
+            database_partitions: 3,
+            changing: tokio::sync::Mutex::new(()),
+        }),
+        metadata: Arc::clone(&replication.metadata),
+        members: Arc::clone(&replication.members),
+        tables: Arc::clone(&replication.tables),
+        version: Arc::clone(&replication.version),
+        is_alone: true,
+        is_stopping: Arc::clone(&replication.is_stopping),
+        partitions_dir: dir.to_owned(),
+        checkpoints: Arc::new(Checkpoints::new(&world, dir).unwrap()),
+        recoveries: Arc::new(Recoveries::new("own", &world)),
+        pacing: Arc::new(Pacing::new(&world.time)),
+        router,
+        replication,
+        world,
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_are_written_and_read_without_a_node() {
+    let dir = tempfile::tempdir().unwrap();
+    let copies = local_copies(dir.path());
+    let rows = Rows {
+        router: Arc::clone(&copies.router),
+        changes: Arc::clone(&copies.changes),
+        cursors: Arc::default(),
+    };
+    let mut session = copies.replication.sessions.session();
+    let requests =
+        [&["SET", "a", "1"][..], &["MSET", "b", "2", "c", "3"], &["MGET", "a", "b", "c"]];
+    let requests = requests.map(|argv| Request::Command(Argv::of(argv)));
+    let mut replies = Vec::new();
+    rows.run(&mut session, 0, &requests, &mut replies).await;
+    let values = ["1", "2", "3"].map(Reply::bulk).to_vec();
+    assert_eq!(replies, [Reply::OK, Reply::OK, Reply::Array(values)]);
+    assert_eq!(copies.tables.get(0).unwrap().copies().len(), 3);
+    copies.replication.groups.close();
+}
