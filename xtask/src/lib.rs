@@ -8,6 +8,7 @@ mod documents;
 mod edges;
 mod layers;
 mod lists;
+mod modules;
 mod sources;
 mod taken;
 mod tree;
