@@ -5,8 +5,8 @@
 pub(crate) mod making;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
@@ -22,7 +22,6 @@ use crate::metadata;
 use crate::metadata::index::IndexMetadata;
 use crate::metadata::members::Members;
 use crate::metadata::table::{TableDefinition, partition_named};
-use crate::metadata::version::ClusterVersion;
 use crate::pacing::Pacing;
 use crate::recovery::{Checkpoints, Folders, Recoveries};
 use crate::replication::applier::Added;
@@ -52,16 +51,44 @@ pub(crate) struct LocalCopies {
     pub metadata: Arc<Partition>,
     pub members: Arc<Members>,
     pub tables: Arc<Tables>,
-    pub version: Arc<ClusterVersion>,
-    pub is_alone: bool,
-    pub is_stopping: Arc<AtomicBool>,
     pub partitions_dir: PathBuf,
     /// Checkpoints for nodes that copy from this one.
-    pub checkpoints: Arc<Checkpoints>,
+    pub checkpoints: Checkpoints,
     /// What this one copies.
-    pub recoveries: Arc<Recoveries>,
+    pub recoveries: Recoveries,
     /// How fast copies may go.
     pub pacing: Arc<Pacing>,
+}
+
+impl LocalCopies {
+    /// The copies below `partitions_dir`; a database's table has so many partitions.
+    pub(crate) fn new(
+        router: Router,
+        database_partitions: u32,
+        partitions_dir: PathBuf,
+        checkpoints: Checkpoints,
+    ) -> Arc<Self> {
+        let (replication, router) = (Arc::clone(&router.replication), Arc::new(router));
+        let world = replication.world.clone();
+        Arc::new_cyclic(|copies: &Weak<Self>| Self {
+            changes: Arc::new(TableChanges {
+                router: Arc::clone(&router),
+                opener: Weak::clone(copies) as Weak<dyn LocalTables>,
+                database_partitions,
+                changing: tokio::sync::Mutex::new(()),
+            }),
+            metadata: Arc::clone(&replication.metadata),
+            members: Arc::clone(&replication.members),
+            tables: Arc::clone(&replication.tables),
+            partitions_dir,
+            checkpoints,
+            recoveries: Recoveries::new(&replication.members.record.name, &world),
+            pacing: Arc::new(Pacing::new(&world.time)),
+            router,
+            replication,
+            world,
+        })
+    }
 }
 
 impl LocalTables for LocalCopies {
@@ -143,7 +170,7 @@ impl LocalCopies {
         let tail =
             self.replication.tails.get(&group).ok_or_else(|| failed(&"an unknown log group"))?;
         replica.set_documents(table.is_index()).map_err(|error| failed(&error))?;
-        let log = (&self.replication.log, &self.replication.clock, &self.version);
+        let log = (&self.replication.log, &self.replication.clock, &self.replication.version);
         let partition = partition_of_replica(&replica, group, self.replication.lead, log, tail);
         let applier = self.replication.take_up(group).await.map_err(|error| failed(&error))?;
         self.has_come_to(tail, replica.stamp().position.lsn).await?;
@@ -159,8 +186,8 @@ impl LocalCopies {
                     // The thread may be in a record for long.
                     self.world.time.sleep(BEHIND_PAUSE).await;
                     let (log, target) = (Arc::clone(&self.replication.log), tail.applied());
-                    let stopping = Arc::clone(&self.is_stopping);
-                    let over = self.version.over_budget();
+                    let stopping = Arc::clone(&self.replication.is_stopping);
+                    let over = self.replication.version.over_budget();
                     let time = self.world.time.clone();
                     let forward = async move {
                         let mut behind = behind;
@@ -278,7 +305,7 @@ impl LocalCopies {
     /// the log kept for it.
     async fn take_out(&self, group: GroupId, id: PartitionId) {
         while let Some(applier) = self.replication.groups.applier_of(group).await {
-            if applier.remove(id).await || self.is_stopping.load(Ordering::Relaxed) {
+            if applier.remove(id).await || self.replication.is_stopping.load(Ordering::Relaxed) {
                 return;
             }
             self.world.time.sleep(LOOK_INTERVAL).await;
@@ -328,7 +355,7 @@ impl LocalCopies {
     /// group would be served, and compared with others, as what it was earlier.
     async fn has_come_to(&self, tail: &GroupTail, lsn: Lsn) -> Result<(), CatchUpError> {
         while self.world.time.timeout(LOOK_INTERVAL, tail.reached(lsn)).await.is_err() {
-            if self.is_stopping.load(Ordering::Relaxed) {
+            if self.replication.is_stopping.load(Ordering::Relaxed) {
                 return Err(CatchUpError::Stopped);
             }
             if tail.has_stopped() {

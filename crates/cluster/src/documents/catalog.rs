@@ -234,7 +234,7 @@ impl Documents {
                 Ok(())
             })
             .await?;
-        let indexed = self.changes.opener()?.index(Arc::clone(table)).await;
+        let indexed = self.changes.index(table).await;
         indexed.map_err(|error| Error::internal(error.message))?;
         Ok(index)
     }

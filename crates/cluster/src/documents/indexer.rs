@@ -159,15 +159,6 @@ impl Indexer {
         })
     }
 
-    /// What the documents' fields are from now on.
-    pub(crate) fn set_metadata(&self, metadata: Arc<IndexMetadata>) {
-        let is_new_mapping = metadata.mapping_version != self.metadata.read().mapping_version;
-        *self.metadata.write() = metadata;
-        if is_new_mapping {
-            self.is_behind.store(true, Ordering::Release);
-        }
-    }
-
     /// The last view; `None` before the first refresh.
     pub(crate) fn view(&self) -> Option<Arc<PartitionView>> {
         self.view.read().clone()
@@ -293,11 +284,6 @@ impl Indexer {
     /// What reading the rows failed with since this was asked last.
     pub(crate) fn take_store_fault(&self) -> Option<StoreError> {
         self.store_fault.lock().take()
-    }
-
-    /// Why the index is being built anew, if it is: its rows answer, searches should go elsewhere.
-    pub(crate) fn rebuilding(&self) -> Option<String> {
-        self.rebuilding.lock().clone()
     }
 
     /// A search failed for a reason that should not be: the files are checked soon.
@@ -447,17 +433,6 @@ impl Indexer {
         Ok(())
     }
 
-    /// As [`DocumentsIndex::checkpoint`]; it is of no use elsewhere where it is closed, or being built, or cannot
-    /// be made durable now.
-    pub(crate) fn checkpoint<T>(&self, dir: &Path, rows: impl FnOnce() -> T) -> (Option<Lsn>, T) {
-        let _index = enter(&INDEX);
-        let mut work = self.work.lock();
-        let linked = work.as_mut().and_then(|work| self.link_now(work, dir));
-        // Under the lock: a later persist would have the rows forget touches that the linked files
-        // lack.
-        (linked, rows())
-    }
-
     fn link_now(&self, work: &mut Work, dir: &Path) -> Option<Lsn> {
         if work.must_rebuild || self.rebuilding().is_some() {
             return None;
@@ -520,21 +495,6 @@ impl Indexer {
         self.work.lock().as_ref().map(|work| work.index.statistics())
     }
 
-    /// Makes everything durable and lets go of the files. Blocks.
-    pub(crate) fn close(&self) {
-        let refreshed = self.refresh().map(drop).and_then(|()| self.persist());
-        if let Err(error) = refreshed {
-            tracing::warn!(partition = %self.partition, %error, "the index is behind its rows");
-        }
-        self.work.lock().take();
-    }
-
-    /// Lets go of the files, which are to be deleted.
-    pub(crate) fn delete(&self) {
-        self.work.lock().take();
-        self.view.write().take();
-    }
-
     /// Where its files are.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
@@ -542,34 +502,47 @@ impl Indexer {
 }
 
 impl DocumentsIndex for Indexer {
-    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
-        self
-    }
-
     fn rebuilding(&self) -> Option<String> {
-        Self::rebuilding(self)
+        self.rebuilding.lock().clone()
     }
 
     fn set_metadata(&self, metadata: Arc<IndexMetadata>) {
-        Self::set_metadata(self, metadata);
+        let is_new_mapping = metadata.mapping_version != self.metadata.read().mapping_version;
+        *self.metadata.write() = metadata;
+        if is_new_mapping {
+            self.is_behind.store(true, Ordering::Release);
+        }
     }
 
+    // It is of no use elsewhere where it is closed, or being built, or cannot be made durable now.
     fn checkpoint(&self, dir: &Path, rows: &mut dyn FnMut()) -> Option<Lsn> {
-        Self::checkpoint(self, dir, rows).0
+        let _index = enter(&INDEX);
+        let mut work = self.work.lock();
+        let linked = work.as_mut().and_then(|work| self.link_now(work, dir));
+        // Under the lock: a later persist would have the rows forget touches that the linked files
+        // lack.
+        rows();
+        linked
     }
 
     fn close(&self) {
-        Self::close(self);
+        let refreshed = self.refresh().map(drop).and_then(|()| self.persist());
+        if let Err(error) = refreshed {
+            tracing::warn!(partition = %self.partition, %error, "the index is behind its rows");
+        }
+        self.work.lock().take();
     }
 
     fn delete(&self) {
-        Self::delete(self);
+        self.work.lock().take();
+        self.view.write().take();
     }
 }
 
 /// The index over a partition's documents; none where its table is rows alone.
-pub(crate) fn indexer_of(partition: &Partition) -> Option<Arc<Indexer>> {
-    Arc::clone(partition.index()?).as_any().downcast().ok()
+pub(crate) fn indexer_of(partition: &Partition) -> Option<&Indexer> {
+    let index: &dyn Any = &**partition.index()?;
+    index.downcast_ref()
 }
 
 impl Work {

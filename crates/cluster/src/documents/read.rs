@@ -34,7 +34,7 @@ impl Documents {
         let table = table.ok_or_else(|| no_such_index(&index.name))?;
         let key = routing.unwrap_or(id).as_bytes();
         let copies = &table.copies()[table.ordinal_of(key)];
-        if self.router.is_alone {
+        if self.router.replication.is_alone {
             return match copies.local() {
                 Some(partition) => document_of(&partition, key, id).await,
                 None => Err(no_shard(copies.why_not_local())),

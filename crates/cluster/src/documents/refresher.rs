@@ -143,7 +143,7 @@ impl Documents {
         index: &Arc<IndexMetadata>,
         partition: u32,
     ) -> Result<(), Error> {
-        if refresh_interval(index).is_none() || !self.router.is_alone {
+        if refresh_interval(index).is_none() || !self.router.replication.is_alone {
             return self.refresh(index, Some(partition)).await;
         }
         let table = self.router.tables.by_name(&index.name);

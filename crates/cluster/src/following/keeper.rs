@@ -72,7 +72,7 @@ pub(super) async fn run(keeping: Arc<Keeping>) {
     loop {
         {
             let Some(here) = keeping.here.upgrade() else { break };
-            let is_stopping = [&*here.is_stopping, &keeping.is_stopping];
+            let is_stopping = [&*here.replication.is_stopping, &keeping.is_stopping];
             if is_stopping.iter().any(|it| it.load(Ordering::Relaxed)) {
                 break;
             }
@@ -151,7 +151,7 @@ impl Keeping {
         self.making.retain(|id| following.contains(&id.table));
         self.making.release_compactions(&here.replication.resources);
         self.making.share_links(&*self.remotes, |remote| urgent.contains(remote));
-        if here.is_alone || here.members.acts() {
+        if here.replication.is_alone || here.members.acts() {
             self.look_at_patterns(here, seen);
             if let Some(turn) = seen.moves.take(LOOK_INTERVAL) {
                 self.move_first_copies(here, turn);
@@ -251,7 +251,7 @@ impl Keeping {
             let names = names(&pulled);
             let pull = |pulled: &[Pulled]| {
                 let progress = Arc::clone(&self.progress);
-                let version = Arc::clone(&here.version);
+                let version = Arc::clone(&here.replication.version);
                 let by = (progress, Arc::clone(&self.pacing));
                 let pull =
                     Pull::new(Arc::clone(&remote), pulled.to_vec(), by, version, tell.clone());

@@ -114,7 +114,7 @@ impl Following {
     /// Where there is no such cluster or leader, the name is taken, or nodes do not know how.
     pub async fn follow(&self, name: &str, request: FollowRequest) -> Result<(), Error> {
         let here = &self.here;
-        if !here.version.allows(version::FOLLOWING) {
+        if !here.replication.version.allows(version::FOLLOWING) {
             return Err(Error::illegal_argument(format!(
                 "an index follows another only once every node of the cluster knows how: that came \
                  with version {} of the cluster",

@@ -36,12 +36,12 @@ impl Coordinator {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         let rows = Rows {
             router: Arc::clone(&shared.router),
-            changes: Arc::clone(&shared.changes),
+            changes: Arc::clone(&shared.copies.changes),
             cursors: Arc::clone(&shared.cursors),
         };
         let documents = Documents {
             router: Arc::clone(&shared.router),
-            changes: Arc::clone(&shared.changes),
+            changes: Arc::clone(&shared.copies.changes),
             searching: Arc::clone(&shared.searching),
         };
         Self { shared, rows, documents }

@@ -69,7 +69,7 @@ struct Resumes {
 impl Resumes {
     /// Looks how much room there is, and has stores go on that could not write their files.
     fn look(&mut self, shared: &Shared, now: Instant) {
-        shared.room.look(shared.replication.resources.write_buffers().0 as u64);
+        shared.replication.room.look(shared.replication.resources.write_buffers().0 as u64);
         if self.tried_at.is_some_and(|at| now - at < RESUME_INTERVAL) {
             return;
         }
@@ -78,7 +78,7 @@ impl Resumes {
         self.failing.retain(|id, _| partitions.iter().filter(failed).any(|it| it.id == *id));
         let all = partitions.iter().chain(std::iter::once(&shared.metadata));
         for partition in all.filter(failed) {
-            if !shared.room.has(partition.store.unflushed_bytes() + RESUME_FREE_BYTES) {
+            if !shared.replication.room.has(partition.store.unflushed_bytes() + RESUME_FREE_BYTES) {
                 continue;
             }
             self.tried_at = Some(now);

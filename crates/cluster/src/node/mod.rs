@@ -67,7 +67,8 @@ impl Node {
         let reconciler = Reconciler::start(&shared);
         let reconciler = reconciler.map_err(folder(Path::new("reconcile thread")))?;
         let pacer = pacer::start(&shared).map_err(folder(Path::new("pacing thread")))?;
-        let (pacing, snapshots) = (Arc::clone(&shared.pacing), Arc::clone(&shared.snapshots));
+        let (pacing, snapshots) =
+            (Arc::clone(&shared.copies.pacing), Arc::clone(&shared.snapshots));
         let leading = Leading::new(Arc::clone(&shared.copies), pacing, snapshots);
         let leading = Arc::new(leading);
         Ok(Self {
@@ -127,7 +128,7 @@ impl Node {
     }
 
     fn stop_chores(&mut self) {
-        self.shared.is_stopping.store(true, Ordering::Relaxed);
+        self.shared.replication.is_stopping.store(true, Ordering::Relaxed);
         self.reconciler.take().into_iter().for_each(Reconciler::stop);
         self.refresher.take().into_iter().for_each(Refresher::stop);
         self.scrubber.take().into_iter().for_each(Role::end);

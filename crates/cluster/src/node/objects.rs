@@ -80,7 +80,7 @@ impl Coordinator {
     /// The default expiry of a database that is no index, ms; `None` where it has none, or is an index.
     #[must_use]
     pub fn default_expiry_of(&self, name: &str) -> Option<u64> {
-        self.shared().changes.default_expiry_of(name)
+        self.shared().copies.changes.default_expiry_of(name)
     }
 
     /// Gives a database that is no index a default expiry, ms, or takes it (0); one that is not there yet is
@@ -89,6 +89,6 @@ impl Coordinator {
     /// # Errors
     /// Where nodes do not know it yet, the database follows another cluster's, or the metadata cannot be written.
     pub async fn set_default_expiry(&self, name: &str, after_ms: u64) -> Result<(), Error> {
-        self.shared().changes.set_default_expiry(name, after_ms).await
+        self.shared().copies.changes.set_default_expiry(name, after_ms).await
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -17,7 +17,7 @@ use plimsoll_log::rules::chain::{Chain, Position};
 use plimsoll_log::{GroupId, Incarnation, LeadId, Log, LogError, Lsn, PartitionId};
 use plimsoll_storage::partition::{ApplyError, BeforeFlush, OverBudget, Replica, Resources};
 use plimsoll_storage::rows::StoreError;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use crate::copies::LocalCopies;
 use crate::documents::Searching;
@@ -33,9 +33,8 @@ use crate::metadata::trim_notes::{LastRecords, TrimNote};
 use crate::metadata::version::{self, ClusterVersion};
 use crate::node::settings::{NodeSettings, OpenError, folder};
 use crate::node::shared::Shared;
-use crate::pacing::Pacing;
 use crate::recovery::joining::Joining;
-use crate::recovery::{self, Checkpoints, Recoveries};
+use crate::recovery::{self, Checkpoints};
 use crate::replication::advance::advance;
 use crate::replication::applier::{ApplierContext, GroupStart};
 use crate::replication::barrier::{Barrier, NOBODY};
@@ -49,10 +48,7 @@ use crate::replication::tables::{Copies, Table, Tables};
 use crate::replication::tail::{GroupTail, Tail};
 use crate::replication::{Replication, partition_of_replica};
 use crate::routing::Router;
-use crate::routing::admission::Admission;
-use crate::routing::changes::{LocalTables, TableChanges};
 use crate::routing::load::{Load, SearchMeter};
-use crate::routing::selection::Selection;
 use crate::settings;
 
 /// Bytes read at once while the metadata is replayed.
@@ -355,63 +351,27 @@ impl Opening {
         };
         let replication = Arc::new(replication);
         let searching = Searching::new(&settings.documents, settings.work.search, boot);
-        let router = Router {
-            world: self.world.clone(),
-            chance,
-            names: self.names,
-            is_alone: replication.is_alone,
-            metadata: Arc::clone(&replication.metadata),
-            members: Arc::clone(&replication.members),
-            tables: Arc::clone(&replication.tables),
-            selection: Arc::new(Selection::new(settings.work.selection, &self.world.random)),
-            load: Load::new(
-                boot,
-                settings.work.search.thread_count(),
-                Arc::clone(&searching.pool) as Arc<dyn SearchMeter>,
-            ),
-            admission: Admission::default(),
-            look: Arc::default(),
-            reconciled: watch::Sender::new(0),
-            replication: Arc::clone(&replication),
-        };
-        let router = Arc::new(router);
-        let pacing = Arc::new(Pacing::new(&self.world.time));
-        let copies = Arc::new_cyclic(|copies: &Weak<LocalCopies>| LocalCopies {
-            changes: Arc::new(TableChanges {
-                router: Arc::clone(&router),
-                opener: Weak::clone(copies) as Weak<dyn LocalTables>,
-                database_partitions: settings.database_partitions,
-                changing: tokio::sync::Mutex::new(()),
-            }),
-            world: self.world.clone(),
-            metadata: Arc::clone(&replication.metadata),
-            members: Arc::clone(&replication.members),
-            tables: Arc::clone(&replication.tables),
-            version: Arc::clone(&replication.version),
-            is_alone: replication.is_alone,
-            is_stopping: Arc::clone(&replication.is_stopping),
-            partitions_dir: self.partitions_dir,
-            checkpoints: Arc::new(self.checkpoints),
-            recoveries: Arc::new(Recoveries::new(&settings.record.name, &self.world)),
-            pacing: Arc::clone(&pacing),
-            router: Arc::clone(&router),
-            replication: Arc::clone(&replication),
-        });
-        Arc::new(Shared {
-            changes: Arc::clone(&copies.changes),
-            copies,
+        let load = Load::new(
+            boot,
+            settings.work.search.thread_count(),
+            Arc::clone(&searching.pool) as Arc<dyn SearchMeter>,
+        );
+        let router = Router::new(&replication, (chance, self.names), settings.work.selection, load);
+        let copies = LocalCopies::new(
             router,
-            is_alone: replication.is_alone,
-            room: Arc::clone(&replication.room),
+            settings.database_partitions,
+            self.partitions_dir,
+            self.checkpoints,
+        );
+        Arc::new(Shared {
+            router: Arc::clone(&copies.router),
+            copies,
             metadata: Arc::clone(&replication.metadata),
             members: Arc::clone(&replication.members),
             tables: Arc::clone(&replication.tables),
-            version: Arc::clone(&replication.version),
-            is_stopping: Arc::clone(&replication.is_stopping),
             replication,
             cursors: Arc::default(),
             searching: Arc::new(searching),
-            pacing,
             work_settings: settings.work.clone(),
             snapshots: Arc::default(),
             process_figures: OnceLock::new(),
@@ -667,7 +627,7 @@ async fn catch_up(
         }
         // Other nodes may have what a copy here lacks: this one goes on without it, and says so. One
         // that is damaged is no better for the others being refused.
-        let needed = if shared.is_alone { partitions } else { &[] };
+        let needed = if shared.replication.is_alone { partitions } else { &[] };
         // Nor is one that its leader's log stopped.
         let follows = |it: &Arc<Partition>| {
             shared.tables.copies(it.id).is_some_and(|copies| copies.is_follower())

@@ -186,7 +186,7 @@ impl Coordinator {
     /// Whether no other node can join.
     #[must_use]
     pub fn is_alone(&self) -> bool {
-        self.shared().is_alone
+        self.shared().replication.is_alone
     }
 
     /// The partitions of all tables with their copies, by table and ordinal.
@@ -213,7 +213,7 @@ impl Coordinator {
     /// Copies of each partition beyond the first that an index should have.
     #[must_use]
     pub fn wanted_replicas(&self, index: &IndexMetadata) -> u32 {
-        self.shared().changes.wanted_replicas(index)
+        self.shared().copies.changes.wanted_replicas(index)
     }
 }
 
@@ -232,7 +232,7 @@ impl<'a> Look<'a> {
         let members = shared.members.all();
         let there = shared.members.data_nodes();
         let log_time_ms = shared.metadata.log_time_ms();
-        let default_copies = shared.changes.wanted_copies_of(None);
+        let default_copies = shared.copies.changes.wanted_copies_of(None);
         let delayed_ms = settings::cluster::delayed_ms(&shared.metadata);
         Self { shared, members, log_time_ms, default_copies, delayed_ms, there }
     }
@@ -240,7 +240,7 @@ impl<'a> Look<'a> {
     fn table(&self, table: &Table) -> Vec<PartitionOverview> {
         let index = table.index();
         let wanted = match &index {
-            Some(index) => self.shared.changes.wanted_replicas(index) as usize + 1,
+            Some(index) => self.shared.copies.changes.wanted_replicas(index) as usize + 1,
             None => self.default_copies,
         };
         let wait_ms = index.as_ref().and_then(|it| it.delayed_ms()).unwrap_or(self.delayed_ms);
@@ -274,7 +274,7 @@ impl<'a> Look<'a> {
                 missing.push(Missing::NodeLeft { node, left_ms, until_ms });
                 continue;
             }
-            let is_own = self.shared.is_alone || *node == *self.shared.members.own;
+            let is_own = self.shared.replication.is_alone || *node == *self.shared.members.own;
             let told = member.and_then(|it| it.reports.of(copies.id));
             // What this node told before it was started again is not true of a copy that it has to make
             // first; a node that is alone tells nobody.

@@ -32,7 +32,7 @@ async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping) {
         let Some(shared) = shared.upgrade() else { return };
         let mode = settings::cluster::pacing(&shared.metadata);
         let felt = shared.router.felt();
-        shared.pacing.step(&mut pacer, felt, mode);
+        shared.copies.pacing.step(&mut pacer, felt, mode);
         compactions.step(&shared, &felt);
     }
     if let Some(shared) = shared.upgrade() {

@@ -118,7 +118,7 @@ async fn run(weak: Weak<Shared>) {
     let mut seen = Seen::default();
     loop {
         let Some(shared) = weak.upgrade() else { return };
-        if shared.is_stopping.load(Ordering::Relaxed) {
+        if shared.replication.is_stopping.load(Ordering::Relaxed) {
             shared.say_goodbye().await;
             return;
         }
@@ -156,7 +156,7 @@ impl Shared {
         let mut is_look = false;
         let change = metadata::tables_change(&self.metadata)?;
         if seen.tables != Some(change) {
-            let _changing = self.changes.changing.lock().await;
+            let _changing = self.copies.changes.changing.lock().await;
             self.follow_tables(seen).await?;
             seen.tables = Some(change);
             seen.trimmer.tables_changed(self, position);
@@ -177,7 +177,7 @@ impl Shared {
             self.look_at_clock(seen);
         }
         // A node that is alone says who it is once, when it starts.
-        if seen.beat_at.is_none() || (!self.is_alone && is_due(seen.beat_at)) {
+        if seen.beat_at.is_none() || (!self.replication.is_alone && is_due(seen.beat_at)) {
             seen.beat_at = Some(time.now());
             self.replication.compare_clocks();
             self.beat();
@@ -198,7 +198,7 @@ impl Shared {
                 self.replication.raise_version().await?;
                 self.place(seen).await?;
             }
-            if !self.is_alone {
+            if !self.replication.is_alone {
                 seen.trimmer.trim(self, position);
             }
         }
@@ -319,7 +319,7 @@ impl Shared {
         let shared = Arc::clone(self);
         self.world.tasks.spawn("leftovers", async move {
             // A table that is being created has files before it is known.
-            let Ok(_creating) = shared.changes.changing.try_lock() else { return };
+            let Ok(_creating) = shared.copies.changes.changing.try_lock() else { return };
             let copies = Arc::clone(&shared.copies);
             let forgotten = shared.world.tasks.blocking(move || copies.forget_leftovers()).await;
             if let Err(error) = forgotten.unwrap_or_else(|lost| Err(lost.to_string())) {
@@ -331,7 +331,7 @@ impl Shared {
     /// Has the metadata say how this node's copies are. Others know of a change of tables by this
     /// node only once it has said what came of it.
     async fn report(&self, seen: &Seen) -> Result<(), String> {
-        if self.is_alone {
+        if self.replication.is_alone {
             return Ok(());
         }
         let mut current = BTreeMap::new();
@@ -442,7 +442,7 @@ impl Shared {
     }
 
     async fn say_goodbye(&self) {
-        if self.is_alone {
+        if self.replication.is_alone {
             return;
         }
         let log_time_ms = self.metadata.log_time_ms();
@@ -473,7 +473,7 @@ impl Shared {
     /// changed since there was nothing to do.
     async fn place(&self, seen: &mut Seen) -> Result<(), String> {
         let log_time_ms = self.metadata.log_time_ms();
-        let wanted = self.changes.wanted_nodes();
+        let wanted = self.copies.changes.wanted_nodes();
         let places = self.members.places(log_time_ms, 0, &wanted);
         // How long one that is away is waited for is each table's own.
         let is_all_there = places.values().all(|place| place.is_alive);
@@ -491,7 +491,7 @@ impl Shared {
             let index = table.index();
             let wait_ms = index.as_ref().and_then(|it| it.delayed_ms()).unwrap_or(default_wait_ms);
             let places = self.members.places(log_time_ms, wait_ms, &wanted);
-            let copies = self.changes.wanted_copies_of(index.as_deref());
+            let copies = self.copies.changes.wanted_copies_of(index.as_deref());
             let known = |id: PartitionId| {
                 let members = &members;
                 move |node: &str| members.get(node).map_or(Known::Other, |it| it.known(id))

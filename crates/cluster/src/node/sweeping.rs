@@ -140,7 +140,7 @@ impl Sweeps {
         let (done, answer) = oneshot::channel();
         self.running.insert(partition.id, Running { began: shared.world.time.now(), answer });
         let first = self.session.take(1);
-        let steps = vec![Step::Write(sweep_bytes(&shared.version, rows))];
+        let steps = vec![Step::Write(sweep_bytes(&shared.replication.version, rows))];
         let (session, acked) = (self.session.id(), first - 1);
         let stamp_ms = shared.world.time.wall_ms().max(partition.lead.log_time_ms());
         partition.lead.submit(Submission { session, first, acked, stamp_ms, steps, done });

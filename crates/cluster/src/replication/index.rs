@@ -11,16 +11,14 @@ use crate::metadata::index::IndexMetadata;
 
 /// The index over the documents of a partition.
 pub(crate) trait DocumentsIndex: Any + Send + Sync {
-    /// For who knows what it is.
-    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
     /// Why it is being built anew, if it is: its rows answer, searches should go elsewhere.
     fn rebuilding(&self) -> Option<String>;
     /// What the documents' fields are from now on.
     fn set_metadata(&self, metadata: Arc<IndexMetadata>);
-    /// Makes the index durable, gives its files second names in the folder `dir`, and calls `rows`, always
-    /// and once, which makes a checkpoint of the rows. Says up to where those files have the rows' documents; what was touched after
-    /// that is noted in the rows of the checkpoint, as nothing is forgotten in between. `None`, and no such
-    /// folder, where the index is of no use elsewhere. Blocks, and refreshes wait.
+    /// Makes the index durable, gives its files second names in the folder `dir`, and calls `rows`, always and
+    /// once, which makes a checkpoint of the rows. Says up to where those files have the rows' documents; what
+    /// was touched after that is noted in the rows of the checkpoint, as nothing is forgotten in between. `None`,
+    /// and no such folder, where the index is of no use elsewhere. Blocks, and refreshes wait.
     fn checkpoint(&self, dir: &Path, rows: &mut dyn FnMut()) -> Option<Lsn>;
     /// Makes everything durable and lets go of the files. Blocks.
     fn close(&self);

@@ -54,8 +54,8 @@ pub(crate) struct TableChanges {
 impl TableChanges {
     /// # Errors
     /// Where the node is gone.
-    pub(crate) fn opener(&self) -> Result<Arc<dyn LocalTables>, Error> {
-        self.opener.upgrade().ok_or_else(|| Error::internal("the node is stopping"))
+    fn opener(&self) -> Result<Arc<dyn LocalTables>, ErrorReply> {
+        self.opener.upgrade().ok_or_else(|| ErrorReply::err("the node is stopping"))
     }
 
     /// Serves a table that the metadata has.
@@ -64,8 +64,16 @@ impl TableChanges {
         name: &str,
         definition: &TableDefinition,
     ) -> Result<Arc<Table>, ErrorReply> {
-        let opener = self.opener().map_err(|error| ErrorReply::err(error.reason))?;
-        opener.open(name.to_owned(), definition.clone()).await
+        self.opener()?.open(name.to_owned(), definition.clone()).await
+    }
+
+    /// Has the copies of a table of rows note what changes from now on, and indexes them.
+    pub(crate) async fn index(&self, table: &Arc<Table>) -> Result<(), ErrorReply> {
+        self.opener()?.index(Arc::clone(table)).await
+    }
+
+    async fn close(&self, table: Arc<Table>) -> Result<(), ErrorReply> {
+        self.opener()?.close(table).await
     }
 
     /// A database's table, created where it is not there. Who waits too long for that goes: it is created
@@ -73,8 +81,7 @@ impl TableChanges {
     pub(crate) async fn table_for_write(self: &Arc<Self>, db: u32) -> Result<&Table, ErrorReply> {
         if self.router.tables.get(db).is_none() {
             // It goes on to its end, and its copies with it.
-            let (changes, opener) = (Arc::clone(self), self.opener());
-            let opener = opener.map_err(|error| ErrorReply::err(error.reason))?;
+            let (changes, opener) = (Arc::clone(self), self.opener()?);
             let create = async move {
                 let created = changes.create_database(db).await;
                 drop(opener);
@@ -185,7 +192,7 @@ impl TableChanges {
     /// Copies of each partition beyond the first that an index should have. A node that is alone asks for what
     /// its indices say: there is no default to follow.
     pub(crate) fn wanted_replicas(&self, index: &IndexMetadata) -> u32 {
-        if self.router.is_alone {
+        if self.router.replication.is_alone {
             return index.replicas;
         }
         let copies = self.wanted_copies_of(Some(index));
@@ -231,6 +238,6 @@ impl TableChanges {
         }
         let deleted = self.router.replication.write_metadata(metadata::delete_table(name)).await;
         deleted.map_err(failed)?;
-        self.opener()?.close(table).await.map_err(|error| Error::internal(error.message))
+        self.close(table).await.map_err(|error| Error::internal(error.message))
     }
 }

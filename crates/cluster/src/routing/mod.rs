@@ -42,6 +42,7 @@ use crate::replication::tables::{Copies, Table, Tables};
 use crate::routing::admission::Admission;
 use crate::routing::load::Load;
 use crate::routing::selection::{Selection, Sent};
+use crate::settings::work::SelectionSettings;
 use crate::wire::request::Preference;
 use crate::wire::{CIRCUIT_BREAKING, CallError, Problem, Question, Reply, Terms, Told, rest_error};
 
@@ -136,8 +137,6 @@ pub(crate) struct Router {
     /// Names of what must be nobody else's, and seeds.
     pub names: Draws,
     pub replication: Arc<Replication>,
-    /// As [`Replication::is_alone`].
-    pub is_alone: bool,
     pub metadata: Arc<Partition>,
     pub members: Arc<Members>,
     pub tables: Arc<Tables>,
@@ -168,6 +167,30 @@ pub(crate) struct Errand<'a> {
 }
 
 impl Router {
+    /// Sends to the copies of this replication and of its members; `load` is what the node says of itself.
+    pub(crate) fn new(
+        replication: &Arc<Replication>,
+        (chance, names): (Arc<Draws>, Draws),
+        selection: SelectionSettings,
+        load: Load,
+    ) -> Self {
+        let world = &replication.world;
+        Self {
+            world: world.clone(),
+            chance,
+            names,
+            metadata: Arc::clone(&replication.metadata),
+            members: Arc::clone(&replication.members),
+            tables: Arc::clone(&replication.tables),
+            selection: Arc::new(Selection::new(selection, &world.random)),
+            load,
+            admission: Admission::default(),
+            look: Arc::default(),
+            reconciled: watch::Sender::new(0),
+            replication: Arc::clone(replication),
+        }
+    }
+
     /// The time, for the controllers.
     pub(crate) fn now_ns(&self) -> u64 {
         self.world.time.now().0
@@ -193,7 +216,7 @@ impl Router {
 
     /// How many copies of a partition are wanted, and how many serve.
     pub(crate) fn counts(&self, table: &Table, ordinal: usize, wanted: u32) -> (u32, u32) {
-        if self.is_alone {
+        if self.replication.is_alone {
             return (wanted, 1);
         }
         let members = self.members.all();
@@ -240,7 +263,8 @@ impl Router {
             return Err(no_shard(why.to_owned()));
         }
         let end = self.world.time.now() + errand.patience.max(errand.timeout);
-        let hedge_after = if self.is_alone { None } else { self.selection.begins(errand.class) };
+        let hedge_after =
+            if self.replication.is_alone { None } else { self.selection.begins(errand.class) };
         let mut last = no_shard("no copy of the partition can be asked".to_owned());
         loop {
             let mut pause = PAUSE;
@@ -282,16 +306,18 @@ impl Router {
         let needs_index = errand.class == Class::Search;
         let [mut there, mut poor, mut away] = [Vec::new(), Vec::new(), Vec::new()];
         // Of a node that is alone, what is left of a copy that has stopped can still be read.
-        if let Some(local) = copies.local().filter(|it| self.is_alone || it.fault().is_none()) {
+        if let Some(local) =
+            copies.local().filter(|it| self.replication.is_alone || it.fault().is_none())
+        {
             let is_rebuilding = || local.index().is_some_and(|it| it.rebuilding().is_some());
             let is_poor = match needs_index {
                 true => is_rebuilding(),
-                false => !self.is_alone && self.write_debt() >= debt::REFUSED_FROM,
+                false => !self.replication.is_alone && self.write_debt() >= debt::REFUSED_FROM,
             };
             let places = if is_poor { &mut poor } else { &mut there };
             places.push(Place::Here(local));
         }
-        if !self.is_alone {
+        if !self.replication.is_alone {
             for member in self.members_with(copies) {
                 let owed = || self.selection.write_debt(now_ns, member.number);
                 let is_poor = || match needs_index {
@@ -363,7 +389,7 @@ impl Router {
 
     /// Takes the copy that should be asked now out of `places`.
     fn take_best(&self, errand: &Errand<'_>, places: &mut Vec<Place>) -> Option<Place> {
-        if self.is_alone {
+        if self.replication.is_alone {
             return places.pop();
         }
         let ask = errand.copies.ask(errand.class);
@@ -423,7 +449,7 @@ impl Router {
         terms: Terms,
         work: impl Future<Output = Result<(T, Option<u64>), Failed>>,
     ) -> Result<T, Failed> {
-        if self.is_alone {
+        if self.replication.is_alone {
             return work.await.map(|(answer, _)| answer);
         }
         let flying = Flying::begin(self, ask, self.members.own_number, terms.timeout);
@@ -529,7 +555,7 @@ impl Router {
     /// Waits until this node serves what the metadata says now: a table that it does not know may
     /// have been created elsewhere.
     pub(crate) async fn pass_metadata(&self, timeout: Duration) -> bool {
-        if self.is_alone {
+        if self.replication.is_alone {
             return true;
         }
         if !self.replication.pass_barrier(metadata::GROUP, timeout).await {
@@ -542,7 +568,7 @@ impl Router {
     /// that who changed it finds it so wherever he asks next. The lock of changes must be free:
     /// what others change at the same time needs it here.
     pub(crate) async fn tell_others(&self) {
-        if self.is_alone {
+        if self.replication.is_alone {
             return;
         }
         let metadata = self.metadata.applied().0;
@@ -561,7 +587,9 @@ impl Router {
     /// Waits for a while until the copies of a table that is new serve, those on nodes that are there:
     /// who made it finds it whole.
     pub(crate) async fn await_copies(&self, table: &str) {
-        let Some(table) = self.tables.by_name(table).filter(|_| !self.is_alone) else { return };
+        let Some(table) = self.tables.by_name(table).filter(|_| !self.replication.is_alone) else {
+            return;
+        };
         let end = self.world.time.now() + ACKNOWLEDGE_TIMEOUT;
         while self.world.time.now() < end {
             let members = self.members.all();

@@ -53,7 +53,7 @@ impl Router {
                         self.freshen(&partition, copies, *freshness, terms).await?;
                         let working = self.work(*class);
                         let found = here(Arc::clone(&partition)).await;
-                        if partition.is_damaged() && !self.is_alone {
+                        if partition.is_damaged() && !self.replication.is_alone {
                             let error = no_shard("the copy is damaged".to_owned());
                             return Err(Failed::Elsewhere(FailureKind::Error, error));
                         }
@@ -81,7 +81,7 @@ impl Router {
         freshness: Freshness,
         terms: Terms,
     ) -> Result<(), Failed> {
-        if self.is_alone || freshness == Freshness::Eventual {
+        if self.replication.is_alone || freshness == Freshness::Eventual {
             return Ok(());
         }
         // The fault is looked at after: where apply stopped meanwhile, the group goes on without

@@ -65,7 +65,7 @@ impl Router {
         session: &mut ClientSession,
         steps: Vec<Step>,
     ) -> Answer {
-        if self.is_alone {
+        if self.replication.is_alone {
             let Some(partition) = copies.local() else {
                 return Err(WriteError::NotTaken(copies.why_not_local()));
             };

@@ -88,7 +88,7 @@ impl Rows {
             let context = self.read_context(None);
             return execute::read(command, &scatter::NoRows, &context).unwrap_or_else(failed);
         };
-        if self.router.is_alone
+        if self.router.replication.is_alone
             && let Some(partition) = copies.local()
         {
             let (reply, account) = self.read_local(&partition, command, argv).await;

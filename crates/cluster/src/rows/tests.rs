@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use plimsoll_base::World;
@@ -13,7 +13,6 @@ use plimsoll_log::rules::chain::Chain;
 use plimsoll_log::{GroupId, LeadId, Lsn};
 use plimsoll_storage::partition::{Replica, Resources, StoreOptions};
 use plimsoll_storage::{Argv, Reply};
-use tokio::sync::watch;
 
 use super::Rows;
 use crate::copies::LocalCopies;
@@ -23,8 +22,7 @@ use crate::metadata::GROUPS;
 use crate::metadata::members::{Members, NodeRecord};
 use crate::metadata::trim_notes::LastRecords;
 use crate::metadata::version::{ClusterVersion, KNOWN};
-use crate::pacing::Pacing;
-use crate::recovery::{Checkpoints, Recoveries};
+use crate::recovery::Checkpoints;
 use crate::replication::applier::{ApplierContext, GroupStart};
 use crate::replication::barrier::Barrier;
 use crate::replication::fell_behind::FellBehind;
@@ -35,10 +33,7 @@ use crate::replication::tables::Tables;
 use crate::replication::tail::GroupTail;
 use crate::replication::{Replication, partition_of_replica};
 use crate::routing::Router;
-use crate::routing::admission::Admission;
-use crate::routing::changes::{LocalTables, TableChanges};
 use crate::routing::load::{Load, SearchMeter};
-use crate::routing::selection::Selection;
 use crate::settings::work::WorkSettings;
 use crate::wire::NoPeers;
 use crate::wire::request::Request;
@@ -123,50 +118,14 @@ fn replication(dir: &Path, world: &World) -> Replication {
     }
 }
 
-fn router(replication: &Arc<Replication>) -> Router {
-    let (world, work) = (&replication.world, WorkSettings::default());
-    Router {
-        world: world.clone(),
-        chance: Arc::new(world.random.draws("chance")),
-        names: world.random.draws("names"),
-        replication: Arc::clone(replication),
-        is_alone: replication.is_alone,
-        metadata: Arc::clone(&replication.metadata),
-        members: Arc::clone(&replication.members),
-        tables: Arc::clone(&replication.tables),
-        selection: Arc::new(Selection::new(work.selection, &world.random)),
-        load: Load::new(1, 1, Arc::new(NoSearches)),
-        admission: Admission::default(),
-        look: Arc::default(),
-        reconciled: watch::Sender::new(0),
-    }
-}
-
 fn local_copies(dir: &Path) -> Arc<LocalCopies> {
     let world = World::of_the_machine();
     let replication = Arc::new(replication(dir, &world));
-    let router = Arc::new(router(&replication));
-    Arc::new_cyclic(|copies: &Weak<LocalCopies>| LocalCopies {
-        changes: Arc::new(TableChanges {
-            router: Arc::clone(&router),
-            opener: Weak::clone(copies) as Weak<dyn LocalTables>,
-            database_partitions: 3,
-            changing: tokio::sync::Mutex::new(()),
-        }),
-        metadata: Arc::clone(&replication.metadata),
-        members: Arc::clone(&replication.members),
-        tables: Arc::clone(&replication.tables),
-        version: Arc::clone(&replication.version),
-        is_alone: true,
-        is_stopping: Arc::clone(&replication.is_stopping),
-        partitions_dir: dir.to_owned(),
-        checkpoints: Arc::new(Checkpoints::new(&world, dir).unwrap()),
-        recoveries: Arc::new(Recoveries::new("own", &world)),
-        pacing: Arc::new(Pacing::new(&world.time)),
-        router,
-        replication,
-        world,
-    })
+    let draws = (Arc::new(world.random.draws("chance")), world.random.draws("names"));
+    let load = Load::new(1, 1, Arc::new(NoSearches));
+    let router = Router::new(&replication, draws, WorkSettings::default().selection, load);
+    let checkpoints = Checkpoints::new(&world, dir).unwrap();
+    LocalCopies::new(router, 3, dir.to_owned(), checkpoints)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -27,6 +27,7 @@ use crate::machine::chance::random_u64;
 use crate::machine::wall_clock::now_ms;
 use crate::metadata::index::IndexMetadata;
 use crate::metadata::members::Member;
+use crate::replication::index::DocumentsIndex;
 use crate::replication::partition::Partition;
 use crate::replication::tables::Copies;
 use crate::routing::{Errand, Failed, NoAnswer, Place, no_shard};
@@ -259,7 +260,8 @@ impl Local {
         partition: &Arc<Partition>,
         terms: Terms,
     ) -> Result<Self, Error> {
-        let indexer = indexer_of(partition).ok_or_else(|| no_shard("no index".to_owned()))?;
+        let no_index = || no_shard("no index".to_owned());
+        let indexer = indexer_of(partition).ok_or_else(no_index)?;
         if terms.alternatives > 0
             && let Some(why) = indexer.rebuilding()
         {
@@ -268,9 +270,9 @@ impl Local {
         let view = match indexer.view() {
             Some(view) => view,
             None => {
-                let indexer = Arc::clone(&indexer);
-                let order = order(Class::Scan, terms);
-                documents.searching.pool.run(order, move || indexer.refresh()).await??
+                let (indexed, order) = (Arc::clone(partition), order(Class::Scan, terms));
+                let refresh = move || indexer_of(&indexed).ok_or_else(no_index)?.refresh();
+                documents.searching.pool.run(order, refresh).await??
             }
         };
         let (index, partition) = (Arc::clone(index), Arc::clone(partition));

@@ -235,7 +235,7 @@ fn open(
     let position = tail.get().position();
     let rows = local.store.owned_snapshot().map_err(unreachable)?;
     // One that halts meanwhile lacks a record that the position is behind of.
-    if local.fault().is_some() || here.is_stopping.load(Ordering::Relaxed) {
+    if local.fault().is_some() || here.replication.is_stopping.load(Ordering::Relaxed) {
         return Err(not_here());
     }
     let stamp = stamp_of(&rows).map_err(unreachable)?;

@@ -358,6 +358,6 @@ impl Reading {
     }
 
     fn is_over(&self) -> bool {
-        self.here.is_stopping.load(Ordering::Relaxed) || self.sender.is_closed()
+        self.here.replication.is_stopping.load(Ordering::Relaxed) || self.sender.is_closed()
     }
 }

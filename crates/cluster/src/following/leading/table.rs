@@ -44,7 +44,7 @@ impl Leading {
         let is_offered = serves_here && !here.members.record.remote.is_empty();
         let others = partition.copies.iter().filter(|copy| copy.node != *own);
         let others = others.filter_map(|copy| members.get(&copy.node)).filter(|member| {
-            !here.is_alone && member.serves(id) && !member.record.remote.is_empty()
+            !here.replication.is_alone && member.serves(id) && !member.record.remote.is_empty()
         });
         let own = is_offered.then(|| own.clone()).into_iter();
         own.chain(others.map(|member| member.id.clone())).collect()

@@ -49,7 +49,7 @@ pub(super) async fn flush(shared: &Shared, group: GroupId) {
     let kept = kept.and_then(|()| store.flush()).map_err(|error| error.to_string());
     // Where others read the log too, it is not this node's alone to trim.
     let trimmed = match kept {
-        Ok(()) if shared.is_alone => trim_alone(shared, group, durable),
+        Ok(()) if shared.replication.is_alone => trim_alone(shared, group, durable),
         kept => kept,
     };
     if let Err(error) = trimmed {

@@ -80,7 +80,11 @@ impl Flushed {
     fn due(&self, shared: &Shared) -> Option<GroupId> {
         let log_bytes = shared.replication.applied_bytes.load(Ordering::Relaxed);
         let interval = settings::cluster::flush_interval(&shared.metadata);
-        let interval = if shared.room.is_low() { interval.min(INTERVAL_PRESSED) } else { interval };
+        let interval = if shared.replication.room.is_low() {
+            interval.min(INTERVAL_PRESSED)
+        } else {
+            interval
+        };
         let (_, budget) = shared.replication.resources.write_buffers();
         let limits = Limits {
             bytes: (budget as u64).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX),

@@ -172,7 +172,7 @@ impl Election {
         for table in shared.tables.all() {
             let index = table.index();
             let wait_ms = index.as_ref().and_then(|it| it.delayed_ms()).unwrap_or(wait_ms);
-            let wanted = shared.changes.wanted_copies_of(index.as_deref());
+            let wanted = shared.copies.changes.wanted_copies_of(index.as_deref());
             for copies in table.copies() {
                 let copy = |copy: &crate::metadata::placement::Copy| {
                     let serves = members.get(&copy.node).is_some_and(|it| it.serves(copies.id));

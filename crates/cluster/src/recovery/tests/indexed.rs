@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::documents::{IndexBody, Indexer, indexer_of};
 use crate::metadata::index::IndexMetadata;
+use crate::replication::index::DocumentsIndex;
 use crate::replication::lead::Step;
 use crate::replication::partition::Partition;
 use crate::wire::{CopyListing, FileKind, PartitionName};
@@ -61,7 +62,7 @@ impl Documents {
         Self { coordinator, partition, metadata, _node: node, _dir: dir }
     }
 
-    fn indexer(&self) -> Arc<Indexer> {
+    fn indexer(&self) -> &Indexer {
         indexer_of(&self.partition).unwrap()
     }
 
