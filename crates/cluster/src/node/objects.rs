@@ -1,4 +1,5 @@
-//! Small objects that the whole cluster shares, in its metadata: its settings, templates, identities.
+//! What is the whole cluster's, in its metadata: settings, templates, identities, the version; and what a database
+//! has there beside its rows.
 
 use std::time::Duration;
 
