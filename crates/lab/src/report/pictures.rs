@@ -15,7 +15,7 @@ const LEFT_OUT: usize = 1;
 /// All pictures of a scenario, as SVG.
 pub(crate) fn of(scenario: &Scenario, series: &[&Series]) -> Vec<String> {
     if copies::are_in(scenario) {
-        return courses::of(scenario);
+        return courses::of_copies(scenario);
     }
     let mut all = Vec::new();
     if !series.is_empty() {
@@ -24,6 +24,7 @@ pub(crate) fn of(scenario: &Scenario, series: &[&Series]) -> Vec<String> {
     if series.iter().any(|one| one.at_s.len() > 1) {
         all.push(throughput(series));
     }
+    all.extend(courses::of_rows(scenario));
     all.extend(shares(scenario));
     for one in series.iter().filter(|one| one.variant == "ours" || is_baseline(&one.variant)) {
         if one.at_s.len() > 1 && one.queued.iter().flatten().any(|waiting| *waiting > 0) {

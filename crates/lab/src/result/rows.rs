@@ -19,7 +19,7 @@ pub struct RowsLap {
     /// Of the bytes that the disk takes, the most that was written within five seconds; none where it is
     /// not held to any.
     pub disk_peak: Option<f64>,
-    /// Bytes of the files of rows at the end.
+    /// Bytes of the files of rows: the mean of all seconds, because a merge under way has its rows twice.
     pub space_bytes: Option<u64>,
     /// Bytes of the log at the end.
     pub log_bytes: Option<u64>,
@@ -82,4 +82,7 @@ pub struct RowsCourse {
     pub p99_ms: Vec<f64>,
     /// The debt.
     pub debt: Vec<f64>,
+    /// Bytes of the files of rows.
+    #[serde(default)]
+    pub space_bytes: Vec<u64>,
 }

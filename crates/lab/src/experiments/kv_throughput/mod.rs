@@ -160,6 +160,7 @@ fn lap(found: &Outcome) -> Lap {
         course.written_bytes.push(second.written_bytes);
         course.p99_ms.push(second.p99_ms);
         course.debt.push(second.debt);
+        course.space_bytes.push(second.space_bytes);
     }
     let has_writes = writes > 0;
     Lap {

@@ -98,6 +98,7 @@ pub(super) fn watch(
         course.written_bytes.push(now.written_bytes.saturating_sub(before.written_bytes));
         course.p99_ms.push(answers.take_p99_ms());
         course.debt.push(now.debt.unwrap_or(0.0));
+        course.space_bytes.push(now.rows_bytes);
         before = now;
     }
     (course, first, before)

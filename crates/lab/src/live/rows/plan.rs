@@ -295,10 +295,11 @@ impl Ends {
             Some(of.iter().sum::<u64>() as f64 / takes as f64)
         };
         let peaks = course.written_bytes.windows(PEAK_S).filter_map(peak);
+        let mean = |of: &[u64]| of.iter().sum::<u64>().checked_div(of.len() as u64);
         RowsLap {
             written_per_byte: (taken_bytes > 0).then(|| written as f64 / taken_bytes as f64),
             disk_peak: peaks.reduce(f64::max),
-            space_bytes: Some(last.rows_bytes),
+            space_bytes: mean(&course.space_bytes),
             debt_left: last.debt,
             debt_peak: course.debt.iter().copied().reduce(f64::max),
             stops: last.stops.zip(first.stops).map(|(last, first)| last.saturating_sub(first)),

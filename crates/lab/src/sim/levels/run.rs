@@ -17,6 +17,7 @@ use crate::sim::dist::{derive, exponential_ns};
 use crate::sim::measure::histogram;
 use crate::sim::request::Slab;
 use crate::sim::trace::Trace;
+use crate::stats;
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// Seconds over which the disk's use is told.
@@ -250,7 +251,10 @@ impl<'a> Run<'a> {
         let writes = self.found.second_us.len();
         self.found.second_us.reset();
         // What the disk wrote in it is known when it is over for the disk too.
-        self.found.course.push(Second { written_bytes: 0, writes, p99_ms, debt: worst });
+        let stores = self.nodes.iter().flat_map(|node| &node.stores);
+        let space_bytes = whole(stores.map(Store::files_bytes).sum());
+        let second = Second { written_bytes: 0, writes, p99_ms, debt: worst, space_bytes };
+        self.found.course.push(second);
         self.agenda.after(SECOND_NS, Event::Second);
     }
 
@@ -315,6 +319,8 @@ impl<'a> Run<'a> {
         let peak = by_second.windows(over).map(|of| of.iter().sum::<f64>() / over as f64);
         let disk_peak = peak.fold(0.0, f64::max) / all_bytes_s;
         let came_in_window = came_in_bytes - self.found.at_start.0;
+        let seconds = self.found.course.iter().take(until_s).skip(from_s);
+        let space: Vec<f64> = seconds.map(|it| it.space_bytes as f64).collect();
         let stores = || self.nodes.iter().flat_map(|node| &node.stores);
         Outcome {
             refused: self.found.refused,
@@ -322,7 +328,7 @@ impl<'a> Run<'a> {
             longest_gap_ns: self.found.longest_gap_ns,
             written_per_byte: (came_in_window > 0.0).then(|| written / came_in_window),
             disk_peak,
-            space_bytes: stores().map(Store::files_bytes).sum(),
+            space_bytes: stats::mean(&space),
             debt_left: self.nodes.iter().map(Node::debt).fold(0.0, f64::max),
             debt_peak: self.nodes.iter().map(|node| node.debt_peak).fold(0.0, f64::max),
             stops: self.nodes.iter().map(|node| node.stops).sum(),

@@ -111,7 +111,7 @@ pub(crate) struct Outcome {
     pub(crate) written_per_byte: Option<f64>,
     /// Of what the disks take, the most within five seconds, the mean over disks.
     pub(crate) disk_peak: f64,
-    /// Bytes of files at the end, of all copies.
+    /// Bytes of files of all copies, the mean of its seconds.
     pub(crate) space_bytes: f64,
     /// The worst node's debt at the end and at most, 0 to 1.
     pub(crate) debt_left: f64,
@@ -143,6 +143,8 @@ pub(crate) struct Second {
     pub(crate) p99_ms: f64,
     /// The worst node's.
     pub(crate) debt: f64,
+    /// Of the files of all copies.
+    pub(crate) space_bytes: u64,
 }
 
 impl Outcome {
