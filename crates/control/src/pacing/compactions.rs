@@ -24,6 +24,8 @@ pub struct Counted {
     pub unflushed_bytes: u64,
     /// Bytes of rows that compactions passed so far.
     pub passed_bytes: u64,
+    /// Bytes that wait to be merged, by the stores' own estimate.
+    pub pending_bytes: u64,
     /// What [`Self::unflushed_bytes`] is to stay below; the stores take nothing from twice that on.
     pub budget_bytes: u64,
     /// How far the worst store, or the node, is towards the point where it can take no more, 0 to 1: see
@@ -39,13 +41,14 @@ pub struct CompactionPacer {
     pacer: Pacer,
     seen: Option<(u64, Counted)>,
     ingest: FadingMean,
-    passed: FadingMean,
+    /// What compactions had to do for it, done or not.
+    caused: FadingMean,
 }
 
 impl Default for CompactionPacer {
     fn default() -> Self {
         let mean = || FadingMean::new(AMPLIFICATION_NS);
-        Self { pacer: Pacer::default(), seen: None, ingest: mean(), passed: mean() }
+        Self { pacer: Pacer::default(), seen: None, ingest: mean(), caused: mean() }
     }
 }
 
@@ -60,10 +63,12 @@ impl CompactionPacer {
         let flushed = (before.unflushed_bytes + ingest).saturating_sub(now.unflushed_bytes);
         let passed = now.passed_bytes.saturating_sub(before.passed_bytes);
         let background_bytes_s = passed as f64 / seconds;
+        // What was put off is owed: from what was done alone, whoever is held would seem to need ever less.
+        let owed = now.pending_bytes as f64 - before.pending_bytes as f64;
         self.ingest.add(now_ns, ingest_bytes_s);
-        self.passed.add(now_ns, background_bytes_s);
-        let (ingest, passed) = (self.ingest.sum(now_ns), self.passed.sum(now_ns));
-        let write_amplification = amplification(passed, ingest);
+        self.caused.add(now_ns, background_bytes_s + owed / seconds);
+        let (ingest, caused) = (self.ingest.sum(now_ns), self.caused.sum(now_ns));
+        let write_amplification = amplification(caused, ingest);
         let is_memory = debt::of_node(now.unflushed_bytes, now.budget_bytes) >= now.debt;
         let drained_bytes_s = match is_memory {
             true => flushed as f64 / seconds,
@@ -83,10 +88,10 @@ impl CompactionPacer {
     }
 }
 
-/// What compactions write for each byte that comes in, from the sums of both.
-fn amplification(passed: f64, ingest: f64) -> f64 {
-    let passed = passed + AMPLIFICATION_AT_FIRST * SEEN_AT_FIRST_BYTES;
-    (passed / (ingest + SEEN_AT_FIRST_BYTES)).clamp(AMPLIFICATION.0, AMPLIFICATION.1)
+/// What compactions have to write for each byte that comes in, from the sums of both.
+fn amplification(caused: f64, ingest: f64) -> f64 {
+    let caused = caused + AMPLIFICATION_AT_FIRST * SEEN_AT_FIRST_BYTES;
+    (caused / (ingest + SEEN_AT_FIRST_BYTES)).clamp(AMPLIFICATION.0, AMPLIFICATION.1)
 }
 
 #[cfg(test)]
@@ -113,6 +118,26 @@ mod tests {
         now.applied_bytes += 30_000_000;
         let (disk, _) = pacer.step(3 * SECOND, &now).expect("as before");
         assert!((disk.drained_bytes_s - 3e7).abs() < 1.0, "{}", disk.drained_bytes_s);
+    }
+
+    #[test]
+    fn who_is_held_needs_no_less() {
+        let needs = |is_held: bool| {
+            let mut pacer = CompactionPacer::default();
+            let mut now = Counted { budget_bytes: 128 << 20, debt: 0.1, ..Counted::default() };
+            let mut seen = 0.0;
+            for second in 0..200 {
+                now.applied_bytes += 10_000_000;
+                let done = if is_held { 20_000_000 } else { 80_000_000 };
+                now.passed_bytes += done;
+                now.pending_bytes += 80_000_000 - done;
+                let found = pacer.step(second * SECOND, &now);
+                seen = found.map_or(seen, |(disk, _)| disk.write_amplification);
+            }
+            seen
+        };
+        assert!((needs(true) - needs(false)).abs() < 1e-6, "{} {}", needs(true), needs(false));
+        assert!((needs(true) - 8.0).abs() < 0.3, "{}", needs(true));
     }
 
     #[test]

@@ -11,6 +11,13 @@ const LEVEL_0_FILES_MAX: u64 = 64;
 /// Bytes that wait to be merged, at which the levels are out of shape: RocksDB slows down there by
 /// itself.
 const PENDING_BYTES_MAX: u64 = 64 << 30;
+/// What the shape of a store's levels is worth where as much waits to be merged as the store has: from here
+/// on the law pays for all that comes in ([`super::disk`]). Reads look into more files meanwhile, and rows lie
+/// there twice, but no write has to wait for that: it never counts for more than [`SHAPE_MAX`].
+const SHAPE_OF_ALL: f64 = 0.5;
+const SHAPE_MAX: f64 = 0.65;
+/// A store is taken for as large as this at least.
+const SHAPE_BYTES_MIN: u64 = 64 << 20;
 
 /// What a store has put off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,13 +26,17 @@ pub struct Backlog {
     pub level_0_files: u64,
     /// Bytes that are to be written anew until every level is as small as it should be.
     pub pending_bytes: u64,
+    /// Bytes of all files.
+    pub files_bytes: u64,
 }
 
 /// The debt of one store.
 #[must_use]
 pub fn of_store(backlog: &Backlog) -> f64 {
     let files = backlog.level_0_files as f64 / LEVEL_0_FILES_MAX as f64;
-    files.max(backlog.pending_bytes as f64 / PENDING_BYTES_MAX as f64)
+    let pending = backlog.pending_bytes as f64;
+    let shape = SHAPE_OF_ALL * pending / backlog.files_bytes.max(SHAPE_BYTES_MIN) as f64;
+    files.max(pending / PENDING_BYTES_MAX as f64).max(shape.min(SHAPE_MAX))
 }
 
 /// The debt that all stores of a node share: rows that are in no file. At twice their budget no more are
@@ -42,10 +53,15 @@ mod tests {
     #[test]
     fn the_worst_counts() {
         assert!(of_store(&Backlog::default()).abs() < f64::EPSILON);
-        let files = Backlog { level_0_files: 61, pending_bytes: 0 };
+        let files = Backlog { level_0_files: 61, ..Backlog::default() };
         assert!(of_store(&files) > REFUSED_FROM);
-        let bytes = Backlog { level_0_files: 4, pending_bytes: 32 << 30 };
-        assert!((of_store(&bytes) - 0.5).abs() < 1e-9);
+        let bytes = |pending_bytes, files_bytes| {
+            of_store(&Backlog { level_0_files: 4, pending_bytes, files_bytes })
+        };
+        assert!((bytes(32 << 30, 1 << 40) - 0.5).abs() < 1e-9);
+        assert!((bytes(1 << 30, 1 << 30) - 0.5).abs() < 1e-9);
+        assert!((bytes(9 << 30, 1 << 30) - SHAPE_MAX).abs() < 1e-9, "no write waits for it");
+        assert!(bytes(1 << 20, 0) < 0.1, "a small store is no burden");
         assert!(of_node(150, 100) < REFUSED_FROM && of_node(191, 100) > REFUSED_FROM);
         assert!(of_node(1, 0) >= 0.5, "no budget is no division by nothing");
     }

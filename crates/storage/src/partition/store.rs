@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use plimsoll_control::pacing::debt::Backlog;
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::{GroupId, PartitionId};
 
@@ -193,12 +194,10 @@ impl Store {
         self.unflushed.bytes()
     }
 
-    /// Files of level 0, and bytes that are to be written anew until every level is as small as it
-    /// should be.
+    /// What of its files is to be written anew.
     #[must_use]
-    pub fn backlog(&self) -> (u64, u64) {
-        let backlog = self.engine.backlog();
-        (backlog.level_0_files, backlog.pending_bytes)
+    pub fn backlog(&self) -> Backlog {
+        self.engine.backlog()
     }
 
     /// Bytes of rows that a flush that begins now would write: not those that are being flushed, and none where

@@ -17,7 +17,7 @@ pub(super) struct Compactions(CompactionPacer);
 impl Compactions {
     /// Looks, and sets the pace of the next second.
     pub(super) fn step(&mut self, shared: &Shared, foreground: &Foreground) {
-        let debt = note_debt(shared);
+        let (debt, pending_bytes) = note_debt(shared);
         let mode = match shared.replication.resources.has_rate_limiter() {
             true => Mode::Off,
             false => settings::cluster::compaction_pacing(&shared.metadata),
@@ -31,6 +31,7 @@ impl Compactions {
             applied_bytes: shared.replication.applied_bytes.load(Ordering::Relaxed),
             unflushed_bytes: held as u64,
             passed_bytes: pace.passed_bytes(),
+            pending_bytes,
             budget_bytes: budget as u64,
             debt,
             latencies_ns: foreground.latencies_ns,
@@ -48,15 +49,16 @@ impl Compactions {
 }
 
 /// Has every partition know how far its files are towards the point where it can take no more; how far the
-/// worst is, by them or by the rows in memory.
-fn note_debt(shared: &Shared) -> f64 {
-    let mut worst = 0.0_f64;
+/// worst is, by them or by the rows in memory, and how many bytes wait to be merged.
+fn note_debt(shared: &Shared) -> (f64, u64) {
+    let (mut worst, mut pending_bytes) = (0.0_f64, 0);
     for partition in shared.tables.partitions() {
-        let (level_0_files, pending_bytes) = partition.store.backlog();
-        let owed = debt::of_store(&debt::Backlog { level_0_files, pending_bytes });
+        let backlog = partition.store.backlog();
+        pending_bytes += backlog.pending_bytes;
+        let owed = debt::of_store(&backlog);
         partition.owes(owed);
         worst = worst.max(owed);
     }
     shared.router.load.owes(worst);
-    shared.router.write_debt()
+    (shared.router.write_debt(), pending_bytes)
 }

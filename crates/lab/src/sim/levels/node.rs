@@ -196,6 +196,7 @@ impl Node {
         let counted = Counted {
             applied_bytes: whole(self.came_in_bytes),
             unflushed_bytes: whole(self.unflushed_bytes),
+            pending_bytes: self.stores.iter().map(|store| store.backlog().pending_bytes).sum(),
             budget_bytes: self.budget_bytes.map_or(0, whole),
             debt,
             ..Counted::default()

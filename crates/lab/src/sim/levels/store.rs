@@ -10,6 +10,7 @@
 
 use std::collections::VecDeque;
 
+use plimsoll_control::average::whole;
 use plimsoll_control::pacing::debt::{Backlog, of_store};
 
 use super::spec::Shape;
@@ -67,7 +68,7 @@ impl Store {
         }
         levels[LEVELS - 1] = left;
         let files = (shape.level_0.0 as f64 + READY) * at[1] - 0.5;
-        let files = plimsoll_control::average::whole(files);
+        let files = whole(files);
         Self {
             shape,
             memtable_bytes: shape.memtable_bytes * at[0],
@@ -179,6 +180,11 @@ impl Store {
 
     /// How far it is towards the point where it can take no more, 0 to 1.
     pub(super) fn debt(&self) -> f64 {
+        of_store(&self.backlog())
+    }
+
+    /// What of its files is to be written anew.
+    pub(super) fn backlog(&self) -> Backlog {
         // As RocksDB estimates it: what is above its size goes down, with what it meets there.
         let mut pending = 0.0;
         let mut arrives = 0.0;
@@ -191,9 +197,10 @@ impl Store {
             arrives = (bytes - self.target(level)).max(0.0);
             pending += arrives * (1.0 + self.levels[level] / bytes.max(1.0));
         }
-        of_store(&Backlog {
+        Backlog {
             level_0_files: self.level_0.len() as u64,
-            pending_bytes: plimsoll_control::average::whole(pending),
-        })
+            pending_bytes: whole(pending),
+            files_bytes: whole(self.files_bytes()),
+        }
     }
 }

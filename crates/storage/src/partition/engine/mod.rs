@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
+use plimsoll_control::pacing::debt::Backlog;
 use rust_rocksdb::{DBPinnableSlice, WriteBatch};
 
 pub(super) use memory::{Memory, MemoryShared};
@@ -54,14 +55,6 @@ pub(super) enum Reach {
     Files,
     /// To what is in memory: [`StoreError::NotCached`] where that does not say.
     Memory,
-}
-
-/// What of a store's files is to be written anew.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Backlog {
-    pub level_0_files: u64,
-    /// Bytes that are to be written anew until every level is as small as it should be.
-    pub pending_bytes: u64,
 }
 
 impl Engine {

@@ -18,8 +18,9 @@ pub(in crate::partition) use self::rows::{Change, Rows};
 
 use self::files::Files;
 use super::super::resources::{BeforeFlush, Resources};
-use super::{Backlog, Reach};
+use super::Reach;
 use crate::rows::StoreError;
+use plimsoll_control::pacing::debt::Backlog;
 
 /// One in so many batches is followed by a flush that nobody asked for, as RocksDB has them.
 const FLUSHED_BATCHES: u64 = 200;
@@ -231,7 +232,8 @@ impl Memory {
     }
 
     pub fn backlog(&self) -> Backlog {
-        Backlog { level_0_files: self.file_count.load(Ordering::Relaxed), pending_bytes: 0 }
+        let level_0_files = self.file_count.load(Ordering::Relaxed);
+        Backlog { level_0_files, ..Backlog::default() }
     }
 
     pub fn unflushed_bytes(&self) -> u64 {

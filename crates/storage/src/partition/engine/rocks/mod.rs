@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use plimsoll_control::pacing::debt::Backlog;
 use rust_rocksdb::checkpoint::Checkpoint;
 use rust_rocksdb::{
     BottommostLevelCompaction, CompactOptions, DB, DBPinnableSlice, FlushOptions, ReadOptions,
@@ -22,7 +23,7 @@ pub(in crate::partition) use options::RocksShared;
 use self::options::{BLOCK_BYTES, DOCUMENT_BLOCK_BYTES, FileSizes};
 use self::walk::{up_to_rows, walk, walk_back};
 use super::super::resources::Resources;
-use super::{Backlog, Reach};
+use super::Reach;
 use crate::rows::{StoreError, Visit};
 
 /// A store in RocksDB.
@@ -168,6 +169,7 @@ impl Rocks {
         Backlog {
             level_0_files: self.figure("rocksdb.num-files-at-level0"),
             pending_bytes: self.figure("rocksdb.estimate-pending-compaction-bytes"),
+            files_bytes: self.files_bytes(),
         }
     }
 
