@@ -58,8 +58,8 @@ bench-breakers: ## what the memory breakers cost, beside a binary without their 
 	@scripts/deps.sh build && . scripts/env.sh && build_layerless
 	@. scripts/env.sh && $$plimsoll lab run breaker-overhead --layerless $$CARGO_TARGET_DIR/release/plimsoll-layerless $(ARGS)
 
-simulate: ## a whole cluster in one thread on virtual time, a history a seed (SEEDS=1000, FROM=1)
-	@. scripts/env.sh && build_whole && $$CARGO_TARGET_DIR/release/simulate --seeds $${SEEDS:-1000} --from $${FROM:-1}
+simulate: ## a whole cluster in one thread on virtual time, a history a seed (SEEDS=1000, FROM=1, ARGS=--shrink)
+	@. scripts/env.sh && build_whole && $$CARGO_TARGET_DIR/release/simulate --seeds $${SEEDS:-1000} --from $${FROM:-1} $(ARGS)
 
 mutations: ## faults put into the code, one at a time, for the simulator to find (an hour; ARGS="--only 'rule 4'")
 	@scripts/mutations.py $(ARGS)

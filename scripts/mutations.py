@@ -122,6 +122,21 @@ MUTATIONS = {
         "        overlay.put_owned(system::STAMP_KEY, stamp.encode());\n",
         "        let _ = &mut overlay;\n",
     ),
+    "rule 9: rows forget what changed before the index has it durably": (
+        "crates/cluster/src/documents/indexer.rs",
+        "        work.indexed = position;\n",
+        "        work.indexed = position;\n        self.store.forget_touches(position)?;\n",
+    ),
+    "rule 9: a refresh waits for nothing that was acknowledged": (
+        "crates/cluster/src/documents/remote.rs",
+        "                let freshness = Freshness::AtLeast(at_least);\n",
+        "                let freshness = Freshness::Eventual;\n",
+    ),
+    "index: a document that was there is put beside itself": (
+        "crates/cluster/src/documents/indexer.rs",
+        "work.index.put(key, text, source, !may_be_there)?",
+        "work.index.put(key, text, source, true)?",
+    ),
     "reads: a copy that has not come so far answers": (
         "crates/cluster/src/routing/serving.rs",
         "        if is_fresh && local.fault().is_none() {\n",

@@ -19,7 +19,7 @@ mod wire;
 
 pub use documents::{
     Action, AliasAction, CacheStatistics, Condition, ContextId, Document, DocumentWrite, Documents,
-    DocumentsOptions, IndexBody, IndexStatistics, PartitionStatistics, PoolStatistics,
+    DocumentsOptions, IndexBody, IndexStatistics, LeftOut, PartitionStatistics, PoolStatistics,
     SearchOptions, SearchOutcome, WriteResult, Written, apart, aside, refused, stopped,
 };
 pub use metadata::index::IndexMetadata;

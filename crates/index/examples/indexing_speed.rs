@@ -5,6 +5,7 @@
 
 use std::time::Instant;
 
+use plimsoll_base::Disk;
 use plimsoll_index::mapping::Mapping;
 use plimsoll_index::partition::{Options, PartitionIndex};
 use serde_json::{Value, json};
@@ -24,7 +25,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     report("check", count, started, cpu);
 
-    let mut index = PartitionIndex::open(dir.path(), &mapping, Options::default())?;
+    let mut index =
+        PartitionIndex::open(&Disk::of_the_machine(), dir.path(), &mapping, Options::default())?;
     let (started, cpu) = (Instant::now(), cpu_seconds());
     for (at, (id, source)) in (1..).zip(&sources) {
         index.put(id.as_bytes(), id, source.as_bytes(), true)?;

@@ -5,6 +5,7 @@
 
 use std::time::Instant;
 
+use plimsoll_base::Disk;
 use plimsoll_index::mapping::Mapping;
 use plimsoll_index::partition::{Options, PartitionIndex, View};
 use plimsoll_index::search::{Cancelled, SearchRequest, query_phase};
@@ -82,7 +83,8 @@ fn main() {
         "location": {"type": "geo_point"}, "text": {"type": "text"}}}))
     .expect("a mapping");
     let mut index =
-        PartitionIndex::open(dir.path(), &mapping, Options::default()).expect("an index");
+        PartitionIndex::open(&Disk::of_the_machine(), dir.path(), &mapping, Options::default())
+            .expect("an index");
     let started = Instant::now();
     let mut numbers = Numbers(7);
     for id in 0..documents {

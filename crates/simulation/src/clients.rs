@@ -29,7 +29,18 @@ const MOVES: u64 = 50;
 
 /// What clients saw, by key.
 #[derive(Clone, Default)]
-pub struct History(Arc<Mutex<Seen>>);
+pub struct History {
+    seen: Arc<Mutex<Seen>>,
+    kind: Kind,
+}
+
+/// What is asked of keys.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Kind {
+    #[default]
+    Rows,
+    Documents,
+}
 
 #[derive(Default)]
 struct Seen {
@@ -40,6 +51,8 @@ struct Seen {
     value: u64,
     refused: u64,
     unknown: u64,
+    /// What should not be, whatever the operations.
+    wrong: Vec<String>,
 }
 
 /// How much was done.
@@ -53,25 +66,54 @@ pub struct Counts {
     pub unknown: u64,
 }
 
+impl Counts {
+    /// Both together.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            answered: self.answered + other.answered,
+            refused: self.refused + other.refused,
+            unknown: self.unknown + other.unknown,
+        }
+    }
+}
+
 impl History {
+    /// Of documents, whose ids are the keys.
+    #[must_use]
+    pub fn of_documents() -> Self {
+        Self { kind: Kind::Documents, ..Self::default() }
+    }
+
+    /// Notes what should not be.
+    pub fn note(&self, what: String) {
+        self.seen.lock().wrong.push(what);
+    }
+
+    /// What should not be, beside operations that cannot have happened.
+    #[must_use]
+    pub fn wrong(&self) -> Vec<String> {
+        self.seen.lock().wrong.clone()
+    }
+
     /// The operations on each key.
     #[must_use]
     pub fn operations(&self) -> BTreeMap<String, Vec<Operation>> {
-        self.0.lock().operations.clone()
+        self.seen.lock().operations.clone()
     }
 
     /// How much was done.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let seen = self.0.lock();
+        let seen = self.seen.lock();
         let all: usize = seen.operations.values().map(Vec::len).sum();
         let (refused, unknown) = (seen.refused, seen.unknown);
         Counts { answered: all as u64 - unknown - refused, refused, unknown }
     }
 
     /// What to do next, with which key; it counts as called.
-    fn begin(&self, chance: &mut Stream, now: Instant) -> Begun {
-        let mut seen = self.0.lock();
+    pub(crate) fn begin(&self, chance: &mut Stream, now: Instant) -> Begun {
+        let mut seen = self.seen.lock();
         let slot = chance.below(SLOTS);
         let generation = seen.generations.get(&slot).copied().unwrap_or(0);
         let key = |generation| format!("k{slot}-{generation}");
@@ -84,24 +126,36 @@ impl History {
         let key = key(generation);
         let action = match chance.below(10) {
             0..4 => Action::Get,
-            4..7 => {
+            number @ 4..9 => {
                 seen.value += 1;
                 // Increments between do not come to it.
-                Action::Set(seen.value * 1_000)
+                let value = seen.value * 1_000;
+                match self.kind {
+                    Kind::Documents => Action::Add(value),
+                    Kind::Rows if number < 7 => Action::Set(value),
+                    Kind::Rows => Action::Increment,
+                }
             }
-            7..9 => Action::Increment,
             _ => Action::Delete,
         };
         seen.call(key, action, now)
     }
 
-    /// A key is read.
-    fn begin_read(&self, key: &str, now: Instant) -> Begun {
-        self.0.lock().call(key.to_owned(), Action::Get, now)
+    /// All keys that are used now are read.
+    pub(crate) fn begin_reads(&self, now: Instant) -> Vec<Begun> {
+        let mut seen = self.seen.lock();
+        let generations = seen.generations.clone();
+        let keys = generations.iter().map(|(slot, generation)| format!("k{slot}-{generation}"));
+        keys.map(|key| seen.call(key, Action::Get, now)).collect()
     }
 
-    fn end(&self, begun: &Begun, now: Instant, told: &Told) {
-        let mut held = self.0.lock();
+    /// A key is read.
+    fn begin_read(&self, key: &str, now: Instant) -> Begun {
+        self.seen.lock().call(key.to_owned(), Action::Get, now)
+    }
+
+    pub(crate) fn end(&self, begun: &Begun, now: Instant, told: &Told) {
+        let mut held = self.seen.lock();
         let seen = &mut *held;
         let Some(operation) =
             seen.operations.get_mut(&begun.key).and_then(|it| it.get_mut(begun.at))
@@ -130,14 +184,16 @@ impl Seen {
 }
 
 /// An operation that was called for.
-struct Begun {
-    key: String,
+pub(crate) struct Begun {
+    pub key: String,
     at: usize,
-    action: Action,
+    pub action: Action,
 }
 
-enum Told {
+/// What came of it.
+pub(crate) enum Told {
     Answer(Answer),
+    /// It did not run, and never will.
     Refused,
     Unknown,
 }
@@ -205,8 +261,13 @@ impl Client {
     }
 
     fn connect(&self, chance: &mut Stream) -> Option<mpsc::Sender<Asked>> {
+        self.connect_to(self.any(chance))
+    }
+
+    /// The address of one of the nodes.
+    pub(crate) fn any(&self, chance: &mut Stream) -> &str {
         let at = usize::try_from(chance.below(self.addresses.len() as u64)).unwrap_or_default();
-        self.connect_to(&self.addresses[at])
+        &self.addresses[at]
     }
 
     fn connect_to(&self, address: &str) -> Option<mpsc::Sender<Asked>> {
@@ -228,7 +289,9 @@ impl Client {
     async fn ask(&self, connection: &mpsc::Sender<Asked>, begun: &Begun) -> Told {
         let key = begun.key.as_bytes();
         let argv = match &begun.action {
-            Action::Set(value) => Argv::of(&[b"SET", key, value.to_string().as_bytes()]),
+            Action::Set(value) | Action::Add(value) => {
+                Argv::of(&[b"SET", key, value.to_string().as_bytes()])
+            }
             Action::Get => Argv::of(&[b"GET", key]),
             Action::Increment => Argv::of(&[b"INCR", key]),
             Action::Delete => Argv::of(&[b"DEL", key]),

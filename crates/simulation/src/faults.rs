@@ -46,6 +46,16 @@ pub enum Fault {
         /// Whose.
         machine: usize,
     },
+    /// A disk has room for nothing more.
+    Full {
+        /// Whose.
+        machine: usize,
+    },
+    /// A disk fails where something is to be made durable. Its node is started anew on it once it is well.
+    Failing {
+        /// Whose.
+        machine: usize,
+    },
 }
 
 /// A fault, from when and for how long.
@@ -69,7 +79,7 @@ pub struct Faults {
 }
 
 /// How many kinds of faults there are.
-const KINDS: u64 = 6;
+const KINDS: u64 = 8;
 /// The most that happens in a run.
 const COUNT_MAX: u64 = 12;
 /// The most absences of minutes in a run.
@@ -127,7 +137,9 @@ fn one(chance: &mut Stream, kind: u64, machines: usize, duration: Duration) -> D
             (Fault::Clock { machine, by_ms }, ms(chance, 100, 15_000))
         }
         4 => (Fault::NoLeader, ms(chance, 1_000, 9_000)),
-        _ => (Fault::Blind { machine }, ms(chance, 100, 4_000)),
+        5 => (Fault::Blind { machine }, ms(chance, 100, 4_000)),
+        6 => (Fault::Full { machine }, ms(chance, 100, 20_000)),
+        _ => (Fault::Failing { machine }, ms(chance, 100, 10_000)),
     };
     Due { at, lasts, fault }
 }

@@ -1,7 +1,7 @@
 //! A whole cluster under one seed: three or more nodes of the code that ships, in one process and one thread, on
 //! virtual time. Their time, chance, tasks and disk are simulated (`plimsoll_base`), and so are the log's
-//! servers ([`log`]) and the network between them ([`network`]). Clients write and read rows ([`clients`]), things
-//! go wrong ([`faults`]), and what clients saw is judged ([`linearizable`]).
+//! servers ([`log`]) and the network between them ([`network`]). Clients write and read rows ([`clients`]) and
+//! documents ([`searches`]), make and delete tables ([`tables`]), things go wrong ([`faults`]), and what clients saw is judged ([`linearizable`]).
 //!
 //! What stays outside: RESP, HTTP, gRPC, RocksDB, NATS. Tests on real processes see to those.
 
@@ -13,3 +13,6 @@ pub mod messages;
 pub mod network;
 pub mod nodes;
 pub mod run;
+pub mod searches;
+pub mod shrink;
+pub mod tables;

@@ -10,6 +10,8 @@ use std::collections::HashSet;
 pub enum Action {
     /// Sets a value.
     Set(u64),
+    /// Sets it, and says whether there was none before.
+    Add(u64),
     /// Reads it.
     Get,
     /// Adds one to it; what is not there counts as 0.
@@ -23,6 +25,8 @@ pub enum Action {
 pub enum Answer {
     /// It is done.
     Done,
+    /// It is done; whether nothing was there before.
+    Made(bool),
     /// A value, or that there is none.
     Value(Option<u64>),
     /// So many were taken away.
@@ -59,6 +63,7 @@ impl Action {
     fn apply(&self, value: Option<u64>) -> (Option<u64>, Answer) {
         match self {
             Self::Set(to) => (Some(*to), Answer::Done),
+            Self::Add(to) => (Some(*to), Answer::Made(value.is_none())),
             Self::Get => (value, Answer::Value(value)),
             Self::Increment => {
                 let next = value.unwrap_or(0).wrapping_add(1);

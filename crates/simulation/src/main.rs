@@ -10,12 +10,14 @@ use std::time::Duration;
 use clap::Parser;
 use plimsoll_simulation::messages;
 use plimsoll_simulation::run::{Outcome, Plan, run};
+use plimsoll_simulation::shrink::{Cut, shrink};
 
 /// Runs whole clusters in one thread on virtual time, each from one seed, and judges what its clients saw
 #[derive(Parser)]
 #[command(
     name = "simulate",
-    after_help = "Examples:\n  simulate --seeds 200\n  simulate --from 4711 --seeds 1 --verbose"
+    after_help = "Examples:\n  simulate --seeds 200\n  simulate --from 4711 --seeds 1 --verbose\n  \
+                  simulate --from 4711 --seeds 1 --shrink"
 )]
 struct Arguments {
     /// The first seed
@@ -33,12 +35,52 @@ struct Arguments {
     /// Each seed twice: the same seed has to be the same history
     #[arg(long)]
     twice: bool,
+    /// Leaves as much as can be left out of the first seed that is broken, and says how to run what is left
+    #[arg(long)]
+    shrink: bool,
+    /// The faults that are kept, by their places in the seed's plan: 0,3,4, or nothing for none
+    #[arg(long, value_name = "PLACES", value_parser = places)]
+    faults: Option<Places>,
+    /// How many clients of rows there are [default: as the seed says]
+    #[arg(long, value_name = "N")]
+    clients: Option<usize>,
+    /// How many clients of documents there are [default: as the seed says]
+    #[arg(long, value_name = "N")]
+    searchers: Option<usize>,
+    /// For how long they ask, s [default: as the seed says]
+    #[arg(long, value_name = "S")]
+    duration_s: Option<u64>,
+    /// The log does nothing but what it is told to
+    #[arg(long)]
+    calm_log: bool,
     /// Says of each seed what it was made of and what came of it
     #[arg(long)]
     verbose: bool,
     /// Writes what nodes say to the standard error, with the virtual time: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL")]
     messages: Option<tracing::Level>,
+}
+
+/// Places in a list.
+#[derive(Clone)]
+struct Places(Vec<usize>);
+
+fn places(text: &str) -> Result<Places, std::num::ParseIntError> {
+    let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
+    words.map(str::parse).collect::<Result<_, _>>().map(Places)
+}
+
+impl Arguments {
+    /// What is left out of each seed's plan.
+    fn cut(&self) -> Cut {
+        Cut {
+            faults: self.faults.as_ref().map(|places| places.0.clone()),
+            clients: self.clients,
+            searchers: self.searchers,
+            duration_s: self.duration_s,
+            is_log_calm: self.calm_log,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -83,8 +125,13 @@ fn main() -> ExitCode {
         totals.refused,
         totals.unknown
     );
+    let cut = arguments.cut();
     for seed in &totals.broken {
-        println!("broken: simulate --from {seed} --seeds 1 --verbose");
+        println!("broken: simulate --from {seed} --seeds 1 --verbose{cut}");
+    }
+    if let Some(seed) = totals.broken.first().filter(|_| arguments.shrink) {
+        let shrunk = shrink(&Plan::of(*seed), cut, is_violated);
+        println!("shrunk: simulate --from {seed} --seeds 1 --verbose{shrunk}");
     }
     if totals.broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -95,7 +142,7 @@ fn is_broken(totals: &Mutex<Totals>) -> bool {
 
 /// Runs a seed on a thread of its own, as what a thread remembers (hash keys) must not come from another seed.
 fn one(arguments: &Arguments, seed: u64, totals: &Mutex<Totals>) {
-    let plan = Plan::of(seed);
+    let plan = arguments.cut().of(&Plan::of(seed));
     let runs = std::thread::scope(|scope| {
         let count = if arguments.twice { 2 } else { 1 };
         (0..count).map(|_| scope.spawn(|| outcome(&plan)).join()).collect::<Vec<_>>()
@@ -135,6 +182,12 @@ fn one(arguments: &Arguments, seed: u64, totals: &Mutex<Totals>) {
         plan.faults.due.iter().for_each(|due| println!("  {due:?}"));
     }
     totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner).broken.push(seed);
+}
+
+/// Whether a run of a plan breaks a promise.
+fn is_violated(plan: &Plan) -> bool {
+    let run = std::thread::scope(|scope| scope.spawn(|| outcome(plan)).join());
+    !matches!(run, Ok(Ok(outcome)) if outcome.violations.is_empty())
 }
 
 fn outcome(plan: &Plan) -> Result<Outcome, String> {

@@ -27,6 +27,7 @@ pub struct Machine {
     /// The process of its last start, and how often it was started.
     process: Option<u64>,
     starts: u64,
+    is_failing: bool,
     wall: Option<Arc<Wall>>,
     /// The log as its last opening has it.
     handle: Arc<Mutex<Weak<Handle>>>,
@@ -62,7 +63,8 @@ impl Cluster {
             let (address, random) = (format!("n{number}"), random.part(&format!("n{number}")));
             let (disk, dir) = (SimulatedDisk::new(&random), Path::new("/").join(&address));
             let handle = Arc::new(Mutex::new(Weak::new()));
-            Machine { address, disk, dir, random, process: None, starts: 0, wall: None, handle }
+            let (process, starts, is_failing, wall) = (None, 0, false, None);
+            Machine { address, disk, dir, random, process, starts, is_failing, wall, handle }
         };
         let machines = (1..=count).map(machine).collect();
         let failures = Arc::default();
@@ -131,6 +133,24 @@ impl Cluster {
             let drawn = usize::try_from(chance.below(files.len() as u64)).unwrap_or_default();
             tracing::debug!(file = %files[drawn].display(), "a bit turns");
             machine.disk.turn_bit(&files[drawn]);
+        }
+    }
+
+    /// Leaves no more room on the disk of a machine, or gives it as much as there was.
+    pub fn fill(&self, at: usize, is_full: bool) {
+        let disk = &self.machines[at].disk;
+        disk.limit(if is_full { disk.used_bytes() } else { u64::MAX });
+    }
+
+    /// Has the disk of a machine fail where something is to be made durable. Where it does not any more, the
+    /// node is started anew, as what was not made durable is not known to be lost until then.
+    pub fn fail_syncs(&mut self, at: usize, do_fail: bool) {
+        let machine = &mut self.machines[at];
+        machine.disk.fail_syncs(do_fail);
+        let was_failing = std::mem::replace(&mut machine.is_failing, do_fail);
+        if was_failing && !do_fail && machine.process.is_some() {
+            self.kill(at, false);
+            self.start(at);
         }
     }
 

@@ -21,6 +21,8 @@ use crate::log::{Delays, Servers, Troubles};
 use crate::messages;
 use crate::network::Network;
 use crate::nodes::Cluster;
+use crate::searches::{self, Searcher, Shape};
+use crate::tables::TableMaker;
 
 /// The process of the log's servers, and that of clients.
 const SERVERS: u64 = 0;
@@ -35,23 +37,37 @@ const DIGESTS_WITHIN: Duration = Duration::from_secs(20);
 const LONG: u64 = 4;
 const LONG_DURATION: Duration = Duration::from_secs(270);
 const LONG_REST: Duration = Duration::from_millis(900);
+/// One seed in so many has more nodes than copies, up to so many.
+const LARGER: u64 = 5;
+const NODES_MAX: u64 = 9;
+/// One seed in so many has documents as well, and so many clients of them.
+const DOCUMENTS: u64 = 3;
+const SEARCHERS: usize = 3;
+/// One in so many has tables that come and go.
+const MAKES_TABLES: u64 = 4;
 const PROBE_PAUSE: Duration = Duration::from_millis(500);
 
 /// What a run is made of.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// What chance comes from.
     pub seed: u64,
     /// How many nodes there are.
     pub nodes: usize,
-    /// How many clients.
+    /// How many clients of rows.
     pub clients: usize,
+    /// How many clients of documents, where there is an index.
+    pub searchers: usize,
     /// For how long they ask, and things go wrong.
     pub duration: Duration,
     /// How long a client rests between two operations, at most.
     pub rest: Duration,
     /// How many partitions the rows are in.
     pub partitions: u32,
+    /// The index that there is beside them.
+    pub documents: Option<Shape>,
+    /// Whether tables are made and deleted.
+    pub makes_tables: bool,
     /// What a way between nodes carries of one message, bytes a second.
     pub way_bytes_s: u64,
     /// What goes wrong.
@@ -67,9 +83,12 @@ impl Plan {
             seed,
             nodes: 3,
             clients: 5,
+            searchers: 0,
             duration,
             rest,
             partitions: 1,
+            documents: None,
+            makes_tables: false,
             way_bytes_s: u64::MAX,
             faults: Faults::default(),
         }
@@ -90,6 +109,15 @@ impl Plan {
                 plan.way_bytes_s = 2_000 + chance.below(30_000);
             }
         }
+        let mut size = random.of("nodes");
+        if size.once_in(LARGER) {
+            plan.nodes = usize::try_from(4 + size.below(NODES_MAX - 3)).unwrap_or(plan.nodes);
+        }
+        let mut of_documents = random.of("documents");
+        plan.documents =
+            of_documents.once_in(DOCUMENTS).then(|| searches::shape(&mut of_documents));
+        plan.makes_tables = random.of("tables").once_in(MAKES_TABLES);
+        plan.searchers = if plan.documents.is_some() { SEARCHERS } else { 0 };
         plan.faults = Faults::drawn(&random, plan.nodes, plan.duration);
         if is_long {
             plan.faults = plan.faults.with_absences(&random, plan.nodes);
@@ -143,15 +171,39 @@ pub fn run(plan: &Plan) -> Result<Outcome, Stuck> {
         let random = random.part(&format!("client {number}"));
         cluster.executor.process(CLIENTS).spawn("client", client.run(random));
     }
+    let documents = History::of_documents();
+    let searcher = plan.documents.map(|shape| {
+        let client = Client { history: documents.clone(), ..client.clone() };
+        Searcher { client, shape }
+    });
+    for (number, searcher) in (0..plan.searchers).zip(searcher.iter().cycle()) {
+        let random = random.part(&format!("searcher {number}"));
+        cluster.executor.process(CLIENTS).spawn("searcher", searcher.clone().run(random));
+    }
+    let tables = plan.makes_tables.then(|| TableMaker::new(client.clone()));
+    if let Some(tables) = tables.clone() {
+        let run = tables.run(random.part("tables"));
+        cluster.executor.process(CLIENTS).spawn("tables", run);
+    }
     go_wrong(&mut cluster, plan)?;
     let mut violations = heal(&mut cluster)?;
     violations.extend(read_all(&mut cluster, client)?);
-    violations.extend(judged(&history));
-    let seen = format!("{:?}", history.operations());
+    if let Some(searcher) = searcher {
+        let search = |late| searcher.search_all(late);
+        violations.extend(on_all(&mut cluster, "does not search", search)?);
+    }
+    if let Some(tables) = tables {
+        violations.extend(on_all(&mut cluster, "is not", |late| tables.find_all(late))?);
+    }
+    for history in [&history, &documents] {
+        violations.extend(judged(history));
+    }
+    let seen = format!("{:?}{:?}", history.operations(), documents.operations());
     let trace = xxh3_64_with_seed(seen.as_bytes(), cluster.executor.trace());
     (0..plan.nodes).for_each(|at| cluster.kill(at, false));
     let passed = time.now() - Instant::default();
-    Ok(Outcome { trace, counts: history.counts(), passed, violations })
+    let counts = history.counts().with(documents.counts());
+    Ok(Outcome { trace, counts, passed, violations })
 }
 
 /// What a fault does at a moment: it begins, or it ends.
@@ -191,6 +243,8 @@ fn step(cluster: &mut Cluster, due: &Due, begins: bool) {
         Fault::NoLeader if begins => cluster.servers.behead(due.lasts),
         Fault::Blind { machine } if begins => cluster.blind(machine, due.lasts),
         Fault::NoLeader | Fault::Blind { .. } => {}
+        Fault::Full { machine } => cluster.fill(machine, begins),
+        Fault::Failing { machine } => cluster.fail_syncs(machine, begins),
     }
 }
 
@@ -202,6 +256,8 @@ fn heal(cluster: &mut Cluster) -> Result<Vec<String>, Stuck> {
     for at in 0..cluster.machines.len() {
         cluster.freeze(at, false);
         cluster.set_clock(at, 0);
+        cluster.fill(at, false);
+        cluster.fail_syncs(at, false);
         cluster.start(at);
     }
     let mut violations = Vec::new();
@@ -242,6 +298,24 @@ fn read_all(cluster: &mut Cluster, client: Client) -> Result<Vec<String>, Stuck>
     }
     let late = (!is_over.load(Ordering::Relaxed)).then(|| "not every key can be read".to_owned());
     Ok(late.into_iter().collect())
+}
+
+/// Has a client ask every node until it says what it has to say; says who does not in time.
+fn on_all<F: Future<Output = ()> + Send + 'static>(
+    cluster: &mut Cluster,
+    what: &str,
+    ask: impl FnOnce(Waiting) -> F,
+) -> Result<Vec<String>, Stuck> {
+    let waiting: Waiting = Arc::default();
+    let asking = ask(Arc::clone(&waiting));
+    cluster.executor.process(CLIENTS).spawn("ask all", asking);
+    let end = cluster.executor.time().now() + HEALS_WITHIN;
+    cluster.executor.run_for(PROBE_PAUSE)?;
+    while !waiting.lock().is_empty() && cluster.executor.time().now() < end {
+        cluster.executor.run_for(PROBE_PAUSE)?;
+    }
+    let waiting = waiting.lock();
+    Ok(waiting.iter().map(|(node, why)| format!("{node} {what}: {why}")).collect())
 }
 
 /// The nodes that did not answer a write and a read yet, and why.
@@ -348,14 +422,14 @@ fn differences(digests: &[CopyDigest]) -> Vec<String> {
 
 /// What clients saw that cannot have happened.
 fn judged(history: &History) -> Vec<String> {
-    let mut violations = Vec::new();
+    let mut violations = history.wrong();
     for (key, operations) in history.operations() {
         let why = match judge(&operations) {
             Verdict::Linearizable => continue,
             Verdict::Violated => "cannot have happened",
             Verdict::Undecided => "is undecided",
         };
-        violations.push(format!("what was seen of {key} {why}"));
+        violations.push(format!("what was seen of {key} {why}: {operations:?}"));
     }
     violations
 }

@@ -52,6 +52,21 @@ impl Disk {
         }
     }
 
+    /// Makes an empty file, which is not there yet, to write it. Neither what is written nor its name is
+    /// durable before it is synced.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`]; whatever the disk says.
+    pub fn create_new(&self, path: &Path) -> io::Result<DiskFile> {
+        Ok(DiskFile(match &self.0 {
+            Kind::Machine => {
+                let mut options = OpenOptions::new();
+                Opened::Machine(options.read(true).write(true).create_new(true).open(path)?)
+            }
+            Kind::Simulated(handle) => Opened::Simulated(handle.create_new(path)?),
+        }))
+    }
+
     /// Opens a file to read it.
     ///
     /// # Errors

@@ -138,6 +138,28 @@ impl Tasks {
         Spawned(told)
     }
 
+    /// Whether whoever asks can begin a task: a node's needs a runtime for it.
+    #[must_use]
+    pub fn can_spawn(&self) -> bool {
+        match &self.0 {
+            Kind::Machine => tokio::runtime::Handle::try_current().is_ok(),
+            Kind::Simulated(_) => true,
+        }
+    }
+
+    /// Whether they are a node's, which may block a thread.
+    #[must_use]
+    pub fn are_the_machines(&self) -> bool {
+        matches!(self.0, Kind::Machine)
+    }
+
+    /// Blocks the thread of a role for so long. In a simulation nothing blocks.
+    pub fn block_for(&self, duration: Duration) {
+        if self.are_the_machines() {
+            std::thread::sleep(duration);
+        }
+    }
+
     /// Does what blocks, beside the tasks of a node's runtime: at once in a role that has a thread of its own,
     /// and in a simulation, where nothing blocks.
     ///

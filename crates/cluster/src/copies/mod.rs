@@ -231,7 +231,8 @@ impl LocalCopies {
         if let Some(index) = table.index() {
             // All its files are read, where they came with the copy: beside this thread, which beats.
             let (dir, partition) = (self.index_dir(partition.id), Arc::clone(partition));
-            let open = move || open_indexer(&dir, &partition, &index);
+            let world = self.world.clone();
+            let open = move || open_indexer(&world, &dir, &partition, &index);
             let opened = self.world.tasks.blocking(open).await.map_err(|error| failed(&error))?;
             opened.map_err(|error| failed(&error))?;
         }
@@ -264,7 +265,7 @@ impl LocalCopies {
         partition: &Partition,
         index: &Arc<IndexMetadata>,
     ) -> Result<(), String> {
-        open_indexer(&self.index_dir(partition.id), partition, index)
+        open_indexer(&self.world, &self.index_dir(partition.id), partition, index)
     }
 
     /// Takes a table that the metadata no longer has off this node, files and all.
@@ -375,11 +376,12 @@ fn keep_copy(partition: &Partition, metadata: &Partition) -> Result<(), StoreErr
 }
 
 fn open_indexer(
+    world: &World,
     dir: &Path,
     partition: &Partition,
     index: &Arc<IndexMetadata>,
 ) -> Result<(), String> {
-    let indexer = Indexer::open(dir, partition.id, &partition.store, index)
+    let indexer = Indexer::open(world, dir, partition.id, &partition.store, index)
         .map_err(|error| format!("{}: {error}", dir.display()))?;
     partition.set_index(Arc::new(indexer));
     Ok(())

@@ -12,7 +12,6 @@ use serde_json::{Map, Value, json};
 
 use super::service::Documents;
 use super::types::IndexBody;
-use crate::machine::wall_clock::now_ms;
 use crate::metadata;
 use crate::metadata::PARTITIONS_MAX;
 use crate::metadata::default_expiry;
@@ -75,7 +74,7 @@ impl Documents {
             return Err(Error::illegal_argument(reason));
         }
         default_expiry::check(&self.router.replication.version, &body.settings)?;
-        let documents = definition_of(body)?;
+        let documents = definition_of(body, self.searching.time.wall_ms())?;
         let there = self.router.tables.by_name(name);
         if let Some(index) = there.as_ref().and_then(|table| table.index()) {
             return Err(already_exists(&index));
@@ -225,7 +224,8 @@ impl Documents {
     ) -> Result<Arc<IndexMetadata>, Error> {
         let mapping = mapping_of(&documents.settings, &documents.mapping)?;
         let held = Arc::clone(table);
-        let grown = tokio::task::spawn_blocking(move || grown_by_rows(&held, mapping)).await;
+        let grown = move || grown_by_rows(&held, mapping);
+        let grown = self.router.world.tasks.blocking(grown).await;
         documents.mapping = grown.map_err(|error| Error::internal(error.to_string()))??.to_json();
         let (index, _) = self
             .change_definition(table, |definition| {
@@ -304,13 +304,13 @@ fn grown_by_rows(table: &Table, mut mapping: Mapping) -> Result<Mapping, Error> 
     Ok(mapping)
 }
 
-fn definition_of(body: IndexBody) -> Result<DocumentsDefinition, Error> {
+fn definition_of(body: IndexBody, created_ms: u64) -> Result<DocumentsDefinition, Error> {
     let no_fields = json!({});
     let mappings = if body.mappings.is_null() { &no_fields } else { &body.mappings };
     let mapping = mapping_of(&body.settings, mappings)?;
     body.aliases.keys().try_for_each(|alias| check_name(alias))?;
     let documents = DocumentsDefinition {
-        created_ms: now_ms(),
+        created_ms,
         settings: body.settings,
         mapping: mapping.to_json(),
         mapping_version: 1,

@@ -3,16 +3,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::Time;
+use plimsoll_base::time::Instant;
 use plimsoll_index::Error;
 use plimsoll_index::search::SearchRequest;
 use serde_json::Value;
 
 use super::options::{ContextId, Last};
 use super::parts::Part;
-use crate::machine::wall_clock::now_ms;
 
 /// The most contexts at once. Elasticsearch's `search.max_open_scroll_context`.
 const CONTEXTS_MAX: usize = 500;
@@ -48,12 +49,16 @@ pub(crate) struct Scroll {
 }
 
 /// The contexts of a node.
-#[derive(Default)]
 pub(crate) struct Contexts {
+    time: Time,
     open: Mutex<BTreeMap<ContextId, Context>>,
 }
 
 impl Contexts {
+    pub(super) fn new(time: &Time) -> Self {
+        Self { time: time.clone(), open: Mutex::default() }
+    }
+
     /// Holds a new context.
     pub(crate) fn add(
         &self,
@@ -72,11 +77,9 @@ impl Contexts {
             return Err(Error::new(429, "rejected_execution_exception", reason));
         }
         let id = ContextId::new();
-        let expires = Instant::now() + keep_alive;
-        open.insert(
-            id.clone(),
-            Context { parts, scroll, created_ms: now_ms(), keep_alive, expires },
-        );
+        let expires = self.time.now() + keep_alive;
+        let created_ms = self.time.wall_ms();
+        open.insert(id.clone(), Context { parts, scroll, created_ms, keep_alive, expires });
         Ok(id)
     }
 
@@ -86,7 +89,7 @@ impl Contexts {
         let mut open = self.open.lock();
         let context = open.get_mut(id).ok_or_else(|| missing(id))?;
         context.keep_alive = keep_alive.unwrap_or(context.keep_alive);
-        context.expires = Instant::now() + context.keep_alive;
+        context.expires = self.time.now() + context.keep_alive;
         let Context { parts, scroll, keep_alive, .. } = context;
         Ok(Open { parts: Arc::clone(parts), scroll: scroll.clone(), keep_alive: *keep_alive })
     }
@@ -113,7 +116,7 @@ impl Contexts {
 
     /// Lets go of those whose time is over.
     pub(crate) fn expire(&self) {
-        let now = Instant::now();
+        let now = self.time.now();
         let expired: Vec<Context> = {
             let mut open = self.open.lock();
             let is_over = |(_, context): &(&ContextId, &Context)| context.expires <= now;

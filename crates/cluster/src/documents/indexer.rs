@@ -7,15 +7,16 @@
 
 use std::any::Any;
 use std::collections::HashSet;
-use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
+use plimsoll_base::World;
+use plimsoll_base::time::Instant;
 use plimsoll_index::Error;
 use plimsoll_index::partition::{Grown, IndexError, Options, PartitionIndex, View};
 use plimsoll_log::{Lsn, PartitionId};
@@ -25,9 +26,9 @@ use plimsoll_storage::partition::{OwnedSnapshot, Store, position_of, touches_of}
 use plimsoll_storage::rows::StoreError;
 use plimsoll_storage::rows::touch::{Touched, TouchedDocument};
 use tokio::sync::watch;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::types::Document;
-use crate::machine::wall_clock::now_ms;
 use crate::metadata::index::IndexMetadata;
 use crate::replication::index::DocumentsIndex;
 use crate::replication::partition::Partition;
@@ -73,6 +74,7 @@ pub(crate) struct PartitionView {
 
 /// The index over one partition.
 pub(crate) struct Indexer {
+    world: World,
     partition: PartitionId,
     dir: PathBuf,
     store: Store,
@@ -116,7 +118,8 @@ struct Work {
     refreshed_at: Instant,
     persisted_at: Instant,
     unpersisted: u64,
-    hasher: RandomState,
+    /// Of the hashes of documents: nobody can choose ids of equal hashes.
+    hash_seed: u64,
 }
 
 /// What is gathered of the touches of one refresh.
@@ -132,18 +135,19 @@ struct Batch {
 impl Indexer {
     /// Opens the index in `dir`, or makes an empty one.
     pub(crate) fn open(
+        world: &World,
         dir: &Path,
         partition: PartitionId,
         store: &Store,
         metadata: &Arc<IndexMetadata>,
     ) -> Result<Self, Error> {
         let _index = enter(&INDEX);
-        std::fs::create_dir_all(dir).map_err(|error| Error::internal(error.to_string()))?;
-        let (work, damage) = Work::open(dir, metadata)?;
+        let (work, damage) = Work::open(world, dir, metadata)?;
         if let Some(why) = &damage {
             tracing::error!(%partition, why, "the index is built anew from the rows");
         }
         Ok(Self {
+            world: world.clone(),
             rebuilding: Mutex::new(damage),
             is_suspect: AtomicBool::new(false),
             store_fault: Mutex::default(),
@@ -182,7 +186,7 @@ impl Indexer {
         let Some(work) = work.as_mut() else {
             return Err(Error::new(400, "index_closed_exception", "closed"));
         };
-        let began = Instant::now();
+        let began = self.now();
         self.is_behind.store(false, Ordering::Release);
         let view = match self.refresh_now(work) {
             Ok(view) => view,
@@ -194,27 +198,13 @@ impl Indexer {
                 return Err(self.recover(work, fault));
             }
         };
-        count(&self.counters.refreshes, &self.counters.refresh_us, began);
+        count(&self.counters.refreshes, &self.counters.refresh_us, self.now() - began);
         if work.unpersisted >= PERSIST_DOCUMENTS
-            || (work.unpersisted > 0 && work.persisted_at.elapsed() >= PERSIST_INTERVAL)
+            || (work.unpersisted > 0 && self.now() - work.persisted_at >= PERSIST_INTERVAL)
         {
             self.persist_now(work).map_err(|fault| self.recover(work, fault))?;
         }
         Ok(view)
-    }
-
-    /// As [`Self::refresh`]; where the mapping of the documents is on its way here, after it has
-    /// come. Blocks.
-    pub(crate) fn refresh_in_time(&self) -> Result<Arc<PartitionView>, Error> {
-        let end = Instant::now() + MAPPING_TIMEOUT;
-        loop {
-            match self.refresh() {
-                Err(error) if is_behind_mapping(&error) && Instant::now() < end => {
-                    std::thread::sleep(MAPPING_PAUSE);
-                }
-                refreshed => return refreshed,
-            }
-        }
     }
 
     /// Brings the index back to where it was durable last, or to nothing where its files are
@@ -227,7 +217,7 @@ impl Indexer {
         }
         let is_lost =
             matches!(fault, Fault::Index(IndexError::Corrupt(_) | IndexError::NeedsRebuild));
-        if is_lost && let Err(error) = PartitionIndex::destroy(&self.dir) {
+        if is_lost && let Err(error) = PartitionIndex::destroy(&self.world.disk, &self.dir) {
             tracing::error!(partition = %self.partition, %error, "files cannot be removed");
         }
         if is_lost {
@@ -236,7 +226,7 @@ impl Indexer {
             self.view.write().take();
             self.is_behind.store(true, Ordering::Release);
         }
-        match Work::open(&self.dir, &self.metadata.read()) {
+        match Work::open(&self.world, &self.dir, &self.metadata.read()) {
             Ok((opened, _)) => *work = opened,
             Err(error) => {
                 tracing::error!(partition = %self.partition, %error, "the index cannot be opened");
@@ -270,7 +260,7 @@ impl Indexer {
         }
         let searcher = work.index.refresh(position.0)?;
         work.indexed = position;
-        work.refreshed_at = Instant::now();
+        work.refreshed_at = self.now();
         work.must_rebuild = false;
         let view = Arc::new(PartitionView { searcher, rows, position });
         *self.view.write() = Some(Arc::clone(&view));
@@ -365,7 +355,7 @@ impl Indexer {
         rows: &OwnedSnapshot,
     ) -> Result<(), Fault> {
         let touched = std::mem::take(&mut batch.touched);
-        let now_ms = now_ms();
+        let now_ms = self.world.time.wall_ms();
         for key in touched.keys() {
             work.index.delete_key(key)?;
             work.unpersisted += 1;
@@ -381,7 +371,7 @@ impl Indexer {
         for TouchedDocument { key, id, is_new, source } in touched.documents() {
             // An id that is no text was written by a Redis client: it is a row, not a document.
             let Ok(text) = std::str::from_utf8(id) else { continue };
-            let hash = work.hasher.hash_one((key, id));
+            let hash = xxh3_64_with_seed(id, xxh3_64_with_seed(key, work.hash_seed));
             let may_be_there = !is_new || batch.indexed.contains(&hash) || batch.keys.contains(key);
             // What was written last is known; anything else is read back.
             let read = match source {
@@ -405,8 +395,8 @@ impl Indexer {
         work.index.delete_all()?;
         let mut outcome = Ok(());
         let from = DocumentsCursor::default();
-        let all = usize::MAX;
-        let visited = execute::documents(rows, &from, all, all, now_ms(), &mut |key, id, it| {
+        let (all, now_ms) = (usize::MAX, self.world.time.wall_ms());
+        let visited = execute::documents(rows, &from, all, all, now_ms, &mut |key, id, it| {
             outcome = put(work, key, id, it.source);
             self.counters.documents.fetch_add(1, Ordering::Relaxed);
             go_on(&outcome)
@@ -424,12 +414,12 @@ impl Indexer {
     }
 
     fn persist_now(&self, work: &mut Work) -> Result<(), Fault> {
-        let began = Instant::now();
+        let began = self.now();
         let position = work.index.persist()?;
         self.store.forget_touches(Lsn(position))?;
         work.unpersisted = 0;
-        work.persisted_at = Instant::now();
-        count(&self.counters.persists, &self.counters.persist_us, began);
+        work.persisted_at = self.now();
+        count(&self.counters.persists, &self.counters.persist_us, self.now() - began);
         Ok(())
     }
 
@@ -443,7 +433,7 @@ impl Indexer {
         }
         if let Err(error) = work.index.link(dir) {
             tracing::warn!(partition = %self.partition, %error, "a copy goes without the index");
-            let _ = std::fs::remove_dir_all(dir);
+            let _ = self.world.disk.remove_dir(dir);
             return None;
         }
         Some(Lsn(work.index.position()))
@@ -454,10 +444,10 @@ impl Indexer {
     pub(crate) fn rest(&self) {
         let Some(mut work) = self.work.try_lock() else { return };
         let Some(work) = work.as_mut() else { return };
-        if work.refreshed_at.elapsed() < REST_AFTER {
+        if self.now() - work.refreshed_at < REST_AFTER {
             return;
         }
-        if work.unpersisted > 0 && work.persisted_at.elapsed() >= PERSIST_INTERVAL {
+        if work.unpersisted > 0 && self.now() - work.persisted_at >= PERSIST_INTERVAL {
             if let Err(fault) = self.persist_now(work) {
                 self.recover(work, fault);
             }
@@ -492,12 +482,41 @@ impl Indexer {
 
     pub(crate) fn statistics(&self) -> Option<plimsoll_index::partition::IndexStatistics> {
         // A refresh may hold it for long; its figures are then those of the moment after.
-        self.work.lock().as_ref().map(|work| work.index.statistics())
+        let work = self.work.lock();
+        let mut statistics = work.as_ref()?.index.statistics();
+        let refresh_us = self.counters.refresh_us.load(Ordering::Relaxed);
+        statistics.refresh_time = Duration::from_micros(refresh_us);
+        Some(statistics)
     }
 
-    /// Where its files are.
-    pub(crate) fn dir(&self) -> &Path {
-        &self.dir
+    /// Bytes of its files; what vanishes meanwhile counts nothing.
+    pub(crate) fn files_bytes(&self) -> u64 {
+        let found = self.world.disk.find_in(&self.dir).unwrap_or_default();
+        found.iter().map(|(_, file)| file.bytes).sum()
+    }
+
+    fn now(&self) -> Instant {
+        self.world.time.now()
+    }
+}
+
+/// As [`Indexer::refresh`] of a partition that is an index; where the mapping of the documents is on its way
+/// here, after it has come.
+pub(super) async fn refresh_in_time(
+    world: &World,
+    partition: &Arc<Partition>,
+) -> Result<(), Error> {
+    let end = world.time.now() + MAPPING_TIMEOUT;
+    loop {
+        let refreshed = Arc::clone(partition);
+        let refresh = move || indexer_of(&refreshed).map_or(Ok(()), |it| it.refresh().map(drop));
+        let refreshed = world.tasks.blocking(refresh).await;
+        match refreshed.map_err(|error| Error::internal(error.to_string()))? {
+            Err(error) if is_behind_mapping(&error) && world.time.now() < end => {
+                world.time.sleep(MAPPING_PAUSE).await;
+            }
+            refreshed => return refreshed,
+        }
     }
 }
 
@@ -556,13 +575,22 @@ impl Work {
     }
 
     /// Opens the index, or an empty one in its place where it is of no use; says what was wrong then.
-    fn open(dir: &Path, metadata: &IndexMetadata) -> Result<(Self, Option<String>), Error> {
-        let open = || PartitionIndex::open(dir, &metadata.mapping, Options::default());
+    fn open(
+        world: &World,
+        dir: &Path,
+        metadata: &IndexMetadata,
+    ) -> Result<(Self, Option<String>), Error> {
+        let options = match world.tasks.are_the_machines() {
+            true => Options::default(),
+            // The same seed has to be the same history, and documents are few.
+            false => Options { merges_in_step: true, writer_bytes: 0, ..Options::default() },
+        };
+        let open = || PartitionIndex::open(&world.disk, dir, &metadata.mapping, options.clone());
         let mut damage = None;
         let index = match open() {
             Err(error) if error.is_damage() => {
                 damage = Some(error.to_string());
-                PartitionIndex::destroy(dir).and_then(|()| open())
+                PartitionIndex::destroy(&world.disk, dir).and_then(|()| open())
             }
             opened => opened,
         };
@@ -574,10 +602,10 @@ impl Work {
             index,
             indexed,
             mapping_version: metadata.mapping_version,
-            refreshed_at: Instant::now(),
-            persisted_at: Instant::now(),
+            refreshed_at: world.time.now(),
+            persisted_at: world.time.now(),
             unpersisted: 0,
-            hasher: RandomState::new(),
+            hash_seed: world.random.of("hashes of documents").next_u64(),
         };
         Ok((work, damage))
     }
@@ -653,10 +681,10 @@ fn position_in(rows: &OwnedSnapshot) -> Result<Lsn, StoreError> {
     Ok(position.map_or(Lsn(0), |position| position.lsn))
 }
 
-fn count(number: &AtomicU64, micros: &AtomicU64, began: Instant) {
+fn count(number: &AtomicU64, micros: &AtomicU64, took: Duration) {
     number.fetch_add(1, Ordering::Relaxed);
-    let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-    micros.fetch_add(took, Ordering::Relaxed);
+    let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    micros.fetch_add(took_us, Ordering::Relaxed);
 }
 
 #[cfg(test)]

@@ -44,6 +44,7 @@ pub use memory::{apart, aside, refused, stopped};
 pub use options::{ContextId, SearchOptions};
 pub use plimsoll_storage::operation::Condition;
 pub use pool::PoolStatistics;
+pub use refresher::LeftOut;
 pub(crate) use refresher::Refresher;
 pub(crate) use scrubber::start_scrubbing;
 pub use search::SearchOutcome;

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::Tasks;
 use plimsoll_index::search::{Hit, SearchRequest};
 
 use super::indexer::PartitionView;
@@ -44,6 +45,7 @@ enum Held {
 
 /// A view that another node holds. It is told when this goes that it need not any more.
 struct HeldThere {
+    tasks: Tasks,
     member: Arc<Member>,
     /// What it is held under.
     view: u64,
@@ -52,13 +54,12 @@ struct HeldThere {
 
 impl Drop for HeldThere {
     fn drop(&mut self) {
-        // Without a runtime the node is stopping: the view's time runs out.
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        if !*self.is_held.get_mut() || !self.member.is_alive() {
+        // Where no task can be begun the node is stopping: the view's time runs out.
+        if !*self.is_held.get_mut() || !self.member.is_alive() || !self.tasks.can_spawn() {
             return;
         }
         let (link, views) = (self.member.link.clone(), vec![self.view]);
-        runtime.spawn(async move {
+        self.tasks.spawn("release a view", async move {
             let released = link.ask(Question::Release { views }, RELEASE_TIMEOUT, 0).await;
             if let Err(error) = released {
                 tracing::debug!(%error, "a view is held until its time is over");

@@ -6,9 +6,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use plimsoll_base::random::Draws;
+use plimsoll_base::time::Instant;
+use plimsoll_base::{Time, World};
 use plimsoll_control::admission::{
     Admission, Arrival, Frame, Reason, Refusal, Started, Tier, WAITING_PER_WORKER_MAX, WouldRefuse,
 };
@@ -24,6 +27,8 @@ use crate::machine::low_priority::LowPriority;
 use crate::routing::load::{SearchMeter, Watched};
 use crate::settings::work::{AdmissionKind, PoolSettings};
 
+/// How long what is asked for in a simulation waits, at most, us.
+const WAIT_US_MAX: u64 = 2_000;
 /// How many of the latest frames of Little's law are shown.
 const FRAMES_MAX: usize = 64;
 
@@ -56,8 +61,11 @@ struct Inner {
     state: Mutex<State>,
     /// Told when there may be something for a thread to do.
     wake: Condvar,
+    time: Time,
     started: Instant,
     watched: Watched,
+    /// Of a simulation, where there are no threads: whoever asks does what waits, a while after.
+    in_turn: Option<Draws>,
 }
 
 struct State {
@@ -130,7 +138,7 @@ impl SearchPool {
     ///
     /// # Panics
     /// Where the system has no room for a thread: the node is being opened.
-    pub(crate) fn start(settings: PoolSettings, boot: u64) -> Self {
+    pub(crate) fn start(settings: PoolSettings, boot: u64, world: &World) -> Self {
         let threads = settings.thread_count();
         let state = State {
             settings,
@@ -150,8 +158,10 @@ impl SearchPool {
         let inner = Inner {
             state: Mutex::new(state),
             wake: Condvar::new(),
-            started: Instant::now(),
+            time: world.time.clone(),
+            started: world.time.now(),
             watched: Watched::default(),
+            in_turn: (!world.tasks.are_the_machines()).then(|| world.random.draws("search waits")),
         };
         let pool = Self { inner: Arc::new(inner) };
         let has_room = pool.set_threads(&mut pool.inner.state.lock(), threads);
@@ -196,7 +206,7 @@ impl SearchPool {
     /// Starts threads or has them end until there are so many; false where one cannot be started.
     fn set_threads(&self, state: &mut State, threads: usize) -> bool {
         state.threads = threads;
-        while state.alive < threads {
+        while state.alive < threads && self.inner.in_turn.is_none() {
             let inner = Arc::clone(&self.inner);
             let thread = std::thread::Builder::new().name("search".to_owned());
             // Where there is no memory it is searches that wait for it.
@@ -225,6 +235,7 @@ impl SearchPool {
         });
         let id = self.offer(order, job)?;
         let queued = Queued { inner: &self.inner, id };
+        self.serve_in_turn().await;
         let answer = answered.await;
         std::mem::forget(queued);
         match answer {
@@ -232,6 +243,15 @@ impl SearchPool {
             Ok(Err(refusal)) => Err(self.rejection(refusal)),
             Err(_) => Err(Error::internal("the search failed; the log says why")),
         }
+    }
+
+    /// In a simulation, does what waits.
+    async fn serve_in_turn(&self) {
+        let Some(draws) = &self.inner.in_turn else { return };
+        let wait_us = draws.next_u64() % WAIT_US_MAX;
+        self.inner.time.sleep(Duration::from_micros(wait_us)).await;
+        let (mut state, mut aside) = (self.inner.state.lock(), None);
+        while serve_next(&self.inner, &mut state, &mut aside) {}
     }
 
     fn offer(&self, order: Order, job: Job) -> Result<u64, Error> {
@@ -359,7 +379,7 @@ fn capacity(settings: &PoolSettings) -> u64 {
 
 impl Inner {
     fn now_ns(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        u64::try_from((self.time.now() - self.started).as_nanos()).unwrap_or(u64::MAX)
     }
 }
 
@@ -408,49 +428,57 @@ fn serve(inner: &Inner) {
     let mut aside = None;
     let mut state = inner.state.lock();
     while !state.is_closed && state.alive <= state.threads {
-        let now_ns = inner.now_ns();
-        let mut dropped = Vec::new();
-        let started = state.admission.next(now_ns, &mut dropped);
-        let refused = state.refuse(dropped);
-        let Some(started) = started else {
-            if refused.is_empty() {
-                inner.wake.wait(&mut state);
-            } else {
-                MutexGuard::unlocked(&mut state, || tell(refused));
-            }
-            continue;
-        };
-        let generation = state.generation;
-        let Some(Waiting { job, mut metered, .. }) = state.waiting.remove(&started.arrival.id)
-        else {
-            // It is taken out of both at once.
-            state.finished(now_ns, generation, &started, 0);
-            continue;
-        };
-        state.meter.start(now_ns, &mut metered);
-        state.counters.active += 1;
-        state.counters.largest = state.counters.largest.max(state.counters.active);
-        let is_whole = MutexGuard::unlocked(&mut state, || {
-            tell(refused);
-            // A panic is a fault of ours in one search; its waiter sees the channel end.
-            let job = std::panic::AssertUnwindSafe(job);
-            let run = move || std::panic::catch_unwind(move || { job }.0(Ok(()))).is_ok();
-            if started.heavy { beside(&mut aside, run) } else { run() }
-        });
-        if !is_whole {
-            tracing::error!("a search panicked");
+        if !serve_next(inner, &mut state, &mut aside) {
+            inner.wake.wait(&mut state);
         }
-        let ended_ns = inner.now_ns();
-        state.meter.finish(ended_ns, metered, is_whole);
-        let latency_ns = ended_ns.saturating_sub(metered.arrived_ns);
-        state.felt.add(ended_ns, metered.class, latency_ns);
-        state.counters.active -= 1;
-        state.counters.completed += 1;
-        state.finished(ended_ns, generation, &started, ended_ns.saturating_sub(now_ns));
     }
     state.alive -= 1;
     // What this one was woken for is another's now.
     inner.wake.notify_one();
+}
+
+/// Does the job whose turn it is, or tells those that are refused; false where there is nothing to do.
+fn serve_next(
+    inner: &Inner,
+    state: &mut MutexGuard<'_, State>,
+    aside: &mut Option<LowPriority>,
+) -> bool {
+    let now_ns = inner.now_ns();
+    let mut dropped = Vec::new();
+    let started = state.admission.next(now_ns, &mut dropped);
+    let refused = state.refuse(dropped);
+    let Some(started) = started else {
+        let are_told = !refused.is_empty();
+        MutexGuard::unlocked(state, || tell(refused));
+        return are_told;
+    };
+    let generation = state.generation;
+    let Some(Waiting { job, mut metered, .. }) = state.waiting.remove(&started.arrival.id) else {
+        // It is taken out of both at once.
+        state.finished(now_ns, generation, &started, 0);
+        return true;
+    };
+    state.meter.start(now_ns, &mut metered);
+    state.counters.active += 1;
+    state.counters.largest = state.counters.largest.max(state.counters.active);
+    let is_whole = MutexGuard::unlocked(state, || {
+        tell(refused);
+        // A panic is a fault of ours in one search; its waiter sees the channel end.
+        let job = std::panic::AssertUnwindSafe(job);
+        let run = move || std::panic::catch_unwind(move || { job }.0(Ok(()))).is_ok();
+        if started.heavy && inner.in_turn.is_none() { beside(aside, run) } else { run() }
+    });
+    if !is_whole {
+        tracing::error!("a search panicked");
+    }
+    let ended_ns = inner.now_ns();
+    state.meter.finish(ended_ns, metered, is_whole);
+    let latency_ns = ended_ns.saturating_sub(metered.arrived_ns);
+    state.felt.add(ended_ns, metered.class, latency_ns);
+    state.counters.active -= 1;
+    state.counters.completed += 1;
+    state.finished(ended_ns, generation, &started, ended_ns.saturating_sub(now_ns));
+    true
 }
 
 /// Does a heavy job on a thread that comes after others, started with the first one, and waits for

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use plimsoll_base::Tasks;
 use plimsoll_control::Class;
 use plimsoll_index::Error;
 use plimsoll_storage::execute;
@@ -36,7 +37,7 @@ impl Documents {
         let copies = &table.copies()[table.ordinal_of(key)];
         if self.router.replication.is_alone {
             return match copies.local() {
-                Some(partition) => document_of(&partition, key, id).await,
+                Some(partition) => document_of(&self.router.world.tasks, &partition, key, id).await,
                 None => Err(no_shard(copies.why_not_local())),
             };
         }
@@ -45,7 +46,9 @@ impl Documents {
         let question = Question::Document { partition, key: key_bytes, id: named, freshness };
         let preference = Preference::Best;
         let read = RowsRead { copies, class: Class::Get, freshness, preference, question };
-        let here = |partition| async move { document_of(&partition, key, id).await };
+        let here = |partition| async move {
+            document_of(&self.router.world.tasks, &partition, key, id).await
+        };
         match self.router.read_rows(&read, here).await? {
             Found::Here(found) => found,
             Found::There(Reply::Document(found)) => Ok(found.map(|it| Document {
@@ -61,6 +64,7 @@ impl Documents {
 
 /// A document in this node's copy as it is.
 pub(crate) async fn document_of(
+    tasks: &Tasks,
     partition: &Arc<Partition>,
     key: &[u8],
     id: &str,
@@ -75,7 +79,7 @@ pub(crate) async fn document_of(
         Err(StoreError::NotCached) => {
             let (key, id, store) = (key.to_vec(), id.as_bytes().to_vec(), partition.store.clone());
             let read = move || execute::document(&store, &key, &id, now_ms);
-            let read = tokio::task::spawn_blocking(plimsoll_memory::carry(read)).await;
+            let read = tasks.blocking(plimsoll_memory::carry(read)).await;
             read.map_err(|error| Error::internal(error.to_string()))?
         }
         found => found,

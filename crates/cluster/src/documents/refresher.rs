@@ -1,7 +1,6 @@
 //! The roles that keep views fresh: each partition of an index is refreshed after its refresh
 //! interval where its documents changed, or at once where somebody waits.
 
-use super::indexer::indexer_of;
 use super::service::Documents;
 use crate::metadata::setting::setting_ms;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,11 +16,11 @@ use plimsoll_index::Error;
 use plimsoll_log::PartitionId;
 use serde_json::Value;
 
-use super::indexer::is_behind_mapping;
+use super::indexer::{Indexer, indexer_of, is_behind_mapping, refresh_in_time};
 use crate::metadata::index::{IndexMetadata, no_such_index};
 use crate::replication::partition::Partition;
 use crate::replication::tables::{Copies, Tables};
-use crate::routing::no_shard;
+use crate::routing::{NoAnswer, no_shard};
 use crate::wire::{Chore, Problem, Question, Reply, Terms, rest_error};
 
 /// How often partitions are looked at.
@@ -42,7 +41,7 @@ pub(crate) struct Refresher {
 
 impl Refresher {
     pub(crate) fn start(world: &World, tables: &Arc<Tables>) -> std::io::Result<Self> {
-        let count = thread_count();
+        let count = if world.tasks.are_the_machines() { thread_count() } else { 1 };
         let start = |number| {
             let (tables, time) = (Arc::downgrade(tables), world.time.clone());
             let run = move |stopping| run(tables, time, stopping, number, count);
@@ -121,6 +120,17 @@ pub(crate) fn refresh_interval(index: &IndexMetadata) -> Option<Duration> {
     millis.map_or(Some(REFRESH_INTERVAL), |ms| Some(Duration::from_millis(ms).max(INTERVAL)))
 }
 
+/// A copy that did not do what all were asked to do: it does it by itself later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The partition's ordinal.
+    pub partition: u32,
+    /// The node that has the copy.
+    pub node: String,
+    /// Why it did not.
+    pub why: String,
+}
+
 impl Documents {
     /// Makes what was written before visible to the searches after, in one partition or all.
     ///
@@ -130,7 +140,7 @@ impl Documents {
         &self,
         index: &Arc<IndexMetadata>,
         partition: Option<u32>,
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<LeftOut>, Error> {
         self.on_copies(index, partition, Chore::Refresh).await
     }
 
@@ -144,7 +154,7 @@ impl Documents {
         partition: u32,
     ) -> Result<(), Error> {
         if refresh_interval(index).is_none() || !self.router.replication.is_alone {
-            return self.refresh(index, Some(partition)).await;
+            return self.refresh(index, Some(partition)).await.map(drop);
         }
         let table = self.router.tables.by_name(&index.name);
         let table = table.ok_or_else(|| no_such_index(&index.name))?;
@@ -161,7 +171,7 @@ impl Documents {
     ///
     /// # Errors
     /// Where there is no such index, or the disk fails.
-    pub async fn flush(&self, index: &Arc<IndexMetadata>) -> Result<(), Error> {
+    pub async fn flush(&self, index: &Arc<IndexMetadata>) -> Result<Vec<LeftOut>, Error> {
         self.on_copies(index, None, Chore::Flush).await
     }
 
@@ -173,7 +183,7 @@ impl Documents {
         &self,
         index: &Arc<IndexMetadata>,
         segments_max: Option<usize>,
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<LeftOut>, Error> {
         let segments_max = segments_max.unwrap_or(1).max(1) as u64;
         self.on_copies(index, None, Chore::Merge { segments_max }).await
     }
@@ -184,75 +194,86 @@ impl Documents {
         index: &Arc<IndexMetadata>,
         only: Option<u32>,
         chore: Chore,
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<LeftOut>, Error> {
         let table = self.router.tables.by_name(&index.name);
         let table = table.ok_or_else(|| no_such_index(&index.name))?;
         let copies = table.copies().iter();
         let wanted = copies.filter(|it| only.is_none_or(|only| only == it.id.ordinal));
         let done = join_all(wanted.map(|copies| self.on_all(copies, chore))).await;
-        done.into_iter().collect()
+        let left_out: Vec<Vec<LeftOut>> = done.into_iter().collect::<Result<_, Error>>()?;
+        Ok(left_out.into_iter().flatten().collect())
     }
 
     /// Does a chore with every copy of a partition. One that cannot be asked does it by itself
     /// later; one on this node must.
-    async fn on_all(&self, copies: &Copies, chore: Chore) -> Result<(), Error> {
+    async fn on_all(&self, copies: &Copies, chore: Chore) -> Result<Vec<LeftOut>, Error> {
         // Everything that was answered before, by whichever lead, stands before this barrier.
         let bar = self.router.replication.bar(copies, CHORE_TIMEOUT).await;
         let at_least = bar.ok_or_else(|| no_shard("the log does not answer".to_owned()))?.0;
         let there = self.router.others_with(copies, Class::Scan);
-        let asked = there.iter().filter(|member| member.is_alive()).map(|member| {
+        // Who is not heard of does not serve, by the word of this node.
+        let there: Vec<_> = there.into_iter().filter(|member| member.is_alive()).collect();
+        let asked = there.iter().map(|member| {
             let question = Question::Chore { partition: copies.id.into(), at_least, chore };
             let terms = Terms::within(CHORE_TIMEOUT);
             self.router.ask(member, copies.ask(Class::Scan), question, terms)
         });
         let local = async {
             match copies.local() {
-                Some(partition) => on_local(partition, chore).await,
+                Some(partition) => on_local(&self.router.world, partition, chore).await,
                 None => Ok(()),
             }
         };
         let (done, answers) = futures_util::future::join(local, join_all(asked)).await;
         done?;
-        for answer in answers {
-            match answer {
+        let mut left_out = Vec::new();
+        for (member, answer) in there.iter().zip(answers) {
+            let why = match answer {
+                Ok(Reply::Done) => continue,
                 Ok(Reply::Problem(Problem::Rest(error))) => return Err(rest_error(&error)),
-                Ok(_) => {}
-                Err(error) => tracing::debug!(?error, partition = %copies.id, "a copy is left out"),
-            }
+                Ok(other) => format!("{other:?}"),
+                Err(NoAnswer::Elsewhere(why) | NoAnswer::Unknown(why)) => why,
+                Err(NoAnswer::Refused(error)) => error.reason,
+            };
+            tracing::debug!(why, partition = %copies.id, "a copy is left out");
+            let (partition, node) = (copies.id.ordinal, member.record.name.clone());
+            left_out.push(LeftOut { partition, node, why });
         }
-        Ok(())
+        Ok(left_out)
     }
 }
 
 /// Does a chore with this node's copy.
-pub(crate) async fn on_local(partition: Arc<Partition>, chore: Chore) -> Result<(), Error> {
+pub(crate) async fn on_local(
+    world: &World,
+    partition: Arc<Partition>,
+    chore: Chore,
+) -> Result<(), Error> {
+    let is_wanted = match chore {
+        Chore::Refresh => {
+            indexer_of(&partition).is_some_and(|it| it.is_behind(partition.applied()))
+        }
+        Chore::Flush => true,
+        Chore::Merge { .. } => false,
+    };
+    if is_wanted {
+        refresh_in_time(world, &partition).await?;
+    }
+    let failed = |error: &dyn std::fmt::Display| Error::internal(error.to_string());
     let run = move || {
         let indexer = indexer_of(&partition);
         match chore {
-            Chore::Refresh => match indexer {
-                Some(indexer) if indexer.is_behind(partition.applied()) => {
-                    indexer.refresh_in_time().map(drop)
-                }
-                _ => Ok(()),
-            },
+            Chore::Refresh => Ok(()),
             Chore::Flush => {
-                partition.store.flush().map_err(|error| Error::internal(error.to_string()))?;
-                match indexer {
-                    Some(indexer) => {
-                        indexer.refresh_in_time().map(drop).and_then(|()| indexer.persist())
-                    }
-                    None => Ok(()),
-                }
+                partition.store.flush().map_err(|error| failed(&error))?;
+                indexer.map_or(Ok(()), Indexer::persist)
             }
-            Chore::Merge { segments_max } => match indexer {
-                Some(indexer) => {
-                    indexer.force_merge(usize::try_from(segments_max).unwrap_or(usize::MAX))?;
-                    partition.store.compact().map_err(|error| Error::internal(error.to_string()))
-                }
-                None => Ok(()),
-            },
+            Chore::Merge { segments_max } => {
+                let Some(indexer) = indexer else { return Ok(()) };
+                indexer.force_merge(usize::try_from(segments_max).unwrap_or(usize::MAX))?;
+                partition.store.compact().map_err(|error| failed(&error))
+            }
         }
     };
-    let done = tokio::task::spawn_blocking(run).await;
-    done.map_err(|error| Error::internal(error.to_string()))?
+    world.tasks.blocking(run).await.map_err(|error| failed(&error))?
 }

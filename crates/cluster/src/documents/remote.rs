@@ -51,7 +51,7 @@ impl Documents {
             Question::Document { partition, key, id, freshness } => {
                 let local = self.router.fresh(partition.into(), freshness, timeout, waits).await?;
                 let working = self.router.work(Class::Get);
-                let found = document_of(&local, &key, &id).await?;
+                let found = document_of(&self.router.world.tasks, &local, &key, &id).await?;
                 working.done();
                 Ok(Reply::Document(found.map(|it| WireDocument {
                     source: it.source.to_vec(),
@@ -101,7 +101,7 @@ impl Documents {
             Question::Chore { partition, at_least, chore } => {
                 let freshness = Freshness::AtLeast(at_least);
                 let local = self.router.fresh(partition.into(), freshness, timeout, waits).await?;
-                on_local(local, chore).await?;
+                on_local(&self.router.world, local, chore).await?;
                 Ok(Reply::Done)
             }
             _ => Err(Problem::NotHere("this version does not know the question".to_owned())),

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use plimsoll_base::Time;
+use plimsoll_base::World;
 use plimsoll_base::tasks::{Role, Stopping};
 
 use super::indexer::indexer_of;
@@ -20,11 +20,12 @@ const BYTES_S: u64 = 32 << 20;
 
 /// Begins the role. It ends after the block that it reads.
 pub(crate) fn start_scrubbing(replication: &Arc<Replication>) -> std::io::Result<Role> {
-    let (weak, time) = (Arc::downgrade(replication), replication.world.time.clone());
-    replication.world.tasks.role("scrub", move |stopping| run(weak, time, stopping))
+    let (weak, world) = (Arc::downgrade(replication), replication.world.clone());
+    replication.world.tasks.role("scrub", move |stopping| run(weak, world, stopping))
 }
 
-async fn run(replication: Weak<Replication>, time: Time, mut stopping: Stopping) {
+async fn run(replication: Weak<Replication>, world: World, mut stopping: Stopping) {
+    let World { time, tasks, .. } = world;
     let mut checked_at = time.now();
     while !stopping.told_within(&time, INTERVAL).await {
         check_suspects(&replication);
@@ -40,7 +41,7 @@ async fn run(replication: Weak<Replication>, time: Time, mut stopping: Stopping)
         let mut looked_at = time.now();
         let mut pace = |bytes: u64| {
             // Of a block, so that a stop waits for no more than that.
-            std::thread::sleep(Duration::from_micros(bytes.saturating_mul(1_000_000) / BYTES_S));
+            tasks.block_for(Duration::from_micros(bytes.saturating_mul(1_000_000) / BYTES_S));
             if time.now() - looked_at >= INTERVAL {
                 check_suspects(&replication);
                 looked_at = time.now();

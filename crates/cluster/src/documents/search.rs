@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::{FutureExt, join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -22,7 +22,6 @@ use super::options::{ContextId, Last, SearchOptions};
 use super::parts::{Asked, Part};
 use super::pool::{Cancel, is_hopeless};
 use super::service::Documents;
-use crate::machine::chance::random_u32;
 use crate::metadata::index::{IndexMetadata, no_such_index};
 use crate::wire::CIRCUIT_BREAKING;
 
@@ -79,7 +78,7 @@ impl Documents {
         request: SearchRequest,
         options: SearchOptions,
     ) -> Result<SearchOutcome, Error> {
-        let began = Instant::now();
+        let began = self.searching.time.now();
         let (parts, keep) = match &options.context {
             Some((id, keep_alive)) => {
                 let open = self.searching.contexts.get(id, *keep_alive)?;
@@ -103,7 +102,7 @@ impl Documents {
         } else {
             outcome.context = options.context.map(|(id, _)| id);
         }
-        outcome.took_ms = millis(began);
+        outcome.took_ms = millis(self.searching.time.now() - began);
         Ok(outcome)
     }
 
@@ -116,7 +115,7 @@ impl Documents {
         id: &ContextId,
         keep_alive: Option<Duration>,
     ) -> Result<SearchOutcome, Error> {
-        let began = Instant::now();
+        let began = self.searching.time.now();
         let contexts = &self.searching.contexts;
         let open = contexts.get(id, keep_alive)?;
         let (parts, keep) = (open.parts, Some(open.keep_alive));
@@ -141,7 +140,7 @@ impl Documents {
         outcome.aggregations = None;
         outcome.total = scroll.total;
         outcome.context = Some(id.clone());
-        outcome.took_ms = millis(began);
+        outcome.took_ms = millis(self.searching.time.now() - began);
         Ok(outcome)
     }
 
@@ -223,7 +222,7 @@ impl Documents {
     ) -> Result<(SearchOutcome, Last), Error> {
         let cancel = Cancel::default();
         let _guard = cancel.guard();
-        let ways = Ways { cancel: &cancel, rank: random_u32(), keep };
+        let ways = Ways { cancel: &cancel, rank: self.searching.draws.next_u32(), keep };
         let mut answers = self.ask_parts(parts, request, options, after, ways).await;
         // A breaker stops a search, not a part of it.
         if let Some((_, error)) =
@@ -303,7 +302,7 @@ impl Documents {
             None => answers.await,
             Some(timeout) => {
                 // Each stops by itself at the time that was set; what they have then counts.
-                let answers = tokio::time::timeout(timeout, answers).await;
+                let answers = self.searching.time.timeout(timeout, answers).await;
                 gathered.timed_out = answers.is_err();
                 answers.unwrap_or_default()
             }
@@ -468,6 +467,6 @@ fn closed(index: &IndexMetadata) -> Error {
         .with("index_uuid", index.uuid.clone())
 }
 
-fn millis(began: Instant) -> u64 {
-    u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
+fn millis(took: Duration) -> u64 {
+    u64::try_from(took.as_millis()).unwrap_or(u64::MAX)
 }

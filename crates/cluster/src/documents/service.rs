@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use plimsoll_base::random::Draws;
+use plimsoll_base::{Time, World};
+
 use super::cache::RequestCache;
 use super::contexts::Contexts;
 use super::costs::Costs;
@@ -34,6 +37,9 @@ pub struct Documents {
 
 /// What the searches of a node share.
 pub(crate) struct Searching {
+    pub time: Time,
+    /// Names of views, and ranks of requests.
+    pub draws: Draws,
     pub pool: Arc<SearchPool>,
     pub contexts: Contexts,
     pub costs: Arc<Costs>,
@@ -45,13 +51,20 @@ pub(crate) struct Searching {
 }
 
 impl Searching {
-    pub(crate) fn new(options: &DocumentsOptions, search: PoolSettings, boot: u64) -> Self {
+    pub(crate) fn new(
+        options: &DocumentsOptions,
+        search: PoolSettings,
+        boot: u64,
+        world: &World,
+    ) -> Self {
         Self {
-            pool: Arc::new(SearchPool::start(search, boot)),
-            contexts: Contexts::default(),
+            time: world.time.clone(),
+            draws: world.random.draws("searches"),
+            pool: Arc::new(SearchPool::start(search, boot, world)),
+            contexts: Contexts::new(&world.time),
             costs: Arc::new(Costs::new()),
             cache: RequestCache::new(options.request_cache_bytes),
-            views: Views::default(),
+            views: Views::new(&world.time),
             requests: Requests::new(),
         }
     }

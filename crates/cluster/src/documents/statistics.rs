@@ -1,7 +1,6 @@
 //! What indices can say of themselves: numbers only, to be put into words by the server.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -81,7 +80,7 @@ impl PartitionStatistics {
         };
         if let Some(indexer) = indexer_of(partition) {
             let counters = &indexer.counters;
-            found.index_bytes = folder_bytes(indexer.dir());
+            found.index_bytes = indexer.files_bytes();
             found.store_bytes += found.index_bytes;
             found.indexed = counters.documents.load(Ordering::Relaxed);
             found.refreshes = timed(&counters.refreshes, &counters.refresh_us);
@@ -130,10 +129,4 @@ impl Documents {
 
 fn timed(number: &AtomicU64, micros: &AtomicU64) -> (u64, u64) {
     (number.load(Ordering::Relaxed), micros.load(Ordering::Relaxed) / 1000)
-}
-
-/// Bytes of the files in a folder; what vanishes meanwhile counts nothing.
-fn folder_bytes(dir: &Path) -> u64 {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
 }

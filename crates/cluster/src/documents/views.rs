@@ -1,9 +1,11 @@
 //! Views that are held for searches of other nodes, each for its time.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::Time;
+use plimsoll_base::time::Instant;
 use plimsoll_index::Error;
 use plimsoll_memory::ledger::NODE;
 use plimsoll_memory::local::enter;
@@ -15,13 +17,17 @@ use crate::wire::SearchPart;
 const VIEWS_MAX: usize = 10_000;
 
 /// The views that are held for other nodes.
-#[derive(Default)]
 pub(crate) struct Views {
+    time: Time,
     /// By what they are held under, each with the end of its time.
     held: Mutex<HashMap<u64, (Local, Instant)>>,
 }
 
 impl Views {
+    pub(super) fn new(time: &Time) -> Self {
+        Self { time: time.clone(), held: Mutex::default() }
+    }
+
     /// Holds a view for a while; 0 where that is not wanted.
     pub(super) fn hold(&self, local: Local, part: &SearchPart) -> Result<u64, Error> {
         if part.hold_ms == 0 {
@@ -34,7 +40,7 @@ impl Views {
             return Err(Error::new(429, "rejected_execution_exception", reason));
         }
         let _node = enter(&NODE);
-        held.insert(part.hold_as, (local, Instant::now() + hold));
+        held.insert(part.hold_as, (local, self.time.now() + hold));
         Ok(part.hold_as)
     }
 
@@ -45,7 +51,7 @@ impl Views {
             let reason = format!("No search context found for id [{number}]");
             Error::new(404, "search_context_missing_exception", reason)
         })?;
-        found.1 = found.1.max(Instant::now() + hold);
+        found.1 = found.1.max(self.time.now() + hold);
         Ok(found.0.clone())
     }
 
@@ -62,7 +68,7 @@ impl Views {
 
     /// Lets go of those whose time is over.
     pub(crate) fn expire(&self) {
-        let now = Instant::now();
+        let now = self.time.now();
         self.held.lock().retain(|_, (_, until)| *until > now);
     }
 }

@@ -350,7 +350,8 @@ impl Opening {
             groups: Arc::new(HeldGroups::new(context)),
         };
         let replication = Arc::new(replication);
-        let searching = Searching::new(&settings.documents, settings.work.search, boot);
+        let searching =
+            Searching::new(&settings.documents, settings.work.search, boot, &self.world);
         let load = Load::new(
             boot,
             settings.work.search.thread_count(),

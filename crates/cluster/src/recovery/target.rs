@@ -227,7 +227,8 @@ impl Copied {
                 adopted.map_err(ApplyError::Store)?;
                 // What it lacks is touched at that position here.
                 let before = position.lsn.0.saturating_sub(1);
-                PartitionIndex::set_position(&self.folders.incoming_of(FileKind::Index), before)
+                let incoming = self.folders.incoming_of(FileKind::Index);
+                PartitionIndex::set_position(&self.folders.disk, &incoming, before)
                     .map_err(io::Error::other)?;
                 position
             }

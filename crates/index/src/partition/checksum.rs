@@ -1,11 +1,11 @@
 //! The checksum that Tantivy puts at the end of each file, compared with what the file holds. The
 //! file is read in blocks and not through a map: there a disk that fails would end the process.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use plimsoll_base::Disk;
+use plimsoll_base::disk::DiskFile;
 use tantivy::HasLen as _;
 use tantivy::directory::FileSlice;
 use tantivy::directory::footer::Footer;
@@ -25,7 +25,11 @@ const END_BYTES_MIN: u64 = 8;
 /// # Errors
 /// [`IndexError::Corrupt`] where the file is not there, too short, or not what was written;
 /// [`IndexError::Io`] where it cannot be read now, which tells nothing of what it holds.
-pub(super) fn check(path: &Path, pace: &mut dyn FnMut(u64) -> bool) -> Result<bool, IndexError> {
+pub(super) fn check(
+    disk: &Disk,
+    path: &Path,
+    pace: &mut dyn FnMut(u64) -> bool,
+) -> Result<bool, IndexError> {
     let failed = |error: io::Error| {
         let what = format!("{}: {error}", path.display());
         match error.kind() {
@@ -34,8 +38,8 @@ pub(super) fn check(path: &Path, pace: &mut dyn FnMut(u64) -> bool) -> Result<bo
         }
     };
     let damaged = |what: &str| IndexError::Corrupt(format!("{}: {what}", path.display()));
-    let file = File::open(path).map_err(failed)?;
-    let bytes = file.metadata().map_err(failed)?.len();
+    let file = disk.open(path).map_err(failed)?;
+    let bytes = disk.find(path).map_err(failed)?.bytes;
     if bytes < END_BYTES_MIN {
         return Err(damaged("it is too short"));
     }
@@ -57,7 +61,7 @@ pub(super) fn check(path: &Path, pace: &mut dyn FnMut(u64) -> bool) -> Result<bo
     if hasher.finalize() == footer.crc { Ok(true) } else { Err(damaged("its checksum is wrong")) }
 }
 
-fn read(file: &File, from: u64, to: u64) -> io::Result<Vec<u8>> {
+fn read(file: &DiskFile, from: u64, to: u64) -> io::Result<Vec<u8>> {
     let mut block = vec![0; usize::try_from(to - from).map_err(io::Error::other)?];
     file.read_exact_at(&mut block, from)?;
     Ok(block)

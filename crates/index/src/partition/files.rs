@@ -7,21 +7,23 @@
 //! writer has a *generation*; what threads of an older one still write is refused.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
+use plimsoll_base::Disk;
+use plimsoll_base::disk::DiskFile;
 use tantivy::Directory;
 use tantivy::directory::error::{DeleteError, LockError, OpenReadError, OpenWriteError};
 use tantivy::directory::{
-    AntiCallToken, DirectoryLock, FileHandle, Lock, META_LOCK, MmapDirectory, TerminatingWrite,
-    WatchCallback, WatchHandle, WritePtr,
+    AntiCallToken, DirectoryLock, FileHandle, Lock, META_LOCK, MmapDirectory, OwnedBytes,
+    TerminatingWrite, WatchCallback, WatchHandle, WritePtr,
 };
 
 use super::IndexError;
+use super::names::Names;
 use super::{checksum, meta, order};
 
 /// The name of Tantivy's table of segments.
@@ -34,6 +36,7 @@ const META_NEW: &str = "meta.json.new";
 pub(super) struct Files(Arc<Shared>);
 
 struct Shared {
+    disk: Disk,
     root: PathBuf,
     generation: AtomicU64,
     meta_lock: MetaLock,
@@ -58,17 +61,23 @@ struct State {
     doomed: BTreeSet<PathBuf>,
     /// Files that are being written, by generation.
     writing: BTreeMap<u64, usize>,
+    /// What the files are called on the disk, where that is another name than Tantivy's.
+    names: Option<Names>,
 }
 
 impl State {
     fn is_held(&self, path: &Path) -> bool {
         self.persisted.contains(path) || self.captured.contains(path)
     }
+
+    fn on_disk(&self, path: &Path) -> PathBuf {
+        self.names.as_ref().map_or_else(|| path.to_owned(), |names| names.on_disk(path))
+    }
 }
 
 /// The `meta.json` on the disk of the index in a folder; `None` where there is no index.
-pub(super) fn read_meta(root: &Path) -> Result<Option<Vec<u8>>, IndexError> {
-    match fs::read(root.join(META)) {
+pub(super) fn read_meta(disk: &Disk, root: &Path) -> Result<Option<Vec<u8>>, IndexError> {
+    match disk.read(&root.join(META)) {
         Ok(bytes) => meta::unsealed(&bytes).map(Some),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error.into()),
@@ -77,34 +86,35 @@ pub(super) fn read_meta(root: &Path) -> Result<Option<Vec<u8>>, IndexError> {
 
 /// Makes `bytes` the `meta.json` on the disk of the index in a folder, durably. Another file takes the
 /// old one's place: that may have a second name elsewhere.
-pub(super) fn write_meta(root: &Path, bytes: &[u8]) -> Result<(), IndexError> {
+pub(super) fn write_meta(disk: &Disk, root: &Path, bytes: &[u8]) -> Result<(), IndexError> {
     let new = root.join(META_NEW);
-    let mut file = File::create(&new)?;
-    file.write_all(&meta::sealed(bytes))?;
-    file.sync_data()?;
-    fs::rename(&new, root.join(META))?;
-    File::open(root)?.sync_all()?;
+    let file = disk.open_to_write(&new)?;
+    file.set_length(0)?;
+    file.write_all_at(&meta::sealed(bytes), 0)?;
+    file.sync()?;
+    disk.rename(&new, &root.join(META))?;
+    disk.sync_dir(root)?;
     Ok(())
 }
 
 impl Files {
     /// The files in a folder, which is made where it is missing. What the persisted `meta.json`
     /// does not name is deleted.
-    pub fn open(root: &Path) -> Result<Self, IndexError> {
-        fs::create_dir_all(root)?;
+    pub fn open(disk: &Disk, root: &Path) -> Result<Self, IndexError> {
+        disk.create_dir(root)?;
         let mut state = State::default();
-        if let Some(bytes) = read_meta(root)? {
+        if let Some(bytes) = read_meta(disk, root)? {
             state.persisted = meta::files(&bytes)?;
             state.captured = state.persisted.clone();
             state.small.insert(PathBuf::from(META), bytes);
         }
-        for entry in fs::read_dir(root)? {
-            let name = PathBuf::from(entry?.file_name());
+        state.names = (!disk.is_the_machines()).then(|| Names::new(&state.persisted));
+        for (name, _) in disk.find_in(root)? {
             if state.persisted.contains(&name) {
                 state.synced.insert(name.clone());
                 state.created.insert(name, 0);
             } else if name != Path::new(META) {
-                fs::remove_file(root.join(&name))?;
+                disk.remove(&root.join(&name))?;
             }
         }
         if let Some(missing) =
@@ -117,6 +127,7 @@ impl Files {
         let managed = serde_json::to_vec(&managed).unwrap_or_default();
         state.small.insert(PathBuf::from(".managed.json"), managed);
         let files = Self(Arc::new(Shared {
+            disk: disk.clone(),
             root: root.to_owned(),
             generation: AtomicU64::new(0),
             meta_lock: MetaLock::default(),
@@ -140,7 +151,7 @@ impl Files {
         name: &Path,
         pace: &mut dyn FnMut(u64) -> bool,
     ) -> Result<bool, IndexError> {
-        match checksum::check(&self.0.root.join(name), pace) {
+        match checksum::check(&self.0.disk, &self.path(name), pace) {
             Err(_) if !self.0.state.lock().persisted.contains(name) => Ok(true),
             checked => checked,
         }
@@ -154,7 +165,13 @@ impl Files {
     /// A handle for a new opening or writer; handles from before read on, and can write no more.
     pub fn next_generation(&self) -> Result<FilesHandle, IndexError> {
         let generation = self.0.generation.fetch_add(1, Ordering::SeqCst) + 1;
-        let mmap = MmapDirectory::open(&self.0.root).map_err(tantivy::TantivyError::from)?;
+        let mmap = match self.0.disk.is_the_machines() {
+            true => {
+                let mmap = MmapDirectory::open(&self.0.root);
+                Some(mmap.map_err(tantivy::TantivyError::from)?)
+            }
+            false => None,
+        };
         Ok(FilesHandle { files: self.clone(), mmap, generation })
     }
 
@@ -205,12 +222,13 @@ impl Files {
             files.difference(&state.synced.iter().cloned().collect()).cloned().collect()
         };
         for name in &unsynced {
-            File::open(self.0.root.join(name))?.sync_data()?;
+            self.0.disk.sync(&self.path(name))?;
         }
         if !unsynced.is_empty() {
-            File::open(&self.0.root)?.sync_all()?;
+            self.0.disk.sync_dir(&self.0.root)?;
         }
-        write_meta(&self.0.root, bytes)?;
+        let named = self.0.state.lock().names.as_ref().map(|names| names.in_meta(bytes));
+        write_meta(&self.0.disk, &self.0.root, named.as_deref().unwrap_or(bytes))?;
         let mut state = self.0.state.lock();
         state.synced.extend(unsynced);
         state.persisted = files;
@@ -222,21 +240,27 @@ impl Files {
     /// Gives what is durable a second name each in the folder `dir`, which is made: no file is written
     /// again, and none that is persisted is deleted before another is.
     pub fn link(&self, dir: &Path) -> io::Result<()> {
-        fs::create_dir(dir)?;
+        let disk = &self.0.disk;
+        if disk.has_dir(dir)? {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        disk.create_dir(dir)?;
         for name in self.persisted().iter().map(PathBuf::as_path).chain([Path::new(META)]) {
-            let (from, to) = (self.0.root.join(name), dir.join(name));
+            let name = self.0.state.lock().on_disk(name);
+            let (from, to) = (self.0.root.join(&name), dir.join(&name));
             // Where names cannot be shared, as with another disk.
-            fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(drop))?;
+            disk.link(&from, &to).or_else(|_| disk.copy(&from, &to))?;
         }
         Ok(())
     }
 
     /// Puts the file `from` in the place of `to`, durably.
     pub fn replace(&self, from: &Path, to: &Path) -> io::Result<()> {
-        File::open(self.0.root.join(from))?.sync_data()?;
-        fs::rename(self.0.root.join(from), self.0.root.join(to))?;
+        let (disk, new) = (&self.0.disk, self.path(from));
+        disk.sync(&new)?;
+        disk.rename(&new, &self.path(to))?;
         self.0.state.lock().created.remove(from);
-        File::open(&self.0.root)?.sync_all()
+        disk.sync_dir(&self.0.root)
     }
 
     /// The bytes of the files that are there, by what comes after the last dot of the name.
@@ -245,7 +269,7 @@ impl Files {
         let mut parts = BTreeMap::new();
         for name in names {
             let part = name.extension().map(|part| part.to_string_lossy().into_owned());
-            let bytes = fs::metadata(self.0.root.join(&name)).map_or(0, |file| file.len());
+            let bytes = self.0.disk.find(&self.path(&name)).map_or(0, |file| file.bytes);
             *parts.entry(part.unwrap_or_default()).or_insert(0) += bytes;
         }
         parts
@@ -270,11 +294,16 @@ impl Files {
             .collect();
         for name in over {
             // A file that cannot be deleted now is deleted when the index is opened next.
-            let _ = fs::remove_file(self.0.root.join(&name));
+            let _ = self.0.disk.remove(&self.0.root.join(state.on_disk(&name)));
             state.created.remove(&name);
             state.doomed.remove(&name);
             state.synced.remove(&name);
         }
+    }
+
+    /// Where a file is.
+    fn path(&self, name: &Path) -> PathBuf {
+        self.0.root.join(self.0.state.lock().on_disk(name))
     }
 }
 
@@ -282,7 +311,8 @@ impl Files {
 #[derive(Clone)]
 pub(super) struct FilesHandle {
     files: Files,
-    mmap: MmapDirectory,
+    /// Reads the machine's files; those of a simulation are read whole.
+    mmap: Option<MmapDirectory>,
     generation: u64,
 }
 
@@ -308,7 +338,15 @@ impl FilesHandle {
 
 impl Directory for FilesHandle {
     fn get_file_handle(&self, path: &Path) -> Result<Arc<dyn FileHandle>, OpenReadError> {
-        self.mmap.get_file_handle(path)
+        if let Some(mmap) = &self.mmap {
+            return mmap.get_file_handle(path);
+        }
+        let found = self.shared().disk.read(&self.files.path(path));
+        let bytes = found.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => OpenReadError::FileDoesNotExist(path.to_owned()),
+            _ => OpenReadError::wrap_io_error(error, path.to_owned()),
+        })?;
+        Ok(Arc::new(OwnedBytes::new(bytes)))
     }
 
     fn delete(&self, path: &Path) -> Result<(), DeleteError> {
@@ -326,12 +364,18 @@ impl Directory for FilesHandle {
         }
         state.created.remove(path);
         state.synced.remove(path);
+        let on_disk = self.shared().root.join(state.on_disk(path));
         drop(state);
-        self.mmap.delete(path)
+        self.shared().disk.remove(&on_disk).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => DeleteError::FileDoesNotExist(path.to_owned()),
+            _ => DeleteError::IoError { io_error: Arc::new(error), filepath: path.to_owned() },
+        })
     }
 
     fn exists(&self, path: &Path) -> Result<bool, OpenReadError> {
-        Ok(self.shared().state.lock().small.contains_key(path) || self.mmap.exists(path)?)
+        let state = self.shared().state.lock();
+        let on_disk = self.shared().root.join(state.on_disk(path));
+        Ok(state.small.contains_key(path) || self.shared().disk.has(&on_disk))
     }
 
     fn open_write(&self, path: &Path) -> Result<WritePtr, OpenWriteError> {
@@ -340,8 +384,11 @@ impl Directory for FilesHandle {
         // may be being deleted.
         let mut state = self.shared().state.lock();
         self.check_live().map_err(wrong)?;
-        let file =
-            OpenOptions::new().write(true).create_new(true).open(self.shared().root.join(path));
+        if let Some(names) = &mut state.names {
+            names.add(path);
+        }
+        let on_disk = self.shared().root.join(state.on_disk(path));
+        let file = self.shared().disk.create_new(&on_disk);
         let file = file.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => OpenWriteError::FileAlreadyExists(path.to_owned()),
             _ => wrong(error),
@@ -349,7 +396,8 @@ impl Directory for FilesHandle {
         state.created.insert(path.to_owned(), self.generation);
         *state.writing.entry(self.generation).or_insert(0) += 1;
         drop(state);
-        Ok(BufWriter::new(Box::new(FileWriter { file, handle: self.clone() })))
+        let writer = FileWriter { file, written: 0, handle: self.clone() };
+        Ok(BufWriter::new(Box::new(writer)))
     }
 
     fn atomic_read(&self, path: &Path) -> Result<Vec<u8>, OpenReadError> {
@@ -422,14 +470,17 @@ impl Drop for MetaGuard {
 
 /// Writes one file; the disk is not waited for.
 struct FileWriter {
-    file: File,
+    file: DiskFile,
+    written: u64,
     handle: FilesHandle,
 }
 
 impl Write for FileWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.handle.check_live()?;
-        self.file.write(bytes)
+        self.file.write_all_at(bytes, self.written)?;
+        self.written += bytes.len() as u64;
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -462,9 +513,10 @@ mod tests {
     #[test]
     fn no_file_comes_after_the_end_of_a_generation() {
         let dir = tempfile::tempdir().unwrap();
-        let count = || fs::read_dir(dir.path()).unwrap().count();
+        let disk = Disk::of_the_machine();
+        let count = || disk.find_in(dir.path()).unwrap().len();
         for round in 0..200 {
-            let files = Files::open(dir.path()).unwrap();
+            let files = Files::open(&disk, dir.path()).unwrap();
             let handle = files.next_generation().unwrap();
             std::thread::scope(|scope| {
                 for thread in 0..4 {

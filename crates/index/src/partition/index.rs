@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
+use plimsoll_base::Disk;
 use tantivy::index::SegmentId;
-use tantivy::indexer::{IndexWriterOptions, NoMergePolicy, UserOperation};
+use tantivy::indexer::{IndexWriterOptions, MergePolicy as _, NoMergePolicy, UserOperation};
 use tantivy::query::{BooleanQuery, Occur, Query, TermQuery};
 use tantivy::schema::IndexRecordOption;
 use tantivy::{Index, IndexReader, IndexWriter, Term};
@@ -92,8 +92,13 @@ impl PartitionIndex {
     /// # Errors
     /// Where [`IndexError::is_damage`]: [`Self::destroy`] it, open it again and put all documents
     /// in. Any other: open it again later.
-    pub fn open(dir: &Path, mapping: &Mapping, options: Options) -> Result<Self, IndexError> {
-        let files = Files::open(dir)?;
+    pub fn open(
+        disk: &Disk,
+        dir: &Path,
+        mapping: &Mapping,
+        options: Options,
+    ) -> Result<Self, IndexError> {
+        let files = Files::open(disk, dir)?;
         let persisted = files.meta().map(|meta| Payload::of(&meta)).transpose()?;
         let payload = persisted.unwrap_or_else(|| Payload::new(0, false, &[]));
         let layout = Layout::new(mapping, &payload.slots).map_err(|_| IndexError::NeedsRebuild)?;
@@ -125,8 +130,8 @@ impl PartitionIndex {
     ///
     /// # Errors
     /// [`IndexError::Io`].
-    pub fn destroy(dir: &Path) -> Result<(), IndexError> {
-        match std::fs::remove_dir_all(dir) {
+    pub fn destroy(disk: &Disk, dir: &Path) -> Result<(), IndexError> {
+        match disk.remove_dir(dir) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
             _ => Ok(()),
         }
@@ -138,14 +143,14 @@ impl PartitionIndex {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn set_position(dir: &Path, position: u64) -> Result<(), IndexError> {
-        let Some(meta) = files::read_meta(dir)? else { return Ok(()) };
+    pub fn set_position(disk: &Disk, dir: &Path, position: u64) -> Result<(), IndexError> {
+        let Some(meta) = files::read_meta(disk, dir)? else { return Ok(()) };
         let payload = Payload::of(&meta)?;
         if payload.position == 0 || payload.position == position {
             return Ok(());
         }
         let payload = Payload::new(position, payload.routed, &payload.slots);
-        files::write_meta(dir, &meta::changed(&meta, &payload, None)?)
+        files::write_meta(disk, dir, &meta::changed(&meta, &payload, None)?)
     }
 
     /// What checks the files of this index beside its owner.
@@ -277,7 +282,6 @@ impl PartitionIndex {
     /// # Errors
     /// See [`IndexError`].
     pub fn refresh(&mut self, position: u64) -> Result<View, IndexError> {
-        let started = Instant::now();
         self.flush()?;
         if self.dirty {
             self.commit()?;
@@ -295,7 +299,6 @@ impl PartitionIndex {
             self.behind = None;
             self.files.capture()?;
             self.statistics.refreshes += 1;
-            self.statistics.refresh_time += started.elapsed();
         }
         // Many that are made one after the other would have one each until it had rested.
         if self.writer.is_some()
@@ -457,7 +460,11 @@ impl PartitionIndex {
         // the segments that the commit changed and for to be done in the others, and the merged
         // segment for all done. An empty run uses the number up.
         writer.run(Vec::new())?;
-        writer.set_merge_policy(Box::new(MergesByAge::new(self.files.clone(), 0.3)));
+        writer.set_merge_policy(if self.options.merges_in_step {
+            Box::new(NoMergePolicy)
+        } else {
+            Box::new(self.merges())
+        });
         Ok(writer)
     }
 
@@ -468,6 +475,26 @@ impl PartitionIndex {
         prepared.commit()?;
         self.commits += 1;
         self.dirty = false;
+        if self.options.merges_in_step { self.merge_in_step() } else { Ok(()) }
+    }
+
+    /// Which segments are merged.
+    fn merges(&self) -> MergesByAge {
+        MergesByAge::new(self.files.clone(), 0.3)
+    }
+
+    /// Merges now what a thread would merge some time.
+    fn merge_in_step(&mut self) -> Result<(), IndexError> {
+        let mut segments = self.index.searchable_segment_metas()?;
+        let mut ages: Vec<SegmentId> = segments.iter().map(|segment| segment.id()).collect();
+        order::sort_by_age(&self.files, &mut ages);
+        segments.sort_by_key(|segment| ages.iter().position(|id| *id == segment.id()));
+        let candidates = self.merges().compute_merge_candidates(&segments);
+        // What is merged away is deleted only when nobody holds its description.
+        drop(segments);
+        for candidate in candidates {
+            self.writer()?.merge(&candidate.0).wait()?;
+        }
         Ok(())
     }
 
@@ -525,7 +552,9 @@ mod tests {
     fn what_a_writer_left_running_changes_nothing_once_it_is_let_go() {
         let dir = tempfile::tempdir().unwrap();
         let mapping = Mapping::parse(&json!({ "properties": {} })).unwrap();
-        let mut index = PartitionIndex::open(dir.path(), &mapping, Options::default()).unwrap();
+        let mut index =
+            PartitionIndex::open(&Disk::of_the_machine(), dir.path(), &mapping, Options::default())
+                .unwrap();
         index.put(b"1", "1", b"{}", true).unwrap();
         index.refresh(1).unwrap();
         // As the thread has it that ends a merge: it outlives the writer.

@@ -11,6 +11,7 @@ mod files;
 mod index;
 mod layout;
 mod meta;
+mod names;
 mod norms;
 mod opening;
 mod options;

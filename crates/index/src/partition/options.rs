@@ -13,11 +13,19 @@ pub struct Options {
     pub merge_threads: usize,
     /// Blocks of stored ids (16 KiB each) that a view keeps decompressed. Default 32.
     pub stored_blocks: usize,
+    /// Whether segments are merged by whoever refreshes, and not by a thread some time: the same writes then
+    /// make the same segments. Default false.
+    pub merges_in_step: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { writer_bytes: 64_000_000, merge_threads: 1, stored_blocks: 32 }
+        Self {
+            writer_bytes: 64_000_000,
+            merge_threads: 1,
+            stored_blocks: 32,
+            merges_in_step: false,
+        }
     }
 }
 
@@ -50,7 +58,7 @@ pub struct IndexStatistics {
     pub writing: bool,
     /// Refreshes since the index was opened that showed something new.
     pub refreshes: u64,
-    /// How long those took, in all.
+    /// How long those took, in all: the owner's to say, who has a clock.
     pub refresh_time: Duration,
     /// Documents put since the index was opened.
     pub puts: u64,

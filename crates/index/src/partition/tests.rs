@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use plimsoll_base::disk::SimulatedDisk;
+use plimsoll_base::{Disk, Random};
 use serde_json::{Value, json};
 use tantivy::Term;
 use tantivy::collector::{Count, DocSetCollector};
@@ -19,7 +21,7 @@ fn mapping(properties: &Value) -> Mapping {
 }
 
 fn open(dir: &Path, mapping: &Mapping) -> PartitionIndex {
-    PartitionIndex::open(dir, mapping, Options::default()).unwrap()
+    PartitionIndex::open(&Disk::of_the_machine(), dir, mapping, Options::default()).unwrap()
 }
 
 fn put(index: &mut PartitionIndex, id: &str, source: &Value) {
@@ -315,10 +317,10 @@ fn a_field_indexed_otherwise_needs_a_rebuild() {
     index.persist().unwrap();
     drop(index);
     assert!(matches!(
-        PartitionIndex::open(dir.path(), &other, Options::default()),
+        PartitionIndex::open(&Disk::of_the_machine(), dir.path(), &other, Options::default()),
         Err(IndexError::NeedsRebuild)
     ));
-    PartitionIndex::destroy(dir.path()).unwrap();
+    PartitionIndex::destroy(&Disk::of_the_machine(), dir.path()).unwrap();
     assert_eq!(open(dir.path(), &other).position(), 0);
 }
 
@@ -332,7 +334,12 @@ fn damaged_files_are_noticed() {
     drop(index);
     let damaged = copy(dir.path());
     fs::write(damaged.path().join("meta.json"), b"{").unwrap();
-    let opened = PartitionIndex::open(damaged.path(), &Mapping::empty(), Options::default());
+    let opened = PartitionIndex::open(
+        &Disk::of_the_machine(),
+        damaged.path(),
+        &Mapping::empty(),
+        Options::default(),
+    );
     assert!(matches!(opened, Err(IndexError::Corrupt(_))));
     let damaged = copy(dir.path());
     let term = fs::read_dir(damaged.path()).unwrap().map(|entry| entry.unwrap().path());
@@ -340,7 +347,12 @@ fn damaged_files_are_noticed() {
         term.into_iter().find(|path| path.extension().is_some_and(|e| e == "term")).unwrap(),
     )
     .unwrap();
-    let opened = PartitionIndex::open(damaged.path(), &Mapping::empty(), Options::default());
+    let opened = PartitionIndex::open(
+        &Disk::of_the_machine(),
+        damaged.path(),
+        &Mapping::empty(),
+        Options::default(),
+    );
     assert!(matches!(opened, Err(IndexError::Corrupt(_))));
 }
 
@@ -381,7 +393,13 @@ fn only_what_files_hold_is_damage() {
     // EIO; EMFILE and ENOSPC say nothing of the file.
     assert_eq!([5, 24, 28].map(of_system), [true, false, false]);
     drop(index);
-    let error = PartitionIndex::open(dir.path(), &Mapping::empty(), Options::default()).err();
+    let error = PartitionIndex::open(
+        &Disk::of_the_machine(),
+        dir.path(),
+        &Mapping::empty(),
+        Options::default(),
+    )
+    .err();
     assert!(!error.unwrap().is_damage(), "to be tried again");
     fs::remove_dir(&path).unwrap();
     fs::write(&path, &written).unwrap();
@@ -610,7 +628,7 @@ fn an_index_from_elsewhere_is_given_a_position_of_its_new_place() {
     let mut index = open(&own, &mapping);
     put(&mut index, "1", &json!({"s": "x"}));
     index.persist().unwrap();
-    PartitionIndex::set_position(&own, 9).unwrap();
+    PartitionIndex::set_position(&Disk::of_the_machine(), &own, 9).unwrap();
     drop(index);
     let mut index = open(&own, &mapping);
     assert_eq!(index.position(), 0, "what is to be filled anew still is");
@@ -619,14 +637,14 @@ fn an_index_from_elsewhere_is_given_a_position_of_its_new_place() {
     index.persist().unwrap();
     index.link(&linked).unwrap();
     for position in [9, 9, 3] {
-        PartitionIndex::set_position(&linked, position).unwrap();
+        PartitionIndex::set_position(&Disk::of_the_machine(), &linked, position).unwrap();
         let mut moved = open(&linked, &mapping);
         assert_eq!(moved.position(), position);
         assert_eq!(ids(&moved.refresh(position).unwrap()), set(&["1"]));
     }
     drop(index);
     assert_eq!(open(&own, &mapping).position(), 70, "that it was linked from is as it was");
-    PartitionIndex::set_position(&dir.path().join("none"), 9).unwrap();
+    PartitionIndex::set_position(&Disk::of_the_machine(), &dir.path().join("none"), 9).unwrap();
     assert!(!dir.path().join("none").exists());
 }
 
@@ -647,4 +665,55 @@ fn a_linked_index_is_opened_by_an_older_mapping_and_grows_into_that_of_its_docum
     assert_ne!(copy.set_mapping(&newer).unwrap(), Grown::NeedsRebuild);
     let view = copy.refresh(6).unwrap();
     assert_eq!(by_text(&view, "t", "words"), set(&["1"]));
+}
+
+/// Puts, refreshes, persists and loses power on a disk that is simulated; the files with what they hold, at each
+/// step.
+fn history(seed: u64) -> Vec<String> {
+    let random = Random::seeded(seed);
+    let (machine, mut chance) = (SimulatedDisk::new(&random), random.of("steps"));
+    let mapping = mapping(&json!({"t": {"type": "text"}, "n": {"type": "long"}}));
+    let (dir, options) =
+        (Path::new("/index"), Options { merges_in_step: true, ..Options::default() });
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        let disk = machine.started();
+        disk.create_dir(dir).unwrap();
+        let open = || PartitionIndex::open(&disk, dir, &mapping, options.clone());
+        let mut index = open().or_else(|error| {
+            assert!(error.is_damage(), "{error}");
+            PartitionIndex::destroy(&disk, dir).and_then(|()| open())
+        });
+        let index = index.as_mut().unwrap();
+        let mut documents = index.view().searcher().num_docs();
+        seen.push(format!("opened at {} with {documents}", index.position()));
+        for step in 1..30 {
+            for _ in 0..chance.below(5) {
+                let id = format!("{}", chance.below(40));
+                put(index, &id, &json!({"t": "a b", "n": chance.below(9)}));
+            }
+            let view = index.refresh(index.position() + step).unwrap();
+            documents = view.searcher().num_docs();
+            if chance.once_in(4) {
+                index.persist().unwrap();
+            }
+            let files: Vec<String> = machine
+                .files()
+                .iter()
+                .map(|file| format!("{}: {}", file.display(), disk.find(file).unwrap().bytes))
+                .collect();
+            seen.push(format!("{documents} in {files:?}"));
+        }
+        machine.lose_power();
+    }
+    seen
+}
+
+#[test]
+fn the_same_writes_make_the_same_files_on_a_simulated_disk() {
+    for seed in 1..4 {
+        let (first, again) = (history(seed), history(seed));
+        assert_eq!(first, again, "seed {seed}");
+        assert!(first.iter().any(|seen| seen.contains(&format!("{:032x}.store", 9))), "{first:?}");
+    }
 }

@@ -8,6 +8,7 @@ mod values;
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use plimsoll_base::Disk;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -33,7 +34,9 @@ impl Fixture {
     fn with_segments(mapping: Value, documents: &[Value], segment: usize) -> Self {
         let dir = TempDir::new().unwrap();
         let mapping = Mapping::parse(&mapping).unwrap();
-        let mut index = PartitionIndex::open(dir.path(), &mapping, Options::default()).unwrap();
+        let mut index =
+            PartitionIndex::open(&Disk::of_the_machine(), dir.path(), &mapping, Options::default())
+                .unwrap();
         let mut rows = HashMap::new();
         let mut view = None;
         for (at, document) in documents.iter().enumerate() {

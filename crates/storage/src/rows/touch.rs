@@ -15,7 +15,7 @@
 //! the key, 16 where the key is that of the touch before. All of this is stable.
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -284,7 +284,7 @@ impl TouchLog {
 #[derive(Clone, Debug, Default)]
 pub struct Touched {
     is_all: bool,
-    keys: HashSet<Bytes>,
+    keys: BTreeSet<Bytes>,
     /// In the order of their first touches, so that what was written together lies together.
     documents: Vec<TouchedDocument>,
     /// Where each key and id is among `documents`.
@@ -441,7 +441,7 @@ mod tests {
             prop_assert_eq!(&all.keys, &read.keys);
             prop_assert_eq!(&all.documents, &read.documents);
             prop_assert!(all.len() >= all.keys().len() + all.documents().count());
-            let mut seen = HashSet::new();
+            let mut seen = std::collections::HashSet::new();
             for document in all.documents() {
                 prop_assert!(!all.keys.contains(&document.key));
                 prop_assert!(seen.insert((&document.key, &document.id)), "each once");

@@ -48,6 +48,13 @@ impl Handle {
         state.write(file, bytes, 0)
     }
 
+    pub(in crate::disk) fn create_new(&self, path: &Path) -> io::Result<OpenFile> {
+        let mut state = self.state()?;
+        let file = state.make(path)?;
+        state.content(file)?.opened += 1;
+        Ok(OpenFile { handle: self.clone(), file })
+    }
+
     pub(in crate::disk) fn open(&self, path: &Path) -> io::Result<OpenFile> {
         let mut state = self.state()?;
         let file = state.file(path)?;

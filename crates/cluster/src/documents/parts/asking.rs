@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::Time;
 use plimsoll_control::Class;
 use plimsoll_control::admission::Tier;
 use plimsoll_index::Error;
@@ -23,8 +24,6 @@ use crate::documents::memory::OfRequest;
 use crate::documents::pool::{Cancel, Order};
 use crate::documents::service::Documents;
 use crate::documents::types::Document;
-use crate::machine::chance::random_u64;
-use crate::machine::wall_clock::now_ms;
 use crate::metadata::index::IndexMetadata;
 use crate::metadata::members::Member;
 use crate::replication::index::DocumentsIndex;
@@ -67,7 +66,7 @@ impl Part {
                     Ok(Held::Here(documents.router.visit_here(ask, terms, local).await?))
                 }
                 Place::There(member) => {
-                    let there = HeldThere::under_a_new_name(member);
+                    let there = HeldThere::under_a_new_name(documents, member);
                     let question = Question::Hold { part: self.part(&there, keep_alive) };
                     match self.ask(documents, &there, question, (Class::Search, terms)).await? {
                         Reply::Held { .. } => Ok(Held::There(there)),
@@ -112,7 +111,7 @@ impl Part {
                             Ok((result, Held::Here(local)))
                         }
                         Place::There(member) => {
-                            let there = HeldThere::under_a_new_name(member);
+                            let there = HeldThere::under_a_new_name(documents, member);
                             let result = self.query_there(documents, &there, asked, terms).await?;
                             Ok((result, Held::There(there)))
                         }
@@ -243,8 +242,11 @@ impl Part {
 }
 
 impl HeldThere {
-    fn under_a_new_name(member: Arc<Member>) -> Arc<Self> {
-        Arc::new(Self { member, view: random_u64().max(1), is_held: AtomicBool::new(false) })
+    fn under_a_new_name(documents: &Documents, member: Arc<Member>) -> Arc<Self> {
+        let tasks = documents.router.world.tasks.clone();
+        // No other node may draw the same for a view on the same node, or it would be shown that one's.
+        let view = documents.searching.draws.next_u64().max(1);
+        Arc::new(Self { tasks, member, view, is_held: AtomicBool::new(false) })
     }
 }
 
@@ -295,14 +297,15 @@ impl Local {
         let (request, after) = (Arc::clone(asked.request), asked.after.clone());
         let known = Costs::known(self.partition.id, asked.request);
         let cost_ns = searching.costs.expected_ns(known);
-        let costs = Arc::clone(&searching.costs);
+        let (costs, time) = (Arc::clone(&searching.costs), searching.time.clone());
         let work = move || {
-            let began = Instant::now();
-            let answer = local.query_now(&request, after.as_ref(), cancel);
-            local.count_query(began);
+            let began = time.now();
+            let answer = local.query_now(&request, after.as_ref(), (cancel, time.wall_ms()));
+            let ran = time.now() - began;
+            local.count_query(ran);
             // One that was cut short says nothing of what it costs.
             if answer.as_ref().is_ok_and(|it| !it.timed_out) {
-                costs.ran(known, u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+                costs.ran(known, u64::try_from(ran.as_nanos()).unwrap_or(u64::MAX));
             }
             answer
         };
@@ -319,9 +322,8 @@ impl Local {
         &self,
         request: &SearchRequest,
         after: Option<&Hit>,
-        cancel: Cancel,
+        (cancel, now_ms): (Cancel, u64),
     ) -> Result<PartitionResult, Error> {
-        let now_ms = now_ms();
         let row = |key: &[u8], id: &str| self.row(key, id, now_ms);
         let account = OfRequest(plimsoll_memory::current());
         let around = Surroundings {
@@ -347,12 +349,13 @@ impl Local {
         (cancel, terms): (&Cancel, Terms),
     ) -> Result<Vec<(usize, Box<RawValue>)>, Error> {
         let (local, request, cancel) = (self.clone(), Arc::clone(request), cancel.clone());
+        let time = documents.searching.time.clone();
         let work = move || {
             if cancel.is_set() {
                 return Ok(Vec::new());
             }
             OfRequest(plimsoll_memory::current()).check()?;
-            local.fetch_now(&request, hits, cancel)
+            local.fetch_now(&request, hits, (cancel, &time))
         };
         let fetched = documents.searching.pool.run(order(Class::Fetch, terms), work).await;
         self.suspected(fetched.and_then(|fetched| fetched))
@@ -373,10 +376,9 @@ impl Local {
         &self,
         request: &SearchRequest,
         hits: Vec<(usize, Hit)>,
-        cancel: Cancel,
+        (cancel, time): (Cancel, &Time),
     ) -> Result<Vec<(usize, Box<RawValue>)>, Error> {
-        let began = Instant::now();
-        let now_ms = now_ms();
+        let (began, now_ms) = (time.now(), time.wall_ms());
         let row = |key: &[u8], id: &str| self.row(key, id, now_ms);
         let (positions, hits): (Vec<usize>, Vec<Hit>) = hits.into_iter().unzip();
         let searcher = &self.view.searcher;
@@ -387,7 +389,7 @@ impl Local {
         );
         memory.check()?;
         let found = found?;
-        self.count_fetch(began);
+        self.count_fetch(time.now() - began);
         let found = positions.into_iter().zip(found);
         Ok(found.filter_map(|(at, hit)| Some((at, hit?))).collect())
     }
@@ -403,19 +405,19 @@ impl Local {
         Ok(found.map(row))
     }
 
-    fn count_query(&self, began: Instant) {
+    fn count_query(&self, ran: Duration) {
         if let Some(indexer) = indexer_of(&self.partition) {
             let counters = &indexer.counters;
             counters.queries.fetch_add(1, Ordering::Relaxed);
-            counters.query_us.fetch_add(micros(began), Ordering::Relaxed);
+            counters.query_us.fetch_add(micros(ran), Ordering::Relaxed);
         }
     }
 
-    fn count_fetch(&self, began: Instant) {
+    fn count_fetch(&self, ran: Duration) {
         if let Some(indexer) = indexer_of(&self.partition) {
             let counters = &indexer.counters;
             counters.fetches.fetch_add(1, Ordering::Relaxed);
-            counters.fetch_us.fetch_add(micros(began), Ordering::Relaxed);
+            counters.fetch_us.fetch_add(micros(ran), Ordering::Relaxed);
         }
     }
 }
@@ -433,6 +435,6 @@ fn order(class: Class, terms: Terms) -> Order {
     Order { class, tier, worth: timeout, cost_ns: None, alternatives, rank }
 }
 
-fn micros(began: Instant) -> u64 {
-    u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX)
+fn micros(ran: Duration) -> u64 {
+    u64::try_from(ran.as_micros()).unwrap_or(u64::MAX)
 }

@@ -32,7 +32,7 @@ struct Held {
 impl Held {
     fn of(settings: PoolSettings) -> Self {
         let (begins, begun) = sync_channel(100);
-        let pool = Arc::new(SearchPool::start(settings, 7));
+        let pool = Arc::new(SearchPool::start(settings, 7, &World::of_the_machine()));
         Self { begun, ends: Vec::new(), answers: Vec::new(), pool, begins }
     }
 
@@ -134,7 +134,7 @@ fn another_rule_and_more_threads_take_over_what_waits() {
 #[test]
 fn a_panic_is_an_error_of_one() {
     let runtime = runtime();
-    let pool = SearchPool::start(settings(1, 1), 7);
+    let pool = SearchPool::start(settings(1, 1), 7, &World::of_the_machine());
     let panics = pool.run(order(Class::Search), || panic!("on purpose"));
     let failed: Result<(), Error> = runtime.block_on(panics);
     assert_eq!(failed.unwrap_err().status, 500);
@@ -152,7 +152,7 @@ fn nice() -> i32 {
 fn heavy_searches_run_at_a_lower_priority_and_what_comes_after_does_not() {
     let runtime = runtime();
     let ours = PoolSettings { threads: 2, admission: AdmissionKind::LoadAware, ..settings(2, 1) };
-    let pool = SearchPool::start(ours, 7);
+    let pool = SearchPool::start(ours, 7, &World::of_the_machine());
     let heavy = Order { cost_ns: Some(10_000_000_000), ..order(Class::Search) };
     let own = nice();
     for _ in 0..10 {
@@ -178,7 +178,7 @@ fn littles_law_shows_its_frames() {
         shadow: Some(AdmissionKind::LoadAware),
         ..settings(2, 100)
     };
-    let pool = SearchPool::start(law, 7);
+    let pool = SearchPool::start(law, 7, &World::of_the_machine());
     for _ in 0..11 {
         runtime.block_on(pool.run(order(Class::Search), || ())).unwrap();
     }
@@ -230,7 +230,7 @@ fn a_job_works_for_the_request_that_gave_it() {
 #[test]
 fn a_panic_gives_back_what_the_job_held() {
     let runtime = runtime();
-    let pool = SearchPool::start(settings(1, 10), 7);
+    let pool = SearchPool::start(settings(1, 10), 7, &World::of_the_machine());
     let account = account();
     let job = || {
         let held = std::hint::black_box(vec![1u8; 3 << 20]);

@@ -146,7 +146,9 @@ impl CopyOf {
     /// Opens the index as a node does, and has it take in what it lacks.
     fn index(&self) -> Found {
         let (id, store) = (self.replica.id(), self.replica.store());
-        let indexer = Indexer::open(&self.folders.index, id, store, &self.metadata).unwrap();
+        let indexer =
+            Indexer::open(&World::of_the_machine(), &self.folders.index, id, store, &self.metadata)
+                .unwrap();
         let was_rebuilt = indexer.rebuilding().is_some();
         let view = indexer.refresh().unwrap();
         let request = json!({ "size": DOCUMENTS_MAX, "sort": [{ "tag": "asc" }] });

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_cluster::{CopyStatus, IndexMetadata, Missing, PartitionOverview};
+use plimsoll_cluster::{CopyStatus, IndexMetadata, LeftOut, Missing, PartitionOverview};
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
@@ -16,16 +16,53 @@ fn found(call: &Call, options: Expand) -> Result<Vec<Target>, Error> {
 }
 
 /// How many copies of partitions did something, and which could not.
-fn shards(call: &Call, found: &[Target]) -> Answer {
+fn shards(call: &Call, found: &[Target], left_out: &[(String, LeftOut)]) -> Answer {
     let copies = found.iter().flat_map(|target| call.coordinator().copies_of(&target.index.name));
     let partitions: Vec<PartitionOverview> = copies.collect();
-    summed(&partitions)
+    summed(&partitions, left_out)
+}
+
+/// What is done to an index.
+#[derive(Clone, Copy)]
+enum Work {
+    Refresh,
+    Flush,
+    /// Merges, and flushes after it.
+    Merge {
+        segments_max: Option<usize>,
+        flushes: bool,
+    },
+}
+
+/// Does something with every index, and says which copies did not take part, with their index' name.
+async fn on_each(
+    call: &Call,
+    found: &[Target],
+    work: Work,
+) -> Result<Vec<(String, LeftOut)>, Error> {
+    let documents = call.coordinator().documents();
+    let mut left_out = Vec::new();
+    for target in found {
+        let of_index = match work {
+            Work::Refresh => documents.refresh(&target.index, None).await?,
+            Work::Flush => documents.flush(&target.index).await?,
+            Work::Merge { segments_max, flushes } => {
+                let of_index = documents.force_merge(&target.index, segments_max).await?;
+                if flushes {
+                    documents.flush(&target.index).await?;
+                }
+                of_index
+            }
+        };
+        left_out.extend(of_index.into_iter().map(|copy| (target.index.name.clone(), copy)));
+    }
+    Ok(left_out)
 }
 
 /// A copy that does not serve is made by itself, or comes back; that is no failure, as it is none
 /// in Elasticsearch. A partition of which no copy serves has done nothing: its copies have failed.
 /// Where that is so of all, so has the request.
-fn summed(partitions: &[PartitionOverview]) -> Answer {
+fn summed(partitions: &[PartitionOverview], left_out: &[(String, LeftOut)]) -> Answer {
     let (mut total, mut successful, mut failed) = (0, 0, 0);
     let mut failures = Vec::new();
     for partition in partitions {
@@ -50,6 +87,18 @@ fn summed(partitions: &[PartitionOverview]) -> Answer {
             }));
         }
     }
+    // Who serves and was not reached shows what it showed before, until it comes to it by itself.
+    for (index, copy) in left_out {
+        failed += 1;
+        successful = successful.saturating_sub(1);
+        failures.push(json!({
+            "shard": copy.partition,
+            "index": index,
+            "node": copy.node,
+            "status": "SERVICE_UNAVAILABLE",
+            "reason": { "type": "no_shard_available_action_exception", "reason": copy.why },
+        }));
+    }
     let status = if successful == 0 && failed > 0 { 503 } else { 200 };
     let mut shards = json!({ "total": total, "successful": successful, "failed": failed });
     if !failures.is_empty() {
@@ -64,10 +113,8 @@ fn summed(partitions: &[PartitionOverview]) -> Answer {
 /// 404 where an index is not there.
 pub async fn refresh(call: Call) -> Result<Answer, Error> {
     let found = found(&call, Expand::search())?;
-    for target in &found {
-        call.coordinator().documents().refresh(&target.index, None).await?;
-    }
-    Ok(shards(&call, &found))
+    let left_out = on_each(&call, &found, Work::Refresh).await?;
+    Ok(shards(&call, &found, &left_out))
 }
 
 /// POST `[/{index}]/_flush`.
@@ -76,10 +123,8 @@ pub async fn refresh(call: Call) -> Result<Answer, Error> {
 /// 404 where an index is not there.
 pub async fn flush(call: Call) -> Result<Answer, Error> {
     let found = found(&call, Expand::search())?;
-    for target in &found {
-        call.coordinator().documents().flush(&target.index).await?;
-    }
-    Ok(shards(&call, &found))
+    let left_out = on_each(&call, &found, Work::Flush).await?;
+    Ok(shards(&call, &found, &left_out))
 }
 
 /// POST `[/{index}]/_forcemerge`.
@@ -105,13 +150,10 @@ pub async fn force_merge(call: Call) -> Result<Answer, Error> {
     }
     let segments = usize::try_from(segments).ok().filter(|segments| *segments > 0);
     let found = found(&call, Expand::search())?;
-    for target in &found {
-        call.coordinator().documents().force_merge(&target.index, segments).await?;
-        if call.query.flag_or("flush", true)? {
-            call.coordinator().documents().flush(&target.index).await?;
-        }
-    }
-    Ok(shards(&call, &found))
+    let flushes = call.query.flag_or("flush", true)?;
+    let work = Work::Merge { segments_max: segments, flushes };
+    let left_out = on_each(&call, &found, work).await?;
+    Ok(shards(&call, &found, &left_out))
 }
 
 /// POST `[/{index}]/_cache/clear`. There is one cache of answers for all indices, so it is
@@ -127,7 +169,7 @@ pub async fn clear_cache(call: Call) -> Result<Answer, Error> {
     {
         call.coordinator().documents().clear_request_cache();
     }
-    Ok(shards(&call, &found))
+    Ok(shards(&call, &found, &[]))
 }
 
 /// POST `/{index}/_open`.
@@ -198,11 +240,12 @@ mod tests {
             is_bootstrapping: false,
             copies,
         };
-        let said = |partitions: &[PartitionOverview]| {
-            let answer = summed(partitions);
+        let said_with = |partitions: &[PartitionOverview], left_out: &[(String, LeftOut)]| {
+            let answer = summed(partitions, left_out);
             let Content::Json(json) = answer.content else { panic!() };
             (answer.status, serde_json::from_slice::<Value>(&json).unwrap()["_shards"].clone())
         };
+        let said = |partitions: &[PartitionOverview]| said_with(partitions, &[]);
         let serving = || CopyStatus::Serving { node: "a".to_owned() };
         let missing = || {
             CopyStatus::Unassigned(Missing::Stopped {
@@ -222,5 +265,11 @@ mod tests {
         let (status, shards) = said(&[partition(0, vec![missing()])]);
         assert_eq!((status, &shards["successful"], &shards["failed"]), (503, &json!(0), &json!(1)));
         assert_eq!(said(&[]).0, 200);
+        // One that serves and was not reached shows what it showed before.
+        let left_out = LeftOut { partition: 0, node: "b".to_owned(), why: "late".to_owned() };
+        let two = [partition(0, vec![serving(), CopyStatus::Serving { node: "b".to_owned() }])];
+        let (status, shards) = said_with(&two, &[("i".to_owned(), left_out)]);
+        assert_eq!((status, &shards["successful"], &shards["failed"]), (200, &json!(1), &json!(1)));
+        assert_eq!((&shards["failures"][0]["node"], &shards["total"]), (&json!("b"), &json!(2)));
     }
 }

@@ -69,7 +69,7 @@ impl Touched {
                 match refresh {
                     Refresh::Later => (),
                     Refresh::Now => {
-                        coordinator.documents().refresh(&index, Some(partition)).await?
+                        coordinator.documents().refresh(&index, Some(partition)).await.map(drop)?
                     }
                     Refresh::Wait => {
                         coordinator.documents().wait_for_refresh(&index, partition).await?

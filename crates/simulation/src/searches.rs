@@ -1,0 +1,263 @@
+//! Clients of documents: they put, delete and read documents of one index, and refresh and search it. A search
+//! after a refresh has to show what was there at some moment since the refresh was asked for, so that it is
+//! judged as a read of every document (`linearizable.rs`); where no refresh was asked for, it may show less.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use plimsoll_base::Random;
+use plimsoll_base::random::Stream;
+use plimsoll_cluster::{
+    Action as Change, Condition, Coordinator, DocumentWrite, Error, IndexBody, IndexMetadata,
+    LeftOut, Preference, SearchOptions, WriteResult,
+};
+use plimsoll_index::search::SearchRequest;
+use serde_json::{Map, Value, json};
+
+use crate::clients::{Begun, Client, Told};
+use crate::linearizable::{Action, Answer};
+
+/// The index.
+const INDEX: &str = "documents";
+/// More than it ever holds.
+const HITS_MAX: usize = 1_000;
+/// How long an answer is waited for: longer than a node takes to say that it has none.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// How long a client rests after what failed.
+const PAUSE: Duration = Duration::from_millis(300);
+/// One request in so many is a search: what a refresh costs is most of what a run does.
+const SEARCHES: u64 = 8;
+
+/// How the index is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Partitions.
+    pub shards: u32,
+    /// Copies of each beside the first.
+    pub replicas: u32,
+    /// How often it is refreshed without being asked, ms.
+    pub refresh_interval_ms: u64,
+}
+
+/// A client of documents.
+#[derive(Clone)]
+pub struct Searcher {
+    /// Where it asks, for how long, and where it notes what it saw.
+    pub client: Client,
+    /// The index, which is made by whoever finds that there is none.
+    pub shape: Shape,
+}
+
+impl Searcher {
+    /// Asks until it is over.
+    pub async fn run(self, random: Random) {
+        let mut chance = random.of("searcher");
+        let client = &self.client;
+        while client.time.now() < client.until {
+            let rest = u64::try_from(client.rest.as_nanos()).unwrap_or(u64::MAX).max(1);
+            client.time.sleep(Duration::from_nanos(chance.below(rest))).await;
+            let address = client.any(&mut chance).to_owned();
+            let is_well = if chance.once_in(SEARCHES) {
+                let preference =
+                    if chance.once_in(2) { Preference::Local } else { Preference::Best };
+                self.search(&address, preference).await.is_ok()
+            } else {
+                let begun = client.history.begin(&mut chance, client.time.now());
+                let told = self.ask(&address, &begun).await;
+                client.history.end(&begun, client.time.now(), &told);
+                matches!(told, Told::Answer(_))
+            };
+            if !is_well {
+                client.time.sleep(PAUSE).await;
+            }
+        }
+    }
+
+    /// Has each node search its own copies once more, until each has; those that have not yet say why.
+    pub async fn search_all(self, late: Arc<parking_lot::Mutex<BTreeMap<String, String>>>) {
+        for address in &self.client.addresses {
+            late.lock().insert(address.clone(), "it was not asked yet".to_owned());
+        }
+        for address in &self.client.addresses {
+            while let Err(why) = self.search(address, Preference::Local).await {
+                late.lock().insert(address.clone(), why);
+                self.client.time.sleep(PAUSE).await;
+            }
+            late.lock().remove(address);
+        }
+    }
+
+    /// Does what was begun at a node.
+    async fn ask(&self, address: &str, begun: &Begun) -> Told {
+        let (id, action) = (begun.key.clone(), begun.action.clone());
+        let shape = self.shape;
+        let answered = at(&self.client, address, move |coordinator| async move {
+            let index = index(&coordinator, shape).await?;
+            match action {
+                Action::Get => read(&coordinator, &index, &id).await,
+                // Documents have none.
+                Action::Increment => Err(Error::illegal_argument("documents are not added up")),
+                Action::Delete => write(&coordinator, &index, (id, Change::Delete, None)).await,
+                Action::Set(value) | Action::Add(value) => {
+                    write(&coordinator, &index, (id, Change::Index, Some(value))).await
+                }
+            }
+        });
+        match answered.await {
+            None => Told::Unknown,
+            Some(Ok(answer)) => Told::Answer(answer),
+            Some(Err(error)) if is_unknown(&error) => Told::Unknown,
+            Some(Err(_)) => Told::Refused,
+        }
+    }
+
+    /// Has a node refresh the index and search it, and notes what of each document was shown.
+    async fn search(&self, address: &str, preference: Preference) -> Result<(), String> {
+        let client = &self.client;
+        let begun = client.history.begin_reads(client.time.now());
+        let shape = self.shape;
+        let found = at(&self.client, address, move |coordinator| async move {
+            let index = index(&coordinator, shape).await?;
+            let left_out = coordinator.documents().refresh(&index, None).await?;
+            let request = SearchRequest::parse(&json!({ "size": HITS_MAX, "version": true }))?;
+            let options = SearchOptions { preference, ..SearchOptions::default() };
+            let found = coordinator.documents().search(&[index], request, options).await?;
+            // What such a copy shows may be older.
+            if left_out.is_empty() { Ok(found) } else { Err(not_all(&left_out)) }
+        });
+        let found = match found.await {
+            None => Err("it does not answer".to_owned()),
+            Some(Ok(found)) => Ok(found),
+            Some(Err(error)) => Err(format!("{}: {}", error.kind, error.reason)),
+        };
+        let now = client.time.now();
+        let hits = match found {
+            Ok(found) => hits(&found.hits),
+            Err(why) => {
+                begun.iter().for_each(|begun| client.history.end(begun, now, &Told::Refused));
+                return Err(why);
+            }
+        };
+        let hits = match hits {
+            Ok(hits) => hits,
+            Err(what) => {
+                client.history.note(format!("a search at {address}: {what}"));
+                BTreeMap::new()
+            }
+        };
+        for begun in &begun {
+            let value = hits.get(&begun.key).copied();
+            client.history.end(begun, now, &Told::Answer(Answer::Value(value)));
+        }
+        Ok(())
+    }
+}
+
+/// Does something on a node, as its front end would; none where it does not answer.
+pub(crate) async fn at<T, F>(
+    client: &Client,
+    address: &str,
+    work: impl FnOnce(Arc<Coordinator>) -> F + Send + 'static,
+) -> Option<Result<T, Error>>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, Error>> + Send,
+{
+    let Some((coordinator, tasks)) = client.network.coordinator(address) else {
+        return Some(Err(Error::new(429, "nobody", "nobody listens there")));
+    };
+    client.time.sleep(client.network.way()).await;
+    let answered = tasks.spawn("request", async move { work(coordinator).await });
+    let answered = client.time.timeout(PATIENCE, answered).await;
+    client.time.sleep(client.network.way()).await;
+    answered.ok()?.ok()
+}
+
+/// The index, which is made where there is none.
+async fn index(coordinator: &Coordinator, shape: Shape) -> Result<Arc<IndexMetadata>, Error> {
+    if let Some(index) = coordinator.documents().index(INDEX) {
+        return Ok(index);
+    }
+    let settings = [
+        ("index.number_of_shards", json!(shape.shards)),
+        ("index.number_of_replicas", json!(shape.replicas)),
+        ("index.refresh_interval", json!(format!("{}ms", shape.refresh_interval_ms))),
+    ];
+    let settings: Map<String, Value> =
+        settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let mappings = json!({ "properties": { "value": { "type": "long" } } });
+    let body = IndexBody { settings, mappings, aliases: BTreeMap::new() };
+    match coordinator.documents().create_index(INDEX, body).await {
+        // Another was faster.
+        Err(error) if error.kind == "resource_already_exists_exception" => coordinator
+            .documents()
+            .index(INDEX)
+            .ok_or_else(|| Error::new(503, "no_index", "the index is not here yet")),
+        created => created,
+    }
+}
+
+async fn read(
+    coordinator: &Coordinator,
+    index: &Arc<IndexMetadata>,
+    id: &str,
+) -> Result<Answer, Error> {
+    let found = coordinator.documents().get_document(index, id, None, true).await?;
+    let source = found.and_then(|it| serde_json::from_slice::<Value>(&it.source).ok());
+    Ok(Answer::Value(source.and_then(|it| it["value"].as_u64())))
+}
+
+async fn write(
+    coordinator: &Coordinator,
+    index: &Arc<IndexMetadata>,
+    (id, action, value): (String, Change, Option<u64>),
+) -> Result<Answer, Error> {
+    let source = value.map(|value| Bytes::from(json!({ "value": value }).to_string()));
+    let source = source.unwrap_or_default();
+    let condition = Condition::default();
+    let write = DocumentWrite { id, routing: None, action, source, condition };
+    let mut written = coordinator.documents().write_documents(index, vec![write]).await;
+    let none = || Error::internal("there is no outcome");
+    match written.pop().ok_or_else(none)??.result {
+        WriteResult::Created => Ok(Answer::Made(true)),
+        WriteResult::Updated => Ok(Answer::Made(false)),
+        WriteResult::Deleted => Ok(Answer::Count(1)),
+        WriteResult::NotFound => Ok(Answer::Count(0)),
+    }
+}
+
+fn not_all(left_out: &[LeftOut]) -> Error {
+    Error::new(503, "left_out", format!("not every copy was refreshed: {left_out:?}"))
+}
+
+/// Whether a write that failed so may have run, or may run later.
+fn is_unknown(error: &Error) -> bool {
+    error.status == 504
+}
+
+/// The documents that were shown, or what is wrong with them.
+fn hits(found: &[Box<serde_json::value::RawValue>]) -> Result<BTreeMap<String, u64>, String> {
+    let mut hits = BTreeMap::new();
+    for hit in found {
+        let hit: Value = serde_json::from_str(hit.get()).map_err(|error| error.to_string())?;
+        let value = hit["_source"]["value"].as_u64();
+        let (Some(id), Some(value)) = (hit["_id"].as_str(), value) else {
+            return Err(format!("a hit is {hit}"));
+        };
+        if hits.insert(id.to_owned(), value).is_some() {
+            return Err(format!("{id} is shown twice"));
+        }
+    }
+    Ok(hits)
+}
+
+/// The index of a seed.
+pub(crate) fn shape(chance: &mut Stream) -> Shape {
+    Shape {
+        shards: 1 + u32::from(chance.once_in(3)),
+        replicas: 1 + u32::from(chance.once_in(2)),
+        refresh_interval_ms: 1_000 + chance.below(9_000),
+    }
+}
