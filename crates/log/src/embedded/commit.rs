@@ -135,10 +135,12 @@ impl Committer {
     fn make_durable(&self, append_count: usize) -> Result<(), WriteError> {
         let upto = self.sequence + append_count as u64;
         if self.core.durability() == Durability::Request && append_count > 0 {
-            return self.core.sync(upto).map_err(WriteError::Unknown);
+            let synced = self.core.sync(upto);
+            return synced.map_err(|error| WriteError::Unknown(error.to_string()));
         }
         // The underlying engine syncs a full file by itself; its failure counts as any other.
-        self.core.watch.failure().map_or(Ok(()), |reason| Err(WriteError::Unknown(reason)))
+        let failure = self.core.watch.failure();
+        failure.map_or(Ok(()), |error| Err(WriteError::Unknown(error.to_string())))
     }
 
     fn succeed(&mut self, appends: Vec<Pending>, positions: Vec<Lsn>) -> Vec<Outcome> {

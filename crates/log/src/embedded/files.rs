@@ -25,6 +25,15 @@ static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 /// Decides whether recovery may cut a file at a position.
 pub(super) type Judge = Box<dyn FnMut(&Path, u64) -> io::Result<()> + Send>;
 
+/// A sync of a file failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("sync of {} failed: {error}", path.display())]
+pub(super) struct SyncFailed {
+    path: PathBuf,
+    #[source]
+    error: Arc<io::Error>,
+}
+
 /// What all files of one log share.
 #[derive(Default)]
 pub(super) struct Watch {
@@ -33,7 +42,7 @@ pub(super) struct Watch {
     dirty: Mutex<Vec<Arc<LogFile>>>,
     /// The first sync that failed. After it nothing that the system says of these files can be
     /// trusted (a second sync would report success for pages that were dropped).
-    failed: Mutex<Option<String>>,
+    failed: Mutex<Option<SyncFailed>>,
     judge: Mutex<Option<Judge>>,
     bytes_written: AtomicU64,
     syncs: AtomicU64,
@@ -43,7 +52,7 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Makes everything written so far durable.
-    pub fn sync(&self) -> Result<(), String> {
+    pub fn sync(&self) -> Result<(), SyncFailed> {
         self.syncs.fetch_add(1, Ordering::Relaxed);
         let mut dirty = self.dirty.lock();
         for file in dirty.drain(..) {
@@ -54,7 +63,7 @@ impl Watch {
     }
 
     /// The first sync that failed, if one did.
-    pub fn failure(&self) -> Option<String> {
+    pub fn failure(&self) -> Option<SyncFailed> {
         self.failed.lock().clone()
     }
 
@@ -82,8 +91,8 @@ impl Watch {
     /// Keeps the first failure of a sync.
     pub fn note(&self, path: &Path, result: io::Result<()>) {
         if let Err(error) = result {
-            let said = format!("sync of {} failed: {error}", path.display());
-            self.failed.lock().get_or_insert(said);
+            let failed = SyncFailed { path: path.to_owned(), error: Arc::new(error) };
+            self.failed.lock().get_or_insert(failed);
         }
     }
 }

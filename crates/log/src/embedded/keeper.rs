@@ -90,8 +90,8 @@ impl Keeper {
             return;
         }
         self.synced_at = now;
-        if let Err(reason) = self.core.sync(written) {
-            self.core.stop(&reason);
+        if let Err(error) = self.core.sync(written) {
+            self.core.stop(&error.to_string());
         }
     }
 

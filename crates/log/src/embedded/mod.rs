@@ -29,7 +29,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use self::commit::Committer;
-use self::files::Watch;
+use self::files::{SyncFailed, Watch};
 use self::identity::{Lock, Mark};
 use self::keeper::{Bell, Keeper};
 pub use self::options::{Durability, Options};
@@ -153,9 +153,11 @@ fn recover(
     if let Some(reason) = verdict.lock().take() {
         return Err(LogError::Damaged(reason));
     }
-    let failed = |reason| LogError::Failed(format!("cannot open `{}`: {reason}", dir.display()));
-    let store = opened.map_err(failed)?;
-    watch.failure().map_or(Ok(store), |reason| Err(failed(reason)))
+    let failed = |reason: &dyn std::fmt::Display| {
+        LogError::Failed(format!("cannot open `{}`: {reason}", dir.display()))
+    };
+    let store = opened.map_err(|error| failed(&error))?;
+    watch.failure().map_or(Ok(store), |error| Err(failed(&error)))
 }
 
 impl Drop for Embedded {
@@ -172,7 +174,8 @@ impl Drop for Embedded {
         }
         let written = self.core.written.load(Ordering::Acquire);
         if self.core.stopped().is_none() {
-            let marked = self.core.sync(written).map_err(LogError::Failed);
+            let marked =
+                self.core.sync(written).map_err(|error| LogError::Failed(error.to_string()));
             if let Err(error) = marked.and_then(|()| self.core.mark()) {
                 tracing::warn!(%error, "the log could not be marked at its end");
             }
@@ -228,7 +231,7 @@ impl Log for Embedded {
         if self.core.synced.load(Ordering::Acquire) >= written {
             return Ok(());
         }
-        self.core.sync(written).map_err(LogError::Failed)
+        self.core.sync(written).map_err(|error| LogError::Failed(error.to_string()))
     }
 
     fn health(&self) -> Result<(), String> {
@@ -265,7 +268,7 @@ impl Core {
     }
 
     /// Syncs, after which everything up to the sequence `up_to` is durable.
-    fn sync(&self, up_to: u64) -> Result<(), String> {
+    fn sync(&self, up_to: u64) -> Result<(), SyncFailed> {
         let begun = Instant::now();
         self.watch.sync()?;
         self.stats.lock().synced(begun.elapsed());

@@ -62,6 +62,20 @@ pub(super) enum FetchError {
     Corrupt(String),
 }
 
+/// Why the underlying engine does not open, or give space back.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum EngineError {
+    /// It wants text where a path is.
+    #[error("the path is not UTF-8")]
+    Path,
+    /// It says so itself.
+    #[error(transparent)]
+    Failed(#[from] raft_engine::Error),
+    /// It ended in another way.
+    #[error("the underlying engine panicked: {0}")]
+    Panicked(String),
+}
+
 /// The underlying engine.
 pub(super) struct Store {
     engine: Engine<Files>,
@@ -70,9 +84,13 @@ pub(super) struct Store {
 
 impl Store {
     /// Recovers the log in `dir`, or begins one.
-    pub fn open(dir: &Path, incarnation: Incarnation, watch: &Arc<Watch>) -> Result<Self, String> {
+    pub fn open(
+        dir: &Path,
+        incarnation: Incarnation,
+        watch: &Arc<Watch>,
+    ) -> Result<Self, EngineError> {
         let config = Config {
-            dir: dir.to_str().ok_or("the path is not UTF-8")?.to_owned(),
+            dir: dir.to_str().ok_or(EngineError::Path)?.to_owned(),
             // Recovery asks the judge of damage before it cuts anything.
             recovery_mode: RecoveryMode::TolerateAnyCorruption,
             recovery_read_block_size: ReadableSize::kb(64),
@@ -88,8 +106,8 @@ impl Store {
         let opened =
             catch_unwind(AssertUnwindSafe(|| Engine::open_with_file_system(config, files)));
         let engine = match opened {
-            Ok(result) => result.map_err(|error| error.to_string())?,
-            Err(panic) => return Err(panic_text(&*panic)),
+            Ok(result) => result?,
+            Err(panic) => return Err(panicked(&*panic)),
         };
         Ok(Self { engine, incarnation })
     }
@@ -109,7 +127,7 @@ impl Store {
         match catch_unwind(AssertUnwindSafe(|| self.engine.write(&mut log_batch, false))) {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(write_error(&error)),
-            Err(panic) => Err(WriteError::Unknown(panic_text(&*panic))),
+            Err(panic) => Err(WriteError::Unknown(panicked(&*panic).to_string())),
         }
     }
 
@@ -139,7 +157,9 @@ impl Store {
             // alone, so that another log of this process may answer: a new thread has none.
             Err(FetchError::Corrupt(_)) => std::thread::scope(|scope| {
                 let again = scope.spawn(|| self.fetch_here(group, from, to, bytes_max));
-                again.join().unwrap_or_else(|panic| Err(FetchError::Corrupt(panic_text(&*panic))))
+                again
+                    .join()
+                    .unwrap_or_else(|panic| Err(FetchError::Corrupt(panicked(&*panic).to_string())))
             }),
             result => result,
         }
@@ -167,7 +187,7 @@ impl Store {
             Ok(Ok(_)) => {}
             Ok(Err(raft_engine::Error::EntryCompacted)) => return Err(FetchError::Trimmed),
             Ok(Err(error)) => return Err(FetchError::Corrupt(error.to_string())),
-            Err(panic) => return Err(FetchError::Corrupt(panic_text(&*panic))),
+            Err(panic) => return Err(FetchError::Corrupt(panicked(&*panic).to_string())),
         }
         let unwrap = |(lsn, value): (u64, BytesValue)| {
             let payload = Bytes::from(value.value);
@@ -187,7 +207,7 @@ impl Store {
     /// Deletes files that hold nothing but what was trimmed. Where they are `pinned`, what is
     /// left in the oldest is moved to the end first, so that a few groups that are not trimmed
     /// do not keep the others' space.
-    pub fn give_space_back(&self, pinned: bool) -> Result<(), String> {
+    pub fn give_space_back(&self, pinned: bool) -> Result<(), EngineError> {
         match catch_unwind(AssertUnwindSafe(|| {
             if pinned {
                 self.engine.purge_expired_files().map(drop)
@@ -196,8 +216,8 @@ impl Store {
                 Ok(())
             }
         })) {
-            Ok(result) => result.map_err(|error| error.to_string()),
-            Err(panic) => Err(panic_text(&*panic)),
+            Ok(result) => Ok(result?),
+            Err(panic) => Err(panicked(&*panic)),
         }
     }
 }
@@ -231,10 +251,10 @@ fn write_error(error: &raft_engine::Error) -> WriteError {
     }
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+fn panicked(panic: &(dyn std::any::Any + Send)) -> EngineError {
     let text = panic
         .downcast_ref::<String>()
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("the underlying engine panicked: {}", text.unwrap_or("no reason given"))
+    EngineError::Panicked(text.unwrap_or("no reason given").to_owned())
 }

@@ -109,9 +109,9 @@ fn acked(group: &Group, number: u64, lsn: Lsn, now: Instant) {
             group.interval.lock().add(took);
             let outcome = match group.recognise(lsn, &record) {
                 Ok(()) => outcome,
-                Err(reason) => {
-                    group.stop(&reason);
-                    Err(AppendError::Unknown(reason))
+                Err(forked) => {
+                    group.stop(&forked.to_string());
+                    Err(AppendError::Unknown(forked.to_string()))
                 }
             };
             group.tell(vec![(done, outcome)]);

@@ -232,8 +232,8 @@ impl Reading {
                 pulling.is_recognised = true;
                 pulling.advanced = Instant::now();
                 self.group.saw(lsn);
-                if let Err(reason) = self.group.recognise(lsn, &message.payload) {
-                    return Err(End::Failed(LogError::Damaged(reason)));
+                if let Err(forked) = self.group.recognise(lsn, &message.payload) {
+                    return Err(End::Failed(LogError::Damaged(forked.to_string())));
                 }
                 self.group.stats.lock().read_bytes += message.payload.len() as u64;
                 self.buffer.push(Entry { group, lsn, record: message.payload });

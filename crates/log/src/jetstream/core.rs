@@ -126,6 +126,14 @@ impl Core {
     }
 }
 
+/// Two servers hold different logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("log group {group} forked: the servers hold different records at position {lsn}")]
+pub(super) struct Forked {
+    group: GroupId,
+    lsn: Lsn,
+}
+
 impl Group {
     /// The last position known to be given away.
     pub fn seen(&self) -> Lsn {
@@ -136,16 +144,13 @@ impl Group {
         self.seen.fetch_max(lsn.0, Ordering::AcqRel);
     }
 
-    /// Keeps what was acknowledged or read at a position, or says that something else was: two
-    /// servers hold different logs. What is too long ago is not compared.
-    pub fn recognise(&self, lsn: Lsn, record: &[u8]) -> Result<(), String> {
+    /// Keeps what was acknowledged or read at a position, or says that something else was. What is
+    /// too long ago is not compared.
+    pub fn recognise(&self, lsn: Lsn, record: &[u8]) -> Result<(), Forked> {
         let hash = xxh3_64(record);
         let mut known = self.known.lock();
         if *known.entry(lsn).or_insert(hash) != hash {
-            return Err(format!(
-                "log group {} forked: the servers hold different records at position {lsn}",
-                self.id
-            ));
+            return Err(Forked { group: self.id, lsn });
         }
         if known.len() > KNOWN_MAX {
             known.pop_first();

@@ -8,11 +8,13 @@ use std::ptr;
 
 use rust_rocksdb::{AsRawPtr, DB, ffi_raw};
 
+use crate::rows::StoreError;
+
 /// Reads all files of `db` once; caches are left alone. Blocks.
 ///
 /// # Errors
 /// What RocksDB says of the first block that is not what was written, or of a file that cannot be read.
-pub(super) fn verify(db: &DB) -> Result<(), String> {
+pub(super) fn verify(db: &DB) -> Result<(), StoreError> {
     let mut error: *mut c_char = ptr::null_mut();
     // SAFETY: the handle is valid as long as `db` is borrowed, and RocksDB takes calls of any thread. Of a
     // failure it leaves a string that ends in zero and is ours to free.
@@ -23,7 +25,10 @@ pub(super) fn verify(db: &DB) -> Result<(), String> {
         }
         let words = CStr::from_ptr(error).to_string_lossy().into_owned();
         ffi_raw::rocksdb_free(error.cast());
-        Err(words)
+        match words.starts_with("Corruption") {
+            true => Err(StoreError::Damaged(words)),
+            false => Err(StoreError::Failed(words)),
+        }
     }
 }
 
@@ -50,6 +55,6 @@ mod tests {
         bytes[middle] ^= 1;
         fs::write(&table, bytes).unwrap();
         let found = verify(&db).unwrap_err();
-        assert!(found.starts_with("Corruption"), "{found}");
+        assert!(matches!(found, StoreError::Damaged(_)), "{found}");
     }
 }

@@ -122,10 +122,7 @@ impl Rocks {
     }
 
     pub fn verify(&self) -> Result<(), StoreError> {
-        checksums::verify(&self.db).map_err(|why| match why.starts_with("Corruption") {
-            true => StoreError::Damaged(why),
-            false => StoreError::Failed(why),
-        })
+        checksums::verify(&self.db)
     }
 
     pub fn compact(&self) {
