@@ -27,11 +27,11 @@ pub struct Error {
 impl Error {
     /// An error of any kind.
     #[must_use]
-    pub fn new(status: u16, kind: &'static str, reason: impl Into<String>) -> Self {
+    pub fn new(status: u16, kind: &'static str, reason: impl ToString) -> Self {
         Self {
             status,
             kind: Cow::Borrowed(kind),
-            reason: reason.into(),
+            reason: reason.to_string(),
             extra: Map::new(),
             root: None,
             caused_by: None,
@@ -40,7 +40,7 @@ impl Error {
 
     /// 400 `illegal_argument_exception`.
     #[must_use]
-    pub fn illegal_argument(reason: impl Into<String>) -> Self {
+    pub fn illegal_argument(reason: impl ToString) -> Self {
         Self::new(400, "illegal_argument_exception", reason)
     }
 
@@ -54,19 +54,19 @@ impl Error {
 
     /// 400 `parsing_exception`.
     #[must_use]
-    pub fn parsing(reason: impl Into<String>) -> Self {
+    pub fn parsing(reason: impl ToString) -> Self {
         Self::new(400, "parsing_exception", reason)
     }
 
     /// 400 `mapper_parsing_exception`.
     #[must_use]
-    pub fn mapper_parsing(reason: impl Into<String>) -> Self {
+    pub fn mapper_parsing(reason: impl ToString) -> Self {
         Self::new(400, "mapper_parsing_exception", reason)
     }
 
     /// 500: the fault is the node's own, such as a disk that fails.
     #[must_use]
-    pub fn internal(reason: impl Into<String>) -> Self {
+    pub fn internal(reason: impl ToString) -> Self {
         Self::new(500, "exception", reason)
     }
 

@@ -20,12 +20,12 @@ pub(crate) type Parsed<T> = Result<T, Box<Problem>>;
 
 impl Problem {
     /// A `parsing_exception` at a node.
-    pub(crate) fn parsing(node: &Value, reason: impl Into<String>) -> Box<Self> {
+    pub(crate) fn parsing(node: &Value, reason: impl ToString) -> Box<Self> {
         Self::at(node, Error::parsing(reason))
     }
 
     /// An `illegal_argument_exception`, which has no position.
-    pub(crate) fn illegal(reason: impl Into<String>) -> Box<Self> {
+    pub(crate) fn illegal(reason: impl ToString) -> Box<Self> {
         Box::new(Self { error: Error::illegal_argument(reason), node: 0 })
     }
 

@@ -40,7 +40,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    pub(crate) fn new(at: usize, reason: impl Into<String>) -> Self {
-        Self { at, reason: reason.into() }
+    pub(crate) fn new(at: usize, reason: impl ToString) -> Self {
+        Self { at, reason: reason.to_string() }
     }
 }

@@ -96,7 +96,7 @@ fn height<'a>(trees: impl IntoIterator<Item = &'a Tree>) -> usize {
 }
 
 impl Parser {
-    fn fault(&self, reason: impl Into<String>) -> Fault {
+    fn fault(&self, reason: impl ToString) -> Fault {
         Fault::new(self.place(), reason)
     }
 

@@ -293,7 +293,7 @@ impl Query {
 }
 
 /// A `query_shard_exception`.
-pub(crate) fn shard_error(reason: impl Into<String>) -> Error {
+pub(crate) fn shard_error(reason: impl ToString) -> Error {
     Error::new(400, "query_shard_exception", reason)
 }
 
