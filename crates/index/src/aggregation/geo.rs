@@ -2,17 +2,17 @@
 
 use serde_json::Value;
 
-use crate::geo::{EARTH_RADIUS_M, GeoPoint, parse_point, unit_m};
+use crate::geo::{EARTH_RADIUS_M, GeoPoint, PlaceError, parse_point, unit_m};
 
 /// A place that a request names.
 ///
 /// # Errors
 /// Why it is none.
-pub(crate) fn place(value: &Value) -> Result<GeoPoint, String> {
+pub(crate) fn place(value: &Value) -> Result<GeoPoint, PlaceError> {
     let place = parse_point(value)?;
     match place.lat.is_finite() && place.lon.is_finite() {
         true => Ok(place),
-        false => Err("a coordinate is not a number".to_owned()),
+        false => Err(PlaceError::NotFinite),
     }
 }
 

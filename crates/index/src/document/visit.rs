@@ -210,7 +210,7 @@ impl<'de, S: Sink> DeserializeSeed<'de> for FieldSeed<'_, '_, S> {
 fn points_on_earth(value: &Value) -> Result<Vec<GeoPoint>, Error> {
     let points = parse_points(value);
     let points = points.map_err(|reason| Error::new(400, "parse_exception", reason))?;
-    match points.iter().find_map(|point| point.check("").err()) {
+    match points.iter().find_map(|point| point.check().err()) {
         Some(reason) => Err(Error::illegal_argument(reason)),
         None => Ok(points),
     }

@@ -1,6 +1,6 @@
 //! The cells of a geohash, and the tiles of the square map of the world.
 
-use super::GeoPoint;
+use super::{GeoPoint, PlaceError};
 
 /// The letters of a geohash, 5 bits each.
 const LETTERS: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
@@ -48,23 +48,23 @@ pub(crate) fn hash_text(key: u64, precision: u8) -> String {
 ///
 /// # Errors
 /// Where there is nothing, or a letter that is none of a geohash's.
-pub fn middle(hash: &str) -> Result<GeoPoint, String> {
+pub fn middle(hash: &str) -> Result<GeoPoint, PlaceError> {
     let ([south, north], [west, east]) = bounds(hash)?;
     Ok(GeoPoint { lat: f64::midpoint(south, north), lon: f64::midpoint(west, east) })
 }
 
 /// The bounds of a geohash's cell: south and north, west and east.
-fn bounds(hash: &str) -> Result<([f64; 2], [f64; 2]), String> {
+fn bounds(hash: &str) -> Result<([f64; 2], [f64; 2]), PlaceError> {
     if hash.is_empty() {
-        return Err("empty geohash".to_owned());
+        return Err(PlaceError::EmptyHash);
     }
     let (mut latitude, mut longitude) = ([-90.0, 90.0], [-180.0, 180.0]);
     let mut is_longitude = true;
     for symbol in hash.chars().take(LETTERS_MAX) {
         let letter = u8::try_from(symbol.to_ascii_lowercase()).ok();
         let value = letter.and_then(|letter| LETTERS.iter().position(|known| *known == letter));
-        let value =
-            value.ok_or_else(|| format!("unsupported symbol [{symbol}] in geohash [{hash}]"))?;
+        let unknown = || PlaceError::HashSymbol { symbol, hash: hash.to_owned() };
+        let value = value.ok_or_else(unknown)?;
         for bit in (0..5).rev() {
             let range = if is_longitude { &mut longitude } else { &mut latitude };
             let middle = f64::midpoint(range[0], range[1]);

@@ -5,8 +5,10 @@
 
 pub mod cells;
 pub mod circle;
+mod error;
 mod spelling;
 
+pub use error::{DistanceError, OffEarth, PlaceError};
 pub use spelling::{parse_distance_m, parse_point, parse_points};
 
 /// The earth's mean radius in metres, as Lucene's `SloppyMath` and `GeoUtils` take it.
@@ -22,16 +24,16 @@ pub struct GeoPoint {
 }
 
 impl GeoPoint {
-    /// Whether it is on earth. `of_what` ends the words on what is not: empty, or ` for [name]`.
+    /// Whether it is on earth.
     ///
     /// # Errors
-    /// Elasticsearch's words for a place that is not.
-    pub fn check(self, of_what: &str) -> Result<(), String> {
+    /// Which coordinate is not.
+    pub fn check(self) -> Result<(), OffEarth> {
         if !(-90.0..=90.0).contains(&self.lat) {
-            return Err(format!("illegal latitude value [{:?}]{of_what}", self.lat));
+            return Err(OffEarth::Latitude(self.lat));
         }
         if !(-180.0..=180.0).contains(&self.lon) {
-            return Err(format!("illegal longitude value [{:?}]{of_what}", self.lon));
+            return Err(OffEarth::Longitude(self.lon));
         }
         Ok(())
     }
@@ -86,10 +88,10 @@ mod tests {
 
     #[test]
     fn what_is_not_on_earth_is_named() {
-        let check = |lat, lon| GeoPoint { lat, lon }.check(" for [x]");
+        let check = |lat, lon| GeoPoint { lat, lon }.check().map_err(|error| error.to_string());
         assert_eq!(check(90.0, -180.0), Ok(()));
-        assert_eq!(check(91.0, 0.0).unwrap_err(), "illegal latitude value [91.0] for [x]");
-        assert_eq!(check(0.0, 180.5).unwrap_err(), "illegal longitude value [180.5] for [x]");
+        assert_eq!(check(91.0, 0.0).unwrap_err(), "illegal latitude value [91.0]");
+        assert_eq!(check(0.0, 180.5).unwrap_err(), "illegal longitude value [180.5]");
         assert!(check(f64::NAN, 0.0).is_err());
     }
 }

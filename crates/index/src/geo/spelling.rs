@@ -3,22 +3,22 @@
 
 use serde_json::Value;
 
-use super::{GeoPoint, cells, unit_m};
+use super::{DistanceError, GeoPoint, PlaceError, cells, unit_m};
 
 /// Reads a place.
 ///
 /// # Errors
-/// Why it is none, in Elasticsearch's words.
-pub fn parse_point(value: &Value) -> Result<GeoPoint, String> {
+/// Why it is none.
+pub fn parse_point(value: &Value) -> Result<GeoPoint, PlaceError> {
     match value {
         Value::Object(map) => {
             if let Some(coordinates) = map.get("coordinates") {
                 let kind = map.get("type").and_then(Value::as_str);
                 if !kind.is_some_and(|kind| kind.eq_ignore_ascii_case("point")) {
-                    return Err("[type] for geo_point can only be 'Point'".to_owned());
+                    return Err(PlaceError::OtherShape);
                 }
                 if !coordinates.is_array() {
-                    return Err("GeoJSON 'coordinates' must be an array".to_owned());
+                    return Err(PlaceError::NoCoordinates);
                 }
                 return parse_point(coordinates);
             }
@@ -26,25 +26,25 @@ pub fn parse_point(value: &Value) -> Result<GeoPoint, String> {
                 return cells::middle(hash);
             }
             if let Some(key) = map.keys().find(|key| *key != "lat" && *key != "lon") {
-                return Err(format!("field must be either [lat], [lon] or [geohash], got [{key}]"));
+                return Err(PlaceError::UnknownField(key.clone()));
             }
-            let number = |name: &str| {
+            let number = |name: &'static str| {
                 let value = map.get(name).filter(|value| !value.is_null());
-                let value = value.ok_or_else(|| format!("field [{name}] missing"))?;
-                degrees(value).ok_or_else(|| format!("[{name}] must be a valid double value"))
+                degrees(value.ok_or(PlaceError::MissingField(name))?)
+                    .ok_or(PlaceError::NoDouble(name))
             };
             Ok(GeoPoint { lat: number("lat")?, lon: number("lon")? })
         }
         Value::Array(items) => match items.as_slice() {
             [lon, lat] | [lon, lat, _] => match (lat.as_f64(), lon.as_f64()) {
                 (Some(lat), Some(lon)) => Ok(GeoPoint { lat, lon }),
-                _ => Err("numeric value expected".to_owned()),
+                _ => Err(PlaceError::NoNumbers),
             },
-            [] | [_] => Err("numeric value expected".to_owned()),
-            _ => Err("[geo_point] field type does not accept more than 3 values".to_owned()),
+            [] | [_] => Err(PlaceError::NoNumbers),
+            _ => Err(PlaceError::TooManyNumbers),
         },
         Value::String(text) => of_text(text),
-        _ => Err("geo_point expected".to_owned()),
+        _ => Err(PlaceError::NoPlace),
     }
 }
 
@@ -53,7 +53,7 @@ pub fn parse_point(value: &Value) -> Result<GeoPoint, String> {
 ///
 /// # Errors
 /// As [`parse_point`].
-pub fn parse_points(value: &Value) -> Result<Vec<GeoPoint>, String> {
+pub fn parse_points(value: &Value) -> Result<Vec<GeoPoint>, PlaceError> {
     match value {
         Value::Null => Ok(Vec::new()),
         Value::Array(items) if !items.first().is_some_and(Value::is_number) => {
@@ -63,7 +63,7 @@ pub fn parse_points(value: &Value) -> Result<Vec<GeoPoint>, String> {
     }
 }
 
-fn of_text(text: &str) -> Result<GeoPoint, String> {
+fn of_text(text: &str) -> Result<GeoPoint, PlaceError> {
     let trimmed = text.trim();
     if let Some(start) = trimmed.get(..5).filter(|start| start.eq_ignore_ascii_case("point")) {
         let inside = trimmed[start.len()..].trim().strip_prefix('(');
@@ -73,14 +73,14 @@ fn of_text(text: &str) -> Result<GeoPoint, String> {
         });
         return match numbers.transpose().ok().flatten().as_deref() {
             Some([lon, lat] | [lon, lat, _]) => Ok(GeoPoint { lat: *lat, lon: *lon }),
-            _ => Err(format!("Invalid WKT format, [{text}]")),
+            _ => Err(PlaceError::NoWkt(text.to_owned())),
         };
     }
     let Some((lat, lon)) = trimmed.split_once(',') else { return cells::middle(trimmed) };
     // A third is a height, which nobody keeps.
     let lon = lon.split(',').next().unwrap_or_default();
-    let number = |name: &str, text: &str| {
-        text.trim().parse::<f64>().map_err(|_| format!("{name} must be a number"))
+    let number = |name: &'static str, text: &str| {
+        text.trim().parse::<f64>().map_err(|_| PlaceError::NoNumber(name))
     };
     Ok(GeoPoint { lat: number("latitude", lat)?, lon: number("longitude", lon)? })
 }
@@ -92,8 +92,8 @@ fn degrees(value: &Value) -> Option<f64> {
 /// Reads a distance such as `10km`, in metres; a bare number is in `unit`, by default metres.
 ///
 /// # Errors
-/// Elasticsearch's words for a distance that is none.
-pub fn parse_distance_m(text: &str, unit: Option<&str>) -> Result<f64, String> {
+/// Why it is none.
+pub fn parse_distance_m(text: &str, unit: Option<&str>) -> Result<f64, DistanceError> {
     let text = text.trim();
     let split = text
         .char_indices()
@@ -102,11 +102,12 @@ pub fn parse_distance_m(text: &str, unit: Option<&str>) -> Result<f64, String> {
         })
         .map_or(text.len(), |(at, _)| at);
     let (number, suffix) = text.split_at(split);
-    let number: f64 = number.trim().parse().map_err(|_| format!("For input string: \"{text}\""))?;
+    let no_number = |_| DistanceError::NoNumber(text.to_owned());
+    let number: f64 = number.trim().parse().map_err(no_number)?;
     let suffix = if suffix.is_empty() { unit.unwrap_or("m") } else { suffix };
     unit_m(suffix)
         .map(|metres| number * metres)
-        .ok_or_else(|| format!("No distance unit match [{suffix}]"))
+        .ok_or_else(|| DistanceError::NoUnit(suffix.to_owned()))
 }
 
 fn exponent(text: &str, at: usize) -> bool {
@@ -162,7 +163,7 @@ mod tests {
             (json!([1]), "numeric value expected"),
             (json!(true), "geo_point expected"),
         ] {
-            assert_eq!(parse_point(&value).unwrap_err(), reason, "{value}");
+            assert_eq!(parse_point(&value).unwrap_err().to_string(), reason, "{value}");
         }
     }
 

@@ -76,9 +76,14 @@ fn begins_fraction(rest: &str) -> bool {
     rest.as_bytes().get(1).is_some_and(u8::is_ascii_digit)
 }
 
+/// Digits that are no number of 64 bits.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("[{0}] is no number that fits")]
+struct NoNumber(String);
+
 /// A number, and how long its text is: digits, a fraction, an exponent, and the letter of a type as in `1.0f`
 /// or `5L`.
-fn number(rest: &str) -> Result<(Value, usize), String> {
+fn number(rest: &str) -> Result<(Value, usize), NoNumber> {
     let digits_from = |at: usize| {
         let digits = rest[at..].bytes().take_while(u8::is_ascii_digit).count();
         at + digits
@@ -105,7 +110,7 @@ fn number(rest: &str) -> Result<(Value, usize), String> {
         true => digits.parse::<i64>().map(Value::from).ok(),
         false => digits.parse::<f64>().ok().filter(|it| it.is_finite()).map(Value::from),
     };
-    let value = value.ok_or_else(|| format!("[{digits}] is no number that fits"))?;
+    let value = value.ok_or_else(|| NoNumber(digits.to_owned()))?;
     Ok((value, end + usize::from(letter.is_some())))
 }
 

@@ -176,12 +176,13 @@ fn bind_decay(context: &Context<'_>, spec: &Decay) -> Result<NumericDecay, Error
             let origin = spec.origin.as_ref().ok_or_else(|| {
                 Error::new(400, "parse_exception", "[origin] must be set for geo fields.")
             })?;
-            let parse_error = |reason: String| Error::new(400, "parse_exception", reason);
-            let origin = parse_point(origin).map_err(parse_error)?;
-            let scale = parse_distance_m(&as_text(&spec.scale), None).map_err(parse_error)?;
+            let no_place = |reason| Error::new(400, "parse_exception", reason);
+            let origin = parse_point(origin).map_err(no_place)?;
+            let no_distance = |reason| Error::new(400, "parse_exception", reason);
+            let scale = parse_distance_m(&as_text(&spec.scale), None).map_err(no_distance)?;
             let offset = match &spec.offset {
                 Some(Value::Null) | None => 0.0,
-                Some(offset) => parse_distance_m(&as_text(offset), None).map_err(parse_error)?,
+                Some(offset) => parse_distance_m(&as_text(offset), None).map_err(no_distance)?,
             };
             finish(spec, target, Origin::Place(origin), scale, offset)
         }

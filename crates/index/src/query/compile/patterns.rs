@@ -10,7 +10,7 @@ use super::{Compiled, Context, Resolved, failed_to_create};
 use crate::error::Error;
 use crate::partition::Kind;
 use crate::query::ast::PatternKind;
-use crate::query::exec::automaton::{Watched, Wildcard, regex_of};
+use crate::query::exec::automaton::{RegexpError, Watched, Wildcard, regex_of};
 use crate::query::limits;
 
 pub(super) fn compile_pattern(
@@ -53,8 +53,9 @@ pub(super) fn compile_pattern(
         }
         PatternKind::Regexp => {
             let refused = |reason: String| failed_to_create(Error::illegal_argument(reason));
-            let regex = regex_of(&pattern, case_insensitive).map_err(refused)?;
-            check_cost(&regex).map_err(refused)?;
+            let regex = regex_of(&pattern, case_insensitive);
+            let regex = regex.and_then(|regex| check_cost(&regex).map(|()| regex));
+            let regex = regex.map_err(|error| refused(error.to_string()))?;
             let regex = tantivy_fst::Regex::new(&regex).map_err(|error| {
                 let reason = error.to_string();
                 refused(if reason.contains("size limit") || reason.contains("states") {
@@ -70,7 +71,7 @@ pub(super) fn compile_pattern(
 
 /// Refuses an expression whose counted repetitions alone would make a huge automaton, before one
 /// is built: building stops at a size limit, but only after it has cost that much.
-fn check_cost(regex: &str) -> Result<(), String> {
+fn check_cost(regex: &str) -> Result<(), RegexpError> {
     let mut cost: usize = 1;
     let bytes = regex.as_bytes();
     let mut at = 0;
@@ -89,7 +90,7 @@ fn check_cost(regex: &str) -> Result<(), String> {
         at += 1;
     }
     if cost.saturating_mul(regex.len().max(1)) > limits::AUTOMATON_BYTES_MAX / 64 {
-        return Err("input automaton is too large".to_owned());
+        return Err(RegexpError::TooLarge);
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ pub(super) fn compile_query_string(
         return Ok(Compiled::none());
     }
     let node = lucene::parse(&text.query, is_and).map_err(|reason| {
-        let inner = Error::new(400, "parse_exception", reason.clone());
+        let inner = Error::new(400, "parse_exception", &reason);
         let outer = format!("Cannot parse '{}': {reason}", text.query);
         let outer = Error::new(400, "parse_exception", outer).caused_by(inner);
         shard_error(format!("Failed to parse query [{}]", text.query)).caused_by(outer)

@@ -243,11 +243,25 @@ where
     }
 }
 
+/// Why a regular expression is not searched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum RegexpError {
+    /// It ends in the middle of an escape.
+    #[error("unexpected end of regular expression")]
+    UnexpectedEnd,
+    /// It has an operator that Plimsoll does not have.
+    #[error("the operator [{0}] of regular expressions is not supported")]
+    Operator(char),
+    /// Its repetitions would make a huge automaton.
+    #[error("input automaton is too large")]
+    TooLarge,
+}
+
 /// A regular expression of Lucene's as one of Rust's, which always means the whole term.
 ///
 /// # Errors
 /// Which operator Plimsoll does not have: `~`, `&` and `<a-b>`.
-pub(crate) fn regex_of(pattern: &str, case_insensitive: bool) -> Result<String, String> {
+pub(crate) fn regex_of(pattern: &str, case_insensitive: bool) -> Result<String, RegexpError> {
     let mut out = String::with_capacity(pattern.len() + 8);
     if case_insensitive {
         out.push_str("(?i)");
@@ -257,7 +271,7 @@ pub(crate) fn regex_of(pattern: &str, case_insensitive: bool) -> Result<String, 
     while let Some(letter) = letters.next() {
         match letter {
             '\\' => {
-                let escaped = letters.next().ok_or("unexpected end of regular expression")?;
+                let escaped = letters.next().ok_or(RegexpError::UnexpectedEnd)?;
                 match escaped {
                     'd' | 'D' | 's' | 'S' | 'w' | 'W' => {
                         out.push('\\');
@@ -288,9 +302,7 @@ pub(crate) fn regex_of(pattern: &str, case_insensitive: bool) -> Result<String, 
             '#' => out.push_str("[^\\x00-\\x{10FFFF}]"),
             '^' | '$' => push_literal(&mut out, letter),
             '~' | '&' | '<' | '>' => {
-                return Err(format!(
-                    "the operator [{letter}] of regular expressions is not supported"
-                ));
+                return Err(RegexpError::Operator(letter));
             }
             _ => out.push(letter),
         }

@@ -31,7 +31,9 @@ fn validation(value: &Value) -> Parsed<Validation> {
 
 fn checked(mut point: GeoPoint, validation: Validation, name: &str) -> Parsed<GeoPoint> {
     match validation {
-        Validation::Strict => point.check(&format!(" for [{name}]")).map_err(Problem::illegal)?,
+        Validation::Strict => {
+            point.check().map_err(|error| Problem::illegal(format!("{error} for [{name}]")))?;
+        }
         Validation::IgnoreMalformed => {}
         Validation::Coerce => {
             point.lat = point.lat.clamp(-90.0, 90.0);

@@ -14,8 +14,13 @@ pub(crate) const SLOP: u32 = 512;
 /// All operators.
 pub(crate) const ALL: u32 = 1023;
 
+/// A name is none of an operator.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Unknown simple_query_string flag [{0}]")]
+pub(crate) struct UnknownFlag(String);
+
 /// Reads `OR|AND|PREFIX`.
-pub(crate) fn parse(text: &str) -> Result<u32, String> {
+pub(crate) fn parse(text: &str) -> Result<u32, UnknownFlag> {
     let mut flags = 0;
     for name in text.split('|').map(str::trim).filter(|name| !name.is_empty()) {
         flags |= match name.to_ascii_uppercase().as_str() {
@@ -31,7 +36,7 @@ pub(crate) fn parse(text: &str) -> Result<u32, String> {
             "WHITESPACE" => WHITESPACE,
             "FUZZY" | "NEAR" => FUZZY,
             "SLOP" => SLOP,
-            other => return Err(format!("Unknown simple_query_string flag [{other}]")),
+            other => return Err(UnknownFlag(other.to_owned())),
         };
     }
     Ok(flags)

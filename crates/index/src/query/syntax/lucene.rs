@@ -6,11 +6,36 @@ use super::{DEPTH_MAX, Leaf, Node, Occur};
 /// What may stand where a clause is expected, as Lucene's generated parser lists it.
 const EXPECTED: &str = "Was expecting one of:\n    <NOT> ...\n    \"+\" ...\n    \"-\" ...\n    <BAREOPER> ...\n    \"(\" ...\n    \"*\" ...\n    <QUOTED> ...\n    <TERM> ...\n    <PREFIXTERM> ...\n    <WILDTERM> ...\n    <REGEXPTERM> ...\n    \"[\" ...\n    \"{\" ...\n    <NUMBER> ...\n    <TERM> ...\n    \"*\" ...\n    ";
 
+/// Why a text is no query, in Lucene's words without `Cannot parse '…': ` before it. Columns count from the
+/// first letter, which is 0 for what is unexpected and 1 for what does not end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SyntaxError {
+    /// Something else stands where a clause is expected; `found` as Lucene shows it.
+    #[error("Encountered \"{found}\" at line 1, column {column}.\n{EXPECTED}")]
+    Unexpected {
+        /// What stands there.
+        found: String,
+        /// Where.
+        column: usize,
+    },
+    /// A phrase does not end.
+    #[error("Lexical error at line 1, column {column}.  Encountered: <EOF> after : \"{phrase}\"")]
+    OpenPhrase {
+        /// Where the text ends.
+        column: usize,
+        /// The phrase, its quotes escaped.
+        phrase: String,
+    },
+    /// There are too many brackets in each other.
+    #[error("the query is nested too deeply")]
+    TooDeep,
+}
+
 /// Reads a text; `is_and` tells how words side by side are joined.
 ///
 /// # Errors
-/// What was found where, in Lucene's words, without `Cannot parse '…': ` before it.
-pub(crate) fn parse(text: &str, is_and: bool) -> Result<Node, String> {
+/// What was found where.
+pub(crate) fn parse(text: &str, is_and: bool) -> Result<Node, SyntaxError> {
     let letters: Vec<char> = text.chars().collect();
     let mut parser = Parser { letters: &letters, at: 0, is_and, depth: 0 };
     let node = parser.clauses()?;
@@ -69,18 +94,18 @@ impl Parser<'_> {
         is_next
     }
 
-    fn unexpected(&self) -> String {
+    fn unexpected(&self) -> SyntaxError {
         let found = match self.peek() {
             None => "<EOF>".to_owned(),
             Some(letter) => format!(" \"{letter}\" \"{letter} \""),
         };
-        format!("Encountered \"{found}\" at line 1, column {}.\n{EXPECTED}", self.at)
+        SyntaxError::Unexpected { found, column: self.at }
     }
 
-    fn clauses(&mut self) -> Result<Node, String> {
+    fn clauses(&mut self) -> Result<Node, SyntaxError> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return Err("the query is nested too deeply".to_owned());
+            return Err(SyntaxError::TooDeep);
         }
         let mut clauses: Vec<(Occur, Node)> = Vec::new();
         loop {
@@ -139,7 +164,7 @@ impl Parser<'_> {
         }
     }
 
-    fn clause(&mut self) -> Result<Node, String> {
+    fn clause(&mut self) -> Result<Node, SyntaxError> {
         let start = self.at;
         let mut field = None;
         if let Some(name) = self.field_name() {
@@ -195,7 +220,7 @@ impl Parser<'_> {
         None
     }
 
-    fn leaf(&mut self, field: Option<String>) -> Result<Node, String> {
+    fn leaf(&mut self, field: Option<String>) -> Result<Node, SyntaxError> {
         let leaf = match self.peek() {
             Some('"') => self.phrase()?,
             Some('/') => self.regexp()?,
@@ -206,20 +231,17 @@ impl Parser<'_> {
         Ok(Node::Leaf(field, leaf))
     }
 
-    fn phrase(&mut self) -> Result<Leaf, String> {
+    fn phrase(&mut self) -> Result<Leaf, SyntaxError> {
         let start = self.at;
         self.at += 1;
         let mut text = String::new();
         loop {
             match self.peek() {
                 None => {
-                    let column = self.letters.len();
+                    let column = self.letters.len() + 1;
                     let rest: String = self.letters[start..].iter().collect();
-                    return Err(format!(
-                        "Lexical error at line 1, column {}.  Encountered: <EOF> after : \"{}\"",
-                        column + 1,
-                        rest.replace('"', "\\\"")
-                    ));
+                    let phrase = rest.replace('"', "\\\"");
+                    return Err(SyntaxError::OpenPhrase { column, phrase });
                 }
                 Some('"') => break,
                 Some('\\') => {
@@ -238,7 +260,7 @@ impl Parser<'_> {
         Ok(Leaf::Phrase { text, slop })
     }
 
-    fn regexp(&mut self) -> Result<Leaf, String> {
+    fn regexp(&mut self) -> Result<Leaf, SyntaxError> {
         self.at += 1;
         let mut pattern = String::new();
         loop {
@@ -257,7 +279,7 @@ impl Parser<'_> {
         Ok(Leaf::Regexp(pattern))
     }
 
-    fn range(&mut self) -> Result<Leaf, String> {
+    fn range(&mut self) -> Result<Leaf, SyntaxError> {
         let has_lower = self.take('[');
         if !has_lower {
             self.take('{');
@@ -279,7 +301,7 @@ impl Parser<'_> {
         Ok(Leaf::Range { from: end(from, has_lower), to: end(to, has_upper) })
     }
 
-    fn range_end(&mut self) -> Result<String, String> {
+    fn range_end(&mut self) -> Result<String, SyntaxError> {
         if self.peek() == Some('"') {
             return match self.phrase()? {
                 Leaf::Phrase { text, .. } => Ok(text),
@@ -302,7 +324,7 @@ impl Parser<'_> {
         if text.is_empty() { Err(self.unexpected()) } else { Ok(text) }
     }
 
-    fn comparison(&mut self) -> Result<Leaf, String> {
+    fn comparison(&mut self) -> Result<Leaf, SyntaxError> {
         let is_greater = self.take('>');
         if !is_greater {
             self.take('<');
@@ -317,7 +339,7 @@ impl Parser<'_> {
         })
     }
 
-    fn word(&mut self, field: Option<String>) -> Result<Node, String> {
+    fn word(&mut self, field: Option<String>) -> Result<Node, SyntaxError> {
         let start = self.at;
         let mut plain = String::new();
         let mut pattern = String::new();

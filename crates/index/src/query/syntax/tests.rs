@@ -7,7 +7,7 @@ use super::{flags, lucene, simple};
 fn check(text: &str, expected: &str) {
     let found = match lucene::parse(text, false) {
         Ok(node) => format!("{node:?}"),
-        Err(reason) => format!("error: {}", reason.lines().next().unwrap_or("")),
+        Err(error) => format!("error: {}", error.to_string().lines().next().unwrap_or("")),
     };
     assert_eq!(found, expected, "{text}");
 }
