@@ -43,6 +43,7 @@ pub use replication::log_engine::{LogSettings, OpenedLog};
 pub use replication::session::ClientSession;
 pub use routing::selection::{NodeSelection, SelectionStatistics};
 pub use settings::cluster::{CLUSTER_SETTINGS, check_cluster_setting};
+pub use settings::error::SettingError;
 pub use settings::work::{
     AdmissionKind, PoolSettings, SelectionSettings, SettingsFollower, WORK_SETTINGS, WorkSettings,
 };

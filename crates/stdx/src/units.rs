@@ -17,34 +17,46 @@ const DURATIONS: [(&str, u64); 7] = [
     ("h", 3_600_000_000_000),
     ("d", 86_400_000_000_000),
 ];
+/// What a size looks like.
+const SIZE: &str = "a size such as 64kb, 256mb or 2gb";
+/// What a duration looks like.
+const DURATION: &str = "a duration such as 10ms, 5s or 2m";
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 /// What a duration of nothing is shown in.
 const ZERO_UNIT: &str = "ms";
 
+/// Why a text is no size or duration; the text itself is not repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnitError {
+    /// It is something else than what is named here with an example, or too large.
+    #[error("is not {0}")]
+    Not(&'static str),
+    /// It is a number alone; what is wanted is named here with an example.
+    #[error("lacks a unit; write {0}")]
+    NoUnit(&'static str),
+}
+
 /// A size in bytes: `512b`, `64kb`, `256mb`, `2gb`; upper case is the same, and so is `MiB`.
 ///
 /// # Errors
-/// Words on what is wrong, without the value.
-pub fn bytes(text: &str) -> Result<u64, String> {
+/// Where it is none.
+pub fn bytes(text: &str) -> Result<u64, UnitError> {
     let text = text.trim().to_ascii_lowercase().replace("ib", "b");
-    let wanted = "a size such as 64kb, 256mb or 2gb";
-    u64::try_from(scaled(&text, &SIZES, wanted)?).map_err(|_| format!("is not {wanted}"))
+    u64::try_from(scaled(&text, &SIZES, SIZE)?).map_err(|_| UnitError::Not(SIZE))
 }
 
 /// A duration: `80nanos`, `250micros`, `10ms`, `5s`, `2m`, `1h`, `7d`; upper case is the same, but for `M`, which
 /// is a month elsewhere.
 ///
 /// # Errors
-/// Words on what is wrong, without the value.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let wanted = "a duration such as 10ms, 5s or 2m";
+/// Where it is none.
+pub fn duration(text: &str) -> Result<Duration, UnitError> {
     let text = text.trim();
     if text.ends_with('M') {
-        return Err(format!("is not {wanted}"));
+        return Err(UnitError::Not(DURATION));
     }
-    let nanos = scaled(&text.to_ascii_lowercase(), &DURATIONS, wanted)?;
-    let seconds =
-        u64::try_from(nanos / NANOS_PER_SECOND).map_err(|_| format!("is not {wanted}"))?;
+    let nanos = scaled(&text.to_ascii_lowercase(), &DURATIONS, DURATION)?;
+    let seconds = u64::try_from(nanos / NANOS_PER_SECOND).map_err(|_| UnitError::Not(DURATION))?;
     let rest = u32::try_from(nanos % NANOS_PER_SECOND).unwrap_or(0);
     Ok(Duration::new(seconds, rest))
 }
@@ -69,16 +81,16 @@ pub fn show_duration(duration: Duration) -> String {
     }
 }
 
-fn scaled(text: &str, units: &[(&str, u64)], wanted: &str) -> Result<u128, String> {
+fn scaled(text: &str, units: &[(&str, u64)], wanted: &'static str) -> Result<u128, UnitError> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| format!("is not {wanted}"))?;
+    let number: u64 = number.parse().map_err(|_| UnitError::Not(wanted))?;
     let unit = unit.trim();
     if unit.is_empty() {
-        return if number == 0 { Ok(0) } else { Err(format!("lacks a unit; write {wanted}")) };
+        return if number == 0 { Ok(0) } else { Err(UnitError::NoUnit(wanted)) };
     }
     let scale = units.iter().find(|(name, _)| *name == unit).map(|(_, scale)| *scale);
-    let scale = scale.ok_or_else(|| format!("is not {wanted}"))?;
+    let scale = scale.ok_or(UnitError::Not(wanted))?;
     Ok(u128::from(number) * u128::from(scale))
 }
 
@@ -108,7 +120,7 @@ mod tests {
         for text in ["2M", "1.5h", "-1s", "1w", "9999999999999999d"] {
             assert!(duration(text).is_err(), "{text}");
         }
-        assert!(duration("5").unwrap_err().contains("unit"));
+        assert_eq!(duration("5"), Err(UnitError::NoUnit(DURATION)));
         for text in ["512b", "64kb", "256mb", "2gb"] {
             assert_eq!(show_bytes(bytes(text).unwrap()), text);
         }

@@ -215,7 +215,7 @@ impl Shared {
             if let Some(text) = settings.get(name)
                 && let Err(error) = work.set(name, text)
             {
-                tracing::warn!(name, error, "the cluster's setting is passed over");
+                tracing::warn!(name, %error, "the cluster's setting is passed over");
             }
         }
         self.router.selection.change(&work.selection);

@@ -9,6 +9,7 @@ use plimsoll_stdx::units;
 
 use crate::metadata;
 use crate::metadata::MetadataRows;
+use crate::settings::error::SettingError;
 
 /// How long a node that left is waited for before its copies are made elsewhere, for tables that
 /// do not say (`index.unassigned.node_left.delayed_timeout`). Default 60 s, Elasticsearch's.
@@ -76,8 +77,8 @@ pub const CLUSTER_SETTINGS: [(&str, &str); 13] = [
 /// Checks a value of one of [`CLUSTER_SETTINGS`].
 ///
 /// # Errors
-/// Says what the setting takes.
-pub fn check_cluster_setting(name: &str, text: &str) -> Result<(), String> {
+/// Where the setting does not take it.
+pub fn check_cluster_setting(name: &str, text: &str) -> Result<(), SettingError> {
     match name {
         DELAYED_TIMEOUT => time(text, Duration::ZERO).map(drop),
         FLUSH_INTERVAL | CHECK_INTERVAL => time(text, Duration::from_secs(1)).map(drop),
@@ -89,8 +90,8 @@ pub fn check_cluster_setting(name: &str, text: &str) -> Result<(), String> {
         PACING => mode(text).map(drop),
         COMPACTION_PACING => compaction_mode(text).map(drop),
         RAISE_VERSION if RAISE.contains(&text) => Ok(()),
-        RAISE_VERSION => Err(format!("`{text}` is none of {}", RAISE.join(", "))),
-        _ => Err(format!("`{name}` is no setting of the cluster")),
+        RAISE_VERSION => Err(SettingError::none_of(text, RAISE)),
+        _ => Err(SettingError::NotOfTheCluster(name.to_owned())),
     }
 }
 
@@ -161,7 +162,7 @@ pub(crate) fn holds_version(metadata: &impl MetadataRows) -> bool {
 fn value<T>(
     metadata: &impl MetadataRows,
     name: &str,
-    read: impl Fn(&str) -> Result<T, String>,
+    read: impl Fn(&str) -> Result<T, SettingError>,
 ) -> T {
     let set = metadata::setting(metadata, name).and_then(|text| read(&text).ok());
     let default = || CLUSTER_SETTINGS.iter().find(|(known, _)| *known == name);
@@ -169,53 +170,51 @@ fn value<T>(
         .unwrap_or_else(|| unreachable!("`{name}` has a default that it takes itself"))
 }
 
-fn time(text: &str, least: Duration) -> Result<Duration, String> {
+fn time(text: &str, least: Duration) -> Result<Duration, SettingError> {
     let time = units::duration(text).ok().filter(|time| (least..=TIME_MAX).contains(time));
-    time.ok_or_else(|| format!("`{text}` is not a time from {least:?} to 24h such as 500ms or 5m"))
+    let wanted = || format!("a time from {least:?} to 24h such as 500ms or 5m");
+    time.ok_or_else(|| SettingError::not(text, wanted()))
 }
 
-fn count(text: &str) -> Result<u64, String> {
+fn count(text: &str) -> Result<u64, SettingError> {
     let number = text.parse().ok().filter(|number| *number >= 1);
-    number.ok_or_else(|| format!("`{text}` is not a whole number of at least 1"))
+    number.ok_or_else(|| SettingError::not(text, "a whole number of at least 1"))
 }
 
-fn chunk_bytes(text: &str) -> Result<u64, String> {
+fn chunk_bytes(text: &str) -> Result<u64, SettingError> {
     let bytes = units::bytes(text).ok().filter(|bytes| (1 << 10..=5 << 20).contains(bytes));
-    bytes.ok_or_else(|| format!("`{text}` is not a size from 1kb to 5mb such as 64kb or 1mb"))
+    bytes.ok_or_else(|| SettingError::not(text, "a size from 1kb to 5mb such as 64kb or 1mb"))
 }
 
-fn chunks(text: &str) -> Result<u64, String> {
+fn chunks(text: &str) -> Result<u64, SettingError> {
     let number = text.parse().ok().filter(|number| (1..=10).contains(number));
-    number.ok_or_else(|| format!("`{text}` is not a whole number from 1 to 10"))
+    number.ok_or_else(|| SettingError::not(text, "a whole number from 1 to 10"))
 }
 
-fn mode(text: &str) -> Result<Mode, String> {
-    let names = Mode::NAMED.map(|(name, _)| name).join(", ");
-    Mode::named(text).ok_or_else(|| format!("`{text}` is none of {names}"))
+fn mode(text: &str) -> Result<Mode, SettingError> {
+    let names = Mode::NAMED.map(|(name, _)| name);
+    Mode::named(text).ok_or_else(|| SettingError::none_of(text, names))
 }
 
 /// Who says how fast compactions go; RocksDB's limiters are chosen before the stores are opened.
-fn compaction_mode(text: &str) -> Result<Mode, String> {
+fn compaction_mode(text: &str) -> Result<Mode, SettingError> {
     match text {
         "load_aware" => Ok(Mode::On),
         "off" => Ok(Mode::Off),
         "shadow" => Ok(Mode::Shadow),
-        "limiter" | "auto" => Err(format!(
-            "`{text}` is RocksDB's own, which cannot be set while its stores are open: start the node \
-             with `compaction.rate_limiter.max_bytes_per_sec`"
-        )),
-        _ => Err(format!("`{text}` is none of load_aware, off, shadow")),
+        "limiter" | "auto" => Err(SettingError::OfRocksDb(text.to_owned())),
+        _ => Err(SettingError::none_of(text, ["load_aware", "off", "shadow"])),
     }
 }
 
-fn rate(text: &str) -> Result<u64, String> {
+fn rate(text: &str) -> Result<u64, SettingError> {
     let bytes = units::bytes(text).ok().filter(|bytes| *bytes >= 1 << 10);
-    bytes.ok_or_else(|| format!("`{text}` is not a size of at least 1kb such as 40mb"))
+    bytes.ok_or_else(|| SettingError::not(text, "a size of at least 1kb such as 40mb"))
 }
 
-fn bytes(text: &str) -> Result<u64, String> {
+fn bytes(text: &str) -> Result<u64, SettingError> {
     let bytes = units::bytes(text).ok().filter(|bytes| *bytes >= RETENTION_MIN_BYTES);
-    bytes.ok_or_else(|| format!("`{text}` is not a size of at least 1mb such as 512mb or 4gb"))
+    bytes.ok_or_else(|| SettingError::not(text, "a size of at least 1mb such as 512mb or 4gb"))
 }
 
 #[cfg(test)]

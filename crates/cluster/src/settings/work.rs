@@ -11,6 +11,8 @@ use plimsoll_control::selection::Rule;
 use plimsoll_control::{Mode, rule_of_today};
 use plimsoll_stdx::units;
 
+use crate::settings::error::SettingError;
+
 /// The names of all of them.
 pub const WORK_SETTINGS: [&str; 12] = [
     "cluster.routing.hedging",
@@ -175,8 +177,8 @@ impl WorkSettings {
     /// Sets one of [`WORK_SETTINGS`] from text.
     ///
     /// # Errors
-    /// Says what the setting takes; nothing is changed then.
-    pub fn set(&mut self, name: &str, text: &str) -> Result<(), String> {
+    /// Where the setting does not take it; nothing is changed then.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<(), SettingError> {
         let Self { selection, search } = self;
         match name {
             "cluster.routing.hedging" => selection.hedging = named(&Mode::NAMED, text)?,
@@ -210,38 +212,35 @@ impl WorkSettings {
             "thread_pool.search.target_response_time" => {
                 search.target_response_time = time(text)?;
             }
-            _ => return Err(format!("`{name}` is no setting of the controllers")),
+            _ => return Err(SettingError::NotOfTheControllers(name.to_owned())),
         }
         Ok(())
     }
 }
 
-fn named<T: Copy>(known: &[(&str, T)], text: &str) -> Result<T, String> {
+fn named<T: Copy>(known: &[(&'static str, T)], text: &str) -> Result<T, SettingError> {
     let word = rule_of_today(text);
     let found = known.iter().find(|(name, _)| *name == word).map(|(_, value)| *value);
-    found.ok_or_else(|| {
-        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-        format!("`{text}` is none of {}", names.join(", "))
-    })
+    found.ok_or_else(|| SettingError::none_of(text, known.iter().map(|(name, _)| *name)))
 }
 
 /// Nothing where the text is empty.
-fn optional<T: Copy>(known: &[(&str, T)], text: &str) -> Result<Option<T>, String> {
+fn optional<T: Copy>(known: &[(&'static str, T)], text: &str) -> Result<Option<T>, SettingError> {
     if text.is_empty() { Ok(None) } else { named(known, text).map(Some) }
 }
 
-fn count(text: &str, least: u64, most: u64) -> Result<u64, String> {
-    let number: u64 = text.parse().map_err(|_| format!("`{text}` is not a whole number"))?;
+fn count(text: &str, least: u64, most: u64) -> Result<u64, SettingError> {
+    let number: u64 = text.parse().map_err(|_| SettingError::not(text, "a whole number"))?;
     if (least..=most).contains(&number) {
         return Ok(number);
     }
-    Err(format!("`{text}` is not between {least} and {most}"))
+    Err(SettingError::not(text, format!("between {least} and {most}")))
 }
 
 /// A time with its unit, from 1 ms to 1 h.
-fn time(text: &str) -> Result<Duration, String> {
+fn time(text: &str) -> Result<Duration, SettingError> {
     let time = units::duration(text).ok().filter(|time| TIMES.contains(time));
-    time.ok_or_else(|| format!("`{text}` is not a time from 1ms to 1h such as 500ms or 5s"))
+    time.ok_or_else(|| SettingError::not(text, "a time from 1ms to 1h such as 500ms or 5s"))
 }
 
 #[cfg(test)]

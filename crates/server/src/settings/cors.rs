@@ -1,7 +1,7 @@
 //! `http.cors.*` and `http.allowed_hosts`: which web pages may use the REST port. What is asked of
 //! each request stands in `rest::browsers`.
 
-use super::{Raw, SettingsError, parsed, text};
+use super::{Raw, SettingsError, ValueError, parsed, text};
 
 /// What pages of other origins may do, where `http.cors.enabled` says that they may do anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,9 +39,7 @@ impl Cors {
             headers: list(raw, "http.cors.allow-headers")?,
             exposed: list(raw, "http.cors.expose-headers")?,
             has_credentials,
-            max_age_s: parsed(raw, "http.cors.max-age", |text| {
-                text.parse::<u64>().map_err(|error| error.to_string())
-            })?,
+            max_age_s: parsed(raw, "http.cors.max-age", |text| Ok(text.parse::<u64>()?))?,
         };
         Ok((text(raw, "http.cors.enabled")? == "true").then_some(cors))
     }
@@ -53,29 +51,28 @@ pub(super) fn allowed_hosts(raw: &Raw) -> Result<Vec<String>, SettingsError> {
         let wrong = |name: &&str| name.contains(['/', '*', ':', ' ']);
         let names: Vec<&str> = words(text).collect();
         match names.iter().find(|name| wrong(name)) {
-            Some(name) => Err(format!("`{name}` is no name of a host, such as search.example")),
+            Some(name) => Err(ValueError::HostName((*name).to_owned())),
             None => Ok(names.iter().map(|name| name.to_ascii_lowercase()).collect()),
         }
     })
 }
 
-fn origins(text: &str, has_credentials: bool) -> Result<Origins, String> {
+fn origins(text: &str, has_credentials: bool) -> Result<Origins, ValueError> {
     if text == "*" && has_credentials {
-        // Any page could then act with the password that its visitor has given once.
-        return Err("`*` and http.cors.allow-credentials: name the origins instead".to_owned());
+        return Err(ValueError::AnyOriginWithCredentials);
     }
     if text == "*" {
         return Ok(Origins::Any);
     }
     if text.starts_with('/') {
-        return Err(format!("`{text}`: regular expressions are not supported, list the origins"));
+        return Err(ValueError::OriginPattern(text.to_owned()));
     }
     let is_origin = |origin: &str| {
         let host = origin.split_once("://").map(|(_, host)| host);
         host.is_some_and(|host| !host.is_empty() && !host.contains(['/', '*', ' ']))
     };
     match words(text).find(|origin| !is_origin(origin)) {
-        Some(wrong) => Err(format!("`{wrong}` is no origin, such as https://kibana.example:5601")),
+        Some(wrong) => Err(ValueError::Origin(wrong.to_owned())),
         None => Ok(Origins::Listed(words(text).map(str::to_ascii_lowercase).collect())),
     }
 }
@@ -85,7 +82,7 @@ fn list(raw: &Raw, key: &'static str) -> Result<String, SettingsError> {
     parsed(raw, key, |text| {
         let is_word = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
         match words(text).find(|word| !word.chars().all(is_word)) {
-            Some(wrong) => Err(format!("`{wrong}` is no word of a header")),
+            Some(wrong) => Err(ValueError::HeaderWord(wrong.to_owned())),
             None => Ok(words(text).collect::<Vec<_>>().join(",")),
         }
     })

@@ -7,6 +7,7 @@ pub mod raw;
 pub mod reference;
 pub mod remote;
 pub mod table;
+mod value_error;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -19,6 +20,7 @@ pub use cors::{Cors, Origins};
 pub use raw::{Raw, SettingsError};
 pub use remote::RemotePort;
 use table::Kind;
+pub use value_error::ValueError;
 
 /// The longest password or secret, in bytes. Redis has none; a bound keeps comparing it in constant time
 /// cheap.
@@ -124,7 +126,7 @@ impl Settings {
                 is_coordinating_only(text, is_alone)
             })?,
             processors: size(raw, "node.processors")?,
-            drain_timeout: parsed(raw, "node.drain_timeout", units::duration)?,
+            drain_timeout: parsed(raw, "node.drain_timeout", duration)?,
             insecure: text(raw, "node.insecure")? == "true",
             data: text(raw, "path.data")?.into(),
             http: parsed(raw, "http.address", address)?,
@@ -143,19 +145,17 @@ impl Settings {
             remote: RemotePort::resolve(raw)?,
             password: secret(raw, "resp.password", "resp.password_file")?,
             max_clients: size(raw, "resp.max_clients")?,
-            resp_shards: parsed(raw, "resp.number_of_shards", |text| {
-                text.parse::<u32>().map_err(|error| error.to_string())
-            })?,
+            resp_shards: parsed(raw, "resp.number_of_shards", |text| Ok(text.parse::<u32>()?))?,
             durability: match text(raw, "log.durability")?.as_str() {
                 "async" => Durability::Async,
                 _ => Durability::Request,
             },
-            sync_interval: parsed(raw, "log.sync_interval", units::duration)?,
+            sync_interval: parsed(raw, "log.sync_interval", duration)?,
             log,
             zone: text(raw, "node.attr.zone")?,
             cache_bytes: bytes(raw, "cache.size")?,
             write_buffer_bytes: parsed(raw, "write_buffer.size", write_buffer)?,
-            bytes_per_sync: parsed(raw, "compaction.bytes_per_sync", units::bytes)?,
+            bytes_per_sync: parsed(raw, "compaction.bytes_per_sync", bytes_of)?,
             rate_limiter: rate_limiter(raw)?,
             work: work(raw)?,
             logger_level: text(raw, "logger.level")?,
@@ -171,7 +171,7 @@ fn text(raw: &Raw, key: &'static str) -> Result<String, SettingsError> {
 }
 
 fn size(raw: &Raw, key: &'static str) -> Result<usize, SettingsError> {
-    parsed(raw, key, |text| text.parse::<usize>().map_err(|error| error.to_string()))
+    parsed(raw, key, |text| Ok(text.parse::<usize>()?))
 }
 
 /// RocksDB's own limiter, where a rate is set.
@@ -182,44 +182,51 @@ fn rate_limiter(raw: &Raw) -> Result<Option<RateLimiter>, SettingsError> {
 }
 
 /// A size of which a store's memtable is still one, or 0.
-fn write_buffer(text: &str) -> Result<usize, String> {
-    let bytes = units::bytes(text)?;
+fn write_buffer(text: &str) -> Result<usize, ValueError> {
+    let bytes = bytes_of(text)?;
     if (1..8 << 20).contains(&bytes) {
-        return Err("it is 0 or at least 8mb".to_owned());
+        return Err(ValueError::WriteBuffer);
     }
-    usize::try_from(bytes).map_err(|error| error.to_string())
+    Ok(usize::try_from(bytes)?)
 }
 
 fn bytes(raw: &Raw, key: &'static str) -> Result<usize, SettingsError> {
-    parsed(raw, key, |text| {
-        let bytes = units::bytes(text)?;
-        usize::try_from(bytes).map_err(|error| error.to_string())
-    })
+    parsed(raw, key, |text| Ok(usize::try_from(bytes_of(text)?)?))
+}
+
+fn bytes_of(text: &str) -> Result<u64, ValueError> {
+    units::bytes(text).map_err(|why| ValueError::Unit { text: text.to_owned(), why })
+}
+
+fn duration(text: &str) -> Result<Duration, ValueError> {
+    units::duration(text).map_err(|why| ValueError::Unit { text: text.to_owned(), why })
 }
 
 fn parsed<T>(
     raw: &Raw,
     key: &'static str,
-    parse: impl FnOnce(&str) -> Result<T, String>,
+    parse: impl FnOnce(&str) -> Result<T, ValueError>,
 ) -> Result<T, SettingsError> {
     let definition = table::find(key).expect("the key stands in the table");
     let (text, origin) = match raw.get(key) {
         Some(given) => (given.text.as_str(), given.origin.as_str()),
         None => (definition.default, "its default"),
     };
-    check(definition.kind, text).and_then(|()| parse(text)).map_err(|message| {
-        SettingsError::Value { key: key.to_owned(), origin: origin.to_owned(), message }
+    check(definition.kind, text).and_then(|()| parse(text)).map_err(|why| SettingsError::Value {
+        key: key.to_owned(),
+        origin: origin.to_owned(),
+        why,
     })
 }
 
 /// Whether a text is what a setting takes.
-fn check(kind: Kind, text: &str) -> Result<(), String> {
-    let shown = |message: String| format!("`{text}` {message}");
+fn check(kind: Kind, text: &str) -> Result<(), ValueError> {
     let within = |value: u64, min: u64, max: u64, show: &dyn Fn(u64) -> String| {
         if (min..=max).contains(&value) {
             Ok(())
         } else {
-            Err(shown(format!("is not between {} and {}", show(min), show(max))))
+            let text = text.to_owned();
+            Err(ValueError::Outside { text, min: show(min), max: show(max) })
         }
     };
     match kind {
@@ -227,25 +234,23 @@ fn check(kind: Kind, text: &str) -> Result<(), String> {
         Kind::Address => address(text).map(drop),
         Kind::Count(min, max) => match text.parse() {
             Ok(value) => within(value, min, max, &|value| value.to_string()),
-            Err(_) => Err(shown("is not a whole number".to_owned())),
+            Err(_) => Err(ValueError::NotWhole(text.to_owned())),
         },
-        Kind::Bytes(min, max) => {
-            within(units::bytes(text).map_err(shown)?, min, max, &units::show_bytes)
-        }
+        Kind::Bytes(min, max) => within(bytes_of(text)?, min, max, &units::show_bytes),
         Kind::Duration(min, max) => {
-            let micros = units::duration(text).map_err(shown)?.as_micros();
+            let micros = duration(text)?.as_micros();
             let show = |micros| units::show_duration(Duration::from_micros(micros));
             within(u64::try_from(micros).unwrap_or(u64::MAX), min, max, &show)
         }
         Kind::Toggle => check(Kind::Choice(&["true", "false"]), text),
         Kind::Choice(words) if words.contains(&text) => Ok(()),
-        Kind::Choice(words) => Err(shown(format!("is none of {}", words.join(", ")))),
+        Kind::Choice(words) => Err(ValueError::NoneOf { text: text.to_owned(), words }),
     }
 }
 
-fn address(text: &str) -> Result<SocketAddr, String> {
+fn address(text: &str) -> Result<SocketAddr, ValueError> {
     let text = text.replace("localhost:", "127.0.0.1:");
-    text.parse().map_err(|_| format!("`{text}` is not an address such as 127.0.0.1:6380"))
+    text.parse().map_err(|_| ValueError::Address(text))
 }
 
 /// Whether the port for other nodes is opened: where a log is shared, and where somebody asked
@@ -256,7 +261,7 @@ fn has_peers(log: &LogSettings, is_given: bool) -> bool {
 
 /// Which log, from all the settings that concern it.
 fn log(raw: &Raw) -> Result<LogSettings, SettingsError> {
-    let sync_interval = parsed(raw, "log.sync_interval", units::duration)?;
+    let sync_interval = parsed(raw, "log.sync_interval", duration)?;
     let options = embedded::Options {
         durability: match text(raw, "log.durability")?.as_str() {
             "async" => embedded::Durability::Async,
@@ -279,8 +284,7 @@ fn log(raw: &Raw) -> Result<LogSettings, SettingsError> {
         None if text == "embedded" => Ok(LogSettings::Embedded { options, share }),
         Some(("plimsoll", _)) => Ok(LogSettings::Shared { address: text.to_owned() }),
         Some(("nats" | "tls", servers)) => {
-            let address = jetstream::Address::parse(text).map_err(|error| error.to_string())?;
-            let address = address.with_cluster(&cluster).map_err(|error| error.to_string())?;
+            let address = jetstream::Address::parse(text)?.with_cluster(&cluster)?;
             let count = servers.split(',').count();
             // One server can keep one copy; with more, a majority survives the loss of one.
             let auto = if count == 1 { 1 } else { 3 };
@@ -290,10 +294,8 @@ fn log(raw: &Raw) -> Result<LogSettings, SettingsError> {
         }
         _ => {
             // Before an `@` a secret may stand.
-            let shown = if text.contains('@') { "it" } else { &format!("`{text}`") };
-            Err(format!(
-                "{shown} is no log; write `embedded`, `nats://host:port[,…]` or `plimsoll://host:port`"
-            ))
+            let is_shown = !text.contains('@');
+            Err(ValueError::NoLog(if is_shown { format!("`{text}`") } else { "it".to_owned() }))
         }
     })
 }
@@ -302,18 +304,18 @@ fn log(raw: &Raw) -> Result<LogSettings, SettingsError> {
 pub const ROLES: [&str; 4] = ["data", "ingest", "master", "remote_cluster_client"];
 
 /// Whether a list of roles, in brackets or not, is without `data`.
-fn is_coordinating_only(text: &str, is_alone: bool) -> Result<bool, String> {
+fn is_coordinating_only(text: &str, is_alone: bool) -> Result<bool, ValueError> {
     let list = text.trim();
     let list = list.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(list);
     let mut is_data = false;
     for role in list.split(',').map(str::trim).filter(|role| !role.is_empty()) {
         if !ROLES.contains(&role) {
-            return Err(format!("`{role}` is none of {}", ROLES.join(", ")));
+            return Err(ValueError::Role(role.to_owned()));
         }
         is_data |= role == "data";
     }
     if !is_data && is_alone {
-        return Err("`data` is wanted: with a log of its own the node is alone".to_owned());
+        return Err(ValueError::DataIsWanted);
     }
     Ok(!is_data)
 }
@@ -322,7 +324,7 @@ fn is_coordinating_only(text: &str, is_alone: bool) -> Result<bool, String> {
 fn work(raw: &Raw) -> Result<WorkSettings, SettingsError> {
     let mut work = WorkSettings::default();
     for name in WORK_SETTINGS {
-        parsed(raw, name, |text| work.set(name, text))?;
+        parsed(raw, name, |text| Ok(work.set(name, text)?))?;
     }
     Ok(work)
 }
@@ -337,17 +339,26 @@ fn secret(
         if path.is_empty() {
             return Ok(String::new());
         }
-        let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+        let unread = |error: std::io::Error| ValueError::SecretFile {
+            path: path.to_owned(),
+            why: error.to_string(),
+        };
+        let text = std::fs::read_to_string(path).map_err(unread)?;
         let text = text.trim_end_matches(['\r', '\n']);
-        if text.is_empty() { Err(format!("{path} is empty")) } else { Ok(text.to_owned()) }
+        let is_empty = text.is_empty();
+        if is_empty {
+            Err(ValueError::EmptySecretFile(path.to_owned()))
+        } else {
+            Ok(text.to_owned())
+        }
     })?;
     let given = parsed(raw, key, |text| {
         if !text.is_empty() && !from_file.is_empty() {
-            return Err(format!("is set, and so is {file_key}; keep one"));
+            return Err(ValueError::TwoSecrets(file_key));
         }
         let secret = if text.is_empty() { &from_file } else { text };
         if secret.len() > PASSWORD_BYTES_MAX {
-            return Err(format!("is longer than {PASSWORD_BYTES_MAX} bytes"));
+            return Err(ValueError::SecretTooLong);
         }
         Ok(secret.to_owned())
     })?;

@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, path::Path};
 use config::{Config, File, FileFormat, Value, ValueKind};
 
 use super::table;
+use super::value_error::ValueError;
 
 /// What is wrong with the settings, by key and by who gave it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,14 +28,15 @@ pub enum SettingsError {
         origin: String,
     },
     /// The value does not fit.
-    #[error("setting `{key}` (from {origin}): {message}")]
+    #[error("setting `{key}` (from {origin}): {why}")]
     Value {
         /// The setting.
         key: String,
         /// The file, `--set` or the flag.
         origin: String,
         /// What does not fit.
-        message: String,
+        #[source]
+        why: ValueError,
     },
 }
 
@@ -89,7 +91,7 @@ impl Raw {
         let (key, value) = text.split_once('=').ok_or_else(|| SettingsError::Value {
             key: text.to_owned(),
             origin: "--set".to_owned(),
-            message: "lacks its value; write --set key=value".to_owned(),
+            why: ValueError::Missing,
         })?;
         self.set(key.trim(), value.trim(), "--set")
     }
@@ -111,7 +113,7 @@ impl Raw {
                 return Err(SettingsError::Value {
                     key: prefix.to_owned(),
                     origin: origin.to_owned(),
-                    message: "takes one value, not a list".to_owned(),
+                    why: ValueError::List,
                 });
             }
             ValueKind::Nil => String::new(),

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use super::{Raw, SettingsError, parsed, text};
+use super::{Raw, SettingsError, ValueError, parsed, text};
 
 /// Whether it is opened.
 const ENABLED: &str = "remote_cluster_server.enabled";
@@ -32,9 +32,7 @@ impl RemotePort {
     /// Reads the settings; none where the port stays closed.
     pub(super) fn resolve(raw: &Raw) -> Result<Option<Self>, SettingsError> {
         let host = parsed(raw, "remote_cluster.host", host)?;
-        let port = parsed(raw, "remote_cluster.port", |text| {
-            text.parse::<u16>().map_err(|error| error.to_string())
-        })?;
+        let port = parsed(raw, "remote_cluster.port", |text| Ok(text.parse::<u16>()?))?;
         let authorities = "xpack.security.remote_cluster_server.ssl.certificate_authorities";
         let files = text(raw, authorities)?;
         let files = files.split(',').map(str::trim).filter(|path| !path.is_empty());
@@ -50,9 +48,7 @@ impl RemotePort {
                 .into_iter()
                 .find(|(_, path)| path.as_os_str().is_empty());
             match lacks {
-                Some((name, _)) if text == "true" => Err(format!(
-                    "wants {name}: the port has TLS always (`plimsoll certificates` makes the files)"
-                )),
+                Some((name, _)) if text == "true" => Err(ValueError::NoTls(name)),
                 _ => Ok(text == "true"),
             }
         })?;
@@ -71,16 +67,16 @@ impl RemotePort {
     }
 }
 
-fn host(text: &str) -> Result<IpAddr, String> {
+fn host(text: &str) -> Result<IpAddr, ValueError> {
     let text = if text == "localhost" { "127.0.0.1" } else { text };
-    text.parse().map_err(|_| format!("`{text}` is no address such as 127.0.0.1"))
+    text.parse().map_err(|_| ValueError::Card(text.to_owned()))
 }
 
-fn publish_host(text: &str) -> Result<String, String> {
+fn publish_host(text: &str) -> Result<String, ValueError> {
     if text.is_empty() || rustls::pki_types::ServerName::try_from(text).is_ok() {
         return Ok(text.to_owned());
     }
-    Err(format!("`{text}` is no name of a host and no address"))
+    Err(ValueError::PublishHost(text.to_owned()))
 }
 
 #[cfg(test)]
