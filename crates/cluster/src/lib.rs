@@ -22,6 +22,7 @@ pub use documents::{
     DocumentsOptions, IndexBody, IndexStatistics, LeftOut, PartitionStatistics, PoolStatistics,
     SearchOptions, SearchOutcome, WriteResult, Written, apart, aside, refused, stopped,
 };
+pub use metadata::error::MetadataError;
 pub use metadata::index::IndexMetadata;
 pub use metadata::members::NodeRecord;
 pub use metadata::{default_expiry, is_database};
@@ -38,7 +39,8 @@ pub use plimsoll_control::LoadLine;
 pub use plimsoll_control::admission::Frame;
 pub use plimsoll_index::Error;
 pub use recovery::{RecoveryStatus, Stage};
-pub use replication::digest::Digest;
+pub use replication::advance::AdvanceError;
+pub use replication::digest::{Digest, DigestError};
 pub use replication::log_engine::{LogSettings, OpenedLog};
 pub use replication::session::ClientSession;
 pub use routing::selection::{NodeSelection, SelectionStatistics};

@@ -10,6 +10,7 @@ use plimsoll_storage::partition::{ApplyError, Replica};
 use plimsoll_storage::rows::StoreError;
 
 use super::LocalCopies;
+use super::error::{Lacking, NotMade, NotServed};
 use crate::metadata;
 use crate::metadata::placement::CopyState;
 use crate::metadata::table::TableDefinition;
@@ -23,26 +24,12 @@ const REPLAY_RECORDS_MAX: u64 = 1_000;
 /// How often is looked whether the table of a copy that is being made is still there.
 const FORGOTTEN_LOOK: Duration = Duration::from_millis(500);
 
-/// Why a copy could not be made, for now.
-#[derive(Clone, Debug)]
-pub(crate) struct NotMade {
-    pub why: String,
-    /// Up to where the files that are here hold the partition; 0 where that is not known.
-    pub held: u64,
-}
-
-impl From<String> for NotMade {
-    fn from(why: String) -> Self {
-        Self { why, held: 0 }
-    }
-}
-
 impl LocalCopies {
     /// Makes this node's copy of a partition, and says so where others wait for it.
     pub(crate) async fn make_copy(&self, table: &Table, copies: &Copies) -> Result<(), NotMade> {
         if copies.local().is_none() {
             // From here on the log is kept for it, beginning with what it lacks.
-            self.replication.take_up(copies.group).await?;
+            self.replication.take_up(copies.group).await.map_err(NotServed::from)?;
             let begin = copies.definition().begin();
             let (incarnation, dir) =
                 (self.replication.log.incarnation(), self.partition_dir(copies.id));
@@ -51,7 +38,7 @@ impl LocalCopies {
             let mut recovery = None;
             // What came from another cluster is nowhere in this log.
             let is_imported = copies.definition().is_imported;
-            let is_here = self.world.disk.has_dir(&dir).map_err(|error| error.to_string())?;
+            let is_here = self.world.disk.has_dir(&dir).map_err(NotServed::from)?;
             let is_copied = is_imported && (!is_here || self.is_to_be_made(copies));
             if is_copied || !is_here && self.is_worth_copying(copies).await {
                 recovery = Some(self.copy_from_another(table, copies).await?);
@@ -74,18 +61,18 @@ impl LocalCopies {
                 }
                 opened => opened,
             };
-            let mut replica = opened.map_err(|error| error.to_string())?;
-            let missing = self.bridge(copies, &mut replica)?;
-            let held = replica.stamp().position.lsn.0;
+            let mut replica = opened.map_err(NotServed::from)?;
+            let lacking = self.bridge(copies, &mut replica)?;
+            let held = replica.stamp().position.lsn;
             let served = match self.serve_copy(table, copies, replica).await {
-                Err(CatchUpError::Trimmed(error)) if recovery.is_none() => {
+                Err(NotServed::CatchUp(CatchUpError::Trimmed(error))) if recovery.is_none() => {
                     tracing::info!(partition = %copies.id, %error, "the copy is made anew");
                     let copied = self.copy_from_another(table, copies).await;
-                    recovery = Some(copied.map_err(|why| match &missing {
-                        Some(missing) => NotMade { why: format!("{missing}; {why}"), held },
-                        None => NotMade { why, held },
+                    recovery = Some(copied.map_err(|why| match (lacking, Box::new(why)) {
+                        (Some(lacking), why) => NotMade::Trimmed { lacking, why },
+                        (None, why) => NotMade::TrimmedSince { held, why },
                     })?);
-                    let opened = open().map_err(|error| error.to_string())?;
+                    let opened = open().map_err(NotServed::from)?;
                     self.serve_copy(table, copies, opened).await
                 }
                 served => served,
@@ -93,7 +80,7 @@ impl LocalCopies {
             if let Err(error) = &served {
                 recovery.iter().for_each(|recovery| recovery.fail(&error.to_string()));
             }
-            served.map_err(|error| error.to_string())?;
+            served?;
             recovery.iter().for_each(|recovery| recovery.enter(Stage::Done));
         }
         if self.tables.copies(copies.id).is_none() {
@@ -113,14 +100,13 @@ impl LocalCopies {
             partition.epoch += 1;
             true
         };
-        let said =
-            self.replication.update_definition(table.name(), table.incarnation(), is_whole).await;
-        said.map(drop).map_err(|error| error.to_string().into())
+        self.replication.update_definition(table.name(), table.incarnation(), is_whole).await?;
+        Ok(())
     }
 
     /// Takes a copy that the log went on without forward where nothing of it was trimmed, or where
-    /// an operator accepted that it is, and its files were here. Otherwise says what it is missing.
-    fn bridge(&self, copies: &Copies, replica: &mut Replica) -> Result<Option<String>, String> {
+    /// an operator accepted that it is, and its files were here. Otherwise says what it lacks.
+    fn bridge(&self, copies: &Copies, replica: &mut Replica) -> Result<Option<Lacking>, NotMade> {
         let held = replica.stamp().position.lsn;
         let definition = copies.definition();
         let own = definition.copy_on(&self.members.own);
@@ -138,8 +124,7 @@ impl LocalCopies {
             replica.pass(accepted);
             return Ok(None);
         }
-        let first =
-            self.replication.log.bounds(copies.group).map_err(|error| error.to_string())?.first;
+        let first = self.replication.log.bounds(copies.group)?.first;
         if first <= held.next() {
             return Ok(None);
         }
@@ -148,13 +133,8 @@ impl LocalCopies {
             tracing::info!(partition = %copies.id, "what was trimmed had nothing of this copy");
             return Ok(None);
         }
-        let last = match note {
-            Some(note) => format!("its last record is at most {}", note.last_record(copies.id)),
-            None => "its last record is not known".to_owned(),
-        };
-        Ok(Some(format!(
-            "the copy holds its partition up to {held}, the log begins at {first}, and {last}"
-        )))
+        let last = note.map(|note| note.last_record(copies.id));
+        Ok(Some(Lacking { held, first, last }))
     }
 
     /// Whether a new copy is made faster from another's files than from the log.
@@ -176,13 +156,12 @@ impl LocalCopies {
     }
 
     /// Puts a copy in its place. All its rows are read for that: beside this thread, which beats.
-    async fn install(&self, copied: Copied, is_index: bool) -> Result<(), String> {
+    async fn install(&self, copied: Copied, is_index: bool) -> Result<(), NotMade> {
         let (resources, incarnation) =
             (Arc::clone(&self.replication.resources), self.replication.log.incarnation());
         let install = move || copied.install(&resources, incarnation, is_index);
-        let installed = self.world.tasks.blocking(install).await;
-        let installed = installed.map_err(|error| error.to_string())?;
-        installed.map(drop).map_err(|error| error.to_string())
+        self.world.tasks.blocking(install).await??;
+        Ok(())
     }
 
     /// Ends once the table of a partition is no more.
@@ -209,20 +188,20 @@ impl LocalCopies {
         &self,
         table: &Table,
         copies: &Copies,
-    ) -> Result<Arc<Recovery>, String> {
+    ) -> Result<Arc<Recovery>, NotMade> {
         let folders = self.folders(copies.id);
-        let mut why = "no other copy can be asked".to_owned();
+        let mut why = NotMade::NoSource;
         for member in self.router.others_with(copies, Class::Scan) {
             let recovery = self.recoveries.begin(copies.id, &member.record.name);
-            let recovery = recovery.map_err(|_| "a copy is being made already".to_owned())?;
+            let recovery = recovery.map_err(|_| NotMade::BeingMade)?;
             let pace = Some(self.pace_of_copies());
             let options =
                 CopyOptions { seed: self.router.names.next_u64(), pace, ..CopyOptions::default() };
             let copied = recovery::copy(&member.link, copies.id, &folders, &options, &recovery);
             let copied = tokio::select! {
                 biased;
-                copied = copied => copied.map_err(|error| error.to_string()),
-                () = self.is_forgotten(copies.id) => Err("the table was deleted".to_owned()),
+                copied = copied => copied.map_err(NotMade::from),
+                () = self.is_forgotten(copies.id) => Err(NotMade::Deleted),
             };
             let installed = match copied {
                 Ok(copied) => {
@@ -234,8 +213,9 @@ impl LocalCopies {
             match installed {
                 Ok(()) => return Ok(recovery),
                 Err(error) => {
-                    recovery.fail(&error);
-                    why = format!("{}: {error}", member.record.name);
+                    recovery.fail(&error.to_string());
+                    let node = member.record.name.clone();
+                    why = NotMade::Source { node, why: Box::new(error) };
                 }
             }
         }

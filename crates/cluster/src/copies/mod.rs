@@ -2,8 +2,10 @@
 //! files). Which copies this node is to have is the metadata's to say; when one is made or closed is decided in
 //! `node/reconcile.rs`.
 
+pub(crate) mod error;
 pub(crate) mod making;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -17,6 +19,7 @@ use plimsoll_storage::ErrorReply;
 use plimsoll_storage::partition::Replica;
 use plimsoll_storage::rows::StoreError;
 
+use crate::copies::error::NotServed;
 use crate::documents::Indexer;
 use crate::metadata;
 use crate::metadata::index::IndexMetadata;
@@ -103,7 +106,7 @@ impl LocalTables for LocalCopies {
     }
 
     fn close(self: Arc<Self>, table: Arc<Table>) -> Doing<()> {
-        Box::pin(async move { self.close_table(&table).await.map_err(ErrorReply::err) })
+        Box::pin(async move { self.close_table(&table).await.map_err(refused) })
     }
 }
 
@@ -131,7 +134,7 @@ impl LocalCopies {
         };
         let empty = table.copies().iter().filter(is_empty_here);
         let opened: Vec<_> = stream::iter(empty.map(open)).buffered(at_once).collect().await;
-        opened.into_iter().collect::<Result<(), String>>().map_err(ErrorReply::err)?;
+        opened.into_iter().collect::<Result<(), NotServed>>().map_err(refused)?;
         Ok(self.tables.insert(table))
     }
 
@@ -140,7 +143,7 @@ impl LocalCopies {
         &self,
         table: &Table,
         copies: &Copies,
-    ) -> Result<(), String> {
+    ) -> Result<(), NotServed> {
         let begin = copies.definition().begin();
         let dir = self.partition_dir(copies.id);
         let (id, incarnation) = (copies.id, self.replication.log.incarnation());
@@ -148,14 +151,12 @@ impl LocalCopies {
             (Arc::clone(&self.replication.resources), self.partitions_dir.clone());
         let disk = self.world.disk.clone();
         let open = move || {
-            let replica = Replica::open(id, &dir, &resources, incarnation, begin);
-            let replica = replica.map_err(|error| error.to_string())?;
-            disk.sync_dir(&parent).map_err(|error| error.to_string())?;
-            Ok::<_, String>(replica)
+            let replica = Replica::open(id, &dir, &resources, incarnation, begin)?;
+            disk.sync_dir(&parent)?;
+            Ok::<_, NotServed>(replica)
         };
-        let replica =
-            self.world.tasks.blocking(open).await.map_err(|error| error.to_string())??;
-        self.serve_copy(table, copies, replica).await.map_err(|error| error.to_string())
+        let replica = self.world.tasks.blocking(open).await??;
+        self.serve_copy(table, copies, replica).await
     }
 
     /// Brings a copy forward, hands it to its applier, indexes it, and serves it.
@@ -164,24 +165,20 @@ impl LocalCopies {
         table: &Table,
         copies: &Copies,
         mut replica: Replica,
-    ) -> Result<(), CatchUpError> {
-        let failed = |error: &dyn std::fmt::Display| CatchUpError::Failed(error.to_string());
+    ) -> Result<(), NotServed> {
         let group = copies.group;
-        let tail =
-            self.replication.tails.get(&group).ok_or_else(|| failed(&"an unknown log group"))?;
-        replica.set_documents(table.is_index()).map_err(|error| failed(&error))?;
+        let tail = self.replication.tails.get(&group).ok_or(NotServed::UnknownGroup)?;
+        replica.set_documents(table.is_index())?;
         let log = (&self.replication.log, &self.replication.clock, &self.replication.version);
         let partition = partition_of_replica(&replica, group, self.replication.lead, log, tail);
-        let applier = self.replication.take_up(group).await.map_err(|error| failed(&error))?;
+        let applier = self.replication.take_up(group).await?;
         self.has_come_to(tail, replica.stamp().position.lsn).await?;
         let mut replica = Box::new(replica);
         loop {
             match applier.add(replica, Arc::clone(&partition)).await {
                 Added::Served => break,
-                Added::Refused(reason) => return Err(CatchUpError::Failed(reason)),
-                Added::Behind(_) if tail.has_stopped() => {
-                    return Err(CatchUpError::Failed("the log group has stopped here".to_owned()));
-                }
+                Added::Refused(reason) => return Err(reason.into()),
+                Added::Behind(_) if tail.has_stopped() => return Err(NotServed::GroupStopped),
                 Added::Behind(behind) => {
                     // The thread may be in a record for long.
                     self.world.time.sleep(BEHIND_PAUSE).await;
@@ -196,8 +193,7 @@ impl LocalCopies {
                         way.run(&time, &mut behind, target, over, &stop).await?;
                         Ok::<_, CatchUpError>(behind)
                     };
-                    let forward = self.world.tasks.apart("catch up", forward).await;
-                    replica = forward.map_err(|error| failed(&error))??;
+                    replica = self.world.tasks.apart("catch up", forward).await??;
                 }
             }
         }
@@ -222,19 +218,16 @@ impl LocalCopies {
         &self,
         table: &Table,
         partition: &Arc<Partition>,
-    ) -> Result<(), CatchUpError> {
-        let failed = |error: &dyn std::fmt::Display| CatchUpError::Failed(error.to_string());
+    ) -> Result<(), NotServed> {
         let kept = (Arc::clone(partition), Arc::clone(&self.metadata));
         // Beside this thread, which others are answered on: a flush may wait for those of other stores.
-        let kept = self.world.tasks.blocking(move || keep_copy(&kept.0, &kept.1)).await;
-        kept.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
+        self.world.tasks.blocking(move || keep_copy(&kept.0, &kept.1)).await??;
         if let Some(index) = table.index() {
             // All its files are read, where they came with the copy: beside this thread, which beats.
             let (dir, partition) = (self.index_dir(partition.id), Arc::clone(partition));
             let world = self.world.clone();
             let open = move || open_indexer(&world, &dir, &partition, &index);
-            let opened = self.world.tasks.blocking(open).await.map_err(|error| failed(&error))?;
-            opened.map_err(|error| failed(&error))?;
+            self.world.tasks.blocking(open).await??;
         }
         Ok(())
     }
@@ -264,12 +257,12 @@ impl LocalCopies {
         &self,
         partition: &Partition,
         index: &Arc<IndexMetadata>,
-    ) -> Result<(), String> {
+    ) -> Result<(), NotServed> {
         open_indexer(&self.world, &self.index_dir(partition.id), partition, index)
     }
 
     /// Takes a table that the metadata no longer has off this node, files and all.
-    pub(crate) async fn close_table(&self, table: &Table) -> Result<(), String> {
+    pub(crate) async fn close_table(&self, table: &Table) -> Result<(), NotServed> {
         self.tables.remove(table.name());
         for copies in table.copies() {
             self.close_copy(copies, &format!("no such index [{}]", table.name())).await?;
@@ -278,7 +271,7 @@ impl LocalCopies {
     }
 
     /// Takes a copy off this node, files and all; `why` is what late requests are told.
-    pub(crate) async fn close_copy(&self, copies: &Copies, why: &str) -> Result<(), String> {
+    pub(crate) async fn close_copy(&self, copies: &Copies, why: &str) -> Result<(), NotServed> {
         let local = copies.local();
         if let Some(partition) = &local {
             copies.set_local(None);
@@ -297,9 +290,9 @@ impl LocalCopies {
                 // A file that is still being written would come into a folder that is being deleted.
                 partition.store.abandon();
             }
-            folders.delete().map_err(|error| error.to_string())
+            folders.delete()
         };
-        self.world.tasks.blocking(close).await.map_err(|error| error.to_string())?
+        Ok(self.world.tasks.blocking(close).await??)
     }
 
     /// Takes a replica out of its apply thread. One that stayed there would have its group read for good, and
@@ -315,7 +308,7 @@ impl LocalCopies {
 
     /// Deletes what was left behind by copies that are no longer this node's. What may still be
     /// needed stays: files of a partition of which no other copy is known to serve.
-    pub(crate) fn forget_leftovers(&self) -> Result<(), String> {
+    pub(crate) fn forget_leftovers(&self) -> io::Result<()> {
         let held = |id: PartitionId| {
             let is_needed = |it: Arc<Copies>| {
                 let is_own = it.definition().copy_on(&self.members.own).is_some();
@@ -323,8 +316,7 @@ impl LocalCopies {
             };
             id == metadata::PARTITION || self.tables.copies(id).is_some_and(is_needed)
         };
-        let dirs = self.world.disk.list_dirs(&self.partitions_dir);
-        for name in dirs.map_err(|error| error.to_string())? {
+        for name in self.world.disk.list_dirs(&self.partitions_dir)? {
             let Some(name) = name.to_str() else { continue };
             let name = name.split_once('.').map_or(name, |(name, _)| name);
             // What is not named as a partition is not ours to delete.
@@ -332,8 +324,7 @@ impl LocalCopies {
                 && !held(id)
             {
                 tracing::info!(partition = %id, "files of a copy that is no longer here are removed");
-                let folders = self.folders(id);
-                folders.delete().map_err(|error| error.to_string())?;
+                self.folders(id).delete()?;
             }
         }
         Ok(())
@@ -354,13 +345,13 @@ impl LocalCopies {
 
     /// Waits until a group that was taken up has come to where a copy stands: one that is ahead of its
     /// group would be served, and compared with others, as what it was earlier.
-    async fn has_come_to(&self, tail: &GroupTail, lsn: Lsn) -> Result<(), CatchUpError> {
+    async fn has_come_to(&self, tail: &GroupTail, lsn: Lsn) -> Result<(), NotServed> {
         while self.world.time.timeout(LOOK_INTERVAL, tail.reached(lsn)).await.is_err() {
             if self.replication.is_stopping.load(Ordering::Relaxed) {
-                return Err(CatchUpError::Stopped);
+                return Err(CatchUpError::Stopped.into());
             }
             if tail.has_stopped() {
-                return Err(CatchUpError::Failed("the log group has stopped here".to_owned()));
+                return Err(NotServed::GroupStopped);
             }
         }
         Ok(())
@@ -375,14 +366,19 @@ fn keep_copy(partition: &Partition, metadata: &Partition) -> Result<(), StoreErr
     metadata.store.flush()
 }
 
+/// What a client is told whose table cannot be opened or taken away here.
+fn refused(error: NotServed) -> ErrorReply {
+    ErrorReply::err(error.to_string())
+}
+
 fn open_indexer(
     world: &World,
     dir: &Path,
     partition: &Partition,
     index: &Arc<IndexMetadata>,
-) -> Result<(), String> {
+) -> Result<(), NotServed> {
     let indexer = Indexer::open(world, dir, partition.id, &partition.store, index)
-        .map_err(|error| format!("{}: {error}", dir.display()))?;
+        .map_err(|source| NotServed::Index { dir: dir.to_owned(), source })?;
     partition.set_index(Arc::new(indexer));
     Ok(())
 }

@@ -1,45 +1,79 @@
 //! What a leader sent, looked at before it is appended: what no replica here can apply would stop them all,
 //! and a log cannot be taken back. Pure.
 
-use plimsoll_log::PartitionId;
-use plimsoll_log::record::{Item, Record};
+use plimsoll_log::record::{Item, Record, RecordError};
+use plimsoll_log::{Lsn, PartitionId};
 use plimsoll_storage::operation::Operation;
 
 /// The latest time that a leader's log may say, ms since 1970: the year 287,396. Sums with it are
 /// made, and it becomes the least time of a table that follows no more.
 pub(super) const LOG_TIME_MS_MAX: u64 = 1 << 53;
 
+/// Why what a leader sent is not appended: it is a newer leader's form, or the leader is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NotCarriable {
+    /// It carries no records.
+    #[error("the leader sent something else than records")]
+    NoRecords,
+    /// The leader's log says a time that is out of range, ms since 1970.
+    #[error("the leader's log time is {0} ms")]
+    LogTime(u64),
+    /// One of the records would stop whoever applies it.
+    #[error("record {lsn} of the leader: {fault}")]
+    Record {
+        /// Where it stands in the leader's log.
+        lsn: Lsn,
+        /// What is wrong.
+        #[source]
+        fault: RecordFault,
+    },
+}
+
+/// What is wrong with a record of a leader's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum RecordFault {
+    /// It, or one of its operations, is not known here.
+    #[error(transparent)]
+    Unknown(#[from] RecordError),
+    /// It was not asked for.
+    #[error("it is of another partition")]
+    OtherPartition,
+    /// It was made at a time that is none.
+    #[error("its stamp is out of range")]
+    Stamp,
+}
+
 /// Whether the records of a leader's partition can be applied here; says which version of the mapping
 /// they need, 0 for none. `allows` says whether all nodes here know what came with a version of the cluster.
 ///
 /// # Errors
-/// Says what is wrong: a newer leader's form, or a leader that is none.
+/// Where one of them cannot.
 pub(super) fn check(
     partition: PartitionId,
     item: &Item,
     allows: impl Fn(u32) -> bool,
-) -> Result<u64, String> {
+) -> Result<u64, NotCarriable> {
     let Item::Carried { batch, records } = item else {
-        return Err("the leader sent something else than records".to_owned());
+        return Err(NotCarriable::NoRecords);
     };
     if batch.to.log_time_ms > LOG_TIME_MS_MAX {
-        return Err(format!("the leader's log time is {} ms", batch.to.log_time_ms));
+        return Err(NotCarriable::LogTime(batch.to.log_time_ms));
     }
     let mut mapping_version = 0;
     for (link, bytes) in batch.records.iter().zip(records) {
-        let wrong =
-            |why: &dyn std::fmt::Display| format!("record {} of the leader: {why}", link.lsn);
-        let record = Record::decode(bytes).map_err(|error| wrong(&error))?;
+        let wrong = |fault: RecordFault| NotCarriable::Record { lsn: link.lsn, fault };
+        let unknown = |error: RecordError| wrong(error.into());
+        let record = Record::decode(bytes).map_err(unknown)?;
         if record.partition != partition {
-            return Err(wrong(&"it is of another partition"));
+            return Err(wrong(RecordFault::OtherPartition));
         }
         if record.stamp_ms > LOG_TIME_MS_MAX {
-            return Err(wrong(&"its stamp is out of range"));
+            return Err(wrong(RecordFault::Stamp));
         }
         for item in &record.items {
             let Item::Operations { payloads, .. } = item else { continue };
             for payload in payloads {
-                Operation::check(payload, &allows).map_err(|error| wrong(&error))?;
+                Operation::check(payload, &allows).map_err(unknown)?;
                 let version = |it: Operation| it.document().map(|write| write.mapping_version);
                 let version = Operation::decode(payload).ok().and_then(version).unwrap_or(0);
                 mapping_version = mapping_version.max(version);
@@ -54,7 +88,7 @@ mod tests {
     use bytes::Bytes;
     use plimsoll_log::record::{Anchor, LeadStamp};
     use plimsoll_log::rules::carried::{Batch, Link};
-    use plimsoll_log::{Incarnation, Lsn, SessionId};
+    use plimsoll_log::{Incarnation, SessionId};
     use plimsoll_storage::Argv;
 
     use super::*;
@@ -104,7 +138,7 @@ mod tests {
             (item(PARTITION, newer, 9), "record 2 of the leader"),
             (item(PARTITION, set, u64::MAX), "log time"),
         ] {
-            let refused = check(PARTITION, &item).unwrap_err();
+            let refused = check(PARTITION, &item).unwrap_err().to_string();
             assert!(refused.contains(words), "{refused}");
         }
     }

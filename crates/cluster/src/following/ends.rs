@@ -15,6 +15,7 @@ use super::service::Keeping;
 use super::slots::Taken;
 use crate::copies::LocalCopies;
 use crate::metadata;
+use crate::metadata::error::MetadataError;
 use crate::metadata::follows::Follows;
 use crate::metadata::table::TableDefinition;
 
@@ -111,7 +112,7 @@ impl Keeping {
                         }
                     }
                 }
-                Err(error) => tracing::error!(error, "ends of following cannot be told"),
+                Err(error) => tracing::error!(%error, "ends of following cannot be told"),
             }
             drop(turn);
         });
@@ -151,7 +152,7 @@ fn outcome(told: Option<Result<(), RemoteError>>, at_ms: u64, now_ms: u64) -> Ou
 }
 
 /// What is noted of tables that follow no more.
-fn ended(here: &LocalCopies) -> Result<Vec<Noted>, String> {
+fn ended(here: &LocalCopies) -> Result<Vec<Noted>, MetadataError> {
     // The notes first: a table is there as soon as its note is.
     let mut noted = metadata::objects(&here.metadata, KIND);
     if noted.is_empty() {

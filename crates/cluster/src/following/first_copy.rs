@@ -14,11 +14,15 @@ use plimsoll_log::Lsn;
 use plimsoll_log::rules::chain::Position;
 use plimsoll_storage::partition::{ApplyError, Replica};
 use plimsoll_storage::rows::StoreError;
+use tokio::task::JoinError;
 
 use super::remote::{LeaderTable, Remote, RemoteError};
 use crate::copies::LocalCopies;
+use crate::copies::error::NotServed;
 use crate::metadata::follows::Follows;
-use crate::recovery::{self, CopyOptions, OfLeader, Recovery, Stage};
+use crate::recovery::{
+    self, AlreadyRunning, CopyError, CopyOptions, InstallError, OfLeader, Recovery, Stage,
+};
 use crate::replication::tables::{Copies, Table};
 use crate::wire::Link;
 
@@ -31,8 +35,70 @@ const FIRST_PLACE: Lsn = Lsn(2);
 /// How long this cluster's log may take for a marker.
 const MARKER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Says that a copy is of no use any more, and why.
-pub(super) type Gone<'a> = Pin<Box<dyn Future<Output = String> + Send + 'a>>;
+/// Why a first copy is not here yet.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotBrought {
+    /// Its table here is no more.
+    #[error("the table was deleted")]
+    Deleted,
+    /// The leader's cluster does not say what its table is.
+    #[error(transparent)]
+    Leader(RemoteError),
+    /// The leader's table went while it was copied.
+    #[error(transparent)]
+    LeaderGone(RemoteError),
+    /// No node of the leader's is named that serves a copy.
+    #[error("no copy of the leader's serves")]
+    NoSource,
+    /// Another attempt has not ended yet.
+    #[error(transparent)]
+    BeingMade(#[from] AlreadyRunning),
+    /// What there is of it here cannot be opened.
+    #[error(transparent)]
+    Replica(#[from] ApplyError),
+    /// The log here does not take the markers that it begins after.
+    #[error("the log here takes no marker")]
+    NoMarker,
+    /// The leader's files did not come.
+    #[error(transparent)]
+    NotCopied(#[from] CopyError),
+    /// The leader's files cannot be used.
+    #[error(transparent)]
+    NotInstalled(#[from] InstallError),
+    /// What was to be done ended halfway.
+    #[error(transparent)]
+    Lost(#[from] JoinError),
+    /// The last node of the leader's that was tried does not give its copy.
+    #[error("node {node} of {remote}: {why}")]
+    Source {
+        /// Its id.
+        node: String,
+        /// The leader's cluster, by its name here.
+        remote: String,
+        /// Why.
+        #[source]
+        why: Box<NotBrought>,
+    },
+    /// It was brought, and is gone again.
+    #[error("the copy is not in its place")]
+    NotInPlace,
+    /// It is of no use: the partition has another.
+    #[error("another copy serves by now")]
+    ServedElsewhere,
+    /// What there is of it is not served.
+    #[error(transparent)]
+    NotServed(#[from] NotServed),
+}
+
+impl NotBrought {
+    /// Whether it stays so until somebody does something about it.
+    pub(super) fn is_final(&self) -> bool {
+        matches!(self, Self::Leader(error) if error.is_final())
+    }
+}
+
+/// Ends with a reason once a copy is of no use any more.
+pub(super) type Gone<'a> = Pin<Box<dyn Future<Output = NotBrought> + Send + 'a>>;
 
 /// Takes the leader's mapping over as it is then.
 pub(super) type TakeMapping<'a> = &'a (dyn Fn() -> TakingMapping<'a> + Send + Sync);
@@ -51,14 +117,14 @@ pub(super) struct Brought {
 /// is `gone`. The mapping is asked for once the files are here, while they are verified.
 ///
 /// # Errors
-/// Says why not now; what was copied is gone on with the next time.
+/// Where it is not now; what was copied is gone on with the next time.
 pub(super) async fn bring(
     here: &Arc<LocalCopies>,
     from: (&dyn Remote, &LeaderTable, &CopyOptions),
     follows: &Follows,
     (table, copies): (&Table, &Copies),
     (gone, take_mapping): (Gone<'_>, TakeMapping<'_>),
-) -> Result<Brought, String> {
+) -> Result<Brought, NotBrought> {
     let folders = here.folders(copies.id);
     if arrived(here, follows, copies, &folders.replica)?.is_some() {
         return Ok(Brought { recovery: None, mapping: take_mapping().await });
@@ -69,34 +135,33 @@ pub(super) async fn bring(
 /// Serves the copy that was brought. The table's mapping is at least the one that its index was made by.
 ///
 /// # Errors
-/// Says why not now.
+/// Where it is not now.
 pub(super) async fn serve(
     here: &Arc<LocalCopies>,
     follows: &Follows,
     table: &Table,
     copies: &Copies,
-) -> Result<(), String> {
+) -> Result<(), NotBrought> {
     let folders = here.folders(copies.id);
     let arrived = arrived(here, follows, copies, &folders.replica)?;
-    let mut replica = arrived.ok_or("the copy is not in its place")?;
-    here.replication.take_up(copies.group).await?;
-    let tail = here.replication.tails.get(&copies.group).ok_or("an unknown log group")?;
+    let mut replica = arrived.ok_or(NotBrought::NotInPlace)?;
+    here.replication.take_up(copies.group).await.map_err(NotServed::from)?;
+    let tail = here.replication.tails.get(&copies.group).ok_or(NotServed::UnknownGroup)?;
     replica.pass(tail.get().position());
-    let served = here.serve_copy(table, copies, replica).await;
-    served.map_err(|error| error.to_string())
+    Ok(here.serve_copy(table, copies, replica).await?)
 }
 
 /// Where this cluster's log stands, and a copy begins. It is not at its very beginning, for which markers
 /// are appended where nothing is: the index that comes along is given the position before it, and one
 /// at 0 would be built anew.
-async fn place(here: &LocalCopies, copies: &Copies) -> Result<Position, String> {
-    here.replication.take_up(copies.group).await?;
-    let unknown = "an unknown log group";
-    let tail = here.replication.tails.get(&copies.group).ok_or(unknown)?;
-    let barrier = here.replication.barriers.get(&copies.group).ok_or(unknown)?;
+async fn place(here: &LocalCopies, copies: &Copies) -> Result<Position, NotBrought> {
+    here.replication.take_up(copies.group).await.map_err(NotServed::from)?;
+    let unknown = || NotServed::UnknownGroup;
+    let tail = here.replication.tails.get(&copies.group).ok_or_else(unknown)?;
+    let barrier = here.replication.barriers.get(&copies.group).ok_or_else(unknown)?;
     while tail.applied() < FIRST_PLACE {
         let passed = barrier.pass(MARKER_TIMEOUT).await;
-        passed.map_err(|_| "the log here takes no marker".to_owned())?;
+        passed.map_err(|_| NotBrought::NoMarker)?;
     }
     Ok(tail.get().position())
 }
@@ -107,7 +172,7 @@ fn arrived(
     follows: &Follows,
     copies: &Copies,
     dir: &Path,
-) -> Result<Option<Replica>, String> {
+) -> Result<Option<Replica>, ApplyError> {
     if !Replica::is_in(dir, &here.replication.resources) {
         return Ok(None);
     }
@@ -121,7 +186,7 @@ fn arrived(
             tracing::error!(partition = %copies.id, why, "the rows are damaged");
             return Ok(None);
         }
-        opened => opened.map_err(|error| error.to_string())?,
+        opened => opened?,
     };
     let leader = follows.partition(copies.id.ordinal);
     let is_same = |it: &plimsoll_storage::partition::Leader| {
@@ -138,24 +203,23 @@ async fn copy(
     follows: &Follows,
     (table, copies): (&Table, &Copies),
     (mut gone, take_mapping): (Gone<'_>, TakeMapping<'_>),
-) -> Result<Brought, String> {
+) -> Result<Brought, NotBrought> {
     let (remote, leader, options) = from;
     let ordinal = copies.id.ordinal;
     let partition = follows.partition(ordinal);
     let nodes = leader.partitions.get(ordinal as usize).map(|it| it.nodes.as_slice());
-    let mut why = "no copy of the leader's serves".to_owned();
+    let mut why = NotBrought::NoSource;
     for node in nodes.unwrap_or_default() {
         let way = (here.members.record.name.as_str(), node.as_str());
         let link = Link::new(remote.files(), way, follows.log(), here.world.time.clone());
         let source = format!("{REMOTE_SOURCE}{}", follows.remote);
-        let recovery = here.recoveries.begin(copies.id, &source);
-        let recovery = recovery.map_err(|error| error.to_string())?;
+        let recovery = here.recoveries.begin(copies.id, &source)?;
         let folders = here.folders(copies.id);
         let copied = tokio::select! {
             biased;
             copied = recovery::copy(&link, partition, &folders, options, &recovery) => copied,
             why = &mut gone => {
-                recovery.fail(&why);
+                recovery.fail(&why.to_string());
                 return Err(why);
             }
         };
@@ -174,11 +238,11 @@ async fn copy(
                 let (installed, mapping) = tokio::join!(install, take_mapping());
                 match installed {
                     Ok(Ok(_)) => Ok(mapping),
-                    Ok(Err(error)) => Err(error.to_string()),
-                    Err(error) => Err(error.to_string()),
+                    Ok(Err(error)) => Err(NotBrought::from(error)),
+                    Err(error) => Err(error.into()),
                 }
             }
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(error.into()),
         };
         match installed {
             Ok(mapping) => {
@@ -186,8 +250,9 @@ async fn copy(
                 return Ok(Brought { recovery: Some(recovery), mapping });
             }
             Err(error) => {
-                recovery.fail(&error);
-                why = format!("node {node} of {}: {error}", follows.remote);
+                recovery.fail(&error.to_string());
+                let (node, remote) = (node.clone(), follows.remote.clone());
+                why = NotBrought::Source { node, remote, why: Box::new(error) };
             }
         }
     }

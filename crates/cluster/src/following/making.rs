@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::first_copy::{self, Brought, TakingMapping};
+use super::first_copy::{self, Brought, NotBrought, TakingMapping};
 use super::progress::Trouble;
-use super::service::{Keeping, LOOK_INTERVAL, trouble_of};
+use super::service::{Keeping, LOOK_INTERVAL};
 use super::slots::Taken;
 use crate::copies::LocalCopies;
 use crate::machine::chance::random_u64;
@@ -21,7 +21,7 @@ use crate::settings;
 const RECONCILE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How soon a copy ends whose table was deleted.
 const GONE_INTERVAL: Duration = Duration::from_millis(250);
-/// Why it does.
+/// Why it does, for those who ask late.
 const DELETED: &str = "the table was deleted";
 
 impl Keeping {
@@ -44,8 +44,9 @@ impl Keeping {
             let Some(here) = here.upgrade() else { return };
             match keeping.make(&here, &table, &copies, &follows).await {
                 Ok(()) => keeping.progress.tell(copies.id, |it| it.trouble = None),
-                Err((why, is_fatal)) => {
-                    tracing::warn!(partition = %copies.id, why, "a first copy cannot be made yet");
+                Err(why) => {
+                    tracing::warn!(partition = %copies.id, %why, "a first copy cannot be made yet");
+                    let (why, is_fatal) = (why.to_string(), why.is_final());
                     let trouble = Some(Trouble { why, is_fatal });
                     keeping.progress.tell(copies.id, |it| it.trouble = trouble);
                     keeping.making.rest(copies.id);
@@ -62,8 +63,9 @@ impl Keeping {
         table: &Table,
         copies: &Copies,
         follows: &Follows,
-    ) -> Result<(), (String, bool)> {
-        let (remote, leader) = self.leader_of_late(follows).await.map_err(trouble_of)?;
+    ) -> Result<(), NotBrought> {
+        let leader = self.leader_of_late(follows).await;
+        let (remote, leader) = leader.map_err(NotBrought::Leader)?;
         let options = self.copy_options(here, &follows.remote, remote.compression());
         let from = (&*remote, &leader, &options);
         let is_there = || here.tables.copies(copies.id).is_some();
@@ -78,44 +80,44 @@ impl Keeping {
         if !is_there() {
             // Also what was put in its place meanwhile.
             let closed = here.close_copy(copies, DELETED).await;
-            return Err((closed.err().unwrap_or_else(|| DELETED.to_owned()), false));
+            return Err(closed.map_or_else(NotBrought::from, |()| NotBrought::Deleted));
         }
-        let Brought { recovery, mapping } = brought.map_err(|why| (why, false))?;
-        mapping.map_err(trouble_of)?;
+        let Brought { recovery, mapping } = brought?;
+        mapping.map_err(NotBrought::Leader)?;
         here.router.reconciled_to(here.metadata.applied().0, RECONCILE_TIMEOUT).await;
         let mut served = match is_there() {
             true if copies.is_first_to_come() => {
                 first_copy::serve(here, follows, table, copies).await
             }
-            true => Err("another copy serves by now".to_owned()),
-            false => Err(DELETED.to_owned()),
+            true => Err(NotBrought::ServedElsewhere),
+            false => Err(NotBrought::Deleted),
         };
         if !is_there() {
             let closed = here.close_copy(copies, DELETED).await;
-            served = closed.and(Err(DELETED.to_owned()));
+            served = Err(closed.map_or_else(NotBrought::from, |()| NotBrought::Deleted));
         }
         if let Some(recovery) = recovery {
             match &served {
                 Ok(()) => recovery.enter(Stage::Done),
-                Err(why) => recovery.fail(why),
+                Err(why) => recovery.fail(&why.to_string()),
             }
         }
-        served.map_err(|why| (why, false))
+        served
     }
 
     /// Waits until a copy is of no use any more, and says why.
-    async fn gone(&self, here: &LocalCopies, copies: &Copies, follows: &Follows) -> String {
+    async fn gone(&self, here: &LocalCopies, copies: &Copies, follows: &Follows) -> NotBrought {
         let mut looked_at = Instant::now();
         loop {
             tokio::time::sleep(GONE_INTERVAL).await;
             if here.tables.copies(copies.id).is_none() {
-                return DELETED.to_owned();
+                return NotBrought::Deleted;
             }
             if looked_at.elapsed() >= LOOK_INTERVAL {
                 if let Err(error) = self.leader(follows).await
                     && error.is_final()
                 {
-                    return error.to_string();
+                    return NotBrought::LeaderGone(error);
                 }
                 looked_at = Instant::now();
             }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
 use super::definition::{aliases_of, documents_of, settings_of};
@@ -105,7 +106,7 @@ impl Keeping {
             let checked = check_documents(name, definition);
             if let Err(error) = checked {
                 definition.documents = before;
-                *why.lock() = Some(error);
+                *why.lock() = Some(error.reason);
                 return false;
             }
             true
@@ -163,7 +164,7 @@ fn take_documents(
 }
 
 /// Whether every node can read what a table is as an index.
-pub(super) fn check_documents(name: &str, definition: &TableDefinition) -> Result<(), String> {
-    documents::checked(&json!(definition)).map_err(|it| it.reason.to_string())?;
-    IndexMetadata::of(name, definition).map(drop).map_err(|it| it.reason.to_string())
+pub(super) fn check_documents(name: &str, definition: &TableDefinition) -> Result<(), Error> {
+    documents::checked(&json!(definition))?;
+    IndexMetadata::of(name, definition).map(drop)
 }

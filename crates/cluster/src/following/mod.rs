@@ -66,7 +66,7 @@ pub use auto_follow_told::AutoFollowStatistics;
 pub use difference::{DifferenceAnswer, DifferenceAsk, Opened, SpanForm};
 pub use first_copy::REMOTE_SOURCE;
 pub use leading::{FollowerHold, Leading, PLACES_MAX, RecordStream};
-pub(crate) use leading::{Holds, Snapshots, Spared};
+pub(crate) use leading::{Holds, HoldsError, Snapshots, Spared};
 pub use progress::Counters;
 pub use remote::{
     Asked, Held, Hold, HoldChange, LeaderDocuments, LeaderPartition, LeaderTable, Level,

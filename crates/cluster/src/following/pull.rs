@@ -15,6 +15,7 @@ use plimsoll_log::record::Item;
 use plimsoll_log::{PartitionId, SessionId};
 use plimsoll_storage::Reply;
 use plimsoll_storage::partition::leader_of;
+use plimsoll_storage::rows::StoreError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::check::check;
@@ -199,7 +200,7 @@ impl Pull {
     async fn once(&mut self) -> Ended {
         let places = match self.places() {
             Ok(places) => places,
-            Err(why) => return Ended::Waits(why),
+            Err(error) => return Ended::Waits(error.to_string()),
         };
         if places.is_empty() && self.levelled.is_busy() {
             // Whoever is left out comes again before those are level.
@@ -246,7 +247,7 @@ impl Pull {
     }
 
     /// Where the copies here stand in the leader's log.
-    fn places(&mut self) -> Result<Vec<Place>, String> {
+    fn places(&mut self) -> Result<Vec<Place>, StoreError> {
         let cut_off = self.partitions.values().filter(|it| is_cut_off(it));
         let cut_off: Vec<PartitionId> = cut_off.map(|it| it.leader).collect();
         cut_off.into_iter().for_each(|leader| self.level_one(leader));
@@ -259,7 +260,7 @@ impl Pull {
             if local.fault().is_some() || is_left_out || self.levelled.has(*partition) {
                 continue;
             }
-            let leader = leader_of(&local.store).map_err(|error| error.to_string())?;
+            let leader = leader_of(&local.store)?;
             // One that follows no more is about to be told so.
             let Some(leader) = leader.filter(|it| it.partition == *partition) else { continue };
             self.progress.stands_at(local.id, leader.position.link.lsn.0);
@@ -326,7 +327,7 @@ impl Pull {
         let allows = |since| self.version.allows(since);
         let needed = match check(partition, &item, allows) {
             Ok(needed) => needed,
-            Err(why) => return self.leave_out(partition, why, true),
+            Err(why) => return self.leave_out(partition, why.to_string(), true),
         };
         if !self.await_mapping(table, partition.table, needed).await {
             let why = format!("version {needed} of the leader's mapping is not there yet");

@@ -174,7 +174,7 @@ impl Following {
         check_leader(name, leader)?;
         let definition =
             TableDefinition { incarnation, ..self.create(name, leader, follows).await? };
-        if let Err(why) = check_documents(name, &definition) {
+        if let Err(Error { reason: why, .. }) = check_documents(name, &definition) {
             let reason = format!("leader index [{}] cannot be followed: {why}", leader.name);
             return Err(Error::illegal_argument(reason));
         }

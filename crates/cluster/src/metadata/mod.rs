@@ -3,6 +3,7 @@
 //! creations of one name the first in the log wins.
 
 pub mod default_expiry;
+pub(crate) mod error;
 pub(crate) mod follows;
 pub(crate) mod index;
 pub(crate) mod members;
@@ -25,6 +26,7 @@ use plimsoll_storage::{Argv, Reply, command};
 use serde_json::Value;
 
 use crate::DATABASES;
+use crate::metadata::error::MetadataError;
 use crate::metadata::members::{Beat, FoundNode, Member, NodeRecord};
 use crate::metadata::reports::Reports;
 use crate::metadata::table::TableDefinition;
@@ -116,10 +118,10 @@ fn encode(definition: &TableDefinition) -> Vec<u8> {
 /// The tables as they are now, by name.
 ///
 /// # Errors
-/// Says what cannot be read.
+/// Where it cannot be read.
 pub(crate) fn tables(
     metadata: &impl MetadataRows,
-) -> Result<Vec<(String, TableDefinition)>, String> {
+) -> Result<Vec<(String, TableDefinition)>, MetadataError> {
     let table = |(name, definition): (String, Bytes)| {
         let definition = decode(&name, &definition)?;
         Ok((name, definition))
@@ -130,32 +132,34 @@ pub(crate) fn tables(
 /// The last change of the tables: where it is the same, they are.
 ///
 /// # Errors
-/// Says what cannot be read.
-pub(crate) fn tables_change(metadata: &impl MetadataRows) -> Result<u64, String> {
+/// Where it cannot be read.
+pub(crate) fn tables_change(metadata: &impl MetadataRows) -> Result<u64, MetadataError> {
     change(metadata, TABLES_KEY)
 }
 
 /// The same of the objects of a kind.
 ///
 /// # Errors
-/// Says what cannot be read.
-pub(crate) fn objects_change(metadata: &impl MetadataRows, kind: &str) -> Result<u64, String> {
+/// Where it cannot be read.
+pub(crate) fn objects_change(
+    metadata: &impl MetadataRows,
+    kind: &str,
+) -> Result<u64, MetadataError> {
     change(metadata, objects_key(kind).as_bytes())
 }
 
-fn change(metadata: &impl MetadataRows, key: &[u8]) -> Result<u64, String> {
-    let change = execute::last_change(metadata.store(), key, metadata.read_time_ms());
-    change.map_err(|error| error.to_string())
+fn change(metadata: &impl MetadataRows, key: &[u8]) -> Result<u64, MetadataError> {
+    Ok(execute::last_change(metadata.store(), key, metadata.read_time_ms())?)
 }
 
 /// A table's definition, and the change of tables that it was read at.
 ///
 /// # Errors
-/// Says what cannot be read.
+/// Where it cannot be read.
 pub(crate) fn definition(
     metadata: &impl MetadataRows,
     name: &str,
-) -> Result<Option<(TableDefinition, u64)>, String> {
+) -> Result<Option<(TableDefinition, u64)>, MetadataError> {
     // The change first: a definition that is newer than it is refused, and read again.
     let seen = tables_change(metadata)?;
     let argv = Argv::of(&[b"HGET", TABLES_KEY, name.as_bytes()]);
@@ -165,8 +169,9 @@ pub(crate) fn definition(
     }
 }
 
-fn decode(name: &str, bytes: &[u8]) -> Result<TableDefinition, String> {
-    serde_json::from_slice(bytes).map_err(|error| format!("table `{name}`: {error}"))
+fn decode(name: &str, bytes: &[u8]) -> Result<TableDefinition, MetadataError> {
+    let table = |source| MetadataError::Table { name: name.to_owned(), source };
+    serde_json::from_slice(bytes).map_err(table)
 }
 
 /// The write by which a node says who it is, and that it is there.
@@ -209,14 +214,14 @@ pub(crate) fn beaten(operation: &Operation) -> Option<(String, NodeRecord)> {
 /// changed since those of `known` were read are not read again.
 ///
 /// # Errors
-/// Says what cannot be read.
+/// Where it cannot be read.
 pub(crate) fn nodes(
     metadata: &impl MetadataRows,
     known: &BTreeMap<String, Arc<Member>>,
-) -> Result<Vec<FoundNode>, String> {
+) -> Result<Vec<FoundNode>, MetadataError> {
     let left: HashMap<String, Bytes> = hash(metadata, LEFT_KEY)?.into_iter().collect();
     let node = |(id, record): (String, Bytes)| {
-        let record = serde_json::from_slice(&record).map_err(|error| error.to_string())?;
+        let record = serde_json::from_slice(&record).map_err(MetadataError::Node)?;
         let left_ms = left.get(&id).and_then(|at| std::str::from_utf8(at).ok()?.parse().ok());
         let reports = reports(metadata, &id, known.get(&id).map(|it| &it.reports))?;
         Ok(FoundNode { id, record, left_ms, reports })
@@ -227,12 +232,12 @@ pub(crate) fn nodes(
 /// What a node reports of its copies; `known` where that is not older.
 ///
 /// # Errors
-/// Says what cannot be read.
+/// Where it cannot be read.
 pub(crate) fn reports(
     metadata: &impl MetadataRows,
     id: &str,
     known: Option<&Arc<Reports>>,
-) -> Result<Arc<Reports>, String> {
+) -> Result<Arc<Reports>, MetadataError> {
     let key = reports_key(id);
     // The change first: reports that are newer than it are read again.
     let change = change(metadata, key.as_bytes())?;
@@ -260,14 +265,14 @@ fn reports_key(id: &str) -> String {
 /// What was noted of each log group before it was trimmed last.
 ///
 /// # Errors
-/// Says what cannot be read.
+/// Where it cannot be read.
 pub(crate) fn trim_notes(
     metadata: &impl MetadataRows,
-) -> Result<BTreeMap<GroupId, TrimNote>, String> {
+) -> Result<BTreeMap<GroupId, TrimNote>, MetadataError> {
     let note = |(group, note): (String, Bytes)| {
-        let of_group = |error: String| format!("the note of log group {group}: {error}");
-        let number: u16 = group.parse().map_err(|_| of_group("no number".to_owned()))?;
-        let note = serde_json::from_slice(&note).map_err(|error| of_group(error.to_string()))?;
+        let Ok(number) = group.parse() else { return Err(MetadataError::NoGroup(group)) };
+        let note = serde_json::from_slice(&note);
+        let note = note.map_err(|source| MetadataError::TrimNote { group, source })?;
         Ok((GroupId(number), note))
     };
     hash(metadata, TRIM_NOTES_KEY)?.into_iter().map(note).collect()
@@ -276,8 +281,8 @@ pub(crate) fn trim_notes(
 /// The last change of the notes of trims.
 ///
 /// # Errors
-/// Says what cannot be read.
-pub(crate) fn trim_notes_change(metadata: &impl MetadataRows) -> Result<u64, String> {
+/// Where it cannot be read.
+pub(crate) fn trim_notes_change(metadata: &impl MetadataRows) -> Result<u64, MetadataError> {
     change(metadata, TRIM_NOTES_KEY)
 }
 
@@ -294,12 +299,12 @@ pub(crate) fn put_trim_note(group: GroupId, note: &TrimNote, read_at: u64) -> Op
 /// The cluster's version; 1 where none was ever written.
 ///
 /// # Errors
-/// Says what cannot be read.
-pub(crate) fn version(metadata: &impl MetadataRows) -> Result<u32, String> {
+/// Where it cannot be read.
+pub(crate) fn version(metadata: &impl MetadataRows) -> Result<u32, MetadataError> {
     match read(metadata, &Argv::of(&[b"GET", VERSION_KEY]))? {
         Reply::Bulk(bytes) => {
             let version = std::str::from_utf8(&bytes).ok().and_then(|text| text.parse().ok());
-            version.ok_or_else(|| "the cluster's version is no number".to_owned())
+            version.ok_or(MetadataError::NoVersion)
         }
         _ => Ok(1),
     }
@@ -313,16 +318,16 @@ pub(crate) fn put_version(version: u32) -> Argv {
 /// A node's last beat, and the change that it was.
 ///
 /// # Errors
-/// Says what cannot be read.
+/// Where it cannot be read.
 pub(crate) fn last_beat(
     metadata: &impl MetadataRows,
     id: &str,
-) -> Result<Option<(Beat, u64)>, String> {
+) -> Result<Option<(Beat, u64)>, MetadataError> {
     let key = beat_key(id);
     let seen = change(metadata, key.as_bytes())?;
     match read(metadata, &Argv::of(&[b"GET", key.as_bytes()]))? {
         Reply::Bulk(bytes) => {
-            let beat = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+            let beat = serde_json::from_slice(&bytes).map_err(MetadataError::Node)?;
             Ok(Some((beat, seen)))
         }
         _ => Ok(None),
@@ -355,7 +360,7 @@ pub(crate) fn object(metadata: &impl MetadataRows, kind: &str, name: &str) -> Op
         Ok(Reply::Bulk(bytes)) => parsed(kind, name, &bytes),
         Ok(_) => None,
         Err(error) => {
-            tracing::error!(kind, name, error, "the metadata cannot be read");
+            tracing::error!(kind, name, %error, "the metadata cannot be read");
             None
         }
     }
@@ -396,18 +401,18 @@ pub(crate) fn change_objects(kind: &str, commands: Vec<Argv>, seen: u64) -> Oper
 /// read for nothing.
 ///
 /// # Errors
-/// Says what cannot be read.
+/// Where it cannot be read.
 pub(crate) fn objects_bytes(
     metadata: &impl MetadataRows,
     kind: &str,
-) -> Result<Vec<(String, Bytes)>, String> {
+) -> Result<Vec<(String, Bytes)>, MetadataError> {
     hash(metadata, objects_key(kind).as_bytes())
 }
 
 /// All objects of a kind, by name.
 pub(crate) fn objects(metadata: &impl MetadataRows, kind: &str) -> Vec<(String, Value)> {
     let found = objects_bytes(metadata, kind).unwrap_or_else(|error| {
-        tracing::error!(kind, error, "the metadata cannot be read");
+        tracing::error!(kind, %error, "the metadata cannot be read");
         Vec::new()
     });
     let object = |(name, bytes): (String, Bytes)| Some((parsed(kind, &name, &bytes)?, name));
@@ -427,26 +432,23 @@ fn objects_key(kind: &str) -> String {
 }
 
 /// A hash of the metadata, its fields being names.
-fn hash(metadata: &impl MetadataRows, key: &[u8]) -> Result<Vec<(String, Bytes)>, String> {
+fn hash(metadata: &impl MetadataRows, key: &[u8]) -> Result<Vec<(String, Bytes)>, MetadataError> {
     let Reply::Map(pairs) = read(metadata, &Argv::of(&[b"HGETALL", key]))? else {
-        return Err("the metadata holds no such hash".to_owned());
+        return Err(MetadataError::NoHash);
     };
     let pair = |(name, value): (Reply, Reply)| match (name, value) {
-        (Reply::Bulk(name), Reply::Bulk(value)) => {
-            let name = String::from_utf8(name.to_vec()).map_err(|error| error.to_string())?;
-            Ok((name, value))
-        }
-        _ => Err("the metadata holds no pairs".to_owned()),
+        (Reply::Bulk(name), Reply::Bulk(value)) => Ok((String::from_utf8(name.to_vec())?, value)),
+        _ => Err(MetadataError::NoPairs),
     };
     pairs.into_iter().map(pair).collect()
 }
 
-fn read(metadata: &impl MetadataRows, argv: &Argv) -> Result<Reply, String> {
-    let command = command::parse(argv).map_err(|error| error.to_string())?;
+fn read(metadata: &impl MetadataRows, argv: &Argv) -> Result<Reply, MetadataError> {
+    let command = command::parse(argv)?;
     let (now_ms, seed) = (metadata.read_time_ms(), Seed::Given(0));
     let context = ReadContext { now_ms, seed, keys: 0, cursors: None };
-    let snapshot = metadata.store().snapshot().map_err(|error| error.to_string())?;
-    execute::read(&command, &snapshot, &context).map_err(|error| error.to_string())
+    let snapshot = metadata.store().snapshot()?;
+    Ok(execute::read(&command, &snapshot, &context)?)
 }
 
 #[cfg(test)]

@@ -70,16 +70,21 @@ impl From<LastRecords> for Encoded {
     }
 }
 
-impl TryFrom<Encoded> for LastRecords {
-    type Error = String;
+/// What a note names is no partition.
+#[derive(Debug, thiserror::Error)]
+#[error("no partition: {0}")]
+pub(crate) struct NoPartition(String);
 
-    fn try_from(encoded: Encoded) -> Result<Self, String> {
-        let record = |(name, lsn): (&String, &u64)| {
-            let id = partition_named(name).ok_or_else(|| format!("no partition: {name}"))?;
-            Ok((id, Lsn(*lsn)))
+impl TryFrom<Encoded> for LastRecords {
+    type Error = NoPartition;
+
+    fn try_from(encoded: Encoded) -> Result<Self, NoPartition> {
+        let record = |(name, lsn): (String, u64)| match partition_named(&name) {
+            Some(id) => Ok((id, Lsn(lsn))),
+            None => Err(NoPartition(name)),
         };
-        let last: Result<_, String> = encoded.last.iter().map(record).collect();
-        Ok(Self { seen_from: Lsn(encoded.from), last: last? })
+        let last = encoded.last.into_iter().map(record).collect::<Result<_, _>>()?;
+        Ok(Self { seen_from: Lsn(encoded.from), last })
     }
 }
 

@@ -46,9 +46,9 @@ impl Coordinator {
         let copies = found.copies().get(ordinal as usize).ok_or_else(missing)?;
         let epoch = shared.check_acceptable(copies, node)?;
         // The earliest position that the log can be read on from; without a note where it is applied.
-        let note = metadata::trim_notes(&shared.metadata).map_err(AcceptError::Failed)?;
+        let note = metadata::trim_notes(&shared.metadata).map_err(not_changed)?;
         let applied = shared.replication.positions(&[copies.group].into()).await;
-        let applied = applied.map_err(AcceptError::Failed)?.remove(&copies.group);
+        let applied = applied.map_err(not_changed)?.remove(&copies.group);
         let from = note.get(&copies.group).map(TrimNote::at).or(applied);
         let from = from.ok_or_else(|| AcceptError::Failed("an unknown log group".to_owned()))?;
         let accept = |definition: &mut TableDefinition| {
@@ -72,9 +72,13 @@ impl Coordinator {
                 Ok(())
             }
             Ok(false) => Err(AcceptError::Failed("the copies changed meanwhile".to_owned())),
-            Err(error) => Err(AcceptError::Failed(error.to_string())),
+            Err(error) => Err(not_changed(error)),
         }
     }
+}
+
+fn not_changed(why: impl ToString) -> AcceptError {
+    AcceptError::Failed(why.to_string())
 }
 
 impl Shared {

@@ -160,7 +160,8 @@ impl Coordinator {
             Question::Digest { partition } => {
                 self.shared().router.serving_here(partition.into())?;
                 let copies = self.shared().router.copies_named(partition.into())?;
-                let digest = self.digest_here(&copies).await.map_err(Problem::NotHere)?;
+                let digest = self.digest_here(&copies).await;
+                let digest = digest.map_err(|error| Problem::NotHere(error.to_string()))?;
                 let Digest { lsn, hash, digest, .. } = digest;
                 Ok(Reply::Digest { lsn, hash, digest })
             }

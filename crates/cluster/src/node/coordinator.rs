@@ -140,7 +140,7 @@ impl Coordinator {
     pub fn faults(&self) -> Vec<String> {
         let partitions = self.shared.tables.partitions();
         let of_partitions = partitions.iter().filter_map(|partition| partition.fault());
-        let clock = self.shared.replication.clock.check().err();
+        let clock = self.shared.replication.clock.check().err().map(|it| it.to_string());
         clock.into_iter().chain(of_partitions).chain(self.shared.tables.stopped()).collect()
     }
 

@@ -9,7 +9,7 @@ use plimsoll_base::time::Instant;
 
 use crate::Coordinator;
 use crate::metadata::members::Member;
-use crate::replication::digest::Digest;
+use crate::replication::digest::{Digest, DigestError};
 use crate::replication::tables::Copies;
 use crate::wire::{Problem, Question, Reply};
 
@@ -28,7 +28,7 @@ pub struct CopyDigest {
     /// The name of its node.
     pub node: String,
     /// What it contains, or why that is not known.
-    pub digest: Result<Digest, String>,
+    pub digest: Result<Digest, DigestError>,
 }
 
 impl Coordinator {
@@ -56,7 +56,7 @@ impl Coordinator {
             let there: Vec<Arc<Member>> = serving.filter(|it| it.is_alive()).cloned().collect();
             let asked = there.iter().map(|member| self.digest_on(member, copies));
             let digests = join_all(asked).await;
-            let at = |digest: &Result<Digest, String>| {
+            let at = |digest: &Result<Digest, DigestError>| {
                 digest.as_ref().ok().map(|digest| (digest.lsn, digest.hash))
             };
             let first = digests.first().and_then(at);
@@ -72,7 +72,7 @@ impl Coordinator {
         }
     }
 
-    async fn digest_on(&self, member: &Member, copies: &Copies) -> Result<Digest, String> {
+    async fn digest_on(&self, member: &Member, copies: &Copies) -> Result<Digest, DigestError> {
         if member.id == self.shared().members.own {
             return self.digest_here(copies).await;
         }
@@ -81,16 +81,15 @@ impl Coordinator {
             Ok(Reply::Digest { lsn, hash, digest }) => {
                 Ok(Digest { lsn, hash, digest, content: None })
             }
-            Ok(Reply::Problem(Problem::NotHere(why))) => Err(why),
-            Ok(_) => Err("the node gave no digest".to_owned()),
-            Err(error) => Err(error.to_string()),
+            Ok(Reply::Problem(Problem::NotHere(why))) => Err(DigestError::NotHere(why)),
+            Ok(_) => Err(DigestError::NoDigest),
+            Err(error) => Err(error.into()),
         }
     }
 
     /// The digest of this node's copy.
-    pub(crate) async fn digest_here(&self, copies: &Copies) -> Result<Digest, String> {
+    pub(crate) async fn digest_here(&self, copies: &Copies) -> Result<Digest, DigestError> {
         let applier = self.shared().replication.groups.get(copies.group);
-        let applier = applier.ok_or_else(|| "the node does not read its log group".to_owned())?;
-        applier.digest(copies.id).await
+        applier.ok_or(DigestError::NotRead)?.digest(copies.id).await
     }
 }

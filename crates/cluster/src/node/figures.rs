@@ -15,7 +15,7 @@ use crate::documents::PartitionStatistics;
 use crate::metadata::members::Member;
 use crate::node::shared::{ProcessFigures, Shared};
 use crate::recovery::RecoveryStatus;
-use crate::wire::{Question, Reply};
+use crate::wire::{CallError, Question, Reply};
 
 /// How long another node has to tell its figures.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -152,7 +152,7 @@ impl Coordinator {
         for (member, answer) in others.iter().zip(join_all(asked).await) {
             match answer {
                 Ok(statistics) => found.nodes.push(statistics),
-                Err(why) => found.silent.push((member.id.clone(), why)),
+                Err(why) => found.silent.push((member.id.clone(), why.to_string())),
             }
         }
         found
@@ -222,11 +222,24 @@ pub(crate) fn cancel_here(number: u64) -> bool {
     account.is_some_and(|it| it.stop(Stop::Cancelled("by user request".to_owned())))
 }
 
-async fn ask(member: &Arc<Member>) -> Result<NodeStatistics, String> {
+/// Why a node's figures are not known.
+#[derive(Debug, thiserror::Error)]
+enum NoFigures {
+    /// It gave no answer.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// Its answer is not what this version reads.
+    #[error(transparent)]
+    Unreadable(#[from] serde_json::Error),
+    /// It answered something else.
+    #[error("the node gave no figures")]
+    OtherReply,
+}
+
+async fn ask(member: &Arc<Member>) -> Result<NodeStatistics, NoFigures> {
     // Selection is not told: reading the sizes of files says nothing of how a node serves.
-    match member.link.ask(Question::Statistics, TIMEOUT, 0).await {
-        Ok(Reply::Json(json)) => serde_json::from_str(&json).map_err(|error| error.to_string()),
-        Ok(_) => Err("the node gave no figures".to_owned()),
-        Err(error) => Err(error.to_string()),
+    match member.link.ask(Question::Statistics, TIMEOUT, 0).await? {
+        Reply::Json(json) => Ok(serde_json::from_str(&json)?),
+        _ => Err(NoFigures::OtherReply),
     }
 }

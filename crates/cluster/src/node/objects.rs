@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::Coordinator;
 use crate::documents::checked;
 use crate::metadata;
+use crate::metadata::error::MetadataError;
 use crate::settings::work::SettingsFollower;
 use crate::wire::write_error::failed;
 
@@ -74,7 +75,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// Where the metadata cannot be read.
-    pub fn cluster_version(&self) -> Result<u32, String> {
+    pub fn cluster_version(&self) -> Result<u32, MetadataError> {
         metadata::version(&self.shared().metadata)
     }
 

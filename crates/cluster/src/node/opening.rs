@@ -126,19 +126,19 @@ impl Opening {
         let (metadata, chain) = self.replayed_metadata(&joining, genesis).await?;
         let groups = kept(metadata.store()).map_err(mismatch)?;
         let partition = self.partition(&metadata, metadata::GROUP, &tails);
-        let in_force = metadata::version(&partition).map_err(OpenError::Mismatch)?;
+        let in_force = metadata::version(&partition)?;
         if let Some(why) = version::refusal(in_force) {
             return Err(OpenError::Mismatch(why));
         }
         // A node that is alone is all members.
         let is_free = self.log.is_alone && !settings::cluster::holds_version(&partition);
         self.version.raise(if is_free { version::KNOWN } else { in_force });
-        let notes = metadata::trim_notes(&partition).map_err(OpenError::Mismatch)?;
+        let notes = metadata::trim_notes(&partition)?;
         let tables = Tables::default();
         let mut held: BTreeMap<GroupId, Vec<Held>> = BTreeMap::new();
         let mut demands: BTreeMap<GroupId, Demand> = BTreeMap::new();
         let mut local: Vec<(Arc<Table>, Arc<Copies>, Arc<Partition>)> = Vec::new();
-        for (name, definition) in metadata::tables(&partition).map_err(OpenError::Mismatch)? {
+        for (name, definition) in metadata::tables(&partition)? {
             let table = open_table(&name, &definition, &tables)?;
             for copies in table.copies() {
                 let definition = copies.definition();
@@ -181,8 +181,7 @@ impl Opening {
             let Begin { position, last } = match found {
                 Some(begin) => begin,
                 None => {
-                    let nodes = metadata::nodes(&partition, &BTreeMap::new());
-                    let others = nodes.map_err(OpenError::Mismatch)?;
+                    let others = metadata::nodes(&partition, &BTreeMap::new())?;
                     let others = others.into_iter().map(|node| node.record);
                     let others: Vec<NodeRecord> =
                         others.filter(|it| it.rpc != settings.record.rpc).collect();
@@ -219,7 +218,7 @@ impl Opening {
         catch_up(&shared, &partitions.collect::<Vec<_>>(), &ends).await?;
         for (table, copies, partition) in local {
             if let Some(index) = table.index() {
-                shared.copies.open_indexer(&partition, &index).map_err(OpenError::Mismatch)?;
+                shared.copies.open_indexer(&partition, &index).map_err(mismatch)?;
             }
             copies.set_local(Some(partition));
         }
@@ -279,7 +278,7 @@ impl Opening {
                     }
                     "what was copied is too old by now".to_owned()
                 }
-                Err(why) => why,
+                Err(why) => why.to_string(),
             };
             // Others may be starting too: they are waited for.
             if told_at.is_none_or(|at| self.world.time.now() - at >= PROGRESS_INTERVAL) {
@@ -512,7 +511,7 @@ impl Opening {
                         return Ok(position);
                     }
                     Ok(_) => why = format!("{} lacks it too", other.name),
-                    Err(error) => why = error,
+                    Err(error) => why = error.to_string(),
                 }
             }
             if told_at.is_none_or(|at| self.world.time.now() - at >= PROGRESS_INTERVAL) {
@@ -585,8 +584,7 @@ impl Opening {
             let time = &self.world.time;
             reading::next(time, &mut *reader, &mut entries, READ_BYTES_MAX, READ_TIMEOUT).await?;
             for entry in entries.drain(..).filter(|entry| entry.lsn <= end) {
-                let advanced = advance(chain, &entry);
-                let (record, position) = advanced.map_err(OpenError::Mismatch)?;
+                let (record, position) = advance(chain, &entry)?;
                 if record.partition == replica.id() {
                     let applied = replica.apply(position, &record, OverBudget::Refuse, &mut ());
                     applied.map_err(|error| apply_error(&self.partitions_dir, error))?;

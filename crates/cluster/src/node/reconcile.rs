@@ -4,6 +4,7 @@
 //! should be. What is held for searches that nobody came back to is let go here too.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -11,10 +12,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use plimsoll_base::tasks::Role;
 use plimsoll_base::time::Instant;
+use plimsoll_index::Error;
 use plimsoll_log::{Lsn, PartitionId};
+use plimsoll_storage::ErrorReply;
 
-use crate::copies::making::NotMade;
+use crate::copies::error::{NotMade, NotServed};
 use crate::metadata;
+use crate::metadata::error::MetadataError;
 use crate::metadata::index::IndexMetadata;
 use crate::metadata::members::{BEAT_INTERVAL_MS, Beat, LEFT_AFTER_MS};
 use crate::metadata::placement::{self, CopyState, Known, Places};
@@ -24,6 +28,7 @@ use crate::node::shared::Shared;
 use crate::node::trimming::Trimmer;
 use crate::replication::groups::follow::UnusedSince;
 use crate::replication::partition::Partition;
+use crate::replication::proposing::NotChanged;
 use crate::replication::tables::{Copies, Table};
 use crate::settings;
 use crate::settings::work::WORK_SETTINGS;
@@ -114,6 +119,29 @@ enum Making {
     Rests { until: Instant, why: NotMade },
 }
 
+/// Why the node does not follow the metadata, or does not say what it is to say in it.
+#[derive(Debug, thiserror::Error)]
+enum Unreconciled {
+    /// It cannot be read.
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+    /// It was not changed.
+    #[error(transparent)]
+    NotChanged(#[from] NotChanged),
+    /// A change of it was refused, or its outcome is not known.
+    #[error(transparent)]
+    Refused(#[from] ErrorReply),
+    /// A change of it was not answered in time.
+    #[error("no answer")]
+    NoAnswer,
+    /// What a table is as an index cannot be read, or a copy not be indexed.
+    #[error(transparent)]
+    Index(#[from] Error),
+    /// A copy cannot be taken off this node.
+    #[error(transparent)]
+    Copy(#[from] NotServed),
+}
+
 async fn run(weak: Weak<Shared>) {
     let mut seen = Seen::default();
     loop {
@@ -127,7 +155,7 @@ async fn run(weak: Weak<Shared>) {
             Ok(()) => {
                 shared.router.reconciled.send_replace(position.0);
             }
-            Err(error) => tracing::warn!(error, "the metadata cannot be followed"),
+            Err(error) => tracing::warn!(%error, "the metadata cannot be followed"),
         }
         let (look, time) = (Arc::clone(&shared.router.look), shared.world.time.clone());
         drop(shared);
@@ -136,7 +164,11 @@ async fn run(weak: Weak<Shared>) {
 }
 
 impl Shared {
-    async fn reconcile(self: &Arc<Self>, seen: &mut Seen, position: Lsn) -> Result<(), String> {
+    async fn reconcile(
+        self: &Arc<Self>,
+        seen: &mut Seen,
+        position: Lsn,
+    ) -> Result<(), Unreconciled> {
         // Every beat of every node is a change of the metadata: what does not answer a client's
         // change is done at its own pace.
         let time = self.world.time.clone();
@@ -184,7 +216,7 @@ impl Shared {
         }
         // After the beat: what the log does not take now is said at the next look.
         if is_look && let Err(error) = self.report(seen).await {
-            tracing::warn!(error, "the node cannot report its copies");
+            tracing::warn!(%error, "the node cannot report its copies");
         }
         if seen.leftovers_at.is_none_or(|at| time.now() - at >= LEFTOVERS_INTERVAL) {
             seen.leftovers_at = Some(time.now());
@@ -226,7 +258,7 @@ impl Shared {
     }
 
     /// Serves the tables that the metadata has, as it has them.
-    async fn follow_tables(&self, seen: &mut Seen) -> Result<(), String> {
+    async fn follow_tables(&self, seen: &mut Seen) -> Result<(), Unreconciled> {
         let definitions: BTreeMap<String, TableDefinition> =
             metadata::tables(&self.metadata)?.into_iter().collect();
         for table in self.tables.all() {
@@ -240,8 +272,7 @@ impl Shared {
             let table = match self.tables.by_name(name) {
                 Some(table) => table,
                 None => {
-                    let index = IndexMetadata::of(name, definition);
-                    let index = index.map_err(|error| error.to_string())?.map(Arc::new);
+                    let index = IndexMetadata::of(name, definition)?.map(Arc::new);
                     self.tables.insert(Table::new(name, definition, index))
                 }
             };
@@ -250,11 +281,9 @@ impl Shared {
             }
             table.follow(definition);
             if seen.documents.get(name) != Some(&definition.documents) {
-                let index = IndexMetadata::of(name, definition);
-                if let Some(index) = index.map_err(|error| error.to_string())? {
+                if let Some(index) = IndexMetadata::of(name, definition)? {
                     table.set_index(Arc::new(index));
-                    let indexed = self.copies.index_partitions(&table).await;
-                    indexed.map_err(|error| error.to_string())?;
+                    self.copies.index_partitions(&table).await?;
                 }
                 seen.documents.insert(name.clone(), definition.documents.clone());
             }
@@ -264,7 +293,7 @@ impl Shared {
 
     /// Begins to make the copies that are this node's and missing, and gives up those that are
     /// not.
-    async fn follow_copies(self: &Arc<Self>, seen: &Seen) -> Result<(), String> {
+    async fn follow_copies(self: &Arc<Self>, seen: &Seen) -> Result<(), NotServed> {
         let mut wanted = BTreeSet::new();
         for table in self.tables.all() {
             for copies in table.copies() {
@@ -322,15 +351,15 @@ impl Shared {
             let Ok(_creating) = shared.copies.changes.changing.try_lock() else { return };
             let copies = Arc::clone(&shared.copies);
             let forgotten = shared.world.tasks.blocking(move || copies.forget_leftovers()).await;
-            if let Err(error) = forgotten.unwrap_or_else(|lost| Err(lost.to_string())) {
-                tracing::warn!(error, "files of copies that are no longer here stay");
+            if let Err(error) = forgotten.unwrap_or_else(|lost| Err(io::Error::other(lost))) {
+                tracing::warn!(%error, "files of copies that are no longer here stay");
             }
         });
     }
 
     /// Has the metadata say how this node's copies are. Others know of a change of tables by this
     /// node only once it has said what came of it.
-    async fn report(&self, seen: &Seen) -> Result<(), String> {
+    async fn report(&self, seen: &Seen) -> Result<(), Unreconciled> {
         if self.replication.is_alone {
             return Ok(());
         }
@@ -346,7 +375,7 @@ impl Shared {
                     (
                         None,
                         Some(Making::Rests { why, .. } | Making::Now { why: Some(why), .. }),
-                    ) => CopyReport::Absent { why: reason(&why.why), held: why.held },
+                    ) => CopyReport::Absent { why: reason(&why.to_string()), held: why.held().0 },
                     (None, _) => CopyReport::Making,
                 };
                 current.insert(copies.id, report);
@@ -365,9 +394,9 @@ impl Shared {
             .time
             .timeout(REPORT_TIMEOUT, self.replication.submit_metadata(&report))
             .await;
-        reported.map_err(|_| "no answer".to_owned())?.map_err(|error| error.to_string())?;
+        reported.map_err(|_| Unreconciled::NoAnswer)??;
         self.router.look.notify_one();
-        self.router.follow_members()
+        Ok(self.router.follow_members()?)
     }
 
     fn make_in_time(self: &Arc<Self>, seen: &Seen, table: &Arc<Table>, copies: &Arc<Copies>) {
@@ -398,7 +427,7 @@ impl Shared {
             match made {
                 Ok(()) => making.lock().remove(&copies.id),
                 Err(why) => {
-                    tracing::warn!(partition = %copies.id, why = why.why, "a copy cannot be made yet");
+                    tracing::warn!(partition = %copies.id, %why, "a copy cannot be made yet");
                     let until = shared.world.time.now() + RETRY_INTERVAL;
                     making.lock().insert(copies.id, Making::Rests { until, why })
                 }
@@ -452,7 +481,7 @@ impl Shared {
     }
 
     /// Notes the nodes that have not said anything for too long.
-    async fn note_who_left(&self) -> Result<(), String> {
+    async fn note_who_left(&self) -> Result<(), Unreconciled> {
         let log_time_ms = self.metadata.log_time_ms();
         for member in self.members.others() {
             let beat = metadata::last_beat(&self.metadata, &member.id)?;
@@ -460,10 +489,7 @@ impl Shared {
             if at_ms + LEFT_AFTER_MS < log_time_ms {
                 tracing::warn!(node = member.record.name, "a node has left");
                 let leave = metadata::leave(&member.id, log_time_ms, seen);
-                self.replication
-                    .submit_metadata(&leave)
-                    .await
-                    .map_err(|error| error.to_string())?;
+                self.replication.submit_metadata(&leave).await?;
             }
         }
         Ok(())
@@ -471,7 +497,7 @@ impl Shared {
 
     /// Has copies made and given up where they should be others. Looks at no table where nothing
     /// changed since there was nothing to do.
-    async fn place(&self, seen: &mut Seen) -> Result<(), String> {
+    async fn place(&self, seen: &mut Seen) -> Result<(), ErrorReply> {
         let log_time_ms = self.metadata.log_time_ms();
         let wanted = self.copies.changes.wanted_nodes();
         let places = self.members.places(log_time_ms, 0, &wanted);
@@ -519,9 +545,7 @@ impl Shared {
                 }
                 is_changed
             };
-            let changed =
-                self.replication.update_definition(table.name(), table.incarnation(), change).await;
-            changed.map_err(|error| error.to_string())?;
+            self.replication.update_definition(table.name(), table.incarnation(), change).await?;
         }
         seen.placed = (!has_changed).then_some(placed);
         Ok(())

@@ -8,7 +8,9 @@ use plimsoll_log::LogError;
 use plimsoll_storage::partition::StoreOptions;
 
 use crate::documents::DocumentsOptions;
+use crate::metadata::error::MetadataError;
 use crate::metadata::members::NodeRecord;
+use crate::replication::advance::AdvanceError;
 use crate::replication::log_engine::LogSettings;
 use crate::settings::work::WorkSettings;
 use crate::wire::{NoPeers, Peers};
@@ -71,6 +73,12 @@ pub enum OpenError {
     /// The log went on while the node was being opened: it has to be opened anew.
     #[error("the log went on without the node: {0}")]
     FellBehind(String),
+    /// The metadata here cannot be read.
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+    /// The metadata's log is not the one that was read before.
+    #[error(transparent)]
+    Forked(#[from] AdvanceError),
     /// Rows and log do not fit together.
     #[error("{0}")]
     Mismatch(String),

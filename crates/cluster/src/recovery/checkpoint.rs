@@ -19,6 +19,7 @@ use plimsoll_base::disk::{DiskFile, Found};
 use plimsoll_base::time::Instant;
 use plimsoll_base::{Disk, World};
 use plimsoll_storage::partition::{STORE_FORMAT, Store, position_of};
+use plimsoll_storage::rows::StoreError;
 
 use super::hashing::{Hashing, Known, identity};
 use super::packing;
@@ -33,6 +34,26 @@ pub(crate) struct Subject {
     pub store: Store,
     /// Of a table of documents.
     pub index: Option<Arc<dyn DocumentsIndex>>,
+}
+
+/// Why a checkpoint is not made.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CheckpointError {
+    /// The rows cannot be read, flushed or linked.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The folder cannot be made, or the files in it cannot be listed.
+    #[error(transparent)]
+    Disk(#[from] io::Error),
+    /// The rows bear no stamp.
+    #[error("nothing says yet where its rows are in the log")]
+    Unplaced,
+    /// The index did not ask for the rows, which is a fault of ours.
+    #[error("the index had no checkpoint made of its rows")]
+    NoRows,
+    /// Whoever made it ended halfway.
+    #[error("its making was given up")]
+    GivenUp,
 }
 
 /// A checkpoint that is kept for as long as somebody reads in it.
@@ -116,32 +137,30 @@ impl Checkpoint {
         number: u64,
         subject: &Subject,
         known: &Arc<Known>,
-    ) -> Result<Self, String> {
-        let failed = |error: io::Error| error.to_string();
+    ) -> Result<Self, CheckpointError> {
         let disk = &world.disk;
         let folder = Folder::new(disk, dir.join(format!("{PREFIX}{number}")));
         // Read before: what is applied meanwhile may be in the checkpoint as well.
         let store = &subject.store;
-        let position = store.snapshot().and_then(|rows| position_of(&rows));
-        let position = position.map_err(|error| error.to_string())?;
-        let lsn = position.ok_or("nothing says yet where its rows are in the log")?.lsn.0;
-        disk.create_dir(&folder.path).map_err(failed)?;
+        let position = store.snapshot().and_then(|rows| position_of(&rows))?;
+        let lsn = position.ok_or(CheckpointError::Unplaced)?.lsn.0;
+        disk.create_dir(&folder.path)?;
         let rows = folder_of(&folder.path, FileKind::Rows);
         let index = folder_of(&folder.path, FileKind::Index);
         let (indexed, made) = match &subject.index {
             Some(own) => {
                 // So that little is left for the checkpoint, during which nobody refreshes.
-                store.flush().map_err(|error| error.to_string())?;
+                store.flush()?;
                 let mut made = None;
                 let indexed = own.checkpoint(&index, &mut || made = Some(store.checkpoint(&rows)));
-                (indexed, made.ok_or("the index had no checkpoint made of its rows")?)
+                (indexed, made.ok_or(CheckpointError::NoRows)?)
             }
             None => (None, store.checkpoint(&rows)),
         };
-        made.map_err(|error| error.to_string())?;
-        let mut files = list(disk, &rows, FileKind::Rows).map_err(failed)?;
+        made?;
+        let mut files = list(disk, &rows, FileKind::Rows)?;
         if indexed.is_some() {
-            files.extend(list(disk, &index, FileKind::Index).map_err(failed)?);
+            files.extend(list(disk, &index, FileKind::Index)?);
         }
         let hashing = |file: &CopyFile| Hashing::new(file.bytes, file.identity, known);
         let hashing: Vec<Hashing> = files.iter().map(hashing).collect();

@@ -17,9 +17,9 @@ use plimsoll_storage::partition::Resources;
 
 use crate::metadata;
 use crate::metadata::members::NodeRecord;
-use crate::recovery::{self, CopyOptions, Folders, Recoveries, Stage};
+use crate::recovery::{self, CopyError, CopyOptions, Folders, InstallError, Recoveries, Stage};
 use crate::replication::reading;
-use crate::wire::{Link, Peers, Question, Reply};
+use crate::wire::{CallError, Link, Peers, Question, Reply};
 
 /// Bytes read from the log at once.
 const READ_BYTES_MAX: usize = 8 << 20;
@@ -30,6 +30,47 @@ const POSITIONS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where the log groups stand.
 pub(crate) type Positions = BTreeMap<GroupId, Position>;
+
+/// Why no other node gave what a node lacks that joins.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum JoinError {
+    /// There is none that could be copied from.
+    #[error("the log holds no beat of another node")]
+    NoBeat,
+    /// Another copy of the metadata has not ended yet.
+    #[error("the metadata is being copied")]
+    BeingCopied,
+    /// The last that was tried does not give its metadata.
+    #[error("{node}: {source}")]
+    NotCopied {
+        /// Its name.
+        node: String,
+        /// Why.
+        source: CopyError,
+    },
+    /// What the last gave cannot be used.
+    #[error("{node}: {source}")]
+    NotInstalled {
+        /// Its name.
+        node: String,
+        /// Why.
+        source: InstallError,
+    },
+    /// There is none to ask where the log is.
+    #[error("no other node is known")]
+    NoOther,
+    /// The last that was asked gave no answer.
+    #[error("{node}: {source}")]
+    Unanswered {
+        /// Its name.
+        node: String,
+        /// Why.
+        source: CallError,
+    },
+    /// It answered something else.
+    #[error("{0} does not say where it stands")]
+    NoPositions(String),
+}
 
 /// A node on its way into a cluster.
 pub(crate) struct Joining<'a> {
@@ -80,13 +121,13 @@ impl Joining<'_> {
         others: &[NodeRecord],
         partitions_dir: &Path,
         resources: &Resources,
-    ) -> Result<(), String> {
+    ) -> Result<(), JoinError> {
         let folders = Folders::of(&self.world.disk, partitions_dir, metadata::PARTITION);
         let recoveries = Recoveries::new(&self.record.name, self.world);
-        let mut why = "the log holds no beat of another node".to_owned();
+        let mut why = JoinError::NoBeat;
         for other in others {
             let recovery = recoveries.begin(metadata::PARTITION, &other.name);
-            let recovery = recovery.map_err(|_| "the metadata is being copied".to_owned())?;
+            let recovery = recovery.map_err(|_| JoinError::BeingCopied)?;
             let link = self.link(other);
             let options = CopyOptions {
                 seed: self.world.random.of("metadata's copy").next_u64(),
@@ -94,28 +135,29 @@ impl Joining<'_> {
             };
             let copied =
                 recovery::copy(&link, metadata::PARTITION, &folders, &options, &recovery).await;
-            let installed = copied.map_err(|error| error.to_string()).and_then(|copied| {
-                let installed = copied.install(resources, self.incarnation, false);
-                installed.map_err(|error| error.to_string())
-            });
-            match installed {
-                Ok(_) => {
+            let node = other.name.clone();
+            why = match copied.map(|it| it.install(resources, self.incarnation, false)) {
+                Ok(Ok(_)) => {
                     recovery.enter(Stage::Done);
-                    tracing::info!(node = other.name, "the metadata was copied");
+                    tracing::info!(node, "the metadata was copied");
                     return Ok(());
                 }
-                Err(error) => {
-                    recovery.fail(&error);
-                    why = format!("{}: {error}", other.name);
+                Ok(Err(source)) => {
+                    recovery.fail(&source.to_string());
+                    JoinError::NotInstalled { node, source }
                 }
-            }
+                Err(source) => {
+                    recovery.fail(&source.to_string());
+                    JoinError::NotCopied { node, source }
+                }
+            };
         }
         Err(why)
     }
 
     /// Where one of `others` stands in each group.
-    pub(crate) async fn positions(&self, others: &[NodeRecord]) -> Result<Positions, String> {
-        let mut why = "no other node is known".to_owned();
+    pub(crate) async fn positions(&self, others: &[NodeRecord]) -> Result<Positions, JoinError> {
+        let mut why = JoinError::NoOther;
         for other in others {
             let link = self.link(other);
             match link.ask(Question::Positions, POSITIONS_TIMEOUT, 0).await {
@@ -125,8 +167,8 @@ impl Joining<'_> {
                     };
                     return Ok(positions.into_iter().map(position).collect());
                 }
-                Ok(_) => why = format!("{} does not say where it stands", other.name),
-                Err(error) => why = format!("{}: {error}", other.name),
+                Ok(_) => why = JoinError::NoPositions(other.name.clone()),
+                Err(source) => why = JoinError::Unanswered { node: other.name.clone(), source },
             }
         }
         Err(why)

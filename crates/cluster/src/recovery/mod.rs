@@ -38,19 +38,15 @@ pub use bound::Bound;
 pub(crate) use checkpoint::Subject;
 pub(crate) use folders::{Folders, settle};
 pub use options::CopyCompression;
-pub(crate) use options::{CopyOptions, Pace};
-pub(crate) use progress::{Recoveries, Recovery};
+pub(crate) use options::{CopyError, CopyOptions, Pace};
+pub(crate) use progress::{AlreadyRunning, Recoveries, Recovery};
 pub use progress::{RecoveryStatus, Stage};
 pub(crate) use source::Checkpoints;
-pub(crate) use target::{Copied, OfLeader, copy};
+pub(crate) use target::{Copied, InstallError, OfLeader, copy};
 pub(crate) use window::Window;
 
 #[cfg(test)]
-pub(crate) use {
-    options::{CopyError, Now},
-    progress::AlreadyRunning,
-    target::InstallError,
-};
+pub(crate) use options::Now;
 
 #[cfg(test)]
 mod tests;

@@ -22,7 +22,7 @@ use plimsoll_log::PartitionId;
 use plimsoll_storage::partition::Checksum;
 use tokio::sync::{Semaphore, watch};
 
-use super::checkpoint::{Checkpoint, PREFIX, Subject};
+use super::checkpoint::{Checkpoint, CheckpointError, PREFIX, Subject};
 use super::hashing::Known;
 use super::kept::{Kept, disk_bytes, own_bytes};
 use super::options::CHECKSUMS_MAX;
@@ -105,7 +105,7 @@ fn plain(_: &Checkpoint, _: usize, piece: Piece) -> Piece {
 }
 
 /// What came of making a checkpoint.
-type Made = Result<Arc<Checkpoint>, String>;
+type Made = Result<Arc<Checkpoint>, Arc<CheckpointError>>;
 
 impl Checkpoints {
     /// Those of other clusters' nodes that an earlier run left below the node's data folder; what else it
@@ -318,11 +318,11 @@ impl Checkpoints {
             Ok(made) => made.clone(),
             Err(_) => None,
         };
-        match outcome.unwrap_or_else(|| Err("its making was given up".to_owned())) {
+        match outcome.unwrap_or_else(|| Err(Arc::new(CheckpointError::GivenUp))) {
             Ok(checkpoint) => Ok(checkpoint),
             Err(reason) => {
                 self.close(number).await;
-                tracing::warn!(%partition, reason, "a checkpoint cannot be made");
+                tracing::warn!(%partition, %reason, "a checkpoint cannot be made");
                 Err(failed("ERR", format!("no checkpoint of partition {partition}: {reason}")))
             }
         }
@@ -393,7 +393,7 @@ impl Checkpoints {
                 // Without that it ends with this run.
                 tracing::warn!(%partition, %error, "a checkpoint is not kept over a restart");
             }
-            tell.send_replace(Some(making.map(Arc::new)));
+            tell.send_replace(Some(making.map(Arc::new).map_err(Arc::new)));
         });
         let used_at = self.world.time.now();
         let entry = Entry { from, is_follower, partition, used_at, made: made.clone() };

@@ -25,10 +25,10 @@ use plimsoll_storage::partition::Replica;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::replication::digest::Digest;
+use crate::replication::digest::{Digest, DigestError};
 use crate::replication::partition::Partition;
 use commands::Command;
-pub(crate) use commands::{Added, ApplierContext, GroupStart, Mark};
+pub(crate) use commands::{Added, ApplierContext, GroupStart, Mark, NotAdded};
 use group::Group;
 use worker::Worker;
 
@@ -70,7 +70,7 @@ impl Applier {
     /// Hands a replica to it, and waits until it is served or given back.
     pub(crate) async fn add(&self, replica: Box<Replica>, partition: Arc<Partition>) -> Added {
         let (done, added) = oneshot::channel();
-        let stopping = || Added::Refused("the group is not read here any more".to_owned());
+        let stopping = || Added::Refused(NotAdded::GroupLeft);
         match self.try_send(Command::Add(replica, partition, done)) {
             Ok(()) => added.await.unwrap_or_else(|_| stopping()),
             Err(TrySendError::Full(Command::Add(replica, ..))) => Added::Behind(replica),
@@ -91,11 +91,10 @@ impl Applier {
     }
 
     /// What a replica contains at the position that its group has then.
-    pub(crate) async fn digest(&self, id: PartitionId) -> Result<Digest, String> {
+    pub(crate) async fn digest(&self, id: PartitionId) -> Result<Digest, DigestError> {
         let (done, told) = oneshot::channel();
-        self.try_send(Command::Digest(id, done))
-            .map_err(|_| "the apply thread has no time for it".to_owned())?;
-        told.await.unwrap_or_else(|_| Err("apply waits".to_owned()))
+        self.try_send(Command::Digest(id, done)).map_err(|_| DigestError::Busy)?;
+        told.await.unwrap_or(Err(DigestError::Waits))
     }
 
     /// Stamps every replica, and says where they stand; none where that cannot be said now.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use plimsoll_base::Time;
 use plimsoll_log::rules::chain::Chain;
 use plimsoll_log::{GroupId, Log, LogError, Lsn, Reader};
-use plimsoll_storage::partition::{OverBudget, Replica};
+use plimsoll_storage::partition::{ApplyError, OverBudget, Replica};
 
-use crate::replication::advance::advance;
+use crate::replication::advance::{AdvanceError, advance};
 use crate::replication::reading;
 
 /// Bytes read from the log at once.
@@ -23,9 +23,15 @@ pub(crate) enum CatchUpError {
     /// The log no longer holds what it lacks: it is to be copied from another.
     #[error("the log no longer holds what the replica lacks: {0}")]
     Trimmed(LogError),
-    /// What else is wrong.
-    #[error("{0}")]
-    Failed(String),
+    /// The log cannot be read.
+    #[error(transparent)]
+    Log(LogError),
+    /// The log is not the one that the replica was brought forward by.
+    #[error(transparent)]
+    Forked(#[from] AdvanceError),
+    /// The replica does not take a record.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
     /// It was told to stop.
     #[error("the node is stopping")]
     Stopped,
@@ -35,7 +41,7 @@ impl From<LogError> for CatchUpError {
     fn from(error: LogError) -> Self {
         match error {
             LogError::Trimmed { .. } => Self::Trimmed(error),
-            other => Self::Failed(other.to_string()),
+            other => Self::Log(other),
         }
     }
 }
@@ -68,7 +74,6 @@ impl CatchUp {
         over: OverBudget,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<(), CatchUpError> {
-        let failed = |error: &dyn std::fmt::Display| CatchUpError::Failed(error.to_string());
         let mut entries = Vec::new();
         while self.chain.position().lsn < target {
             if stop() {
@@ -77,11 +82,9 @@ impl CatchUp {
             let reader = &mut *self.reader;
             reading::next(time, reader, &mut entries, READ_BYTES_MAX, READ_TIMEOUT).await?;
             for entry in entries.drain(..) {
-                let (record, position) =
-                    advance(&mut self.chain, &entry).map_err(|fault| failed(&fault))?;
+                let (record, position) = advance(&mut self.chain, &entry)?;
                 if record.partition == replica.id() {
-                    let applied = replica.apply(position, &record, over, &mut ());
-                    applied.map_err(|error| failed(&error))?;
+                    replica.apply(position, &record, over, &mut ())?;
                 }
             }
         }

@@ -8,10 +8,22 @@ use super::lead::Step;
 use super::service::Replication;
 use super::submit::submit_to;
 use crate::metadata;
+use crate::metadata::error::MetadataError;
 use crate::metadata::table::TableDefinition;
 
 /// How often a change of the metadata is tried again after another came before it.
 const ATTEMPTS_MAX: u32 = 100;
+
+/// Why the metadata was not changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotChanged {
+    /// What is there cannot be read.
+    #[error(transparent)]
+    Unread(#[from] MetadataError),
+    /// The change was refused, or its outcome is not known.
+    #[error(transparent)]
+    Refused(#[from] ErrorReply),
+}
 
 impl Replication {
     /// Has the metadata create a table, and says which one there is then: another's, where that
@@ -22,7 +34,7 @@ impl Replication {
         definition: &TableDefinition,
     ) -> Result<TableDefinition, ErrorReply> {
         self.write_metadata(metadata::create_table(name, definition)).await?;
-        let found = metadata::definition(&self.metadata, name).map_err(ErrorReply::err)?;
+        let found = metadata::definition(&self.metadata, name).map_err(unread)?;
         found.map(|(found, _)| found).ok_or_else(|| ErrorReply::err("the table was not created"))
     }
 
@@ -63,7 +75,7 @@ impl Replication {
         change: impl Fn(&mut TableDefinition) -> bool,
     ) -> Result<bool, ErrorReply> {
         for _ in 0..ATTEMPTS_MAX {
-            let found = metadata::definition(&self.metadata, name).map_err(ErrorReply::err)?;
+            let found = metadata::definition(&self.metadata, name).map_err(unread)?;
             let Some((mut definition, seen)) =
                 found.filter(|(found, _)| found.incarnation == incarnation)
             else {
@@ -78,4 +90,9 @@ impl Replication {
         }
         Err(ErrorReply::err("the metadata is busy"))
     }
+}
+
+/// What a client is told whose change needs metadata that cannot be read.
+fn unread(error: MetadataError) -> ErrorReply {
+    ErrorReply::err(error.to_string())
 }

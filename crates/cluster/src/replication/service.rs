@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use plimsoll_base::World;
 use plimsoll_log::shared::Holder;
-use plimsoll_log::{GroupId, LeadId, Log, Lsn};
+use plimsoll_log::{GroupId, LeadId, Log, LogError, Lsn};
 use plimsoll_storage::partition::{Replica, Resources};
 
 use crate::machine::room::Room;
@@ -70,8 +70,8 @@ impl Replication {
         self.room.is_low()
     }
 
-    pub(crate) fn trim(&self, group: GroupId, up_to: Lsn) -> Result<(), String> {
-        self.log.trim(group, up_to).map_err(|error| error.to_string())
+    pub(crate) fn trim(&self, group: GroupId, up_to: Lsn) -> Result<(), LogError> {
+        self.log.trim(group, up_to)
     }
 
     /// Waits until this node has applied everything of a group that was acknowledged before; at

@@ -1,14 +1,16 @@
 //! The cluster's version as the metadata has it: this node takes it over, and raises it for all.
 
+use super::proposing::NotChanged;
 use super::service::Replication;
 use crate::metadata;
+use crate::metadata::error::MetadataError;
 use crate::metadata::members::Member;
 use crate::metadata::version::{BUDGETS, refusal};
 use crate::settings;
 
 impl Replication {
     /// Takes over the cluster's version.
-    pub(crate) fn follow_version(&self) -> Result<(), String> {
+    pub(crate) fn follow_version(&self) -> Result<(), MetadataError> {
         let version = metadata::version(&self.metadata)?;
         self.version.raise(version);
         if let Some(why) = refusal(version) {
@@ -22,7 +24,7 @@ impl Replication {
     }
 
     /// Raises the cluster's version to what all members know; for the node that acts.
-    pub(crate) async fn raise_version(&self) -> Result<(), String> {
+    pub(crate) async fn raise_version(&self) -> Result<(), NotChanged> {
         let version = metadata::version(&self.metadata)?;
         let members = self.members.all();
         let tables = self.tables.all();
@@ -36,8 +38,8 @@ impl Replication {
             return Ok(());
         }
         tracing::info!(from = version, to = known, "the cluster's version is raised");
-        let raise = self.write_metadata(metadata::put_version(known)).await;
-        raise.map(drop).map_err(|error| error.to_string())
+        self.write_metadata(metadata::put_version(known)).await?;
+        Ok(())
     }
 }
 

@@ -167,7 +167,7 @@ impl TableChanges {
         let groups = groups_of_table(partitions, copies, GROUPS, first, &places);
         let begins =
             self.router.replication.positions(&groups.iter().copied().map(GroupId).collect()).await;
-        let begins = begins.map_err(ErrorReply::err)?;
+        let begins = begins.map_err(|error| ErrorReply::err(error.to_string()))?;
         let partition = |group: u16| {
             let begin = begins.get(&GroupId(group)).copied();
             let begin = begin.unwrap_or_else(|| unreachable!("all groups have a position"));

@@ -35,6 +35,7 @@ use tokio::sync::{Notify, watch};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::metadata;
+use crate::metadata::error::MetadataError;
 use crate::metadata::members::{Member, Members};
 use crate::replication::Replication;
 use crate::replication::partition::Partition;
@@ -197,7 +198,7 @@ impl Router {
     }
 
     /// Takes over what the metadata says of the nodes and their copies.
-    pub(crate) fn follow_members(&self) -> Result<(), String> {
+    pub(crate) fn follow_members(&self) -> Result<(), MetadataError> {
         self.members.set(metadata::nodes(&self.metadata, &self.members.all())?);
         Ok(())
     }
@@ -603,7 +604,7 @@ impl Router {
             }
             self.world.time.sleep(PAUSE).await;
             if let Err(error) = self.follow_members() {
-                tracing::warn!(error, "the nodes' reports cannot be read");
+                tracing::warn!(%error, "the nodes' reports cannot be read");
             }
         }
     }

@@ -69,6 +69,6 @@ fn shown(copy: &CopyDigest) -> Value {
         "hash": digest.ok().map(|it| hex(it.hash)),
         "digest": digest.ok().map(|it| hex(it.digest)),
         "content": digest.ok().and_then(|it| it.content).map(hex),
-        "error": digest.err(),
+        "error": digest.err().map(ToString::to_string),
     })
 }

@@ -16,6 +16,7 @@ use super::{Leading, METADATA_TIME, unreachable};
 use crate::following::remote::{Held, Hold, HoldChange, LeaderTable, RemoteError};
 use crate::machine::chance::random_u64;
 use crate::metadata;
+use crate::metadata::error::MetadataError;
 use crate::metadata::table::TableDefinition;
 use crate::replication::partition::Partition;
 use crate::wire::write_error::failed;
@@ -64,6 +65,22 @@ impl FollowerHold {
     pub fn follower_uuid(&self) -> String {
         crate::metadata::index::uuid(self.follower_incarnation)
     }
+}
+
+/// Why it is not known what is kept for followers. Nobody may take that for nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HoldsError {
+    /// The metadata cannot be read.
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+    /// A hold is not what this version reads.
+    #[error("what is kept for the follower `{name}`: {source}")]
+    Unreadable {
+        /// The name of its object.
+        name: String,
+        /// What is wrong.
+        source: serde_json::Error,
+    },
 }
 
 /// What a partition's group has: everything after `begin`, and this node applied it up to `applied`.
@@ -195,16 +212,16 @@ pub(super) fn groups_of(definition: &TableDefinition) -> Vec<GroupId> {
 /// All holds, by the names of their objects.
 ///
 /// # Errors
-/// Says what cannot be read: nobody may take it for nothing.
-pub(super) fn all(metadata: &Partition) -> Result<Vec<(String, FollowerHold)>, String> {
+/// Where they cannot be read.
+pub(super) fn all(metadata: &Partition) -> Result<Vec<(String, FollowerHold)>, HoldsError> {
     let held = |(name, bytes): (String, bytes::Bytes)| match serde_json::from_slice(&bytes) {
         Ok(held) => Ok((name, held)),
-        Err(error) => Err(format!("what is kept for the follower `{name}`: {error}")),
+        Err(source) => Err(HoldsError::Unreadable { name, source }),
     };
     metadata::objects_bytes(metadata, KIND)?.into_iter().map(held).collect()
 }
 
-fn one(metadata: &Partition, name: &str) -> Result<Option<FollowerHold>, String> {
+fn one(metadata: &Partition, name: &str) -> Result<Option<FollowerHold>, HoldsError> {
     Ok(all(metadata)?.into_iter().find(|(known, _)| known == name).map(|(_, held)| held))
 }
 

@@ -33,6 +33,7 @@ use tokio::sync::Semaphore;
 pub(crate) use difference::Snapshots;
 pub(crate) use floor::Spared;
 pub use holds::FollowerHold;
+pub(crate) use holds::HoldsError;
 pub use records::{PLACES_MAX, RecordStream};
 pub(crate) use sparing::Holds;
 

@@ -12,7 +12,7 @@ use plimsoll_storage::operation::Operation;
 use tokio::sync::oneshot;
 
 use super::floor::{self, Needed, Spared};
-use super::holds::{self, FollowerHold, KIND};
+use super::holds::{self, FollowerHold, HoldsError, KIND};
 use crate::copies::LocalCopies;
 use crate::machine::wall_clock::now_ms;
 use crate::metadata;
@@ -32,8 +32,8 @@ pub(crate) struct Holds {
 
 impl Holds {
     /// # Errors
-    /// Says what cannot be read: nothing may be trimmed then.
-    pub(crate) fn read(metadata: &Partition) -> Result<Self, String> {
+    /// Where something cannot be read: nothing may be trimmed then.
+    pub(crate) fn read(metadata: &Partition) -> Result<Self, HoldsError> {
         let seen = metadata::objects_change(metadata, KIND)?;
         let all: BTreeMap<String, FollowerHold> = holds::all(metadata)?.into_iter().collect();
         let mut holds = Self { seen, ..Self::default() };

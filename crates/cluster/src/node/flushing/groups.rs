@@ -5,6 +5,7 @@ use plimsoll_log::{GroupId, Lsn};
 use crate::following::Holds;
 use crate::metadata::GROUPS;
 use crate::node::shared::Shared;
+use crate::node::trimming::TrimError;
 use crate::replication::durable::Flushed;
 use crate::settings;
 
@@ -46,14 +47,14 @@ pub(super) async fn flush(shared: &Shared, group: GroupId) {
     let note = serde_json::to_vec(&mark.last).unwrap_or_default();
     let store = &shared.metadata.store;
     let kept = store.put_group(group, &mark.position, &note);
-    let kept = kept.and_then(|()| store.flush()).map_err(|error| error.to_string());
+    let kept = kept.and_then(|()| store.flush()).map_err(TrimError::from);
     // Where others read the log too, it is not this node's alone to trim.
     let trimmed = match kept {
         Ok(()) if shared.replication.is_alone => trim_alone(shared, group, durable),
         kept => kept,
     };
     if let Err(error) = trimmed {
-        tracing::warn!(%group, error, "the log cannot be trimmed");
+        tracing::warn!(%group, %error, "the log cannot be trimmed");
         return;
     }
     let flushed = Flushed { metadata, durable, seen: (mark.position, mark.last) };
@@ -66,14 +67,14 @@ pub(super) async fn flush(shared: &Shared, group: GroupId) {
 
 /// Trims a group of which a node that is alone needs nothing up to `durable`, but for what followers in
 /// other clusters need.
-fn trim_alone(shared: &Shared, group: GroupId, durable: Lsn) -> Result<(), String> {
+fn trim_alone(shared: &Shared, group: GroupId, durable: Lsn) -> Result<(), TrimError> {
     let bytes_max = settings::cluster::followers_retention_bytes(&shared.metadata);
     let mut holds = Holds::read(&shared.metadata)?;
     let bytes = holds.kept_bytes(&*shared.replication.log, group, durable.0);
     let spared = holds.spare(group, durable.0, bytes, bytes_max);
     let trimmed = shared.replication.trim(group, Lsn(spared.up_to));
     holds.write_aside(&shared.copies);
-    trimmed
+    Ok(trimmed?)
 }
 
 /// Whether a copy in the group could not be opened: what of the log it lacks is not known, so all of it is

@@ -19,14 +19,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use plimsoll_base::tasks::Lost;
 use plimsoll_base::time::Instant;
-use plimsoll_log::{GroupId, Lsn};
-use plimsoll_storage::Reply;
+use plimsoll_log::{GroupId, LogError, Lsn};
+use plimsoll_storage::rows::StoreError;
+use plimsoll_storage::{ErrorReply, Reply};
 use xxhash_rust::xxh3::Xxh3Default;
 
-use crate::following::{Holds, Spared};
+use crate::following::{Holds, HoldsError, Spared};
 use crate::metadata;
 use crate::metadata::GROUPS;
+use crate::metadata::error::MetadataError;
 use crate::metadata::members::{Beat, Member};
 use crate::node::shared::Shared;
 use crate::replication::partition::Partition;
@@ -39,6 +42,29 @@ use votes::{Floor, HeldPartition, LastWord, Voter};
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
 /// How often the log is asked how many bytes a group holds.
 const SIZES_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Why the log is not trimmed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TrimError {
+    /// What nodes and copies need cannot be read.
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+    /// What followers in other clusters need cannot be read.
+    #[error(transparent)]
+    Holds(#[from] HoldsError),
+    /// What is to be noted before it was not.
+    #[error(transparent)]
+    NotNoted(#[from] ErrorReply),
+    /// Where the group stood is not kept here.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The log does not take it.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// What was to be done ended halfway.
+    #[error(transparent)]
+    Lost(#[from] Lost),
+}
 
 /// Trims beside the thread that asks for it: the log may take seconds to answer, and that thread
 /// says that the node is there.
@@ -73,7 +99,7 @@ impl Trimmer {
         tasks.spawn("trim", async move {
             let Some(shared) = shared.upgrade() else { return };
             if let Err(error) = trim(&shared, &mut trimming).await {
-                tracing::warn!(error, "the log cannot be trimmed now");
+                tracing::warn!(%error, "the log cannot be trimmed now");
             }
         });
     }
@@ -187,7 +213,7 @@ impl Election {
         Self { now_ms, members, beats, partitions }
     }
 
-    fn read_beats(&mut self, metadata: &Partition) -> Result<(), String> {
+    fn read_beats(&mut self, metadata: &Partition) -> Result<(), MetadataError> {
         for id in self.members.keys() {
             // One that never beat has nothing that could be needed, or will say so.
             let beat = metadata::last_beat(metadata, id)?.map(|(beat, _)| beat);
@@ -236,7 +262,7 @@ impl Election {
 }
 
 /// Trims what nobody needs.
-async fn trim(shared: &Arc<Shared>, trimming: &mut Trimming) -> Result<(), String> {
+async fn trim(shared: &Arc<Shared>, trimming: &mut Trimming) -> Result<(), TrimError> {
     let mut election = Election::of(shared);
     let own = shared.members.own.as_str();
     let is_own = |group: &GroupId| election.trims(*group) == Some(own);
@@ -260,8 +286,7 @@ async fn trim(shared: &Arc<Shared>, trimming: &mut Trimming) -> Result<(), Strin
         }
         let log = Arc::clone(&shared.replication.log);
         let trim = move || log.trim(group, Lsn(up_to));
-        let trimmed = shared.world.tasks.blocking(trim).await.map_err(|error| error.to_string())?;
-        match trimmed {
+        match shared.world.tasks.blocking(trim).await? {
             Ok(()) => {
                 trimming.trimmed.insert(group, up_to);
             }
@@ -276,7 +301,7 @@ async fn spare(
     shared: &Shared,
     trimming: &mut Trimming,
     floors: &BTreeMap<GroupId, Floor>,
-) -> Result<Vec<(GroupId, u64)>, String> {
+) -> Result<Vec<(GroupId, u64)>, TrimError> {
     let bytes_max = settings::cluster::followers_retention_bytes(&shared.metadata);
     let mut holds = Holds::read(&shared.metadata)?;
     let mut spared = Vec::new();
@@ -292,19 +317,17 @@ async fn spare(
         }
         spared.push((*group, up_to));
     }
-    if let Some(change) = holds.write() {
-        let written =
-            shared.replication.submit_metadata(&change).await.map_err(|error| error.to_string())?;
-        if written == Reply::NilArray {
-            // A follower moved on meanwhile: the next look decides anew.
-            return Ok(Vec::new());
-        }
+    if let Some(change) = holds.write()
+        && shared.replication.submit_metadata(&change).await? == Reply::NilArray
+    {
+        // A follower moved on meanwhile: the next look decides anew.
+        return Ok(Vec::new());
     }
     Ok(spared)
 }
 
 /// Notes what was seen of a group, before it is trimmed up to there; says whether that is known.
-async fn note(shared: &Arc<Shared>, group: GroupId, up_to: u64) -> Result<bool, String> {
+async fn note(shared: &Arc<Shared>, group: GroupId, up_to: u64) -> Result<bool, TrimError> {
     let seen = shared.replication.durable.lock().seen(group);
     let Some((at, records)) = seen.filter(|(at, _)| at.lsn.0 >= up_to) else {
         // This node has flushed nothing of it since it was started.
@@ -320,7 +343,5 @@ async fn note(shared: &Arc<Shared>, group: GroupId, up_to: u64) -> Result<bool, 
     let mut note = TrimNote::new(at, &records, before.as_ref());
     note.prune(|id| shared.tables.copies(id).is_some());
     let put = metadata::put_trim_note(group, &note, read_at);
-    let noted =
-        shared.replication.submit_metadata(&put).await.map_err(|error| error.to_string())?;
-    Ok(noted != Reply::NilArray)
+    Ok(shared.replication.submit_metadata(&put).await? != Reply::NilArray)
 }

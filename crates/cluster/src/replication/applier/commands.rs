@@ -7,12 +7,13 @@ use plimsoll_base::World;
 use plimsoll_base::random::Draws;
 use plimsoll_log::rules::chain::{Chain, Position};
 use plimsoll_log::{GroupId, Log, PartitionId};
-use plimsoll_storage::partition::Replica;
+use plimsoll_storage::partition::{ApplyError, Replica};
 use tokio::sync::oneshot;
 
 use crate::metadata::trim_notes::LastRecords;
 use crate::metadata::version::ClusterVersion;
-use crate::replication::digest::Digest;
+use crate::replication::catch_up::CatchUpError;
+use crate::replication::digest::{Digest, DigestError};
 use crate::replication::fell_behind::FellBehind;
 use crate::replication::partition::Partition;
 use crate::replication::tail::GroupTail;
@@ -22,7 +23,7 @@ pub(super) enum Command {
     Add(Box<Replica>, Arc<Partition>, oneshot::Sender<Added>),
     Remove(PartitionId, oneshot::Sender<()>),
     NoteDocuments(PartitionId, oneshot::Sender<()>),
-    Digest(PartitionId, oneshot::Sender<Result<Digest, String>>),
+    Digest(PartitionId, oneshot::Sender<Result<Digest, DigestError>>),
     Mark(oneshot::Sender<Option<Mark>>),
     Leave(oneshot::Sender<Option<Mark>>),
 }
@@ -33,8 +34,22 @@ pub(crate) enum Added {
     Served,
     /// It is too far behind the group to be brought forward in passing.
     Behind(Box<Replica>),
-    /// It cannot be served; says why.
-    Refused(String),
+    /// It cannot be served.
+    Refused(NotAdded),
+}
+
+/// Why an applier does not take a replica.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotAdded {
+    /// It takes none any more: another has to be begun.
+    #[error("the group is not read here any more")]
+    GroupLeft,
+    /// The little that it lacks of the log cannot be made up for.
+    #[error(transparent)]
+    CatchUp(#[from] CatchUpError),
+    /// Where it stands cannot be written into it.
+    #[error("it cannot be stamped: {0}")]
+    Stamp(#[source] ApplyError),
 }
 
 /// How far the group is: what may be trimmed once the stores are flushed.

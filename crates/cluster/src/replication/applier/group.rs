@@ -9,10 +9,10 @@ use plimsoll_log::rules::chain::{Chain, Position};
 use plimsoll_log::{GroupId, Log, Lsn, PartitionId};
 use plimsoll_storage::partition::{OverBudget, Replica};
 
-use super::commands::{Added, GroupStart, Mark};
+use super::commands::{Added, GroupStart, Mark, NotAdded};
 use crate::metadata::trim_notes::LastRecords;
 use crate::replication::catch_up::{CatchUp, CatchUpError};
-use crate::replication::digest::Digest;
+use crate::replication::digest::{Digest, DigestError};
 use crate::replication::partition::Partition;
 use crate::replication::tail::{GroupTail, Tail};
 
@@ -74,11 +74,11 @@ impl Group {
                 Ok(()) => {}
                 // Whoever brings it forward finds that out and has it copied.
                 Err(CatchUpError::Trimmed(_)) => return Added::Behind(replica),
-                Err(error) => return Added::Refused(error.to_string()),
+                Err(error) => return Added::Refused(error.into()),
             }
         }
         if let Err(error) = replica.mark() {
-            return Added::Refused(format!("it cannot be stamped: {error}"));
+            return Added::Refused(NotAdded::Stamp(error));
         }
         partition.counted(&replica.stamp(), replica.log_time_ms());
         if let Some(fault) = &self.fault {
@@ -100,18 +100,15 @@ impl Group {
         noted.inspect_err(|error| tracing::error!(partition = %id, %error, "not indexed")).is_ok()
     }
 
-    pub(super) fn digest(&mut self, id: PartitionId) -> Result<Digest, String> {
+    pub(super) fn digest(&mut self, id: PartitionId) -> Result<Digest, DigestError> {
         let position = self.chain.position();
-        let (replica, partition) = self
-            .replicas
-            .get_mut(&id)
-            .ok_or_else(|| "the node does not serve the partition".to_owned())?;
+        let (replica, partition) = self.replicas.get_mut(&id).ok_or(DigestError::NotServed)?;
         if let Some(fault) = partition.fault() {
-            return Err(fault);
+            return Err(DigestError::Fault(fault));
         }
         // Nothing of it is between its last record and here: all copies can say so.
         replica.pass(position);
-        let digests = replica.digests().map_err(|error| error.to_string())?;
+        let digests = replica.digests()?;
         let (digest, content) = (digests.of_all, Some(digests.of_content));
         Ok(Digest { lsn: position.lsn.0, hash: position.hash, digest, content })
     }

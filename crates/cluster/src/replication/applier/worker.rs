@@ -12,9 +12,10 @@ use plimsoll_log::record::Record;
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::{Entry, LogError, PartitionId, Reader};
 use plimsoll_storage::partition::{Applied, ApplyError, Replica};
+use plimsoll_storage::rows::StoreError;
 use tokio::sync::mpsc::Receiver;
 
-use super::commands::{Added, ApplierContext, Command};
+use super::commands::{Added, ApplierContext, Command, NotAdded};
 use super::group::Group;
 use super::replies::{Replies, answer, deliver};
 use crate::replication::advance::advance;
@@ -26,6 +27,20 @@ use crate::wire::write_error::WriteError;
 const READ_BYTES_MAX: usize = 2 << 20;
 /// How long a replica that could not apply rests before it is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Why a record is not applied to a replica. The partition shows it as its fault.
+#[derive(Debug, thiserror::Error)]
+enum NotApplied {
+    /// It stood still before: the words of its fault.
+    #[error("{0}")]
+    Faulty(String),
+    /// The store failed until the copy was given up, or its applier was told to stop.
+    #[error("partition {0} waits: {1}")]
+    Waits(PartitionId, #[source] StoreError),
+    /// It can go no further.
+    #[error("partition {0} stopped: {1}")]
+    Stopped(PartitionId, #[source] ApplyError),
+}
 
 /// What it is at when it looks for commands.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -182,7 +197,7 @@ impl Worker {
     async fn obey(&mut self, command: Command, activity: Activity) {
         match command {
             Command::Add(_, _, done) if self.has_left.load(Ordering::Relaxed) => {
-                let _ = done.send(Added::Refused("the group is not read here any more".to_owned()));
+                let _ = done.send(Added::Refused(NotAdded::GroupLeft));
             }
             // The group may be in the middle of a record.
             Command::Add(replica, _, done) if activity != Activity::BetweenRecords => {
@@ -250,7 +265,7 @@ impl Worker {
             if let Err(fault) = done.await
                 && !self.is_over()
             {
-                partition.halt(&fault);
+                partition.halt(&fault.to_string());
             }
             self.group.replicas.insert(record.partition, (replica, partition));
         }
@@ -271,10 +286,10 @@ impl Worker {
         position: Position,
         record: &Record,
         submissions: Vec<Submission>,
-    ) -> Result<(), String> {
+    ) -> Result<(), NotApplied> {
         if let Some(fault) = partition.fault() {
             submissions.into_iter().for_each(|it| answer(it, Err(WriteError::Unknown)));
-            return Err(fault);
+            return Err(NotApplied::Faulty(fault));
         }
         // Those that were well and wait with this one, because they are in its group.
         let mut waiting: Vec<Arc<Partition>> = Vec::new();
@@ -304,11 +319,11 @@ impl Worker {
                     return Ok(());
                 }
                 Err(ApplyError::Store(error)) if !error.is_final() => {
-                    let fault = format!("partition {} waits: {error}", replica.id());
+                    let fault = NotApplied::Waits(replica.id(), error);
                     if waiting.is_empty() {
-                        tracing::error!(fault, "apply is stopped");
+                        tracing::error!(%fault, "apply is stopped");
                         waiting = self.partitions_that_are_well();
-                        let waits = Fault::Waits(fault.clone());
+                        let waits = Fault::Waits(fault.to_string());
                         waiting.iter().for_each(|it| it.set_fault(Some(waits.clone())));
                     }
                     drop(replies);
@@ -330,8 +345,8 @@ impl Worker {
                         ApplyError::Store(error) => partition.note(error),
                         _ => {}
                     }
-                    let fault = format!("partition {} stopped: {error}", replica.id());
-                    tracing::error!(fault, "apply stops");
+                    let fault = NotApplied::Stopped(replica.id(), error);
+                    tracing::error!(%fault, "apply stops");
                     submissions.into_iter().for_each(|it| answer(it, Err(WriteError::Unknown)));
                     return Err(fault);
                 }

@@ -31,7 +31,28 @@ struct State {
     clocks: Clocks,
     /// Where there is no other clock to compare with.
     lone: Option<LoneClock>,
-    fault: Option<String>,
+    fault: Option<ClockFault>,
+}
+
+/// Why nothing may be appended by a clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ClockFault {
+    /// It stepped, and the others' clocks were not asked since.
+    #[error("this node's clock stepped and was not compared with others yet")]
+    NotCompared,
+    /// It is at least so much from the others'; ms, positive where it is ahead.
+    #[error("this node's clock is at least {} ms {} the others'", .0.unsigned_abs(), way(*.0))]
+    Skewed(i64),
+    /// It stepped by so much, ms, and there is no other to compare it with.
+    #[error(
+        "this node's clock stepped by {0} ms: it is believed once that has lasted for {lasts} s",
+        lasts = LASTS_MS / 1_000
+    )]
+    Stepped(i64),
+}
+
+fn way(skew_ms: i64) -> &'static str {
+    if skew_ms > 0 { "ahead of" } else { "behind" }
 }
 
 impl OwnClock {
@@ -71,7 +92,7 @@ impl OwnClock {
     ///
     /// # Errors
     /// It stepped, or is too far from the others'.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), ClockFault> {
         let mut state = self.state.lock();
         if let Some(lone) = &mut state.lone {
             let (clock_ms, steady_ms) = (self.time.wall_ms(), self.time.steady_ms());
@@ -85,9 +106,9 @@ impl OwnClock {
             tracing::warn!("this node's clock stepped: it is compared with the others'");
         }
         if state.clocks.has_stepped() {
-            return Err("this node's clock stepped and was not compared with others yet".to_owned());
+            return Err(ClockFault::NotCompared);
         }
-        state.fault.clone().map_or(Ok(()), Err)
+        state.fault.map_or(Ok(()), Err)
     }
 
     /// Learns what another node's clock said between two moments of this one, ms since 1970.
@@ -105,13 +126,10 @@ impl OwnClock {
         if is_alone {
             state.clocks = Clocks::default();
         }
-        let found = state.clocks.skew_ms(self.time.steady_ms()).map(|skew_ms| {
-            let way = if skew_ms > 0 { "ahead of" } else { "behind" };
-            format!("this node's clock is at least {} ms {way} the others'", skew_ms.unsigned_abs())
-        });
+        let found = state.clocks.skew_ms(self.time.steady_ms()).map(ClockFault::Skewed);
         match (&found, &state.fault) {
             (Some(fault), None) => {
-                tracing::error!(fault, allowed_ms = SKEW_MAX_MS, "the node stops serving");
+                tracing::error!(%fault, allowed_ms = SKEW_MAX_MS, "the node stops serving");
             }
             (None, Some(_)) => tracing::info!("the clock is right again, the node serves"),
             _ => {}
@@ -123,7 +141,7 @@ impl OwnClock {
 impl State {
     /// # Errors
     /// While a step is not believed.
-    fn judge_alone(&mut self, look: Look) -> Result<(), String> {
+    fn judge_alone(&mut self, look: Look) -> Result<(), ClockFault> {
         match look {
             Look::Believed if self.fault.is_some() => tracing::info!("the clock is right again"),
             Look::Believed => {}
@@ -131,15 +149,11 @@ impl State {
                 tracing::warn!(step_ms, "this node's clock stepped, and is believed from now on");
             }
             Look::Stepped(step_ms) => {
-                let fault = format!(
-                    "this node's clock stepped by {step_ms} ms: it is believed once that has \
-                     lasted for {} s",
-                    LASTS_MS / 1_000
-                );
+                let fault = ClockFault::Stepped(step_ms);
                 if self.fault.is_none() {
-                    tracing::error!(fault, "the node takes no writes for now");
+                    tracing::error!(%fault, "the node takes no writes for now");
                 }
-                self.fault = Some(fault.clone());
+                self.fault = Some(fault);
                 return Err(fault);
             }
         }
@@ -180,7 +194,7 @@ impl Log for GuardedLog {
     fn append(&self, group: GroupId, record: Bytes, done: AppendDone) {
         match self.clock.check() {
             Ok(()) => self.log.append(group, record, done),
-            Err(why) => done(Err(AppendError::Refused(why))),
+            Err(fault) => done(Err(AppendError::Refused(fault.to_string()))),
         }
     }
 
@@ -209,7 +223,7 @@ impl Log for GuardedLog {
     }
 
     fn health(&self) -> Result<(), String> {
-        self.clock.check()?;
+        self.clock.check().map_err(|fault| fault.to_string())?;
         self.log.health()
     }
 

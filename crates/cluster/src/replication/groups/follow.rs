@@ -6,6 +6,7 @@ use std::sync::Arc;
 use plimsoll_base::time::Instant;
 use plimsoll_log::GroupId;
 
+use super::error::GroupError;
 use super::need::{Demand, KEEP};
 use crate::metadata::GROUPS;
 use crate::replication::service::Replication;
@@ -48,7 +49,7 @@ impl Replication {
             let Some(replication) = replication.upgrade() else { return };
             for group in changed {
                 if let Err(error) = replication.change(group).await {
-                    tracing::warn!(%group, error, "a log group can be neither read nor left");
+                    tracing::warn!(%group, %error, "a log group can be neither read nor left");
                 }
             }
             drop(changing);
@@ -56,7 +57,7 @@ impl Replication {
     }
 
     /// Takes a group up or gives it up, by what is to be by now.
-    async fn change(&self, group: GroupId) -> Result<(), String> {
+    async fn change(&self, group: GroupId) -> Result<(), GroupError> {
         let holds = self.groups.get(group).is_some();
         let demand = self.demands().remove(&group).unwrap_or_default();
         match demand.wants(holds, self.members.acts()) {
@@ -67,7 +68,7 @@ impl Replication {
     }
 
     /// Reads a group no more, and keeps where it stood.
-    async fn give_up(&self, group: GroupId) -> Result<(), String> {
+    async fn give_up(&self, group: GroupId) -> Result<(), GroupError> {
         // First it is found no more, then it takes no copy any more.
         let Some(applier) = self.groups.remove(group) else { return Ok(()) };
         let metadata = Arc::clone(&self.metadata);
@@ -83,9 +84,7 @@ impl Replication {
             applier.stop().await;
             Ok(mark.position)
         };
-        let left = self.world.tasks.apart("leave", leave).await;
-        let left = left.map_err(|error| error.to_string())?;
-        match left {
+        match self.world.tasks.apart("leave", leave).await? {
             Ok(position) => {
                 tracing::info!(%group, at = position.lsn.0, "a log group is given up");
                 self.durable.lock().forget(group);

@@ -6,6 +6,7 @@
 //! A node that is alone reads all groups.
 
 mod begin;
+pub(crate) mod error;
 pub(crate) mod follow;
 mod need;
 mod positions;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::{GroupId, Lsn};
 
+use super::error::GroupError;
 use crate::metadata;
 use crate::metadata::members::Member;
 use crate::replication::service::Replication;
@@ -25,12 +26,11 @@ impl Replication {
     pub(crate) async fn positions(
         &self,
         groups: &BTreeSet<GroupId>,
-    ) -> Result<BTreeMap<GroupId, Position>, String> {
+    ) -> Result<BTreeMap<GroupId, Position>, GroupError> {
         let notes = metadata::trim_notes(&self.metadata)?;
         let mut positions = BTreeMap::new();
         for group in groups {
-            let tail =
-                self.tails.get(group).ok_or_else(|| format!("the log has no group {group}"))?;
+            let tail = self.tails.get(group).ok_or(GroupError::Unknown(*group))?;
             let (own, noted) = (tail.get().position(), notes.get(group).map(|note| note.at()));
             let reads = self.groups.reads(*group);
             let known = noted.filter(|it| !reads && it.lsn > own.lsn).unwrap_or(own);

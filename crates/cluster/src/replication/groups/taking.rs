@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use plimsoll_log::GroupId;
 use plimsoll_log::rules::chain::Chain;
 
+use super::error::GroupError;
 use super::{Begin, begin, kept};
 use crate::metadata::trim_notes::LastRecords;
 use crate::replication::applier::{Applier, GroupStart};
@@ -16,7 +17,7 @@ impl Replication {
     ///
     /// # Errors
     /// Where nothing that is known of the group is still in the log, or the log fails.
-    pub(crate) async fn take_up(&self, group: GroupId) -> Result<Arc<Applier>, String> {
+    pub(crate) async fn take_up(&self, group: GroupId) -> Result<Arc<Applier>, GroupError> {
         let reading = || self.groups.get(group).filter(|it| !it.has_left());
         if let Some(applier) = reading() {
             return Ok(applier);
@@ -29,42 +30,37 @@ impl Replication {
     }
 
     /// The same, by whoever holds the lock of changes.
-    pub(super) async fn take_up_now(&self, group: GroupId) -> Result<Arc<Applier>, String> {
+    pub(super) async fn take_up_now(&self, group: GroupId) -> Result<Arc<Applier>, GroupError> {
         if self.is_stopping.load(Ordering::Relaxed) {
-            return Err("the node is stopping".to_owned());
+            return Err(GroupError::Stopping);
         }
         if let Some(left) = self.groups.remove(group) {
-            let stopped = self.world.tasks.apart("stop", async move { left.stop().await }).await;
-            stopped.map_err(|error| error.to_string())?;
+            self.world.tasks.apart("stop", async move { left.stop().await }).await?;
         }
-        let tail = self.tails.get(&group).ok_or_else(|| format!("the log has no group {group}"))?;
+        let tail = self.tails.get(&group).ok_or(GroupError::Unknown(group))?;
         let Begin { position, last } = self.begin_of(group).await?;
         tracing::info!(%group, after = position.lsn.0, "a log group is taken up");
         let chain = Chain::resume(self.log.incarnation(), position);
         let (tail, replicas) = (Arc::clone(tail), Vec::new());
-        let started = self.groups.start(GroupStart { group, chain, tail, replicas, last });
-        started.map_err(|error| error.to_string())
+        Ok(self.groups.start(GroupStart { group, chain, tail, replicas, last })?)
     }
 
     /// Where a group begins in which the node has no copy yet.
-    async fn begin_of(&self, group: GroupId) -> Result<Begin, String> {
+    async fn begin_of(&self, group: GroupId) -> Result<Begin, GroupError> {
         let (log, metadata) = (Arc::clone(&self.log), Arc::clone(&self.metadata));
         let found = move || {
-            let first = log.bounds(group).map_err(|error| error.to_string())?.first;
-            let kept = kept(&metadata.store).map_err(|error| error.to_string())?;
+            let first = log.bounds(group)?.first;
+            let kept = kept(&metadata.store)?;
             let notes = crate::metadata::trim_notes(&metadata)?;
             let genesis = Chain::new(log.incarnation()).position();
-            Ok(begin(None, kept.get(&group), notes.get(&group), genesis, first))
+            Ok::<_, GroupError>(begin(None, kept.get(&group), notes.get(&group), genesis, first))
         };
         // A server may have to be asked.
-        let found: Result<_, String> =
-            self.world.tasks.blocking(found).await.map_err(|error| error.to_string())?;
-        if let Some(begin) = found? {
+        if let Some(begin) = self.world.tasks.blocking(found).await?? {
             return Ok(begin);
         }
         let position = self.position_at_others(group).await;
-        let position =
-            position.ok_or_else(|| format!("no node knows where log group {group} is"))?;
+        let position = position.ok_or(GroupError::Nowhere(group))?;
         Ok(Begin { position, last: LastRecords::seen_from(position.lsn) })
     }
 }
