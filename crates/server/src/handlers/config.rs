@@ -12,13 +12,33 @@ use super::{help, subcommand, text};
 use crate::{
     commands,
     connection::state::State,
-    listen::check_exposure,
+    listen::{ListenError, check_exposure},
     resp::Limits,
     settings::{Durability, PASSWORD_BYTES_MAX, Settings},
 };
 
-/// Changes a parameter, or says why not.
-type Set = fn(&State, &[u8]) -> Result<(), String>;
+/// Why a parameter is not changed.
+#[derive(Debug, thiserror::Error)]
+enum NotSet {
+    /// It has to be a number.
+    #[error("argument must be a number of at least 0")]
+    NoNumber,
+    /// It is out of the range that `maxclients` has.
+    #[error("argument must be between 1 and 1000000 inclusive")]
+    ClientCount,
+    /// Without a password the ports would be open to others.
+    #[error(transparent)]
+    Exposed(#[from] ListenError),
+    /// Comparing it in constant time would not be cheap.
+    #[error("the password is longer than {PASSWORD_BYTES_MAX} bytes")]
+    PasswordTooLong,
+    /// It is fixed while the node runs.
+    #[error("can't set immutable config")]
+    Fixed,
+}
+
+/// Changes a parameter.
+type Set = fn(&State, &[u8]) -> Result<(), NotSet>;
 
 /// A parameter: its name, what it is now, and how it is changed, if it can be.
 struct Parameter {
@@ -53,9 +73,9 @@ enum Listed {
     Value,
 }
 
-fn keep(held: &AtomicU64, text: &[u8]) -> Result<(), String> {
+fn keep(held: &AtomicU64, text: &[u8]) -> Result<(), NotSet> {
     let number = parse_integer(text).and_then(|number| u64::try_from(number).ok());
-    let number = number.ok_or("argument must be a number of at least 0")?;
+    let number = number.ok_or(NotSet::NoNumber)?;
     held.store(number, Relaxed);
     Ok(())
 }
@@ -94,7 +114,7 @@ const PARAMETERS: &[Parameter] = &[
                     state.shared.clients.set_count_max(count);
                     Ok(())
                 }
-                _ => Err("argument must be between 1 and 1000000 inclusive".to_owned()),
+                _ => Err(NotSet::ClientCount),
             }
         }),
     },
@@ -106,13 +126,9 @@ const PARAMETERS: &[Parameter] = &[
             if text.is_empty() {
                 // As at the start: without a password only this machine may reach the ports.
                 let open = Settings { password: None, ..state.shared.settings.clone() };
-                check_exposure(&open).map_err(|error| error.to_string())?;
+                check_exposure(&open)?;
             }
-            if state.shared.password.set(text) {
-                Ok(())
-            } else {
-                Err(format!("the password is longer than {PASSWORD_BYTES_MAX} bytes"))
-            }
+            if state.shared.password.set(text) { Ok(()) } else { Err(NotSet::PasswordTooLong) }
         }),
     },
 ];
@@ -175,11 +191,11 @@ fn set(state: &State, argv: &Argv) -> Result<Reply, ErrorReply> {
     Ok(Reply::OK)
 }
 
-fn change(state: &State, parameter: &Parameter, value: &[u8]) -> Result<(), String> {
+fn change(state: &State, parameter: &Parameter, value: &[u8]) -> Result<(), NotSet> {
     match parameter.set {
         Some(set) => set(state, value),
         // To say what is already so changes nothing.
         None if (parameter.get)(state).as_bytes().eq_ignore_ascii_case(value) => Ok(()),
-        None => Err("can't set immutable config".to_owned()),
+        None => Err(NotSet::Fixed),
     }
 }

@@ -73,14 +73,19 @@ pub async fn hand_on(
     question.extend(serde_json::to_vec(&handed).expect("a question is plain data"));
     let returned = peers.call(address, question.into(), TIME).await;
     let returned = returned.map_err(|error| Unanswered::Silent(error.to_string()))?;
-    match returned_of(&returned).map_err(Unanswered::Silent)? {
+    match returned_of(&returned).map_err(|error| Unanswered::Silent(error.to_string()))? {
         Returned::Answer(answer) => Ok(*answer),
         Returned::Refused(words) => Err(Unanswered::Silent(words)),
         Returned::Error(refusal) => Err(Unanswered::Refused(refusal.into())),
     }
 }
 
-fn returned_of(bytes: &[u8]) -> Result<Returned, String> {
+/// What a node answers is none of what is known here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the node answers something else")]
+struct Unreadable;
+
+fn returned_of(bytes: &[u8]) -> Result<Returned, Unreadable> {
     let body = bytes.strip_prefix(&[MARK]).filter(|it| it.len() <= ANSWER_BYTES_MAX);
     let read = body.and_then(|body| match Answer::decode(body) {
         Ok(own @ (Answer::Files(_) | Answer::Difference(_))) => {
@@ -88,7 +93,7 @@ fn returned_of(bytes: &[u8]) -> Result<Returned, String> {
         }
         _ => serde_json::from_slice(body).ok(),
     });
-    read.ok_or_else(|| "the node answers something else".to_owned())
+    read.ok_or(Unreadable)
 }
 
 fn bytes_of(returned: &Returned) -> Bytes {

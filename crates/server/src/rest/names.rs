@@ -7,6 +7,32 @@ const NAME_BYTES_MAX: usize = 255;
 /// Characters that no name has.
 const FORBIDDEN: &[char] = &['\\', '/', '*', '?', '"', '<', '>', '|', ' ', ','];
 
+/// Why a name is none of an index or alias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum NameError {
+    /// It has no characters.
+    #[error("must not be empty")]
+    Empty,
+    /// It has a character that no file may have everywhere; the set as Elasticsearch prints it.
+    #[error(r#"must not contain the following characters [ , ", *, \, <, |, ,, >, /, ?]"#)]
+    Forbidden,
+    /// It has a character that cannot be shown.
+    #[error("must not contain the character with code {}", u32::from(*.0))]
+    Control(char),
+    /// It has a character that has a meaning where names are listed.
+    #[error("must not contain '{0}'")]
+    Special(char),
+    /// It begins as what is no name.
+    #[error("must not start with '{0}'.")]
+    Start(char),
+    /// It has so many bytes, which is too many.
+    #[error("index name is too long, ({0} > {NAME_BYTES_MAX})")]
+    TooLong(usize),
+    /// It is a folder in every folder.
+    #[error("must not be '.' or '..'")]
+    Dots,
+}
+
 /// Checks the name of an index.
 ///
 /// # Errors
@@ -24,7 +50,7 @@ pub fn check_index(name: &str) -> Result<(), Error> {
     if name.to_lowercase() != name {
         return Err(refused("must be lowercase"));
     }
-    check(name).map_err(|why| refused(&why))
+    check(name).map_err(|why| refused(&why.to_string()))
 }
 
 /// Checks the name of an alias, which may have upper case.
@@ -62,33 +88,30 @@ pub fn check_template(name: &str) -> Result<(), Error> {
     Err(Error::illegal_argument(format!("template name [{name}] {why}")))
 }
 
-fn check(name: &str) -> Result<(), String> {
+fn check(name: &str) -> Result<(), NameError> {
     if name.is_empty() {
-        return Err("must not be empty".to_owned());
+        return Err(NameError::Empty);
     }
     if name.contains(FORBIDDEN) {
-        // The set as Elasticsearch prints it.
-        return Err(r#"must not contain the following characters [ , ", *, \, <, |, ,, >, /, ?]"#
-            .to_owned());
+        return Err(NameError::Forbidden);
     }
     if let Some(control) = name.chars().find(|c| c.is_control()) {
-        return Err(format!("must not contain the character with code {}", u32::from(control)));
+        return Err(NameError::Control(control));
     }
-    if name.contains('#') {
-        return Err("must not contain '#'".to_owned());
-    }
-    if name.contains(':') {
-        return Err("must not contain ':'".to_owned());
+    for special in ['#', ':'] {
+        if name.contains(special) {
+            return Err(NameError::Special(special));
+        }
     }
     if name.starts_with(['_', '-', '+']) {
         let first = name.chars().next().unwrap_or_default();
-        return Err(format!("must not start with '{first}'."));
+        return Err(NameError::Start(first));
     }
     if name.len() > NAME_BYTES_MAX {
-        return Err(format!("index name is too long, ({} > {NAME_BYTES_MAX})", name.len()));
+        return Err(NameError::TooLong(name.len()));
     }
     if name == "." || name == ".." {
-        return Err("must not be '.' or '..'".to_owned());
+        return Err(NameError::Dots);
     }
     Ok(())
 }

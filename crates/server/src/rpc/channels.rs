@@ -13,6 +13,7 @@ use std::{
 
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
+use plimsoll_cluster::MESSAGE_BYTES_MAX;
 use tokio::{net::TcpStream, time::timeout};
 use tonic::{
     codegen::{Service, http::Uri},
@@ -35,6 +36,17 @@ const PING_INTERVAL: Duration = Duration::from_secs(3);
 /// How long it may take to say so. A peer that is alive answers this whatever else it does.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Why a question does not go out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ChannelError {
+    /// It has more bytes than a node takes.
+    #[error("a question of {0} bytes is over {MESSAGE_BYTES_MAX}")]
+    TooLong(usize),
+    /// The node says an address of itself that is none.
+    #[error("`{0}` is no address such as 127.0.0.1:9300")]
+    NoAddress(String),
+}
+
 #[derive(Default)]
 pub(super) struct Channels {
     kept: Mutex<HashMap<Box<str>, Kept>>,
@@ -50,7 +62,7 @@ impl Channels {
     ///
     /// # Errors
     /// Where the address is none.
-    pub(super) fn get(&self, address: &str, now: Instant) -> Result<Channel, String> {
+    pub(super) fn get(&self, address: &str, now: Instant) -> Result<Channel, ChannelError> {
         let mut kept = self.kept.lock();
         if let Some(found) = kept.get_mut(address) {
             found.used = now;
@@ -73,9 +85,9 @@ impl Channels {
     }
 }
 
-fn open(address: &str) -> Result<Channel, String> {
+fn open(address: &str) -> Result<Channel, ChannelError> {
     let endpoint = Endpoint::from_shared(format!("http://{address}"))
-        .map_err(|_| format!("`{address}` is no address such as 127.0.0.1:9300"))?
+        .map_err(|_| ChannelError::NoAddress(address.to_owned()))?
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_frame_size(FRAME_BYTES_MAX)
@@ -150,6 +162,8 @@ mod tests {
         assert!(channels.kept.lock().contains_key("127.0.0.1:1"));
         channels.sweep(at(1) + UNUSED_MAX);
         assert_eq!(count(), 1, "the last one was used a second later");
-        assert!(channels.get("no address", at(2)).unwrap_err().contains("`no address`"));
+        assert!(
+            channels.get("no address", at(2)).unwrap_err().to_string().contains("`no address`")
+        );
     }
 }

@@ -24,7 +24,7 @@ use tonic::{
 
 use super::{
     AUTHORIZATION, METHOD, REFUSED, Threads, authorization,
-    channels::{Channels, UNUSED_MAX},
+    channels::{ChannelError, Channels, UNUSED_MAX},
     codec::{BytesCodec, Departure},
 };
 
@@ -65,10 +65,9 @@ impl Client {
         Ok(Self { threads, channels, authorization })
     }
 
-    fn channel(&self, address: &str, question: &Bytes) -> Result<Channel, String> {
+    fn channel(&self, address: &str, question: &Bytes) -> Result<Channel, ChannelError> {
         if question.len() > MESSAGE_BYTES_MAX {
-            let bytes = question.len();
-            return Err(format!("a question of {bytes} bytes is over {MESSAGE_BYTES_MAX}"));
+            return Err(ChannelError::TooLong(question.len()));
         }
         let _entered = self.threads.handle.enter();
         self.channels.get(address, Instant::now())
@@ -80,7 +79,9 @@ impl Peers for Client {
     fn call(&self, address: &str, question: Bytes, timeout: Duration) -> Call {
         let channel = match self.channel(address, &question) {
             Ok(channel) => channel,
-            Err(message) => return Box::pin(ready(Err(CallError::Unreachable(message)))),
+            Err(error) => {
+                return Box::pin(ready(Err(CallError::Unreachable(error.to_string()))));
+            }
         };
         let timeout = timeout.min(TIMEOUT_MAX);
         let mut request = Request::new(question);

@@ -115,15 +115,25 @@ pub struct ClientArgs {
     pub signed: SignedArgs,
 }
 
+/// Why a name is none that files may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum StemError {
+    /// It has other characters, or begins with one that it may not begin with.
+    #[error("letters, digits, `.`, `-` and `_`, the first a letter or digit")]
+    Characters,
+    /// The authority's own files may stand in the same folder.
+    #[error("`ca` is the authority's own")]
+    Authority,
+}
+
 /// A name that files may have.
-fn stem(text: &str) -> Result<String, String> {
+fn stem(text: &str) -> Result<String, StemError> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     if text.is_empty() || text.starts_with(['.', '-']) || !text.bytes().all(fits) {
-        return Err("letters, digits, `.`, `-` and `_`, the first a letter or digit".to_owned());
+        return Err(StemError::Characters);
     }
-    // The authority's own files may stand in the same folder.
     if text == CA_STEM {
-        return Err("`ca` is the authority's own".to_owned());
+        return Err(StemError::Authority);
     }
     Ok(text.to_owned())
 }

@@ -19,6 +19,66 @@ const LIST_MAX: usize = 32;
 /// The most connections that a setting may ask for.
 const CONNECTIONS_MAX: usize = 64;
 
+/// Why a setting of a remote cluster does not take a value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RemoteSettingError {
+    /// The name is of another form, or the cluster's in it is none.
+    #[error("it is no setting of a remote cluster")]
+    NoSetting,
+    /// There is no such option.
+    #[error("there is no option `{0}` of a remote cluster")]
+    NoOption(String),
+    /// It is no [`Mode`].
+    #[error("`{0}` is none of sniff, proxy")]
+    Mode(String),
+    /// It is neither true nor false.
+    #[error("takes only true or false")]
+    Flag,
+    /// It is no number of connections.
+    #[error("`{0}` is not a whole number from 1 to {CONNECTIONS_MAX}")]
+    Count(String),
+    /// It is no address with a port.
+    #[error("`{0}` is no address such as leader.example:9443")]
+    Address(String),
+    /// No certificate can be for it.
+    #[error("`{0}` is no name of a host and no address")]
+    ServerName(String),
+    /// It is no path that is the same for all nodes.
+    #[error("`{0}` does not begin with `/`")]
+    RelativePath(String),
+    /// It is a list that is too long.
+    #[error("has more than {LIST_MAX} items")]
+    TooManyItems,
+}
+
+/// Why settings of remote clusters do not go together; in Elasticsearch's words where it has some.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TogetherError {
+    /// A cluster, by its name, has a certificate without its key, or a key without its certificate.
+    #[error(
+        "Settings [{PREFIX}{0}.certificate] and [{PREFIX}{0}.key] belong together: set both or none"
+    )]
+    HalfACertificate(String),
+    /// A cluster is reached in another way than by this option.
+    #[error(
+        "Setting [{PREFIX}{name}.{option}] cannot be used with the setting [{PREFIX}{name}.mode] \
+         [required={required}, configured={configured}]"
+    )]
+    OtherMode {
+        /// The cluster.
+        name: String,
+        /// Its option.
+        option: &'static str,
+        /// The mode that the option is of.
+        required: &'static str,
+        /// The mode that the cluster has.
+        configured: &'static str,
+    },
+    /// There are too many.
+    #[error("there are more than {CLUSTERS_MAX} remote clusters")]
+    TooManyClusters,
+}
+
 /// How the nodes of the other cluster are reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
@@ -98,13 +158,13 @@ impl RemoteSettings {
     }
 
     /// Takes over one option.
-    fn set(&mut self, option: &str, text: &str) -> Result<(), String> {
+    fn set(&mut self, option: &str, text: &str) -> Result<(), RemoteSettingError> {
         match option {
             "mode" => {
                 self.mode = match text {
                     "sniff" => Mode::Sniff,
                     "proxy" => Mode::Proxy,
-                    _ => return Err(format!("`{text}` is none of sniff, proxy")),
+                    _ => return Err(RemoteSettingError::Mode(text.to_owned())),
                 }
             }
             "seeds" => self.seeds = list(text, |it| address(it).map(str::to_owned))?,
@@ -118,7 +178,7 @@ impl RemoteSettings {
             "certificate_authorities" => self.authorities = list(text, path)?,
             "certificate" => self.certificate = given(text, path)?,
             "key" => self.key = given(text, path)?,
-            _ => return Err(format!("there is no option `{option}` of a remote cluster")),
+            _ => return Err(RemoteSettingError::NoOption(option.to_owned())),
         }
         Ok(())
     }
@@ -155,37 +215,32 @@ pub fn is_known(name: &str) -> bool {
 /// Checks the value of one setting.
 ///
 /// # Errors
-/// Says what it takes.
-pub fn check(name: &str, text: &str) -> Result<(), String> {
-    let (_, option) = parts(name).ok_or("it is no setting of a remote cluster")?;
+/// Where the setting does not take it.
+pub fn check(name: &str, text: &str) -> Result<(), RemoteSettingError> {
+    let (_, option) = parts(name).ok_or(RemoteSettingError::NoSetting)?;
     RemoteSettings::default().set(option, text)
 }
 
 /// Checks what is set in all: settings that do not go together, too many clusters.
 ///
 /// # Errors
-/// Names the two settings, in Elasticsearch's words where it has some.
-pub fn check_together(set: &BTreeMap<String, String>) -> Result<(), String> {
+/// The first that is wrong.
+pub fn check_together(set: &BTreeMap<String, String>) -> Result<(), TogetherError> {
     let clusters = parse(set);
     for (name, settings) in &clusters {
         let (option, required, configured) = match settings.mode {
             Mode::Sniff if settings.proxy_address.is_some() => ("proxy_address", "PROXY", "SNIFF"),
             Mode::Proxy if !settings.seeds.is_empty() => ("seeds", "SNIFF", "PROXY"),
             _ if settings.certificate.is_some() != settings.key.is_some() => {
-                return Err(format!(
-                    "Settings [{PREFIX}{name}.certificate] and [{PREFIX}{name}.key] belong \
-                     together: set both or none"
-                ));
+                return Err(TogetherError::HalfACertificate(name.clone()));
             }
             _ => continue,
         };
-        return Err(format!(
-            "Setting [{PREFIX}{name}.{option}] cannot be used with the setting \
-             [{PREFIX}{name}.mode] [required={required}, configured={configured}]"
-        ));
+        let name = name.clone();
+        return Err(TogetherError::OtherMode { name, option, required, configured });
     }
     if clusters.len() > CLUSTERS_MAX {
-        return Err(format!("there are more than {CLUSTERS_MAX} remote clusters"));
+        return Err(TogetherError::TooManyClusters);
     }
     Ok(())
 }
@@ -199,7 +254,7 @@ pub fn parse(set: &BTreeMap<String, String>) -> BTreeMap<String, RemoteSettings>
         let Some((cluster, option)) = parts(name) else { continue };
         let settings = clusters.entry(cluster.to_owned()).or_default();
         if let Err(why) = settings.set(option, text) {
-            tracing::warn!(name, why, "the cluster's setting is passed over");
+            tracing::warn!(name, %why, "the cluster's setting is passed over");
         }
     }
     clusters
@@ -207,31 +262,31 @@ pub fn parse(set: &BTreeMap<String, String>) -> BTreeMap<String, RemoteSettings>
 
 fn given<'a, T>(
     text: &'a str,
-    read: impl Fn(&'a str) -> Result<T, String>,
-) -> Result<Option<T>, String> {
+    read: impl Fn(&'a str) -> Result<T, RemoteSettingError>,
+) -> Result<Option<T>, RemoteSettingError> {
     if text.is_empty() { Ok(None) } else { read(text).map(Some) }
 }
 
 fn list<'a, T>(
     text: &'a str,
-    read: impl Fn(&'a str) -> Result<T, String>,
-) -> Result<Vec<T>, String> {
+    read: impl Fn(&'a str) -> Result<T, RemoteSettingError>,
+) -> Result<Vec<T>, RemoteSettingError> {
     let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-    let items = items.map(read).collect::<Result<Vec<T>, String>>()?;
-    if items.len() > LIST_MAX { Err(format!("has more than {LIST_MAX} items")) } else { Ok(items) }
+    let items = items.map(read).collect::<Result<Vec<T>, RemoteSettingError>>()?;
+    if items.len() > LIST_MAX { Err(RemoteSettingError::TooManyItems) } else { Ok(items) }
 }
 
-fn flag(text: &str) -> Result<bool, String> {
-    text.parse().map_err(|_| "takes only true or false".to_owned())
+fn flag(text: &str) -> Result<bool, RemoteSettingError> {
+    text.parse().map_err(|_| RemoteSettingError::Flag)
 }
 
-fn count(text: &str) -> Result<usize, String> {
+fn count(text: &str) -> Result<usize, RemoteSettingError> {
     let number = text.parse().ok().filter(|number| (1..=CONNECTIONS_MAX).contains(number));
-    number.ok_or_else(|| format!("`{text}` is not a whole number from 1 to {CONNECTIONS_MAX}"))
+    number.ok_or_else(|| RemoteSettingError::Count(text.to_owned()))
 }
 
-fn address(text: &str) -> Result<&str, String> {
-    let wrong = || format!("`{text}` is no address such as leader.example:9443");
+fn address(text: &str) -> Result<&str, RemoteSettingError> {
+    let wrong = || RemoteSettingError::Address(text.to_owned());
     let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
     let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
     if is_port && server_name(unbracketed(host)).is_ok() { Ok(text) } else { Err(wrong()) }
@@ -253,17 +308,18 @@ fn unbracketed(host: &str) -> &str {
     host.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(host)
 }
 
-fn server_name(text: &str) -> Result<&str, String> {
+fn server_name(text: &str) -> Result<&str, RemoteSettingError> {
     match ServerName::try_from(text) {
         Ok(_) => Ok(text),
-        Err(_) => Err(format!("`{text}` is no name of a host and no address")),
+        Err(_) => Err(RemoteSettingError::ServerName(text.to_owned())),
     }
 }
 
 /// Nodes run in folders of their own: a path that depends on those would be another file in each.
-fn path(text: &str) -> Result<PathBuf, String> {
+fn path(text: &str) -> Result<PathBuf, RemoteSettingError> {
     let path = PathBuf::from(text);
-    if path.is_absolute() { Ok(path) } else { Err(format!("`{text}` does not begin with `/`")) }
+    let is_absolute = path.is_absolute();
+    if is_absolute { Ok(path) } else { Err(RemoteSettingError::RelativePath(text.to_owned())) }
 }
 
 #[cfg(test)]
@@ -338,16 +394,16 @@ mod tests {
             ("cluster.remote.a.seeds", "h:1"),
             ("cluster.remote.a.proxy_address", "h:1"),
         ]);
-        let refused = check_together(&proxied).unwrap_err();
+        let refused = check_together(&proxied).unwrap_err().to_string();
         assert!(refused.contains("[cluster.remote.a.seeds] cannot be used"), "{refused}");
         let sniffed = set(&[("cluster.remote.a.proxy_address", "h:1")]);
-        assert!(check_together(&sniffed).unwrap_err().contains("required=PROXY"));
+        assert!(check_together(&sniffed).unwrap_err().to_string().contains("required=PROXY"));
         let half = set(&[("cluster.remote.a.seeds", "h:1"), ("cluster.remote.a.key", "/k")]);
-        assert!(check_together(&half).unwrap_err().contains("belong together"));
+        assert!(check_together(&half).unwrap_err().to_string().contains("belong together"));
         let many: BTreeMap<String, String> = (0..17)
             .map(|number| (format!("cluster.remote.c{number}.seeds"), "h:1".to_owned()))
             .collect();
-        assert!(check_together(&many).unwrap_err().contains("more than 16"));
+        assert!(check_together(&many).unwrap_err().to_string().contains("more than 16"));
         assert_eq!(check_together(&set(&[("cluster.remote.a.seeds", "h:1")])), Ok(()));
     }
 }

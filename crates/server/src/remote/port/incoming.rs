@@ -63,6 +63,17 @@ struct Door {
     refusals: Arc<Refusals>,
 }
 
+/// Why a connection comes no further than the handshake.
+#[derive(Debug, thiserror::Error)]
+enum GreetError {
+    /// The system does not take its options.
+    #[error(transparent)]
+    Socket(#[from] io::Error),
+    /// TLS refuses it: the words for an operator.
+    #[error("{0}")]
+    Tls(String),
+}
+
 impl Door {
     async fn accept(self: &Arc<Self>, listener: &TcpListener, ready: &mpsc::Sender<Connection>) {
         loop {
@@ -90,28 +101,28 @@ impl Door {
                         // Nobody takes it where the node stops.
                         let _ = ready.send(Connection::new(stream, standing, room)).await;
                     }
-                    Ok(Err(why)) => standing.say_refused(&why),
+                    Ok(Err(why)) => standing.say_refused(&why.to_string()),
                     Err(_) => standing.say_refused("the handshake of TLS took too long"),
                 }
             });
         }
     }
 
-    /// The handshake; says why there is none.
+    /// The handshake.
     async fn greet(
         &self,
         stream: TcpStream,
-    ) -> Result<tokio_rustls::server::TlsStream<TcpStream>, String> {
-        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+    ) -> Result<tokio_rustls::server::TlsStream<TcpStream>, GreetError> {
+        stream.set_nodelay(true)?;
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
-        SockRef::from(&stream).set_tcp_keepalive(&keepalive).map_err(|error| error.to_string())?;
+        SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
         let acceptor = TlsAcceptor::from(self.tls.get(Instant::now()));
         match acceptor.accept(stream).into_fallible().await {
             Ok(stream) => Ok(stream),
             Err((error, mut stream)) => {
                 // What TLS says of it arrives, whatever the other side still sends.
                 linger(&mut stream).await;
-                Err(tls::cause_in_words(&error))
+                Err(GreetError::Tls(tls::cause_in_words(&error)))
             }
         }
     }

@@ -20,7 +20,7 @@ use super::connection::{Asked, Standing};
 use super::streaming::{Shares, Streaming};
 use super::{ANSWERS_MAX, Leader, answer};
 use crate::node::unix_time;
-use crate::remote::keys::{Credential, Key, Keys};
+use crate::remote::keys::{Credential, Key, Keys, Refusal};
 use crate::remote::protocol::{
     ANSWER_BYTES_MAX, AUTHORIZATION, METHOD, QUESTION_BYTES_MAX, Question, SCHEME,
 };
@@ -59,7 +59,8 @@ impl Service {
         let header = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes());
         let key = match self.key(header) {
             Ok(key) => key,
-            Err(words) => {
+            Err(refusal) => {
+                let words = refusal.to_string();
                 standing.say_refused(&words);
                 return Err(Status::unauthenticated(words));
             }
@@ -79,18 +80,27 @@ impl Service {
     }
 
     /// The key that a header opens.
-    fn key(&self, header: Option<&[u8]>) -> Result<Key, String> {
-        let Some(header) = header else {
-            return Err(
-                "a key is wanted: name the file that holds it as credentials_file".to_owned()
-            );
-        };
+    fn key(&self, header: Option<&[u8]>) -> Result<Key, KeyError> {
+        let header = header.ok_or(KeyError::Missing)?;
         let credential = header.strip_prefix(SCHEME.as_bytes()).and_then(Credential::decode);
-        let credential =
-            credential.ok_or("the key is damaged: it is what `encoded` was when it was made")?;
+        let credential = credential.ok_or(KeyError::Damaged)?;
         let now_ms = u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX);
-        self.keys.open(&credential, now_ms).map_err(|refusal| refusal.to_string())
+        Ok(self.keys.open(&credential, now_ms)?)
     }
+}
+
+/// Why nobody is let in by a header.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum KeyError {
+    /// There is none.
+    #[error("a key is wanted: name the file that holds it as credentials_file")]
+    Missing,
+    /// It is no key's credential.
+    #[error("the key is damaged: it is what `encoded` was when it was made")]
+    Damaged,
+    /// It opens nothing.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
 }
 
 /// A question under way.

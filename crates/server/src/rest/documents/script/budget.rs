@@ -15,6 +15,20 @@ pub const DEPTH_MAX: usize = 100;
 /// After how many bytes the request's account is asked.
 const ASKED_BYTES: usize = 1 << 20;
 
+/// Why a run ends before it costs more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BudgetError {
+    /// Too much is evaluated and looked through.
+    #[error("the script takes more than {STEPS_MAX} steps")]
+    Steps,
+    /// Too much is built.
+    #[error("the script builds more than {BYTES_MAX} bytes of values")]
+    Bytes,
+    /// A breaker wants the memory of the request.
+    #[error("the request was told to give its memory back")]
+    Memory,
+}
+
 /// What a run has cost so far.
 #[derive(Debug, Default)]
 pub struct Budget {
@@ -28,11 +42,11 @@ impl Budget {
     /// Counts steps.
     ///
     /// # Errors
-    /// Names the limit that is passed.
-    pub fn step(&mut self, steps: usize) -> Result<(), String> {
+    /// Where the limit is passed.
+    pub fn step(&mut self, steps: usize) -> Result<(), BudgetError> {
         self.steps = self.steps.saturating_add(steps);
         if self.steps > STEPS_MAX {
-            return Err(format!("the script takes more than {STEPS_MAX} steps"));
+            return Err(BudgetError::Steps);
         }
         Ok(())
     }
@@ -40,18 +54,18 @@ impl Budget {
     /// Counts bytes that are about to be built.
     ///
     /// # Errors
-    /// Names the limit that is passed, or says why the request has to stop.
-    pub fn build(&mut self, bytes: usize) -> Result<(), String> {
+    /// Where the limit is passed, or the request has to stop.
+    pub fn build(&mut self, bytes: usize) -> Result<(), BudgetError> {
         self.bytes = self.bytes.saturating_add(bytes);
         self.unasked = self.unasked.saturating_add(bytes);
         if self.bytes > BYTES_MAX {
-            return Err(format!("the script builds more than {BYTES_MAX} bytes of values"));
+            return Err(BudgetError::Bytes);
         }
         if self.unasked >= ASKED_BYTES {
             let asked = std::mem::take(&mut self.unasked);
             let account: Option<Account> = current();
             if account.is_some_and(|account| account.ask(asked as u64).is_err()) {
-                return Err("the request was told to give its memory back".to_owned());
+                return Err(BudgetError::Memory);
             }
         }
         Ok(())
@@ -61,7 +75,7 @@ impl Budget {
     ///
     /// # Errors
     /// As [`Self::build`].
-    pub fn copy(&mut self, value: &Value) -> Result<Value, String> {
+    pub fn copy(&mut self, value: &Value) -> Result<Value, BudgetError> {
         self.build(self.weight(value))?;
         Ok(value.clone())
     }
@@ -70,7 +84,7 @@ impl Budget {
     ///
     /// # Errors
     /// As [`Self::step`] and [`Self::build`].
-    pub fn text(&mut self, value: &Value) -> Result<(), String> {
+    pub fn text(&mut self, value: &Value) -> Result<(), BudgetError> {
         let weight = self.weight(value);
         self.step(weight / size_of::<Value>())?;
         if value.is_string() { Ok(()) } else { self.build(weight) }

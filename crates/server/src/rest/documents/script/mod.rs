@@ -3,6 +3,7 @@
 //! script may do is bounded while it is read (`plimsoll_index::script`) and while it runs ([`budget`]).
 
 mod budget;
+mod error;
 mod run;
 
 use plimsoll_index::Error;
@@ -50,7 +51,7 @@ impl Script {
         context.insert("op".to_owned(), json!("index"));
         context.insert("_source".to_owned(), document);
         let context = run::run(&self.program, Value::Object(context), &self.params)
-            .map_err(|why| failed("runtime error", &self.source, why))?;
+            .map_err(|why| failed("runtime error", &self.source, why.to_string()))?;
         let is_known = |key: &&String| *key != "op" && *key != "_source";
         if let Some(key) = context.as_object().and_then(|context| context.keys().find(is_known)) {
             return Err(Error::illegal_argument(format!(

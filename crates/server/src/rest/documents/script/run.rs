@@ -7,6 +7,7 @@ use plimsoll_index::script::{Expression, Kind, Statement};
 use serde_json::{Map, Value, json};
 
 use super::budget::{Budget, DEPTH_MAX, depth};
+use super::error::RunError;
 
 /// The longest string that a script may make, in bytes.
 const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -16,8 +17,8 @@ const TEXT_SHOWN: usize = 64;
 /// Runs a program over `ctx`, and returns what that is after it.
 ///
 /// # Errors
-/// Says what failed, is not supported, or is more than a script may do.
-pub fn run(program: &[Statement], context: Value, params: &Value) -> Result<Value, String> {
+/// Where something fails, is not supported, or is more than a script may do.
+pub fn run(program: &[Statement], context: Value, params: &Value) -> Result<Value, RunError> {
     let mut machine = Machine { context, params, names: HashMap::new(), budget: Budget::default() };
     machine.block(program)?;
     Ok(machine.context)
@@ -32,7 +33,7 @@ struct Machine<'a> {
 
 impl Machine<'_> {
     /// Runs statements; false where one of them was a return.
-    fn block(&mut self, block: &[Statement]) -> Result<bool, String> {
+    fn block(&mut self, block: &[Statement]) -> Result<bool, RunError> {
         for statement in block {
             match statement {
                 Statement::Return(value) => {
@@ -67,11 +68,11 @@ impl Machine<'_> {
         Ok(true)
     }
 
-    fn assign(&mut self, left: &Expression, value: Value) -> Result<(), String> {
+    fn assign(&mut self, left: &Expression, value: Value) -> Result<(), RunError> {
         match &left.kind {
             Kind::Name(name) => match self.names.get_mut(name) {
                 Some(known) => *known = value,
-                None => return Err(format!("cannot assign to [{name}]")),
+                None => return Err(RunError::Unassignable(name.clone())),
             },
             Kind::Part(holder, part) => {
                 let part = self.value(part)?;
@@ -85,21 +86,21 @@ impl Machine<'_> {
                         items[at] = value;
                     }
                     (_, part) => {
-                        return Err(format!("there is nothing to set [{}] of", brief(part)));
+                        return Err(RunError::NothingToSet(brief(part)));
                     }
                 }
             }
-            _ => return Err("only a variable or a field can be assigned to".to_owned()),
+            _ => return Err(RunError::NoTarget),
         }
         Ok(())
     }
 
     /// The value itself, to be changed.
-    fn place(&mut self, expression: &Expression) -> Result<&mut Value, String> {
+    fn place(&mut self, expression: &Expression) -> Result<&mut Value, RunError> {
         match &expression.kind {
             Kind::Name(name) if name == "ctx" => Ok(&mut self.context),
             Kind::Name(name) => {
-                self.names.get_mut(name).ok_or_else(|| format!("[{name}] cannot be changed"))
+                self.names.get_mut(name).ok_or_else(|| RunError::Unchangeable(name.clone()))
             }
             Kind::Part(holder, part) => {
                 let part = self.value(part)?;
@@ -111,17 +112,17 @@ impl Machine<'_> {
                         let at = position(&part, items.len())?;
                         Ok(&mut items[at])
                     }
-                    (_, part) => Err(format!("there is no [{}] to change", brief(part))),
+                    (_, part) => Err(RunError::NothingToChange(brief(part))),
                 }
             }
-            _ => Err("only a variable or a field can be changed".to_owned()),
+            _ => Err(RunError::NoPlace),
         }
     }
 
-    fn value(&mut self, expression: &Expression) -> Result<Value, String> {
+    fn value(&mut self, expression: &Expression) -> Result<Value, RunError> {
         self.budget.step(1)?;
         match &expression.kind {
-            Kind::Literal(value) => self.budget.copy(value),
+            Kind::Literal(value) => Ok(self.budget.copy(value)?),
             Kind::List(items) => {
                 let items: Vec<Value> =
                     items.iter().map(|item| self.value(item)).collect::<Result<_, _>>()?;
@@ -134,7 +135,7 @@ impl Machine<'_> {
                 let path = self.path(expression)?;
                 let found = find(&self.context, self.params, &self.names, &path)?;
                 match found {
-                    Found::Part(value) => self.budget.copy(value),
+                    Found::Part(value) => Ok(self.budget.copy(value)?),
                     Found::Length(length) => Ok(json!(length)),
                 }
             }
@@ -160,12 +161,12 @@ impl Machine<'_> {
                 self.value(if is_true { then } else { otherwise })
             }
             Kind::Call(Some(holder), name, arguments) => self.call(holder, name, arguments),
-            Kind::Call(None, name, _) => Err(format!("[{name}] is not supported in scripts")),
+            Kind::Call(None, name, _) => Err(RunError::Unknown(name.clone())),
             Kind::Cast(kind, inner) => cast(kind, self.value(inner)?),
         }
     }
 
-    fn binary(&mut self, operator: &str, left: &Value, right: &Value) -> Result<Value, String> {
+    fn binary(&mut self, operator: &str, left: &Value, right: &Value) -> Result<Value, RunError> {
         if left.is_string() || right.is_string() {
             // What is joined is written out first, whatever it is.
             self.budget.text(left)?;
@@ -175,7 +176,7 @@ impl Machine<'_> {
     }
 
     /// A variable, or something computed, and the way to a part of it.
-    fn path<'e>(&mut self, expression: &'e Expression) -> Result<Path<'e>, String> {
+    fn path<'e>(&mut self, expression: &'e Expression) -> Result<Path<'e>, RunError> {
         let mut parts = Vec::new();
         let mut root = expression;
         while let Kind::Part(holder, part) = &root.kind {
@@ -195,7 +196,7 @@ impl Machine<'_> {
         holder: &Expression,
         name: &str,
         arguments: &[Expression],
-    ) -> Result<Value, String> {
+    ) -> Result<Value, RunError> {
         let mut arguments: Vec<Value> =
             arguments.iter().map(|argument| self.value(argument)).collect::<Result<_, _>>()?;
         match (name, arguments.as_mut_slice()) {
@@ -213,7 +214,7 @@ impl Machine<'_> {
                 match self.place(holder)? {
                     Value::Array(items) => items.clear(),
                     Value::Object(object) => object.clear(),
-                    _ => return Err(format!("[{name}] is not supported here")),
+                    _ => return Err(RunError::NoChange(name.to_owned())),
                 }
                 Ok(Value::Null)
             }
@@ -226,7 +227,7 @@ impl Machine<'_> {
                 let length = match self.place(holder)? {
                     Value::Object(object) => object.len(),
                     Value::Array(items) => items.len(),
-                    _ => return Err(format!("[{name}] is not supported here")),
+                    _ => return Err(RunError::NoChange(name.to_owned())),
                 };
                 // What stands behind it moves.
                 self.budget.step(length)?;
@@ -238,7 +239,7 @@ impl Machine<'_> {
                         let at = position(which, items.len())?;
                         Ok(items.remove(at))
                     }
-                    _ => Err(format!("[{name}] is not supported here")),
+                    _ => Err(RunError::NoChange(name.to_owned())),
                 }
             }
             (name, arguments) => {
@@ -276,12 +277,12 @@ fn find<'a>(
     params: &'a Value,
     names: &'a HashMap<String, Value>,
     path: &'a Path<'_>,
-) -> Result<Found<'a>, String> {
+) -> Result<Found<'a>, RunError> {
     let mut found = match &path.root {
         Root::Name("ctx") => context,
         Root::Name("params") => params,
         Root::Name(name) => {
-            names.get(*name).ok_or_else(|| format!("[{name}] is not supported in scripts"))?
+            names.get(*name).ok_or_else(|| RunError::Unknown((*name).to_owned()))?
         }
         Root::Computed(value) => value,
     };
@@ -296,14 +297,14 @@ fn find<'a>(
             {
                 return Ok(Found::Length(items.len()));
             }
-            (_, part) => return Err(format!("there is no [{}] to read", brief(part))),
+            (_, part) => return Err(RunError::NothingToRead(brief(part))),
         };
     }
     Ok(Found::Part(found))
 }
 
 /// Checks that a value may be put into another, by the way to that.
-fn fits(holder: &Expression, value: &Value) -> Result<(), String> {
+fn fits(holder: &Expression, value: &Value) -> Result<(), RunError> {
     let mut levels = 1;
     let mut at = holder;
     while let Kind::Part(outer, _) = &at.kind {
@@ -313,9 +314,9 @@ fn fits(holder: &Expression, value: &Value) -> Result<(), String> {
     bounded(levels + depth(value))
 }
 
-fn bounded(depth: usize) -> Result<(), String> {
+fn bounded(depth: usize) -> Result<(), RunError> {
     if depth > DEPTH_MAX {
-        return Err(format!("a value is nested deeper than {DEPTH_MAX} levels"));
+        return Err(RunError::TooDeep);
     }
     Ok(())
 }
@@ -326,7 +327,7 @@ fn ask(
     value: &Value,
     name: &str,
     arguments: &[Value],
-) -> Result<Value, String> {
+) -> Result<Value, RunError> {
     match (value, name) {
         (Value::Array(items), "contains" | "indexOf") => budget.step(items.len())?,
         (Value::String(_), _) | (_, "toString") => budget.text(value)?,
@@ -349,10 +350,10 @@ fn ask(
             Ok(json!(object.contains_key(key)))
         }
         (Value::Object(object), "get", [Value::String(key)]) => {
-            object.get(key).map_or(Ok(Value::Null), |value| budget.copy(value))
+            Ok(object.get(key).map_or(Ok(Value::Null), |value| budget.copy(value))?)
         }
         (Value::Object(object), "getOrDefault", [Value::String(key), default]) => {
-            budget.copy(object.get(key).unwrap_or(default))
+            Ok(budget.copy(object.get(key).unwrap_or(default))?)
         }
         (Value::String(text), "length", []) => Ok(json!(text.chars().count())),
         (Value::String(text), "isEmpty", []) => Ok(json!(text.is_empty())),
@@ -365,29 +366,28 @@ fn ask(
         (Value::String(text), "toUpperCase", []) => Ok(json!(text.to_uppercase())),
         (value, "equals", [other]) => Ok(json!(is_equal(value, other))),
         (value, "toString", []) => Ok(json!(shown(value))),
-        (_, name, _) => Err(format!("the method [{name}] is not supported here")),
+        (_, name, _) => Err(RunError::NoMethod(name.to_owned())),
     }
 }
 
-fn list<'a>(value: &'a mut Value, name: &str) -> Result<&'a mut Vec<Value>, String> {
-    value.as_array_mut().ok_or_else(|| format!("[{name}] needs a list"))
+fn list<'a>(value: &'a mut Value, name: &str) -> Result<&'a mut Vec<Value>, RunError> {
+    value.as_array_mut().ok_or_else(|| RunError::NeedsList(name.to_owned()))
 }
 
-fn object<'a>(value: &'a mut Value, name: &str) -> Result<&'a mut Map<String, Value>, String> {
-    value.as_object_mut().ok_or_else(|| format!("[{name}] needs an object"))
+fn object<'a>(value: &'a mut Value, name: &str) -> Result<&'a mut Map<String, Value>, RunError> {
+    value.as_object_mut().ok_or_else(|| RunError::NeedsObject(name.to_owned()))
 }
 
-fn position(part: &Value, length: usize) -> Result<usize, String> {
+fn position(part: &Value, length: usize) -> Result<usize, RunError> {
     let at = part.as_u64().and_then(|at| usize::try_from(at).ok());
-    at.filter(|at| *at < length)
-        .ok_or_else(|| format!("index [{}] is out of bounds for length {length}", brief(part)))
+    at.filter(|at| *at < length).ok_or_else(|| RunError::OutOfBounds { at: brief(part), length })
 }
 
 /// A number as one of another type; of `def`, whatever it is.
 #[expect(clippy::cast_possible_truncation, reason = "what does not fit is refused before")]
-fn cast(kind: &str, value: Value) -> Result<Value, String> {
-    let number =
-        || value.as_f64().ok_or_else(|| format!("[{}] cannot be made [{kind}]", brief(&value)));
+fn cast(kind: &str, value: Value) -> Result<Value, RunError> {
+    let wrong = |value: String| RunError::Cast { value, kind: kind.to_owned() };
+    let number = || value.as_f64().ok_or_else(|| wrong(brief(&value)));
     match kind {
         "int" | "long" if value.as_i64().is_none() => {
             let whole = number()?.trunc();
@@ -395,7 +395,7 @@ fn cast(kind: &str, value: Value) -> Result<Value, String> {
             let fits = (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&whole);
             match fits {
                 true => Ok(json!(whole as i64)),
-                false => Err(format!("[{whole}] cannot be made [{kind}]")),
+                false => Err(wrong(whole.to_string())),
             }
         }
         "double" | "float" => Ok(json!(number()?)),
@@ -403,8 +403,8 @@ fn cast(kind: &str, value: Value) -> Result<Value, String> {
     }
 }
 
-fn boolean(value: &Value) -> Result<bool, String> {
-    value.as_bool().ok_or_else(|| format!("[{}] is neither true nor false", brief(value)))
+fn boolean(value: &Value) -> Result<bool, RunError> {
+    value.as_bool().ok_or_else(|| RunError::NotBoolean(brief(value)))
 }
 
 /// A value as it stands in an error: short, however large it is.
@@ -436,21 +436,24 @@ fn compare(left: &Value, right: &Value) -> Option<Ordering> {
     }
 }
 
-fn binary(operator: &str, left: &Value, right: &Value) -> Result<Value, String> {
+fn binary(operator: &str, left: &Value, right: &Value) -> Result<Value, RunError> {
     match operator {
         "==" | "===" => return Ok(json!(is_equal(left, right))),
         "!=" | "!==" => return Ok(json!(!is_equal(left, right))),
         "+" if left.is_string() || right.is_string() => {
             let text = shown(left) + &shown(right);
             if text.len() > TEXT_BYTES_MAX {
-                return Err(format!("a string is longer than {TEXT_BYTES_MAX} bytes"));
+                return Err(RunError::TextTooLong(TEXT_BYTES_MAX));
             }
             return Ok(json!(text));
         }
         _ => (),
     }
-    let undefined =
-        || format!("cannot apply [{operator}] to [{}] and [{}]", brief(left), brief(right));
+    let undefined = || RunError::Operator {
+        operator: operator.to_owned(),
+        left: brief(left),
+        right: brief(right),
+    };
     if matches!(operator, "<" | ">" | "<=" | ">=") {
         let order = compare(left, right).ok_or_else(undefined)?;
         return Ok(json!(match operator {
@@ -463,7 +466,7 @@ fn binary(operator: &str, left: &Value, right: &Value) -> Result<Value, String> 
     // Whole numbers go round at their ends, as Java's do.
     if let (Some(left), Some(right)) = (left.as_i64(), right.as_i64()) {
         if right == 0 && matches!(operator, "/" | "%") {
-            return Err("/ by zero".to_owned());
+            return Err(RunError::ByZero);
         }
         return Ok(json!(match operator {
             "+" => left.wrapping_add(right),
@@ -485,6 +488,6 @@ fn binary(operator: &str, left: &Value, right: &Value) -> Result<Value, String> 
     if value.is_finite() {
         Ok(json!(value))
     } else {
-        Err(format!("[{operator}] comes to [{value}]"))
+        Err(RunError::NotFinite { operator: operator.to_owned(), value })
     }
 }
