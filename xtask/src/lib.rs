@@ -12,6 +12,7 @@ mod modules;
 mod sources;
 mod taken;
 mod tree;
+mod untyped;
 
 pub use circles::circles;
 pub use documents::{crates_in_architecture, documents_exist, private_words, titles};
@@ -20,3 +21,4 @@ pub use layers::upward;
 pub use sources::{file_headers, file_sizes, leftovers, orphans};
 pub use taken::taken;
 pub use tree::{Tree, TreeError};
+pub use untyped::untyped;

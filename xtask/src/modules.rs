@@ -42,7 +42,7 @@ fn exported(tree: &Tree) -> BTreeMap<String, Vec<String>> {
 }
 
 /// A file's text without its tests.
-fn code_of(text: &str, comments: Comments) -> String {
+pub(crate) fn code_of(text: &str, comments: Comments) -> String {
     // Tests that others use have a visibility.
     let text = text.split("#[cfg(test)]\npub(super) mod tests").next().unwrap_or(text);
     let is_counted = |line: &&str| match comments {

@@ -30,24 +30,7 @@ const KINDS: [(&str, &[&str]); 3] = [
 
 /// Files that take more than is listed, and those that take less while the list says more.
 pub fn taken(tree: &Tree) -> Vec<String> {
-    let listed: BTreeMap<&str, usize> = lists::lines(tree, LIST)
-        .filter_map(|line| line.rsplit_once(' '))
-        .filter_map(|(what, count)| Some((what, count.parse().ok()?)))
-        .collect();
-    let found = counts(tree);
-    let mut complaints = Vec::new();
-    for (what, count) in &found {
-        let most = listed.get(what.as_str()).copied().unwrap_or(0);
-        if *count > most {
-            complaints
-                .push(format!("{what}: taken {count} times, at most {most}: have it handed in"));
-        }
-    }
-    let fell = |(what, most): &(&&str, &usize)| found.get(**what).copied().unwrap_or(0) < **most;
-    let fell: Vec<String> =
-        listed.iter().filter(fell).map(|(what, _)| (*what).to_owned()).collect();
-    let lines = found.iter().map(|(what, count)| format!("{what} {count}"));
-    lists::shortened(tree, LIST, lines, complaints, &fell)
+    lists::only_falling(tree, LIST, &counts(tree), "takes of one's own", "have it handed in")
 }
 
 /// How often each file takes each kind, by `file kind`.

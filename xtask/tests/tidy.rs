@@ -34,6 +34,11 @@ fn time_threads_and_chance_are_handed_in() -> Result<(), TreeError> {
 }
 
 #[test]
+fn errors_are_types() -> Result<(), TreeError> {
+    assert_clean(xtask::untyped)
+}
+
+#[test]
 fn parts_of_the_cluster_know_those_below_them() -> Result<(), TreeError> {
     assert_clean(xtask::upward)
 }
