@@ -45,6 +45,8 @@ const DOCUMENTS: u64 = 3;
 const SEARCHERS: usize = 3;
 /// One in so many has tables that come and go.
 const MAKES_TABLES: u64 = 4;
+/// How much is told of what was seen of a key, bytes; it is ASCII.
+const SEEN_MAX: usize = 2_000;
 const PROBE_PAUSE: Duration = Duration::from_millis(500);
 
 /// What a run is made of.
@@ -429,7 +431,9 @@ fn judged(history: &History) -> Vec<String> {
             Verdict::Violated => "cannot have happened",
             Verdict::Undecided => "is undecided",
         };
-        violations.push(format!("what was seen of {key} {why}: {operations:?}"));
+        let mut seen = format!("{operations:?}");
+        seen.truncate(SEEN_MAX);
+        violations.push(format!("what was seen of {key} {why}: {seen}"));
     }
     violations
 }
