@@ -448,9 +448,12 @@ fn serve_next(
     let started = state.admission.next(now_ns, &mut dropped);
     let refused = state.refuse(dropped);
     let Some(started) = started else {
-        let are_told = !refused.is_empty();
+        // Unlocked for nothing, a job that comes meanwhile would wake nobody: its thread waits only after.
+        if refused.is_empty() {
+            return false;
+        }
         MutexGuard::unlocked(state, || tell(refused));
-        return are_told;
+        return true;
     };
     let generation = state.generation;
     let Some(Waiting { job, mut metered, .. }) = state.waiting.remove(&started.arrival.id) else {

@@ -265,3 +265,19 @@ fn who_is_told_to_stop_leaves_the_queue() {
     assert_eq!(runtime.block_on(waits).unwrap(), Err(why));
     assert_eq!(held.pool.statistics().queue, 0);
 }
+
+#[test]
+fn a_thread_that_goes_to_rest_hears_of_the_job_that_comes_meanwhile() {
+    let runtime = runtime();
+    let pool = Arc::new(SearchPool::start(settings(1, 10), 7, &World::of_the_machine()));
+    // One after the other: whoever is not heard of is followed by nobody who would wake the thread.
+    let jobs = runtime.spawn(async move {
+        for number in 0..200_000_u32 {
+            assert_eq!(pool.run(order(Class::Get), move || number).await, Ok(number));
+        }
+    });
+    // A job that is lost is waited for without end: the clock only says when to give up.
+    let ended =
+        runtime.block_on(async { tokio::time::timeout(Duration::from_secs(300), jobs).await });
+    ended.expect("a job was lost").unwrap();
+}
