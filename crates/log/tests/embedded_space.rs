@@ -142,6 +142,29 @@ fn a_log_on_a_full_disk_can_be_opened_and_read() {
 }
 
 #[test]
+fn a_small_disk_is_enough_for_a_log_that_is_trimmed() {
+    let Some(disk) = SmallDisk::mount("size=290m") else { return };
+    let log = open(&disk.path().join("log"));
+    // The other group's only record stands in the oldest file, and is never trimmed.
+    append(&log, 1, vec![0x55; 1000]).unwrap();
+    for _ in 0..200 {
+        let mut last = Lsn(0);
+        until(|| match append(&log, 0, vec![0x66; 4 << 20]) {
+            Ok(lsn) => {
+                last = lsn;
+                true
+            }
+            Err(_) => false,
+        });
+        log.trim(GroupId(0), last).unwrap();
+    }
+    let mut reader = log.read(&[(GroupId(1), Lsn(1))]).unwrap();
+    let mut entries = Vec::new();
+    reader.next(&mut entries, 1 << 20, FOREVER).unwrap();
+    assert_eq!(entries[0].record, vec![0x55; 1000]);
+}
+
+#[test]
 fn a_full_disk_is_no_reason_not_to_give_space_back() {
     let Some(disk) = SmallDisk::mount("size=280m") else { return };
     let dir = disk.path().join("log");

@@ -31,12 +31,14 @@ pub(super) struct Committer {
     sequence: u64,
     /// Since when the disk is full, and what was said.
     full: Option<(Instant, String)>,
+    /// Whether the last append found the disk full: it is logged once.
+    was_full: bool,
 }
 
 impl Committer {
     /// Goes on after what the log holds.
     pub fn new(core: Arc<Core>, last: Vec<Lsn>, sequence: u64) -> Self {
-        Self { core, last, sequence, full: None }
+        Self { core, last, sequence, full: None, was_full: false }
     }
 
     /// Runs until the queue is finished.
@@ -56,9 +58,10 @@ impl Committer {
 
     /// Writes the work; returns what is to be told of each append.
     fn commit(&mut self, work: Work) -> Vec<Outcome> {
+        let bytes = work.bytes();
         let Work { mut appends, trims, .. } = work;
         let mut outcomes = Vec::new();
-        if let Some(refusal) = self.refusal() {
+        if let Some(refusal) = self.refusal(bytes) {
             outcomes = self.fail(std::mem::take(&mut appends), &refusal);
         }
         let mut batch = Batch { entries: Vec::new(), trims: trims.clone() };
@@ -70,11 +73,14 @@ impl Committer {
             match self.core.store.write(batch).and_then(|()| self.make_durable(appends.len())) {
                 Ok(()) => self.succeed(appends, positions),
                 Err(WriteError::NoSpace(reason)) => {
-                    tracing::warn!(%reason, "the disk is full, appends are refused");
+                    let is_said = std::mem::replace(&mut self.was_full, true);
+                    if !is_said {
+                        tracing::warn!(%reason, "the disk is full, appends are refused");
+                    }
                     let refusal = AppendError::Refused(reason.clone());
                     self.core.reserve.release();
                     self.full = Some((Instant::now(), reason));
-                    self.trim_anyway(trims);
+                    self.trim_anyway(trims, is_said);
                     self.fail(appends, &refusal)
                 }
                 Err(WriteError::NotWritten(reason)) => {
@@ -90,17 +96,19 @@ impl Committer {
         outcomes
     }
 
-    /// Why appends are refused now, if they are.
-    fn refusal(&mut self) -> Option<AppendError> {
+    /// Why appends of so many bytes are refused now, if they are.
+    fn refusal(&mut self, bytes: usize) -> Option<AppendError> {
         if let Some(reason) = self.core.stopped() {
             return Some(AppendError::Refused(reason));
         }
-        let (since, reason) = self.full.as_ref()?;
-        if since.elapsed() < FULL_PAUSE {
+        if let Some((since, reason)) = &self.full
+            && since.elapsed() < FULL_PAUSE
+        {
             return Some(AppendError::Refused(reason.clone()));
         }
         self.full = None;
-        None
+        let is_full = self.core.reserve.would_be_taken(bytes);
+        is_full.then(|| AppendError::Refused("the disk is full".to_owned()))
     }
 
     /// Adds the appends to the batch; returns their positions, in their order.
@@ -147,6 +155,9 @@ impl Committer {
         if appends.is_empty() {
             return Vec::new();
         }
+        if std::mem::take(&mut self.was_full) {
+            tracing::info!("the disk has room again, appends are taken");
+        }
         let oldest = appends[0].queued;
         let bytes: usize = appends.iter().map(|append| append.record.len()).sum();
         self.sequence += appends.len() as u64;
@@ -169,11 +180,13 @@ impl Committer {
     }
 
     /// A full disk must not keep the log from giving space back: trims are tried by themselves.
-    fn trim_anyway(&self, trims: Vec<(GroupId, Lsn)>) {
+    fn trim_anyway(&self, trims: Vec<(GroupId, Lsn)>, is_said: bool) {
         if trims.is_empty() {
             return;
         }
-        if let Err(error) = self.core.store.write(Batch { entries: Vec::new(), trims }) {
+        if let Err(error) = self.core.store.write(Batch { entries: Vec::new(), trims })
+            && !is_said
+        {
             tracing::warn!(?error, "the log cannot be trimmed");
         }
     }

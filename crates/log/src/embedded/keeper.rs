@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::reserve::free_bytes;
 use super::store::FILE_BYTES;
 use super::{Core, Durability, damage};
 use crate::{GroupId, LogError, Lsn};
@@ -17,8 +18,11 @@ const IDLE_BEFORE_MARK: Duration = Duration::from_secs(1);
 /// Trims are gathered for this long.
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Below this, files are not worth moving anything for.
+/// Where the log takes less, files are not worth moving anything for, unless the disk is short.
 const PINNED_BYTES_MIN: u64 = 4 * FILE_BYTES;
+/// On a short disk, how often it is tried to give space back; what failed is tried again, the mark too.
+const SHORT_INTERVAL: Duration = Duration::from_secs(10);
+const MARK_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Ends the thread.
 #[derive(Default)]
@@ -53,6 +57,8 @@ pub(super) struct Keeper {
     trimmed_at: Instant,
     /// The last sequence written that was seen, and when it changed.
     seen: (u64, Instant),
+    /// When the mark could not be kept: said once, and tried again after a while.
+    mark_failed_at: Option<Instant>,
 }
 
 impl Keeper {
@@ -60,7 +66,8 @@ impl Keeper {
     pub fn new(core: Arc<Core>, trimmed: Vec<Lsn>) -> Self {
         let now = Instant::now();
         let seen = (core.written.load(Ordering::Acquire), now);
-        Self { core, trimmed, space: Space::default(), synced_at: now, trimmed_at: now, seen }
+        let space = Space::new(now);
+        Self { core, trimmed, space, synced_at: now, trimmed_at: now, seen, mark_failed_at: None }
     }
 
     /// Runs until the bell rings.
@@ -73,10 +80,31 @@ impl Keeper {
             }
             let now = Instant::now();
             self.sync_if_due(now);
-            if let Err(error) = self.trim_if_due(now).and_then(|()| self.mark_if_idle(now)) {
-                tracing::warn!(%error, "the log's mark cannot be kept");
-            }
+            self.keep_mark(now);
             self.core.reserve.restore_if_due(now);
+        }
+    }
+
+    fn keep_mark(&mut self, now: Instant) {
+        if self.mark_failed_at.is_some_and(|at| now - at < MARK_RETRY_INTERVAL) {
+            return;
+        }
+        match self.trim_if_due(now).and_then(|()| self.mark_if_idle(now)) {
+            Ok(()) if self.mark_failed_at.is_some() => {
+                // Nothing may have been due: what says that it works is a mark that was written.
+                if self.core.mark().is_ok() {
+                    self.mark_failed_at = None;
+                    tracing::info!("the log's mark is kept again");
+                } else {
+                    self.mark_failed_at = Some(now);
+                }
+            }
+            Ok(()) => {}
+            Err(error) => {
+                if self.mark_failed_at.replace(now).is_none() {
+                    tracing::warn!(%error, "the log's mark cannot be kept");
+                }
+            }
         }
     }
 
@@ -118,7 +146,7 @@ impl Keeper {
         let bounds = self.core.tail.all_bounds();
         // What was trimmed the last time has reached the underlying engine by now.
         let held_records = bounds.iter().map(|held| held.last.0 + 1 - held.first.0).sum();
-        self.space.give_back_if_due(&self.core, held_records);
+        self.space.give_back_if_due(&self.core, held_records, now);
         let gone = bounds.iter().map(|held| Lsn(held.first.0 - 1));
         let trims: Vec<_> = (0..)
             .map(GroupId)
@@ -140,26 +168,41 @@ impl Keeper {
 }
 
 /// How much of the log's files is trimmed, by estimate: records are taken to be of one size.
-#[derive(Default)]
 struct Space {
     garbage_records: u64,
     /// Space is given back where this much is garbage; at the first trim whatever there is.
     due_bytes: u64,
+    /// When it was tried last.
+    tried_at: Instant,
+    has_failed: bool,
 }
 
 impl Space {
-    fn give_back_if_due(&mut self, core: &Core, held_records: u64) {
+    fn new(now: Instant) -> Self {
+        Self { garbage_records: 0, due_bytes: 0, tried_at: now, has_failed: false }
+    }
+
+    fn give_back_if_due(&mut self, core: &Core, held_records: u64, now: Instant) {
         if self.garbage_records == 0 {
             return;
         }
         let used_bytes = damage::used_bytes(&core.dir);
         let garbage_bytes =
             scale(used_bytes, self.garbage_records, self.garbage_records + held_records);
-        if garbage_bytes < self.due_bytes {
+        // What the log has to give back would matter to whoever else writes to this disk.
+        let is_short = used_bytes > FILE_BYTES && free_bytes(&core.dir) < used_bytes;
+        let is_mostly_garbage = garbage_bytes > used_bytes / 2;
+        let is_due_again = is_short && is_mostly_garbage && now - self.tried_at >= SHORT_INTERVAL;
+        if garbage_bytes < self.due_bytes && !is_due_again {
             return;
         }
-        let pinned = garbage_bytes > used_bytes / 2 && used_bytes > PINNED_BYTES_MIN;
-        if let Err(reason) = core.store.give_space_back(pinned) {
+        self.tried_at = now;
+        let moves = is_mostly_garbage && (is_short || used_bytes > PINNED_BYTES_MIN);
+        let given = core.store.give_space_back(moves);
+        let had_failed = std::mem::replace(&mut self.has_failed, given.is_err());
+        if let Err(reason) = given
+            && !had_failed
+        {
             tracing::warn!(%reason, "the log cannot give space back");
         }
         let left_bytes = damage::used_bytes(&core.dir);

@@ -5,7 +5,7 @@
 //! of a protobuf `BytesValue`. Compression is off, so that headers stand in the files as they are.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,6 +18,9 @@ use crate::{Entry, GroupId, Incarnation, Lsn};
 
 /// A file takes about this much before the next is begun; space comes back a file at a time.
 pub(super) const FILE_BYTES: u64 = 64 << 20;
+/// What is written and deleted to see whether the disk has room for two more files.
+const PROBE_FILE: &str = "probe";
+const PROBE_BYTES: usize = 16 << 10;
 /// Entries fetched at once, at most.
 const FETCH_COUNT_MAX: u64 = 1024;
 
@@ -71,6 +74,9 @@ pub(super) enum EngineError {
     /// It says so itself.
     #[error(transparent)]
     Failed(#[from] raft_engine::Error),
+    /// There is no room for its next file.
+    #[error("no room for its next file: {0}")]
+    NoRoom(#[from] std::io::Error),
     /// It ended in another way.
     #[error("the underlying engine panicked: {0}")]
     Panicked(String),
@@ -79,6 +85,7 @@ pub(super) enum EngineError {
 /// The underlying engine.
 pub(super) struct Store {
     engine: Engine<Files>,
+    dir: PathBuf,
     incarnation: Incarnation,
 }
 
@@ -109,7 +116,7 @@ impl Store {
             Ok(result) => result?,
             Err(panic) => return Err(panicked(&*panic)),
         };
-        Ok(Self { engine, incarnation })
+        Ok(Self { engine, dir: dir.to_owned(), incarnation })
     }
 
     /// Writes the batch, without a sync.
@@ -204,17 +211,19 @@ impl Store {
         (from.0..).zip(values).map(unwrap).collect()
     }
 
-    /// Deletes files that hold nothing but what was trimmed. Where they are `pinned`, what is
-    /// left in the oldest is moved to the end first, so that a few groups that are not trimmed
-    /// do not keep the others' space.
-    pub fn give_space_back(&self, pinned: bool) -> Result<(), EngineError> {
+    /// Deletes files that hold nothing but what was trimmed. If it `moves`, what is left in the
+    /// oldest is moved to the end after that, so that a few groups that are not trimmed do not
+    /// keep the others' space.
+    pub fn give_space_back(&self, moves: bool) -> Result<(), EngineError> {
+        // The underlying engine panics where it finds no room for its next file.
+        let probe = self.dir.with_file_name(PROBE_FILE);
+        let probed = std::fs::write(&probe, [0; PROBE_BYTES]);
+        let _ = std::fs::remove_file(&probe);
+        probed?;
         match catch_unwind(AssertUnwindSafe(|| {
-            if pinned {
-                self.engine.purge_expired_files().map(drop)
-            } else {
-                self.engine.purge_manager().must_purge_all_stale();
-                Ok(())
-            }
+            self.engine.purge_manager().must_purge_all_stale();
+            // After that: what is deleted makes room for what is moved.
+            if moves { self.engine.purge_expired_files().map(drop) } else { Ok(()) }
         })) {
             Ok(result) => Ok(result?),
             Err(panic) => Err(panicked(&*panic)),
