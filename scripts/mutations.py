@@ -37,6 +37,13 @@ MUTATIONS = {
         "            self.context.fell_behind.tell(&error.to_string());\n",
         "",
     ),
+    "a copy of an index that is opened again notes no changes unless its rows say so": (
+        "crates/cluster/src/node/opening.rs",
+        "                let Some(mut replica) = held_copy else { continue };\n",
+        "                let Some(replica) = held_copy else { continue };\n",
+        "                replica.set_documents(table.is_index()).map_err(mismatch)?;\n",
+        "",
+    ),
     "rule 1: a record of a lead is taken twice": (
         "crates/log/src/rules/leads.rs",
         "    if stamp.n < expected {\n        LeadVerdict::Duplicate\n    } else if stamp.n > expected {\n",

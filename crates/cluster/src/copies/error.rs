@@ -43,6 +43,9 @@ pub(crate) enum NotServed {
     /// Its group's applier does not take it.
     #[error(transparent)]
     NotAdded(#[from] NotAdded),
+    /// What changes cannot be noted for its index.
+    #[error("what changes cannot be noted for its index, or the node is stopping")]
+    NotNoted,
     /// Its index cannot be opened.
     #[error("{}: {source}", dir.display())]
     Index {

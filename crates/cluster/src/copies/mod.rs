@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use plimsoll_base::World;
-use plimsoll_index::Error;
 use plimsoll_log::{GroupId, Lsn, PartitionId};
 use plimsoll_storage::ErrorReply;
 use plimsoll_storage::partition::Replica;
@@ -61,6 +60,9 @@ pub(crate) struct LocalCopies {
     pub recoveries: Recoveries,
     /// How fast copies may go.
     pub pacing: Arc<Pacing>,
+    /// Held by who gives copies that serve an index, or has one serve with or without: two would both find
+    /// that it has none, or neither.
+    indexing: tokio::sync::Mutex<()>,
 }
 
 impl LocalCopies {
@@ -87,6 +89,7 @@ impl LocalCopies {
             checkpoints,
             recoveries: Recoveries::new(&replication.members.record.name, &world),
             pacing: Arc::new(Pacing::new(&world.time)),
+            indexing: tokio::sync::Mutex::new(()),
             router,
             replication,
             world,
@@ -100,9 +103,7 @@ impl LocalTables for LocalCopies {
     }
 
     fn index(self: Arc<Self>, table: Arc<Table>) -> Doing<()> {
-        Box::pin(async move {
-            self.index_partitions(&table).await.map_err(|error| ErrorReply::err(error.reason))
-        })
+        Box::pin(async move { self.index_partitions(&table).await.map_err(refused) })
     }
 
     fn close(self: Arc<Self>, table: Arc<Table>) -> Doing<()> {
@@ -197,7 +198,7 @@ impl LocalCopies {
                 }
             }
         }
-        let kept = self.keep_and_index(table, &partition).await;
+        let kept = self.keep_and_index(table, copies, &partition).await;
         if let Err(error) = kept {
             // One that stayed with its applier would have its group read, and the log kept, for good.
             partition.halt(&error.to_string());
@@ -205,7 +206,6 @@ impl LocalCopies {
             partition.lead.abandon("the copy could not be made");
             return Err(error);
         }
-        copies.set_local(Some(Arc::clone(&partition)));
         // It may have become an index, or another, meanwhile.
         if let (Some(index), Some(own)) = (table.index(), partition.index()) {
             own.set_metadata(index);
@@ -213,43 +213,60 @@ impl LocalCopies {
         Ok(())
     }
 
-    /// Makes a copy durable that its applier has, and opens its index.
+    /// Makes a copy durable that its applier has, opens its index, and has it serve.
     async fn keep_and_index(
         &self,
         table: &Table,
+        copies: &Copies,
         partition: &Arc<Partition>,
     ) -> Result<(), NotServed> {
         let kept = (Arc::clone(partition), Arc::clone(&self.metadata));
         // Beside this thread, which others are answered on: a flush may wait for those of other stores.
         self.world.tasks.blocking(move || keep_copy(&kept.0, &kept.1)).await??;
-        if let Some(index) = table.index() {
-            // All its files are read, where they came with the copy: beside this thread, which beats.
-            let (dir, partition) = (self.index_dir(partition.id), Arc::clone(partition));
-            let world = self.world.clone();
-            let open = move || open_indexer(&world, &dir, &partition, &index);
-            self.world.tasks.blocking(open).await??;
+        loop {
+            if let Some(index) = table.index() {
+                self.index_copy(copies, partition, &index).await?;
+            }
+            let _indexing = self.indexing.lock().await;
+            // The table may have become an index meanwhile.
+            if table.index().is_none() || partition.index().is_some() {
+                copies.set_local(Some(Arc::clone(partition)));
+                return Ok(());
+            }
+        }
+    }
+
+    /// Has the copies of a table of rows note what changes from now on, and indexes them.
+    pub(crate) async fn index_partitions(&self, table: &Table) -> Result<(), NotServed> {
+        let _indexing = self.indexing.lock().await;
+        let Some(index) = table.index() else { return Ok(()) };
+        for copies in table.copies() {
+            if let Some(partition) = copies.local()
+                && partition.index().is_none()
+            {
+                self.index_copy(copies, &partition, &index).await?;
+            }
         }
         Ok(())
     }
 
-    /// Has the copies of a table of rows note what changes from now on, and indexes them.
-    pub(crate) async fn index_partitions(&self, table: &Table) -> Result<(), Error> {
-        let Some(index) = table.index() else { return Ok(()) };
-        for copies in table.copies() {
-            let Some(partition) = copies.local() else { continue };
-            if partition.index().is_some() {
-                continue;
-            }
-            let is_noting = match self.replication.groups.get(copies.group) {
-                Some(applier) => applier.note_documents(partition.id).await,
-                None => false,
-            };
-            if !is_noting {
-                return Err(Error::internal("the node is stopping"));
-            }
-            self.open_indexer(&partition, &index).map_err(Error::internal)?;
+    /// Has a copy that its applier has note what changes from now on, and opens its index.
+    async fn index_copy(
+        &self,
+        copies: &Copies,
+        partition: &Arc<Partition>,
+        index: &Arc<IndexMetadata>,
+    ) -> Result<(), NotServed> {
+        let applier = self.replication.groups.get(copies.group);
+        let applier = applier.ok_or(NotServed::GroupStopped)?;
+        if !applier.note_documents(partition.id).await {
+            return Err(NotServed::NotNoted);
         }
-        Ok(())
+        // All its files are read, where they came with the copy: beside this thread, which beats.
+        let (dir, partition) = (self.index_dir(partition.id), Arc::clone(partition));
+        let (world, index) = (self.world.clone(), Arc::clone(index));
+        let open = move || open_indexer(&world, &dir, &partition, &index);
+        self.world.tasks.blocking(open).await?
     }
 
     /// Opens the index of a partition; blocks for as long as that reads files.

@@ -145,7 +145,10 @@ impl Opening {
                 let demand = demands.entry(copies.group).or_default();
                 demand.add(&definition, &self.own);
                 let note = notes.get(&copies.group);
-                let Some(replica) = self.held_copy(copies, &metadata, note)? else { continue };
+                let held_copy = self.held_copy(copies, &metadata, note)?;
+                let Some(mut replica) = held_copy else { continue };
+                // Where it had become an index, its rows may know nothing of that yet.
+                replica.set_documents(table.is_index()).map_err(mismatch)?;
                 let partition = self.partition(&replica, copies.group, &tails);
                 local.push((Arc::clone(&table), Arc::clone(copies), Arc::clone(&partition)));
                 held.entry(copies.group).or_default().push((replica, partition));
