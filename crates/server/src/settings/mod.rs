@@ -176,16 +176,25 @@ fn size(raw: &Raw, key: &'static str) -> Result<usize, SettingsError> {
 
 /// RocksDB's own limiter, where a rate is set.
 fn rate_limiter(raw: &Raw) -> Result<Option<RateLimiter>, SettingsError> {
-    let bytes_s = bytes(raw, "compaction.rate_limiter.max_bytes_per_sec")? as u64;
+    let bytes_s = parsed(raw, "compaction.rate_limiter.max_bytes_per_sec", limiter_bytes)?;
     let auto_tuned = text(raw, "compaction.rate_limiter.auto_tuned")? == "true";
     Ok((bytes_s > 0).then_some(RateLimiter { bytes_s, auto_tuned }))
+}
+
+/// A rate at which a flush ends, or 0: a node that stops waits for those under way.
+fn limiter_bytes(text: &str) -> Result<u64, ValueError> {
+    let bytes_s = bytes_of(text)?;
+    if (1..1 << 20).contains(&bytes_s) {
+        return Err(ValueError::BelowLeast("1mb"));
+    }
+    Ok(bytes_s)
 }
 
 /// A size of which a store's memtable is still one, or 0.
 fn write_buffer(text: &str) -> Result<usize, ValueError> {
     let bytes = bytes_of(text)?;
     if (1..8 << 20).contains(&bytes) {
-        return Err(ValueError::WriteBuffer);
+        return Err(ValueError::BelowLeast("8mb"));
     }
     Ok(usize::try_from(bytes)?)
 }

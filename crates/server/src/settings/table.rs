@@ -423,8 +423,9 @@ pub const SETTINGS: &[Definition] = &[
         Kind::Bytes(0, 1 << 40),
         "0b",
         None,
-        "RocksDB's own limiter of what flushes and compactions write, to compare with. 0 is none. \
-         With it `compaction.pacing` is `off`.",
+        "RocksDB's own limiter of what flushes and compactions write, to compare with: 0, which is none, or \
+         at least 1mb, since a node that stops waits for the flushes under way. With it `compaction.pacing` \
+         is `off`.",
     ),
     define(
         "compaction.rate_limiter.auto_tuned",

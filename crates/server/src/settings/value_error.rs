@@ -53,9 +53,9 @@ pub enum ValueError {
         /// What it takes.
         words: &'static [&'static str],
     },
-    /// Memtables would be too small.
-    #[error("it is 0 or at least 8mb")]
-    WriteBuffer,
+    /// It is neither 0 nor large enough to be of use.
+    #[error("it is 0 or at least {0}")]
+    BelowLeast(&'static str),
     /// It is no address of a port.
     #[error("`{0}` is not an address such as 127.0.0.1:6380")]
     Address(String),
