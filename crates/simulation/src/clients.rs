@@ -224,8 +224,7 @@ impl Client {
         let mut chance = random.of("client");
         let mut connection = None;
         while self.time.now() < self.until {
-            let rest = u64::try_from(self.rest.as_nanos()).unwrap_or(u64::MAX).max(1);
-            self.time.sleep(Duration::from_nanos(chance.below(rest))).await;
+            self.rest(&mut chance, 1).await;
             if connection.is_none() || chance.once_in(MOVES) {
                 connection = self.connect(&mut chance);
             }
@@ -258,6 +257,12 @@ impl Client {
                 self.time.sleep(PAUSE).await;
             }
         }
+    }
+
+    /// Rests before the next operation, so many times as long as a client of rows does.
+    pub(crate) async fn rest(&self, chance: &mut Stream, times: u64) {
+        let rest = u64::try_from(self.rest.as_nanos()).unwrap_or(u64::MAX).max(1);
+        self.time.sleep(Duration::from_nanos(chance.below(rest) * times)).await;
     }
 
     fn connect(&self, chance: &mut Stream) -> Option<mpsc::Sender<Asked>> {

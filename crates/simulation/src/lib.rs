@@ -6,6 +6,7 @@
 //! What stays outside: RESP, HTTP, gRPC, RocksDB, NATS. Tests on real processes see to those.
 
 pub mod clients;
+mod documents;
 pub mod faults;
 pub mod linearizable;
 pub mod log;

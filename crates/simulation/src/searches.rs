@@ -4,29 +4,23 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
 use plimsoll_base::Random;
 use plimsoll_base::random::Stream;
 use plimsoll_cluster::{
-    Action as Change, Condition, Coordinator, DocumentWrite, Error, IndexBody, IndexMetadata,
-    LeftOut, Preference, SearchOptions, WriteResult,
+    Coordinator, Error, IndexMetadata, LeftOut, Preference, SearchOptions, WriteResult,
 };
 use plimsoll_index::search::SearchRequest;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::clients::{Begun, Client, Told};
+use crate::documents::{self, PAUSE, at};
 use crate::linearizable::{Action, Answer};
 
 /// The index.
 const INDEX: &str = "documents";
 /// More than it ever holds.
 const HITS_MAX: usize = 1_000;
-/// How long an answer is waited for: longer than a node takes to say that it has none.
-const PATIENCE: Duration = Duration::from_secs(90);
-/// How long a client rests after what failed.
-const PAUSE: Duration = Duration::from_millis(300);
 /// One request in so many is a search: what a refresh costs is most of what a run does.
 const SEARCHES: u64 = 8;
 
@@ -56,8 +50,7 @@ impl Searcher {
         let mut chance = random.of("searcher");
         let client = &self.client;
         while client.time.now() < client.until {
-            let rest = u64::try_from(client.rest.as_nanos()).unwrap_or(u64::MAX).max(1);
-            client.time.sleep(Duration::from_nanos(chance.below(rest))).await;
+            client.rest(&mut chance, 1).await;
             let address = client.any(&mut chance).to_owned();
             let is_well = if chance.once_in(SEARCHES) {
                 let preference =
@@ -95,15 +88,23 @@ impl Searcher {
         let shape = self.shape;
         let answered = at(&self.client, address, move |coordinator| async move {
             let index = index(&coordinator, shape).await?;
-            match action {
-                Action::Get => read(&coordinator, &index, &id).await,
-                // Documents have none.
-                Action::Increment => Err(Error::illegal_argument("documents are not added up")),
-                Action::Delete => write(&coordinator, &index, (id, Change::Delete, None)).await,
-                Action::Set(value) | Action::Add(value) => {
-                    write(&coordinator, &index, (id, Change::Index, Some(value))).await
+            let value = match action {
+                Action::Get => {
+                    return Ok(Answer::Value(documents::read(&coordinator, &index, &id).await?));
                 }
-            }
+                // Documents have none.
+                Action::Increment => {
+                    return Err(Error::illegal_argument("documents are not added up"));
+                }
+                Action::Delete => None,
+                Action::Set(value) | Action::Add(value) => Some(value),
+            };
+            Ok(match documents::write(&coordinator, &index, &id, value).await? {
+                WriteResult::Created => Answer::Made(true),
+                WriteResult::Updated => Answer::Made(false),
+                WriteResult::Deleted => Answer::Count(1),
+                WriteResult::NotFound => Answer::Count(0),
+            })
         });
         match answered.await {
             None => Told::Unknown,
@@ -127,57 +128,28 @@ impl Searcher {
             // What such a copy shows may be older.
             if left_out.is_empty() { Ok(found) } else { Err(not_all(&left_out)) }
         });
-        let found = match found.await {
+        let shown = match found.await {
             None => Err("it does not answer".to_owned()),
-            Some(Ok(found)) => Ok(found),
+            Some(Ok(found)) => hits(&found.hits)
+                .inspect_err(|what| client.history.note(format!("a search at {address}: {what}"))),
             Some(Err(error)) => Err(format!("{}: {}", error.kind, error.reason)),
         };
         let now = client.time.now();
-        let hits = match found {
-            Ok(found) => hits(&found.hits),
-            Err(why) => {
-                begun.iter().for_each(|begun| client.history.end(begun, now, &Told::Refused));
-                return Err(why);
-            }
-        };
-        let hits = match hits {
-            Ok(hits) => hits,
-            Err(what) => {
-                client.history.note(format!("a search at {address}: {what}"));
-                BTreeMap::new()
-            }
-        };
         for begun in &begun {
-            let value = hits.get(&begun.key).copied();
-            client.history.end(begun, now, &Told::Answer(Answer::Value(value)));
+            let told = match &shown {
+                Ok(shown) => Told::Answer(Answer::Value(shown.get(&begun.key).copied())),
+                Err(_) => Told::Refused,
+            };
+            client.history.end(begun, now, &told);
         }
-        Ok(())
+        shown.map(drop)
     }
-}
-
-/// Does something on a node, as its front end would; none where it does not answer.
-pub(crate) async fn at<T, F>(
-    client: &Client,
-    address: &str,
-    work: impl FnOnce(Arc<Coordinator>) -> F + Send + 'static,
-) -> Option<Result<T, Error>>
-where
-    T: Send + 'static,
-    F: Future<Output = Result<T, Error>> + Send,
-{
-    let Some((coordinator, tasks)) = client.network.coordinator(address) else {
-        return Some(Err(Error::new(429, "nobody", "nobody listens there")));
-    };
-    client.time.sleep(client.network.way()).await;
-    let answered = tasks.spawn("request", async move { work(coordinator).await });
-    let answered = client.time.timeout(PATIENCE, answered).await;
-    client.time.sleep(client.network.way()).await;
-    answered.ok()?.ok()
 }
 
 /// The index, which is made where there is none.
 async fn index(coordinator: &Coordinator, shape: Shape) -> Result<Arc<IndexMetadata>, Error> {
-    if let Some(index) = coordinator.documents().index(INDEX) {
+    let found = || coordinator.documents().index(INDEX);
+    if let Some(index) = found() {
         return Ok(index);
     }
     let settings = [
@@ -185,46 +157,12 @@ async fn index(coordinator: &Coordinator, shape: Shape) -> Result<Arc<IndexMetad
         ("index.number_of_replicas", json!(shape.replicas)),
         ("index.refresh_interval", json!(format!("{}ms", shape.refresh_interval_ms))),
     ];
-    let settings: Map<String, Value> =
-        settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    let mappings = json!({ "properties": { "value": { "type": "long" } } });
-    let body = IndexBody { settings, mappings, aliases: BTreeMap::new() };
-    match coordinator.documents().create_index(INDEX, body).await {
+    match documents::make(coordinator, INDEX, settings).await {
         // Another was faster.
-        Err(error) if error.kind == "resource_already_exists_exception" => coordinator
-            .documents()
-            .index(INDEX)
-            .ok_or_else(|| Error::new(503, "no_index", "the index is not here yet")),
-        created => created,
-    }
-}
-
-async fn read(
-    coordinator: &Coordinator,
-    index: &Arc<IndexMetadata>,
-    id: &str,
-) -> Result<Answer, Error> {
-    let found = coordinator.documents().get_document(index, id, None, true).await?;
-    let source = found.and_then(|it| serde_json::from_slice::<Value>(&it.source).ok());
-    Ok(Answer::Value(source.and_then(|it| it["value"].as_u64())))
-}
-
-async fn write(
-    coordinator: &Coordinator,
-    index: &Arc<IndexMetadata>,
-    (id, action, value): (String, Change, Option<u64>),
-) -> Result<Answer, Error> {
-    let source = value.map(|value| Bytes::from(json!({ "value": value }).to_string()));
-    let source = source.unwrap_or_default();
-    let condition = Condition::default();
-    let write = DocumentWrite { id, routing: None, action, source, condition };
-    let mut written = coordinator.documents().write_documents(index, vec![write]).await;
-    let none = || Error::internal("there is no outcome");
-    match written.pop().ok_or_else(none)??.result {
-        WriteResult::Created => Ok(Answer::Made(true)),
-        WriteResult::Updated => Ok(Answer::Made(false)),
-        WriteResult::Deleted => Ok(Answer::Count(1)),
-        WriteResult::NotFound => Ok(Answer::Count(0)),
+        Err(error) if error.kind == "resource_already_exists_exception" => {
+            found().ok_or_else(|| Error::new(503, "no_index", "the index is not here yet"))
+        }
+        made => made,
     }
 }
 

@@ -4,27 +4,21 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use plimsoll_base::Random;
 use plimsoll_base::random::Stream;
-use plimsoll_cluster::{
-    Action, Condition, Coordinator, DocumentWrite, Error, IndexBody, IndexMetadata,
-};
-use serde_json::{Value, json};
+use plimsoll_cluster::Error;
+use serde_json::json;
 
 use crate::clients::Client;
-use crate::searches::at;
+use crate::documents::{self, PAUSE, at};
 
 /// How many names are used at a time. One of which nobody knows any more whether there is a table is followed by a
 /// new one: what has no answer may yet run at any time.
 const NAMES: u64 = 3;
 /// The document.
 const ID: &str = "one";
-/// How long it rests after what failed, or what does not fit yet.
-const PAUSE: Duration = Duration::from_millis(300);
 
 /// What is known of a name: whether there is a table, and the document that it has. None is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +60,7 @@ impl TableMaker {
         let client = &self.client;
         let mut generations: BTreeMap<u64, u64> = BTreeMap::new();
         while client.time.now() < client.until {
-            let rest = u64::try_from(client.rest.as_nanos()).unwrap_or(u64::MAX).max(1);
-            client.time.sleep(Duration::from_nanos(chance.below(rest) * 4)).await;
+            client.rest(&mut chance, 4).await;
             let slot = chance.below(NAMES);
             let generation = generations.entry(slot).or_default();
             let name = format!("table-{slot}-{generation}");
@@ -89,12 +82,9 @@ impl TableMaker {
     async fn make(&self, address: &str, name: &str, before: Known, chance: &mut Stream) -> Known {
         let (made, shards) = (name.to_owned(), 1 + chance.below(2));
         let made = at(&self.client, address, move |coordinator| async move {
-            let settings = [("index.number_of_shards", shards), ("index.number_of_replicas", 1)];
-            let settings = settings.map(|(name, value)| (name.to_owned(), json!(value)));
-            let mappings = json!({ "properties": { "value": { "type": "long" } } });
-            let settings = settings.into_iter().collect();
-            let body = IndexBody { settings, mappings, aliases: BTreeMap::new() };
-            coordinator.documents().create_index(&made, body).await.map(drop)
+            let settings =
+                [("index.number_of_shards", json!(shards)), ("index.number_of_replicas", json!(1))];
+            documents::make(&coordinator, &made, settings).await.map(drop)
         });
         match made.await {
             Some(Ok(())) => Known { is_there: Some(true), value: Some(None) },
@@ -122,7 +112,7 @@ impl TableMaker {
         let put = at(&self.client, address, move |coordinator| async move {
             let index = coordinator.documents().index(&to);
             let index = index.ok_or_else(|| Error::new(404, "index_not_found_exception", to))?;
-            put(&coordinator, &index, value).await
+            documents::write(&coordinator, &index, ID, Some(value)).await.map(drop)
         });
         match put.await {
             Some(Ok(())) => Known { value: before.value.and(Some(Some(value))), ..before },
@@ -171,9 +161,7 @@ impl TableMaker {
             let Some(index) = coordinator.documents().index(&name) else {
                 return Ok(Found::Nothing);
             };
-            let found = coordinator.documents().get_document(&index, ID, None, true).await?;
-            let source = found.and_then(|it| serde_json::from_slice::<Value>(&it.source).ok());
-            Ok(Found::Table(source.and_then(|it| it["value"].as_u64())))
+            documents::read(&coordinator, &index, ID).await.map(Found::Table)
         });
         match found.await {
             None => Err("it does not answer".to_owned()),
@@ -191,16 +179,4 @@ fn fits(known: Known, found: Found) -> bool {
         (Some(true), Found::Table(value)) => known.value.is_none_or(|known| known == value),
         (None, Found::Table(_)) => true,
     }
-}
-
-async fn put(
-    coordinator: &Coordinator,
-    index: &Arc<IndexMetadata>,
-    value: u64,
-) -> Result<(), Error> {
-    let source = Bytes::from(json!({ "value": value }).to_string());
-    let (id, condition) = (ID.to_owned(), Condition::default());
-    let write = DocumentWrite { id, routing: None, action: Action::Index, source, condition };
-    let mut written = coordinator.documents().write_documents(index, vec![write]).await;
-    written.pop().unwrap_or_else(|| Err(Error::internal("there is no outcome"))).map(drop)
 }

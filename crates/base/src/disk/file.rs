@@ -102,6 +102,17 @@ impl DiskFile {
         }
     }
 
+    /// How long it is.
+    ///
+    /// # Errors
+    /// Whatever the disk says.
+    pub fn length(&self) -> io::Result<u64> {
+        match &self.0 {
+            Opened::Machine(file) => Ok(file.metadata()?.len()),
+            Opened::Simulated(file) => file.length(),
+        }
+    }
+
     /// Makes it so long: it is cut, or zeros follow.
     ///
     /// # Errors

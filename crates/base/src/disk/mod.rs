@@ -8,7 +8,7 @@ mod file;
 mod simulated;
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 pub use file::{DiskFile, Found, FoundKind};
@@ -44,12 +44,7 @@ impl Disk {
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`]; whatever the disk says. A part of the file may be there then.
     pub fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        match &self.0 {
-            Kind::Machine => {
-                OpenOptions::new().write(true).create_new(true).open(path)?.write_all(bytes)
-            }
-            Kind::Simulated(handle) => handle.write_new(path, bytes),
-        }
+        self.create_new(path)?.write_all_at(bytes, 0)
     }
 
     /// Makes an empty file, which is not there yet, to write it. Neither what is written nor its name is

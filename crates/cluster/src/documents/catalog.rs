@@ -226,7 +226,7 @@ impl Documents {
         let held = Arc::clone(table);
         let grown = move || grown_by_rows(&held, mapping);
         let grown = self.router.world.tasks.blocking(grown).await;
-        documents.mapping = grown.map_err(|error| Error::internal(error.to_string()))??.to_json();
+        documents.mapping = grown.map_err(Error::internal)??.to_json();
         let (index, _) = self
             .change_definition(table, |definition| {
                 definition.documents = Some(documents.clone());
@@ -276,7 +276,7 @@ impl Documents {
 /// The mapping with the fields of the documents that a table holds; a row that does not fit it is
 /// no document of the index.
 fn grown_by_rows(table: &Table, mut mapping: Mapping) -> Result<Mapping, Error> {
-    let failed = |error: StoreError| Error::internal(error.to_string());
+    let failed = |error: StoreError| Error::internal(error);
     let from = DocumentsCursor::default();
     if let Some(why) = table.copies().iter().find_map(|copies| copies.stopped()) {
         return Err(no_shard(why.to_owned()));

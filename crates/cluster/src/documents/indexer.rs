@@ -511,7 +511,7 @@ pub(super) async fn refresh_in_time(
         let refreshed = Arc::clone(partition);
         let refresh = move || indexer_of(&refreshed).map_or(Ok(()), |it| it.refresh().map(drop));
         let refreshed = world.tasks.blocking(refresh).await;
-        match refreshed.map_err(|error| Error::internal(error.to_string()))? {
+        match refreshed.map_err(Error::internal)? {
             Err(error) if is_behind_mapping(&error) && world.time.now() < end => {
                 world.time.sleep(MAPPING_PAUSE).await;
             }
@@ -625,8 +625,8 @@ enum Fault {
 impl Fault {
     fn error(&self) -> Error {
         match self {
-            Self::Index(error) => Error::internal(error.to_string()),
-            Self::Store(error) => Error::internal(error.to_string()),
+            Self::Index(error) => Error::internal(error),
+            Self::Store(error) => Error::internal(error),
             Self::Mapping { needed, known } => {
                 let reason = format!(
                     "documents fit version [{needed}] of the mapping, and the node knows [{known}]"

@@ -80,7 +80,7 @@ pub(crate) async fn document_of(
             let (key, id, store) = (key.to_vec(), id.as_bytes().to_vec(), partition.store.clone());
             let read = move || execute::document(&store, &key, &id, now_ms);
             let read = tasks.blocking(plimsoll_memory::carry(read)).await;
-            read.map_err(|error| Error::internal(error.to_string()))?
+            read.map_err(Error::internal)?
         }
         found => found,
     };

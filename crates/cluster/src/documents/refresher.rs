@@ -249,31 +249,28 @@ pub(crate) async fn on_local(
     partition: Arc<Partition>,
     chore: Chore,
 ) -> Result<(), Error> {
-    let is_wanted = match chore {
-        Chore::Refresh => {
-            indexer_of(&partition).is_some_and(|it| it.is_behind(partition.applied()))
-        }
-        Chore::Flush => true,
-        Chore::Merge { .. } => false,
-    };
-    if is_wanted {
-        refresh_in_time(world, &partition).await?;
-    }
-    let failed = |error: &dyn std::fmt::Display| Error::internal(error.to_string());
-    let run = move || {
-        let indexer = indexer_of(&partition);
-        match chore {
-            Chore::Refresh => Ok(()),
-            Chore::Flush => {
-                partition.store.flush().map_err(|error| failed(&error))?;
-                indexer.map_or(Ok(()), Indexer::persist)
+    match chore {
+        Chore::Refresh => match indexer_of(&partition) {
+            Some(indexer) if indexer.is_behind(partition.applied()) => {
+                refresh_in_time(world, &partition).await
             }
-            Chore::Merge { segments_max } => {
-                let Some(indexer) = indexer else { return Ok(()) };
+            _ => Ok(()),
+        },
+        Chore::Flush => {
+            let store = partition.store.clone();
+            let flushed = world.tasks.blocking(move || store.flush()).await;
+            flushed.map_err(Error::internal)?.map_err(Error::internal)?;
+            refresh_in_time(world, &partition).await?;
+            let persist = move || indexer_of(&partition).map_or(Ok(()), Indexer::persist);
+            world.tasks.blocking(persist).await.map_err(Error::internal)?
+        }
+        Chore::Merge { segments_max } => {
+            let merge = move || {
+                let Some(indexer) = indexer_of(&partition) else { return Ok(()) };
                 indexer.force_merge(usize::try_from(segments_max).unwrap_or(usize::MAX))?;
-                partition.store.compact().map_err(|error| failed(&error))
-            }
+                partition.store.compact().map_err(Error::internal)
+            };
+            world.tasks.blocking(merge).await.map_err(Error::internal)?
         }
-    };
-    world.tasks.blocking(run).await.map_err(|error| failed(&error))?
+    }
 }

@@ -60,8 +60,7 @@ impl Requests {
 }
 
 fn parsed(text: &str) -> Result<Arc<SearchRequest>, Error> {
-    let body: Value =
-        serde_json::from_str(text).map_err(|error| Error::internal(error.to_string()))?;
+    let body: Value = serde_json::from_str(text).map_err(Error::internal)?;
     let mut request = SearchRequest::parse(&body)?;
     // The node that the client asked has compared it with `index.max_result_window`.
     request.set_window_max(usize::MAX);

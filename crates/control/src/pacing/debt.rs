@@ -26,7 +26,7 @@ pub struct Backlog {
     pub level_0_files: u64,
     /// Bytes that are to be written anew until every level is as small as it should be.
     pub pending_bytes: u64,
-    /// Bytes of all files.
+    /// Bytes of the files that there are now.
     pub files_bytes: u64,
 }
 

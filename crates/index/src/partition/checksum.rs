@@ -39,7 +39,8 @@ pub(super) fn check(
     };
     let damaged = |what: &str| IndexError::Corrupt(format!("{}: {what}", path.display()));
     let file = disk.open(path).map_err(failed)?;
-    let bytes = disk.find(path).map_err(failed)?.bytes;
+    // Of what is open: another file may take its name meanwhile.
+    let bytes = file.length().map_err(failed)?;
     if bytes < END_BYTES_MIN {
         return Err(damaged("it is too short"));
     }

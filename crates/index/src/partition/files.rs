@@ -43,6 +43,13 @@ struct Shared {
     state: Mutex<State>,
 }
 
+impl Shared {
+    /// Where a file is, for who has the state locked.
+    fn path(&self, state: &State, name: &Path) -> PathBuf {
+        self.root.join(state.on_disk(name))
+    }
+}
+
 #[derive(Default)]
 struct State {
     /// Files that Tantivy writes whole and reads whole, by name.
@@ -165,13 +172,8 @@ impl Files {
     /// A handle for a new opening or writer; handles from before read on, and can write no more.
     pub fn next_generation(&self) -> Result<FilesHandle, IndexError> {
         let generation = self.0.generation.fetch_add(1, Ordering::SeqCst) + 1;
-        let mmap = match self.0.disk.is_the_machines() {
-            true => {
-                let mmap = MmapDirectory::open(&self.0.root);
-                Some(mmap.map_err(tantivy::TantivyError::from)?)
-            }
-            false => None,
-        };
+        let open = || MmapDirectory::open(&self.0.root).map_err(tantivy::TantivyError::from);
+        let mmap = self.0.disk.is_the_machines().then(open).transpose()?;
         Ok(FilesHandle { files: self.clone(), mmap, generation })
     }
 
@@ -294,7 +296,7 @@ impl Files {
             .collect();
         for name in over {
             // A file that cannot be deleted now is deleted when the index is opened next.
-            let _ = self.0.disk.remove(&self.0.root.join(state.on_disk(&name)));
+            let _ = self.0.disk.remove(&self.0.path(&state, &name));
             state.created.remove(&name);
             state.doomed.remove(&name);
             state.synced.remove(&name);
@@ -303,7 +305,7 @@ impl Files {
 
     /// Where a file is.
     fn path(&self, name: &Path) -> PathBuf {
-        self.0.root.join(self.0.state.lock().on_disk(name))
+        self.0.path(&self.0.state.lock(), name)
     }
 }
 
@@ -364,7 +366,7 @@ impl Directory for FilesHandle {
         }
         state.created.remove(path);
         state.synced.remove(path);
-        let on_disk = self.shared().root.join(state.on_disk(path));
+        let on_disk = self.shared().path(&state, path);
         drop(state);
         self.shared().disk.remove(&on_disk).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => DeleteError::FileDoesNotExist(path.to_owned()),
@@ -374,7 +376,7 @@ impl Directory for FilesHandle {
 
     fn exists(&self, path: &Path) -> Result<bool, OpenReadError> {
         let state = self.shared().state.lock();
-        let on_disk = self.shared().root.join(state.on_disk(path));
+        let on_disk = self.shared().path(&state, path);
         Ok(state.small.contains_key(path) || self.shared().disk.has(&on_disk))
     }
 
@@ -387,7 +389,7 @@ impl Directory for FilesHandle {
         if let Some(names) = &mut state.names {
             names.add(path);
         }
-        let on_disk = self.shared().root.join(state.on_disk(path));
+        let on_disk = self.shared().path(&state, path);
         let file = self.shared().disk.create_new(&on_disk);
         let file = file.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => OpenWriteError::FileAlreadyExists(path.to_owned()),

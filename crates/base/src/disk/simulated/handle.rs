@@ -42,24 +42,16 @@ impl Handle {
         if state.dirs.contains(dir) { Ok(state) } else { Err(ErrorKind::NotFound.into()) }
     }
 
-    pub(in crate::disk) fn write_new(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let mut state = self.state()?;
-        let file = state.make(path)?;
-        state.write(file, bytes, 0)
-    }
-
     pub(in crate::disk) fn create_new(&self, path: &Path) -> io::Result<OpenFile> {
         let mut state = self.state()?;
         let file = state.make(path)?;
-        state.content(file)?.opened += 1;
-        Ok(OpenFile { handle: self.clone(), file })
+        self.opened(&mut state, file)
     }
 
     pub(in crate::disk) fn open(&self, path: &Path) -> io::Result<OpenFile> {
         let mut state = self.state()?;
         let file = state.file(path)?;
-        state.content(file)?.opened += 1;
-        Ok(OpenFile { handle: self.clone(), file })
+        self.opened(&mut state, file)
     }
 
     pub(in crate::disk) fn open_to_write(&self, path: &Path) -> io::Result<OpenFile> {
@@ -68,6 +60,10 @@ impl Handle {
             Ok(file) => file,
             Err(_) => state.make(path)?,
         };
+        self.opened(&mut state, file)
+    }
+
+    fn opened(&self, state: &mut State, file: u64) -> io::Result<OpenFile> {
         state.content(file)?.opened += 1;
         Ok(OpenFile { handle: self.clone(), file })
     }
@@ -196,6 +192,10 @@ impl OpenFile {
 
     pub(in crate::disk) fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.handle.state()?.write(self.file, bytes, offset)
+    }
+
+    pub(in crate::disk) fn length(&self) -> io::Result<u64> {
+        Ok(self.handle.state()?.content(self.file)?.bytes.len() as u64)
     }
 
     pub(in crate::disk) fn set_length(&self, bytes: u64) -> io::Result<()> {

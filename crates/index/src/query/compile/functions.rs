@@ -131,6 +131,11 @@ pub(crate) fn bind_script(context: &Context<'_>, script: &Script) -> Result<Boun
     )
 }
 
+/// 400 `parse_exception`.
+fn parse_error(reason: impl ToString) -> Error {
+    Error::new(400, "parse_exception", reason)
+}
+
 /// Makes numbers of a decay's origin, scale and offset.
 fn bind_decay(context: &Context<'_>, spec: &Decay) -> Result<NumericDecay, Error> {
     let name = &spec.field;
@@ -140,16 +145,12 @@ fn bind_decay(context: &Context<'_>, spec: &Decay) -> Result<NumericDecay, Error
     let target = resolved.target.clone();
     if spec.scale.is_null() {
         let reason = format!("[{name}] [scale] must be set");
-        return Err(Error::new(400, "parse_exception", reason));
+        return Err(parse_error(reason));
     }
     match &target.kind {
         Kind::Long | Kind::UnsignedLong | Kind::Double => {
             let origin = spec.origin.as_ref().ok_or_else(|| {
-                Error::new(
-                    400,
-                    "parse_exception",
-                    "both [scale] and [origin] must be set for numeric fields.",
-                )
+                parse_error("both [scale] and [origin] must be set for numeric fields.")
             })?;
             let origin = double(origin).map_err(failed_to_create)?;
             let scale = double(&spec.scale).map_err(failed_to_create)?;
@@ -173,16 +174,15 @@ fn bind_decay(context: &Context<'_>, spec: &Decay) -> Result<NumericDecay, Error
             finish(spec, target, Origin::Number(origin), scale, offset)
         }
         Kind::GeoPoint { .. } => {
-            let origin = spec.origin.as_ref().ok_or_else(|| {
-                Error::new(400, "parse_exception", "[origin] must be set for geo fields.")
-            })?;
-            let no_place = |reason| Error::new(400, "parse_exception", reason);
-            let origin = parse_point(origin).map_err(no_place)?;
-            let no_distance = |reason| Error::new(400, "parse_exception", reason);
-            let scale = parse_distance_m(&as_text(&spec.scale), None).map_err(no_distance)?;
+            let origin = spec
+                .origin
+                .as_ref()
+                .ok_or_else(|| parse_error("[origin] must be set for geo fields."))?;
+            let origin = parse_point(origin).map_err(parse_error)?;
+            let scale = parse_distance_m(&as_text(&spec.scale), None).map_err(parse_error)?;
             let offset = match &spec.offset {
                 Some(Value::Null) | None => 0.0,
-                Some(offset) => parse_distance_m(&as_text(offset), None).map_err(no_distance)?,
+                Some(offset) => parse_distance_m(&as_text(offset), None).map_err(parse_error)?,
             };
             finish(spec, target, Origin::Place(origin), scale, offset)
         }
