@@ -9,6 +9,7 @@
 //! closed mode a client sends its next request when the
 //! last was answered; with `--rate` requests are due at fixed times, and latency counts from then.
 
+#![expect(clippy::disallowed_methods, reason = "an example measures the machine")]
 #![expect(clippy::print_stdout, reason = "the report is what it is run for")]
 
 use std::collections::BTreeMap;

@@ -4,6 +4,8 @@
 //!
 //! `raw_reads FOLDER KEYS VALUE_BYTES SECONDS THREADS` prints reads per second.
 
+#![expect(clippy::disallowed_methods, reason = "an example measures the machine")]
+
 use std::error::Error;
 use std::io::Write;
 use std::path::Path;

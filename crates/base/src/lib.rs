@@ -1,6 +1,8 @@
 //! What code that can run under one seed is handed instead of taking it: time, chance, tasks and a disk. In a
 //! node they are the machine's; in a simulation they follow from a seed, and time passes where nothing is ready.
 
+#![expect(clippy::disallowed_methods, reason = "what hands out time, tasks and chance takes them")]
+
 pub mod disk;
 pub mod random;
 mod steady;

@@ -3,6 +3,8 @@
 //!
 //! `cargo run --release -p plimsoll-index --example indexing_speed -- [long|log|geo|text] [documents]`
 
+#![expect(clippy::disallowed_methods, reason = "an example measures the machine")]
+
 use std::time::Instant;
 
 use plimsoll_base::Disk;

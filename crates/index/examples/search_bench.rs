@@ -3,6 +3,8 @@
 //!
 //! `cargo run --release -p plimsoll-index --example search_bench [documents]`; 200,000 by default.
 
+#![expect(clippy::disallowed_methods, reason = "an example measures the machine")]
+
 use std::time::Instant;
 
 use plimsoll_base::Disk;

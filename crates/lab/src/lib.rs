@@ -3,6 +3,8 @@
 //! knows neither the command line nor a screen: callers pass options and a [`Progress`], and get
 //! text.
 
+#![expect(clippy::disallowed_methods, reason = "a lab measures real processes")]
+
 #[cfg(test)]
 mod determinism;
 mod experiments;

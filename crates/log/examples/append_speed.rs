@@ -6,6 +6,7 @@
 //! For records of 1 KiB and 64 KiB, and for 1, 16 and 256 appends in flight, spread over four
 //! groups: appends a second, and how long one takes, beside a reader that reads all of it.
 
+#![expect(clippy::disallowed_methods, reason = "an example measures the machine")]
 #![allow(clippy::print_stdout, reason = "figures are what it is for")]
 
 use std::process::ExitCode;

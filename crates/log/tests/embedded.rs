@@ -1,5 +1,6 @@
 //! The embedded log as its users see it: order, reopening, readers, trims, limits, settings.
 
+#![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic")]
 
 use std::path::Path;

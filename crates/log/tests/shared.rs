@@ -1,5 +1,6 @@
 //! A log that one process holds and others share, over real sockets.
 
+#![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::net::SocketAddr;

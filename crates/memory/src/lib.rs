@@ -12,6 +12,11 @@
 //! There is one of everything: memory is the process', however many nodes a test runs in it. It
 //! knows no request's words, no protocol and no async runtime.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "memory is the machine's, and a simulation shares it"
+)]
+
 pub mod account;
 pub mod breakers;
 pub mod charged;

@@ -1,5 +1,6 @@
 //! Blocks and their owners, in a process whose allocator is the layer.
 
+#![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -1,5 +1,7 @@
 //! Who has to stop at a limit, in a process whose allocator is the layer.
 
+#![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
+
 use std::alloc::System;
 use std::future::{Future, pending, poll_fn};
 use std::pin::pin;

@@ -5,6 +5,11 @@
 //!
 //! It knows nothing of rows, logs or partitions.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "connections and requests are the machine's; a simulation asks the coordinator"
+)]
+
 pub mod auth;
 pub mod cli;
 pub mod clients;
@@ -24,5 +29,6 @@ pub mod rest;
 pub mod rpc;
 pub mod serve;
 pub mod settings;
+pub mod spans;
 pub mod usage;
 pub mod workers;

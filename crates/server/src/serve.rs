@@ -263,7 +263,10 @@ fn begin_again() -> io::Error {
 /// The way to other nodes, where there may be any.
 fn peers(settings: &Settings) -> io::Result<Arc<dyn Peers>> {
     Ok(match settings.rpc {
-        Some(_) => Arc::new(rpc::Client::start(settings.rpc_secret.as_deref())?),
+        Some(_) => {
+            let secret = settings.rpc_secret.as_deref();
+            Arc::new(rpc::Client::start(&settings.node_name, secret)?)
+        }
         None => Arc::new(NoPeers),
     })
 }

@@ -1,5 +1,7 @@
 //! The way between nodes, over real sockets: what comes through, and what is known of a question
 //! that has no answer. Whoever asks does so on a runtime of one thread, as connections do.
+
+#![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
 #![expect(clippy::unwrap_used, reason = "a test says so by failing")]
 
 use std::{
@@ -102,7 +104,7 @@ impl Peer {
 }
 
 fn client() -> Client {
-    Client::start(None).unwrap()
+    Client::start("a node", None).unwrap()
 }
 
 fn run<T>(future: impl Future<Output = T>) -> T {
@@ -186,7 +188,7 @@ fn only_those_with_the_secret_are_let_in() {
     let peer = Peer::start("127.0.0.1:0", Some("ein Geheimnis"));
     let long = Bytes::from(vec![0; 20 << 20]);
     for secret in [None, Some("another"), Some("ein Geheimnis "), Some("ein Geheimni")] {
-        let client = Client::start(secret).unwrap();
+        let client = Client::start("a node", secret).unwrap();
         for question in [Bytes::from_static(b"x"), long.clone()] {
             let reason = unreachable(run(client.call(&peer.address, question, LONG)));
             assert!(reason.contains("rpc.secret"), "{reason}");
@@ -194,7 +196,7 @@ fn only_those_with_the_secret_are_let_in() {
         }
     }
     assert_eq!(peer.handler.asked(), 0);
-    let client = Client::start(Some("ein Geheimnis")).unwrap();
+    let client = Client::start("a node", Some("ein Geheimnis")).unwrap();
     assert_eq!(run(peer.call(&client, b"x")).unwrap(), "x");
     // Who wants none is not bothered by one.
     assert_eq!(run(Peer::any().call(&client, b"x")).unwrap(), "x");

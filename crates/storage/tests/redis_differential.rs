@@ -2,6 +2,7 @@
 //! same. Differences that are meant are listed in [`normalise`]; commands that Redis 7.0 lacks
 //! are tested elsewhere.
 
+#![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::io::{BufRead, BufReader, Read, Write};

@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
+use tracing::Instrument as _;
 
 pub use simulated::{Executor, Stuck};
 
@@ -132,7 +133,7 @@ impl Tasks {
             let _ = done.send(future.await);
         };
         match &self.0 {
-            Kind::Machine => drop(tokio::spawn(task)),
+            Kind::Machine => drop(tokio::spawn(task.in_current_span())),
             Kind::Simulated(spawner) => spawner.spawn(name, Box::pin(task)),
         }
         Spawned(told)
@@ -174,7 +175,10 @@ impl Tasks {
     ) -> Result<T, Lost> {
         match &self.0 {
             Kind::Machine => match tokio::runtime::Handle::try_current() {
-                Ok(runtime) => runtime.spawn_blocking(work).await.map_err(|_| Lost),
+                Ok(runtime) => {
+                    let span = tracing::Span::current();
+                    runtime.spawn_blocking(move || span.in_scope(work)).await.map_err(|_| Lost)
+                }
                 Err(_) => Ok(work()),
             },
             Kind::Simulated(_) => Ok(work()),

@@ -52,7 +52,8 @@ pub struct Stuck {
 #[derive(Default)]
 struct State {
     tasks: BTreeMap<u64, Task>,
-    ready: BTreeSet<u64>,
+    /// In the order of their numbers; all of them are in `tasks`.
+    ready: Vec<u64>,
     frozen: BTreeSet<u64>,
     /// Processes that are gone: what is begun for them is dropped at once.
     killed: BTreeSet<u64>,
@@ -60,10 +61,28 @@ struct State {
 }
 
 struct Task {
-    name: String,
+    name: Arc<str>,
     process: u64,
+    /// The same at every poll, so that who is to wake it sees that it knows.
+    waker: Waker,
     /// Not there while it is polled.
     future: Option<TaskFuture>,
+}
+
+impl State {
+    fn make_ready(&mut self, task: u64) {
+        if self.tasks.contains_key(&task)
+            && let Err(place) = self.ready.binary_search(&task)
+        {
+            self.ready.insert(place, task);
+        }
+    }
+
+    fn is_ready_no_more(&mut self, task: u64) {
+        if let Ok(place) = self.ready.binary_search(&task) {
+            self.ready.remove(place);
+        }
+    }
 }
 
 struct TaskWaker {
@@ -74,10 +93,7 @@ struct TaskWaker {
 impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
         if let Some(state) = self.state.upgrade() {
-            let mut state = state.lock();
-            if state.tasks.contains_key(&self.task) {
-                state.ready.insert(self.task);
-            }
+            state.lock().make_ready(self.task);
         }
     }
 }
@@ -93,9 +109,11 @@ impl Spawner {
         }
         let number = state.next;
         state.next += 1;
-        let name = name.to_owned();
-        state.tasks.insert(number, Task { name, process: self.process, future: Some(future) });
-        state.ready.insert(number);
+        let waker = TaskWaker { task: number, state: Weak::clone(&self.state) };
+        let (name, waker) = (Arc::from(name), Waker::from(Arc::new(waker)));
+        let future = Some(future);
+        state.tasks.insert(number, Task { name, process: self.process, waker, future });
+        state.make_ready(number);
     }
 }
 
@@ -156,7 +174,7 @@ impl Executor {
                 polls += 1;
                 let name = self.poll(number);
                 if polls > POLLS_MAX {
-                    return Err(Stuck { task: name, at: self.time.now() });
+                    return Err(Stuck { task: name.to_string(), at: self.time.now() });
                 }
                 continue;
             }
@@ -190,24 +208,30 @@ impl Executor {
             let task = state.tasks.get(*number);
             task.is_some_and(|task| !state.frozen.contains(&task.process))
         };
-        let count = state.ready.iter().filter(may_run).count();
-        if count == 0 {
+        let thawed: Vec<u64>;
+        let ready = if state.frozen.is_empty() {
+            &state.ready
+        } else {
+            thawed = state.ready.iter().filter(may_run).copied().collect();
+            &thawed
+        };
+        if ready.is_empty() {
             return None;
         }
-        let drawn = usize::try_from(self.chance.below(count as u64)).unwrap_or_default();
-        state.ready.iter().filter(may_run).nth(drawn).copied()
+        let drawn = self.chance.below(ready.len() as u64);
+        usize::try_from(drawn).ok().and_then(|drawn| ready.get(drawn)).copied()
     }
 
-    fn poll(&mut self, number: u64) -> String {
+    fn poll(&mut self, number: u64) -> Arc<str> {
         let taken = {
             let mut state = self.state.lock();
-            state.ready.remove(&number);
+            state.is_ready_no_more(number);
             let task = state.tasks.get_mut(&number);
-            task.and_then(|task| Some((task.name.clone(), task.future.take()?)))
+            task.and_then(|task| {
+                Some((Arc::clone(&task.name), task.waker.clone(), task.future.take()?))
+            })
         };
-        let Some((name, mut future)) = taken else { return String::new() };
-        let waker = TaskWaker { task: number, state: Arc::downgrade(&self.state) };
-        let waker = Waker::from(Arc::new(waker));
+        let Some((name, waker, mut future)) = taken else { return Arc::default() };
         // Without the lock: it wakes others, begins tasks and ends processes.
         let is_over = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         let mut seen = self.time.now().0.to_le_bytes().to_vec();
@@ -218,7 +242,7 @@ impl Executor {
         let mut left = Some(future);
         if is_over {
             state.tasks.remove(&number);
-            state.ready.remove(&number);
+            state.is_ready_no_more(number);
         } else if let Some(task) = state.tasks.get_mut(&number) {
             task.future = left.take();
         }

@@ -3,6 +3,11 @@
 //! (`plimsoll_control::admission`); here are the threads, the jobs, and the measuring end of the
 //! load line. Rule and number of threads can be changed while it runs.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a node's searches have threads; a simulation does them in turn"
+)]
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -228,10 +233,10 @@ impl SearchPool {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Error> {
         let (done, answered) = oneshot::channel();
-        let work = plimsoll_memory::carry(work);
+        let (work, span) = (plimsoll_memory::carry(work), tracing::Span::current());
         let job = Box::new(move |started: Result<(), Refusal>| {
             // Nobody waits where the client has hung up.
-            let _ = done.send(started.map(|()| work()));
+            let _ = done.send(started.map(|()| span.in_scope(work)));
         });
         let id = self.offer(order, job)?;
         let queued = Queued { inner: &self.inner, id };

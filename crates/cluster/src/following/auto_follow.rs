@@ -6,6 +6,8 @@
 //! The node that acts for the cluster looks. What was followed is noted in the pattern, so that a
 //! follower that somebody deleted stays deleted.
 
+#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
+
 use std::collections::BTreeSet;
 use std::time::Instant;
 

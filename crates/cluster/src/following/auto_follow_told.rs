@@ -86,6 +86,7 @@ impl AutoFollowTold {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "a test of the machine's")]
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,8 @@
 //! acts tells what the one that saw the end could not. What an end does is the leader's to know
 //! (`leading/holds.rs`).
 
+#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
+
 use std::collections::HashSet;
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! What is known of the first copies of this node: which are made, which rest, with what of the link.
 
+#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

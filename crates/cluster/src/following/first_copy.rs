@@ -5,6 +5,8 @@
 //! Nobody has written to the partition before that copy serves: whatever the log has is not for it, and
 //! it may begin wherever the log stands.
 
+#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
+
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;

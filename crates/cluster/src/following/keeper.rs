@@ -3,6 +3,8 @@
 //! `holding.rs`). It looks at the tables now and then and brings about what is missing; a crash leaves
 //! nothing that the next look does not find.
 
+#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

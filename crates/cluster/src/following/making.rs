@@ -1,6 +1,8 @@
 //! First copies as this node makes them: which, how many at once, with what of the link, and what becomes
 //! of one whose table goes meanwhile, here or at its leader. How one is made is `first_copy.rs`'s.
 
+#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -2,6 +2,8 @@
 //! metadata into this cluster's, and are looked at first: what this version cannot read would stop every
 //! node that reads it there.
 
+#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -23,6 +23,8 @@
 //!
 //! How another cluster is reached is not known here: the front end hands a [`Remotes`] in.
 
+#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
+
 mod auto_follow;
 mod auto_follow_told;
 mod check;

@@ -232,6 +232,7 @@ impl Progress {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "a test of the machine's")]
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,6 +5,8 @@
 //!
 //! Which partitions this node pulls, and when, is decided in `keeper.rs`.
 
+#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,6 +1,8 @@
 //! What people ask of following: that a table follows another, that it stands still, goes on, or becomes a
 //! table of its own; and how far it is. Errors are Elasticsearch's.
 
+#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,8 @@
 //! What runs once at a time: a slot is taken while a task runs, and given back however that ends, also
 //! where it panics.
 
+#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
+
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Arc;

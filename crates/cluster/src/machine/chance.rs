@@ -1,6 +1,8 @@
 //! Numbers that nobody may guess: from the operating system. What is drawn where nothing hangs on that comes from
 //! the `Random` that a node is handed.
 
+#![expect(clippy::disallowed_methods, reason = "what the machine has is asked here alone")]
+
 /// A number that no other process draws: from the operating system's generator.
 pub(crate) fn random_u64() -> u64 {
     let mut bytes = [0; 8];

@@ -4,6 +4,8 @@
 //! without privileges, hence threads of their own. What is long, and how much of it is done at
 //! once, is said by those that hand it over.
 
+#![expect(clippy::disallowed_methods, reason = "what the machine has is asked here alone")]
+
 use crossbeam_channel::{Receiver, Sender, bounded};
 use plimsoll_memory::local::patiently;
 

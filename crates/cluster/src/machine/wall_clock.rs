@@ -1,5 +1,7 @@
 //! The wall clock of this machine. It steps when somebody sets it: what may not is measured by another.
 
+#![expect(clippy::disallowed_methods, reason = "what the machine has is asked here alone")]
+
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// This node's clock, ms since 1970.

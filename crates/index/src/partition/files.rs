@@ -508,6 +508,7 @@ impl Drop for FileWriter {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "a test of the machine's")]
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,7 @@
 //! Tests of a partition's index: refreshes, crashes, growth.
 
+#![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;

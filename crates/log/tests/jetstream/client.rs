@@ -1,5 +1,7 @@
 //! What the tests do with a log: appends whose outcomes are kept, and reads that check order.
 
+#![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};

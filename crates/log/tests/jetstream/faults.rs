@@ -1,6 +1,8 @@
 //! Servers that die, hang and come back. What is acknowledged stays where it was said, what is
 //! unknown is said to be, and readers see one dense order throughout.
 
+#![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

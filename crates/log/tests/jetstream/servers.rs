@@ -1,5 +1,7 @@
 //! Real `nats-server`s in a folder that goes with the test: started, killed, frozen, thawed.
 
+#![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
+
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

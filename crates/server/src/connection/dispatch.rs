@@ -13,6 +13,8 @@ use plimsoll_storage::{
     },
 };
 
+use tracing::{Instrument as _, field};
+
 use super::{
     Connection, End, OUTPUT_BYTES_HIGH,
     state::{Queued, Replies},
@@ -22,6 +24,7 @@ use crate::{
     handlers,
     metrics::Class,
     resp::Pieces,
+    spans::numbered,
 };
 
 /// How many row commands may run together at first, at least and at most. Their replies are in
@@ -151,7 +154,12 @@ impl Connection {
             let began = Instant::now();
             let coordinator = &self.state.shared.coordinator;
             let rest = &requests[done..];
-            coordinator.execute(&mut self.session, self.state.db, rest, &mut replies).await;
+            let (command, commands) = (self.entries[done].spec.name, rest.len());
+            let span = numbered(tracing::debug_span!("resp", id = field::Empty, command, commands));
+            let executed =
+                coordinator.execute(&mut self.session, self.state.db, rest, &mut replies);
+            executed.instrument(span.clone()).await;
+            span.in_scope(|| tracing::debug!(replies = replies.len(), "answered"));
             assert!((1..=rest.len()).contains(&replies.len()), "one reply for each request");
             self.count_run(&self.entries[done..done + replies.len()], &replies, began.elapsed());
             done += replies.len();

@@ -50,9 +50,11 @@ use plimsoll_cluster::stopped;
 use plimsoll_index::Error;
 use plimsoll_memory::{Account, Charged};
 use serde_json::json;
+use tracing::{Instrument as _, field};
 
 use crate::node::Shared;
 use crate::remote::Remote;
+use crate::spans::numbered;
 use answer::{Answer, Wishes};
 use body::{End, InFlight, RequestBody};
 use browsers::{Doors, Visitor};
@@ -149,8 +151,11 @@ pub async fn handle(rest: Arc<Rest>, request: Request, peer: Arc<Peer>) -> Respo
     let mut visitor = Visitor::Unknown;
     // A fault of ours ends this request, not the connection with all that wait on it.
     let mut account = None;
+    let opaque_id = head.headers.get("x-opaque-id").and_then(|it| it.to_str().ok());
+    let (method, path) = (head.method.as_str(), head.uri.path());
+    let span = numbered(tracing::debug_span!("rest", id = field::Empty, method, path, opaque_id));
     let answering = answer(&rest, head, body, &peer, &mut visitor, &mut account);
-    let answered = AssertUnwindSafe(answering).catch_unwind().await;
+    let answered = AssertUnwindSafe(answering).catch_unwind().instrument(span.clone()).await;
     let mut answered = answered.unwrap_or_else(|_| Err(Error::internal("the request met a fault")));
     if let Err(error) = &answered
         && let Some(unknown) = unknown_here(&rest, error).await
@@ -164,6 +169,7 @@ pub async fn handle(rest: Arc<Rest>, request: Request, peer: Arc<Peer>) -> Respo
             _ => answer,
         }
     });
+    span.in_scope(|| tracing::debug!(status = answer.status, "answered"));
     let mut response = respond(answer, wishes, account).await;
     rest.doors.introduce(&visitor, response.headers_mut());
     if !end.reach().await {

@@ -21,12 +21,14 @@ use tonic::{
     metadata::{Ascii, MetadataValue},
     transport::Channel,
 };
+use tracing::Instrument as _;
 
 use super::{
     AUTHORIZATION, METHOD, REFUSED, Threads, authorization,
     channels::{ChannelError, Channels, UNUSED_MAX},
     codec::{BytesCodec, Departure},
 };
+use crate::spans::{ASKED_BY, asked_by};
 
 /// The longest that a call may take; more is cut down to it.
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -36,14 +38,15 @@ pub struct Client {
     threads: Threads,
     channels: Arc<Channels>,
     authorization: Option<MetadataValue<Ascii>>,
+    node: String,
 }
 
 impl Client {
-    /// Starts the threads; connections are made when nodes are asked.
+    /// Starts the threads of a node of this name; connections are made when nodes are asked.
     ///
     /// # Errors
     /// Where the system has no room for the threads.
-    pub fn start(secret: Option<&str>) -> io::Result<Self> {
+    pub fn start(node: &str, secret: Option<&str>) -> io::Result<Self> {
         let threads = Threads::start("rpc-client")?;
         let channels = Arc::<Channels>::default();
         let swept = Arc::clone(&channels);
@@ -62,7 +65,7 @@ impl Client {
             }
             None => None,
         };
-        Ok(Self { threads, channels, authorization })
+        Ok(Self { threads, channels, authorization, node: node.to_owned() })
     }
 
     fn channel(&self, address: &str, question: &Bytes) -> Result<Channel, ChannelError> {
@@ -89,7 +92,11 @@ impl Peers for Client {
         if let Some(value) = &self.authorization {
             request.metadata_mut().insert(AUTHORIZATION, value.clone());
         }
-        Box::pin(Asking(self.threads.handle.spawn(ask(channel, request, timeout))))
+        if let Some(asked_by) = asked_by(&self.node).and_then(|it| it.parse().ok()) {
+            request.metadata_mut().insert(ASKED_BY, asked_by);
+        }
+        let asking = ask(channel, request, timeout).in_current_span();
+        Box::pin(Asking(self.threads.handle.spawn(asking)))
     }
 }
 

@@ -25,12 +25,14 @@ use tonic::{
     server::{Grpc, UnaryService},
     transport,
 };
+use tracing::{Instrument as _, field};
 
 use super::{
     AUTHORIZATION, CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX, METHOD, REFUSED, STREAM_WINDOW_BYTES,
     STREAMS_MAX, Threads, codec::BytesCodec, incoming::incoming, secret_of,
 };
 use crate::auth::Password;
+use crate::spans::{ASKED_BY, numbered};
 
 /// Questions under way at once, of all nodes together; one more is refused. To let it wait could
 /// bring two nodes to wait for each other.
@@ -205,13 +207,17 @@ impl<A: Answers> Service<http::Request<Body>> for Node<A> {
             Err(status) => return Box::pin(async move { Ok(status.into_http()) }),
         };
         let ask = Ask(Arc::clone(&self.answers));
-        Box::pin(async move {
+        let asked_by = request.headers().get(ASKED_BY).and_then(|it| it.to_str().ok());
+        let span = numbered(tracing::debug_span!("question", id = field::Empty, asked_by));
+        let answering = async move {
             let mut grpc =
                 Grpc::new(BytesCodec::default()).max_decoding_message_size(MESSAGE_BYTES_MAX);
             let response = grpc.unary(ask, request).await;
             drop(permit);
+            tracing::debug!("answered");
             Ok(response)
-        })
+        };
+        Box::pin(answering.instrument(span))
     }
 }
 

@@ -45,7 +45,8 @@ struct SeenState {
     groups: BTreeMap<GroupId, Lsn>,
     /// When what is on its way to it is there: later positions come later.
     arrivals: BTreeMap<GroupId, Instant>,
-    waiting: Vec<Waker>,
+    /// Who waits for which groups.
+    waiting: Vec<(Vec<GroupId>, Waker)>,
     /// What comes meanwhile is seen then.
     blind_until: Instant,
 }
@@ -127,9 +128,10 @@ impl Seen {
     fn come(&self, group: GroupId, lsn: Lsn) {
         let mut state = self.0.lock();
         state.groups.insert(group, lsn);
-        let waiting = std::mem::take(&mut state.waiting);
+        let woken: Vec<_> =
+            state.waiting.extract_if(.., |(groups, _)| groups.contains(&group)).collect();
         drop(state);
-        waiting.into_iter().for_each(Waker::wake);
+        woken.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
     fn last(&self, group: GroupId) -> Option<Lsn> {
@@ -247,8 +249,10 @@ impl Reader for SeenReader {
         if self.positions.iter().any(there) {
             return Poll::Ready(());
         }
-        if !state.waiting.iter().any(|it| it.will_wake(context.waker())) {
-            state.waiting.push(context.waker().clone());
+        let groups: Vec<GroupId> = self.positions.iter().map(|(group, _)| *group).collect();
+        match state.waiting.iter_mut().find(|(_, waker)| waker.will_wake(context.waker())) {
+            Some((waits_for, _)) => waits_for.extend(groups),
+            None => state.waiting.push((groups, context.waker().clone())),
         }
         Poll::Pending
     }

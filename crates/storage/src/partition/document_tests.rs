@@ -1,6 +1,8 @@
 //! Tests of a replica that notes changes of documents: restarts, what is forgotten, and that the
 //! rest of its state does not depend on it.
 
+#![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
+
 use std::ops::ControlFlow;
 
 use bytes::Bytes;

@@ -8,6 +8,11 @@
 //! and opens it where too much was put off, is `cluster`'s; how far all are ahead of it is counted by
 //! `plimsoll_control::pacing::ahead`.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "threads of RocksDB and of apply wait by the machine's time"
+)]
+
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

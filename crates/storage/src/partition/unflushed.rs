@@ -2,6 +2,11 @@
 //! beyond which a store takes no more until some of them are in files. It replaces RocksDB's own stop,
 //! which would stop one partition however much room the others leave.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "threads of RocksDB and of apply wait by the machine's time"
+)]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

@@ -1,5 +1,7 @@
 //! One partition, levelled: from where its copy stands to a snapshot of the leader's.
 
+#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -5,6 +5,8 @@
 //! can be trimmed; it moves forward with the follower and ends when the follower says so, or its table
 //! here goes. It has no time limit. What it spares is worked out by `sparing.rs`.
 
+#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
+
 use std::time::Duration;
 
 use plimsoll_index::Error;

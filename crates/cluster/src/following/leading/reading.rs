@@ -5,6 +5,8 @@
 //! them their hashes must agree: nothing is given of a log that this node itself would not apply.
 //! Where a group's applier has stopped, nothing more of it comes from here.
 
+#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
+
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

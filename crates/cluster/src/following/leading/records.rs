@@ -2,6 +2,8 @@
 //! a channel that holds little, so that a follower that is slow costs its leader little. The reading
 //! is `reading.rs`'s, on a thread for each stream.
 
+#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 

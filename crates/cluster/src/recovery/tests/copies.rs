@@ -1,5 +1,7 @@
 //! Tests of whole copies: what is equal afterwards, what is copied again and what is not.
 
+#![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
+
 use std::ops::ControlFlow;
 
 use plimsoll_log::Lsn;

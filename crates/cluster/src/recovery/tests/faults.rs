@@ -1,6 +1,8 @@
 //! Tests with a network that loses, cuts and damages: a copy is whole and equal, or there is an
 //! error that says why, and the old replica is as it was.
 
+#![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
+
 use super::*;
 use crate::wire::CopyListing;
 

@@ -1,6 +1,8 @@
 //! Tests of copies whose index comes along, from a real node: the index of a copy has what the rows
 //! of the copy have, whatever the source was doing, and takes in no document that it has already.
 
+#![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use plimsoll_index::search::{Cancelled, SearchRequest, query_phase};

@@ -1,6 +1,8 @@
 //! Tests with a process that is killed while it copies, again and again: what it leaves is the old
 //! replica or the new one, whole, and at most a copy to go on with.
 
+#![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
+
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
 

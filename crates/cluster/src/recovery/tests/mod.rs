@@ -1,6 +1,8 @@
 //! Tests of copies between real folders. Only the network between the two nodes is made here: it
 //! hands bytes to the source and loses, delays, cuts and damages them as it is told.
 
+#![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
+
 mod away;
 mod copies;
 mod faults;

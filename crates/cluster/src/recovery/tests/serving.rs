@@ -1,5 +1,7 @@
 //! Tests of the source alone: what it gives, what it refuses, and what ends by itself.
 
+#![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
+
 use super::*;
 use crate::wire::{CopyListing, PartitionName, Problem, checksum_of, chunk_checksum};
 

@@ -3,6 +3,8 @@
 //! plimsoll-index aggregation::tests::speed -- --nocapture` prints figures for two partitions of
 //! as many documents.
 
+#![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
+
 use std::cell::Cell;
 use std::time::Instant;
 

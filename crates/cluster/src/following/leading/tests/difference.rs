@@ -1,5 +1,7 @@
 //! What differs, for followers that the log no longer reaches: what is asked, by whom, of which tables.
 
+#![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
+
 use bytes::Bytes;
 use plimsoll_storage::partition::difference::{Range, Rest, Span};
 

@@ -1,5 +1,7 @@
 //! What is kept for followers, and that trimming spares it.
 
+#![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
+
 use super::*;
 use crate::following::remote::{Hold, HoldChange, RemoteError};
 

@@ -1,5 +1,7 @@
 //! Tests over a node of its own, with an embedded log.
 
+#![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
+
 mod difference;
 mod files;
 mod holds;

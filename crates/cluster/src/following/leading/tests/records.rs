@@ -1,5 +1,7 @@
 //! Streams of records: what comes, from where, and why one ends.
 
+#![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
+
 use std::collections::BTreeMap;
 
 use bytes::Bytes;

@@ -255,6 +255,7 @@ fn failed(error: rust_rocksdb::Error) -> StoreError {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "a test of the machine's")]
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};

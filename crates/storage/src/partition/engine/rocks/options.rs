@@ -1,6 +1,11 @@
 //! What the RocksDB of each store of a node is opened with: the block cache and the limiter that they share,
 //! how files are laid out, and what RocksDB's threads do before they write.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "threads of RocksDB and of apply wait by the machine's time"
+)]
+
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
