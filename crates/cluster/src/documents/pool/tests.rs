@@ -1,5 +1,7 @@
 //! Tests with threads: who runs, who waits, who is refused; no clock is asserted on.
 
+#![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
+
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use plimsoll_memory::{Account, Action, Charged, Standing};
@@ -17,7 +19,7 @@ fn settings(threads: usize, queue_size: u64) -> PoolSettings {
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap()
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap()
 }
 
 /// Work that says that it has begun, and ends when it is told to.
