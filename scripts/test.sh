@@ -34,6 +34,7 @@ lock_files() {
 
 stage 'dependencies' scripts/deps.sh test
 stage 'lock files' lock_files
+stage 'licences and sources of dependencies' scripts/deny.sh
 stage 'format' cargo fmt --all --check
 stage 'RocksDB' use_rocksdb
 stage 'clippy' cargo clippy --release --workspace --all-targets --locked -- -D warnings
