@@ -11,5 +11,5 @@ if [ "$("$tools/bin/cargo-deny" --version 2>/dev/null)" != "cargo-deny $version"
   rm -rf "$tools/build"
 fi
 for manifest in Cargo.toml fuzz/Cargo.toml; do
-  "$tools/bin/cargo-deny" --locked --manifest-path "$manifest" check --config deny.toml bans licenses sources
+  "$tools/bin/cargo-deny" --locked --manifest-path "$manifest" --config "$root/deny.toml" check bans licenses sources
 done

@@ -32,7 +32,16 @@ where
         return Some(Err(Error::new(429, "nobody", "nobody listens there")));
     };
     client.time.sleep(client.network.way()).await;
-    let answered = tasks.spawn("request", async move { work(coordinator).await });
+    let answered = tasks.spawn("request", async move {
+        if !coordinator.become_current().await {
+            return Err(Error::new(
+                503,
+                "not_current",
+                "which indices there are is not known here",
+            ));
+        }
+        work(coordinator).await
+    });
     let answered = client.time.timeout(PATIENCE, answered).await;
     client.time.sleep(client.network.way()).await;
     answered.ok()?.ok()

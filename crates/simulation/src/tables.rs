@@ -1,6 +1,7 @@
 //! A client that makes and deletes indices and puts a document into those that there are. It is the only one that
-//! knows their names, so that it knows what has to be there in the end: nodes hear of a table one after the
-//! other, and only once nothing goes wrong any more does each have to say the same.
+//! knows their names, so that it knows what has to be there: a node that takes itself for current has to have
+//! every table that was acknowledged, and none whose deletion was. Once nothing goes wrong any more each has to say
+//! the same.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -88,7 +89,12 @@ impl TableMaker {
         });
         match made.await {
             Some(Ok(())) => Known { is_there: Some(true), value: Some(None) },
-            // One that is there: the node has not heard of its deletion yet.
+            Some(Err(error)) if error.kind == "resource_already_exists_exception" => {
+                if before.is_there == Some(false) {
+                    self.client.history.note(format!("{name} is there still for {address}"));
+                }
+                before
+            }
             Some(Err(error)) if error.status < 500 => before,
             _ => UNKNOWN,
         }
@@ -101,7 +107,10 @@ impl TableMaker {
         });
         match deleted.await {
             Some(Ok(())) => NOTHING,
-            // The node may not have heard of it yet.
+            Some(Err(error)) if error.kind == "index_not_found_exception" => {
+                self.client.history.note(format!("{name} cannot be deleted at {address}"));
+                before
+            }
             Some(Err(error)) if error.status < 500 => before,
             _ => UNKNOWN,
         }
@@ -116,6 +125,10 @@ impl TableMaker {
         });
         match put.await {
             Some(Ok(())) => Known { value: before.value.and(Some(Some(value))), ..before },
+            Some(Err(error)) if error.kind == "index_not_found_exception" => {
+                self.client.history.note(format!("{name} is not there for {address}"));
+                before
+            }
             Some(Err(error)) if error.status < 500 => {
                 self.client.time.sleep(PAUSE).await;
                 before

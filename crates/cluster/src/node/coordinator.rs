@@ -18,8 +18,6 @@ use crate::rows::Rows;
 use crate::wire::write_error::WriteError;
 use crate::{Request, Watched};
 
-/// How long the metadata may take to say that a table does not exist.
-const METADATA_TIMEOUT: Duration = Duration::from_secs(5);
 /// For how long it is told that stores took no rows.
 const STOPS_TOLD: Duration = Duration::from_secs(60);
 /// The debt of a node whose stores take no more, in thousandths.
@@ -129,10 +127,16 @@ impl Coordinator {
         }
     }
 
-    /// Whether this node knows all tables that were created before this call; false where that
-    /// cannot be found out within 5 s, because the node is cut off from the log.
-    pub async fn knows_all_tables(&self) -> bool {
-        self.shared.router.pass_metadata(METADATA_TIMEOUT).await
+    /// Waits until this node knows all tables and indices that there were when somebody was told of them before
+    /// this call; false where that cannot be found out now. Mostly it is known without asking.
+    pub async fn become_current(&self) -> bool {
+        self.shared.router.become_current().await
+    }
+
+    /// Whether it does, without waiting.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.shared.router.is_current()
     }
 
     /// Partitions that have stopped, and why; and what stops the whole node.

@@ -461,11 +461,12 @@ impl Shared {
         let beat =
             Beat { at_ms: self.world.time.wall_ms(), ..self.replication.needs_of_log(reconciled) };
         let operation = metadata::beat(&self.members.own, &self.members.record, &beat);
-        let shared = Arc::downgrade(self);
+        let (shared, sent) = (Arc::downgrade(self), self.world.time.now());
         self.world.tasks.spawn("beat", async move {
             let Some(shared) = shared.upgrade() else { return };
-            if let Err(error) = shared.replication.submit_metadata(&operation).await {
-                tracing::warn!(%error, "the node cannot say that it is there");
+            match shared.replication.submit_metadata(&operation).await {
+                Ok(_) => shared.router.beat_came_back(sent).await,
+                Err(error) => tracing::warn!(%error, "the node cannot say that it is there"),
             }
         });
     }

@@ -9,9 +9,11 @@
 //! | [`admission`] | writes are held back once the stores here have put off much |
 //! | [`serving`] | the copies here, for another node that asks |
 //! | [`changes`], [`default_expiry`] | tables made, changed and deleted |
+//! | [`current`] | whether it is known here which tables there are |
 
 pub(crate) mod admission;
 pub(crate) mod changes;
+mod current;
 mod default_expiry;
 pub(crate) mod load;
 pub(crate) mod read_rows;
@@ -41,6 +43,7 @@ use crate::replication::Replication;
 use crate::replication::partition::Partition;
 use crate::replication::tables::{Copies, Table, Tables};
 use crate::routing::admission::Admission;
+use crate::routing::current::Current;
 use crate::routing::load::Load;
 use crate::routing::selection::{Selection, Sent};
 use crate::settings::work::SelectionSettings;
@@ -151,6 +154,7 @@ pub(crate) struct Router {
     pub look: Arc<Notify>,
     /// Up to where of the metadata's log this node serves what it says.
     pub reconciled: watch::Sender<u64>,
+    pub current: Current,
 }
 
 /// Something to be had of any one copy.
@@ -188,6 +192,7 @@ impl Router {
             admission: Admission::default(),
             look: Arc::default(),
             reconciled: watch::Sender::new(0),
+            current: Current::default(),
             replication: Arc::clone(replication),
         }
     }
@@ -565,21 +570,25 @@ impl Router {
         self.reconciled_to(self.metadata.applied().0, timeout).await
     }
 
-    /// Waits for a while until the other nodes that are there serve what the metadata says now, so
-    /// that who changed it finds it so wherever he asks next. The lock of changes must be free:
-    /// what others change at the same time needs it here.
+    /// Waits for a while until the other nodes that are there serve what the metadata says now, or may no
+    /// longer take themselves for current (`current.rs`), so that who changed it finds it so wherever he
+    /// asks next. The lock of changes must be free: what others change at the same time needs it here.
     pub(crate) async fn tell_others(&self) {
         if self.replication.is_alone {
             return;
         }
         let metadata = self.metadata.applied().0;
         let others = self.members.others();
+        let end = self.world.time.now() + ACKNOWLEDGE_TIMEOUT;
         let asked = others.iter().map(|member| async move {
             let question = Question::Await { metadata };
             match member.link.ask(question, ACKNOWLEDGE_TIMEOUT, 0).await {
                 Ok(Reply::Done) => {}
-                // It follows by itself.
-                other => tracing::debug!(node = member.record.name, ?other, "it is behind"),
+                // It follows by itself, or finds out that it does not.
+                other => {
+                    tracing::debug!(node = member.record.name, ?other, "it is behind");
+                    self.world.time.sleep_until(end).await;
+                }
             }
         });
         join_all(asked).await;

@@ -156,13 +156,8 @@ pub async fn handle(rest: Arc<Rest>, request: Request, peer: Arc<Peer>) -> Respo
     let span = numbered(tracing::debug_span!("rest", id = field::Empty, method, path, opaque_id));
     let answering = answer(&rest, head, body, &peer, &mut visitor, &mut account);
     let answered = AssertUnwindSafe(answering).catch_unwind().instrument(span.clone()).await;
-    let mut answered = answered.unwrap_or_else(|_| Err(Error::internal("the request met a fault")));
-    if let Err(error) = &answered
-        && let Some(unknown) = unknown_here(&rest, error).await
-    {
-        answered = Err(unknown);
-    }
-    let answer = answered.unwrap_or_else(|error| {
+    let answered = answered.unwrap_or_else(|_| Err(Error::internal("the request met a fault")));
+    let answer = answered.map_err(|error| as_known(&rest, error)).unwrap_or_else(|error| {
         let answer = Answer::error(&error, has_trace);
         match error.status {
             401 => answer.with_header(header::WWW_AUTHENTICATE, access::CHALLENGE),
@@ -194,26 +189,18 @@ async fn respond(answer: Answer, wishes: Wishes, account: Option<Account>) -> Re
     })
 }
 
-/// The error to answer instead of an index that is not there, where it may be there after all:
-/// this node did not know of it, or cannot know, because the log does not answer.
-pub async fn unknown_here(rest: &Rest, error: &Error) -> Option<Error> {
-    let coordinator = &rest.node.coordinator;
-    if error.kind != "index_not_found_exception" || coordinator.is_alone() {
-        return None;
+/// The error as it can be said here: that an index is not there is not known where the log of the metadata does
+/// not answer. Also of one item among others, which is answered by itself.
+pub fn as_known(rest: &Rest, error: Error) -> Error {
+    if error.kind != "index_not_found_exception" || rest.node.coordinator.is_current() {
+        return error;
     }
     let name = error.extra.get("index").and_then(serde_json::Value::as_str).unwrap_or_default();
-    let why = if !coordinator.knows_all_tables().await {
-        "the log of the cluster's metadata does not answer"
-    } else if coordinator.documents().index(name).is_some() {
-        "it was created elsewhere just now; ask again"
-    } else {
-        return None;
-    };
     let reason = format!(
         "blocked by: [SERVICE_UNAVAILABLE/2/no master]; whether the index [{name}] exists is not \
-         known here: {why}"
+         known here: the log of the cluster's metadata does not answer"
     );
-    Some(Error::new(503, "cluster_block_exception", reason))
+    Error::new(503, "cluster_block_exception", reason)
 }
 
 /// How the client wants its answer, whatever that will be.
@@ -275,6 +262,10 @@ async fn answer(
         check_source(&query)?;
     }
     check_format(&query)?;
+    if route.is_of_tables() {
+        // Where that is not known, what is known here is told of; see `as_known`.
+        rest.node.coordinator.become_current().await;
+    }
     let action = tasks::action::kind(route.path, method_name(&head.method));
     let is_large = large::is_announced(&head.headers);
     let bytes_max = body::bytes_max(action, rest.node.settings.http_max_content_bytes);

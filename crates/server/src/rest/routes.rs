@@ -60,6 +60,18 @@ pub struct Route {
     pub handler: Handler,
 }
 
+/// Where routes begin that tell of the node and its cluster, whatever becomes of the log.
+const OF_NODES: [&str; 6] =
+    ["/_cluster", "/_cat", "/_nodes", "/_plimsoll", "/_tasks", "/_security"];
+
+impl Route {
+    /// Whether it asks which tables there are.
+    #[must_use]
+    pub fn is_of_tables(&self) -> bool {
+        self.path != "/" && !OF_NODES.iter().any(|of_nodes| self.path.starts_with(of_nodes))
+    }
+}
+
 /// Makes a row of a table of routes.
 #[must_use]
 pub const fn route(

@@ -12,6 +12,7 @@ use super::source_filter::SourceFilter;
 use super::write::validation;
 use super::written::{address, text};
 use crate::rest::answer::Answer;
+use crate::rest::as_known;
 use crate::rest::call::Call;
 use crate::rest::query::Query;
 use crate::rest::types::Types;
@@ -212,7 +213,7 @@ pub async fn many(mut call: Call) -> Result<Answer, Error> {
         let mark = out.len();
         if let Err(error) = one(&call, wanted, &mut out).await {
             out.truncate(mark);
-            failure(&mut out, call.rest.types, wanted, &error);
+            failure(&mut out, call.rest.types, wanted, &as_known(&call.rest, error));
         }
     }
     out.extend_from_slice(b"]}");

@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 
 use super::one::carry_out;
 use super::request::{self, Around, preference};
-use crate::rest::Rest;
 use crate::rest::answer::{Answer, Content};
 use crate::rest::call::Call;
 use crate::rest::json_read;
+use crate::rest::{Rest, as_known};
 
 /// Searches of one request that run at a time, by default and at most.
 const CONCURRENT_MAX: usize = 32;
@@ -58,7 +58,7 @@ async fn one(rest: &Rest, around: &Around, body: &[u8]) -> Bytes {
         Ok(asked) => carry_out(rest, asked, Some(200)).await,
         Err(error) => Err(error),
     };
-    let answer = answer.unwrap_or_else(|error| Answer::error(&error, false));
+    let answer = answer.unwrap_or_else(|error| Answer::error(&as_known(rest, error), false));
     match answer.content {
         Content::Json(json) => json,
         Content::Text(_) | Content::Empty => Bytes::from_static(b"{}"),

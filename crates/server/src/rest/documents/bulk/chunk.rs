@@ -12,13 +12,13 @@ use plimsoll_index::Error;
 
 use super::Answers;
 use super::parser::{Item, Operation};
-use crate::rest::Rest;
 use crate::rest::documents::place::{self, Place, located};
 use crate::rest::documents::source_filter::SourceFilter;
 use crate::rest::documents::update::{self, Change, Updated};
 use crate::rest::documents::write::Conditions;
 use crate::rest::documents::written::{self, Outcome};
 use crate::rest::types::Types;
+use crate::rest::{Rest, as_known};
 
 /// What a request says for all its items.
 #[derive(Clone, Debug, Default)]
@@ -97,7 +97,7 @@ pub async fn carry_out(rest: &Rest, defaults: &Defaults, items: Vec<Item>, answe
             Err(error) => {
                 names.push((operation, Some((name.to_owned(), item.id))));
                 placed.push(None);
-                outcomes.push(Some(Err(error)));
+                outcomes.push(Some(Err(as_known(rest, error))));
             }
         }
     }

@@ -1,0 +1,74 @@
+//! Whether this node knows all that was acknowledged of the cluster's metadata, which tables there are among it.
+//!
+//! Each of its beats goes through the metadata's log: once one has come back and is followed, all is known here
+//! that was acknowledged before it was sent. What another node changes is acknowledged once this one has said
+//! that it follows it, or can no longer take itself for current. A node that was frozen, cut off or has just
+//! begun finds out before it says what there is not.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use plimsoll_base::time::Instant;
+
+use super::Router;
+
+/// After this long a node asks before it takes itself for current: two beats may be lost. Less than those wait
+/// who change the metadata ([`super::ACKNOWLEDGE_TIMEOUT`]), since no two clocks run alike.
+const CURRENT_FOR: Duration = Duration::from_millis(1_800);
+/// How long the log has to answer. Who asks in vain goes on with what is known here.
+const ASK_TIMEOUT: Duration = Duration::from_secs(2);
+/// After an answer that did not come, nobody waits for one for this long: searches go on without the log.
+const GIVE_UP_TIME: Duration = Duration::from_secs(5);
+
+/// Up to when what was acknowledged is known.
+#[derive(Default)]
+pub(crate) struct Current {
+    /// ns of the node's time; 0 where nothing is known yet.
+    as_of: AtomicU64,
+    /// One asks for all; when that was in vain last.
+    asking: tokio::sync::Mutex<Option<Instant>>,
+}
+
+impl Router {
+    /// Whether all is known here that was acknowledged before this call.
+    #[must_use]
+    pub(crate) fn is_current(&self) -> bool {
+        let as_of = self.current.as_of.load(Ordering::Acquire);
+        let is_late = || self.world.time.now() - Instant(as_of) >= CURRENT_FOR;
+        self.replication.is_alone || (as_of > 0 && !is_late())
+    }
+
+    /// All is known and served here that was acknowledged before a moment.
+    fn was_current(&self, moment: Instant) {
+        self.current.as_of.fetch_max(moment.0, Ordering::AcqRel);
+    }
+
+    /// A beat that was sent at this moment has come back.
+    pub(crate) async fn beat_came_back(&self, sent: Instant) {
+        if self.reconciled_to(self.metadata.applied().0, CURRENT_FOR).await {
+            self.was_current(sent);
+        }
+    }
+
+    /// Waits until all is known here that was acknowledged before this call; false where that cannot be found
+    /// out now.
+    pub(crate) async fn become_current(&self) -> bool {
+        if self.is_current() {
+            return true;
+        }
+        let mut in_vain = self.current.asking.lock().await;
+        let now = self.world.time.now();
+        if self.is_current() {
+            return true;
+        }
+        if in_vain.is_some_and(|at| now - at < GIVE_UP_TIME) {
+            return false;
+        }
+        let is_current = self.pass_metadata(ASK_TIMEOUT).await;
+        *in_vain = (!is_current).then(|| self.world.time.now());
+        if is_current {
+            self.was_current(now);
+        }
+        is_current
+    }
+}
