@@ -87,7 +87,9 @@ impl TableMaker {
                 [("index.number_of_shards", json!(shards)), ("index.number_of_replicas", json!(1))];
             documents::make(&coordinator, &made, settings).await.map(drop)
         });
-        match made.await {
+        let made = made.await;
+        tracing::debug!(name, address, ?made, "a table is made");
+        match made {
             Some(Ok(())) => Known { is_there: Some(true), value: Some(None) },
             Some(Err(error)) if error.kind == "resource_already_exists_exception" => {
                 if before.is_there == Some(false) {
@@ -105,7 +107,9 @@ impl TableMaker {
         let deleted = at(&self.client, address, move |coordinator| async move {
             coordinator.documents().delete_index(&deleted).await
         });
-        match deleted.await {
+        let deleted = deleted.await;
+        tracing::debug!(name, address, ?deleted, "a table is deleted");
+        match deleted {
             Some(Ok(())) => NOTHING,
             Some(Err(error)) if error.kind == "index_not_found_exception" => {
                 self.client.history.note(format!("{name} cannot be deleted at {address}"));

@@ -5,7 +5,7 @@
 //! that it follows it, or can no longer take itself for current. A node that was frozen, cut off or has just
 //! begun finds out before it says what there is not.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use plimsoll_base::time::Instant;
@@ -19,15 +19,6 @@ const CURRENT_FOR: Duration = Duration::from_millis(1_800);
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 /// After an answer that did not come, nobody waits for one for this long: searches go on without the log.
 const GIVE_UP_TIME: Duration = Duration::from_secs(5);
-
-/// Up to when what was acknowledged is known.
-#[derive(Default)]
-pub(crate) struct Current {
-    /// ns of the node's time; 0 where nothing is known yet.
-    as_of: AtomicU64,
-    /// One asks for all; when that was in vain last.
-    asking: tokio::sync::Mutex<Option<Instant>>,
-}
 
 impl Router {
     /// Whether all is known here that was acknowledged before this call.

@@ -22,6 +22,7 @@ pub(crate) mod serving;
 pub(crate) mod submit;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use futures_util::future::{Either, join_all, select};
@@ -43,7 +44,6 @@ use crate::replication::Replication;
 use crate::replication::partition::Partition;
 use crate::replication::tables::{Copies, Table, Tables};
 use crate::routing::admission::Admission;
-use crate::routing::current::Current;
 use crate::routing::load::Load;
 use crate::routing::selection::{Selection, Sent};
 use crate::settings::work::SelectionSettings;
@@ -155,6 +155,15 @@ pub(crate) struct Router {
     /// Up to where of the metadata's log this node serves what it says.
     pub reconciled: watch::Sender<u64>,
     pub current: Current,
+}
+
+/// Up to when this node knows what was acknowledged of the metadata.
+#[derive(Default)]
+pub(crate) struct Current {
+    /// ns of the node's time; 0 where nothing is known yet.
+    as_of: AtomicU64,
+    /// One asks for all; when that was in vain last.
+    asking: tokio::sync::Mutex<Option<Instant>>,
 }
 
 /// Something to be had of any one copy.
