@@ -159,6 +159,17 @@ def node(shared_node):
     return shared_node
 
 
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Three nodes, on three log servers, that the tests of one file share."""
+    # The harness needs what stands here.
+    from cluster_harness import Cluster
+
+    cluster = Cluster(tmp_path_factory.mktemp("cluster")).start()
+    yield cluster
+    cluster.close()
+
+
 @pytest.fixture
 def note():
     """Keeps a line of figures for the end of the run."""

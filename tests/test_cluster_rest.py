@@ -1,17 +1,8 @@
 """What REST says of a cluster, at every node: its nodes, the copies of partitions, their figures and
 digests; and that a change of an index is known everywhere once it is acknowledged."""
 
-import pytest
-from cluster_harness import Cluster
 from cluster_processes import await_true
 from rest import ask, get
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    cluster = Cluster(tmp_path_factory.mktemp("cluster")).start()
-    yield cluster
-    cluster.close()
 
 
 def test_every_node_tells_of_all(cluster):

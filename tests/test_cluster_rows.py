@@ -3,18 +3,9 @@ that are copied in slices while others write to them."""
 
 import threading
 
-import pytest
-from cluster_harness import Cluster
 from resp import Connection, array, bulk
 
 FIELDS = 6000
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    cluster = Cluster(tmp_path_factory.mktemp("cluster")).start()
-    yield cluster
-    cluster.close()
 
 
 def fill(node, key):

@@ -6,18 +6,10 @@ import time
 
 import pytest
 import requests
-from cluster_harness import Cluster
 from rest import ask
 
 ROUNDS = 4
 DOCUMENTS = 20
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    cluster = Cluster(tmp_path_factory.mktemp("lagging")).start()
-    yield cluster
-    cluster.close()
 
 
 def lines(*rows):
