@@ -23,7 +23,7 @@ const LAYERS: [&str; 13] = [
 /// Arrows that run up.
 pub fn upward(tree: &Tree) -> Vec<String> {
     let mut complaints = Vec::new();
-    for (module, needed) in modules::needs(tree, Comments::Count) {
+    for (module, needed) in modules::needs(tree, "cluster", Comments::Count) {
         let Some(own) = layer_of(&module) else {
             complaints.push(format!("{module}: of no layer"));
             continue;

@@ -1,4 +1,4 @@
-//! Which module of `cluster` names which. Paths are followed as they are written (`crate::`, `super::`, `self::`,
+//! Which module of a crate names which. Paths are followed as they are written (`crate::`, `super::`, `self::`,
 //! or from a folder to what is in it) to the deepest file on the way; a name that the crate's root gives on stands
 //! for where it comes from, and what another file re-exports counts as that file's own.
 
@@ -6,8 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Tree;
 use crate::taken::production;
-
-const ROOT: &str = "crates/cluster/src/";
 
 /// Whether a link in a comment names a module.
 #[derive(Clone, Copy)]
@@ -18,10 +16,16 @@ pub(crate) enum Comments {
 
 /// The modules that each names: `node/coordinator` for a file, `node` for a folder's `mod.rs`. Tests and the
 /// crate's root are left out.
-pub(crate) fn needs(tree: &Tree, comments: Comments) -> BTreeMap<String, BTreeSet<String>> {
-    let files = tree.files.iter().filter_map(|file| Some((module_of(&file.path)?, &*file.text)));
+pub(crate) fn needs(
+    tree: &Tree,
+    krate: &str,
+    comments: Comments,
+) -> BTreeMap<String, BTreeSet<String>> {
+    let root = format!("crates/{krate}/src/");
+    let module = |file: &crate::tree::SourceFile| module_of(file.path.strip_prefix(&root)?);
+    let files = tree.files.iter().filter_map(|file| Some((module(file)?, &*file.text)));
     let files: BTreeMap<String, &str> = files.collect();
-    let exported = exported(tree);
+    let exported = exported(tree, &root);
     let needed = |(module, text): (&String, &&str)| {
         (module.clone(), needed(module, &code_of(text, comments), &files, &exported))
     };
@@ -29,14 +33,15 @@ pub(crate) fn needs(tree: &Tree, comments: Comments) -> BTreeMap<String, BTreeSe
 }
 
 fn module_of(path: &str) -> Option<String> {
-    let inner = path.strip_prefix(ROOT)?.strip_suffix(".rs")?;
+    let inner = path.strip_suffix(".rs")?;
     let is_test = inner.split('/').any(|part| part == "tests");
-    (!is_test && inner != "lib").then(|| inner.trim_end_matches("/mod").to_owned())
+    (!is_test && inner != "lib" && inner != "main")
+        .then(|| inner.trim_end_matches("/mod").to_owned())
 }
 
 /// The names that the crate's root gives on, each with the path that it comes from.
-fn exported(tree: &Tree) -> BTreeMap<String, Vec<String>> {
-    let root = tree.file("crates/cluster/src/lib.rs").map_or("", |file| file.text.as_str());
+fn exported(tree: &Tree, root: &str) -> BTreeMap<String, Vec<String>> {
+    let root = tree.file(&format!("{root}lib.rs")).map_or("", |file| file.text.as_str());
     let paths = root.split("pub use ").skip(1).flat_map(tree_of);
     paths.filter_map(|path| Some((path.last()?.clone(), path.clone()))).collect()
 }

@@ -44,7 +44,7 @@ fn parts_of_the_cluster_know_those_below_them() -> Result<(), TreeError> {
 }
 
 #[test]
-fn no_files_of_the_cluster_need_each_other() -> Result<(), TreeError> {
+fn no_more_files_need_each_other() -> Result<(), TreeError> {
     assert_clean(xtask::circles)
 }
 

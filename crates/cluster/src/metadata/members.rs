@@ -8,10 +8,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use plimsoll_base::random::Draws;
+use plimsoll_base::time::Instant;
 use plimsoll_base::{Disk, Time};
 use plimsoll_control::selection::NodeId;
 use plimsoll_log::{Incarnation, PartitionId};
@@ -79,6 +81,8 @@ pub(crate) struct FoundNode {
     pub record: NodeRecord,
     /// When it left, in log time; none while it is there.
     pub left_ms: Option<u64>,
+    /// The change of the metadata that its last beat was; 0 before its first.
+    pub beat: u64,
     /// What it reports of its copies.
     pub reports: Arc<Reports>,
 }
@@ -86,7 +90,7 @@ pub(crate) struct FoundNode {
 impl FoundNode {
     /// One that is there and well.
     pub(crate) fn new(id: String, record: NodeRecord) -> Self {
-        Self { id, record, left_ms: None, reports: Arc::default() }
+        Self { id, record, left_ms: None, beat: 0, reports: Arc::default() }
     }
 }
 
@@ -96,6 +100,9 @@ pub(crate) struct Member {
     pub record: NodeRecord,
     /// When it left, in log time; none while it is there.
     pub left_ms: Option<u64>,
+    /// The change of the metadata that its last beat was, and when this node saw it, by its own time: log time
+    /// jumps with the clock of any node.
+    pub beat: (u64, Instant),
     /// Its number in selection.
     pub number: NodeId,
     pub link: Link,
@@ -180,6 +187,14 @@ impl Members {
         others.cloned().collect()
     }
 
+    /// The nodes that are there, or whose last beat was seen here within `duration`; this one excepted.
+    pub(crate) fn others_heard_within(&self, duration: Duration) -> Vec<Arc<Member>> {
+        let now = self.time.now();
+        let is_heard = |it: &Member| it.is_alive() || now - it.beat.1 <= duration;
+        let view = self.view.load();
+        view.values().filter(|it| it.id != self.own && is_heard(it)).cloned().collect()
+    }
+
     /// How many nodes that hold copies are known, also those that are away.
     pub(crate) fn data_nodes_known(&self) -> usize {
         self.view.load().values().filter(|it| !it.record.is_coordinating_only).count()
@@ -211,18 +226,20 @@ impl Members {
         if !found.iter().any(|it| it.id == self.own) {
             found.push(FoundNode::new(self.own.clone(), self.record.clone()));
         }
-        let before = self.view.load();
-        let view = found.into_iter().map(|FoundNode { id, record, left_ms, reports }| {
+        let (before, now) = (self.view.load(), self.time.now());
+        let view = found.into_iter().map(|FoundNode { id, record, left_ms, beat, reports }| {
             let number = self.number(&id);
             let way = (self.record.name.as_str(), record.rpc.as_str());
             let peers = Arc::clone(&self.peers);
             let mut link = Link::new(peers, way, self.cluster, self.time.clone());
+            let mut beat = (beat, now);
             if let Some(known) = before.get(&id) {
                 link.heard = Arc::clone(&known.link.heard);
+                beat.1 = if known.beat.0 == beat.0 { known.beat.1 } else { now };
             }
             // This node is there, whatever is said of it.
             let left_ms = left_ms.filter(|_| id != self.own);
-            (id.clone(), Arc::new(Member { id, record, left_ms, number, link, reports }))
+            (id.clone(), Arc::new(Member { id, record, left_ms, beat, number, link, reports }))
         });
         self.view.store(Arc::new(view.collect()));
     }

@@ -223,8 +223,9 @@ pub(crate) fn nodes(
     let node = |(id, record): (String, Bytes)| {
         let record = serde_json::from_slice(&record).map_err(MetadataError::Node)?;
         let left_ms = left.get(&id).and_then(|at| std::str::from_utf8(at).ok()?.parse().ok());
+        let beat = change(metadata, beat_key(&id).as_bytes())?;
         let reports = reports(metadata, &id, known.get(&id).map(|it| &it.reports))?;
-        Ok(FoundNode { id, record, left_ms, reports })
+        Ok(FoundNode { id, record, left_ms, beat, reports })
     };
     hash(metadata, NODES_KEY)?.into_iter().map(node).collect()
 }
