@@ -3,7 +3,8 @@
 //!
 //! Every node appends a beat now and then. One whose last beat lies [`LEFT_AFTER_MS`] of log time
 //! back is noted as having left, on the condition that it has not beaten since: log time is
-//! moved by those who are there, so nobody is declared gone because the log stood still.
+//! moved by those who are there, so nobody is declared gone because the log stood still. A clock that steps
+//! moves it too: so who notes it must have seen no beat for as long by its own time.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -100,8 +101,7 @@ pub(crate) struct Member {
     pub record: NodeRecord,
     /// When it left, in log time; none while it is there.
     pub left_ms: Option<u64>,
-    /// The change of the metadata that its last beat was, and when this node saw it, by its own time: log time
-    /// jumps with the clock of any node.
+    /// The change of the metadata that its last beat was, and when this node saw it, by its own time.
     pub beat: (u64, Instant),
     /// Its number in selection.
     pub number: NodeId,
@@ -138,6 +138,11 @@ impl Member {
 
     pub(crate) fn is_alive(&self) -> bool {
         self.left_ms.is_none()
+    }
+
+    /// Whether this node has seen no beat of it for so long that it may have left.
+    pub(crate) fn is_silent(&self, now: Instant) -> bool {
+        now - self.beat.1 >= Duration::from_millis(LEFT_AFTER_MS)
     }
 }
 
@@ -185,14 +190,6 @@ impl Members {
         let view = self.view.load();
         let others = view.values().filter(|it| it.id != self.own && it.is_alive());
         others.cloned().collect()
-    }
-
-    /// The nodes that are there, or whose last beat was seen here within `duration`; this one excepted.
-    pub(crate) fn others_heard_within(&self, duration: Duration) -> Vec<Arc<Member>> {
-        let now = self.time.now();
-        let is_heard = |it: &Member| it.is_alive() || now - it.beat.1 <= duration;
-        let view = self.view.load();
-        view.values().filter(|it| it.id != self.own && is_heard(it)).cloned().collect()
     }
 
     /// How many nodes that hold copies are known, also those that are away.

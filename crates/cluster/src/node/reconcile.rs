@@ -483,11 +483,12 @@ impl Shared {
 
     /// Notes the nodes that have not said anything for too long.
     async fn note_who_left(&self) -> Result<(), Unreconciled> {
-        let log_time_ms = self.metadata.log_time_ms();
-        for member in self.members.others() {
+        let (log_time_ms, now) = (self.metadata.log_time_ms(), self.world.time.now());
+        for member in self.members.others().into_iter().filter(|it| it.is_silent(now)) {
             let beat = metadata::last_beat(&self.metadata, &member.id)?;
             let (at_ms, seen) = beat.map_or((0, 0), |(beat, seen)| (beat.at_ms, seen));
-            if at_ms + LEFT_AFTER_MS < log_time_ms {
+            // One that is newer than what the members are known by was not waited for.
+            if seen == member.beat.0 && at_ms + LEFT_AFTER_MS < log_time_ms {
                 tracing::warn!(node = member.record.name, "a node has left");
                 let leave = metadata::leave(&member.id, log_time_ms, seen);
                 self.replication.submit_metadata(&leave).await?;

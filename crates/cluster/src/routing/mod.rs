@@ -579,19 +579,19 @@ impl Router {
         self.reconciled_to(self.metadata.applied().0, timeout).await
     }
 
-    /// Waits for a while until the other nodes serve what the metadata says now, or may no longer take
-    /// themselves for current (`current.rs`), so that who changed it finds it so wherever he asks next. One
-    /// that counts as away is asked too while its last beat is fresh here: a clock that stepped moves log
-    /// time, and makes nodes that are well seem late. The lock of changes must be free: what others change at the same time needs it here.
+    /// Waits for a while until the other nodes that are there serve what the metadata says now, or may no
+    /// longer take themselves for current (`current.rs`), so that who changed it finds it so wherever he
+    /// asks next. The lock of changes must be free: what others change at the same time needs it here.
     pub(crate) async fn tell_others(&self) {
         if self.replication.is_alone {
             return;
         }
         let metadata = self.metadata.applied().0;
+        // One that came back a moment ago may take itself for current already.
         if let Err(error) = self.follow_members() {
-            tracing::warn!(%error, "the nodes' beats cannot be read");
+            tracing::warn!(%error, "the nodes' reports cannot be read");
         }
-        let others = self.members.others_heard_within(ACKNOWLEDGE_TIMEOUT);
+        let others = self.members.others();
         let end = self.world.time.now() + ACKNOWLEDGE_TIMEOUT;
         let asked = others.iter().map(|member| async move {
             let question = Question::Await { metadata };
