@@ -122,8 +122,8 @@ pub trait Log: Send + Sync + 'static {
     /// Whether the log can be written and read.
     ///
     /// # Errors
-    /// Why not, as far as known.
-    fn health(&self) -> Result<(), String>;
+    /// [`LogError::Failed`]: why not, as far as known.
+    fn health(&self) -> Result<(), LogError>;
 
     /// The figures of this moment.
     fn stats(&self) -> Stats;

@@ -154,7 +154,7 @@ fn a_holder_that_comes_back_is_found_and_another_log_is_not_taken_for_it() {
     drop((held, holder));
     let (_other, _holder) = hold(other_dir.path(), &address);
     assert!(error(&mut *reader).to_string().contains("holds log"), "another log is read");
-    while !log.health().unwrap_err().contains("holds log") {
+    while !log.health().unwrap_err().to_string().contains("holds log") {
         assert!(Instant::now() < deadline, "another log is taken for the same");
         std::thread::sleep(Duration::from_millis(10));
     }

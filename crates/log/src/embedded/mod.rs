@@ -234,8 +234,8 @@ impl Log for Embedded {
         self.core.sync(written).map_err(|error| LogError::Failed(error.to_string()))
     }
 
-    fn health(&self) -> Result<(), String> {
-        self.core.stopped().map_or(Ok(()), Err)
+    fn health(&self) -> Result<(), LogError> {
+        self.core.stopped().map_or(Ok(()), |fault| Err(LogError::Failed(fault)))
     }
 
     fn stats(&self) -> Stats {

@@ -29,7 +29,7 @@ fn after_a_failed_sync_the_outcome_is_unknown_and_nothing_more_is_appended() {
     assert!(matches!(&unknown, Err(AppendError::Unknown(text)) if text.contains("a file")));
     let refused = append(&log, b"refused");
     assert!(matches!(&refused, Err(AppendError::Refused(text)) if text.contains("opened anew")));
-    assert!(log.health().unwrap_err().contains("sync of a file failed"));
+    assert!(log.health().unwrap_err().to_string().contains("sync of a file failed"));
     assert!(log.stats().stopped.is_some());
     // What is not known to be durable is not shown.
     assert_eq!(log.bounds(GroupId(0)).unwrap().last, Lsn(1));

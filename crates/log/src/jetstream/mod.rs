@@ -218,14 +218,14 @@ impl Log for Jetstream {
         Ok(())
     }
 
-    fn health(&self) -> Result<(), String> {
+    fn health(&self) -> Result<(), LogError> {
         if let Some(fault) = self.core.groups.iter().find_map(|group| group.fault()) {
-            return Err(fault);
+            return Err(LogError::Failed(fault));
         }
         if self.core.is_connected() {
             Ok(())
         } else {
-            Err("there is no connection to a log server".to_owned())
+            Err(LogError::Failed("there is no connection to a log server".to_owned()))
         }
     }
 

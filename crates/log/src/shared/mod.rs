@@ -295,11 +295,11 @@ impl Log for Shared {
         Ok(())
     }
 
-    fn health(&self) -> Result<(), String> {
+    fn health(&self) -> Result<(), LogError> {
         let state = self.core.state.lock();
         match (&state.fault, &state.connection) {
-            (Some(fault), _) => Err(fault.clone()),
-            (None, None) => Err(self.core.gone()),
+            (Some(fault), _) => Err(LogError::Failed(fault.clone())),
+            (None, None) => Err(LogError::Failed(self.core.gone())),
             (None, Some(_)) => Ok(()),
         }
     }

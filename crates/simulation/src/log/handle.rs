@@ -212,7 +212,7 @@ impl Log for Handle {
         Ok(())
     }
 
-    fn health(&self) -> Result<(), String> {
+    fn health(&self) -> Result<(), LogError> {
         Ok(())
     }
 

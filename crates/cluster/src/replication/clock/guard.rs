@@ -222,8 +222,8 @@ impl Log for GuardedLog {
         self.log.sync()
     }
 
-    fn health(&self) -> Result<(), String> {
-        self.clock.check().map_err(|fault| fault.to_string())?;
+    fn health(&self) -> Result<(), LogError> {
+        self.clock.check().map_err(|fault| LogError::Failed(fault.to_string()))?;
         self.log.health()
     }
 
