@@ -236,6 +236,15 @@ impl Role {
         &self.name
     }
 
+    /// Whether it has ended. A simulation's keeps its [`Stopping`] until then.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        match &self.thread {
+            Some(thread) => thread.is_finished(),
+            None => self.stop.is_closed(),
+        }
+    }
+
     /// Tells it to stop.
     pub fn tell_to_stop(&self) {
         // One that is over hears nothing.
@@ -328,7 +337,7 @@ mod tests {
         while rounds.load(Ordering::Relaxed) < 3 {
             std::thread::yield_now();
         }
-        assert_eq!(role.name(), "counting");
+        assert_eq!((role.name(), role.is_over()), ("counting", false));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(role.stop());
         let then = rounds.load(Ordering::Relaxed);

@@ -337,6 +337,11 @@ mod tests {
         executor.run_for(10 * SECOND).unwrap();
         assert_eq!(*ended.lock(), Some(Instant::default() + 4 * SECOND));
         assert_eq!(executor.tasks(), 0);
+        let brief = executor.process(1).role("brief", |stopping| async move { drop(stopping) });
+        let brief = brief.unwrap();
+        assert!(!brief.is_over());
+        executor.run_for(SECOND).unwrap();
+        assert!(brief.is_over());
     }
 
     #[test]

@@ -6,10 +6,7 @@
 //! The node that acts for the cluster looks. What was followed is noted in the pattern, so that a
 //! follower that somebody deleted stays deleted.
 
-#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
-
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 use plimsoll_index::Error;
 use plimsoll_stdx::wildcard_matches;
@@ -167,20 +164,21 @@ impl Following {
 
     async fn look_at_pattern(&self, name: &str, pattern: AutoFollow) {
         let (told, rests) = (&self.keeping.auto, &self.keeping.auto_rests);
+        let time = &self.keeping.world.time;
         let Some(remote) = self.keeping.remotes.get(&pattern.remote) else { return };
         let tables = match remote.tables().await {
             Ok(tables) => tables,
             Err(error) => {
                 tracing::debug!(%error, "tables to follow cannot be looked for");
-                return told.asked(&pattern.remote, false);
+                return told.asked(&pattern.remote, false, time.wall_ms());
             }
         };
-        told.asked(&pattern.remote, true);
+        told.asked(&pattern.remote, true, time.wall_ms());
         let mut followed = BTreeSet::new();
         for (leader, uuid) in tables.iter().take(TABLES_MAX) {
             if !pattern.means(leader)
                 || pattern.known.contains(uuid)
-                || rests.rests(name, uuid, Instant::now())
+                || rests.rests(name, uuid, time.now())
             {
                 continue;
             }
@@ -205,7 +203,7 @@ impl Following {
                 // It may pass: nodes that do not know how, a limit, a cluster that is away.
                 Err(error) => {
                     told.failed(format!("{name}:{leader}"), error.reason.to_string());
-                    rests.failed(name, uuid, Instant::now());
+                    rests.failed(name, uuid, time.now());
                 }
             }
         }

@@ -1,11 +1,10 @@
 //! What became of looking for new tables, since the node was started, and which rest that could not be followed.
 
-use std::collections::{HashMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use parking_lot::Mutex;
-
-use crate::machine::wall_clock::now_ms;
+use plimsoll_base::time::Instant;
 
 /// How long a table rests at first that could not be followed, doubled each time.
 const REST_MIN: Duration = Duration::from_secs(2);
@@ -35,7 +34,7 @@ pub(super) struct AutoFollowTold(pub(super) Mutex<AutoFollowStatistics>);
 
 /// Tables that could not be followed: the pattern's name and the table's uuid there, and how long each rests.
 #[derive(Default)]
-pub(super) struct Rests(Mutex<HashMap<(String, String), Rest>>);
+pub(super) struct Rests(Mutex<BTreeMap<(String, String), Rest>>);
 
 struct Rest {
     until: Instant,
@@ -75,25 +74,23 @@ impl AutoFollowTold {
         told.errors.push_back((what, why));
     }
 
-    pub(super) fn asked(&self, remote: &str, is_answered: bool) {
+    pub(super) fn asked(&self, remote: &str, is_answered: bool, now_ms: u64) {
         let mut told = self.0.lock();
         told.failed_asks += u64::from(!is_answered);
-        let now = now_ms();
         match told.clusters.iter_mut().find(|(name, _)| name == remote) {
-            Some((_, at)) => *at = now,
-            None => told.clusters.push((remote.to_owned(), now)),
+            Some((_, at)) => *at = now_ms,
+            None => told.clusters.push((remote.to_owned(), now_ms)),
         }
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test of the machine's")]
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_cannot_be_followed_is_tried_ever_less_often() {
-        let (rests, now) = (Rests::default(), Instant::now());
+        let (rests, now) = (Rests::default(), Instant::default());
         let mut tries = 0;
         for second in 0..3600 {
             let now = now + Duration::from_secs(second);

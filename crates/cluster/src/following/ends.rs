@@ -4,9 +4,7 @@
 //! acts tells what the one that saw the end could not. What an end does is the leader's to know
 //! (`leading/holds.rs`).
 
-#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
-
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use plimsoll_storage::operation::Operation;
@@ -72,7 +70,7 @@ impl Keeping {
     pub(super) fn tell_end(self: &Arc<Self>, name: String, incarnation: u64, follows: &Follows) {
         let end = self.hold_of(&name, incarnation, follows, HoldChange::End);
         let (keeping, remote) = (Arc::clone(self), follows.remote.clone());
-        tokio::spawn(async move {
+        self.children.begin("tell an end", async move {
             let Some(here) = keeping.here.upgrade() else { return };
             let at_ms = here.metadata.log_time_ms();
             keeping.tell(&here, &Noted { remote, end, at_ms }).await;
@@ -84,7 +82,7 @@ impl Keeping {
     pub(super) fn give_up(self: &Arc<Self>, name: String, incarnation: u64, follows: &Follows) {
         let end = self.hold_of(&name, incarnation, follows, HoldChange::End);
         let Some(remote) = self.remotes.get(&follows.remote) else { return };
-        tokio::spawn(async move {
+        self.children.begin("give up", async move {
             if let Err(error) = remote.hold(end).await {
                 tracing::debug!(%error, "a leader is not told that it need keep nothing");
             }
@@ -94,7 +92,7 @@ impl Keeping {
     /// Tells all ends that no leader has heard of, beside everything else.
     pub(super) fn tell_ends(self: &Arc<Self>, here: &Arc<LocalCopies>, turn: Taken<()>) {
         let (keeping, here) = (Arc::clone(self), Arc::clone(here));
-        tokio::spawn(async move {
+        self.children.begin("tell ends", async move {
             match ended(&here) {
                 Ok(mut ended) => {
                     ended.sort_unstable_by_key(|it| it.at_ms);
@@ -105,7 +103,7 @@ impl Keeping {
                         keeping.forget(&here, &noted).await;
                     }
                     // One that is away is not waited for once for each of its ends.
-                    let mut away = HashSet::new();
+                    let mut away = BTreeSet::new();
                     for noted in ended {
                         if !away.contains(&noted.remote)
                             && keeping.tell(&here, &noted).await == Outcome::Waits
@@ -162,7 +160,7 @@ fn ended(here: &LocalCopies) -> Result<Vec<Noted>, MetadataError> {
     }
     let tables = metadata::tables(&here.metadata)?;
     let following = tables.iter().filter(|(_, definition)| definition.follows.is_some());
-    let following: HashSet<String> =
+    let following: BTreeSet<String> =
         following.map(|(_, definition)| name_of(definition.incarnation)).collect();
     noted.retain(|(name, _)| !following.contains(name));
     let ended = noted.into_iter().filter_map(|(_, value)| serde_json::from_value(value).ok());

@@ -1,12 +1,11 @@
 //! What is known of the first copies of this node: which are made, which rest, with what of the link.
 
-#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::time::Instant;
 use plimsoll_log::PartitionId;
 use plimsoll_storage::partition::Resources;
 
@@ -52,7 +51,7 @@ impl Making {
     /// compacts meanwhile takes the processors from the copying.
     pub(super) fn release_compactions(&self, resources: &Resources) {
         let age = if self.slots.is_empty() { Duration::ZERO } else { COMPACTION_WAIT };
-        resources.release_compactions(age, Instant::now());
+        resources.release_compactions(age);
     }
 
     /// Has files give way to the records of those remotes for which it is so, and come over as many
@@ -77,11 +76,11 @@ impl Making {
         })
     }
 
-    pub(super) fn rest(&self, id: PartitionId) {
-        self.rests.lock().insert(id, Instant::now() + RETRY_INTERVAL);
+    pub(super) fn rest(&self, id: PartitionId, now: Instant) {
+        self.rests.lock().insert(id, now + RETRY_INTERVAL);
     }
 
-    pub(super) fn rests(&self, id: PartitionId) -> bool {
-        self.rests.lock().get(&id).is_some_and(|until| *until > Instant::now())
+    pub(super) fn rests(&self, id: PartitionId, now: Instant) -> bool {
+        self.rests.lock().get(&id).is_some_and(|until| *until > now)
     }
 }

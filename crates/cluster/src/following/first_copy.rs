@@ -5,18 +5,16 @@
 //! Nobody has written to the partition before that copy serves: whatever the log has is not for it, and
 //! it may begin wherever the log stands.
 
-#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
-
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use plimsoll_base::tasks::Lost;
 use plimsoll_log::Lsn;
 use plimsoll_log::rules::chain::Position;
 use plimsoll_storage::partition::{ApplyError, Replica};
 use plimsoll_storage::rows::StoreError;
-use tokio::task::JoinError;
 
 use super::remote::{LeaderTable, Remote, RemoteError};
 use crate::copies::LocalCopies;
@@ -69,7 +67,7 @@ pub(super) enum NotBrought {
     NotInstalled(#[from] InstallError),
     /// What was to be done ended halfway.
     #[error(transparent)]
-    Lost(#[from] JoinError),
+    Lost(#[from] Lost),
     /// The last node of the leader's that was tried does not give its copy.
     #[error("node {node} of {remote}: {why}")]
     Source {
@@ -236,7 +234,7 @@ async fn copy(
                 // All rows are read for that: beside this thread.
                 let install =
                     move || copied.install_follower(&resources, incarnation, of, is_index);
-                let install = tokio::task::spawn_blocking(install);
+                let install = here.world.tasks.blocking(install);
                 let (installed, mapping) = tokio::join!(install, take_mapping());
                 match installed {
                     Ok(Ok(_)) => Ok(mapping),

@@ -3,17 +3,17 @@
 //! `holding.rs`). It looks at the tables now and then and brings about what is missing; a crash leaves
 //! nothing that the next look does not find.
 
-#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use plimsoll_base::tasks::Stopping;
+use plimsoll_base::time::Instant;
 use plimsoll_log::PartitionId;
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
 
+use super::children::Parent;
 use super::leading::PLACES_MAX;
 use super::progress::Trouble;
 use super::pull::Pull;
@@ -39,7 +39,8 @@ const LEVELS_MAX: usize = 16;
 #[derive(Default)]
 struct Seen {
     pulls: BTreeMap<String, Pulling>,
-    looked_at: BTreeMap<u64, Instant>,
+    /// When leaders' tables are to be looked at next.
+    looks: BTreeMap<u64, Instant>,
     /// Leaders' tables that are being looked at.
     looking: Slots<u64>,
     /// When new tables were looked for.
@@ -58,33 +59,28 @@ struct Pulling {
     /// The leader's partitions, each with which copy here.
     pulled: Vec<(PartitionId, usize)>,
     remote: Arc<dyn Remote>,
-    tasks: Vec<AbortHandle>,
+    /// It ends with this.
+    _parent: Parent,
 }
 
-impl Drop for Pulling {
-    fn drop(&mut self) {
-        self.tasks.iter().for_each(AbortHandle::abort);
-    }
-}
-
-/// Looks until the node stops.
-pub(super) async fn run(keeping: Arc<Keeping>) {
+/// Looks until it is told to stop, or the node stops. What goes on beside it ends with it.
+pub(super) async fn run(keeping: Arc<Keeping>, _parent: Parent, mut stopping: Stopping) {
     let (tell, mut levels) = mpsc::channel(LEVELS_MAX);
     let mut seen = Seen::default();
     loop {
         {
             let Some(here) = keeping.here.upgrade() else { break };
-            let is_stopping = [&*here.replication.is_stopping, &keeping.is_stopping];
-            if is_stopping.iter().any(|it| it.load(Ordering::Relaxed)) {
+            if stopping.is_told() || here.replication.is_stopping.load(Ordering::Relaxed) {
                 break;
             }
             keeping.look(&here, &mut seen, &tell);
         }
         let level = tokio::select! {
             biased;
+            () = stopping.told() => break,
             level = levels.recv() => level,
             () = keeping.wake.notified() => None,
-            () = tokio::time::sleep(INTERVAL) => None,
+            () = keeping.world.time.sleep(INTERVAL) => None,
         };
         if let (Some(level), Some(here)) = (level, keeping.here.upgrade()) {
             keeping.look_at_level(&here, &mut seen, &level);
@@ -99,6 +95,7 @@ impl Keeping {
         seen: &mut Seen,
         tell: &mpsc::Sender<Level>,
     ) {
+        let now = self.world.time.now();
         let mut pulls: BTreeMap<String, Vec<Pulled>> = BTreeMap::new();
         let mut following = BTreeSet::new();
         let mut urgent = BTreeSet::new();
@@ -120,7 +117,7 @@ impl Keeping {
                             && local.fault().is_none()
                             && here.members.speaks_for(copies.id, &definition) =>
                     {
-                        if self.progress.is_urgent(copies.id, Instant::now()) {
+                        if self.progress.is_urgent(copies.id, now) {
                             urgent.insert(follows.remote.clone());
                         }
                         let leader = follows.partition(copies.id.ordinal);
@@ -147,18 +144,18 @@ impl Keeping {
             self.tell_end(name, incarnation, &follows);
         }
         self.progress.retain(|id| following.contains(&id.table));
-        self.pacing.hasten(self.progress.urgency(Instant::now()));
+        self.pacing.hasten(self.progress.urgency(now));
         self.held.lock().retain(|table, _| following.contains(table));
-        seen.looked_at.retain(|table, _| following.contains(table));
+        seen.looks.retain(|table, _| following.contains(table));
         self.making.retain(|id| following.contains(&id.table));
         self.making.release_compactions(&here.replication.resources);
         self.making.share_links(&*self.remotes, |remote| urgent.contains(remote));
         if here.replication.is_alone || here.members.acts() {
             self.look_at_patterns(here, seen);
-            if let Some(turn) = seen.moves.take(LOOK_INTERVAL) {
+            if let Some(turn) = seen.moves.take(LOOK_INTERVAL, now) {
                 self.move_first_copies(here, turn);
             }
-            if let Some(turn) = seen.ends.take(LOOK_INTERVAL) {
+            if let Some(turn) = seen.ends.take(LOOK_INTERVAL, now) {
                 self.tell_ends(here, turn);
             }
             self.bring_to_end(here, seen);
@@ -171,15 +168,16 @@ impl Keeping {
         let is_ending = |table: &Arc<Table>| table.follows().is_some_and(|it| it.is_ending);
         let mut tables: Vec<_> = here.tables.all().into_iter().filter(is_ending).collect();
         seen.ending_since.retain(|table, _| tables.iter().any(|it| it.incarnation() == *table));
+        let now = self.world.time.now();
         // Whoever began it is mostly at it.
         tables.retain(|table| {
-            let since = seen.ending_since.entry(table.incarnation()).or_insert_with(Instant::now);
-            since.elapsed() >= ENDING_INTERVAL
+            let since = seen.ending_since.entry(table.incarnation()).or_insert(now);
+            now - *since >= ENDING_INTERVAL
         });
-        let turn = (!tables.is_empty()).then(|| seen.endings.take(ENDING_INTERVAL)).flatten();
+        let turn = (!tables.is_empty()).then(|| seen.endings.take(ENDING_INTERVAL, now)).flatten();
         let Some(turn) = turn else { return };
         let following = Following { here: Arc::clone(here), keeping: Arc::clone(self) };
-        tokio::spawn(async move {
+        self.children.begin("end following", async move {
             for table in tables {
                 if let Err(error) = following.end(&table).await {
                     let table = table.name();
@@ -192,9 +190,10 @@ impl Keeping {
 
     /// Has new tables looked for, beside everything else.
     fn look_at_patterns(self: &Arc<Self>, here: &Arc<LocalCopies>, seen: &mut Seen) {
-        let Some(turn) = seen.patterns.take(PATTERNS_INTERVAL) else { return };
+        let now = self.world.time.now();
+        let Some(turn) = seen.patterns.take(PATTERNS_INTERVAL, now) else { return };
         let following = Following { here: Arc::clone(here), keeping: Arc::clone(self) };
-        tokio::spawn(async move {
+        self.children.begin("look at patterns", async move {
             following.look_at_patterns().await;
             drop(turn);
         });
@@ -202,15 +201,14 @@ impl Keeping {
 
     /// Whether this node looks at a table's leader now: the one that speaks for its first partition.
     fn is_turn(&self, here: &LocalCopies, seen: &mut Seen, table: &Table) -> bool {
-        let is_due = |at: &Instant| at.elapsed() >= LOOK_INTERVAL;
-        match seen.looked_at.get(&table.incarnation()) {
-            Some(at) if !is_due(at) => return false,
+        let now = self.world.time.now();
+        match seen.looks.get(&table.incarnation()) {
+            Some(at) if now < *at => return false,
             Some(_) => {}
             None => {
                 // Not all tables at one moment.
                 let early = LOOK_INTERVAL.mul_f64(table.incarnation() as f64 / u64::MAX as f64);
-                let at = Instant::now().checked_sub(early).unwrap_or_else(Instant::now);
-                seen.looked_at.insert(table.incarnation(), at);
+                seen.looks.insert(table.incarnation(), now + LOOK_INTERVAL.saturating_sub(early));
                 return false;
             }
         }
@@ -251,16 +249,13 @@ impl Keeping {
                 continue;
             };
             let names = names(&pulled);
-            let pull = |pulled: &[Pulled]| {
-                let progress = Arc::clone(&self.progress);
+            let (parent, children) = Parent::new(&self.world.tasks);
+            for pulled in pulled.chunks(PLACES_MAX) {
                 let version = Arc::clone(&here.replication.version);
-                let by = (progress, Arc::clone(&self.pacing));
-                let pull =
-                    Pull::new(Arc::clone(&remote), pulled.to_vec(), by, version, tell.clone());
-                tokio::spawn(pull.run()).abort_handle()
-            };
-            let tasks = pulled.chunks(PLACES_MAX).map(pull).collect();
-            seen.pulls.insert(name, Pulling { pulled: names, remote, tasks });
+                let pull = Pull::new(self, &remote, pulled.to_vec(), version, tell.clone());
+                children.begin("pull", pull.run());
+            }
+            seen.pulls.insert(name, Pulling { pulled: names, remote, _parent: parent });
         }
     }
 
@@ -285,10 +280,10 @@ impl Keeping {
     ) {
         let incarnation = table.incarnation();
         let Some(slot) = seen.looking.take(incarnation, LOOKING_MAX) else { return };
-        seen.looked_at.insert(incarnation, Instant::now());
+        seen.looks.insert(incarnation, self.world.time.now() + LOOK_INTERVAL);
         let (keeping, here) = (Arc::clone(self), Arc::downgrade(here));
         let (table, follows) = (Arc::clone(table), Arc::clone(follows));
-        tokio::spawn(async move {
+        self.children.begin("look at a leader", async move {
             if let Some(here) = here.upgrade()
                 && let Err(error) = keeping.take_over(&here, &table, &follows).await
             {

@@ -1,17 +1,14 @@
 //! First copies as this node makes them: which, how many at once, with what of the link, and what becomes
 //! of one whose table goes meanwhile, here or at its leader. How one is made is `first_copy.rs`'s.
 
-#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
-
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::first_copy::{self, Brought, NotBrought, TakingMapping};
 use super::progress::Trouble;
 use super::service::{Keeping, LOOK_INTERVAL};
 use super::slots::Taken;
 use crate::copies::LocalCopies;
-use crate::machine::chance::random_u64;
 use crate::metadata::follows::Follows;
 use crate::metadata::placement::{Copy, CopyState, proposed};
 use crate::metadata::table::TableDefinition;
@@ -35,14 +32,14 @@ impl Keeping {
         copies: &Arc<Copies>,
         follows: &Arc<Follows>,
     ) {
-        if follows.is_ending || self.making.rests(copies.id) {
+        if follows.is_ending || self.making.rests(copies.id, self.world.time.now()) {
             return;
         }
         let Some(slot) = self.making.take(copies.id, &follows.remote) else { return };
         here.replication.resources.hold_compactions();
         let (keeping, here) = (Arc::clone(self), Arc::downgrade(here));
         let (table, copies, follows) = (Arc::clone(table), Arc::clone(copies), Arc::clone(follows));
-        tokio::spawn(async move {
+        self.children.begin("first copy", async move {
             let Some(here) = here.upgrade() else { return };
             match keeping.make(&here, &table, &copies, &follows).await {
                 Ok(()) => keeping.progress.tell(copies.id, |it| it.trouble = None),
@@ -51,7 +48,7 @@ impl Keeping {
                     let (why, is_fatal) = (why.to_string(), why.is_final());
                     let trouble = Some(Trouble { why, is_fatal });
                     keeping.progress.tell(copies.id, |it| it.trouble = trouble);
-                    keeping.making.rest(copies.id);
+                    keeping.making.rest(copies.id, keeping.world.time.now());
                 }
             }
             drop(slot);
@@ -109,19 +106,20 @@ impl Keeping {
 
     /// Waits until a copy is of no use any more, and says why.
     async fn gone(&self, here: &LocalCopies, copies: &Copies, follows: &Follows) -> NotBrought {
-        let mut looked_at = Instant::now();
+        let time = &self.world.time;
+        let mut looked_at = time.now();
         loop {
-            tokio::time::sleep(GONE_INTERVAL).await;
+            time.sleep(GONE_INTERVAL).await;
             if here.tables.copies(copies.id).is_none() {
                 return NotBrought::Deleted;
             }
-            if looked_at.elapsed() >= LOOK_INTERVAL {
+            if time.now() - looked_at >= LOOK_INTERVAL {
                 if let Err(error) = self.leader(follows).await
                     && error.is_final()
                 {
                     return NotBrought::LeaderGone(error);
                 }
-                looked_at = Instant::now();
+                looked_at = time.now();
             }
         }
     }
@@ -157,7 +155,7 @@ impl Keeping {
             wait
         });
         CopyOptions {
-            seed: random_u64(),
+            seed: here.router.names.next_u64(),
             window: Some(window),
             pace: Some(pace),
             compression,
@@ -171,7 +169,7 @@ impl Keeping {
     /// partition is lost, as there was nothing yet.
     pub(super) fn move_first_copies(&self, here: &Arc<LocalCopies>, turn: Taken<()>) {
         let (here, tables) = (Arc::clone(here), here.tables.all());
-        tokio::spawn(async move {
+        self.children.begin("first copies elsewhere", async move {
             let log_time_ms = here.metadata.log_time_ms();
             let wait_ms = settings::cluster::delayed_ms(&here.metadata);
             let places = here.members.places(log_time_ms, wait_ms, &here.changes.wanted_nodes());

@@ -2,10 +2,8 @@
 //! metadata into this cluster's, and are looked at first: what this version cannot read would stop every
 //! node that reads it there.
 
-#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
-
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use plimsoll_index::Error;
@@ -16,7 +14,6 @@ use super::remote::{LeaderTable, Remote, RemoteError};
 use super::service::Keeping;
 use crate::copies::LocalCopies;
 use crate::documents;
-use crate::machine::wall_clock::now_ms;
 use crate::metadata::follows::{Follows, travels};
 use crate::metadata::index::IndexMetadata;
 use crate::metadata::table::TableDefinition;
@@ -53,7 +50,8 @@ impl Keeping {
         follows: &Follows,
     ) -> Result<(Arc<dyn Remote>, LeaderTable), RemoteError> {
         let known = self.leaders.lock().get(&follows.incarnation).cloned();
-        let of_late = known.filter(|(at, _)| at.elapsed() < LEADER_OF_LATE);
+        let now = self.world.time.now();
+        let of_late = known.filter(|(at, _)| now - *at < LEADER_OF_LATE);
         match (of_late, self.remotes.get(&follows.remote)) {
             (Some((_, leader)), Some(remote)) => Ok((remote, leader)),
             _ => self.leader(follows).await,
@@ -62,10 +60,10 @@ impl Keeping {
 
     /// Remembers a leader for those who begin to copy it.
     pub(super) fn note_leader(&self, leader: &LeaderTable) {
-        let mut leaders = self.leaders.lock();
-        leaders.retain(|_, (at, _)| at.elapsed() < LEADER_OF_LATE);
+        let (mut leaders, now) = (self.leaders.lock(), self.world.time.now());
+        leaders.retain(|_, (at, _)| now - *at < LEADER_OF_LATE);
         if leaders.len() < LEADERS_MAX {
-            leaders.insert(leader.incarnation, (Instant::now(), leader.clone()));
+            leaders.insert(leader.incarnation, (now, leader.clone()));
         }
     }
 
@@ -101,7 +99,7 @@ impl Keeping {
         let why = Mutex::new(None);
         let change = |definition: &mut TableDefinition| {
             let before = definition.documents.clone();
-            if !take_documents(definition, &leader, &is_taken) {
+            if !take_documents(definition, &leader, &is_taken, self.world.time.wall_ms()) {
                 return false;
             }
             // What this version cannot read would stop every node that looks at it.
@@ -131,6 +129,7 @@ fn take_documents(
     definition: &mut TableDefinition,
     leader: &LeaderTable,
     is_taken: &dyn Fn(&str) -> bool,
+    now_ms: u64,
 ) -> bool {
     let Some(follows) = definition.follows.as_ref().filter(|it| !it.is_ending) else {
         return false;
@@ -138,7 +137,7 @@ fn take_documents(
     let Some(documents) = &leader.documents else { return false };
     match &mut definition.documents {
         None => {
-            let mut documents = documents_of(documents, &follows.settings, now_ms());
+            let mut documents = documents_of(documents, &follows.settings, now_ms);
             documents.aliases.retain(|alias, _| !is_taken(alias));
             definition.documents = Some(documents);
             true

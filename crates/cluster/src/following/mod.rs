@@ -11,11 +11,11 @@
 //! | [`making`], [`first_copies`] | which first copies this node makes, and with what of the link |
 //! | [`holding`] | how far followers are, told to their leaders |
 //! | [`ends`] | the end of following, told to leaders until they know it |
-//! | [`slots`] | what runs once at a time |
+//! | [`slots`], [`children`] | what runs once at a time; what ends with whoever began it |
 //! | [`mirror`] | mapping, settings and aliases as the leader has them |
 //! | [`first_copy`] | the first copy of a partition, from the leader's files |
 //! | [`check`] | what came, looked at before it is appended |
-//! | [`pull`], [`pulled`] | the leader's records, asked for and appended here |
+//! | [`pull`], [`pulled`], [`left_out`] | the leader's records, asked for and appended here; which not now |
 //! | [`progress`] | how far that is |
 //! | [`leading`] | what this cluster's own tables tell those who follow them |
 //! | [`difference`] | copies that the leader's log no longer reaches, levelled |
@@ -23,11 +23,10 @@
 //!
 //! How another cluster is reached is not known here: the front end hands a [`Remotes`] in.
 
-#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
-
 mod auto_follow;
 mod auto_follow_told;
 mod check;
+mod children;
 mod definition;
 mod difference;
 mod ends;
@@ -36,6 +35,7 @@ mod first_copy;
 mod holding;
 mod keeper;
 mod leading;
+mod left_out;
 mod making;
 mod mirror;
 mod progress;
@@ -48,14 +48,14 @@ mod slots;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
+use plimsoll_base::tasks::Role;
 use tokio::sync::Notify;
 
 use crate::copies::LocalCopies;
 use auto_follow_told::{AutoFollowTold, Rests};
+use children::Parent;
 use first_copies::Making;
 use progress::Progress;
 use service::Keeping;
@@ -77,10 +77,10 @@ pub use remote::{
 pub use requests::{FollowRequest, FollowerOverview, FollowerPartition, FollowerStatus};
 pub use service::Following;
 
-/// The thread that cares for them.
+/// The handle of the role that cares for them: a node's has a thread.
 pub struct FollowingThread {
     following: Following,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    role: Mutex<Option<Role>>,
 }
 
 impl FollowingThread {
@@ -90,15 +90,16 @@ impl FollowingThread {
         remotes: Arc<dyn Remotes>,
         cluster_uuid: String,
     ) -> io::Result<Self> {
-        let progress = Arc::new(Progress::default());
-        let weak = Arc::downgrade(here);
+        let world = here.world.clone();
+        let (parent, children) = Parent::new(&world.tasks);
         let keeping = Arc::new(Keeping {
-            here: weak,
+            here: Arc::downgrade(here),
             remotes,
-            progress,
+            progress: Arc::new(Progress::default()),
             pacing: Arc::clone(&here.pacing),
             cluster_uuid,
-            is_stopping: AtomicBool::new(false),
+            children,
+            seeds: Arc::new(world.random.draws("levelling")),
             auto: AutoFollowTold::default(),
             auto_rests: Rests::default(),
             held: Mutex::default(),
@@ -106,16 +107,13 @@ impl FollowingThread {
             making: Making::default(),
             leaders: Mutex::default(),
             wake: Notify::new(),
+            world,
         });
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let kept = Arc::clone(&keeping);
-        let run = move || {
-            runtime.block_on(keeper::run(kept));
-            runtime.shutdown_background();
-        };
-        let thread = std::thread::Builder::new().name("following".to_owned()).spawn(run)?;
+        let run = move |stopping| keeper::run(kept, parent, stopping);
+        let role = here.world.tasks.networked_role("following", run)?;
         let following = Following { here: Arc::clone(here), keeping };
-        Ok(Self { following, thread: Mutex::new(Some(thread)) })
+        Ok(Self { following, role: Mutex::new(Some(role)) })
     }
 
     /// What can be asked for.
@@ -124,12 +122,10 @@ impl FollowingThread {
         &self.following
     }
 
-    /// Ends the thread: nothing is pulled any more. Blocks.
+    /// Ends the role, and what goes on beside it: nothing is pulled any more. Of a node's this blocks; a
+    /// simulation's ends when it is polled next.
     pub fn stop(&self) {
-        self.following.keeping.is_stopping.store(true, Ordering::Relaxed);
-        let thread = self.thread.lock().take();
-        if thread.is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the thread of what follows panicked");
-        }
+        let role = self.role.lock().take();
+        role.into_iter().for_each(Role::end);
     }
 }

@@ -2,9 +2,10 @@
 //! read by those who are asked; it decides nothing.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::time::Instant;
 use plimsoll_log::PartitionId;
 use serde::{Deserialize, Serialize};
 
@@ -103,7 +104,7 @@ impl PartitionProgress {
     /// For how long it has lacked what the leader had, or may have where that is silent, ms; 0 where it
     /// is level. None where the leader never said how far it is.
     pub(crate) fn lag_ms(&self, now: Instant) -> Option<u64> {
-        let since = |at: Instant| now.saturating_duration_since(at);
+        let since = |at: Instant| now - at;
         let lag = match self.ahead.front() {
             Some((_, at)) => since(*at),
             None => match since(self.level_at?) {
@@ -124,7 +125,7 @@ impl PartitionProgress {
     /// How long until it is level, as it has come nearer of late, ms; 0 where it is. None where it comes
     /// no nearer, or nothing is heard.
     pub(crate) fn left_ms(&self, now: Instant) -> Option<u64> {
-        let silent = now.saturating_duration_since(self.level_at?);
+        let silent = now - self.level_at?;
         if silent > LEVEL_HOLDS {
             return None;
         }
@@ -134,7 +135,7 @@ impl PartitionProgress {
             return Some(0);
         }
         let (before, at) = *self.behind.front()?;
-        let took = now.saturating_duration_since(at);
+        let took = now - at;
         let nearer = before.checked_sub(behind).filter(|nearer| *nearer > 0)?;
         // Of whole seconds alone something can be said.
         (took >= Duration::from_secs(1))
@@ -147,7 +148,7 @@ impl PartitionProgress {
         if self.lag_ms(now)? == 0 {
             return None;
         }
-        let is_silent = now.saturating_duration_since(self.level_at?) > LEVEL_HOLDS;
+        let is_silent = now - self.level_at? > LEVEL_HOLDS;
         let is_full = self.counters.waiting_bytes >= WAITING_FULL_BYTES;
         Some(match () {
             () if self.trouble.is_some() => Bound::Source,
@@ -232,7 +233,6 @@ impl Progress {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test of the machine's")]
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn the_lag_is_the_age_of_what_is_not_reached() {
         let (progress, id) = (Progress::default(), PartitionId { table: 1, ordinal: 0 });
-        let begin = Instant::now();
+        let begin = Instant::default();
         let at = |seconds| begin + Duration::from_secs(seconds);
         let level = |lsn| PartitionLevel { lsn, ..PartitionLevel::default() };
         progress.level(id, level(10), 0, at(0));
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn what_is_on_the_link_counts_as_a_lag_and_is_urgent() {
         let (progress, id) = (Progress::default(), PartitionId { table: 1, ordinal: 0 });
-        let now = Instant::now();
+        let now = Instant::default();
         let level = || PartitionLevel { lsn: 10, ..PartitionLevel::default() };
         progress.stands_at(id, 10);
         for (late_ms, lag_ms, is_urgent) in [(30, 0, false), (150, 150, false), (600, 600, true)] {
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn what_is_left_is_told_by_how_fast_the_leader_is_approached() {
         let (progress, id) = (Progress::default(), PartitionId { table: 1, ordinal: 0 });
-        let begin = Instant::now();
+        let begin = Instant::default();
         let at = |seconds| begin + Duration::from_secs(seconds);
         assert_eq!(progress.of(id).left_ms(begin), None);
         // The leader writes 70 a second, 100 are taken; 3,000 were missing.

@@ -5,13 +5,14 @@
 //!
 //! Which partitions this node pulls, and when, is decided in `keeper.rs`.
 
-#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
-
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::random::Draws;
+use plimsoll_base::time::Instant;
+use plimsoll_base::{Time, World};
 use plimsoll_control::transfer::Lateness;
 use plimsoll_log::record::Item;
 use plimsoll_log::{PartitionId, SessionId};
@@ -22,9 +23,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::check::check;
 use super::difference::{Levelled, Levelling};
+use super::left_out::LeftOut;
 use super::progress::{Progress, Trouble};
 use super::pulled::{Pulled, is_cut_off};
 use super::remote::{Level, Place, Records, Remote, RemoteError, Told};
+use super::service::Keeping;
 use crate::metadata::version::ClusterVersion;
 use crate::pacing::Pacing;
 use crate::replication::lead::{Answer, Step, Submission};
@@ -41,10 +44,6 @@ const APPEND_TIMEOUT: Duration = Duration::from_secs(30);
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 /// The longest.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// How long a partition is left out at first that goes no further now, doubled each time.
-const LEFT_OUT_MIN: Duration = Duration::from_secs(5);
-/// The longest; each return begins the stream of all anew.
-const LEFT_OUT_MAX: Duration = Duration::from_secs(60);
 /// How long the others wait for a mapping that the records of one table need.
 const MAPPING_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often it is looked whether the mapping is there.
@@ -60,21 +59,6 @@ enum Ended {
     Waits(String),
 }
 
-/// A partition that goes no further now.
-struct LeftOut {
-    /// Not once it is asked for again.
-    is_out: bool,
-    until: Instant,
-    /// How long it is left out the next time, unless something comes of it meanwhile.
-    next: Duration,
-}
-
-impl LeftOut {
-    fn is_over(&self) -> bool {
-        self.is_out && self.until <= Instant::now()
-    }
-}
-
 /// What was handed to the log here and not applied yet.
 struct Appending {
     leader: PartitionId,
@@ -83,20 +67,22 @@ struct Appending {
     to: u64,
     bytes: usize,
     records: usize,
-    began: tokio::time::Instant,
+    began: Instant,
     /// By when the log here has to answer.
-    until: tokio::time::Instant,
+    until: Instant,
     answered: oneshot::Receiver<Answer>,
 }
 
 /// One run over the partitions of one remote.
 pub(super) struct Pull {
+    world: World,
     remote: Arc<dyn Remote>,
     partitions: BTreeMap<PartitionId, Pulled>,
-    /// Partitions that go no further now, so that the others do; by their names at the leader.
-    left_out: BTreeMap<PartitionId, LeftOut>,
+    left_out: LeftOut,
     progress: Arc<Progress>,
     pacing: Arc<Pacing>,
+    /// What copies that are levelled are compared by.
+    seeds: Arc<Draws>,
     /// What all nodes here know.
     version: Arc<ClusterVersion>,
     /// Learns how far the leader's tables are.
@@ -112,27 +98,28 @@ pub(super) struct Pull {
 
 impl Pull {
     pub(super) fn new(
-        remote: Arc<dyn Remote>,
+        keeping: &Keeping,
+        remote: &Arc<dyn Remote>,
         pulled: Vec<Pulled>,
-        (progress, pacing): (Arc<Progress>, Arc<Pacing>),
         version: Arc<ClusterVersion>,
         levels: mpsc::Sender<Level>,
     ) -> Self {
         let partitions = pulled.into_iter().map(|it| (it.leader, it)).collect();
-        let (left_out, waiting, waiting_bytes) = (BTreeMap::new(), VecDeque::new(), 0);
         Self {
-            remote,
+            world: keeping.world.clone(),
+            remote: Arc::clone(remote),
             partitions,
-            left_out,
-            progress,
-            pacing,
+            left_out: LeftOut::default(),
+            progress: Arc::clone(&keeping.progress),
+            pacing: Arc::clone(&keeping.pacing),
+            seeds: Arc::clone(&keeping.seeds),
             version,
             levels,
-            waiting,
-            waiting_bytes,
-            levelled: Levelled::default(),
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            levelled: Levelled::new(&keeping.world.tasks),
             lateness: Lateness::default(),
-            began: Instant::now(),
+            began: keeping.world.time.now(),
         }
     }
 
@@ -148,7 +135,7 @@ impl Pull {
             if let Ended::Waits(why) = ended {
                 tracing::warn!(why, "a leader is not followed for now");
                 for (leader, Pulled { local, .. }) in &self.partitions {
-                    let is_left_out = self.is_left_out(*leader);
+                    let is_left_out = self.left_out.has(*leader);
                     self.progress.tell(local.id, |it| {
                         it.counters.failed_reads += 1;
                         if !is_left_out {
@@ -159,7 +146,7 @@ impl Pull {
             }
             let pause = PAUSE_MIN.saturating_mul(1 << failures.min(10)).min(PAUSE_MAX);
             if failures > 0 {
-                tokio::time::sleep(pause).await;
+                self.world.time.sleep(pause).await;
             }
         }
     }
@@ -173,7 +160,8 @@ impl Pull {
     /// appended twice.
     async fn settle(&mut self) {
         while let Some(first) = self.waiting.front_mut() {
-            let answer = tokio::time::timeout_at(first.until, &mut first.answered).await;
+            let left = first.until - self.world.time.now();
+            let answer = self.world.time.timeout(left, &mut first.answered).await;
             let answer = answer.ok().and_then(Result::ok).unwrap_or(Err(WriteError::Unknown));
             // How it ended is seen where the copy stands.
             let _ = self.appended(answer);
@@ -188,14 +176,7 @@ impl Pull {
             it.counters.failed_reads += 1;
             it.trouble = Some(Trouble { why, is_fatal });
         });
-        let last = self.left_out.get(&partition).map_or(LEFT_OUT_MIN, |it| it.next);
-        let next = (2 * last).min(LEFT_OUT_MAX);
-        let until = Instant::now() + last;
-        self.left_out.insert(partition, LeftOut { is_out: true, until, next });
-    }
-
-    fn is_left_out(&self, partition: PartitionId) -> bool {
-        self.left_out.get(&partition).is_some_and(|it| it.is_out)
+        self.left_out.add(partition, self.world.time.now());
     }
 
     /// Pulls until something is wrong.
@@ -206,10 +187,10 @@ impl Pull {
         };
         if places.is_empty() && self.levelled.is_busy() {
             // Whoever is left out comes again before those are level.
-            let out = self.left_out.values().filter(|it| it.is_out).map(|it| it.until).min();
-            match out {
+            match self.left_out.until() {
                 Some(until) => {
-                    let _ = tokio::time::timeout_at(until.into(), self.levelled.ended()).await;
+                    let left = until - self.world.time.now();
+                    let _ = self.world.time.timeout(left, self.levelled.ended()).await;
                 }
                 None => self.levelled.ended().await,
             }
@@ -229,7 +210,7 @@ impl Pull {
                 return Ended::Behind;
             }
             // Whoever was left out may come again.
-            if self.left_out.values().any(LeftOut::is_over) {
+            if self.left_out.until().is_some_and(|until| until <= self.world.time.now()) {
                 return Ended::Behind;
             }
             match self.step(&mut *records).await {
@@ -243,9 +224,9 @@ impl Pull {
     fn level_one(&mut self, leader: PartitionId) {
         let Some(pulled) = self.partitions.get(&leader).cloned() else { return };
         let (remote, levels) = (Arc::clone(&self.remote), self.levels.clone());
-        let progress = Arc::clone(&self.progress);
-        let source = Mutex::default();
-        self.levelled.begin(Levelling { remote, pulled, progress, levels, source });
+        let (world, progress) = (self.world.clone(), Arc::clone(&self.progress));
+        let (seeds, source) = (Arc::clone(&self.seeds), Mutex::default());
+        self.levelled.begin(Levelling { world, remote, pulled, progress, levels, seeds, source });
     }
 
     /// Where the copies here stand in the leader's log.
@@ -253,12 +234,10 @@ impl Pull {
         let cut_off = self.partitions.values().filter(|it| is_cut_off(it));
         let cut_off: Vec<PartitionId> = cut_off.map(|it| it.leader).collect();
         cut_off.into_iter().for_each(|leader| self.level_one(leader));
-        for it in self.left_out.values_mut().filter(|it| it.is_over()) {
-            it.is_out = false;
-        }
+        self.left_out.end(self.world.time.now());
         let mut places = Vec::new();
         for (partition, Pulled { local, .. }) in &self.partitions {
-            let is_left_out = self.is_left_out(*partition);
+            let is_left_out = self.left_out.has(*partition);
             if local.fault().is_some() || is_left_out || self.levelled.has(*partition) {
                 continue;
             }
@@ -274,7 +253,7 @@ impl Pull {
     /// Takes what comes next: from the leader, or from the log here.
     async fn step(&mut self, records: &mut dyn Records) -> Result<(), Ended> {
         // What this node's own clients ask for goes first.
-        let held = self.pacing.records.wait();
+        let (time, held) = (&self.world.time, self.pacing.records.wait());
         let has_room = held.is_zero() && self.waiting_bytes < WAITING_BYTES_MAX;
         let told = match self.waiting.front_mut() {
             Some(first) => tokio::select! {
@@ -283,17 +262,17 @@ impl Pull {
                     return self.appended(answer.unwrap_or(Err(WriteError::Unknown)));
                 }
                 // Apply of the group may have stopped: nobody answers then.
-                () = tokio::time::sleep_until(first.until) => {
+                () = time.sleep_until(first.until) => {
                     return self.appended(Err(WriteError::Unknown));
                 }
-                told = heard(records), if has_room => told,
-                () = tokio::time::sleep(held), if !held.is_zero() => return Ok(()),
+                told = heard(time, records), if has_room => told,
+                () = time.sleep(held), if !held.is_zero() => return Ok(()),
             },
             None if !held.is_zero() => {
-                tokio::time::sleep(held).await;
+                time.sleep(held).await;
                 return Ok(());
             }
-            None => heard(records).await,
+            None => heard(time, records).await,
         };
         match told.map_err(ended)? {
             Told::Carried { partition, item } => {
@@ -319,7 +298,7 @@ impl Pull {
     /// Hands records to the log here, once they are known to be right and their mapping is there.
     async fn append(&mut self, partition: PartitionId, item: Item) {
         // What comes of one that is left out comes again.
-        let pulled = self.partitions.get(&partition).filter(|_| !self.is_left_out(partition));
+        let pulled = self.partitions.get(&partition).filter(|_| !self.left_out.has(partition));
         let Some(pulled) = pulled.cloned() else { return };
         let Pulled { table, local, .. } = &pulled;
         if !table.follows().is_some_and(|it| it.is_active()) {
@@ -338,8 +317,9 @@ impl Pull {
         let Item::Carried { batch, records } = &item else { return };
         let (to, bytes, count) = (batch.to.lsn.0, item.bytes_max(), records.len());
         self.pacing.records.add(Pacing::weight(bytes));
+        let began = self.world.time.now();
         self.progress.tell(local.id, |it| {
-            it.heard_at = Some(Instant::now());
+            it.heard_at = Some(began);
             it.trouble = None;
             it.counters.batches += 1;
             it.counters.records += count as u64;
@@ -358,7 +338,6 @@ impl Pull {
         });
         let (leader, local) = (partition, local.id);
         self.waiting_bytes += bytes;
-        let began = tokio::time::Instant::now();
         let (records, until) = (count, began + APPEND_TIMEOUT);
         let appending = Appending { leader, local, to, bytes, records, began, until, answered };
         self.waiting.push_back(appending);
@@ -367,19 +346,20 @@ impl Pull {
     /// Waits until a table's mapping here is as new as records need it: an index without it would wait,
     /// and the leader may be gone then. False where it does not come soon.
     async fn await_mapping(&self, table: &Table, leader: u64, needed: u64) -> bool {
-        let end = Instant::now() + MAPPING_TIMEOUT;
+        let time = &self.world.time;
+        let end = time.now() + MAPPING_TIMEOUT;
         let mut asked_at: Option<Instant> = None;
         // A table of rows has none until it is known that the leader has become an index.
         while table.index().map_or(0, |index| index.mapping_version) < needed {
-            if Instant::now() >= end {
+            if time.now() >= end {
                 return false;
             }
-            if asked_at.is_none_or(|at| at.elapsed() >= MAPPING_INTERVAL) {
-                asked_at = Some(Instant::now());
+            if asked_at.is_none_or(|at| time.now() - at >= MAPPING_INTERVAL) {
+                asked_at = Some(time.now());
                 let mappings = [(leader, needed)].into_iter().collect();
                 let _ = self.levels.try_send(Level { mappings, ..Level::default() });
             }
-            tokio::time::sleep(MAPPING_PAUSE).await;
+            time.sleep(MAPPING_PAUSE).await;
         }
         true
     }
@@ -389,6 +369,7 @@ impl Pull {
         let Some(appending) = self.waiting.pop_front() else { return Ok(()) };
         let Appending { leader, local, to, bytes, records, began, .. } = appending;
         self.waiting_bytes -= bytes;
+        let took = self.world.time.now() - began;
         let stands_at = match answer.as_deref() {
             Ok([Reply::Integer(lsn)]) => u64::try_from(*lsn).ok(),
             _ => None,
@@ -399,12 +380,12 @@ impl Pull {
             if stands_at.is_some() {
                 it.appended += 1;
                 it.appended_records += records as u64;
-                it.append_time_ms += u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+                it.append_time_ms += u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
             }
             it.failed_appends += u64::from(answer.is_err());
         });
         if let Some(lsn) = stands_at {
-            self.left_out.remove(&leader);
+            self.left_out.forget(leader);
             self.progress.stands_at(local, lsn);
         }
         match (answer, stands_at) {
@@ -424,13 +405,13 @@ impl Pull {
     }
 
     fn level(&mut self, level: Level) {
-        let now = Instant::now();
-        let now_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let now = self.world.time.now();
+        let now_ms = u64::try_from((now - self.began).as_millis()).unwrap_or(u64::MAX);
         let late_ms = self.lateness.on_message(now_ms, level.clock_ms);
         for told in &level.partitions {
             let partition = PartitionId { table: told.table, ordinal: told.ordinal };
             if let Some(Pulled { local, .. }) = self.partitions.get(&partition)
-                && !self.is_left_out(partition)
+                && !self.left_out.has(partition)
             {
                 self.progress.level(local.id, told.clone(), late_ms, now);
                 self.progress.tell(local.id, |it| it.trouble = None);
@@ -441,8 +422,8 @@ impl Pull {
     }
 }
 
-async fn heard(records: &mut dyn Records) -> Result<Told, RemoteError> {
-    match tokio::time::timeout(SILENCE_MAX, records.next()).await {
+async fn heard(time: &Time, records: &mut dyn Records) -> Result<Told, RemoteError> {
+    match time.timeout(SILENCE_MAX, records.next()).await {
         Ok(told) => told,
         Err(_) => {
             Err(RemoteError::Unreachable(format!("the leader was silent for {SILENCE_MAX:?}")))

@@ -1,10 +1,8 @@
 //! What people ask of following: that a table follows another, that it stands still, goes on, or becomes a
 //! table of its own; and how far it is. Errors are Elasticsearch's.
 
-#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
-
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use plimsoll_index::Error;
 use plimsoll_storage::operation::Operation;
@@ -19,8 +17,6 @@ use super::remote::{Hold, LeaderTable, Remote, RemoteError, failed_remote};
 use super::service::Following;
 use crate::copies::LocalCopies;
 use crate::documents::check_name;
-use crate::machine::chance::random_u64;
-use crate::machine::wall_clock::now_ms;
 use crate::metadata;
 use crate::metadata::follows::Follows;
 use crate::metadata::index::no_such_index;
@@ -129,7 +125,7 @@ impl Following {
             return Err(already_exists(name));
         }
         // Before its copies are begun: what comes after them is to be there then.
-        let incarnation = random_u64();
+        let incarnation = here.router.names.next_u64();
         let hold = Hold {
             name: request.leader.clone(),
             cluster_uuid: self.keeping.cluster_uuid.clone(),
@@ -216,8 +212,9 @@ impl Following {
             let reason = format!("Invalid index name [{name}], already exists as alias");
             return Err(Error::new(400, "invalid_index_name_exception", reason));
         }
+        let now_ms = here.world.time.wall_ms();
         let mut documents =
-            leader.documents.as_ref().map(|it| documents_of(it, &follows.settings, now_ms()));
+            leader.documents.as_ref().map(|it| documents_of(it, &follows.settings, now_ms));
         if let Some(documents) = &mut documents {
             // A name here is one thing; those that are taken are left out.
             documents.aliases.retain(|alias, _| {
@@ -354,7 +351,7 @@ impl Following {
     }
 
     fn partitions(&self, table: &Table) -> Vec<FollowerPartition> {
-        let now = Instant::now();
+        let now = self.keeping.world.time.now();
         let is_paced = self.keeping.pacing.records.bounds();
         let mapping_version = table.index().map_or(0, |index| index.mapping_version);
         let partition = |copies: &Arc<Copies>| {
@@ -376,10 +373,9 @@ impl Following {
                 lag_ms: known.lag_ms(now),
                 left_ms: known.left_ms(now),
                 limited_by: known.limited_by(is_paced, now).map(|bound| bound.word().to_owned()),
-                silent_ms: known.heard_at.map(|at| {
-                    let silent = now.saturating_duration_since(at).as_millis();
-                    u64::try_from(silent).unwrap_or(u64::MAX)
-                }),
+                silent_ms: known
+                    .heard_at
+                    .map(|at| u64::try_from((now - at).as_millis()).unwrap_or(u64::MAX)),
                 mapping_version,
                 counters: known.counters,
                 trouble: fault.map(|why| (why, true)).or(trouble),

@@ -1,14 +1,17 @@
 //! The service: what is asked of the tables that follow, and what the tasks that care for them share.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::World;
+use plimsoll_base::random::Draws;
+use plimsoll_base::time::Instant;
 use tokio::sync::Notify;
 
 use super::auto_follow_told::{AutoFollowTold, Rests};
+use super::children::Children;
 use super::first_copies::Making;
 use super::progress::Progress;
 use super::remote::{LeaderTable, RemoteError, Remotes};
@@ -28,6 +31,7 @@ pub struct Following {
 
 /// What several tasks share.
 pub(super) struct Keeping {
+    pub world: World,
     pub here: Weak<LocalCopies>,
     pub remotes: Arc<dyn Remotes>,
     pub progress: Arc<Progress>,
@@ -35,7 +39,10 @@ pub(super) struct Keeping {
     pub pacing: Arc<Pacing>,
     /// This cluster, as leaders know it.
     pub cluster_uuid: String,
-    pub is_stopping: AtomicBool,
+    /// What goes on beside everything else, for as long as these tables are cared for.
+    pub children: Children,
+    /// What copies that are levelled are compared by.
+    pub seeds: Arc<Draws>,
     /// What became of looking for new tables.
     pub auto: AutoFollowTold,
     pub auto_rests: Rests,

@@ -1,21 +1,19 @@
 //! What runs once at a time: a slot is taken while a task runs, and given back however that ends, also
 //! where it panics.
 
-#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
-
-use std::collections::HashSet;
-use std::hash::Hash;
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::time::Instant;
 
 /// The slots that are taken, by what they are for.
-pub(super) struct Slots<K>(Arc<Mutex<HashSet<K>>>);
+pub(super) struct Slots<K>(Arc<Mutex<BTreeSet<K>>>);
 
 /// One that is taken; given back where it is dropped.
-pub(super) struct Taken<K: Eq + Hash> {
-    slots: Arc<Mutex<HashSet<K>>>,
+pub(super) struct Taken<K: Ord> {
+    slots: Arc<Mutex<BTreeSet<K>>>,
     key: K,
 }
 
@@ -25,7 +23,7 @@ impl<K> Default for Slots<K> {
     }
 }
 
-impl<K: Clone + Eq + Hash> Slots<K> {
+impl<K: Clone + Ord> Slots<K> {
     /// Takes one; `None` where it is taken, or as many are as may be at once.
     pub(super) fn take(&self, key: K, at_once_max: usize) -> Option<Taken<K>> {
         self.take_where(key, |taken| taken.len() < at_once_max)
@@ -35,7 +33,7 @@ impl<K: Clone + Eq + Hash> Slots<K> {
     pub(super) fn take_where(
         &self,
         key: K,
-        has_room: impl FnOnce(&HashSet<K>) -> bool,
+        has_room: impl FnOnce(&BTreeSet<K>) -> bool,
     ) -> Option<Taken<K>> {
         let mut taken = self.0.lock();
         if !has_room(&taken) || !taken.insert(key.clone()) {
@@ -61,17 +59,17 @@ pub(super) struct Turn {
 
 impl Turn {
     /// Takes the turn; `None` where the last is not that long ago, or not through.
-    pub(super) fn take(&mut self, interval: Duration) -> Option<Taken<()>> {
-        if self.at.is_some_and(|at| at.elapsed() < interval) {
+    pub(super) fn take(&mut self, interval: Duration, now: Instant) -> Option<Taken<()>> {
+        if self.at.is_some_and(|at| now - at < interval) {
             return None;
         }
         let taken = self.slot.take((), 1)?;
-        self.at = Some(Instant::now());
+        self.at = Some(now);
         Some(taken)
     }
 }
 
-impl<K: Eq + Hash> Drop for Taken<K> {
+impl<K: Ord> Drop for Taken<K> {
     fn drop(&mut self) {
         self.slots.lock().remove(&self.key);
     }
@@ -89,14 +87,12 @@ mod tests {
         let second = slots.take(2, 2);
         assert!(second.is_some() && slots.take(3, 2).is_none(), "no more at once");
         drop(second);
-        let panicked = std::thread::spawn({
-            let third = slots.take(3, 2);
-            move || {
-                let _third = third;
-                panic!("as tasks do");
-            }
-        });
-        assert!(panicked.join().is_err());
+        let third = slots.take(3, 2);
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+            let _third = third;
+            panic!("as tasks do");
+        }));
+        assert!(panicked.is_err());
         assert!(slots.take(3, 2).is_some());
     }
 }

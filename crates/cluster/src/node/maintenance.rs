@@ -52,12 +52,6 @@ async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping, session: 
         if looks {
             resumes.look(&shared, now);
             shared.copies.checkpoints.expire(now);
-            // By the machine's time still, as who reads them does.
-            #[expect(
-                clippy::disallowed_methods,
-                reason = "followers do not run in a simulation yet"
-            )]
-            let now = std::time::Instant::now();
             shared.snapshots.expire(&shared.tables, now);
         }
     }

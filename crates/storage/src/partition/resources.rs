@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use plimsoll_base::{Disk, Random, World};
 
@@ -168,9 +168,9 @@ impl Resources {
 
     /// Has files rewritten of stores that were opened longer ago than `age`; with an age of zero of all, and
     /// those that are opened from now on are as any other.
-    pub fn release_compactions(&self, age: Duration, now: Instant) {
+    pub fn release_compactions(&self, age: Duration) {
         if let Kind::Rocks(rocks) = &self.kind {
-            rocks.release_compactions(age, now);
+            rocks.release_compactions(age);
         }
     }
 

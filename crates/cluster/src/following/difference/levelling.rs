@@ -1,13 +1,14 @@
 //! One partition, levelled: from where its copy stands to a snapshot of the leader's.
 
-#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use plimsoll_base::World;
+use plimsoll_base::random::Draws;
+use plimsoll_base::time::Instant;
 use plimsoll_log::record::Item;
 use plimsoll_log::rules::difference::{Difference, End, Standing, since};
 use plimsoll_log::{PartitionId, SessionId};
@@ -16,6 +17,7 @@ use plimsoll_storage::partition::{Leader, OwnedSnapshot, leader_of, stamp_of};
 use plimsoll_storage::rows::StoreError;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
+use super::halt::Halt;
 use super::messages::{
     DifferenceAnswer, DifferenceAsk, Opened, SpanForm, WANTED_MAX, bytes_of_hashes,
 };
@@ -23,7 +25,6 @@ use crate::following::check::LOG_TIME_MS_MAX;
 use crate::following::progress::{Progress, Trouble};
 use crate::following::pulled::{Pulled, is_cut_off};
 use crate::following::remote::{Level, Remote, RemoteError};
-use crate::machine::chance::random_u64;
 use crate::replication::lead::{Step, Submission};
 
 /// The first rest after something went wrong, doubled each time.
@@ -45,37 +46,16 @@ const MAPPING_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often it is looked whether it is there.
 const MAPPING_PAUSE: Duration = Duration::from_millis(20);
 
-/// Why it does not go on now.
-struct Halt {
-    why: String,
-    /// It will not mend by itself.
-    is_fatal: bool,
-}
-
-impl Halt {
-    fn waits(why: impl ToString) -> Self {
-        Self { why: why.to_string(), is_fatal: false }
-    }
-
-    fn stops(why: impl ToString) -> Self {
-        Self { why: why.to_string(), is_fatal: true }
-    }
-}
-
-impl From<RemoteError> for Halt {
-    fn from(error: RemoteError) -> Self {
-        let is_fatal = matches!(error, RemoteError::NoTable(_) | RemoteError::Forked(_));
-        Self { why: error.to_string(), is_fatal }
-    }
-}
-
 /// Levels one partition.
 pub(in crate::following) struct Levelling {
+    pub world: World,
     pub remote: Arc<dyn Remote>,
     pub pulled: Pulled,
     pub progress: Arc<Progress>,
     /// Has the leader's tables looked at.
     pub levels: mpsc::Sender<Level>,
+    /// What rows are compared by: another number each time.
+    pub seeds: Arc<Draws>,
     /// The leader's node that holds the snapshot, and when it answered last.
     pub source: Mutex<Option<(String, Instant)>>,
 }
@@ -102,7 +82,7 @@ impl Levelling {
         self.need(Some(to.unwrap_or(u64::MAX)));
         if to.is_none() {
             // A snapshot that is taken before the leader knows that would end before what it keeps.
-            tokio::time::sleep(HOLD_TIME).await;
+            self.world.time.sleep(HOLD_TIME).await;
         }
         tracing::info!(partition = %local, "the leader's log was trimmed: levelling by difference");
         let mut pause = PAUSE_MIN;
@@ -122,7 +102,7 @@ impl Levelling {
             let now = self.standing();
             pause = if now == standing { (pause * 2).min(PAUSE_MAX) } else { PAUSE_MIN };
             standing = now;
-            tokio::time::sleep(if is_fatal { FATAL_PAUSE } else { pause }).await;
+            self.world.time.sleep(if is_fatal { FATAL_PAUSE } else { pause }).await;
         }
         self.progress.tell(local, |it| {
             it.trouble = None;
@@ -164,7 +144,7 @@ impl Levelling {
         let found = self.range(&open, &first).await?;
         let mut next = Some((first, found));
         while let Some((span, found)) = next.take() {
-            let comparison = Comparison::new(span, found).map_err(of_leader)?;
+            let comparison = Comparison::new(span, found).map_err(Halt::of_leader)?;
             let end = comparison.span().until.clone();
             // The next is on its way while this one is compared and appended.
             let ahead = async {
@@ -196,7 +176,8 @@ impl Levelling {
         }
         let nodes = theirs.partitions.get(leader.ordinal as usize).map(|it| it.nodes.as_slice());
         let mut why = RemoteError::Unreachable("no copy of the leader's serves".to_owned());
-        let sources = sources(self.source.lock().as_ref(), nodes.unwrap_or_default());
+        let now = self.world.time.now();
+        let sources = sources(self.source.lock().as_ref(), nodes.unwrap_or_default(), now);
         for node in sources {
             let ask = DifferenceAsk::Open {
                 table: leader.table,
@@ -210,10 +191,10 @@ impl Levelling {
                         let words = format!("its log time is {} ms", opened.link.log_time_ms);
                         return Err(Halt::stops(words));
                     }
-                    *self.source.lock() = Some((node.clone(), Instant::now()));
-                    return Ok(Open { node, opened, seed: random_u64() });
+                    *self.source.lock() = Some((node.clone(), self.world.time.now()));
+                    return Ok(Open { node, opened, seed: self.seeds.next_u64() });
                 }
-                Ok(_) => return Err(another()),
+                Ok(_) => return Err(Halt::another()),
                 Err(error) => why = error,
             }
         }
@@ -246,30 +227,30 @@ impl Levelling {
                 self.received(&range.rows, 0);
                 Ok(range)
             }
-            _ => Err(another()),
+            _ => Err(Halt::another()),
         }
     }
 
     /// Has a range compared and what differs appended.
     async fn take(&self, open: &Open, comparison: Comparison) -> Result<(), Halt> {
         let own = self.pulled.local.store.clone();
-        let (comparison, is_same) = aside(move || {
+        let is_same = move || {
             let is_same = comparison.is_rest_same(&own.owned_snapshot()?)?;
             Ok((comparison, is_same))
-        })
-        .await?;
+        };
+        let (comparison, is_same) = self.aside(is_same).await?;
         let comparison = if is_same { comparison } else { self.complete(open, comparison).await? };
         let comparison = Arc::new(comparison);
         let mut from = comparison.span().after.clone();
         loop {
             let (store, compared) = (self.pulled.local.store.clone(), Arc::clone(&comparison));
             let key = from.clone();
-            let (leader, Compared { changes, end }) = aside(move || {
+            let changes = move || {
                 let own = store.owned_snapshot()?;
                 let leader = leader_of(&own)?;
                 Ok((leader, compared.changes(&own, &key)?))
-            })
-            .await?;
+            };
+            let (leader, Compared { changes, end }) = self.aside(changes).await?;
             let leader = leader.ok_or_else(|| Halt::waits("the copy follows nobody"))?;
             let levelling = leader.levelling.as_ref();
             let begins = levelling.is_none_or(|it| it.to != open.opened.link);
@@ -307,16 +288,16 @@ impl Levelling {
         let ask = DifferenceAsk::Hashes { snapshot, span: span.clone() };
         let DifferenceAnswer::Hashes(hashes) = self.remote.difference(&open.node, ask).await?
         else {
-            return Err(another());
+            return Err(Halt::another());
         };
         self.received(&[], 8 * hashes.len());
         let own = self.pulled.local.store.clone();
-        let (mut comparison, mut missing) = aside(move || {
+        let missing = move || {
             let mut comparison = comparison;
             let missing = comparison.missing(&own.owned_snapshot()?, &hashes)?;
             Ok((comparison, missing))
-        })
-        .await?;
+        };
+        let (mut comparison, mut missing) = self.aside(missing).await?;
         let mut pieces: Option<(Bytes, Vec<u8>)> = None;
         while let Some(first) = missing.first().copied() {
             let (wanted, offset) = match &pieces {
@@ -327,7 +308,7 @@ impl Levelling {
             let DifferenceAnswer::Rows(Rows { rows, left }) =
                 self.remote.difference(&open.node, ask).await?
             else {
-                return Err(another());
+                return Err(Halt::another());
             };
             self.received(&rows, 0);
             let rows = match gather(pieces.take(), rows, left)? {
@@ -344,7 +325,7 @@ impl Levelling {
             if missing.len() == before {
                 return Err(Halt::stops("the leader sends rows that it was not asked for"));
             }
-            comparison.take(rows).map_err(of_leader)?;
+            comparison.take(rows).map_err(Halt::of_leader)?;
         }
         Ok(comparison)
     }
@@ -360,7 +341,7 @@ impl Levelling {
             steps: vec![Step::Carry(item)],
             done,
         });
-        match tokio::time::timeout(APPEND_TIMEOUT, answered).await {
+        match self.world.time.timeout(APPEND_TIMEOUT, answered).await {
             Ok(Ok(Ok(_))) => Ok(()),
             Ok(Ok(Err(error))) => Err(Halt::waits(format!("a range is not appended: {error}"))),
             _ => Err(Halt::waits("the log here does not answer")),
@@ -370,30 +351,40 @@ impl Levelling {
     /// Waits until the mapping here is as new as documents need it: an index without it would wait.
     async fn await_mapping(&self, needed: u64) -> Result<(), Halt> {
         let Pulled { table, leader, .. } = &self.pulled;
-        let end = Instant::now() + MAPPING_TIMEOUT;
+        let time = &self.world.time;
+        let end = time.now() + MAPPING_TIMEOUT;
         let mut asked_at: Option<Instant> = None;
         while table.index().map_or(0, |index| index.mapping_version) < needed {
-            if Instant::now() >= end {
+            if time.now() >= end {
                 return Err(Halt::waits("the leader's mapping is not there yet"));
             }
-            if asked_at.is_none_or(|at| at.elapsed() >= MAPPING_INTERVAL) {
-                asked_at = Some(Instant::now());
+            if asked_at.is_none_or(|at| time.now() - at >= MAPPING_INTERVAL) {
+                asked_at = Some(time.now());
                 let mappings = [(leader.table, needed)].into_iter().collect();
                 let _ = self.levels.try_send(Level { mappings, ..Level::default() });
             }
-            tokio::time::sleep(MAPPING_PAUSE).await;
+            time.sleep(MAPPING_PAUSE).await;
         }
         Ok(())
     }
 
+    /// Works on rows where that may block.
+    async fn aside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, Halt> {
+        self.world.tasks.blocking(work).await.map_err(Halt::waits)?.map_err(Halt::waits)
+    }
+
     /// Counts what came.
     fn received(&self, rows: &[(Bytes, Bytes)], more: usize) {
+        let now = self.world.time.now();
         if let Some((_, heard_at)) = &mut *self.source.lock() {
-            *heard_at = Instant::now();
+            *heard_at = now;
         }
         let bytes: usize = rows.iter().map(|(key, value)| key.len() + value.len()).sum();
         self.progress.tell(self.pulled.local.id, |it| {
-            it.heard_at = Some(Instant::now());
+            it.heard_at = Some(now);
             it.trouble = None;
             it.counters.bytes += (bytes + more) as u64;
         });
@@ -402,11 +393,11 @@ impl Levelling {
 
 /// The nodes to ask for a snapshot, in turn: the one that holds one alone while it is waited for, then all,
 /// that one first.
-fn sources(holds: Option<&(String, Instant)>, nodes: &[String]) -> Vec<String> {
+fn sources(holds: Option<&(String, Instant)>, nodes: &[String], now: Instant) -> Vec<String> {
     let Some((node, heard_at)) = holds else { return nodes.to_vec() };
     let others = nodes.iter().filter(|it| *it != node).cloned();
     let first = std::iter::once(node.clone());
-    match heard_at.elapsed() < AWAY_MAX {
+    match now - *heard_at < AWAY_MAX {
         true => first.collect(),
         false => first.chain(others).collect(),
     }
@@ -428,7 +419,9 @@ fn gather(
     if pieces.is_none() && left == 0 {
         return Ok(Gathered::Rows(rows));
     }
-    let (Some((key, piece)), true) = (rows.pop(), rows.is_empty()) else { return Err(another()) };
+    let (Some((key, piece)), true) = (rows.pop(), rows.is_empty()) else {
+        return Err(Halt::another());
+    };
     let (known, mut value) = pieces.unwrap_or_else(|| (key.clone(), Vec::new()));
     // No row is longer than a few times what a record takes.
     let is_row = known == key
@@ -449,20 +442,4 @@ fn held(own: &OwnedSnapshot) -> Result<(Leader, u64), Halt> {
     let leader = leader.ok_or_else(|| Halt::waits("the copy follows nobody"))?;
     let stamp = stamp_of(own).map_err(Halt::waits)?;
     Ok((leader, stamp.map_or(0, |it| it.sequence)))
-}
-
-fn another() -> Halt {
-    Halt::stops("another question was answered")
-}
-
-/// What a leader sent that makes no sense here.
-fn of_leader(error: StoreError) -> Halt {
-    Halt::stops(format!("the leader's rows: {error}"))
-}
-
-/// Works on rows where that may block.
-async fn aside<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
-) -> Result<T, Halt> {
-    tokio::task::spawn_blocking(work).await.map_err(Halt::waits)?.map_err(Halt::waits)
 }

@@ -8,18 +8,24 @@
 //! |---|---|
 //! | `mod.rs` | which partitions are levelled now |
 //! | [`levelling`] | one of them, from the first range to the last |
+//! | [`halt`] | why one does not go on now |
 //! | [`messages`] | what is asked and answered |
 
+mod halt;
 mod levelling;
 pub(super) mod messages;
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
+use std::pin::Pin;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use plimsoll_base::Tasks;
 use plimsoll_log::PartitionId;
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 
+use super::children::{Children, Parent};
 pub(super) use levelling::Levelling;
 pub(super) use messages::hashes_in;
 pub use messages::{DifferenceAnswer, DifferenceAsk, Opened, SpanForm};
@@ -29,29 +35,38 @@ const LEVELLED_MAX: usize = 4;
 
 /// The partitions of one remote that are levelled. Dropping it ends that.
 pub(super) struct Levelled {
-    tasks: JoinSet<PartitionId>,
-    /// By the leader's names.
-    under_way: HashSet<PartitionId>,
+    _parent: Parent,
+    children: Children,
+    /// Those that are not known to have ended, by the leader's names.
+    under_way: BTreeSet<PartitionId>,
+    ends: FuturesUnordered<Ending>,
     room: Arc<Semaphore>,
 }
 
-impl Default for Levelled {
-    fn default() -> Self {
-        let room = Arc::new(Semaphore::new(LEVELLED_MAX));
-        Self { tasks: JoinSet::new(), under_way: HashSet::new(), room }
-    }
-}
+/// Comes to the leader's name of a partition whose levelling has ended.
+type Ending = Pin<Box<dyn Future<Output = PartitionId> + Send + Sync>>;
 
 impl Levelled {
+    /// None yet; they are tasks of these.
+    pub(super) fn new(tasks: &Tasks) -> Self {
+        let (_parent, children) = Parent::new(tasks);
+        let room = Arc::new(Semaphore::new(LEVELLED_MAX));
+        let (under_way, ends) = (BTreeSet::new(), FuturesUnordered::new());
+        Self { _parent, children, under_way, ends, room }
+    }
+
     /// Has a partition levelled, unless it is already.
     pub(super) fn begin(&mut self, levelling: Levelling) {
         let leader = levelling.leader();
         if self.under_way.insert(leader) {
             let room = Arc::clone(&self.room);
-            self.tasks.spawn(async move {
-                levelling.run(&room).await;
+            let ended = self.children.begin("level", async move { levelling.run(&room).await });
+            self.ends.push(Box::pin(async move {
+                if let Err(error) = ended.await {
+                    tracing::error!(%error, %leader, "the levelling of a partition ended");
+                }
                 leader
-            });
+            }));
         }
     }
 
@@ -68,8 +83,8 @@ impl Levelled {
     /// Whether one has come to its end, so that its log can be followed again.
     pub(super) fn has_ended(&mut self) -> bool {
         let mut has_ended = false;
-        while let Some(ended) = self.tasks.try_join_next() {
-            self.end(ended);
+        while let Some(Some(leader)) = self.ends.next().now_or_never() {
+            self.under_way.remove(&leader);
             has_ended = true;
         }
         has_ended
@@ -77,22 +92,8 @@ impl Levelled {
 
     /// Waits for one to come to its end.
     pub(super) async fn ended(&mut self) {
-        match self.tasks.join_next().await {
-            Some(ended) => self.end(ended),
-            None => self.under_way.clear(),
-        }
-    }
-
-    fn end(&mut self, ended: Result<PartitionId, tokio::task::JoinError>) {
-        match ended {
-            Ok(leader) => drop(self.under_way.remove(&leader)),
-            // It panicked: which one it was is seen where they stand.
-            Err(error) => {
-                tracing::error!(%error, "the levelling of a partition ended");
-                if self.tasks.is_empty() {
-                    self.under_way.clear();
-                }
-            }
+        if let Some(leader) = self.ends.next().await {
+            self.under_way.remove(&leader);
         }
     }
 }

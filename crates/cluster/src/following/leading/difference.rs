@@ -5,14 +5,13 @@
 //! A snapshot keeps the store from dropping what was deleted since: there are few, a follower has one of
 //! a partition at a time, and those that nobody asks end by themselves.
 
-#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
-
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::time::Instant;
 use plimsoll_log::PartitionId;
 use plimsoll_log::rules::carried::Link;
 use plimsoll_log::rules::difference::Counters;
@@ -25,7 +24,6 @@ use super::{Leading, METADATA_TIME, unreachable};
 use crate::copies::LocalCopies;
 use crate::following::difference::{DifferenceAnswer, DifferenceAsk, Opened, hashes_in};
 use crate::following::remote::RemoteError;
-use crate::machine::chance::random_u64;
 use crate::metadata;
 use crate::replication::partition::Partition;
 use crate::replication::tables::Tables;
@@ -39,7 +37,7 @@ const READS_MAX: usize = 2;
 
 /// The snapshots that a node holds for followers.
 pub(crate) struct Snapshots {
-    open: Mutex<HashMap<u64, Held>>,
+    open: Mutex<BTreeMap<u64, Held>>,
     reads: Arc<Semaphore>,
 }
 
@@ -68,18 +66,18 @@ impl Snapshots {
         self.open.lock().retain(|_, held| {
             let local = tables.copies(held.partition).and_then(|it| it.local());
             let is_here = local.is_some_and(|local| Arc::ptr_eq(&local, &held.local));
-            is_here && now.saturating_duration_since(held.used_at) < IDLE_MAX
+            is_here && now - held.used_at < IDLE_MAX
         });
     }
 
     /// The one of this name, if it is the asker's; it is in use from now on.
-    fn used(&self, asker: &str, snapshot: u64) -> Option<Held> {
+    fn used(&self, asker: &str, snapshot: u64, now: Instant) -> Option<Held> {
         let mut open = self.open.lock();
         let held = open.get_mut(&snapshot)?;
         if !is_of(held, asker) {
             return None;
         }
-        held.used_at = Instant::now();
+        held.used_at = now;
         Some(held.clone())
     }
 }
@@ -153,7 +151,7 @@ impl Leading {
     async fn open(&self, partition: PartitionId, follower: String) -> Result<Opened, RemoteError> {
         let (here, snapshots) = (Arc::clone(&self.here), Arc::clone(&self.snapshots));
         let open = move || open(&here, &snapshots, partition, follower);
-        let opened = tokio::task::spawn_blocking(open).await;
+        let opened = self.here.world.tasks.blocking(open).await;
         let (snapshot, held) = opened.map_err(unreachable)??;
         let mapping_version = self.mapping_version(partition.table).await?;
         let Held { link, counters, .. } = held;
@@ -187,17 +185,18 @@ impl Leading {
         read: impl FnOnce(&OwnedSnapshot) -> Result<DifferenceAnswer, RangeError> + Send + 'static,
     ) -> Result<DifferenceAnswer, RemoteError> {
         let gone = || RemoteError::Refused("the snapshot is gone: open another".to_owned());
-        let held = self.snapshots.used(asker, snapshot).ok_or_else(gone)?;
+        let now = self.here.world.time.now();
+        let held = self.snapshots.used(asker, snapshot, now).ok_or_else(gone)?;
         if !self.may_copy(held.partition, may) {
             return Err(gone());
         }
         let permit = Arc::clone(&self.snapshots.reads).acquire_owned().await;
         let permit = permit.map_err(unreachable)?;
-        let answer = tokio::task::spawn_blocking(move || {
+        let read = move || {
             let _permit = permit;
             read(&held.rows)
-        });
-        match answer.await.map_err(unreachable)? {
+        };
+        match self.here.world.tasks.blocking(read).await.map_err(unreachable)? {
             Ok(answer) => Ok(answer),
             Err(RangeError::Store(error)) => Err(unreachable(error)),
             Err(error) => Err(RemoteError::Refused(error.to_string())),
@@ -218,7 +217,8 @@ fn open(
     let local = copies.local().filter(|it| it.fault().is_none()).ok_or_else(not_here)?;
     let tail = here.replication.tails.get(&copies.group).ok_or_else(not_here)?;
     let bounds = here.replication.log.bounds(copies.group).map_err(unreachable)?;
-    snapshots.expire(&here.tables, Instant::now());
+    let now = here.world.time.now();
+    snapshots.expire(&here.tables, now);
     let mut open = snapshots.open.lock();
     open.retain(|_, held| {
         let is_same = held.follower == follower && held.partition == partition;
@@ -227,7 +227,7 @@ fn open(
     let known =
         open.iter_mut().find(|(_, held)| held.follower == follower && held.partition == partition);
     if let Some((snapshot, held)) = known {
-        held.used_at = Instant::now();
+        held.used_at = now;
         return Ok((*snapshot, held.clone()));
     }
     if open.len() >= SNAPSHOTS_MAX {
@@ -253,10 +253,9 @@ fn open(
         swept_ms: stamp.swept_ms,
     };
     let rows = Arc::new(rows);
-    let used_at = Instant::now();
-    let held = Held { follower, partition, local, rows, link, counters, used_at };
+    let held = Held { follower, partition, local, rows, link, counters, used_at: now };
     // Drawn at random, so that one of an earlier run is not taken for another.
-    let snapshot = random_u64();
+    let snapshot = here.router.names.next_u64();
     open.insert(snapshot, held.clone());
     Ok((snapshot, held))
 }

@@ -5,8 +5,6 @@
 //! can be trimmed; it moves forward with the follower and ends when the follower says so, or its table
 //! here goes. It has no time limit. What it spares is worked out by `sparing.rs`.
 
-#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
-
 use std::time::Duration;
 
 use plimsoll_index::Error;
@@ -16,7 +14,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{Leading, METADATA_TIME, unreachable};
 use crate::following::remote::{Held, Hold, HoldChange, LeaderTable, RemoteError};
-use crate::machine::chance::random_u64;
 use crate::metadata;
 use crate::metadata::error::MetadataError;
 use crate::metadata::table::TableDefinition;
@@ -110,8 +107,8 @@ impl Leading {
         for attempt in 0..ATTEMPTS_MAX {
             if attempt > 0 {
                 // Somewhere in it, so that those who met do not meet again.
-                let pause_ms = random_u64() % (PAUSE_MS * u64::from(attempt) + 1);
-                tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+                let pause_ms = here.router.chance.next_u64() % (PAUSE_MS * u64::from(attempt) + 1);
+                here.world.time.sleep(Duration::from_millis(pause_ms)).await;
             }
             // The change first: what is newer than it is read again.
             let seen = metadata::objects_change(&here.metadata, KIND).map_err(unreachable)?;
@@ -191,10 +188,10 @@ impl Leading {
         let log = std::sync::Arc::clone(&self.here.replication.log);
         let asked = groups.clone();
         // A server may have to be asked.
-        let bounds = tokio::task::spawn_blocking(move || {
-            asked.into_iter().map(|group| log.bounds(group)).collect::<Result<Vec<_>, _>>()
-        });
-        let bounds = bounds.await.map_err(unreachable)?.map_err(unreachable)?;
+        let bounds =
+            move || asked.into_iter().map(|group| log.bounds(group)).collect::<Result<Vec<_>, _>>();
+        let bounds = self.here.world.tasks.blocking(bounds).await;
+        let bounds = bounds.map_err(unreachable)?.map_err(unreachable)?;
         // What is not read here may be applied by another node up to where the log says that it ends.
         let reads = |group| self.here.replication.groups.reads(group);
         let tail = |group| self.here.replication.tails.get(&group).filter(|_| reads(group));

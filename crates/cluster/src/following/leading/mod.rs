@@ -24,10 +24,10 @@ mod table;
 mod tests;
 
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::tasks::Role;
 use tokio::sync::Semaphore;
 
 pub(crate) use difference::Snapshots;
@@ -55,8 +55,8 @@ pub struct Leading {
     snapshots: Arc<Snapshots>,
     /// Room for streams.
     streams: Arc<Semaphore>,
-    /// Those that run, and some that have ended.
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Those that run, and some that have ended; none once no more may begin.
+    roles: Mutex<Option<Vec<Role>>>,
 }
 
 impl Leading {
@@ -67,18 +67,16 @@ impl Leading {
     ) -> Self {
         let streams = Arc::new(Semaphore::new(STREAMS_MAX));
         let holding = tokio::sync::Mutex::default();
-        Self { here, pacing, snapshots, holding, streams, threads: Mutex::default() }
+        let roles = Mutex::new(Some(Vec::new()));
+        Self { here, pacing, snapshots, holding, streams, roles }
     }
 
-    /// Waits for the streams to end, which they do where the node stops. Blocks.
+    /// Ends the streams; none begins any more. Blocks.
     pub(crate) fn stop(&self) {
         self.streams.close();
-        let threads = std::mem::take(&mut *self.threads.lock());
-        for thread in threads {
-            if thread.join().is_err() {
-                tracing::error!("a thread that read for a follower panicked");
-            }
-        }
+        let roles = self.roles.lock().take().unwrap_or_default();
+        roles.iter().for_each(Role::tell_to_stop);
+        roles.into_iter().for_each(Role::end);
     }
 }
 

@@ -1,28 +1,28 @@
-//! The thread of one stream: it reads the groups of the followed partitions, has what it read put
+//! The role of one stream: it reads the groups of the followed partitions, has what it read put
 //! into batches, and hands those over, with how far this node is.
 //!
 //! It never goes beyond what the node's own appliers have applied, and where it stands with one of
 //! them their hashes must agree: nothing is given of a log that this node itself would not apply.
 //! Where a group's applier has stopped, nothing more of it comes from here.
 
-#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
-
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use plimsoll_base::Time;
+use plimsoll_base::tasks::Stopping;
+use plimsoll_base::time::Instant;
 use plimsoll_log::record::Item;
 use plimsoll_log::rules::carried::{AssembleFault, Assembler, CarriedFault};
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::{Entry, GroupId, Lsn, PartitionId, Reader};
 use tokio::sync::mpsc::Sender;
-use tokio::sync::mpsc::error::TrySendError;
 
 use super::unreachable;
 use crate::copies::LocalCopies;
 use crate::following::remote::{Level, PartitionLevel, Place, RemoteError, Told};
-use crate::machine::wall_clock::now_ms;
 use crate::metadata;
 use crate::settings;
 
@@ -44,10 +44,6 @@ const REST_TIME: Duration = Duration::from_millis(200);
 const EMPTY_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a follower may read nothing.
 const STALLED_MAX: Duration = Duration::from_secs(60);
-/// How soon it is looked again whether a slow follower has room; each further pause is longer.
-const FULL_PAUSE_MIN: Duration = Duration::from_millis(1);
-/// The longest such pause.
-const FULL_PAUSE_MAX: Duration = Duration::from_millis(20);
 
 /// The followed partitions of one group.
 pub(super) struct Followed {
@@ -63,9 +59,13 @@ pub(super) struct Followed {
 }
 
 impl Followed {
-    pub(super) fn new(group: GroupId, assembler: Assembler, places: Vec<Place>) -> Self {
-        let (pending, since, told_at) = (VecDeque::new(), None, Instant::now());
-        Self { group, places, assembler, pending, since, told_at }
+    pub(super) fn new(
+        group: GroupId,
+        assembler: Assembler,
+        places: Vec<Place>,
+        now: Instant,
+    ) -> Self {
+        Self { group, places, assembler, pending: VecDeque::new(), since: None, told_at: now }
     }
 
     /// What of the log comes next.
@@ -74,7 +74,11 @@ impl Followed {
     }
 
     /// Takes what is applied here, up to the next batch that is full.
-    fn take_until_full(&mut self, applied: Lsn) -> Result<Option<(PartitionId, Item)>, End> {
+    fn take_until_full(
+        &mut self,
+        applied: Lsn,
+        now: Instant,
+    ) -> Result<Option<(PartitionId, Item)>, End> {
         loop {
             if let Some(full) = self.assembler.full() {
                 return Ok(Some(full));
@@ -87,7 +91,7 @@ impl Followed {
             let taken = self.assembler.take(entry.lsn, &entry.record);
             taken.map_err(|fault| self.fault(&fault))?;
             if self.since.is_none() && self.has_records() {
-                self.since = Some(Instant::now());
+                self.since = Some(now);
             }
         }
     }
@@ -143,6 +147,8 @@ pub(super) struct Reading {
     reader: Box<dyn Reader>,
     followed: Vec<Followed>,
     sender: Sender<Result<Told, RemoteError>>,
+    stopping: Stopping,
+    time: Time,
     /// The change of tables at which those that are followed were there.
     tables: Option<u64>,
     level_at: Option<Instant>,
@@ -154,14 +160,16 @@ impl Reading {
         reader: Box<dyn Reader>,
         followed: Vec<Followed>,
         sender: Sender<Result<Told, RemoteError>>,
+        stopping: Stopping,
     ) -> Self {
-        Self { here, reader, followed, sender, tables: None, level_at: None }
+        let time = here.world.time.clone();
+        Self { here, reader, followed, sender, stopping, time, tables: None, level_at: None }
     }
 
     /// Reads until the follower goes, the node stops, or nothing more can be given.
-    pub(super) fn run(mut self) {
+    pub(super) async fn run(mut self) {
         let end = loop {
-            if let Err(end) = self.step() {
+            if let Err(end) = self.step().await {
                 break end;
             }
         };
@@ -170,7 +178,7 @@ impl Reading {
             End::Said(error) => error,
             End::Refused(refused) => {
                 for (partition, error) in refused {
-                    if self.send(Ok(Told::Refused { partition, error })).is_err() {
+                    if self.send(Ok(Told::Refused { partition, error })).await.is_err() {
                         return;
                     }
                 }
@@ -179,30 +187,29 @@ impl Reading {
         };
         tracing::debug!(%error, "a follower's stream ends");
         // A follower that went meanwhile is told nothing.
-        let _ = self.send(Err(error));
+        let _ = self.send(Err(error)).await;
     }
 
-    fn step(&mut self) -> Result<(), End> {
+    async fn step(&mut self) -> Result<(), End> {
         if self.is_over() {
             return Err(End::Quiet);
         }
-        self.level()?;
+        self.level().await?;
         let mut entries = Vec::new();
         let pending = self.followed.iter().flat_map(|it| &it.pending);
         let pending_bytes: usize = pending.map(|entry| entry.record.len()).sum();
         let is_pending = self.followed.iter().any(|it| !it.pending.is_empty());
         let is_gathered = self.followed.iter().any(|it| it.since.is_some());
         if pending_bytes < PENDING_BYTES_MAX {
-            // What was gathered goes out as soon as there is nothing more.
             let time = match (is_gathered, is_pending) {
-                (true, _) => Duration::ZERO,
-                (false, true) => APPLY_PAUSE,
+                (_, true) => APPLY_PAUSE,
+                // What was gathered goes out as soon as there is nothing more.
+                (true, false) => Duration::ZERO,
                 (false, false) => READ_TIME,
             };
-            let read = self.reader.next(&mut entries, READ_BYTES, time);
-            read.map_err(unreachable)?;
+            self.read(&mut entries, time).await?;
         } else {
-            std::thread::sleep(APPLY_PAUSE);
+            self.time.sleep(APPLY_PAUSE).await;
         }
         let is_level = entries.is_empty();
         for entry in entries {
@@ -211,14 +218,31 @@ impl Reading {
             }
         }
         for at in 0..self.followed.len() {
-            self.take(at)?;
-            self.rests(at, is_level)?;
+            self.take(at).await?;
+            self.rests(at, is_level).await?;
         }
         Ok(())
     }
 
+    /// Reads what the log has; where that is nothing, waits for something for so long.
+    async fn read(&mut self, entries: &mut Vec<Entry>, patience: Duration) -> Result<(), End> {
+        self.reader.take(entries, READ_BYTES).map_err(unreachable)?;
+        if !entries.is_empty() || patience.is_zero() {
+            return Ok(());
+        }
+        let ready = poll_fn(|context| self.reader.poll_ready(context));
+        tokio::select! {
+            biased;
+            () = self.stopping.told() => return Err(End::Quiet),
+            () = self.sender.closed() => return Err(End::Quiet),
+            () = ready => {}
+            () = self.time.sleep(patience) => return Ok(()),
+        }
+        self.reader.take(entries, READ_BYTES).map_err(|error| unreachable(error).into())
+    }
+
     /// Takes what is applied here by now, and hands over the batches that are full.
-    fn take(&mut self, at: usize) -> Result<(), End> {
+    async fn take(&mut self, at: usize) -> Result<(), End> {
         let here = Arc::clone(&self.here);
         let Some(tail) = here.replication.tails.get(&self.followed[at].group) else {
             return Ok(());
@@ -226,8 +250,10 @@ impl Reading {
         let applied = tail.applied();
         let has_stopped = tail.has_stopped();
         // Each batch goes as soon as it is full: they are what takes memory.
-        while let Some((partition, item)) = self.followed[at].take_until_full(applied)? {
-            self.send(Ok(Told::Carried { partition, item }))?;
+        while let Some((partition, item)) =
+            self.followed[at].take_until_full(applied, self.time.now())?
+        {
+            self.send(Ok(Told::Carried { partition, item })).await?;
         }
         let followed = &mut self.followed[at];
         followed.compare(&tail.get().position())?;
@@ -241,18 +267,18 @@ impl Reading {
     }
 
     /// Hands over what waits for no more records, and tells the others now and then where the log is.
-    fn rests(&mut self, at: usize, is_level: bool) -> Result<(), End> {
-        let followed = &mut self.followed[at];
+    async fn rests(&mut self, at: usize, is_level: bool) -> Result<(), End> {
+        let (followed, now) = (&mut self.followed[at], self.time.now());
         let is_due = followed.since.is_some_and(|since| {
-            (is_level && followed.pending.is_empty()) || since.elapsed() >= REST_TIME
+            (is_level && followed.pending.is_empty()) || now - since >= REST_TIME
         });
-        let is_turn = followed.told_at.elapsed() >= EMPTY_INTERVAL;
+        let is_turn = now - followed.told_at >= EMPTY_INTERVAL;
         if !is_due && !is_turn {
             return Ok(());
         }
         followed.since = None;
         if is_turn {
-            followed.told_at = Instant::now();
+            followed.told_at = now;
         }
         let assembler = &mut followed.assembler;
         let mut rests = Vec::new();
@@ -262,19 +288,20 @@ impl Reading {
             }
         }
         for (partition, item) in rests {
-            self.send(Ok(Told::Carried { partition, item }))?;
+            self.send(Ok(Told::Carried { partition, item })).await?;
         }
         Ok(())
     }
 
     /// Says now and then how far this node is, after it looked whether the tables are still there.
-    fn level(&mut self) -> Result<(), End> {
-        if self.level_at.is_some_and(|at| at.elapsed() < LEVEL_INTERVAL) {
+    async fn level(&mut self) -> Result<(), End> {
+        let now = self.time.now();
+        if self.level_at.is_some_and(|at| now - at < LEVEL_INTERVAL) {
             return Ok(());
         }
-        self.level_at = Some(Instant::now());
+        self.level_at = Some(now);
         self.check_tables()?;
-        let mut level = Level { clock_ms: now_ms(), ..Level::default() };
+        let mut level = Level { clock_ms: self.time.wall_ms(), ..Level::default() };
         for followed in &self.followed {
             let Some(tail) = self.here.replication.tails.get(&followed.group) else { continue };
             let held_permille = self.held_permille(followed);
@@ -300,7 +327,7 @@ impl Reading {
                 }
             }
         }
-        self.send(Ok(Told::Level(level)))
+        self.send(Ok(Told::Level(level))).await
     }
 
     /// What the log of a group has that was not given yet, of `ccr.retention.max_bytes`, in thousandths.
@@ -326,7 +353,7 @@ impl Reading {
             return Ok(());
         }
         let tables = metadata::tables(metadata).map_err(unreachable)?;
-        let there: HashSet<u64> = tables.iter().map(|(_, it)| it.incarnation).collect();
+        let there: BTreeSet<u64> = tables.iter().map(|(_, it)| it.incarnation).collect();
         let places = self.followed.iter().flat_map(|it| &it.places).map(|place| place.partition);
         let gone = places.filter(|partition| !there.contains(&partition.table));
         let error = |table| RemoteError::NoTable(format!("the table {table} is gone"));
@@ -339,27 +366,22 @@ impl Reading {
     }
 
     /// Hands a message over; waits for a follower that is slow.
-    fn send(&self, told: Result<Told, RemoteError>) -> Result<(), End> {
-        let mut told = told;
-        let mut pause = FULL_PAUSE_MIN;
-        let began = Instant::now();
-        loop {
-            told = match self.sender.try_send(told) {
-                Ok(()) => return Ok(()),
-                Err(TrySendError::Closed(_)) => return Err(End::Quiet),
-                Err(TrySendError::Full(told)) => told,
-            };
-            // Who reads nothing begins anew once it can: others want the room.
-            if self.is_over() || began.elapsed() >= STALLED_MAX {
-                return Err(End::Quiet);
-            }
-            // No longer than this: the node's stop waits for it.
-            std::thread::sleep(pause);
-            pause = (2 * pause).min(FULL_PAUSE_MAX);
+    async fn send(&mut self, told: Result<Told, RemoteError>) -> Result<(), End> {
+        // Who reads nothing begins anew once it can: others want the room.
+        let sent = self.time.timeout(STALLED_MAX, self.sender.send(told));
+        tokio::select! {
+            biased;
+            () = self.stopping.told() => Err(End::Quiet),
+            sent = sent => match sent {
+                Ok(Ok(())) => Ok(()),
+                _ => Err(End::Quiet),
+            },
         }
     }
 
     fn is_over(&self) -> bool {
-        self.here.replication.is_stopping.load(Ordering::Relaxed) || self.sender.is_closed()
+        self.stopping.is_told()
+            || self.here.replication.is_stopping.load(Ordering::Relaxed)
+            || self.sender.is_closed()
     }
 }

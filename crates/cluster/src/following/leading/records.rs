@@ -1,12 +1,11 @@
 //! Streams of records: the questions that begin one are checked here, and what is read is handed over
 //! a channel that holds little, so that a follower that is slow costs its leader little. The reading
-//! is `reading.rs`'s, on a thread for each stream.
+//! is `reading.rs`'s, a role for each stream.
 
-#![expect(clippy::disallowed_methods, reason = "following does not run in a simulation yet")]
-
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use plimsoll_base::time::Instant;
 use plimsoll_log::rules::carried::{Assembler, CarriedFault};
 use plimsoll_log::{GroupId, Log, LogError, PartitionId, Reader};
 use tokio::sync::mpsc::{Receiver, channel};
@@ -43,8 +42,7 @@ impl Records for RecordStream {
             if let Some(refused) = self.refused.pop_front() {
                 return Ok(refused);
             }
-            let ended = || Err(unreachable("the node serves no more records"));
-            self.told.recv().await.unwrap_or_else(ended)
+            self.told.recv().await.unwrap_or_else(|| Err(ended()))
         })
     }
 }
@@ -88,21 +86,22 @@ impl Leading {
         }
         let leases = self.lease(groups.keys().copied()).await?;
         let log = Arc::clone(&self.here.replication.log);
-        let begun = tokio::task::spawn_blocking(move || begin(&*log, groups));
-        let begun = begun.await.map_err(unreachable)??;
+        let (tasks, now) = (&self.here.world.tasks, self.here.world.time.now());
+        let begun = tasks.blocking(move || begin(&*log, groups, now)).await;
+        let begun = begun.map_err(unreachable)??;
         refused.extend(begun.refused);
         let (sender, told) = channel(STREAM_MESSAGES_MAX);
         if let Some(reader) = begun.reader {
             let here = Arc::clone(&self.here);
-            let reading = Reading::new(here, reader, begun.followed, sender);
-            let run = move || {
-                reading.run();
+            let mut roles = self.roles.lock();
+            // Under the lock: what begins after `stop` would be ended by nobody.
+            let roles = roles.as_mut().ok_or_else(ended)?;
+            roles.retain(|role| !role.is_over());
+            let role = tasks.role("follower", |stopping| async move {
+                Reading::new(here, reader, begun.followed, sender, stopping).run().await;
                 drop((room, leases));
-            };
-            let thread = std::thread::Builder::new().name("follower".to_owned()).spawn(run);
-            let mut threads = self.threads.lock();
-            threads.retain(|thread| !thread.is_finished());
-            threads.push(thread.map_err(unreachable)?);
+            });
+            roles.push(role.map_err(unreachable)?);
         }
         let refused = refused.into_iter();
         let refused = refused.map(|(partition, error)| Told::Refused { partition, error });
@@ -139,7 +138,11 @@ impl Leading {
     }
 }
 
-type Tables = HashMap<u64, (String, Vec<GroupId>)>;
+fn ended() -> RemoteError {
+    unreachable("the node serves no more records")
+}
+
+type Tables = BTreeMap<u64, (String, Vec<GroupId>)>;
 
 fn group_of(tables: &Tables, place: &Place) -> Result<GroupId, RemoteError> {
     let PartitionId { table, ordinal } = place.partition;
@@ -180,12 +183,16 @@ struct Begun {
 
 /// Opens the log where the furthest behind of each group stands, without those that nothing can be given
 /// to. Blocks.
-fn begin(log: &dyn Log, mut groups: BTreeMap<GroupId, Vec<Place>>) -> Result<Begun, RemoteError> {
+fn begin(
+    log: &dyn Log,
+    mut groups: BTreeMap<GroupId, Vec<Place>>,
+    now: Instant,
+) -> Result<Begun, RemoteError> {
     let mut refused = Vec::new();
     loop {
         let mut followed = Vec::new();
         for (group, places) in &mut groups {
-            followed.extend(follow(log, *group, places, &mut refused));
+            followed.extend(follow(log, *group, places, &mut refused, now));
         }
         if followed.is_empty() {
             return Ok(Begun { reader: None, followed, refused });
@@ -214,11 +221,12 @@ fn follow(
     group: GroupId,
     places: &mut Vec<Place>,
     refused: &mut Vec<(PartitionId, RemoteError)>,
+    now: Instant,
 ) -> Option<Followed> {
     while !places.is_empty() {
         let followers: Vec<_> = places.iter().map(|it| (it.partition, it.position)).collect();
         let fault = match Assembler::begin(log.incarnation(), BATCH_BYTES, &followers) {
-            Ok(assembler) => return Some(Followed::new(group, assembler, places.clone())),
+            Ok(assembler) => return Some(Followed::new(group, assembler, places.clone(), now)),
             Err(fault) => fault,
         };
         // Which of two is right, nothing tells here: alone, each is compared with the log.

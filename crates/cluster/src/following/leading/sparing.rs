@@ -14,7 +14,6 @@ use tokio::sync::oneshot;
 use super::floor::{self, Needed, Spared};
 use super::holds::{self, FollowerHold, HoldsError, KIND};
 use crate::copies::LocalCopies;
-use crate::machine::wall_clock::now_ms;
 use crate::metadata;
 use crate::replication::lead::{Step, Submission};
 use crate::replication::partition::Partition;
@@ -122,7 +121,7 @@ impl Holds {
         let (first, acked) = (session.take(1), session.acked());
         let (session, steps) = (session.id(), vec![Step::Write(operation.encode())]);
         let (done, _) = oneshot::channel();
-        let stamp_ms = now_ms().max(here.metadata.lead.log_time_ms());
+        let stamp_ms = here.world.time.wall_ms().max(here.metadata.lead.log_time_ms());
         here.metadata.lead.submit(Submission { session, first, acked, stamp_ms, steps, done });
     }
 }

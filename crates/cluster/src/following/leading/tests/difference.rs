@@ -1,7 +1,5 @@
 //! What differs, for followers that the log no longer reaches: what is asked, by whom, of which tables.
 
-#![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
-
 use bytes::Bytes;
 use plimsoll_storage::partition::difference::{Range, Rest, Span};
 
@@ -104,7 +102,7 @@ async fn snapshots_are_few_and_of_what_may_be_followed() {
     }
     let many = asked(&leader, "a", open(partition, log, "more")).await;
     assert!(matches!(many, Err(RemoteError::Unreachable(_))), "{many:?}");
-    let later = std::time::Instant::now() + Duration::from_secs(3600);
+    let later = leader.shared().world.time.now() + Duration::from_secs(3600);
     leader.shared().snapshots.expire(&leader.shared().tables, later);
     let snapshot = opened(&leader, partition, "more").await.snapshot;
     // Whatever a range is said to be, no more than one of it is read.

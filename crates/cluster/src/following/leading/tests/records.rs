@@ -237,6 +237,18 @@ async fn a_slow_follower_costs_little_and_streams_are_few() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn no_stream_begins_once_the_node_has_ended_them() {
+    let leader = Leader::open().await;
+    leader.write(0..1, 10).await;
+    let places = leader.beginnings().await;
+    // As for one that was let in just before.
+    drop(leader.leading.roles.lock().take());
+    let error = refused(&leader, places).await;
+    assert!(matches!(error, RemoteError::Unreachable(_)), "{error}");
+    leader.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_stream_ends_with_its_table_and_with_the_node() {
     let leader = Leader::open().await;
     leader.write(0..1, 10).await;

@@ -306,12 +306,11 @@ mod tests {
         }
         let files = || store.backlog().level_0_files;
         assert_eq!(files(), 8, "twice as many as are rewritten otherwise");
-        let now = Instant::now();
-        resources.release_compactions(Duration::from_secs(60), now);
+        resources.release_compactions(Duration::from_secs(60));
         assert_eq!(files(), 8, "it is younger");
-        resources.release_compactions(Duration::ZERO, now);
+        resources.release_compactions(Duration::ZERO);
         assert!(!shared.holds_compactions());
-        let end = now + Duration::from_secs(60);
+        let end = Instant::now() + Duration::from_secs(60);
         while files() > 4 && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -69,6 +69,11 @@ impl FileSizes {
     }
 }
 
+/// RocksDB is the machine's, and so is the time that its stores go by.
+fn now() -> Instant {
+    Instant::now()
+}
+
 /// What the stores of a node share in RocksDB.
 pub(in crate::partition) struct RocksShared {
     cache: Cache,
@@ -102,7 +107,8 @@ impl RocksShared {
         self.held.lock().is_held = true;
     }
 
-    pub fn release_compactions(&self, age: Duration, now: Instant) {
+    pub fn release_compactions(&self, age: Duration) {
+        let now = now();
         let released: Vec<_> = {
             let mut held = self.held.lock();
             held.is_held &= age > Duration::ZERO;
@@ -118,7 +124,7 @@ impl RocksShared {
 
     /// A store was opened without compactions; it has them later, or now.
     pub fn hold(&self, db: &Arc<DB>) {
-        self.held.lock().stores.push((Instant::now(), Arc::downgrade(db)));
+        self.held.lock().stores.push((now(), Arc::downgrade(db)));
     }
 
     /// Whether a store that is opened now is to be held.
