@@ -3,7 +3,8 @@
 //! Each of its beats goes through the metadata's log: once one has come back and is followed, all is known here
 //! that was acknowledged before it was sent. What another node changes is acknowledged once this one has said
 //! that it follows it, or can no longer take itself for current. A node that was frozen, cut off or has just
-//! begun finds out before it says what there is not.
+//! begun asks the log before it says what there is not; the answer is good for those alone who came before the
+//! question: the others may not know yet that there is this node to be waited for.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -21,35 +22,39 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 const GIVE_UP_TIME: Duration = Duration::from_secs(5);
 
 impl Router {
-    /// Whether all is known here that was acknowledged before this call.
+    /// Whether all is known here that was acknowledged before this call, or a moment ago: who waited for
+    /// [`Self::become_current`] may say what there is not.
     #[must_use]
     pub(crate) fn is_current(&self) -> bool {
-        let as_of = self.current.as_of.load(Ordering::Acquire);
-        let is_late = || self.world.time.now() - Instant(as_of) >= CURRENT_FOR;
-        self.replication.is_alone || (as_of > 0 && !is_late())
+        self.is_waited_for() || self.is_fresh(self.current.asked.load(Ordering::Acquire))
     }
 
-    /// All is known and served here that was acknowledged before a moment.
-    fn was_current(&self, moment: Instant) {
-        self.current.as_of.fetch_max(moment.0, Ordering::AcqRel);
+    /// Whether nothing is acknowledged that is not known here.
+    fn is_waited_for(&self) -> bool {
+        self.replication.is_alone || self.is_fresh(self.current.beat.load(Ordering::Acquire))
+    }
+
+    fn is_fresh(&self, moment: u64) -> bool {
+        moment > 0 && self.world.time.now() - Instant(moment) < CURRENT_FOR
     }
 
     /// A beat that was sent at this moment has come back.
     pub(crate) async fn beat_came_back(&self, sent: Instant) {
         if self.reconciled_to(self.metadata.applied().0, CURRENT_FOR).await {
-            self.was_current(sent);
+            self.current.beat.fetch_max(sent.0, Ordering::AcqRel);
         }
     }
 
     /// Waits until all is known here that was acknowledged before this call; false where that cannot be found
     /// out now.
     pub(crate) async fn become_current(&self) -> bool {
-        if self.is_current() {
+        if self.is_waited_for() {
             return true;
         }
+        let came = self.world.time.now();
         let mut in_vain = self.current.asking.lock().await;
         let now = self.world.time.now();
-        if self.is_current() {
+        if self.is_waited_for() || self.current.asked.load(Ordering::Acquire) > came.0 {
             return true;
         }
         if in_vain.is_some_and(|at| now - at < GIVE_UP_TIME) {
@@ -58,7 +63,7 @@ impl Router {
         let is_current = self.pass_metadata(ASK_TIMEOUT).await;
         *in_vain = (!is_current).then(|| self.world.time.now());
         if is_current {
-            self.was_current(now);
+            self.current.asked.store(now.0, Ordering::Release);
         }
         is_current
     }

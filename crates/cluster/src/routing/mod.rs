@@ -157,11 +157,14 @@ pub(crate) struct Router {
     pub current: Current,
 }
 
-/// Up to when this node knows what was acknowledged of the metadata.
+/// Up to when this node knows what was acknowledged of the metadata. Moments are ns of the node's time; 0 where
+/// there was none yet.
 #[derive(Default)]
 pub(crate) struct Current {
-    /// ns of the node's time; 0 where nothing is known yet.
-    as_of: AtomicU64,
+    /// When the last beat was sent that came back: who changes the metadata waits for this node.
+    beat: AtomicU64,
+    /// When the log was asked last, and answered.
+    asked: AtomicU64,
     /// One asks for all; when that was in vain last.
     asking: tokio::sync::Mutex<Option<Instant>>,
 }
