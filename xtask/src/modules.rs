@@ -102,7 +102,9 @@ fn tree_of(code: &str) -> Vec<Vec<String>> {
     let mut rest = code;
     loop {
         if let Some(inner) = rest.strip_prefix('{') {
-            let branches = branches(inner).into_iter().flat_map(|it| tree_of(it.trim()));
+            // Behind the last comma there is none.
+            let branches = branches(inner).into_iter().map(str::trim).filter(|it| !it.is_empty());
+            let branches = branches.flat_map(tree_of);
             let whole = |branch: Vec<String>| path.iter().cloned().chain(branch).collect();
             return branches.map(whole).collect();
         }
@@ -171,9 +173,10 @@ mod tests {
 
     #[test]
     fn paths_are_followed_to_files() {
-        let code = "//! [`crate::z`]\nmod c;\nuse c::C;\nuse super::b::{self, B};\n
+        let code = "//! [`crate::z`]\nmod c;\nuse c::C;\nuse super::{\n    b::{self, B},\n};\n
             use crate::{x::{y::Y, Z}, other};\npub(in crate::a) fn f() {}\nfn g() { super::super::x::h() }";
         let files = [
+            ("a/b", ""),
             ("a/b/mine", code),
             ("a/b/mine/c", ""),
             ("a/b/b", ""),

@@ -4,10 +4,12 @@
 #![expect(clippy::disallowed_methods, reason = "what hands out time, tasks and chance takes them")]
 
 pub mod disk;
+mod instant;
 pub mod random;
 mod steady;
 pub mod tasks;
 pub mod time;
+mod waits;
 pub mod world;
 
 pub use disk::Disk;

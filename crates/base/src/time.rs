@@ -5,9 +5,7 @@
 //! ([`crate::Tasks::role`]), and tokio's elsewhere. A wall clock that is set back or forward moves
 //! [`Time::wall_ms`] alone, that of one process without the others'.
 
-use std::collections::BTreeMap;
 use std::future::Future;
-use std::ops::{Add, Sub};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,37 +14,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
+pub use crate::instant::Instant;
+
+use crate::instant::nanos;
 use crate::steady;
 use crate::tasks::parked;
-
-/// A moment, ns since the time began that tells it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Instant(pub u64);
-
-impl Instant {
-    /// How long ago `earlier` was; nothing where it is yet to come.
-    #[must_use]
-    pub fn since(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
-    }
-}
-
-impl Sub for Instant {
-    type Output = Duration;
-
-    /// As [`Self::since`].
-    fn sub(self, earlier: Self) -> Duration {
-        self.since(earlier)
-    }
-}
-
-impl Add<Duration> for Instant {
-    type Output = Self;
-
-    fn add(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(nanos(duration)))
-    }
-}
+use crate::waits::Waits;
 
 /// The time that passed before what was waited for came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,14 +40,6 @@ enum Kind {
 struct Clock {
     now: Instant,
     waits: Waits,
-}
-
-/// Who waits, by when they are due and the order in which they came.
-#[derive(Default)]
-pub(crate) struct Waits {
-    waiting: BTreeMap<(Instant, u64), Waker>,
-    /// The number of the next who waits.
-    next: u64,
 }
 
 /// Lets a simulation's time pass.
@@ -242,42 +207,6 @@ impl Drop for Sleep {
     }
 }
 
-impl Waits {
-    fn key(&mut self, due: Instant) -> (Instant, u64) {
-        self.next += 1;
-        (due, self.next)
-    }
-
-    fn poll(&mut self, now: Instant, key: (Instant, u64), context: &Context<'_>) -> Poll<()> {
-        if now >= key.0 {
-            self.waiting.remove(&key);
-            return Poll::Ready(());
-        }
-        self.waiting.insert(key, context.waker().clone());
-        Poll::Pending
-    }
-
-    fn forget(&mut self, key: (Instant, u64)) {
-        self.waiting.remove(&key);
-    }
-
-    /// When the next is due; `None` where nobody waits.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.waiting.first_key_value().map(|((due, _), _)| *due)
-    }
-
-    /// Takes those out who are due, in the order in which they are.
-    pub(crate) fn take_due(&mut self, now: Instant) -> Vec<Waker> {
-        let mut due = Vec::new();
-        while let Some(entry) = self.waiting.first_entry()
-            && entry.key().0 <= now
-        {
-            due.push(entry.remove());
-        }
-        due
-    }
-}
-
 impl Passing {
     /// When the next who waits is due; `None` where nobody waits.
     #[must_use]
@@ -296,10 +225,6 @@ impl Passing {
         // Without the lock: who is woken may wait again at once.
         due.into_iter().for_each(Waker::wake);
     }
-}
-
-pub(crate) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -4,12 +4,14 @@
 //! shares and error rates go from 0 to 1, changes are percent.
 
 mod course;
+pub(crate) mod quantiles;
 mod rows;
 mod run;
 
 use std::collections::BTreeMap;
 
 pub use course::{CopyCourse, NodeCourse};
+pub use quantiles::Quantiles;
 pub use rows::{RowsCourse, RowsLap};
 pub use run::RunNote;
 use serde::{Deserialize, Serialize};
@@ -225,27 +227,6 @@ pub struct Spread {
     pub mean: f64,
     /// The greatest.
     pub max: f64,
-}
-
-/// A distribution of times. A percentile is there only if at least ten samples lie beyond it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Quantiles {
-    /// Mean; none without samples.
-    pub mean: Option<f64>,
-    /// The least.
-    pub min: Option<f64>,
-    /// 50th percentile.
-    pub p50: Option<f64>,
-    /// 90th percentile.
-    pub p90: Option<f64>,
-    /// 99th percentile.
-    pub p99: Option<f64>,
-    /// 99.9th percentile.
-    pub p99_9: Option<f64>,
-    /// 99.99th percentile.
-    pub p99_99: Option<f64>,
-    /// The greatest.
-    pub p100: Option<f64>,
 }
 
 /// A node over a lap.

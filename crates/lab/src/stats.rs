@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 use plimsoll_control::Random;
 use plimsoll_control::average::whole;
 
-use crate::result::Quantiles;
+use crate::result::quantiles::Quantiles;
 
 /// A percentile is told if at least so many samples lie beyond it.
 const BEYOND_MIN: f64 = 10.0;

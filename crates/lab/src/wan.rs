@@ -25,12 +25,10 @@ use hdrhistogram::Histogram;
 use plimsoll_control::Random;
 
 use crate::sim::histogram;
-use window::Window;
+use window::{SEGMENT_BYTES, Window};
 
 pub mod window;
 
-/// What a segment of TCP carries over an ordinary Ethernet.
-const SEGMENT_BYTES: usize = 1_448;
 /// The most that is read at once; a larger burst would leave the rate behind.
 const READ_BYTES: usize = 16 << 10;
 /// The least and most chunks of a direction that are under way.

@@ -23,7 +23,9 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::rules::carried::{Batch, Link};
+pub use crate::rules::chain::Anchor;
+
+use crate::rules::carried::batch::{Batch, Link};
 use crate::rules::difference::{BOUNDARY_BYTES_MAX, Change, Counters, Difference, End, Standing};
 use crate::{Incarnation, LeadId, Lsn, PartitionId, SessionId};
 
@@ -66,17 +68,6 @@ pub struct LeadStamp {
     pub epoch: u32,
     /// 1 for the epoch's first record, then one more each.
     pub n: u64,
-}
-
-/// What the lead had applied when it made the record.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Anchor {
-    /// The log it read.
-    pub incarnation: Incarnation,
-    /// The last position it had applied.
-    pub lsn: Lsn,
-    /// The chain's hash there.
-    pub hash: u64,
 }
 
 /// One entry of a record.
@@ -349,6 +340,15 @@ impl Item {
             }
             _ => Err(RecordError::Malformed("unknown kind of item")),
         }
+    }
+}
+
+impl Change {
+    /// What it takes in a record at most, bytes.
+    #[must_use]
+    pub fn bytes_max(&self) -> usize {
+        let value = self.value.as_ref().map_or(0, Bytes::len);
+        self.key.len() + value + DIFFERENCE_CHANGE_BYTES
     }
 }
 

@@ -16,7 +16,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
-use crate::breakers::{self, Trip};
+use crate::breakers::counting::counts_next;
+use crate::breakers::trip::Trip;
 use crate::ledger::{Heir, Ledger};
 use crate::local::{self, Entered};
 
@@ -167,7 +168,7 @@ impl Account {
             end -= 1;
         }
         action.description.truncate(end);
-        let is_counted = breakers::counts_next();
+        let is_counted = counts_next();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         local::unasked(|| {
             let mut registry = REGISTRY.lock();
@@ -267,19 +268,6 @@ impl Account {
     /// Why.
     pub fn check(&self) -> Result<(), Stop> {
         self.stop_reason().map_or(Ok(()), Err)
-    }
-
-    /// Asks for bytes before they are allocated. Where others have to give theirs back first, it
-    /// waits for them if the thread can ([`local::patiently`]).
-    ///
-    /// # Errors
-    /// Where this account is the one that has to stop.
-    pub fn ask(&self, bytes: u64) -> Result<(), Stop> {
-        self.check()?;
-        if self.0.ledger.is_some() && self.standing() != Standing::Control {
-            breakers::ask(self, bytes)?;
-        }
-        Ok(())
     }
 
     /// Tells it to stop; false where it was told before or is the cluster's own.

@@ -13,12 +13,11 @@
 //! asks, and on the threads of searches in the allocator itself, it waits. What is small never does;
 //! it has the watching thread look.
 
+pub(crate) mod counting;
 mod settings;
-mod trip;
+pub(crate) mod trip;
 
-use std::sync::atomic::{
-    AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
-};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -26,9 +25,15 @@ use plimsoll_control::breakers::{Holder, largest_overcommitter};
 
 use crate::account::{Account, Standing, Stop, find, open_accounts, request_sums};
 use crate::ledger::{INDEX, Ledger, REQUEST_CACHE, REQUESTS};
-use crate::local::{self, GROWN, TOLD};
+use crate::local;
 use crate::machine::machine;
-use crate::watch::nudge;
+use crate::marks::{
+    self, GRANTED, GROWN, GROWN_MARK, REQUESTS_MARK, TOLD, claim, grant, is_over, is_pressed,
+    signed,
+};
+use crate::nudge::nudge;
+use counting::TYPE;
+
 pub use settings::{Limit, Settings, Type};
 pub use trip::Trip;
 
@@ -53,7 +58,7 @@ const RECLAIM_PAUSE: Duration = Duration::from_millis(50);
 const RECLAIM_PERMILLE: u64 = 900;
 const RECLAIM_PAUSE_EARLY: Duration = Duration::from_secs(1);
 /// Growth of this size is asked for first.
-const ASKED_BYTES: u64 = crate::layer::ASKED_BYTES as u64;
+const ASKED_BYTES: u64 = marks::ASKED_BYTES as u64;
 
 /// The breakers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,14 +132,6 @@ static DECIDING: Mutex<Option<Instant>> = Mutex::new(None);
 static WAITERS: AtomicUsize = AtomicUsize::new(0);
 static ROOM_LOCK: Mutex<()> = Mutex::new(());
 static ROOM: Condvar = Condvar::new();
-static TYPE: AtomicU8 = AtomicU8::new(Type::Memory as u8);
-static DRAWN: AtomicU64 = AtomicU64::new(0);
-/// [`REQUESTS`] beyond which the request breaker's limit is passed.
-static REQUESTS_MARK: AtomicI64 = AtomicI64::new(i64::MAX);
-/// [`GROWN`] beyond which the parent's limit may be passed.
-static GROWN_MARK: AtomicI64 = AtomicI64::new(i64::MAX);
-/// Bytes of all large blocks that were ever granted.
-static GRANTED: AtomicI64 = AtomicI64::new(0);
 /// What the kernel said last, thousandths of the parent's limit.
 static PARENT_PERMILLE: AtomicU32 = AtomicU32::new(0);
 static NATIVE: AtomicU64 = AtomicU64::new(0);
@@ -188,21 +185,6 @@ fn reclaim(pause: Duration) -> bool {
     })
 }
 
-/// Whether the request that is opened next is counted.
-pub(crate) fn counts_next() -> bool {
-    match TYPE.load(Relaxed) {
-        0 => true,
-        1 => false,
-        _ => {
-            // splitmix64 of a counter.
-            let mut z = DRAWN.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed);
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (z ^ (z >> 31)) & 1 == 1
-        }
-    }
-}
-
 /// Asks the kernel, and sets the marks that threads compare with.
 pub fn look() {
     let is_near = state(|state| {
@@ -248,10 +230,6 @@ fn permille(used: u64, limit: u64) -> u32 {
     u32::try_from(permille).unwrap_or(u32::MAX)
 }
 
-fn signed(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
-}
-
 /// The bytes that come to a limit once the overhead is on them.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
 fn under(limit: Limit, overhead: f64) -> u64 {
@@ -261,41 +239,6 @@ fn under(limit: Limit, overhead: f64) -> u64 {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
 fn over(bytes: u64, overhead: f64) -> u64 {
     (bytes as f64 * overhead) as u64
-}
-
-/// Whether a limit may have been passed, by what threads have told: loads and compares.
-#[inline]
-pub(crate) fn is_pressed() -> bool {
-    is_over(0)
-}
-
-#[inline]
-fn is_over(bytes: i64) -> bool {
-    is_over_requests(bytes) || GROWN.load(Relaxed).saturating_add(bytes) > GROWN_MARK.load(Relaxed)
-}
-
-/// Grants bytes that are about to be allocated where there is room for them by the marks.
-pub(crate) fn claim(bytes: u64) -> bool {
-    let bytes = signed(bytes);
-    // Counted first: of several at once none relies on the same room.
-    grant(bytes);
-    let has_room = !is_over(0) && !is_over_requests(bytes);
-    if !has_room {
-        grant(-bytes);
-    }
-    has_room
-}
-
-#[inline]
-fn is_over_requests(bytes: i64) -> bool {
-    REQUESTS.load(Relaxed).saturating_add(bytes) > REQUESTS_MARK.load(Relaxed)
-}
-
-fn grant(bytes: i64) {
-    if bytes != 0 {
-        GROWN.fetch_add(bytes, Relaxed);
-        GRANTED.fetch_add(bytes, Relaxed);
-    }
 }
 
 /// What became of a question.
@@ -366,9 +309,24 @@ pub(crate) fn is_awaited() -> bool {
     WAITERS.load(Relaxed) > 0
 }
 
+impl Account {
+    /// Asks for bytes before they are allocated. Where others have to give theirs back first, it
+    /// waits for them if the thread can ([`local::patiently`]).
+    ///
+    /// # Errors
+    /// Where this account is the one that has to stop.
+    pub fn ask(&self, bytes: u64) -> Result<(), Stop> {
+        self.check()?;
+        if self.is_counted() && self.standing() != Standing::Control {
+            ask(self, bytes)?;
+        }
+        Ok(())
+    }
+}
+
 /// Asks for bytes that a request is about to allocate, and waits where others give theirs back and the
 /// thread can.
-pub(crate) fn ask(asker: &Account, bytes: u64) -> Result<(), Stop> {
+fn ask(asker: &Account, bytes: u64) -> Result<(), Stop> {
     if !is_over(signed(bytes)) {
         return Ok(());
     }

@@ -14,11 +14,10 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 
-use crate::ledger::Ledger;
-use crate::local;
+pub use crate::marks::ASKED_BYTES;
 
-/// Blocks from here on are asked for first.
-pub const ASKED_BYTES: usize = 1 << 20;
+use crate::charge;
+use crate::ledger::Ledger;
 
 const POINTER_BYTES: usize = size_of::<*const Ledger>();
 
@@ -71,7 +70,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counted<A> {
         let Some(whole) = whole(layout) else { return };
         // SAFETY: the block came from `fresh`, with this layout.
         unsafe {
-            local::change(owner(block), -signed(whole.size()));
+            charge::change(owner(block), -signed(whole.size()));
             self.0.dealloc(block.sub(front(layout)), whole);
         }
     }
@@ -82,7 +81,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counted<A> {
             return std::ptr::null_mut();
         };
         if size >= ASKED_BYTES && size > layout.size() {
-            local::ask_first((size - layout.size()) as u64);
+            charge::ask_first((size - layout.size()) as u64);
         }
         let front = front(layout);
         // SAFETY: the block came from `fresh` with this layout; the inner allocator keeps the
@@ -93,7 +92,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counted<A> {
                 return base;
             }
             let block = base.add(front);
-            local::change(owner(block), signed(after.size()) - signed(before.size()));
+            charge::change(owner(block), signed(after.size()) - signed(before.size()));
             block
         }
     }
@@ -106,13 +105,13 @@ impl<A: GlobalAlloc> Counted<A> {
     unsafe fn fresh(&self, layout: Layout, alloc: impl FnOnce(&A, Layout) -> *mut u8) -> *mut u8 {
         let Some(whole) = whole(layout) else { return std::ptr::null_mut() };
         if layout.size() >= ASKED_BYTES {
-            local::ask_first(layout.size() as u64);
+            charge::ask_first(layout.size() as u64);
         }
         let base = alloc(&self.0, whole);
         if base.is_null() {
             return base;
         }
-        let ledger: *const Ledger = local::charge(signed(whole.size()));
+        let ledger: *const Ledger = charge::charge(signed(whole.size()));
         // SAFETY: `front` bytes are there before the block, the last eight of them aligned to 8.
         unsafe {
             let block = base.add(front(layout));

@@ -2,6 +2,7 @@
 //!
 //! - [`layer`]: the global allocator's layer. Every block carries its owner's ledger in front.
 //! - [`ledger`]: what an owner holds; the owners that last as long as the process.
+//! - `charge`: counts blocks, and asks at a limit; `marks`: what it compares with.
 //! - [`local`]: what a thread counts before it tells a ledger, and for whom it works.
 //! - [`account`]: a request's ledger, its description, its end, and being told to stop.
 //! - [`charged`]: a future that works for an account whenever it is polled.
@@ -19,11 +20,14 @@
 
 pub mod account;
 pub mod breakers;
+mod charge;
 pub mod charged;
 pub mod layer;
 pub mod ledger;
 pub mod local;
 pub mod machine;
+mod marks;
+mod nudge;
 pub mod watch;
 
 pub use account::{Account, Action, Standing, Stop, carry, current};

@@ -14,8 +14,8 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-use crate::breakers;
 use crate::ledger::{Ledger, NODE};
+use crate::marks::{GROWN, TOLD};
 
 /// How many bytes a thread may hold back from a ledger.
 pub const SLACK_BYTES: i64 = 64 << 10;
@@ -33,12 +33,12 @@ pub(crate) struct Slot {
     /// Bytes not told to the node.
     node: AtomicI64,
     /// Bytes allocated less bytes freed by all threads that ever had the slot.
-    live: AtomicI64,
+    pub(crate) live: AtomicI64,
     /// The thread is in the middle of a question to the breakers: what it allocates for that
     /// raises no other.
-    asking: AtomicBool,
+    pub(crate) asking: AtomicBool,
     /// The thread can wait at a limit: nobody but a large request is held up by it.
-    patient: AtomicBool,
+    pub(crate) patient: AtomicBool,
     is_taken: AtomicBool,
     next: AtomicPtr<Slot>,
 }
@@ -46,13 +46,7 @@ pub(crate) struct Slot {
 /// All slots, the newest first.
 static SLOTS: AtomicPtr<Slot> = AtomicPtr::new(ptr::null_mut());
 /// Bytes of threads on their way out, which have no slot any more.
-static STRAY: AtomicI64 = AtomicI64::new(0);
-/// Bytes that threads have told ledgers so far, all together.
-pub(crate) static TOLD: AtomicI64 = AtomicI64::new(0);
-/// Those of them that came, without those that went: what is freed may stay with the allocator, so
-/// that the process grows by this at most.
-pub(crate) static GROWN: AtomicI64 = AtomicI64::new(0);
-
+pub(crate) static STRAY: AtomicI64 = AtomicI64::new(0);
 /// Stands in the thread's cell once its slot is given back.
 static GONE: Slot = Slot::new();
 
@@ -92,7 +86,8 @@ impl Slot {
         }
     }
 
-    fn current(&self) -> &'static Ledger {
+    #[inline]
+    pub(crate) fn current(&self) -> &'static Ledger {
         // SAFETY: only ever set from a reference to a ledger, and ledgers are never freed.
         unsafe { &*self.current.load(Relaxed) }
     }
@@ -103,17 +98,18 @@ impl Slot {
 
     /// Only its own thread writes a counter, so a load and a store are enough.
     #[inline]
-    fn bump(counter: &AtomicI64, bytes: i64) -> i64 {
+    pub(crate) fn bump(counter: &AtomicI64, bytes: i64) -> i64 {
         let now = counter.load(Relaxed) + bytes;
         counter.store(now, Relaxed);
         now
     }
 
-    fn counter(&self, ledger: &Ledger) -> &AtomicI64 {
+    #[inline]
+    pub(crate) fn counter(&self, ledger: &Ledger) -> &AtomicI64 {
         if ptr::eq(ledger, &raw const NODE) { &self.node } else { &self.pending }
     }
 
-    fn tell(counter: &AtomicI64, ledger: &Ledger) {
+    pub(crate) fn tell(counter: &AtomicI64, ledger: &Ledger) {
         let bytes = counter.load(Relaxed);
         if bytes != 0 {
             // Told before it is taken from the slot: a sum in between counts it twice, never not
@@ -124,7 +120,7 @@ impl Slot {
         }
     }
 
-    fn told(bytes: i64) {
+    pub(crate) fn told(bytes: i64) {
         TOLD.fetch_add(bytes, Relaxed);
         if bytes > 0 {
             GROWN.fetch_add(bytes, Relaxed);
@@ -138,7 +134,7 @@ impl Slot {
         }
     }
 
-    fn tell_all(&self) {
+    pub(crate) fn tell_all(&self) {
         self.tell_current();
         Self::tell(&self.node, &NODE);
     }
@@ -146,7 +142,7 @@ impl Slot {
 
 /// The thread's slot; none at the very end of the thread's life.
 #[inline]
-fn slot() -> Option<&'static Slot> {
+pub(crate) fn slot() -> Option<&'static Slot> {
     let slot = SLOT.get();
     if slot.is_null() {
         return Some(take_slot());
@@ -195,73 +191,6 @@ fn settle(slot: &'static Slot) -> &'static Slot {
     // Registers the destructor; what that allocates finds the slot already.
     EXIT.with(|_| {});
     slot
-}
-
-/// Counts a new block, and says whose it is.
-#[inline]
-pub(crate) fn charge(bytes: i64) -> &'static Ledger {
-    let Some(slot) = slot() else {
-        STRAY.fetch_add(bytes, Relaxed);
-        NODE.add(bytes);
-        return &NODE;
-    };
-    let current = slot.current();
-    count(slot, current, bytes);
-    current
-}
-
-/// Counts a block of `owner`'s as grown, or with a minus sign, as shrunk or gone.
-#[inline]
-pub(crate) fn change(owner: &'static Ledger, bytes: i64) {
-    let Some(slot) = slot() else {
-        STRAY.fetch_add(bytes, Relaxed);
-        owner.add(bytes);
-        return;
-    };
-    if ptr::eq(owner, slot.current()) || ptr::eq(owner, &raw const NODE) {
-        count(slot, owner, bytes);
-    } else {
-        Slot::bump(&slot.live, bytes);
-        owner.add(bytes);
-        Slot::told(bytes);
-    }
-}
-
-#[inline]
-fn count(slot: &'static Slot, ledger: &'static Ledger, bytes: i64) {
-    Slot::bump(&slot.live, bytes);
-    let counter = slot.counter(ledger);
-    if Slot::bump(counter, bytes).abs() > SLACK_BYTES {
-        told(slot, counter, ledger);
-    }
-}
-
-#[cold]
-fn told(slot: &'static Slot, counter: &AtomicI64, ledger: &'static Ledger) {
-    let is_growth = counter.load(Relaxed) > 0;
-    Slot::tell(counter, ledger);
-    if is_growth && !slot.asking.load(Relaxed) && breakers::is_pressed() {
-        ask(slot, ledger, 0);
-    }
-}
-
-/// Asks for a large block before it is allocated. A thread that can wait does where there is no
-/// room; whoever has to stop is marked. The block is allocated whatever the answer is, because an
-/// allocator has nobody to tell.
-#[cold]
-pub(crate) fn ask_first(bytes: u64) {
-    if let Some(slot) = slot().filter(|slot| !slot.asking.load(Relaxed)) {
-        slot.tell_all();
-        if !breakers::claim(bytes) {
-            ask(slot, slot.current(), bytes);
-        }
-    }
-}
-
-fn ask(slot: &'static Slot, ledger: &'static Ledger, bytes: u64) {
-    slot.asking.store(true, Relaxed);
-    breakers::press(ledger, bytes, slot.patient.load(Relaxed));
-    slot.asking.store(false, Relaxed);
 }
 
 /// Does work on a thread that can wait, in the middle of an allocation, for others to give their

@@ -2,15 +2,15 @@
 //! stop where nobody who allocates would, and checks that no byte is lost: what all ledgers hold,
 //! with what threads have not told them yet, is what was allocated less what was freed.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
-use std::sync::{Once, OnceLock};
-use std::thread::Thread;
+use std::sync::Once;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::account::request_sums;
 use crate::breakers;
 use crate::ledger::OWNERS;
 use crate::local;
+use crate::nudge;
 
 const LOOK_PAUSE: Duration = Duration::from_millis(25);
 /// Between two looks while requests wait for room.
@@ -100,18 +100,6 @@ fn check() {
     }
 }
 
-static WATCHER: OnceLock<Thread> = OnceLock::new();
-static IS_NUDGED: AtomicBool = AtomicBool::new(false);
-
-/// Has the watching thread look now: for whoever notices that a limit is passed and has no time.
-pub(crate) fn nudge() {
-    if !IS_NUDGED.swap(true, Relaxed)
-        && let Some(thread) = WATCHER.get()
-    {
-        thread.unpark();
-    }
-}
-
 /// Sees to it that the process is watched from now on; it needs no more than one thread.
 ///
 /// # Panics
@@ -123,7 +111,7 @@ pub fn start() {
         let thread = std::thread::Builder::new().name("memory".to_owned()).spawn(|| {
             let mut checked = Instant::now();
             loop {
-                IS_NUDGED.store(false, Relaxed);
+                nudge::looks_now();
                 breakers::watch();
                 if checked.elapsed() >= CHECK_PAUSE {
                     checked = Instant::now();
@@ -136,7 +124,7 @@ pub fn start() {
         });
         assert!(thread.is_ok(), "the system has no room for a thread");
         if let Ok(thread) = thread {
-            let _ = WATCHER.set(thread.thread().clone());
+            nudge::watched_by(thread.thread().clone());
         }
     });
 }

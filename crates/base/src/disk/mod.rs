@@ -5,13 +5,15 @@
 //! (fsync(2)). Folders themselves are not lost.
 
 mod file;
+mod found;
 mod simulated;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use file::{DiskFile, Found, FoundKind};
+pub use file::DiskFile;
+pub use found::{Found, FoundKind};
 pub use simulated::SimulatedDisk;
 
 use file::Opened;
@@ -261,6 +263,15 @@ impl Disk {
     fn names_in(&self, dir: &Path, kind: FoundKind) -> io::Result<Vec<PathBuf>> {
         let found = self.find_in(dir)?.into_iter();
         Ok(found.filter(|(_, found)| found.kind == kind).map(|(name, _)| name).collect())
+    }
+}
+
+impl SimulatedDisk {
+    /// What a process that starts now reads and writes by. Handles from before change nothing any more: what
+    /// a process does while it is being taken apart, a process that was killed does not do.
+    #[must_use]
+    pub fn started(&self) -> Disk {
+        Disk(Kind::Simulated(self.start_process()))
     }
 }
 

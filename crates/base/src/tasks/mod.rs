@@ -226,6 +226,14 @@ impl Tasks {
     }
 }
 
+impl Executor {
+    /// What a process begins its tasks by. A number is one process' for ever.
+    #[must_use]
+    pub fn process(&self, process: u64) -> Tasks {
+        Tasks(Kind::Simulated(self.spawner(process)))
+    }
+}
+
 /// A role or a task, before it is polled.
 type RoleFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::time::{Instant, Waits, nanos};
+use crate::instant::{Instant, nanos};
+use crate::waits::Waits;
 
 thread_local! {
     /// The waits of the role that this thread polls.

@@ -14,9 +14,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::{Kind, Tasks};
+use crate::instant::Instant;
 use crate::random::{Random, Stream};
-use crate::time::{Instant, Passing, Time};
+use crate::time::{Passing, Time};
 
 /// So many polls while no time passes are a task that never waits.
 const POLLS_MAX: u64 = 10_000;
@@ -131,10 +131,8 @@ impl Executor {
         &self.time
     }
 
-    /// What a process begins its tasks by. A number is one process' for ever.
-    #[must_use]
-    pub fn process(&self, process: u64) -> Tasks {
-        Tasks(Kind::Simulated(Spawner { state: Arc::downgrade(&self.state), process }))
+    pub(super) fn spawner(&self, process: u64) -> Spawner {
+        Spawner { state: Arc::downgrade(&self.state), process }
     }
 
     /// Ends a process: its tasks are dropped where they stand. Its disk and network have to be gone before, as

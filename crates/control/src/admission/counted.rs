@@ -3,7 +3,9 @@
 
 use std::collections::VecDeque;
 
-use super::{AdmissionState, Arrival, Frame, QueueSizer, Reason, Refusal, Started};
+use super::littles_law::{Frame, QueueSizer};
+use super::request::{Arrival, Reason, Refusal, Started};
+use super::state::AdmissionState;
 
 /// A refusal by count knows nothing about when there will be room.
 const RETRY_AFTER_NS: u64 = 1_000_000_000;

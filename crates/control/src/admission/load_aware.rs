@@ -41,9 +41,10 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::growth::Growth;
-use super::{
-    AdmissionState, Arrival, Frame, Reason, Refusal, Started, Tier, WAITING_PER_WORKER_MAX,
-};
+use super::littles_law::Frame;
+use super::request::{Arrival, Reason, Refusal, Started, Tier};
+use super::state::AdmissionState;
+use super::state::WAITING_PER_WORKER_MAX;
 use crate::average::{FadingMean, whole};
 use crate::load_line::Class;
 

@@ -1,88 +1,21 @@
-//! Admission: who waits for a worker, who starts next, who is refused. This file owns the words
-//! and the one interface that all rules have; the rules stand in their own files. A rule owns its
-//! queue, because the order of leaving it is part of the rule.
+//! Admission: who waits for a worker, who starts next, who is refused. This file owns
+//! the choice of a rule and the shell that every rule shares ([`Admission`]); the words are
+//! `request.rs`'s, the one interface that all rules have is `state.rs`'s, and the rules stand in
+//! their own files. A rule owns its queue, because the order of leaving it is part of the rule.
 
 mod counted;
 mod growth;
 mod littles_law;
 mod load_aware;
+mod request;
 mod shadow;
-
-pub use shadow::WouldRefuse;
+mod state;
 
 pub use littles_law::{Frame, LittlesLawForm, LittlesLawSettings, QueueSizer, SETTING_NAMES};
+pub use request::{Arrival, Reason, Refusal, Started, Tier};
+pub use state::{WAITING_PER_WORKER_MAX, WouldRefuse};
 
-use crate::load_line::Class;
-
-/// Requests that may wait for each worker, whatever the rule: the bound on memory, not the policy.
-pub const WAITING_PER_WORKER_MAX: usize = 1_000;
-
-/// Whose work it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tier {
-    /// The cluster's own: never refused and served first.
-    Control,
-    /// Someone waits for it.
-    Interactive,
-    /// Nobody waits for it; it gets a quarter of an interactive class's turn.
-    Background,
-}
-
-/// A request that asks to be served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrival {
-    /// The caller's name for it.
-    pub id: u64,
-    /// Its kind of work.
-    pub class: Class,
-    /// Whose it is.
-    pub tier: Tier,
-    /// Predicted run time; where none is given, the class's average.
-    pub cost_ns: Option<u64>,
-    /// The moment at which its answer is worth nothing any more.
-    pub deadline_ns: u64,
-    /// Copies that its coordinator could still try elsewhere. A busy node sends such a request
-    /// away earlier than one that has nowhere to go.
-    pub alternatives: u32,
-    /// A number that the coordinator draws at random for the whole request and gives to each part
-    /// of it. In overload the higher goes first, so that all nodes refuse the same requests. Parts
-    /// with the same are taken for one request.
-    pub rank: u32,
-}
-
-/// Why a request was not served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// The queue holds all that it may.
-    Full,
-    /// It could not have been answered by its deadline.
-    Hopeless,
-    /// More arrives than can be served, and this is part of the excess.
-    Overload,
-    /// There is a queue here and another copy could serve it.
-    Elsewhere,
-}
-
-/// A refusal and when to come back (429 and Retry-After; `-TRYAGAIN`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// Why.
-    pub reason: Reason,
-    /// When there may be room.
-    pub retry_after_ns: u64,
-}
-
-/// A request that leaves the queue to run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Started {
-    /// The request.
-    pub arrival: Arrival,
-    /// How long it waited.
-    pub waited_ns: u64,
-    /// Whether it is heavy among its like, so that others should not wait for it; only the rule that
-    /// tells them apart says so.
-    pub heavy: bool,
-}
+use state::AdmissionState;
 
 /// The rules of admission.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -119,21 +52,6 @@ impl AdmissionRule {
             "max_minus_l" => law(LittlesLawForm::MaxMinus),
             _ => None,
         }
-    }
-}
-
-/// A rule's state and queue.
-trait AdmissionState: Send {
-    fn offer(&mut self, now_ns: u64, arrival: Arrival) -> Result<(), Refusal>;
-    fn next(&mut self, now_ns: u64, dropped: &mut Vec<(Arrival, Refusal)>) -> Option<Started>;
-    /// Gives up what has to be given up now; `next` does so as well.
-    fn shed(&mut self, _now_ns: u64, _dropped: &mut Vec<(Arrival, Refusal)>) {}
-    fn on_finish(&mut self, now_ns: u64, done: &Started, run_ns: u64) -> Option<Frame>;
-    fn cancel(&mut self, id: u64) -> Option<Arrival>;
-    fn waiting(&self) -> usize;
-    fn oldest_arrived_ns(&self) -> Option<u64>;
-    fn would_refuse(&self) -> WouldRefuse {
-        WouldRefuse::default()
     }
 }
 

@@ -2,32 +2,9 @@
 //! it would have refused. Its queue holds what it would have let wait and what still waits in fact,
 //! so that its counts tell what the first hours of being on would do.
 
-use super::{AdmissionState, Arrival, Frame, Reason, Refusal, Started};
-
-/// How many requests a rule in the shadow would have refused, by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WouldRefuse {
-    /// [`Reason::Full`].
-    pub full: u64,
-    /// [`Reason::Hopeless`].
-    pub hopeless: u64,
-    /// [`Reason::Overload`].
-    pub overload: u64,
-    /// [`Reason::Elsewhere`].
-    pub elsewhere: u64,
-}
-
-impl WouldRefuse {
-    fn add(&mut self, refusal: Refusal) {
-        let count = match refusal.reason {
-            Reason::Full => &mut self.full,
-            Reason::Hopeless => &mut self.hopeless,
-            Reason::Overload => &mut self.overload,
-            Reason::Elsewhere => &mut self.elsewhere,
-        };
-        *count += 1;
-    }
-}
+use super::littles_law::Frame;
+use super::request::{Arrival, Refusal, Started};
+use super::state::{AdmissionState, WouldRefuse};
 
 pub(super) struct Shadowed {
     pub(super) acting: Box<dyn AdmissionState>,

@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::*;
+use crate::load_line::Class;
 use crate::random::Random;
 
 const MS: u64 = 1_000_000;

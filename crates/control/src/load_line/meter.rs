@@ -1,7 +1,8 @@
 //! Measures a node's load line from the events of its requests: arrived, started, finished,
 //! dropped. It is told the time and knows no queue; the queue tells the age of its oldest entry.
 
-use super::{Class, LoadLine};
+use super::class::Class;
+use super::line::LoadLine;
 use crate::average::{FadingMean, whole};
 
 /// Run times and waits fade by e in this time.

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{ByNode, NodeId};
+use super::by_node::ByNode;
+use super::node_id::NodeId;
 use crate::load_line::Class;
 
 /// A request under way. Small, and given back when it ends.

@@ -1,6 +1,6 @@
 //! What a rule keeps for each node.
 
-use super::NodeId;
+use super::node_id::NodeId;
 
 /// Per-node state in a vector, because node numbers are dense and iteration must not depend on a
 /// hash.

@@ -16,7 +16,11 @@
 //! winner's (also of S, which the first form replaced outright): forgetting by decision, not by
 //! time. Failures leave no sample.
 
-use super::{Book, ByNode, Candidate, NodeId, Reply, RuleState, Scene};
+use super::book::Book;
+use super::by_node::ByNode;
+use super::node_id::NodeId;
+use super::request::Candidate;
+use super::rule_state::{Reply, RuleState, Scene};
 use crate::random::Random;
 
 /// Weight of a new sample.

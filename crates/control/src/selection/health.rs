@@ -2,7 +2,7 @@
 //! answers, whether it may be trusted with its full share, and when a real request may try it
 //! again. All of it is forgotten by time.
 
-use super::FailureKind;
+use super::request::FailureKind;
 use crate::average::FadingMean;
 use crate::load_line::Class;
 

@@ -1,7 +1,8 @@
 //! Fewest own requests unanswered, ties at random. It needs no report, sees no other coordinator
 //! and treats a fast failure as a fast answer.
 
-use super::{Candidate, RuleState, Scene};
+use super::request::Candidate;
+use super::rule_state::{RuleState, Scene};
 use crate::random::Random;
 
 #[derive(Clone, Debug, Default)]

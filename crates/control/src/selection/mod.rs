@@ -1,7 +1,8 @@
-//! Selection: which replica serves a request. This file owns the vocabulary and the shell that
-//! every rule shares ([`Selector`]): it numbers requests, keeps the book of those not answered,
-//! and hands events to the rule. What is best is each rule's own affair and stands in its file:
-//! [`Rule::LoadAware`] and five published ones to compare it with.
+//! Selection: which replica serves a request. This file owns the choice of a rule and
+//! the shell that every rule shares ([`Selector`]): it numbers requests, keeps the book of those
+//! not answered, and hands events to the rule. What a rule is handed is `rule_state.rs`'s. What is
+//! best is each rule's own affair and stands in its file: [`Rule::LoadAware`] and five published
+//! ones to compare it with.
 
 mod book;
 mod by_node;
@@ -12,85 +13,25 @@ mod hedge;
 mod lead;
 mod least_outstanding;
 mod load_aware;
+mod node_id;
 mod p2c_peak_ewma;
 mod prequal;
+mod request;
 mod round_robin;
+mod rule_state;
 
 pub use book::{Book, Flight};
 pub use c3::C3Form;
 pub use estimate::{Estimate, cost_ns};
 pub use hedge::Hedger;
 pub use lead::{OwnLead, TOO_LATE_NS, gives_way};
+pub use node_id::{NODE_ID_MAX, NodeId};
+pub use request::{Ask, Candidate, Failure, FailureKind};
 
-use by_node::ByNode;
+use rule_state::{Reply, RuleState, Scene};
 
-use crate::load_line::{Class, LoadLine};
+use crate::load_line::LoadLine;
 use crate::random::Random;
-
-/// A node, by a small number that the caller gives out densely.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(pub u32);
-
-/// The largest node number accepted.
-pub const NODE_ID_MAX: u32 = 65_535;
-
-impl NodeId {
-    pub(crate) fn slot(self) -> usize {
-        assert!(self.0 <= NODE_ID_MAX, "node numbers are dense");
-        usize::try_from(self.0).unwrap_or(0)
-    }
-}
-
-/// One copy that could serve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Candidate {
-    /// Where it is.
-    pub node: NodeId,
-    /// What choosing it costs beyond time, such as traffic between zones, as microseconds of
-    /// latency that would be accepted to avoid it. 0 within the zone.
-    pub zone_penalty_us: u32,
-}
-
-impl Candidate {
-    /// A candidate without a penalty.
-    #[must_use]
-    pub const fn near(node: NodeId) -> Self {
-        Self { node, zone_penalty_us: 0 }
-    }
-}
-
-/// What is to be served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
-    /// The kind of work.
-    pub class: Class,
-    /// The partition; rotation goes round each one's copies separately.
-    pub partition: u64,
-}
-
-/// Why a request got no answer of use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureKind {
-    /// The node said that it is too busy.
-    Refused,
-    /// The node answered with an error of its own (not one that the request deserves).
-    Error,
-    /// No answer within the deadline.
-    Timeout,
-    /// No connection, or it broke.
-    Unreachable,
-}
-
-/// A request that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// How.
-    pub kind: FailureKind,
-    /// The time that the request had been given; it counts as if it had taken at least this long.
-    pub deadline_ns: u64,
-    /// The load line on the refusal, where there was one.
-    pub line: Option<LoadLine>,
-}
 
 /// The rules of selection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,56 +75,6 @@ impl Rule {
         let name = crate::rule_of_today(name);
         Self::NAMED.iter().find(|(known, _)| *known == name).map(|(_, rule)| *rule)
     }
-}
-
-/// What a rule sees when it decides.
-struct Scene<'a> {
-    now_ns: u64,
-    ask: Ask,
-    candidates: &'a [Candidate],
-    book: &'a Book,
-}
-
-/// A rule's state. Every call comes with the time of the receiver's clock, which does not go back.
-trait RuleState: Send {
-    /// The index of the candidate to use; there is at least one.
-    fn pick(&mut self, scene: &Scene<'_>, random: &mut Random) -> usize;
-
-    /// How bad a candidate looks, to order those after the picked one.
-    fn cost(&self, scene: &Scene<'_>, candidate: Candidate) -> f64;
-
-    /// A request went out.
-    fn on_send(&mut self, _now_ns: u64, _flight: &Flight) {}
-
-    /// A request was answered; `book` no longer holds it. `server_ns` is the part of the time
-    /// that the node reports to have spent on it.
-    fn on_reply(&mut self, _now_ns: u64, _reply: &Reply<'_>, _book: &Book) {}
-
-    /// A request failed.
-    fn on_failure(&mut self, _now_ns: u64, _flight: &Flight, _failure: &Failure, _book: &Book) {}
-
-    /// A request was given up because another copy had answered.
-    fn on_cancel(&mut self, _now_ns: u64, _flight: &Flight, _book: &Book) {}
-
-    /// A probe was answered.
-    fn on_probe(&mut self, _now_ns: u64, _node: NodeId, _line: &LoadLine, _book: &Book) {}
-
-    /// A probe was not.
-    fn on_probe_lost(&mut self, _now_ns: u64, _node: NodeId) {}
-
-    /// Whom to probe after a pick; appends to `out`.
-    fn probes(&mut self, _scene: &Scene<'_>, _random: &mut Random, _out: &mut Vec<NodeId>) {}
-
-    /// A node left; forget it.
-    fn forget(&mut self, _node: NodeId) {}
-}
-
-/// An answer as the rules see it.
-struct Reply<'a> {
-    flight: &'a Flight,
-    response_ns: u64,
-    server_ns: Option<u64>,
-    line: Option<&'a LoadLine>,
 }
 
 /// One coordinator's selection: a rule, its book of requests and its stream of chance.

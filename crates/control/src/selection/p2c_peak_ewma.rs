@@ -12,7 +12,11 @@
 //! As published, a request that fails records its own, often short, time: the weakness that
 //! failure accrual beside it is meant to cover.
 
-use super::{Book, ByNode, Candidate, Failure, Flight, NodeId, Reply, RuleState, Scene};
+use super::book::{Book, Flight};
+use super::by_node::ByNode;
+use super::node_id::NodeId;
+use super::request::{Candidate, Failure};
+use super::rule_state::{Reply, RuleState, Scene};
 use crate::average::fade;
 use crate::random::Random;
 

@@ -14,7 +14,10 @@
 
 use std::collections::VecDeque;
 
-use super::{Book, Candidate, NodeId, Reply, RuleState, Scene};
+use super::book::Book;
+use super::node_id::NodeId;
+use super::request::Candidate;
+use super::rule_state::{Reply, RuleState, Scene};
 use crate::load_line::LoadLine;
 use crate::random::Random;
 

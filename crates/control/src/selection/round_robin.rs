@@ -2,7 +2,8 @@
 //! before adaptive selection and still does for reads by key, and the baseline of every
 //! comparison.
 
-use super::{Candidate, RuleState, Scene};
+use super::request::Candidate;
+use super::rule_state::{RuleState, Scene};
 use crate::random::Random;
 
 /// Counters shared by the partitions; two that share one only rotate a little less evenly.

@@ -2,6 +2,7 @@
 //! what every rule must keep.
 
 use super::*;
+use crate::load_line::Class;
 use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;

@@ -36,7 +36,7 @@
 
 use std::collections::VecDeque;
 
-use super::Chunk;
+use super::chunk::Chunk;
 use crate::average::whole;
 
 const ROUNDS: usize = 10;

@@ -12,29 +12,19 @@
 //!
 //! Sending, waiting and what the chunks hold are the caller's.
 
+mod chunk;
 pub mod connections;
 pub mod lateness;
 pub mod link;
 pub mod measured;
 pub mod published;
 
+pub use chunk::Chunk;
 pub use connections::Connections;
 pub use lateness::Lateness;
 pub use link::LinkRate;
 pub use measured::TransferWindow;
 pub use published::PublishedWindow;
-
-/// A chunk under way. Small, and given back to its window when it ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chunk {
-    /// Its size.
-    pub bytes: u64,
-    sent_ns: u64,
-    /// How many bytes had arrived when it was sent.
-    arrived_before: u64,
-    /// How many chunks were sent before it.
-    number: u64,
-}
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Chunk;
+use super::chunk::Chunk;
 
 /// A window of `chunks_max` chunks over the oldest unfinished one.
 #[derive(Clone, Debug)]

@@ -10,18 +10,23 @@
 //! network and fetches no rows.
 
 mod auto_date;
+mod bits;
 mod collect;
 mod dates;
 mod fields;
 mod finish;
 mod geo;
+mod limits;
 mod memory;
+mod merge;
 mod number;
+mod order;
 mod partial;
 mod request;
 mod rounding;
 mod script;
 mod sketch;
+mod statistic;
 #[cfg(test)]
 mod tests;
 
@@ -81,7 +86,7 @@ impl Aggregations {
 
     /// Adds what another partition found.
     pub fn merge(&self, into: &mut Intermediate, from: Intermediate) {
-        partial::merge_all(&self.request.nodes, &mut into.partials, from.partials);
+        merge::merge_all(&self.request.nodes, &mut into.partials, from.partials);
     }
 
     /// The JSON of the answer's `aggregations`. `typed_keys`: names say kinds, such as `lterms#a`.

@@ -9,7 +9,6 @@ use jiff::tz::{Offset, TimeZone};
 use plimsoll_stdx::civil::Date;
 use plimsoll_stdx::units;
 
-use super::request::Interval;
 use crate::Error;
 
 const SECOND_MS: i64 = 1_000;
@@ -191,6 +190,14 @@ fn fixed_offset(text: &str) -> Option<Offset> {
     let hours: i32 = hours.parse().ok().filter(|hours| (0..=18).contains(hours))?;
     let minutes: i32 = minutes.parse().ok().filter(|minutes| (0..60).contains(minutes))?;
     Offset::from_seconds(sign * (hours * 3_600 + minutes * 60)).ok()
+}
+
+/// How far apart buckets of dates begin: as the calendar has it, or a fixed span.
+#[derive(Clone, Debug)]
+pub(crate) enum Interval {
+    Calendar(Unit),
+    /// Milliseconds.
+    Fixed(i64),
 }
 
 /// Maps an instant to the begin of its bucket.

@@ -8,6 +8,7 @@ use tantivy::tokenizer::{TokenStream, Tokenizer};
 
 use super::filter::{CharFilter, FILTERED_BYTES_MAX, Filter};
 use super::tokenizer::TokenizerKind;
+use super::tokens::Tokens;
 
 /// A token as analysis gives it. Offsets are bytes of the text.
 pub use tantivy::tokenizer::Token;
@@ -16,9 +17,6 @@ pub use tantivy::tokenizer::Token;
 /// `position_increment_gap`), so that no phrase goes from one to the next.
 const TEXTS_APART: usize = 100;
 
-/// The most bytes that the tokens of one text may take: pieces of pieces of a long text come to
-/// its square. What is indexed of it ends there.
-const BYTES_MAX: usize = 256 << 20;
 /// The same where they are shown.
 const SHOWN_BYTES_MAX: usize = 32 << 20;
 /// How many tokens may be made for each that may be shown.
@@ -99,8 +97,7 @@ impl Analyzer {
     pub fn explain(&self, text: &str, tokens_max: usize) -> Option<Vec<Value>> {
         // Filters may leave some out that the tokenizer makes.
         let made_max = tokens_max.saturating_mul(SHOWN_OF);
-        let mut tokens =
-            Tokens { count_max: made_max, bytes_max: SHOWN_BYTES_MAX, ..Tokens::default() };
+        let mut tokens = Tokens::bounded(made_max, SHOWN_BYTES_MAX);
         self.run(text, &mut tokens);
         if tokens.is_cut || tokens.len > tokens_max {
             return None;
@@ -155,88 +152,6 @@ impl Utf16 {
         };
         self.byte = end;
         self.units
-    }
-}
-
-/// Tokens in slots that are used again for the next text, so that indexing allocates nothing once
-/// it runs. How many there may be, and how long, is bounded: what comes after that is left out.
-#[derive(Clone, Debug)]
-pub(super) struct Tokens {
-    pub list: Vec<Token>,
-    pub len: usize,
-    /// Whether some were left out.
-    pub is_cut: bool,
-    count_max: usize,
-    bytes_max: usize,
-    /// Of the texts of all tokens but the last.
-    bytes: usize,
-}
-
-impl Default for Tokens {
-    fn default() -> Self {
-        Self {
-            list: Vec::new(),
-            len: 0,
-            is_cut: false,
-            count_max: usize::MAX,
-            bytes_max: BYTES_MAX,
-            bytes: 0,
-        }
-    }
-}
-
-impl Tokens {
-    fn clear(&mut self) {
-        self.len = 0;
-        self.bytes = 0;
-        self.is_cut = false;
-    }
-
-    /// The tokens so far; this is empty then, with the same bounds.
-    pub fn take(&mut self) -> Self {
-        let empty = Self { list: Vec::new(), len: 0, bytes: 0, ..*self };
-        std::mem::replace(self, empty)
-    }
-
-    /// The next free slot, counted as used; its text is empty. Where there is no room for it, it
-    /// takes the place of the last.
-    pub fn push(&mut self, from: usize, to: usize, position: usize) -> &mut Token {
-        let last = self.len.checked_sub(1).and_then(|last| self.list.get(last));
-        let last_bytes = last.map_or(0, |token| token.text.len());
-        if self.len >= self.count_max || self.bytes + last_bytes > self.bytes_max {
-            self.is_cut = true;
-            self.len -= usize::from(self.len > 0);
-        } else {
-            self.bytes += last_bytes;
-        }
-        if self.len == self.list.len() {
-            self.list.push(Token::default());
-        }
-        let token = &mut self.list[self.len];
-        self.len += 1;
-        token.text.clear();
-        token.offset_from = from;
-        token.offset_to = to;
-        token.position = position;
-        token.position_length = 1;
-        token
-    }
-
-    /// Keeps the tokens for which `keep` holds; the others' positions stay as gaps.
-    pub fn retain(&mut self, mut keep: impl FnMut(&Token) -> bool) {
-        let mut kept = 0;
-        for at in 0..self.len {
-            if keep(&self.list[at]) {
-                self.list.swap(kept, at);
-                kept += 1;
-            }
-        }
-        self.len = kept;
-    }
-
-    /// The tokens in use.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Token> {
-        self.list[..self.len].iter_mut()
     }
 }
 

@@ -9,8 +9,8 @@ use tantivy::tokenizer::{
     AsciiFoldingFilter, Language, RawTokenizer, StopWordFilter, TokenFilter, TokenStream, Tokenizer,
 };
 
-use super::analyzer::Tokens;
 use super::tokenizer::grams;
+use super::tokens::Tokens;
 
 /// What happens to each token.
 #[derive(Clone, Debug, PartialEq)]

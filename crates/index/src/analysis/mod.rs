@@ -6,9 +6,11 @@
 mod analyzer;
 mod builtin;
 mod filter;
+mod languages;
 mod parts;
 mod registry;
 mod tokenizer;
+mod tokens;
 
 #[cfg(test)]
 mod tests;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::Value;
 use tantivy::tokenizer::Language;
 
-use super::builtin::{ENGLISH_STOP_WORDS, LANGUAGES};
 use super::filter::{CharFilter, Filter, StemmerOf};
+use super::languages::{ENGLISH_STOP_WORDS, LANGUAGES};
 use super::tokenizer::{CharClasses, TokenizerKind};
 use crate::Error;
 

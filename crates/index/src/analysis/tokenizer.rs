@@ -2,7 +2,7 @@
 
 use unicode_segmentation::UnicodeSegmentation;
 
-use super::analyzer::Tokens;
+use super::tokens::Tokens;
 
 /// How a text is cut into tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]

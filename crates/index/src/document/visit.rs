@@ -1,18 +1,77 @@
-//! How the walk hears of the JSON: serde's visitors of objects and of values.
+//! The walk through a document's JSON along the mapping: serde's visitors of objects and of values. What is done
+//! with a value, and with a field that the mapping does not have, is `walk.rs`'s.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 use serde_json::Value;
 
+use super::infer;
 use super::leaf::{Leaf, Scalar};
 use super::walk::{Sink, Walk};
 use crate::Error;
 use crate::geo::{GeoPoint, parse_points};
-use crate::mapping::{Dynamic, Field, FieldType, Object};
+use crate::mapping::{Dynamic, Field, FieldType, Object, Property};
+
+impl<'m, S: Sink> Walk<'m, S> {
+    /// Walks through a whole source.
+    pub fn run(&mut self, source: &[u8]) -> Result<(), Error> {
+        let mut reader = serde_json::Deserializer::from_slice(source);
+        let mapping = self.mapping;
+        let root = mapping.root();
+        let dynamic = infer::dynamic_of(root, Dynamic::True);
+        let walked = if root.is_enabled() {
+            ObjectSeed { walk: self, object: root, dynamic, is_root: true }.deserialize(&mut reader)
+        } else {
+            IgnoredAny::deserialize(&mut reader).map(drop)
+        };
+        walked.and_then(|()| reader.end()).map_err(|error| self.refusal(&error))
+    }
+
+    /// One property of an object.
+    pub fn property<'de, A: MapAccess<'de>>(
+        &mut self,
+        object: &'m Object,
+        dynamic: Dynamic,
+        name: &str,
+        map: &mut A,
+    ) -> Result<(), A::Error> {
+        match object.properties.get(name) {
+            Some(Property::Field(field)) => map.next_value_seed(FieldSeed { walk: self, field }),
+            Some(Property::Object(inner)) if !inner.is_enabled() => {
+                map.next_value::<IgnoredAny>().map(drop)
+            }
+            Some(Property::Object(inner)) => self.below(name, |walk| {
+                let dynamic = infer::dynamic_of(inner, dynamic);
+                map.next_value_seed(ObjectSeed { walk, object: inner, dynamic, is_root: false })
+            }),
+            None => match name.split_once('.') {
+                // A name with dots is that of a field of an object.
+                Some((first, rest)) => match object.properties.get(first) {
+                    Some(Property::Object(inner)) if inner.is_enabled() => self
+                        .below(first, |walk| {
+                            walk.property(inner, infer::dynamic_of(inner, dynamic), rest, map)
+                        }),
+                    Some(Property::Object(_)) => map.next_value::<IgnoredAny>().map(drop),
+                    Some(Property::Field(_)) => {
+                        let path = self.whole_path(first);
+                        let error = Error::mapper_parsing(format!(
+                            "Could not dynamically add mapping for field [{name}]. Existing mapping \
+                             for [{path}] must be of type object but found [{}].",
+                            self.mapping.exact(&path).map_or("", |field| field.field_type().name())
+                        ));
+                        Err(self.stop(error))
+                    }
+                    None => self.unknown(name, dynamic, map),
+                },
+                None => self.unknown(name, dynamic, map),
+            },
+        }
+    }
+}
 
 /// A key of an object, borrowed where it has no escapes.
 struct Key<'de>(Cow<'de, str>);

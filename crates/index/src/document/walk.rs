@@ -1,14 +1,13 @@
-//! The walk through a document's JSON along the mapping.
+//! What a walk through a document does with its values, and with fields that the mapping does not have. How it
+//! goes through the JSON is `visit.rs`'s.
 
-use serde::de::{DeserializeSeed, IgnoredAny, MapAccess};
-use serde::{Deserialize, de};
+use serde::de::{self, IgnoredAny, MapAccess};
 use serde_json::Value;
 
 use super::leaf::{Leaf, Scalar, leaf};
-use super::visit::{FieldSeed, ObjectSeed};
 use super::{Added, infer};
 use crate::Error;
-use crate::mapping::{Dynamic, Field, FieldType, Mapping, Object, Property};
+use crate::mapping::{Dynamic, Field, FieldType, Mapping};
 
 /// The most characters of a value that a message shows.
 const PREVIEW_CHARS_MAX: usize = 64;
@@ -45,21 +44,7 @@ impl<'m, S: Sink> Walk<'m, S> {
         self.added
     }
 
-    /// Walks through a whole source.
-    pub fn run(&mut self, source: &[u8]) -> Result<(), Error> {
-        let mut reader = serde_json::Deserializer::from_slice(source);
-        let mapping = self.mapping;
-        let root = mapping.root();
-        let dynamic = infer::dynamic_of(root, Dynamic::True);
-        let walked = if root.is_enabled() {
-            ObjectSeed { walk: self, object: root, dynamic, is_root: true }.deserialize(&mut reader)
-        } else {
-            IgnoredAny::deserialize(&mut reader).map(drop)
-        };
-        walked.and_then(|()| reader.end()).map_err(|error| self.refusal(&error))
-    }
-
-    fn refusal(&mut self, error: &serde_json::Error) -> Error {
+    pub fn refusal(&mut self, error: &serde_json::Error) -> Error {
         if let Some(own) = self.error.take() {
             return own;
         }
@@ -87,7 +72,7 @@ impl<'m, S: Sink> Walk<'m, S> {
     }
 
     /// Runs `inner` with the path of an object below.
-    fn below<T>(&mut self, name: &str, inner: impl FnOnce(&mut Self) -> T) -> T {
+    pub fn below<T>(&mut self, name: &str, inner: impl FnOnce(&mut Self) -> T) -> T {
         let length = self.path.len();
         if length > 0 {
             self.path.push('.');
@@ -98,7 +83,7 @@ impl<'m, S: Sink> Walk<'m, S> {
         result
     }
 
-    fn whole_path(&self, name: &str) -> String {
+    pub fn whole_path(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 
@@ -179,7 +164,7 @@ impl<'m, S: Sink> Walk<'m, S> {
     }
 
     /// A field that the mapping does not have.
-    fn unknown<'de, A: MapAccess<'de>>(
+    pub fn unknown<'de, A: MapAccess<'de>>(
         &mut self,
         name: &str,
         dynamic: Dynamic,
@@ -221,47 +206,6 @@ impl<'m, S: Sink> Walk<'m, S> {
             }
             Ok(_) => Ok(()),
             Err(error) => Err(self.stop(error)),
-        }
-    }
-
-    /// One property of an object.
-    pub fn property<'de, A: MapAccess<'de>>(
-        &mut self,
-        object: &'m Object,
-        dynamic: Dynamic,
-        name: &str,
-        map: &mut A,
-    ) -> Result<(), A::Error> {
-        match object.properties.get(name) {
-            Some(Property::Field(field)) => map.next_value_seed(FieldSeed { walk: self, field }),
-            Some(Property::Object(inner)) if !inner.is_enabled() => {
-                map.next_value::<IgnoredAny>().map(drop)
-            }
-            Some(Property::Object(inner)) => self.below(name, |walk| {
-                let dynamic = infer::dynamic_of(inner, dynamic);
-                map.next_value_seed(ObjectSeed { walk, object: inner, dynamic, is_root: false })
-            }),
-            None => match name.split_once('.') {
-                // A name with dots is that of a field of an object.
-                Some((first, rest)) => match object.properties.get(first) {
-                    Some(Property::Object(inner)) if inner.is_enabled() => self
-                        .below(first, |walk| {
-                            walk.property(inner, infer::dynamic_of(inner, dynamic), rest, map)
-                        }),
-                    Some(Property::Object(_)) => map.next_value::<IgnoredAny>().map(drop),
-                    Some(Property::Field(_)) => {
-                        let path = self.whole_path(first);
-                        let error = Error::mapper_parsing(format!(
-                            "Could not dynamically add mapping for field [{name}]. Existing mapping \
-                             for [{path}] must be of type object but found [{}].",
-                            self.mapping.exact(&path).map_or("", |field| field.field_type().name())
-                        ));
-                        Err(self.stop(error))
-                    }
-                    None => self.unknown(name, dynamic, map),
-                },
-                None => self.unknown(name, dynamic, map),
-            },
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The cells of a geohash, and the tiles of the square map of the world.
 
-use super::{GeoPoint, PlaceError};
+use super::error::PlaceError;
+use super::point::GeoPoint;
 
 /// The letters of a geohash, 5 bits each.
 const LETTERS: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";

@@ -1,6 +1,7 @@
 //! Whether places are within a distance of one: what a query asks of every document.
 
-use super::{EARTH_RADIUS_M, GeoPoint};
+use super::EARTH_RADIUS_M;
+use super::point::GeoPoint;
 
 /// A ready test of whether places are within a distance: most are decided by a box.
 #[derive(Clone, Copy, Debug)]

@@ -6,38 +6,15 @@
 pub mod cells;
 pub mod circle;
 mod error;
+mod point;
 mod spelling;
 
 pub use error::{DistanceError, OffEarth, PlaceError};
-pub use spelling::{parse_distance_m, parse_point, parse_points};
+pub use point::GeoPoint;
+pub use spelling::{parse_distance_m, parse_point, parse_points, unit_m};
 
 /// The earth's mean radius in metres, as Lucene's `SloppyMath` and `GeoUtils` take it.
 pub const EARTH_RADIUS_M: f64 = 6_371_008.771_4;
-
-/// A place, in degrees.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct GeoPoint {
-    /// -90 to 90, north positive.
-    pub lat: f64,
-    /// -180 to 180, east positive.
-    pub lon: f64,
-}
-
-impl GeoPoint {
-    /// Whether it is on earth.
-    ///
-    /// # Errors
-    /// Which coordinate is not.
-    pub fn check(self) -> Result<(), OffEarth> {
-        if !(-90.0..=90.0).contains(&self.lat) {
-            return Err(OffEarth::Latitude(self.lat));
-        }
-        if !(-180.0..=180.0).contains(&self.lon) {
-            return Err(OffEarth::Longitude(self.lon));
-        }
-        Ok(())
-    }
-}
 
 /// The distance of two places in metres, by the haversine formula.
 #[must_use]
@@ -56,23 +33,6 @@ pub fn plane_distance_m(a: GeoPoint, b: GeoPoint) -> f64 {
     let down = (b.lat - a.lat).to_radians();
     let across = (b.lon - a.lon).to_radians() * f64::midpoint(a.lat, b.lat).to_radians().cos();
     EARTH_RADIUS_M * down.hypot(across)
-}
-
-/// The metres of a unit of distance.
-#[must_use]
-pub fn unit_m(unit: &str) -> Option<f64> {
-    Some(match unit {
-        "in" | "inch" => 0.0254,
-        "yd" | "yards" => 0.9144,
-        "ft" | "feet" => 0.3048,
-        "km" | "kilometers" => 1000.0,
-        "NM" | "nmi" | "nauticalmiles" => 1852.0,
-        "mm" | "millimeters" => 0.001,
-        "cm" | "centimeters" => 0.01,
-        "mi" | "miles" => 1609.344,
-        "m" | "meters" => 1.0,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

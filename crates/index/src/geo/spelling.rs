@@ -3,7 +3,9 @@
 
 use serde_json::Value;
 
-use super::{DistanceError, GeoPoint, PlaceError, cells, unit_m};
+use super::cells;
+use super::error::{DistanceError, PlaceError};
+use super::point::GeoPoint;
 
 /// Reads a place.
 ///
@@ -112,6 +114,23 @@ pub fn parse_distance_m(text: &str, unit: Option<&str>) -> Result<f64, DistanceE
 
 fn exponent(text: &str, at: usize) -> bool {
     at > 0 && text[at + 1..].starts_with(|c: char| c.is_ascii_digit() || c == '-' || c == '+')
+}
+
+/// The metres of a unit of distance.
+#[must_use]
+pub fn unit_m(unit: &str) -> Option<f64> {
+    Some(match unit {
+        "in" | "inch" => 0.0254,
+        "yd" | "yards" => 0.9144,
+        "ft" | "feet" => 0.3048,
+        "km" | "kilometers" => 1000.0,
+        "NM" | "nmi" | "nauticalmiles" => 1852.0,
+        "mm" | "millimeters" => 0.001,
+        "cm" | "centimeters" => 0.01,
+        "mi" | "miles" => 1609.344,
+        "m" | "meters" => 1.0,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

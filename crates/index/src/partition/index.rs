@@ -13,10 +13,10 @@ use tantivy::{Index, IndexReader, IndexWriter, Term};
 use super::IndexError;
 use super::files::{self, Files};
 use super::layout::Layout;
+use super::merges::{self, MergesByAge};
 use super::meta::{self, Payload};
 use super::opening::open_index;
 use super::options::{Grown, IndexStatistics, Options};
-use super::order::{self, MergesByAge};
 use super::record::Record;
 use super::sink::RecordSink;
 use super::view::View;
@@ -368,7 +368,7 @@ impl PartitionIndex {
         };
         let mut smallest: Vec<SegmentId> =
             segments.iter().take(count).map(|segment| segment.id()).collect();
-        order::sort_by_age(&self.files, &mut smallest);
+        merges::sort_by_age(&self.files, &mut smallest);
         // What is merged away is deleted only when nobody holds its description.
         drop(segments);
         let mut writer = self.new_writer()?;
@@ -487,7 +487,7 @@ impl PartitionIndex {
     fn merge_in_step(&mut self) -> Result<(), IndexError> {
         let mut segments = self.index.searchable_segment_metas()?;
         let mut ages: Vec<SegmentId> = segments.iter().map(|segment| segment.id()).collect();
-        order::sort_by_age(&self.files, &mut ages);
+        merges::sort_by_age(&self.files, &mut ages);
         segments.sort_by_key(|segment| ages.iter().position(|id| *id == segment.id()));
         let candidates = self.merges().compute_merge_candidates(&segments);
         // What is merged away is deleted only when nobody holds its description.

@@ -10,6 +10,7 @@ mod error;
 mod files;
 mod index;
 mod layout;
+mod merges;
 mod meta;
 mod names;
 mod norms;

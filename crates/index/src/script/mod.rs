@@ -4,10 +4,12 @@
 //! What a tree means is its users': numbers of many documents at once and of a bucket (`query/script`), and
 //! what becomes of one document, in the front end that takes updates.
 
+mod fault;
 mod parse;
 mod syntax;
 mod tokens;
 
+pub use fault::Fault;
 pub use parse::{Rules, program};
 pub use syntax::{Expression, Kind, Statement};
 
@@ -28,19 +30,4 @@ pub fn check_length(source: &str) -> Result<(), Error> {
         "exceeded max allowed inline script size in bytes [{LENGTH_MAX}] with size [{}] for script",
         source.len()
     )))
-}
-
-/// What is wrong with a script, and where in its text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// Byte of the text.
-    pub at: usize,
-    /// What is wrong, or what is not supported.
-    pub reason: String,
-}
-
-impl Fault {
-    pub(crate) fn new(at: usize, reason: impl ToString) -> Self {
-        Self { at, reason: reason.to_string() }
-    }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Fault;
+use super::fault::Fault;
 use super::syntax::{Expression, Kind, Statement};
 use super::tokens::{Token, tokens};
 

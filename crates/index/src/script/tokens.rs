@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Fault;
+use super::fault::Fault;
 
 /// Operators, the longer before those that they begin with.
 const OPERATORS: &[&str] = &[

@@ -3,7 +3,7 @@
 use tantivy::fastfield::Column;
 use tantivy::{DocId, SegmentReader};
 
-use super::phase::internal;
+use super::failure::internal;
 use super::result::SortValue;
 use crate::error::Error;
 use crate::partition::{Kind, Target};

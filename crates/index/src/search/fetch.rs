@@ -12,9 +12,9 @@ use tantivy::query::EnableScoring;
 use tantivy::schema::Value as _;
 use tantivy::{DocAddress, DocSet as _, TantivyDocument};
 
+use super::failure::internal;
 use super::highlight::Highlighter;
 use super::named::Named;
-use super::phase::internal;
 use super::request::{SearchRequest, ShownField};
 use super::result::{Hit, SortValue, score_json};
 use super::script_field::ScriptField;
@@ -408,7 +408,7 @@ fn explained(
 ) -> Result<Option<Value>, Error> {
     let searcher = context.view.searcher();
     let context = context.anew_exact();
-    let query = super::phase::compiled(&context, request.query())?.into_query();
+    let query = super::matching::compiled(&context, request.query())?.into_query();
     let weight = query.weight(EnableScoring::enabled_from_searcher(searcher)).map_err(internal)?;
     let reader = searcher.segment_reader(address.0);
     let mut scorer = weight.scorer(reader, 1.0).map_err(internal)?;

@@ -6,9 +6,13 @@
 //! reduced; and the partitions that have hits among the best render them.
 
 mod collapse;
+mod failure;
 mod fetch;
 mod highlight;
+mod limits;
+mod matching;
 mod named;
+mod options;
 mod phase;
 mod reduce;
 mod request;

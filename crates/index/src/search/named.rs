@@ -7,7 +7,7 @@ use serde_json::Value;
 use tantivy::DocSet as _;
 use tantivy::query::EnableScoring;
 
-use super::phase::internal;
+use super::failure::internal;
 use super::request::SearchRequest;
 use super::result::Hit;
 use crate::error::Error;

@@ -2,9 +2,11 @@
 
 use serde_json::Value;
 use tantivy::Searcher;
-use tantivy::query::{BooleanQuery, ConstScoreQuery, Occur, Query as TantivyQuery};
+use tantivy::query::Query as TantivyQuery;
 
 use super::fetch::{RowOf, fetch_phase};
+use super::limits::{Count, Limits};
+use super::matching::{compiled, filtered, with_min_score};
 use super::request::{SearchRequest, TrackTotal};
 use super::result::{Hit, PartitionResult, SortValue};
 use super::sort::SortBy;
@@ -13,10 +15,9 @@ use crate::aggregation::{self, Memory, Unlimited};
 use crate::error::Error;
 use crate::json;
 use crate::partition::View;
-use crate::query::ast::{BoostMode, Query, ScoreMode};
+use crate::query::ast::Query;
 use crate::query::compile::Compiled;
 use crate::query::exec::run::Cancelled;
-use crate::query::exec::score::{Combination, ComputedScore};
 use crate::query::{Context, parse};
 
 /// What a search is given besides its request.
@@ -44,51 +45,6 @@ impl<'a> Surroundings<'a> {
         let max_buckets = aggregation::MAX_BUCKETS_DEFAULT;
         Self { now_ms, cancelled, memory: &Unlimited, max_buckets, after: None, rows: None }
     }
-}
-
-/// How much a search collects.
-pub(super) struct Limits<'a> {
-    pub window: usize,
-    pub track_total: TrackTotal,
-    pub terminate_after: u64,
-    pub cancelled: &'a Cancelled,
-    pub after: Option<&'a Hit>,
-}
-
-impl Limits<'_> {
-    /// How many hits are counted before counting may stop.
-    pub(super) const fn count_limit(&self) -> u64 {
-        match self.track_total {
-            TrackTotal::No => 0,
-            TrackTotal::Exact => u64::MAX,
-            TrackTotal::UpTo(limit) => limit,
-        }
-    }
-}
-
-/// How many documents were found, and why no more.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Count {
-    pub found: u64,
-    pub is_exact: bool,
-    pub stopped: bool,
-    pub terminated_early: bool,
-    pub timed_out: bool,
-}
-
-impl Count {
-    /// Before a segment behind the first: stops where the search was cancelled. Within a segment a
-    /// query may take long to find anything, and nobody asks then.
-    pub(super) fn stop_between(&mut self, segment: u32, limits: &Limits<'_>) {
-        if segment > 0 && !self.stopped && limits.cancelled.is_set() {
-            self.stopped = true;
-            self.timed_out = true;
-        }
-    }
-}
-
-pub(super) fn internal(error: tantivy::TantivyError) -> Error {
-    Error::internal(error.to_string())
 }
 
 /// Finds the best hits of one partition, as [`query_phase_in`] does without limits of memory.
@@ -176,47 +132,6 @@ fn is_more_than(
     Ok(top::by_doc(searcher, query, &limits)?.1.found >= terminate_after)
 }
 
-pub(super) fn compiled(context: &Context<'_>, query: Option<&Query>) -> Result<Compiled, Error> {
-    query.map_or_else(|| Ok(Compiled::all()), |query| query.compiled(context))
-}
-
-/// The matches that score enough.
-fn with_min_score(context: &Context<'_>, matching: Compiled, min_score: Option<f32>) -> Compiled {
-    let Some(least) = min_score else { return matching };
-    match matching.score {
-        Some(score) if score >= least => matching,
-        Some(_) => Compiled::none(),
-        None => {
-            let combination = Combination {
-                score_mode: ScoreMode::Multiply,
-                boost_mode: BoostMode::Multiply,
-                max_boost: f64::INFINITY,
-                min_score: Some(least),
-                is_script_score: false,
-                is_filter: false,
-            };
-            let run = context.run().clone();
-            let (inner, functions) = (matching.query, Vec::new());
-            Compiled::scored(ComputedScore { inner, functions, combination, run })
-        }
-    }
-}
-
-/// The matches that a filter lets pass.
-fn filtered(matching: Compiled, filter: Compiled) -> Compiled {
-    if matching.is_none() || filter.is_none() {
-        return Compiled::none();
-    }
-    let score = matching.score;
-    let filter: Box<dyn TantivyQuery> = match score {
-        Some(_) => filter.query,
-        None => Box::new(ConstScoreQuery::new(filter.query, 0.0)),
-    };
-    let clauses = vec![(Occur::Must, matching.query), (Occur::Must, filter)];
-    let query = Box::new(BooleanQuery::with_minimum_required_clauses(clauses, 0));
-    Compiled { query, score }
-}
-
 fn find(
     context: &Context<'_>,
     request: &SearchRequest,
@@ -290,7 +205,7 @@ fn plain_hit(request: &SearchRequest, address: (u32, u32), score: Option<f32>) -
 }
 
 /// The value of `_doc` in `sort`: documents of later segments come later.
-pub(super) fn doc_value(address: (u32, u32)) -> SortValue {
+fn doc_value(address: (u32, u32)) -> SortValue {
     SortValue::Long(i64::from(address.0) << 32 | i64::from(address.1))
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::highlight::HighlightSpec;
+use super::options::{flag, float, token, whole};
 use super::rescore::Rescore;
 use super::script_field::ScriptSpec;
 use super::sort::{self, SortBy, SortClause};
@@ -398,53 +399,6 @@ impl SearchRequest {
             return Err(Problem::illegal("cannot use `collapse` in conjunction with `rescore`"));
         }
         Ok(())
-    }
-}
-
-pub(super) const fn token(value: &Value) -> &'static str {
-    match value {
-        Value::Object(_) => "START_OBJECT",
-        Value::Array(_) => "START_ARRAY",
-        Value::Null => "VALUE_NULL",
-        Value::Bool(_) => "VALUE_BOOLEAN",
-        Value::Number(_) => "VALUE_NUMBER",
-        Value::String(_) => "VALUE_STRING",
-    }
-}
-
-fn whole(key: &str, value: &Value) -> Parsed<usize> {
-    let number = match value {
-        Value::Number(number) => number.as_i64(),
-        Value::String(text) => text.trim().parse().ok(),
-        _ => None,
-    };
-    let number = number.ok_or_else(|| {
-        let reason = format!("Failed to parse value [{}] for [{key}]", as_text(value));
-        Problem::illegal(reason)
-    })?;
-    usize::try_from(number).map_err(|_| {
-        let reason = format!("[{key}] parameter cannot be negative, found [{number}]");
-        Problem::illegal(reason)
-    })
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "scores are floats of 32 bits")]
-fn float(key: &str, value: &Value) -> Parsed<f32> {
-    value.as_f64().map(|number| number as f32).ok_or_else(|| {
-        let reason = format!("Failed to parse value [{}] for [{key}]", as_text(value));
-        Problem::illegal(reason)
-    })
-}
-
-pub(super) fn flag(key: &str, value: &Value) -> Parsed<bool> {
-    match value {
-        Value::Bool(flag) => Ok(*flag),
-        Value::String(text) if text == "true" => Ok(true),
-        Value::String(text) if text == "false" => Ok(false),
-        _ => Err(Problem::illegal(format!(
-            "Failed to parse value [{}] for [{key}] as only [true] or [false] are allowed.",
-            as_text(value)
-        ))),
     }
 }
 

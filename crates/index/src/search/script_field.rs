@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 use tantivy::SegmentReader;
 
-use super::phase::internal;
-use super::request::{flag, token};
+use super::failure::internal;
+use super::options::{flag, token};
 use super::result::{Hit, SortValue};
 use super::values;
 use crate::error::Error;
@@ -12,7 +12,8 @@ use crate::partition::{Kind, View};
 use crate::query::Context;
 use crate::query::compile::bind_script;
 use crate::query::problem::{Parsed, Problem};
-use crate::query::script::evaluate::{Bound, Node, SegmentScript};
+use crate::query::script::evaluate::{Bound, SegmentScript};
+use crate::query::script::node::Node;
 use crate::query::script::{Expr, Language, Part, Script, Type};
 
 /// Whole numbers below this are computed without loss: 2^53.

@@ -15,7 +15,7 @@ use crate::query::exec::BLOCK;
 use crate::query::exec::column::{Points, reduce};
 use crate::query::script::evaluate::{Bound, SegmentScript};
 
-use super::phase::internal;
+use super::failure::internal;
 
 /// A clause of `sort` whose field is known.
 #[derive(Clone, Debug)]

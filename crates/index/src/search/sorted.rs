@@ -10,7 +10,8 @@ use tantivy::query::{EnableScoring, Scorer, Weight};
 use tantivy::{COLLECT_BLOCK_BUFFER_LEN, DocId, DocSet as _, SegmentReader, TERMINATED};
 
 use super::collapse::{self, SegmentGroups};
-use super::phase::{Count, Limits, internal};
+use super::failure::internal;
+use super::limits::{Count, Limits};
 use super::request::SearchRequest;
 use super::result::{Hit, SortValue};
 use super::segment_sort::{BoundBy, BoundClause, SegmentClause};

@@ -7,7 +7,8 @@ use std::collections::BinaryHeap;
 use tantivy::query::{EnableScoring, Query, Weight};
 use tantivy::{COLLECT_BLOCK_BUFFER_LEN, DocSet as _, Searcher, TERMINATED};
 
-use super::phase::{Count, Limits, internal};
+use super::failure::internal;
+use super::limits::{Count, Limits};
 use super::result::Hit;
 use crate::error::Error;
 

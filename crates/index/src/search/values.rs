@@ -7,7 +7,7 @@ use tantivy::SegmentReader;
 use tantivy::columnar::StrColumn;
 use tantivy::fastfield::{Column, FastFieldReaders};
 
-use super::phase::internal;
+use super::failure::internal;
 use super::source::values_at;
 use crate::error::Error;
 use crate::mapping::date::{DateFormat, Zone};

@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 
 use super::calibrate::{Unknown, fit};
 use super::compare::{count, find, value, values};
-use super::plan::{Job, Note, Plan};
+use super::job::{Job, Note};
+use super::plan::Plan;
 use super::{Setup, Size};
 use crate::published::{QUEUE, QueueStudy};
 use crate::result::{FaultNote, Finding, LoadNote, Results, Series};
@@ -114,7 +115,7 @@ pub(crate) fn stressed(setup: &Setup) -> (RunSpec, BTreeMap<String, f64>) {
     let mut spec = RunSpec {
         cluster: Cluster {
             nodes: (0..nodes).map(node).collect(),
-            copies: super::replica_selection::rings(nodes),
+            copies: super::situation::rings(nodes),
             coordinators: 1,
             network_ns: 0.2 * MS_NS as f64,
         },

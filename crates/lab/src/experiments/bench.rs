@@ -7,7 +7,7 @@ use plimsoll_control::Class;
 use plimsoll_control::selection::Rule;
 use serde_json::{Value, json};
 
-use super::plan::{Job, Note};
+use super::job::{Job, Note};
 use crate::result::{FaultNote, LoadNote};
 use crate::sim::{
     Cluster, Load, MS_NS, NodeSpec, Operation, Policy, RunSpec, SECOND_NS, Spread, Stop,

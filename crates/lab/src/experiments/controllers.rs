@@ -12,7 +12,8 @@ use serde_json::json;
 
 use super::bench::{Plain, note, ns};
 use super::compare::{count, value};
-use super::plan::{Job, Plan};
+use super::job::Job;
+use super::plan::Plan;
 use super::{Setup, Size};
 use crate::result::{Finding, Results, Series};
 use crate::sim::{Fault, FaultKind, Policy, Resources, RunSpec};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::plan::Job;
+use super::job::Job;
 use crate::result::{Frame, Lap, NodeLap, QUANTILES, Series, Spread};
 use crate::sim::{FrameRow, Outcome, RunSpec, Window};
 use crate::stats;

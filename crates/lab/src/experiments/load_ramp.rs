@@ -7,7 +7,8 @@ use plimsoll_control::Random;
 
 use super::bench::{Plain, by_rule, note, ns};
 use super::compare::value;
-use super::plan::{Job, Note, Plan};
+use super::job::{Job, Note};
+use super::plan::Plan;
 use super::{Setup, Size};
 use crate::result::{Finding, Results, Series};
 use crate::sim::{Fault, FaultKind, RunSpec, derive};

@@ -6,6 +6,7 @@ mod bench;
 mod calibrate;
 mod compare;
 mod controllers;
+mod job;
 mod kv_throughput;
 mod laps;
 mod load_ramp;
@@ -18,6 +19,7 @@ pub(crate) mod replica_selection;
 mod scale;
 mod selection_findings;
 mod sick_copies;
+mod situation;
 
 use crate::result::{Finding, Plots, Results, Series};
 use crate::{LabError, Progress, SimulateOptions};

@@ -4,8 +4,10 @@
 
 use super::bench::by_rule;
 use super::compare::value;
-use super::plan::{Note, Plan};
-use super::replica_selection::{Situation, complex};
+use super::job::Note;
+use super::plan::Plan;
+use super::replica_selection::complex;
+use super::situation::Situation;
 use super::{Setup, Size};
 use crate::result::{Finding, LoadNote, Results, Series};
 use crate::sim::{FaultKind, Load, NodeSpec, RunSpec, Stop};

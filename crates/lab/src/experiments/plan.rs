@@ -1,41 +1,17 @@
-//! The plan of an experiment: the runs to make and the scenarios that their stretches of time
-//! belong to; and the carrying out of a plan on at most two threads, whose result does not depend
-//! on which of them was faster.
+//! The plan of an experiment: its jobs (`job.rs`), and the carrying out of a plan on at most two threads,
+//! whose result does not depend on which of them was faster.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 
-use serde_json::Value;
-
+use super::job::Job;
 use super::laps;
-use crate::result::{FaultNote, Lap, LoadNote, Results, Scenario, Series, Variant};
-use crate::sim::{self, RunSpec, derive};
+use crate::result::{Lap, Results, Scenario, Series, Variant};
+use crate::sim::{self, derive};
 use crate::{LabError, Progress};
 
 /// Threads of a simulation; more would take processors from whatever else the machine does.
 const THREADS: usize = 2;
-
-/// A scenario that a window of a run is measured for.
-#[derive(Clone, Debug)]
-pub(crate) struct Note {
-    pub(crate) scenario: String,
-    pub(crate) fault: FaultNote,
-    pub(crate) load: LoadNote,
-}
-
-/// Runs of one variant: one for each lap.
-#[derive(Clone, Debug)]
-pub(crate) struct Job {
-    pub(crate) variant: String,
-    pub(crate) settings: BTreeMap<String, Value>,
-    pub(crate) spec: RunSpec,
-    /// For each window of the run its scenario; none for one that is not reported.
-    pub(crate) notes: Vec<Option<Note>>,
-    pub(crate) laps: u64,
-    /// The number of the first lap, which is part of its seed.
-    pub(crate) first_lap: u64,
-}
 
 /// A plan and the name it reports under.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@
 
 use super::Setup;
 use super::calibrate::{Unknown, fit, percentile, rate};
-use super::replica_selection::{SCENARIOS, Situation, base, pairs};
+use super::situation::{SCENARIOS, Situation, base, pairs};
 use crate::published::SELECTION;
 use crate::result::FaultNote;
 use crate::sim::{Fault, FaultKind, Load, MS_NS, RunSpec, SECOND_NS};

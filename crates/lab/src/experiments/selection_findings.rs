@@ -8,7 +8,8 @@
 //! [`published_ceiling`]); shares close to 1 come from a rotation that did not use all there was.
 
 use super::compare::{share, value};
-use super::replica_selection::{SCENARIOS, published, rule_of};
+use super::replica_selection::{published, rule_of};
+use super::situation::SCENARIOS;
 use crate::published::SELECTION;
 use crate::result::{Finding, Results, Series};
 

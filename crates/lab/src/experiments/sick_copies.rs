@@ -4,7 +4,8 @@
 
 use super::bench::{Plain, by_rule, note, ns};
 use super::compare::{find, share};
-use super::plan::{Job, Plan};
+use super::job::Job;
+use super::plan::Plan;
 use super::{Setup, Size};
 use crate::result::{Finding, Results, Series};
 use crate::sim::{Fault, FaultKind, RunSpec};

@@ -50,7 +50,7 @@ fn a_listener_can_stop_a_run() {
 fn the_selection_study_comes_out_as_published() {
     let (results, plots) = run("replica-selection");
     let names: Vec<&str> = results.scenarios.iter().map(|one| one.name.as_str()).collect();
-    assert_eq!(names, replica_selection::SCENARIOS);
+    assert_eq!(names, situation::SCENARIOS);
     let variants: Vec<&str> =
         results.scenarios[0].variants.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(variants[..5], ["off", "c3", "c3_first", "c3_proposed", "ours"]);

@@ -5,8 +5,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::found::Found;
+use super::options::LiveOptions;
 use super::resume::asked;
-use super::{Found, LiveOptions, RESUMED, processes};
+use super::{RESUMED, processes};
 use crate::result::{Finding, Plots, Results};
 use crate::{LabError, Outcome, Progress, RESULT_FILE};
 

@@ -15,13 +15,14 @@ use super::cluster::{Cluster, ClusterSpec};
 use super::context::{Arm, Context, TIMEOUT, variants};
 use super::corpus::{Corpus, Shape};
 use super::fault::{Active, FaultKind};
+use super::found::Found;
 use super::generator::Generator;
 use super::load::{Load, Pace, Watch, histogram};
 use super::measure::{self, Measured};
 use super::node;
+use super::processes;
 use super::wire::Protocol;
 use super::workload::{self, Operation};
-use super::{Found, processes};
 use crate::LabError;
 use crate::result::{FaultNote, LoadNote, Scenario};
 

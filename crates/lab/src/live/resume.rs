@@ -5,7 +5,8 @@
 use std::path::Path;
 
 use super::context::Context;
-use super::{Found, LiveOptions, LiveSize};
+use super::found::Found;
+use super::options::{LiveOptions, LiveSize};
 use crate::LabError;
 use crate::result::{Plots, Results, RunNote};
 

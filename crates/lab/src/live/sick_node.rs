@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::Found;
 use super::cluster::Cluster;
 use super::context::{Arm, Ask, Context, comparisons, variants};
 use super::corpus::{Corpus, Shape};
 use super::fault::{FaultKind, NAMED as FAULTS};
+use super::found::Found;
 use super::generator::Generator;
 use super::load::Pace;
 use super::measure;

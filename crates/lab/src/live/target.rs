@@ -11,11 +11,12 @@ use serde_json::{Value, json};
 
 use super::context::{Arm, Context, Stopping, TIMEOUT, comparisons, variants};
 use super::corpus::{Corpus, Shape};
+use super::found::Found;
 use super::load::{self, Load, Pace, Requests, Taken};
 use super::measure::Measured;
 use super::wire::{Connection, Protocol, command};
 use super::workload::{self, Operation};
-use super::{Found, cluster, measure, method, node};
+use super::{cluster, measure, method, node};
 use crate::LabError;
 use crate::result::{Conditions, FaultNote, Lap, LoadNote, NodeLap, Scenario, Variant, over_laps};
 use crate::sim::derive;

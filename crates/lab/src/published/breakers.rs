@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
+use super::file::parse;
+
 /// The study.
 #[derive(Debug, Deserialize)]
 pub(crate) struct BreakerStudy {
@@ -57,7 +59,7 @@ impl BreakerStudy {
 }
 
 pub(crate) static BREAKERS: LazyLock<BreakerStudy> =
-    LazyLock::new(|| super::parse(include_str!("../../published/breaker_overhead.json")));
+    LazyLock::new(|| parse(include_str!("../../published/breaker_overhead.json")));
 
 #[cfg(test)]
 mod tests {

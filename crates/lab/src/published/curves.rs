@@ -6,6 +6,8 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
+use super::file::parse;
+
 /// The numbers printed under its pictures.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RowsCurves {
@@ -43,7 +45,7 @@ pub(crate) struct BarOfPartitions {
 }
 
 pub(crate) static CURVES: LazyLock<RowsCurves> =
-    LazyLock::new(|| super::parse(include_str!("../../published/kv_throughput.json")));
+    LazyLock::new(|| parse(include_str!("../../published/kv_throughput.json")));
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 
 mod breakers;
 mod curves;
+mod file;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -11,6 +12,7 @@ use serde::Deserialize;
 
 pub(crate) use breakers::BREAKERS;
 pub(crate) use curves::CURVES;
+use file::parse;
 
 /// The study of replica selection.
 #[derive(Debug, Deserialize)]
@@ -285,10 +287,6 @@ pub(crate) static SELECTION: LazyLock<SelectionStudy> =
     LazyLock::new(|| parse(include_str!("../../published/replica_selection.json")));
 pub(crate) static QUEUE: LazyLock<QueueStudy> =
     LazyLock::new(|| parse(include_str!("../../published/admission_queue.json")));
-
-fn parse<T: for<'a> Deserialize<'a>>(text: &str) -> T {
-    serde_json::from_str(text).unwrap_or_else(|e| unreachable!("the data of this crate: {e}"))
-}
 
 #[cfg(test)]
 mod tests {

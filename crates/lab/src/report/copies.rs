@@ -1,8 +1,8 @@
 //! What is told of a scenario whose laps are copies from another cluster, in place of throughput and
 //! latency.
 
-use super::figures_or;
 use super::table::Table;
+use super::wording::figures_or;
 use crate::result::{Scenario, over_laps};
 
 /// Title and path of each column.

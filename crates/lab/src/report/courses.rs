@@ -1,7 +1,7 @@
 //! Pictures of a scenario whose laps were looked at once a second, of copying or following or of a store
 //! of rows: the course of the first lap of each variant.
 
-use super::pictures::seconds;
+use super::svg::seconds;
 use super::svg::{Line, Scale, lines};
 use crate::result::{CopyCourse, Lap, NodeCourse, RowsCourse, Scenario};
 

@@ -4,7 +4,8 @@
 use std::fmt::Write;
 
 use super::svg::escape;
-use super::{copies, figures_or, pictures, reached};
+use super::wording::{disturbed, figures, figures_or, reached};
+use super::{copies, pictures};
 use crate::result::{Finding, Plots, Results, Scenario, Series, over_laps};
 
 /// Scenarios that are open when the page is; more would bury what follows.
@@ -57,7 +58,7 @@ pub(crate) fn page(results: &Results, plots: &Plots) -> String {
 
 /// How it was measured, and which laps do not count.
 fn notes(results: &Results) -> String {
-    let disturbed = super::disturbed(results);
+    let disturbed = disturbed(results);
     let lines = disturbed.lines().map(|line| line.trim_start_matches("- "));
     let all: String = results
         .notes
@@ -74,14 +75,14 @@ fn about(scenario: &Scenario) -> String {
         .fault
         .fit
         .iter()
-        .map(|(name, value)| format!("{} {}", escape(name), super::figures(*value)))
+        .map(|(name, value)| format!("{} {}", escape(name), figures(*value)))
         .collect();
     let fitted =
         if fit.is_empty() { String::new() } else { format!("; fitted: {}", fit.join(", ")) };
     let load = match scenario.load {
         crate::result::LoadNote::Clients(clients) => format!("{clients} clients"),
         crate::result::LoadNote::RateOpsS(rate) => {
-            format!("{} requests a second", super::figures(rate))
+            format!("{} requests a second", figures(rate))
         }
     };
     format!("<p>{load}; fault: {}{fitted}</p>", escape(&scenario.fault.kind))

@@ -2,7 +2,8 @@
 //! Rows that have no meaning here are there and say n/a, so that the tables lie side by side.
 
 use super::table::Table;
-use super::{copies, figures, figures_or, rows};
+use super::wording::{figures, figures_or};
+use super::{copies, rows};
 use crate::published::{BREAKERS, QUEUE, SELECTION};
 use crate::result::{Lap, Results, Scenario, Variant, metric, over_laps};
 use crate::stats;
@@ -177,22 +178,11 @@ fn nodes(scenario: &Scenario) -> String {
                 format!("{:.3}", percent(handled)),
                 format!("{:.3}", percent(handled + rejected)),
                 format!("{:.1}", handled as f64 / all.max(1) as f64 * 100.0),
-                throttled_percent(variant, at),
+                rows::throttled_percent(variant, at),
             ]);
         }
     }
     table.to_string()
-}
-
-/// Of the periods in which a node wanted to run, those in which its share ran out, %.
-pub(super) fn throttled_percent(variant: &Variant, at: usize) -> String {
-    let laps = || variant.laps.iter().filter_map(|lap| lap.nodes.get(at));
-    let periods: u64 = laps().filter_map(|node| node.periods).sum();
-    let throttled: u64 = laps().filter_map(|node| node.nr_throttled).sum();
-    match periods {
-        0 => "n/a".to_owned(),
-        _ => format!("{:.1}", throttled as f64 / periods as f64 * 100.0),
-    }
 }
 
 /// What the comparisons of the live lab say, each metric once.

@@ -1,7 +1,8 @@
 //! The pictures of a scenario: how response times are distributed, throughput and queues over
 //! time, and which node did how much.
 
-use super::svg::{Line, Scale, bars, lines};
+use super::svg::{Line, Scale, bars, lines, seconds};
+use super::wording::figures;
 use super::{copies, courses};
 use crate::result::{QUANTILES, Scenario, Series, Variant};
 
@@ -62,14 +63,9 @@ fn distribution(series: &[&Series]) -> String {
     let ticks: Vec<(f64, String)> = LABELLED
         .iter()
         .filter(|p| **p <= last)
-        .map(|p| (place(*p), format!("p{}", super::figures(p * 100.0))))
+        .map(|p| (place(*p), format!("p{}", figures(p * 100.0))))
         .collect();
     lines("Response time by percentile", &drawn, &ticks, Scale::Log, "ms at each percentile")
-}
-
-/// Ticks of an axis of so many seconds.
-pub(super) fn seconds(end: f64) -> Vec<(f64, String)> {
-    (0..=4).map(|step| end * f64::from(step) / 4.0).map(|at| (at, format!("{at:.0} s"))).collect()
 }
 
 fn end(series: &[&Series]) -> f64 {

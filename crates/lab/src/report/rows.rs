@@ -1,8 +1,7 @@
 //! What is told of a scenario whose laps are on a store of rows, beside throughput and latency.
 
-use super::lap_tables::throttled_percent;
 use super::table::Table;
-use super::{figures, figures_or};
+use super::wording::{figures, figures_or};
 use crate::result::{Lap, Scenario, Variant, over_laps};
 
 /// Title and path of each column.
@@ -78,4 +77,15 @@ fn nodes(scenario: &Scenario) -> String {
 /// How long a lap was: as many answers, at their rate.
 fn seconds(lap: &Lap) -> f64 {
     lap.n as f64 * (1.0 - lap.error_rate) / lap.throughput_ops_s.mean.max(1e-9)
+}
+
+/// Of the periods in which a node wanted to run, those in which its share ran out, %.
+pub(super) fn throttled_percent(variant: &Variant, at: usize) -> String {
+    let laps = || variant.laps.iter().filter_map(|lap| lap.nodes.get(at));
+    let periods: u64 = laps().filter_map(|node| node.periods).sum();
+    let throttled: u64 = laps().filter_map(|node| node.nr_throttled).sum();
+    match periods {
+        0 => "n/a".to_owned(),
+        _ => format!("{:.1}", throttled as f64 / periods as f64 * 100.0),
+    }
 }

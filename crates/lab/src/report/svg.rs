@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use super::wording::figures;
+
 /// Size of a picture in its own units; it grows and shrinks with the page.
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 300.0;
@@ -152,7 +154,7 @@ impl Axis {
         for tick in ticks {
             let y = self.y(tick);
             let right = WIDTH - RIGHT;
-            let label = super::figures(tick);
+            let label = figures(tick);
             let _ = write!(
                 body,
                 r#"<line class="grid" x1="{LEFT}" x2="{right}" y1="{y:.1}" y2="{y:.1}"/><text x="{:.1}" y="{:.1}" class="tick end">{label}</text>"#,
@@ -201,4 +203,9 @@ pub(crate) fn escape(text: &str) -> String {
         }
     }
     safe
+}
+
+/// Ticks of an axis of so many seconds.
+pub(super) fn seconds(end: f64) -> Vec<(f64, String)> {
+    (0..=4).map(|step| end * f64::from(step) / 4.0).map(|at| (at, format!("{at:.0} s"))).collect()
 }

@@ -1,5 +1,6 @@
 //! Reports: what stands in them, and that names stay text.
 
+use super::wording::figures;
 use super::*;
 
 #[test]

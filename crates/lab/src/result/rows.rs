@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Quantiles;
+use super::quantiles::Quantiles;
 
 /// A store of rows over a lap.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

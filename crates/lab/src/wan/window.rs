@@ -8,8 +8,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::SEGMENT_BYTES;
-
+/// What a segment of TCP carries over an ordinary Ethernet.
+pub(super) const SEGMENT_BYTES: usize = 1_448;
 /// Segments that a new or idle connection may send before it has heard anything.
 const INITIAL_BYTES: usize = 10 * SEGMENT_BYTES;
 /// The window is never smaller.

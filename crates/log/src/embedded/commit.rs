@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use super::core::Core;
 use super::header::Header;
+use super::options::Durability;
 use super::queue::{Pending, Work};
 use super::store::{Batch, WriteError};
-use super::{Core, Durability};
 use crate::{AppendError, GroupId, Lsn};
 
 /// After a write that found the disk full, appends are refused for this long without trying.

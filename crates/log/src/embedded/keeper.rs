@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
-
+use super::core::Core;
+use super::damage;
+use super::options::Durability;
 use super::reserve::free_bytes;
 use super::store::FILE_BYTES;
-use super::{Core, Durability, damage};
 use crate::{GroupId, LogError, Lsn};
 
 /// How often it looks, at most.
@@ -23,29 +23,6 @@ const PINNED_BYTES_MIN: u64 = 4 * FILE_BYTES;
 /// On a short disk, how often it is tried to give space back; what failed is tried again, the mark too.
 const SHORT_INTERVAL: Duration = Duration::from_secs(10);
 const MARK_RETRY_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Ends the thread.
-#[derive(Default)]
-pub(super) struct Bell {
-    closing: Mutex<bool>,
-    rung: Condvar,
-}
-
-impl Bell {
-    /// Ends the thread soon.
-    pub fn ring(&self) {
-        *self.closing.lock() = true;
-        self.rung.notify_all();
-    }
-
-    fn wait(&self, timeout: Duration) -> bool {
-        let mut closing = self.closing.lock();
-        if !*closing {
-            self.rung.wait_for(&mut closing, timeout);
-        }
-        *closing
-    }
-}
 
 /// The state of the housekeeping thread.
 pub(super) struct Keeper {

@@ -4,7 +4,9 @@
 //! It is not replicated. It trusts the disk to keep what a successful sync covered, detects
 //! where it did not, and does not repair it.
 
+mod bell;
 mod commit;
+mod core;
 mod damage;
 mod files;
 mod header;
@@ -19,7 +21,7 @@ mod sizes;
 mod store;
 mod tail;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -28,10 +30,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use self::bell::Bell;
 use self::commit::Committer;
-use self::files::{SyncFailed, Watch};
-use self::identity::{Lock, Mark};
-use self::keeper::{Bell, Keeper};
+use self::core::Core;
+use self::files::Watch;
+use self::identity::Mark;
+use self::keeper::Keeper;
 pub use self::options::{Durability, Options};
 use self::queue::{Pending, Queue};
 use self::reserve::Reserve;
@@ -46,30 +50,6 @@ use crate::{
 pub struct Embedded {
     core: Arc<Core>,
     threads: Vec<JoinHandle<()>>,
-}
-
-/// What the threads and the readers share.
-struct Core {
-    dir: PathBuf,
-    incarnation: Incarnation,
-    queue: Queue,
-    tail: Tail,
-    bell: Bell,
-    stats: Mutex<Stats>,
-    asynchronous: AtomicBool,
-    sync_interval: Duration,
-    /// The last sequence written, and the last one known to be durable.
-    written: AtomicU64,
-    synced: AtomicU64,
-    /// Why nothing more is appended.
-    stopped: Mutex<Option<String>>,
-    /// What the mark on disk says.
-    marked: Mutex<Mark>,
-    reserve: Reserve,
-    store: Store,
-    watch: Arc<Watch>,
-    /// Let go of after everything above.
-    _lock: Lock,
 }
 
 impl Embedded {
@@ -250,64 +230,6 @@ impl Log for Embedded {
             stopped: core.stopped(),
             ..core.stats.lock().clone()
         }
-    }
-}
-
-impl Core {
-    fn durability(&self) -> Durability {
-        if self.asynchronous.load(Ordering::Acquire) {
-            Durability::Async
-        } else {
-            Durability::Request
-        }
-    }
-
-    fn bounds(&self, group: GroupId) -> Result<Bounds, LogError> {
-        let unknown = || LogError::Failed(format!("the log has no group {group}"));
-        self.tail.bounds(group).ok_or_else(unknown)
-    }
-
-    /// Syncs, after which everything up to the sequence `up_to` is durable.
-    fn sync(&self, up_to: u64) -> Result<(), SyncFailed> {
-        let begun = Instant::now();
-        self.watch.sync()?;
-        self.stats.lock().synced(begun.elapsed());
-        self.synced.fetch_max(up_to, Ordering::AcqRel);
-        Ok(())
-    }
-
-    /// Writes down what is durable and what is trimmed.
-    fn mark(&self) -> Result<(), LogError> {
-        let mut marked = self.marked.lock();
-        // Published records of an `async` log run ahead of what is durable; what is claimed must
-        // not. Everything published was counted as written first, hence this order.
-        let synced = self.synced.load(Ordering::Acquire);
-        let bounds = self.tail.all_bounds();
-        let all_durable = self.written.load(Ordering::Acquire) == synced;
-        let mut groups: Vec<_> =
-            bounds.iter().map(|held| (Lsn(held.first.0 - 1), held.last)).collect();
-        if !all_durable {
-            for (index, group) in groups.iter_mut().enumerate() {
-                group.1 = marked.groups.get(index).map_or(Lsn(0), |(_, durable)| *durable);
-            }
-        }
-        let mark = Mark { synced, groups };
-        mark.store(&self.dir, self.incarnation)?;
-        *marked = mark;
-        Ok(())
-    }
-
-    /// Appends nothing more.
-    fn stop(&self, reason: &str) {
-        let reason = format!("{reason}; the log takes appends again once it is opened anew");
-        tracing::error!(%reason, "the log stops");
-        settle::note_stop(&self.dir, &reason);
-        self.stopped.lock().get_or_insert_with(|| reason.clone());
-        self.queue.close(&reason);
-    }
-
-    fn stopped(&self) -> Option<String> {
-        self.stopped.lock().clone()
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::Core;
+use super::core::Core;
 use super::damage;
 use super::store::FetchError;
 use super::tail::{Found, Waiter};

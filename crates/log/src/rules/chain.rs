@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::record::Anchor;
 use crate::{Incarnation, Lsn};
 
 /// How many recent values a chain keeps to check anchors against.
@@ -21,6 +20,17 @@ pub struct Position {
     pub hash: u64,
     /// The largest stamp so far, ms since 1970.
     pub log_time_ms: u64,
+}
+
+/// What the lead had applied when it made the record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Anchor {
+    /// The log it read.
+    pub incarnation: Incarnation,
+    /// The last position it had applied.
+    pub lsn: Lsn,
+    /// The chain's hash there.
+    pub hash: u64,
 }
 
 /// Why the log read cannot be the log that its leads read. Apply of the group stops.

@@ -15,9 +15,8 @@
 
 use bytes::Bytes;
 
-use super::carried::{LeaderPosition, Link};
+use super::carried::batch::{LeaderPosition, Link};
 use crate::Incarnation;
-use crate::record::DIFFERENCE_CHANGE_BYTES;
 
 /// The longest key at which a range may begin or end, bytes. Ranges end between two keys, at the
 /// shortest that parts them.
@@ -106,15 +105,6 @@ pub struct Change {
     pub key: Bytes,
     /// What it is at the leader's; `None` where it is not there.
     pub value: Option<Bytes>,
-}
-
-impl Change {
-    /// What it takes in a record at most, bytes.
-    #[must_use]
-    pub fn bytes_max(&self) -> usize {
-        let value = self.value.as_ref().map_or(0, Bytes::len);
-        self.key.len() + value + DIFFERENCE_CHANGE_BYTES
-    }
 }
 
 impl Standing {

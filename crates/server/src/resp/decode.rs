@@ -16,10 +16,8 @@ use bytes::BytesMut;
 use plimsoll_storage::{Argv, ErrorReply};
 use smallvec::SmallVec;
 
-use super::{
-    inline,
-    limits::{LINE_BYTES_MAX, Limits, ProtocolError},
-};
+use super::inline;
+use super::limits::{LINE_BYTES_MAX, Limits, ProtocolError};
 
 /// The most bytes of input that one call of [`Decoder::decode`] turns into commands before it
 /// returns; a single longer command is still taken whole.

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::filter_path::FilterPath;
 use super::media;
 use super::pretty::pretty;
-use super::tasks;
+use super::tasks::action;
 
 /// Answers below this are sent as they are: compressing them saves no packet.
 const COMPRESSED_BYTES_MIN: usize = 1 << 10;
@@ -190,7 +190,7 @@ pub fn response(answer: Answer, wishes: &Wishes, account: Option<Account>) -> Re
     }
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
     if let Some(account) = &account {
-        tasks::action::tell(&mut headers, account);
+        action::tell(&mut headers, account);
     }
     let body = match &account {
         _ if wishes.is_head || bytes.is_empty() => Body::empty(),

@@ -7,11 +7,13 @@ use plimsoll_cluster::Coordinator;
 use plimsoll_index::Error;
 use serde_json::Value;
 
-use super::Rest;
 use super::body::RequestBody;
 use super::json_read;
 use super::query::Query;
-use super::routes::Parts;
+use super::shared::Rest;
+
+/// The parts of a path that stand for `{names}`.
+pub type Parts = Vec<(&'static str, String)>;
 
 /// A request that has found its route.
 pub struct Call {

@@ -1,17 +1,10 @@
-//! What a node says of itself on `GET /`: the first thing that clients ask, and by which some of
-//! them decide whether to go on.
+//! Who the cluster and the node say they are: names that stay while the data stays.
 
 use plimsoll_cluster::Coordinator;
 use plimsoll_index::Error;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use super::answer::Answer;
-use super::call::Call;
 use super::documents::ids;
-use super::routes::{Route, Verb, route};
-
-/// The routes of this module.
-pub const ROUTES: &[Route] = &[route(&[Verb::Get], "/", &[], |call| Box::pin(root(call)))];
 
 /// What `build_hash` says: clients print it and nothing else.
 pub const BUILD_HASH: &str = "unknown";
@@ -49,29 +42,4 @@ async fn kept(coordinator: &Coordinator, name: &str) -> Result<String, Error> {
         Value::String(kept) => Ok(kept),
         other => Err(Error::internal(format!("the name [{name}] is kept as [{other}]"))),
     }
-}
-
-async fn root(call: Call) -> Result<Answer, Error> {
-    let settings = &call.rest.node.settings;
-    let mut version = Map::new();
-    let mut say = |key: &str, value: Value| version.insert(key.to_owned(), value);
-    if !settings.rest_distribution.is_empty() {
-        say("distribution", json!(settings.rest_distribution));
-    }
-    say("number", json!(settings.rest_version));
-    say("build_flavor", json!("default"));
-    say("build_type", json!("tar"));
-    say("build_hash", json!(BUILD_HASH));
-    say("build_date", json!("2026-01-01T00:00:00.000000Z"));
-    say("build_snapshot", json!(false));
-    say("lucene_version", json!(LUCENE_VERSION));
-    say("minimum_wire_compatibility_version", json!("6.8.0"));
-    say("minimum_index_compatibility_version", json!("6.0.0-beta1"));
-    Ok(Answer::json(&json!({
-        "name": settings.node_name,
-        "cluster_name": settings.cluster_name,
-        "cluster_uuid": call.rest.identity.cluster_uuid,
-        "version": version,
-        "tagline": settings.rest_tagline,
-    })))
 }

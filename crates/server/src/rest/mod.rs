@@ -29,17 +29,21 @@ pub mod plimsoll;
 pub mod pretty;
 pub mod query;
 pub mod remote;
+pub mod root;
+pub mod route;
 pub mod routes;
 pub mod search;
 pub mod security;
 pub mod server;
+pub mod shared;
 pub mod stats;
 pub mod tasks;
 pub mod types;
 
+pub use shared::Rest;
+
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -52,91 +56,29 @@ use plimsoll_memory::{Account, Charged};
 use serde_json::json;
 use tracing::{Instrument as _, field};
 
-use crate::node::Shared;
-use crate::remote::Remote;
 use crate::spans::numbered;
 use answer::{Answer, Wishes};
-use body::{End, InFlight, RequestBody};
-use browsers::{Doors, Visitor};
+use body::{End, RequestBody};
+use browsers::Visitor;
 use call::Call;
 use filter_path::FilterPath;
-use identity::Identity;
-use large::LargeRequests;
 use peer::Peer;
 use query::Query;
-use routes::{Found, Verb};
-use types::Types;
+use route::Verb;
+use routes::Found;
+use shared::as_known;
 
 /// The content type that Prometheus asks for.
 const PROMETHEUS: &str = "text/plain; version=0.0.4";
 
-/// What all requests share.
-pub struct Rest {
-    /// The node behind them.
-    pub node: Arc<Shared>,
-    /// Who the cluster and the node say they are.
-    pub identity: Identity,
-    /// Whether answers name the types of documents.
-    pub types: Types,
-    /// Where the port really is.
-    pub address: std::net::SocketAddr,
-    /// Which web pages may ask.
-    pub doors: Doors,
-    /// Where large requests are answered.
-    pub large: LargeRequests,
-    /// Memory that bodies hold.
-    pub in_flight: Arc<InFlight>,
-    /// The way to and from other clusters.
-    pub remote: Arc<Remote>,
-    /// Ids for documents that come without one.
-    pub ids: documents::ids::Ids,
-    /// Connections that are open.
-    pub connections: AtomicUsize,
-    /// Connections that there ever were.
-    pub connections_total: AtomicU64,
-}
-
 impl Rest {
-    /// REST over a node that is open.
-    ///
-    /// # Errors
-    /// Where the node cannot keep who it is, or has no room for threads.
-    pub async fn new(
-        node: Arc<Shared>,
-        remote: Arc<Remote>,
-        address: std::net::SocketAddr,
-    ) -> Result<Self, Error> {
-        let identity = Identity::load(&node.coordinator, &node.settings.node_name).await?;
-        let in_flight = Arc::clone(&node.in_flight);
-        let large = LargeRequests::start()
-            .map_err(|error| Error::internal(format!("no threads for large requests: {error}")))?;
-        Ok(Self {
-            large,
-            types: Types::of(&node.settings),
-            doors: Doors::new(&node.settings),
-            node,
-            identity,
-            address,
-            in_flight,
-            remote,
-            ids: documents::ids::Ids::default(),
-            connections: AtomicUsize::new(0),
-            connections_total: AtomicU64::new(0),
-        })
-    }
-
     /// Has the node tell others what is told here of its process.
     pub fn tell_others(self: &Arc<Self>) {
         let weak = Arc::downgrade(self);
-        let figures =
-            move || weak.upgrade().map_or(serde_json::Value::Null, |it| nodes::all::process(&it));
+        let figures = move || {
+            weak.upgrade().map_or(serde_json::Value::Null, |it| nodes::process::process(&it))
+        };
         self.node.coordinator.tell_process_figures(Box::new(figures));
-    }
-
-    /// Connections that are open.
-    #[must_use]
-    pub fn connections(&self) -> usize {
-        self.connections.load(Relaxed)
     }
 }
 
@@ -187,20 +129,6 @@ async fn respond(answer: Answer, wishes: Wishes, account: Option<Account>) -> Re
         let error = Error::internal("the answer could not be written");
         answer::response(Answer::error(&error, false), &kept, None)
     })
-}
-
-/// The error as it can be said here: that an index is not there is not known where the log of the metadata does
-/// not answer. Also of one item among others, which is answered by itself.
-pub fn as_known(rest: &Rest, error: Error) -> Error {
-    if error.kind != "index_not_found_exception" || rest.node.coordinator.is_current() {
-        return error;
-    }
-    let name = error.extra.get("index").and_then(serde_json::Value::as_str).unwrap_or_default();
-    let reason = format!(
-        "blocked by: [SERVICE_UNAVAILABLE/2/no master]; whether the index [{name}] exists is not \
-         known here: the log of the cluster's metadata does not answer"
-    );
-    Error::new(503, "cluster_block_exception", reason)
 }
 
 /// How the client wants its answer, whatever that will be.
@@ -280,7 +208,8 @@ async fn answer(
         body,
         parts,
     };
-    let action = tasks::action::of(action, &call, &head.headers);
+    let action =
+        tasks::action::of(action, call.part("index"), (call.method, &call.path), &head.headers);
     let account = account.insert(Account::open(action));
     let answering = Charged::new(account.clone(), || (route.handler)(call));
     let answered = if is_large {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
 use super::call::Call;
-use super::routes::{Route, Verb, route};
+use super::route::{Route, Verb, route};
 
 /// How long copies have to come to one position, where a request does not say.
 const TIMEOUT: Duration = Duration::from_secs(10);

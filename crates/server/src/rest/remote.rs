@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
 use super::call::Call;
-use super::routes::{Route, Verb, route};
+use super::route::{Route, Verb, route};
 use crate::remote::clusters::RemoteInfo;
 use crate::remote::protocol::{Answer as RemoteAnswer, Ask};
 

@@ -12,7 +12,7 @@ use super::answer::Answer;
 use super::call::Call;
 use super::documents::write::validation;
 use super::query::parse_duration;
-use super::routes::{Route, Verb, route};
+use super::route::{Route, Verb, route};
 use crate::auth::USER;
 use crate::node::unix_time;
 use crate::remote::keys::{DRAWN_BYTES, Key, KeySpec, KeysError, Which};

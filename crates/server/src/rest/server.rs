@@ -22,7 +22,8 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use super::peer::{self, Peer};
-use super::{Rest, goes_on, handle};
+use super::shared::Rest;
+use super::{goes_on, handle};
 use crate::linger::linger;
 
 /// How often it is said that there are too many connections.

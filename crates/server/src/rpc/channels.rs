@@ -20,7 +20,7 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use super::{CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX, STREAM_WINDOW_BYTES, STREAMS_MAX};
+use super::wire::{CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX, STREAM_WINDOW_BYTES, STREAMS_MAX};
 
 /// Nodes that this one talks to at once; beyond, the channel that was used least lately goes.
 const CHANNELS_MAX: usize = 256;

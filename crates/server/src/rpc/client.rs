@@ -23,11 +23,10 @@ use tonic::{
 };
 use tracing::Instrument as _;
 
-use super::{
-    AUTHORIZATION, METHOD, REFUSED, Threads, authorization,
-    channels::{ChannelError, Channels, UNUSED_MAX},
-    codec::{BytesCodec, Departure},
-};
+use super::channels::{ChannelError, Channels, UNUSED_MAX};
+use super::codec::{BytesCodec, Departure};
+use super::threads::Threads;
+use super::wire::{AUTHORIZATION, METHOD, REFUSED, authorization};
 use crate::spans::{ASKED_BY, asked_by};
 
 /// The longest that a call may take; more is cut down to it.

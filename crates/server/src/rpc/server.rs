@@ -27,9 +27,12 @@ use tonic::{
 };
 use tracing::{Instrument as _, field};
 
-use super::{
+use super::codec::BytesCodec;
+use super::incoming::incoming;
+use super::threads::Threads;
+use super::wire::{
     AUTHORIZATION, CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX, METHOD, REFUSED, STREAM_WINDOW_BYTES,
-    STREAMS_MAX, Threads, codec::BytesCodec, incoming::incoming, secret_of,
+    STREAMS_MAX, secret_of,
 };
 use crate::auth::Password;
 use crate::spans::{ASKED_BY, numbered};

@@ -1,7 +1,9 @@
 //! `http.cors.*` and `http.allowed_hosts`: which web pages may use the REST port. What is asked of
 //! each request stands in `rest::browsers`.
 
-use super::{Raw, SettingsError, ValueError, parsed, text};
+use super::raw::{Raw, SettingsError};
+use super::value::{parsed, text};
+use super::value_error::ValueError;
 
 /// What pages of other origins may do, where `http.cors.enabled` says that they may do anything.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,24 +7,21 @@ pub mod raw;
 pub mod reference;
 pub mod remote;
 pub mod table;
+mod value;
 mod value_error;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use plimsoll_cluster::{LogSettings, WORK_SETTINGS, WorkSettings};
 use plimsoll_log::{embedded, jetstream};
-use plimsoll_stdx::units;
 use plimsoll_storage::partition::RateLimiter;
 
 pub use cors::{Cors, Origins};
 pub use raw::{Raw, SettingsError};
 pub use remote::RemotePort;
-use table::Kind;
+pub use table::{PASSWORD_BYTES_MAX, ROLES};
+use value::{address, bytes, bytes_of, duration, parsed, size, text};
 pub use value_error::ValueError;
-
-/// The longest password or secret, in bytes. Redis has none; a bound keeps comparing it in constant time
-/// cheap.
-pub const PASSWORD_BYTES_MAX: usize = 512;
 
 /// When a write is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,15 +162,6 @@ impl Settings {
     }
 }
 
-/// What a key was set to, or its default, in its range.
-fn text(raw: &Raw, key: &'static str) -> Result<String, SettingsError> {
-    parsed(raw, key, |text| Ok(text.to_owned()))
-}
-
-fn size(raw: &Raw, key: &'static str) -> Result<usize, SettingsError> {
-    parsed(raw, key, |text| Ok(text.parse::<usize>()?))
-}
-
 /// RocksDB's own limiter, where a rate is set.
 fn rate_limiter(raw: &Raw) -> Result<Option<RateLimiter>, SettingsError> {
     let bytes_s = parsed(raw, "compaction.rate_limiter.max_bytes_per_sec", limiter_bytes)?;
@@ -197,69 +185,6 @@ fn write_buffer(text: &str) -> Result<usize, ValueError> {
         return Err(ValueError::BelowLeast("8mb"));
     }
     Ok(usize::try_from(bytes)?)
-}
-
-fn bytes(raw: &Raw, key: &'static str) -> Result<usize, SettingsError> {
-    parsed(raw, key, |text| Ok(usize::try_from(bytes_of(text)?)?))
-}
-
-fn bytes_of(text: &str) -> Result<u64, ValueError> {
-    units::bytes(text).map_err(|why| ValueError::Unit { text: text.to_owned(), why })
-}
-
-fn duration(text: &str) -> Result<Duration, ValueError> {
-    units::duration(text).map_err(|why| ValueError::Unit { text: text.to_owned(), why })
-}
-
-fn parsed<T>(
-    raw: &Raw,
-    key: &'static str,
-    parse: impl FnOnce(&str) -> Result<T, ValueError>,
-) -> Result<T, SettingsError> {
-    let definition = table::find(key).expect("the key stands in the table");
-    let (text, origin) = match raw.get(key) {
-        Some(given) => (given.text.as_str(), given.origin.as_str()),
-        None => (definition.default, "its default"),
-    };
-    check(definition.kind, text).and_then(|()| parse(text)).map_err(|why| SettingsError::Value {
-        key: key.to_owned(),
-        origin: origin.to_owned(),
-        why,
-    })
-}
-
-/// Whether a text is what a setting takes.
-fn check(kind: Kind, text: &str) -> Result<(), ValueError> {
-    let within = |value: u64, min: u64, max: u64, show: &dyn Fn(u64) -> String| {
-        if (min..=max).contains(&value) {
-            Ok(())
-        } else {
-            let text = text.to_owned();
-            Err(ValueError::Outside { text, min: show(min), max: show(max) })
-        }
-    };
-    match kind {
-        Kind::Text | Kind::Path | Kind::Secret => Ok(()),
-        Kind::Address => address(text).map(drop),
-        Kind::Count(min, max) => match text.parse() {
-            Ok(value) => within(value, min, max, &|value| value.to_string()),
-            Err(_) => Err(ValueError::NotWhole(text.to_owned())),
-        },
-        Kind::Bytes(min, max) => within(bytes_of(text)?, min, max, &units::show_bytes),
-        Kind::Duration(min, max) => {
-            let micros = duration(text)?.as_micros();
-            let show = |micros| units::show_duration(Duration::from_micros(micros));
-            within(u64::try_from(micros).unwrap_or(u64::MAX), min, max, &show)
-        }
-        Kind::Toggle => check(Kind::Choice(&["true", "false"]), text),
-        Kind::Choice(words) if words.contains(&text) => Ok(()),
-        Kind::Choice(words) => Err(ValueError::NoneOf { text: text.to_owned(), words }),
-    }
-}
-
-fn address(text: &str) -> Result<SocketAddr, ValueError> {
-    let text = text.replace("localhost:", "127.0.0.1:");
-    text.parse().map_err(|_| ValueError::Address(text))
 }
 
 /// Whether the port for other nodes is opened: where a log is shared, and where somebody asked
@@ -308,9 +233,6 @@ fn log(raw: &Raw) -> Result<LogSettings, SettingsError> {
         }
     })
 }
-
-/// The roles that Elasticsearch knows and clients look for.
-pub const ROLES: [&str; 4] = ["data", "ingest", "master", "remote_cluster_client"];
 
 /// Whether a list of roles, in brackets or not, is without `data`.
 fn is_coordinating_only(text: &str, is_alone: bool) -> Result<bool, ValueError> {

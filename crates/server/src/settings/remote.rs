@@ -4,7 +4,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use super::{Raw, SettingsError, ValueError, parsed, text};
+use super::raw::{Raw, SettingsError};
+use super::value::{parsed, text};
+use super::value_error::ValueError;
 
 /// Whether it is opened.
 const ENABLED: &str = "remote_cluster_server.enabled";

@@ -1,6 +1,13 @@
 //! Every setting, once: its key, what it takes, its default and what it is for. The reference
 //! page, the example file, `--help` and the parser all come from here.
 
+/// The longest password or secret, in bytes. Redis has none; a bound keeps comparing it in constant time
+/// cheap.
+pub const PASSWORD_BYTES_MAX: usize = 512;
+
+/// The roles that Elasticsearch knows and clients look for.
+pub const ROLES: [&str; 4] = ["data", "ingest", "master", "remote_cluster_client"];
+
 /// What a setting takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

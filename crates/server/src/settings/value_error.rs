@@ -6,7 +6,7 @@ use plimsoll_cluster::SettingError;
 use plimsoll_log::jetstream::AddressError;
 use plimsoll_stdx::units::UnitError;
 
-use super::{PASSWORD_BYTES_MAX, ROLES};
+use super::table::{PASSWORD_BYTES_MAX, ROLES};
 
 /// Why a value does not fit its setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

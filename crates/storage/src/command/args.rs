@@ -1,7 +1,6 @@
 //! Numbers, options and times among a command's arguments, read as strictly as Redis reads
 //! them, and refused in its words.
 
-use super::spec::{Spec, wrong_arity};
 use crate::{Argv, ErrorReply};
 
 /// The largest string, in bytes: a record of the log has to hold it. (Redis: 512 MB.)
@@ -14,8 +13,8 @@ const STAMP_MS_MAX: i64 = 1 << 46;
 /// A command whose number of arguments was checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Given<'a> {
-    /// What is known of it.
-    pub spec: &'static Spec,
+    /// Its name, as [`super::spec::Spec::name`] has it.
+    pub name: &'static str,
     /// Its arguments.
     pub argv: &'a Argv,
 }
@@ -49,7 +48,7 @@ impl<'a> Given<'a> {
         if (self.argv.len() - from).is_multiple_of(2) {
             Ok(Pairs { argv: self.argv, from })
         } else {
-            Err(wrong_arity(self.spec.name))
+            Err(wrong_arity(self.name))
         }
     }
 
@@ -62,7 +61,7 @@ impl<'a> Given<'a> {
     /// The refusal of a time that cannot be.
     #[must_use]
     pub fn invalid_expiry(&self) -> ErrorReply {
-        invalid_expiry(self.spec.name)
+        invalid_expiry(self.name)
     }
 }
 
@@ -320,4 +319,16 @@ pub fn invalid_cursor() -> ErrorReply {
 #[must_use]
 pub fn too_long() -> ErrorReply {
     ErrorReply::err("string exceeds maximum allowed size (proto-max-bulk-len)")
+}
+
+/// The refusal of a wrong number of arguments.
+#[must_use]
+pub fn wrong_arity(name: &str) -> ErrorReply {
+    ErrorReply::err(format!("wrong number of arguments for '{name}' command"))
+}
+
+/// An argument as one line of an error may carry it.
+pub(super) fn show(arg: &[u8], bytes_max: usize) -> String {
+    let shown = String::from_utf8_lossy(&arg[..arg.len().min(bytes_max)]);
+    shown.replace(['\r', '\n'], " ")
 }

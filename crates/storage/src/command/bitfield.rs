@@ -1,9 +1,9 @@
 //! What BITFIELD and its like ask for: integers of any width among the bits of a string.
 
-use super::Body;
 use super::args::{
     Args, Given, STRING_BYTES_MAX, choose, not_integer, parse_integer, syntax_error,
 };
+use super::body::Body;
 use super::read::Read;
 use super::write::Write;
 use crate::ErrorReply;

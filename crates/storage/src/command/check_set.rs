@@ -12,8 +12,7 @@
 use std::cmp::Ordering;
 
 use super::args::{Args, Given, Pairs, choose, not_integer, parse_integer, syntax_error};
-use super::spec::{show, wrong_arity};
-use super::{Body, Write};
+use super::args::{show, wrong_arity};
 use crate::ErrorReply;
 
 /// What the checked field must be.
@@ -180,40 +179,43 @@ fn unknown(name: &[u8]) -> ErrorReply {
     ErrorReply::err(format!("unknown check '{}'", show(name, 128)))
 }
 
-pub(super) fn hcheckset(given: Given<'_>) -> Result<Body<'_>, ErrorReply> {
-    let name = given.arg(3);
-    let named = choose(name, NAMES);
-    let named = named.ok_or_else(|| unknown(name))?;
-    let mut options = given.options_from(4);
-    let check = match named {
-        Named::Plain(check) => check,
-        Named::Different => Check::Different(options.value()?),
-        Named::Contains => Check::Contains(options.value()?),
-        Named::Prefix => Check::Prefix(options.value()?),
-        Named::Suffix => Check::Suffix(options.value()?),
-        Named::Bytes(compared) => Check::Bytes(compared, options.value()?),
-        Named::Integer(compared) => {
-            let number = parse_integer(options.value()?).ok_or_else(not_integer)?;
-            Check::Integer(compared, number)
+impl<'a> CheckSet<'a> {
+    /// Reads the arguments.
+    pub(super) fn parse(given: Given<'a>) -> Result<Self, ErrorReply> {
+        let name = given.arg(3);
+        let named = choose(name, NAMES);
+        let named = named.ok_or_else(|| unknown(name))?;
+        let mut options = given.options_from(4);
+        let check = match named {
+            Named::Plain(check) => check,
+            Named::Different => Check::Different(options.value()?),
+            Named::Contains => Check::Contains(options.value()?),
+            Named::Prefix => Check::Prefix(options.value()?),
+            Named::Suffix => Check::Suffix(options.value()?),
+            Named::Bytes(compared) => Check::Bytes(compared, options.value()?),
+            Named::Integer(compared) => {
+                let number = parse_integer(options.value()?).ok_or_else(not_integer)?;
+                Check::Integer(compared, number)
+            }
+        };
+        // Before the fields: after them it might be one.
+        let mut verb = options.value()?;
+        let get = verb.eq_ignore_ascii_case(b"GET");
+        if get {
+            verb = options.value()?;
         }
-    };
-    // Before the fields: after them it might be one.
-    let mut verb = options.value()?;
-    let get = verb.eq_ignore_ascii_case(b"GET");
-    if get {
-        verb = options.value()?;
+        let at = options.position();
+        let is_set = choose(verb, &[("SET", true), ("DEL", false)]).ok_or_else(syntax_error)?;
+        if at == given.argv.len() {
+            return Err(wrong_arity(given.name));
+        }
+        let change = match is_set {
+            true => Change::Set(given.pairs_from(at)?),
+            false => Change::Delete(given.args_from(at, 1)),
+        };
+        let (key, field) = (given.arg(1), given.arg(2));
+        Ok(Self { key, field, check, get, change })
     }
-    let at = options.position();
-    let is_set = choose(verb, &[("SET", true), ("DEL", false)]).ok_or_else(syntax_error)?;
-    if at == given.argv.len() {
-        return Err(wrong_arity(given.spec.name));
-    }
-    let change = match is_set {
-        true => Change::Set(given.pairs_from(at)?),
-        false => Change::Delete(given.args_from(at, 1)),
-    };
-    let (key, field) = (given.arg(1), given.arg(2));
-    Ok(Body::Write(Write::HashCheckSet(CheckSet { key, field, check, get, change })))
 }
 
 #[cfg(test)]

@@ -3,13 +3,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::args::{Given, choose};
-use super::read::Read;
-use super::spec::wrong_arity;
-use super::{Body, Write};
 use crate::ErrorReply;
-
-type Parsed<'a> = Result<Body<'a>, ErrorReply>;
 
 /// Digits of a digest.
 const DIGEST_DIGITS: usize = 16;
@@ -78,19 +72,4 @@ impl Condition<'_> {
 #[must_use]
 pub fn digest(value: &[u8]) -> String {
     format!("{:016x}", xxh3_64(value))
-}
-
-pub(super) fn digest_of(given: Given<'_>) -> Parsed<'_> {
-    Ok(Body::Read(Read::Digest(given.arg(1))))
-}
-
-pub(super) fn delex(given: Given<'_>) -> Parsed<'_> {
-    let key = given.arg(1);
-    let condition = match given.argv.len() {
-        2 => return Ok(Body::Write(Write::Delete(given.args_from(1, 1)))),
-        4 => choose(given.arg(2), Comparison::NAMES),
-        _ => return Err(wrong_arity(given.spec.name)),
-    };
-    let condition = condition.map(|comparison| Condition { comparison, with: given.arg(3) });
-    Ok(Body::Write(Write::DeleteIf { key, condition }))
 }

@@ -13,6 +13,7 @@
 
 pub mod args;
 pub mod bitfield;
+mod body;
 pub mod check_set;
 pub mod condition;
 pub mod range;
@@ -21,6 +22,7 @@ pub mod spec;
 pub mod table;
 pub mod write;
 
+pub use body::Body;
 pub use read::Read;
 pub use spec::{Group, Spec};
 pub use write::Write;
@@ -34,15 +36,6 @@ pub struct Command<'a> {
     argv: &'a Argv,
     /// What it asks for.
     pub body: Body<'a>,
-}
-
-/// What a command asks for.
-#[derive(Clone, Debug)]
-pub enum Body<'a> {
-    /// It changes nothing.
-    Read(Read<'a>),
-    /// It may change rows.
-    Write(Write<'a>),
 }
 
 impl<'a> Command<'a> {

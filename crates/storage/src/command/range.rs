@@ -7,11 +7,7 @@
 //! on are written the same way.
 
 use super::args::{Given, Options, choose, not_integer, parse_integer, syntax_error};
-use super::read::Read;
-use super::{Body, Write};
 use crate::ErrorReply;
-
-type Parsed<'a> = Result<Body<'a>, ErrorReply>;
 
 /// What one answer shows of a range at most, bytes, also where more is asked for.
 pub const PAGE_BYTES_MAX: usize = 16 << 20;
@@ -120,6 +116,16 @@ impl<'a> FieldRange<'a> {
         }
     }
 
+    /// Reads a range with the options that all commands on ranges have.
+    pub(super) fn parse(given: Given<'a>) -> Result<Self, ErrorReply> {
+        let mut range = Self::of(given);
+        let mut options = given.options_from(4);
+        while let Some(option) = options.next() {
+            range.option(option, &mut options)?;
+        }
+        Ok(range)
+    }
+
     /// Takes an option in that all commands on ranges have.
     fn option(&mut self, option: &[u8], options: &mut Options<'a>) -> Result<(), ErrorReply> {
         let names = [
@@ -149,28 +155,22 @@ fn positive(options: &mut Options<'_>) -> Result<usize, ErrorReply> {
     usize::try_from(number).ok().filter(|number| *number > 0).ok_or_else(syntax_error)
 }
 
-pub(super) fn hrange(given: Given<'_>) -> Parsed<'_> {
-    let mut range = FieldRange::of(given);
-    let (mut bytes, mut values) = (PAGE_BYTES_MAX, true);
-    let mut options = given.options_from(4);
-    while let Some(option) = options.next() {
-        match choose(option, &[("REV", 0), ("BYTES", 1), ("NOVALUES", 2)]) {
-            Some(0) => range.is_reversed = true,
-            Some(1) => bytes = positive(&mut options)?.min(PAGE_BYTES_MAX),
-            Some(_) => values = false,
-            None => range.option(option, &mut options)?,
+impl<'a> RangePage<'a> {
+    /// Reads the arguments of `PLIMSOLL.HRANGE`.
+    pub(super) fn parse(given: Given<'a>) -> Result<Self, ErrorReply> {
+        let mut range = FieldRange::of(given);
+        let (mut bytes, mut values) = (PAGE_BYTES_MAX, true);
+        let mut options = given.options_from(4);
+        while let Some(option) = options.next() {
+            match choose(option, &[("REV", 0), ("BYTES", 1), ("NOVALUES", 2)]) {
+                Some(0) => range.is_reversed = true,
+                Some(1) => bytes = positive(&mut options)?.min(PAGE_BYTES_MAX),
+                Some(_) => values = false,
+                None => range.option(option, &mut options)?,
+            }
         }
+        Ok(Self { key: given.arg(1), range, bytes, values })
     }
-    Ok(Body::Read(Read::HashRange(RangePage { key: given.arg(1), range, bytes, values })))
-}
-
-pub(super) fn hremrange(given: Given<'_>) -> Parsed<'_> {
-    let mut range = FieldRange::of(given);
-    let mut options = given.options_from(4);
-    while let Some(option) = options.next() {
-        range.option(option, &mut options)?;
-    }
-    Ok(Body::Write(Write::HashDeleteRange { key: given.arg(1), range }))
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! What is known of a command by its name alone: how many arguments it takes, where its keys
 //! stand, what it does to rows. The server describes its own commands in the same words.
 
-use super::Body;
-use super::args::Given;
+pub use super::args::wrong_arity;
+
+use super::args::{Given, show};
+use super::body::Body;
 use crate::{Argv, ErrorReply};
 
 /// Commands of a kind, as Redis' documentation groups them.
@@ -208,7 +210,7 @@ impl Spec {
 
     pub(super) fn parse<'a>(&'static self, argv: &'a Argv) -> Result<Body<'a>, ErrorReply> {
         match self.parse {
-            Some(parse) => parse(Given { spec: self, argv }),
+            Some(parse) => parse(Given { name: self.name, argv }),
             None => Err(unknown_command(argv)),
         }
     }
@@ -305,16 +307,4 @@ pub fn unknown_subcommand(name: &str, subcommand: &[u8]) -> ErrorReply {
         "unknown subcommand '{shown}'. Try {} HELP.",
         name.to_ascii_uppercase()
     ))
-}
-
-/// The refusal of a wrong number of arguments.
-#[must_use]
-pub fn wrong_arity(name: &str) -> ErrorReply {
-    ErrorReply::err(format!("wrong number of arguments for '{name}' command"))
-}
-
-/// An argument as one line of an error may carry it.
-pub(super) fn show(arg: &[u8], bytes_max: usize) -> String {
-    let shown = String::from_utf8_lossy(&arg[..arg.len().min(bytes_max)]);
-    shown.replace(['\r', '\n'], " ")
 }

@@ -2,7 +2,7 @@
 
 use super::spec::Group::{Bitmap, Generic, Hash, Server, String};
 use super::spec::{Group, KeyRange, Parse, Spec};
-use super::{bitfield, check_set, condition, range, read, write};
+use super::{bitfield, read, write};
 
 /// The cluster's version since which there are ranges of fields, checks of one field before others are
 /// changed, and conditions on what a string is.
@@ -30,9 +30,9 @@ pub const SPECS: &[Spec] = &[
     writes("psetex", 4, String, write::strings::psetex).grows(),
     writes("getset", 3, String, write::strings::getset).grows().fast(),
     writes("getdel", 2, String, write::strings::getdel).fast(),
-    writes("delex", -2, String, condition::delex).since(SORT_KEYS_SINCE),
+    writes("delex", -2, String, write::strings::delex).since(SORT_KEYS_SINCE),
     // Not fast, though Redis says so: it looks at every byte, and others of the thread would wait.
-    reads("digest", 2, String, condition::digest_of).since(SORT_KEYS_SINCE),
+    reads("digest", 2, String, read::strings::digest).since(SORT_KEYS_SINCE),
     writes("getex", -2, String, write::strings::getex).fast(),
     reads("mget", -2, String, read::strings::mget).keys(KeyRange::ALL).fast(),
     writes("mset", -3, String, write::strings::mset).keys(KeyRange::PAIRS).grows(),
@@ -86,9 +86,9 @@ pub const SPECS: &[Spec] = &[
     writes("hsetex", -6, Hash, write::fields::hsetex).grows().fast(),
     writes("hgetdel", -5, Hash, write::fields::hgetdel).fast(),
     // Ranges and checks of fields, which Redis has not.
-    reads("plimsoll.hrange", -4, Hash, range::hrange).since(SORT_KEYS_SINCE),
-    writes("plimsoll.hremrange", -4, Hash, range::hremrange).since(SORT_KEYS_SINCE),
-    writes("plimsoll.hcheckset", -6, Hash, check_set::hcheckset)
+    reads("plimsoll.hrange", -4, Hash, read::hashes::hrange).since(SORT_KEYS_SINCE),
+    writes("plimsoll.hremrange", -4, Hash, write::hashes::hremrange).since(SORT_KEYS_SINCE),
+    writes("plimsoll.hcheckset", -6, Hash, write::hashes::hcheckset)
         .grows()
         .fast()
         .since(SORT_KEYS_SINCE),

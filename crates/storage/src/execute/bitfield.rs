@@ -1,6 +1,6 @@
 //! What BITFIELD does: integers of any width read, set and added to among the bits of a string.
 
-use super::Answer;
+use super::answer::Answer;
 use super::store::{Edit, find_string};
 use super::strings::replace;
 use crate::command::args::{Args, STRING_BYTES_MAX, too_long};

@@ -1,6 +1,6 @@
 //! What commands on the bits of strings do. Bit 0 is the highest of the first byte.
 
-use super::Answer;
+use super::answer::Answer;
 use super::store::{Edit, find_string};
 use super::strings::{clamp, number, replace};
 use crate::Reply;

@@ -1,9 +1,9 @@
 //! Fields set or deleted where another field of the same hash is what it must be. Which checks there are
 //! is [`crate::command::check_set`]'s.
 
+use super::answer::{Answer, held_if_any};
 use super::hash_edit::HashEdit;
 use super::store::Edit;
-use super::{Answer, held_if_any};
 use crate::Reply;
 use crate::command::check_set::{Change, CheckSet};
 use crate::rows::RowsWrite;

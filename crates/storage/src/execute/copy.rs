@@ -4,11 +4,11 @@
 
 use std::ops::ControlFlow;
 
-use super::WriteContext;
+use super::context::WriteContext;
 use super::hashes::visit_fields;
 use super::store::{Edit, find};
 use crate::Reply;
-use crate::operation::{COPY_GENERATIONS_FROM, CopyEnd, CopyStep, HashCopy};
+use crate::operation::copy::{COPY_GENERATIONS_FROM, CopyEnd, CopyStep, HashCopy};
 use crate::rows::field::FieldHead;
 use crate::rows::key::{self, KeyRows, RowKey};
 use crate::rows::meta::{Fields, Found, Kind, Meta, RowBytes};

@@ -7,10 +7,10 @@
 
 use bytes::Bytes;
 
-use super::WriteContext;
+use super::context::WriteContext;
 use super::hash_edit::HashEdit;
 use super::store::Edit;
-use crate::operation::{
+use crate::operation::document::{
     Action, Condition, DocumentOutcome, DocumentResult, DocumentWrite, PRIMARY_TERM, Present,
 };
 use crate::rows::field::FieldHead;

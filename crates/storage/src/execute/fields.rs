@@ -1,10 +1,10 @@
 //! What commands on the expiry of fields do.
 
+use super::answer::{Answer, Fault, held_if_any};
 use super::hash_edit::HashEdit;
 use super::hashes::find_field_head;
 use super::keys::remaining;
 use super::store::{Edit, find_hash};
-use super::{Answer, Fault, held_if_any};
 use crate::Reply;
 use crate::command::args::{Args, ExpiryCondition, Moment, Pairs, TimeForm, invalid_expiry};
 use crate::command::write::NewExpiry;

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::Fault;
+use super::answer::Fault;
 use super::store::{Edit, wrong_type};
 use crate::rows::field::{Field, FieldHead};
 use crate::rows::key::KeyRows;

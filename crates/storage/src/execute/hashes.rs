@@ -4,10 +4,12 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 
+use super::answer::{Answer, Fault, held, held_copy, held_if_any};
+use super::context::ReadContext;
 use super::hash_edit::HashEdit;
 use super::store::{Edit, count_live, find_hash, integer_bytes};
 use super::strings::{number, overflow};
-use super::{Answer, Fault, ReadContext, float, held, held_copy, held_if_any, random};
+use super::{float, random};
 use crate::command::args::{Args, Pairs, not_float, parse_integer};
 use crate::command::read::{OneField, Parts};
 use crate::rows::field::{Field, FieldHead};

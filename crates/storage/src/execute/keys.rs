@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
+use super::answer::{Answer, Fault};
+use super::context::ReadContext;
 use super::hash_edit::HashEdit;
 use super::scan::visit_stored_keys;
 use super::store::{Edit, find, find_meta, is_live};
-use super::{Answer, Fault, ReadContext};
 use crate::command::args::{Args, ExpiryCondition, Moment, TimeForm, parse_integer};
 use crate::command::read::ObjectQuestion;
 use crate::rows::field::FieldHead;
@@ -47,17 +48,9 @@ pub(super) fn exists<R: RowsRead + ?Sized>(rows: &R, keys: Args<'_>, now_ms: u64
     Ok(Reply::Integer(count))
 }
 
-/// The name of a type.
-pub(super) fn kind_name(kind: &Kind) -> &'static str {
-    match kind {
-        Kind::String => "string",
-        Kind::Hash(_) => "hash",
-    }
-}
-
 pub(super) fn kind<R: RowsRead + ?Sized>(rows: &R, key: &[u8], now_ms: u64) -> Answer {
     let found = find_meta(rows, &mut KeyRows::new(key), now_ms)?;
-    Ok(Reply::Status(found.map_or("none", |(meta, _)| kind_name(&meta.kind))))
+    Ok(Reply::Status(found.map_or("none", |(meta, _)| meta.kind.name())))
 }
 
 pub(super) fn expiry<R: RowsRead + ?Sized>(

@@ -1,7 +1,7 @@
 //! The longest common subsequence of two strings, by the table of the lengths of all prefixes
 //! (Wagner and Fischer, 1974), walked back from its end.
 
-use super::Answer;
+use super::answer::Answer;
 use super::store::find;
 use crate::command::read::{Lcs, LcsForm};
 use crate::rows::key::KeyRows;

@@ -5,9 +5,11 @@
 //! A key or field that has expired is absent, also while its rows are still stored; [`sweep`]
 //! and the next write to it take them away. A command that is refused has changed nothing else.
 
+mod answer;
 mod bitfield;
 mod bits;
 mod check_set;
+mod context;
 mod copy;
 mod cursors;
 mod document;
@@ -17,7 +19,7 @@ mod float;
 mod glob;
 mod hash_edit;
 mod hashes;
-mod keys;
+pub(crate) mod keys;
 mod lcs;
 mod random;
 mod range;
@@ -26,6 +28,7 @@ mod store;
 mod strings;
 mod sweep;
 
+pub use context::{ReadContext, Seed, WriteContext};
 pub use copy::{copy_hash, is_there, large_hash};
 pub use cursors::{CURSORS_MAX, ScanCursors};
 pub use document::write_document;
@@ -34,116 +37,14 @@ pub use documents::{
     documents_of,
 };
 pub use glob::Glob;
-pub(crate) use keys::OBJECT_HELP;
 pub use store::{NEVER_THERE, is_unchanged, last_change};
 pub use sweep::{due_since, sweep};
 
-use bytes::Bytes;
-use plimsoll_base::random::Draws;
-
+use crate::Reply;
 use crate::command::{Body, Command, Read, Write};
-use crate::rows::{ANSWER_BYTES, REPLY_BYTES, RowsRead, RowsWrite, StoreError};
-use crate::{ErrorReply, Reply};
+use crate::rows::{RowsRead, RowsWrite, StoreError};
+use answer::{Answer, settle};
 use store::Edit;
-
-/// What a command that reads knows beside the rows.
-#[derive(Clone, Copy, Debug)]
-pub struct ReadContext<'a> {
-    /// The time, ms since 1970: what expired up to now is absent.
-    pub now_ms: u64,
-    /// What is drawn at random is drawn from this.
-    pub seed: Seed<'a>,
-    /// Keys that the partition stores, those included that have expired and were not swept.
-    pub keys: u64,
-    /// Where scans of large hashes go on; without it such a hash is shown whole.
-    pub cursors: Option<&'a ScanCursors>,
-}
-
-/// Where what a command draws at random begins.
-#[derive(Clone, Copy, Debug)]
-pub enum Seed<'a> {
-    /// Here: the same each time.
-    Given(u64),
-    /// Somewhere else each time; nothing is drawn for a command that does not ask.
-    Drawn(&'a Draws),
-}
-
-impl Seed<'_> {
-    fn get(self) -> u64 {
-        match self {
-            Self::Given(seed) => seed,
-            Self::Drawn(draws) => draws.next_u64(),
-        }
-    }
-}
-
-/// What a command that writes knows beside the rows, and the partition's counters that it keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WriteContext {
-    /// Log time, ms since 1970: what expired up to now is absent.
-    pub now_ms: u64,
-    /// The operation's stamp, ms since 1970: a relative expiry counts from it.
-    pub stamp_ms: u64,
-    /// What is drawn at random is drawn from this.
-    pub seed: u64,
-    /// The partition's sequence number: one more for each row changed.
-    pub sequence: u64,
-    /// Keys that the partition stores, those included that have expired and were not swept.
-    pub keys: u64,
-    /// How many of them have an expiry.
-    pub expires: u64,
-    /// Whether every replica keeps the budget of records: large removals then leave their entries
-    /// of the expiry index to sweeps, which note how far they came.
-    pub is_bounded: bool,
-    /// When a key expires that is made now and that nobody gives another expiry, ms since 1970; none is never.
-    pub default_expiry_ms: Option<u64>,
-}
-
-/// Why a command gives no answer of its own.
-#[derive(Debug)]
-enum Fault {
-    Store(StoreError),
-    Refused(ErrorReply),
-}
-
-impl From<StoreError> for Fault {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<ErrorReply> for Fault {
-    fn from(error: ErrorReply) -> Self {
-        Self::Refused(error)
-    }
-}
-
-type Answer = Result<Reply, Fault>;
-
-/// A value as an answer, or a part of one, that was asked for.
-fn held<R: RowsRead + ?Sized>(rows: &R, value: Bytes) -> Result<Reply, StoreError> {
-    rows.hold(value.len() + ANSWER_BYTES)?;
-    Ok(Reply::Bulk(value))
-}
-
-/// The same of bytes that are copied.
-fn held_copy<R: RowsRead + ?Sized>(rows: &R, value: &[u8]) -> Result<Reply, StoreError> {
-    rows.hold(value.len() + ANSWER_BYTES)?;
-    Ok(Reply::Bulk(Bytes::copy_from_slice(value)))
-}
-
-/// The same of a value that may not be there.
-fn held_if_any<R: RowsRead + ?Sized>(rows: &R, value: Option<Bytes>) -> Result<Reply, StoreError> {
-    value.map_or_else(|| rows.hold(REPLY_BYTES).map(|()| Reply::Nil), |value| held(rows, value))
-}
-
-fn settle(answer: Answer) -> Result<Reply, StoreError> {
-    match answer {
-        Ok(reply) => Ok(reply),
-        Err(Fault::Refused(error)) => Ok(Reply::Error(error)),
-        Err(Fault::Store(error)) => Err(error),
-    }
-}
 
 /// Runs a command that changes nothing.
 ///

@@ -10,10 +10,10 @@
 
 use std::ops::ControlFlow;
 
+use super::answer::{Answer, Fault, held, held_copy};
 use super::glob::Glob;
 use super::hash_edit::HashEdit;
 use super::store::{Edit, find_hash};
-use super::{Answer, Fault, held, held_copy};
 use crate::Reply;
 use crate::command::range::{End, FieldRange, Filter, RangePage};
 use crate::rows::field::FieldHead;

@@ -7,12 +7,13 @@
 
 use std::ops::ControlFlow;
 
+use super::answer::{Answer, held_copy};
+use super::context::ReadContext;
 use super::cursors::{HashPlace, cursor_of};
 use super::glob::Glob;
 use super::hashes::visit_fields;
-use super::keys::kind_name;
+use super::random;
 use super::store::{find_hash, is_live};
-use super::{Answer, ReadContext, held_copy, random};
 use crate::Reply;
 use crate::command::read::Scan;
 use crate::rows::key::{self, KeyRows, RowKey};
@@ -124,7 +125,7 @@ pub(super) fn keys<R: RowsRead + ?Sized>(rows: &R, scan: Scan<'_>, now_ms: u64) 
         }
         seen += 1;
         last = Some(place);
-        let kind = kind_name(&meta.kind).as_bytes();
+        let kind = meta.kind.name().as_bytes();
         if scan.kind.is_none_or(|wanted| wanted.eq_ignore_ascii_case(kind))
             && is_shown(rows, pattern.as_ref(), row.key)?
         {

@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::{Fault, WriteContext};
+use super::answer::Fault;
+use super::context::WriteContext;
 use crate::ErrorReply;
 use crate::rows::field::FieldHead;
 use crate::rows::key::{self, KeyRows, RowKey, StoreKey};

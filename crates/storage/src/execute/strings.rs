@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 
+use super::answer::{Answer, Fault, held, held_if_any};
+use super::float;
 use super::store::{Edit, find, find_meta, find_string, integer_bytes, wrong_type};
-use super::{Answer, Fault, float, held, held_if_any};
 use crate::command::args::{
     Args, Pairs, STRING_BYTES_MAX, not_float, not_integer, parse_integer, too_long,
 };

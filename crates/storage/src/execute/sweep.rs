@@ -2,9 +2,10 @@
 
 use std::ops::ControlFlow;
 
+use super::context::WriteContext;
+use super::copy;
 use super::hash_edit::HashEdit;
 use super::store::Edit;
-use super::{WriteContext, copy};
 use crate::rows::key::{self, KeyRows, RowKey, StoreKey};
 use crate::rows::meta::{Found, Kind};
 use crate::rows::swept;

@@ -16,7 +16,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use plimsoll_log::record::{RecordError, put_varint};
 
-use super::{take_bytes, take_varint};
+use super::decoding::{take_bytes, take_varint};
 
 /// Generations from here on belong to copies: those of hashes made at once are sequence numbers, and
 /// far below.

@@ -18,7 +18,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use plimsoll_log::record::{RecordError, get_varint, put_varint};
 
-use super::{take_bytes, take_varint};
+use super::decoding::{take_bytes, take_varint};
 use crate::Reply;
 
 const CONDITION_SHIFT: u32 = 2;

@@ -16,6 +16,7 @@
 
 pub mod copy;
 pub mod cost;
+mod decoding;
 pub mod document;
 pub mod reply_codec;
 
@@ -28,7 +29,9 @@ pub use reply_codec::{
 };
 
 use bytes::{BufMut, Bytes, BytesMut};
-use plimsoll_log::record::{RecordError, get_varint, put_varint};
+use plimsoll_log::record::{RecordError, put_varint};
+
+use decoding::{take_bytes, take_count, take_varint};
 
 use crate::command;
 use crate::execute::{self, WriteContext};
@@ -319,31 +322,6 @@ fn run_command<W: RowsWrite + ?Sized>(
         }
         Err(refusal) => Ok(Reply::Error(refusal)),
     }
-}
-
-fn take_varint(bytes: &Bytes, at: &mut usize) -> Result<u64, RecordError> {
-    let mut rest = bytes.get(*at..).ok_or(RecordError::Truncated)?;
-    let value = get_varint(&mut rest)?;
-    *at = bytes.len() - rest.len();
-    Ok(value)
-}
-
-/// A number of things that each take a byte at least.
-fn take_count(bytes: &Bytes, at: &mut usize) -> Result<u64, RecordError> {
-    let count = take_varint(bytes, at)?;
-    if count > (bytes.len() - *at) as u64 {
-        return Err(RecordError::Malformed("more entries than bytes"));
-    }
-    Ok(count)
-}
-
-fn take_bytes(bytes: &Bytes, at: &mut usize) -> Result<Bytes, RecordError> {
-    let len = usize::try_from(take_varint(bytes, at)?).unwrap_or(usize::MAX);
-    let end = at.checked_add(len).filter(|end| *end <= bytes.len());
-    let end = end.ok_or(RecordError::Truncated)?;
-    let taken = bytes.slice(*at..end);
-    *at = end;
-    Ok(taken)
 }
 
 #[cfg(test)]

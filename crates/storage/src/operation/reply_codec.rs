@@ -19,8 +19,8 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use plimsoll_log::record::{RecordError, put_varint};
 
-use super::{take_bytes, take_count, take_varint};
-use crate::execute::OBJECT_HELP;
+use super::decoding::{take_bytes, take_count, take_varint};
+use crate::execute::keys::OBJECT_HELP;
 use crate::{ErrorReply, Reply};
 
 /// The words that a status may be; those of OBJECT HELP follow. A new one goes to the end.

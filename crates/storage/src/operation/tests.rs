@@ -69,7 +69,7 @@ fn reply() -> impl Strategy<Value = Reply> {
     let leaf = prop_oneof![
         Just(Reply::OK),
         Just(Reply::Status("hash")),
-        Just(Reply::Status(crate::execute::OBJECT_HELP[3])),
+        Just(Reply::Status(crate::execute::keys::OBJECT_HELP[3])),
         any::<i64>().prop_map(Reply::Integer),
         any::<Vec<u8>>().prop_map(Reply::bulk),
         Just(Reply::Nil),

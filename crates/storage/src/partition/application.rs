@@ -7,14 +7,13 @@ use std::hash::Hash;
 
 use bytes::Bytes;
 use plimsoll_log::record::{Item, Record};
-use plimsoll_log::rules::chain::Position;
 use plimsoll_log::rules::is_too_old;
 use plimsoll_log::rules::leads::LeadState;
 use plimsoll_log::rules::sessions::{RESULT_BYTES_MAX, SessionState, Verdict};
 use plimsoll_log::{LeadId, Lsn, SessionId};
 
-use super::apply::{ApplyError, Effect, NotCarried, Observer, Replica, unreadable};
 use super::budget::{BUDGETED_SINCE, OverBudget};
+use super::effect::{ApplyError, Effect, NotCarried, Observer, unreadable};
 use super::overlay::Overlay;
 use super::system::{self, Leader, Stamp};
 use crate::execute::WriteContext;
@@ -112,21 +111,16 @@ pub(super) struct Application<'a> {
 
 impl<'a> Application<'a> {
     /// Nothing done yet; the stamp already names the position.
-    pub fn new(replica: &'a Replica, position: Position) -> Self {
-        let overlay = if replica.notes_documents {
-            Overlay::with_touches(&replica.store)
-        } else {
-            Overlay::new(&replica.store)
-        };
-        Self {
-            overlay,
-            stamp: Stamp { position, ..replica.stamp },
-            sessions: Staged::new(&replica.sessions),
-            leads: Staged::new(&replica.leads),
-            running: HashMap::new(),
-            spent_permille: 0,
-            floor_ms: replica.floor_ms,
-        }
+    pub fn new(
+        overlay: Overlay<'a>,
+        stamp: Stamp,
+        sessions: &'a HashMap<SessionId, SessionState>,
+        leads: &'a HashMap<LeadId, LeadState>,
+        floor_ms: u64,
+    ) -> Self {
+        let (sessions, leads) = (Staged::new(sessions), Staged::new(leads));
+        let running = HashMap::new();
+        Self { overlay, stamp, sessions, leads, running, spent_permille: 0, floor_ms }
     }
 
     /// What all operations took of what a record's share, thousandths; more than one record may take

@@ -25,9 +25,9 @@ use plimsoll_log::rules::leads::{self, LeadState, LeadVerdict};
 use plimsoll_log::rules::sessions;
 
 use super::application::{Application, FORGET_INTERVAL_MS, Moment, Staged};
-use super::apply::{ApplyError, Effect, Observer, unreadable};
 use super::budget::OverBudget;
 use super::difference;
+use super::effect::{ApplyError, Effect, Observer, unreadable};
 use super::system::{self, Leader};
 use crate::operation::Operation;
 use crate::rows::RowsWrite;

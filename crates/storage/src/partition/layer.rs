@@ -8,9 +8,9 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 
+use super::changes::Changes;
 use super::journal::{Journal, Undo};
 use super::merge::{Show, walk_merged};
-use super::overlay::Changes;
 use super::pending::Rows;
 use crate::rows::{StoreError, Visit};
 

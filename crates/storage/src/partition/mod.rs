@@ -10,8 +10,10 @@
 mod application;
 mod apply;
 mod budget;
+mod changes;
 mod checkpoint;
 pub mod difference;
+mod effect;
 mod engine;
 mod following;
 mod journal;
@@ -29,12 +31,13 @@ mod system;
 mod touches;
 mod unflushed;
 
-pub use apply::{Applied, ApplyError, Digests, Effect, NotCarried, Observer, Replica, ToIndex};
+pub use apply::{Digests, Replica, ToIndex};
 pub use budget::{
     BUDGETED_SINCE, OPERATION_BYTES_MAX, OPERATION_STEPS_MAX, OverBudget, RECORD_BYTES_MAX,
     RECORD_STEPS_MAX, own_bytes, too_many_bytes,
 };
 pub use checkpoint::{Checksum, STORE_FORMAT};
+pub use effect::{Applied, ApplyError, Effect, NotCarried, Observer};
 pub use overlay::Overlay;
 pub use owned::OwnedSnapshot;
 pub use pace::CompactionPace;

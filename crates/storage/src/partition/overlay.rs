@@ -7,28 +7,19 @@
 //! are in the store, and an operation must take the same in both ways.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
 
 use super::budget::Budget;
+use super::changes::Changes;
 use super::journal::Journal;
 use super::layer::Layer;
-use super::pending::Rows;
 use super::store::Store;
 use crate::ErrorReply;
 use crate::rows::key::KIND_TOMBSTONE;
 use crate::rows::touch::{Touch, TouchLog, TouchMark, Touches};
 use crate::rows::{RowsRead, RowsWrite, StoreError, Visit};
-
-/// What a record changed.
-pub(super) struct Changes {
-    /// The latest change of each row, but for those in `removed`.
-    pub rows: Rows,
-    /// Ranges removed before that, from and to.
-    pub removed: BTreeMap<Box<[u8]>, Box<[u8]>>,
-}
 
 /// The store's rows under the changes of one record, or of several that are written together.
 pub struct Overlay<'a> {

@@ -13,9 +13,9 @@ use plimsoll_control::pacing::debt::Backlog;
 use plimsoll_log::rules::chain::Position;
 use plimsoll_log::{GroupId, PartitionId};
 
+use super::changes::Changes;
 use super::engine::{Batch, Engine, Reach, Snapshot, Value};
 use super::merge::walk_merged;
-use super::overlay::Changes;
 use super::pending::{Pending, SortedRows};
 use super::recent::Recent;
 use super::resources::Resources;

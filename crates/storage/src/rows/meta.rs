@@ -37,6 +37,16 @@ pub enum Kind {
     Hash(Fields),
 }
 
+impl Kind {
+    /// The name of the type, as TYPE answers it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Hash(_) => "hash",
+        }
+    }
+}
+
 /// What a meta row knows of a hash's fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fields {

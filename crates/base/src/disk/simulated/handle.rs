@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::super::Found;
-use super::{DirChange, State};
+use super::state::{DirChange, State};
+use crate::disk::found::Found;
 
 /// What one process reads and writes by.
 #[derive(Clone)]

@@ -1,6 +1,10 @@
 //! Tests of what befalls a simulation's files.
 
+use std::io::ErrorKind;
+
+use super::state::Content;
 use super::*;
+use crate::Disk;
 
 const DIR: &str = "/data";
 

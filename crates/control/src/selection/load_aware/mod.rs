@@ -39,11 +39,13 @@ use std::collections::VecDeque;
 
 use node::{Node, SPAN_NS};
 
+use super::book::{Book, Flight};
+use super::by_node::ByNode;
 use super::estimate::{cost_ns, stretch};
 use super::health::OUTCOMES_NS;
-use super::{
-    Book, ByNode, Candidate, Failure, FailureKind, Flight, NodeId, Reply, RuleState, Scene,
-};
+use super::node_id::NodeId;
+use super::request::{Candidate, Failure, FailureKind};
+use super::rule_state::{Reply, RuleState, Scene};
 use crate::average::{FadingHistogram, FadingMean, whole};
 use crate::load_line::{Class, LoadLine};
 use crate::random::Random;

@@ -5,7 +5,9 @@ use super::node::Node;
 use crate::load_line::Class;
 use crate::selection::estimate::{Estimate, competitors, pressure};
 use crate::selection::health::share;
-use crate::selection::{Candidate, NodeId, Scene};
+use crate::selection::node_id::NodeId;
+use crate::selection::request::Candidate;
+use crate::selection::rule_state::Scene;
 
 /// The run time assumed before anything is known.
 const RUN_NS: f64 = 1_000_000.0;

@@ -5,8 +5,10 @@
 
 use tantivy::columnar::StrColumn;
 
-use super::keys::{Form, Interner, hash, index, key_of_f64, key_of_i64};
-use super::{Env, index_error};
+use super::collector::Env;
+use super::context::index_error;
+use super::encoding::{Form, index, key_of_f64, key_of_i64};
+use super::interner::{Interner, hash};
 use crate::Error;
 use crate::aggregation::dates;
 use crate::aggregation::partial::Print;

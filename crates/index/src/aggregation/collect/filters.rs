@@ -4,8 +4,10 @@ use tantivy::columnar::ColumnIndex;
 use tantivy::query::{EnableScoring, Scorer, Weight};
 use tantivy::{DocSet, SegmentReader};
 
+use super::collector::Env;
+use super::collector::{Batch, Collector, Subs};
+use super::context::{bucket_id, index_error};
 use super::values::{open_number, open_point};
-use super::{Batch, Collector, Env, Subs, bucket_id, index_error};
 use crate::Error;
 use crate::aggregation::fields::{Field, FieldKind};
 use crate::aggregation::partial::{Bucket, Buckets, Key, Partial};

@@ -2,18 +2,20 @@
 
 use tantivy::SegmentReader;
 
-use super::keys::{f64_of_key, i64_of_key, key_of_f64, key_of_i64};
+use super::collector::Env;
+use super::collector::{Batch, Collector, Subs};
+use super::encoding::{f64_of_key, i64_of_key, key_of_f64, key_of_i64};
 use super::table::{Table, flat_range};
 use super::values::{Numbers, open_number, wrong_type};
-use super::{Batch, Collector, Env, Subs};
 use crate::Error;
 use crate::aggregation::auto_date;
 use crate::aggregation::dates;
 use crate::aggregation::fields::{Field, FieldKind};
 use crate::aggregation::partial::{Bucket, Buckets, Key, Partial, Print};
 use crate::aggregation::request::{
-    AutoDate, DateBound, DateHistogram, Histogram as Spec, Interval, Node, Source,
+    AutoDate, DateBound, DateHistogram, Histogram as Spec, Node, Source,
 };
+use crate::aggregation::rounding::Interval;
 use crate::aggregation::rounding::{Rounding, Zone};
 
 /// Begins of buckets are listed beforehand where the field's values span no more than so many.
@@ -286,7 +288,7 @@ fn value_range(env: &Env<'_>, source: &Source) -> Result<Option<(f64, f64)>, Err
         }
     }
     if let Some(value) = &source.missing {
-        add(super::keys::missing_number(env, Some(&field), value)?);
+        add(super::values::missing_number(env, Some(&field), value)?);
     }
     Ok(range)
 }

@@ -7,103 +7,27 @@
 use std::cmp::Ordering;
 use std::net::Ipv6Addr;
 
-use hashbrown::HashTable;
 use serde_json::Value;
 use tantivy::SegmentReader;
 use tantivy::columnar::{Column, StrColumn};
 
 use super::accept::{KeyFilter, accepts_text, allowed_ordinals};
-use super::values::{NumberColumn, NumberForm, Rows, fill_missing, open_number, wrong_type};
-use super::{Batch, Env, bucket_id, index_error};
+use super::collector::Batch;
+use super::collector::Env;
+use super::context::{BATCH_DOCS, bucket_id, index_error};
+use super::encoding::{Form, NEGATIVE_ZERO, f64_of_key, i64_of_key, index, key_of_f64, key_of_i64};
+use super::interner::{Interner, UNKNOWN};
+use super::values::{
+    NumberColumn, NumberForm, Rows, fill_missing, missing_number, open_number, wrong_type,
+};
 use crate::Error;
 use crate::aggregation::fields::{Field, FieldKind};
 use crate::aggregation::partial::{Key, Print};
 use crate::aggregation::request::{Source, TermsFilter, read_ip};
 use crate::query::parse::as_text;
 
-/// An ordinal that was not met yet.
-const UNKNOWN: u32 = u32::MAX;
 /// The whole dictionary is read once more than one in so many of its terms were looked up.
 pub(super) const LOOKUPS_PER_TERMS: usize = 32;
-
-/// The key of the zero that is negative.
-const NEGATIVE_ZERO: u64 = (1 << 63) - 1;
-
-/// Maps a signed number to a key in order.
-pub(super) fn key_of_i64(value: i64) -> u64 {
-    value.cast_unsigned() ^ (1 << 63)
-}
-
-/// The number of such a key.
-pub(super) fn i64_of_key(key: u64) -> i64 {
-    (key ^ (1 << 63)).cast_signed()
-}
-
-/// Maps a double to a key in order; the zero that is negative is zero.
-pub(super) fn key_of_f64(value: f64) -> u64 {
-    let bits = (value + 0.0).to_bits();
-    if bits >> 63 == 0 { bits | (1 << 63) } else { !bits }
-}
-
-/// The double of such a key.
-pub(super) fn f64_of_key(key: u64) -> f64 {
-    f64::from_bits(if key >> 63 == 1 { key & !(1 << 63) } else { !key })
-}
-
-/// Byte strings numbered in the order in which they are met.
-#[derive(Default)]
-pub(super) struct Interner {
-    bytes: Vec<u8>,
-    /// Where each string ends.
-    ends: Vec<usize>,
-    table: HashTable<u32>,
-}
-
-pub(super) fn hash(bytes: &[u8]) -> u64 {
-    xxhash_rust::xxh3::xxh3_64(bytes)
-}
-
-impl Interner {
-    pub(super) fn get(&self, id: u32) -> &[u8] {
-        slice(&self.bytes, &self.ends, id)
-    }
-
-    pub(super) fn intern(&mut self, text: &[u8]) -> u32 {
-        let Self { bytes, ends, table } = self;
-        let found = table.find(hash(text), |id| slice(bytes, ends, *id) == text);
-        if let Some(id) = found {
-            return *id;
-        }
-        // Four billion terms do not fit into memory.
-        let id = u32::try_from(ends.len()).unwrap_or(UNKNOWN);
-        bytes.extend_from_slice(text);
-        ends.push(bytes.len());
-        table.insert_unique(hash(text), id, |id| hash(slice(bytes, ends, *id)));
-        id
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes.capacity()
-            + self.ends.capacity() * size_of::<usize>()
-            + self.table.allocation_size()
-    }
-}
-
-fn slice<'a>(bytes: &'a [u8], ends: &[usize], id: u32) -> &'a [u8] {
-    let id = id as usize;
-    let start = if id == 0 { 0 } else { ends[id - 1] };
-    &bytes[start..ends[id]]
-}
-
-/// What the keys stand for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    I64,
-    U64,
-    F64,
-    Str,
-    Ip,
-}
 
 enum Opened {
     None,
@@ -550,7 +474,7 @@ impl Keys {
     ) -> Result<(), Error> {
         let mut batch = Batch::default();
         let docs: Vec<u32> = segment.doc_ids_alive().collect();
-        for chunk in docs.chunks(super::BATCH_DOCS) {
+        for chunk in docs.chunks(BATCH_DOCS) {
             batch.docs.clear();
             batch.docs.extend_from_slice(chunk);
             self.read(env, &batch)?;
@@ -561,7 +485,7 @@ impl Keys {
 
     /// How many strings are numbered now.
     pub(super) fn numbered(&self) -> Result<u32, Error> {
-        bucket_id(self.interner.ends.len())
+        bucket_id(self.interner.len())
     }
 
     /// Whether keys stand for strings or addresses, not for themselves.
@@ -599,10 +523,6 @@ impl Keys {
     pub(super) fn is_numbered(&self) -> bool {
         self.one_segment.is_none() && matches!(self.form, Form::Str | Form::Ip)
     }
-}
-
-pub(super) fn index(ord: u64) -> usize {
-    usize::try_from(ord).unwrap_or(usize::MAX)
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a float to integer cast saturates")]
@@ -643,36 +563,4 @@ fn drop_repeated(positions: &mut Vec<u32>, keys: &mut Vec<u64>) {
     }
     positions.truncate(kept);
     keys.truncate(kept);
-}
-
-/// The number that `missing` stands for; of a date, also as text.
-pub(super) fn missing_number(
-    env: &Env<'_>,
-    field: Option<&Field>,
-    value: &Value,
-) -> Result<f64, Error> {
-    if let Some(number) = crate::aggregation::request_number(value) {
-        return Ok(number);
-    }
-    match (field.map(|field| &field.kind), value) {
-        (Some(FieldKind::Date { format, .. }), Value::String(_)) => {
-            let format = Some(format.as_str());
-            Ok(crate::aggregation::dates::parse_bound(
-                value,
-                format,
-                None,
-                env.context.now_ms,
-                false,
-            )? as f64)
-        }
-        (Some(FieldKind::Boolean), Value::Bool(value)) => Ok(f64::from(u8::from(*value))),
-        (Some(FieldKind::Boolean), Value::String(text)) if text == "true" || text == "false" => {
-            Ok(f64::from(u8::from(text == "true")))
-        }
-        _ => Err(Error::new(
-            400,
-            "number_format_exception",
-            format!("For input string: \"{}\"", value.as_str().unwrap_or_default()),
-        )),
-    }
 }

@@ -2,9 +2,10 @@
 
 use tantivy::SegmentReader;
 
+use super::collector::Env;
+use super::collector::{Batch, Collector};
 use super::keys::Keys;
 use super::values;
-use super::{Batch, Collector, Env};
 use crate::Error;
 use crate::aggregation::fields::FieldKind;
 use crate::aggregation::partial::{Partial, Print, Stats};
@@ -195,7 +196,7 @@ impl Collector for Numbers {
     }
 
     fn number(&self, bucket: u32, _: &[String], property: Option<&str>) -> f64 {
-        crate::aggregation::finish::stats_number(&self.metric, &self.stats(bucket), property)
+        crate::aggregation::statistic::stats_number(&self.metric, &self.stats(bucket), property)
     }
 }
 

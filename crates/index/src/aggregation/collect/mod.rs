@@ -6,8 +6,12 @@
 //! collector holds it accounts for before, or right after, it takes it.
 
 mod accept;
+mod collector;
+mod context;
+mod encoding;
 mod filters;
 mod histogram;
+mod interner;
 mod keys;
 mod metrics;
 mod points;
@@ -20,140 +24,17 @@ mod top_hits;
 mod tuples;
 mod values;
 
-use serde_json::Value;
 use tantivy::query::{AllQuery, EnableScoring, Query};
-use tantivy::{DocId, DocSet, Score, Searcher, SegmentReader, TERMINATED};
+use tantivy::{DocSet, Searcher, TERMINATED};
 
-pub(crate) use self::top_hits::compare_sort;
-pub(crate) use self::tuples::compare_composite;
+use self::collector::{Batch, Collector, Env};
+use self::context::{BATCH_DOCS, bucket_id, index_error};
+pub use self::context::{Context, FetchHits, HitAddress, ResolveQuery};
 use super::fields::Fields;
-use super::memory::{Account, Memory};
+use super::memory::Account;
 use super::partial::Partial;
 use super::request::{Kind, Metric, Node};
 use crate::Error;
-
-/// How many documents flow at a time.
-const BATCH_DOCS: usize = 2_048;
-
-/// A document that `top_hits` shows: segment, document, score.
-pub type HitAddress = (u32, u32, f32);
-
-/// Makes a query of its JSON.
-pub type ResolveQuery<'a> = dyn Fn(&Value) -> Result<Box<dyn Query>, Error> + 'a;
-
-/// Fetches hits of the partition for `top_hits`: addresses, and the options that say how; gives the
-/// hits' JSON (`_index`, `_id`, `_source` and so on) in the same order.
-pub type FetchHits<'a> = dyn Fn(&[HitAddress], &Value) -> Result<Vec<Value>, Error> + 'a;
-
-/// What an aggregation is given besides the index.
-pub struct Context<'a> {
-    /// Now, for date maths: milliseconds since 1970.
-    pub now_ms: u64,
-    /// How many buckets may be made, as `search.max_buckets`.
-    pub max_buckets: usize,
-    /// Who is told of the memory taken.
-    pub memory: &'a dyn Memory,
-    /// Asked after each batch of documents.
-    pub cancelled: &'a dyn Fn() -> bool,
-    /// For filters.
-    pub resolve_query: &'a ResolveQuery<'a>,
-    /// For `top_hits`, which is refused without it.
-    pub fetch: Option<&'a FetchHits<'a>>,
-}
-
-/// What collectors share.
-pub(crate) struct Env<'a> {
-    pub(crate) searcher: &'a Searcher,
-    pub(crate) fields: &'a dyn Fields,
-    pub(crate) context: &'a Context<'a>,
-    pub(crate) account: Account<'a>,
-    /// The segment that flows now.
-    pub(crate) segment_ordinal: u32,
-}
-
-/// Documents of one segment, in order, and the bucket of the parent that each belongs to. A
-/// document may occur more than once, in several buckets.
-#[derive(Debug, Default)]
-pub(crate) struct Batch {
-    pub(crate) docs: Vec<DocId>,
-    pub(crate) buckets: Vec<u32>,
-    /// As many as documents, or none where nobody asks for scores.
-    pub(crate) scores: Vec<Score>,
-}
-
-impl Batch {
-    fn clear(&mut self) {
-        self.docs.clear();
-        self.buckets.clear();
-        self.scores.clear();
-    }
-
-    /// Adds what stands at a position of another batch, in another bucket.
-    #[inline]
-    fn push_from(&mut self, from: &Self, position: usize, bucket: u32) {
-        self.docs.push(from.docs[position]);
-        self.buckets.push(bucket);
-        if let Some(score) = from.scores.get(position) {
-            self.scores.push(*score);
-        }
-    }
-}
-
-/// A part of the tree.
-pub(crate) trait Collector {
-    /// The documents that come now are of this segment.
-    fn segment(&mut self, env: &Env<'_>, segment: &SegmentReader) -> Result<(), Error>;
-    /// Takes a batch.
-    fn collect(&mut self, env: &Env<'_>, batch: &Batch) -> Result<(), Error>;
-    /// What was found in one bucket of the parent.
-    fn result(&mut self, env: &Env<'_>, bucket: u32) -> Result<Partial, Error>;
-    /// The number to sort the parent's bucket by; NaN where there is none.
-    fn number(&self, bucket: u32, path: &[String], property: Option<&str>) -> f64 {
-        let _ = (bucket, path, property);
-        f64::NAN
-    }
-}
-
-/// The collectors below one bucket aggregation.
-pub(crate) struct Subs {
-    list: Vec<(String, Box<dyn Collector>)>,
-}
-
-impl Subs {
-    fn new(env: &Env<'_>, nodes: &[Node], single: bool) -> Result<Self, Error> {
-        let list = nodes
-            .iter()
-            .map(|node| Ok((node.name.clone(), build(env, node, single)?)))
-            .collect::<Result<_, Error>>()?;
-        Ok(Self { list })
-    }
-
-    fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
-    fn segment(&mut self, env: &Env<'_>, segment: &SegmentReader) -> Result<(), Error> {
-        self.list.iter_mut().try_for_each(|(_, sub)| sub.segment(env, segment))
-    }
-
-    fn collect(&mut self, env: &Env<'_>, batch: &Batch) -> Result<(), Error> {
-        if batch.docs.is_empty() {
-            return Ok(());
-        }
-        self.list.iter_mut().try_for_each(|(_, sub)| sub.collect(env, batch))
-    }
-
-    fn results(&mut self, env: &Env<'_>, bucket: u32) -> Result<Vec<Partial>, Error> {
-        env.account.check()?;
-        self.list.iter_mut().map(|(_, sub)| sub.result(env, bucket)).collect()
-    }
-
-    fn number(&self, bucket: u32, path: &[String], property: Option<&str>) -> f64 {
-        let Some((first, rest)) = path.split_first() else { return f64::NAN };
-        let sub = self.list.iter().find(|(name, _)| name == first);
-        sub.map_or(f64::NAN, |(_, sub)| sub.number(bucket, rest, property))
-    }
-}
 
 /// Makes the collector of one aggregation. `single`: its parent has only the bucket 0.
 fn build(env: &Env<'_>, node: &Node, single: bool) -> Result<Box<dyn Collector>, Error> {
@@ -198,17 +79,6 @@ fn build(env: &Env<'_>, node: &Node, single: bool) -> Result<Box<dyn Collector>,
     })
 }
 
-/// A count of buckets as the number of one.
-pub(crate) fn bucket_id(index: usize) -> Result<u32, Error> {
-    u32::try_from(index)
-        .map_err(|_| Error::illegal_argument("an aggregation makes more than [4294967295] buckets"))
-}
-
-/// An error of Tantivy's, which is a disk's or a bug's.
-pub(crate) fn index_error(error: impl std::fmt::Display) -> Error {
-    Error::internal(format!("cannot read the index: {error}"))
-}
-
 fn needs_scores(nodes: &[Node]) -> bool {
     nodes.iter().any(|node| match &node.kind {
         Kind::TopHits(spec) => spec.needs_scores(),
@@ -225,7 +95,7 @@ pub(crate) fn collect(
     context: &Context<'_>,
 ) -> Result<Vec<Partial>, Error> {
     let account = Account::new(context.memory);
-    let mut env = Env { searcher, fields, context, account, segment_ordinal: 0 };
+    let mut env = Env { searcher, fields, context, account, segment_ordinal: 0, build };
     let mut all = Vec::new();
     for node in nodes {
         all.push(build(&env, node, true)?);

@@ -2,8 +2,9 @@
 
 use tantivy::SegmentReader;
 
+use super::collector::Env;
+use super::collector::{Batch, Collector};
 use super::values::{PointColumns, open_point, wrong_type};
-use super::{Batch, Collector, Env};
 use crate::Error;
 use crate::aggregation::fields::{Field, FieldKind};
 use crate::aggregation::geo;

@@ -7,10 +7,12 @@ use serde_json::Value;
 use tantivy::SegmentReader;
 use tantivy::columnar::Column;
 
+use super::collector::Env;
+use super::collector::{Batch, Collector, Subs};
+use super::context::{bucket_id, index_error};
 use super::filters::{Counted, parents};
 use super::points::PointReader;
 use super::values::{Numbers, wrong_type};
-use super::{Batch, Collector, Env, Subs, bucket_id, index_error};
 use crate::Error;
 use crate::aggregation::dates;
 use crate::aggregation::fields::{Field, FieldKind};

@@ -2,9 +2,10 @@
 
 use tantivy::SegmentReader;
 
+use super::collector::Env;
+use super::collector::{Batch, Collector};
 use super::keys::Keys;
 use super::values;
-use super::{Batch, Collector, Env};
 use crate::Error;
 use crate::aggregation::partial::Partial;
 use crate::aggregation::request::{Sketch, Source};

@@ -5,7 +5,8 @@
 
 use hashbrown::HashTable;
 
-use super::{Env, bucket_id};
+use super::collector::Env;
+use super::context::bucket_id;
 use crate::Error;
 
 /// A range of keys up to so wide is always laid out flat.
@@ -389,7 +390,14 @@ mod tests {
             };
             let fields = crate::aggregation::tests::any_fields();
             let account = crate::aggregation::memory::Account::new(context.memory);
-            let env = Env { searcher: &searcher, fields: &fields, context: &context, account, segment_ordinal: 0 };
+            let env = Env {
+                searcher: &searcher,
+                fields: &fields,
+                context: &context,
+                account,
+                segment_ordinal: 0,
+                build: |_, _, _| unreachable!("nothing is below it"),
+            };
             let (mut accounted, mut state) = (0, seed);
             for _ in 0..docs {
                 let keys: Vec<u64> = (0..2_000).map(|_| {

@@ -4,11 +4,13 @@ use std::cmp::Ordering;
 
 use tantivy::{SegmentReader, Term};
 
+use super::collector::Env;
+use super::collector::{Batch, Collector, Subs};
+use super::context::index_error;
 use super::keys::Keys;
 use super::points::Cells;
 use super::table::{Counts, Table, flat_range};
 use super::top::Top;
-use super::{Batch, Collector, Env, Subs, index_error};
 use crate::Error;
 use crate::aggregation::fields::FieldKind;
 use crate::aggregation::partial::{Bucket, Buckets, Key, Partial, Print};
@@ -212,7 +214,7 @@ impl Terms {
         let collected = metric.is_some() || shard_size == usize::MAX;
         let selected = {
             let input = std::mem::replace(&mut self.input, Input::Cells(Box::default()));
-            let subs = std::mem::replace(&mut self.subs, Subs { list: Vec::new() });
+            let subs = std::mem::replace(&mut self.subs, Subs::none());
             // The usual order, on keys that sort as numbers, needs no look at the steps.
             let usual = matches!(&input, Input::Field(keys) if keys.sorts_as_number())
                 && matches!(

@@ -4,10 +4,12 @@ use std::cmp::Ordering;
 
 use tantivy::SegmentReader;
 
+use super::collector::Env;
+use super::collector::{Batch, Collector};
+use super::context::HitAddress;
 use super::keys::Keys;
-use super::tuples::compare_keys;
-use super::{Batch, Collector, Env, HitAddress};
 use crate::Error;
+use crate::aggregation::order::compare_sort;
 use crate::aggregation::partial::{Key, Partial, TopHit};
 use crate::aggregation::request::{SortBy, Source, TermsFilter, TopHits as Spec};
 
@@ -97,21 +99,6 @@ impl TopHits {
         }
         Ok(values)
     }
-}
-
-/// Compares sort values in the order of the steps.
-pub(crate) fn compare_sort(steps: &[SortBy], a: &[Key], b: &[Key]) -> Ordering {
-    for (step, (a, b)) in steps.iter().zip(a.iter().zip(b)) {
-        let (ascending, null_first) = match step {
-            SortBy::Score { ascending } | SortBy::Document { ascending } => (*ascending, false),
-            SortBy::Field { ascending, missing_first, .. } => (*ascending, *missing_first),
-        };
-        let found = compare_keys(a, b, ascending, null_first);
-        if found != Ordering::Equal {
-            return found;
-        }
-    }
-    Ordering::Equal
 }
 
 impl Collector for TopHits {

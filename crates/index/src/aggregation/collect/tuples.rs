@@ -6,14 +6,19 @@ use hashbrown::HashTable;
 use serde_json::Value;
 use tantivy::SegmentReader;
 
-use super::keys::{Keys, i64_of_key, key_of_i64};
+use super::collector::Env;
+use super::collector::{Batch, Collector, Subs};
+use super::context::bucket_id;
+use super::encoding::{f64_of_key, i64_of_key, key_of_f64, key_of_i64};
+use super::keys::Keys;
 use super::points::Cells;
 use super::terms::error_of;
 use super::values::Numbers;
-use super::{Batch, Collector, Env, Subs, bucket_id};
 use crate::Error;
 use crate::aggregation::dates;
 use crate::aggregation::fields::FieldKind;
+use crate::aggregation::limits::too_many;
+use crate::aggregation::order::compare_composite;
 use crate::aggregation::partial::{Bucket, Buckets, Key, Partial, Print};
 use crate::aggregation::request::{
     Composite, CompositeKind, CompositeSource, GeoGrid, MultiTerms, Node, Order, OrderBy,
@@ -53,8 +58,7 @@ impl Part {
             }
             Self::Histogram(numbers, interval) => {
                 numbers.read(batch);
-                let floor =
-                    |value: &f64| super::keys::key_of_f64((value / *interval).floor() * *interval);
+                let floor = |value: &f64| key_of_f64((value / *interval).floor() * *interval);
                 keys.extend(numbers.values.iter().map(floor));
                 Ok(&numbers.positions)
             }
@@ -76,9 +80,7 @@ impl Part {
     fn names(&self, keys: &[u64]) -> Vec<Key> {
         match self {
             Self::Terms(terms) => terms.names(keys),
-            Self::Histogram(..) => {
-                keys.iter().map(|key| Key::F64(super::keys::f64_of_key(*key))).collect()
-            }
+            Self::Histogram(..) => keys.iter().map(|key| Key::F64(f64_of_key(*key))).collect(),
             Self::Date(..) => keys.iter().map(|key| Key::I64(i64_of_key(*key))).collect(),
             Self::Cells(cells) => cells.names(keys),
         }
@@ -146,7 +148,7 @@ impl Tuples {
         spec: &Composite,
     ) -> Result<Self, Error> {
         if spec.size > env.context.max_buckets {
-            return Err(super::super::finish::too_many(env.context.max_buckets, spec.size));
+            return Err(too_many(env.context.max_buckets, spec.size));
         }
         let mut parts = Vec::new();
         for source in &spec.sources {
@@ -383,37 +385,6 @@ fn after_key(
         }
         _ => Key::Str(value.as_str().ok_or_else(bad)?.to_owned()),
     })
-}
-
-/// Compares two keys; one that is missing comes first or last whatever the direction.
-pub(crate) fn compare_keys(a: &Key, b: &Key, ascending: bool, null_first: bool) -> Ordering {
-    let missing = if null_first { Ordering::Less } else { Ordering::Greater };
-    match (a, b) {
-        (Key::Null, Key::Null) => Ordering::Equal,
-        (Key::Null, _) => missing,
-        (_, Key::Null) => missing.reverse(),
-        (a, b) if ascending => a.cmp(b),
-        (a, b) => b.cmp(a),
-    }
-}
-
-/// Compares keys in the order of a composite's sources.
-pub(crate) fn compare_composite(sources: &[CompositeSource], a: &[Key], b: &[Key]) -> Ordering {
-    for (source, (a, b)) in sources.iter().zip(a.iter().zip(b)) {
-        let null_first = source.missing_first.unwrap_or(source.ascending);
-        let found = match (&source.kind, a, b) {
-            // Tiles are in the order of their numbers: `7/9/1` comes before `7/10/1`.
-            (CompositeKind::Geotile { .. }, Key::Str(a), Key::Str(b)) => {
-                let found = cells::tile_place(a).cmp(&cells::tile_place(b));
-                if source.ascending { found } else { found.reverse() }
-            }
-            _ => compare_keys(a, b, source.ascending, null_first),
-        };
-        if found != Ordering::Equal {
-            return found;
-        }
-    }
-    Ordering::Equal
 }
 
 impl Collector for Tuples {

@@ -4,8 +4,10 @@ use serde_json::Value;
 use tantivy::SegmentReader;
 use tantivy::columnar::{Column, ColumnIndex, ColumnType};
 
-use super::keys::{f64_of_key, i64_of_key};
-use super::{Batch, Env, index_error};
+use super::collector::Batch;
+use super::collector::Env;
+use super::context::index_error;
+use super::encoding::{f64_of_key, i64_of_key};
 use crate::Error;
 use crate::aggregation::dates;
 use crate::aggregation::fields::{Field, FieldKind};
@@ -167,7 +169,7 @@ impl Numbers {
                 let text = Value::from(text.as_str());
                 Some(dates::parse_bound(&text, format, zone, env.context.now_ms, false)? as f64)
             }
-            Some(value) => Some(super::keys::missing_number(env, field.as_ref(), value)?),
+            Some(value) => Some(missing_number(env, field.as_ref(), value)?),
         };
         Ok(Self {
             field,
@@ -288,4 +290,36 @@ pub(super) fn open_point(
     };
     let Some(longitude) = &field.longitude else { return Ok(None) };
     Ok(open(field.column()?)?.zip(open(longitude)?))
+}
+
+/// The number that `missing` stands for; of a date, also as text.
+pub(super) fn missing_number(
+    env: &Env<'_>,
+    field: Option<&Field>,
+    value: &Value,
+) -> Result<f64, Error> {
+    if let Some(number) = crate::aggregation::request_number(value) {
+        return Ok(number);
+    }
+    match (field.map(|field| &field.kind), value) {
+        (Some(FieldKind::Date { format, .. }), Value::String(_)) => {
+            let format = Some(format.as_str());
+            Ok(crate::aggregation::dates::parse_bound(
+                value,
+                format,
+                None,
+                env.context.now_ms,
+                false,
+            )? as f64)
+        }
+        (Some(FieldKind::Boolean), Value::Bool(value)) => Ok(f64::from(u8::from(*value))),
+        (Some(FieldKind::Boolean), Value::String(text)) if text == "true" || text == "false" => {
+            Ok(f64::from(u8::from(text == "true")))
+        }
+        _ => Err(Error::new(
+            400,
+            "number_format_exception",
+            format!("For input string: \"{}\"", value.as_str().unwrap_or_default()),
+        )),
+    }
 }

@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 use super::print::{Printer, ip_text};
 use super::{Budget, Entry, OutBucket, Output, entry_number, level, pipelines};
 use crate::Error;
-use crate::aggregation::auto_date;
-use crate::aggregation::collect::compare_composite;
+use crate::aggregation::limits::too_many;
 use crate::aggregation::number::{decimal_format, double_string};
+use crate::aggregation::order::compare_composite;
 use crate::aggregation::partial::{Bucket, Buckets, Key, Partial, Print};
 use crate::aggregation::request::{
     Composite, DateHistogram, Filters, GeoGrid, Histogram, Kind, Node, Order, OrderBy, RangeOf,
@@ -90,7 +90,7 @@ pub(super) fn finish(
             ("date_histogram", date_histogram(node, spec, found, budget)?)
         }
         Kind::AutoDate(_) => {
-            let (begins, interval) = auto_date::fit(node, &mut found);
+            let (begins, interval) = super::auto_date::fit(node, &mut found);
             tail.insert("interval".to_owned(), json!(interval));
             let all = with_gaps(found.buckets, begins.into_iter().map(Key::I64).collect());
             budget.add(all.len())?;
@@ -469,7 +469,7 @@ fn histogram(
         if first <= last {
             let count = last - first + 1.0;
             if count > budget.buckets_max as f64 {
-                return Err(super::too_many(budget.buckets_max, whole(count)));
+                return Err(too_many(budget.buckets_max, whole(count)));
             }
             let keys = (0..whole(count))
                 .map(|at| Key::F64((first + at as f64) * spec.interval + spec.offset + 0.0));
@@ -533,7 +533,7 @@ fn date_histogram(
             while at <= last {
                 keys.push(Key::I64(at));
                 if keys.len() > budget.buckets_max {
-                    return Err(super::too_many(budget.buckets_max, keys.len()));
+                    return Err(too_many(budget.buckets_max, keys.len()));
                 }
                 let next = rounding.next(at);
                 // The end of time.

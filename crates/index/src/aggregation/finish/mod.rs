@@ -2,6 +2,7 @@
 //!
 //! Results are first a tree ([`Output`]) that pipeline aggregations read and change, then JSON.
 
+mod auto_date;
 mod buckets;
 mod metrics;
 mod pipelines;
@@ -11,7 +12,7 @@ use std::cell::Cell;
 
 use serde_json::{Map, Value, json};
 
-pub(crate) use self::metrics::stats_number;
+use super::limits::too_many;
 use super::memory::Memory;
 use super::partial::{Key, Partial};
 use super::request::{Kind, Node, Pipeline};
@@ -67,18 +68,6 @@ pub(super) struct Budget<'a> {
     memory: &'a dyn Memory,
     buckets_max: usize,
     buckets: Cell<usize>,
-}
-
-/// 400: a request makes more buckets than are allowed.
-pub(crate) fn too_many(max: usize, was: usize) -> Error {
-    Error::new(
-        400,
-        "too_many_buckets_exception",
-        format!(
-            "Trying to create too many buckets. Must be less than or equal to: [{max}] but was [{was}]. This limit can be set by changing the [search.max_buckets] cluster level setting."
-        ),
-    )
-    .with("max_buckets", max)
 }
 
 impl Budget<'_> {

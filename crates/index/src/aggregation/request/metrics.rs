@@ -1,9 +1,9 @@
-//! The aggregations that give numbers, points or hits, and have no buckets.
+//! How the aggregations are read that give numbers, points or hits, and have no buckets.
 
 use serde_json::Value;
 
+use super::ast::{Kind, Metric, Sketch, SortBy, Source, TopHits, Weighted};
 use super::options::{Options, number};
-use super::{Kind, Source};
 use crate::Error;
 
 /// The percentiles that are asked for where none are named.
@@ -12,72 +12,6 @@ const PERCENTS_DEFAULT: [f64; 7] = [1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0];
 const PERCENTS_MAX: usize = 10_000;
 /// Elasticsearch's ceiling of `precision_threshold`.
 const PRECISION_THRESHOLD_MAX: u64 = 40_000;
-
-/// A computation over the values of one field.
-#[derive(Clone, Debug)]
-pub(crate) enum Metric {
-    Avg,
-    Sum,
-    Min,
-    Max,
-    Stats,
-    ExtendedStats { sigma: f64 },
-    ValueCount,
-    Cardinality { threshold: usize },
-    Percentiles { percents: Vec<f64>, keyed: bool, sketch: Sketch },
-    PercentileRanks { values: Vec<f64>, keyed: bool, sketch: Sketch },
-    MedianAbsoluteDeviation { compression: f64 },
-    GeoBounds,
-    GeoCentroid,
-}
-
-impl Metric {
-    /// Whether it gives one number, so that a path need not say which.
-    pub(super) fn is_one_number(&self) -> bool {
-        !matches!(
-            self,
-            Self::Stats
-                | Self::ExtendedStats { .. }
-                | Self::Percentiles { .. }
-                | Self::PercentileRanks { .. }
-                | Self::GeoBounds
-                | Self::GeoCentroid
-        )
-    }
-}
-
-/// What percentiles are estimated with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Sketch {
-    TDigest { compression: f64 },
-    Hdr { digits: u8 },
-}
-
-/// An average in which each value has a weight.
-#[derive(Clone, Debug)]
-pub(crate) struct Weighted {
-    pub(crate) value: Source,
-    pub(crate) weight: Source,
-    pub(crate) format: Option<String>,
-}
-
-/// The best documents of each bucket.
-#[derive(Clone, Debug)]
-pub(crate) struct TopHits {
-    pub(crate) from: usize,
-    pub(crate) size: usize,
-    pub(crate) sort: Vec<SortBy>,
-    /// The options that concern how a hit is fetched, for whoever fetches.
-    pub(crate) fetch: Value,
-}
-
-/// One key that hits are sorted by.
-#[derive(Clone, Debug)]
-pub(crate) enum SortBy {
-    Score { ascending: bool },
-    Document { ascending: bool },
-    Field { field: String, ascending: bool, missing_first: bool },
-}
 
 pub(super) fn parse(kind: &str, options: &mut Options<'_>) -> Result<Option<Kind>, Error> {
     let metric = match kind {

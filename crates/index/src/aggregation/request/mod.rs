@@ -1,8 +1,9 @@
-//! What a request asks for: the tree of aggregations, as read from Elasticsearch's JSON.
+//! What a request asks for: the tree of aggregations ([`ast`]), as read from Elasticsearch's JSON.
 //!
 //! Reading never needs the index: whether a field exists, and what it holds, is seen when a
 //! partition collects. Nothing in the JSON makes the reading panic; what is not supported is named.
 
+mod ast;
 mod buckets;
 mod metrics;
 mod options;
@@ -11,15 +12,14 @@ mod ranges;
 
 use serde_json::{Map, Value};
 
-pub(crate) use self::buckets::{
+pub(crate) use self::ast::{
     AutoDate, Composite, CompositeKind, CompositeSource, DateBound, DateHistogram, DateRange,
-    Filters, GeoDistance, GeoGrid, Histogram, Interval, MultiTerms, NumericRange, Order, OrderBy,
-    Pattern, RangeOf, Significant, Terms, TermsFilter,
+    Filters, Gaps, GeoDistance, GeoGrid, Histogram, Kind, Metric, Moving, MultiTerms, Node,
+    NumericRange, Order, OrderBy, OverBuckets, Path, Pattern, Pipeline, PipelineKind, RangeOf,
+    Significant, Sketch, SortBy, Source, Terms, TermsFilter, TopHits, Weighted,
 };
-pub(crate) use self::metrics::{Metric, Sketch, SortBy, TopHits, Weighted};
 use self::options::Options;
 pub(crate) use self::options::number as request_number;
-pub(crate) use self::pipelines::{Gaps, Moving, OverBuckets, Path, Pipeline, PipelineKind};
 pub(crate) use self::ranges::{parse_ip, read_ip};
 use crate::Error;
 
@@ -28,66 +28,6 @@ const DEPTH_MAX: usize = 100;
 
 /// How many aggregations one request may hold, those below others counted.
 const NODES_MAX: usize = 10_000;
-
-/// One aggregation and those below it.
-#[derive(Clone, Debug)]
-pub(crate) struct Node {
-    /// Its name in the request and in the answer.
-    pub(crate) name: String,
-    pub(crate) kind: Kind,
-    /// What every bucket of it is aggregated by.
-    pub(crate) subs: Vec<Node>,
-    /// What is computed from the results of `subs`, or from the buckets themselves.
-    pub(crate) pipelines: Vec<Pipeline>,
-    /// Sent back as it came.
-    pub(crate) meta: Option<Value>,
-}
-
-/// Where values come from.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Source {
-    /// The field's path in the mapping.
-    pub(crate) field: String,
-    /// The value of a document that has none.
-    pub(crate) missing: Option<Value>,
-    /// How values are printed; the mapping's format where `None`.
-    pub(crate) format: Option<String>,
-    /// The zone in which dates are printed, rounded and computed.
-    pub(crate) zone: Option<String>,
-}
-
-/// What one aggregation computes.
-#[derive(Clone, Debug)]
-pub(crate) enum Kind {
-    Metric { metric: Metric, source: Source },
-    Weighted(Weighted),
-    TopHits(TopHits),
-    Terms(Terms),
-    Significant(Significant),
-    MultiTerms(MultiTerms),
-    Composite(Composite),
-    Histogram(Histogram),
-    DateHistogram(DateHistogram),
-    AutoDate(AutoDate),
-    Range { source: Source, ranges: RangeOf, keyed: bool },
-    GeoGrid(GeoGrid),
-    Filter(Value),
-    Filters(Filters),
-    Missing(String),
-    Global,
-}
-
-impl Kind {
-    /// Whether it has buckets, and so may have aggregations below it.
-    pub(crate) fn is_bucket(&self) -> bool {
-        !matches!(self, Self::Metric { .. } | Self::Weighted(_) | Self::TopHits(_))
-    }
-
-    /// Whether it has exactly one bucket.
-    pub(crate) fn is_single_bucket(&self) -> bool {
-        matches!(self, Self::Filter(_) | Self::Missing(_) | Self::Global)
-    }
-}
 
 /// A whole request: what is computed, and what is computed from the results.
 #[derive(Clone, Debug, Default)]

@@ -2,8 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use super::Source;
+use super::ast::Source;
 use crate::Error;
+
+/// How many ranges, filters, sources or listed terms one aggregation may name.
+pub(super) const LIST_MAX: usize = 65_536;
 
 /// The options that were not taken yet.
 pub(super) struct Options<'a> {

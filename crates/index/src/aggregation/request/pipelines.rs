@@ -1,70 +1,14 @@
-//! The aggregations that compute from other aggregations' results.
+//! How the aggregations are read that compute from other aggregations' results.
 
 use serde_json::Value;
 
+use super::ast::{
+    Gaps, Kind, Moving, Node, Order, OrderBy, OverBuckets, Path, Pipeline, PipelineKind,
+};
 use super::buckets::metric_path;
 use super::options::{Options, number};
-use super::{Kind, Node, Order, OrderBy};
 use crate::Error;
 use crate::aggregation::script::Script;
-
-/// What a gap (a bucket without a value) counts for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gaps {
-    Skip,
-    Zeros,
-}
-
-/// A path to numbers: the aggregations to walk through and which number of the last.
-#[derive(Clone, Debug)]
-pub(crate) struct Path {
-    pub(crate) parts: Vec<String>,
-    pub(crate) property: Option<String>,
-}
-
-/// A pipeline aggregation.
-#[derive(Clone, Debug)]
-pub(crate) struct Pipeline {
-    pub(crate) name: String,
-    pub(crate) kind: PipelineKind,
-    pub(crate) meta: Option<Value>,
-}
-
-/// What a sibling pipeline makes of the numbers of all buckets.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum OverBuckets {
-    Avg,
-    Sum,
-    Min,
-    Max,
-    Stats,
-    ExtendedStats { sigma: f64 },
-    Percentiles { percents: Vec<f64>, keyed: bool },
-}
-
-/// What `moving_fn` computes from its window.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Moving {
-    Max,
-    Min,
-    Sum,
-    Unweighted,
-    Linear,
-    Ewma { alpha: f64 },
-    StdDev,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum PipelineKind {
-    Sibling { path: Path, over: OverBuckets, gaps: Gaps },
-    Derivative { path: Path, gaps: Gaps, unit_ms: Option<i64> },
-    CumulativeSum { path: Path },
-    SerialDifference { path: Path, gaps: Gaps, lag: usize },
-    MovingFunction { path: Path, gaps: Gaps, window: usize, shift: i64, function: Moving },
-    BucketScript { paths: Vec<(String, Path)>, script: Script, gaps: Gaps },
-    BucketSelector { paths: Vec<(String, Path)>, script: Script, gaps: Gaps },
-    BucketSort { order: Vec<Order>, from: usize, size: Option<usize>, gaps: Gaps },
-}
 
 /// Reads a pipeline; `None` where `kind` is not one.
 pub(super) fn parse(name: &str, kind: &str, body: &Value) -> Result<Option<PipelineKind>, Error> {

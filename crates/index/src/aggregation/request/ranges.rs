@@ -1,10 +1,9 @@
-//! The aggregations on ranges of numbers, dates, addresses and distances, and on cells of a grid.
+//! How the aggregations are read on ranges of numbers, dates, addresses and distances, and on cells of a grid.
 
 use serde_json::Value;
 
-use super::Kind;
-use super::buckets::{DateRange, GeoDistance, GeoGrid, IpRange, LIST_MAX, NumericRange, RangeOf};
-use super::options::Options;
+use super::ast::{DateRange, GeoDistance, GeoGrid, IpRange, Kind, NumericRange, RangeOf};
+use super::options::{LIST_MAX, Options};
 use crate::Error;
 use crate::aggregation::geo;
 use crate::geo::unit_m;

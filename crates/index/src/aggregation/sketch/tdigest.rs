@@ -12,9 +12,9 @@ pub(crate) struct TDigest {
     /// (mean, weight); the first `sorted` are in order and compressed, the others wait.
     centroids: Vec<(f64, f64)>,
     sorted: usize,
-    #[serde(with = "crate::aggregation::partial::bits")]
+    #[serde(with = "crate::aggregation::bits")]
     min: f64,
-    #[serde(with = "crate::aggregation::partial::bits")]
+    #[serde(with = "crate::aggregation::bits")]
     max: f64,
 }
 

@@ -4,8 +4,10 @@ use tantivy::query::{
     AllQuery, BooleanQuery, ConstScoreQuery, DisjunctionMaxQuery, Occur, Query as TantivyQuery,
 };
 
+use super::compiled::Compiled;
+use super::context::Context;
 use super::minimum::minimum_should_match;
-use super::{Compiled, Context, failed_to_create};
+use super::refusal::failed_to_create;
 use crate::error::Error;
 use crate::query::ast::{Bool, Query};
 use crate::query::exec::score::Demoted;

@@ -4,7 +4,8 @@
 use plimsoll_stdx::units;
 use serde_json::Value;
 
-use super::{Context, Resolved};
+use super::context::Context;
+use super::fields::Resolved;
 use crate::error::Error;
 use crate::mapping::date::{DateFormat, Zone, parse_math_moment};
 use crate::query::parse::as_text;

@@ -2,7 +2,7 @@
 
 use tantivy::columnar::ColumnIndex;
 
-use super::Context;
+use super::context::Context;
 use crate::mapping::{Field, FieldType};
 use crate::partition::{Kind, Target};
 use crate::query::limits;

@@ -5,11 +5,14 @@ use tantivy::Term;
 use tantivy::query::{PhrasePrefixQuery, PhraseQuery};
 use tantivy::tokenizer::Token;
 
+use super::compiled::Compiled;
 use super::compound::{check_count, dis_max, join};
+use super::context::Context;
+use super::fields::Resolved;
 use super::minimum::minimum_should_match;
 use super::patterns::{self, FuzzySpec};
+use super::refusal::{failed_to_create, shard_error};
 use super::term_level::{is_value_error, term, text_term};
-use super::{Compiled, Context, Resolved, failed_to_create};
 use crate::analysis::Analyzer;
 use crate::error::Error;
 use crate::partition::Kind;
@@ -31,7 +34,7 @@ fn analyzer_of(
         Some(analyzer) => Ok(Some(analyzer)),
         None => {
             let reason = format!("[match] analyzer [{name}] not found");
-            Err(super::shard_error(reason))
+            Err(shard_error(reason))
         }
     }
 }

@@ -2,9 +2,11 @@
 
 use serde_json::Value;
 
+use super::compiled::Compiled;
+use super::context::Context;
 use super::dates::{DateReader, duration_ms};
+use super::refusal::{failed_to_create, shard_error};
 use super::values::double;
-use super::{Compiled, Context, failed_to_create, shard_error};
 use crate::error::Error;
 use crate::geo::{parse_distance_m, parse_point};
 use crate::partition::{Kind, Target};

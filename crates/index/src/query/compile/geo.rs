@@ -1,6 +1,8 @@
 //! `geo_distance` and `geo_bounding_box`.
 
-use super::{Compiled, Context, shard_error};
+use super::compiled::Compiled;
+use super::context::Context;
+use super::refusal::shard_error;
 use crate::error::Error;
 use crate::geo::circle::Circle;
 use crate::partition::{Kind, Target};

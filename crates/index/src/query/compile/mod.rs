@@ -1,7 +1,9 @@
 //! Makes a Tantivy query of a parsed one: fields become targets, values become terms and bounds.
 //! What scores every match alike is known as such, so that a search may end early.
 
+mod compiled;
 mod compound;
+mod context;
 mod dates;
 mod fields;
 mod full_text;
@@ -10,169 +12,20 @@ mod geo;
 mod minimum;
 mod patterns;
 mod query_string;
+mod refusal;
 mod term_level;
 mod values;
 
-use std::cell::Cell;
-use std::sync::Arc;
+use tantivy::query::Query as TantivyQuery;
 
-use tantivy::query::{AllQuery, BoostQuery, ConstScoreQuery, EmptyQuery, Query as TantivyQuery};
-use tantivy::schema::Field;
-use tantivy_fst::Automaton;
-
+pub(crate) use compiled::Compiled;
+pub use context::Context;
 pub(crate) use fields::Resolved;
 pub(crate) use functions::bind_script;
+pub(crate) use refusal::shard_error;
 
 use super::ast::{Kind, Query};
-use super::exec::automaton::{AutomatonQuery, Watched};
-use super::exec::run::{Cancelled, Run, Stoppable};
-use super::limits;
 use crate::error::Error;
-use crate::partition::View;
-
-/// What a query is compiled for.
-pub struct Context<'a> {
-    /// The documents.
-    pub view: &'a View,
-    /// What `now` means in dates: milliseconds since 1970.
-    pub now_ms: u64,
-    /// The use of the query: its errors, and whether anybody waits.
-    run: Run,
-    /// Whether texts are scored as exactly as Lucene does, at the price of skipping nothing.
-    exact: bool,
-    /// Whether a text is scored at all.
-    scores_text: Cell<bool>,
-    /// The clauses of the query so far.
-    clauses: Cell<usize>,
-}
-
-impl<'a> Context<'a> {
-    /// A context for one search.
-    #[must_use]
-    pub fn new(view: &'a View, now_ms: u64, cancelled: &Cancelled) -> Self {
-        let (run, clauses) = (Run::new(cancelled.clone()), Cell::new(0));
-        Self { view, now_ms, run, exact: false, scores_text: Cell::new(false), clauses }
-    }
-
-    /// A context whose queries score texts exactly as Lucene does.
-    #[must_use]
-    pub fn exact(view: &'a View, now_ms: u64, cancelled: &Cancelled) -> Self {
-        Self { exact: true, ..Self::new(view, now_ms, cancelled) }
-    }
-
-    /// A context like this one that scores texts exactly as Lucene does, for another query.
-    #[must_use]
-    pub(crate) fn anew_exact(&self) -> Self {
-        Self::exact(self.view, self.now_ms, self.run.cancelled())
-    }
-
-    pub(crate) const fn is_exact(&self) -> bool {
-        self.exact
-    }
-
-    /// Counts clauses, before they are made.
-    ///
-    /// # Errors
-    /// 400 where the query has too many of them.
-    pub(crate) fn take_clauses(&self, count: usize) -> Result<(), Error> {
-        let clauses = self.clauses.get().saturating_add(count);
-        self.clauses.set(clauses);
-        if clauses <= limits::CLAUSES_IN_ALL_MAX {
-            return Ok(());
-        }
-        Err(limits::too_many_nested_clauses())
-    }
-
-    /// Whether a query that was compiled here scores a text.
-    pub(crate) fn scores_text(&self) -> bool {
-        self.scores_text.get()
-    }
-
-    pub(crate) fn note_text(&self) {
-        self.scores_text.set(true);
-    }
-
-    /// The error of a query that failed while it ran, such as a script whose value is not a
-    /// number, or that was cancelled. To be asked after every use of the compiled query.
-    ///
-    /// # Errors
-    /// That error.
-    pub fn check(&self) -> Result<(), Error> {
-        self.run.take_error().map_or(Ok(()), Err)
-    }
-
-    pub(crate) fn run(&self) -> &Run {
-        &self.run
-    }
-
-    /// A query that may walk through many terms before its first match, and stops there once
-    /// nobody waits.
-    pub(crate) fn stoppable(&self, compiled: Compiled) -> Compiled {
-        if compiled.is_none() {
-            return compiled;
-        }
-        let query = Stoppable { inner: compiled.query, run: self.run.clone() };
-        Compiled { query: Box::new(query), score: compiled.score }
-    }
-
-    /// The documents that have a term which an automaton takes.
-    pub(crate) fn automaton<A>(&self, field: Field, automaton: A) -> Compiled
-    where
-        A: Automaton + Send + Sync + 'static,
-        A::State: Clone,
-    {
-        let automaton = Arc::new(Watched::new(automaton, self.run.clone()));
-        self.stoppable(Compiled::constant(AutomatonQuery { field, automaton }))
-    }
-}
-
-/// A compiled query and, where all matches score alike, their score.
-pub(crate) struct Compiled {
-    pub query: Box<dyn TantivyQuery>,
-    /// Where this is known, the query's own scores mean nothing.
-    pub score: Option<f32>,
-}
-
-impl Compiled {
-    /// Matches that all score 1.
-    pub(crate) fn constant(query: impl TantivyQuery) -> Self {
-        Self { query: Box::new(query), score: Some(1.0) }
-    }
-
-    pub(crate) fn scored(query: impl TantivyQuery) -> Self {
-        Self { query: Box::new(query), score: None }
-    }
-
-    pub(crate) fn all() -> Self {
-        Self::constant(AllQuery)
-    }
-
-    pub(crate) fn none() -> Self {
-        Self { query: Box::new(EmptyQuery), score: Some(0.0) }
-    }
-
-    pub(crate) fn is_none(&self) -> bool {
-        self.query.is::<EmptyQuery>()
-    }
-
-    #[expect(clippy::float_cmp, reason = "a boost of exactly 1 changes nothing")]
-    pub(crate) fn boosted(self, boost: f32) -> Self {
-        match self.score {
-            Some(score) => Self { query: self.query, score: Some(score * boost) },
-            None if boost == 1.0 => self,
-            None => Self { query: Box::new(BoostQuery::new(self.query, boost)), score: None },
-        }
-    }
-
-    /// The query with its scores.
-    pub(crate) fn into_query(self) -> Box<dyn TantivyQuery> {
-        match self.score {
-            Some(_) if self.is_none() => self.query,
-            Some(score) => Box::new(ConstScoreQuery::new(self.query, score)),
-            None => self.query,
-        }
-    }
-}
 
 impl Query {
     /// The Tantivy query over a view.
@@ -185,7 +38,7 @@ impl Query {
 
     pub(crate) fn compiled(&self, context: &Context<'_>) -> Result<Compiled, Error> {
         context.take_clauses(1)?;
-        if context.run.is_over() {
+        if context.run().is_over() {
             context.check()?;
         }
         let compiled = match &self.kind {
@@ -290,14 +143,4 @@ impl Query {
             _ => Vec::new(),
         }
     }
-}
-
-/// A `query_shard_exception`.
-pub(crate) fn shard_error(reason: impl ToString) -> Error {
-    Error::new(400, "query_shard_exception", reason)
-}
-
-/// An error that a value made while a query was built, in the words that Elasticsearch has then.
-pub(crate) fn failed_to_create(cause: Error) -> Error {
-    shard_error(format!("failed to create query: {}", cause.reason)).caused_by(cause)
 }

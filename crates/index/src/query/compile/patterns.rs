@@ -4,9 +4,12 @@ use levenshtein_automata::{DFA, Distance, LevenshteinAutomatonBuilder, SINK_STAT
 use tantivy::Term;
 use tantivy_fst::Automaton;
 
+use super::compiled::Compiled;
 use super::compound::join;
+use super::context::Context;
+use super::fields::Resolved;
+use super::refusal::failed_to_create;
 use super::term_level::{normalized, text_term};
-use super::{Compiled, Context, Resolved, failed_to_create};
 use crate::error::Error;
 use crate::partition::Kind;
 use crate::query::ast::PatternKind;

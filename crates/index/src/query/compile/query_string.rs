@@ -3,12 +3,14 @@
 
 use serde_json::Value;
 
+use super::compiled::Compiled;
 use super::compound::{check_count, dis_max, join};
+use super::context::Context;
 use super::full_text::join_fields;
 use super::minimum::minimum_should_match;
 use super::patterns::{self, FuzzySpec};
+use super::refusal::{failed_to_create, shard_error};
 use super::term_level::{compile_exists, compile_range, is_value_error};
-use super::{Compiled, Context, failed_to_create, shard_error};
 use crate::error::Error;
 use crate::partition::Kind;
 use crate::query::ast::{Match, MultiKind, Operator, PatternKind, QueryString, Range};

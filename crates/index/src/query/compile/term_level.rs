@@ -7,9 +7,12 @@ use tantivy::Term;
 use tantivy::query::{InvertedIndexRangeQuery, TermQuery};
 use tantivy::schema::{Field, IndexRecordOption};
 
+use super::compiled::Compiled;
+use super::context::Context;
 use super::dates::DateReader;
+use super::fields::Resolved;
+use super::refusal::failed_to_create;
 use super::values::{Whole, addresses, boolean, double, number_format, rounded, whole};
-use super::{Compiled, Context, Resolved, failed_to_create};
 use crate::error::Error;
 use crate::partition::Kind;
 use crate::query::ast::Range;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde_json::Value;
 
-use super::Resolved;
+use super::fields::Resolved;
 use crate::document::half;
 use crate::error::Error;
 use crate::mapping::FieldType;

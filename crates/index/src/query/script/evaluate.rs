@@ -3,6 +3,7 @@
 
 use tantivy::{DocId, SegmentReader};
 
+use super::node::Node;
 use super::types::{self, Type};
 use super::{Expr, Language, Operator, Part};
 use crate::partition::{Kind, Target};
@@ -19,22 +20,6 @@ pub(crate) struct Bound {
     /// What its values are.
     pub value_type: Type,
     pub uses_score: bool,
-}
-
-/// A node whose fields are targets.
-#[derive(Clone, Debug)]
-pub(crate) enum Node {
-    Number(f64),
-    Whole(f64),
-    Truth(bool),
-    Score,
-    Field { target: Option<Target>, part: Part },
-    Decay(Box<NumericDecay>),
-    Negate(Box<Node>),
-    Not(Box<Node>),
-    Binary(Operator, Box<Node>, Box<Node>),
-    Choose(Box<Node>, Box<Node>, Box<Node>),
-    Call(Function, Vec<Node>),
 }
 
 impl Bound {

@@ -10,6 +10,7 @@ mod alone;
 pub(crate) mod evaluate;
 mod functions;
 mod lower;
+pub(crate) mod node;
 #[cfg(test)]
 mod tests;
 mod types;

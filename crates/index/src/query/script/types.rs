@@ -1,7 +1,7 @@
 //! Whether a script's values are whole numbers, numbers with a fraction or truth values. Everything
 //! is computed with doubles; this says how a value is shown, and where a division leaves no fraction.
 
-use super::evaluate::Node;
+use super::node::Node;
 use super::{Function, Operator, Part};
 use crate::partition::Kind;
 

@@ -7,17 +7,21 @@
 //! Processor time of a query is what the server measures for its request (the threads' clocks where it runs
 //! on search threads); `took` is the answer's, in whole ms, so of short searches it says nothing.
 
+mod arms;
 mod queries;
 mod servers;
 mod verdict;
 
 use std::path::PathBuf;
 
+use arms::WITHOUT;
 use queries::{Round, ask_all};
 use servers::Servers;
 
 use super::context::Context;
-use super::{Found, LiveOptions, LiveSize, resume};
+use super::found::Found;
+use super::options::{LiveOptions, LiveSize};
+use super::resume;
 use crate::LabError;
 use crate::published::BREAKERS;
 
@@ -27,9 +31,6 @@ pub(crate) const ABOUT: &str = "what the memory breakers cost a search: the circ
 /// Where the binary without the layer is, unless it is told.
 const LAYERLESS: &str = "PLIMSOLL_LAYERLESS";
 
-const ON: &str = "on";
-const NOOP: &str = "noop";
-const WITHOUT: &str = "layerless";
 /// Queries of a thread and an arm in one round.
 const ROUND_QUERIES: usize = 10;
 

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::arms::{NOOP, WITHOUT};
 use crate::LabError;
 use crate::files::copy_folder;
 use crate::live::cluster::{self, Cluster};
 use crate::live::node::NodeSpec;
+use crate::live::options::LiveOptions;
+use crate::live::processes;
 use crate::live::wire::{Connection, Protocol, http};
-use crate::live::{LiveOptions, processes};
 
 const NODE: &str = "breakers";
 pub(super) const INDEX: &str = "numbers";
@@ -76,7 +78,7 @@ impl Servers {
         if let Some(binary) = layerless {
             let node = &mut first.cluster.nodes[0];
             node.stop(true);
-            let other = options.folder.join(super::WITHOUT);
+            let other = options.folder.join(WITHOUT);
             copy_folder(&folder.join(NODE), &other.join(NODE), None)
                 .map_err(|error| LabError::live("copy the files of a server".to_owned(), error))?;
             node.start()?;
@@ -85,7 +87,7 @@ impl Servers {
         }
         all.insert(0, first);
         for server in &all {
-            let kind = if server.is_layerless { super::NOOP } else { "drawn" };
+            let kind = if server.is_layerless { NOOP } else { "drawn" };
             let body = json!({ "transient": { "indices.breaker.request.type": kind } });
             let node = &server.cluster.nodes[0];
             node.ask("PUT", "/_cluster/settings", Some(&body), WAIT)?;

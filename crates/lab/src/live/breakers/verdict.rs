@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
+use super::arms::{NOOP, ON, WITHOUT};
 use super::queries::{Round, Sample};
-use super::{NOOP, ON, Plan, ROUND_QUERIES, WITHOUT};
-use crate::live::Found;
+use super::{Plan, ROUND_QUERIES};
 use crate::live::context::Context;
+use crate::live::found::Found;
 use crate::live::load::histogram;
 use crate::live::method::{self, verdict};
 use crate::published::BREAKERS;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::live::LiveSize;
+use crate::live::options::LiveSize;
 
 /// The raw copy over one connection: what all others are compared with.
 pub(crate) const RAW: &str = "raw-tls";

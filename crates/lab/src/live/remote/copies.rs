@@ -8,7 +8,8 @@ use super::scenarios::Plan;
 use super::{Run, copying, laps, verdict};
 use crate::LabError;
 use crate::live::measure::Measured;
-use crate::live::{LiveSize, method};
+use crate::live::method;
+use crate::live::options::LiveSize;
 use crate::result::LoadNote;
 
 /// The first copy is waited for so long.

@@ -10,6 +10,7 @@ mod copying;
 mod course;
 mod following;
 mod given;
+mod index;
 mod indexing;
 mod lag;
 mod laps;
@@ -24,13 +25,16 @@ use std::collections::BTreeMap;
 pub(crate) use arms::names;
 use arms::{RemoteArm, Way};
 pub(crate) use given::names as names_of_given;
-use pair::{Pair, SHARDS, SHARE};
+use index::SHARDS;
+use pair::{Pair, SHARE};
 use scenarios::{Kind, LINK, Plan};
 
 use super::context::{Arm, Context, variants};
 use super::corpus::Shape;
+use super::found::Found;
 use super::measure::Measured;
-use super::{Found, LiveOptions, cluster, processes, resume};
+use super::options::LiveOptions;
+use super::{cluster, processes, resume};
 use crate::LabError;
 use crate::result::{FaultNote, LoadNote, Scenario};
 
@@ -223,7 +227,7 @@ impl Run<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::LiveSize;
+    use crate::live::options::LiveSize;
 
     #[test]
     fn a_quick_run_is_over_within_ten_minutes() {

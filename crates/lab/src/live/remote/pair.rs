@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::arms::PACING;
 use super::copying::Follower;
-use super::given;
+use super::index::{self, SHARDS};
 use super::raw::{self, RawServer};
 use super::watched::is_level;
 use crate::LabError;
@@ -25,8 +25,6 @@ use crate::wan::{Wan, WanSettings};
 /// The leader's table, and the follower's.
 pub(crate) const LEADER_INDEX: &str = "http_logs";
 pub(crate) const FOLLOWER_INDEX: &str = "http_logs-copy";
-/// Partitions of the table, as in the study.
-pub(crate) const SHARDS: usize = 3;
 /// What the follower calls the leader's cluster.
 const REMOTE: &str = "leader";
 /// Processors of each node.
@@ -137,7 +135,7 @@ impl Pair {
 
     /// Loads the leader's table, anew where there is one.
     pub(crate) fn load(&mut self, corpus: &Corpus, shards: usize) -> Result<(), LabError> {
-        given::delete(&self.leader().http(), LEADER_INDEX)?;
+        index::delete(&self.leader().http(), LEADER_INDEX)?;
         self.shards = shards;
         cluster::load(&self.leader().http(), LEADER_INDEX, corpus, shards, 0)
     }
@@ -165,7 +163,7 @@ impl Pair {
 
     /// Deletes the follower's table, if it is there.
     pub(crate) fn forget(&self) -> Result<(), LabError> {
-        given::delete(&self.follower().http(), FOLLOWER_INDEX)
+        index::delete(&self.follower().http(), FOLLOWER_INDEX)
     }
 
     /// Asks the follower about its table.

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use super::arms::{DEFAULT, OURS, PLAIN, RAW, RAW_4, RemoteArm, Way, arms};
-use super::pair::{SHARDS, SHARE};
+use super::index::SHARDS;
+use super::pair::SHARE;
 use crate::live::corpus::Shape;
-use crate::live::{LiveOptions, LiveSize};
+use crate::live::options::{LiveOptions, LiveSize};
 use crate::wan::WanSettings;
 
 /// The scenario that `--quick` has of copies.

@@ -207,7 +207,7 @@ pub(crate) fn findings(scenario: &Scenario, compared: &[Comparison], seed: u64) 
 mod tests {
     use super::super::arms::{RAW_4, arms};
     use super::*;
-    use crate::live::LiveSize;
+    use crate::live::options::LiveSize;
     use crate::result::{FaultNote, LoadNote, RecoveryLap, Variant};
 
     fn measured(block: usize, seconds: f64, valid: bool) -> Measured {

@@ -15,7 +15,7 @@ use plimsoll_storage::partition::{StoreOptions, rocksdb_options};
 use rust_rocksdb::{DB, WriteBatch, WriteOptions};
 
 use super::disk::SlowDisk;
-use super::peers::Server;
+use super::server::Server;
 use super::source::Rows;
 use super::store::Told;
 use crate::LabError;
@@ -145,7 +145,7 @@ mod tests {
     use super::super::plan::{Ask, Lengths, lap};
     use super::super::source::{READS, WRITES};
     use super::*;
-    use crate::live::LiveOptions;
+    use crate::live::options::LiveOptions;
 
     #[test]
     fn calls_read_and_write_the_rows_that_were_filled_in() {

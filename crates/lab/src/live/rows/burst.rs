@@ -10,8 +10,9 @@ use super::plan::{self, Heading, Lengths};
 use super::slow::{CLIENTS, DISK_BYTES_S, Form, Slow};
 use crate::LabError;
 use crate::live::context::Context;
+use crate::live::found::Found;
 use crate::live::load::Pace;
-use crate::live::{Found, LiveOptions, LiveSize};
+use crate::live::options::{LiveOptions, LiveSize};
 use crate::result::Finding;
 
 pub(super) const NAME: &str = "burst";

@@ -9,7 +9,8 @@ use super::source::Rows;
 use super::store::fill_all;
 use crate::LabError;
 use crate::live::context::Context;
-use crate::live::{Found, LiveOptions};
+use crate::live::found::Found;
+use crate::live::options::LiveOptions;
 use crate::published::{CurvePoint, ROWS};
 use crate::result::Finding;
 

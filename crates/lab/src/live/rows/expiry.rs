@@ -5,16 +5,19 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::mixes::ONE;
-use super::peers::{DEFAULTS, Peer, Server};
+use super::peers::{DEFAULTS, Peer};
 use super::plan::{self, Ask, Heading, Lengths, Looks};
+use super::server::Server;
 use super::source::{Expiring, Rows};
 use super::store::fill_all;
 use crate::LabError;
 use crate::live::context::{Context, Stopping, TIMEOUT};
+use crate::live::found::Found;
 use crate::live::load::Pace;
 use crate::live::measure::{Measured, wait_until};
+use crate::live::options::{LiveOptions, LiveSize};
+use crate::live::processes;
 use crate::live::wire::{Connection, Protocol, command};
-use crate::live::{Found, LiveOptions, LiveSize, processes};
 use crate::result::Finding;
 use crate::stats;
 

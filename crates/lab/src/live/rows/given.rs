@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::disk::SlowDisk;
-use super::peers::Server;
+use super::server::Server;
 use super::store::Told;
 use crate::LabError;
 use crate::keys::name;

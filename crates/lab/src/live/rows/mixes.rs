@@ -13,10 +13,12 @@ use super::source::Rows;
 use super::store::fill_all;
 use crate::LabError;
 use crate::live::context::Context;
+use crate::live::found::Found;
 use crate::live::load::Source;
+use crate::live::options::{LiveOptions, LiveSize};
+use crate::live::processes;
 use crate::live::target::Target;
 use crate::live::wire::{Protocol, command};
-use crate::live::{Found, LiveOptions, LiveSize, processes};
 use crate::published::ROWS;
 use crate::result::Finding;
 

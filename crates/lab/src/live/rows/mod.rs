@@ -19,6 +19,7 @@ mod nodes;
 mod partitions;
 mod peers;
 mod plan;
+mod server;
 mod sick_disk;
 mod slow;
 mod source;
@@ -26,8 +27,10 @@ mod store;
 mod values;
 
 use super::context::Context;
+use super::found::Found;
+use super::options::{LiveOptions, LiveSize};
+use super::resume;
 use super::target::Target;
-use super::{Found, LiveOptions, LiveSize, resume};
 use crate::LabError;
 
 /// The name of the experiment.

@@ -7,17 +7,19 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::peers::Server;
 use super::plan::{self, Ask, Heading, Lengths};
+use super::server::Server;
 use super::source::Rows;
 use super::store::{REST, await_copies, fill_all};
 use crate::LabError;
 use crate::live::cluster::{Cluster, ClusterSpec, Rest};
 use crate::live::context::{Arm, Context};
+use crate::live::found::Found;
 use crate::live::load::Pace;
 use crate::live::measure::Measured;
+use crate::live::options::LiveOptions;
+use crate::live::processes;
 use crate::live::shares::Shares;
-use crate::live::{Found, LiveOptions, processes};
 use crate::published::ROWS;
 use crate::result::{Finding, Scenario};
 

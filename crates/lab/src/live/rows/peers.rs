@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::bare::Bare;
 use super::disk::SlowDisk;
 use super::given::Given;
+use super::server::Server;
 use super::source::Rows;
 use super::store::{Told, fill_all};
 use crate::LabError;
@@ -26,20 +27,6 @@ use crate::live::wire::{Connection, Ended, Protocol, command};
 pub(super) const DEFAULTS: [&str; 2] = ["cache.size=64mb", "logger.level=warn"];
 const READY_WAIT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(50);
-
-/// A store that laps are made on: one process, or several.
-pub(super) trait Server: Sync {
-    /// Where those of its processes listen that have rows; none of one that is called.
-    fn addresses(&self) -> Vec<String>;
-    /// Its processes.
-    fn processes(&self) -> Vec<u32>;
-    /// Their names.
-    fn names(&self) -> Vec<String>;
-    /// How often the share of each ran out, where that is known.
-    fn throttled(&self) -> Vec<Option<Throttled>>;
-    /// Whom to ask for figures of the first of them.
-    fn told(&self, disk: Option<Arc<SlowDisk>>) -> Told;
-}
 
 /// A store of this machine, or one that was given.
 pub(super) enum Peer {

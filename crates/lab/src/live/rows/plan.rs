@@ -8,16 +8,18 @@ use std::time::Duration;
 
 use super::course::{self, Answers};
 use super::disk::SlowDisk;
-use super::peers::Server;
+use super::server::Server;
 use super::source::{READS, WRITES};
 use super::store::Figures;
 use crate::LabError;
 use crate::live::context::{Arm, Context, Stopping, TIMEOUT, comparisons, variants};
+use crate::live::found::Found;
 use crate::live::load::{self, Load, Pace, Source, Watch};
 use crate::live::measure::{self, Measured, Moment, STOPPED};
+use crate::live::options::{LiveOptions, LiveSize};
 use crate::live::shares::Throttled;
 use crate::live::wire::Protocol;
-use crate::live::{Found, LiveOptions, LiveSize, method, processes};
+use crate::live::{method, processes};
 use crate::result::{
     Conditions, FaultNote, Finding, Lap, LoadNote, NodeLap, RowsCourse, RowsLap, Scenario,
     over_laps,

@@ -11,16 +11,18 @@ use serde_json::json;
 
 use super::disk::SlowDisk;
 use super::mixes::THREE;
-use super::peers::Server;
 use super::plan::{self, Ask, Heading, Lengths};
+use super::server::Server;
 use super::source::Rows;
 use super::store::{REST, await_copies, fill_all};
 use crate::LabError;
 use crate::live::cluster::{Cluster, ClusterSpec};
 use crate::live::context::{Context, Stopping};
+use crate::live::found::Found;
 use crate::live::load::Pace;
 use crate::live::measure::{Measured, wait_until};
-use crate::live::{Found, LiveOptions, LiveSize, method};
+use crate::live::method;
+use crate::live::options::{LiveOptions, LiveSize};
 use crate::result::Finding;
 
 pub(super) const NAME: &str = "sick-disk";

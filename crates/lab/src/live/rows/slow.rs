@@ -5,15 +5,15 @@
 use std::time::Instant;
 
 use super::arms;
-use super::peers::Server;
 use super::plan::{self, Ask, Lengths, Looks};
+use super::server::Server;
 use super::source::Rows;
 use super::store::{REST, Store};
 use crate::LabError;
-use crate::live::LiveOptions;
 use crate::live::context::{Arm, Context};
 use crate::live::load::Pace;
 use crate::live::measure::Measured;
+use crate::live::options::LiveOptions;
 
 /// Bytes of a key, about.
 const KEY_BYTES: u64 = 23;

@@ -3,8 +3,8 @@
 
 use serde_json::json;
 
-use crate::live::LiveSize;
 use crate::live::context::Arm;
+use crate::live::options::LiveSize;
 
 /// The arm that is the baseline once more.
 pub(crate) const AGAIN: &str = "off (again)";

@@ -172,7 +172,7 @@ fn near_unloaded(scenario: &str, loaded_ms: Option<f64>, unloaded_ms: Option<f64
 mod tests {
     use super::super::arms::arms;
     use super::*;
-    use crate::live::LiveSize;
+    use crate::live::options::LiveSize;
     use crate::result::{Lap, LoadNote, Spread};
 
     fn compared(baseline: &str, metric: &str, ci95: [f64; 2]) -> Comparison {

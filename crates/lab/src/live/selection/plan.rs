@@ -3,7 +3,7 @@
 
 use super::arms::{AGAIN, MAIN, OURS, USUAL};
 use crate::live::context::Arm;
-use crate::live::{LiveOptions, LiveSize};
+use crate::live::options::{LiveOptions, LiveSize};
 
 pub(crate) const ONE: &str = "one-replica";
 pub(crate) const FOUR: &str = "four-replicas";

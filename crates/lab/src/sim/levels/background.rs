@@ -4,7 +4,7 @@
 
 use super::brake::May;
 use super::node::Kind;
-use super::run::{Event, Run, Task};
+use super::state::{Event, Run, Step, Task, Work};
 
 /// Input that is passed between two looks at the brake.
 const PIECE_BYTES: f64 = 131_072.0;
@@ -12,28 +12,6 @@ const PIECE_BYTES: f64 = 131_072.0;
 /// rows of 1 KB; flushes only copy.
 const COMPACTION_NS: f64 = 8.0;
 const FLUSH_NS: f64 = 3.0;
-
-pub(super) struct Work {
-    node: usize,
-    store: usize,
-    kind: Kind,
-    all_bytes: f64,
-    left_bytes: f64,
-    piece_bytes: f64,
-    /// Bytes written for each that is read.
-    ratio: f64,
-    unwritten_bytes: f64,
-    step: Step,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Read,
-    /// Input that was counted waits for its turn.
-    Held,
-    Write,
-    Written,
-}
 
 impl Run<'_> {
     /// Gives a node's free background threads what there is to do.

@@ -20,16 +20,19 @@
 
 mod background;
 mod brake;
+mod costs;
 mod disk;
 mod limiter;
 mod node;
 mod requests;
 mod run;
 mod spec;
+mod state;
 mod store;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use costs::Costs;
 pub(crate) use run::run;
-pub(crate) use spec::{Arm, Asked, Costs, LevelsSpec, Machine, Outcome, Shape};
+pub(crate) use spec::{Arm, Asked, LevelsSpec, Machine, Outcome, Shape};

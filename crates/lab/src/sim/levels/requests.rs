@@ -15,9 +15,10 @@
 use plimsoll_control::average::whole;
 use plimsoll_control::{Class, Random};
 
+use super::costs::{ACK_IO, COMMIT, COPY, COPY_IO, PREPARE, READ_IO, WRITE_IO};
 use super::node::Logged;
-use super::run::{Event, Run, Task};
 use super::spec::Asked;
+use super::state::{Batch, Event, Request, Run, Task};
 use crate::sim::dist::exponential_ns;
 
 /// Threads that serve connections, of a server (Pegasus' `io_service_worker_count`) and of each client's
@@ -27,19 +28,6 @@ pub(super) const IO_THREADS: usize = 4;
 const TRIP_NS: u64 = 50_000;
 /// Batches of a partition under way at once (Pegasus' `staleness_for_commit`).
 const UNDER_WAY_MAX: usize = 10;
-/// Of what a read costs its server, the part of the connection's thread; a client's is as long.
-const READ_IO: f64 = 0.25;
-/// Parts of what a write costs its servers: of the connections' threads at the first copy for the request
-/// and for each answer of another copy, and at each other copy; of the processors to prepare, to commit, and
-/// at each other copy.
-const WRITE_IO: f64 = 0.16;
-const ACK_IO: f64 = 0.08;
-const COPY_IO: f64 = 0.14;
-const PREPARE: f64 = 0.10;
-const COMMIT: f64 = 0.08;
-const COPY: f64 = 0.11;
-/// Of what a write to three copies costs, what is left of it where there is one.
-pub(super) const ALONE: f64 = WRITE_IO + PREPARE + COMMIT;
 /// What each further write of a batch costs, of the first.
 const FURTHER: f64 = 0.5;
 /// Part of the reads that find their block not in memory while files are rewritten, and what they read.
@@ -53,36 +41,6 @@ const KEY_BYTES: f64 = 40.0;
 const ZETA: f64 = 26.469_028_201_783_02;
 /// Of those, so many have a share that is worth being drawn; the others are spread evenly.
 const HOT_KEYS: u32 = 10_000;
-
-pub(super) struct Request {
-    thread: Option<usize>,
-    partition: usize,
-    is_read: bool,
-    issued_ns: u64,
-    is_refused: bool,
-}
-
-pub(super) struct Batch {
-    partition: usize,
-    writes: Vec<usize>,
-    pub(super) bytes: f64,
-    /// What is waited for before it is committed.
-    left: usize,
-    is_stopped: bool,
-}
-
-pub(super) struct Partition {
-    /// Node and store of each copy.
-    copies: Vec<(usize, usize)>,
-    under_way: usize,
-    waiting: Vec<usize>,
-}
-
-impl Partition {
-    pub(super) fn new(copies: Vec<(usize, usize)>) -> Self {
-        Self { copies, under_way: 0, waiting: Vec::new() }
-    }
-}
 
 /// Up to which share of the requests each partition goes, where keys are drawn as YCSB's scrambled Zipf
 /// draws them: the hottest is one request in 26. Which partition it lies in is drawn.

@@ -1,16 +1,15 @@
-//! A run of a store of levels: its state, the clock, who gets which event, and what is told at the end. The
-//! same specification and seed give the same run, event by event.
+//! A run of a store of levels: how it begins, who gets which event, and what is told at the end. The same
+//! specification and seed give the same run, event by event.
 
-use hdrhistogram::Histogram;
 use plimsoll_control::Random;
 use plimsoll_control::average::whole;
 
-use super::background::Work;
 use super::brake::Brake;
 use super::limiter::REFILL_NS;
 use super::node::Node;
-use super::requests::{Batch, Partition, Request, zipfian};
+use super::requests::{IO_THREADS, zipfian};
 use super::spec::{Asked, LevelsSpec, Outcome, Second};
+use super::state::{Event, Found, Partition, Run, Task};
 use super::store::Store;
 use crate::sim::agenda::Agenda;
 use crate::sim::dist::{derive, exponential_ns};
@@ -22,105 +21,6 @@ use crate::stats;
 const SECOND_NS: u64 = 1_000_000_000;
 /// Seconds over which the disk's use is told.
 const PEAK_S: usize = 5;
-
-#[derive(Debug)]
-pub(super) enum Event {
-    /// A thread asks for something; none is the clock's.
-    Issue {
-        thread: Option<usize>,
-    },
-    /// A request is at its server; its connection's thread has read it; a write has been let in.
-    Reach {
-        request: usize,
-    },
-    Serve {
-        request: usize,
-    },
-    LetIn {
-        request: usize,
-    },
-    /// A batch is at one of its copies; it is to be carried out there; the copy's answer is back, and read.
-    CopyReach {
-        batch: usize,
-        copy: usize,
-    },
-    CopyServe {
-        batch: usize,
-        copy: usize,
-    },
-    AckReach {
-        batch: usize,
-    },
-    Acked {
-        batch: usize,
-    },
-    /// A node's log is on its disk.
-    Synced {
-        node: usize,
-    },
-    /// An answer has been read by its client.
-    Answer {
-        request: usize,
-    },
-    /// A processor of a node has done what it was to do first, unless something changed since.
-    End {
-        node: usize,
-        version: u64,
-    },
-    /// Background work goes on.
-    Background {
-        work: usize,
-    },
-    /// RocksDB's limiter hands out a tenth of a second.
-    Refill {
-        node: usize,
-    },
-    /// A second is over.
-    Second,
-}
-
-/// What a node's processors do.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Task {
-    Read { request: usize },
-    Prepare { batch: usize },
-    Copy { batch: usize, copy: usize },
-    Commit { batch: usize },
-    Background(usize),
-}
-
-pub(super) struct Run<'a> {
-    pub(super) spec: &'a LevelsSpec,
-    pub(super) agenda: Agenda<Event>,
-    trace: Trace,
-    pub(super) random: Random,
-    pub(super) nodes: Vec<Node>,
-    pub(super) tasks: Slab<(usize, Task)>,
-    pub(super) works: Slab<Work>,
-    pub(super) requests: Slab<Request>,
-    pub(super) batches: Slab<Batch>,
-    pub(super) partitions: Vec<Partition>,
-    /// Up to which share of the requests each partition goes.
-    pub(super) shares: Vec<f64>,
-    /// When each thread of a client's machine that serves its connections is free.
-    pub(super) client_free_ns: Vec<u64>,
-    pub(super) found: Found,
-}
-
-/// What is measured on the way.
-pub(super) struct Found {
-    pub(super) reads_us: Histogram<u64>,
-    pub(super) writes_us: Histogram<u64>,
-    pub(super) second_us: Histogram<u64>,
-    pub(super) refused: u64,
-    pub(super) writes_waiting: u64,
-    pub(super) since_ns: u64,
-    pub(super) longest_gap_ns: u64,
-    /// Bytes that had come in, and processor time, when the window began.
-    at_start: (f64, f64),
-    lay_at_first_bytes: f64,
-    course: Vec<Second>,
-}
 
 /// Runs a specification.
 pub(crate) fn run(spec: &LevelsSpec, seed: u64) -> Outcome {
@@ -156,10 +56,8 @@ impl<'a> Run<'a> {
                 Partition::new(copies)
             })
             .collect();
-        let nodes: Vec<Node> = stores
-            .into_iter()
-            .map(|stores| Node::new(spec, super::requests::IO_THREADS, stores))
-            .collect();
+        let nodes: Vec<Node> =
+            stores.into_iter().map(|stores| Node::new(spec, IO_THREADS, stores)).collect();
         let shares = match spec.is_zipfian {
             true => zipfian(spec.partitions, &mut Random::new(derive(seed, 8))),
             false => (1..=spec.partitions).map(|at| at as f64 / spec.partitions as f64).collect(),
@@ -188,7 +86,7 @@ impl<'a> Run<'a> {
             batches: Slab::new(),
             partitions,
             shares,
-            client_free_ns: vec![0; spec.client_machines * super::requests::IO_THREADS],
+            client_free_ns: vec![0; spec.client_machines * IO_THREADS],
             found,
         }
     }
@@ -256,25 +154,6 @@ impl<'a> Run<'a> {
         let second = Second { written_bytes: 0, writes, p99_ms, debt: worst, space_bytes };
         self.found.course.push(second);
         self.agenda.after(SECOND_NS, Event::Second);
-    }
-
-    pub(super) fn note(&mut self, numbers: [u64; 3]) {
-        self.trace.note(self.agenda.now_ns(), numbers, format_args!(""));
-    }
-
-    pub(super) fn start_task(&mut self, node: usize, task: Task, work_ns: f64) {
-        let now_ns = self.agenda.now_ns();
-        let token = self.tasks.insert((node, task));
-        self.nodes[node].cpu.start(now_ns, token, work_ns);
-        self.foresee(node);
-    }
-
-    fn foresee(&mut self, node: usize) {
-        let of = &mut self.nodes[node];
-        of.version += 1;
-        if let Some(end_ns) = of.cpu.next_end_ns() {
-            self.agenda.at(end_ns, Event::End { node, version: of.version });
-        }
     }
 
     fn end_task(&mut self, node: usize, version: u64) {

@@ -3,6 +3,8 @@
 
 use hdrhistogram::Histogram;
 
+use super::costs::Costs;
+
 /// A server, and each of the clients' machines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Machine {
@@ -10,22 +12,6 @@ pub(crate) struct Machine {
     pub(crate) cpus: f64,
     pub(crate) disks: usize,
     pub(crate) disk_bytes_s: f64,
-}
-
-/// What requests cost; the two are what is fitted.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Costs {
-    /// Of a read at its server.
-    pub(crate) read_us: f64,
-    /// Of a write to three copies, at all its servers together.
-    pub(crate) write_us: f64,
-}
-
-impl Costs {
-    /// Where there is one copy, and a write costs its server so much.
-    pub(crate) fn of_one_copy(read_us: f64, write_us: f64) -> Self {
-        Self { read_us, write_us: write_us / super::requests::ALONE }
-    }
 }
 
 /// A copy's levels, and what a node has for them.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
-use super::{Batch, CarriedFault, LeaderPosition, Link};
+use super::batch::{Batch, CarriedFault, LeaderPosition, Link};
 use crate::record::{self, Item, Record, RecordError};
 use crate::rules::chain::{Chain, ChainFault, Position};
 use crate::{Incarnation, Lsn, PartitionId};

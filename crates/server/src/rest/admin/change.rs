@@ -5,7 +5,7 @@ use plimsoll_cluster::is_database;
 use plimsoll_index::Error;
 use serde_json::{Value, json};
 
-use super::create::untyped;
+use super::mappings::untyped;
 use super::settings::{self, Occasion};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;

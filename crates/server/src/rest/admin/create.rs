@@ -3,9 +3,9 @@
 use plimsoll_cluster::{Coordinator, IndexBody};
 use plimsoll_index::Error;
 use plimsoll_index::analysis::Analysis;
-use plimsoll_index::mapping::check_supported;
 use serde_json::{Map, Value, json};
 
+use super::mappings::untyped;
 use super::settings::{self, Occasion};
 use super::{aliases, templates};
 use crate::rest::answer::Answer;
@@ -78,22 +78,6 @@ pub fn index_body(body: &Value) -> Result<IndexBody, Error> {
 
 fn without_nulls(settings: Map<String, Value>) -> Map<String, Value> {
     settings.into_iter().filter(|(_, value)| !value.is_null()).collect()
-}
-
-/// A mapping without the one type that clients of before version 8 may put around it.
-///
-/// # Errors
-/// 400 where it is not an object, or asks for a type that is not supported.
-pub fn untyped(mapping: &Value) -> Result<&Value, Error> {
-    let mapping = match mapping {
-        Value::Object(object) => match (object.len(), object.get("_doc")) {
-            (1, Some(inner @ Value::Object(_))) => inner,
-            _ => mapping,
-        },
-        _ => return Err(Error::mapper_parsing("Failed to parse mapping: expected an object")),
-    };
-    check_supported(mapping)?;
-    Ok(mapping)
 }
 
 /// Whether a document may make the index that it is written to: `action.auto_create_index`.

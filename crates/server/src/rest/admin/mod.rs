@@ -8,11 +8,12 @@ pub mod create;
 pub mod delete;
 pub mod look;
 pub mod maintain;
+pub mod mappings;
 pub mod settings;
 pub mod settings_table;
 pub mod templates;
 
-use super::routes::{INDICES, Route, Verb, WAITS, route};
+use super::route::{INDICES, Route, Verb, WAITS, route};
 use Verb::{Delete, Get, Head, Post, Put};
 
 const LOOK: &[&str] = &[

@@ -9,7 +9,7 @@ pub mod list;
 pub mod table;
 pub mod units;
 
-use super::routes::{INDICES, Route, Verb, WAITS, route};
+use super::route::{INDICES, Route, Verb, WAITS, route};
 use Verb::Get;
 
 /// How a table is printed.

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::following;
-use crate::rest::Rest;
 use crate::rest::call::Call;
+use crate::rest::shared::Rest;
 
 /// What a node tells others of a follower: of the partitions that it has heard of.
 #[derive(Debug, Serialize, Deserialize)]

@@ -30,7 +30,7 @@ use serde_json::{Map, Value, json};
 use super::admin::settings::{self, Occasion};
 use super::answer::Answer;
 use super::call::Call;
-use super::routes::{Route, Verb, route};
+use super::route::{Route, Verb, route};
 use crate::rest::documents::write::validation;
 
 /// How often it is looked whether copies serve.

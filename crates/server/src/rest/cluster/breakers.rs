@@ -6,7 +6,7 @@ use plimsoll_memory::breakers::{self, Limit, Settings, Type};
 use plimsoll_stdx::units;
 
 use super::settings_table::find;
-use crate::rest::Rest;
+use crate::rest::shared::Rest;
 
 /// Takes over what the cluster has set.
 pub fn take_settings(rest: &Rest, set: &BTreeMap<String, String>) {

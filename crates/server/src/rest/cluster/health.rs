@@ -9,11 +9,11 @@ use plimsoll_memory::watch::breach as memory_breach;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::rest::Rest;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::expressions::{self, Expand};
 use crate::rest::nodes::all;
+use crate::rest::shared::Rest;
 
 /// How long is waited by default.
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -10,8 +10,8 @@ pub mod stats;
 
 use std::sync::Arc;
 
-use super::Rest;
-use super::routes::{INDICES, Route, Verb, WAITS, route};
+use super::route::{INDICES, Route, Verb, WAITS, route};
+use super::shared::Rest;
 use Verb::{Get, Post, Put};
 
 const HEALTH: &[&str] = &[

@@ -4,7 +4,6 @@ use plimsoll_cluster::{CopyStatus, IndexMetadata, Missing, PartitionOverview};
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
-use crate::rest::Rest;
 use crate::rest::admin::settings;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
@@ -13,6 +12,7 @@ use crate::rest::nodes::{
     self,
     all::{self, NodeView},
 };
+use crate::rest::shared::Rest;
 
 /// The parts of a state.
 const PARTS: [&str; 9] = [

@@ -1,6 +1,7 @@
 //! Documents: one at a time ([`write`], [`read`], [`update`]), many at a time ([`bulk`],
 //! [`read`]), and those that a search finds ([`by_query`]).
 
+pub mod becomes;
 pub mod bulk;
 pub mod by_query;
 pub mod ids;
@@ -14,7 +15,7 @@ pub mod update;
 pub mod write;
 pub mod written;
 
-use super::routes::{Route, Verb, WAITS, route};
+use super::route::{Route, Verb, WAITS, route};
 use Verb::{Delete, Get, Post, Put};
 
 const WRITE: &[&str] = &[

@@ -9,7 +9,8 @@ use plimsoll_storage::rows::key::partition_of;
 use serde_json::{Map, Value};
 
 use crate::rest::expressions::{self, Target};
-use crate::rest::{Rest, admin, names};
+use crate::rest::shared::Rest;
+use crate::rest::{admin, names};
 
 /// The longest id, in bytes.
 pub const ID_BYTES_MAX: usize = 512;

@@ -12,9 +12,9 @@ use super::source_filter::SourceFilter;
 use super::write::validation;
 use super::written::{address, text};
 use crate::rest::answer::Answer;
-use crate::rest::as_known;
 use crate::rest::call::Call;
 use crate::rest::query::Query;
+use crate::rest::shared::as_known;
 use crate::rest::types::Types;
 
 /// The most documents that one request may ask for.

@@ -9,6 +9,7 @@ use plimsoll_index::Error;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::becomes::Becomes;
 use super::merge::merge;
 use super::place::{self, Place, located};
 use super::read::source_field;
@@ -17,11 +18,11 @@ use super::script::Script;
 use super::source_filter::SourceFilter;
 use super::write::{self, Conditions, validation};
 use super::written::{self, Outcome};
-use crate::rest::Rest;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::json_error::from_json;
 use crate::rest::json_read;
+use crate::rest::shared::Rest;
 
 /// What an update does to a document, whatever that is.
 #[derive(Debug)]
@@ -77,17 +78,6 @@ impl Body {
         }
         Ok(body)
     }
-}
-
-/// What becomes of a document.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Becomes {
-    /// This.
-    Document(Bytes),
-    /// Nothing: it goes.
-    Nothing,
-    /// What it is.
-    Same,
 }
 
 impl Change {

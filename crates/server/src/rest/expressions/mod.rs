@@ -10,127 +10,12 @@ use plimsoll_cluster::{Coordinator, IndexMetadata};
 use plimsoll_index::Error;
 use serde_json::Value;
 
-use super::query::Query;
 use crate::node::unix_time;
-pub use expand::expand;
+use expand::closed;
+pub use expand::{Expand, Target, expand, not_found};
 
 /// The longest expression, in bytes.
 const EXPRESSION_BYTES_MAX: usize = 64 << 10;
-
-/// How an expression is understood.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expand {
-    /// A name that is not there is passed over.
-    pub ignore_unavailable: bool,
-    /// Wildcards may match nothing.
-    pub allow_no_indices: bool,
-    /// Wildcards match open indices.
-    pub open: bool,
-    /// Wildcards match closed indices.
-    pub closed: bool,
-    /// Wildcards match hidden indices.
-    pub hidden: bool,
-    /// A closed index that is named is an error.
-    pub forbids_closed: bool,
-    /// Aliases may stand for their indices.
-    pub aliases: bool,
-    /// What `resource.type` of an error says.
-    pub resource_type: &'static str,
-}
-
-impl Expand {
-    /// For reading: open indices, and a closed one that is named is an error.
-    #[must_use]
-    pub fn search() -> Self {
-        Self {
-            ignore_unavailable: false,
-            allow_no_indices: true,
-            open: true,
-            closed: false,
-            hidden: false,
-            forbids_closed: true,
-            aliases: true,
-            resource_type: "index_or_alias",
-        }
-    }
-
-    /// For looking at indices: wildcards match open ones, and a closed one may be named.
-    #[must_use]
-    pub fn open() -> Self {
-        Self { forbids_closed: false, ..Self::search() }
-    }
-
-    /// For all indices, open or closed.
-    #[must_use]
-    pub fn any() -> Self {
-        Self { closed: true, ..Self::open() }
-    }
-
-    /// The same as the request's parameters change it.
-    ///
-    /// # Errors
-    /// 400 for a value that the parameters do not have.
-    pub fn with_query(mut self, query: &Query) -> Result<Self, Error> {
-        self.ignore_unavailable = query.flag_or("ignore_unavailable", self.ignore_unavailable)?;
-        self.allow_no_indices = query.flag_or("allow_no_indices", self.allow_no_indices)?;
-        if query.get("expand_wildcards").is_some() {
-            self.expand_wildcards(&query.list("expand_wildcards"))?;
-        }
-        Ok(self)
-    }
-
-    /// Which indices wildcards match: `open`, `closed`, `hidden`, `none`, `all`.
-    ///
-    /// # Errors
-    /// 400 for another word.
-    pub fn expand_wildcards(&mut self, words: &[&str]) -> Result<(), Error> {
-        (self.open, self.closed, self.hidden) = (false, false, false);
-        for word in words {
-            match *word {
-                "open" => self.open = true,
-                "closed" => self.closed = true,
-                "hidden" => self.hidden = true,
-                "none" => (self.open, self.closed, self.hidden) = (false, false, false),
-                "all" => (self.open, self.closed, self.hidden) = (true, true, true),
-                other => {
-                    return Err(Error::illegal_argument(format!(
-                        "No valid expand wildcard value [{other}]"
-                    )));
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// An index that an expression means.
-#[derive(Clone, Debug)]
-pub struct Target {
-    /// The index.
-    pub index: Arc<IndexMetadata>,
-    /// The aliases through which alone it was reached; none where its own name or a wildcard
-    /// over it stood there.
-    pub aliases: Vec<String>,
-}
-
-impl Target {
-    /// The filters of its aliases, one of which a document must pass; none where one of the
-    /// aliases has no filter.
-    #[must_use]
-    pub fn filters(&self) -> Vec<&Value> {
-        let of = |alias: &String| self.index.aliases.get(alias)?.get("filter");
-        let filters: Option<Vec<&Value>> = self.aliases.iter().map(of).collect();
-        filters.unwrap_or_default()
-    }
-
-    /// The routings that its aliases give to searches; none where one of them gives none.
-    #[must_use]
-    pub fn search_routing(&self) -> Vec<&str> {
-        let of = |alias: &String| self.index.aliases.get(alias)?.get("search_routing")?.as_str();
-        let routings: Option<Vec<&str>> = self.aliases.iter().map(of).collect();
-        routings.unwrap_or_default().into_iter().flat_map(|text| text.split(',')).collect()
-    }
-}
 
 /// The indices that an expression means, by name; none means all.
 ///
@@ -250,22 +135,4 @@ pub fn resolve_write(coordinator: &Coordinator, name: &str) -> Result<Option<Tar
         return Err(closed(index));
     }
     Ok(Some(Target { index: Arc::clone(index), aliases: vec![name.to_owned()] }))
-}
-
-/// 404: no index has this name.
-#[must_use]
-pub fn not_found(name: &str, resource_type: &str) -> Error {
-    Error::new(404, "index_not_found_exception", format!("no such index [{name}]"))
-        .with("index", name)
-        .with("resource.id", name)
-        .with("resource.type", resource_type)
-        .with("index_uuid", "_na_")
-}
-
-/// 400: the index is closed.
-#[must_use]
-pub fn closed(index: &IndexMetadata) -> Error {
-    Error::new(400, "index_closed_exception", "closed")
-        .with("index", index.name.as_str())
-        .with("index_uuid", index.uuid.as_str())
 }

@@ -1,14 +1,14 @@
-//! All nodes of the cluster as REST names them, what each says of its process, and which of them
-//! a filter means.
+//! All nodes of the cluster as REST names them, here and in other answers, what is read of what each
+//! says of its process, and which of them a filter means.
 
 use std::net::SocketAddr;
 
-use plimsoll_cluster::{CacheStatistics, NodeOverview, NodeStatistics};
+use plimsoll_cluster::{CacheStatistics, ClusterStatistics, NodeOverview, NodeStatistics};
 use serde_json::{Value, json};
 
-use super::{ROLES, info, stats};
+use crate::rest::shared::Rest;
 use crate::rest::stats::figures::Figures;
-use crate::rest::{Rest, ccr, tasks};
+use crate::settings::ROLES;
 use plimsoll_stdx::wildcard_matches;
 
 /// A node and its names.
@@ -130,20 +130,58 @@ fn view(rest: &Rest, mut member: NodeOverview) -> NodeView {
     NodeView { member, id }
 }
 
-/// What this node says of its process, to itself and to others.
+/// A node as other answers name it.
 #[must_use]
-pub fn process(rest: &Rest) -> Value {
-    let cache = rest.node.coordinator.documents().request_cache();
-    let contexts = |scrolls: bool| rest.node.coordinator.documents().contexts(scrolls).len();
+pub fn brief(rest: &Rest, node: &NodeView) -> Value {
     json!({
-        "info": info::one(rest, None, false),
-        "flat_settings": info::settings(rest, true),
-        "stats": stats::own(rest),
-        "tasks": tasks::own(rest),
-        "cache": [cache.bytes, cache.hits, cache.misses],
-        "contexts": [contexts(true), contexts(false), rest.node.coordinator.documents().held_views()],
-        "following": ccr::across::own(rest),
+        "name": node.name(),
+        "ephemeral_id": ephemeral_id(rest, node),
+        "transport_address": node.transport(),
+        "attributes": attributes(node),
     })
+}
+
+/// Another name at each start, as long as the lasting one.
+pub(super) fn ephemeral_id(rest: &Rest, node: &NodeView) -> String {
+    if node.member.is_own {
+        return rest.node.run_id.get(..22).unwrap_or(&rest.node.run_id).to_owned();
+    }
+    format!("{:x}-{}", node.member.record.started_ms, node.member.id).chars().take(22).collect()
+}
+
+/// What was said of where a node stands.
+#[must_use]
+pub fn attributes(node: &NodeView) -> Value {
+    match node.member.record.zone.as_str() {
+        "" => json!({}),
+        zone => json!({ "zone": zone }),
+    }
+}
+
+/// This node, with its names.
+#[must_use]
+pub fn own(rest: &Rest) -> Option<NodeView> {
+    there(rest).into_iter().find(|node| node.member.is_own)
+}
+
+/// This node as lists of tasks and figures begin with it.
+#[must_use]
+pub fn header(rest: &Rest) -> Value {
+    let own = own(rest);
+    let transport = own.as_ref().map(NodeView::transport).unwrap_or_default();
+    json!({
+        "name": rest.node.settings.node_name,
+        "transport_address": transport,
+        "host": rest.address.ip().to_string(),
+        "ip": transport,
+        "roles": own.as_ref().map_or(&[][..], NodeView::roles),
+        "attributes": own.as_ref().map_or_else(|| json!({}), attributes),
+    })
+}
+
+/// What all nodes say of themselves; reading files for it may take a while.
+pub async fn statistics(rest: &Rest) -> ClusterStatistics {
+    rest.node.coordinator.cluster_statistics().await
 }
 
 /// The sums over a node's copies, with what its searches share.

@@ -7,8 +7,8 @@ use plimsoll_memory::ledger::{Heir, OWNERS};
 use plimsoll_memory::watch::{breach, settled_balance};
 use serde_json::{Map, Value, json};
 
-use crate::rest::Rest;
 use crate::rest::cat::units::bytes;
+use crate::rest::shared::Rest;
 
 fn breaker(figures: &Figures) -> Value {
     json!({

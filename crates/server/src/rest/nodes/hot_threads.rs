@@ -35,7 +35,7 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
         return Err(Error::illegal_argument("[interval] must not be above [10s]"));
     }
     let shown = call.query.number::<usize>("threads")?.unwrap_or(THREADS);
-    if !super::own(&call.rest).is_some_and(|own| own.is_meant(call.part("node"))) {
+    if !super::all::own(&call.rest).is_some_and(|own| own.is_meant(call.part("node"))) {
         return Ok(Answer::text(String::new()));
     }
     let before = times();

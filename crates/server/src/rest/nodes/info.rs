@@ -4,13 +4,13 @@ use plimsoll_cluster::NodeStatistics;
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
-use super::all::NodeView;
+use super::all::{self, NodeView};
 use super::machine;
-use crate::rest::Rest;
 use crate::rest::admin::settings::shown;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::identity::BUILD_HASH;
+use crate::rest::shared::Rest;
 
 /// The parts of an answer by the name that asks for each.
 const PARTS: [&str; 10] = [
@@ -59,7 +59,7 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
             other(told?, wanted, is_flat)
         }
     };
-    Ok(super::answer(&call, node, entry).await)
+    Ok(super::answer::answer(&call, node, entry).await)
 }
 
 /// Another node, from what it told.
@@ -80,7 +80,7 @@ fn is_wanted(wanted: Option<&[&str]>, name: &str) -> bool {
 #[must_use]
 pub fn one(rest: &Rest, wanted: Option<&[&str]>, is_flat: bool) -> Value {
     let address = rest.address;
-    let own = super::own(rest);
+    let own = all::own(rest);
     let mut node = json!({
         "name": rest.node.settings.node_name,
         "transport_address": own.as_ref().map(NodeView::transport),
@@ -92,7 +92,7 @@ pub fn one(rest: &Rest, wanted: Option<&[&str]>, is_flat: bool) -> Value {
         "build_hash": BUILD_HASH,
         "total_indexing_buffer": rest.in_flight.bytes_max(),
         "roles": own.as_ref().map_or(&[][..], NodeView::roles),
-        "attributes": own.as_ref().map_or_else(|| json!({}), super::attributes),
+        "attributes": own.as_ref().map_or_else(|| json!({}), all::attributes),
     });
     for name in PARTS {
         if is_wanted(wanted, name) {

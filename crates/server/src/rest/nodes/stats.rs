@@ -14,9 +14,9 @@ use super::all::{self, NodeView};
 use super::machine::{self, Disk, Memory};
 use crate::node::unix_time;
 use crate::process;
-use crate::rest::Rest;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
+use crate::rest::shared::Rest;
 use crate::rest::stats::figures::{Figures, Wanted};
 use crate::rest::stats::indices::{Place, shard};
 
@@ -121,14 +121,14 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
         }
         Some(Value::Object(node))
     };
-    Ok(super::answer(&call, call.part("node"), node).await)
+    Ok(super::answer::answer(&call, call.part("node"), node).await)
 }
 
 /// This node, but for the figures of its copies.
 #[must_use]
 pub fn own(rest: &Rest) -> Value {
     let mut node = json!({ "timestamp": now_ms() });
-    if let (Some(node), Value::Object(header)) = (node.as_object_mut(), super::header(rest)) {
+    if let (Some(node), Value::Object(header)) = (node.as_object_mut(), all::header(rest)) {
         node.extend(header);
     }
     for (metric, name) in PARTS {

@@ -12,7 +12,7 @@ use super::request::{self, Around, preference};
 use crate::rest::answer::{Answer, Content};
 use crate::rest::call::Call;
 use crate::rest::json_read;
-use crate::rest::{Rest, as_known};
+use crate::rest::shared::{Rest, as_known};
 
 /// Searches of one request that run at a time, by default and at most.
 const CONCURRENT_MAX: usize = 32;

@@ -12,7 +12,7 @@ pub mod refused;
 pub mod request;
 pub mod scroll;
 
-use super::routes::{INDICES, Route, Verb, route};
+use super::route::{INDICES, Route, Verb, route};
 use Verb::{Delete, Get, Post};
 
 /// A query in the URI.

@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 
 use super::answer::{Found, shards};
 use super::request::{self, Around, Asked};
-use crate::rest::Rest;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::json_read;
+use crate::rest::shared::Rest;
 
 /// GET or POST `[/{index}]/_search`.
 ///

@@ -8,7 +8,7 @@ use super::figures::{Figures, Wanted};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::expressions::{self, Expand, Target};
-use crate::rest::nodes::{self, all};
+use crate::rest::nodes::all;
 
 /// The copies of partitions that are asked for, and those that serve.
 #[must_use]
@@ -51,7 +51,7 @@ pub async fn stats(call: Call) -> Result<Answer, Error> {
     }
     let options = Expand::search().with_query(&call.query)?;
     let found = expressions::resolve(call.coordinator(), call.part("index"), &options)?;
-    let told = nodes::statistics(&call.rest).await;
+    let told = all::statistics(&call.rest).await;
     let views = all::there(&call.rest);
     let mut sum = Sums::default();
     let mut indices = Map::new();

@@ -5,7 +5,7 @@ pub mod indices;
 pub mod recovery;
 pub mod segments;
 
-use super::routes::{INDICES, Route, Verb, route};
+use super::route::{INDICES, Route, Verb, route};
 use Verb::Get;
 
 const STATS: &[&str] = &[

@@ -10,7 +10,7 @@ use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::expressions::{self, Expand};
 use crate::rest::identity::LUCENE_VERSION;
-use crate::rest::nodes::{self, all};
+use crate::rest::nodes::all;
 
 /// Bytes of a partition's index.
 #[must_use]
@@ -25,7 +25,7 @@ pub fn index_bytes(partition: &PartitionStatistics) -> u64 {
 pub async fn segments(call: Call) -> Result<Answer, Error> {
     let options = Expand::search().with_query(&call.query)?;
     let found = expressions::resolve(call.coordinator(), call.part("index"), &options)?;
-    let told = nodes::statistics(&call.rest).await;
+    let told = all::statistics(&call.rest).await;
     let views = all::there(&call.rest);
     let mut indices = Map::new();
     for target in &found {

@@ -4,22 +4,28 @@
 use axum::http::{HeaderMap, HeaderValue};
 use plimsoll_memory::{Account, Action, Standing};
 
-use crate::rest::call::Call;
 use Standing::{Control, Read, Write};
 
+/// The action of a request that lists requests.
+pub(super) const LISTING: &str = "cluster:monitor/tasks/lists";
 /// The longest name of a client's for its request that is kept, bytes.
 const OPAQUE_ID_BYTES_MAX: usize = 256;
 
 /// What a request is called, and what may be done to it.
 pub type Kind = (&'static str, Standing);
 
-/// The action of a request of this kind.
+/// The action of a request of this kind, by the index that it names, or else its method and path.
 #[must_use]
-pub fn of(kind: Kind, call: &Call, headers: &HeaderMap) -> Action {
+pub fn of(
+    kind: Kind,
+    index: Option<&str>,
+    (method, path): (&str, &str),
+    headers: &HeaderMap,
+) -> Action {
     let (name, standing) = kind;
-    let description = match call.part("index") {
+    let description = match index {
         Some(index) => format!("indices[{index}]"),
-        None => format!("{} {}", call.method, call.path),
+        None => format!("{method} {path}"),
     };
     let opaque_id = headers.get("x-opaque-id").and_then(|value| value.to_str().ok());
     let opaque_id = opaque_id.filter(|id| id.len() <= OPAQUE_ID_BYTES_MAX).map(str::to_owned);
@@ -56,7 +62,7 @@ pub fn kind(path: &str, method: &str) -> Kind {
         "_delete_by_query" => ("indices:data/write/delete/byquery", Write),
         "_update_by_query" => ("indices:data/write/update/byquery", Write),
         "_reindex" => ("indices:data/write/reindex", Write),
-        "_tasks" if is_read => (super::LISTING, Control),
+        "_tasks" if is_read => (LISTING, Control),
         "_tasks" => ("cluster:admin/tasks/cancel", Control),
         "_nodes" if path.contains("stats") => ("cluster:monitor/nodes/stats", Control),
         "_nodes" => ("cluster:monitor/nodes/info", Control),

@@ -8,11 +8,12 @@ use plimsoll_memory::account::{Told, open_accounts};
 use plimsoll_memory::{Account, Standing};
 use serde_json::{Map, Value, json};
 
-use super::Rest;
 use super::answer::Answer;
 use super::call::Call;
-use super::nodes::{self, all};
-use super::routes::{Route, Verb, route};
+use super::nodes::all;
+use super::route::{Route, Verb, route};
+use super::shared::Rest;
+use crate::settings::ROLES;
 use Verb::{Get, Post};
 use plimsoll_stdx::wildcard_matches;
 
@@ -33,9 +34,6 @@ pub const ROUTES: &[Route] = &[
     route(&[Post], "/_tasks/_cancel", &[LIST], |call| Box::pin(cancel_all(call))),
     route(&[Post], "/_tasks/{id}/_cancel", &[LIST], |call| Box::pin(cancel(call))),
 ];
-
-/// The action of a request that lists requests.
-const LISTING: &str = "cluster:monitor/tasks/lists";
 
 /// The requests under way on this node, as JSON: everything that is told of them.
 #[must_use]
@@ -98,7 +96,7 @@ async fn of_all(call: &Call) -> Vec<OfNode> {
             "transport_address": view.transport(),
             "host": view.ip(),
             "ip": view.transport(),
-            "roles": nodes::ROLES,
+            "roles": ROLES,
         });
         found.push(OfNode { id: view.id.clone(), member: view.member.id, header, tasks });
     }

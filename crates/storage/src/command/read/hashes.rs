@@ -1,9 +1,10 @@
 //! How the arguments of reading hash commands are read.
 
-use super::super::Body;
 use super::super::args::{
     Args, Given, Options, TimeForm, choose, not_integer, parse_cursor, parse_integer, syntax_error,
 };
+use super::super::body::Body;
+use super::super::range::RangePage;
 use super::{OneField, Parts, Read, Scan, Split};
 use crate::ErrorReply;
 
@@ -152,4 +153,8 @@ pub(in crate::command) fn counted_fields<'a>(
         ));
     }
     Ok(given.args_from(at + 2, 1))
+}
+
+pub(in crate::command) fn hrange(given: Given<'_>) -> Parsed<'_> {
+    Ok(Body::Read(Read::HashRange(RangePage::parse(given)?)))
 }

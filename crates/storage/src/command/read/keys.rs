@@ -1,7 +1,7 @@
 //! How the arguments of commands that read keys of any type are read.
 
-use super::super::Body;
 use super::super::args::{Given, TimeForm, not_integer, parse_integer, syntax_error};
+use super::super::body::Body;
 use super::{ObjectQuestion, Read, hashes};
 use crate::ErrorReply;
 

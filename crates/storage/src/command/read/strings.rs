@@ -1,7 +1,7 @@
 //! How the arguments of reading string commands are read.
 
-use super::super::Body;
 use super::super::args::{Given, choose, not_integer, parse_integer, syntax_error};
+use super::super::body::Body;
 use super::{BitPart, Lcs, LcsForm, Range, Read};
 use crate::ErrorReply;
 use crate::command::args::STRING_BYTES_MAX;
@@ -89,4 +89,8 @@ pub(in crate::command) fn lcs(given: Given<'_>) -> Parsed<'_> {
         (false, false) => LcsForm::Text,
     };
     Ok(Body::Read(Read::Lcs(Lcs { keys: [given.arg(1), given.arg(2)], form })))
+}
+
+pub(in crate::command) fn digest(given: Given<'_>) -> Parsed<'_> {
+    Ok(Body::Read(Read::Digest(given.arg(1))))
 }

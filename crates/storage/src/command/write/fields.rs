@@ -1,12 +1,12 @@
 //! How the arguments of commands on the expiry of fields are read.
 
-use super::super::Body;
+use super::super::args::wrong_arity;
 use super::super::args::{
     Args, ExpiryCondition, Given, Moment, Options, Pairs, TimeForm, choose, not_integer,
     parse_integer,
 };
+use super::super::body::Body;
 use super::super::read::hashes::counted_fields;
-use super::super::spec::wrong_arity;
 use super::{NewExpiry, Write};
 use crate::ErrorReply;
 
@@ -16,7 +16,7 @@ pub const FIELD_EXPIRY_MS_MAX: u64 = (1 << 46) - 2;
 type Parsed<'a> = Result<Body<'a>, ErrorReply>;
 
 fn expire(given: Given<'_>, form: TimeForm) -> Parsed<'_> {
-    let moment = field_moment(form, given.arg(2), given.spec.name)?;
+    let moment = field_moment(form, given.arg(2), given.name)?;
     let mut condition = ExpiryCondition::default();
     let at = if condition.add(given.arg(3)) { 4 } else { 3 };
     let fields = counted_fields(given, at, "Parameter `numFields` should be greater than 0")?;
@@ -66,7 +66,7 @@ pub(in crate::command) fn hgetex(given: Given<'_>) -> Parsed<'_> {
     let mut expiry = None;
     let mut options = given.options_from(2);
     let fields = loop {
-        let option = options.next().ok_or_else(|| wrong_arity(given.spec.name))?;
+        let option = options.next().ok_or_else(|| wrong_arity(given.name))?;
         if option.eq_ignore_ascii_case(b"FIELDS") {
             break fields_at(given, options.position())?;
         }
@@ -81,7 +81,7 @@ pub(in crate::command) fn hsetex(given: Given<'_>) -> Parsed<'_> {
     let (mut expiry, mut present) = (None, None);
     let mut options = given.options_from(2);
     let pairs = loop {
-        let option = options.next().ok_or_else(|| wrong_arity(given.spec.name))?;
+        let option = options.next().ok_or_else(|| wrong_arity(given.name))?;
         if option.eq_ignore_ascii_case(b"FIELDS") {
             break pairs_at(given, options.position())?;
         }
@@ -110,7 +110,7 @@ fn expiry_option(
         extra.1
     } else if let Some(form) = choose(option, TimeForm::NAMES) {
         let text = options.next().ok_or_else(|| ErrorReply::err("missing expire time"))?;
-        NewExpiry::At(field_moment(form, text, given.spec.name)?)
+        NewExpiry::At(field_moment(form, text, given.name)?)
     } else {
         let shown = String::from_utf8_lossy(option).replace(['\r', '\n'], " ");
         return Err(ErrorReply::err(format!("unknown argument: {shown}")));
@@ -127,7 +127,7 @@ fn expiry_option(
 /// The number of fields at a position.
 fn field_count(given: Given<'_>, at: usize) -> Result<usize, ErrorReply> {
     if at >= given.argv.len() {
-        return Err(wrong_arity(given.spec.name));
+        return Err(wrong_arity(given.name));
     }
     let count = parse_integer(given.arg(at)).and_then(|count| usize::try_from(count).ok());
     count.filter(|count| *count > 0).ok_or_else(|| ErrorReply::err("invalid number of fields"))
@@ -136,7 +136,7 @@ fn field_count(given: Given<'_>, at: usize) -> Result<usize, ErrorReply> {
 /// `n field…` from a position to the end.
 fn fields_at(given: Given<'_>, at: usize) -> Result<Args<'_>, ErrorReply> {
     if field_count(given, at)? != given.argv.len() - at - 1 {
-        return Err(wrong_arity(given.spec.name));
+        return Err(wrong_arity(given.name));
     }
     Ok(given.args_from(at + 1, 1))
 }
@@ -144,7 +144,7 @@ fn fields_at(given: Given<'_>, at: usize) -> Result<Args<'_>, ErrorReply> {
 /// `n field value…` from a position to the end.
 fn pairs_at(given: Given<'_>, at: usize) -> Result<Pairs<'_>, ErrorReply> {
     if field_count(given, at)?.checked_mul(2) != Some(given.argv.len() - at - 1) {
-        return Err(wrong_arity(given.spec.name));
+        return Err(wrong_arity(given.name));
     }
     given.pairs_from(at + 1)
 }

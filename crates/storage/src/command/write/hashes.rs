@@ -1,7 +1,9 @@
 //! How the arguments of writing hash commands are read.
 
-use super::super::Body;
 use super::super::args::Given;
+use super::super::body::Body;
+use super::super::check_set::CheckSet;
+use super::super::range::FieldRange;
 use super::Write;
 use crate::ErrorReply;
 
@@ -37,4 +39,12 @@ pub(in crate::command) fn hincrby(given: Given<'_>) -> Parsed<'_> {
 pub(in crate::command) fn hincrbyfloat(given: Given<'_>) -> Parsed<'_> {
     let (key, field, by) = (given.arg(1), given.arg(2), given.arg(3));
     Ok(Body::Write(Write::HashIncrementFloat { key, field, by }))
+}
+
+pub(in crate::command) fn hremrange(given: Given<'_>) -> Parsed<'_> {
+    Ok(Body::Write(Write::HashDeleteRange { key: given.arg(1), range: FieldRange::parse(given)? }))
+}
+
+pub(in crate::command) fn hcheckset(given: Given<'_>) -> Parsed<'_> {
+    Ok(Body::Write(Write::HashCheckSet(CheckSet::parse(given)?)))
 }

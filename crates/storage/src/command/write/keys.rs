@@ -1,9 +1,9 @@
 //! How the arguments of commands that change keys of any type are read.
 
-use super::super::Body;
 use super::super::args::{
     ExpiryCondition, Given, TimeForm, not_integer, parse_integer, syntax_error,
 };
+use super::super::body::Body;
 use super::Write;
 use crate::ErrorReply;
 

@@ -1,9 +1,9 @@
 //! How the arguments of writing string commands are read.
 
-use super::super::Body;
 use super::super::args::{
-    Given, Options, STRING_BYTES_MAX, TimeForm, choose, syntax_error, too_long,
+    Given, Options, STRING_BYTES_MAX, TimeForm, choose, syntax_error, too_long, wrong_arity,
 };
+use super::super::body::Body;
 use super::super::condition::{Comparison, Condition};
 use super::super::read::strings::bit_offset;
 use super::{BitJoin, GetExpiry, NewExpiry, Set, SetAnswer, Write};
@@ -70,7 +70,7 @@ pub(in crate::command) fn set(given: Given<'_>) -> Parsed<'_> {
     let expiry = match expiry {
         None | Some(ExpiryOption::Clear) => NewExpiry::Clear,
         Some(ExpiryOption::Keep) => NewExpiry::Keep,
-        Some(ExpiryOption::At(form, text)) => NewExpiry::At(form.positive(text, given.spec.name)?),
+        Some(ExpiryOption::At(form, text)) => NewExpiry::At(form.positive(text, given.name)?),
     };
     let answer = if old { SetAnswer::Old } else { SetAnswer::Ok };
     set_to(Set { key: given.arg(1), value: given.arg(2), present, condition, expiry, answer })
@@ -100,7 +100,7 @@ fn set_until(given: Given<'_>, form: TimeForm) -> Parsed<'_> {
         value: given.arg(3),
         present: None,
         condition: None,
-        expiry: NewExpiry::At(form.positive(given.arg(2), given.spec.name)?),
+        expiry: NewExpiry::At(form.positive(given.arg(2), given.name)?),
         answer: SetAnswer::Ok,
     })
 }
@@ -212,4 +212,15 @@ pub(in crate::command) fn bitop(given: Given<'_>) -> Parsed<'_> {
         return Err(ErrorReply::err("BITOP NOT must be called with a single source key."));
     }
     Ok(Body::Write(Write::BitJoin { how, to: given.arg(2), from: given.args_from(3, 1) }))
+}
+
+pub(in crate::command) fn delex(given: Given<'_>) -> Parsed<'_> {
+    let key = given.arg(1);
+    let condition = match given.argv.len() {
+        2 => return Ok(Body::Write(Write::Delete(given.args_from(1, 1)))),
+        4 => choose(given.arg(2), Comparison::NAMES),
+        _ => return Err(wrong_arity(given.name)),
+    };
+    let condition = condition.map(|comparison| Condition { comparison, with: given.arg(3) });
+    Ok(Body::Write(Write::DeleteIf { key, condition }))
 }

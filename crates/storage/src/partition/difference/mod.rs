@@ -29,7 +29,7 @@ use plimsoll_log::{LeadId, SessionId};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64_with_seed};
 
 use super::application::Application;
-use super::apply::ApplyError;
+use super::effect::ApplyError;
 use super::system::{self, Leader};
 use crate::rows::field::FieldHead;
 use crate::rows::key::{self, RowKey, StoreKey};

@@ -8,7 +8,7 @@ use crate::LabError;
 use crate::live::context::TIMEOUT;
 use crate::live::node;
 use crate::live::remote::copying::Follower;
-use crate::live::remote::pair::SHARDS;
+use crate::live::remote::index::{self, SHARDS};
 use crate::live::remote::watched::{is_level, is_synced};
 use crate::live::target::Target;
 use crate::live::wire::{self, Protocol};
@@ -152,7 +152,7 @@ impl Asked<'_> {
                 self.ask("POST", &path, Some(&json!({})))
             }
         };
-        super::delete(self.address, FOLLOWER_INDEX)
+        index::delete(self.address, FOLLOWER_INDEX)
     }
 }
 

@@ -10,13 +10,15 @@ use std::sync::atomic::AtomicU64;
 use clusters::{Asked, Clusters, FOLLOWER_INDEX, LEADER_INDEX, Language};
 
 use super::copying::{self, Copy};
-use super::pair::SHARDS;
+use super::index::{SHARDS, delete};
 use super::scenarios;
 use crate::LabError;
-use crate::live::context::{Arm, Context, TIMEOUT, comparisons, variants};
+use crate::live::context::{Arm, Context, comparisons, variants};
 use crate::live::corpus::Shape;
+use crate::live::found::Found;
 use crate::live::measure::{Measured, STOPPED};
-use crate::live::{Found, LiveOptions, LiveSize, cluster, method, target, wire};
+use crate::live::options::{LiveOptions, LiveSize};
+use crate::live::{cluster, method, target};
 use crate::result::{FaultNote, Lap, LoadNote, NodeLap, RecoveryLap, Scenario, over_laps};
 
 /// The only scenario.
@@ -200,16 +202,6 @@ fn sentence(clusters: &Clusters, scenario: &Scenario) -> String {
         clusters.leader,
         each.join("; ")
     )
-}
-
-/// Deletes an index of the lab's, if it is there.
-pub(super) fn delete(address: &str, index: &str) -> Result<(), LabError> {
-    let what = || format!("delete {index} at {address}");
-    let told = wire::ask_json(address, "DELETE", &format!("/{index}"), None, TIMEOUT);
-    match told.map_err(|error| LabError::live(what(), error))? {
-        (200 | 404, _) => Ok(()),
-        (status, told) => Err(LabError::live(what(), format!("{status} {told}"))),
-    }
 }
 
 #[cfg(test)]

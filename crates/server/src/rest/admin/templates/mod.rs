@@ -8,7 +8,7 @@ use plimsoll_index::mapping::Mapping;
 use serde_json::{Map, Value, json};
 
 use super::aliases;
-use super::create::untyped;
+use super::mappings::untyped;
 use super::settings::{self, Occasion};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;

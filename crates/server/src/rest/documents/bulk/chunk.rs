@@ -10,15 +10,15 @@ use futures_util::future::join_all;
 use plimsoll_cluster::{Action, Condition, DocumentWrite, IndexMetadata};
 use plimsoll_index::Error;
 
-use super::Answers;
+use super::answers::Answers;
 use super::parser::{Item, Operation};
 use crate::rest::documents::place::{self, Place, located};
 use crate::rest::documents::source_filter::SourceFilter;
 use crate::rest::documents::update::{self, Change, Updated};
-use crate::rest::documents::write::Conditions;
+use crate::rest::documents::write::{Conditions, validation};
 use crate::rest::documents::written::{self, Outcome};
+use crate::rest::shared::{Rest, as_known};
 use crate::rest::types::Types;
-use crate::rest::{Rest, as_known};
 
 /// What a request says for all its items.
 #[derive(Clone, Debug, Default)]
@@ -168,7 +168,7 @@ async fn settle(
     places: &mut Places,
 ) -> Result<Placed, Error> {
     if name.is_empty() {
-        return Err(super::validation(&["index is missing"]));
+        return Err(validation(&["index is missing"]));
     }
     let requires_alias = item.require_alias.unwrap_or(defaults.requires_alias);
     let may_create = operation != Operation::Delete;
@@ -192,7 +192,7 @@ async fn settle(
     let (id, action) = match item.id.clone() {
         Some(id) => (id, action),
         None if matches!(operation, Operation::Update | Operation::Delete) => {
-            return Err(super::validation(&["id is missing"]));
+            return Err(validation(&["id is missing"]));
         }
         None if condition == Condition::None => (rest.ids.next(), Action::Create),
         None => (rest.ids.next(), action),

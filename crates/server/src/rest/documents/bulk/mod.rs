@@ -4,6 +4,7 @@
 //! A request below that size is understood whole before anything of it is done. In a larger one a
 //! malformed action line ends the request with an error although what stood before it is done.
 
+pub mod answers;
 pub mod chunk;
 pub mod lines;
 pub mod parser;
@@ -13,11 +14,12 @@ use std::time::Instant;
 
 use plimsoll_index::Error;
 
-use super::refresh::{Refresh, Touched};
+use super::refresh::Refresh;
 use super::source_filter::SourceFilter;
 use super::write::{check_pipeline, validation};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
+use answers::Answers;
 use chunk::Defaults;
 use lines::Lines;
 use parser::{Item, Parser};
@@ -100,19 +102,6 @@ struct Work {
     /// Bytes of the body that they hold.
     bytes: usize,
     answers: Answers,
-}
-
-/// What was answered so far.
-#[derive(Debug, Default)]
-pub struct Answers {
-    /// The items of the answer, with commas between them.
-    pub items: Vec<u8>,
-    /// How many.
-    pub count: usize,
-    /// Whether one of them failed.
-    pub has_errors: bool,
-    /// Where they wrote.
-    pub touched: Touched,
 }
 
 impl Work {

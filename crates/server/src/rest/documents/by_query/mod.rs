@@ -1,6 +1,7 @@
 //! Documents that a search finds, changed or copied: `_delete_by_query`, `_update_by_query`,
 //! `_reindex`. What is asked for is read here; how it is carried out is [`run`]'s.
 
+mod plan;
 mod run;
 
 use plimsoll_index::Error;
@@ -16,33 +17,13 @@ use crate::rest::call::Call;
 use crate::rest::expressions::{self, Expand, Target};
 use crate::rest::query::Query;
 use crate::rest::search::request::text_query;
+use plan::{Destination, Plan};
 use run::{Work, carry_out};
 
 /// Documents that are read at a time, where nothing is said.
 const BATCH: usize = 1000;
 /// Documents that may be read at a time.
 const BATCH_MAX: usize = 10_000;
-
-/// How a run goes.
-#[derive(Debug)]
-pub struct Plan {
-    /// The indices that are searched.
-    targets: Vec<Target>,
-    /// What is searched for.
-    query: Value,
-    /// In which order; in that of the index where that is none.
-    sort: Option<Value>,
-    /// What is read of each document; all of it where that is none.
-    source: Option<Value>,
-    /// Documents that are read at a time.
-    batch: usize,
-    /// Documents that are treated at most.
-    max_docs: Option<u64>,
-    /// Documents that others changed are counted, and do not end the run.
-    proceeds: bool,
-    refresh: Refresh,
-    routing: Vec<String>,
-}
 
 /// POST `/{index}/_delete_by_query`.
 ///
@@ -180,17 +161,6 @@ fn proceeds(conflicts: Option<&str>) -> Result<bool, Error> {
             "conflicts may only be \"proceed\" or \"abort\" but was [{other}]"
         ))),
     }
-}
-
-/// Where copies go.
-#[derive(Debug)]
-pub struct Destination {
-    index: String,
-    creates_only: bool,
-    version_type: VersionType,
-    /// None keeps each document's own; otherwise all get this, or none.
-    routing: Option<Option<String>>,
-    script: Option<Script>,
 }
 
 /// POST `/_reindex`.

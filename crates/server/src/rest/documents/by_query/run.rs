@@ -14,15 +14,15 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{Destination, Plan};
-use crate::rest::Rest;
+use super::plan::{Destination, Plan};
 use crate::rest::answer::Answer;
+use crate::rest::documents::becomes::Becomes;
 use crate::rest::documents::bulk::parser::VersionType;
 use crate::rest::documents::place::{self, Place, located};
 use crate::rest::documents::refresh::{Refresh, Touched};
 use crate::rest::documents::script::Script;
-use crate::rest::documents::update::Becomes;
 use crate::rest::expressions::Target;
+use crate::rest::shared::Rest;
 
 /// How long a scroll is kept between two batches.
 const KEEP_ALIVE: Duration = Duration::from_secs(300);

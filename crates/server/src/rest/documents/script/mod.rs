@@ -10,7 +10,7 @@ use plimsoll_index::Error;
 use plimsoll_index::script::{Rules, Statement, check_length, program};
 use serde_json::{Map, Value, json};
 
-use super::update::Becomes;
+use super::becomes::Becomes;
 use crate::rest::json_read;
 
 /// What may be written: each level of an expression takes stack while it runs.

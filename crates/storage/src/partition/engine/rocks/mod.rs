@@ -2,6 +2,7 @@
 //! are laid out is in [`options`], which rows there are in the store's hands.
 
 mod checksums;
+mod failure;
 mod manifest;
 mod options;
 mod walk;
@@ -20,6 +21,7 @@ use rust_rocksdb::{
 
 pub(in crate::partition) use options::RocksShared;
 
+use self::failure::failed;
 use self::options::{BLOCK_BYTES, DOCUMENT_BLOCK_BYTES, FileSizes};
 use self::walk::{up_to_rows, walk, walk_back};
 use super::super::resources::Resources;
@@ -245,14 +247,6 @@ fn bounds(to: &[u8]) -> ReadOptions {
     let mut options = ReadOptions::default();
     options.set_iterate_upper_bound(to);
     options
-}
-
-fn failed(error: rust_rocksdb::Error) -> StoreError {
-    match error.kind() {
-        rust_rocksdb::ErrorKind::Incomplete => StoreError::NotCached,
-        rust_rocksdb::ErrorKind::Corruption => StoreError::Damaged(error.into_string()),
-        _ => StoreError::Failed(error.into_string()),
-    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test of the machine's")]

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use rust_rocksdb::{DBAccess, DBRawIteratorWithThreadMode};
 
-use super::failed;
+use super::failure::failed;
 use crate::rows::{StoreError, Visit};
 
 /// How many rows are shown in one scan that reaches to memory alone: beyond, it would take too long for a
@@ -62,7 +62,7 @@ pub(super) fn up_to_rows(
 mod tests {
     use bytes::Bytes;
 
-    use super::super::super::super::overlay::Changes;
+    use super::super::super::super::changes::Changes;
     use super::super::super::super::store::Store;
     use super::super::super::super::tests::resources;
     use super::*;
