@@ -60,7 +60,7 @@ async fn documents_are_written_read_and_kept() {
     assert_eq!((done(0).result, done(0).version), (WriteResult::Created, 1));
     assert_eq!((done(1).result, done(1).version), (WriteResult::Updated, 2));
     let conflict = outcomes[2].as_ref().unwrap_err();
-    assert_eq!(conflict.status, 409);
+    assert_eq!(conflict.class, plimsoll_index::ErrorClass::Conflict);
     assert!(
         conflict.reason.contains("document already exists (current version [2])"),
         "{conflict}"
@@ -123,7 +123,10 @@ async fn a_row_of_a_mapped_table_is_a_document() {
     assert!(matches!(&refused, Reply::Error(error) if error.message.contains("mapper_parsing")));
     assert_eq!(ask(&coordinator, &[b"SET", b"plain", b"text"]).await, Reply::OK);
     coordinator.documents().refresh(&index, None).await.unwrap();
-    assert_eq!(coordinator.documents().delete_index("db0").await.unwrap_err().status, 400);
+    assert_eq!(
+        coordinator.documents().delete_index("db0").await.unwrap_err().class,
+        plimsoll_index::ErrorClass::Invalid
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -143,7 +146,10 @@ async fn what_is_asked_wrongly_is_refused_by_name() {
     let mut settings = Map::new();
     settings.insert("index.number_of_shards".to_owned(), json!(0));
     let none = IndexBody { settings, ..IndexBody::default() };
-    assert_eq!(coordinator.documents().create_index("c", none).await.unwrap_err().status, 400);
+    assert_eq!(
+        coordinator.documents().create_index("c", none).await.unwrap_err().class,
+        plimsoll_index::ErrorClass::Invalid
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,17 +1,55 @@
-//! The one error of everything that REST answers, in Elasticsearch's words: a status, a type, a
-//! reason, what it concerns and what caused it. How it is sent is the server's.
+//! The one error of everything that a client is told, in Elasticsearch's words: a class, a type, a reason, what
+//! it concerns and what caused it. How a protocol says it is the server's.
 
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+/// What kind of refusal it is: what whoever asked can do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorClass {
+    /// The request is wrong as it is.
+    Invalid,
+    /// Nobody knows who asks.
+    Unauthenticated,
+    /// Who asks may not.
+    Forbidden,
+    /// There is no such thing.
+    NotFound,
+    /// The answer cannot be had in the form that is wanted.
+    NotAcceptable,
+    /// Somebody else changed it meanwhile.
+    Conflict,
+    /// The request is too large.
+    TooLarge,
+    /// The request's form is not known.
+    Unsupported,
+    /// There is too much to do for now; later it may be done.
+    Overloaded,
+    /// The node's own fault, such as a disk that fails.
+    Internal,
+    /// Another node or cluster gave an answer that is of no use.
+    BadAnswer,
+    /// It cannot be done now.
+    Unavailable,
+    /// It took too long.
+    TimedOut,
+}
+
+impl ErrorClass {
+    /// Whether the node lacks something: the same request may be answered elsewhere, or later.
+    #[must_use]
+    pub fn is_the_nodes(self) -> bool {
+        matches!(self, Self::Internal | Self::BadAnswer | Self::Unavailable | Self::TimedOut)
+    }
+}
+
 /// Why a request, or one item of it, is not answered.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Error {
-    /// The HTTP status: 400 to 599.
-    pub status: u16,
+    /// What kind of refusal it is.
+    pub class: ErrorClass,
     /// Elasticsearch's name of the kind, such as `mapper_parsing_exception`.
     pub kind: Cow<'static, str>,
     /// What is wrong, for people.
@@ -25,11 +63,11 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error of any kind.
+    /// An error of any class and kind.
     #[must_use]
-    pub fn new(status: u16, kind: &'static str, reason: impl ToString) -> Self {
+    pub fn new(class: ErrorClass, kind: &'static str, reason: impl ToString) -> Self {
         Self {
-            status,
+            class,
             kind: Cow::Borrowed(kind),
             reason: reason.to_string(),
             extra: Map::new(),
@@ -38,13 +76,91 @@ impl Error {
         }
     }
 
-    /// 400 `illegal_argument_exception`.
+    /// The request is wrong as it is.
     #[must_use]
-    pub fn illegal_argument(reason: impl ToString) -> Self {
-        Self::new(400, "illegal_argument_exception", reason)
+    pub fn invalid(kind: &'static str, reason: impl ToString) -> Self {
+        Self::new(ErrorClass::Invalid, kind, reason)
     }
 
-    /// 400 where a setting or parameter is no time.
+    /// Nobody knows who asks.
+    #[must_use]
+    pub fn unauthenticated(kind: &'static str, reason: impl ToString) -> Self {
+        Self::new(ErrorClass::Unauthenticated, kind, reason)
+    }
+
+    /// Who asks may not.
+    #[must_use]
+    pub fn forbidden(kind: &'static str, reason: impl ToString) -> Self {
+        Self::new(ErrorClass::Forbidden, kind, reason)
+    }
+
+    /// There is no such thing.
+    #[must_use]
+    pub fn not_found(kind: &'static str, reason: impl ToString) -> Self {
+        Self::new(ErrorClass::NotFound, kind, reason)
+    }
+
+    /// The answer cannot be had in the form that is wanted.
+    #[must_use]
+    pub fn not_acceptable(kind: &'static str, reason: impl ToString) -> Self {
+        Self::new(ErrorClass::NotAcceptable, kind, reason)
+    }
+
+    /// Somebody else changed it meanwhile.
+    #[must_use]
+    pub fn conflict(kind: &'static str, reason: impl ToString) -> Self {
+        Self::new(ErrorClass::Conflict, kind, reason)
+    }
+
+    /// The request is too large.
+    #[must_use]
+    pub fn too_large(kind: &'static str, reason: impl ToString) -> Self {
+        Self::new(ErrorClass::TooLarge, kind, reason)
+    }
+
+    /// The request's form is not known.
+    #[must_use]
+    pub fn unsupported(kind: &'static str, reason: impl ToString) -> Self {
+        Self::new(ErrorClass::Unsupported, kind, reason)
+    }
+
+    /// There is too much to do for now.
+    #[must_use]
+    pub fn overloaded(kind: &'static str, reason: impl ToString) -> Self {
+        Self::new(ErrorClass::Overloaded, kind, reason)
+    }
+
+    /// The node's own fault.
+    #[must_use]
+    pub fn failed(kind: &'static str, reason: impl ToString) -> Self {
+        Self::new(ErrorClass::Internal, kind, reason)
+    }
+
+    /// Another node or cluster gave an answer that is of no use.
+    #[must_use]
+    pub fn bad_answer(kind: &'static str, reason: impl ToString) -> Self {
+        Self::new(ErrorClass::BadAnswer, kind, reason)
+    }
+
+    /// It cannot be done now.
+    #[must_use]
+    pub fn unavailable(kind: &'static str, reason: impl ToString) -> Self {
+        Self::new(ErrorClass::Unavailable, kind, reason)
+    }
+
+    /// It took too long.
+    #[must_use]
+    pub fn timed_out(kind: &'static str, reason: impl ToString) -> Self {
+        Self::new(ErrorClass::TimedOut, kind, reason)
+    }
+
+    /// `illegal_argument_exception`.
+    #[must_use]
+    pub fn illegal_argument(reason: impl ToString) -> Self {
+        Self::invalid("illegal_argument_exception", reason)
+    }
+
+    /// The same where a setting or parameter is no time.
     #[must_use]
     pub fn no_duration(setting: &str, text: &str) -> Self {
         Self::illegal_argument(format!(
@@ -52,22 +168,22 @@ impl Error {
         ))
     }
 
-    /// 400 `parsing_exception`.
+    /// `parsing_exception`.
     #[must_use]
     pub fn parsing(reason: impl ToString) -> Self {
-        Self::new(400, "parsing_exception", reason)
+        Self::invalid("parsing_exception", reason)
     }
 
-    /// 400 `mapper_parsing_exception`.
+    /// `mapper_parsing_exception`.
     #[must_use]
     pub fn mapper_parsing(reason: impl ToString) -> Self {
-        Self::new(400, "mapper_parsing_exception", reason)
+        Self::invalid("mapper_parsing_exception", reason)
     }
 
-    /// 500: the fault is the node's own, such as a disk that fails.
+    /// `exception`: the node's own fault.
     #[must_use]
     pub fn internal(reason: impl ToString) -> Self {
-        Self::new(500, "exception", reason)
+        Self::failed("exception", reason)
     }
 
     /// The error, saying one thing more.
@@ -91,15 +207,15 @@ impl Error {
         self
     }
 
-    /// What a whole response says: `{"error": {"root_cause": […], …}, "status": …}`.
+    /// What a response says under `error`: the error with its root cause.
     #[must_use]
-    pub fn to_json(&self) -> Value {
+    pub fn rooted_json(&self) -> Value {
         let root = self.root.as_deref().unwrap_or(self);
         let mut error = Map::new();
         // A root cause says what it is, not what caused it.
         error.insert("root_cause".to_owned(), json!([Value::Object(root.own_json())]));
         error.append(&mut self.object());
-        json!({ "error": error, "status": self.status })
+        Value::Object(error)
     }
 
     /// What an item of a response says: the error alone, without root cause.
@@ -144,8 +260,8 @@ mod tests {
         let cause = Error::illegal_argument("For input string: \"x\"");
         let error = Error::mapper_parsing("failed to parse").with("index", "g").caused_by(cause);
         assert_eq!(
-            error.to_json().to_string(),
-            r#"{"error":{"root_cause":[{"type":"mapper_parsing_exception","reason":"failed to parse","index":"g"}],"type":"mapper_parsing_exception","reason":"failed to parse","index":"g","caused_by":{"type":"illegal_argument_exception","reason":"For input string: \"x\""}},"status":400}"#
+            error.rooted_json().to_string(),
+            r#"{"root_cause":[{"type":"mapper_parsing_exception","reason":"failed to parse","index":"g"}],"type":"mapper_parsing_exception","reason":"failed to parse","index":"g","caused_by":{"type":"illegal_argument_exception","reason":"For input string: \"x\""}}"#
         );
     }
 }

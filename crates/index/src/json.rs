@@ -78,7 +78,7 @@ impl Budget<'_> {
                 "the JSON has more than [{}] values and names of fields, the most that are taken",
                 self.nodes_max
             );
-            return self.refuse(Error::new(400, "x_content_parse_exception", reason));
+            return self.refuse(Error::invalid("x_content_parse_exception", reason));
         }
         self.hold(bytes)
     }
@@ -214,9 +214,11 @@ mod tests {
         let mut asked = 0;
         let refused = read(json.as_bytes(), usize::MAX, &mut |bytes| {
             asked += bytes;
-            if asked < 8 << 20 { Ok(()) } else { Err(Error::new(429, "x", "full")) }
+            if asked < 8 << 20 { Ok(()) } else { Err(Error::overloaded("x", "full")) }
         });
-        assert!(matches!(refused, Err(Unread::Refused(error)) if error.status == 429));
+        assert!(
+            matches!(refused, Err(Unread::Refused(error)) if error.class == crate::ErrorClass::Overloaded)
+        );
         assert!(asked < 17 << 20, "{asked}: what is refused is never built");
         let many = read(json.as_bytes(), 1_000, &mut |_| Ok(()));
         assert!(matches!(many, Err(Unread::Refused(error)) if error.reason.contains("[1000]")));

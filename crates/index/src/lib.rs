@@ -16,4 +16,4 @@ pub mod query;
 pub mod script;
 pub mod search;
 
-pub use error::Error;
+pub use error::{Error, ErrorClass};

@@ -29,13 +29,12 @@ where
     F: Future<Output = Result<T, Error>> + Send,
 {
     let Some((coordinator, tasks)) = client.network.coordinator(address) else {
-        return Some(Err(Error::new(429, "nobody", "nobody listens there")));
+        return Some(Err(Error::overloaded("nobody", "nobody listens there")));
     };
     client.time.sleep(client.network.way()).await;
     let answered = tasks.spawn("request", async move {
         if !coordinator.become_current().await {
-            return Err(Error::new(
-                503,
+            return Err(Error::unavailable(
                 "not_current",
                 "which indices there are is not known here",
             ));

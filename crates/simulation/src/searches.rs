@@ -160,19 +160,19 @@ async fn index(coordinator: &Coordinator, shape: Shape) -> Result<Arc<IndexMetad
     match documents::make(coordinator, INDEX, settings).await {
         // Another was faster.
         Err(error) if error.kind == "resource_already_exists_exception" => {
-            found().ok_or_else(|| Error::new(503, "no_index", "the index is not here yet"))
+            found().ok_or_else(|| Error::unavailable("no_index", "the index is not here yet"))
         }
         made => made,
     }
 }
 
 fn not_all(left_out: &[LeftOut]) -> Error {
-    Error::new(503, "left_out", format!("not every copy was refreshed: {left_out:?}"))
+    Error::unavailable("left_out", format!("not every copy was refreshed: {left_out:?}"))
 }
 
 /// Whether a write that failed so may have run, or may run later.
 fn is_unknown(error: &Error) -> bool {
-    error.status == 504
+    error.class == plimsoll_index::ErrorClass::TimedOut
 }
 
 /// The documents that were shown, or what is wrong with them.

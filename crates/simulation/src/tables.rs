@@ -97,7 +97,7 @@ impl TableMaker {
                 }
                 before
             }
-            Some(Err(error)) if error.status < 500 => before,
+            Some(Err(error)) if !error.class.is_the_nodes() => before,
             _ => UNKNOWN,
         }
     }
@@ -115,7 +115,7 @@ impl TableMaker {
                 self.client.history.note(format!("{name} cannot be deleted at {address}"));
                 before
             }
-            Some(Err(error)) if error.status < 500 => before,
+            Some(Err(error)) if !error.class.is_the_nodes() => before,
             _ => UNKNOWN,
         }
     }
@@ -124,7 +124,7 @@ impl TableMaker {
         let to = name.to_owned();
         let put = at(&self.client, address, move |coordinator| async move {
             let index = coordinator.documents().index(&to);
-            let index = index.ok_or_else(|| Error::new(404, "index_not_found_exception", to))?;
+            let index = index.ok_or_else(|| Error::not_found("index_not_found_exception", to))?;
             documents::write(&coordinator, &index, ID, Some(value)).await.map(drop)
         });
         match put.await {
@@ -133,7 +133,7 @@ impl TableMaker {
                 self.client.history.note(format!("{name} is not there for {address}"));
                 before
             }
-            Some(Err(error)) if error.status < 500 => {
+            Some(Err(error)) if !error.class.is_the_nodes() => {
                 self.client.time.sleep(PAUSE).await;
                 before
             }

@@ -138,7 +138,7 @@ impl Documents {
             AliasAction::Add { alias, .. } => check_name(alias),
             AliasAction::Remove { alias, .. } if !found.aliases.contains_key(alias) => {
                 let reason = format!("aliases [{alias}] missing");
-                Err(Error::new(404, "aliases_not_found_exception", reason))
+                Err(Error::not_found("aliases_not_found_exception", reason))
             }
             _ => Ok(()),
         }

@@ -95,7 +95,7 @@ impl Documents {
         }
         if self.router.tables.all().len() >= INDICES_MAX {
             let reason = format!("this cluster holds {INDICES_MAX} tables already");
-            return Err(Error::new(400, "validation_exception", reason));
+            return Err(Error::invalid("validation_exception", reason));
         }
         self.changes.check_capacity(shards, 0, self.changes.wanted_copies(Some(&documents)))?;
         let definition = self.changes.new_definition(shards, Some(documents)).await;
@@ -269,7 +269,7 @@ impl Documents {
             table.set_index(Arc::clone(&index));
             return Ok((index, is_changed));
         }
-        Err(Error::new(503, "process_cluster_event_timeout_exception", "the metadata is busy"))
+        Err(Error::unavailable("process_cluster_event_timeout_exception", "the metadata is busy"))
     }
 }
 
@@ -337,7 +337,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     const FORBIDDEN: &str = " \"*,/<>?\\|";
     let wrong = |why: String| {
         let reason = format!("Invalid index name [{name}], {why}");
-        Err(Error::new(400, "invalid_index_name_exception", reason)
+        Err(Error::invalid("invalid_index_name_exception", reason)
             .with("index", name)
             .with("index_uuid", "_na_"))
     };
@@ -375,14 +375,14 @@ fn has_alias(table: &Table, name: &str) -> bool {
 
 fn already_exists(index: &IndexMetadata) -> Error {
     let reason = format!("index [{}/{}] already exists", index.name, index.uuid);
-    Error::new(400, "resource_already_exists_exception", reason)
+    Error::invalid("resource_already_exists_exception", reason)
         .with("index", index.name.clone())
         .with("index_uuid", index.uuid.clone())
 }
 
 fn name_is_alias(name: &str) -> Error {
     let reason = format!("Invalid index name [{name}], already exists as alias");
-    Error::new(400, "invalid_index_name_exception", reason).with("index", name)
+    Error::invalid("invalid_index_name_exception", reason).with("index", name)
 }
 
 pub(super) fn name_is_index(alias: &str) -> Error {
@@ -390,7 +390,7 @@ pub(super) fn name_is_index(alias: &str) -> Error {
         "Invalid alias name [{alias}]: an index or data stream exists with the same name as the \
          alias"
     );
-    Error::new(400, "invalid_alias_name_exception", reason)
+    Error::invalid("invalid_alias_name_exception", reason)
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ impl Contexts {
                  [{CONTEXTS_MAX}]. This limit can be set by changing the \
                  [search.max_open_scroll_context] setting."
             );
-            return Err(Error::new(429, "rejected_execution_exception", reason));
+            return Err(Error::overloaded("rejected_execution_exception", reason));
         }
         let id = ContextId::new();
         let expires = self.time.now() + keep_alive;
@@ -154,8 +154,8 @@ fn shown(duration: Duration) -> String {
 /// 404: nobody holds this context any more.
 pub(crate) fn missing(id: &ContextId) -> Error {
     let reason = format!("No search context found for id [{id}]");
-    let cause = Error::new(404, "search_context_missing_exception", reason);
-    Error::new(404, "search_phase_execution_exception", "all shards failed")
+    let cause = Error::not_found("search_context_missing_exception", reason);
+    Error::not_found("search_phase_execution_exception", "all shards failed")
         .with("phase", "query")
         .with("grouped", true)
         .with(

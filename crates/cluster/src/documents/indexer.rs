@@ -184,7 +184,7 @@ impl Indexer {
         let _index = enter(&INDEX);
         let mut work = self.work.lock();
         let Some(work) = work.as_mut() else {
-            return Err(Error::new(400, "index_closed_exception", "closed"));
+            return Err(Error::invalid("index_closed_exception", "closed"));
         };
         let began = self.now();
         self.is_behind.store(false, Ordering::Release);
@@ -631,7 +631,7 @@ impl Fault {
                 let reason = format!(
                     "documents fit version [{needed}] of the mapping, and the node knows [{known}]"
                 );
-                Error::new(503, BEHIND_MAPPING, reason)
+                Error::unavailable(BEHIND_MAPPING, reason)
             }
         }
     }

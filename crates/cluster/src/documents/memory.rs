@@ -111,7 +111,7 @@ pub fn stopped(stop: &Stop) -> Error {
     match stop {
         Stop::Tripped(trip) => refused(trip),
         Stop::Cancelled(why) => {
-            Error::new(400, "task_cancelled_exception", format!("task cancelled [{why}]"))
+            Error::invalid("task_cancelled_exception", format!("task cancelled [{why}]"))
         }
     }
 }
@@ -119,7 +119,7 @@ pub fn stopped(stop: &Stop) -> Error {
 /// What a request is answered that a breaker refused.
 #[must_use]
 pub fn refused(trip: &Trip) -> Error {
-    Error::new(429, CIRCUIT_BREAKING, trip.to_string())
+    Error::overloaded(CIRCUIT_BREAKING, trip.to_string())
         .with("bytes_wanted", trip.bytes_wanted)
         .with("bytes_limit", trip.bytes_limit)
         .with("durability", trip.durability())
@@ -140,9 +140,9 @@ mod tests {
             largest: vec![("7 indices:data/read/search[indices[a]]".to_owned(), 2 << 20)],
             is_transient: true,
         };
-        let error = stopped(&Stop::Tripped(trip)).to_json();
-        assert_eq!(error["status"], 429);
-        let cause = &error["error"]["root_cause"][0];
+        let error = stopped(&Stop::Tripped(trip));
+        assert_eq!(error.class, plimsoll_index::ErrorClass::Overloaded);
+        let cause = &error.rooted_json()["root_cause"][0];
         assert_eq!(cause["type"], "circuit_breaking_exception");
         assert_eq!(cause["bytes_wanted"], 3 << 20);
         assert_eq!(cause["bytes_limit"], 2 << 20);
@@ -153,6 +153,9 @@ mod tests {
              [3145728/3mb], which is larger than the limit of [2097152/2mb], new bytes reserved: \
              [1048576/1mb], largest: [7 indices:data/read/search[indices[a]]=2097152/2mb]"
         );
-        assert_eq!(stopped(&Stop::Cancelled("x".to_owned())).status, 400);
+        assert_eq!(
+            stopped(&Stop::Cancelled("x".to_owned())).class,
+            plimsoll_index::ErrorClass::Invalid
+        );
     }
 }

@@ -305,7 +305,7 @@ impl SearchPool {
              [{threads}], admission [{rule}]"
         );
         let retry_after_ms = refusal.retry_after_ns.div_ceil(1_000_000);
-        Error::new(429, REJECTED, reason)
+        Error::overloaded(REJECTED, reason)
             .with("retry_after_ms", retry_after_ms)
             .with("hopeless", refusal.reason == Reason::Hopeless)
     }

@@ -369,7 +369,7 @@ impl Documents {
                     }
                 }
                 // The request is wrong, or a breaker stopped it: no part of it would go on.
-                Err(error) if error.status < 500 => return Err(error),
+                Err(error) if !error.class.is_the_nodes() => return Err(error),
                 Err(error) => failed.push((part, of_index(error, &parts[part].index))),
             }
         }
@@ -446,7 +446,7 @@ fn all_failed(parts: &[Part], failed: &[(usize, Error)]) -> Error {
     let reason = if is_whole { "all shards failed" } else { "Partial shards failure" };
     let mut root = first.clone();
     root.caused_by = None;
-    let error = Error::new(first.status, "search_phase_execution_exception", reason)
+    let error = Error::new(first.class, "search_phase_execution_exception", reason)
         .with("phase", "query")
         .with("grouped", true)
         .with("failed_shards", shown)
@@ -462,7 +462,7 @@ fn all_failed(parts: &[Part], failed: &[(usize, Error)]) -> Error {
 }
 
 fn closed(index: &IndexMetadata) -> Error {
-    Error::new(400, "index_closed_exception", "closed")
+    Error::invalid("index_closed_exception", "closed")
         .with("index", index.name.clone())
         .with("index_uuid", index.uuid.clone())
 }

@@ -37,7 +37,7 @@ impl Views {
         let mut held = self.held.lock();
         if held.len() >= VIEWS_MAX {
             let reason = format!("{VIEWS_MAX} views are held for other nodes already");
-            return Err(Error::new(429, "rejected_execution_exception", reason));
+            return Err(Error::overloaded("rejected_execution_exception", reason));
         }
         let _node = enter(&NODE);
         held.insert(part.hold_as, (local, self.time.now() + hold));
@@ -49,7 +49,7 @@ impl Views {
         let mut held = self.held.lock();
         let found = held.get_mut(&number).ok_or_else(|| {
             let reason = format!("No search context found for id [{number}]");
-            Error::new(404, "search_context_missing_exception", reason)
+            Error::not_found("search_context_missing_exception", reason)
         })?;
         found.1 = found.1.max(self.time.now() + hold);
         Ok(found.0.clone())

@@ -106,7 +106,7 @@ impl Documents {
             match self.put_mapping(&index.name, &mapping.to_json()).await {
                 Ok(grown) => return grown.mapping_version,
                 // Another writer gave a field another type: the documents are judged anew.
-                Err(error) if attempt + 1 == MAPPING_ATTEMPTS_MAX || error.status >= 500 => {
+                Err(error) if attempt + 1 == MAPPING_ATTEMPTS_MAX || error.class.is_the_nodes() => {
                     for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_none()) {
                         *outcome = Some(Err(error.clone()));
                     }
@@ -182,7 +182,7 @@ fn check_id(id: &str) -> Result<(), Error> {
         return Ok(());
     };
     let reason = format!("Validation Failed: 1: {problem};");
-    Err(Error::new(400, "action_request_validation_exception", reason))
+    Err(Error::invalid("action_request_validation_exception", reason))
 }
 
 fn written(
@@ -246,7 +246,7 @@ impl Sent {
             ),
         };
         let reason = format!("[{id}]: version conflict, {why}");
-        Error::new(409, "version_conflict_engine_exception", reason)
+        Error::conflict("version_conflict_engine_exception", reason)
     }
 }
 
@@ -255,5 +255,5 @@ pub(crate) fn blocked(name: &str) -> Error {
     let reason = format!(
         "index [{name}] blocked by: [FORBIDDEN/1000/index read-only(cross-cluster-replication)];"
     );
-    Error::new(403, "cluster_block_exception", reason)
+    Error::forbidden("cluster_block_exception", reason)
 }

@@ -273,7 +273,7 @@ fn check(name: &str, pattern: &AutoFollow) -> Result<(), Error> {
 
 fn no_pattern(name: &str) -> Error {
     let reason = format!("auto-follow pattern [{name}] is missing");
-    Error::new(404, "resource_not_found_exception", reason)
+    Error::not_found("resource_not_found_exception", reason)
 }
 
 #[cfg(test)]

@@ -245,8 +245,8 @@ pub struct Held {
 pub(super) fn failed_remote(name: &str, error: &RemoteError) -> Error {
     let words = format!("[{name}] {error}");
     match error {
-        RemoteError::Unreachable(_) => Error::new(503, "connect_transport_exception", words),
-        RemoteError::Denied(_) => Error::new(403, "security_exception", words),
+        RemoteError::Unreachable(_) => Error::unavailable("connect_transport_exception", words),
+        RemoteError::Denied(_) => Error::forbidden("security_exception", words),
         _ => Error::illegal_argument(words),
     }
 }

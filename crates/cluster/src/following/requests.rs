@@ -210,7 +210,7 @@ impl Following {
         }
         if tables.iter().any(is_alias) {
             let reason = format!("Invalid index name [{name}], already exists as alias");
-            return Err(Error::new(400, "invalid_index_name_exception", reason));
+            return Err(Error::invalid("invalid_index_name_exception", reason));
         }
         let now_ms = here.world.time.wall_ms();
         let mut documents =
@@ -268,7 +268,7 @@ impl Following {
         }
         if follows.is_active() {
             let reason = format!("follow index [{name}] is already following");
-            return Err(Error::new(400, "resource_already_exists_exception", reason));
+            return Err(Error::invalid("resource_already_exists_exception", reason));
         }
         self.change(&table, |follows| {
             follows.is_paused = false;
@@ -387,7 +387,7 @@ impl Following {
     pub(super) fn remote(&self, name: &str) -> Result<Arc<dyn Remote>, Error> {
         self.keeping.remotes.get(name).ok_or_else(|| {
             let reason = format!("no such remote cluster: [{name}]");
-            Error::new(404, "no_such_remote_cluster_exception", reason)
+            Error::not_found("no_such_remote_cluster_exception", reason)
         })
     }
 
@@ -468,5 +468,5 @@ fn no_leader(name: &str) -> Error {
 
 fn already_exists(name: &str) -> Error {
     let reason = format!("index [{name}] already exists");
-    Error::new(400, "resource_already_exists_exception", reason).with("index", name)
+    Error::invalid("resource_already_exists_exception", reason).with("index", name)
 }

@@ -77,7 +77,11 @@ mod tests {
             assert_eq!(parse(&setting).unwrap(), ms, "{setting}");
         }
         for setting in [json!("soon"), json!("9999999d"), json!(-5), json!("1.5h"), json!([1])] {
-            assert_eq!(parse(&setting).unwrap_err().status, 400, "{setting}");
+            assert_eq!(
+                parse(&setting).unwrap_err().class,
+                plimsoll_index::ErrorClass::Invalid,
+                "{setting}"
+            );
         }
     }
 }

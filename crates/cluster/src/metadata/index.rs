@@ -107,7 +107,7 @@ pub(crate) fn uuid(incarnation: u64) -> String {
 
 /// 404: there is no index of this name.
 pub(crate) fn no_such_index(name: &str) -> Error {
-    Error::new(404, "index_not_found_exception", format!("no such index [{name}]"))
+    Error::not_found("index_not_found_exception", format!("no such index [{name}]"))
         .with("index", name)
         .with("resource.id", name)
         .with("resource.type", "index_or_alias")

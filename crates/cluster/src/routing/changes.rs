@@ -143,7 +143,7 @@ impl TableChanges {
              currently has [{present}]/[{most}] maximum shards open, set by {};",
             capacity.set_by
         );
-        Err(Error::new(400, "validation_exception", reason))
+        Err(Error::invalid("validation_exception", reason))
     }
 
     /// A table that is to be created: its partitions are spread over the log groups, and their

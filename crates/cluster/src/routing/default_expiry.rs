@@ -58,7 +58,7 @@ impl TableChanges {
         let definition = definition.map(|(definition, _)| definition).filter(is_of_rows);
         let Some(definition) = definition else {
             let reason = format!("[{name}] is another table by now: come again");
-            return Err(Error::new(409, "resource_already_exists_exception", reason));
+            return Err(Error::conflict("resource_already_exists_exception", reason));
         };
         table.follow(&definition);
         drop(changing);

@@ -32,7 +32,7 @@ use plimsoll_base::{Time, World};
 use plimsoll_control::pacing::debt;
 use plimsoll_control::selection::{Ask, Candidate, FailureKind, NodeId};
 use plimsoll_control::{Class, LoadLine};
-use plimsoll_index::Error;
+use plimsoll_index::{Error, ErrorClass};
 use plimsoll_storage::ErrorReply;
 use tokio::sync::{Notify, watch};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -100,10 +100,10 @@ impl Failed {
     /// What the request deserves is the same everywhere; what the node lacks is not. A search that
     /// a breaker stopped is not to take another node's memory next.
     pub(crate) fn of(error: Error) -> Self {
-        match error.status {
+        match error.class {
             _ if error.kind == CIRCUIT_BREAKING => Self::Here(error),
-            429 => Self::Elsewhere(FailureKind::Refused, error),
-            500.. => Self::Elsewhere(FailureKind::Error, error),
+            ErrorClass::Overloaded => Self::Elsewhere(FailureKind::Refused, error),
+            class if class.is_the_nodes() => Self::Elsewhere(FailureKind::Error, error),
             _ => Self::Here(error),
         }
     }
@@ -702,7 +702,7 @@ const NO_SHARD: &str = "no_shard_available_action_exception";
 
 /// The same in REST's words.
 pub(crate) fn no_shard(why: String) -> Error {
-    Error::new(503, NO_SHARD, why)
+    Error::unavailable(NO_SHARD, why)
 }
 
 #[cfg(test)]
@@ -711,11 +711,14 @@ mod tests {
 
     #[test]
     fn what_a_breaker_stopped_is_asked_of_nobody_else() {
-        let failed = |status, kind: &'static str| Failed::of(Error::new(status, kind, "why"));
-        assert!(matches!(failed(429, CIRCUIT_BREAKING), Failed::Here(_)));
-        assert!(matches!(failed(400, "parsing_exception"), Failed::Here(_)));
-        let refused = failed(429, "es_rejected_execution_exception");
+        let failed = |class, kind: &'static str| Failed::of(Error::new(class, kind, "why"));
+        assert!(matches!(failed(ErrorClass::Overloaded, CIRCUIT_BREAKING), Failed::Here(_)));
+        assert!(matches!(failed(ErrorClass::Invalid, "parsing_exception"), Failed::Here(_)));
+        let refused = failed(ErrorClass::Overloaded, "es_rejected_execution_exception");
         assert!(matches!(refused, Failed::Elsewhere(FailureKind::Refused, _)));
-        assert!(matches!(failed(503, "x"), Failed::Elsewhere(FailureKind::Error, _)));
+        assert!(matches!(
+            failed(ErrorClass::Unavailable, "x"),
+            Failed::Elsewhere(FailureKind::Error, _)
+        ));
     }
 }

@@ -386,7 +386,7 @@ mod tests {
             (problem(Problem::Write(WriteError::not_taken("a"))), WriteError::not_taken("a")),
             (problem(Problem::Write(WriteError::Unknown)), WriteError::Unknown),
             (Err(NoAnswer::Elsewhere("b".to_owned())), WriteError::not_taken("b")),
-            (Err(NoAnswer::Refused(Error::new(429, "k", "c"))), WriteError::not_taken("c")),
+            (Err(NoAnswer::Refused(Error::overloaded("k", "c"))), WriteError::not_taken("c")),
             // It came there, or may have.
             (Err(NoAnswer::Unknown("d".to_owned())), WriteError::Unknown),
             (problem(row), WriteError::Unknown),

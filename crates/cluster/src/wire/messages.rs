@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use plimsoll_control::{Class, LoadLine};
-use plimsoll_index::Error;
 use plimsoll_index::search::{Hit, PartitionResult};
+use plimsoll_index::{Error, ErrorClass};
 use plimsoll_log::PartitionId;
 use serde::{Deserialize, Serialize};
 
 use super::files::{CheckpointListing, CopyListing, Encoding, Packing};
+use super::rest_error;
 use crate::wire::write_error::WriteError;
 
 /// What this version speaks.
@@ -368,14 +369,10 @@ impl Problem {
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        let json = serde_json::to_string(&error).unwrap_or_else(|_| error.reason.clone());
-        if error.status == 429 { Self::Refused(json) } else { Self::Rest(json) }
+        let is_refused = error.class == ErrorClass::Overloaded;
+        let json = rest_error::to_json(error);
+        if is_refused { Self::Refused(json) } else { Self::Rest(json) }
     }
-}
-
-/// The error that a [`Problem::Rest`] or [`Problem::Refused`] holds.
-pub(crate) fn rest_error(json: &str) -> Error {
-    serde_json::from_str(json).unwrap_or_else(|_| Error::internal(json))
 }
 
 /// The bytes of a question.

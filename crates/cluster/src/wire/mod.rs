@@ -9,12 +9,14 @@ mod link;
 mod messages;
 mod peers;
 pub(crate) mod request;
+mod rest_error;
 pub(crate) mod write_error;
 
 pub(crate) use files::*;
 pub(crate) use link::Link;
 pub(crate) use messages::*;
 pub use peers::{Call, CallError, MESSAGE_BYTES_MAX, NoPeers, Peers};
+pub(crate) use rest_error::rest_error;
 
 /// The kind of the error that a breaker's refusal is, in REST's words.
 pub(crate) const CIRCUIT_BREAKING: &str = "circuit_breaking_exception";

@@ -71,7 +71,9 @@ impl From<WriteError> for ErrorReply {
 /// What REST says where a write of documents has no replies.
 pub(crate) fn failed_write(error: WriteError) -> Error {
     match error {
-        WriteError::TooLarge(_) => Error::new(413, "illegal_argument_exception", error.to_string()),
+        WriteError::TooLarge(_) => {
+            Error::too_large("illegal_argument_exception", error.to_string())
+        }
         other => failed(other.into()),
     }
 }
@@ -80,17 +82,19 @@ pub(crate) fn failed_write(error: WriteError) -> Error {
 pub(crate) fn failed(error: ErrorReply) -> Error {
     let ErrorReply { code, message } = error;
     match &*code {
-        "TRYAGAIN" => Error::new(429, "es_rejected_execution_exception", message),
-        "MISCONF" => Error::new(429, "cluster_block_exception", message),
-        "TIMEOUT" => Error::new(504, "timeout_exception", message),
-        "READONLY" => Error::new(403, "cluster_block_exception", message),
+        "TRYAGAIN" => Error::overloaded("es_rejected_execution_exception", message),
+        "MISCONF" => Error::overloaded("cluster_block_exception", message),
+        "TIMEOUT" => Error::timed_out("timeout_exception", message),
+        "READONLY" => Error::forbidden("cluster_block_exception", message),
         "WRONGTYPE" => Error::illegal_argument(message),
-        _ => Error::new(503, "unavailable_shards_exception", message),
+        _ => Error::unavailable("unavailable_shards_exception", message),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_index::ErrorClass;
+
     use super::*;
     use crate::wire::{Problem, Reply, Told, decode_answer, encode_answer};
 
@@ -101,15 +105,25 @@ mod tests {
             message: "some words".to_owned(),
         };
         let too_large = "the write takes over 100 bytes in the log";
-        for (error, next, (code, message), status) in [
-            (WriteError::not_taken("it waits"), Next::Elsewhere, ("TRYAGAIN", "it waits"), 429),
-            (WriteError::TooLarge(100), Next::GiveUp, ("ERR", too_large), 413),
-            (refused("ERR"), Next::GiveUp, ("ERR", "some words"), 503),
-            (refused("MISCONF"), Next::GiveUp, ("MISCONF", "some words"), 429),
-            (refused("WRONGTYPE"), Next::GiveUp, ("WRONGTYPE", "some words"), 400),
+        for (error, next, (code, message), class) in [
+            (
+                WriteError::not_taken("it waits"),
+                Next::Elsewhere,
+                ("TRYAGAIN", "it waits"),
+                ErrorClass::Overloaded,
+            ),
+            (WriteError::TooLarge(100), Next::GiveUp, ("ERR", too_large), ErrorClass::TooLarge),
+            (refused("ERR"), Next::GiveUp, ("ERR", "some words"), ErrorClass::Unavailable),
+            (refused("MISCONF"), Next::GiveUp, ("MISCONF", "some words"), ErrorClass::Overloaded),
+            (refused("WRONGTYPE"), Next::GiveUp, ("WRONGTYPE", "some words"), ErrorClass::Invalid),
             // Another's words decide nothing: only the variant does.
-            (refused("TIMEOUT"), Next::GiveUp, ("TIMEOUT", "some words"), 504),
-            (WriteError::Unknown, Next::Settle, ("TIMEOUT", "outcome unknown"), 504),
+            (refused("TIMEOUT"), Next::GiveUp, ("TIMEOUT", "some words"), ErrorClass::TimedOut),
+            (
+                WriteError::Unknown,
+                Next::Settle,
+                ("TIMEOUT", "outcome unknown"),
+                ErrorClass::TimedOut,
+            ),
         ] {
             let sent = Reply::Problem(Problem::Write(error.clone()));
             let (came, _) = decode_answer(&encode_answer(sent, Told::default()));
@@ -119,7 +133,7 @@ mod tests {
             let words = ErrorReply { code: code.into(), message: message.into() };
             assert_eq!(ErrorReply::from(came.clone()), words, "{error:?}");
             let rest = failed_write(came);
-            assert_eq!((rest.status, &*rest.reason), (status, message), "{error:?}");
+            assert_eq!((rest.class, &*rest.reason), (class, message), "{error:?}");
         }
     }
 }

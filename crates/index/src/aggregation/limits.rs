@@ -4,8 +4,7 @@ use crate::Error;
 
 /// 400: a request makes more buckets than are allowed.
 pub(crate) fn too_many(max: usize, was: usize) -> Error {
-    Error::new(
-        400,
+    Error::invalid(
         "too_many_buckets_exception",
         format!(
             "Trying to create too many buckets. Must be less than or equal to: [{max}] but was [{was}]. This limit can be set by changing the [search.max_buckets] cluster level setting."

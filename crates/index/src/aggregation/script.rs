@@ -97,7 +97,11 @@ mod tests {
         ];
         for source in sources {
             let error = Script::parse(&json!(source)).expect_err(source);
-            assert_eq!((error.status, error.kind.as_ref()), (400, "script_exception"), "{source}");
+            assert_eq!(
+                (error.class, error.kind.as_ref()),
+                (crate::ErrorClass::Invalid, "script_exception"),
+                "{source}"
+            );
         }
         assert!(Script::parse(&json!("(".repeat(5_000))).is_err());
         assert!(Script::parse(&json!("-".repeat(5_000))).is_err());

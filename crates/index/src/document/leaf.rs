@@ -121,7 +121,7 @@ pub(crate) fn leaf<'a>(field: &Field, scalar: Scalar<'a>) -> Result<Leaf<'a>, Er
             "Cannot write to a field alias [{}].",
             field.path()
         ))),
-        FieldType::GeoPoint => Err(Error::new(400, "parse_exception", "geo_point expected")),
+        FieldType::GeoPoint => Err(Error::invalid("parse_exception", "geo_point expected")),
     }
 }
 
@@ -192,15 +192,14 @@ fn out_of_range(field: &Field, text: &str) -> Error {
 }
 
 fn not_numeric(token: &str) -> Error {
-    Error::new(
-        400,
+    Error::invalid(
         "json_parse_exception",
         format!("Current token ({token}) not numeric, can not use numeric value accessors"),
     )
 }
 
 fn for_input(text: &str) -> Error {
-    Error::new(400, "number_format_exception", format!("For input string: \"{text}\""))
+    Error::invalid("number_format_exception", format!("For input string: \"{text}\""))
 }
 
 fn whole(field: &Field, scalar: Scalar<'_>, least: i64, most: i64) -> Result<i64, Error> {
@@ -294,7 +293,7 @@ fn fraction(field: &Field, scalar: Scalar<'_>) -> Result<f64, Error> {
         Scalar::Text(_) if !field.coerces() => {
             return Err(Error::illegal_argument("Double value passed as String"));
         }
-        Scalar::Text("") => return Err(Error::new(400, "number_format_exception", "empty String")),
+        Scalar::Text("") => return Err(Error::invalid("number_format_exception", "empty String")),
         Scalar::Text(text) => text.trim().parse().map_err(|_| for_input(text))?,
     };
     let kept = match kind {
@@ -348,7 +347,7 @@ fn boolean(scalar: Scalar<'_>) -> Result<Leaf<'static>, Error> {
 
 fn not_boolean(token: &str) -> Error {
     let reason = format!("Current token ({token}) not of boolean type");
-    Error::new(400, "json_parse_exception", reason)
+    Error::invalid("json_parse_exception", reason)
 }
 
 fn date(field: &Field, scalar: Scalar<'_>) -> Result<Moment, Error> {

@@ -147,8 +147,8 @@ fn errors_have_elasticsearchs_words() {
     }));
     let golden = refusal(&mapping, r#"{"n": "notanumber"}"#);
     assert_eq!(
-        golden.to_json().to_string(),
-        r#"{"error":{"root_cause":[{"type":"mapper_parsing_exception","reason":"failed to parse field [n] of type [long] in document with id '9'. Preview of field's value: 'notanumber'"}],"type":"mapper_parsing_exception","reason":"failed to parse field [n] of type [long] in document with id '9'. Preview of field's value: 'notanumber'","caused_by":{"type":"illegal_argument_exception","reason":"For input string: \"notanumber\""}},"status":400}"#
+        golden.rooted_json().to_string(),
+        r#"{"root_cause":[{"type":"mapper_parsing_exception","reason":"failed to parse field [n] of type [long] in document with id '9'. Preview of field's value: 'notanumber'"}],"type":"mapper_parsing_exception","reason":"failed to parse field [n] of type [long] in document with id '9'. Preview of field's value: 'notanumber'","caused_by":{"type":"illegal_argument_exception","reason":"For input string: \"notanumber\""}}"#
     );
     for (source, field, cause) in [
         (

@@ -153,8 +153,7 @@ impl<'de, S: Sink> DeserializeSeed<'de> for ObjectSeed<'_, '_, S> {
 impl<S: Sink> ObjectSeed<'_, '_, S> {
     fn concrete<E: de::Error>(self) -> Result<(), E> {
         let error = if self.is_root {
-            Error::mapper_parsing("failed to parse").caused_by(Error::new(
-                400,
+            Error::mapper_parsing("failed to parse").caused_by(Error::invalid(
                 "not_x_content_exception",
                 "Compressor detection can only be called on some xcontent bytes or compressed \
                  xcontent bytes",
@@ -183,7 +182,7 @@ impl<'de, S: Sink> Visitor<'de> for ObjectSeed<'_, '_, S> {
         while let Some(Key(name)) = map.next_key()? {
             if self.walk.inferring && seen.has_seen(&name) {
                 let cause =
-                    Error::new(400, "json_parse_exception", format!("Duplicate field '{name}'"));
+                    Error::invalid("json_parse_exception", format!("Duplicate field '{name}'"));
                 let error = Error::mapper_parsing("failed to parse").caused_by(cause);
                 return Err(self.walk.stop(error));
             }
@@ -268,7 +267,7 @@ impl<'de, S: Sink> DeserializeSeed<'de> for FieldSeed<'_, '_, S> {
 /// The places of a value.
 fn points_on_earth(value: &Value) -> Result<Vec<GeoPoint>, Error> {
     let points = parse_points(value);
-    let points = points.map_err(|reason| Error::new(400, "parse_exception", reason))?;
+    let points = points.map_err(|reason| Error::invalid("parse_exception", reason))?;
     match points.iter().find_map(|point| point.check().err()) {
         Some(reason) => Err(Error::illegal_argument(reason)),
         None => Ok(points),
@@ -398,7 +397,7 @@ impl<'de, S: Sink> Visitor<'de> for FieldSeed<'_, '_, S> {
             Error::illegal_argument(reason)
         } else {
             let reason = "Can't get text on a START_OBJECT".to_owned();
-            Error::new(400, "illegal_state_exception", reason)
+            Error::invalid("illegal_state_exception", reason)
         };
         let error = walk.cannot_parse(field, &java_map(&value), cause);
         Err(walk.stop(error))

@@ -56,11 +56,11 @@ impl<'m, S: Sink> Walk<'m, S> {
         );
         let cause = if error.is_eof() {
             let reason = format!("Unexpected end-of-input within/between Object entries{at}");
-            Error::new(400, "json_e_o_f_exception", reason)
+            Error::invalid("json_e_o_f_exception", reason)
         } else {
             let text = error.to_string();
             let what = text.split(" at line ").next().unwrap_or_default();
-            Error::new(400, "json_parse_exception", format!("{what}{at}"))
+            Error::invalid("json_parse_exception", format!("{what}{at}"))
         };
         Error::mapper_parsing("failed to parse").caused_by(cause)
     }
@@ -176,8 +176,7 @@ impl<'m, S: Sink> Walk<'m, S> {
         }
         let refused = |walk: &Self| {
             let around = if walk.path.is_empty() { "_doc" } else { walk.path.as_str() };
-            Error::new(
-                400,
+            Error::invalid(
                 "strict_dynamic_mapping_exception",
                 format!(
                     "mapping set to strict, dynamic introduction of [{name}] within [{around}] is \

@@ -66,8 +66,8 @@ fn fields_are_found_by_their_paths() {
 fn what_is_wrong_is_said_as_elasticsearch_says_it() {
     let error = parse(&json!({"x": {"type": "bogus"}})).unwrap_err();
     assert_eq!(
-        error.to_json().to_string(),
-        r#"{"error":{"root_cause":[{"type":"mapper_parsing_exception","reason":"No handler for type [bogus] declared on field [x]"}],"type":"mapper_parsing_exception","reason":"Failed to parse mapping [_doc]: No handler for type [bogus] declared on field [x]","caused_by":{"type":"mapper_parsing_exception","reason":"No handler for type [bogus] declared on field [x]"}},"status":400}"#
+        error.rooted_json().to_string(),
+        r#"{"root_cause":[{"type":"mapper_parsing_exception","reason":"No handler for type [bogus] declared on field [x]"}],"type":"mapper_parsing_exception","reason":"Failed to parse mapping [_doc]: No handler for type [bogus] declared on field [x]","caused_by":{"type":"mapper_parsing_exception","reason":"No handler for type [bogus] declared on field [x]"}}"#
     );
     for (properties, reason) in [
         (json!({"x": {}, "y": {"index": true}}), "No type specified for field [y]"),

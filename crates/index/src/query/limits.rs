@@ -9,8 +9,7 @@ pub const CLAUSE_COUNT_MAX: usize = 1024;
 
 /// The refusal of more.
 pub(crate) fn too_many_clauses() -> Error {
-    Error::new(
-        400,
+    Error::invalid(
         "too_many_clauses",
         format!(
             "maxClauseCount is set to {CLAUSE_COUNT_MAX} [indices.query.bool.max_clause_count]"
@@ -24,8 +23,7 @@ pub const CLAUSES_IN_ALL_MAX: usize = 16 * CLAUSE_COUNT_MAX;
 
 /// The refusal of more.
 pub(crate) fn too_many_nested_clauses() -> Error {
-    Error::new(
-        400,
+    Error::invalid(
         "too_many_nested_clauses",
         format!(
             "Query contains too many nested clauses; maxClauseCount is set to {CLAUSES_IN_ALL_MAX}"

@@ -146,8 +146,7 @@ impl Options {
             | "max_analyzer_offset"
             | "max_analyzed_offset" => {}
             _ => {
-                let error = Error::new(
-                    400,
+                let error = Error::invalid(
                     "x_content_parse_exception",
                     format!("[highlight] unknown field [{key}]"),
                 );

@@ -180,7 +180,7 @@ fn with_options(name: &str, options: &Map<String, Value>, node: &Value) -> Parse
 
 fn unknown(what: &str, key: &str, value: &Value) -> Box<Problem> {
     let error =
-        Error::new(400, "x_content_parse_exception", format!("[{what}] unknown field [{key}]"));
+        Error::invalid("x_content_parse_exception", format!("[{what}] unknown field [{key}]"));
     Problem::at(value, error)
 }
 
@@ -204,7 +204,7 @@ fn geo(options: &Map<String, Value>) -> Parsed<SortClause> {
                 field = Some(key.clone());
                 let read = |value: &Value| {
                     parse_point(value).map_err(|reason| {
-                        Problem::at(value, Error::new(400, "parse_exception", reason))
+                        Problem::at(value, Error::invalid("parse_exception", reason))
                     })
                 };
                 points = match value {

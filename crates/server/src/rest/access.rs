@@ -53,7 +53,7 @@ pub async fn check(
             let reason = "too many failed logins from this address";
             let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
             return Err(
-                Error::new(429, "security_exception", reason).with("retry_after_ms", wait_ms)
+                Error::overloaded("security_exception", reason).with("retry_after_ms", wait_ms)
             );
         }
     }
@@ -94,13 +94,14 @@ fn credentials(given: &str) -> Option<(String, String)> {
 }
 
 fn refused(reason: String) -> Error {
-    Error::new(401, "security_exception", reason)
+    Error::unauthenticated("security_exception", reason)
         .with("header", json!({ "WWW-Authenticate": CHALLENGE }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rest::http_status::HttpStatus;
 
     #[test]
     fn the_password_is_asked_for() {
@@ -114,7 +115,7 @@ mod tests {
         assert!(with(&basic("default:s:ecret")).is_ok());
         assert!(with(&basic("elastic:s:ecret")).is_ok());
         for wrong in ["elastic:", "elastic:x", "admin:s:ecret", "nothing"] {
-            assert_eq!(with(&basic(wrong)).unwrap_err().status, 401);
+            assert_eq!(with(&basic(wrong)).unwrap_err().status(), 401);
         }
         assert!(with("Bearer x").is_err() && with("Basic").is_err());
         assert!(verify(&password, &HeaderMap::new(), "/").is_err());

@@ -1,6 +1,8 @@
 //! What a handler answers, and how that becomes a response: errors in their shape, parts
 //! filtered, lines indented, bytes compressed.
 
+use crate::rest::http_status::HttpStatus;
+use plimsoll_index::ErrorClass;
 use std::io::Write;
 
 use axum::body::Body;
@@ -103,16 +105,16 @@ impl Answer {
     #[must_use]
     pub fn error(error: &Error, has_trace: bool) -> Self {
         let mut body = if error.kind == media::BARE {
-            json!({ "error": error.reason, "status": error.status })
+            json!({ "error": error.reason, "status": error.status() })
         } else {
-            error.to_json()
+            json!({ "error": error.rooted_json(), "status": error.status() })
         };
         if let Some(object) = body["error"].as_object_mut().filter(|_| has_trace) {
             // There is no stack to show; the sum of the error stands where clients look.
             object.insert("stack_trace".to_owned(), json!(error.to_string()));
         }
-        let mut answer = Self::json(&body).with_status(error.status);
-        if error.status == 429 {
+        let mut answer = Self::json(&body).with_status(error.status());
+        if error.class == ErrorClass::Overloaded {
             answer = answer.with_header(header::RETRY_AFTER, retry_after_s(error).to_string());
         }
         answer
@@ -225,8 +227,8 @@ mod tests {
 
     #[test]
     fn a_refusal_says_when_to_come_back() {
-        let refusal = |ms: u64| Error::new(429, "x", "full").with("retry_after_ms", ms);
-        let whole = Error::new(429, "search_phase_execution_exception", "all shards failed");
+        let refusal = |ms: u64| Error::overloaded("x", "full").with("retry_after_ms", ms);
+        let whole = Error::overloaded("search_phase_execution_exception", "all shards failed");
         for (error, seconds) in [
             (whole.clone(), "1"),
             (refusal(0), "1"),
@@ -236,7 +238,7 @@ mod tests {
             let answer = Answer::error(&error, false);
             assert_eq!(answer.headers, [(header::RETRY_AFTER, seconds.to_owned())]);
         }
-        let missing = Answer::error(&Error::new(404, "x", "not there"), false);
+        let missing = Answer::error(&Error::not_found("x", "not there"), false);
         assert!(missing.headers.is_empty());
     }
 }

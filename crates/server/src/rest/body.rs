@@ -292,8 +292,7 @@ impl RequestBody {
             None | Some("" | "identity") => None,
             Some("gzip" | "x-gzip") => Some(MultiGzDecoder::new(Vec::new())),
             Some(other) => {
-                return Err(Error::new(
-                    415,
+                return Err(Error::unsupported(
                     "illegal_argument_exception",
                     format!("Content-Encoding [{other}] is not supported, only [gzip] is"),
                 ));
@@ -419,8 +418,7 @@ fn not_gzip(error: &std::io::Error) -> Error {
 }
 
 fn too_large(bytes_max: usize) -> Error {
-    Error::new(
-        413,
+    Error::too_large(
         "content_too_long_exception",
         format!("entity content is too long for the configured buffer limit [{bytes_max}]"),
     )
@@ -429,6 +427,7 @@ fn too_large(bytes_max: usize) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rest::http_status::HttpStatus;
     use flate2::{Compression, write::GzEncoder};
 
     fn body(bytes: Vec<u8>, is_gzip: bool, bytes_max: usize) -> RequestBody {
@@ -454,16 +453,16 @@ mod tests {
         assert_eq!(body(gzip(&text), true, 1 << 20).all().await.unwrap(), text);
         assert_eq!(body(Vec::new(), true, 10).all().await.unwrap(), "");
         let broken = body(gzip(&text)[..30].to_vec(), true, 1 << 20).all().await;
-        assert_eq!(broken.unwrap_err().status, 400);
-        assert_eq!(body(text, true, 1 << 20).all().await.unwrap_err().status, 400);
+        assert_eq!(broken.unwrap_err().status(), 400);
+        assert_eq!(body(text, true, 1 << 20).all().await.unwrap_err().status(), 400);
     }
 
     #[tokio::test]
     async fn a_body_that_grows_beyond_the_limit_is_refused() {
         let bomb = gzip(&vec![b' '; 64 << 20]);
         assert!(bomb.len() < 1 << 20);
-        assert_eq!(body(bomb, true, 1 << 20).all().await.unwrap_err().status, 413);
-        assert_eq!(body(vec![b' '; 11], false, 10).all().await.unwrap_err().status, 413);
+        assert_eq!(body(bomb, true, 1 << 20).all().await.unwrap_err().status(), 413);
+        assert_eq!(body(vec![b' '; 11], false, 10).all().await.unwrap_err().status(), 413);
     }
 
     #[tokio::test]
@@ -476,7 +475,7 @@ mod tests {
         };
         let mut first = one(80).unwrap();
         first.all().await.unwrap();
-        assert_eq!(one(80).unwrap().all().await.unwrap_err().status, 429);
+        assert_eq!(one(80).unwrap().all().await.unwrap_err().status(), 429);
         drop(first);
         assert_eq!(all.bytes(), 0);
         assert!(one(80).unwrap().all().await.is_ok());

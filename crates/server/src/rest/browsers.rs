@@ -221,12 +221,13 @@ fn name(host: &str) -> &str {
 }
 
 fn refused(reason: String) -> Error {
-    Error::new(403, "security_exception", reason)
+    Error::forbidden("security_exception", reason)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rest::http_status::HttpStatus;
     use crate::settings::Raw;
     use axum::http::Request;
 
@@ -251,7 +252,7 @@ mod tests {
         let doors = doors(&["http.allowed_hosts=Search.example"]);
         let status = |doors: &Doors, host: &str, has_password: bool| {
             let checked = doors.check(&head("GET", &[("host", host)]), has_password);
-            checked.map_or_else(|error| error.status, |_| 200)
+            checked.map_or_else(|error| error.status(), |_| 200)
         };
         for host in [
             "127.0.0.1",
@@ -281,7 +282,7 @@ mod tests {
         }
         assert!(doors.check(&head("GET", &[]), false).is_ok());
         let twice = head("GET", &[("host", "localhost"), ("host", "evil.example")]);
-        assert_eq!(doors.check(&twice, false).unwrap_err().status, 400);
+        assert_eq!(doors.check(&twice, false).unwrap_err().status(), 400);
         let open = self::doors(&["node.insecure=true", "http.address=0.0.0.0:0"]);
         assert_eq!(status(&open, "anything.example", false), 200);
         let local = self::doors(&["node.insecure=true"]);
@@ -292,7 +293,7 @@ mod tests {
     fn pages_of_other_origins_are_served_where_cors_lets_them_in() {
         let ask = |doors: &Doors, origin: &str| {
             let head = head("POST", &[("host", "localhost:9200"), ("origin", origin)]);
-            doors.check(&head, true).map_err(|error| error.status)
+            doors.check(&head, true).map_err(|error| error.status())
         };
         let closed = doors(&["http.cors.allow-origin=*"]);
         assert_eq!(ask(&closed, "http://localhost:9200"), Ok(Visitor::Own));
@@ -325,7 +326,7 @@ mod tests {
     fn what_pages_fetch_without_an_origin_is_refused() {
         let ask = |method: &str, headers: &[(&str, &str)]| {
             let head = head(method, &[&[("host", "localhost:9200")], headers].concat());
-            doors(&[]).check(&head, true).map_err(|error| error.status)
+            doors(&[]).check(&head, true).map_err(|error| error.status())
         };
         for site in ["cross-site", "same-site"] {
             let image = [("sec-fetch-site", site), ("sec-fetch-mode", "no-cors")];

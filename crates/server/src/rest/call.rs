@@ -74,7 +74,7 @@ impl Call {
     /// 400 `parse_exception` where it is empty; else as [`Self::json`].
     pub async fn json_required(&mut self) -> Result<Value, Error> {
         let body = self.json().await?;
-        body.ok_or_else(|| Error::new(400, "parse_exception", "request body is required"))
+        body.ok_or_else(|| Error::invalid("parse_exception", "request body is required"))
     }
 
     /// A setting of the whole cluster that was changed while it runs: the transient one, else

@@ -259,6 +259,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rest::http_status::HttpStatus;
 
     fn check(filter: &str, json: &str, expected: &str) {
         let filter = FilterPath::parse(filter).unwrap().unwrap();
@@ -299,7 +300,7 @@ mod tests {
             ("a".repeat(20_000), "bytes"),
         ] {
             let refused = FilterPath::parse(&many).unwrap_err();
-            assert_eq!(refused.status, 400);
+            assert_eq!(refused.status(), 400);
             assert!(refused.reason.contains(what), "{}", refused.reason);
         }
     }

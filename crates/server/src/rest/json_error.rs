@@ -25,12 +25,12 @@ pub fn json_error(json: &[u8], error: &serde_json::Error) -> Error {
         Category::Eof => {
             let column = last_column(json);
             let reason = format!("{}\n at {SOURCE}; line: {line}, column: {column}]", met(json));
-            Error::new(400, "json_e_o_f_exception", reason)
+            Error::invalid("json_e_o_f_exception", reason)
         }
         Category::Data => {
             let words = error.to_string();
             let (words, _) = words.rsplit_once(" at line ").unwrap_or((&words, ""));
-            Error::new(400, "x_content_parse_exception", format!("[{line}:{column}] {words}"))
+            Error::invalid("x_content_parse_exception", format!("[{line}:{column}] {words}"))
         }
         Category::Syntax | Category::Io => {
             let at = offset(json, line, column);
@@ -41,7 +41,7 @@ pub fn json_error(json: &[u8], error: &serde_json::Error) -> Error {
             let words = error.to_string();
             let (words, _) = words.rsplit_once(" at line ").unwrap_or((&words, ""));
             let reason = format!("{shown}{words}\n at {SOURCE}; line: {line}, column: {column}]");
-            Error::new(400, "json_parse_exception", reason)
+            Error::invalid("json_parse_exception", reason)
         }
     }
 }
@@ -91,6 +91,7 @@ fn met(json: &[u8]) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rest::http_status::HttpStatus;
     use serde_json::Value;
 
     #[test]
@@ -120,6 +121,6 @@ mod tests {
             assert_eq!((error.kind.as_ref(), error.reason.as_str()), (kind, reason), "{json}");
         }
         assert_eq!(from_json::<bool>(b"1").unwrap_err().kind, "x_content_parse_exception");
-        assert_eq!(from_json::<Value>(b"").unwrap_err().status, 400);
+        assert_eq!(from_json::<Value>(b"").unwrap_err().status(), 400);
     }
 }

@@ -50,8 +50,7 @@ pub fn value(json: &[u8]) -> Result<Value, Error> {
 pub fn object(json: &[u8]) -> Result<Map<String, Value>, Error> {
     match value(json)? {
         Value::Object(object) => Ok(object),
-        _ => Err(Error::new(
-            400,
+        _ => Err(Error::invalid(
             "x_content_parse_exception",
             "[1:1] invalid type: expected an object",
         )),
@@ -111,6 +110,7 @@ impl<'de> Deserialize<'de> for Fields {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rest::http_status::HttpStatus;
     use plimsoll_memory::Action;
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
         // The text behind the limit is not looked at any more.
         let many = zeros(NODES_MAX + 1).replace(']', "}");
         let refused = value(many.as_bytes()).unwrap_err();
-        assert_eq!((refused.status, refused.kind.as_ref()), (400, "x_content_parse_exception"));
+        assert_eq!((refused.status(), refused.kind.as_ref()), (400, "x_content_parse_exception"));
         assert!(refused.reason.contains("[1000000] values"), "{}", refused.reason);
         let action = Action {
             name: "cluster:admin/change",
@@ -144,7 +144,7 @@ mod tests {
         };
         let control = Account::open(action);
         let read = control.work(|| value(zeros(NODES_MAX_CONTROL + 1).as_bytes()));
-        assert_eq!(read.unwrap_err().status, 400);
+        assert_eq!(read.unwrap_err().status(), 400);
     }
 
     #[test]

@@ -20,7 +20,7 @@ const BODIES: [&str; 4] = [
 /// # Errors
 /// 406, as a bare sentence.
 pub fn check_body(content_type: Option<&str>) -> Result<(), Error> {
-    let refused = |reason: String| Err(Error::new(406, BARE, reason));
+    let refused = |reason: String| Err(Error::not_acceptable(BARE, reason));
     let Some(given) = content_type else {
         return refused("Content-Type header is missing".to_owned());
     };
@@ -67,6 +67,7 @@ pub fn prefers_json(accept: Option<&str>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rest::http_status::HttpStatus;
 
     #[test]
     fn bodies_are_json_or_lines_of_it() {
@@ -84,7 +85,7 @@ mod tests {
             refused.reason,
             "Content-Type header [application/x-www-form-urlencoded] is not supported"
         );
-        assert_eq!(refused.status, 406);
+        assert_eq!(refused.status(), 406);
         assert!(check_body(None).is_err() && check_body(Some("application/jsonx")).is_err());
     }
 

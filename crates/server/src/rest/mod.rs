@@ -17,6 +17,7 @@ pub mod cluster;
 pub mod documents;
 pub mod expressions;
 pub mod filter_path;
+pub mod http_status;
 pub mod identity;
 pub mod json_error;
 pub mod json_read;
@@ -42,6 +43,7 @@ pub mod types;
 
 pub use shared::Rest;
 
+use plimsoll_index::ErrorClass;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -101,8 +103,10 @@ pub async fn handle(rest: Arc<Rest>, request: Request, peer: Arc<Peer>) -> Respo
     let answered = answered.unwrap_or_else(|_| Err(Error::internal("the request met a fault")));
     let answer = answered.map_err(|error| as_known(&rest, error)).unwrap_or_else(|error| {
         let answer = Answer::error(&error, has_trace);
-        match error.status {
-            401 => answer.with_header(header::WWW_AUTHENTICATE, access::CHALLENGE),
+        match error.class {
+            ErrorClass::Unauthenticated => {
+                answer.with_header(header::WWW_AUTHENTICATE, access::CHALLENGE)
+            }
             _ => answer,
         }
     });

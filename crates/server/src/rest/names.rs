@@ -39,8 +39,7 @@ enum NameError {
 /// 400 `invalid_index_name_exception`.
 pub fn check_index(name: &str) -> Result<(), Error> {
     let refused = |why: &str| {
-        Error::new(
-            400,
+        Error::invalid(
             "invalid_index_name_exception",
             format!("Invalid index name [{name}], {why}"),
         )
@@ -59,8 +58,7 @@ pub fn check_index(name: &str) -> Result<(), Error> {
 /// 400 `invalid_alias_name_exception`.
 pub fn check_alias(name: &str) -> Result<(), Error> {
     check(name).map_err(|why| {
-        Error::new(
-            400,
+        Error::invalid(
             "invalid_alias_name_exception",
             format!("Invalid alias name [{name}], {why}"),
         )

@@ -29,7 +29,7 @@ pub const ROUTES: &[Route] = &[
 async fn version(call: Call) -> Result<Answer, Error> {
     let coordinator = call.coordinator();
     let version = coordinator.cluster_version();
-    let version = version.map_err(|why| Error::new(503, "unavailable_shards_exception", why))?;
+    let version = version.map_err(|why| Error::unavailable("unavailable_shards_exception", why))?;
     let known = |node: &NodeOverview| (node.record.name.clone(), json!(node.record.version_known));
     let nodes: Map<String, Value> = coordinator.nodes().iter().map(known).collect();
     Ok(Answer::json(&json!({ "version": version, "known": nodes })))
@@ -47,7 +47,7 @@ async fn digest(call: Call) -> Result<Answer, Error> {
     for name in names.iter().flatten() {
         if call.coordinator().copies_of(name).is_empty() {
             let reason = format!("no such index [{name}]");
-            return Err(Error::new(404, "index_not_found_exception", reason));
+            return Err(Error::not_found("index_not_found_exception", reason));
         }
     }
     let digests = call.coordinator().digests(names.as_deref(), timeout).await;

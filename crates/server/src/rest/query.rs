@@ -72,8 +72,7 @@ impl Query {
             Error::illegal_argument(format!(
                 "Failed to parse int parameter [{name}] with value [{text}]"
             ))
-            .caused_by(Error::new(
-                400,
+            .caused_by(Error::invalid(
                 "number_format_exception",
                 format!("For input string: \"{text}\""),
             ))
@@ -133,11 +132,12 @@ fn decode_form(text: &str) -> Result<String, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rest::http_status::HttpStatus;
 
     #[test]
     fn parameters_are_decoded_and_read() {
         let query = Query::parse("pretty&q=a%3Ab+c&size=5&size=7&x=no&timeout=1m&e=%FF");
-        assert_eq!(query.unwrap_err().status, 400);
+        assert_eq!(query.unwrap_err().status(), 400);
         let query = Query::parse("pretty&q=a%3Ab+c&size=5&size=7&x=no&timeout=1m&l=a,,b").unwrap();
         assert_eq!(query.flag("pretty").unwrap(), Some(true));
         assert_eq!(query.get("q"), Some("a:b c"));

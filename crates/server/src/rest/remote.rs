@@ -98,7 +98,7 @@ async fn tables(call: Call) -> Result<Answer, Error> {
 /// 503 where the metadata cannot be read.
 async fn followers(call: Call) -> Result<Answer, Error> {
     let held = call.rest.remote.leading.holds().map_err(|error| {
-        Error::new(503, "status_exception", format!("the followers cannot be read: {error}"))
+        Error::unavailable("status_exception", format!("the followers cannot be read: {error}"))
     })?;
     let shown = held.into_iter().map(|it| {
         json!({
@@ -153,15 +153,15 @@ async fn nodes(call: Call) -> Result<Answer, Error> {
 
 fn no_such_remote(name: &str) -> Error {
     let reason = format!("no such remote cluster: [{name}]");
-    Error::new(404, "no_such_remote_cluster_exception", reason)
+    Error::not_found("no_such_remote_cluster_exception", reason)
 }
 
 fn unanswered(name: &str, error: &RemoteError) -> Error {
     let reason = format!("remote cluster [{name}]: {error}");
     match error {
-        RemoteError::Unreachable(_) => Error::new(503, "connect_transport_exception", reason),
-        RemoteError::Denied(_) => Error::new(503, "security_exception", reason),
-        _ => Error::new(502, "remote_transport_exception", reason),
+        RemoteError::Unreachable(_) => Error::unavailable("connect_transport_exception", reason),
+        RemoteError::Denied(_) => Error::unavailable("security_exception", reason),
+        _ => Error::bad_answer("remote_transport_exception", reason),
     }
 }
 

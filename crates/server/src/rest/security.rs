@@ -126,12 +126,12 @@ fn shown(key: &Key) -> Value {
 
 fn unknown(object: &str, field: &str) -> Error {
     let reason = format!("[1:1] [{object}] unknown field [{field}]");
-    Error::new(400, "x_content_parse_exception", reason)
+    Error::invalid("x_content_parse_exception", reason)
 }
 
 fn wrong(object: &str, field: &str, wanted: &str) -> Error {
     let reason = format!("[1:1] [{object}] failed to parse field [{field}]: expected {wanted}");
-    Error::new(400, "x_content_parse_exception", reason)
+    Error::invalid("x_content_parse_exception", reason)
 }
 
 fn object(value: Value, whole: &str, field: &str) -> Result<Map<String, Value>, Error> {
@@ -263,6 +263,7 @@ fn which(body: Value) -> Result<Which, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rest::http_status::HttpStatus;
 
     #[test]
     fn a_creation_says_what_may_be_followed() {
@@ -291,7 +292,7 @@ mod tests {
             (json!([]), "expected an object"),
         ] {
             let error = super::spec(body).unwrap_err();
-            assert!(error.status == 400 && error.reason.contains(why), "{why}: {error}");
+            assert!(error.status() == 400 && error.reason.contains(why), "{why}: {error}");
         }
     }
 
@@ -312,7 +313,7 @@ mod tests {
             json!({ "username": "elastic" }),
             json!({ "bogus": 1 }),
         ] {
-            assert_eq!(which(body.clone()).unwrap_err().status, 400, "{body}");
+            assert_eq!(which(body.clone()).unwrap_err().status(), 400, "{body}");
         }
     }
 }

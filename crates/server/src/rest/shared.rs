@@ -87,5 +87,5 @@ pub fn as_known(rest: &Rest, error: Error) -> Error {
         "blocked by: [SERVICE_UNAVAILABLE/2/no master]; whether the index [{name}] exists is not \
          known here: the log of the cluster's metadata does not answer"
     );
-    Error::new(503, "cluster_block_exception", reason)
+    Error::unavailable("cluster_block_exception", reason)
 }

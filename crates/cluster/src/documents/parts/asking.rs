@@ -364,7 +364,7 @@ impl Local {
     /// Has the index' files checked where a search failed for a reason that should not be.
     fn suspected<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
         if let Err(error) = &answer
-            && error.status == 500
+            && error.class == plimsoll_index::ErrorClass::Internal
             && let Some(indexer) = indexer_of(&self.partition)
         {
             indexer.suspect();

@@ -72,7 +72,7 @@ fn what_does_not_run_waits_and_what_may_not_wait_is_refused() {
     let line = held.pool.line(&Outside::default());
     assert_eq!((line.workers, line.in_flight, line.queued), (1, 2, 1));
     let refused = runtime.block_on(held.answers.pop().unwrap()).unwrap().unwrap_err();
-    assert_eq!((refused.status, &*refused.kind), (429, REJECTED));
+    assert_eq!((refused.class, &*refused.kind), (plimsoll_index::ErrorClass::Overloaded, REJECTED));
     assert!(refused.extra["retry_after_ms"].as_u64().is_some_and(|ms| ms > 0));
     held.ends.clear();
     for (number, answer) in [1, 2].into_iter().zip(held.answers.drain(..)) {
@@ -139,7 +139,7 @@ fn a_panic_is_an_error_of_one() {
     let pool = SearchPool::start(settings(1, 1), 7, &World::of_the_machine());
     let panics = pool.run(order(Class::Search), || panic!("on purpose"));
     let failed: Result<(), Error> = runtime.block_on(panics);
-    assert_eq!(failed.unwrap_err().status, 500);
+    assert_eq!(failed.unwrap_err().class, plimsoll_index::ErrorClass::Internal);
     assert_eq!(runtime.block_on(pool.run(order(Class::Fetch), || 1)).unwrap(), 1);
 }
 
@@ -162,7 +162,7 @@ fn heavy_searches_run_at_a_lower_priority_and_what_comes_after_does_not() {
     }
     assert_eq!(runtime.block_on(pool.run(heavy, nice)).unwrap(), own + NICER);
     let failed = runtime.block_on(pool.run(heavy, || -> u32 { panic!("a fault of a heavy one") }));
-    assert_eq!(failed.unwrap_err().status, 500);
+    assert_eq!(failed.unwrap_err().class, plimsoll_index::ErrorClass::Internal);
     assert_eq!(runtime.block_on(pool.run(heavy, nice)).unwrap(), own + NICER);
     assert_eq!(runtime.block_on(pool.run(order(Class::Search), nice)).unwrap(), own);
     // A job's answer is there before its end is counted.
@@ -240,7 +240,7 @@ fn a_panic_gives_back_what_the_job_held() {
     };
     let run = || pool.run::<()>(order(Class::Search), job);
     let answer = runtime.block_on(Charged::new(account.clone(), run)).unwrap();
-    assert_eq!(answer.unwrap_err().status, 500);
+    assert_eq!(answer.unwrap_err().class, plimsoll_index::ErrorClass::Internal);
     assert!(account.peak_bytes() >= 3 << 20);
     // The next job's thread is the same, and works for nobody.
     let next = runtime.block_on(pool.run(order(Class::Search), plimsoll_memory::current)).unwrap();

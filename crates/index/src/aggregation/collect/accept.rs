@@ -38,8 +38,7 @@ impl KeyFilter {
     ) -> Result<Self, Error> {
         let mut keys = |pattern: &Option<Pattern>| match pattern {
             None => Ok(None),
-            Some(Pattern::Regex(_)) => Err(Error::new(
-                400,
+            Some(Pattern::Regex(_)) => Err(Error::invalid(
                 "aggregation_execution_exception",
                 format!(
                     "Aggregation on field [{}] cannot support regular expression style include/exclude settings as they can only be applied to string fields. Use an array of values for include/exclude clauses",
@@ -78,7 +77,7 @@ fn key(
     interner: &mut Interner,
 ) -> Result<u64, Error> {
     let wrong =
-        || Error::new(400, "number_format_exception", format!("For input string: \"{text}\""));
+        || Error::invalid("number_format_exception", format!("For input string: \"{text}\""));
     let number = || text.parse::<f64>().ok().filter(|number| !number.is_nan()).ok_or_else(wrong);
     Ok(match (form, print) {
         (_, Print::Date { format, zone }) => {

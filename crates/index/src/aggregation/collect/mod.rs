@@ -167,7 +167,7 @@ fn run(
                 }
             }
             if (env.context.cancelled)() {
-                return Err(Error::new(400, "task_cancelled_exception", "The task was cancelled"));
+                return Err(Error::invalid("task_cancelled_exception", "The task was cancelled"));
             }
             if ended {
                 break;

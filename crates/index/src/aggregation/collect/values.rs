@@ -316,8 +316,7 @@ pub(super) fn missing_number(
         (Some(FieldKind::Boolean), Value::String(text)) if text == "true" || text == "false" => {
             Ok(f64::from(u8::from(text == "true")))
         }
-        _ => Err(Error::new(
-            400,
+        _ => Err(Error::invalid(
             "number_format_exception",
             format!("For input string: \"{}\"", value.as_str().unwrap_or_default()),
         )),

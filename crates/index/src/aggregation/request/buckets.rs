@@ -224,8 +224,7 @@ pub(super) fn check_order(name: &str, kind: &Kind, subs: &[Node]) -> Result<(), 
         let mut level = subs;
         for (depth, part) in path.iter().enumerate() {
             let Some(node) = level.iter().find(|node| node.name == *part) else {
-                return Err(Error::new(
-                    400,
+                return Err(Error::invalid(
                     "aggregation_execution_exception",
                     format!(
                         "Invalid aggregator order path [{}]. The provided aggregation [{part}] either does not exist, or is a pipeline aggregation and cannot be used to sort the buckets of [{name}].",
@@ -241,8 +240,7 @@ pub(super) fn check_order(name: &str, kind: &Kind, subs: &[Node]) -> Result<(), 
                 node.kind.is_single_bucket()
             };
             if !fits {
-                return Err(Error::new(
-                    400,
+                return Err(Error::invalid(
                     "aggregation_execution_exception",
                     format!(
                         "Invalid aggregation order path [{}]. Buckets can only be sorted on a sub-aggregator path that is built out of zero or more single-bucket aggregations within the path and a final single-bucket or a metrics aggregation at the path end. Sub-path [{part}] points to non single-bucket aggregation",

@@ -141,8 +141,7 @@ fn parse_one(
 }
 
 fn no_subs(name: &str, kind: &str) -> Error {
-    Error::new(
-        400,
+    Error::invalid(
         "aggregation_initialization_exception",
         format!("Aggregator [{name}] of type [{kind}] cannot accept sub-aggregations"),
     )
@@ -264,8 +263,7 @@ fn unknown_kind(kind: &str) -> Error {
         .filter(|known| known.starts_with(kind) || (kind.len() > 2 && kind.starts_with(*known)))
         .min_by_key(|known| known.len().abs_diff(kind.len()));
     let hint = close.map(|known| format!(" did you mean [{known}]?")).unwrap_or_default();
-    Error::parsing(format!("Unknown aggregation type [{kind}]{hint}")).caused_by(Error::new(
-        400,
+    Error::parsing(format!("Unknown aggregation type [{kind}]{hint}")).caused_by(Error::invalid(
         "named_object_not_found_exception",
         format!("unknown field [{kind}]"),
     ))

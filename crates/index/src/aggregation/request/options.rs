@@ -48,8 +48,7 @@ impl<'a> Options<'a> {
 
     /// An error about one option's value.
     pub(super) fn bad(&self, key: &str) -> Error {
-        Error::new(
-            400,
+        Error::invalid(
             "x_content_parse_exception",
             format!("[{}] failed to parse field [{key}]", self.kind),
         )
@@ -60,8 +59,7 @@ impl<'a> Options<'a> {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
             Some(Value::Number(number)) => Ok(Some(number.to_string())),
-            Some(other) => Err(Error::new(
-                400,
+            Some(other) => Err(Error::invalid(
                 "x_content_parse_exception",
                 format!("[{}] {key} doesn't support values of type: {}", self.kind, token(&other)),
             )),
@@ -175,8 +173,7 @@ impl<'a> Options<'a> {
     pub(super) fn finish(self) -> Result<(), Error> {
         match self.left.keys().next() {
             None => Ok(()),
-            Some(key) => Err(Error::new(
-                400,
+            Some(key) => Err(Error::invalid(
                 "x_content_parse_exception",
                 format!("[{}] unknown field [{key}]", self.kind),
             )),

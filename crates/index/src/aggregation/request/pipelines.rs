@@ -261,8 +261,7 @@ fn bucket_sort(options: &mut Options<'_>, gaps: Gaps) -> Result<PipelineKind, Er
 }
 
 fn validation(reason: String) -> Error {
-    Error::new(
-        400,
+    Error::invalid(
         "action_request_validation_exception",
         format!("Validation Failed: 1: {reason};"),
     )
@@ -349,7 +348,7 @@ fn check_number(path: &Path, node: &Node, rest: &[String]) -> Result<(), Error> 
             "buckets_path must reference either a number value or a single value numeric metric aggregation, got: [{found}] at [{}]",
             path.parts.join(">")
         );
-        Error::new(400, "aggregation_execution_exception", reason)
+        Error::invalid("aggregation_execution_exception", reason)
     };
     let Some((step, rest)) = rest.split_first() else {
         let is_number = match &node.kind {
@@ -368,8 +367,7 @@ fn check_number(path: &Path, node: &Node, rest: &[String]) -> Result<(), Error> 
     if node.pipelines.iter().any(|below| below.name == *step) {
         return Ok(());
     }
-    Err(Error::new(
-        400,
+    Err(Error::invalid(
         "invalid_aggregation_path_exception",
         format!("Cannot find an aggregation named [{step}] in [{}]", node.name),
     ))

@@ -137,7 +137,7 @@ pub(super) fn geo_distance(options: &mut Options<'_>) -> Result<Kind, Error> {
     })?;
     let origin = geo::place(origin).map_err(|reason| {
         let reason = format!("[origin] in geo_distance aggregation [{name}]: {reason}");
-        Error::new(400, "parse_exception", reason)
+        Error::invalid("parse_exception", reason)
     })?;
     let unit = options.string("unit")?.unwrap_or_else(|| "m".to_owned());
     let unit_m = unit_m(&unit)

@@ -121,7 +121,7 @@ fn errors_are_worded_as_elasticsearch_words_them() {
         ),
     ] {
         let error = error(&body);
-        assert_eq!(error.status, 400, "{body}");
+        assert_eq!(error.class, crate::ErrorClass::Invalid, "{body}");
         assert_eq!(error.kind, kind, "{body}: {}", error.reason);
         assert!(error.reason.starts_with(reason), "{body}: {}", error.reason);
     }
@@ -145,7 +145,7 @@ impl Memory for Limited {
     fn take(&self, bytes: u64) -> Result<(), Error> {
         let left = self.left.get().checked_sub(bytes);
         self.left.set(
-            left.ok_or_else(|| Error::new(429, "circuit_breaking_exception", "Data too large"))?,
+            left.ok_or_else(|| Error::overloaded("circuit_breaking_exception", "Data too large"))?,
         );
         Ok(())
     }
@@ -172,7 +172,11 @@ fn memory_is_asked_for_and_given_back() {
     ] {
         let memory = Limited { left: Cell::new(100_000) };
         let refused = run_with(&partitions, &body, &memory, &|| false, false).unwrap_err();
-        assert_eq!((refused.status, memory.left.get()), (429, 100_000), "{body}");
+        assert_eq!(
+            (refused.class, memory.left.get()),
+            (crate::ErrorClass::Overloaded, 100_000),
+            "{body}"
+        );
         let memory = Limited { left: Cell::new(100_000_000) };
         let _ = run_with(&partitions, &body, &memory, &|| false, false);
         assert_eq!(memory.left.get(), 100_000_000, "{body}");

@@ -35,7 +35,7 @@ fn keys(answer: &Value) -> Vec<Value> {
 
 fn error(body: &Value) -> (String, String) {
     let error = run(&[partition(&days(), 10)], body).unwrap_err();
-    assert_eq!(error.status, 400, "{body}: {}", error.reason);
+    assert_eq!(error.class, crate::ErrorClass::Invalid, "{body}: {}", error.reason);
     (error.kind.to_string(), error.reason)
 }
 

@@ -178,8 +178,7 @@ impl DateFormat {
     }
 
     fn refusal(&self, text: &str) -> Error {
-        let cause = Error::new(
-            400,
+        let cause = Error::invalid(
             "date_time_parse_exception",
             if self.alternatives.len() > 1 {
                 "Failed to parse with all enclosed parsers".to_owned()

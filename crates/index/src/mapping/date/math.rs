@@ -36,8 +36,7 @@ pub fn parse_math_moment(
         return apply(math, Moment::from_millis(now), zone, round_up);
     }
     let refused = |cause: Error| {
-        Error::new(
-            400,
+        Error::invalid(
             "parse_exception",
             format!(
                 "{}: [{}]",
@@ -56,7 +55,7 @@ pub fn parse_math_moment(
 }
 
 fn apply(math: &str, start: Moment, zone: &Zone, round_up: bool) -> Result<Moment, Error> {
-    let wrong = |why: String| Error::new(400, "parse_exception", format!("{why} [{math}]"));
+    let wrong = |why: String| Error::invalid("parse_exception", format!("{why} [{math}]"));
     let mut moment = start;
     let mut chars = math.chars().peekable();
     while let Some(operator) = chars.next() {

@@ -57,8 +57,8 @@ fn explained(error: Error, text: &str, format: &str) -> Error {
         return error;
     }
     let deepest =
-        Error::new(400, "date_time_parse_exception", "Failed to parse with all enclosed parsers");
-    Error::new(400, "parse_exception", format!("{plain}: [{plain}]"))
+        Error::invalid("date_time_parse_exception", "Failed to parse with all enclosed parsers");
+    Error::invalid("parse_exception", format!("{plain}: [{plain}]"))
         .caused_by(Error::illegal_argument(plain).caused_by(deepest))
 }
 

@@ -74,7 +74,7 @@ fn compute(context: &Context<'_>, kind: &FunctionKind) -> Result<Compute, Error>
                 None => {
                     let Some(missing) = missing else {
                         let reason = format!("Unable to find a field mapper for field [{field}]");
-                        return Err(Error::new(400, "exception", reason));
+                        return Err(Error::invalid("exception", reason));
                     };
                     // Every document has the value that stands for none.
                     let source = format!("{missing}");
@@ -135,7 +135,7 @@ pub(crate) fn bind_script(context: &Context<'_>, script: &Script) -> Result<Boun
 
 /// 400 `parse_exception`.
 fn parse_error(reason: impl ToString) -> Error {
-    Error::new(400, "parse_exception", reason)
+    Error::invalid("parse_exception", reason)
 }
 
 /// Makes numbers of a decay's origin, scale and offset.

@@ -11,7 +11,7 @@ pub(crate) fn minimum_should_match(text: &str, clauses: usize) -> Result<usize, 
     let text = text.trim();
     let count = i64::try_from(clauses).unwrap_or(i64::MAX);
     let wrong =
-        || Error::new(400, "number_format_exception", format!("For input string: \"{text}\""));
+        || Error::invalid("number_format_exception", format!("For input string: \"{text}\""));
     if !text.contains('<') {
         return one(text, count).ok_or_else(wrong);
     }

@@ -26,9 +26,9 @@ pub(super) fn compile_query_string(
         return Ok(Compiled::none());
     }
     let node = lucene::parse(&text.query, is_and).map_err(|reason| {
-        let inner = Error::new(400, "parse_exception", &reason);
+        let inner = Error::invalid("parse_exception", &reason);
         let outer = format!("Cannot parse '{}': {reason}", text.query);
-        let outer = Error::new(400, "parse_exception", outer).caused_by(inner);
+        let outer = Error::invalid("parse_exception", outer).caused_by(inner);
         shard_error(format!("Failed to parse query [{}]", text.query)).caused_by(outer)
     })?;
     compile(context, text, &node, true)
@@ -172,7 +172,7 @@ impl Compiler<'_, '_> {
                         "Failed to parse query [{}]",
                         self.text.query
                     ))
-                    .caused_by(Error::new(400, "parse_exception", reason)));
+                    .caused_by(Error::invalid("parse_exception", reason)));
                 }
                 let text = self.lowered(name, text);
                 patterns::compile_pattern(context, PatternKind::Wildcard, name, &text, false)

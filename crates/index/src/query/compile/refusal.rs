@@ -4,7 +4,7 @@ use crate::error::Error;
 
 /// A `query_shard_exception`.
 pub(crate) fn shard_error(reason: impl ToString) -> Error {
-    Error::new(400, "query_shard_exception", reason)
+    Error::invalid("query_shard_exception", reason)
 }
 
 /// An error that a value made while a query was built, in the words that Elasticsearch has then.

@@ -132,7 +132,7 @@ pub(super) fn number_format(value: &Value) -> Error {
     } else {
         format!("For input string: \"{text}\"")
     };
-    Error::new(400, "number_format_exception", reason)
+    Error::invalid("number_format_exception", reason)
 }
 
 #[cfg(test)]

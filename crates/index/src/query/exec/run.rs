@@ -54,7 +54,7 @@ impl Run {
     /// found without some of its clauses is no answer.
     pub(crate) fn is_over(&self) -> bool {
         if self.cancelled.is_set() {
-            self.fail(Error::new(400, "task_cancelled_exception", "The task was cancelled"));
+            self.fail(Error::invalid("task_cancelled_exception", "The task was cancelled"));
         }
         self.error.lock().is_some()
     }

@@ -266,8 +266,7 @@ impl SegmentCompute {
                 column.first(docs, missing.unwrap_or(f64::NAN), out);
                 for value in out.iter_mut() {
                     if value.is_nan() {
-                        return Err(Error::new(
-                            400,
+                        return Err(Error::invalid(
                             "exception",
                             format!("Missing value for field [{field}]"),
                         ));

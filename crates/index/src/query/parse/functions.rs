@@ -259,7 +259,7 @@ fn decay(body: &Body<'_>, shape: DecayShape, name: &str, node: &Value) -> Parsed
                 let reason = format!("parameter [{key}] not supported!");
                 return Err(Problem::at(
                     value,
-                    crate::error::Error::new(400, "parse_exception", reason),
+                    crate::error::Error::invalid("parse_exception", reason),
                 ));
             }
         }

@@ -50,7 +50,7 @@ fn wrap_lon(lon: f64) -> f64 {
 fn point(node: &Value) -> Parsed<GeoPoint> {
     parse_point(node).map_err(|reason| {
         let reason = format!("failed to parse geo_point: {reason}");
-        Problem::at(node, crate::error::Error::new(400, "parse_exception", reason))
+        Problem::at(node, crate::error::Error::invalid("parse_exception", reason))
     })
 }
 

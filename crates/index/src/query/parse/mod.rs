@@ -158,11 +158,8 @@ fn unknown(name: &str, node: &Value) -> Box<Problem> {
         return Problem::parsing(node, reason);
     }
     let cause = format!("unknown field [{name}]");
-    let error = Error::parsing(format!("unknown query [{name}]")).caused_by(Error::new(
-        400,
-        "named_object_not_found_exception",
-        cause,
-    ));
+    let error = Error::parsing(format!("unknown query [{name}]"))
+        .caused_by(Error::invalid("named_object_not_found_exception", cause));
     Problem::at(node, error)
 }
 

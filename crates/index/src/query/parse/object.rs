@@ -26,7 +26,7 @@ impl Body<'_> {
             if !self.shared(&mut query, key, value)? {
                 let name = self.name;
                 let reason = format!("[{name}] unknown field [{key}]");
-                let error = Error::new(400, "x_content_parse_exception", reason);
+                let error = Error::invalid("x_content_parse_exception", reason);
                 return Err(Problem::at(value, error));
             }
         }

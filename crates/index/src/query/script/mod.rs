@@ -173,7 +173,7 @@ impl Script {
                         "source" | "inline" | "lang" | "params" | "options" | "id"
                     ) {
                         let reason = format!("[script] unknown field [{key}]");
-                        let error = Error::new(400, "x_content_parse_exception", reason);
+                        let error = Error::invalid("x_content_parse_exception", reason);
                         return Err(Problem::at(node, error));
                     }
                 }
@@ -237,11 +237,8 @@ impl Script {
 
     /// The error of a script that fails on a document.
     pub(crate) fn runtime_error(&self, reason: &str) -> Error {
-        script_error("runtime error", &self.source, self.language, 0).caused_by(Error::new(
-            400,
-            "illegal_state_exception",
-            reason,
-        ))
+        script_error("runtime error", &self.source, self.language, 0)
+            .caused_by(Error::invalid("illegal_state_exception", reason))
     }
 }
 
@@ -252,7 +249,7 @@ fn compile_error(source: &str, language: Language, at: usize, reason: &str) -> E
 fn script_error(what: &'static str, source: &str, language: Language, at: usize) -> Error {
     let window: String = source.chars().take(100).collect();
     let pointer = format!("{}^---- HERE", " ".repeat(at.min(100)));
-    Error::new(400, "script_exception", what)
+    Error::invalid("script_exception", what)
         .with("script_stack", Value::from(vec![window, pointer]))
         .with("script", source)
         .with("lang", language.name())

@@ -94,7 +94,11 @@ fn what_is_no_arithmetic_is_refused() {
     ] {
         let error = Script::compile(source, Language::Painless, &params());
         let error = error.expect_err(source);
-        assert_eq!((error.status, error.kind.as_ref()), (400, "script_exception"), "{source}");
+        assert_eq!(
+            (error.class, error.kind.as_ref()),
+            (crate::ErrorClass::Invalid, "script_exception"),
+            "{source}"
+        );
     }
     let deep = format!("{}1{}", "(".repeat(5000), ")".repeat(5000));
     assert!(Script::compile(&deep, Language::Expression, &params()).is_err());

@@ -295,7 +295,12 @@ fn what_does_not_fit_a_field_is_refused() {
         ),
     ] {
         let error = fixture.search(&json!({"query": query})).expect_err(&query.to_string());
-        assert_eq!((error.status, error.kind.as_ref()), (400, kind), "{query}: {}", error.reason);
+        assert_eq!(
+            (error.class, error.kind.as_ref()),
+            (crate::ErrorClass::Invalid, kind),
+            "{query}: {}",
+            error.reason
+        );
     }
     let clauses: Vec<Value> = (0..1025).map(|_| json!({"match_all": {}})).collect();
     let error = fixture.search(&json!({"query": {"bool": {"should": clauses}}})).unwrap_err();

@@ -33,7 +33,7 @@ fn shown(fixture: &Fixture, id: &str, script: Value) -> Result<Value, String> {
             Ok(hit["fields"]["s"][0].clone())
         }
         Err(error) => {
-            assert_eq!(error.status, 400, "{script}");
+            assert_eq!(error.class, crate::ErrorClass::Invalid, "{script}");
             let cause = error.caused_by.as_ref().map(|cause| cause.reason.as_str());
             Err(format!("{} {}", error.reason, cause.unwrap_or_default()))
         }
@@ -109,7 +109,11 @@ fn scripts_that_fail_are_left_out_where_that_is_asked_for() {
         (Value::from(many), "Trying to retrieve too many script_fields."),
     ] {
         let error = fixture.search(&json!({"script_fields": fields})).unwrap_err();
-        assert!(error.status == 400 && error.reason.starts_with(reason), "{}", error.reason);
+        assert!(
+            error.class == crate::ErrorClass::Invalid && error.reason.starts_with(reason),
+            "{}",
+            error.reason
+        );
     }
 }
 
@@ -149,7 +153,11 @@ fn values_that_were_left_out_are_named_and_found() {
     assert!(none["hits"][0].get("_ignored").is_none());
     let error =
         fixture.search(&json!({"aggs": {"i": {"terms": {"field": "_ignored"}}}})).unwrap_err();
-    assert!(error.status == 400 && error.reason.contains("[_ignored]"), "{}", error.reason);
+    assert!(
+        error.class == crate::ErrorClass::Invalid && error.reason.contains("[_ignored]"),
+        "{}",
+        error.reason
+    );
 }
 
 /// Dates a nanosecond apart, two of each, some documents without one.

@@ -22,7 +22,7 @@ pub type Aliases = BTreeMap<String, Map<String, Value>>;
 /// 400 where a name or what is given cannot be.
 pub fn parse_all(body: &Value) -> Result<Aliases, Error> {
     let Value::Object(object) = body else {
-        return Err(Error::new(400, "parse_exception", "[aliases] is not an object"));
+        return Err(Error::invalid("parse_exception", "[aliases] is not an object"));
     };
     object
         .iter()
@@ -40,7 +40,7 @@ pub fn parse_all(body: &Value) -> Result<Aliases, Error> {
 pub fn parse(body: &Value) -> Result<Map<String, Value>, Error> {
     let mut alias = Map::new();
     let Value::Object(object) = body else {
-        return Err(Error::new(400, "parse_exception", "expected an object for an alias"));
+        return Err(Error::invalid("parse_exception", "expected an object for an alias"));
     };
     let text = |value: &Value| match value {
         Value::String(text) => Some(json!(text)),
@@ -102,8 +102,7 @@ pub async fn put(mut call: Call) -> Result<Answer, Error> {
 }
 
 fn same_as_index(name: &str) -> Error {
-    Error::new(
-        400,
+    Error::invalid(
         "invalid_alias_name_exception",
         format!(
             "Invalid alias name [{name}]: an index or data stream exists with the same name as the alias"
@@ -135,7 +134,7 @@ pub async fn delete(call: Call) -> Result<Answer, Error> {
 }
 
 fn missing(names: &str) -> Error {
-    Error::new(404, "aliases_not_found_exception", format!("aliases [{names}] missing"))
+    Error::not_found("aliases_not_found_exception", format!("aliases [{names}] missing"))
         .with("resource.type", "aliases")
         .with("resource.id", names)
 }
@@ -182,7 +181,7 @@ pub async fn list(call: Call) -> Result<Answer, Error> {
         return Ok(Answer::json(&shown));
     }
     let plural = if absent.len() > 1 { "aliases" } else { "alias" };
-    let error = Error::new(404, media::BARE, format!("{plural} [{}] missing", absent.join(",")));
+    let error = Error::not_found(media::BARE, format!("{plural} [{}] missing", absent.join(",")));
     if shown.is_empty() {
         return Err(error);
     }

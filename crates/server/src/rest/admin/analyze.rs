@@ -52,8 +52,7 @@ pub async fn analyze(mut call: Call) -> Result<Answer, Error> {
         "explain",
     ];
     if let Some(unknown) = body.keys().find(|key| !KNOWN.contains(&key.as_str())) {
-        return Err(Error::new(
-            400,
+        return Err(Error::invalid(
             "x_content_parse_exception",
             format!("[1:1] [analyze_request] unknown field [{unknown}]"),
         ));
@@ -100,8 +99,7 @@ fn analyzer(
 /// The tokens of all texts, as if they were one field with several values.
 fn tokens(analyzer: &Analyzer, texts: &[&str], tokens_max: usize) -> Result<Vec<Value>, Error> {
     let too_many = || {
-        Error::new(
-            500,
+        Error::failed(
             "illegal_state_exception",
             format!(
                 "The number of tokens produced by calling _analyze has exceeded the allowed \

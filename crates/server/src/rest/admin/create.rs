@@ -29,8 +29,7 @@ pub async fn create(mut call: Call) -> Result<Answer, Error> {
         .iter()
         .any(|index| index.aliases.contains_key(&name))
     {
-        return Err(Error::new(
-            400,
+        return Err(Error::invalid(
             "invalid_index_name_exception",
             format!("Invalid index name [{name}], already exists as alias"),
         )
@@ -54,7 +53,7 @@ pub async fn create(mut call: Call) -> Result<Answer, Error> {
 /// 400 where it says something that is not known.
 pub fn index_body(body: &Value) -> Result<IndexBody, Error> {
     let Value::Object(object) = body else {
-        return Err(Error::new(400, "parse_exception", "expected an object"));
+        return Err(Error::invalid("parse_exception", "expected an object"));
     };
     let mut made = IndexBody { mappings: json!({}), ..IndexBody::default() };
     for (key, value) in object {
@@ -65,8 +64,7 @@ pub fn index_body(body: &Value) -> Result<IndexBody, Error> {
             "mappings" => made.mappings = untyped(value)?.clone(),
             "aliases" => made.aliases = aliases::parse_all(value)?,
             other => {
-                return Err(Error::new(
-                    400,
+                return Err(Error::invalid(
                     "parse_exception",
                     format!("unknown key [{other}] for create index"),
                 ));

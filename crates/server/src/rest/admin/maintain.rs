@@ -135,8 +135,7 @@ pub async fn force_merge(call: Call) -> Result<Answer, Error> {
     let segments = call.query.number::<i64>("max_num_segments")?.unwrap_or(-1);
     let only_deletes = call.query.flag_or("only_expunge_deletes", false)?;
     if only_deletes && segments > 0 {
-        return Err(Error::new(
-            400,
+        return Err(Error::invalid(
             "action_request_validation_exception",
             "Validation Failed: 1: cannot set only_expunge_deletes and max_num_segments at the \
              same time, those two parameters are mutually exclusive;",

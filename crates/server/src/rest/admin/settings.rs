@@ -27,7 +27,7 @@ pub enum Occasion<'a> {
 /// any more.
 pub fn parse(body: &Value, occasion: Occasion<'_>) -> Result<Map<String, Value>, Error> {
     let Value::Object(object) = body else {
-        return Err(Error::new(400, "parse_exception", "[settings] is not an object"));
+        return Err(Error::invalid("parse_exception", "[settings] is not an object"));
     };
     let mut flat = Map::new();
     flatten("", object, &mut flat)?;
@@ -117,7 +117,7 @@ fn check(name: &str, kind: Kind, value: &Value) -> Result<(), Error> {
         Kind::Count(min, max) => match shown.parse::<i64>() {
             Err(_) => failed(String::new()).map_err(|error| {
                 let why = format!("For input string: \"{shown}\"");
-                error.caused_by(Error::new(400, "number_format_exception", why))
+                error.caused_by(Error::invalid("number_format_exception", why))
             }),
             Ok(count) if count < min => failed(format!(" must be >= {min}")),
             Ok(count) if count > max => failed(format!(" must be <= {max}")),
@@ -217,6 +217,7 @@ fn nested(settings: &Map<String, Value>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rest::http_status::HttpStatus;
 
     #[test]
     fn settings_are_read_in_every_shape() {
@@ -253,7 +254,7 @@ mod tests {
             assert_eq!(settings[name], text(&default));
             assert!(parse(&json!({ name: null }), Occasion::Creation).is_ok(), "{name}");
             let refused = parse(&json!({ name: other }), Occasion::Creation).unwrap_err();
-            assert_eq!(refused.status, 400, "{name}");
+            assert_eq!(refused.status(), 400, "{name}");
             assert!(refused.reason.contains(name), "{}", refused.reason);
         }
     }

@@ -202,7 +202,7 @@ fn sort(rows: &mut [Vec<Cell>], columns: &[Column], by: &[&str]) -> Result<(), E
         };
         let Some(at) = find(columns, name) else {
             let reason = format!("Unable to sort by unknown sort key `{name}`");
-            return Err(Error::new(400, "unsupported_operation_exception", reason));
+            return Err(Error::invalid("unsupported_operation_exception", reason));
         };
         keys.push((at, is_descending));
     }
@@ -295,6 +295,7 @@ fn help(columns: &[Column]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rest::http_status::HttpStatus;
 
     const COLUMNS: &[Column] = &[
         text("index", "i,idx", "index name"),
@@ -339,7 +340,7 @@ mod tests {
         assert_eq!(sorted[0][0], "g".into());
         sort(&mut sorted, COLUMNS, &["index:desc"]).unwrap();
         assert_eq!(sorted[0][0], "g".into());
-        assert_eq!(sort(&mut sorted, COLUMNS, &["x"]).unwrap_err().status, 400);
+        assert_eq!(sort(&mut sorted, COLUMNS, &["x"]).unwrap_err().status(), 400);
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
         all.retain(|(name, _)| name == wanted);
         if all.is_empty() {
             let reason = format!("auto-follow pattern [{wanted}] is missing");
-            return Err(Error::new(404, "resource_not_found_exception", reason));
+            return Err(Error::not_found("resource_not_found_exception", reason));
         }
     }
     let shown: Vec<Value> =
@@ -97,7 +97,7 @@ fn name(call: &Call) -> String {
 
 fn pattern_of(body: Value) -> Result<AutoFollow, Error> {
     let Value::Object(mut body) = body else {
-        return Err(Error::new(400, "parse_exception", "the body is not an object"));
+        return Err(Error::invalid("parse_exception", "the body is not an object"));
     };
     let remote = text(&mut body, "remote_cluster")?;
     let leaders = names(&mut body, "leader_index_patterns")?;
@@ -148,7 +148,7 @@ fn names(body: &mut Map<String, Value>, field: &str) -> Result<Vec<String>, Erro
 
 fn unreadable(field: &str) -> Error {
     let reason = format!("[put_auto_follow_pattern_request] failed to parse field [{field}]");
-    Error::new(400, "x_content_parse_exception", reason)
+    Error::invalid("x_content_parse_exception", reason)
 }
 
 fn shown(pattern: &AutoFollow) -> Value {
@@ -169,6 +169,7 @@ fn shown(pattern: &AutoFollow) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rest::http_status::HttpStatus;
 
     #[test]
     fn a_pattern_is_read_and_shown_as_elasticsearch_has_it() {
@@ -189,7 +190,7 @@ mod tests {
             json!({ "remote_cluster": "w", "leader_index_patterns": [7] }),
             json!({ "remote_cluster": "w", "leader_index_patterns": ["a"], "x": 1 }),
         ] {
-            assert_eq!(pattern_of(wrong).unwrap_err().status, 400);
+            assert_eq!(pattern_of(wrong).unwrap_err().status(), 400);
         }
     }
 }

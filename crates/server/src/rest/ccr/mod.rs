@@ -98,7 +98,7 @@ pub const ROUTES: &[Route] = &[
 
 /// What cares for followers here.
 fn following(call: &Call) -> Result<&Following, Error> {
-    let starting = || Error::new(503, "cluster_block_exception", "the node is being started");
+    let starting = || Error::unavailable("cluster_block_exception", "the node is being started");
     call.rest.remote.following.get().map(FollowingThread::following).ok_or_else(starting)
 }
 
@@ -163,13 +163,12 @@ fn find(following: &Following, name: &str) -> Option<FollowerOverview> {
 
 fn request_of(body: Value) -> Result<FollowRequest, Error> {
     let Value::Object(mut body) = body else {
-        return Err(Error::new(400, "parse_exception", "the body is not an object"));
+        return Err(Error::invalid("parse_exception", "the body is not an object"));
     };
     let mut text = |field: &str| match body.remove(field) {
         Some(Value::String(text)) if !text.is_empty() => Ok(Some(text)),
         None | Some(Value::Null) => Ok(None),
-        Some(_) => Err(Error::new(
-            400,
+        Some(_) => Err(Error::invalid(
             "x_content_parse_exception",
             format!("[put_follow_request] failed to parse field [{field}]"),
         )),
@@ -236,7 +235,7 @@ async fn resume(mut call: Call) -> Result<Answer, Error> {
     let body = match call.json().await? {
         None => Map::new(),
         Some(Value::Object(body)) => body,
-        Some(_) => return Err(Error::new(400, "parse_exception", "the body is not an object")),
+        Some(_) => return Err(Error::invalid("parse_exception", "the body is not an object")),
     };
     let parameters = parameters::parse(body, "resume_follow_request")?;
     following(&call)?.resume(&name(&call), parameters).await?;
@@ -259,7 +258,7 @@ async fn unfollow(mut call: Call) -> Result<Answer, Error> {
 /// 400 where the body is not right, 404 where there is no such index.
 async fn forget(mut call: Call) -> Result<Answer, Error> {
     let Value::Object(mut body) = call.json_required().await? else {
-        return Err(Error::new(400, "parse_exception", "the body is not an object"));
+        return Err(Error::invalid("parse_exception", "the body is not an object"));
     };
     let mut text = |field: &str| match body.remove(field) {
         Some(Value::String(text)) => Ok(text),
@@ -276,7 +275,7 @@ async fn forget(mut call: Call) -> Result<Answer, Error> {
     let partitions = call.coordinator().copies_of(&name).len();
     if partitions == 0 {
         let reason = format!("no such index [{name}]");
-        return Err(Error::new(404, "index_not_found_exception", reason).with("index", name));
+        return Err(Error::not_found("index_not_found_exception", reason).with("index", name));
     }
     call.rest.remote.leading.forget(&name, &follower, &uuid).await?;
     Ok(Answer::json(&json!({
@@ -331,7 +330,7 @@ fn chosen(call: &Call, all: Vec<FollowerOverview>) -> Result<Vec<FollowerOvervie
         found.extend(all.iter().filter(is_meant).cloned());
         if !is_pattern && !following(call)?.has_table(name) {
             let reason = format!("no such index [{name}]");
-            return Err(Error::new(404, "index_not_found_exception", reason)
+            return Err(Error::not_found("index_not_found_exception", reason)
                 .with("index", name)
                 .with("resource.id", name)
                 .with("resource.type", "index_or_alias"));
@@ -345,6 +344,7 @@ fn chosen(call: &Call, all: Vec<FollowerOverview>) -> Result<Vec<FollowerOvervie
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rest::http_status::HttpStatus;
 
     #[test]
     fn a_body_names_cluster_and_leader_and_nothing_that_is_not_known() {
@@ -369,7 +369,7 @@ mod tests {
         ] {
             let refused = request_of(body).unwrap_err();
             assert!(refused.reason.contains(words), "{}", refused.reason);
-            assert_eq!(refused.status, 400);
+            assert_eq!(refused.status(), 400);
         }
     }
 }

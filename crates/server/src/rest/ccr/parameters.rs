@@ -42,7 +42,7 @@ pub fn parse(body: Map<String, Value>, request: &str) -> Result<Map<String, Valu
     for (name, value) in body {
         let Some((_, kind, _)) = ALL.iter().find(|(known, ..)| *known == name) else {
             let reason = format!("[1:1] [{request}] unknown field [{name}]");
-            return Err(Error::new(400, "x_content_parse_exception", reason));
+            return Err(Error::invalid("x_content_parse_exception", reason));
         };
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let is_right = match kind {
@@ -52,7 +52,7 @@ pub fn parse(body: Map<String, Value>, request: &str) -> Result<Map<String, Valu
         };
         if !is_right {
             let reason = format!("[{request}] failed to parse field [{name}]: [{text}]");
-            return Err(Error::new(400, "x_content_parse_exception", reason));
+            return Err(Error::invalid("x_content_parse_exception", reason));
         }
         parameters.insert(name, value);
     }
@@ -74,6 +74,7 @@ pub fn with_defaults(given: &Map<String, Value>) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rest::http_status::HttpStatus;
 
     #[test]
     fn each_is_checked_and_shown_with_its_default() {
@@ -89,7 +90,7 @@ mod tests {
             json!({ "max_read_request_size": "many" }),
             json!({ "read_poll_timeout": "soon" }),
         ] {
-            assert_eq!(parse(body(wrong), "r").unwrap_err().status, 400);
+            assert_eq!(parse(body(wrong), "r").unwrap_err().status(), 400);
         }
     }
 }

@@ -184,7 +184,7 @@ pub async fn delete_rule(mut call: Call) -> Result<Answer, Error> {
 /// The fields of a body that has no other.
 async fn fields<const N: usize>(call: &mut Call, names: [&str; N]) -> Result<[String; N], Error> {
     let Value::Object(mut body) = call.json_required().await? else {
-        return Err(Error::new(400, "parse_exception", "the body is not an object"));
+        return Err(Error::invalid("parse_exception", "the body is not an object"));
     };
     let mut found = [const { String::new() }; N];
     for (found, name) in found.iter_mut().zip(names) {

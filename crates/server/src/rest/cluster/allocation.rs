@@ -52,7 +52,7 @@ pub async fn reroute(mut call: Call) -> Result<Answer, Error> {
     for StaleCopy { index, shard, node } in stale {
         let accepted = call.coordinator().accept_stale_copy(&index, shard, &node).await;
         accepted.map_err(|error| match error {
-            AcceptError::Failed(why) => Error::new(503, "unavailable_shards_exception", why),
+            AcceptError::Failed(why) => Error::unavailable("unavailable_shards_exception", why),
             why => Error::illegal_argument(format!("[{ALLOCATE_STALE}] {why}")),
         })?;
     }

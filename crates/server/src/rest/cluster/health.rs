@@ -1,6 +1,7 @@
 //! `_cluster/health`: green where every copy that is asked for is there, yellow where copies are
 //! missing, red where a partition does not answer. A request may wait for something better.
 
+use plimsoll_index::ErrorClass;
 use std::time::Duration;
 
 use plimsoll_cluster::PartitionOverview;
@@ -251,7 +252,7 @@ fn look(call: &Call, level: &str, wait: &Wait) -> Result<(Value, bool), Error> {
     let found = match resolved {
         Ok(found) => Some(found),
         // An index that is named and not there may come while the request waits.
-        Err(error) if error.status == 404 && wait.named => None,
+        Err(error) if error.class == ErrorClass::NotFound && wait.named => None,
         Err(error) => return Err(error),
     };
     let rest = &call.rest;

@@ -63,8 +63,7 @@ pub async fn put(mut call: Call) -> Result<Answer, Error> {
         return Err(Error::parsing("Expected [START_OBJECT]"));
     };
     if let Some(other) = body.keys().find(|key| !KINDS.contains(&key.as_str())) {
-        return Err(Error::new(
-            400,
+        return Err(Error::invalid(
             "x_content_parse_exception",
             format!("[cluster_update_settings_request] unknown field [{other}]"),
         ));
@@ -76,7 +75,7 @@ pub async fn put(mut call: Call) -> Result<Answer, Error> {
     }
     if changes.iter().all(|(_, changes)| changes.is_empty()) {
         let reason = "Validation Failed: 1: no settings to update;";
-        return Err(Error::new(400, "action_request_validation_exception", reason));
+        return Err(Error::invalid("action_request_validation_exception", reason));
     }
     let changes = changes.into_iter().map(|(kind, changes)| Change::new(&call, kind, changes));
     let changes: Vec<Change> = changes.collect();

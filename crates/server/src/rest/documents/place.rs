@@ -38,8 +38,7 @@ impl Place {
                 )))
             }
             (Some((_, routing)), _) => Ok(Some(routing.clone())),
-            (None, None) if self.index.mapping.routing_required() => Err(Error::new(
-                400,
+            (None, None) if self.index.mapping.routing_required() => Err(Error::invalid(
                 "routing_missing_exception",
                 format!("routing is required for [{}]/[{id}]", self.index.name),
             )
@@ -102,8 +101,7 @@ fn now_ms() -> u64 {
 }
 
 fn not_an_alias(name: &str) -> Error {
-    Error::new(
-        404,
+    Error::not_found(
         "index_not_found_exception",
         format!(
             "no such index [{name}] and [require_alias] request flag is [true] and [{name}] is \
@@ -149,8 +147,7 @@ fn check_blocks(index: &IndexMetadata) -> Result<(), Error> {
         ("index.blocks.read_only_allow_delete", 12, "index read-only / allow delete (api)"),
     ] {
         if index.settings.get(setting).is_some_and(is_true) {
-            return Err(Error::new(
-                403,
+            return Err(Error::forbidden(
                 "cluster_block_exception",
                 format!("index [{}] blocked by: [FORBIDDEN/{code}/{words}];", index.name),
             ));

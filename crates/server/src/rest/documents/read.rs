@@ -59,7 +59,7 @@ pub async fn source(call: Call) -> Result<Answer, Error> {
     let found = get(&call, &place, id, routing.as_deref()).await?;
     let found = found.ok_or_else(|| {
         let reason = format!("Document not found [{}]/[{id}]", place.index.name);
-        Error::new(404, "resource_not_found_exception", reason)
+        Error::not_found("resource_not_found_exception", reason)
     })?;
     match filter {
         SourceFilter::Whole => Ok(Answer::raw(checked(&found)?.source.clone())),
@@ -92,8 +92,7 @@ async fn get(
     let found = found.map(|found| kept(found, &place.index));
     let Some(wanted) = call.query.number::<u64>("version")? else { return Ok(found) };
     match found {
-        Some(found) if found.version != wanted => Err(Error::new(
-            409,
+        Some(found) if found.version != wanted => Err(Error::conflict(
             "version_conflict_engine_exception",
             format!(
                 "[{id}]: version conflict, current version [{}] is different than the one \
@@ -121,8 +120,7 @@ fn kept(found: Document, index: &IndexMetadata) -> Document {
 fn checked(document: &Document) -> Result<&Document, Error> {
     match serde_json::from_slice::<IgnoredAny>(&document.source) {
         Ok(IgnoredAny) => Ok(document),
-        Err(error) => Err(Error::new(
-            400,
+        Err(error) => Err(Error::invalid(
             "mapper_parsing_exception",
             format!("the row is not a document, its value is not JSON: {error}"),
         )),
@@ -237,7 +235,7 @@ async fn one(call: &Call, wanted: &Wanted, out: &mut Vec<u8>) -> Result<(), Erro
 fn failure(out: &mut Vec<u8>, types: Types, wanted: &Wanted, error: &Error) {
     out.push(b'{');
     address(out, types, &wanted.index, Some(&wanted.id));
-    let _ = write!(out, ",\"error\":{}}}", error.to_json()["error"]);
+    let _ = write!(out, ",\"error\":{}}}", error.rooted_json());
 }
 
 fn wanted(body: &Value, index: Option<&str>, query: &Query) -> Result<Vec<Wanted>, Error> {

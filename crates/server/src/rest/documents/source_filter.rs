@@ -112,6 +112,7 @@ fn deep(pattern: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rest::http_status::HttpStatus;
     use serde_json::json;
 
     #[test]
@@ -130,7 +131,7 @@ mod tests {
             let found = filter.apply(source).map(|bytes| String::from_utf8(bytes).unwrap());
             assert_eq!(found.as_deref(), expected, "{query}");
         }
-        let of = |body: Value| SourceFilter::of_body(Some(&body)).map_err(|error| error.status);
+        let of = |body: Value| SourceFilter::of_body(Some(&body)).map_err(|error| error.status());
         assert_eq!(of(json!(false)), Ok(Some(SourceFilter::Nothing)));
         assert_eq!(of(json!(["a"])), of(json!({"includes": "a"})));
         assert_eq!((of(json!(1)), of(json!([1]))), (Err(400), Err(400)));

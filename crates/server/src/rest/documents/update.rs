@@ -1,6 +1,7 @@
 //! `_update`: a document read, changed and written back if nobody changed it in between. The
 //! decision what it becomes is [`Change::apply`], which is pure.
 
+use plimsoll_index::ErrorClass;
 use std::str::from_utf8;
 
 use bytes::Bytes;
@@ -68,8 +69,7 @@ impl Body {
                 "if_seq_no" => body.if_seq_no = Some(from_json(bytes)?),
                 "if_primary_term" => body.if_primary_term = Some(from_json(bytes)?),
                 unknown => {
-                    return Err(Error::new(
-                        400,
+                    return Err(Error::invalid(
                         "x_content_parse_exception",
                         format!("[1:2] [UpdateRequest] unknown field [{unknown}]"),
                     ));
@@ -182,8 +182,7 @@ pub fn step(
 ) -> Result<Step, Error> {
     let expected = change.expected.unwrap_or(expected);
     let Some(becomes) = change.apply(found.as_ref().map(|found| &*found.source))? else {
-        return Err(Error::new(
-            404,
+        return Err(Error::not_found(
             "document_missing_exception",
             format!("[{id}]: document missing"),
         ));
@@ -191,8 +190,7 @@ pub fn step(
     if let (Condition::IfSequence { seq_no, primary_term }, Some(found)) = (expected, &found)
         && (found.seq_no != seq_no || primary_term != 1)
     {
-        return Err(Error::new(
-            409,
+        return Err(Error::conflict(
             "version_conflict_engine_exception",
             format!(
                 "[{id}]: version conflict, required seqNo [{seq_no}], primary term \
@@ -257,7 +255,7 @@ pub async fn run(
                 let updated = Updated { outcome: Outcome::Written(written), document };
                 return Ok((updated, Some(written.partition)));
             }
-            Err(error) if error.status == 409 && left > 0 => left -= 1,
+            Err(error) if error.class == ErrorClass::Conflict && left > 0 => left -= 1,
             Err(error) => return Err(located(error, &place.index, id, routing)),
         }
     }

@@ -202,7 +202,7 @@ impl Conditions {
 pub fn validation(wrong: &[&str]) -> Error {
     let list: String =
         wrong.iter().enumerate().map(|(at, what)| format!(" {}: {what};", at + 1)).collect();
-    Error::new(400, "action_request_validation_exception", format!("Validation Failed:{list}"))
+    Error::invalid("action_request_validation_exception", format!("Validation Failed:{list}"))
 }
 
 /// Refuses an ingest pipeline: there are none.

@@ -19,8 +19,7 @@ pub fn resolve(text: &str, now_ms: u64) -> Result<String, Error> {
         return Ok(text.to_owned());
     };
     let broken = |why: &str| {
-        Error::new(
-            400,
+        Error::invalid(
             "parse_exception",
             format!("invalid dynamic name expression [{inner}]. {why}"),
         )

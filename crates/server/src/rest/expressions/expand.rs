@@ -129,7 +129,7 @@ impl Target {
 /// 404: no index has this name.
 #[must_use]
 pub fn not_found(name: &str, resource_type: &str) -> Error {
-    Error::new(404, "index_not_found_exception", format!("no such index [{name}]"))
+    Error::not_found("index_not_found_exception", format!("no such index [{name}]"))
         .with("index", name)
         .with("resource.id", name)
         .with("resource.type", resource_type)
@@ -139,7 +139,7 @@ pub fn not_found(name: &str, resource_type: &str) -> Error {
 /// 400: the index is closed.
 #[must_use]
 pub fn closed(index: &IndexMetadata) -> Error {
-    Error::new(400, "index_closed_exception", "closed")
+    Error::invalid("index_closed_exception", "closed")
         .with("index", index.name.as_str())
         .with("index_uuid", index.uuid.as_str())
 }
@@ -293,6 +293,7 @@ fn flag(value: Option<&Value>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rest::http_status::HttpStatus;
     use plimsoll_index::mapping::Mapping;
     use serde_json::json;
 
@@ -334,7 +335,7 @@ mod tests {
                 })
                 .collect::<Vec<_>>()
                 .join(" "),
-            Err(error) => format!("{} {}", error.status, error.reason),
+            Err(error) => format!("{} {}", error.status(), error.reason),
         };
         assert_eq!(shown, expected, "{expression}");
     }

@@ -53,7 +53,7 @@ pub async fn get(mut call: Call) -> Result<Answer, Error> {
     }
     if patterns.is_empty() {
         let reason = "Validation Failed: 1: no fields specified;";
-        return Err(Error::new(400, "action_request_validation_exception", reason));
+        return Err(Error::invalid("action_request_validation_exception", reason));
     }
     let options = Expand::search().with_query(&call.query)?;
     let found = expressions::resolve(call.coordinator(), call.part("index"), &options)?;

@@ -69,7 +69,7 @@ async fn one(rest: &Rest, around: &Around, body: &[u8]) -> Bytes {
 fn split(body: &Bytes, around: &Around) -> Result<Vec<(Around, Bytes)>, Error> {
     if body.trim_ascii().is_empty() {
         let reason = "Validation Failed: 1: no requests added;";
-        return Err(Error::new(400, "action_request_validation_exception", reason));
+        return Err(Error::invalid("action_request_validation_exception", reason));
     }
     if !body.ends_with(b"\n") {
         return Err(Error::illegal_argument(

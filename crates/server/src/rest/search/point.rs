@@ -36,7 +36,7 @@ pub async fn open_pit(call: Call) -> Result<Answer, Error> {
 async fn opened(call: &Call) -> Result<(ContextId, Value), Error> {
     let Some(keep_alive) = call.query.duration("keep_alive")? else {
         let reason = "Validation Failed: 1: keep alive not specified;";
-        return Err(Error::new(400, "action_request_validation_exception", reason));
+        return Err(Error::invalid("action_request_validation_exception", reason));
     };
     let around = Around::of_query(call.part("index"), &call.query)?;
     if !around.routing.is_empty() {
@@ -88,7 +88,7 @@ pub async fn close(mut call: Call) -> Result<Answer, Error> {
     };
     if ids.is_empty() {
         let reason = "Validation Failed: 1: no pit ids specified;";
-        return Err(Error::new(400, "action_request_validation_exception", reason));
+        return Err(Error::invalid("action_request_validation_exception", reason));
     }
     let mut closed = Vec::with_capacity(ids.len());
     for id in ids {
@@ -119,7 +119,7 @@ pub async fn close_all(call: Call) -> Result<Answer, Error> {
 pub async fn close_pit(mut call: Call) -> Result<Answer, Error> {
     let body = call.json_required().await?;
     let Some(id) = body.get("id").and_then(Value::as_str) else {
-        return Err(Error::new(400, "x_content_parse_exception", "Required [id]"));
+        return Err(Error::invalid("x_content_parse_exception", "Required [id]"));
     };
     let freed = call.coordinator().documents().close_context(&parse(id)?);
     let answer = json!({ "succeeded": true, "num_freed": u8::from(freed) });

@@ -280,7 +280,7 @@ fn take_point(body: &mut Value) -> Result<Option<(ContextId, Option<Duration>)>,
     let id = point
         .get("id")
         .and_then(Value::as_str)
-        .ok_or_else(|| Error::new(400, "x_content_parse_exception", "Required [id]"))?;
+        .ok_or_else(|| Error::invalid("x_content_parse_exception", "Required [id]"))?;
     let keep_alive = match point.get("keep_alive").and_then(Value::as_str) {
         None => None,
         Some(text) => Some(duration("keep_alive", text)?),
@@ -330,7 +330,7 @@ fn check_scroll(around: &Around, request: &SearchRequest) -> Result<(), Error> {
 
 fn invalid(wrong: &str) -> Error {
     let reason = format!("Validation Failed: 1: {wrong};");
-    Error::new(400, "action_request_validation_exception", reason)
+    Error::invalid("action_request_validation_exception", reason)
 }
 
 /// `dfs_query_then_fetch` would have to count terms over all partitions before it scores; over

@@ -28,7 +28,7 @@ pub async fn next(mut call: Call) -> Result<Answer, Error> {
     };
     let Some(id) = id.filter(|id| !id.is_empty()) else {
         let reason = "Validation Failed: 1: scrollId is missing;";
-        return Err(Error::new(400, "action_request_validation_exception", reason));
+        return Err(Error::invalid("action_request_validation_exception", reason));
     };
     let outcome = call.coordinator().documents().scroll(&parse(id)?, keep_alive).await?;
     Ok(Answer::json(&Found {
@@ -60,7 +60,7 @@ pub async fn clear(mut call: Call) -> Result<Answer, Error> {
     }
     if ids.is_empty() {
         let reason = "Validation Failed: 1: no scroll ids specified;";
-        return Err(Error::new(400, "action_request_validation_exception", reason));
+        return Err(Error::invalid("action_request_validation_exception", reason));
     }
     if ids.len() > IDS_MAX {
         return Err(Error::illegal_argument(format!("more than {IDS_MAX} scroll ids")));

@@ -172,7 +172,7 @@ fn not_found(call: &Call, node: &str) -> Error {
              no record of the task"
         )
     };
-    Error::new(404, "resource_not_found_exception", reason)
+    Error::not_found("resource_not_found_exception", reason)
 }
 
 async fn one(call: Call) -> Result<Answer, Error> {

@@ -37,8 +37,7 @@ fn content(object: &Map<String, Value>) -> Result<Map<String, Value>, Error> {
             }
             "aliases" => json!(aliases::parse_all(value)?),
             other => {
-                return Err(Error::new(
-                    400,
+                return Err(Error::invalid(
                     "x_content_parse_exception",
                     format!("[1:1] [template] unknown field [{other}]"),
                 ));
@@ -81,8 +80,7 @@ async fn delete(call: &Call, kind: &'static str) -> Result<Answer, Error> {
     let found = found(call, kind);
     let name = call.part("name").unwrap_or_default();
     if found.is_empty() && name != "*" {
-        return Err(Error::new(
-            404,
+        return Err(Error::not_found(
             "index_template_missing_exception",
             format!("index_template [{name}] missing"),
         ));
@@ -127,7 +125,7 @@ fn patterns(body: &Map<String, Value>) -> Result<Vec<String>, Error> {
 fn object(body: Value) -> Result<Map<String, Value>, Error> {
     match body {
         Value::Object(object) => Ok(object),
-        _ => Err(Error::new(400, "parse_exception", "expected an object")),
+        _ => Err(Error::invalid("parse_exception", "expected an object")),
     }
 }
 
@@ -203,8 +201,7 @@ pub async fn component_get(call: Call) -> Result<Answer, Error> {
 fn list(call: &Call, kind: &str, all: &str, one: &str, words: &str) -> Result<Answer, Error> {
     let found = found(call, kind);
     if let (true, Some(name)) = (found.is_empty(), is_named(call)) {
-        return Err(Error::new(
-            404,
+        return Err(Error::not_found(
             "resource_not_found_exception",
             format!("{words} matching [{name}] not found"),
         ));
@@ -234,7 +231,7 @@ pub async fn index_put(mut call: Call) -> Result<Answer, Error> {
             "index_patterns" => continue,
             "template" => {
                 let inner = value.as_object().ok_or_else(|| {
-                    Error::new(400, "parse_exception", "[template] is not an object")
+                    Error::invalid("parse_exception", "[template] is not an object")
                 })?;
                 Value::Object(content(inner)?)
             }
@@ -251,8 +248,7 @@ pub async fn index_put(mut call: Call) -> Result<Answer, Error> {
                 ));
             }
             other => {
-                return Err(Error::new(
-                    400,
+                return Err(Error::invalid(
                     "x_content_parse_exception",
                     format!(
                         "[1:1] [index_template] unknown field [{other}] or a wrong value of it"
@@ -278,8 +274,7 @@ fn check_components(call: &Call, name: &str, template: &Value) -> Result<(), Err
     if missing.is_empty() {
         return Ok(());
     }
-    Err(Error::new(
-        400,
+    Err(Error::invalid(
         "invalid_index_template_exception",
         format!(
             "index_template [{name}] invalid, cause [index template [{name}] specifies component \
@@ -351,8 +346,7 @@ pub async fn component_put(mut call: Call) -> Result<Answer, Error> {
     if let Some(unknown) =
         body.keys().find(|key| !["template", "version", "_meta"].contains(&key.as_str()))
     {
-        return Err(Error::new(
-            400,
+        return Err(Error::invalid(
             "x_content_parse_exception",
             format!("[1:1] [component_template] unknown field [{unknown}]"),
         ));

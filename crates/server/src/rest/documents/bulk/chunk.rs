@@ -2,6 +2,7 @@
 //! in any order, so they go to the coordinator as one; an update waits for what comes before it
 //! to the same document, and what comes after waits for the update.
 
+use crate::rest::http_status::HttpStatus;
 use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Arc;
@@ -155,7 +156,7 @@ fn success(
 fn failure(out: &mut Vec<u8>, types: Types, index: &str, id: Option<&str>, error: Option<Error>) {
     let error = error.unwrap_or_else(|| Error::internal("the item has no outcome"));
     written::address(out, types, index, id);
-    let _ = write!(out, ",\"status\":{},\"error\":{}", error.status, error.cause_json());
+    let _ = write!(out, ",\"status\":{},\"error\":{}", error.status(), error.cause_json());
 }
 
 /// Finds an item's place and makes its work of it.

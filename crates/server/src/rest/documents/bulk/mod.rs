@@ -65,8 +65,7 @@ pub async fn bulk(mut call: Call) -> Result<Answer, Error> {
             }
         }
         if work.lines.rest().len() > LINE_BYTES_MAX {
-            return Err(Error::new(
-                413,
+            return Err(Error::too_large(
                 "content_too_long_exception",
                 format!("a line of the bulk request is longer than [{LINE_BYTES_MAX}] bytes"),
             ));

@@ -378,6 +378,7 @@ deserialize!(Name, deserialize_str);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rest::http_status::HttpStatus;
     use proptest::prelude::*;
 
     fn parse(text: &str) -> Result<Vec<Item>, Error> {
@@ -464,7 +465,7 @@ mod tests {
         #[test]
         fn any_lines(lines in proptest::collection::vec("[\\[\\]{}\":,a-e0-9 ]{0,30}", 0..6)) {
             if let Err(error) = parse(&lines.join("\n")) {
-                prop_assert_eq!(error.status, 400);
+                prop_assert_eq!(error.status(), 400);
             }
         }
 

@@ -1,6 +1,8 @@
 //! A run over the documents that a search finds: read batch by batch with a scroll, written
 //! batch by batch, counted.
 
+use crate::rest::http_status::HttpStatus;
+use plimsoll_index::ErrorClass;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -121,13 +123,13 @@ impl Tally {
     }
 
     fn fail(&mut self, index: &str, id: &str, error: &Error) {
-        self.status = self.status.max(error.status);
+        self.status = self.status.max(error.status());
         if self.failures.len() < FAILURES_MAX {
             self.failures.push(json!({
                 "index": index,
                 "id": id,
                 "cause": error.cause_json(),
-                "status": error.status,
+                "status": error.status(),
             }));
         }
     }
@@ -250,7 +252,7 @@ async fn batch(
                 }
             }
             Err(error) => {
-                let is_conflict = error.status == 409;
+                let is_conflict = error.class == ErrorClass::Conflict;
                 tally.conflicts += u64::from(is_conflict);
                 if !is_conflict || !plan.proceeds {
                     tally.fail(&index.name, &id, &located(error, index, &id, routing.as_deref()));

@@ -104,7 +104,7 @@ fn fields(object: &Map<String, Value>) -> Result<(String, Value), Error> {
 }
 
 fn failed(kind: &str, source: &str, why: String) -> Error {
-    Error::new(400, "script_exception", kind)
+    Error::invalid("script_exception", kind)
         .with("script", source)
         .with("lang", "painless")
         .caused_by(Error::illegal_argument(why))
