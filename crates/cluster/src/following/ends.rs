@@ -1,8 +1,8 @@
 //! Ends of following that a leader has not heard of yet: until it does, it keeps its log for a follower that
-//! is gone. What is to be told is noted as an object of this cluster's metadata by the write that creates the
-//! table, and stays until the leader knows the end; so no crash, restart or absence loses one. Whichever node
-//! acts tells what the one that saw the end could not. What an end does is the leader's to know
-//! (`leading/holds.rs`).
+//! is gone. What is to be told is noted as an object of this cluster's metadata before the leader is asked, and once
+//! more by the write that creates the table, and stays until the leader knows the end; so no crash, restart, absence
+//! or lost answer loses one. Whichever node acts tells what the one that saw the end could not. What an end does is
+//! the leader's to know (`leading/holds.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
