@@ -101,7 +101,7 @@ MUTATIONS = {
     ),
     "rule 7: a wrong clock appends": (
         "crates/cluster/src/replication/clock/guard.rs",
-        "            Err(why) => done(Err(AppendError::Refused(why))),\n",
+        "            Err(fault) => done(Err(AppendError::Refused(fault.to_string()))),\n",
         "            Err(_) => self.log.append(group, record, done),\n",
     ),
     "rule 10: a flush that failed counts": (
@@ -155,6 +155,41 @@ MUTATIONS = {
         "                                    return Err(WriteError::Unknown);\n",
         "                                None => {\n                                    session.renew();\n"
         "                                    continue;\n",
+    ),
+    "following: a gap in carried records is taken": (
+        "crates/log/src/rules/carried/mod.rs",
+        "        if lsn < self.after.lsn {\n            return Ok(Verdict::Gap);\n        }\n        if lsn == self.after.lsn {\n",
+        "        if lsn <= self.after.lsn {\n",
+    ),
+    "following: the records of a batch are taken backwards": (
+        "crates/storage/src/partition/following.rs",
+        "in batch.records.iter().zip(records).skip(from) {\n",
+        "in batch.records.iter().zip(records).skip(from).rev() {\n",
+    ),
+    "following: rows that the leader has no more stay where a copy is levelled": (
+        "crates/storage/src/partition/difference/compare.rs",
+        "                made.add(key, Some(value), None)\n",
+        "                made.pass(key);\n                Ok(true)\n",
+    ),
+    "following: what a copy did not take is not asked for again": (
+        "crates/cluster/src/following/pull.rs",
+        "            (_, Some(_)) => Err(Ended::Behind),\n",
+        "            (_, Some(_)) => Ok(()),\n",
+    ),
+    "following: a trim that the log tells of late is a failure like others": (
+        "crates/cluster/src/following/leading/reading.rs",
+        "        if refused.is_empty() { unreachable(error).into() } else { End::Refused(refused) }\n",
+        "        drop(refused);\n        unreachable(error).into()\n",
+    ),
+    "following: a try whose answer was lost is kept for ever": (
+        "crates/cluster/src/following/leading/holds.rs",
+        "(held.table == end.table || end.table == ANY_TABLE)",
+        "held.table == end.table",
+    ),
+    "following: a copy that the leader's log does not reach is not levelled": (
+        "crates/cluster/src/following/pull.rs",
+        "                self.level_one(partition);\n                Ok(())\n",
+        "                drop(partition);\n                Ok(())\n",
     ),
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use plimsoll_base::random::Stream;
+use plimsoll_base::tasks::Spawned;
 use plimsoll_base::time::Instant;
 use plimsoll_base::{Random, Time};
 use plimsoll_cluster::Request;
@@ -24,6 +25,8 @@ const OPERATIONS_OF_KEY: usize = 40;
 const PATIENCE: Duration = Duration::from_secs(40);
 /// How long a client that finds no node rests.
 const PAUSE: Duration = Duration::from_millis(300);
+/// Values that are set are so far from each other: no increments lead from one to the next.
+const VALUES: u64 = 1_000;
 /// One time in so many it goes to another node.
 const MOVES: u64 = 50;
 
@@ -129,7 +132,7 @@ impl History {
             number @ 4..9 => {
                 seen.value += 1;
                 // Increments between do not come to it.
-                let value = seen.value * 1_000;
+                let value = seen.value * VALUES;
                 match self.kind {
                     Kind::Documents => Action::Add(value),
                     Kind::Rows if number < 7 => Action::Set(value),
@@ -147,6 +150,25 @@ impl History {
         let generations = seen.generations.clone();
         let keys = generations.iter().map(|(slot, generation)| format!("k{slot}-{generation}"));
         keys.map(|key| seen.call(key, Action::Get, now)).collect()
+    }
+
+    /// One of the keys that are used now.
+    pub(crate) fn any_key(&self, chance: &mut Stream) -> String {
+        let slot = chance.below(SLOTS);
+        let generation = self.seen.lock().generations.get(&slot).copied().unwrap_or(0);
+        format!("k{slot}-{generation}")
+    }
+
+    /// Whether a row can have this value by what was asked for so far: it was set, and so many increments were
+    /// asked for since.
+    pub(crate) fn was_given(&self, key: &str, value: u64) -> bool {
+        let seen = self.seen.lock();
+        let operations = seen.operations.get(key).map(Vec::as_slice).unwrap_or_default();
+        let (set, added) = (value - value % VALUES, value % VALUES);
+        let is_increment = |it: &&Operation| it.action == Action::Increment;
+        let increments = operations.iter().filter(is_increment).count() as u64;
+        let was_set = set == 0 || operations.iter().any(|it| it.action == Action::Set(set));
+        was_set && added <= increments
     }
 
     /// A key is read.
@@ -213,10 +235,20 @@ pub struct Client {
     pub until: Instant,
     /// How long it rests between two operations, at most.
     pub rest: Duration,
+    /// The database that it asks.
+    pub database: u32,
+}
+
+/// What became of a question.
+pub(crate) enum Sent {
+    Answered(Reply),
+    /// It did not reach the node.
+    Refused,
+    Unknown,
 }
 
 /// A question on its way through a connection.
-type Asked = (Argv, oneshot::Sender<Reply>);
+pub(crate) type Asked = (Argv, oneshot::Sender<Reply>);
 
 impl Client {
     /// Asks until it is over.
@@ -265,7 +297,7 @@ impl Client {
         self.time.sleep(Duration::from_nanos(chance.below(rest) * times)).await;
     }
 
-    fn connect(&self, chance: &mut Stream) -> Option<mpsc::Sender<Asked>> {
+    pub(crate) fn connect(&self, chance: &mut Stream) -> Option<mpsc::Sender<Asked>> {
         self.connect_to(self.any(chance))
     }
 
@@ -278,11 +310,12 @@ impl Client {
     fn connect_to(&self, address: &str) -> Option<mpsc::Sender<Asked>> {
         let (coordinator, tasks) = self.network.coordinator(address)?;
         let (sender, mut asked) = mpsc::channel::<Asked>(1);
+        let database = self.database;
         tasks.spawn("connection", async move {
             let mut session = coordinator.session();
             while let Some((argv, answer)) = asked.recv().await {
                 let (requests, mut replies) = ([Request::Command(argv)], Vec::new());
-                coordinator.execute(&mut session, 0, &requests, &mut replies).await;
+                coordinator.execute(&mut session, database, &requests, &mut replies).await;
                 session.answers_written();
                 // Who asked may have given up.
                 let _ = replies.pop().map(|reply| answer.send(reply));
@@ -301,16 +334,35 @@ impl Client {
             Action::Increment => Argv::of(&[b"INCR", key]),
             Action::Delete => Argv::of(&[b"DEL", key]),
         };
+        match self.send(connection, argv).await {
+            Sent::Answered(reply) => read(&begun.action, reply),
+            Sent::Refused => Told::Refused,
+            Sent::Unknown => Told::Unknown,
+        }
+    }
+
+    /// Rests after what failed.
+    pub(crate) async fn pause(&self) {
+        self.time.sleep(PAUSE).await;
+    }
+
+    /// What a task in another process comes to; none where it is gone, or takes too long.
+    pub(crate) async fn within_patience<T>(&self, asked: Spawned<T>) -> Option<T> {
+        self.time.timeout(PATIENCE, asked).await.ok()?.ok()
+    }
+
+    /// Sends a question through a connection.
+    pub(crate) async fn send(&self, connection: &mpsc::Sender<Asked>, argv: Argv) -> Sent {
         let (answer, told) = oneshot::channel();
         self.time.sleep(self.network.way()).await;
         if connection.send((argv, answer)).await.is_err() {
-            return Told::Refused;
+            return Sent::Refused;
         }
         let told = self.time.timeout(PATIENCE, told).await;
         self.time.sleep(self.network.way()).await;
         match told {
-            Ok(Ok(reply)) => read(&begun.action, reply),
-            _ => Told::Unknown,
+            Ok(Ok(reply)) => Sent::Answered(reply),
+            _ => Sent::Unknown,
         }
     }
 }

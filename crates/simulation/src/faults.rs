@@ -6,7 +6,18 @@ use std::time::Duration;
 use plimsoll_base::Random;
 use plimsoll_base::random::Stream;
 
+use crate::following::link::LinkTroubles;
 use crate::log::Troubles;
+
+/// Which cluster something befalls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Side {
+    /// The first, which the other follows where there is another.
+    #[default]
+    Leader,
+    /// The other.
+    Follower,
+}
 
 /// Something that befalls a cluster, for a while. Machines are numbered from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +67,18 @@ pub enum Fault {
         /// Whose.
         machine: usize,
     },
+    /// Nothing comes through from one cluster to the other.
+    NoLink,
+    /// Somebody has the leader forget who follows it.
+    Forgotten,
+}
+
+impl Fault {
+    /// Whether it is of what is between two clusters.
+    #[must_use]
+    pub fn is_of_link(&self) -> bool {
+        matches!(self, Self::NoLink | Self::Forgotten)
+    }
 }
 
 /// A fault, from when and for how long.
@@ -65,6 +88,8 @@ pub struct Due {
     pub at: Duration,
     /// How long it lasts.
     pub lasts: Duration,
+    /// Whom it befalls.
+    pub side: Side,
     /// What it is.
     pub fault: Fault,
 }
@@ -76,6 +101,10 @@ pub struct Faults {
     pub due: Vec<Due>,
     /// What the log does all the time.
     pub troubles: Troubles,
+    /// What that of the other cluster does.
+    pub follower_troubles: Troubles,
+    /// What the way between the clusters does.
+    pub link: LinkTroubles,
 }
 
 /// How many kinds of faults there are.
@@ -84,6 +113,8 @@ const KINDS: u64 = 8;
 const COUNT_MAX: u64 = 12;
 /// The most absences of minutes in a run.
 const ABSENCES_MAX: u64 = 3;
+/// How often the way between two clusters is cut at the most.
+const LINK_CUTS_MAX: u64 = 4;
 
 impl Faults {
     /// Those of a seed, over a run of `duration` with so many machines.
@@ -106,7 +137,30 @@ impl Faults {
             })
             .collect();
         due.sort_by_key(|it| it.at);
-        Self { due, troubles }
+        Self { due, troubles, ..Self::default() }
+    }
+
+    /// The same, and what goes wrong in a second cluster and on the way to it; where the run `is_long` nodes of it
+    /// are away for minutes too.
+    #[must_use]
+    pub fn with_follower(
+        mut self,
+        random: &Random,
+        machines: usize,
+        (duration, is_long): (Duration, bool),
+    ) -> Self {
+        let part = random.part("follower");
+        let mut others = Self::drawn(&part, machines, duration);
+        if is_long {
+            others = others.with_absences(&part, machines);
+        }
+        let others_due = others.due.into_iter();
+        self.due.extend(others_due.map(|due| Due { side: Side::Follower, ..due }));
+        self.due.extend(link_cuts(&mut random.of("link cuts"), duration));
+        self.due.sort_by_key(|it| it.at);
+        self.follower_troubles = others.troubles;
+        self.link = LinkTroubles::drawn(&mut random.of("link troubles"));
+        self
     }
 
     /// The same, and nodes that are away for longer than the log is kept for them.
@@ -141,7 +195,29 @@ fn one(chance: &mut Stream, kind: u64, machines: usize, duration: Duration) -> D
         6 => (Fault::Full { machine }, ms(chance, 100, 20_000)),
         _ => (Fault::Failing { machine }, ms(chance, 100, 10_000)),
     };
-    Due { at, lasts, fault }
+    Due { at, lasts, side: Side::Leader, fault }
+}
+
+/// The way between two clusters is cut, for seconds or for longer than the leader's log is kept.
+fn link_cuts(chance: &mut Stream, duration: Duration) -> Vec<Due> {
+    let end_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).max(2);
+    let count = chance.below(LINK_CUTS_MAX + 1);
+    let is_forgotten = chance.once_in(3);
+    let mut due: Vec<Due> = (0..count)
+        .map(|_| {
+            let lasts = match chance.once_in(2) {
+                true => ms(chance, 100, 12_000),
+                false => ms(chance, 15_000, 120_000),
+            };
+            let at = ms(chance, 1, end_ms);
+            Due { at, lasts, side: Side::Leader, fault: Fault::NoLink }
+        })
+        .collect();
+    if is_forgotten {
+        let at = ms(chance, end_ms / 3, end_ms);
+        due.push(Due { at, lasts: Duration::ZERO, side: Side::Leader, fault: Fault::Forgotten });
+    }
+    due
 }
 
 /// Nodes are away for minutes, often at the same time.
@@ -160,7 +236,7 @@ fn absences(chance: &mut Stream, machines: usize) -> Vec<Due> {
             0 if !rots => Fault::Freeze { machine },
             _ => Fault::Kill { machine, with_power, rots },
         };
-        due.push(Due { at, lasts, fault });
+        due.push(Due { at, lasts, side: Side::Leader, fault });
         at += if chance.once_in(2) { ms(chance, 0, 20_000) } else { ms(chance, 0, 120_000) };
     }
     due

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use clap::Parser;
 use plimsoll_simulation::messages;
-use plimsoll_simulation::run::{Outcome, Plan, run};
+use plimsoll_simulation::plan::Plan;
+use plimsoll_simulation::run::{Outcome, run};
 use plimsoll_simulation::shrink::{Cut, shrink};
 
 /// Runs whole clusters in one thread on virtual time, each from one seed, and judges what its clients saw
@@ -53,6 +54,15 @@ struct Arguments {
     /// The log does nothing but what it is told to
     #[arg(long)]
     calm_log: bool,
+    /// The way between two clusters does nothing but carry what is asked and answered
+    #[arg(long)]
+    calm_link: bool,
+    /// Each seed has a second cluster, whose tables follow [default: as the seed says]
+    #[arg(long)]
+    follow: bool,
+    /// No seed has one, though its faults keep the places that they have with it
+    #[arg(long)]
+    alone: bool,
     /// Says of each seed what it was made of and what came of it
     #[arg(long)]
     verbose: bool,
@@ -79,7 +89,14 @@ impl Arguments {
             searchers: self.searchers,
             duration_s: self.duration_s,
             is_log_calm: self.calm_log,
+            is_link_calm: self.calm_link,
+            is_alone: self.alone,
         }
+    }
+
+    /// The plan of a seed, before anything is left out.
+    fn plan(&self, seed: u64) -> Plan {
+        if self.follow { Plan::of_two(seed) } else { Plan::of(seed) }
     }
 }
 
@@ -126,12 +143,13 @@ fn main() -> ExitCode {
         totals.unknown
     );
     let cut = arguments.cut();
+    let follow = if arguments.follow { " --follow" } else { "" };
     for seed in &totals.broken {
-        println!("broken: simulate --from {seed} --seeds 1 --verbose{cut}");
+        println!("broken: simulate --from {seed} --seeds 1 --verbose{follow}{cut}");
     }
     if let Some(seed) = totals.broken.first().filter(|_| arguments.shrink) {
-        let shrunk = shrink(&Plan::of(*seed), cut, is_violated);
-        println!("shrunk: simulate --from {seed} --seeds 1 --verbose{shrunk}");
+        let shrunk = shrink(&arguments.plan(*seed), cut, is_violated);
+        println!("shrunk: simulate --from {seed} --seeds 1 --verbose{follow}{shrunk}");
     }
     if totals.broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -142,7 +160,7 @@ fn is_broken(totals: &Mutex<Totals>) -> bool {
 
 /// Runs a seed on a thread of its own, as what a thread remembers (hash keys) must not come from another seed.
 fn one(arguments: &Arguments, seed: u64, totals: &Mutex<Totals>) {
-    let plan = arguments.cut().of(&Plan::of(seed));
+    let plan = arguments.cut().of(&arguments.plan(seed));
     let runs = std::thread::scope(|scope| {
         let count = if arguments.twice { 2 } else { 1 };
         (0..count).map(|_| scope.spawn(|| outcome(&plan)).join()).collect::<Vec<_>>()
@@ -179,6 +197,9 @@ fn one(arguments: &Arguments, seed: u64, totals: &Mutex<Totals>) {
     violations.iter().for_each(|violation| println!("  {violation}"));
     if arguments.verbose {
         println!("  {:?}", plan.faults.troubles);
+        if plan.follower.is_some() {
+            println!("  {:?}, {:?}", plan.faults.follower_troubles, plan.faults.link);
+        }
         plan.faults.due.iter().for_each(|due| println!("  {due:?}"));
     }
     totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner).broken.push(seed);

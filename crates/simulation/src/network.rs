@@ -9,6 +9,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use plimsoll_base::random::Stream;
 use plimsoll_base::{Random, Tasks, Time};
+use plimsoll_cluster::following::{Following, Leading};
 use plimsoll_cluster::{Call, CallError, Coordinator, Peers};
 
 /// How long a message is under way at least, and at most, ns.
@@ -23,16 +24,23 @@ pub struct Network {
 }
 
 struct State {
-    listening: BTreeMap<String, Listening>,
+    listening: BTreeMap<String, Services>,
     /// Ways on which nothing comes through: from, to.
     cut: BTreeSet<(String, String)>,
     chance: Stream,
 }
 
+/// What a node answers by.
 #[derive(Clone)]
-struct Listening {
-    tasks: Tasks,
-    coordinator: Arc<Coordinator>,
+pub struct Services {
+    /// In its process.
+    pub tasks: Tasks,
+    /// Clients and other nodes.
+    pub coordinator: Arc<Coordinator>,
+    /// Those of another cluster that follow its tables.
+    pub leading: Arc<Leading>,
+    /// Whoever asks for its own that follow; where it may follow.
+    pub following: Option<Following>,
 }
 
 impl Network {
@@ -45,9 +53,8 @@ impl Network {
     }
 
     /// A node answers at an address from now on.
-    pub fn listen(&self, address: &str, tasks: Tasks, coordinator: Arc<Coordinator>) {
-        let listening = Listening { tasks, coordinator };
-        self.state.lock().listening.insert(address.to_owned(), listening);
+    pub fn listen(&self, address: &str, services: Services) {
+        self.state.lock().listening.insert(address.to_owned(), services);
     }
 
     /// Nobody answers there any more.
@@ -76,9 +83,13 @@ impl Network {
     /// What the node at an address answers clients by, if one listens there.
     #[must_use]
     pub fn coordinator(&self, address: &str) -> Option<(Arc<Coordinator>, Tasks)> {
-        let state = self.state.lock();
-        let found = state.listening.get(address)?;
-        Some((Arc::clone(&found.coordinator), found.tasks.clone()))
+        self.services(address).map(|it| (it.coordinator, it.tasks))
+    }
+
+    /// All that it answers by.
+    #[must_use]
+    pub fn services(&self, address: &str) -> Option<Services> {
+        self.state.lock().listening.get(address).cloned()
     }
 
     /// How long the next message is under way.

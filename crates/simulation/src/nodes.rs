@@ -8,14 +8,20 @@ use parking_lot::Mutex;
 use plimsoll_base::disk::SimulatedDisk;
 use plimsoll_base::tasks::Executor;
 use plimsoll_base::time::Wall;
-use plimsoll_base::{Random, World};
+use plimsoll_base::{Random, Time, World};
+use plimsoll_cluster::following::Remotes;
 use plimsoll_cluster::{LogSettings, Node, NodeRecord, NodeSettings, OpenedLog, Peers};
 
+use crate::following::leader::LeaderCluster;
+use crate::following::link::Link;
 use crate::log::{Handle, Servers};
-use crate::network::{Network, Ways};
+use crate::network::{Network, Services, Ways};
 
 /// How long a node that could not be opened rests.
 const REOPEN_PAUSE: Duration = Duration::from_secs(1);
+
+/// The cluster that follows, as the other knows it.
+const CLUSTER_UUID: &str = "the-follower";
 
 /// A machine with a node.
 pub struct Machine {
@@ -33,10 +39,17 @@ pub struct Machine {
     handle: Arc<Mutex<Weak<Handle>>>,
 }
 
+/// What tells the processes and machines of a cluster from those of another.
+#[derive(Clone, Copy, Debug)]
+pub struct Names {
+    /// What names of machines begin with.
+    pub prefix: &'static str,
+    /// The process of the first node that is started; others come after it.
+    pub first_process: u64,
+}
+
 /// What the machines of a cluster share.
 pub struct Cluster {
-    /// Polls all of it.
-    pub executor: Executor,
     /// The log's servers.
     pub servers: Arc<Servers>,
     /// The ways between nodes.
@@ -45,6 +58,8 @@ pub struct Cluster {
     pub machines: Vec<Machine>,
     partitions: u32,
     next_process: u64,
+    /// The way to the cluster whose tables it may follow.
+    link: Option<Arc<Link>>,
     /// Why nodes could not be opened.
     pub failures: Arc<Mutex<Vec<String>>>,
 }
@@ -53,27 +68,33 @@ impl Cluster {
     /// Machines with nothing on their disks, whose nodes make databases of so many partitions.
     #[must_use]
     pub fn new(
-        executor: Executor,
-        servers: Arc<Servers>,
-        network: Arc<Network>,
+        names: Names,
+        (servers, network): (Arc<Servers>, Arc<Network>),
         (random, count): (&Random, usize),
         partitions: u32,
+        link: Option<Arc<Link>>,
     ) -> Self {
         let machine = |number: usize| {
-            let (address, random) = (format!("n{number}"), random.part(&format!("n{number}")));
+            let address = format!("{}{number}", names.prefix);
+            let random = random.part(&address);
             let (disk, dir) = (SimulatedDisk::new(&random), Path::new("/").join(&address));
             let handle = Arc::new(Mutex::new(Weak::new()));
             let (process, starts, is_failing, wall) = (None, 0, false, None);
             Machine { address, disk, dir, random, process, starts, is_failing, wall, handle }
         };
         let machines = (1..=count).map(machine).collect();
-        let failures = Arc::default();
-        // The servers are process 0, clients process 1.
-        Self { executor, servers, network, machines, partitions, next_process: 2, failures }
+        let (failures, next_process) = (Arc::default(), names.first_process);
+        Self { servers, network, machines, partitions, next_process, link, failures }
+    }
+
+    /// The addresses of all nodes.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<String> {
+        self.machines.iter().map(|it| it.address.clone()).collect()
     }
 
     /// Starts the node of a machine where it does not run.
-    pub fn start(&mut self, at: usize) {
+    pub fn start(&mut self, executor: &Executor, at: usize) {
         let machine = &mut self.machines[at];
         if machine.process.is_some() {
             return;
@@ -84,12 +105,13 @@ impl Cluster {
         machine.starts += 1;
         let random = machine.random.part(&format!("start {}", machine.starts));
         let disk = machine.disk.started();
-        let (world, wall) = World::simulated(&self.executor, &random, process, disk);
+        let (world, wall) = World::simulated(executor, &random, process, disk);
         machine.wall = Some(wall);
         let ways = Ways { network: Arc::clone(&self.network), from: machine.address.clone() };
         let record = NodeRecord {
             name: machine.address.clone(),
             rpc: machine.address.clone(),
+            remote: machine.address.clone(),
             ..NodeRecord::default()
         };
         let peers: Arc<dyn Peers> = Arc::new(ways);
@@ -104,12 +126,13 @@ impl Cluster {
         let (address, failures) = (machine.address.clone(), Arc::clone(&self.failures));
         let tasks = world.tasks.clone();
         let handle = Arc::clone(&machine.handle);
-        let run = serve(world, settings, (servers, handle), network, (address, failures));
+        let ways = (network, self.link.clone());
+        let run = serve(world, settings, (servers, handle), ways, (address, failures));
         tasks.spawn("node", run);
     }
 
     /// Kills the node of a machine; with a loss of power what it did not sync is gone, or torn.
-    pub fn kill(&mut self, at: usize, with_power: bool) {
+    pub fn kill(&mut self, executor: &mut Executor, at: usize, with_power: bool) {
         let machine = &mut self.machines[at];
         let Some(process) = machine.process.take() else { return };
         // First: what a process does while it is taken apart, one that was killed does not do.
@@ -119,7 +142,7 @@ impl Cluster {
             machine.disk.kill();
         }
         self.network.leave(&machine.address);
-        self.executor.kill(process);
+        executor.kill(process);
     }
 
     /// Turns a bit in what the node of a machine, which does not run, holds of partitions.
@@ -144,32 +167,30 @@ impl Cluster {
 
     /// Has the disk of a machine fail where something is to be made durable. Where it does not any more, the
     /// node is started anew, as what was not made durable is not known to be lost until then.
-    pub fn fail_syncs(&mut self, at: usize, do_fail: bool) {
+    pub fn fail_syncs(&mut self, executor: &mut Executor, at: usize, do_fail: bool) {
         let machine = &mut self.machines[at];
         machine.disk.fail_syncs(do_fail);
         let was_failing = std::mem::replace(&mut machine.is_failing, do_fail);
         if was_failing && !do_fail && machine.process.is_some() {
-            self.kill(at, false);
-            self.start(at);
+            self.kill(executor, at, false);
+            self.start(executor, at);
         }
     }
 
     /// Has the node of a machine stand still, or go on.
-    pub fn freeze(&mut self, at: usize, is_frozen: bool) {
+    pub fn freeze(&self, executor: &mut Executor, at: usize, is_frozen: bool) {
         let Some(process) = self.machines[at].process else { return };
         if is_frozen {
-            self.executor.freeze(process);
+            executor.freeze(process);
         } else {
-            self.executor.thaw(process);
+            executor.thaw(process);
         }
     }
 
     /// Sets the wall clock of a machine's node by so much, ms.
-    pub fn set_clock(&self, at: usize, by_ms: i64) {
+    pub fn set_clock(&self, time: &Time, at: usize, by_ms: i64) {
         let Some(wall) = &self.machines[at].wall else { return };
-        let now = self.executor.time().now();
-        let right_ms = self.executor.time().wall_ms();
-        wall.set_ms(now, right_ms.saturating_add_signed(by_ms));
+        wall.set_ms(time.now(), time.wall_ms().saturating_add_signed(by_ms));
     }
 
     /// The node of a machine sees nothing new of the log for so long.
@@ -185,9 +206,10 @@ async fn serve(
     world: World,
     settings: NodeSettings,
     (servers, opened): (Arc<Servers>, Arc<Mutex<Weak<Handle>>>),
-    network: Arc<Network>,
+    (network, link): (Arc<Network>, Option<Arc<Link>>),
     (address, failures): (String, Arc<Mutex<Vec<String>>>),
 ) {
+    let remotes = link.map(|link| -> Arc<dyn Remotes> { Arc::new(LeaderCluster::new(link)) });
     for opening in 1_u64.. {
         // What an opening names by chance (leads, sessions) is nobody else's, the one before it included.
         let random = world.random.part(&format!("opening {opening}"));
@@ -202,10 +224,24 @@ async fn serve(
         };
         match node.await {
             Ok(node) => {
-                network.listen(&address, world.tasks.clone(), node.coordinator());
+                let (coordinator, leading) = (node.coordinator(), node.leading());
+                let followers = remotes
+                    .as_ref()
+                    .map(|remotes| node.following(Arc::clone(remotes), CLUSTER_UUID.to_owned()));
+                let followers = followers.transpose();
+                let followers = followers.inspect_err(|error| {
+                    failures.lock().push(format!("{address} follows nothing: {error}"));
+                });
+                let followers = followers.ok().flatten();
+                let following = followers.as_ref().map(|it| it.following().clone());
+                let tasks = world.tasks.clone();
+                network.listen(&address, Services { tasks, coordinator, leading, following });
                 let why = node.fell_behind().await;
                 tracing::info!(why, "the node is opened anew");
                 network.leave(&address);
+                if let Some(followers) = followers {
+                    followers.stop();
+                }
                 Box::pin(node.close()).await;
             }
             Err(error) => failures.lock().push(format!("{address}: {error}")),

@@ -18,7 +18,7 @@ use crate::documents::{self, PAUSE, at};
 use crate::linearizable::{Action, Answer};
 
 /// The index.
-const INDEX: &str = "documents";
+pub(crate) const INDEX: &str = "documents";
 /// More than it ever holds.
 const HITS_MAX: usize = 1_000;
 /// One request in so many is a search: what a refresh costs is most of what a run does.
@@ -118,22 +118,8 @@ impl Searcher {
     async fn search(&self, address: &str, preference: Preference) -> Result<(), String> {
         let client = &self.client;
         let begun = client.history.begin_reads(client.time.now());
-        let shape = self.shape;
-        let found = at(&self.client, address, move |coordinator| async move {
-            let index = index(&coordinator, shape).await?;
-            let left_out = coordinator.documents().refresh(&index, None).await?;
-            let request = SearchRequest::parse(&json!({ "size": HITS_MAX, "version": true }))?;
-            let options = SearchOptions { preference, ..SearchOptions::default() };
-            let found = coordinator.documents().search(&[index], request, options).await?;
-            // What such a copy shows may be older.
-            if left_out.is_empty() { Ok(found) } else { Err(not_all(&left_out)) }
-        });
-        let shown = match found.await {
-            None => Err("it does not answer".to_owned()),
-            Some(Ok(found)) => hits(&found.hits)
-                .inspect_err(|what| client.history.note(format!("a search at {address}: {what}"))),
-            Some(Err(error)) => Err(format!("{}: {}", error.kind, error.reason)),
-        };
+        let shown = shown(client, address, Some(self.shape), preference).await;
+        let shown = shown.map_err(|error| format!("{}: {}", error.kind, error.reason));
         let now = client.time.now();
         for begun in &begun {
             let told = match &shown {
@@ -144,6 +130,38 @@ impl Searcher {
         }
         shown.map(drop)
     }
+}
+
+/// Has a node refresh the index, which is made where there is none and its shape is given, and search it; says
+/// what it shows.
+pub(crate) async fn shown(
+    client: &Client,
+    address: &str,
+    shape: Option<Shape>,
+    preference: Preference,
+) -> Result<BTreeMap<String, u64>, Error> {
+    let found = at(client, address, move |coordinator| async move {
+        let index = match shape {
+            Some(shape) => index(&coordinator, shape).await?,
+            None => coordinator.documents().index(INDEX).ok_or_else(no_index)?,
+        };
+        let left_out = coordinator.documents().refresh(&index, None).await?;
+        let request = SearchRequest::parse(&json!({ "size": HITS_MAX, "version": true }))?;
+        let options = SearchOptions { preference, ..SearchOptions::default() };
+        let found = coordinator.documents().search(&[index], request, options).await?;
+        // What such a copy shows may be older.
+        if left_out.is_empty() { Ok(found) } else { Err(not_all(&left_out)) }
+    });
+    let silent = || Err(Error::unavailable("silent", "it does not answer"));
+    let found = found.await.unwrap_or_else(silent)?;
+    hits(&found.hits).map_err(|what| {
+        client.history.note(format!("a search at {address}: {what}"));
+        Error::internal(what)
+    })
+}
+
+fn no_index() -> Error {
+    Error::unavailable("no_index", "the index is not here yet")
 }
 
 /// The index, which is made where there is none.
@@ -160,7 +178,7 @@ async fn index(coordinator: &Coordinator, shape: Shape) -> Result<Arc<IndexMetad
     match documents::make(coordinator, INDEX, settings).await {
         // Another was faster.
         Err(error) if error.kind == "resource_already_exists_exception" => {
-            found().ok_or_else(|| Error::unavailable("no_index", "the index is not here yet"))
+            found().ok_or_else(no_index)
         }
         made => made,
     }

@@ -5,8 +5,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::following::LinkTroubles;
 use crate::log::Troubles;
-use crate::run::Plan;
+use crate::plan::Plan;
 
 /// The most runs that are made to cut a plan down.
 const RUNS_MAX: usize = 80;
@@ -26,6 +27,10 @@ pub struct Cut {
     pub duration_s: Option<u64>,
     /// Whether the log does nothing but what it is told to.
     pub is_log_calm: bool,
+    /// Whether the way between two clusters does.
+    pub is_link_calm: bool,
+    /// Whether there is no second cluster.
+    pub is_alone: bool,
 }
 
 impl fmt::Display for Cut {
@@ -44,7 +49,13 @@ impl fmt::Display for Cut {
         if let Some(duration_s) = self.duration_s {
             write!(f, " --duration-s {duration_s}")?;
         }
-        if self.is_log_calm { write!(f, " --calm-log") } else { Ok(()) }
+        if self.is_log_calm {
+            write!(f, " --calm-log")?;
+        }
+        if self.is_link_calm {
+            write!(f, " --calm-link")?;
+        }
+        if self.is_alone { write!(f, " --alone") } else { Ok(()) }
     }
 }
 
@@ -63,8 +74,12 @@ impl Cut {
         cut.duration = self.duration_s.map_or(plan.duration, Duration::from_secs);
         if self.is_log_calm {
             cut.faults.troubles = Troubles::default();
+            cut.faults.follower_troubles = Troubles::default();
         }
-        cut
+        if self.is_link_calm {
+            cut.faults.link = LinkTroubles::default();
+        }
+        if self.is_alone { cut.alone() } else { cut }
     }
 }
 
@@ -72,9 +87,16 @@ impl Cut {
 #[must_use]
 pub fn shrink(plan: &Plan, begin: Cut, is_broken: impl FnMut(&Plan) -> bool) -> Cut {
     let mut shrinking = Shrinking { plan, cut: begin, runs: 0, is_broken };
+    if plan.follower.is_some() {
+        shrinking.attempt(Cut { is_alone: true, ..shrinking.cut.clone() });
+    }
     shrinking.leave_out_faults();
-    if plan.faults.troubles != Troubles::default() {
+    let troubles = [plan.faults.troubles, plan.faults.follower_troubles];
+    if troubles != [Troubles::default(); 2] {
         shrinking.attempt(Cut { is_log_calm: true, ..shrinking.cut.clone() });
+    }
+    if plan.faults.link != LinkTroubles::default() {
+        shrinking.attempt(Cut { is_link_calm: true, ..shrinking.cut.clone() });
     }
     for searchers in 0..plan.searchers {
         let cut = Cut { searchers: Some(searchers), ..shrinking.cut.clone() };

@@ -5,7 +5,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use plimsoll_simulation::run::{Outcome, Plan, run};
+use plimsoll_simulation::plan::Plan;
+use plimsoll_simulation::run::{Outcome, run};
 
 /// How many seeds are tried; `make simulate` tries more.
 const SEEDS: u64 = 200;
@@ -19,7 +20,7 @@ fn outcome(plan: &Plan) -> Outcome {
 
 #[test]
 fn a_seed_is_one_history() {
-    for plan in [Plan::calm(1), Plan::of(1), Plan::of(2), Plan::of(3)] {
+    for plan in [Plan::calm(1), Plan::of(1), Plan::of(2), Plan::of(3), Plan::of_two(4)] {
         let once = outcome(&plan);
         assert!(once.counts.answered > 100, "{once:?}");
         assert_eq!(outcome(&plan), once, "{plan:?}");

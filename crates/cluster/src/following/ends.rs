@@ -1,16 +1,17 @@
 //! Ends of following that a leader has not heard of yet: until it does, it keeps its log for a follower that
-//! is gone. What is to be told is noted as an object of this cluster's metadata by the write that creates the
-//! table, and stays until the leader knows the end; so no crash, restart or absence loses one. Whichever node
-//! acts tells what the one that saw the end could not. What an end does is the leader's to know
-//! (`leading/holds.rs`).
+//! is gone. What is to be told is noted as an object of this cluster's metadata before the leader is asked, and once
+//! more by the write that creates the table, and stays until the leader knows the end; so no crash, restart, absence
+//! or lost answer loses one. Whichever node acts tells what the one that saw the end could not. What an end does is
+//! the leader's to know (`leading/holds.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use plimsoll_storage::ErrorReply;
 use plimsoll_storage::operation::Operation;
 use serde::{Deserialize, Serialize};
 
-use super::remote::{Hold, HoldChange, RemoteError};
+use super::remote::{ANY_TABLE, Hold, HoldChange, RemoteError};
 use super::service::Keeping;
 use super::slots::Taken;
 use crate::copies::LocalCopies;
@@ -23,6 +24,9 @@ use crate::metadata::table::TableDefinition;
 const KIND: &str = "following";
 /// The most ends that wait; beyond it the oldest is given up, and its leader's budget ends what is kept.
 const ENDS_MAX: usize = 1024;
+/// How long a try to follow may take until its table is created, ms: what is noted of one that is under way is no
+/// end yet.
+const TRY_MS_MAX: u64 = 60_000;
 /// How long an end waits where no remote cluster of its name is set: 7 days.
 const UNKNOWN_REMOTE_MS_MAX: u64 = 7 * 24 * 3_600_000;
 
@@ -47,6 +51,25 @@ enum Outcome {
 }
 
 impl Keeping {
+    /// Notes a try to follow before its leader is asked: the answer may be lost, and this node too, and the leader
+    /// keeps its log all the same. Which table that is of is the leader's to know.
+    ///
+    /// # Errors
+    /// Where the metadata cannot be written.
+    pub(super) async fn note_try(
+        &self,
+        here: &LocalCopies,
+        remote: &str,
+        begun: &Hold,
+    ) -> Result<(), ErrorReply> {
+        let end = Hold { change: HoldChange::End, ..begun.clone() };
+        let at_ms = here.metadata.log_time_ms();
+        let name = name_of(end.follower_incarnation);
+        let value = bytes_of(&Noted { remote: remote.to_owned(), end, at_ms });
+        let note = metadata::put_object(KIND, &name, &value);
+        here.replication.write_metadata(note).await.map(drop)
+    }
+
     /// The write that creates a table which follows, and notes that its leader is to learn of its end.
     pub(super) fn creation(
         &self,
@@ -58,8 +81,7 @@ impl Keeping {
         let incarnation = definition.incarnation;
         let end = self.hold_of(name, incarnation, follows, HoldChange::End);
         let at_ms = here.metadata.log_time_ms();
-        let noted = Noted { remote: follows.remote.clone(), end, at_ms };
-        let value = serde_json::to_vec(&noted).expect("a note is plain data");
+        let value = bytes_of(&Noted { remote: follows.remote.clone(), end, at_ms });
         let note = metadata::put_object(KIND, &name_of(incarnation), &value);
         let commands = vec![metadata::create_table(name, definition), note];
         Operation::Transaction { watched: Vec::new(), commands }
@@ -140,6 +162,17 @@ impl Keeping {
     }
 }
 
+fn bytes_of(noted: &Noted) -> Vec<u8> {
+    serde_json::to_vec(noted).expect("a note is plain data")
+}
+
+impl Noted {
+    /// Whether it is of a try that may be under way.
+    fn is_tried(&self, now_ms: u64) -> bool {
+        self.end.table == ANY_TABLE && now_ms.saturating_sub(self.at_ms) < TRY_MS_MAX
+    }
+}
+
 /// What came of telling an end: `None` where the remote cluster is not known here.
 fn outcome(told: Option<Result<(), RemoteError>>, at_ms: u64, now_ms: u64) -> Outcome {
     match told {
@@ -163,8 +196,9 @@ fn ended(here: &LocalCopies) -> Result<Vec<Noted>, MetadataError> {
     let following: BTreeSet<String> =
         following.map(|(_, definition)| name_of(definition.incarnation)).collect();
     noted.retain(|(name, _)| !following.contains(name));
-    let ended = noted.into_iter().filter_map(|(_, value)| serde_json::from_value(value).ok());
-    Ok(ended.collect())
+    let now_ms = here.metadata.log_time_ms();
+    let noted = noted.into_iter().filter_map(|(_, value)| serde_json::from_value(value).ok());
+    Ok(noted.filter(|noted: &Noted| !noted.is_tried(now_ms)).collect())
 }
 
 /// The name of the note about a table of this incarnation, which is used once.
@@ -175,6 +209,18 @@ fn name_of(incarnation: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_try_is_no_end_while_it_may_be_under_way() {
+        let noted = |table| Noted {
+            remote: "leader".to_owned(),
+            end: Hold { table, change: HoldChange::End, ..Hold::default() },
+            at_ms: 1_000,
+        };
+        assert!(noted(ANY_TABLE).is_tried(1_000 + TRY_MS_MAX - 1));
+        assert!(!noted(ANY_TABLE).is_tried(1_000 + TRY_MS_MAX));
+        assert!(!noted(7).is_tried(1_000), "its table was created, and is gone");
+    }
 
     #[test]
     fn an_end_waits_for_its_leader_alone() {

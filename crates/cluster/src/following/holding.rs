@@ -31,11 +31,17 @@ impl Keeping {
         let change = HoldChange::Positions(positions.clone());
         let hold = |change| self.hold_of(table.name(), table.incarnation(), follows, change);
         let held = remote.hold(hold(change)).await?;
-        if held.positions.is_empty() && !held.is_dropped {
+        match (held.is_dropped, held.positions.is_empty()) {
+            // It is told again: what all nodes here say together ends that, and one that spoke for a partition
+            // meanwhile may have said less of it.
+            (true, _) => {}
             // Somebody had it forgotten; whoever follows still needs what comes next.
-            remote.hold(hold(HoldChange::Begin)).await?;
-        } else {
-            self.held.lock().insert(table.incarnation(), positions);
+            (false, true) => {
+                remote.hold(hold(HoldChange::Begin)).await?;
+            }
+            (false, false) => {
+                self.held.lock().insert(table.incarnation(), positions);
+            }
         }
         Ok(())
     }

@@ -201,12 +201,15 @@ pub struct LeaderDocuments {
     pub is_closed: bool,
 }
 
+/// The incarnation of a leader's table that is not known.
+pub(super) const ANY_TABLE: u64 = 0;
+
 /// Who follows, and how far it has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
     /// The leader's table, by name and incarnation.
     pub name: String,
-    /// The incarnation.
+    /// The incarnation; [`ANY_TABLE`] where an end is told of a try whose answer was lost.
     pub table: u64,
     /// The follower's cluster.
     pub cluster_uuid: String,

@@ -133,6 +133,8 @@ impl Following {
             follower_incarnation: incarnation,
             ..Hold::default()
         };
+        let noted = self.keeping.note_try(here, &request.remote, &hold).await;
+        noted.map_err(failed)?;
         let leader = remote.follow(hold).await.map_err(|error| match error {
             RemoteError::NoTable(_) => no_leader(&request.leader),
             error => failed_remote(&request.remote, &error),

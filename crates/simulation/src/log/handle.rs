@@ -203,6 +203,14 @@ impl Log for Handle {
         Ok(self.servers.bounds(group))
     }
 
+    fn held_bytes(&self, group: GroupId) -> Result<Option<u64>, LogError> {
+        self.bytes_after(group, Lsn(0))
+    }
+
+    fn bytes_after(&self, group: GroupId, lsn: Lsn) -> Result<Option<u64>, LogError> {
+        Ok(self.servers.has(group).then(|| self.servers.bytes_after(group, lsn)))
+    }
+
     fn trim(&self, group: GroupId, up_to: Lsn) -> Result<(), LogError> {
         self.servers.trim(group, up_to);
         Ok(())

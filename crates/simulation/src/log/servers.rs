@@ -49,6 +49,9 @@ pub(super) const UNKNOWN_AFTER: Duration = Duration::from_secs(5);
 /// By how much a late record is later, at most.
 const LATE_MAX: Duration = Duration::from_secs(30);
 
+/// What a record takes beside its bytes: much, so that a run comes to limits on what a log holds.
+const RECORD_BYTES: u64 = 4_096;
+
 /// What becomes of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
@@ -200,6 +203,14 @@ impl Servers {
             entries.push(Entry { group, lsn: Lsn(lsn), record: record.clone() });
         }
         Ok(())
+    }
+
+    /// What the records after a position take of the servers' files.
+    pub(super) fn bytes_after(&self, group: GroupId, lsn: Lsn) -> u64 {
+        let state = self.state.lock();
+        let held = &state.groups[usize::from(group.0)];
+        let skip = usize::try_from((lsn.0 + 1).saturating_sub(held.first.0)).unwrap_or(usize::MAX);
+        held.records.iter().skip(skip).map(|record| RECORD_BYTES + record.len() as u64).sum()
     }
 
     /// Forgets what is before a position; the record there is kept, for readers to know the group by.

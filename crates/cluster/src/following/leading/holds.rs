@@ -13,7 +13,7 @@ use plimsoll_storage::Reply;
 use serde::{Deserialize, Serialize};
 
 use super::{Leading, METADATA_TIME, unreachable};
-use crate::following::remote::{Held, Hold, HoldChange, LeaderTable, RemoteError};
+use crate::following::remote::{ANY_TABLE, Held, Hold, HoldChange, LeaderTable, RemoteError};
 use crate::metadata;
 use crate::metadata::error::MetadataError;
 use crate::metadata::table::TableDefinition;
@@ -115,11 +115,10 @@ impl Leading {
             let all = all(&here.metadata).map_err(unreachable)?;
             let current = all.iter().find(|(known, _)| *known == name).map(|(_, held)| held);
             let command = if hold.change == HoldChange::End {
-                // The key was looked at by the table's name.
-                if current.is_none_or(|held| held.name != hold.name) {
+                let Some((ended, _)) = all.iter().find(|(_, held)| is_ended(held, &hold)) else {
                     return Ok(Held::default());
-                }
-                metadata::delete_object(KIND, &name)
+                };
+                metadata::delete_object(KIND, ended)
             } else {
                 let reaches = self.reaches(&hold).await?;
                 if current.is_none() && hold.change == HoldChange::Begin {
@@ -233,6 +232,14 @@ pub(super) fn put(name: &str, held: &FollowerHold) -> plimsoll_storage::Argv {
 fn object_name(hold: &Hold) -> String {
     let Hold { table, cluster_uuid, follower_incarnation, .. } = hold;
     format!("{table:016x}:{cluster_uuid}:{follower_incarnation:016x}")
+}
+
+/// Whether an end is of this: a follower's name is drawn, and used once. The key was looked at by the table's name.
+fn is_ended(held: &FollowerHold, end: &Hold) -> bool {
+    held.name == end.name
+        && held.cluster_uuid == end.cluster_uuid
+        && held.follower_incarnation == end.follower_incarnation
+        && (held.table == end.table || end.table == ANY_TABLE)
 }
 
 fn check_names(hold: &Hold) -> Result<(), RemoteError> {

@@ -17,7 +17,7 @@ use plimsoll_base::time::Instant;
 use plimsoll_log::record::Item;
 use plimsoll_log::rules::carried::{AssembleFault, Assembler, CarriedFault};
 use plimsoll_log::rules::chain::Position;
-use plimsoll_log::{Entry, GroupId, Lsn, PartitionId, Reader};
+use plimsoll_log::{Entry, GroupId, LogError, Lsn, PartitionId, Reader};
 use tokio::sync::mpsc::Sender;
 
 use super::unreachable;
@@ -226,7 +226,7 @@ impl Reading {
 
     /// Reads what the log has; where that is nothing, waits for something for so long.
     async fn read(&mut self, entries: &mut Vec<Entry>, patience: Duration) -> Result<(), End> {
-        self.reader.take(entries, READ_BYTES).map_err(unreachable)?;
+        self.read_now(entries)?;
         if !entries.is_empty() || patience.is_zero() {
             return Ok(());
         }
@@ -238,7 +238,27 @@ impl Reading {
             () = ready => {}
             () = self.time.sleep(patience) => return Ok(()),
         }
-        self.reader.take(entries, READ_BYTES).map_err(|error| unreachable(error).into())
+        self.read_now(entries)
+    }
+
+    fn read_now(&mut self, entries: &mut Vec<Entry>) -> Result<(), End> {
+        self.reader.take(entries, READ_BYTES).map_err(|error| self.unread(error))
+    }
+
+    /// Why nothing more is read. An engine that asks a server tells what was trimmed only now: those who lack it
+    /// are told so, as nothing is given to them until they are levelled.
+    fn unread(&self, error: LogError) -> End {
+        let LogError::Trimmed { group, first, .. } = &error else {
+            return unreachable(error).into();
+        };
+        let of_group = self.followed.iter().filter(|it| it.group == *group);
+        let lost = of_group
+            .flat_map(|it| &it.places)
+            .filter(|place| place.position.link.lsn.next() < *first);
+        let refused: Vec<_> =
+            lost.map(|place| (place.partition, RemoteError::Trimmed(error.to_string()))).collect();
+        // Of another failure another node may know better.
+        if refused.is_empty() { unreachable(error).into() } else { End::Refused(refused) }
     }
 
     /// Takes what is applied here by now, and hands over the batches that are full.

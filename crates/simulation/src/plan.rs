@@ -1,0 +1,133 @@
+//! What a run is made of: how large, for how long, who asks for what, and what goes wrong. Drawn from the seed
+//! before it begins.
+
+use std::time::Duration;
+
+use plimsoll_base::Random;
+
+use crate::faults::{Faults, Side};
+use crate::following::shape::Shape as FollowingShape;
+use crate::searches::{self, Shape};
+
+/// One seed in so many is a long one; clients do as much in it as in another.
+const LONG: u64 = 4;
+const LONG_DURATION: Duration = Duration::from_secs(270);
+const LONG_REST: Duration = Duration::from_millis(900);
+/// One seed in so many has more nodes than copies, up to so many.
+const LARGER: u64 = 5;
+const NODES_MAX: u64 = 9;
+/// One seed in so many has documents as well, and so many clients of them.
+const DOCUMENTS: u64 = 3;
+const SEARCHERS: usize = 3;
+/// One in so many has tables that come and go.
+const MAKES_TABLES: u64 = 4;
+/// One in so many has a second cluster, whose tables follow: a run of two costs twice as much.
+const FOLLOWER: u64 = 8;
+
+/// What a run is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What chance comes from.
+    pub seed: u64,
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// How many clients of rows.
+    pub clients: usize,
+    /// How many clients of documents, where there is an index.
+    pub searchers: usize,
+    /// For how long they ask, and things go wrong.
+    pub duration: Duration,
+    /// How long a client rests between two operations, at most.
+    pub rest: Duration,
+    /// How many partitions the rows are in.
+    pub partitions: u32,
+    /// The index that there is beside them.
+    pub documents: Option<Shape>,
+    /// Whether tables are made and deleted.
+    pub makes_tables: bool,
+    /// The cluster whose tables follow this one's.
+    pub follower: Option<FollowingShape>,
+    /// What a way between nodes carries of one message, bytes a second.
+    pub way_bytes_s: u64,
+    /// What goes wrong.
+    pub faults: Faults,
+}
+
+impl Plan {
+    /// Three nodes, five clients and a minute in which nothing goes wrong.
+    #[must_use]
+    pub fn calm(seed: u64) -> Self {
+        let (duration, rest) = (Duration::from_secs(60), Duration::from_millis(200));
+        Self {
+            seed,
+            nodes: 3,
+            clients: 5,
+            searchers: 0,
+            duration,
+            rest,
+            partitions: 1,
+            documents: None,
+            makes_tables: false,
+            follower: None,
+            way_bytes_s: u64::MAX,
+            faults: Faults::default(),
+        }
+    }
+
+    /// The same with the faults of the seed; one in so many is of minutes, in which nodes are away for longer
+    /// than the log is kept for them, and one in so many has a second cluster that follows this one.
+    #[must_use]
+    pub fn of(seed: u64) -> Self {
+        match Random::seeded(seed).of("follower").once_in(FOLLOWER) {
+            true => Self::of_two(seed),
+            false => Self::of_one(seed),
+        }
+    }
+
+    /// The same, with a second cluster in any case.
+    #[must_use]
+    pub fn of_two(seed: u64) -> Self {
+        let (plan, random) = (Self::of_one(seed), Random::seeded(seed));
+        let shape = FollowingShape::drawn(&random, plan.duration);
+        let is_long = plan.duration == LONG_DURATION;
+        let faults =
+            plan.faults.clone().with_follower(&random, shape.nodes, (plan.duration, is_long));
+        Self { follower: Some(shape), faults, ..plan }
+    }
+
+    /// The same without the second cluster, and what goes wrong in it.
+    #[must_use]
+    pub fn alone(mut self) -> Self {
+        self.follower = None;
+        self.faults.due.retain(|due| due.side == Side::Leader && !due.fault.is_of_link());
+        self
+    }
+
+    fn of_one(seed: u64) -> Self {
+        let (mut plan, random) = (Self::calm(seed), Random::seeded(seed));
+        let mut chance = random.of("plan");
+        plan.partitions = if chance.once_in(2) { 1 } else { 4 };
+        let is_long = chance.once_in(LONG);
+        if is_long {
+            (plan.duration, plan.rest) = (LONG_DURATION, LONG_REST);
+            // A copy takes seconds then, in which something may befall it.
+            if chance.once_in(2) {
+                plan.way_bytes_s = 2_000 + chance.below(30_000);
+            }
+        }
+        let mut size = random.of("nodes");
+        if size.once_in(LARGER) {
+            plan.nodes = usize::try_from(4 + size.below(NODES_MAX - 3)).unwrap_or(plan.nodes);
+        }
+        let mut of_documents = random.of("documents");
+        plan.documents =
+            of_documents.once_in(DOCUMENTS).then(|| searches::shape(&mut of_documents));
+        plan.makes_tables = random.of("tables").once_in(MAKES_TABLES);
+        plan.searchers = if plan.documents.is_some() { SEARCHERS } else { 0 };
+        plan.faults = Faults::drawn(&random, plan.nodes, plan.duration);
+        if is_long {
+            plan.faults = plan.faults.with_absences(&random, plan.nodes);
+        }
+        plan
+    }
+}
