@@ -157,7 +157,7 @@ MUTATIONS = {
         "                                    continue;\n",
     ),
     "following: a gap in carried records is taken": (
-        "crates/log/src/rules/carried/mod.rs",
+        "crates/log/src/rules/carried/batch.rs",
         "        if lsn < self.after.lsn {\n            return Ok(Verdict::Gap);\n        }\n        if lsn == self.after.lsn {\n",
         "        if lsn <= self.after.lsn {\n",
     ),
