@@ -85,6 +85,8 @@ pub(crate) struct Indexer {
     /// The position of the last view: who waits for a refresh waits for it to pass theirs.
     refreshed: watch::Sender<u64>,
     is_behind: AtomicBool,
+    /// Up to when the view is known to lack no refresh that was acknowledged, ns of the node's time.
+    complete_as_of: AtomicU64,
     /// Why the index is being built anew, while it is.
     rebuilding: Mutex<Option<String>>,
     /// A search met what should not be: the files are to be checked.
@@ -159,6 +161,7 @@ impl Indexer {
             view: RwLock::new(None),
             refreshed: watch::Sender::new(0),
             is_behind: AtomicBool::new(true),
+            complete_as_of: AtomicU64::new(0),
             counters: Counters::default(),
         })
     }
@@ -166,6 +169,16 @@ impl Indexer {
     /// The last view; `None` before the first refresh.
     pub(crate) fn view(&self) -> Option<Arc<PartitionView>> {
         self.view.read().clone()
+    }
+
+    /// Up to when the view is known to lack no refresh that was acknowledged, whoever asked for it.
+    pub(crate) fn complete_as_of(&self) -> Instant {
+        Instant(self.complete_as_of.load(Ordering::Acquire))
+    }
+
+    /// Notes that.
+    pub(crate) fn is_complete_as_of(&self, moment: Instant) {
+        self.complete_as_of.fetch_max(moment.0, Ordering::AcqRel);
     }
 
     /// Tells when views change: the position of the last one.

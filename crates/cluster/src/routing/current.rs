@@ -12,10 +12,14 @@ use std::time::Duration;
 use plimsoll_base::time::Instant;
 
 use super::Router;
+use crate::metadata::members::LEFT_AFTER_MS;
 
 /// After this long a node asks before it takes itself for current: two beats may be lost. Less than those wait
 /// who change the metadata ([`super::ACKNOWLEDGE_TIMEOUT`]), since no two clocks run alike.
 const CURRENT_FOR: Duration = Duration::from_millis(1_800);
+/// After this long without a beat of it the others may take a node for away, and leave it out of what all copies
+/// are to do. Well before they do ([`LEFT_AFTER_MS`]): no two clocks run alike.
+const HEARD_FOR: Duration = Duration::from_millis(LEFT_AFTER_MS * 2 / 3);
 /// How long the log has to answer. Who asks in vain goes on with what is known here.
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 /// After an answer that did not come, nobody waits for one for this long: searches go on without the log.
@@ -38,8 +42,23 @@ impl Router {
         moment > 0 && self.world.time.now() - Instant(moment) < CURRENT_FOR
     }
 
+    /// Whether the others have heard of this node without a break since a moment: they asked it whatever all
+    /// copies were to do.
+    pub(crate) fn is_heard_since(&self, moment: Instant) -> bool {
+        let from = self.current.heard_from.load(Ordering::Acquire);
+        self.replication.is_alone || (self.is_heard() && moment.0 > from)
+    }
+
+    fn is_heard(&self) -> bool {
+        let beat = self.current.beat.load(Ordering::Acquire);
+        beat > 0 && self.world.time.now() - Instant(beat) < HEARD_FOR
+    }
+
     /// A beat that was sent at this moment has come back.
     pub(crate) async fn beat_came_back(&self, sent: Instant) {
+        if !self.is_heard() {
+            self.current.heard_from.store(self.world.time.now().0, Ordering::Release);
+        }
         if self.reconciled_to(self.metadata.applied().0, CURRENT_FOR).await {
             self.current.beat.fetch_max(sent.0, Ordering::AcqRel);
         }

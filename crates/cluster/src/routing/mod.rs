@@ -163,6 +163,8 @@ pub(crate) struct Router {
 pub(crate) struct Current {
     /// When the last beat was sent that came back: who changes the metadata waits for this node.
     beat: AtomicU64,
+    /// When the first came back after the others may have taken this node for away.
+    heard_from: AtomicU64,
     /// When the log was asked last, and answered.
     asked: AtomicU64,
     /// One asks for all; when that was in vain last.

@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 
 use super::{Asked, Held, HeldThere, Local, Part, QUERY_TIMEOUT};
 use crate::documents::costs::Costs;
-use crate::documents::indexer::{document_in, indexer_of};
+use crate::documents::indexer::{PartitionView, document_in, indexer_of};
 use crate::documents::memory::OfRequest;
 use crate::documents::pool::{Cancel, Order};
 use crate::documents::service::Documents;
@@ -29,13 +29,16 @@ use crate::metadata::members::Member;
 use crate::replication::index::DocumentsIndex;
 use crate::replication::partition::Partition;
 use crate::replication::tables::Copies;
+use crate::routing::serving::Waits;
 use crate::routing::{Errand, Failed, NoAnswer, Place, no_shard};
 use crate::wire::request::Preference;
-use crate::wire::{Problem, Question, Reply, SearchPart, Terms, rest_error};
+use crate::wire::{Freshness, Problem, Question, Reply, SearchPart, Terms, rest_error};
 
 /// How long another node holds the view of a query for the fetch that follows, if it is not let
 /// go before.
 const FETCH_HOLD: Duration = Duration::from_secs(60);
+/// How long the log has to say what a view may lack.
+const BAR_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Part {
     pub(in crate::documents) fn of(index: &Arc<IndexMetadata>, copies: &Arc<Copies>) -> Self {
@@ -270,15 +273,42 @@ impl Local {
             return Err(no_shard(format!("the index is being built anew: {why}")));
         }
         let view = match indexer.view() {
-            Some(view) => view,
-            None => {
-                let (indexed, order) = (Arc::clone(partition), order(Class::Scan, terms));
-                let refresh = move || indexer_of(&indexed).ok_or_else(no_index)?.refresh();
-                documents.searching.pool.run(order, refresh).await??
-            }
+            Some(view) if documents.router.is_heard_since(indexer.complete_as_of()) => view,
+            Some(view) => Self::completed(documents, partition, terms).await.unwrap_or(view),
+            None => Self::refreshed(documents, partition, terms).await?,
         };
         let (index, partition) = (Arc::clone(index), Arc::clone(partition));
         Ok(Self { index, partition, view })
+    }
+
+    /// A view after all refreshes that were acknowledged: others may have left this copy out while they did
+    /// not hear of this node. None where that cannot be had now: searches go on without the log.
+    async fn completed(
+        documents: &Documents,
+        partition: &Arc<Partition>,
+        terms: Terms,
+    ) -> Option<Arc<PartitionView>> {
+        let router = &documents.router;
+        let began = router.world.time.now();
+        if !router.become_current().await {
+            return None;
+        }
+        let waits = Waits::default();
+        router.fresh(partition.id, Freshness::Strong, BAR_TIMEOUT, &waits).await.ok()?;
+        let view = Self::refreshed(documents, partition, terms).await.ok()?;
+        indexer_of(partition)?.is_complete_as_of(began);
+        Some(view)
+    }
+
+    async fn refreshed(
+        documents: &Documents,
+        partition: &Arc<Partition>,
+        terms: Terms,
+    ) -> Result<Arc<PartitionView>, Error> {
+        let (indexed, order) = (Arc::clone(partition), order(Class::Scan, terms));
+        let no_index = || no_shard("no index".to_owned());
+        let refresh = move || indexer_of(&indexed).ok_or_else(no_index)?.refresh();
+        documents.searching.pool.run(order, refresh).await?
     }
 
     /// The query phase on the search threads, or its answer from the request cache.
