@@ -87,6 +87,8 @@ pub(crate) struct Indexer {
     is_behind: AtomicBool,
     /// Up to when the view is known to lack no refresh that was acknowledged, ns of the node's time.
     complete_as_of: AtomicU64,
+    /// One makes it complete; when that was in vain last.
+    pub completing: tokio::sync::Mutex<Option<Instant>>,
     /// Why the index is being built anew, while it is.
     rebuilding: Mutex<Option<String>>,
     /// A search met what should not be: the files are to be checked.
@@ -162,6 +164,7 @@ impl Indexer {
             refreshed: watch::Sender::new(0),
             is_behind: AtomicBool::new(true),
             complete_as_of: AtomicU64::new(0),
+            completing: tokio::sync::Mutex::default(),
             counters: Counters::default(),
         })
     }

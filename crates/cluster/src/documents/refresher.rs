@@ -33,8 +33,6 @@ const INDEX_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long a copy on another node has for a chore.
 const CHORE_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long one has that counts as away.
-const AWAY_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The handles of the roles.
 pub(crate) struct Refresher {
@@ -212,12 +210,18 @@ impl Documents {
         // Everything that was answered before, by whichever lead, stands before this barrier.
         let bar = self.router.replication.bar(copies, CHORE_TIMEOUT).await;
         let at_least = bar.ok_or_else(|| no_shard("the log does not answer".to_owned()))?.0;
-        let others = self.router.others_with(copies, Class::Scan);
-        let asked = others.iter().map(|member| {
+        // Else a node that is back might be left out while it takes its views for complete (`current.rs`).
+        self.router.become_current().await;
+        if let Err(error) = self.router.follow_members() {
+            tracing::warn!(%error, "the nodes' reports cannot be read");
+        }
+        let there = self.router.others_with(copies, Class::Scan);
+        // Who is not heard of does not serve, by the word of this node.
+        let there: Vec<_> = there.into_iter().filter(|member| member.is_alive()).collect();
+        let asked = there.iter().map(|member| {
             let question = Question::Chore { partition: copies.id.into(), at_least, chore };
-            // Who counts as away may be back before the others know, and serve searches again.
-            let timeout = if member.is_alive() { CHORE_TIMEOUT } else { AWAY_TIMEOUT };
-            self.router.ask(member, copies.ask(Class::Scan), question, Terms::within(timeout))
+            let terms = Terms::within(CHORE_TIMEOUT);
+            self.router.ask(member, copies.ask(Class::Scan), question, terms)
         });
         let local = async {
             match copies.local() {
@@ -228,11 +232,9 @@ impl Documents {
         let (done, answers) = futures_util::future::join(local, join_all(asked)).await;
         done?;
         let mut left_out = Vec::new();
-        for (member, answer) in others.iter().zip(answers) {
+        for (member, answer) in there.iter().zip(answers) {
             let why = match answer {
                 Ok(Reply::Done) => continue,
-                // Who is not heard of does not serve, by the word of this node.
-                _ if !member.is_alive() => continue,
                 Ok(Reply::Problem(Problem::Rest(error))) => return Err(rest_error(&error)),
                 Ok(other) => format!("{other:?}"),
                 Err(NoAnswer::Elsewhere(why) | NoAnswer::Unknown(why)) => why,

@@ -63,7 +63,8 @@ impl Keeping {
         begun: &Hold,
     ) -> Result<(), ErrorReply> {
         let end = Hold { change: HoldChange::End, ..begun.clone() };
-        let at_ms = here.metadata.log_time_ms();
+        // Log time stands still where nothing is written.
+        let at_ms = here.world.time.wall_ms().max(here.metadata.log_time_ms());
         let name = name_of(end.follower_incarnation);
         let value = bytes_of(&Noted { remote: remote.to_owned(), end, at_ms });
         let note = metadata::put_object(KIND, &name, &value);
@@ -117,7 +118,8 @@ impl Keeping {
         self.children.begin("tell ends", async move {
             match ended(&here) {
                 Ok(mut ended) => {
-                    ended.sort_unstable_by_key(|it| it.at_ms);
+                    // Of tries the leader knows something in few cases.
+                    ended.sort_unstable_by_key(|it| (it.end.table != ANY_TABLE, it.at_ms));
                     let too_many = ended.len().saturating_sub(ENDS_MAX);
                     for noted in ended.drain(..too_many) {
                         let (leader, remote) = (&noted.end.name, &noted.remote);
@@ -152,11 +154,19 @@ impl Keeping {
         outcome
     }
 
+    /// Deletes a note, if it is still that one: the table of a try may have been created meanwhile. Where it
+    /// stays it is told once more, which changes nothing at the leader.
     async fn forget(&self, here: &LocalCopies, noted: &Noted) {
         let name = name_of(noted.end.follower_incarnation);
-        let forgotten = here.replication.write_metadata(metadata::delete_object(KIND, &name)).await;
-        if let Err(error) = forgotten {
-            // It is told once more, which changes nothing at the leader.
+        let Ok(seen) = metadata::objects_change(&here.metadata, KIND) else { return };
+        let there = metadata::object(&here.metadata, KIND, &name);
+        let there: Option<Noted> = there.and_then(|it| serde_json::from_value(it).ok());
+        if there.is_none_or(|it| (it.remote, it.end) != (noted.remote.clone(), noted.end.clone())) {
+            return;
+        }
+        let delete = vec![metadata::delete_object(KIND, &name)];
+        let write = metadata::change_objects(KIND, delete, seen);
+        if let Err(error) = here.replication.submit_metadata(&write).await {
             tracing::debug!(error = error.message.as_ref(), "an end that was told stays noted");
         }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use plimsoll_base::time::Instant;
 
-use super::Router;
+use super::{ACKNOWLEDGE_TIMEOUT, Router};
 use crate::metadata::members::LEFT_AFTER_MS;
 
 /// After this long a node asks before it takes itself for current: two beats may be lost. Less than those wait
@@ -50,15 +50,18 @@ impl Router {
     }
 
     fn is_heard(&self) -> bool {
-        let beat = self.current.beat.load(Ordering::Acquire);
-        beat > 0 && self.world.time.now() - Instant(beat) < HEARD_FOR
+        let heard = self.current.heard.load(Ordering::Acquire);
+        heard > 0 && self.world.time.now() - Instant(heard) < HEARD_FOR
     }
 
     /// A beat that was sent at this moment has come back.
     pub(crate) async fn beat_came_back(&self, sent: Instant) {
         if !self.is_heard() {
-            self.current.heard_from.store(self.world.time.now().0, Ordering::Release);
+            // The others that are current by then have seen it.
+            let known = self.world.time.now() + ACKNOWLEDGE_TIMEOUT;
+            self.current.heard_from.store(known.0, Ordering::Release);
         }
+        self.current.heard.fetch_max(sent.0, Ordering::AcqRel);
         if self.reconciled_to(self.metadata.applied().0, CURRENT_FOR).await {
             self.current.beat.fetch_max(sent.0, Ordering::AcqRel);
         }

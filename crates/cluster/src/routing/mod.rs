@@ -26,6 +26,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use futures_util::future::{Either, join_all, select};
+use parking_lot::Mutex;
 use plimsoll_base::random::Draws;
 use plimsoll_base::time::Instant;
 use plimsoll_base::{Time, World};
@@ -155,6 +156,8 @@ pub(crate) struct Router {
     /// Up to where of the metadata's log this node serves what it says.
     pub reconciled: watch::Sender<u64>,
     pub current: Current,
+    /// One takes the members over at a time.
+    following_members: Mutex<()>,
 }
 
 /// Up to when this node knows what was acknowledged of the metadata. Moments are ns of the node's time; 0 where
@@ -163,7 +166,9 @@ pub(crate) struct Router {
 pub(crate) struct Current {
     /// When the last beat was sent that came back: who changes the metadata waits for this node.
     beat: AtomicU64,
-    /// When the first came back after the others may have taken this node for away.
+    /// The same of the last beat, whether or not what it brought is served already.
+    heard: AtomicU64,
+    /// From when on the others know that this node is there, after they may have taken it for away.
     heard_from: AtomicU64,
     /// When the log was asked last, and answered.
     asked: AtomicU64,
@@ -207,6 +212,7 @@ impl Router {
             look: Arc::default(),
             reconciled: watch::Sender::new(0),
             current: Current::default(),
+            following_members: Mutex::default(),
             replication: Arc::clone(replication),
         }
     }
@@ -218,6 +224,8 @@ impl Router {
 
     /// Takes over what the metadata says of the nodes and their copies.
     pub(crate) fn follow_members(&self) -> Result<(), MetadataError> {
+        // Who read before others does not take over after them.
+        let _following = self.following_members.lock();
         self.members.set(metadata::nodes(&self.metadata, &self.members.all())?);
         Ok(())
     }

@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 
 use super::{Asked, Held, HeldThere, Local, Part, QUERY_TIMEOUT};
 use crate::documents::costs::Costs;
-use crate::documents::indexer::{PartitionView, document_in, indexer_of};
+use crate::documents::indexer::{Indexer, PartitionView, document_in, indexer_of, refresh_in_time};
 use crate::documents::memory::OfRequest;
 use crate::documents::pool::{Cancel, Order};
 use crate::documents::service::Documents;
@@ -37,8 +37,9 @@ use crate::wire::{Freshness, Problem, Question, Reply, SearchPart, Terms, rest_e
 /// How long another node holds the view of a query for the fetch that follows, if it is not let
 /// go before.
 const FETCH_HOLD: Duration = Duration::from_secs(60);
-/// How long the log has to say what a view may lack.
-const BAR_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a search waits for what its view may lack, and for how long nobody waits once that was in vain.
+const COMPLETE_TIMEOUT: Duration = Duration::from_secs(1);
+const COMPLETE_PAUSE: Duration = Duration::from_secs(5);
 
 impl Part {
     pub(in crate::documents) fn of(index: &Arc<IndexMetadata>, copies: &Arc<Copies>) -> Self {
@@ -274,41 +275,53 @@ impl Local {
         }
         let view = match indexer.view() {
             Some(view) if documents.router.is_heard_since(indexer.complete_as_of()) => view,
-            Some(view) => Self::completed(documents, partition, terms).await.unwrap_or(view),
-            None => Self::refreshed(documents, partition, terms).await?,
+            present => match Self::completed(documents, partition, indexer).await.or(present) {
+                Some(view) => view,
+                None => {
+                    let (indexed, order) = (Arc::clone(partition), order(Class::Scan, terms));
+                    let refresh = move || indexer_of(&indexed).ok_or_else(no_index)?.refresh();
+                    documents.searching.pool.run(order, refresh).await??
+                }
+            },
         };
         let (index, partition) = (Arc::clone(index), Arc::clone(partition));
         Ok(Self { index, partition, view })
     }
 
     /// A view after all refreshes that were acknowledged: others may have left this copy out while they did
-    /// not hear of this node. None where that cannot be had now: searches go on without the log.
+    /// not hear of this node. None where that cannot be had soon: searches go on without the log, and beside a
+    /// merge that holds the index.
     async fn completed(
         documents: &Documents,
         partition: &Arc<Partition>,
-        terms: Terms,
+        indexer: &Indexer,
     ) -> Option<Arc<PartitionView>> {
-        let router = &documents.router;
-        let began = router.world.time.now();
-        if !router.become_current().await {
-            return None;
-        }
-        let waits = Waits::default();
-        router.fresh(partition.id, Freshness::Strong, BAR_TIMEOUT, &waits).await.ok()?;
-        let view = Self::refreshed(documents, partition, terms).await.ok()?;
-        indexer_of(partition)?.is_complete_as_of(began);
-        Some(view)
-    }
-
-    async fn refreshed(
-        documents: &Documents,
-        partition: &Arc<Partition>,
-        terms: Terms,
-    ) -> Result<Arc<PartitionView>, Error> {
-        let (indexed, order) = (Arc::clone(partition), order(Class::Scan, terms));
-        let no_index = || no_shard("no index".to_owned());
-        let refresh = move || indexer_of(&indexed).ok_or_else(no_index)?.refresh();
-        documents.searching.pool.run(order, refresh).await?
+        let (router, time) = (&documents.router, &documents.router.world.time);
+        let came = time.now();
+        let completing = async {
+            // One does it for all.
+            let mut in_vain = indexer.completing.lock().await;
+            let as_of = indexer.complete_as_of();
+            if as_of > came || router.is_heard_since(as_of) {
+                return indexer.view();
+            }
+            let began = time.now();
+            if in_vain.is_some_and(|at| began - at < COMPLETE_PAUSE) {
+                return None;
+            }
+            // Also where who asks goes away meanwhile.
+            *in_vain = Some(began);
+            let waits = Waits::default();
+            let fresh = router.fresh(partition.id, Freshness::Strong, COMPLETE_TIMEOUT, &waits);
+            fresh.await.ok()?;
+            if indexer.is_behind(partition.applied()) {
+                refresh_in_time(&router.world, partition).await.ok()?;
+            }
+            indexer.is_complete_as_of(began);
+            *in_vain = None;
+            indexer.view()
+        };
+        time.timeout(COMPLETE_TIMEOUT, completing).await.ok()?
     }
 
     /// The query phase on the search threads, or its answer from the request cache.
