@@ -75,7 +75,7 @@ impl Searcher {
         }
         for address in &self.client.addresses {
             while let Err(why) = self.search(address, Preference::Local).await {
-                late.lock().insert(address.clone(), why);
+                late.lock().insert(address.clone(), why.to_string());
                 self.client.time.sleep(PAUSE).await;
             }
             late.lock().remove(address);
@@ -115,11 +115,10 @@ impl Searcher {
     }
 
     /// Has a node refresh the index and search it, and notes what of each document was shown.
-    async fn search(&self, address: &str, preference: Preference) -> Result<(), String> {
+    async fn search(&self, address: &str, preference: Preference) -> Result<(), Error> {
         let client = &self.client;
         let begun = client.history.begin_reads(client.time.now());
         let shown = shown(client, address, Some(self.shape), preference).await;
-        let shown = shown.map_err(|error| format!("{}: {}", error.kind, error.reason));
         let now = client.time.now();
         for begun in &begun {
             let told = match &shown {
@@ -154,10 +153,11 @@ pub(crate) async fn shown(
     });
     let silent = || Err(Error::unavailable("silent", "it does not answer"));
     let found = found.await.unwrap_or_else(silent)?;
-    hits(&found.hits).map_err(|what| {
-        client.history.note(format!("a search at {address}: {what}"));
-        Error::internal(what)
-    })
+    let shown = hits(&found.hits);
+    if let Err(error) = &shown {
+        client.history.note(format!("a search at {address}: {}", error.reason));
+    }
+    shown
 }
 
 fn no_index() -> Error {
@@ -194,16 +194,16 @@ fn is_unknown(error: &Error) -> bool {
 }
 
 /// The documents that were shown, or what is wrong with them.
-fn hits(found: &[Box<serde_json::value::RawValue>]) -> Result<BTreeMap<String, u64>, String> {
+fn hits(found: &[Box<serde_json::value::RawValue>]) -> Result<BTreeMap<String, u64>, Error> {
     let mut hits = BTreeMap::new();
     for hit in found {
-        let hit: Value = serde_json::from_str(hit.get()).map_err(|error| error.to_string())?;
+        let hit: Value = serde_json::from_str(hit.get()).map_err(Error::internal)?;
         let value = hit["_source"]["value"].as_u64();
         let (Some(id), Some(value)) = (hit["_id"].as_str(), value) else {
-            return Err(format!("a hit is {hit}"));
+            return Err(Error::internal(format!("a hit is {hit}")));
         };
         if hits.insert(id.to_owned(), value).is_some() {
-            return Err(format!("{id} is shown twice"));
+            return Err(Error::internal(format!("{id} is shown twice")));
         }
     }
     Ok(hits)

@@ -172,7 +172,7 @@ impl TableMaker {
         }
     }
 
-    async fn find(&self, address: &str, name: &str) -> Result<Found, String> {
+    async fn find(&self, address: &str, name: &str) -> Result<Found, Error> {
         let name = name.to_owned();
         let found = at(&self.client, address, move |coordinator| async move {
             let Some(index) = coordinator.documents().index(&name) else {
@@ -180,10 +180,8 @@ impl TableMaker {
             };
             documents::read(&coordinator, &index, ID).await.map(Found::Table)
         });
-        match found.await {
-            None => Err("it does not answer".to_owned()),
-            Some(found) => found.map_err(|error| format!("{}: {}", error.kind, error.reason)),
-        }
+        let silent = || Err(Error::unavailable("silent", "it does not answer"));
+        found.await.unwrap_or_else(silent)
     }
 }
 
