@@ -180,7 +180,7 @@ impl Indexer {
     }
 
     /// Notes that.
-    pub(crate) fn is_complete_as_of(&self, moment: Instant) {
+    pub(crate) fn note_complete_as_of(&self, moment: Instant) {
         self.complete_as_of.fetch_max(moment.0, Ordering::AcqRel);
     }
 

@@ -1,15 +1,13 @@
 //! What a handler answers, and how that becomes a response: errors in their shape, parts
 //! filtered, lines indented, bytes compressed.
 
-use crate::rest::http_status::HttpStatus;
-use plimsoll_index::ErrorClass;
 use std::io::Write;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
-use plimsoll_index::Error;
+use plimsoll_index::{Error, ErrorClass};
 use plimsoll_memory::Account;
 use serde::Serialize;
 use serde_json::json;
@@ -18,6 +16,7 @@ use super::filter_path::FilterPath;
 use super::media;
 use super::pretty::pretty;
 use super::tasks::action;
+use crate::rest::http_status::HttpStatus;
 
 /// Answers below this are sent as they are: compressing them saves no packet.
 const COMPRESSED_BYTES_MIN: usize = 1 << 10;

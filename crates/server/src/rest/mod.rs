@@ -43,7 +43,6 @@ pub mod types;
 
 pub use shared::Rest;
 
-use plimsoll_index::ErrorClass;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -53,7 +52,7 @@ use axum::http::request::Parts as Head;
 use axum::http::{HeaderValue, Method, Response, header};
 use futures_util::FutureExt;
 use plimsoll_cluster::stopped;
-use plimsoll_index::Error;
+use plimsoll_index::{Error, ErrorClass};
 use plimsoll_memory::{Account, Charged};
 use serde_json::json;
 use tracing::{Instrument as _, field};

@@ -317,7 +317,7 @@ impl Local {
             if indexer.is_behind(partition.applied()) {
                 refresh_in_time(&router.world, partition).await.ok()?;
             }
-            indexer.is_complete_as_of(began);
+            indexer.note_complete_as_of(began);
             *in_vain = None;
             indexer.view()
         };

@@ -1,11 +1,10 @@
 //! `_cluster/health`: green where every copy that is asked for is there, yellow where copies are
 //! missing, red where a partition does not answer. A request may wait for something better.
 
-use plimsoll_index::ErrorClass;
 use std::time::Duration;
 
 use plimsoll_cluster::PartitionOverview;
-use plimsoll_index::Error;
+use plimsoll_index::{Error, ErrorClass};
 use plimsoll_memory::watch::breach as memory_breach;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};

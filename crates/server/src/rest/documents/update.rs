@@ -1,12 +1,11 @@
 //! `_update`: a document read, changed and written back if nobody changed it in between. The
 //! decision what it becomes is [`Change::apply`], which is pure.
 
-use plimsoll_index::ErrorClass;
 use std::str::from_utf8;
 
 use bytes::Bytes;
 use plimsoll_cluster::{Action, Condition, Document, DocumentWrite};
-use plimsoll_index::Error;
+use plimsoll_index::{Error, ErrorClass};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 

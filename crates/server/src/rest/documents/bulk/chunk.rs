@@ -2,7 +2,6 @@
 //! in any order, so they go to the coordinator as one; an update waits for what comes before it
 //! to the same document, and what comes after waits for the update.
 
-use crate::rest::http_status::HttpStatus;
 use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Arc;
@@ -18,6 +17,7 @@ use crate::rest::documents::source_filter::SourceFilter;
 use crate::rest::documents::update::{self, Change, Updated};
 use crate::rest::documents::write::{Conditions, validation};
 use crate::rest::documents::written::{self, Outcome};
+use crate::rest::http_status::HttpStatus;
 use crate::rest::shared::{Rest, as_known};
 use crate::rest::types::Types;
 

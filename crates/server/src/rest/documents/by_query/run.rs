@@ -1,8 +1,6 @@
 //! A run over the documents that a search finds: read batch by batch with a scroll, written
 //! batch by batch, counted.
 
-use crate::rest::http_status::HttpStatus;
-use plimsoll_index::ErrorClass;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -10,8 +8,8 @@ use bytes::Bytes;
 use plimsoll_cluster::{
     Action, Condition, DocumentWrite, SearchOptions, SearchOutcome, WriteResult,
 };
-use plimsoll_index::Error;
 use plimsoll_index::search::SearchRequest;
+use plimsoll_index::{Error, ErrorClass};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -24,6 +22,7 @@ use crate::rest::documents::place::{self, Place, located};
 use crate::rest::documents::refresh::{Refresh, Touched};
 use crate::rest::documents::script::Script;
 use crate::rest::expressions::Target;
+use crate::rest::http_status::HttpStatus;
 use crate::rest::shared::Rest;
 
 /// How long a scroll is kept between two batches.
