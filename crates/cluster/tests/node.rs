@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plimsoll_cluster::{ClientSession, Coordinator, Node, NodeSettings, Request};
-use plimsoll_storage::{Argv, Reply};
+use plimsoll_storage::{Argv, ErrorKind, Reply};
 use tokio::runtime::{Builder, Runtime};
 
 fn open(dir: &Path, database_partitions: u32) -> Node {
@@ -153,7 +153,10 @@ fn commands_over_several_partitions_answer_as_over_one() {
     found.dedup();
     assert_eq!(found.len(), 100);
     let crossed = client.run("MSETNX k1 a k2 b k3 c k4 d")[0].clone();
-    assert!(matches!(&crossed, Reply::Error(error) if error.code == "CROSSSLOT"), "{crossed:?}");
+    assert!(
+        matches!(&crossed, Reply::Error(error) if error.kind == ErrorKind::CrossesPartitions),
+        "{crossed:?}"
+    );
     assert_eq!(client.run("MSETNX {t}1 a {t}2 b"), [Reply::Integer(1)]);
     assert_eq!(client.run("DEL k1 k2 k3 none"), [Reply::Integer(3)]);
     assert_eq!(client.run("FLUSHDB; DBSIZE"), [Reply::OK, Reply::Integer(0)]);

@@ -86,20 +86,25 @@ impl Password {
             return Ok(());
         }
         let words = "invalid username-password pair or user is disabled.";
-        Err(ErrorReply::new("WRONGPASS", words))
+        Err(ErrorReply::named("WRONGPASS", words))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_storage::ErrorKind;
+
     use super::*;
 
     #[test]
     fn passwords() {
         let none = Password::new(None);
         assert!(!none.is_required());
-        assert_eq!(none.check(None, b"x").unwrap_err().code, "ERR");
-        assert_eq!(none.check(Some(b"u"), b"x").unwrap_err().code, "WRONGPASS");
+        assert_eq!(none.check(None, b"x").unwrap_err().kind, ErrorKind::General);
+        assert_eq!(
+            none.check(Some(b"u"), b"x").unwrap_err().kind,
+            ErrorKind::Named("WRONGPASS".into())
+        );
         assert!(none.check(Some(b"default"), b"anything").is_ok());
 
         let set = Password::new(Some("secret"));

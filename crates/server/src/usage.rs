@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use plimsoll_storage::ErrorReply;
 
 use crate::commands;
+use crate::resp::error_code;
 
 /// The most error codes that are told apart; more are counted under `OTHER`.
 const CODES_MAX: usize = 64;
@@ -93,11 +94,9 @@ impl Usage {
 
     fn error(&self, error: &ErrorReply) {
         let mut errors = self.errors.lock();
-        let code: &str = if errors.len() < CODES_MAX || errors.contains_key(&*error.code) {
-            &error.code
-        } else {
-            "OTHER"
-        };
+        let code = error_code(&error.kind);
+        let is_counted = errors.len() < CODES_MAX || errors.contains_key(code);
+        let code = if is_counted { code } else { "OTHER" };
         match errors.get_mut(code) {
             Some(count) => *count += 1,
             None => drop(errors.insert(code.to_owned(), 1)),
@@ -200,6 +199,8 @@ impl Figures {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_storage::ErrorKind;
+
     use super::*;
 
     #[test]
@@ -207,7 +208,7 @@ mod tests {
         let usage = Usage::default();
         let get = commands::find(b"get").unwrap().index;
         usage.ran(get, 3, Duration::from_micros(6));
-        usage.failed(get, &ErrorReply::new("WRONGTYPE", "x"));
+        usage.failed(get, &ErrorReply::new(ErrorKind::WrongType, "x"));
         usage.rejected(None, &ErrorReply::err("unknown"));
         let want =
             CommandFigures { calls: 3, took: Duration::from_micros(6), rejected: 0, failed: 1 };
@@ -229,8 +230,8 @@ mod tests {
     fn error_codes_are_bounded() {
         let usage = Usage::default();
         for code in 0..200 {
-            let code = format!("C{code}").into();
-            usage.rejected(None, &ErrorReply { code, message: "x".into() });
+            let kind = ErrorKind::Named(format!("C{code}").into());
+            usage.rejected(None, &ErrorReply::new(kind, "x"));
         }
         assert_eq!(usage.figures().errors.len(), CODES_MAX + 1);
         assert_eq!(usage.figures().errors.get("OTHER"), Some(&136));

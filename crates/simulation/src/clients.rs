@@ -11,7 +11,7 @@ use plimsoll_base::tasks::Spawned;
 use plimsoll_base::time::Instant;
 use plimsoll_base::{Random, Time};
 use plimsoll_cluster::Request;
-use plimsoll_storage::{Argv, Reply};
+use plimsoll_storage::{Argv, ErrorKind, Reply};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::linearizable::{Action, Answer, Operation};
@@ -377,7 +377,9 @@ fn read(action: &Action, reply: Reply) -> Told {
         (Action::Delete, Reply::Integer(count)) => {
             Answer::Count(u64::try_from(count).unwrap_or(u64::MAX))
         }
-        (_, Reply::Error(error)) if error.code == "TIMEOUT" => return Told::Unknown,
+        (_, Reply::Error(error)) if error.kind == ErrorKind::OutcomeUnknown => {
+            return Told::Unknown;
+        }
         _ => return Told::Refused,
     };
     Told::Answer(answer)

@@ -12,4 +12,4 @@ pub mod reply;
 pub mod rows;
 
 pub use argv::Argv;
-pub use reply::{ErrorReply, Reply};
+pub use reply::{ErrorKind, ErrorReply, Reply};

@@ -29,27 +29,56 @@ pub enum Reply {
     Error(ErrorReply),
 }
 
-/// A refusal: an upper-case code that programs read, and words that people read.
+/// A refusal: a kind that programs go by, and words that people read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{code} {message}")]
+#[error("{message}")]
 pub struct ErrorReply {
-    /// `ERR`, `WRONGTYPE`, `TRYAGAIN`, …
-    pub code: Cow<'static, str>,
+    /// What kind it is.
+    pub kind: ErrorKind,
     /// One line.
     pub message: Cow<'static, str>,
 }
 
+/// What kind of refusal it is. A protocol has its own word for each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// None of the others: the command is wrong, or cannot run.
+    General,
+    /// The key holds another type.
+    WrongType,
+    /// What is written here comes from elsewhere alone.
+    ReadOnly,
+    /// It did not run; later it may.
+    TryAgain,
+    /// The disk has too little room for what makes the store larger.
+    DiskFull,
+    /// It would take more memory than there is for it.
+    OutOfMemory,
+    /// Its keys are not in one partition.
+    CrossesPartitions,
+    /// Whether it ran, or will run, cannot be said.
+    OutcomeUnknown,
+    /// One that a single protocol has, or that a newer node has, by its name there.
+    Named(Cow<'static, str>),
+}
+
 impl ErrorReply {
-    /// A refusal with a code of its own.
+    /// A refusal of some kind.
     #[must_use]
-    pub fn new(code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code: code.into(), message: message.into() }
+    pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, message: message.into() }
     }
 
-    /// A refusal under the general code `ERR`.
+    /// A refusal of no special kind.
     #[must_use]
     pub fn err(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new("ERR", message)
+        Self::new(ErrorKind::General, message)
+    }
+
+    /// A refusal that one protocol alone has, by its name there.
+    #[must_use]
+    pub fn named(name: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Named(name.into()), message)
     }
 }
 

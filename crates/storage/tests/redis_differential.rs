@@ -486,6 +486,27 @@ fn is_compared(command: &[Vec<u8>]) -> bool {
     command[0] != b"SCAN" || !command[1].starts_with(b"-") && command[1].len() < 4
 }
 
+/// Whether GT or LT would compare a time with itself. Each of the two servers adds its own now,
+/// and which of the sums is the greater depends on whether a millisecond passed between them.
+fn is_near_tie(command: &[Vec<u8>], redis: &mut Redis) -> bool {
+    let unit_ms = match command[0].to_ascii_uppercase().as_slice() {
+        b"EXPIRE" => 1000,
+        b"PEXPIRE" => 1,
+        _ => return false,
+    };
+    let compares =
+        |arg: &Vec<u8>| arg.eq_ignore_ascii_case(b"GT") || arg.eq_ignore_ascii_case(b"LT");
+    if !command.iter().skip(3).any(compares) {
+        return false;
+    }
+    let given = str::from_utf8(&command[2]).ok().and_then(|text| text.parse::<i64>().ok());
+    let given_ms = given.and_then(|given| given.checked_mul(unit_ms));
+    match (given_ms, redis.run(&[b"PTTL".to_vec(), command[1].clone()])) {
+        (Some(given_ms), Answer::Integer(left_ms)) => given_ms.abs_diff(left_ms) < 1000,
+        _ => false,
+    }
+}
+
 #[test]
 fn random_commands_answer_as_redis_does() {
     let Some(mut redis) = Redis::start() else {
@@ -510,6 +531,9 @@ fn random_commands_answer_as_redis_does() {
             // Redis counts what has expired until something looks at it.
             if command[0].eq_ignore_ascii_case(b"DBSIZE") {
                 redis.run(&["EXISTS", "a", "b", "c", "h", "g", ""].map(|arg| arg.into()));
+            }
+            if is_near_tie(command, &mut redis) {
+                continue;
             }
             let theirs = normalise(command, redis.run(command));
             let ours = normalise(command, plimsoll.run(command));

@@ -7,6 +7,7 @@
 mod file;
 mod found;
 mod simulated;
+mod space;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 pub use file::DiskFile;
 pub use found::{Found, FoundKind};
 pub use simulated::SimulatedDisk;
+pub use space::Space;
 
 use file::Opened;
 
@@ -241,6 +243,17 @@ impl Disk {
         match &self.0 {
             Kind::Machine => fs::remove_dir_all(dir),
             Kind::Simulated(handle) => handle.remove_dir(dir),
+        }
+    }
+
+    /// How much room the disk has that a folder is on.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`]; whatever the disk says.
+    pub fn space(&self, dir: &Path) -> io::Result<Space> {
+        match &self.0 {
+            Kind::Machine => Space::of_the_machine(dir),
+            Kind::Simulated(handle) => handle.space(dir),
         }
     }
 

@@ -202,7 +202,10 @@ impl Tasks {
         };
         match &self.0 {
             Kind::Machine => match tokio::runtime::Handle::try_current() {
-                Ok(runtime) => drop(runtime.spawn_blocking(work)),
+                Ok(runtime) => {
+                    let span = tracing::Span::current();
+                    drop(runtime.spawn_blocking(move || span.in_scope(work)));
+                }
                 Err(_) => work(),
             },
             Kind::Simulated(spawner) => spawner.spawn(name, Box::pin(async { work() })),

@@ -228,7 +228,8 @@ async fn copy(
                 recovery.enter(Stage::Translog);
                 let (resources, incarnation) =
                     (Arc::clone(&here.replication.resources), here.replication.log.incarnation());
-                let position = place(here, copies).await?;
+                let position = place(here, copies).await;
+                let position = position.inspect_err(|error| recovery.fail(&error.to_string()))?;
                 let of = OfLeader { partition, log: follows.log(), position };
                 let is_index = table.is_index();
                 // All rows are read for that: beside this thread.

@@ -6,7 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use plimsoll_storage::ErrorReply;
+use plimsoll_base::Disk;
+use plimsoll_storage::{ErrorKind, ErrorReply};
 
 /// What is kept free beside what is not in files yet, bytes; of a small disk an eighth at most.
 const KEPT_FREE_BYTES: u64 = 32 << 20;
@@ -14,6 +15,7 @@ const KEPT_FREE_PART: u64 = 8;
 
 /// The room on the disk of a node's folder, as it was when it was looked at last.
 pub(crate) struct Room {
+    disk: Disk,
     dir: PathBuf,
     is_low: AtomicBool,
     free_bytes: AtomicU64,
@@ -27,20 +29,19 @@ const LOOK_BYTES: u64 = 2 << 20;
 
 impl Room {
     /// Of the disk that a folder is on; as much as is needed until it is looked at.
-    pub(crate) fn new(dir: &Path) -> Self {
-        let dir = dir.to_owned();
+    pub(crate) fn new(disk: &Disk, dir: &Path) -> Self {
+        let (disk, dir) = (disk.clone(), dir.to_owned());
         let (is_low, free_bytes) = (AtomicBool::new(false), AtomicU64::new(u64::MAX));
         let (wanted_bytes, looked_at) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { dir, is_low, free_bytes, wanted_bytes, looked_at }
+        Self { disk, dir, is_low, free_bytes, wanted_bytes, looked_at }
     }
 
     /// Looks how much is free, so many bytes being still to be written to files. A disk that says
     /// nothing has room.
     pub(crate) fn look(&self, unflushed_bytes: u64) {
-        let Ok(disk) = rustix::fs::statvfs(&self.dir) else { return };
-        let free_bytes = disk.f_bavail.saturating_mul(disk.f_frsize);
-        let all_bytes = disk.f_blocks.saturating_mul(disk.f_frsize);
-        let wanted_bytes = wanted(all_bytes, unflushed_bytes);
+        let Ok(space) = self.disk.space(&self.dir) else { return };
+        let free_bytes = space.available_bytes;
+        let wanted_bytes = wanted(space.total_bytes, unflushed_bytes);
         self.free_bytes.store(free_bytes, Ordering::Relaxed);
         self.wanted_bytes.store(wanted_bytes, Ordering::Relaxed);
         let is_low = free_bytes < wanted_bytes;
@@ -84,7 +85,7 @@ impl Room {
         let [free, wanted] = [&self.free_bytes, &self.wanted_bytes]
             .map(|bytes| bytes.load(Ordering::Relaxed).div_ceil(1 << 20));
         Err(ErrorReply::new(
-            "MISCONF",
+            ErrorKind::DiskFull,
             format!(
                 "the disk of {} is nearly full: {free} MB are free, and what makes the store \
                  larger is refused below {wanted} MB; reads and removals are not",
@@ -111,14 +112,15 @@ mod tests {
 
     #[test]
     fn a_disk_with_room_refuses_nothing() {
-        let room = Room::new(&std::env::temp_dir());
+        let room = Room::new(&Disk::of_the_machine(), &std::env::temp_dir());
         assert!(!room.is_look_due(LOOK_BYTES - 1) && room.is_look_due(LOOK_BYTES));
         assert!(!room.is_look_due(LOOK_BYTES + 1));
         room.look(0);
         assert_eq!(room.check().is_err(), room.is_low());
         room.look(u64::MAX / 4);
         assert!(room.is_low() && !room.has(u64::MAX / 2));
-        let words = room.check().unwrap_err().to_string();
-        assert!(words.starts_with("MISCONF") && words.contains("MB"), "{words}");
+        let refused = room.check().unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::DiskFull);
+        assert!(refused.message.contains("MB"), "{refused}");
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use plimsoll_control::Class;
 use plimsoll_log::{PartitionId, SessionId};
 use plimsoll_storage::operation::Operation;
-use plimsoll_storage::{Argv, ErrorReply, Reply as RowReply, command};
+use plimsoll_storage::{Argv, ErrorKind, ErrorReply, Reply as RowReply, command};
 
 use crate::Coordinator;
 use crate::metadata;
@@ -115,7 +115,7 @@ impl Coordinator {
                 // The lead counts on one item of the record at least, and on a reply to it.
                 if !steps.iter().any(|step| matches!(step, Step::Write(_))) {
                     return Err(Problem::Write(WriteError::Refused {
-                        code: "ERR".to_owned(),
+                        kind: ErrorKind::General,
                         message: "there is no operation to write".to_owned(),
                     }));
                 }
@@ -191,7 +191,7 @@ fn step(step: StepBytes) -> Result<Step, Problem> {
             match Operation::check(&payload, |_| true) {
                 Ok(()) => Ok(Step::Write(payload)),
                 Err(error) => Err(Problem::Write(WriteError::Refused {
-                    code: "ERR".to_owned(),
+                    kind: ErrorKind::General,
                     message: format!("the operation cannot be read: {error}"),
                 })),
             }
@@ -201,7 +201,7 @@ fn step(step: StepBytes) -> Result<Step, Problem> {
 }
 
 fn row(error: ErrorReply) -> Problem {
-    Problem::Row { code: error.code.to_string(), message: error.message.into_owned() }
+    Problem::Row { kind: error.kind, message: error.message.into_owned() }
 }
 
 #[cfg(test)]

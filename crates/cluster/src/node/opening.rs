@@ -336,7 +336,7 @@ impl Opening {
             is_alone: self.log.is_alone,
             clock: self.log.clock,
             resources: Arc::new(self.resources),
-            room: Arc::new(Room::new(&settings.data_dir)),
+            room: Arc::new(Room::new(&self.world.disk, &settings.data_dir)),
             metadata,
             members: Arc::new(members),
             tables: Arc::new(tables),

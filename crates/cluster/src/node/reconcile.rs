@@ -208,6 +208,13 @@ impl Shared {
             seen.clock_at = Some(time.now());
             self.look_at_clock(seen);
         }
+        // Before the first beat: others go by what a node reported as soon as it counts as there, and
+        // that was another life's.
+        let mut is_to_report = is_look;
+        if seen.beat_at.is_none() {
+            self.report_or_warn(seen).await;
+            is_to_report = false;
+        }
         // A node that is alone says who it is once, when it starts.
         if seen.beat_at.is_none() || (!self.replication.is_alone && is_due(seen.beat_at)) {
             seen.beat_at = Some(time.now());
@@ -215,8 +222,8 @@ impl Shared {
             self.beat();
         }
         // After the beat: what the log does not take now is said at the next look.
-        if is_look && let Err(error) = self.report(seen).await {
-            tracing::warn!(%error, "the node cannot report its copies");
+        if is_to_report {
+            self.report_or_warn(seen).await;
         }
         if seen.leftovers_at.is_none_or(|at| time.now() - at >= LEFTOVERS_INTERVAL) {
             seen.leftovers_at = Some(time.now());
@@ -355,6 +362,13 @@ impl Shared {
                 tracing::warn!(%error, "files of copies that are no longer here stay");
             }
         });
+    }
+
+    /// Reports the copies; what the log does not take is said at the next look.
+    async fn report_or_warn(&self, seen: &Seen) {
+        if let Err(error) = self.report(seen).await {
+            tracing::warn!(%error, "the node cannot report its copies");
+        }
     }
 
     /// Has the metadata say how this node's copies are. Others know of a change of tables by this

@@ -222,7 +222,7 @@ pub(super) fn heard_instead(heard: Result<Reply, CallError>) -> Result<Trouble, 
         Ok(Reply::Problem(Problem::Format(format))) => {
             format!("it speaks format {format} of messages")
         }
-        Ok(Reply::Problem(Problem::Row { code, message })) => format!("{code} {message}"),
+        Ok(Reply::Problem(Problem::Row { message, .. })) => message,
         Ok(Reply::Problem(Problem::Rest(error))) => error,
         Ok(Reply::Problem(Problem::CheckpointGone)) => "it forgot the checkpoint".to_owned(),
         Ok(_) => "it gave an answer to another question".to_owned(),

@@ -69,12 +69,6 @@ pub(super) fn own_bytes(disk: &Disk, folder: &Path, listing: &CopyListing) -> u6
     listing.files.iter().filter_map(own).sum()
 }
 
-/// The bytes of the disk that a folder is on; none where it does not say. Blocks.
-pub(super) fn disk_bytes(folder: &Path) -> Option<u64> {
-    let disk = rustix::fs::statvfs(folder).ok()?;
-    Some(disk.f_blocks.saturating_mul(disk.f_frsize))
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;

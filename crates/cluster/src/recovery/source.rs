@@ -19,12 +19,13 @@ use plimsoll_base::World;
 use plimsoll_base::random::Draws;
 use plimsoll_base::time::Instant;
 use plimsoll_log::PartitionId;
+use plimsoll_storage::ErrorKind;
 use plimsoll_storage::partition::Checksum;
 use tokio::sync::{Semaphore, watch};
 
 use super::checkpoint::{Checkpoint, CheckpointError, PREFIX, Subject};
 use super::hashing::Known;
-use super::kept::{Kept, disk_bytes, own_bytes};
+use super::kept::{Kept, own_bytes};
 use super::options::CHECKSUMS_MAX;
 use super::packing::{Packed, Packer};
 use crate::wire::{Problem, Question, Reply, checksum_of, chunk_checksum};
@@ -250,8 +251,8 @@ impl Checkpoints {
             is_due
         };
         let large = || {
-            let bytes_max = disk_bytes(&self.dir).map_or(u64::MAX, |all| all / FOLLOWERS_DISK_PART);
-            self.expire_large(bytes_max)
+            let space = self.world.disk.space(&self.dir);
+            self.expire_large(space.map_or(u64::MAX, |it| it.total_bytes / FOLLOWERS_DISK_PART))
         };
         self.expire_idle(now) + if is_due { large() } else { 0 }
     }
@@ -323,7 +324,10 @@ impl Checkpoints {
             Err(reason) => {
                 self.close(number).await;
                 tracing::warn!(%partition, %reason, "a checkpoint cannot be made");
-                Err(failed("ERR", format!("no checkpoint of partition {partition}: {reason}")))
+                Err(failed(
+                    ErrorKind::General,
+                    format!("no checkpoint of partition {partition}: {reason}"),
+                ))
             }
         }
     }
@@ -335,7 +339,8 @@ impl Checkpoints {
         checkpoint: Arc<Checkpoint>,
     ) -> Result<Reply, Problem> {
         let listing = self.reading(reads, move || checkpoint.plain()).await;
-        let listing = listing.map_err(|error| failed("ERR", format!("a checkpoint: {error}")))?;
+        let listing = listing
+            .map_err(|error| failed(ErrorKind::General, format!("a checkpoint: {error}")))?;
         let checksum = listing.checksum();
         Ok(Reply::Checkpoint { listing, checksum })
     }
@@ -354,8 +359,9 @@ impl Checkpoints {
         let places = places.filter(|places| places.len() <= CHECKSUMS_MAX).ok_or_else(no_file)?;
         let read = move || places.into_iter().map(|at| checkpoint.checksum(at)).collect();
         let checksums: io::Result<Vec<u64>> = self.reading(reads, read).await;
-        let checksums =
-            checksums.map_err(|error| failed("ERR", format!("a file cannot be read: {error}")))?;
+        let checksums = checksums.map_err(|error| {
+            failed(ErrorKind::General, format!("a file cannot be read: {error}"))
+        })?;
         let checksum = checksum_of(&checksums);
         Ok(Reply::FileChecksums { checksums, checksum })
     }
@@ -376,7 +382,7 @@ impl Checkpoints {
         let same = open.values().filter(|it| it.is_follower == from.is_follower()).count();
         if same >= from.checkpoints_max() {
             let message = format!("{same} checkpoints are open already: come again");
-            return Err(failed("TRYAGAIN", message));
+            return Err(failed(ErrorKind::TryAgain, message));
         }
         let number = self.numbers.next_u64();
         let (tell, made) = watch::channel(None);
@@ -416,12 +422,15 @@ impl Checkpoints {
         let file = place(&checkpoint).and_then(|at| Some((at, checkpoint.bytes(at)?)));
         let (at, total) = file.ok_or_else(no_file)?;
         let left = total.checked_sub(offset).ok_or_else(|| {
-            failed("ERR", format!("byte {offset} is beyond the end of a file of {total} bytes"))
+            failed(
+                ErrorKind::General,
+                format!("byte {offset} is beyond the end of a file of {total} bytes"),
+            )
         })?;
         let bytes = left.min(u64::from(bytes_max.min(CHUNK_BYTES_MAX)));
         let read = move || Ok(make(&checkpoint, at, checkpoint.read(at, offset, bytes)?));
         let read = self.reading(reads, read).await;
-        read.map_err(|error| failed("ERR", format!("a file cannot be read: {error}")))
+        read.map_err(|error| failed(ErrorKind::General, format!("a file cannot be read: {error}")))
     }
 
     /// Reads where that may block, once there is room for one more.
@@ -483,9 +492,9 @@ impl Entry {
 }
 
 fn no_file() -> Problem {
-    failed("ERR", "no such file in the checkpoint".to_owned())
+    failed(ErrorKind::General, "no such file in the checkpoint".to_owned())
 }
 
-fn failed(code: &str, message: String) -> Problem {
-    Problem::Row { code: code.to_owned(), message }
+fn failed(kind: ErrorKind, message: String) -> Problem {
+    Problem::Row { kind, message }
 }

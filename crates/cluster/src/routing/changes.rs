@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use plimsoll_index::Error;
 use plimsoll_log::GroupId;
-use plimsoll_storage::ErrorReply;
+use plimsoll_storage::{ErrorKind, ErrorReply};
 use serde_json::Map;
 
 use super::Router;
@@ -90,7 +90,7 @@ impl TableChanges {
             let created = self.router.world.tasks.spawn("create", create);
             let created =
                 self.router.world.time.timeout(CREATION_WAIT, created).await.map_err(|_| {
-                    ErrorReply::new("TRYAGAIN", "the database is still being created")
+                    ErrorReply::new(ErrorKind::TryAgain, "the database is still being created")
                 })?;
             created.map_err(|error| ErrorReply::err(error.to_string()))??;
         }

@@ -34,7 +34,7 @@ use plimsoll_control::pacing::debt;
 use plimsoll_control::selection::{Ask, Candidate, FailureKind, NodeId};
 use plimsoll_control::{Class, LoadLine};
 use plimsoll_index::{Error, ErrorClass};
-use plimsoll_storage::ErrorReply;
+use plimsoll_storage::{ErrorKind, ErrorReply};
 use tokio::sync::{Notify, watch};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -704,7 +704,7 @@ impl Drop for Probing {
 
 /// Nothing was done, and may be tried again.
 pub(crate) fn unavailable(why: String) -> ErrorReply {
-    ErrorReply::new("TRYAGAIN", why)
+    ErrorReply::new(ErrorKind::TryAgain, why)
 }
 
 /// The kind of the error that no copy answers.

@@ -368,6 +368,7 @@ mod tests {
 
     use bytes::Bytes;
     use plimsoll_index::Error;
+    use plimsoll_storage::ErrorKind;
 
     use super::*;
 
@@ -377,8 +378,8 @@ mod tests {
         let ok = reply_bytes(&[Reply::OK]);
         let good = attempted(Ok(wire::Reply::Replies { replies: ok.clone(), seen: 7 }));
         assert_eq!(good, Ok((vec![Reply::OK], Lsn(7))));
-        let refused = WriteError::Refused { code: "ERR".to_owned(), message: "no".to_owned() };
-        let row = Problem::Row { code: "ERR".to_owned(), message: "no".to_owned() };
+        let refused = WriteError::Refused { kind: ErrorKind::General, message: "no".to_owned() };
+        let row = Problem::Row { kind: ErrorKind::General, message: "no".to_owned() };
         let unread = wire::Reply::Replies { replies: vec![ok[0].clone(), vec![0xff]], seen: 7 };
         for (answer, error) in [
             (problem(Problem::Write(WriteError::TooLarge(9))), WriteError::TooLarge(9)),

@@ -14,7 +14,7 @@ use plimsoll_storage::operation::decode_reply;
 use plimsoll_storage::rows::StoreError;
 use plimsoll_storage::rows::key::order_hash;
 use plimsoll_storage::rows::metered::Metered;
-use plimsoll_storage::{Argv, ErrorReply, Reply};
+use plimsoll_storage::{Argv, ErrorKind, ErrorReply, Reply};
 
 use super::{Rows, context, scatter, store_failed};
 use crate::replication::partition::Partition;
@@ -232,7 +232,7 @@ impl Rows {
 /// What a command is answered that had to stop.
 fn out_of_memory(stop: &Stop) -> ErrorReply {
     match stop {
-        Stop::Tripped(trip) => ErrorReply::new("OOM", trip.to_string()),
+        Stop::Tripped(trip) => ErrorReply::new(ErrorKind::OutOfMemory, trip.to_string()),
         Stop::Cancelled(why) => ErrorReply::err(format!("the command was cancelled: {why}")),
     }
 }
@@ -240,9 +240,7 @@ fn out_of_memory(stop: &Stop) -> ErrorReply {
 /// What another node says instead of an answer.
 fn problem(reply: wire::Reply) -> ErrorReply {
     match reply {
-        wire::Reply::Problem(Problem::Row { code, message }) => {
-            ErrorReply { code: code.into(), message: message.into() }
-        }
+        wire::Reply::Problem(Problem::Row { kind, message }) => ErrorReply::new(kind, message),
         _ => unreadable(),
     }
 }

@@ -9,7 +9,7 @@ use plimsoll_control::Class;
 use plimsoll_storage::command::{self, Command, Group};
 use plimsoll_storage::operation::Operation;
 use plimsoll_storage::rows::{RowsRead, StoreError};
-use plimsoll_storage::{Argv, ErrorReply, Reply};
+use plimsoll_storage::{Argv, ErrorKind, ErrorReply, Reply};
 
 use super::Rows;
 use crate::Watched;
@@ -60,7 +60,10 @@ pub(crate) fn transaction_ordinal(
     ordinal_of: impl Fn(&[u8]) -> usize,
 ) -> Result<usize, ErrorReply> {
     if watched.iter().any(|watched| watched.db != db) {
-        return Err(ErrorReply::new("CROSSSLOT", "Watched keys lie in another database"));
+        return Err(ErrorReply::new(
+            ErrorKind::CrossesPartitions,
+            "Watched keys lie in another database",
+        ));
     }
     let mut found = None;
     for watched in watched {
@@ -108,7 +111,7 @@ fn is_splittable(command: &Command<'_>) -> bool {
 }
 
 fn cross_slot() -> ErrorReply {
-    ErrorReply::new("CROSSSLOT", "Keys in request don't hash to the same slot")
+    ErrorReply::new(ErrorKind::CrossesPartitions, "Keys in request don't hash to the same slot")
 }
 
 impl Rows {

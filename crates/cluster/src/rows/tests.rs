@@ -101,7 +101,7 @@ fn replication(dir: &Path, world: &World) -> Replication {
         is_alone: true,
         clock: opened.clock,
         resources,
-        room: Arc::new(Room::new(dir)),
+        room: Arc::new(Room::new(&world.disk, dir)),
         metadata,
         members: Arc::new(members),
         tables: Arc::new(Tables::default()),

@@ -9,6 +9,7 @@ use plimsoll_control::{Class, LoadLine};
 use plimsoll_index::search::{Hit, PartitionResult};
 use plimsoll_index::{Error, ErrorClass};
 use plimsoll_log::PartitionId;
+use plimsoll_storage::ErrorKind;
 use serde::{Deserialize, Serialize};
 
 use super::files::{CheckpointListing, CopyListing, Encoding, Packing};
@@ -343,8 +344,12 @@ pub(crate) enum Problem {
     OtherCluster,
     /// The node does not serve the partition: ask another.
     NotHere(String),
-    /// Nothing was done; later there may be room: a RESP error's code and message.
-    Row { code: String, message: String },
+    /// Nothing was done: a refusal of rows.
+    Row {
+        #[serde(with = "super::error_kind")]
+        kind: ErrorKind,
+        message: String,
+    },
     /// A REST error, as JSON.
     Rest(String),
     /// The checkpoint was closed, or the node has started since: open one anew.
@@ -409,7 +414,7 @@ pub(crate) fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Result<T, Prob
         return Err(Problem::Format(*format));
     }
     let malformed = |error: postcard::Error| Problem::Row {
-        code: "ERR".to_owned(),
+        kind: ErrorKind::General,
         message: format!("{UNREAD}: {error}"),
     };
     postcard::from_bytes(body).map_err(malformed)
@@ -450,5 +455,41 @@ impl Envelope {
         let Self { timeout_ms, alternatives, rank, .. } = self;
         let timeout = Duration::from_millis(*timeout_ms);
         Terms { timeout, alternatives: *alternatives, rank: *rank }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nodes of two versions ask each other: what was sent once keeps its place.
+    #[test]
+    fn the_bytes_of_a_load_line_stay() {
+        let line = LoadLine {
+            boot: 1,
+            workers: 2,
+            cpus: 3,
+            in_flight: 4,
+            queued: 5,
+            work_ns: 6,
+            queue_wait_ns: 7,
+            oldest_wait_ns: 8,
+            run_ns: [9, 10, 11, 12, 13],
+            runs: 14,
+            latency_ns: 15,
+            cpu_demand_permille: 16,
+            memory_debt_permille: 17,
+            write_debt_permille: 18,
+        };
+        let told = Told { server_ns: Some(99), line: Some(line) };
+        let bytes = encode_answer(Reply::Clock { now_ms: 77 }, told);
+        let unused = [0; 16];
+        let fields: Vec<u8> = (1..=18).chain(unused).collect();
+        let clock = 13;
+        let expected = [&[FORMAT, 1, 99, 1], &fields[..], &[clock, 77]].concat();
+        assert_eq!(bytes, expected, "{bytes:?}");
+        let (reply, came) = decode_answer(&bytes);
+        assert!(matches!(reply, Reply::Clock { now_ms: 77 }));
+        assert_eq!((came.server_ns, came.line), (told.server_ns, told.line));
     }
 }

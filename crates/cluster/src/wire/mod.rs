@@ -4,6 +4,7 @@
 //! hands what arrives to `Coordinator::answer`. What clients ask, and why a write has no replies, are said here
 //! in types, because both travel.
 
+mod error_kind;
 mod files;
 mod link;
 mod messages;

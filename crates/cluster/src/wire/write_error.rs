@@ -2,7 +2,7 @@
 //! travels between nodes as it is; at the end it becomes a reply of RESP, or an error of REST.
 
 use plimsoll_index::Error;
-use plimsoll_storage::ErrorReply;
+use plimsoll_storage::{ErrorKind, ErrorReply};
 use serde::{Deserialize, Serialize};
 
 /// Why a write has no replies.
@@ -14,9 +14,13 @@ pub(crate) enum WriteError {
     /// It did not run, and no lead would take it: it takes more than so many bytes in the log.
     #[error("the write takes over {0} bytes in the log")]
     TooLarge(u64),
-    /// It did not run, and no lead would take it: a RESP error's code and words.
-    #[error("{code} {message}")]
-    Refused { code: String, message: String },
+    /// It did not run, and no lead would take it.
+    #[error("{message}")]
+    Refused {
+        #[serde(with = "super::error_kind")]
+        kind: ErrorKind,
+        message: String,
+    },
     /// Whether it ran, or will run, cannot be said.
     #[error("outcome unknown")]
     Unknown,
@@ -46,7 +50,7 @@ impl WriteError {
     /// It did not run: the table takes its leader's writes alone. Redis' words.
     pub(crate) fn read_only() -> Self {
         let message = "You can't write against a read only replica.".to_owned();
-        Self::Refused { code: "READONLY".to_owned(), message }
+        Self::Refused { kind: ErrorKind::ReadOnly, message }
     }
 
     /// It did not run, and never will, for a reason that is the same each time.
@@ -58,12 +62,10 @@ impl WriteError {
 impl From<WriteError> for ErrorReply {
     fn from(error: WriteError) -> Self {
         match error {
-            WriteError::NotTaken(why) => Self::new("TRYAGAIN", why),
+            WriteError::NotTaken(why) => Self::new(ErrorKind::TryAgain, why),
             WriteError::TooLarge(_) => Self::err(error.to_string()),
-            WriteError::Refused { code, message } => {
-                Self { code: code.into(), message: message.into() }
-            }
-            WriteError::Unknown => Self::new("TIMEOUT", "outcome unknown"),
+            WriteError::Refused { kind, message } => Self::new(kind, message),
+            WriteError::Unknown => Self::new(ErrorKind::OutcomeUnknown, "outcome unknown"),
         }
     }
 }
@@ -80,13 +82,13 @@ pub(crate) fn failed_write(error: WriteError) -> Error {
 
 /// What REST says where a lead did not take a write, or its outcome is not known.
 pub(crate) fn failed(error: ErrorReply) -> Error {
-    let ErrorReply { code, message } = error;
-    match &*code {
-        "TRYAGAIN" => Error::overloaded("es_rejected_execution_exception", message),
-        "MISCONF" => Error::overloaded("cluster_block_exception", message),
-        "TIMEOUT" => Error::timed_out("timeout_exception", message),
-        "READONLY" => Error::forbidden("cluster_block_exception", message),
-        "WRONGTYPE" => Error::illegal_argument(message),
+    let ErrorReply { kind, message } = error;
+    match kind {
+        ErrorKind::TryAgain => Error::overloaded("es_rejected_execution_exception", message),
+        ErrorKind::DiskFull => Error::overloaded("cluster_block_exception", message),
+        ErrorKind::OutcomeUnknown => Error::timed_out("timeout_exception", message),
+        ErrorKind::ReadOnly => Error::forbidden("cluster_block_exception", message),
+        ErrorKind::WrongType => Error::illegal_argument(message),
         _ => Error::unavailable("unavailable_shards_exception", message),
     }
 }
@@ -100,28 +102,31 @@ mod tests {
 
     #[test]
     fn every_reason_crosses_the_wire_and_says_the_same_to_all() {
-        let refused = |code: &str| WriteError::Refused {
-            code: code.to_owned(),
-            message: "some words".to_owned(),
-        };
+        use ErrorKind::{DiskFull, General, OutcomeUnknown, TryAgain, WrongType};
+        let refused = |kind| WriteError::Refused { kind, message: "some words".to_owned() };
         let too_large = "the write takes over 100 bytes in the log";
-        for (error, next, (code, message), class) in [
+        for (error, next, (kind, message), class) in [
             (
                 WriteError::not_taken("it waits"),
                 Next::Elsewhere,
-                ("TRYAGAIN", "it waits"),
+                (TryAgain, "it waits"),
                 ErrorClass::Overloaded,
             ),
-            (WriteError::TooLarge(100), Next::GiveUp, ("ERR", too_large), ErrorClass::TooLarge),
-            (refused("ERR"), Next::GiveUp, ("ERR", "some words"), ErrorClass::Unavailable),
-            (refused("MISCONF"), Next::GiveUp, ("MISCONF", "some words"), ErrorClass::Overloaded),
-            (refused("WRONGTYPE"), Next::GiveUp, ("WRONGTYPE", "some words"), ErrorClass::Invalid),
+            (WriteError::TooLarge(100), Next::GiveUp, (General, too_large), ErrorClass::TooLarge),
+            (refused(General), Next::GiveUp, (General, "some words"), ErrorClass::Unavailable),
+            (refused(DiskFull), Next::GiveUp, (DiskFull, "some words"), ErrorClass::Overloaded),
+            (refused(WrongType), Next::GiveUp, (WrongType, "some words"), ErrorClass::Invalid),
             // Another's words decide nothing: only the variant does.
-            (refused("TIMEOUT"), Next::GiveUp, ("TIMEOUT", "some words"), ErrorClass::TimedOut),
+            (
+                refused(OutcomeUnknown),
+                Next::GiveUp,
+                (OutcomeUnknown, "some words"),
+                ErrorClass::TimedOut,
+            ),
             (
                 WriteError::Unknown,
                 Next::Settle,
-                ("TIMEOUT", "outcome unknown"),
+                (OutcomeUnknown, "outcome unknown"),
                 ErrorClass::TimedOut,
             ),
         ] {
@@ -130,7 +135,7 @@ mod tests {
             let Reply::Problem(Problem::Write(came)) = came else { panic!("{came:?}") };
             assert_eq!(came, error);
             assert_eq!(came.next(), next, "{error:?}");
-            let words = ErrorReply { code: code.into(), message: message.into() };
+            let words = ErrorReply::new(kind, message);
             assert_eq!(ErrorReply::from(came.clone()), words, "{error:?}");
             let rest = failed_write(came);
             assert_eq!((rest.class, &*rest.reason), (class, message), "{error:?}");

@@ -7,22 +7,28 @@ const MS: u64 = 1_000_000;
 
 fn any_line() -> impl Strategy<Value = LoadLine> {
     let counts = (1u32..64, 0u32..500, 0u32..500, 0u64..1 << 40, 0u64..1 << 34, 0u64..1 << 34);
-    let rest = (prop::array::uniform5(0u64..1 << 34), 0u32..2000, 0u32..1000, 0u32..1000);
+    let debts = (0u32..2000, 0u32..1000, 0u32..1000);
+    let rest = (prop::array::uniform5(0u64..1 << 34), debts, 0u32..9, 0u32..100);
     (counts, rest).prop_map(
         |((workers, in_flight, queued, work_ns, queue_wait_ns, oldest), rest)| {
-            let (run_ns, cpu_demand_permille, memory_debt_permille, write_debt_permille) = rest;
+            let (run_ns, debts, cpus, runs) = rest;
+            let (cpu_demand_permille, memory_debt_permille, write_debt_permille) = debts;
+            // Every field, so that none is left out of the laws.
             LoadLine {
+                boot: 1,
+                workers,
+                cpus,
                 in_flight,
                 queued,
                 work_ns,
                 queue_wait_ns,
                 oldest_wait_ns: oldest,
                 run_ns,
+                runs,
                 latency_ns: oldest / 2,
                 cpu_demand_permille,
                 memory_debt_permille,
                 write_debt_permille,
-                ..LoadLine::idle(1, workers)
             }
         },
     )

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! need     = ingest * write amplification            what keeps the debt from growing
-//! floor    = need * min(1, debt / 0.5)               below half of the debt it may lag
+//! floor    = need * (debt - 0.25) / 0.25             within 0 and the need: below half of the debt it may lag
 //! open     *= 1.25  while foreground latency is within 1.2 of its usual; /= 2 while beyond 1.5
 //! rate     = floor + (limit - floor) * max(open, urgency)
 //! urgency  = 0 up to half of the debt, then rising evenly to 1 at nine tenths, where nothing bounds it
@@ -35,7 +35,10 @@ const LATE: f64 = 1.5;
 const FINE: f64 = 1.2;
 const OPEN_STEP: f64 = 1.25;
 const OPEN_MIN: f64 = 0.01;
-const LAG: f64 = 0.5;
+/// From here on something of the need is paid whatever it costs, and from there on all of it. A burst that is
+/// over before costs the foreground nothing.
+const PAID_FROM: f64 = 0.25;
+const PAID_TO: f64 = 0.5;
 const URGENT_FROM: f64 = 0.5;
 const URGENT_TO: f64 = 0.9;
 const SLOWED_FROM: f64 = 0.7;
@@ -128,7 +131,8 @@ impl Pacer {
             Some(0)
         } else {
             let limit = self.limit_bytes_s * LIMIT_TRIED;
-            let floor = (need * (debt / LAG).min(1.0)).min(limit);
+            let paid = ((debt - PAID_FROM) / (PAID_TO - PAID_FROM)).clamp(0.0, 1.0);
+            let floor = (need * paid).min(limit);
             let urgency = ((debt - URGENT_FROM) / (URGENT_TO - URGENT_FROM)).clamp(0.0, 1.0);
             Some(whole(floor + (limit - floor) * self.open.max(urgency)))
         };

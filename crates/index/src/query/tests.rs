@@ -1,4 +1,4 @@
-//! Tests of queries over real documents.
+//! How queries are read. What they find is `search/tests/queries.rs`.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

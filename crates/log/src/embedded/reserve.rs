@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, StatVfs, fallocate, statvfs};
+use plimsoll_base::Disk;
+use rustix::fs::{FallocateFlags, fallocate};
 
 /// What the underlying engine begins a file with.
 const FIRST_BYTES: u64 = 2 << 20;
@@ -28,8 +29,8 @@ pub(super) struct Reserve {
 impl Reserve {
     /// Makes the reserve where there is room.
     pub fn new(dir: &Path) -> Self {
-        let all = |disk: StatVfs| disk.f_blocks.saturating_mul(disk.f_frsize);
-        let bytes = statvfs(dir).map_or(u64::MAX, all) / RESERVE_PART;
+        let space = Disk::of_the_machine().space(dir);
+        let bytes = space.map_or(u64::MAX, |it| it.total_bytes) / RESERVE_PART;
         let bytes = bytes.min(RESERVE_BYTES);
         let reserve = Self { path: dir.join("reserve"), bytes, missing: Mutex::new(None) };
         reserve.make();
@@ -85,5 +86,5 @@ impl Reserve {
 
 /// What is free on the disk of a folder; one that says nothing has room.
 pub(super) fn free_bytes(dir: &Path) -> u64 {
-    statvfs(dir).map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
+    Disk::of_the_machine().space(dir).map_or(u64::MAX, |it| it.available_bytes)
 }

@@ -151,7 +151,7 @@ const LATENCY: &[Spec] = &[
     server("latency|help", 2),
 ];
 
-/// The server's own, the most frequent first: they are searched in this order.
+/// The server's own.
 static OWN: [(Spec, Own); 29] = [
     (connection("ping", -1), Own::Ping),
     (transaction("multi", 1), Own::Multi),

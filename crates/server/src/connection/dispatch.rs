@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use plimsoll_cluster::{ReadLevel, Request};
 use plimsoll_memory::breakers::{is_parent_full, parent_trip};
 use plimsoll_storage::{
-    Argv, ErrorReply, Reply,
+    Argv, ErrorKind, ErrorReply, Reply,
     command::{
         args::parse_integer,
         spec::{Access, unknown_command, wrong_arity},
@@ -62,7 +62,7 @@ impl Connection {
         self.last_command = Some(entry.index);
         if !self.state.is_authenticated && !entry.is_open_to_all() {
             let error = match entry.spec.check(&argv) {
-                Ok(_) => ErrorReply::new("NOAUTH", "Authentication required."),
+                Ok(_) => ErrorReply::named("NOAUTH", "Authentication required."),
                 Err(error) => error,
             };
             self.state.refuse(Some(entry), error);
@@ -71,7 +71,8 @@ impl Connection {
         if entry.spec.grows && is_parent_full() {
             self.run_rows().await?;
             let trip = parent_trip(entry.spec.name);
-            self.state.refuse(Some(entry), ErrorReply::new("OOM", trip.to_string()));
+            self.state
+                .refuse(Some(entry), ErrorReply::new(ErrorKind::OutOfMemory, trip.to_string()));
             return Ok(());
         }
         if self.state.shared.clients.may_be_paused() {
@@ -251,7 +252,7 @@ impl Connection {
         let outcome = if entry.is_refused_in_transaction() {
             Err(ErrorReply::err("Command not allowed inside a transaction"))
         } else if let Err(error) = self.held.resize(self.held.bytes() + bytes) {
-            Err(ErrorReply::new("OOM", error.reason))
+            Err(ErrorReply::new(ErrorKind::OutOfMemory, error.reason))
         } else {
             self.state.transaction.queue(Queued { entry, argv }, bytes)
         };

@@ -16,7 +16,7 @@ use std::{
 
 use bytes::{Buf, BytesMut};
 use plimsoll_cluster::{ClientSession, Request};
-use plimsoll_storage::{Argv, ErrorReply, Reply};
+use plimsoll_storage::{Argv, ErrorKind, ErrorReply, Reply};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -210,7 +210,7 @@ impl Connection {
         let queued = self.state.transaction.queued_bytes();
         let charged = |buffer: usize| buffer.saturating_sub(FREE_BYTES) + queued;
         if let Err(error) = self.held.resize(charged(next)) {
-            if self.decoder.refuse(ErrorReply::new("OOM", error.reason)) {
+            if self.decoder.refuse(ErrorReply::new(ErrorKind::OutOfMemory, error.reason)) {
                 // Drops what has come of it. What is wrong with the rest is found again later.
                 let _ = self.decoder.decode(&mut self.input, &Limits::FULL, 1, &mut self.commands);
             }

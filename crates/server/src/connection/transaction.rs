@@ -105,7 +105,7 @@ impl<T> Transaction<T> {
         };
         let watched = std::mem::take(&mut self.watched);
         if std::mem::take(&mut self.poisoned) {
-            return Err(ErrorReply::new(
+            return Err(ErrorReply::named(
                 "EXECABORT",
                 "Transaction discarded because of previous errors.",
             ));
@@ -224,8 +224,8 @@ mod tests {
         check(
             "multi\n set\n refuse\n incr\n exec\n exec\n multi\n set\n exec",
             "ok\n queued\n refused\n queued
-             EXECABORT Transaction discarded because of previous errors.
-             ERR EXEC without MULTI\n ok\n queued\n run [set] if []",
+             Transaction discarded because of previous errors.
+             EXEC without MULTI\n ok\n queued\n run [set] if []",
         );
         // Outside of a transaction there is nothing to spoil, and DISCARD forgets it.
         check("refuse\n multi\n exec", "refused\n ok\n run [] if []");
@@ -236,11 +236,11 @@ mod tests {
     fn words_out_of_place() {
         check(
             "exec\n discard\n multi\n multi\n watch a\n set\n exec",
-            "ERR EXEC without MULTI
-             ERR DISCARD without MULTI
+            "EXEC without MULTI
+             DISCARD without MULTI
              ok
-             ERR MULTI calls can not be nested
-             ERR WATCH inside MULTI is not allowed
+             MULTI calls can not be nested
+             WATCH inside MULTI is not allowed
              queued
              run [set] if []",
         );
@@ -257,7 +257,7 @@ mod tests {
         check(
             "watch a\n multi\n refuse\n exec\n multi\n exec",
             "ok\n ok\n refused
-             EXECABORT Transaction discarded because of previous errors.
+             Transaction discarded because of previous errors.
              ok\n run [] if []",
         );
     }

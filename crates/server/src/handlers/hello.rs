@@ -23,7 +23,7 @@ pub fn hello(state: &mut State, argv: &Argv) -> Result<Reply, ErrorReply> {
         Some(version) => match parse_integer(version) {
             Some(2) => Protocol::Resp2,
             Some(3) => Protocol::Resp3,
-            Some(_) => return Err(ErrorReply::new("NOPROTO", "unsupported protocol version")),
+            Some(_) => return Err(ErrorReply::named("NOPROTO", "unsupported protocol version")),
             None => {
                 return Err(ErrorReply::err("Protocol version is not an integer or out of range"));
             }
@@ -46,7 +46,7 @@ pub fn hello(state: &mut State, argv: &Argv) -> Result<Reply, ErrorReply> {
         }
     }
     if !state.is_authenticated {
-        return Err(ErrorReply::new(
+        return Err(ErrorReply::named(
             "NOAUTH",
             "HELLO must be called with the client already authenticated, otherwise the HELLO \
              <proto> AUTH <user> <pass> option can be used to authenticate the client and select \

@@ -4,6 +4,8 @@
 use bytes::{BufMut, BytesMut};
 use plimsoll_storage::{ErrorReply, Reply};
 
+use super::error_code;
+
 /// The version of the protocol that a connection speaks: 2 until HELLO says 3.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
@@ -57,7 +59,8 @@ impl Protocol {
     /// Appends a refusal. Its words may quote the client; an end of line in them would end the
     /// reply, so it becomes a space, as in Redis.
     pub fn error(self, out: &mut BytesMut, error: &ErrorReply) {
-        line(out, b'-', error.to_string().replace(['\r', '\n'], " ").as_bytes());
+        let text = format!("{} {}", error_code(&error.kind), error.message);
+        line(out, b'-', text.replace(['\r', '\n'], " ").as_bytes());
     }
 
     fn list(self, out: &mut BytesMut, list: &Reply, items: &[Reply]) {

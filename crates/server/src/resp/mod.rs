@@ -14,11 +14,13 @@
 //!   NUL behind some numbers near a power of ten, so that all that follows is misread. It wants a
 //!   second tree in its own types before it writes a list, and cannot write one in pieces.
 
+mod codes;
 pub mod decode;
 pub mod encode;
 pub mod inline;
 pub mod limits;
 
+pub use codes::error_code;
 pub use decode::Decoder;
 pub use encode::{Pieces, Protocol};
 pub use limits::{Limits, ProtocolError};

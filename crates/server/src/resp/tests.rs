@@ -1,7 +1,7 @@
 //! Requests and replies against scripts, against each other and against the codec's decoder.
 
 use bytes::BytesMut;
-use plimsoll_storage::{Argv, ErrorReply, Reply};
+use plimsoll_storage::{Argv, ErrorKind, ErrorReply, Reply};
 use proptest::prelude::*;
 use redis_protocol::{resp2, resp3};
 
@@ -268,7 +268,7 @@ proptest! {
 #[test]
 fn replies_in_both_protocols() {
     let map = Reply::Map(vec![(Reply::bulk("k"), Reply::Integer(-7))]);
-    let error = ErrorReply::new("WRONGTYPE", "a\r\nb");
+    let error = ErrorReply::new(ErrorKind::WrongType, "a\r\nb");
     for (reply, two, three) in [
         (Reply::OK, "+OK\r\n", "+OK\r\n"),
         (Reply::Integer(i64::MIN), ":-9223372036854775808\r\n", ":-9223372036854775808\r\n"),

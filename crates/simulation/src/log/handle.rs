@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use plimsoll_log::{
 };
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
+use super::seen::{Seen, in_turn};
 use super::servers::{Fate, Servers, UNKNOWN_AFTER};
 
 /// Outcomes that may wait for their process.
@@ -35,25 +36,6 @@ pub struct Handle {
     arrivals: Mutex<BTreeMap<GroupId, Instant>>,
     _role: Role,
 }
-
-/// What a process has seen of the log.
-#[derive(Default)]
-struct Seen(Mutex<SeenState>);
-
-#[derive(Default)]
-struct SeenState {
-    groups: BTreeMap<GroupId, Lsn>,
-    /// When what is on its way to it is there: later positions come later.
-    arrivals: BTreeMap<GroupId, Instant>,
-    /// Who waits for which groups.
-    waiting: Vec<(Vec<GroupId>, Waker)>,
-    /// What comes meanwhile is seen then.
-    blind_until: Instant,
-}
-
-/// The processes that are told what stands.
-#[derive(Default)]
-pub(super) struct Watchers(Mutex<Vec<Weak<Seen>>>);
 
 impl Handle {
     /// The process sees nothing of what comes to stand, for so long.
@@ -86,13 +68,6 @@ async fn tell(mut told: Receiver<Told>) {
     }
 }
 
-/// The next of a kind comes when it would, but never before the one before it.
-fn in_turn(arrivals: &mut BTreeMap<GroupId, Instant>, group: GroupId, at: Instant) -> Instant {
-    let last = arrivals.entry(group).or_default();
-    *last = at.max(Instant(last.0 + 1));
-    *last
-}
-
 /// A record comes to stand so much later.
 fn stand_later(servers: &Arc<Servers>, group: GroupId, record: Bytes, by: Duration) {
     let late = Arc::clone(servers);
@@ -121,21 +96,6 @@ fn spread(servers: &Arc<Servers>, group: GroupId, lsn: Lsn) {
                 seen.come(group, lsn);
             }
         });
-    }
-}
-
-impl Seen {
-    fn come(&self, group: GroupId, lsn: Lsn) {
-        let mut state = self.0.lock();
-        state.groups.insert(group, lsn);
-        let woken: Vec<_> =
-            state.waiting.extract_if(.., |(groups, _)| groups.contains(&group)).collect();
-        drop(state);
-        woken.into_iter().for_each(|(_, waker)| waker.wake());
-    }
-
-    fn last(&self, group: GroupId) -> Option<Lsn> {
-        self.0.lock().groups.get(&group).copied()
     }
 }
 

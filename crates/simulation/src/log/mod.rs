@@ -4,9 +4,11 @@
 //! | file | owns |
 //! |---|---|
 //! | `servers` | the records of each group, as the servers have them |
+//! | `seen` | what each process has seen, and who is told what stands |
 //! | `handle` | the log as one process has it: what it appends, what it sees and when |
 
 mod handle;
+mod seen;
 mod servers;
 
 pub use handle::Handle;

@@ -10,7 +10,7 @@ use plimsoll_base::time::Instant;
 use plimsoll_base::{Random, Tasks, Time};
 use plimsoll_log::{Bounds, Entry, GroupId, Incarnation, Lsn};
 
-use super::handle::Watchers;
+use super::seen::Watchers;
 
 /// How long the ways take, each drawn evenly between its bounds.
 #[derive(Clone, Copy, Debug)]

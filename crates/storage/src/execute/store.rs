@@ -8,13 +8,13 @@ use smallvec::SmallVec;
 
 use super::answer::Fault;
 use super::context::WriteContext;
-use crate::ErrorReply;
 use crate::rows::field::FieldHead;
 use crate::rows::key::{self, KeyRows, RowKey, StoreKey};
 use crate::rows::meta::{Fields, Found, Kind, Meta, RowBytes};
 use crate::rows::touch::Touch;
 use crate::rows::{RowsRead, RowsWrite, StoreError};
 use crate::rows::{removal, swept};
+use crate::{ErrorKind, ErrorReply};
 
 /// What is asked for a field that expired, until it is removed.
 const FOUND_KEY_BYTES: usize = 48;
@@ -28,7 +28,7 @@ const EXPIRY_DELETES_MAX: u64 = 256;
 
 /// The refusal of a key of another type.
 pub(super) fn wrong_type() -> ErrorReply {
-    ErrorReply::new("WRONGTYPE", "Operation against a key holding the wrong kind of value")
+    ErrorReply::new(ErrorKind::WrongType, "Operation against a key holding the wrong kind of value")
 }
 
 /// The meta row of a key that is there.

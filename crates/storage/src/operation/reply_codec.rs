@@ -12,7 +12,7 @@
 //! | pairs | `07`, number of pairs (varint), the items |
 //! | distinct items | `08`, length (varint), the items |
 //! | text | `09`, length (varint), UTF-8 |
-//! | refusal | `0a`, code and message, each with its length (varint), UTF-8 |
+//! | refusal | `0a`, its kind's name and the message, each with its length (varint), UTF-8 |
 //!
 //! First bytes and positions are stable.
 
@@ -21,14 +21,43 @@ use plimsoll_log::record::{RecordError, put_varint};
 
 use super::decoding::{take_bytes, take_count, take_varint};
 use crate::execute::keys::OBJECT_HELP;
-use crate::{ErrorReply, Reply};
+use crate::{ErrorKind, ErrorReply, Reply};
 
 /// The words that a status may be; those of OBJECT HELP follow. A new one goes to the end.
 const STATUSES: &[&str] = &["OK", "none", "string", "hash", "QUEUED", "PONG"];
 /// Where the lines of OBJECT HELP begin.
 const HELP_FROM: usize = 64;
+/// The names of the kinds of refusals, here and in messages between nodes.
+const KINDS: &[(ErrorKind, &str)] = &[
+    (ErrorKind::General, "ERR"),
+    (ErrorKind::WrongType, "WRONGTYPE"),
+    (ErrorKind::ReadOnly, "READONLY"),
+    (ErrorKind::TryAgain, "TRYAGAIN"),
+    (ErrorKind::DiskFull, "MISCONF"),
+    (ErrorKind::OutOfMemory, "OOM"),
+    (ErrorKind::CrossesPartitions, "CROSSSLOT"),
+    (ErrorKind::OutcomeUnknown, "TIMEOUT"),
+];
 /// How deep lists may stand in lists.
 const DEPTH_MAX: usize = 8;
+
+impl ErrorKind {
+    /// Its name where it is kept or sent to another node. Stable.
+    #[must_use]
+    pub fn stored_name(&self) -> &str {
+        match self {
+            Self::Named(name) => name,
+            known => KINDS.iter().find(|(kind, _)| kind == known).map_or("ERR", |(_, name)| name),
+        }
+    }
+
+    /// The kind that was kept or sent by this name.
+    #[must_use]
+    pub fn of_stored_name(name: &str) -> Self {
+        let known = KINDS.iter().find(|(_, known)| *known == name);
+        known.map_or_else(|| Self::Named(name.to_owned().into()), |(kind, _)| kind.clone())
+    }
+}
 
 /// The reply's bytes. A status that is none of the known words becomes plain bytes.
 #[must_use]
@@ -83,7 +112,7 @@ fn put(out: &mut BytesMut, reply: &Reply, limit: usize) {
         Reply::Set(items) => put_list(out, 8, items, limit),
         Reply::Verbatim(text) => put_bytes(out, 9, text.as_bytes()),
         Reply::Error(error) => {
-            put_bytes(out, 10, error.code.as_bytes());
+            put_bytes(out, 10, error.kind.stored_name().as_bytes());
             put_varint(out, error.message.len() as u64);
             out.put_slice(error.message.as_bytes());
         }
@@ -157,7 +186,7 @@ fn take(bytes: &Bytes, at: &mut usize, depth: usize) -> Result<Reply, RecordErro
         8 => Reply::Set(take_list(bytes, at, depth)?),
         9 => Reply::Verbatim(take_text(bytes, at)?),
         10 => Reply::Error(ErrorReply {
-            code: take_text(bytes, at)?.into(),
+            kind: ErrorKind::of_stored_name(&take_text(bytes, at)?),
             message: take_text(bytes, at)?.into(),
         }),
         _ => return Err(RecordError::Malformed("unknown kind of reply")),

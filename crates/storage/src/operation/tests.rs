@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ErrorReply;
+use crate::{ErrorKind, ErrorReply};
 
 fn argv() -> impl Strategy<Value = Argv> {
     prop::collection::vec(any::<Vec<u8>>(), 0..5).prop_map(|parts| Argv::of(&parts))
@@ -75,7 +75,8 @@ fn reply() -> impl Strategy<Value = Reply> {
         Just(Reply::Nil),
         Just(Reply::NilArray),
         any::<String>().prop_map(Reply::Verbatim),
-        any::<String>().prop_map(|message| Reply::Error(ErrorReply::new("WRONGTYPE", message))),
+        any::<String>()
+            .prop_map(|message| Reply::Error(ErrorReply::new(ErrorKind::WrongType, message))),
     ];
     leaf.prop_recursive(4, 32, 5, |item| {
         prop_oneof![

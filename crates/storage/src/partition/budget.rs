@@ -12,8 +12,8 @@
 
 use std::cell::Cell;
 
-use crate::ErrorReply;
 use crate::rows::StoreError;
+use crate::{ErrorKind, ErrorReply};
 
 /// What one operation may take beyond its own, bytes.
 pub const OPERATION_BYTES_MAX: u64 = 64 << 20;
@@ -69,7 +69,7 @@ impl Limit {
         };
         let of_record = |limit: u64, unit: &str| {
             ErrorReply::new(
-                "TRYAGAIN",
+                ErrorKind::TryAgain,
                 format!(
                     "commands written together exceed the limit of {limit} {unit} of work at \
                      once; nothing of this one was done"
@@ -279,6 +279,13 @@ mod tests {
         assert_eq!(budget.shared_permille(), 0);
     }
 
+    fn refusal(held: Result<(), StoreError>) -> ErrorReply {
+        match held {
+            Err(StoreError::Refused(refusal)) => refusal,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn an_operation_has_its_own_and_a_share() {
         let max = usize::try_from(OPERATION_BYTES_MAX).unwrap();
@@ -286,8 +293,9 @@ mod tests {
         budget.begin(10);
         assert!(budget.hold(max).is_ok());
         assert!(budget.is_pressed());
-        let refused = budget.hold(2 * 1024).unwrap_err().to_string();
-        assert!(refused.starts_with("ERR") && refused.contains("67108864 bytes"), "{refused}");
+        let refused = refusal(budget.hold(2 * 1024));
+        assert_eq!(refused.kind, ErrorKind::General);
+        assert!(refused.message.contains("67108864 bytes"), "{refused}");
         assert!(!budget.change(1), "once refused, all is refused");
         assert!(budget.work(1).is_err());
         budget.end(false);
@@ -311,8 +319,9 @@ mod tests {
             budget.end(true);
         }
         budget.begin(0);
-        let refused = budget.hold(1 << 20).unwrap_err().to_string();
-        assert!(refused.starts_with("TRYAGAIN") && refused.contains("134217728"), "{refused}");
+        let refused = refusal(budget.hold(1 << 20));
+        assert_eq!(refused.kind, ErrorKind::TryAgain);
+        assert!(refused.message.contains("134217728"), "{refused}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::*;
 use crate::execute;
 use crate::operation::{Action, Condition, DocumentWrite, Operation};
 use crate::rows::{RowsRead, RowsWrite};
-use crate::{Argv, Reply};
+use crate::{Argv, ErrorKind, Reply};
 
 fn argv(words: &str) -> Argv {
     Argv::of(&words.split(' ').collect::<Vec<_>>())
@@ -118,7 +118,7 @@ fn what_fits_in_a_record_runs_and_the_rest_may_be_tried_again() {
     let replies = world.record(&[far_bits(7), far_bits(7), far_bits(7), command("SET a b")]);
     assert!(matches!(replies[0], Reply::Array(_)) && matches!(replies[1], Reply::Array(_)));
     let Reply::Error(error) = &replies[2] else { panic!("{:?}", replies[2]) };
-    assert_eq!((&*error.code, &replies[3]), ("TRYAGAIN", &Reply::OK));
+    assert_eq!((&error.kind, &replies[3]), (&ErrorKind::TryAgain, &Reply::OK));
     assert!(world.replica.as_ref().unwrap().shared_permille() > 800);
     assert!(matches!(world.record(&[far_bits(7)])[0], Reply::Array(_)), "a record of its own");
     world.replay();

@@ -31,7 +31,7 @@ use super::effect::{ApplyError, Effect, Observer, unreadable};
 use super::system::{self, Leader};
 use crate::operation::Operation;
 use crate::rows::RowsWrite;
-use crate::{ErrorReply, Reply};
+use crate::{ErrorKind, ErrorReply, Reply};
 
 /// Of what a record's operations share, carried records take at most so much together before the
 /// next of them waits for another record of this cluster's log, thousandths: what one takes
@@ -169,5 +169,8 @@ fn take(application: &mut Application<'_>, link: &Link, record: &Record) -> Resu
 
 /// What a write of this cluster's own is answered that came into the log all the same.
 fn read_only() -> Reply {
-    Reply::Error(ErrorReply::new("READONLY", "You can't write against a read only replica."))
+    Reply::Error(ErrorReply::new(
+        ErrorKind::ReadOnly,
+        "You can't write against a read only replica.",
+    ))
 }

@@ -17,7 +17,7 @@ use super::tests::resources;
 use super::*;
 use crate::operation::{Action, Condition, DocumentWrite, Operation};
 use crate::rows::touch::{Touch, Touches};
-use crate::{Argv, ErrorReply, Reply};
+use crate::{Argv, ErrorKind, ErrorReply, Reply};
 
 const LEADER: PartitionId = PartitionId { table: 70, ordinal: 2 };
 const FOLLOWER: PartitionId = PartitionId { table: 8, ordinal: 2 };
@@ -463,7 +463,8 @@ fn a_write_of_its_own_changes_nothing() {
         payloads: vec![command("SET k0 own").encode(), command("FLUSHDB").encode()],
     };
     let effects = follower.append(START_MS, vec![item]).unwrap();
-    let refused = ErrorReply::new("READONLY", "You can't write against a read only replica.");
+    let refused =
+        ErrorReply::new(ErrorKind::ReadOnly, "You can't write against a read only replica.");
     let refused = Effect::Ran(Reply::Error(refused));
     assert_eq!(effects, [refused.clone(), refused]);
     assert_eq!(follower.content(), before);

@@ -10,8 +10,8 @@ use proptest::prelude::*;
 
 use super::following_tests::{Follower, Leaders, Step, command, step};
 use super::*;
-use crate::Reply;
 use crate::operation::Operation;
+use crate::{ErrorKind, Reply};
 
 /// The leader's clock is so far ahead.
 const AHEAD_MS: u64 = 30_000;
@@ -46,7 +46,7 @@ fn followed(texts: &[&str], ahead_ms: u64) -> (Leaders, Follower, u64) {
 }
 
 fn read_only(effect: &Effect) -> bool {
-    matches!(effect, Effect::Ran(Reply::Error(error)) if &*error.code == "READONLY")
+    matches!(effect, Effect::Ran(Reply::Error(error)) if error.kind == ErrorKind::ReadOnly)
 }
 
 fn nobody() -> Effect {

@@ -9,6 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::state::{DirChange, State};
 use crate::disk::found::Found;
+use crate::disk::space::Space;
 
 /// What one process reads and writes by.
 #[derive(Clone)]
@@ -73,6 +74,12 @@ impl Handle {
         let copy = self.open_to_write(to)?;
         copy.set_length(0)?;
         copy.write_all_at(&bytes, 0)
+    }
+
+    pub(in crate::disk) fn space(&self, dir: &Path) -> io::Result<Space> {
+        let state = self.state_of(dir)?;
+        let free_bytes = state.bytes_max.saturating_sub(state.bytes());
+        Ok(Space { total_bytes: state.bytes_max, free_bytes, available_bytes: free_bytes })
     }
 
     pub(in crate::disk) fn find(&self, path: &Path) -> io::Result<Found> {

@@ -67,7 +67,11 @@ fn a_disk_without_room_takes_the_beginning() {
     let refused = disk.write_new(&path("new"), b"123").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::StorageFull);
     assert_eq!(disk.read(&path("new")).unwrap(), b"12");
+    let space =
+        || disk.space(Path::new(DIR)).map(|it| (it.total_bytes, it.available_bytes)).unwrap();
+    assert_eq!(space(), (6, 0));
     disk.remove(&path("new")).unwrap();
+    assert_eq!(space(), (6, 2));
     simulated.limit(7);
     disk.write_new(&path("new"), b"123").unwrap();
 }

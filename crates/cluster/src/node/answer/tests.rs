@@ -138,8 +138,8 @@ async fn what_cannot_be_read_is_refused_and_never_appended() {
     for bad in [&[][..], &[0xff; 9], cut, &longer, &unknown] {
         // Beside one that can be read, which does not run either.
         let refused = asked.write((SESSION, 1), stamp_ms, &[&good, bad]).await.unwrap_err();
-        let WriteError::Refused { code, message } = &refused else { panic!("{refused:?}") };
-        assert_eq!(code, "ERR");
+        let WriteError::Refused { kind, message } = &refused else { panic!("{refused:?}") };
+        assert_eq!(kind, &ErrorKind::General);
         assert!(message.starts_with("the operation cannot be read: "), "{message}");
     }
     assert_eq!(asked.get("good").await, RowReply::Nil);

@@ -24,9 +24,9 @@ use plimsoll_control::Random;
 use plimsoll_log::record::{self, Item, LeadStamp, Record};
 use plimsoll_log::rules::chain::{Chain, Position};
 use plimsoll_log::{Incarnation, LeadId, PartitionId, SessionId};
-use plimsoll_storage::Argv;
 use plimsoll_storage::operation::Operation;
 use plimsoll_storage::partition::{Checksum, OverBudget, Replica, Resources, Store, StoreOptions};
+use plimsoll_storage::{Argv, ErrorKind};
 
 use super::*;
 use crate::wire::{Call, CallError, Envelope, Link, Peers, Problem, Question, Reply};
@@ -267,7 +267,7 @@ impl Network {
         let mut reply = match asked {
             Ok(envelope) if *self.0.is_old.lock() && is_new(&envelope.question) => {
                 let message = "a node's message cannot be read: of a later version".to_owned();
-                Reply::Problem(Problem::Row { code: "ERR".to_owned(), message })
+                Reply::Problem(Problem::Row { kind: ErrorKind::General, message })
             }
             Ok(envelope) => {
                 let question = &envelope.question;

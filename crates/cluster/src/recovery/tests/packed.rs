@@ -79,7 +79,7 @@ async fn within_a_cluster_and_by_an_older_source_nothing_is_compressed() {
         let is_packed = matches!(reply, Reply::PackedChunk { .. });
         if is_packed {
             let message = "a node's message cannot be read: of a later version".to_owned();
-            *reply = Reply::Problem(Problem::Row { code: "ERR".to_owned(), message });
+            *reply = Reply::Problem(Problem::Row { kind: ErrorKind::General, message });
         }
         false
     };

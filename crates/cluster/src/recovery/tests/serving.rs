@@ -58,9 +58,9 @@ impl Serving {
     }
 }
 
-fn code(reply: &Reply) -> &str {
+fn kind(reply: &Reply) -> &ErrorKind {
     match reply {
-        Reply::Problem(Problem::Row { code, .. }) => code,
+        Reply::Problem(Problem::Row { kind, .. }) => kind,
         other => panic!("{other:?}"),
     }
 }
@@ -99,9 +99,9 @@ async fn gives_the_files_that_it_lists_and_no_other() {
         assert_eq!(told, Some(Checksum::of(&bytes)));
         let (end, checksum) = chunk_of(chunk(at, file.bytes, u32::MAX).await);
         assert!(end.is_empty() && checksum == told);
-        assert_eq!(code(&chunk(at, file.bytes + 1, 1).await), "ERR");
+        assert_eq!(kind(&chunk(at, file.bytes + 1, 1).await), &ErrorKind::General);
     }
-    assert_eq!(code(&chunk(listing.files.len(), 0, 9).await), "ERR");
+    assert_eq!(kind(&chunk(listing.files.len(), 0, 9).await), &ErrorKind::General);
 }
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn nothing_is_read_before_the_first_chunk_is_given() {
     let known: Vec<u64> = other.files.iter().filter_map(|file| file.checksum).collect();
     assert_eq!(known, checksums);
     let refused = serving.ask("b", question(vec![file, u32::MAX])).await;
-    assert_eq!(code(&refused), "ERR");
+    assert_eq!(kind(&refused), &ErrorKind::General);
 }
 
 #[tokio::test]
@@ -152,13 +152,17 @@ async fn a_node_that_knows_no_other_form_is_given_all_checksums_first() {
         let end = serving.chunk(listing.number, &file.name, file.bytes, u32::MAX).await;
         assert!(matches!(end, Reply::Chunk { bytes, .. } if bytes.is_empty()));
         let beyond = serving.chunk(listing.number, &file.name, file.bytes + 1, 1).await;
-        assert_eq!(code(&beyond), "ERR");
+        assert_eq!(kind(&beyond), &ErrorKind::General);
     }
     std::fs::write(serving.dir.path().join("secret"), "x").unwrap();
     std::fs::write(serving.dir.path().join("recovery/secret"), "x").unwrap();
     let absolute = serving.dir.path().join("secret").display().to_string();
     for name in ["", ".", "..", "../secret", "../../secret", "CURRENT/", "./CURRENT", &absolute] {
-        assert_eq!(code(&serving.chunk(listing.number, name, 0, 9).await), "ERR", "{name:?}");
+        assert_eq!(
+            kind(&serving.chunk(listing.number, name, 0, 9).await),
+            &ErrorKind::General,
+            "{name:?}"
+        );
     }
     let gone = serving.chunk(listing.number ^ 1, "CURRENT", 0, 9).await;
     assert!(matches!(gone, Reply::Problem(Problem::CheckpointGone)));
@@ -178,7 +182,7 @@ async fn a_node_has_one_checkpoint_of_a_partition_and_all_have_a_few() {
     }
     let partition = PartitionName::from(ID);
     let refused = serving.ask("f", Question::OpenCheckpoint { partition }).await;
-    assert_eq!(code(&refused), "TRYAGAIN");
+    assert_eq!(kind(&refused), &ErrorKind::TryAgain);
     assert_eq!(serving.folders(4).await, 4);
     let closed = serving.ask("b", Question::CloseCheckpoint { checkpoint: first.number }).await;
     assert!(matches!(closed, Reply::Done));
@@ -280,6 +284,6 @@ async fn a_replica_that_stands_nowhere_is_not_given_away() {
     let question = Question::OpenCheckpoint { partition };
     let find = |_| Some(rows_of(replica.store()));
     let refused = serving.checkpoints.answer("b", &question, find).await.unwrap();
-    assert_eq!(code(&refused), "ERR");
+    assert_eq!(kind(&refused), &ErrorKind::General);
     assert_eq!(serving.folders(0).await, 0);
 }

@@ -13,8 +13,8 @@ use plimsoll_cluster::following::RemoteError;
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
-use super::State;
 use super::settings::{Mode, RemoteSettings, host, is_address};
+use super::state::State;
 use super::way::{Means, Way};
 use crate::remote::keys::Credential;
 use crate::remote::protocol::{Answer, Ask, Hello, NodeAddress, Question};

@@ -14,8 +14,9 @@ use plimsoll_cluster::following::{
 use plimsoll_cluster::{Call, CallError, Peers};
 use tonic::Streaming;
 
+use super::state::State;
 use super::way::Way;
-use super::{RemoteCluster, RemoteClusters, State};
+use super::{RemoteCluster, RemoteClusters};
 use crate::remote::protocol::{Answer, Ask, Question};
 use crate::remote::stream;
 

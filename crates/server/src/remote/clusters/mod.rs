@@ -10,6 +10,7 @@ mod keeper;
 mod lanes;
 mod leader;
 pub mod settings;
+mod state;
 mod way;
 
 use std::collections::BTreeMap;
@@ -25,9 +26,8 @@ use tokio::task::AbortHandle;
 use super::protocol::{Answer, Ask, Question, TableInfo, Tables};
 use crate::rpc::Threads;
 use keeper::Keeper;
-use lanes::Carried;
 use settings::{Mode, RemoteSettings};
-use way::Way;
+use state::State;
 
 /// How long another cluster has for an answer.
 const ASK_TIME: Duration = Duration::from_secs(10);
@@ -134,19 +134,6 @@ impl Drop for RemoteCluster {
     }
 }
 
-/// How it is reached now.
-struct State {
-    ways: Vec<Way>,
-    /// Whose turn it is.
-    next: usize,
-    /// Over how many connections to one node files come.
-    lanes: usize,
-    /// Whether the last look ended well.
-    is_reached: bool,
-    /// Why it is not reached, once that was tried.
-    error: Option<String>,
-}
-
 /// What is known of a remote cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteInfo {
@@ -225,43 +212,6 @@ impl RemoteCluster {
                 return Ok((found, !is_last));
             }
         }
-    }
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self { ways: Vec::new(), next: 0, lanes: 1, is_reached: false, error: None }
-    }
-}
-
-impl State {
-    /// The way that the next part of a file takes, of those to its node.
-    fn lane(&mut self, node: &str) -> Result<(Way, Option<Carried>), RemoteError> {
-        let to_node = || self.ways.iter().filter(|way| way.node == node).take(self.lanes);
-        match lanes::next(to_node().map(|way| &way.load)) {
-            Some((at, carried)) => {
-                let way = to_node()
-                    .nth(at)
-                    .cloned()
-                    .ok_or_else(|| RemoteError::Unreachable("the connection is gone".to_owned()))?;
-                Ok((way, Some(carried)))
-            }
-            None => Ok((self.way(Some(node))?, None)),
-        }
-    }
-
-    /// The way to a node, else to any: whoever is reached hands a question on that names another.
-    fn way(&mut self, node: Option<&str>) -> Result<Way, RemoteError> {
-        let leads = |way: &&Way| node.is_some_and(|node| way.node == node);
-        if let Some(way) = self.ways.iter().find(leads) {
-            return Ok(way.clone());
-        }
-        if self.ways.is_empty() {
-            let why = self.error.clone().unwrap_or_else(|| "it was not reached yet".to_owned());
-            return Err(RemoteError::Unreachable(why));
-        }
-        self.next = self.next.wrapping_add(1);
-        Ok(self.ways[self.next % self.ways.len()].clone())
     }
 }
 

@@ -7,7 +7,7 @@
 use plimsoll_index::Error;
 use serde_json::Value;
 
-use super::{Credential, DRAWN_BYTES, Key, KeySpec};
+use super::key::{Credential, DRAWN_BYTES, Key, KeySpec};
 use crate::remote::objects::Objects;
 
 /// The most keys that are kept, those that ended included.

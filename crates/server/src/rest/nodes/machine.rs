@@ -206,10 +206,10 @@ impl Disk {
     #[must_use]
     pub fn of(folder: &Path) -> Self {
         let mut disk = Self::default();
-        if let Ok(found) = rustix::fs::statvfs(folder) {
-            disk.total = found.f_blocks.saturating_mul(found.f_frsize);
-            disk.free = found.f_bfree.saturating_mul(found.f_frsize);
-            disk.available = found.f_bavail.saturating_mul(found.f_frsize);
+        if let Ok(space) = plimsoll_base::Disk::of_the_machine().space(folder) {
+            disk.total = space.total_bytes;
+            disk.free = space.free_bytes;
+            disk.available = space.available_bytes;
         }
         disk.find_mount(folder);
         disk

@@ -447,24 +447,40 @@ fn alone(rest: &Rest) -> Value {
 }
 
 fn load_line(line: &plimsoll_cluster::LoadLine, age_ns: u64) -> Value {
-    let [get, scan, search, fetch, write] = line.run_ns;
+    // Taken apart, so that no field is left out.
+    let plimsoll_cluster::LoadLine {
+        boot: _,
+        workers,
+        cpus,
+        in_flight,
+        queued,
+        work_ns,
+        queue_wait_ns,
+        oldest_wait_ns,
+        run_ns: [get, scan, search, fetch, write],
+        runs,
+        latency_ns,
+        cpu_demand_permille,
+        memory_debt_permille,
+        write_debt_permille,
+    } = *line;
     json!({
         "age_ns": age_ns,
-        "workers": line.workers,
-        "cpus": line.cpus,
-        "in_flight": line.in_flight,
-        "queued": line.queued,
-        "work_ns": line.work_ns,
-        "queue_wait_ns": line.queue_wait_ns,
-        "oldest_wait_ns": line.oldest_wait_ns,
+        "workers": workers,
+        "cpus": cpus,
+        "in_flight": in_flight,
+        "queued": queued,
+        "work_ns": work_ns,
+        "queue_wait_ns": queue_wait_ns,
+        "oldest_wait_ns": oldest_wait_ns,
         "run_ns": {
             "get": get, "scan": scan, "search": search, "fetch": fetch, "write": write,
         },
-        "runs": line.runs,
-        "latency_ns": line.latency_ns,
-        "cpu_demand_permille": line.cpu_demand_permille,
-        "memory_debt_permille": line.memory_debt_permille,
-        "write_debt_permille": line.write_debt_permille,
+        "runs": runs,
+        "latency_ns": latency_ns,
+        "cpu_demand_permille": cpu_demand_permille,
+        "memory_debt_permille": memory_debt_permille,
+        "write_debt_permille": write_debt_permille,
     })
 }
 
