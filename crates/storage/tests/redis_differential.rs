@@ -42,7 +42,9 @@ impl From<Reply> for Answer {
             Reply::Array(items) | Reply::Set(items) => array(items),
             Reply::Map(pairs) => array(pairs.into_iter().flat_map(<[Reply; 2]>::from).collect()),
             Reply::Verbatim(text) => Self::Bulk(text.into_bytes()),
-            Reply::Error(error) => Self::Error(error.to_string()),
+            Reply::Error(error) => {
+                Self::Error(format!("{} {}", error.kind.stored_name(), error.message))
+            }
         }
     }
 }

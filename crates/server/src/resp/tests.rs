@@ -144,8 +144,8 @@ fn a_command_that_is_too_large_is_passed_over_and_the_next_is_understood() {
         of(&[b"SET", &long[..90], &long[..61]]),
         of(&[b"SET", b"c", b""]),
     ]);
-    let argument = "ERR an argument exceeds the limit of 100 bytes";
-    let command = "ERR a command exceeds the limit of 150 bytes";
+    let argument = "an argument exceeds the limit of 100 bytes";
+    let command = "a command exceeds the limit of 150 bytes";
     for size in [1, 7, 64, 1000, bytes.len()] {
         let (shown, most) = kept(&bytes, &limits, size);
         assert_eq!(shown, ["PING", argument, "GET a", argument, command, "SET c "]);

@@ -3,7 +3,9 @@
 //! that holds for a lap in a closed loop, then three quarters of it in an open one, as Luo and Carey measure ("On
 //! Performance Stability in LSM-based Storage Systems", VLDB 2019): what waits in a queue is seen there alone.
 //! `limiter` is on a disk of so many bytes a second; on the machine's own, in `limiter-cpu`, the processors bind.
-//! `limiter-most` is the closed loop of every arm. Every lap begins from the same files (`slow.rs`).
+//! `limiter-most` is the closed loop of every arm. `limiter-soak` is an hour of `limiter`, of two arms, and runs
+//! where it is named alone: the worst of a rate that tunes itself comes late. Every lap begins from the same files
+//! (`slow.rs`).
 //!
 //! What the kernel writes back before `off` syncs a file is not held by control groups of version 1 (`disk.rs`):
 //! what is measured of `off` there is too good, if anything.
@@ -28,12 +30,18 @@ use crate::stats;
 pub(super) const NAME: &str = "limiter";
 pub(super) const CPU: &str = "limiter-cpu";
 pub(super) const MOST: &str = "limiter-most";
+pub(super) const SOAK: &str = "limiter-soak";
 
 /// Rows of the store: enough for three levels of files with its write buffer.
 const KEYS: u64 = 600_000;
 const VALUE_BYTES: usize = 1_024;
 /// The part of the most that is asked for.
 const PART: f64 = 0.75;
+/// The arms of the soak.
+const SOAKED: [&str; 2] = [AUTO, OURS];
+/// The lap that finds the most, of the soak.
+const OF_MOST: Lengths =
+    Lengths { warm_up: Duration::from_secs(10), window: Duration::from_secs(80) };
 /// The longest time without an answer that is aimed at.
 const GAP_MS_MAX: f64 = 100.0;
 /// By how much the most of ours may lie below that of the tuned limiter.
@@ -45,13 +53,15 @@ fn form(name: &'static str) -> Form {
     Form { name, keys: KEYS, value_bytes: VALUE_BYTES, disk_bytes_s }
 }
 
-/// How long laps are, and how many: all of a scenario take less than 45 minutes.
+/// How long laps are, and how many: all of a scenario take less than 45 minutes, the soak's aside.
 fn lengths(options: &LiveOptions, name: &str) -> (Lengths, usize) {
     let of = |warm_up_s, window_s, laps| {
         let (warm_up, window) = (Duration::from_secs(warm_up_s), Duration::from_secs(window_s));
         (Lengths { warm_up, window }, options.laps.unwrap_or(laps))
     };
     match options.size {
+        LiveSize::Quick if name == SOAK => of(10, 590, 1),
+        _ if name == SOAK => of(10, 3590, 1),
         LiveSize::Quick => of(5, 25, 3),
         // After each of these the store is waited for until it rests.
         LiveSize::Study | LiveSize::Full if name == MOST => of(10, 60, 3),
@@ -74,6 +84,11 @@ pub(super) fn names(options: &LiveOptions) -> Vec<&'static str> {
     }
 }
 
+/// Laps of a run of `limiter-soak`.
+pub(super) fn laps_of_soak(options: &LiveOptions) -> usize {
+    1 + lengths(options, SOAK).1 * SOAKED.len()
+}
+
 /// Laps of a run of `limiter` or `limiter-cpu`.
 pub(super) fn laps(options: &LiveOptions) -> usize {
     1 + lengths(options, NAME).1 * names(options).len()
@@ -86,12 +101,19 @@ pub(super) fn laps_of_most(options: &LiveOptions) -> usize {
 
 /// Runs `limiter`.
 pub(super) fn run(context: &mut Context<'_>, found: &mut Found) -> Result<(), LabError> {
-    open(context, found, NAME)
+    let names = names(context.options);
+    open(context, found, NAME, &names)
 }
 
 /// Runs `limiter-cpu`.
 pub(super) fn run_cpu(context: &mut Context<'_>, found: &mut Found) -> Result<(), LabError> {
-    open(context, found, CPU)
+    let names = names(context.options);
+    open(context, found, CPU, &names)
+}
+
+/// Runs `limiter-soak`.
+pub(super) fn run_soak(context: &mut Context<'_>, found: &mut Found) -> Result<(), LabError> {
+    open(context, found, SOAK, &SOAKED)
 }
 
 /// Runs `limiter-most`.
@@ -130,13 +152,18 @@ pub(super) fn run_most(context: &mut Context<'_>, found: &mut Found) -> Result<(
 }
 
 /// The most, and then three quarters of it by the clock.
-fn open(context: &mut Context<'_>, found: &mut Found, name: &'static str) -> Result<(), LabError> {
+fn open(
+    context: &mut Context<'_>,
+    found: &mut Found,
+    name: &'static str,
+    arm_names: &[&str],
+) -> Result<(), LabError> {
     let ((lengths, count), form) = (lengths(context.options, name), form(name));
     let Some(mut slow) = Slow::start(context, form)? else { return Ok(()) };
-    let most = slow.most_of_off(context, lengths)?;
+    let most = slow.most_of_off(context, if name == SOAK { OF_MOST } else { lengths })?;
     let rate_ops_s = (most.lasting_ops_s * PART).max(1.0);
     slow.ingest_bytes_s = rate_ops_s * slow.write_bytes() as f64;
-    let arms = arms::arms(&names(context.options));
+    let arms = arms::arms(arm_names);
     let pace = Pace::Open { rate_ops_s, clients: CLIENTS };
     let one = |at: usize, block| slow.one(&arms[at], pace, lengths, block);
     let laps = plan::paired(context, name, &arms, count, one)?;

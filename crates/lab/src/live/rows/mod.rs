@@ -39,17 +39,18 @@ pub(crate) const NAME: &str = "kv-throughput";
 /// What a scenario does.
 type Scenario = fn(&mut Context<'_>, &mut Found) -> Result<(), LabError>;
 
-/// A scenario: its name, the least size of a run that has it, its laps, and what it does.
+/// A scenario: its name, the least size of a run that has it, its laps, and what it does. One without a size is
+/// there where it is named alone.
 struct Plan {
     name: &'static str,
-    least: LiveSize,
+    least: Option<LiveSize>,
     laps: fn(&LiveOptions) -> usize,
     run: Scenario,
 }
 
-const ALL: [Plan; 15] = [
-    Plan { name: limiter::NAME, least: LiveSize::Quick, laps: limiter::laps, run: limiter::run },
-    Plan { name: mixes::NAME, least: LiveSize::Quick, laps: mixes::laps, run: mixes::run },
+const ALL: [Plan; 16] = [
+    plan(limiter::NAME, Some(LiveSize::Quick), limiter::laps, limiter::run),
+    plan(mixes::NAME, Some(LiveSize::Quick), mixes::laps, mixes::run),
     full(limiter::CPU, limiter::laps, limiter::run_cpu),
     full(limiter::MOST, limiter::laps_of_most, limiter::run_most),
     full(values::NAME, values::laps, values::run),
@@ -63,11 +64,21 @@ const ALL: [Plan; 15] = [
     full(hot_key::NAME, hot_key::laps, hot_key::run),
     full(expiry::NAME, expiry::laps, expiry::run),
     full(sick_disk::NAME, sick_disk::laps, sick_disk::run),
+    plan(limiter::SOAK, None, limiter::laps_of_soak, limiter::run_soak),
 ];
 
 /// A scenario that only a full run has, or one that names it.
 const fn full(name: &'static str, laps: fn(&LiveOptions) -> usize, run: Scenario) -> Plan {
-    Plan { name, least: LiveSize::Full, laps, run }
+    plan(name, Some(LiveSize::Full), laps, run)
+}
+
+const fn plan(
+    name: &'static str,
+    least: Option<LiveSize>,
+    laps: fn(&LiveOptions) -> usize,
+    run: Scenario,
+) -> Plan {
+    Plan { name, least, laps, run }
 }
 
 /// Names of arms that may be asked for.
@@ -83,7 +94,9 @@ pub(crate) fn scenarios() -> Vec<&'static str> {
 /// Those of a run.
 fn of(options: &LiveOptions) -> Vec<&'static Plan> {
     let is_wanted = |plan: &&Plan| match options.scenarios.is_empty() {
-        true => plan.least == LiveSize::Quick || options.size == LiveSize::Full,
+        true => plan
+            .least
+            .is_some_and(|least| least == LiveSize::Quick || options.size == LiveSize::Full),
         false => options.scenarios.iter().any(|name| name == plan.name),
     };
     ALL.iter().filter(is_wanted).collect()

@@ -215,7 +215,7 @@ fn show(reply: &Reply) -> String {
             format!("{{{}}}", pairs.join(", "))
         }
         Reply::Verbatim(text) => text.clone(),
-        Reply::Error(error) => format!("-{error}"),
+        Reply::Error(error) => format!("-{} {}", error.kind.stored_name(), error.message),
     }
 }
 
