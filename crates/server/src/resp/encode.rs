@@ -4,7 +4,7 @@
 use bytes::{BufMut, BytesMut};
 use plimsoll_storage::{ErrorReply, Reply};
 
-use super::error_code;
+use super::codes::error_code;
 
 /// The version of the protocol that a connection speaks: 2 until HELLO says 3.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
