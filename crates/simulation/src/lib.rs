@@ -9,6 +9,7 @@ pub mod clients;
 mod documents;
 pub mod faults;
 pub mod following;
+mod freed;
 mod heal;
 pub mod linearizable;
 pub mod log;

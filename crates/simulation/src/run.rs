@@ -14,6 +14,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::clients::{Client, Counts, History};
 use crate::faults::{Due, Fault, Side};
 use crate::following::{Follower, LinkTroubles};
+use crate::freed;
 use crate::heal::{self, CLIENTS};
 use crate::linearizable::{Verdict, judge};
 use crate::log::{Delays, Servers};
@@ -49,6 +50,7 @@ pub struct Outcome {
 /// # Errors
 /// [`Stuck`]: a task never waits.
 pub fn run(plan: &Plan) -> Result<Outcome, Stuck> {
+    freed::keep();
     let random = Random::seeded(plan.seed);
     let executor = Executor::new(&random, BEGAN_MS);
     let time = executor.time().clone();
