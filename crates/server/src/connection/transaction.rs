@@ -163,13 +163,14 @@ impl<T> Transaction<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resp::error_text;
 
     /// Runs a script of one word and one argument a line; one answer for each line.
     fn check(script: &str, expected: &str) {
         let mut transaction = Transaction::<String>::default();
         let lines = script.lines().map(str::trim).filter(|line| !line.is_empty());
         let answers: Vec<String> = lines
-            .map(|line| step(&mut transaction, line).unwrap_or_else(|e| e.to_string()))
+            .map(|line| step(&mut transaction, line).unwrap_or_else(|e| error_text(&e)))
             .collect();
         let expected: Vec<&str> =
             expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -224,8 +225,8 @@ mod tests {
         check(
             "multi\n set\n refuse\n incr\n exec\n exec\n multi\n set\n exec",
             "ok\n queued\n refused\n queued
-             Transaction discarded because of previous errors.
-             EXEC without MULTI\n ok\n queued\n run [set] if []",
+             EXECABORT Transaction discarded because of previous errors.
+             ERR EXEC without MULTI\n ok\n queued\n run [set] if []",
         );
         // Outside of a transaction there is nothing to spoil, and DISCARD forgets it.
         check("refuse\n multi\n exec", "refused\n ok\n run [] if []");
@@ -236,11 +237,11 @@ mod tests {
     fn words_out_of_place() {
         check(
             "exec\n discard\n multi\n multi\n watch a\n set\n exec",
-            "EXEC without MULTI
-             DISCARD without MULTI
+            "ERR EXEC without MULTI
+             ERR DISCARD without MULTI
              ok
-             MULTI calls can not be nested
-             WATCH inside MULTI is not allowed
+             ERR MULTI calls can not be nested
+             ERR WATCH inside MULTI is not allowed
              queued
              run [set] if []",
         );
@@ -257,7 +258,7 @@ mod tests {
         check(
             "watch a\n multi\n refuse\n exec\n multi\n exec",
             "ok\n ok\n refused
-             Transaction discarded because of previous errors.
+             EXECABORT Transaction discarded because of previous errors.
              ok\n run [] if []",
         );
     }

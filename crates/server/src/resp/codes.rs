@@ -1,7 +1,13 @@
 //! The upper-case word that begins an error of RESP, for each kind of refusal. Programs read it;
 //! the words are Redis'.
 
-use plimsoll_storage::ErrorKind;
+use plimsoll_storage::{ErrorKind, ErrorReply};
+
+/// A refusal as RESP says it: the word of its kind, and its words.
+#[must_use]
+pub fn error_text(error: &ErrorReply) -> String {
+    format!("{} {}", error_code(&error.kind), error.message)
+}
 
 /// The word of a kind.
 #[must_use]

@@ -4,7 +4,7 @@
 use bytes::{BufMut, BytesMut};
 use plimsoll_storage::{ErrorReply, Reply};
 
-use super::codes::error_code;
+use super::codes::error_text;
 
 /// The version of the protocol that a connection speaks: 2 until HELLO says 3.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,8 +59,7 @@ impl Protocol {
     /// Appends a refusal. Its words may quote the client; an end of line in them would end the
     /// reply, so it becomes a space, as in Redis.
     pub fn error(self, out: &mut BytesMut, error: &ErrorReply) {
-        let text = format!("{} {}", error_code(&error.kind), error.message);
-        line(out, b'-', text.replace(['\r', '\n'], " ").as_bytes());
+        line(out, b'-', error_text(error).replace(['\r', '\n'], " ").as_bytes());
     }
 
     fn list(self, out: &mut BytesMut, list: &Reply, items: &[Reply]) {

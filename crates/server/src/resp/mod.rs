@@ -20,7 +20,7 @@ pub mod encode;
 pub mod inline;
 pub mod limits;
 
-pub use codes::error_code;
+pub use codes::{error_code, error_text};
 pub use decode::Decoder;
 pub use encode::{Pieces, Protocol};
 pub use limits::{Limits, ProtocolError};

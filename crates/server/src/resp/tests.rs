@@ -5,7 +5,7 @@ use plimsoll_storage::{Argv, ErrorKind, ErrorReply, Reply};
 use proptest::prelude::*;
 use redis_protocol::{resp2, resp3};
 
-use super::{Decoder, Limits, Protocol, ProtocolError};
+use super::{Decoder, Limits, Protocol, ProtocolError, error_text};
 
 /// Everything that the decoder makes of pieces that come one after another.
 fn decode(pieces: &[&[u8]], limits: &Limits) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError>) {
@@ -122,7 +122,7 @@ fn kept(bytes: &[u8], limits: &Limits, size: usize) -> (Vec<String>, usize) {
         most = most.max(input.len());
         for argv in commands.drain(..) {
             shown.push(match argv.is_empty() {
-                true => decoder.refusal().unwrap().to_string(),
+                true => error_text(&decoder.refusal().unwrap()),
                 false => String::from_utf8(argv.iter().collect::<Vec<_>>().join(&b' ')).unwrap(),
             });
         }
@@ -144,8 +144,8 @@ fn a_command_that_is_too_large_is_passed_over_and_the_next_is_understood() {
         of(&[b"SET", &long[..90], &long[..61]]),
         of(&[b"SET", b"c", b""]),
     ]);
-    let argument = "an argument exceeds the limit of 100 bytes";
-    let command = "a command exceeds the limit of 150 bytes";
+    let argument = "ERR an argument exceeds the limit of 100 bytes";
+    let command = "ERR a command exceeds the limit of 150 bytes";
     for size in [1, 7, 64, 1000, bytes.len()] {
         let (shown, most) = kept(&bytes, &limits, size);
         assert_eq!(shown, ["PING", argument, "GET a", argument, command, "SET c "]);
