@@ -18,9 +18,9 @@ mod settings;
 mod wire;
 
 pub use documents::{
-    Action, AliasAction, CacheStatistics, Condition, ContextId, Document, DocumentWrite, Documents,
-    DocumentsOptions, IndexBody, IndexStatistics, LeftOut, PartitionStatistics, PoolStatistics,
-    SearchOptions, SearchOutcome, WriteResult, Written, apart, aside, refused, stopped,
+    AliasAction, CacheStatistics, Condition, ContextId, Document, Documents, DocumentsOptions,
+    IndexBody, IndexStatistics, LeftOut, PartitionStatistics, PoolStatistics, SearchOptions,
+    SearchOutcome, WriteKind, WriteRequest, WriteResult, Written, apart, aside, refused, stopped,
 };
 pub use metadata::error::MetadataError;
 pub use metadata::index::IndexMetadata;

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use plimsoll_cluster::{
-    Action, Condition, Coordinator, DocumentWrite, IndexBody, IndexMetadata, Node, NodeSettings,
-    Request, WriteResult,
+    Condition, Coordinator, IndexBody, IndexMetadata, Node, NodeSettings, Request, WriteKind,
+    WriteRequest, WriteResult,
 };
 use plimsoll_storage::{Argv, Reply};
 use serde_json::{Map, json};
@@ -19,10 +19,10 @@ async fn open(dir: &Path) -> Node {
     Node::open(&NodeSettings::alone(dir)).await.unwrap()
 }
 
-fn write(id: &str, action: Action, source: &'static str) -> DocumentWrite {
+fn write(id: &str, action: WriteKind, source: &'static str) -> WriteRequest {
     let source = Bytes::from_static(source.as_bytes());
     let (id, routing) = (id.to_owned(), None);
-    DocumentWrite { id, routing, action, source, condition: Condition::None }
+    WriteRequest { id, routing, action, source, condition: Condition::None }
 }
 
 async fn create(coordinator: &Coordinator, name: &str, shards: u32) -> Arc<IndexMetadata> {
@@ -48,12 +48,12 @@ async fn documents_are_written_read_and_kept() {
     let index = create(&coordinator, "g", 3).await;
     assert_eq!((index.partitions, index.uuid.len()), (3, 22));
     let writes = vec![
-        write("1", Action::Index, r#"{"n": 1}"#),
-        write("1", Action::Index, r#"{"n": 2}"#),
-        write("1", Action::Create, r#"{"n": 3}"#),
-        write("2", Action::Create, r#"{"n": "x"}"#),
-        write("3", Action::Delete, ""),
-        write("4", Action::Index, r#"{"new": "field"}"#),
+        write("1", WriteKind::Index, r#"{"n": 1}"#),
+        write("1", WriteKind::Index, r#"{"n": 2}"#),
+        write("1", WriteKind::Create, r#"{"n": 3}"#),
+        write("2", WriteKind::Create, r#"{"n": "x"}"#),
+        write("3", WriteKind::Delete, ""),
+        write("4", WriteKind::Index, r#"{"new": "field"}"#),
     ];
     let outcomes = coordinator.documents().write_documents(&index, writes).await;
     let done = |at: usize| outcomes[at].as_ref().unwrap();
@@ -112,7 +112,7 @@ async fn a_row_of_a_mapped_table_is_a_document() {
     }
     let outcomes = coordinator
         .documents()
-        .write_documents(&index, vec![write("z", Action::Index, r#"{"n":9}"#)])
+        .write_documents(&index, vec![write("z", WriteKind::Index, r#"{"n":9}"#)])
         .await;
     assert!(outcomes[0].is_ok());
     assert_eq!(

@@ -15,11 +15,11 @@ const GROUP_BYTES_MAX: usize = 1 << 20;
 /// What is filled and emptied.
 #[derive(Default)]
 pub(crate) struct Buffer {
-    state: Mutex<State>,
+    state: Mutex<BufferState>,
 }
 
 #[derive(Default)]
-struct State {
+struct BufferState {
     entries: VecDeque<Entry>,
     /// Bytes of each group's entries.
     bytes: BTreeMap<GroupId, usize>,
@@ -36,7 +36,7 @@ impl Buffer {
         let mut state = self.state.lock();
         *state.bytes.entry(entry.group).or_default() += entry.record.len();
         state.entries.push_back(entry);
-        State::wake_reader(state);
+        BufferState::wake_reader(state);
     }
 
     /// Ready once more of the group may be fetched, or nobody reads it any more.
@@ -56,7 +56,7 @@ impl Buffer {
     pub(crate) fn fail(&self, failure: LogError) {
         let mut state = self.state.lock();
         state.failure.get_or_insert(failure);
-        State::wake_reader(state);
+        BufferState::wake_reader(state);
     }
 
     /// Whether nobody reads it any more.
@@ -67,12 +67,12 @@ impl Buffer {
     fn close(&self) {
         let mut state = self.state.lock();
         state.is_closed = true;
-        State::wake_filling(state);
+        BufferState::wake_filling(state);
     }
 }
 
 /// Who is woken is so without the lock: he may want it at once.
-impl State {
+impl BufferState {
     fn wake_reader(mut held: MutexGuard<'_, Self>) {
         let reader = held.reader.take();
         drop(held);
@@ -116,7 +116,7 @@ impl<F: Send> Reader for BufferReader<F> {
             bytes_left = bytes_left.saturating_sub(len.max(1));
             entries.push(entry);
         }
-        State::wake_filling(state);
+        BufferState::wake_filling(state);
         Ok(())
     }
 

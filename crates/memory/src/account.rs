@@ -39,7 +39,7 @@ pub enum Standing {
 
 /// What a request is.
 #[derive(Clone, Debug)]
-pub struct Action {
+pub struct TaskAction {
     /// A name as Elasticsearch has it, such as `indices:data/read/search`.
     pub name: &'static str,
     /// What it is about; cut off after 512 bytes.
@@ -64,13 +64,13 @@ pub enum Stop {
 pub struct Told {
     /// Its number on this node, from 1.
     pub number: u64,
-    /// [`Action::name`].
+    /// [`TaskAction::name`].
     pub action: &'static str,
-    /// [`Action::description`].
+    /// [`TaskAction::description`].
     pub description: String,
-    /// [`Action::standing`].
+    /// [`TaskAction::standing`].
     pub standing: Standing,
-    /// [`Action::opaque_id`].
+    /// [`TaskAction::opaque_id`].
     pub opaque_id: Option<String>,
     /// When it began, ms since 1970.
     pub began_ms: u64,
@@ -90,7 +90,7 @@ pub struct Told {
 
 pub(crate) struct Inner {
     number: u64,
-    action: Action,
+    action: TaskAction,
     began: Instant,
     began_ms: u64,
     /// None where its memory is not counted.
@@ -162,7 +162,7 @@ impl Registry {
 impl Account {
     /// Opens an account. Whether its memory is counted is what the request breaker's type says.
     #[must_use]
-    pub fn open(mut action: Action) -> Self {
+    pub fn open(mut action: TaskAction) -> Self {
         let mut end = action.description.len().min(DESCRIPTION_BYTES_MAX);
         while !action.description.is_char_boundary(end) {
             end -= 1;

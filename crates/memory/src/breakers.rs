@@ -110,7 +110,7 @@ impl Reading {
     }
 }
 
-struct State {
+struct BreakerState {
     settings: Settings,
     reading: Option<Reading>,
     /// [`GRANTED`] at two earlier readings, the older first.
@@ -119,13 +119,13 @@ struct State {
     reclaimed_at: Option<Instant>,
 }
 
-impl State {
+impl BreakerState {
     const fn new(settings: Settings) -> Self {
         Self { settings, reading: None, granted: [(None, 0); 2], reclaim: None, reclaimed_at: None }
     }
 }
 
-static STATE: Mutex<Option<State>> = Mutex::new(None);
+static STATE: Mutex<Option<BreakerState>> = Mutex::new(None);
 /// One decision at a time; when the last one was.
 static DECIDING: Mutex<Option<Instant>> = Mutex::new(None);
 /// Those that wait for room, and how they learn of it.
@@ -137,10 +137,10 @@ static PARENT_PERMILLE: AtomicU32 = AtomicU32::new(0);
 static NATIVE: AtomicU64 = AtomicU64::new(0);
 static TRIPPED: [AtomicU64; Which::ALL.len()] = [const { AtomicU64::new(0) }; Which::ALL.len()];
 
-fn state<T>(work: impl FnOnce(&mut State) -> T) -> T {
+fn state<T>(work: impl FnOnce(&mut BreakerState) -> T) -> T {
     local::unasked(|| {
         let mut state = STATE.lock();
-        work(state.get_or_insert_with(|| State::new(Settings::default())))
+        work(state.get_or_insert_with(|| BreakerState::new(Settings::default())))
     })
 }
 
@@ -154,7 +154,7 @@ pub fn settings() -> Settings {
 pub fn set(settings: Settings) {
     TYPE.store(settings.request_type as u8, Relaxed);
     state(|state| state.settings = settings);
-    look();
+    check();
 }
 
 /// Tells what libraries in other languages hold beside the counted blocks: RocksDB.
@@ -186,7 +186,7 @@ fn reclaim(pause: Duration) -> bool {
 }
 
 /// Asks the kernel, and sets the marks that threads compare with.
-pub fn look() {
+pub fn check() {
     let is_near = state(|state| {
         let limit = u128::from(state.settings.total.bytes());
         u128::from(read(state, Duration::ZERO).anonymous) * 1000
@@ -198,7 +198,7 @@ pub fn look() {
 }
 
 /// What the kernel says, no older than `age_max`; sets the marks.
-fn read(state: &mut State, age_max: Duration) -> Reading {
+fn read(state: &mut BreakerState, age_max: Duration) -> Reading {
     if let Some(reading) = state.reading.filter(|it| it.at.elapsed() < age_max) {
         return reading;
     }
@@ -269,7 +269,7 @@ pub(crate) fn press(ledger: &Ledger, bytes: u64, is_patient: bool) {
         let may_wait = is_patient && asker.standing() == Standing::Read && !asker.is_stopped();
         if may_wait {
             // Where it waited in vain it goes on: an allocator cannot refuse.
-            settle(&asker, bytes);
+            make_room(&asker, bytes);
             return;
         }
         decide_at_once(&asker, bytes);
@@ -291,7 +291,7 @@ fn decide_at_once(asker: &Account, bytes: u64) {
 /// What the watching thread does: looks, and tells requests to stop as far as limits ask for it.
 pub(crate) fn watch() {
     local::unasked(|| {
-        look();
+        check();
         if is_pressed() {
             let mut last = DECIDING.lock();
             decide(None, 0);
@@ -339,7 +339,7 @@ fn ask(asker: &Account, bytes: u64) -> Result<(), Stop> {
     local::unasked(|| {
         if !may_wait {
             decide_at_once(asker, bytes);
-        } else if !settle(asker, bytes) {
+        } else if !make_room(asker, bytes) {
             // Whoever was told cannot stop yet. There is no room all the same.
             refuse(asker, bytes);
         }
@@ -350,7 +350,7 @@ fn ask(asker: &Account, bytes: u64) -> Result<(), Stop> {
 /// Has others give memory back until there is room for `bytes`, which are granted then. False where
 /// that takes longer than [`WAIT_MAX`]; true also where the asker has to stop, or there is nobody to
 /// tell.
-fn settle(asker: &Account, bytes: u64) -> bool {
+fn make_room(asker: &Account, bytes: u64) -> bool {
     let began = Instant::now();
     let decision = |last: &mut Option<Instant>| {
         let verdict = decide(Some(asker), bytes);

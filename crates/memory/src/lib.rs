@@ -30,7 +30,7 @@ mod marks;
 mod nudge;
 pub mod watch;
 
-pub use account::{Account, Action, Standing, Stop, carry, current};
+pub use account::{Account, Standing, Stop, TaskAction, carry, current};
 pub use charged::Charged;
 pub use layer::Counted;
 pub use ledger::Ledger;

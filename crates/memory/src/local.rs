@@ -158,7 +158,7 @@ fn take_slot() -> &'static Slot {
     // SAFETY: slots are never freed.
     while let Some(slot) = unsafe { at.as_ref() } {
         if slot.is_taken.compare_exchange(false, true, AcqRel, Relaxed).is_ok() {
-            return settle(slot);
+            return install(slot);
         }
         at = slot.next.load(Acquire);
     }
@@ -180,13 +180,13 @@ fn take_slot() -> &'static Slot {
         unsafe { (*slot).next.store(first, Relaxed) };
         match SLOTS.compare_exchange_weak(first, slot, AcqRel, Acquire) {
             // SAFETY: never freed.
-            Ok(_) => return settle(unsafe { &*slot }),
+            Ok(_) => return install(unsafe { &*slot }),
             Err(now) => first = now,
         }
     }
 }
 
-fn settle(slot: &'static Slot) -> &'static Slot {
+fn install(slot: &'static Slot) -> &'static Slot {
     SLOT.set(slot);
     // Registers the destructor; what that allocates finds the slot already.
     EXIT.with(|_| {});
@@ -240,7 +240,7 @@ pub fn enter(ledger: &'static Ledger) -> Entered {
 }
 
 /// Has the thread work for another ledger as long as nobody else is entered.
-pub fn settle_thread(ledger: &'static Ledger) {
+pub fn charge_thread(ledger: &'static Ledger) {
     std::mem::forget(enter(ledger));
 }
 

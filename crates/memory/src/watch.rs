@@ -68,7 +68,7 @@ pub fn balance() -> Balance {
 
 /// The best of several balances: a fault stays, what threads did meanwhile does not.
 #[must_use]
-pub fn settled_balance() -> Balance {
+pub fn best_balance() -> Balance {
     let mut best = balance();
     for _ in 1..TRIES {
         if !best.is_off() {
@@ -90,7 +90,7 @@ pub fn breach() -> Option<i64> {
 }
 
 fn check() {
-    let balance = settled_balance();
+    let balance = best_balance();
     let off = if balance.is_off() { balance.off() } else { 0 };
     let before = OFF.swap(off, Relaxed);
     if off != 0 && before == 0 {

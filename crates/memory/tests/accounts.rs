@@ -7,10 +7,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use plimsoll_memory::account::{Action, request_sums};
+use plimsoll_memory::account::{TaskAction, request_sums};
 use plimsoll_memory::ledger::{Heir, INDEX, NODE};
 use plimsoll_memory::local::{SLACK_BYTES, enter};
-use plimsoll_memory::watch::{balance, settled_balance};
+use plimsoll_memory::watch::{balance, best_balance};
 use plimsoll_memory::{Account, Counted, Standing};
 use proptest::prelude::*;
 
@@ -25,7 +25,12 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 fn account(standing: Standing) -> Account {
-    Account::open(Action { name: "test", description: "é".repeat(400), standing, opaque_id: None })
+    Account::open(TaskAction {
+        name: "test",
+        description: "é".repeat(400),
+        standing,
+        opaque_id: None,
+    })
 }
 
 /// What is written at a place of a block.
@@ -154,7 +159,7 @@ fn the_ledgers_add_up_to_what_is_allocated() {
         }
     }
     makers.into_iter().for_each(|maker| maker.join().unwrap());
-    let balance = settled_balance();
+    let balance = best_balance();
     assert!(!balance.is_off(), "{balance:?}");
     // The test's own threads are all that there is, so that nothing moves and nothing is off.
     assert_eq!(balance.off(), 0, "{balance:?}");
@@ -175,7 +180,7 @@ fn a_thread_tells_what_it_held_back_when_it_ends() {
     let before = NODE.bytes() + balance().live;
     let small = std::thread::spawn(|| vec![1u8; 1000]).join().unwrap();
     const { assert!(1000 < SLACK_BYTES) };
-    assert!(!settled_balance().is_off());
+    assert!(!best_balance().is_off());
     assert!(NODE.bytes() + balance().live > before);
     drop(small);
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-use plimsoll_memory::account::{self, Action, find, open_accounts};
+use plimsoll_memory::account::{self, TaskAction, find, open_accounts};
 use plimsoll_memory::breakers::{self, Limit, Settings, Trip, Type, Which};
 use plimsoll_memory::local::patiently;
 use plimsoll_memory::{Account, Charged, Counted, Standing, Stop};
@@ -34,7 +34,7 @@ fn requests_of(bytes: usize) -> Settings {
 
 fn account(description: &str, standing: Standing) -> Account {
     let description = description.to_owned();
-    Account::open(Action { name: "test", description, standing, opaque_id: None })
+    Account::open(TaskAction { name: "test", description, standing, opaque_id: None })
 }
 
 fn hold(account: &Account, bytes: usize) -> Vec<u8> {
@@ -157,7 +157,7 @@ fn the_parent_bounds_the_process_and_spares_the_small() {
     let (big, small) = (account("big", Standing::Read), account("small", Standing::Read));
     let little = hold(&small, 1000);
     let first = hold(&big, 40 * MB);
-    breakers::look();
+    breakers::check();
     assert!(!big.is_stopped());
     let second = hold(&big, 40 * MB);
     assert_eq!(trip(&big).breaker, "parent");

@@ -4,7 +4,7 @@ use std::alloc::System;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
-use plimsoll_memory::account::Action;
+use plimsoll_memory::account::TaskAction;
 use plimsoll_memory::breakers::{self, Limit, Settings, Which};
 use plimsoll_memory::local::patiently;
 use plimsoll_memory::machine::machine;
@@ -17,7 +17,7 @@ const MB: usize = 1 << 20;
 
 fn account() -> Account {
     let (description, standing) = ("one".to_owned(), Standing::Read);
-    Account::open(Action { name: "test", description, standing, opaque_id: None })
+    Account::open(TaskAction { name: "test", description, standing, opaque_id: None })
 }
 
 /// The most anonymous memory while something is done.

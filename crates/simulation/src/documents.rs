@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use plimsoll_cluster::{
-    Action, Condition, Coordinator, DocumentWrite, Error, IndexBody, IndexMetadata, WriteResult,
+    Condition, Coordinator, Error, IndexBody, IndexMetadata, WriteKind, WriteRequest, WriteResult,
 };
 use serde_json::{Map, Value, json};
 
@@ -78,11 +78,11 @@ pub(crate) async fn write(
     value: Option<u64>,
 ) -> Result<WriteResult, Error> {
     let (action, source) = match value {
-        Some(value) => (Action::Index, Bytes::from(json!({ "value": value }).to_string())),
-        None => (Action::Delete, Bytes::new()),
+        Some(value) => (WriteKind::Index, Bytes::from(json!({ "value": value }).to_string())),
+        None => (WriteKind::Delete, Bytes::new()),
     };
     let (id, condition) = (id.to_owned(), Condition::default());
-    let write = DocumentWrite { id, routing: None, action, source, condition };
+    let write = WriteRequest { id, routing: None, action, source, condition };
     let mut written = coordinator.documents().write_documents(index, vec![write]).await;
     let none = || Err(Error::internal("there is no outcome"));
     written.pop().unwrap_or_else(none).map(|written| written.result)

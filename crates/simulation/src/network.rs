@@ -20,10 +20,10 @@ pub struct Network {
     time: Time,
     /// What a way carries of one message, bytes a second.
     bytes_s: u64,
-    state: Mutex<State>,
+    state: Mutex<NetworkState>,
 }
 
-struct State {
+struct NetworkState {
     listening: BTreeMap<String, Services>,
     /// Ways on which nothing comes through: from, to.
     cut: BTreeSet<(String, String)>,
@@ -48,7 +48,7 @@ impl Network {
     #[must_use]
     pub fn new(time: Time, random: &Random, bytes_s: u64) -> Arc<Self> {
         let (listening, cut) = (BTreeMap::new(), BTreeSet::new());
-        let state = Mutex::new(State { listening, cut, chance: random.of("network") });
+        let state = Mutex::new(NetworkState { listening, cut, chance: random.of("network") });
         Arc::new(Self { time, bytes_s, state })
     }
 

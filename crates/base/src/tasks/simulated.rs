@@ -25,7 +25,7 @@ type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Polls the tasks of a simulation.
 pub struct Executor {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<TaskTable>>,
     time: Time,
     passing: Passing,
     chance: Stream,
@@ -35,7 +35,7 @@ pub struct Executor {
 /// Begins tasks of one process.
 #[derive(Clone)]
 pub(super) struct Spawner {
-    state: Weak<Mutex<State>>,
+    state: Weak<Mutex<TaskTable>>,
     process: u64,
 }
 
@@ -50,7 +50,7 @@ pub struct Stuck {
 }
 
 #[derive(Default)]
-struct State {
+struct TaskTable {
     tasks: BTreeMap<u64, Task>,
     /// In the order of their numbers; all of them are in `tasks`.
     ready: Vec<u64>,
@@ -69,7 +69,7 @@ struct Task {
     future: Option<TaskFuture>,
 }
 
-impl State {
+impl TaskTable {
     fn make_ready(&mut self, task: u64) {
         if self.tasks.contains_key(&task)
             && let Err(place) = self.ready.binary_search(&task)
@@ -87,7 +87,7 @@ impl State {
 
 struct TaskWaker {
     task: u64,
-    state: Weak<Mutex<State>>,
+    state: Weak<Mutex<TaskTable>>,
 }
 
 impl Wake for TaskWaker {

@@ -51,4 +51,4 @@ pub use search::SearchOutcome;
 pub(crate) use service::Searching;
 pub use service::{Documents, DocumentsOptions};
 pub use statistics::{IndexStatistics, PartitionStatistics};
-pub use types::{Action, AliasAction, Document, DocumentWrite, IndexBody, WriteResult, Written};
+pub use types::{AliasAction, Document, IndexBody, WriteKind, WriteRequest, WriteResult, Written};

@@ -63,7 +63,7 @@ pub(crate) struct SearchPool {
 }
 
 struct Inner {
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     /// Told when there may be something for a thread to do.
     wake: Condvar,
     time: Time,
@@ -73,7 +73,7 @@ struct Inner {
     in_turn: Option<Draws>,
 }
 
-struct State {
+struct PoolState {
     settings: PoolSettings,
     admission: Admission,
     /// One more at each change of the rule: what began under an earlier one is not told to the
@@ -145,7 +145,7 @@ impl SearchPool {
     /// Where the system has no room for a thread: the node is being opened.
     pub(crate) fn start(settings: PoolSettings, boot: u64, world: &World) -> Self {
         let threads = settings.thread_count();
-        let state = State {
+        let state = PoolState {
             settings,
             admission: admission(&settings, 0),
             generation: 0,
@@ -209,7 +209,7 @@ impl SearchPool {
     }
 
     /// Starts threads or has them end until there are so many; false where one cannot be started.
-    fn set_threads(&self, state: &mut State, threads: usize) -> bool {
+    fn set_threads(&self, state: &mut PoolState, threads: usize) -> bool {
         state.threads = threads;
         while state.alive < threads && self.inner.in_turn.is_none() {
             let inner = Arc::clone(&self.inner);
@@ -388,7 +388,7 @@ impl Inner {
     }
 }
 
-impl State {
+impl PoolState {
     fn count_refusal(&mut self, refusal: Refusal) {
         self.counters.rejected += 1;
         self.counters.elsewhere += u64::from(refusal.reason == Reason::Elsewhere);
@@ -445,7 +445,7 @@ fn serve(inner: &Inner) {
 /// Does the job whose turn it is, or tells those that are refused; false where there is nothing to do.
 fn serve_next(
     inner: &Inner,
-    state: &mut MutexGuard<'_, State>,
+    state: &mut MutexGuard<'_, PoolState>,
     aside: &mut Option<LowPriority>,
 ) -> bool {
     let now_ns = inner.now_ns();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll_control::Class;
 use plimsoll_log::PartitionId;
-use plimsoll_memory::{Account, Action, Charged, Standing};
+use plimsoll_memory::{Account, Charged, Standing, TaskAction};
 
 use super::memory::stopped;
 use super::options::SearchOptions;
@@ -30,7 +30,7 @@ impl Documents {
             Question::Fetch { part, .. } => ("indices:data/read/search[phase/fetch/id]", part),
             _ => return self.answer_now(question, terms, waits).await,
         };
-        let account = Account::open(Action {
+        let account = Account::open(TaskAction {
             name,
             description: format!("shard[{}]", PartitionId::from(part.partition)),
             standing: Standing::Read,

@@ -57,7 +57,7 @@ pub struct Document {
 
 /// What is done to a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum WriteKind {
     /// Puts it, whether it is there or not.
     Index,
     /// Puts it where it is not there.
@@ -68,13 +68,13 @@ pub enum Action {
 
 /// One change of one document.
 #[derive(Clone, Debug)]
-pub struct DocumentWrite {
+pub struct WriteRequest {
     /// 1 to 512 bytes.
     pub id: String,
     /// What chooses its partition; the id where none is given.
     pub routing: Option<String>,
     /// What is done.
-    pub action: Action,
+    pub action: WriteKind,
     /// The document; empty for a deletion.
     pub source: Bytes,
     /// On what it depends.

@@ -13,7 +13,7 @@ use plimsoll_storage::operation::{
 };
 
 use super::service::Documents;
-use super::types::{Action, DocumentWrite, WriteResult, Written};
+use super::types::{WriteKind, WriteRequest, WriteResult, Written};
 use crate::metadata::index::{IndexMetadata, no_such_index};
 use crate::replication::lead::Step;
 use crate::replication::tables::Table;
@@ -32,7 +32,7 @@ impl Documents {
     pub async fn write_documents(
         &self,
         index: &Arc<IndexMetadata>,
-        writes: Vec<DocumentWrite>,
+        writes: Vec<WriteRequest>,
     ) -> Vec<Result<Written, Error>> {
         let Some(table) = self.router.tables.by_name(&index.name) else {
             return writes.iter().map(|_| Err(no_such_index(&index.name))).collect();
@@ -69,13 +69,13 @@ impl Documents {
     async fn check(
         &self,
         table: &Table,
-        writes: &[DocumentWrite],
+        writes: &[WriteRequest],
         outcomes: &mut [Option<Result<Written, Error>>],
     ) -> u64 {
         if self.router.replication.is_room_low()
             && let Err(refusal) = self.router.replication.room.check()
         {
-            let refused = |write: &DocumentWrite| !matches!(write.action, Action::Delete);
+            let refused = |write: &WriteRequest| !matches!(write.action, WriteKind::Delete);
             for (_, outcome) in writes.iter().zip(outcomes.iter_mut()).filter(|(it, _)| refused(it))
             {
                 *outcome = Some(Err(failed(refusal.clone())));
@@ -88,8 +88,8 @@ impl Documents {
             let open = writes.iter().zip(outcomes.iter_mut()).filter(|(_, it)| it.is_none());
             for (write, outcome) in open {
                 let grown = check_id(&write.id).and_then(|()| match write.action {
-                    Action::Delete => Ok(None),
-                    Action::Index | Action::Create => mapping.check(&write.id, &write.source),
+                    WriteKind::Delete => Ok(None),
+                    WriteKind::Index | WriteKind::Create => mapping.check(&write.id, &write.source),
                 });
                 match grown.and_then(|delta| delta.map(|it| mapping.merge(&it)).transpose()) {
                     Ok(Some(grown)) => {
@@ -160,11 +160,11 @@ impl Documents {
     }
 }
 
-fn operation(key: Bytes, write: DocumentWrite, mapping_version: u64) -> stored::DocumentWrite {
+fn operation(key: Bytes, write: WriteRequest, mapping_version: u64) -> stored::DocumentWrite {
     let action = match write.action {
-        Action::Index => stored::Action::Index(write.source),
-        Action::Create => stored::Action::Create(write.source),
-        Action::Delete => stored::Action::Delete,
+        WriteKind::Index => stored::Action::Index(write.source),
+        WriteKind::Create => stored::Action::Create(write.source),
+        WriteKind::Delete => stored::Action::Delete,
     };
     let (id, condition) = (Bytes::from(write.id), write.condition);
     stored::DocumentWrite { key, id, action, condition, mapping_version }

@@ -154,15 +154,15 @@ impl Following {
     }
 
     /// Looks once at all patterns that are active: follows what is new.
-    pub(super) async fn look_at_patterns(&self) {
+    pub(super) async fn check_patterns(&self) {
         for (name, pattern) in self.auto_follows() {
             if pattern.is_active {
-                self.look_at_pattern(&name, pattern).await;
+                self.check_pattern(&name, pattern).await;
             }
         }
     }
 
-    async fn look_at_pattern(&self, name: &str, pattern: AutoFollow) {
+    async fn check_pattern(&self, name: &str, pattern: AutoFollow) {
         let (told, rests) = (&self.keeping.auto, &self.keeping.auto_rests);
         let time = &self.keeping.world.time;
         let Some(remote) = self.keeping.remotes.get(&pattern.remote) else { return };

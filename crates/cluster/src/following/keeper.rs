@@ -73,7 +73,7 @@ pub(super) async fn run(keeping: Arc<Keeping>, _parent: Parent, mut stopping: St
             if stopping.is_told() || here.replication.is_stopping.load(Ordering::Relaxed) {
                 break;
             }
-            keeping.look(&here, &mut seen, &tell);
+            keeping.check(&here, &mut seen, &tell);
         }
         let level = tokio::select! {
             biased;
@@ -83,13 +83,13 @@ pub(super) async fn run(keeping: Arc<Keeping>, _parent: Parent, mut stopping: St
             () = keeping.world.time.sleep(INTERVAL) => None,
         };
         if let (Some(level), Some(here)) = (level, keeping.here.upgrade()) {
-            keeping.look_at_level(&here, &mut seen, &level);
+            keeping.check_level(&here, &mut seen, &level);
         }
     }
 }
 
 impl Keeping {
-    fn look(
+    fn check(
         self: &Arc<Self>,
         here: &Arc<LocalCopies>,
         seen: &mut Seen,
@@ -129,7 +129,7 @@ impl Keeping {
                 }
             }
             if self.is_turn(here, seen, &table) {
-                self.look_at_leader(here, seen, &table, &follows);
+                self.check_leader(here, seen, &table, &follows);
             }
         }
         let ended: Vec<_> = {
@@ -151,7 +151,7 @@ impl Keeping {
         self.making.release_compactions(&here.replication.resources);
         self.making.share_links(&*self.remotes, |remote| urgent.contains(remote));
         if here.replication.is_alone || here.members.acts() {
-            self.look_at_patterns(here, seen);
+            self.check_patterns(here, seen);
             if let Some(turn) = seen.moves.take(LOOK_INTERVAL, now) {
                 self.move_first_copies(here, turn);
             }
@@ -189,12 +189,12 @@ impl Keeping {
     }
 
     /// Has new tables looked for, beside everything else.
-    fn look_at_patterns(self: &Arc<Self>, here: &Arc<LocalCopies>, seen: &mut Seen) {
+    fn check_patterns(self: &Arc<Self>, here: &Arc<LocalCopies>, seen: &mut Seen) {
         let now = self.world.time.now();
         let Some(turn) = seen.patterns.take(PATTERNS_INTERVAL, now) else { return };
         let following = Following { here: Arc::clone(here), keeping: Arc::clone(self) };
         self.children.begin("look at patterns", async move {
-            following.look_at_patterns().await;
+            following.check_patterns().await;
             drop(turn);
         });
     }
@@ -260,18 +260,18 @@ impl Keeping {
     }
 
     /// A leader's mapping that is newer than its follower's is taken over at once: an index waits for it.
-    fn look_at_level(self: &Arc<Self>, here: &Arc<LocalCopies>, seen: &mut Seen, level: &Level) {
+    fn check_level(self: &Arc<Self>, here: &Arc<LocalCopies>, seen: &mut Seen, level: &Level) {
         for table in here.tables.all() {
             let Some(follows) = table.follows().filter(|it| it.is_active()) else { continue };
             let known = table.index().map_or(0, |index| index.mapping_version);
             if level.mappings.get(&follows.incarnation).is_some_and(|version| *version > known) {
-                self.look_at_leader(here, seen, &table, &follows);
+                self.check_leader(here, seen, &table, &follows);
             }
         }
     }
 
     /// Looks at a leader's table beside everything else, and tells how far its follower is.
-    fn look_at_leader(
+    fn check_leader(
         self: &Arc<Self>,
         here: &Arc<LocalCopies>,
         seen: &mut Seen,

@@ -71,8 +71,8 @@ pub use leading::{FollowerHold, Leading, PLACES_MAX, RecordStream};
 pub(crate) use leading::{Holds, HoldsError, Snapshots, Spared};
 pub use progress::Counters;
 pub use remote::{
-    Asked, Held, Hold, HoldChange, LeaderDocuments, LeaderPartition, LeaderTable, Level,
-    PartitionLevel, Place, Records, Remote, RemoteError, Remotes, Told,
+    Asked, FollowerPosition, Held, Hold, HoldChange, LeaderDocuments, LeaderPartition, LeaderTable,
+    Level, PartitionLevel, Records, Remote, RemoteError, Remotes, Told,
 };
 pub use requests::{FollowRequest, FollowerOverview, FollowerPartition, FollowerStatus};
 pub use service::Following;

@@ -26,7 +26,7 @@ use super::difference::{Levelled, Levelling};
 use super::left_out::LeftOut;
 use super::progress::{Progress, Trouble};
 use super::pulled::{Pulled, is_cut_off};
-use super::remote::{Level, Place, Records, Remote, RemoteError, Told};
+use super::remote::{FollowerPosition, Level, Records, Remote, RemoteError, Told};
 use super::service::Keeping;
 use crate::metadata::version::ClusterVersion;
 use crate::pacing::Pacing;
@@ -129,7 +129,7 @@ impl Pull {
         loop {
             let before = self.taken();
             let ended = self.once().await;
-            self.settle().await;
+            self.await_appends().await;
             let has_progressed = self.taken() != before;
             failures = if has_progressed { 0 } else { failures.saturating_add(1) };
             if let Ended::Waits(why) = ended {
@@ -158,7 +158,7 @@ impl Pull {
 
     /// Waits for what was handed to the log here: what is asked for anew comes after it then, and is not
     /// appended twice.
-    async fn settle(&mut self) {
+    async fn await_appends(&mut self) {
         while let Some(first) = self.waiting.front_mut() {
             let left = first.until - self.world.time.now();
             let answer = self.world.time.timeout(left, &mut first.answered).await;
@@ -230,7 +230,7 @@ impl Pull {
     }
 
     /// Where the copies here stand in the leader's log.
-    fn places(&mut self) -> Result<Vec<Place>, StoreError> {
+    fn places(&mut self) -> Result<Vec<FollowerPosition>, StoreError> {
         let cut_off = self.partitions.values().filter(|it| is_cut_off(it));
         let cut_off: Vec<PartitionId> = cut_off.map(|it| it.leader).collect();
         cut_off.into_iter().for_each(|leader| self.level_one(leader));
@@ -245,7 +245,7 @@ impl Pull {
             // One that follows no more is about to be told so.
             let Some(leader) = leader.filter(|it| it.partition == *partition) else { continue };
             self.progress.stands_at(local.id, leader.position.link.lsn.0);
-            places.push(Place { partition: *partition, position: leader.position });
+            places.push(FollowerPosition { partition: *partition, position: leader.position });
         }
         Ok(places)
     }

@@ -85,7 +85,7 @@ pub trait Remote: Send + Sync + 'static {
 
     /// The records of partitions from where their followers stand; a partition of which there are none
     /// to give is refused on the stream. Dropping them ends it.
-    fn records(&self, places: Vec<Place>) -> Asked<'_, Box<dyn Records>>;
+    fn records(&self, places: Vec<FollowerPosition>) -> Asked<'_, Box<dyn Records>>;
 }
 
 /// Records as they come.
@@ -96,7 +96,7 @@ pub trait Records: Send {
 
 /// A partition that is followed, and where its follower stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct FollowerPosition {
     /// Its name in the leader's cluster.
     pub partition: PartitionId,
     /// Where the follower's copy stands in the leader's log.

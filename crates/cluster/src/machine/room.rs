@@ -38,7 +38,7 @@ impl Room {
 
     /// Looks how much is free, so many bytes being still to be written to files. A disk that says
     /// nothing has room.
-    pub(crate) fn look(&self, unflushed_bytes: u64) {
+    pub(crate) fn measure(&self, unflushed_bytes: u64) {
         let Ok(space) = self.disk.space(&self.dir) else { return };
         let free_bytes = space.available_bytes;
         let wanted_bytes = wanted(space.total_bytes, unflushed_bytes);
@@ -115,9 +115,9 @@ mod tests {
         let room = Room::new(&Disk::of_the_machine(), &std::env::temp_dir());
         assert!(!room.is_look_due(LOOK_BYTES - 1) && room.is_look_due(LOOK_BYTES));
         assert!(!room.is_look_due(LOOK_BYTES + 1));
-        room.look(0);
+        room.measure(0);
         assert_eq!(room.check().is_err(), room.is_low());
-        room.look(u64::MAX / 4);
+        room.measure(u64::MAX / 4);
         assert!(room.is_low() && !room.has(u64::MAX / 2));
         let refused = room.check().unwrap_err();
         assert_eq!(refused.kind, ErrorKind::DiskFull);

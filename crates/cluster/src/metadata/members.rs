@@ -21,7 +21,7 @@ use plimsoll_log::{Incarnation, PartitionId};
 use serde::{Deserialize, Serialize};
 
 use crate::metadata::placement::filter::{Filter, Named};
-use crate::metadata::placement::{Known, PartitionDefinition, Place, Places};
+use crate::metadata::placement::{Known, PartitionDefinition, PlaceableNode, PlaceableNodes};
 use crate::metadata::reports::{CopyReport, Reports};
 use crate::wire::{Link, Peers};
 
@@ -249,7 +249,7 @@ impl Members {
 
     /// What of the nodes matters for where copies go, at `log_time_ms`, if one that left is
     /// waited for so long, and copies go only where `wanted` allows it.
-    pub(crate) fn places(&self, log_time_ms: u64, wait_ms: u64, wanted: &Filter) -> Places {
+    pub(crate) fn places(&self, log_time_ms: u64, wait_ms: u64, wanted: &Filter) -> PlaceableNodes {
         let place = |member: &Arc<Member>| {
             let is_counted =
                 member.left_ms.is_none_or(|left_ms| log_time_ms < left_ms.saturating_add(wait_ms));
@@ -261,7 +261,10 @@ impl Members {
                 zone: &record.zone,
             };
             let is_data = !record.is_coordinating_only && wanted.allows(named);
-            (member.id.clone(), Place { zone, is_counted, is_alive: member.is_alive(), is_data })
+            (
+                member.id.clone(),
+                PlaceableNode { zone, is_counted, is_alive: member.is_alive(), is_data },
+            )
         };
         self.view.load().values().map(place).collect()
     }

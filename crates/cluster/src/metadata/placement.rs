@@ -120,7 +120,7 @@ pub(crate) enum Known {
 
 /// What of a node matters for where copies go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct PlaceableNode {
     /// Where it stands; copies of a partition are spread over zones. Empty where not said.
     pub zone: String,
     /// It is there, or may be back soon.
@@ -132,17 +132,18 @@ pub(crate) struct Place {
 }
 
 /// The nodes, by their ids.
-pub(crate) type Places = BTreeMap<String, Place>;
+pub(crate) type PlaceableNodes = BTreeMap<String, PlaceableNode>;
 
 /// The nodes that should hold the copies of a group's partitions, best first: as many as hold
 /// copies and are alive, at most `copies`. A zone that has one already comes after those that have none.
-pub(crate) fn proposed(group: u16, copies: usize, places: &Places) -> Vec<String> {
+pub(crate) fn proposed(group: u16, copies: usize, places: &PlaceableNodes) -> Vec<String> {
     let alive = places.iter().filter(|(_, place)| place.is_alive && place.is_data);
-    let mut ranked: Vec<(&String, &Place)> = alive.collect();
+    let mut ranked: Vec<(&String, &PlaceableNode)> = alive.collect();
     ranked.sort_by_key(|(node, _)| std::cmp::Reverse(rank(group, node)));
-    let mut chosen: Vec<(&String, &Place)> = Vec::new();
+    let mut chosen: Vec<(&String, &PlaceableNode)> = Vec::new();
     while chosen.len() < copies && !ranked.is_empty() {
-        let in_zone = |place: &Place| chosen.iter().filter(|(_, it)| it.zone == place.zone).count();
+        let in_zone =
+            |place: &PlaceableNode| chosen.iter().filter(|(_, it)| it.zone == place.zone).count();
         let counts: Vec<usize> = ranked.iter().map(|(_, place)| in_zone(place)).collect();
         let least = counts.iter().min().copied().unwrap_or(0);
         let at = counts.iter().position(|count| *count == least).unwrap_or(0);
@@ -161,7 +162,7 @@ pub(crate) fn groups_of_table(
     copies: usize,
     groups: u16,
     first: u16,
-    places: &Places,
+    places: &PlaceableNodes,
 ) -> Vec<u16> {
     let order = (0..groups).map(|step| (first % groups + step) % groups + 1);
     let mut proposals: Vec<(u16, Vec<String>)> =
@@ -214,7 +215,7 @@ pub(crate) fn enough(copies: usize) -> usize {
 pub(crate) fn next(
     partition: &PartitionDefinition,
     copies: usize,
-    places: &Places,
+    places: &PlaceableNodes,
     known: &dyn Fn(&str) -> Known,
     making: &mut BTreeMap<String, usize>,
 ) -> Option<Vec<Copy>> {
@@ -227,7 +228,7 @@ pub(crate) fn next(
     let mut next = partition.copies.clone();
     let serving = next.iter().filter(|copy| serves(copy)).count();
     // A node whose copy has stopped is no place for it, unless there is no other node.
-    let free_of_faults: Places = places
+    let free_of_faults: PlaceableNodes = places
         .iter()
         .filter(|(node, _)| !next.iter().any(|copy| copy.node == **node && stopped(node)))
         .map(|(node, place)| (node.clone(), place.clone()))
@@ -267,8 +268,8 @@ pub(crate) fn next(
         }
     }
     // Those beyond what is wanted go once enough of the wanted serve.
-    let settled = wanted.iter().all(|node| next.iter().any(|it| &it.node == node && serves(it)));
-    if settled && !wanted.is_empty() {
+    let is_served = wanted.iter().all(|node| next.iter().any(|it| &it.node == node && serves(it)));
+    if is_served && !wanted.is_empty() {
         let away = |copy: &Copy| !wanted.contains(&copy.node) && alive(&copy.node);
         // While the wanted ones are too few, others hold their places: those that may be back, and of
         // those that are there as many as are missing.

@@ -45,12 +45,12 @@ async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping, session: 
         let looks = looked_at.is_none_or(|at| now - at >= INTERVAL);
         if looks {
             looked_at = Some(now);
-            sweeps.look(&shared);
+            sweeps.check(&shared);
         }
         sweeps.step(&shared);
         interval = if sweeps.is_idle() { INTERVAL } else { SWEEP_INTERVAL };
         if looks {
-            resumes.look(&shared, now);
+            resumes.check(&shared, now);
             shared.copies.checkpoints.expire(now);
             shared.snapshots.expire(&shared.tables, now);
         }
@@ -67,8 +67,8 @@ struct Resumes {
 
 impl Resumes {
     /// Looks how much room there is, and has stores go on that could not write their files.
-    fn look(&mut self, shared: &Shared, now: Instant) {
-        shared.replication.room.look(shared.replication.resources.write_buffers().0 as u64);
+    fn check(&mut self, shared: &Shared, now: Instant) {
+        shared.replication.room.measure(shared.replication.resources.write_buffers().0 as u64);
         if self.tried_at.is_some_and(|at| now - at < RESUME_INTERVAL) {
             return;
         }

@@ -96,7 +96,7 @@ impl Opening {
         let checkpoints = Checkpoints::new(&settings.world, &settings.data_dir)
             .map_err(folder(&settings.data_dir))?;
         let unfinished =
-            recovery::settle(disk, &partitions_dir).map_err(folder(&partitions_dir))?;
+            recovery::finish_swaps(disk, &partitions_dir).map_err(folder(&partitions_dir))?;
         tracing::debug!(?unfinished, "copies that were being made");
         Ok(Self {
             world,

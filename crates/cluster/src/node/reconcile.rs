@@ -21,7 +21,7 @@ use crate::metadata;
 use crate::metadata::error::MetadataError;
 use crate::metadata::index::IndexMetadata;
 use crate::metadata::members::{BEAT_INTERVAL_MS, Beat, LEFT_AFTER_MS};
-use crate::metadata::placement::{self, CopyState, Known, Places};
+use crate::metadata::placement::{self, CopyState, Known, PlaceableNodes};
 use crate::metadata::reports::{CopyReport, reason};
 use crate::metadata::table::{DocumentsDefinition, TableDefinition};
 use crate::node::shared::Shared;
@@ -107,7 +107,7 @@ struct Seen {
 struct Placed {
     tables: Option<u64>,
     settings: Option<u64>,
-    places: Places,
+    places: PlaceableNodes,
     reports: Vec<u64>,
 }
 
@@ -206,7 +206,7 @@ impl Shared {
         };
         if is_due(seen.clock_at) {
             seen.clock_at = Some(time.now());
-            self.look_at_clock(seen);
+            self.check_clock(seen);
         }
         // Before the first beat: others go by what a node reported as soon as it counts as there, and
         // that was another life's.
@@ -453,7 +453,7 @@ impl Shared {
 
     /// Has the clock looked at also while nothing is appended, and says it where log time is ahead:
     /// nothing expires then until the clock has caught up.
-    fn look_at_clock(&self, seen: &mut Seen) {
+    fn check_clock(&self, seen: &mut Seen) {
         // A clock that is wrong shows in the node's health.
         let is_right = self.replication.log.health().is_ok();
         let log_time_ms = self.replication.tails.values().map(|tail| tail.get().log_time_ms).max();

@@ -52,20 +52,20 @@ impl Sweeps {
     }
 
     /// Looks what is due in all partitions.
-    pub(super) fn look(&mut self, shared: &Shared) {
+    pub(super) fn check(&mut self, shared: &Shared) {
         self.due.clear();
         // What follows is swept where its leader is.
         for table in shared.tables.all().iter().filter(|table| table.follows().is_none()) {
             for (ordinal, partition) in table.local() {
                 // One copy asks for it; the log carries it to all.
                 if shared.members.speaks_for(partition.id, &table.copies()[ordinal].definition()) {
-                    self.look_at(&partition);
+                    self.check_partition(&partition);
                 }
             }
         }
     }
 
-    fn look_at(&mut self, partition: &Partition) {
+    fn check_partition(&mut self, partition: &Partition) {
         if partition.fault().is_some() {
             return;
         }
@@ -130,7 +130,7 @@ impl Sweeps {
             self.due.remove(id);
             // One that was refused, or not carried out, rests until all are looked at again.
             if let Some(partition) = local(shared, *id).filter(|_| *is_done) {
-                self.look_at(&partition);
+                self.check_partition(&partition);
             }
         }
         ended.into_iter().map(|(_, took, _)| took).max()

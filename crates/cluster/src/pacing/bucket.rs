@@ -16,10 +16,10 @@ pub(super) const WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// One bucket, shared by all who have to keep to the rate together.
 #[derive(Default)]
-pub(crate) struct Bucket(Mutex<State>);
+pub(crate) struct Bucket(Mutex<BucketLevel>);
 
 #[derive(Default)]
-struct State {
+struct BucketLevel {
     bytes: f64,
     at: Option<Instant>,
 }

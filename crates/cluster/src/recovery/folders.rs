@@ -10,7 +10,7 @@
 //! | `<partition>.outgoing` | the replica that a copy is taking the place of |
 //!
 //! A copy that is whole takes its place by two renames, old one out and new one in, each durable
-//! before the next step; a crash between them is settled at the next start. So there is the old
+//! before the next step; a crash between them is finished at the next start. So there is the old
 //! replica or the new one, and nothing in between is ever opened. The index comes with the rows that
 //! it is over by the same rename, and takes its own place by one more; the old index is gone for good
 //! before any of it. An index that is in its place is never older than the rows, so that one which is
@@ -91,7 +91,7 @@ impl Folders {
         // Durable each on its own: the second never is without the first.
         self.disk.sync_dir(&self.parent)?;
         if let Err(error) = self.disk.rename_dir(&self.incoming, &self.replica) {
-            // The next start would settle it as well, but the node goes on.
+            // The next start would finish_swaps it as well, but the node goes on.
             return match self.disk.has_dir(&self.outgoing)? {
                 true => self.disk.rename_dir(&self.outgoing, &self.replica).and(Err(error)),
                 false => Err(error),
@@ -150,7 +150,7 @@ impl Folders {
     }
 
     /// Brings a swap that a crash broke off to its end.
-    fn settle(&self) -> io::Result<()> {
+    fn finish_swaps(&self) -> io::Result<()> {
         if self.disk.has_dir(&self.outgoing)? && !self.disk.has_dir(&self.replica)? {
             // Where nothing waits to come in, no swap left this, and nobody vouches that it is
             // whole: it is kept as what a copy may reuse after comparing.
@@ -168,12 +168,12 @@ impl Folders {
     }
 }
 
-/// Settles what a crash left in the folder of all partitions, before any is opened, and says of
+/// Finishes what a crash left in the folder of all partitions, before any is opened, and says of
 /// which partitions there are copies that are not whole. Blocks.
 ///
 /// # Errors
 /// Where folders cannot be read, renamed or deleted.
-pub(crate) fn settle(disk: &Disk, parent: &Path) -> io::Result<Vec<PartitionId>> {
+pub(crate) fn finish_swaps(disk: &Disk, parent: &Path) -> io::Result<Vec<PartitionId>> {
     let mut partitions = Vec::new();
     for name in disk.list_dirs(parent)? {
         let Some(name) = name.to_str() else { continue };
@@ -191,7 +191,7 @@ pub(crate) fn settle(disk: &Disk, parent: &Path) -> io::Result<Vec<PartitionId>>
     let mut unfinished = Vec::new();
     for partition in partitions {
         let folders = Folders::of(disk, parent, partition);
-        folders.settle()?;
+        folders.finish_swaps()?;
         if disk.has_dir(&folders.incoming)? {
             unfinished.push(partition);
         }
@@ -298,7 +298,7 @@ mod tests {
             steps[..done].iter().for_each(|step| step(&folders));
             // Settling may be broken off as well: it is done twice.
             for _ in 0..2 {
-                let unfinished = settle(&Disk::of_the_machine(), dir.path()).unwrap();
+                let unfinished = finish_swaps(&Disk::of_the_machine(), dir.path()).unwrap();
                 let expected = match done {
                     0 => [some("old"), some("new"), None, some("old")],
                     1 => [some("old"), some("new"), None, None],
@@ -319,7 +319,7 @@ mod tests {
         // As a node leaves it that knows of no index which comes along.
         make(&[(&folders.replica, "rows"), (&folders.replica.join(INDEX), "came")]);
         make(&[(&folders.index, "made")]);
-        assert!(settle(&Disk::of_the_machine(), dir.path()).unwrap().is_empty());
+        assert!(finish_swaps(&Disk::of_the_machine(), dir.path()).unwrap().is_empty());
         assert_eq!(states(&folders), [some("rows"), None, None, some("made")]);
         assert!(!folders.replica.join(INDEX).exists());
     }
@@ -330,7 +330,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folders = Folders::of(&Disk::of_the_machine(), dir.path(), ID);
         make(&[(&folders.outgoing, "old"), (&folders.index, "old"), (&folders.incoming, "new")]);
-        assert!(settle(&Disk::of_the_machine(), dir.path()).unwrap().is_empty());
+        assert!(finish_swaps(&Disk::of_the_machine(), dir.path()).unwrap().is_empty());
         assert_eq!(states(&folders), [some("new"), None, None, None]);
     }
 
@@ -356,7 +356,7 @@ mod tests {
             {
                 text.into_iter().for_each(|text| make(&[(folder, text)]));
             }
-            let unfinished = settle(&Disk::of_the_machine(), dir.path()).unwrap();
+            let unfinished = finish_swaps(&Disk::of_the_machine(), dir.path()).unwrap();
             let [replica, incoming, outgoing] = after.map(|text| text.map(str::to_owned));
             assert_eq!(states(&folders), [replica, incoming, outgoing, None], "{before:?}");
             let expected = if after[1].is_some() { vec![ID] } else { Vec::new() };

@@ -50,10 +50,10 @@ pub(super) struct Hashing {
     bytes: u64,
     identity: u64,
     known: Arc<Known>,
-    state: Mutex<State>,
+    state: Mutex<HashProgress>,
 }
 
-enum State {
+enum HashProgress {
     /// Of so many bytes from the beginning.
     Part(Box<Checksum>, u64),
     Whole(u64),
@@ -63,8 +63,8 @@ impl Hashing {
     /// Of a file that is so long, which may be known from before.
     pub(super) fn new(bytes: u64, identity: u64, known: &Arc<Known>) -> Self {
         let state = match known.get(identity) {
-            Some(checksum) => State::Whole(checksum),
-            None => State::Part(Box::default(), 0),
+            Some(checksum) => HashProgress::Whole(checksum),
+            None => HashProgress::Part(Box::default(), 0),
         };
         Self { bytes, identity, known: Arc::clone(known), state: Mutex::new(state) }
     }
@@ -72,15 +72,15 @@ impl Hashing {
     /// The checksum, where it takes no reading.
     pub(super) fn ready(&self) -> Option<u64> {
         match *self.state.lock() {
-            State::Whole(checksum) => Some(checksum),
-            State::Part(..) => None,
+            HashProgress::Whole(checksum) => Some(checksum),
+            HashProgress::Part(..) => None,
         }
     }
 
     /// Takes in a chunk that was read of the file.
     pub(super) fn take(&self, file: &DiskFile, offset: u64, chunk: &[u8]) -> io::Result<()> {
         let mut state = self.state.lock();
-        let State::Part(checksum, read) = &mut *state else { return Ok(()) };
+        let HashProgress::Part(checksum, read) = &mut *state else { return Ok(()) };
         if *read < offset && offset - *read <= CATCH_UP_BYTES {
             advance(checksum, read, file, offset)?;
         }
@@ -96,13 +96,13 @@ impl Hashing {
     pub(super) fn finish(&self, file: &DiskFile) -> io::Result<u64> {
         let mut state = self.state.lock();
         let value = match &mut *state {
-            State::Whole(value) => return Ok(*value),
-            State::Part(checksum, read) => {
+            HashProgress::Whole(value) => return Ok(*value),
+            HashProgress::Part(checksum, read) => {
                 advance(checksum, read, file, self.bytes)?;
                 checksum.value()
             }
         };
-        *state = State::Whole(value);
+        *state = HashProgress::Whole(value);
         self.known.put(self.identity, value);
         Ok(value)
     }

@@ -86,14 +86,14 @@ struct Receiving {
     file: Arc<CopyFile>,
     /// What all of it should have: known from the listing, or with the last chunk.
     checksum: Option<u64>,
-    state: State,
+    state: PartState,
     /// How much was written, or is being.
     given: u64,
     /// Chunks that are here before those that they follow, by offset.
     early: BTreeMap<u64, Vec<u8>>,
 }
 
-enum State {
+enum PartState {
     /// Not opened since the transfer began.
     Closed,
     Open(Box<Part>),
@@ -133,7 +133,7 @@ impl Intake {
         recovery: &Arc<Recovery>,
     ) -> Self {
         let receiving = |(file, there): (CopyFile, u64)| {
-            let state = if there == file.bytes { State::Whole } else { State::Closed };
+            let state = if there == file.bytes { PartState::Whole } else { PartState::Closed };
             let (checksum, early) = (file.checksum, BTreeMap::new());
             Receiving { file: Arc::new(file), checksum, state, given: there, early }
         };
@@ -171,7 +171,7 @@ impl Intake {
 
     /// The files that are whole.
     pub(super) fn whole(&self) -> impl Iterator<Item = &Arc<CopyFile>> {
-        let whole = self.files.iter().filter(|it| matches!(it.state, State::Whole));
+        let whole = self.files.iter().filter(|it| matches!(it.state, PartState::Whole));
         whole.map(|it| &it.file)
     }
 
@@ -188,12 +188,12 @@ impl Intake {
         let is_wrong = matches!(written.outcome, Outcome::Wrong);
         match written.outcome {
             Outcome::More(part) => {
-                receiving.state = State::Open(part);
+                receiving.state = PartState::Open(part);
                 self.write(index);
             }
-            Outcome::Whole => receiving.state = State::Whole,
+            Outcome::Whole => receiving.state = PartState::Whole,
             Outcome::Wrong => {
-                (receiving.state, receiving.given) = (State::Closed, 0);
+                (receiving.state, receiving.given) = (PartState::Closed, 0);
                 receiving.checksum = receiving.file.checksum;
                 self.recovery.undone(&receiving.file);
             }
@@ -205,7 +205,7 @@ impl Intake {
     fn write(&mut self, index: usize) {
         let receiving = &mut self.files[index];
         let mut chunks = Vec::new();
-        if matches!(receiving.state, State::Closed | State::Open(_)) {
+        if matches!(receiving.state, PartState::Closed | PartState::Open(_)) {
             while let Some(bytes) = receiving.early.remove(&receiving.given) {
                 receiving.given += bytes.len() as u64;
                 chunks.push(bytes);
@@ -214,14 +214,14 @@ impl Intake {
         if chunks.is_empty() {
             return;
         }
-        let state = std::mem::replace(&mut receiving.state, State::Writing);
+        let state = std::mem::replace(&mut receiving.state, PartState::Writing);
         let dir = self.folders.incoming_of(receiving.file.kind);
         let (file, checksum) = (Arc::clone(&receiving.file), receiving.checksum);
         // Held until it has ended, whoever waits: nobody else may write there before.
         let (recovery, disk) = (Arc::clone(&self.recovery), self.folders.disk.clone());
         self.writes.push(self.recovery.world.tasks.begin_blocking("write chunks", move || {
             let part = match state {
-                State::Open(part) => Ok(part),
+                PartState::Open(part) => Ok(part),
                 _ => Part::open(&disk, &dir, &file).map(Box::new),
             };
             let written = part.and_then(|part| store(part, &dir, &file, checksum, &chunks));

@@ -36,7 +36,7 @@ mod window;
 
 pub use bound::Bound;
 pub(crate) use checkpoint::Subject;
-pub(crate) use folders::{Folders, settle};
+pub(crate) use folders::{Folders, finish_swaps};
 pub use options::CopyCompression;
 pub(crate) use options::{CopyError, CopyOptions, Pace};
 pub(crate) use progress::{AlreadyRunning, Recoveries, Recovery};

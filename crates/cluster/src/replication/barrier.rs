@@ -40,11 +40,11 @@ struct Inner {
     time: Time,
     /// Markers appended so far.
     appended: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<BarrierState>,
 }
 
 #[derive(Default)]
-struct State {
+struct BarrierState {
     /// Markers that the log has still to answer for, and when the last of them was issued.
     appending: usize,
     issued: Option<Instant>,
@@ -120,7 +120,7 @@ impl Inner {
     }
 
     /// Appends a marker for all who wait. The log may answer before this returns.
-    fn issue(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+    fn issue(self: &Arc<Self>, mut state: MutexGuard<'_, BarrierState>) {
         let Some(waiting) = state.next.take() else { return };
         state.appending += 1;
         state.issued = Some(self.time.now());

@@ -176,11 +176,11 @@ struct Inner {
     version: Arc<ClusterVersion>,
     tail: Arc<GroupTail>,
     time: Time,
-    state: Mutex<State>,
+    state: Mutex<LeadQueue>,
 }
 
 #[derive(Default)]
-struct State {
+struct LeadQueue {
     queue: VecDeque<Submission>,
     /// Bytes of what was submitted and not applied yet, in the queue or in `records`.
     waiting_bytes: usize,
@@ -204,7 +204,7 @@ struct State {
     applied: u64,
 }
 
-impl State {
+impl LeadQueue {
     /// Takes a record's submissions out.
     fn remove(&mut self, stamp: &LeadStamp) -> Option<Vec<Submission>> {
         let at = self.records.iter().position(|(at, _)| at == stamp)?;
@@ -238,7 +238,7 @@ impl Lead {
         time: Time,
     ) -> Self {
         let operations_max = usize::MAX;
-        let state = Mutex::new(State { epoch: 1, operations_max, ..State::default() });
+        let state = Mutex::new(LeadQueue { epoch: 1, operations_max, ..LeadQueue::default() });
         Self { inner: Arc::new(Inner { partition, group, id, log, version, tail, time, state }) }
     }
 
@@ -346,7 +346,7 @@ impl Lead {
 
 impl Inner {
     /// Makes the next record of what waits, and hands it to the log without holding the lock.
-    fn append_next(self: &Arc<Self>, mut state: parking_lot::MutexGuard<'_, State>) {
+    fn append_next(self: &Arc<Self>, mut state: parking_lot::MutexGuard<'_, LeadQueue>) {
         let Some(record) = self.next_record(&mut state) else {
             state.is_appending = false;
             state.gather.idle();
@@ -365,7 +365,7 @@ impl Inner {
         self.log.append(self.group, record.encode(), Box::new(done));
     }
 
-    fn next_record(&self, state: &mut State) -> Option<Record> {
+    fn next_record(&self, state: &mut LeadQueue) -> Option<Record> {
         let (mut bytes, mut changed_bytes, mut operations) = (0, 0u64, 0usize);
         let mut submissions = Vec::new();
         while let Some(submission) = state.queue.front() {

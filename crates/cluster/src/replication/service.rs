@@ -65,7 +65,7 @@ impl Replication {
     /// Whether there is too little room on the disk for what makes the store larger.
     pub(crate) fn is_room_low(&self) -> bool {
         if self.room.is_look_due(self.applied_bytes.load(Ordering::Relaxed)) {
-            self.room.look(self.resources.write_buffers().0 as u64);
+            self.room.measure(self.resources.write_buffers().0 as u64);
         }
         self.room.is_low()
     }

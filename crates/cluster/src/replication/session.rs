@@ -91,7 +91,7 @@ impl ClientSession {
     }
 
     /// All operations so far were answered.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn all_answered(&mut self) {
         self.run.acked = self.run.next - 1;
     }
 

@@ -32,7 +32,7 @@ pub(crate) async fn submit_to(
         // Too late, or the lead is gone because the node is stopping.
         session.renew();
     } else {
-        session.settle();
+        session.all_answered();
     }
     outcome
 }

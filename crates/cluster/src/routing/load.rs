@@ -36,12 +36,12 @@ pub(crate) trait SearchMeter: Send + Sync {
 /// The measuring end of the load line.
 pub(crate) struct Load {
     searches: Arc<dyn SearchMeter>,
-    state: Mutex<State>,
+    state: Mutex<LoadState>,
     /// The debt of the store that has put off most, by its files.
     owed_permille: AtomicU32,
 }
 
-struct State {
+struct LoadState {
     /// What rows are read and written: on many threads, which are counted as as many workers as
     /// the search pool has, so that joining the two lines does not make the pool look smaller.
     rows: Meter,
@@ -56,8 +56,12 @@ impl Load {
     /// `boot` is a number drawn at each start of the node.
     pub(crate) fn new(boot: u64, workers: usize, searches: Arc<dyn SearchMeter>) -> Self {
         let rows = Meter::new(boot, u32::try_from(workers).unwrap_or(u32::MAX));
-        let state =
-            Mutex::new(State { rows, demand: Demand::default(), felt: Felt::new(0), line: None });
+        let state = Mutex::new(LoadState {
+            rows,
+            demand: Demand::default(),
+            felt: Felt::new(0),
+            line: None,
+        });
         Self { searches, state, owed_permille: AtomicU32::new(0) }
     }
 
@@ -104,7 +108,7 @@ impl Demand {
     fn permille(&mut self, now_ns: u64, scheduled: impl Fn() -> Option<(u64, u64)>) -> u32 {
         if now_ns.saturating_sub(self.at_ns) >= DEMAND_EVERY_NS {
             self.at_ns = now_ns;
-            self.look(now_ns, scheduled());
+            self.observe(now_ns, scheduled());
         }
         // Waiting a long time ago is not waiting now.
         let fresh = self.ratio.weight(now_ns).min(1.0);
@@ -112,7 +116,7 @@ impl Demand {
         u32::try_from(plimsoll_control::average::whole(ratio * 1e3)).unwrap_or(u32::MAX)
     }
 
-    fn look(&mut self, now_ns: u64, found: Option<(u64, u64)>) {
+    fn observe(&mut self, now_ns: u64, found: Option<(u64, u64)>) {
         let Some((ran, waited)) = found else { return };
         let Some((ran_before, waited_before)) = self.seen else {
             self.seen = found;
@@ -169,12 +173,12 @@ mod tests {
     fn waits_for_a_processor_are_demand_and_fade() {
         let mut demand = Demand::default();
         assert_eq!(demand.cpus(), 0, "unknown before two looks");
-        demand.look(0, Some((10 * MS, 50 * MS)));
-        demand.look(50 * MS, Some((20 * MS, 80 * MS)));
+        demand.observe(0, Some((10 * MS, 50 * MS)));
+        demand.observe(50 * MS, Some((20 * MS, 80 * MS)));
         assert!(demand.cpus() >= 1);
         demand.at_ns = 50 * MS;
         assert_eq!(demand.permille(50 * MS, || None), 4_000, "ran 10, waited 30");
-        demand.look(60 * MS, Some((20 * MS, 80 * MS)));
+        demand.observe(60 * MS, Some((20 * MS, 80 * MS)));
         demand.at_ns = 60_000 * MS;
         assert_eq!(demand.permille(60_000 * MS, || None), 1_000, "that is long past");
     }

@@ -83,7 +83,7 @@ pub(crate) enum NoAnswer {
 
 /// Where a copy is.
 #[derive(Clone)]
-pub(crate) enum Place {
+pub(crate) enum CopyLocation {
     Here(Arc<Partition>),
     There(Arc<Member>),
 }
@@ -282,7 +282,7 @@ impl Router {
     pub(crate) async fn visit<T, F>(
         &self,
         errand: Errand<'_>,
-        visit: impl Fn(Place, Terms) -> F,
+        visit: impl Fn(CopyLocation, Terms) -> F,
     ) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Failed>>,
@@ -329,7 +329,7 @@ impl Router {
     /// Where copies serve, in the order in which they are asked: on nodes that are there; then those that are
     /// poor for what is asked, which is, of searches, where the index is being built anew, and of rows, where
     /// the stores take no more, so that the copy falls behind; and on nodes that left, as they may be back.
-    fn places(&self, errand: &Errand<'_>) -> [Vec<Place>; 3] {
+    fn places(&self, errand: &Errand<'_>) -> [Vec<CopyLocation>; 3] {
         let (copies, now_ns) = (errand.copies, self.now_ns());
         let needs_index = errand.class == Class::Search;
         let [mut there, mut poor, mut away] = [Vec::new(), Vec::new(), Vec::new()];
@@ -343,7 +343,7 @@ impl Router {
                 false => !self.replication.is_alone && self.write_debt() >= debt::REFUSED_FROM,
             };
             let places = if is_poor { &mut poor } else { &mut there };
-            places.push(Place::Here(local));
+            places.push(CopyLocation::Here(local));
         }
         if !self.replication.is_alone {
             for member in self.members_with(copies) {
@@ -359,7 +359,7 @@ impl Router {
                 } else {
                     &mut there
                 };
-                places.push(Place::There(member));
+                places.push(CopyLocation::There(member));
             }
         }
         [there, poor, away]
@@ -370,16 +370,16 @@ impl Router {
         &self,
         errand: &Errand<'_>,
         end: Instant,
-        place: Place,
-        left: &mut Vec<Place>,
+        place: CopyLocation,
+        left: &mut Vec<CopyLocation>,
         hedge_after: Option<Duration>,
-        visit: &impl Fn(Place, Terms) -> F,
+        visit: &impl Fn(CopyLocation, Terms) -> F,
     ) -> Result<T, Failed>
     where
         F: Future<Output = Result<T, Failed>>,
     {
         let began = self.world.time.now();
-        let terms = |left: &[Place]| Terms {
+        let terms = |left: &[CopyLocation]| Terms {
             timeout: errand.timeout.min(end - self.world.time.now()),
             alternatives: u32::try_from(left.len()).unwrap_or(u32::MAX),
             rank: errand.rank,
@@ -404,19 +404,25 @@ impl Router {
         }
     }
 
-    fn candidates(&self, places: &[Place], class: Class) -> Vec<Candidate> {
+    fn candidates(&self, places: &[CopyLocation], class: Class) -> Vec<Candidate> {
         let is_short = matches!(class, Class::Get | Class::Scan);
-        let has_own = places.iter().any(|place| matches!(place, Place::Here(_)));
+        let has_own = places.iter().any(|place| matches!(place, CopyLocation::Here(_)));
         let away_us = if is_short && has_own { READ_AWAY_US } else { 0 };
-        let candidate = |place: &Place| match place {
-            Place::Here(_) => Candidate::near(self.members.own_number),
-            Place::There(member) => Candidate { node: member.number, zone_penalty_us: away_us },
+        let candidate = |place: &CopyLocation| match place {
+            CopyLocation::Here(_) => Candidate::near(self.members.own_number),
+            CopyLocation::There(member) => {
+                Candidate { node: member.number, zone_penalty_us: away_us }
+            }
         };
         places.iter().map(candidate).collect()
     }
 
     /// Takes the copy that should be asked now out of `places`.
-    fn take_best(&self, errand: &Errand<'_>, places: &mut Vec<Place>) -> Option<Place> {
+    fn take_best(
+        &self,
+        errand: &Errand<'_>,
+        places: &mut Vec<CopyLocation>,
+    ) -> Option<CopyLocation> {
         if self.replication.is_alone {
             return places.pop();
         }
@@ -431,15 +437,15 @@ impl Router {
     }
 
     /// The copy that the client wants to be asked, if it does not leave that to selection.
-    fn wished(&self, preference: Preference, places: &[Place]) -> Option<usize> {
+    fn wished(&self, preference: Preference, places: &[CopyLocation]) -> Option<usize> {
         match preference {
             Preference::Best => None,
-            Preference::Local => places.iter().position(|it| matches!(it, Place::Here(_))),
+            Preference::Local => places.iter().position(|it| matches!(it, CopyLocation::Here(_))),
             Preference::Same(number) => {
-                let rank = |place: &Place| {
+                let rank = |place: &CopyLocation| {
                     let id = match place {
-                        Place::Here(_) => &self.members.own,
-                        Place::There(member) => &member.id,
+                        CopyLocation::Here(_) => &self.members.own,
+                        CopyLocation::There(member) => &member.id,
                     };
                     xxh3_64_with_seed(id.as_bytes(), number)
                 };
@@ -449,9 +455,9 @@ impl Router {
     }
 
     /// Asks a node for its load line, beside all else.
-    fn probe(&self, node: NodeId, places: &[Place]) {
+    fn probe(&self, node: NodeId, places: &[CopyLocation]) {
         let found = places.iter().find_map(|place| match place {
-            Place::There(member) if member.number == node => Some(member),
+            CopyLocation::There(member) if member.number == node => Some(member),
             _ => None,
         });
         let Some(member) = found else {

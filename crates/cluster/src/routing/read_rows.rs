@@ -9,7 +9,7 @@ use plimsoll_index::Error;
 
 use crate::replication::partition::Partition;
 use crate::replication::tables::Copies;
-use crate::routing::{Errand, Failed, Place, READ_DEADLINE, READ_TIMEOUT, Router, no_shard};
+use crate::routing::{CopyLocation, Errand, Failed, READ_DEADLINE, READ_TIMEOUT, Router, no_shard};
 use crate::wire::request::Preference;
 use crate::wire::{Freshness, Question, Reply, Terms};
 
@@ -46,9 +46,9 @@ impl Router {
         let RowsRead { copies, class, freshness, preference, question } = read;
         let ask = copies.ask(*class);
         let here = &here;
-        let visit = |place: Place, terms: Terms| async move {
+        let visit = |place: CopyLocation, terms: Terms| async move {
             match place {
-                Place::Here(partition) => {
+                CopyLocation::Here(partition) => {
                     let work = async {
                         self.freshen(&partition, copies, *freshness, terms).await?;
                         let working = self.work(*class);
@@ -61,7 +61,7 @@ impl Router {
                     };
                     self.visit_here(ask, terms, work).await
                 }
-                Place::There(member) => {
+                CopyLocation::There(member) => {
                     let answer = self.ask(&member, ask, question.clone(), terms).await;
                     answer.map(Found::There).map_err(|why| Failed::there(&member, why))
                 }

@@ -26,10 +26,10 @@ const PROBES_MAX: usize = 256;
 
 /// The coordinator's selection.
 pub(crate) struct Selection {
-    state: Mutex<State>,
+    state: Mutex<SelectionState>,
 }
 
-struct State {
+struct SelectionState {
     /// What selectors draw from is drawn from this.
     seeds: Draws,
     settings: SelectionSettings,
@@ -137,7 +137,7 @@ fn mode_name(mode: Mode) -> &'static str {
 impl Selection {
     pub(crate) fn new(settings: SelectionSettings, random: &Random) -> Self {
         let seeds = random.draws("selection");
-        let state = State {
+        let state = SelectionState {
             selector: selector(&settings, &seeds),
             seeds,
             generation: 0,
@@ -301,7 +301,7 @@ impl Selection {
             _ => state.nodes.get(&node).and_then(|it| it.response_ns.mean()).map_or(0, whole),
         };
         let age_ns = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
-        let State { hedging, hedger, .. } = &mut *state;
+        let SelectionState { hedging, hedger, .. } = &mut *state;
         hedging.asks(|| hedger.hedge(ask.class, age_ns, expected_ns)).then_some(at)
     }
 
@@ -370,7 +370,7 @@ impl Selection {
     }
 }
 
-impl State {
+impl SelectionState {
     /// A request ended; whether the rule of now knows it.
     fn ends(&mut self, sent: &Sent) -> bool {
         let is_known = sent.generation == self.generation;

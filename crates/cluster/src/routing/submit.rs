@@ -83,17 +83,17 @@ impl Router {
                 let first = session.take(writes);
                 match self.attempt(&lead, copies, session, first, stamp_ms, &steps).await {
                     Ok((replies, seen)) => {
-                        session.settle();
+                        session.all_answered();
                         session.reads().saw(copies.group, seen);
                         return Ok(replies);
                     }
                     Err(error) => match error.next() {
                         Next::GiveUp => {
-                            session.settle();
+                            session.all_answered();
                             return Err(error);
                         }
                         Next::Elsewhere => {
-                            session.settle();
+                            session.all_answered();
                             last = error;
                         }
                         Next::Settle => {
@@ -103,12 +103,12 @@ impl Router {
                             let (found, seen) = found.await.unzip();
                             match outcome(found, &steps) {
                                 Some(Some(replies)) => {
-                                    session.settle();
+                                    session.all_answered();
                                     session.reads().saw(copies.group, seen.unwrap_or(Lsn(0)));
                                     return Ok(replies);
                                 }
                                 // It never runs: another lead may take it.
-                                Some(None) => session.settle(),
+                                Some(None) => session.all_answered(),
                                 None => {
                                     session.renew();
                                     return Err(WriteError::Unknown);
@@ -130,17 +130,21 @@ impl Router {
     }
 
     /// All that may lead, this node's own copy first.
-    fn leads(&self, copies: &Copies) -> Vec<Lead> {
+    fn leads(&self, copies: &Copies) -> Vec<LeadLocation> {
         let local = copies.local().filter(|partition| partition.fault().is_none());
         let others = self.others_with(copies, Class::Write);
-        local.map(Lead::Here).into_iter().chain(others.into_iter().map(Lead::There)).collect()
+        local
+            .map(LeadLocation::Here)
+            .into_iter()
+            .chain(others.into_iter().map(LeadLocation::There))
+            .collect()
     }
 
     /// The same in the order in which a write is given to them: this node's own copy costs least, unless
     /// it is late, or the stores here have put off much more than there.
-    fn leads_by_cost(&self, copies: &Copies) -> Vec<Lead> {
+    fn leads_by_cost(&self, copies: &Copies) -> Vec<LeadLocation> {
         let mut leads = self.leads(copies);
-        if let [Lead::Here(_), Lead::There(next), ..] = leads.as_slice() {
+        if let [LeadLocation::Here(_), LeadLocation::There(next), ..] = leads.as_slice() {
             let now_ns = self.now_ns();
             let other_debt = || self.selection.write_debt(now_ns, next.number).unwrap_or(1.0);
             if gives_way(self.write_debt(), other_debt) || !copies.own_lead.lock().leads(now_ns) {
@@ -152,7 +156,7 @@ impl Router {
 
     async fn attempt(
         &self,
-        lead: &Lead,
+        lead: &LeadLocation,
         copies: &Copies,
         session: &mut ClientSession,
         first: u64,
@@ -160,7 +164,7 @@ impl Router {
         steps: &[Step],
     ) -> Attempt {
         match lead {
-            Lead::Here(partition) => {
+            LeadLocation::Here(partition) => {
                 self.admit(write_bytes(steps)).await?;
                 let numbered = Numbered { first, stamp_ms, steps: steps.to_vec() };
                 let began_ns = self.now_ns();
@@ -178,7 +182,7 @@ impl Router {
                 }
                 answer.map(|replies| (replies, self.replication.seen(copies.group)))
             }
-            Lead::There(member) => {
+            LeadLocation::There(member) => {
                 let question = Question::Write {
                     partition: copies.id.into(),
                     session: session.id().0,
@@ -198,7 +202,7 @@ impl Router {
     /// out in time.
     async fn settle(
         &self,
-        avoid: &Lead,
+        avoid: &LeadLocation,
         copies: &Copies,
         session: plimsoll_log::SessionId,
         numbers: &[u64],
@@ -211,11 +215,11 @@ impl Router {
             leads.sort_by_key(|lead| lead.is(avoid));
             for lead in leads {
                 let found = match &lead {
-                    Lead::Here(partition) => {
+                    LeadLocation::Here(partition) => {
                         let found = settle_here(partition, session, numbers, stamp_ms).await;
                         found.map(|found| (found, self.replication.seen(copies.group)))
                     }
-                    Lead::There(member) => {
+                    LeadLocation::There(member) => {
                         self.settle_there(member, copies, session, numbers, stamp_ms).await
                     }
                 };
@@ -264,12 +268,12 @@ impl Router {
 }
 
 /// Who is to make the record.
-enum Lead {
+enum LeadLocation {
     Here(std::sync::Arc<Partition>),
     There(std::sync::Arc<Member>),
 }
 
-impl Lead {
+impl LeadLocation {
     fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Here(_), Self::Here(_)) => true,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use plimsoll_control::Class;
 use plimsoll_log::Lsn;
 use plimsoll_memory::local::patiently;
-use plimsoll_memory::{Account, Action, Standing, Stop};
+use plimsoll_memory::{Account, Standing, Stop, TaskAction};
 use plimsoll_storage::command::{self, Command};
 use plimsoll_storage::execute;
 use plimsoll_storage::operation::decode_reply;
@@ -190,7 +190,7 @@ impl Rows {
         let read_from = partition;
         let (partition, argv) = (Arc::clone(partition), argv.clone());
         // What does not come from memory may be large: it is a request of its own.
-        let account = Account::open(Action {
+        let account = Account::open(TaskAction {
             name: "resp:read",
             description: String::from_utf8_lossy(argv.name()).into_owned(),
             standing: Standing::Read,

@@ -31,13 +31,13 @@ const TRIAL_NS: u64 = 10_000_000_000;
 #[derive(Clone, Debug)]
 pub struct OwnLead {
     usual: FadingMean,
-    state: State,
+    state: LeadHealth,
     /// For how long it is left when it is late next.
     away_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum LeadHealth {
     /// All writes go through it.
     Well,
     /// None do.
@@ -48,7 +48,7 @@ enum State {
 
 impl Default for OwnLead {
     fn default() -> Self {
-        Self { usual: FadingMean::new(USUAL_NS), state: State::Well, away_ns: AWAY_MIN_NS }
+        Self { usual: FadingMean::new(USUAL_NS), state: LeadHealth::Well, away_ns: AWAY_MIN_NS }
     }
 }
 
@@ -56,13 +56,13 @@ impl OwnLead {
     /// Whether a write that begins now goes through it first.
     pub fn leads(&mut self, now_ns: u64) -> bool {
         let ended_ns = match self.state {
-            State::Well => return true,
-            State::Away { until_ns } => until_ns,
-            State::Trial { since_ns } => since_ns.saturating_add(TRIAL_NS),
+            LeadHealth::Well => return true,
+            LeadHealth::Away { until_ns } => until_ns,
+            LeadHealth::Trial { since_ns } => since_ns.saturating_add(TRIAL_NS),
         };
         let tries = now_ns >= ended_ns;
         if tries {
-            self.state = State::Trial { since_ns: now_ns };
+            self.state = LeadHealth::Trial { since_ns: now_ns };
         }
         tries
     }
@@ -76,20 +76,20 @@ impl OwnLead {
         }
         self.usual.add(now_ns, took_ns as f64);
         match self.state {
-            State::Well => self.away_ns = AWAY_MIN_NS,
-            State::Trial { .. } => self.state = State::Well,
+            LeadHealth::Well => self.away_ns = AWAY_MIN_NS,
+            LeadHealth::Trial { .. } => self.state = LeadHealth::Well,
             // It was sent before.
-            State::Away { .. } => {}
+            LeadHealth::Away { .. } => {}
         }
     }
 
     /// It has not answered for [`TOO_LATE_NS`], or cannot.
     pub fn on_late(&mut self, now_ns: u64) {
-        if matches!(self.state, State::Away { .. }) {
+        if matches!(self.state, LeadHealth::Away { .. }) {
             // Others that were under way meanwhile.
             return;
         }
-        self.state = State::Away { until_ns: now_ns.saturating_add(self.away_ns) };
+        self.state = LeadHealth::Away { until_ns: now_ns.saturating_add(self.away_ns) };
         self.away_ns = (self.away_ns * 2).min(AWAY_MAX_NS);
     }
 }

@@ -40,18 +40,18 @@ struct Shared {
     root: PathBuf,
     generation: AtomicU64,
     meta_lock: MetaLock,
-    state: Mutex<State>,
+    state: Mutex<FileTable>,
 }
 
 impl Shared {
     /// Where a file is, for who has the state locked.
-    fn path(&self, state: &State, name: &Path) -> PathBuf {
+    fn path(&self, state: &FileTable, name: &Path) -> PathBuf {
         self.root.join(state.on_disk(name))
     }
 }
 
 #[derive(Default)]
-struct State {
+struct FileTable {
     /// Files that Tantivy writes whole and reads whole, by name.
     small: HashMap<PathBuf, Vec<u8>>,
     /// How often `meta.json` was written.
@@ -72,7 +72,7 @@ struct State {
     names: Option<Names>,
 }
 
-impl State {
+impl FileTable {
     fn is_held(&self, path: &Path) -> bool {
         self.persisted.contains(path) || self.captured.contains(path)
     }
@@ -109,7 +109,7 @@ impl Files {
     /// does not name is deleted.
     pub fn open(disk: &Disk, root: &Path) -> Result<Self, IndexError> {
         disk.create_dir(root)?;
-        let mut state = State::default();
+        let mut state = FileTable::default();
         if let Some(bytes) = read_meta(disk, root)? {
             state.persisted = meta::files(&bytes)?;
             state.captured = state.persisted.clone();

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::generator::own_group;
 use super::guardian::Guardian;
-use super::shares::{Place, Version, hierarchy};
+use super::shares::{Cgroup, Version, hierarchy};
 
 /// What node and disturbance may read together, and write, bytes a second: a tired disk's.
 pub(crate) const BYTES_PER_S: u64 = 8 << 20;
@@ -29,7 +29,7 @@ pub(crate) struct DiskPath {
 impl DiskPath {
     /// Gives a node whose data is in `folder` a path of its own; none where that cannot be done.
     pub(crate) fn make(
-        place: &Place,
+        place: &Cgroup,
         folder: &Path,
         server: u32,
         guardian: &Guardian,
@@ -64,7 +64,7 @@ impl DiskPath {
     }
 
     /// Version 2 has one for all: the group of the processor share gets this limit too.
-    fn same(place: &Place, device: &str) -> io::Result<Self> {
+    fn same(place: &Cgroup, device: &str) -> io::Result<Self> {
         let folder = place.folders().swap_remove(0);
         // It is handed down level by level.
         let above: Vec<&Path> = folder.ancestors().skip(1).take(2).collect();

@@ -197,7 +197,7 @@ impl Active {
     fn stress(&self, cluster: &Cluster) -> Result<Child, LabError> {
         let failed_start = || failed("start stress-ng");
         let place = cluster.nodes[self.node].room.place();
-        let file = place.map(super::shares::Place::stress_file).unwrap_or_default();
+        let file = place.map(super::shares::Cgroup::stress_file).unwrap_or_default();
         let path = self.disk.as_ref().and_then(DiskPath::stress_file);
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", "echo $$ >\"$0\" && echo $$ >\"$1\" && shift && exec \"$@\""]);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::guardian::Guardian;
 use super::processes;
-use super::shares::{Place, Shares, Throttled};
+use super::shares::{Cgroup, Shares, Throttled};
 use super::throttle::Throttle;
 
 /// What limits processes on this machine.
@@ -19,7 +19,7 @@ pub(crate) enum Limits {
 
 /// A limited process's room.
 pub(crate) struct Room {
-    place: Option<Place>,
+    place: Option<Cgroup>,
 }
 
 impl Limits {
@@ -83,18 +83,18 @@ impl Limits {
 
 impl Room {
     /// The place, where there are control groups.
-    pub(crate) fn place(&self) -> Option<&Place> {
+    pub(crate) fn place(&self) -> Option<&Cgroup> {
         self.place.as_ref()
     }
 
     /// How often its quota ran out; none without control groups.
     pub(crate) fn throttled(&self) -> Option<Throttled> {
-        self.place.as_ref().map(Place::throttled)
+        self.place.as_ref().map(Cgroup::throttled)
     }
 
     /// Processor time of what disturbs its server, s.
     pub(crate) fn stress_cpu_s(&self) -> f64 {
-        let processes = self.place.as_ref().map(Place::stress_processes).unwrap_or_default();
+        let processes = self.place.as_ref().map(Cgroup::stress_processes).unwrap_or_default();
         processes.into_iter().filter_map(processes::cpu_s).sum()
     }
 }

@@ -38,7 +38,7 @@ pub(crate) struct Shares {
 
 /// One place.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Cgroup {
     version: Version,
     folder: PathBuf,
 }
@@ -97,8 +97,8 @@ impl Shares {
     }
 
     /// Makes a place.
-    pub(crate) fn place(&self, name: &str) -> io::Result<Place> {
-        let place = Place { version: self.version, folder: self.folder.join(name) };
+    pub(crate) fn place(&self, name: &str) -> io::Result<Cgroup> {
+        let place = Cgroup { version: self.version, folder: self.folder.join(name) };
         fs::create_dir(&place.folder)?;
         if self.version == Version::Two {
             write(&place.folder, "cgroup.subtree_control", "+cpu")?;
@@ -116,7 +116,7 @@ impl Drop for Shares {
     }
 }
 
-impl Place {
+impl Cgroup {
     fn inner(&self) -> [PathBuf; 2] {
         ["server", "stress"].map(|name| self.folder.join(name))
     }
@@ -239,7 +239,7 @@ fn clear_left_over(root: &Path) {
         }
         let places = fs::read_dir(entry.path()).into_iter().flatten().flatten();
         for place in places.filter(|place| place.path().is_dir()) {
-            Place { version: Version::One, folder: place.path() }.remove();
+            Cgroup { version: Version::One, folder: place.path() }.remove();
         }
         let _ = fs::remove_dir(entry.path());
     }
@@ -278,7 +278,7 @@ mod tests {
             (Version::One, ["cpu.cfs_quota_us", "server/cpu.shares", "stress/cpu.shares"]),
             (Version::Two, ["cpu.max", "server/cpu.weight", "stress/cpu.weight"]),
         ] {
-            let place = Place { version, folder: folder.path().to_owned() };
+            let place = Cgroup { version, folder: folder.path().to_owned() };
             for inner in place.inner() {
                 fs::create_dir_all(inner).unwrap();
             }

@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 
 use super::bell::Bell;
 use super::files::{SyncFailed, Watch};
+use super::found;
 use super::identity::{Lock, Mark};
 use super::options::Durability;
 use super::queue::Queue;
 use super::reserve::Reserve;
-use super::settle;
 use super::store::Store;
 use super::tail::Tail;
 use crate::{Bounds, GroupId, Incarnation, LogError, Lsn, Stats};
@@ -91,7 +91,7 @@ impl Core {
     pub(super) fn stop(&self, reason: &str) {
         let reason = format!("{reason}; the log takes appends again once it is opened anew");
         tracing::error!(%reason, "the log stops");
-        settle::note_stop(&self.dir, &reason);
+        found::note_stop(&self.dir, &reason);
         self.stopped.lock().get_or_insert_with(|| reason.clone());
         self.queue.close(&reason);
     }

@@ -38,13 +38,13 @@ pub(super) struct Work {
 
 /// The queue.
 pub(super) struct Queue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     filled: Condvar,
     bytes_max: usize,
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     appends: VecDeque<Pending>,
     trims: Vec<(GroupId, Lsn)>,
     /// Of the appends here and of those being committed.

@@ -43,7 +43,7 @@ impl TailReader {
             let index = (self.turn + step) % self.positions.len();
             let (group, from) = self.positions[index];
             let before = entries.len();
-            match self.core.tail.look(group, from, bytes_left, entries) {
+            match self.core.tail.peek(group, from, bytes_left, entries) {
                 Found::Entries => {}
                 Found::Nothing => continue,
                 Found::Trimmed(first) => {

@@ -16,7 +16,7 @@ const RECORD_OVERHEAD_BYTES: usize = 64;
 
 /// The tail of the log.
 pub(super) struct Tail {
-    state: Mutex<State>,
+    state: Mutex<TailState>,
 }
 
 /// One reader, and who is to be woken of it. Each has its own, so that a record wakes the readers of its group
@@ -31,7 +31,7 @@ impl Waiter {
     }
 }
 
-struct State {
+struct TailState {
     groups: Vec<Group>,
     /// The group of each cached record, in the order in which they came.
     order: VecDeque<GroupId>,
@@ -50,7 +50,7 @@ struct Group {
     waiting: Vec<Arc<Waiter>>,
 }
 
-/// What a look at the tail found for a reader.
+/// What a peek at the tail found for a reader.
 pub(super) enum Found {
     /// Entries were added.
     Entries,
@@ -73,7 +73,7 @@ impl Tail {
             sizes: Sizes::new(bounds.last, files_bytes / held.max(1)),
             waiting: Vec::new(),
         };
-        let state = State {
+        let state = TailState {
             groups: bounds.iter().map(group).collect(),
             order: VecDeque::new(),
             bytes: 0,
@@ -140,7 +140,7 @@ impl Tail {
 
     /// Adds cached records of a group from a position on, at most about `bytes_max`, at least
     /// one where there is one.
-    pub fn look(
+    pub fn peek(
         &self,
         id: GroupId,
         from: Lsn,
@@ -225,7 +225,7 @@ impl Tail {
     }
 }
 
-impl State {
+impl TailState {
     fn shrink(&mut self) {
         while self.bytes > self.bytes_max {
             let Some(id) = self.order.pop_front() else { return };

@@ -51,7 +51,7 @@ pub(super) async fn send(core: Arc<Core>, group: Arc<Group>) {
 pub(super) async fn listen(core: Arc<Core>, mut answers: Subscriber) {
     while let Some(answer) = answers.next().await {
         let Some((group, number)) = addressee(&core, &answer) else { continue };
-        settle(&group, number, &answer);
+        answered(&group, number, &answer);
         group.wake.notify_one();
     }
 }
@@ -78,7 +78,7 @@ fn addressee(core: &Core, answer: &Message) -> Option<(Arc<Group>, u64)> {
     Some((Arc::clone(core.groups.get(group)?), number.parse().ok()?))
 }
 
-fn settle(group: &Group, number: u64, answer: &Message) {
+fn answered(group: &Group, number: u64, answer: &Message) {
     let now = Instant::now();
     if answer.status == Some(StatusCode::NO_RESPONDERS) {
         let told = group.window.lock().bounced(number, now);
@@ -100,7 +100,7 @@ fn settle(group: &Group, number: u64, answer: &Message) {
 fn acked(group: &Group, number: u64, lsn: Lsn, now: Instant) {
     let mut window = group.window.lock();
     let acked = window.acked(number, lsn, now);
-    let bounced = window.settle_bounced(now);
+    let bounced = window.requeue_bounced(now);
     drop(window);
     match acked {
         Acked::Done((done, outcome), record, took) => {

@@ -17,7 +17,7 @@ const SLOW_FACTOR: u32 = 4;
 const SLOW_EXCESS: Duration = Duration::from_millis(20);
 /// For how many looks after one another.
 const SLOW_LOOKS: u32 = 3;
-/// Appends since the last look below which a group says nothing of its leader.
+/// Appends since the last observe below which a group says nothing of its leader.
 const APPENDS_MIN: u64 = 5;
 /// Groups that are moved at once.
 const MOVES_MAX: usize = 8;
@@ -25,13 +25,13 @@ const MOVES_MAX: usize = 8;
 const BACKOFF_MIN: Duration = Duration::from_secs(10);
 const BACKOFF_MAX: Duration = Duration::from_secs(300);
 
-/// What is known of one group since the last look.
+/// What is known of one group since the last observe.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
     pub group: GroupId,
     /// The server that leads it.
     pub leader: String,
-    /// Appends that were answered since the last look.
+    /// Appends that were answered since the last observe.
     pub appends: u64,
     /// How long one had to expect to take.
     pub append: Duration,
@@ -56,7 +56,7 @@ struct Suspect {
     asked: Option<(Duration, Duration)>,
 }
 
-/// Judges leaders from look to look.
+/// Judges leaders from observe to observe.
 #[derive(Default)]
 pub(super) struct Judge {
     suspects: HashMap<String, Suspect>,
@@ -64,7 +64,7 @@ pub(super) struct Judge {
 
 impl Judge {
     /// The groups whose leaders are to be asked to step down. `now` counts from any moment.
-    pub fn look(&mut self, now: Duration, samples: &[Sample]) -> Vec<GroupId> {
+    pub fn observe(&mut self, now: Duration, samples: &[Sample]) -> Vec<GroupId> {
         let mut servers: HashMap<&str, Vec<&Sample>> = HashMap::new();
         for sample in samples.iter().filter(|sample| sample.is_telling()) {
             servers.entry(&sample.leader).or_default().push(sample);
@@ -129,12 +129,12 @@ mod tests {
         }
     }
 
-    /// The seconds, of one look a second, at which `samples` move groups, and which.
+    /// The seconds, of one observe a second, at which `samples` move groups, and which.
     fn moves(seconds: u64, samples: &[Sample]) -> Vec<(u64, Vec<u16>)> {
         let mut judge = Judge::default();
-        let look = |second| (second, judge.look(Duration::from_secs(second), samples));
+        let observe = |second| (second, judge.observe(Duration::from_secs(second), samples));
         let ids = |groups: Vec<GroupId>| groups.into_iter().map(|group| group.0).collect();
-        let moved = (1..=seconds).map(look).filter(|(_, groups)| !groups.is_empty());
+        let moved = (1..=seconds).map(observe).filter(|(_, groups)| !groups.is_empty());
         moved.map(|(second, groups)| (second, ids(groups))).collect()
     }
 
@@ -178,7 +178,7 @@ mod tests {
         for second in 0..60 {
             let slow = if second % 3 == 0 { 2 } else { 100 };
             let samples = [sample(0, "a", 2), sample(1, "b", slow)];
-            assert_eq!(judge.look(Duration::from_secs(second), &samples), []);
+            assert_eq!(judge.observe(Duration::from_secs(second), &samples), []);
         }
     }
 }

@@ -22,7 +22,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// Watches until the log is closed.
 pub(super) async fn watch(core: Arc<Core>, moves_leaders: bool) {
     let mut judge = Judge::default();
-    for look in 0_u64.. {
+    for observe in 0_u64.. {
         tokio::time::sleep(LOOK_INTERVAL).await;
         if core.is_closed() {
             return;
@@ -34,8 +34,8 @@ pub(super) async fn watch(core: Arc<Core>, moves_leaders: bool) {
             let stats = group.stats();
             // Who does not append does not care who leads.
             let is_used = moves_leaders && (interval.appends > 0 || stats.queue_length > 0);
-            // Each group at a look of its own, so that requests come evenly.
-            let is_due = (look + index as u64).is_multiple_of(LEADER_LOOKS);
+            // Each group at a observe of its own, so that requests come evenly.
+            let is_due = (observe + index as u64).is_multiple_of(LEADER_LOOKS);
             if !is_used {
                 continue;
             }
@@ -48,7 +48,7 @@ pub(super) async fn watch(core: Arc<Core>, moves_leaders: bool) {
                 oldest: stats.queue_age,
             });
         }
-        for group in judge.look(core.opened.elapsed(), &samples) {
+        for group in judge.observe(core.opened.elapsed(), &samples) {
             let judged = samples.iter().find(|sample| sample.group == group);
             if let Some(sample) = judged {
                 step_down(&core, group, &sample.leader).await;

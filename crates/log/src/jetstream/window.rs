@@ -175,7 +175,7 @@ impl Window {
         self.bytes += sent.pending.bytes();
         self.bounced.insert(number, sent.pending);
         self.paused_until = Some(now + PAUSE);
-        self.settle_bounced(now)
+        self.requeue_bounced(now)
     }
 
     /// The append certainly does not stand in the log, and will not be sent again.
@@ -202,7 +202,7 @@ impl Window {
             let reason = format!("no answer in {} ms", timeout.as_millis());
             told.extend(self.unknown(*number, &reason, now));
         }
-        told.extend(self.settle_bounced(now));
+        told.extend(self.requeue_bounced(now));
         while self.queue.front().is_some_and(|pending| is_over(pending.queued)) {
             let Some(pending) = self.queue.pop_front() else { break };
             told.push(self.refuse_unsent(
@@ -250,13 +250,13 @@ impl Window {
     fn failed(&mut self, number: u64, error: AppendError, now: Instant) -> Vec<Told> {
         let Some(sent) = self.remove(number) else { return Vec::new() };
         let mut told = vec![sent.pending.tell(Err(error))];
-        told.extend(self.settle_bounced(now));
+        told.extend(self.requeue_bounced(now));
         told
     }
 
     /// Puts those that bounced back where they came from, unless something that was sent after
     /// them stands in the log or may: appends of one sender would change places.
-    pub fn settle_bounced(&mut self, now: Instant) -> Vec<Told> {
+    pub fn requeue_bounced(&mut self, now: Instant) -> Vec<Told> {
         let mut told = Vec::new();
         if !self.sent.is_empty() {
             return told;

@@ -201,12 +201,12 @@ fn stream(shared: &Shared, connection: &TcpStream, from: &[(GroupId, Lsn)]) -> i
 /// Answers on their way to one client.
 #[derive(Default)]
 struct Answers {
-    state: Mutex<State>,
+    state: Mutex<AnswerQueue>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct AnswerQueue {
     frames: VecDeque<Frame>,
     /// Appends whose outcome is not known yet.
     reserved: usize,

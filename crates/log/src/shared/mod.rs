@@ -51,11 +51,11 @@ struct Core {
     address: String,
     incarnation: Incarnation,
     groups: u16,
-    state: Mutex<State>,
+    state: Mutex<HolderLink>,
 }
 
 #[derive(Default)]
-struct State {
+struct HolderLink {
     /// The way to the holder; `None` while it is gone.
     connection: Option<TcpStream>,
     last_number: u64,
@@ -88,7 +88,7 @@ impl Shared {
                 Err(_) => std::thread::sleep(RECONNECT_INTERVAL),
             }
         };
-        let state = State { connection: Some(connection), ..State::default() };
+        let state = HolderLink { connection: Some(connection), ..HolderLink::default() };
         let core = Arc::new(Core {
             address,
             incarnation: welcome.0,

@@ -22,7 +22,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use self::state::State;
+use self::state::ConnectionState;
 use crate::{
     clients::{Client, Noted},
     commands::Entry,
@@ -51,7 +51,7 @@ const BUFFER_BYTES_KEPT: usize = 256 * 1024;
 /// A connection and its task's memory.
 pub struct Connection {
     stream: TcpStream,
-    state: State,
+    state: ConnectionState,
     session: ClientSession,
     input: BytesMut,
     decoder: Decoder,
@@ -86,7 +86,7 @@ impl Connection {
         let held = Held::new(Arc::clone(&shared.in_flight));
         Self {
             stream,
-            state: State::new(shared, client),
+            state: ConnectionState::new(shared, client),
             session,
             input: BytesMut::new(),
             decoder: Decoder::default(),

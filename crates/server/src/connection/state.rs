@@ -30,7 +30,7 @@ pub struct Queued {
 }
 
 /// A connection's state.
-pub struct State {
+pub struct ConnectionState {
     /// What all connections share.
     pub shared: Arc<Shared>,
     /// What others see of this one.
@@ -53,7 +53,7 @@ pub struct State {
     pub output: BytesMut,
 }
 
-impl State {
+impl ConnectionState {
     /// A connection that has said nothing yet.
     #[must_use]
     pub fn new(shared: Arc<Shared>, client: Arc<Client>) -> Self {

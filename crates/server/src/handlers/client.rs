@@ -15,14 +15,14 @@ use crate::{
     auth::USER,
     clients::{Client, NAME_BYTES_MAX, Paused},
     commands,
-    connection::state::{Replies, State},
+    connection::state::{ConnectionState, Replies},
 };
 
 /// Runs a subcommand that was checked.
 ///
 /// # Errors
 /// The refusal to answer with.
-pub fn run(state: &mut State, argv: &Argv) -> Result<Reply, ErrorReply> {
+pub fn run(state: &mut ConnectionState, argv: &Argv) -> Result<Reply, ErrorReply> {
     let arg = |at| argv.get(at).unwrap_or_default();
     match &*subcommand(argv) {
         b"id" => Ok(Reply::Integer(i64::try_from(state.client.id).unwrap_or(i64::MAX))),
@@ -53,7 +53,7 @@ pub fn run(state: &mut State, argv: &Argv) -> Result<Reply, ErrorReply> {
 }
 
 /// What the registry shows of this connection is otherwise noted after its batch.
-fn note(state: &State) {
+fn note(state: &ConnectionState) {
     let noted = crate::clients::Noted {
         db: state.db,
         protocol: state.protocol.number(),
@@ -67,7 +67,7 @@ fn note(state: &State) {
 ///
 /// # Errors
 /// A name with spaces or unprintable bytes, which would break CLIENT LIST, or one that is long.
-pub fn set_name(state: &State, name: &[u8]) -> Result<(), ErrorReply> {
+pub fn set_name(state: &ConnectionState, name: &[u8]) -> Result<(), ErrorReply> {
     let name =
         printable(name, "Client names cannot contain spaces, newlines or special characters.")?;
     state.client.rename(|names| names.name = name);
@@ -81,7 +81,7 @@ fn printable(name: &[u8], refusal: &'static str) -> Result<String, ErrorReply> {
     Ok(String::from_utf8_lossy(name).into_owned())
 }
 
-fn set_info(state: &State, attribute: &[u8], value: &[u8]) -> Result<Reply, ErrorReply> {
+fn set_info(state: &ConnectionState, attribute: &[u8], value: &[u8]) -> Result<Reply, ErrorReply> {
     let is_name = attribute.eq_ignore_ascii_case(b"lib-name");
     if !is_name && !attribute.eq_ignore_ascii_case(b"lib-ver") {
         let attribute = String::from_utf8_lossy(attribute);
@@ -107,7 +107,7 @@ fn on_or_off(word: &[u8]) -> Result<bool, ErrorReply> {
     }
 }
 
-fn reply(state: &mut State, mode: &[u8]) -> Result<Reply, ErrorReply> {
+fn reply(state: &mut ConnectionState, mode: &[u8]) -> Result<Reply, ErrorReply> {
     state.replies = match (&*mode.to_ascii_lowercase(), state.replies) {
         (b"on", _) => Replies::On,
         (b"off", _) => Replies::Off,
@@ -120,7 +120,7 @@ fn reply(state: &mut State, mode: &[u8]) -> Result<Reply, ErrorReply> {
 }
 
 /// PAUSE ms \[WRITE | ALL\], of this node's clients.
-fn pause(state: &State, argv: &Argv) -> Result<Reply, ErrorReply> {
+fn pause(state: &ConnectionState, argv: &Argv) -> Result<Reply, ErrorReply> {
     let what = match argv.get(3).map(<[u8]>::to_ascii_lowercase).as_deref() {
         None | Some(b"all") => Paused::All,
         Some(b"write") => Paused::Writes,
@@ -138,7 +138,7 @@ fn pause(state: &State, argv: &Argv) -> Result<Reply, ErrorReply> {
     Ok(Reply::OK)
 }
 
-fn list(state: &State, argv: &Argv) -> Result<Reply, ErrorReply> {
+fn list(state: &ConnectionState, argv: &Argv) -> Result<Reply, ErrorReply> {
     let mut clients = state.shared.clients.list();
     match argv.get(2).map(<[u8]>::to_ascii_lowercase).as_deref() {
         None => {}
@@ -229,7 +229,7 @@ fn yes_or_no(word: &[u8]) -> Result<bool, ErrorReply> {
     }
 }
 
-fn kill(state: &mut State, argv: &Argv) -> Result<Reply, ErrorReply> {
+fn kill(state: &mut ConnectionState, argv: &Argv) -> Result<Reply, ErrorReply> {
     let is_old_form = argv.len() == 3;
     let conditions = if is_old_form {
         Conditions { remote: argv.get(2).map(<[u8]>::to_vec), ..Conditions::default() }

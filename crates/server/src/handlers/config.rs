@@ -11,7 +11,7 @@ use plimsoll_storage::{
 use super::{help, subcommand, text};
 use crate::{
     commands,
-    connection::state::State,
+    connection::state::ConnectionState,
     listen::{ListenError, check_exposure},
     resp::Limits,
     settings::{Durability, PASSWORD_BYTES_MAX, Settings},
@@ -38,16 +38,16 @@ enum NotSet {
 }
 
 /// Changes a parameter.
-type Set = fn(&State, &[u8]) -> Result<(), NotSet>;
+type Set = fn(&ConnectionState, &[u8]) -> Result<(), NotSet>;
 
 /// A parameter: its name, what it is now, and how it is changed, if it can be.
 struct Parameter {
     name: &'static str,
-    get: fn(&State) -> String,
+    get: fn(&ConnectionState) -> String,
     set: Option<Set>,
 }
 
-const fn fixed(name: &'static str, get: fn(&State) -> String) -> Parameter {
+const fn fixed(name: &'static str, get: fn(&ConnectionState) -> String) -> Parameter {
     Parameter { name, get, set: None }
 }
 
@@ -137,7 +137,7 @@ const PARAMETERS: &[Parameter] = &[
 ///
 /// # Errors
 /// The refusal to answer with.
-pub fn run(state: &State, argv: &Argv) -> Result<Reply, ErrorReply> {
+pub fn run(state: &ConnectionState, argv: &Argv) -> Result<Reply, ErrorReply> {
     match &*subcommand(argv) {
         b"get" => get(state, argv),
         b"set" => set(state, argv),
@@ -150,7 +150,7 @@ pub fn run(state: &State, argv: &Argv) -> Result<Reply, ErrorReply> {
     }
 }
 
-fn get(state: &State, argv: &Argv) -> Result<Reply, ErrorReply> {
+fn get(state: &ConnectionState, argv: &Argv) -> Result<Reply, ErrorReply> {
     let pattern = |pattern: &[u8]| Glob::new(&pattern.to_ascii_lowercase());
     let patterns: Vec<Glob> = argv.iter().skip(2).map(pattern).collect::<Result<_, _>>()?;
     let wanted = |parameter: &&Parameter| {
@@ -162,7 +162,7 @@ fn get(state: &State, argv: &Argv) -> Result<Reply, ErrorReply> {
 
 /// All parameters are found before the first is changed; a value that is refused leaves those
 /// before it changed.
-fn set(state: &State, argv: &Argv) -> Result<Reply, ErrorReply> {
+fn set(state: &ConnectionState, argv: &Argv) -> Result<Reply, ErrorReply> {
     if !argv.len().is_multiple_of(2) {
         return Err(syntax_error());
     }
@@ -191,7 +191,7 @@ fn set(state: &State, argv: &Argv) -> Result<Reply, ErrorReply> {
     Ok(Reply::OK)
 }
 
-fn change(state: &State, parameter: &Parameter, value: &[u8]) -> Result<(), NotSet> {
+fn change(state: &ConnectionState, parameter: &Parameter, value: &[u8]) -> Result<(), NotSet> {
     match parameter.set {
         Some(set) => set(state, value),
         // To say what is already so changes nothing.

@@ -6,7 +6,7 @@ use plimsoll_storage::{
 };
 
 use super::{client, text};
-use crate::{connection::state::State, resp::Protocol};
+use crate::{connection::state::ConnectionState, resp::Protocol};
 
 /// The version of Redis that we say we are, for clients that choose commands by it. Hash fields
 /// with an expiry came in 7.4, and HGETEX, HSETEX and HGETDEL with 7.9, the last before 8.0; both
@@ -17,7 +17,7 @@ pub const REDIS_VERSION: &str = "7.9.0";
 ///
 /// # Errors
 /// Redis' refusals; nothing has changed then but the authentication.
-pub fn hello(state: &mut State, argv: &Argv) -> Result<Reply, ErrorReply> {
+pub fn hello(state: &mut ConnectionState, argv: &Argv) -> Result<Reply, ErrorReply> {
     let protocol = match argv.get(1) {
         None => state.protocol,
         Some(version) => match parse_integer(version) {
@@ -74,7 +74,7 @@ pub fn hello(state: &mut State, argv: &Argv) -> Result<Reply, ErrorReply> {
 ///
 /// # Errors
 /// Redis' refusals.
-pub fn auth(state: &mut State, argv: &Argv) -> Result<Reply, ErrorReply> {
+pub fn auth(state: &mut ConnectionState, argv: &Argv) -> Result<Reply, ErrorReply> {
     let arg = |at| argv.get(at).unwrap_or_default();
     match argv.len() {
         2 => state.log_in(None, arg(1))?,

@@ -7,10 +7,10 @@ use plimsoll_cluster::Statistics;
 use plimsoll_storage::{Argv, ErrorReply, Reply};
 
 use super::hello::REDIS_VERSION;
-use crate::{commands, connection::state::State, node, process};
+use crate::{commands, connection::state::ConnectionState, node, process};
 
 /// Writes a section's lines.
-type Section = fn(&mut String, &State, &Statistics) -> std::fmt::Result;
+type Section = fn(&mut String, &ConnectionState, &Statistics) -> std::fmt::Result;
 
 /// All sections: name, title, whether INFO without arguments shows it, and its lines.
 const SECTIONS: &[(&str, &str, bool, Section)] = &[
@@ -31,7 +31,7 @@ const SECTIONS: &[(&str, &str, bool, Section)] = &[
 ///
 /// # Errors
 /// None in this version.
-pub fn run(state: &State, argv: &Argv) -> Result<Reply, ErrorReply> {
+pub fn run(state: &ConnectionState, argv: &Argv) -> Result<Reply, ErrorReply> {
     let wanted: Vec<Vec<u8>> = argv.iter().skip(1).map(<[u8]>::to_ascii_lowercase).collect();
     let asks = |name: &[u8]| wanted.iter().any(|wanted| wanted == name);
     let all = asks(b"all") || asks(b"everything");
@@ -51,7 +51,7 @@ pub fn run(state: &State, argv: &Argv) -> Result<Reply, ErrorReply> {
     Ok(Reply::Verbatim(text))
 }
 
-fn server(out: &mut String, state: &State, _: &Statistics) -> std::fmt::Result {
+fn server(out: &mut String, state: &ConnectionState, _: &Statistics) -> std::fmt::Result {
     let shared = &state.shared;
     let uptime = shared.started.elapsed().as_secs();
     let executable = std::env::current_exe().unwrap_or_default();
@@ -69,7 +69,7 @@ fn server(out: &mut String, state: &State, _: &Statistics) -> std::fmt::Result {
     write!(out, "plimsoll_node_name:{}\r\n", shared.settings.node_name)
 }
 
-fn clients(out: &mut String, state: &State, _: &Statistics) -> std::fmt::Result {
+fn clients(out: &mut String, state: &ConnectionState, _: &Statistics) -> std::fmt::Result {
     let clients = &state.shared.clients;
     write!(out, "connected_clients:{}\r\n", clients.count())?;
     write!(out, "maxclients:{}\r\n", clients.count_max())?;
@@ -77,7 +77,7 @@ fn clients(out: &mut String, state: &State, _: &Statistics) -> std::fmt::Result 
 }
 
 /// What the process holds is what the kernel says it holds: rows, caches and the log together.
-fn memory(out: &mut String, _: &State, statistics: &Statistics) -> std::fmt::Result {
+fn memory(out: &mut String, _: &ConnectionState, statistics: &Statistics) -> std::fmt::Result {
     let resident = process::resident_bytes();
     write!(out, "used_memory:{resident}\r\n")?;
     write!(out, "used_memory_human:{}\r\n", human(resident))?;
@@ -90,7 +90,11 @@ fn memory(out: &mut String, _: &State, statistics: &Statistics) -> std::fmt::Res
     write!(out, "plimsoll_log_cache_bytes:{}\r\n", statistics.log.cache_bytes)
 }
 
-fn persistence(out: &mut String, state: &State, statistics: &Statistics) -> std::fmt::Result {
+fn persistence(
+    out: &mut String,
+    state: &ConnectionState,
+    statistics: &Statistics,
+) -> std::fmt::Result {
     let durability = match state.shared.settings.durability {
         crate::settings::Durability::Request => "request",
         crate::settings::Durability::Async => "async",
@@ -113,7 +117,7 @@ fn persistence(out: &mut String, state: &State, statistics: &Statistics) -> std:
     Ok(())
 }
 
-fn stats(out: &mut String, state: &State, statistics: &Statistics) -> std::fmt::Result {
+fn stats(out: &mut String, state: &ConnectionState, statistics: &Statistics) -> std::fmt::Result {
     let (usage, clients) = (&state.shared.usage, &state.shared.clients);
     let figures = usage.figures_since_reset();
     write!(out, "total_connections_received:{}\r\n", clients.accepted.load(Relaxed))?;
@@ -128,17 +132,17 @@ fn stats(out: &mut String, state: &State, statistics: &Statistics) -> std::fmt::
     write!(out, "total_error_replies:{}\r\n", figures.errors.values().sum::<u64>())
 }
 
-fn replication(out: &mut String, _: &State, _: &Statistics) -> std::fmt::Result {
+fn replication(out: &mut String, _: &ConnectionState, _: &Statistics) -> std::fmt::Result {
     write!(out, "role:master\r\nconnected_slaves:0\r\n")
 }
 
-fn cpu(out: &mut String, _: &State, _: &Statistics) -> std::fmt::Result {
+fn cpu(out: &mut String, _: &ConnectionState, _: &Statistics) -> std::fmt::Result {
     let (user, system) = process::cpu_time();
     write!(out, "used_cpu_sys:{:.6}\r\n", system.as_secs_f64())?;
     write!(out, "used_cpu_user:{:.6}\r\n", user.as_secs_f64())
 }
 
-fn commandstats(out: &mut String, state: &State, _: &Statistics) -> std::fmt::Result {
+fn commandstats(out: &mut String, state: &ConnectionState, _: &Statistics) -> std::fmt::Result {
     let all = state.shared.usage.figures_since_reset().commands;
     for (entry, figures) in commands::all().iter().zip(all) {
         if figures.calls + figures.rejected == 0 {
@@ -161,18 +165,18 @@ fn commandstats(out: &mut String, state: &State, _: &Statistics) -> std::fmt::Re
     Ok(())
 }
 
-fn errorstats(out: &mut String, state: &State, _: &Statistics) -> std::fmt::Result {
+fn errorstats(out: &mut String, state: &ConnectionState, _: &Statistics) -> std::fmt::Result {
     for (code, count) in state.shared.usage.figures_since_reset().errors {
         write!(out, "errorstat_{code}:count={count}\r\n")?;
     }
     Ok(())
 }
 
-fn cluster(out: &mut String, _: &State, _: &Statistics) -> std::fmt::Result {
+fn cluster(out: &mut String, _: &ConnectionState, _: &Statistics) -> std::fmt::Result {
     write!(out, "cluster_enabled:0\r\n")
 }
 
-fn keyspace(out: &mut String, _: &State, statistics: &Statistics) -> std::fmt::Result {
+fn keyspace(out: &mut String, _: &ConnectionState, statistics: &Statistics) -> std::fmt::Result {
     for database in statistics.databases.iter().filter(|database| database.keys > 0) {
         let (db, keys, expires) = (database.db, database.keys, database.expires);
         // Redis samples the average; nothing here does, and tools want the field.

@@ -17,13 +17,13 @@ use plimsoll_storage::{
     },
 };
 
-use crate::{commands::Own, connection::state::State, node};
+use crate::{commands::Own, connection::state::ConnectionState, node};
 
 /// Runs a command whose number of arguments and subcommand were checked.
 ///
 /// # Errors
 /// The refusal to answer with.
-pub fn run(state: &mut State, own: Own, argv: &Argv) -> Result<Reply, ErrorReply> {
+pub fn run(state: &mut ConnectionState, own: Own, argv: &Argv) -> Result<Reply, ErrorReply> {
     match own {
         Own::Ping => ping(argv),
         Own::Echo => Ok(Reply::Bulk(argv.get_bytes(1).unwrap_or_default())),
@@ -75,7 +75,7 @@ fn ping(argv: &Argv) -> Result<Reply, ErrorReply> {
     }
 }
 
-fn select(state: &mut State, argv: &Argv) -> Result<Reply, ErrorReply> {
+fn select(state: &mut ConnectionState, argv: &Argv) -> Result<Reply, ErrorReply> {
     let db = integer(argv, 1)?;
     let db = u32::try_from(db).ok().filter(|db| *db < DATABASES);
     state.db = db.ok_or_else(|| ErrorReply::err("DB index is out of range"))?;

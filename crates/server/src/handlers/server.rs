@@ -9,7 +9,7 @@ use plimsoll_storage::{
 };
 
 use super::{help, integer, subcommand};
-use crate::{commands, connection::state::State, node, settings::Durability};
+use crate::{commands, connection::state::ConnectionState, node, settings::Durability};
 
 /// FLUSHALL takes ASYNC or SYNC; both return when all is gone.
 ///
@@ -56,7 +56,7 @@ pub fn wait(argv: &Argv) -> Result<Reply, ErrorReply> {
 ///
 /// # Errors
 /// Arguments that are not SCHEDULE.
-pub fn bgsave(state: &State, argv: &Argv) -> Result<Reply, ErrorReply> {
+pub fn bgsave(state: &ConnectionState, argv: &Argv) -> Result<Reply, ErrorReply> {
     match (argv.len(), argv.get(1)) {
         (1, _) => {}
         (2, Some(word)) if word.eq_ignore_ascii_case(b"schedule") => {}
@@ -76,7 +76,7 @@ pub fn bgsave(state: &State, argv: &Argv) -> Result<Reply, ErrorReply> {
 
 /// LASTSAVE: the second up to which everything acknowledged is on disk.
 #[must_use]
-pub fn lastsave(state: &State) -> Reply {
+pub fn lastsave(state: &ConnectionState) -> Reply {
     let now = node::unix_time();
     let moment = match state.shared.settings.durability {
         Durability::Request => now,

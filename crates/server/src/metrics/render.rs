@@ -6,7 +6,7 @@ use plimsoll_cluster::{Coordinator, Statistics};
 use plimsoll_memory::account::request_sums;
 use plimsoll_memory::breakers::{Which, figures};
 use plimsoll_memory::ledger::{Heir, OWNERS};
-use plimsoll_memory::watch::settled_balance;
+use plimsoll_memory::watch::best_balance;
 
 use super::Metrics;
 use crate::node::Shared;
@@ -115,7 +115,7 @@ impl Metrics {
         owned("requests", requests.open);
         Heir::ALL.iter().for_each(|heir| owned(heir.name(), requests.left[*heir as usize]));
         self.show("plimsoll_requests_open", None, requests.open_count as f64);
-        let balance = settled_balance();
+        let balance = best_balance();
         self.show("plimsoll_memory_live_bytes", None, balance.live as f64);
         self.show("plimsoll_memory_off_bytes", None, balance.off() as f64);
     }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use plimsoll_cluster::following::{
-    Asked, DifferenceAnswer, DifferenceAsk, Held, Hold, LeaderTable, Leading, Place, Records,
+    Asked, DifferenceAnswer, DifferenceAsk, FollowerPosition, Held, Hold, LeaderTable, Leading,
+    Records,
 };
 use plimsoll_cluster::{Coordinator, NodeOverview};
 
@@ -120,11 +121,11 @@ impl Leader for OwnCluster {
         Box::pin(async move { self.leading.difference(&key.id, ask, &may).await })
     }
 
-    fn names_of<'a>(&'a self, places: &'a [Place]) -> Asked<'a, BTreeMap<u64, String>> {
+    fn names_of<'a>(&'a self, places: &'a [FollowerPosition]) -> Asked<'a, BTreeMap<u64, String>> {
         Box::pin(self.leading.names_of(places))
     }
 
-    fn records(&self, places: Vec<Place>) -> Asked<'_, Box<dyn Records>> {
+    fn records(&self, places: Vec<FollowerPosition>) -> Asked<'_, Box<dyn Records>> {
         Box::pin(async move {
             let records: Box<dyn Records> = Box::new(self.leading.records(places).await?);
             Ok(records)

@@ -12,7 +12,7 @@
 //! checksum shows a bit that was flipped on the way.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use plimsoll_cluster::following::{Level, PLACES_MAX, Place, Told};
+use plimsoll_cluster::following::{FollowerPosition, Level, PLACES_MAX, Told};
 use plimsoll_log::record::{Anchor, CARRIED_SINCE, Item, LeadStamp, Record};
 use plimsoll_log::rules::carried::{LeaderPosition, Link};
 use plimsoll_log::{Incarnation, Lsn, PartitionId};
@@ -57,8 +57,8 @@ struct Refused {
     why: Refusal,
 }
 
-impl From<&Place> for PlaceForm {
-    fn from(place: &Place) -> Self {
+impl From<&FollowerPosition> for PlaceForm {
+    fn from(place: &FollowerPosition) -> Self {
         let PartitionId { table, ordinal } = place.partition;
         let LeaderPosition { incarnation, link } = place.position;
         let Link { lsn, hash, log_time_ms } = link;
@@ -66,7 +66,7 @@ impl From<&Place> for PlaceForm {
     }
 }
 
-impl From<PlaceForm> for Place {
+impl From<PlaceForm> for FollowerPosition {
     fn from(form: PlaceForm) -> Self {
         let PlaceForm { table, ordinal, log, lsn, hash, log_time_ms } = form;
         let link = Link { lsn: Lsn(lsn), hash, log_time_ms };
@@ -77,7 +77,7 @@ impl From<PlaceForm> for Place {
 
 /// The bytes of the question.
 #[must_use]
-pub fn encode_places(places: &[Place]) -> Vec<u8> {
+pub fn encode_places(places: &[FollowerPosition]) -> Vec<u8> {
     let question = Question { places: places.iter().map(PlaceForm::from).collect() };
     serde_json::to_vec(&question).expect("places are plain data")
 }
@@ -86,10 +86,10 @@ pub fn encode_places(places: &[Place]) -> Vec<u8> {
 ///
 /// # Errors
 /// See [`ProtocolError`].
-pub fn decode_places(bytes: &[u8]) -> Result<Vec<Place>, ProtocolError> {
+pub fn decode_places(bytes: &[u8]) -> Result<Vec<FollowerPosition>, ProtocolError> {
     let Question { places } = read(bytes, QUESTION_BYTES_MAX)?;
     match places.len() {
-        1..=PLACES_MAX => Ok(places.into_iter().map(Place::from).collect()),
+        1..=PLACES_MAX => Ok(places.into_iter().map(FollowerPosition::from).collect()),
         count => Err(ProtocolError::Places(count)),
     }
 }
@@ -167,9 +167,12 @@ mod tests {
         Link { lsn: Lsn(lsn), hash: lsn * 7, log_time_ms: lsn * 10 }
     }
 
-    fn place(ordinal: u32) -> Place {
+    fn place(ordinal: u32) -> FollowerPosition {
         let partition = PartitionId { table: u64::MAX, ordinal };
-        Place { partition, position: LeaderPosition { incarnation: Incarnation(3), link: link(9) } }
+        FollowerPosition {
+            partition,
+            position: LeaderPosition { incarnation: Incarnation(3), link: link(9) },
+        }
     }
 
     fn carried(record: Bytes) -> Told {
@@ -192,7 +195,7 @@ mod tests {
             hash: u64::MAX,
             log_time_ms: u64::MAX,
         };
-        let longest = vec![Place::from(full); PLACES_MAX];
+        let longest = vec![FollowerPosition::from(full); PLACES_MAX];
         assert_eq!(decode_places(&encode_places(&longest)), Ok(longest));
         let many = encode_places(&vec![place(1); PLACES_MAX + 1]);
         assert_eq!(decode_places(&many), Err(ProtocolError::Places(1025)));

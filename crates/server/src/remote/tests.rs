@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use plimsoll_cluster::following::{
-    Hold, HoldChange, LeaderTable, Place, Records, RemoteError, Remotes, Told,
+    FollowerPosition, Hold, HoldChange, LeaderTable, Records, RemoteError, Remotes, Told,
 };
 use plimsoll_cluster::{CallError, NoPeers, Node, NodeSettings, Request};
 use plimsoll_log::PartitionId;
@@ -127,17 +127,17 @@ async fn soon<T>(what: impl Future<Output = T>) -> T {
 }
 
 /// Each partition of a table from the beginning of its log.
-fn beginnings(table: &LeaderTable) -> Vec<Place> {
+fn beginnings(table: &LeaderTable) -> Vec<FollowerPosition> {
     let position = Chain::new(table.log()).position();
     let link = Link { lsn: position.lsn, hash: position.hash, log_time_ms: 0 };
     let position = LeaderPosition { incarnation: table.log(), link };
     let ordinals = 0..u32::try_from(table.partitions.len()).unwrap();
     let partition = |ordinal| PartitionId { table: table.incarnation, ordinal };
-    ordinals.map(|ordinal| Place { partition: partition(ordinal), position }).collect()
+    ordinals.map(|ordinal| FollowerPosition { partition: partition(ordinal), position }).collect()
 }
 
 /// Takes the records of a stream up to this many, each exactly once; gives their bytes.
-async fn take(stream: &mut dyn Records, held: &mut [Place], count: usize) -> usize {
+async fn take(stream: &mut dyn Records, held: &mut [FollowerPosition], count: usize) -> usize {
     let (mut taken, mut bytes) = (0, 0);
     while taken < count {
         let told = soon(stream.next()).await.unwrap();
@@ -214,7 +214,7 @@ async fn errors_keep_their_kinds_and_a_stream_ends_with_its_key() {
     let remote = clusters.remote();
     let table = soon(remote.table("db0")).await.unwrap();
     let places = beginnings(&table);
-    let begun = |places: Vec<Place>| async {
+    let begun = |places: Vec<FollowerPosition>| async {
         match soon(remote.records(places)).await {
             Ok(mut stream) => match soon(stream.next()).await {
                 Ok(Told::Refused { error, .. }) => Some(error),

@@ -65,10 +65,10 @@ type Make<T> = Box<dyn Fn() -> Result<T, FileError> + Send + Sync>;
 pub struct Watched<T> {
     files: Vec<PathBuf>,
     make: Make<T>,
-    state: Mutex<State<T>>,
+    state: Mutex<LastRead<T>>,
 }
 
-struct State<T> {
+struct LastRead<T> {
     current: Arc<T>,
     /// How the files were when they were read last, also where that failed: a file that does not do
     /// is named once.
@@ -111,7 +111,7 @@ impl<T> Watched<T> {
     ) -> Result<Self, FileError> {
         // Before they are read: a change in between is seen at the next look.
         let seen = stamps(&files);
-        let state = State { current: Arc::new(make()?), seen, looked: now, failed: None };
+        let state = LastRead { current: Arc::new(make()?), seen, looked: now, failed: None };
         Ok(Self { files, make: Box::new(make), state: Mutex::new(state) })
     }
 

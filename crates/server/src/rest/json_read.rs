@@ -111,7 +111,7 @@ impl<'de> Deserialize<'de> for Fields {
 mod tests {
     use super::*;
     use crate::rest::http_status::HttpStatus;
-    use plimsoll_memory::Action;
+    use plimsoll_memory::TaskAction;
 
     #[test]
     fn what_is_no_json_is_said_in_elasticsearchs_words() {
@@ -136,7 +136,7 @@ mod tests {
         let refused = value(many.as_bytes()).unwrap_err();
         assert_eq!((refused.status(), refused.kind.as_ref()), (400, "x_content_parse_exception"));
         assert!(refused.reason.contains("[1000000] values"), "{}", refused.reason);
-        let action = Action {
+        let action = TaskAction {
             name: "cluster:admin/change",
             description: String::new(),
             standing: Standing::Control,
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_request_that_was_told_to_stop_reads_no_further() {
-        let action = Action {
+        let action = TaskAction {
             name: "indices:data/read/search",
             description: String::new(),
             standing: Standing::Read,

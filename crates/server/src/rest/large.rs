@@ -4,7 +4,7 @@
 use std::io;
 
 use axum::http::{HeaderMap, HeaderValue, header};
-use plimsoll_memory::{ledger::CONNECTIONS, local::settle_thread};
+use plimsoll_memory::{ledger::CONNECTIONS, local::charge_thread};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinError, JoinSet};
 
@@ -30,7 +30,7 @@ impl LargeRequests {
         let runtime = Builder::new_multi_thread()
             .worker_threads(threads)
             .thread_name("http-large")
-            .on_thread_start(|| settle_thread(&CONNECTIONS))
+            .on_thread_start(|| charge_thread(&CONNECTIONS))
             .enable_all()
             .build()?;
         Ok(Self { runtime: Some(runtime) })

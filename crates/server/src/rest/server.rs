@@ -15,7 +15,7 @@ use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use plimsoll_memory::{ledger::CONNECTIONS, local::settle_thread};
+use plimsoll_memory::{ledger::CONNECTIONS, local::charge_thread};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
@@ -61,7 +61,7 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads)
             .thread_name("http")
-            .on_thread_start(|| settle_thread(&CONNECTIONS))
+            .on_thread_start(|| charge_thread(&CONNECTIONS))
             .enable_all()
             .build()?;
         let listener = {

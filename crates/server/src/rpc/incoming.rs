@@ -42,7 +42,7 @@ async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> Connection {
                     tracing::warn!(%remote, "a node's connection was refused: {CONNECTIONS_MAX} are open");
                     continue;
                 };
-                match settle(&stream) {
+                match set_options(&stream) {
                     Ok(()) => return Connection { stream, _permit: permit },
                     Err(error) => tracing::debug!(%remote, %error, "lost before it began"),
                 }
@@ -55,7 +55,7 @@ async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> Connection {
     }
 }
 
-fn settle(stream: &TcpStream) -> io::Result<()> {
+fn set_options(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     SockRef::from(stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use plimsoll_base::time::Instant;
 use plimsoll_cluster::following::{
-    Asked, CopyCompression, DifferenceAnswer, DifferenceAsk, Held, Hold, LeaderTable, Leading,
-    Place, Records, Remote, RemoteError, Remotes, Told,
+    Asked, CopyCompression, DifferenceAnswer, DifferenceAsk, FollowerPosition, Held, Hold,
+    LeaderTable, Leading, Records, Remote, RemoteError, Remotes, Told,
 };
 use plimsoll_cluster::{Call, CallError, Coordinator, Peers};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -115,7 +115,7 @@ impl Remote for Leader {
         })
     }
 
-    fn records(&self, places: Vec<Place>) -> Asked<'_, Box<dyn Records>> {
+    fn records(&self, places: Vec<FollowerPosition>) -> Asked<'_, Box<dyn Records>> {
         Box::pin(async move {
             let (sender, messages) = channel(MESSAGES_MAX);
             let link = Arc::clone(&self.link);

@@ -60,10 +60,10 @@ pub struct Link {
     /// The nodes of the other cluster.
     network: Arc<Network>,
     addresses: Vec<String>,
-    state: Mutex<State>,
+    state: Mutex<LinkState>,
 }
 
-struct State {
+struct LinkState {
     troubles: LinkTroubles,
     is_cut: bool,
     chance: Stream,
@@ -84,7 +84,7 @@ impl Link {
     #[must_use]
     pub fn new(time: Time, random: &Random, network: Arc<Network>, addresses: Vec<String>) -> Self {
         let (troubles, chance) = (LinkTroubles::default(), random.of("link"));
-        let state = Mutex::new(State { troubles, is_cut: false, chance });
+        let state = Mutex::new(LinkState { troubles, is_cut: false, chance });
         Self { time, network, addresses, state }
     }
 
@@ -118,7 +118,7 @@ impl Link {
 
     /// Whether a stream ends with this message.
     pub(super) fn ends(&self) -> bool {
-        let State { troubles, chance, .. } = &mut *self.state.lock();
+        let LinkState { troubles, chance, .. } = &mut *self.state.lock();
         chance.once_in(troubles.ended)
     }
 
@@ -160,7 +160,7 @@ impl Link {
     {
         let carried = async {
             let (fails, is_unanswered) = {
-                let State { troubles, chance, .. } = &mut *self.state.lock();
+                let LinkState { troubles, chance, .. } = &mut *self.state.lock();
                 (chance.once_in(troubles.failed), chance.once_in(troubles.unanswered))
             };
             self.time.sleep(self.way(asked)).await;

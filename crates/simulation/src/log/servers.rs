@@ -76,10 +76,10 @@ pub struct Servers {
     pub(super) tasks: Tasks,
     pub(super) delays: Delays,
     pub(super) watchers: Watchers,
-    state: Mutex<State>,
+    state: Mutex<ServersState>,
 }
 
-struct State {
+struct ServersState {
     groups: Vec<Group>,
     chance: Stream,
     troubles: Troubles,
@@ -107,7 +107,7 @@ impl Servers {
         let group = |_| Group { first: Lsn(1), records: VecDeque::new() };
         let groups = (0..groups).map(group).collect();
         let (troubles, headless_until) = (Troubles::default(), Instant::default());
-        let state = Mutex::new(State { groups, chance, troubles, headless_until });
+        let state = Mutex::new(ServersState { groups, chance, troubles, headless_until });
         Self { incarnation, time, tasks, delays, watchers: Watchers::default(), state }
     }
 
@@ -135,7 +135,7 @@ impl Servers {
     /// What becomes of an append that comes to the servers now.
     pub(super) fn fate(&self) -> Fate {
         let mut held = self.state.lock();
-        let State { chance, troubles, headless_until, .. } = &mut *held;
+        let ServersState { chance, troubles, headless_until, .. } = &mut *held;
         let headless = *headless_until - self.time.now();
         if !headless.is_zero() {
             return match chance.below(4) {

@@ -46,7 +46,7 @@ pub(super) fn held_if_any<R: RowsRead + ?Sized>(
     value.map_or_else(|| rows.hold(REPLY_BYTES).map(|()| Reply::Nil), |value| held(rows, value))
 }
 
-pub(super) fn settle(answer: Answer) -> Result<Reply, StoreError> {
+pub(super) fn into_reply(answer: Answer) -> Result<Reply, StoreError> {
     match answer {
         Ok(reply) => Ok(reply),
         Err(Fault::Refused(error)) => Ok(Reply::Error(error)),

@@ -31,13 +31,13 @@ pub fn write_document<W: RowsWrite + ?Sized>(
     let mut edit = Edit::as_one(rows, context);
     let mut key = KeyRows::new(&write.key);
     let place = match edit.open(&mut key)? {
-        None => Place::Nowhere,
+        None => HeldKey::Nowhere,
         Some(found) => match found.meta.kind {
-            Kind::String => Place::String(found),
-            Kind::Hash(fields) => Place::Hash(HashEdit::of(key.clone(), found.meta, fields)),
+            Kind::String => HeldKey::String(found),
+            Kind::Hash(fields) => HeldKey::Hash(HashEdit::of(key.clone(), found.meta, fields)),
         },
     };
-    let state = State::find(&edit, place, write)?;
+    let state = StoredDocument::find(&edit, place, write)?;
     if !state.allows(write) {
         return Ok(DocumentOutcome::Conflict { present: state.present() });
     }
@@ -59,15 +59,15 @@ pub fn write_document<W: RowsWrite + ?Sized>(
 }
 
 /// What a document's key holds.
-enum Place {
+enum HeldKey {
     Nowhere,
     String(Found),
     Hash(HashEdit),
 }
 
 /// A document before it is written.
-struct State {
-    place: Place,
+struct StoredDocument {
+    place: HeldKey,
     /// The document that is there.
     live: Option<FieldHead>,
     /// What its next version goes on from, where it is not there.
@@ -78,20 +78,20 @@ struct State {
     tombstone: Option<Tombstone>,
 }
 
-impl State {
+impl StoredDocument {
     fn find<W: RowsWrite + ?Sized>(
         edit: &Edit<'_, W>,
-        mut place: Place,
+        mut place: HeldKey,
         write: &DocumentWrite,
     ) -> Result<Self, StoreError> {
         let live = match &mut place {
-            Place::String(found) if write.id == write.key => Some(FieldHead {
+            HeldKey::String(found) if write.id == write.key => Some(FieldHead {
                 version: found.meta.version,
                 sequence: found.meta.last_change,
                 expiry_ms: None,
             }),
-            Place::Hash(hash) => hash.get(edit, &write.id)?.map(|found| found.head),
-            Place::Nowhere | Place::String(_) => None,
+            HeldKey::Hash(hash) => hash.get(edit, &write.id)?.map(|found| found.head),
+            HeldKey::Nowhere | HeldKey::String(_) => None,
         };
         let tombstone_key = key::tombstone(&write.key, &write.id);
         let tombstone = if live.is_none() || write.action == Action::Delete {
@@ -142,9 +142,9 @@ impl State {
         version: u64,
     ) -> Result<DocumentResult, StoreError> {
         let mut hash = match self.place {
-            Place::Nowhere => HashEdit::new(edit, key),
-            Place::String(found) => HashEdit::of_string(edit, key, &found),
-            Place::Hash(hash) => hash,
+            HeldKey::Nowhere => HashEdit::new(edit, key),
+            HeldKey::String(found) => HashEdit::of_string(edit, key, &found),
+            HeldKey::Hash(hash) => hash,
         };
         // What was deleted may be in an index that has not followed yet.
         let is_new = self.live.is_none() && self.tombstone.is_none();
@@ -168,8 +168,8 @@ impl State {
         version: u64,
     ) -> Result<DocumentResult, StoreError> {
         match (self.place, &self.live) {
-            (Place::String(found), Some(_)) => edit.remove(&mut key, &found.meta)?,
-            (Place::Hash(mut hash), Some(live)) => {
+            (HeldKey::String(found), Some(_)) => edit.remove(&mut key, &found.meta)?,
+            (HeldKey::Hash(mut hash), Some(live)) => {
                 hash.delete(edit, &write.id, live);
                 hash.finish(edit)?;
             }

@@ -42,7 +42,7 @@ pub(super) fn find_field_head<R: RowsRead + ?Sized>(
     now_ms: u64,
 ) -> Result<Option<(FieldHead, usize)>, StoreError> {
     let mut decoded = None;
-    rows.look(key.field(fields.generation, field), &mut |row| {
+    rows.with_value(key.field(fields.generation, field), &mut |row| {
         decoded = Some(FieldHead::decode(row).map(|(head, value)| (head, value.len())));
     })?;
     Ok(decoded.transpose()?.filter(|(head, _)| head.is_live(now_ms)))

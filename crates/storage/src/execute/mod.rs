@@ -43,7 +43,7 @@ pub use sweep::{due_since, sweep};
 use crate::Reply;
 use crate::command::{Body, Command, Read, Write};
 use crate::rows::{RowsRead, RowsWrite, StoreError};
-use answer::{Answer, settle};
+use answer::{Answer, into_reply};
 use store::Edit;
 
 /// Runs a command that changes nothing.
@@ -59,9 +59,9 @@ pub fn read<R: RowsRead + ?Sized>(
     context: &ReadContext<'_>,
 ) -> Result<Reply, StoreError> {
     match &command.body {
-        Body::Read(read) => match settle(run_read(read, rows, context)) {
+        Body::Read(read) => match into_reply(run_read(read, rows, context)) {
             Err(StoreError::Refused(refusal)) => Ok(Reply::Error(refusal)),
-            settled => settled,
+            answered => answered,
         },
         Body::Write(_) => panic!("`{}` writes", command.spec().name),
     }
@@ -82,9 +82,9 @@ pub fn write<W: RowsWrite + ?Sized>(
             let seed = Seed::Given(random::next(&mut context.seed));
             let (now_ms, keys) = (context.now_ms, context.keys);
             let context = ReadContext { now_ms, seed, keys, cursors: None };
-            settle(run_read(read, rows, &context))
+            into_reply(run_read(read, rows, &context))
         }
-        Body::Write(write) => settle(run_write(write, &mut Edit::new(rows, context))),
+        Body::Write(write) => into_reply(run_write(write, &mut Edit::new(rows, context))),
     }
 }
 

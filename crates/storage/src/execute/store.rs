@@ -50,7 +50,7 @@ pub(super) fn find_meta<R: RowsRead + ?Sized>(
     now_ms: u64,
 ) -> Result<Option<(Meta, usize)>, StoreError> {
     let mut decoded = None;
-    rows.look(key.meta(), &mut |row| {
+    rows.with_value(key.meta(), &mut |row| {
         decoded = Some(Meta::decode(row).map(|(meta, value)| (meta, value.len())));
     })?;
     let Some((meta, length)) = decoded.transpose()? else { return Ok(None) };

@@ -216,7 +216,7 @@ impl Budget {
     }
 
     /// Asks for a look at a row of so many bytes.
-    pub fn look(&self, bytes: usize) -> Result<(), StoreError> {
+    pub fn count_read(&self, bytes: usize) -> Result<(), StoreError> {
         self.check()?;
         self.take(0, ROW_STEPS + bytes as u64 / STEP_BYTES)
     }
@@ -315,7 +315,7 @@ mod tests {
         assert!(budget.shared_permille() > 990);
         for _ in 0..1000 {
             budget.begin(30);
-            assert!(budget.look(50).is_ok() && budget.change(50) && budget.hold(60).is_ok());
+            assert!(budget.count_read(50).is_ok() && budget.change(50) && budget.hold(60).is_ok());
             budget.end(true);
         }
         budget.begin(0);
@@ -328,7 +328,7 @@ mod tests {
     fn steps_are_bounded_too() {
         let mut budget = Budget::default();
         budget.begin(0);
-        let rows = (0..).take_while(|_| budget.look(0).is_ok()).count() as u64;
+        let rows = (0..).take_while(|_| budget.count_read(0).is_ok()).count() as u64;
         assert_eq!(rows, (OPERATION_STEPS_MAX + OWN_STEPS) / ROW_STEPS);
         assert!(budget.refusal().unwrap().message.contains("67108864 steps"));
     }

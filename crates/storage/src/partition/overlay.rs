@@ -187,14 +187,14 @@ impl<'a> Overlay<'a> {
 
 impl RowsRead for Overlay<'_> {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        self.budget.look(key.len())?;
+        self.budget.count_read(key.len())?;
         let found = match self.current.get(key) {
             Some(change) => change.clone(),
             None if self.current.is_removed(key) => None,
             None => self.get_before(key)?,
         };
         if let Some(value) = &found {
-            self.budget.look(value.len())?;
+            self.budget.count_read(value.len())?;
         }
         Ok(found)
     }
@@ -203,11 +203,11 @@ impl RowsRead for Overlay<'_> {
         if from >= to {
             return Ok(());
         }
-        self.budget.look(from.len())?;
+        self.budget.count_read(from.len())?;
         // What stops the walk before its end beside who is shown rows.
         let mut refused = Ok(());
         let counts = RefCell::new(&mut refused);
-        let count = |bytes: usize| match self.budget.look(bytes) {
+        let count = |bytes: usize| match self.budget.count_read(bytes) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
                 **counts.borrow_mut() = Err(error);

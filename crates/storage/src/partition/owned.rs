@@ -37,8 +37,8 @@ impl RowsRead for OwnedSnapshot {
         self.held.borrow_dependent().get(key)
     }
 
-    fn look(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
-        self.held.borrow_dependent().look(key, show)
+    fn with_value(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
+        self.held.borrow_dependent().with_value(key, show)
     }
 
     fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {

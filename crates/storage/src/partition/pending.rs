@@ -52,7 +52,7 @@ const BATCH_BYTES_KEPT: usize = 4 * BYTES_MAX;
 
 /// The pending changes of one store.
 pub(super) struct Pending {
-    state: RwLock<State>,
+    state: RwLock<PendingRows>,
     /// Held by who hands rows on, one at a time, with the memory that it needs for that.
     handing: Mutex<Batch>,
     /// The store did not take what it was handed last.
@@ -62,7 +62,7 @@ pub(super) struct Pending {
 }
 
 #[derive(Default)]
-struct State {
+struct PendingRows {
     rows: Rows,
     bytes: usize,
     /// Older than `rows`; being written to the store.
@@ -111,7 +111,7 @@ impl Pending {
     /// rows on. Those who ask between two changes share the rows.
     pub(super) fn sorted_with<T>(&self, look: impl FnOnce() -> T) -> (Arc<SortedRows>, T) {
         let mut state = self.state.write();
-        let State { rows, handed, sorted, .. } = &mut *state;
+        let PendingRows { rows, handed, sorted, .. } = &mut *state;
         let sorted = sorted.get_or_insert_with(|| {
             // The store may have what is being handed on, or not yet: here it is as it will be.
             let all = handed.iter().chain(rows.iter());

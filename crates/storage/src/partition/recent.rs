@@ -37,14 +37,14 @@ impl RecentTouches {
 
 /// The last records' touches of one partition.
 pub struct Recent {
-    state: Mutex<State>,
+    state: Mutex<RecentRecords>,
     /// Of all partitions of a node, and how many there may be.
     bytes_of_node: Arc<AtomicUsize>,
     bytes_max: usize,
 }
 
 #[derive(Default)]
-struct State {
+struct RecentRecords {
     /// In the order of positions.
     records: VecDeque<RecentTouches>,
     /// Every touch after this position is in `records`.
@@ -99,14 +99,14 @@ impl Recent {
         is_complete.then_some(taken)
     }
 
-    fn clear(&self, state: &mut State, complete_after: Lsn) {
+    fn clear(&self, state: &mut RecentRecords, complete_after: Lsn) {
         let bytes = state.bytes;
         self.count(state, 0, bytes);
         state.records = VecDeque::new();
         state.complete_after = complete_after;
     }
 
-    fn count(&self, state: &mut State, more: usize, less: usize) {
+    fn count(&self, state: &mut RecentRecords, more: usize, less: usize) {
         state.bytes = state.bytes + more - less;
         self.bytes_of_node.fetch_add(more, Ordering::Relaxed);
         self.bytes_of_node.fetch_sub(less, Ordering::Relaxed);

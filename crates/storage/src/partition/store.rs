@@ -265,7 +265,7 @@ impl Store {
 
     /// As [`Self::get_through`], for who does not keep the value: only one that is kept in memory is
     /// copied.
-    fn look_through(
+    fn read_through(
         &self,
         key: &[u8],
         reach: Reach,
@@ -460,7 +460,7 @@ impl RowsRead for StoreSnapshot<'_> {
         Ok(value.map(|value| value.to_bytes()))
     }
 
-    fn look(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
+    fn with_value(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
         if let Some(change) = self.pending.as_ref().and_then(|pending| pending.get(key)) {
             return Ok(change.as_ref().inspect(|value| show(value)).is_some());
         }
@@ -500,7 +500,7 @@ impl RowsRead for CachedStore<'_> {
         Ok(self.snapshot.get(key, Reach::Memory)?.map(|value| value.to_bytes()))
     }
 
-    fn look(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
+    fn with_value(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
         Ok(shown(self.snapshot.get(key, Reach::Memory)?, show))
     }
 
@@ -524,8 +524,8 @@ impl RowsRead for CachedRow<'_> {
         self.store.get_through(key, Reach::Memory)
     }
 
-    fn look(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
-        self.store.look_through(key, Reach::Memory, show)
+    fn with_value(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
+        self.store.read_through(key, Reach::Memory, show)
     }
 
     fn scan(&self, _from: &[u8], _to: &[u8], _visit: Visit<'_>) -> Result<(), StoreError> {

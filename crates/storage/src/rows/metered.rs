@@ -92,9 +92,9 @@ impl<R: RowsRead + ?Sized> RowsRead for Metered<'_, R> {
     }
 
     /// A value of any length is shown: nobody looks through it.
-    fn look(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
+    fn with_value(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
         self.check()?;
-        self.rows.look(key, &mut |value| {
+        self.rows.with_value(key, &mut |value| {
             // The store copies what it was written last.
             self.count(value.len());
             show(value);
@@ -141,10 +141,10 @@ mod tests {
         }
         assert_eq!(metered.worked_bytes(), 6000);
         assert_eq!(metered.get(b"b"), Err(StoreError::NotCached));
-        assert_eq!(metered.look(b"b", &mut |_| ()), Err(StoreError::NotCached));
+        assert_eq!(metered.with_value(b"b", &mut |_| ()), Err(StoreError::NotCached));
         let metered = Metered::new(&rows, &grant).with_work_up_to(5000);
         assert_eq!(
-            (0..3).map(|_| metered.look(b"a", &mut |_| ())).last(),
+            (0..3).map(|_| metered.with_value(b"a", &mut |_| ())).last(),
             Some(Err(StoreError::NotCached))
         );
     }
@@ -170,7 +170,7 @@ mod tests {
         let metered = Metered::new(&rows, &grant).with_values_up_to(100);
         assert_eq!(metered.get(b"a"), Err(StoreError::NotCached));
         let mut length = 0;
-        assert_eq!(metered.look(b"a", &mut |value| length = value.len()), Ok(true));
-        assert_eq!((length, metered.look(b"x", &mut |_| ())), (3000, Ok(false)));
+        assert_eq!(metered.with_value(b"a", &mut |value| length = value.len()), Ok(true));
+        assert_eq!((length, metered.with_value(b"x", &mut |_| ())), (3000, Ok(false)));
     }
 }

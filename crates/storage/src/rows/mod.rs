@@ -81,7 +81,7 @@ pub trait RowsRead {
     ///
     /// # Errors
     /// As [`Self::get`].
-    fn look(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
+    fn with_value(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
         let value = self.get(key)?;
         Ok(value.inspect(|value| show(value)).is_some())
     }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::state::{DirChange, State};
+use super::state::{DirChange, SimulatedFiles};
 use crate::disk::found::Found;
 use crate::disk::space::Space;
 
 /// What one process reads and writes by.
 #[derive(Clone)]
 pub(in crate::disk) struct Handle {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SimulatedFiles>>,
     process: u64,
 }
 
@@ -25,11 +25,11 @@ pub(in crate::disk) struct OpenFile {
 }
 
 impl Handle {
-    pub(super) fn new(state: &Arc<Mutex<State>>, process: u64) -> Self {
+    pub(super) fn new(state: &Arc<Mutex<SimulatedFiles>>, process: u64) -> Self {
         Self { state: Arc::clone(state), process }
     }
 
-    fn state(&self) -> io::Result<MutexGuard<'_, State>> {
+    fn state(&self) -> io::Result<MutexGuard<'_, SimulatedFiles>> {
         let state = self.state.lock();
         if state.process != self.process {
             return Err(io::Error::other("the process is gone"));
@@ -38,7 +38,7 @@ impl Handle {
     }
 
     /// The same, where there is such a folder.
-    fn state_of(&self, dir: &Path) -> io::Result<MutexGuard<'_, State>> {
+    fn state_of(&self, dir: &Path) -> io::Result<MutexGuard<'_, SimulatedFiles>> {
         let state = self.state()?;
         if state.dirs.contains(dir) { Ok(state) } else { Err(ErrorKind::NotFound.into()) }
     }
@@ -64,7 +64,7 @@ impl Handle {
         self.opened(&mut state, file)
     }
 
-    fn opened(&self, state: &mut State, file: u64) -> io::Result<OpenFile> {
+    fn opened(&self, state: &mut SimulatedFiles, file: u64) -> io::Result<OpenFile> {
         state.content(file)?.opened += 1;
         Ok(OpenFile { handle: self.clone(), file })
     }

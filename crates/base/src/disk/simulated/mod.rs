@@ -13,19 +13,19 @@ use parking_lot::Mutex;
 
 pub(super) use handle::{Handle, OpenFile};
 
-use state::State;
+use state::SimulatedFiles;
 
 use crate::random::Random;
 
 /// The disk of a machine that is simulated: it outlives the processes on it. Cloned handles are the same disk.
 #[derive(Clone)]
-pub struct SimulatedDisk(Arc<Mutex<State>>);
+pub struct SimulatedDisk(Arc<Mutex<SimulatedFiles>>);
 
 impl SimulatedDisk {
     /// An empty disk, of no limit.
     #[must_use]
     pub fn new(random: &Random) -> Self {
-        Self(Arc::new(Mutex::new(State {
+        Self(Arc::new(Mutex::new(SimulatedFiles {
             contents: BTreeMap::new(),
             names: BTreeMap::new(),
             durable_names: BTreeMap::new(),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::disk::found::{Found, FoundKind};
 use crate::random::Stream;
 
-pub(super) struct State {
+pub(super) struct SimulatedFiles {
     pub(super) contents: BTreeMap<u64, Content>,
     /// The files by name, as processes see them.
     pub(super) names: BTreeMap<PathBuf, u64>,
@@ -105,7 +105,7 @@ impl Content {
     }
 }
 
-impl State {
+impl SimulatedFiles {
     /// As [`SimulatedDisk::lose_power`].
     pub(super) fn lose_power(&mut self) {
         self.process += 1;

@@ -30,7 +30,7 @@ use crate::replication::index::DocumentsIndex;
 use crate::replication::partition::Partition;
 use crate::replication::tables::Copies;
 use crate::routing::serving::Waits;
-use crate::routing::{Errand, Failed, NoAnswer, Place, no_shard};
+use crate::routing::{CopyLocation, Errand, Failed, NoAnswer, no_shard};
 use crate::wire::request::Preference;
 use crate::wire::{Freshness, Problem, Question, Reply, SearchPart, Terms, rest_error};
 
@@ -61,15 +61,15 @@ impl Part {
         documents: &Documents,
         keep_alive: Duration,
     ) -> Result<(), Error> {
-        let visit = |place: Place, terms: Terms| async move {
+        let visit = |place: CopyLocation, terms: Terms| async move {
             match place {
-                Place::Here(partition) => {
+                CopyLocation::Here(partition) => {
                     let ask = self.copies.ask(Class::Search);
                     let local =
                         async { Ok((self.local(documents, &partition, terms).await?, None)) };
                     Ok(Held::Here(documents.router.visit_here(ask, terms, local).await?))
                 }
-                Place::There(member) => {
+                CopyLocation::There(member) => {
                     let there = HeldThere::under_a_new_name(documents, member);
                     let question = Question::Hold { part: self.part(&there, keep_alive) };
                     match self.ask(documents, &there, question, (Class::Search, terms)).await? {
@@ -107,14 +107,14 @@ impl Part {
             }
             None => {
                 let asked = &asked;
-                let visit = |place: Place, terms: Terms| async move {
+                let visit = |place: CopyLocation, terms: Terms| async move {
                     match place {
-                        Place::Here(partition) => {
+                        CopyLocation::Here(partition) => {
                             let local = self.local(documents, &partition, terms).await?;
                             let result = self.query_here(documents, &local, asked, terms).await?;
                             Ok((result, Held::Here(local)))
                         }
-                        Place::There(member) => {
+                        CopyLocation::There(member) => {
                             let there = HeldThere::under_a_new_name(documents, member);
                             let result = self.query_there(documents, &there, asked, terms).await?;
                             Ok((result, Held::There(there)))

@@ -4,7 +4,7 @@
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use plimsoll_memory::{Account, Action, Charged, Standing};
+use plimsoll_memory::{Account, Charged, Standing, TaskAction};
 
 use super::*;
 use crate::machine::low_priority::NICER;
@@ -191,7 +191,7 @@ fn littles_law_shows_its_frames() {
 }
 
 fn account() -> Account {
-    Account::open(Action {
+    Account::open(TaskAction {
         name: "test",
         description: String::new(),
         standing: Standing::Read,

@@ -22,7 +22,7 @@ use tokio::sync::mpsc::Sender;
 
 use super::unreachable;
 use crate::copies::LocalCopies;
-use crate::following::remote::{Level, PartitionLevel, Place, RemoteError, Told};
+use crate::following::remote::{FollowerPosition, Level, PartitionLevel, RemoteError, Told};
 use crate::metadata;
 use crate::settings;
 
@@ -48,7 +48,7 @@ const STALLED_MAX: Duration = Duration::from_secs(60);
 /// The followed partitions of one group.
 pub(super) struct Followed {
     pub group: GroupId,
-    pub places: Vec<Place>,
+    pub places: Vec<FollowerPosition>,
     assembler: Assembler,
     /// What was read and is not applied here yet.
     pending: VecDeque<Entry>,
@@ -62,7 +62,7 @@ impl Followed {
     pub(super) fn new(
         group: GroupId,
         assembler: Assembler,
-        places: Vec<Place>,
+        places: Vec<FollowerPosition>,
         now: Instant,
     ) -> Self {
         Self { group, places, assembler, pending: VecDeque::new(), since: None, told_at: now }
@@ -116,11 +116,11 @@ impl Followed {
             AssembleFault::Carried(CarriedFault::Forked { lsn, .. }) => Some(*lsn),
             _ => None,
         };
-        let is_named = |place: &&Place| Some(place.position.link.lsn) == at;
+        let is_named = |place: &&FollowerPosition| Some(place.position.link.lsn) == at;
         let are_named = self.places.iter().any(|place| is_named(&place));
         let refused = self.places.iter().filter(|place| !are_named || is_named(place));
         let why = format!("log group {}: {fault}", self.group);
-        let refuse = |place: &Place| (place.partition, RemoteError::Forked(why.clone()));
+        let refuse = |place: &FollowerPosition| (place.partition, RemoteError::Forked(why.clone()));
         End::Refused(refused.map(refuse).collect())
     }
 }

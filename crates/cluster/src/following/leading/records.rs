@@ -12,7 +12,7 @@ use tokio::sync::mpsc::{Receiver, channel};
 
 use super::reading::{Followed, Reading, STREAM_MESSAGES_MAX};
 use super::{Leading, METADATA_TIME, unreachable};
-use crate::following::remote::{Asked, Place, Records, RemoteError, Told};
+use crate::following::remote::{Asked, FollowerPosition, Records, RemoteError, Told};
 use crate::metadata;
 use crate::replication::groups::Lease;
 
@@ -52,7 +52,10 @@ impl Leading {
     ///
     /// # Errors
     /// [`RemoteError::Unreachable`] where that cannot be found out now.
-    pub async fn names_of(&self, places: &[Place]) -> Result<BTreeMap<u64, String>, RemoteError> {
+    pub async fn names_of(
+        &self,
+        places: &[FollowerPosition],
+    ) -> Result<BTreeMap<u64, String>, RemoteError> {
         let tables = self.tables(places).await?;
         Ok(tables.into_iter().map(|(table, (name, _))| (table, name)).collect())
     }
@@ -65,14 +68,17 @@ impl Leading {
     /// # Errors
     /// [`RemoteError::Refused`] where the places make no sense; [`RemoteError::Unreachable`] where the
     /// node serves as many streams as it can.
-    pub async fn records(&self, places: Vec<Place>) -> Result<RecordStream, RemoteError> {
+    pub async fn records(
+        &self,
+        places: Vec<FollowerPosition>,
+    ) -> Result<RecordStream, RemoteError> {
         check(&places)?;
         let tables = self.tables(&places).await?;
         let busy = |_| unreachable("the node serves as many followers as it can: come again");
         let room = Arc::clone(&self.streams).try_acquire_owned().map_err(busy)?;
         let incarnation = self.here.replication.log.incarnation();
         let mut refused = Vec::new();
-        let mut groups: BTreeMap<GroupId, Vec<Place>> = BTreeMap::new();
+        let mut groups: BTreeMap<GroupId, Vec<FollowerPosition>> = BTreeMap::new();
         for place in places {
             match group_of(&tables, &place) {
                 Err(error) => refused.push((place.partition, error)),
@@ -124,7 +130,7 @@ impl Leading {
 
     /// The tables of places that are there, by incarnation: the name of each, and its partitions'
     /// groups.
-    async fn tables(&self, places: &[Place]) -> Result<Tables, RemoteError> {
+    async fn tables(&self, places: &[FollowerPosition]) -> Result<Tables, RemoteError> {
         if !self.here.router.pass_metadata(METADATA_TIME).await {
             return Err(unreachable("the node is cut off from its log"));
         }
@@ -144,7 +150,7 @@ fn ended() -> RemoteError {
 
 type Tables = BTreeMap<u64, (String, Vec<GroupId>)>;
 
-fn group_of(tables: &Tables, place: &Place) -> Result<GroupId, RemoteError> {
+fn group_of(tables: &Tables, place: &FollowerPosition) -> Result<GroupId, RemoteError> {
     let PartitionId { table, ordinal } = place.partition;
     let gone = || RemoteError::NoTable(format!("the table {table} is gone"));
     let (name, groups) = tables.get(&table).ok_or_else(gone)?;
@@ -156,7 +162,7 @@ fn forked(fault: &dyn std::fmt::Display) -> RemoteError {
     RemoteError::Forked(fault.to_string())
 }
 
-fn check(places: &[Place]) -> Result<(), RemoteError> {
+fn check(places: &[FollowerPosition]) -> Result<(), RemoteError> {
     if !(1..=PLACES_MAX).contains(&places.len()) {
         let count = places.len();
         let words = format!("{count} partitions are asked for, 1 to {PLACES_MAX} can be");
@@ -185,7 +191,7 @@ struct Begun {
 /// to. Blocks.
 fn begin(
     log: &dyn Log,
-    mut groups: BTreeMap<GroupId, Vec<Place>>,
+    mut groups: BTreeMap<GroupId, Vec<FollowerPosition>>,
     now: Instant,
 ) -> Result<Begun, RemoteError> {
     let mut refused = Vec::new();
@@ -205,8 +211,8 @@ fn begin(
         // Of another failure another node may know better.
         let LogError::Trimmed { group, first, .. } = &error else { return Err(unreachable(error)) };
         let places = groups.get_mut(group).ok_or_else(|| unreachable(&error))?;
-        let is_lost = |place: &mut Place| place.position.link.lsn.next() < *first;
-        let lost: Vec<Place> = places.extract_if(.., is_lost).collect();
+        let is_lost = |place: &mut FollowerPosition| place.position.link.lsn.next() < *first;
+        let lost: Vec<FollowerPosition> = places.extract_if(.., is_lost).collect();
         if lost.is_empty() {
             return Err(unreachable(error));
         }
@@ -219,7 +225,7 @@ fn begin(
 fn follow(
     log: &dyn Log,
     group: GroupId,
-    places: &mut Vec<Place>,
+    places: &mut Vec<FollowerPosition>,
     refused: &mut Vec<(PartitionId, RemoteError)>,
     now: Instant,
 ) -> Option<Followed> {
@@ -231,8 +237,8 @@ fn follow(
         };
         // Which of two is right, nothing tells here: alone, each is compared with the log.
         let first = places.iter().map(|place| place.position.link.lsn).min();
-        let at_first = |place: &mut Place| Some(place.position.link.lsn) == first;
-        let named: Vec<Place> = places.extract_if(.., at_first).collect();
+        let at_first = |place: &mut FollowerPosition| Some(place.position.link.lsn) == first;
+        let named: Vec<FollowerPosition> = places.extract_if(.., at_first).collect();
         refused.extend(named.into_iter().map(|place| (place.partition, forked(&fault))));
     }
     None

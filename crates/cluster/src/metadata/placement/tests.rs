@@ -2,8 +2,9 @@
 
 use super::*;
 
-fn places(names: &[&str]) -> Places {
-    let place = Place { zone: String::new(), is_counted: true, is_alive: true, is_data: true };
+fn places(names: &[&str]) -> PlaceableNodes {
+    let place =
+        PlaceableNode { zone: String::new(), is_counted: true, is_alive: true, is_data: true };
     names.iter().map(|name| ((*name).to_owned(), place.clone())).collect()
 }
 
@@ -18,7 +19,7 @@ fn all_serve(_: &str) -> Known {
 }
 
 /// Makes every change, each new copy being whole at once, until nothing is to change.
-fn settle(partition: &mut PartitionDefinition, copies: usize, places: &Places) {
+fn converge(partition: &mut PartitionDefinition, copies: usize, places: &PlaceableNodes) {
     for _ in 0..20 {
         let Some(next) = next(partition, copies, places, &all_serve, &mut BTreeMap::new()) else {
             return;
@@ -29,7 +30,7 @@ fn settle(partition: &mut PartitionDefinition, copies: usize, places: &Places) {
             copy.state = CopyState::Serving;
         }
     }
-    panic!("it does not settle: {partition:?}");
+    panic!("it does not converge: {partition:?}");
 }
 
 fn nodes(partition: &PartitionDefinition) -> Vec<&str> {
@@ -84,7 +85,7 @@ fn more_partitions_than_groups_use_all_alike_and_one_begins_where_it_is_told() {
     assert_eq!(groups_of_table(1, 1, 16, 3, &all), [4]);
     assert_eq!(groups_of_table(1, 1, 16, 19, &all), [4]);
     // With nobody to hold copies the groups are there all the same.
-    assert_eq!(groups_of_table(2, 1, 16, 15, &Places::new()), [16, 1]);
+    assert_eq!(groups_of_table(2, 1, 16, 15, &PlaceableNodes::new()), [16, 1]);
 }
 
 #[test]
@@ -106,7 +107,7 @@ fn a_node_that_is_away_for_a_while_keeps_its_copies_and_one_that_is_gone_is_repl
     all.get_mut(&gone).unwrap().is_alive = false;
     assert_eq!(next(&it, 2, &all, &all_serve, &mut BTreeMap::new()), None, "it may be back");
     all.get_mut(&gone).unwrap().is_counted = false;
-    settle(&mut it, 2, &all);
+    converge(&mut it, 2, &all);
     assert_eq!(it.copies.len(), 2);
     assert!(it.copy_on(&gone).is_none());
 }
@@ -117,7 +118,7 @@ fn the_last_copy_is_never_given_up() {
     let mut it = partition(1, vec!["a".to_owned()]);
     let place = all.get_mut("a").unwrap();
     (place.is_alive, place.is_counted) = (false, false);
-    settle(&mut it, 2, &all);
+    converge(&mut it, 2, &all);
     assert_eq!(nodes(&it), ["a"]);
 }
 
@@ -128,13 +129,13 @@ fn copies_follow_the_number_wanted_and_the_nodes_there_are() {
     for group in 0..20 {
         let mut it = partition(group, proposed(group, 2, &one));
         assert_eq!(nodes(&it), ["a"], "there is one node");
-        settle(&mut it, 2, &three);
+        converge(&mut it, 2, &three);
         let mut wanted = proposed(group, 2, &three);
         wanted.sort_unstable();
         assert_eq!(nodes(&it), wanted);
-        settle(&mut it, 3, &three);
+        converge(&mut it, 3, &three);
         assert_eq!(nodes(&it), ["a", "b", "c"]);
-        settle(&mut it, 1, &three);
+        converge(&mut it, 1, &three);
         assert_eq!(nodes(&it), proposed(group, 1, &three));
     }
 }
@@ -158,15 +159,15 @@ fn a_node_that_is_not_wanted_keeps_its_copy_while_there_is_nobody_else_for_it() 
     // The third is away for good: the second alone would be one copy of two.
     let third = all.get_mut("c").unwrap();
     (third.is_alive, third.is_counted) = (false, false);
-    settle(&mut it, 2, &all);
+    converge(&mut it, 2, &all);
     assert_eq!(nodes(&it), ["a", "b"]);
     // Also where its copy was being made when it left.
     it.copies.push(Copy { node: "c".to_owned(), state: CopyState::Initializing });
-    settle(&mut it, 2, &all);
+    converge(&mut it, 2, &all);
     assert_eq!(nodes(&it), ["a", "b"]);
     let third = all.get_mut("c").unwrap();
     (third.is_alive, third.is_counted) = (true, true);
-    settle(&mut it, 2, &all);
+    converge(&mut it, 2, &all);
     assert_eq!(nodes(&it), ["b", "c"]);
 }
 
@@ -181,12 +182,12 @@ fn a_node_that_only_coordinates_gives_its_copies_up_once_others_have_them() {
     // The only copy stays and is copied from, and goes when another serves.
     let first = next(&partition, 1, &all, &all_serve, &mut BTreeMap::new()).unwrap();
     assert!(first.iter().any(|it| it.node == "a" && it.state == CopyState::Serving), "{first:?}");
-    settle(&mut partition, 1, &all);
+    converge(&mut partition, 1, &all);
     assert!(!nodes(&partition).contains(&"a") && nodes(&partition).len() == 1);
     // With nobody else it stays for good.
     let alone = all.into_iter().filter(|(name, _)| name == "a").collect();
     let mut kept = self::partition(1, vec!["a".to_owned()]);
-    settle(&mut kept, 1, &alone);
+    converge(&mut kept, 1, &alone);
     assert_eq!(nodes(&kept), ["a"]);
 }
 
@@ -209,7 +210,7 @@ fn a_copy_counts_only_where_its_node_says_that_it_serves() {
     assert_eq!(next(&it, 2, &all, &b_serves, &mut BTreeMap::new()), None, "c is making it");
     it.copies[2].state = CopyState::Serving;
     assert_eq!(next(&it, 2, &all, &b_serves, &mut BTreeMap::new()), None, "c has not said so");
-    settle(&mut it, 2, &all);
+    converge(&mut it, 2, &all);
     assert_eq!(nodes(&it), ["b", "c"]);
 }
 

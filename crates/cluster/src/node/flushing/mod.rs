@@ -54,7 +54,7 @@ async fn run(shared: Weak<Shared>, time: Time, mut stopping: Stopping) {
         let Some(shared) = shared.upgrade() else { return };
         let partitions = shared.tables.partitions();
         shape_files(&shared, &partitions);
-        stops.look(&shared);
+        stops.check(&shared);
         relieve(&shared);
         turns.take(&shared, &partitions);
         while let Some(group) = flushed.due(&shared) {
@@ -114,7 +114,7 @@ struct SeenStops {
 }
 
 impl SeenStops {
-    fn look(&mut self, shared: &Shared) {
+    fn check(&mut self, shared: &Shared) {
         let (stops, now) = (shared.replication.resources.stops(), shared.world.time.now());
         let is_quiet = self.said_at.is_some_and(|at| now - at < STOPS_INTERVAL);
         if stops.count == self.seen.count || is_quiet {

@@ -93,7 +93,7 @@ async fn a_copy_killed_at_any_chunk_goes_on_where_it_was() {
             }
             killed += 1;
             drop(target.begin().await);
-            assert_eq!(settle(&Disk::of_the_machine(), target.dir.path()).unwrap(), [ID]);
+            assert_eq!(finish_swaps(&Disk::of_the_machine(), target.dir.path()).unwrap(), [ID]);
             network.0.answers_left.store(usize::MAX, Ordering::Relaxed);
             if restarts {
                 network.restart();

@@ -28,7 +28,7 @@ async fn copy_for_ever(dir: &Path) {
     let mut source = Source::new(&rows, 1);
     let folders = Folders::of(&Disk::of_the_machine(), &node, ID);
     let recoveries = Recoveries::new("target", &World::of_the_machine());
-    settle(&Disk::of_the_machine(), &node).unwrap();
+    finish_swaps(&Disk::of_the_machine(), &node).unwrap();
     let options = CopyOptions { chunk_bytes_max: 4000, ..small() };
     loop {
         source.grow(10, 300, true);
@@ -82,7 +82,7 @@ async fn kill() {
         child.wait().unwrap();
         swaps += usize::from(node.join(format!("{ID}.outgoing")).exists());
         let had_replica = folders.replica.exists();
-        unfinished += settle(&Disk::of_the_machine(), &node).unwrap().len();
+        unfinished += finish_swaps(&Disk::of_the_machine(), &node).unwrap().len();
         assert!(!node.join(format!("{ID}.outgoing")).exists());
         if folders.replica.exists() {
             let digest = open(&folders.replica).digest().unwrap();

@@ -19,7 +19,7 @@ use super::skew::{Clocks, SKEW_MAX_MS};
 pub(crate) struct OwnClock {
     /// The clock less the steady one when it was believed last, ms; reads ask for it all the time.
     believed: AtomicI64,
-    state: Mutex<State>,
+    state: Mutex<ClockState>,
     time: Time,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct OwnClock {
 const UNKNOWN: i64 = i64::MIN;
 
 #[derive(Default)]
-struct State {
+struct ClockState {
     clocks: Clocks,
     /// Where there is no other clock to compare with.
     lone: Option<LoneClock>,
@@ -58,15 +58,15 @@ fn way(skew_ms: i64) -> &'static str {
 impl OwnClock {
     /// One that is compared with those of other nodes.
     fn compared(time: Time) -> Self {
-        Self::new(State::default(), time)
+        Self::new(ClockState::default(), time)
     }
 
     /// One that there is no other for.
     fn lone(time: Time) -> Self {
-        Self::new(State { lone: Some(LoneClock::default()), ..State::default() }, time)
+        Self::new(ClockState { lone: Some(LoneClock::default()), ..ClockState::default() }, time)
     }
 
-    fn new(state: State, time: Time) -> Self {
+    fn new(state: ClockState, time: Time) -> Self {
         let believed = AtomicI64::new(UNKNOWN);
         Self { believed, state: Mutex::new(state), time }
     }
@@ -96,13 +96,13 @@ impl OwnClock {
         let mut state = self.state.lock();
         if let Some(lone) = &mut state.lone {
             let (clock_ms, steady_ms) = (self.time.wall_ms(), self.time.steady_ms());
-            let look = lone.look(clock_ms, steady_ms);
+            let look = lone.observe(clock_ms, steady_ms);
             let step_ms = if let Look::Stepped(step_ms) = look { step_ms } else { 0 };
             let offset_ms = clock_ms.wrapping_sub(steady_ms).cast_signed();
             self.believed.store(offset_ms.wrapping_sub(step_ms), Ordering::Relaxed);
             return state.judge_alone(look);
         }
-        if state.clocks.look(self.time.wall_ms(), self.time.steady_ms()) {
+        if state.clocks.observe(self.time.wall_ms(), self.time.steady_ms()) {
             tracing::warn!("this node's clock stepped: it is compared with the others'");
         }
         if state.clocks.has_stepped() {
@@ -116,7 +116,7 @@ impl OwnClock {
         let steady_ms = self.time.steady_ms();
         let mut state = self.state.lock();
         // A step since the question would make the answer say nothing.
-        state.clocks.look(self.time.wall_ms(), steady_ms);
+        state.clocks.observe(self.time.wall_ms(), steady_ms);
         state.clocks.hear(node, [asked_ms, theirs_ms, answered_ms], steady_ms);
     }
 
@@ -138,7 +138,7 @@ impl OwnClock {
     }
 }
 
-impl State {
+impl ClockState {
     /// # Errors
     /// While a step is not believed.
     fn judge_alone(&mut self, look: Look) -> Result<(), ClockFault> {

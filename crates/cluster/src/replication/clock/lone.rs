@@ -46,7 +46,7 @@ pub(super) enum Look {
 
 impl LoneClock {
     /// Looks at both clocks, ms.
-    pub(super) fn look(&mut self, clock_ms: u64, steady_ms: u64) -> Look {
+    pub(super) fn observe(&mut self, clock_ms: u64, steady_ms: u64) -> Look {
         let now = Seen { offset_ms: clock_ms.wrapping_sub(steady_ms).cast_signed(), steady_ms };
         let Some(believed) = self.believed else {
             self.believed = Some(now);
@@ -83,35 +83,38 @@ mod tests {
     #[test]
     fn a_clock_that_is_wrong_for_a_moment_is_never_believed() {
         let mut clock = LoneClock::default();
-        assert_eq!(clock.look(NOW, 0), Look::Believed);
+        assert_eq!(clock.observe(NOW, 0), Look::Believed);
         for steady in [1_000, 1_500, 2_500] {
             let wrong = NOW + steady + HALF_A_DAY;
-            assert_eq!(clock.look(wrong, steady), Look::Stepped(HALF_A_DAY.cast_signed()));
+            assert_eq!(clock.observe(wrong, steady), Look::Stepped(HALF_A_DAY.cast_signed()));
         }
-        assert_eq!(clock.look(NOW + 3_000, 3_000), Look::Believed);
+        assert_eq!(clock.observe(NOW + 3_000, 3_000), Look::Believed);
         // A second step begins its time anew.
         let wrong = |steady| NOW + steady + HALF_A_DAY;
-        assert!(matches!(clock.look(wrong(4_000), 4_000), Look::Stepped(_)));
-        assert!(matches!(clock.look(wrong(LASTS_MS + 3_999), LASTS_MS + 3_999), Look::Stepped(_)));
+        assert!(matches!(clock.observe(wrong(4_000), 4_000), Look::Stepped(_)));
+        assert!(matches!(
+            clock.observe(wrong(LASTS_MS + 3_999), LASTS_MS + 3_999),
+            Look::Stepped(_)
+        ));
     }
 
     #[test]
     fn a_step_that_lasts_is_believed() {
         let mut clock = LoneClock::default();
-        clock.look(NOW, 0);
+        clock.observe(NOW, 0);
         let set = |steady: u64| NOW + steady - 5_000;
-        assert_eq!(clock.look(set(6_000), 6_000), Look::Stepped(-5_000));
-        assert_eq!(clock.look(set(6_000 + LASTS_MS), 6_000 + LASTS_MS), Look::Lasted(-5_000));
-        assert_eq!(clock.look(set(30_000), 30_000), Look::Believed);
+        assert_eq!(clock.observe(set(6_000), 6_000), Look::Stepped(-5_000));
+        assert_eq!(clock.observe(set(6_000 + LASTS_MS), 6_000 + LASTS_MS), Look::Lasted(-5_000));
+        assert_eq!(clock.observe(set(30_000), 30_000), Look::Believed);
     }
 
     #[test]
     fn a_clock_that_wanders_among_steps_is_not_believed() {
         let mut clock = LoneClock::default();
-        clock.look(NOW, 0);
+        clock.observe(NOW, 0);
         for second in 1..100 {
             let wrong = NOW + second * 1_000 + second * 10_000;
-            assert!(matches!(clock.look(wrong, second * 1_000), Look::Stepped(_)));
+            assert!(matches!(clock.observe(wrong, second * 1_000), Look::Stepped(_)));
         }
     }
 
@@ -121,7 +124,7 @@ mod tests {
         for hour in 0..100_u64 {
             let steady = hour * 3_600_000;
             // 500 in a million: what ntpd slews by.
-            assert_eq!(clock.look(NOW + steady + steady / 2_000, steady), Look::Believed);
+            assert_eq!(clock.observe(NOW + steady + steady / 2_000, steady), Look::Believed);
         }
     }
 }

@@ -53,7 +53,7 @@ pub(crate) struct Clocks {
 impl Clocks {
     /// Looks at both of this node's clocks, ms; says whether it stepped since the last look.
     /// What was heard before says nothing then.
-    pub(crate) fn look(&mut self, clock_ms: u64, steady_ms: u64) -> bool {
+    pub(crate) fn observe(&mut self, clock_ms: u64, steady_ms: u64) -> bool {
         let before = self.last.replace((clock_ms, steady_ms));
         let Some((clock_before, steady_before)) = before else { return false };
         let passed = steady_ms.saturating_sub(steady_before).cast_signed();
@@ -159,14 +159,14 @@ mod tests {
     #[test]
     fn a_step_shows_at_once_until_others_are_heard() {
         let mut clocks = clocks(&[0, 0], 1);
-        assert!(!clocks.look(NOW, 0) && !clocks.look(NOW + 1_400, 1_000));
+        assert!(!clocks.observe(NOW, 0) && !clocks.observe(NOW + 1_400, 1_000));
         assert!(!clocks.has_stepped(), "a clock is slewed");
-        assert!(clocks.look(NOW + 86_400_000, 2_000) && clocks.has_stepped());
+        assert!(clocks.observe(NOW + 86_400_000, 2_000) && clocks.has_stepped());
         assert_eq!(clocks.skew_ms(2_000), None, "what was heard before says nothing");
         let (asked, theirs) = (NOW + 86_400_000, NOW + 2_001);
         clocks.hear(NodeId(0), [asked, theirs, asked + 2], 2_002);
         assert!(!clocks.has_stepped() && clocks.skew_ms(2_002).is_some());
-        assert!(clocks.look(NOW + 3_000, 3_000), "set right again");
+        assert!(clocks.observe(NOW + 3_000, 3_000), "set right again");
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(crate) use need::Demand;
 /// The appliers of a node.
 pub(crate) struct HeldGroups {
     context: ApplierContext,
-    state: Mutex<State>,
+    state: Mutex<GroupTable>,
     /// How many ask for a group beside its copies.
     leases: Mutex<BTreeMap<GroupId, usize>>,
     /// Held by who takes groups up or gives them up.
@@ -38,7 +38,7 @@ pub(crate) struct HeldGroups {
 }
 
 #[derive(Default)]
-struct State {
+struct GroupTable {
     appliers: BTreeMap<GroupId, Arc<Applier>>,
     is_closed: bool,
 }

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Distinct {
     /// Up to so many hashes are kept as they are.
     threshold: usize,
-    state: State,
+    state: SeenHashes,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-enum State {
+enum SeenHashes {
     Exact(#[serde(with = "as_list")] HashTable<u64>),
     /// One register for each prefix of hashes.
     Registers(Vec<u8>),
@@ -47,7 +47,7 @@ mod as_list {
 impl Distinct {
     /// Exact up to `threshold` values; beyond, the registers are as many as Elasticsearch's would be.
     pub(crate) fn new(threshold: usize) -> Self {
-        Self { threshold, state: State::Exact(HashTable::new()) }
+        Self { threshold, state: SeenHashes::Exact(HashTable::new()) }
     }
 
     /// log2 of the number of registers: 4 to 18.
@@ -59,42 +59,42 @@ impl Distinct {
 
     pub(crate) fn bytes(&self) -> usize {
         match &self.state {
-            State::Exact(table) => table.allocation_size(),
-            State::Registers(registers) => registers.len(),
+            SeenHashes::Exact(table) => table.allocation_size(),
+            SeenHashes::Registers(registers) => registers.len(),
         }
     }
 
     #[inline]
     pub(crate) fn add(&mut self, hash: u64) {
         match &mut self.state {
-            State::Exact(table) => {
+            SeenHashes::Exact(table) => {
                 table.entry(hash, |other| *other == hash, |other| *other).or_insert(hash);
                 if table.len() > self.threshold {
                     self.estimate_from_now();
                 }
             }
-            State::Registers(registers) => register(registers, hash),
+            SeenHashes::Registers(registers) => register(registers, hash),
         }
     }
 
     fn estimate_from_now(&mut self) {
         let mut registers = vec![0; 1 << self.precision()];
-        if let State::Exact(table) = &self.state {
+        if let SeenHashes::Exact(table) = &self.state {
             for hash in table {
                 register(&mut registers, *hash);
             }
         }
-        self.state = State::Registers(registers);
+        self.state = SeenHashes::Registers(registers);
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
         match &other.state {
-            State::Exact(table) => table.iter().for_each(|hash| self.add(*hash)),
-            State::Registers(theirs) => {
-                if matches!(self.state, State::Exact(_)) {
+            SeenHashes::Exact(table) => table.iter().for_each(|hash| self.add(*hash)),
+            SeenHashes::Registers(theirs) => {
+                if matches!(self.state, SeenHashes::Exact(_)) {
                     self.estimate_from_now();
                 }
-                if let State::Registers(own) = &mut self.state {
+                if let SeenHashes::Registers(own) = &mut self.state {
                     for (own, their) in own.iter_mut().zip(theirs) {
                         *own = (*own).max(*their);
                     }
@@ -110,8 +110,8 @@ impl Distinct {
     )]
     pub(crate) fn count(&self) -> u64 {
         match &self.state {
-            State::Exact(table) => table.len() as u64,
-            State::Registers(registers) => {
+            SeenHashes::Exact(table) => table.len() as u64,
+            SeenHashes::Registers(registers) => {
                 let m = registers.len() as f64;
                 let q = 64 - registers.len().trailing_zeros() as usize;
                 let mut histogram = vec![0u32; q + 2];

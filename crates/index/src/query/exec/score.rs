@@ -438,11 +438,11 @@ impl ComputedScorer {
                 }
             }
         }
-        self.settle(&joined, &counts)
+        self.combine(&joined, &counts)
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "scores are floats of 32 bits")]
-    fn settle(&mut self, joined: &[f64; BLOCK], counts: &[f64; BLOCK]) -> Result<(), Error> {
+    fn combine(&mut self, joined: &[f64; BLOCK], counts: &[f64; BLOCK]) -> Result<(), Error> {
         let combination = self.combination;
         let mut kept = 0;
         for at in 0..self.length {

@@ -33,7 +33,7 @@ impl Bound {
         let mut root = bind(&script.tree, target, decay)?;
         let value_type = match script.language {
             Language::Expression => Type::Double,
-            Language::Painless => types::settle(&mut root),
+            Language::Painless => types::give_types(&mut root),
         };
         let uses_score = script.tree.uses_score();
         Ok(Self { root, language: script.language, value_type, uses_score })

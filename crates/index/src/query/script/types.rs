@@ -15,7 +15,7 @@ pub(crate) enum Type {
 
 /// Gives the type of a node, as painless has it, and cuts off the fractions of the divisions below
 /// whose two sides are whole numbers.
-pub(super) fn settle(node: &mut Node) -> Type {
+pub(super) fn give_types(node: &mut Node) -> Type {
     let found = match node {
         Node::Whole(_) => Type::Whole,
         Node::Truth(_) => Type::Truth,
@@ -29,13 +29,13 @@ pub(super) fn settle(node: &mut Node) -> Type {
             Kind::Boolean => Type::Truth,
             _ => Type::Double,
         },
-        Node::Negate(inner) => whole_if(settle(inner) == Type::Whole),
+        Node::Negate(inner) => whole_if(give_types(inner) == Type::Whole),
         Node::Not(inner) => {
-            settle(inner);
+            give_types(inner);
             Type::Truth
         }
         Node::Binary(operator, left, right) => {
-            let (left, right) = (settle(left), settle(right));
+            let (left, right) = (give_types(left), give_types(right));
             match operator {
                 Operator::Add
                 | Operator::Subtract
@@ -46,14 +46,15 @@ pub(super) fn settle(node: &mut Node) -> Type {
             }
         }
         Node::Choose(test, yes, no) => {
-            settle(test);
-            let (yes, no) = (settle(yes), settle(no));
+            give_types(test);
+            let (yes, no) = (give_types(yes), give_types(no));
             if yes == no { yes } else { Type::Double }
         }
         Node::Call(function, arguments) => {
-            // Every argument is settled, whatever the first ones are.
-            let whole =
-                arguments.iter_mut().filter_map(|node| (settle(node) == Type::Whole).then_some(()));
+            // Every argument gets its type, whatever the first ones are.
+            let whole = arguments
+                .iter_mut()
+                .filter_map(|node| (give_types(node) == Type::Whole).then_some(()));
             let all_whole = whole.count() == arguments.len();
             match function {
                 Function::Round | Function::Truncate => Type::Whole,

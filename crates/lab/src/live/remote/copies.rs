@@ -21,7 +21,7 @@ const AGAIN_SHARE_QUICK: usize = 8;
 impl Run<'_, '_> {
     /// Runs a scenario of copies.
     pub(super) fn copies(&mut self, plan: &Plan) -> Result<(), LabError> {
-        let arms = self.settle_arms(plan.arms(self.context.options));
+        let arms = self.leave_out_unsupported(plan.arms(self.context.options));
         let stop = std::sync::Arc::clone(&self.context.options.stop);
         let name = plan.name;
         self.pair.forget()?;

@@ -55,7 +55,7 @@ pub(super) fn laps(laps: usize) -> usize {
 /// Runs the scenario.
 pub(super) fn run(run: &mut Run<'_, '_>, plan: &Plan) -> Result<(), LabError> {
     let ours = arms(LiveSize::Quick, &[OURS.to_owned()], LINK.rate_bytes_s);
-    let ours = run.settle_arms(ours);
+    let ours = run.leave_out_unsupported(ours);
     let ours: Vec<_> = ours.into_iter().filter(|arm| arm.name == OURS).collect();
     let stop = std::sync::Arc::clone(&run.context.options.stop);
     run.pair.forget()?;

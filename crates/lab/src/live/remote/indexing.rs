@@ -61,7 +61,7 @@ struct Work {
 pub(super) fn run(run: &mut Run<'_, '_>, plan: &Plan) -> Result<(), LabError> {
     let seed = run.context.options.seed;
     let wanted = arms(LiveSize::Quick, &[OURS.to_owned()], plan.link.rate_bytes_s);
-    let ours = run.settle_arms(wanted).into_iter().find(|arm| arm.name == OURS);
+    let ours = run.leave_out_unsupported(wanted).into_iter().find(|arm| arm.name == OURS);
     let ours = ours.ok_or_else(|| LabError::live("run while-indexing".to_owned(), "no arm"))?;
     let (leader, follower) = (run.pair.leader().http(), run.pair.follower().http());
     let work = Work {

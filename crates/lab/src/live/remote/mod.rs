@@ -174,7 +174,7 @@ impl Run<'_, '_> {
     }
 
     /// Arms whose settings the follower does not take are left out, and the report says so.
-    fn settle_arms(&mut self, mut arms: Vec<RemoteArm>) -> Vec<RemoteArm> {
+    fn leave_out_unsupported(&mut self, mut arms: Vec<RemoteArm>) -> Vec<RemoteArm> {
         let address = self.pair.follower().http();
         let takes = |key: &str, value: &serde_json::Value| {
             cluster::set(&address, &BTreeMap::from([(key.to_owned(), value.clone())])).is_ok()

@@ -105,7 +105,7 @@ fn mode(scenarios: &[Scenario]) -> Mode {
 
 impl Run<'_, '_> {
     fn all(&mut self) -> Result<(), LabError> {
-        self.settle_arms()?;
+        self.leave_out_unsupported()?;
         let about = format!(
             "processor shares by {}: data nodes {DATA_SHARE}, coordinator {COORDINATOR_SHARE}, \
              generator {GENERATOR_SHARE}",
@@ -147,7 +147,7 @@ impl Run<'_, '_> {
     }
 
     /// Arms whose settings this cluster does not take are left out, and the report says so.
-    fn settle_arms(&mut self) -> Result<(), LabError> {
+    fn leave_out_unsupported(&mut self) -> Result<(), LabError> {
         let mut missing = Vec::new();
         for (key, value) in self.arms.iter().flat_map(|arm| &arm.settings) {
             let known: &(String, Value) = &(key.clone(), value.clone());

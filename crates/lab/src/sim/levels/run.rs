@@ -51,7 +51,7 @@ impl<'a> Run<'a> {
                 for node in placed(partition, spec.nodes, spec.copies) {
                     let at = [random.unit(), random.unit(), random.unit()];
                     copies.push((node, stores[node].len()));
-                    stores[node].push(Store::settled(spec.shape, at));
+                    stores[node].push(Store::written_to_for_long(spec.shape, at));
                 }
                 Partition::new(copies)
             })

@@ -55,7 +55,7 @@ pub(super) struct Store {
 impl Store {
     /// A store that has been written to for long: every part is somewhere between empty and full, by `at`,
     /// from 0 to 1.
-    pub(super) fn settled(shape: Shape, at: [f64; 3]) -> Self {
+    pub(super) fn written_to_for_long(shape: Shape, at: [f64; 3]) -> Self {
         let mut levels = [0.0; LEVELS];
         let mut left = shape.rows_bytes;
         let mut target = shape.level_base_bytes;

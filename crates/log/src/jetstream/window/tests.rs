@@ -53,7 +53,7 @@ impl World {
             Acked::Late => return false,
         };
         tell(vec![told]);
-        tell(self.window.settle_bounced(self.at(ms)));
+        tell(self.window.requeue_bounced(self.at(ms)));
         true
     }
 

@@ -13,8 +13,8 @@ use plimsoll_cluster::following::RemoteError;
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
+use super::reachability::Reachability;
 use super::settings::{Mode, RemoteSettings, host, is_address};
-use super::state::State;
 use super::way::{Means, Way};
 use crate::remote::keys::Credential;
 use crate::remote::protocol::{Answer, Ask, Hello, NodeAddress, Question};
@@ -41,7 +41,7 @@ const ID_BYTES_MAX: usize = 255;
 pub(super) struct Keeper {
     name: String,
     settings: RemoteSettings,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<Reachability>>,
     /// Turns true once a node is reached, or the first look has ended.
     is_tried: watch::Sender<bool>,
     /// There once the files could be read.
@@ -56,7 +56,7 @@ impl Keeper {
     pub(super) fn new(
         name: &str,
         settings: RemoteSettings,
-        state: Arc<Mutex<State>>,
+        state: Arc<Mutex<Reachability>>,
         is_tried: watch::Sender<bool>,
         wake: Arc<Notify>,
     ) -> Self {
@@ -67,7 +67,7 @@ impl Keeper {
     pub(super) async fn keep(mut self) {
         let mut pause = PAUSE_MIN;
         loop {
-            let looked = self.look().await;
+            let looked = self.check().await;
             let wait = match &looked {
                 Ok(()) => {
                     pause = PAUSE_MIN;
@@ -108,7 +108,7 @@ impl Keeper {
     }
 
     /// Sees who still answers, and connects to what is missing.
-    async fn look(&mut self) -> Result<(), RemoteError> {
+    async fn check(&mut self) -> Result<(), RemoteError> {
         let means = self.means()?;
         let known = self.known();
         let asked = join_all(known.into_iter().map(greet)).await;

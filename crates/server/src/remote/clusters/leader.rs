@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use plimsoll_cluster::following::{
-    Asked, CopyCompression, DifferenceAnswer, DifferenceAsk, Held, Hold, LeaderTable, Place,
-    Records, Remote, RemoteError, Remotes, Told,
+    Asked, CopyCompression, DifferenceAnswer, DifferenceAsk, FollowerPosition, Held, Hold,
+    LeaderTable, Records, Remote, RemoteError, Remotes, Told,
 };
 use plimsoll_cluster::{Call, CallError, Peers};
 use tonic::Streaming;
 
-use super::state::State;
+use super::reachability::Reachability;
 use super::way::Way;
 use super::{RemoteCluster, RemoteClusters};
 use crate::remote::protocol::{Answer, Ask, Question};
@@ -95,7 +95,7 @@ impl Remote for RemoteCluster {
         })
     }
 
-    fn records(&self, places: Vec<Place>) -> Asked<'_, Box<dyn Records>> {
+    fn records(&self, places: Vec<FollowerPosition>) -> Asked<'_, Box<dyn Records>> {
         Box::pin(async move {
             // Every node reads every log: any can tell.
             let way = self.state.lock().way(None)?;
@@ -112,7 +112,7 @@ fn another() -> RemoteError {
 
 /// The way to the nodes of a cluster for the questions of recovery.
 struct Files {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<Reachability>>,
 }
 
 impl Peers for Files {

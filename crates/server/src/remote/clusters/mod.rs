@@ -9,8 +9,8 @@
 mod keeper;
 mod lanes;
 mod leader;
+mod reachability;
 pub mod settings;
-mod state;
 mod way;
 
 use std::collections::BTreeMap;
@@ -26,8 +26,8 @@ use tokio::task::AbortHandle;
 use super::protocol::{Answer, Ask, Question, TableInfo, Tables};
 use crate::rpc::Threads;
 use keeper::Keeper;
+use reachability::Reachability;
 use settings::{Mode, RemoteSettings};
-use state::State;
 
 /// How long another cluster has for an answer.
 const ASK_TIME: Duration = Duration::from_secs(10);
@@ -104,7 +104,7 @@ impl Inner {
             Some(threads) => threads,
             None => Threads::start("remote-clusters")?,
         };
-        let state = Arc::new(Mutex::new(State::default()));
+        let state = Arc::new(Mutex::new(Reachability::default()));
         let (tells_tried, is_tried) = watch::channel(false);
         let wake = Arc::new(Notify::new());
         let (known, wakes) = (Arc::clone(&state), Arc::clone(&wake));
@@ -120,7 +120,7 @@ impl Inner {
 pub struct RemoteCluster {
     name: String,
     settings: RemoteSettings,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<Reachability>>,
     /// Whether a node was reached, or that was tried and failed.
     is_tried: watch::Receiver<bool>,
     /// Says that more connections are wanted.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hyper_util::rt::TokioIo;
-use plimsoll_cluster::following::{Place, RemoteError};
+use plimsoll_cluster::following::{FollowerPosition, RemoteError};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -127,7 +127,7 @@ impl Way {
     /// See [`RemoteError`].
     pub(super) async fn records(
         &self,
-        places: &[Place],
+        places: &[FollowerPosition],
         time: Duration,
     ) -> Result<Streaming<Bytes>, RemoteError> {
         let request = self.request(stream::encode_places(places))?;

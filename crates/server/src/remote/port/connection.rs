@@ -42,9 +42,9 @@ impl Refusals {
 
 /// What is known of a connection, for those that answer over it.
 #[derive(Clone)]
-pub(super) struct Standing(Arc<State>);
+pub(super) struct Standing(Arc<PeerConnection>);
 
-struct State {
+struct PeerConnection {
     remote: SocketAddr,
     started: Instant,
     /// There until a key was shown: strangers are fewer than connections.
@@ -61,7 +61,7 @@ impl Standing {
         stranger: OwnedSemaphorePermit,
         refusals: Arc<Refusals>,
     ) -> Self {
-        Self(Arc::new(State {
+        Self(Arc::new(PeerConnection {
             remote,
             started: Instant::now(),
             stranger: Mutex::new(Some(stranger)),

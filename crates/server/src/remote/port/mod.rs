@@ -22,7 +22,8 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use plimsoll_cluster::Peers;
 use plimsoll_cluster::following::{
-    Asked, DifferenceAnswer, DifferenceAsk, Held, Hold, LeaderTable, Place, Records, RemoteError,
+    Asked, DifferenceAnswer, DifferenceAsk, FollowerPosition, Held, Hold, LeaderTable, Records,
+    RemoteError,
 };
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
@@ -85,10 +86,10 @@ pub trait Leader: Send + Sync + 'static {
     fn difference<'a>(&'a self, key: &'a Key, ask: DifferenceAsk) -> Asked<'a, DifferenceAnswer>;
 
     /// The names of the tables that places are of, by incarnation: of those that are there.
-    fn names_of<'a>(&'a self, places: &'a [Place]) -> Asked<'a, BTreeMap<u64, String>>;
+    fn names_of<'a>(&'a self, places: &'a [FollowerPosition]) -> Asked<'a, BTreeMap<u64, String>>;
 
     /// The records of partitions from where their followers stand. Dropping them ends it.
-    fn records(&self, places: Vec<Place>) -> Asked<'_, Box<dyn Records>>;
+    fn records(&self, places: Vec<FollowerPosition>) -> Asked<'_, Box<dyn Records>>;
 }
 
 /// Answers a question for a key that holds. A table that the key may not follow is none.
@@ -237,11 +238,11 @@ mod tests {
             Box::pin(async { Ok(DifferenceAnswer::Closed) })
         }
 
-        fn names_of<'a>(&'a self, _: &'a [Place]) -> Asked<'a, BTreeMap<u64, String>> {
+        fn names_of<'a>(&'a self, _: &'a [FollowerPosition]) -> Asked<'a, BTreeMap<u64, String>> {
             Box::pin(async { Ok([(7, "a".to_owned())].into()) })
         }
 
-        fn records(&self, _: Vec<Place>) -> Asked<'_, Box<dyn Records>> {
+        fn records(&self, _: Vec<FollowerPosition>) -> Asked<'_, Box<dyn Records>> {
             Box::pin(async { Err(RemoteError::Trimmed("all of it".to_owned())) })
         }
     }

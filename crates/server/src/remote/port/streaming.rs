@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::{Stream, unfold};
 use parking_lot::Mutex;
-use plimsoll_cluster::following::{Place, Records, Told};
+use plimsoll_cluster::following::{FollowerPosition, Records, Told};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tonic::codegen::BoxFuture;
@@ -117,15 +117,16 @@ impl ServerStreamingService<Bytes> for Streaming {
 /// The tables that the key may follow, their places, and the others.
 async fn allowed(
     leader: &dyn Leader,
-    places: Vec<Place>,
+    places: Vec<FollowerPosition>,
     key: &Key,
-) -> Result<(Vec<String>, Vec<Place>, Vec<Told>), Status> {
+) -> Result<(Vec<String>, Vec<FollowerPosition>, Vec<Told>), Status> {
     let mut names = leader.names_of(&places).await.map_err(status_of)?;
     names.retain(|_, name| key.may_follow(name));
-    let is_allowed = |place: &Place| names.contains_key(&place.partition.table);
-    let (allowed, others): (Vec<Place>, Vec<Place>) = places.into_iter().partition(is_allowed);
+    let is_allowed = |place: &FollowerPosition| names.contains_key(&place.partition.table);
+    let (allowed, others): (Vec<FollowerPosition>, Vec<FollowerPosition>) =
+        places.into_iter().partition(is_allowed);
     // Whether it is there is nothing that the key opens.
-    let refuse = |Place { partition, .. }: Place| {
+    let refuse = |FollowerPosition { partition, .. }: FollowerPosition| {
         let error = no_table(&partition.table.to_string());
         Told::Refused { partition, error }
     };

@@ -159,7 +159,7 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
     let wait = wait(&call)?;
     let end = Instant::now() + call.query.duration("timeout")?.unwrap_or(TIMEOUT);
     loop {
-        let (mut health, is_there) = look(&call, &level, &wait)?;
+        let (mut health, is_there) = read(&call, &level, &wait)?;
         if is_there {
             return Ok(Answer::json(&health));
         }
@@ -240,7 +240,7 @@ fn databases(call: &Call) -> (Vec<String>, Option<String>) {
 }
 
 /// The health now, and whether it is what is waited for.
-fn look(call: &Call, level: &str, wait: &Wait) -> Result<(Value, bool), Error> {
+fn read(call: &Call, level: &str, wait: &Wait) -> Result<(Value, bool), Error> {
     let options = Expand { hidden: true, ..Expand::any() }.with_query(&call.query)?;
     let (mut tables, others) = databases(call);
     let resolved = match &others {

@@ -4,18 +4,18 @@
 use std::str::from_utf8;
 
 use bytes::Bytes;
-use plimsoll_cluster::{Action, Condition, Document, DocumentWrite};
+use plimsoll_cluster::{Condition, Document, WriteKind, WriteRequest};
 use plimsoll_index::{Error, ErrorClass};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::becomes::Becomes;
 use super::merge::merge;
-use super::place::{self, Place, located};
 use super::read::source_field;
 use super::refresh::{Refresh, Touched};
 use super::script::Script;
 use super::source_filter::SourceFilter;
+use super::target::{self, WriteTarget, located};
 use super::write::{self, Conditions, validation};
 use super::written::{self, Outcome};
 use crate::rest::answer::Answer;
@@ -104,7 +104,7 @@ impl Change {
             if_primary_term: body.if_primary_term,
             ..Conditions::default()
         };
-        let expected = Some(expected.condition(Action::Index)?);
+        let expected = Some(expected.condition(WriteKind::Index)?);
         let upsert = if body.doc_as_upsert { body.doc.clone() } else { body.upsert };
         Ok(Self {
             doc: body.doc,
@@ -163,7 +163,7 @@ pub struct Updated {
 /// A write that an update comes to, or that nothing is to be done.
 pub enum Step {
     /// To be carried out; it fails if the document was changed since it was read.
-    Write(DocumentWrite),
+    Write(WriteRequest),
     /// Nothing to do.
     Done(Updated),
 }
@@ -203,12 +203,12 @@ pub fn step(
             seq_no: found.seq_no,
             primary_term: 1,
         });
-        Step::Write(DocumentWrite { id: id.to_owned(), routing, action, source, condition })
+        Step::Write(WriteRequest { id: id.to_owned(), routing, action, source, condition })
     };
     Ok(match (becomes, found) {
-        (Becomes::Document(source), Some(found)) => write(Action::Index, source, Some(&found)),
-        (Becomes::Document(source), None) => write(Action::Create, source, None),
-        (Becomes::Nothing, Some(found)) => write(Action::Delete, Bytes::new(), Some(&found)),
+        (Becomes::Document(source), Some(found)) => write(WriteKind::Index, source, Some(&found)),
+        (Becomes::Document(source), None) => write(WriteKind::Create, source, None),
+        (Becomes::Nothing, Some(found)) => write(WriteKind::Delete, Bytes::new(), Some(&found)),
         (Becomes::Same, Some(found)) => Step::Done(Updated {
             outcome: Outcome::Noop { version: found.version, seq_no: found.seq_no },
             document: Some(found),
@@ -225,7 +225,7 @@ pub fn step(
 /// What the update meets, with the place where.
 pub async fn run(
     rest: &Rest,
-    place: &Place,
+    place: &WriteTarget,
     id: &str,
     routing: Option<&str>,
     change: &Change,
@@ -275,13 +275,13 @@ pub async fn update(mut call: Call) -> Result<Answer, Error> {
         change.source = Some(from_query);
     }
     let refresh = Refresh::of(&call.query)?;
-    let expected = Conditions::of(&call.query)?.condition(Action::Index)?;
+    let expected = Conditions::of(&call.query)?.condition(WriteKind::Index)?;
     let retries = call.query.number("retry_on_conflict")?.unwrap_or(0);
     let id = call.part("id").unwrap_or_default();
-    place::check_id(id)?;
+    target::check_id(id)?;
     let name = call.part("index").unwrap_or_default();
     let requires_alias = call.query.flag_or("require_alias", false)?;
-    let place = place::for_write(&call.rest, name, requires_alias, true).await?;
+    let place = target::for_write(&call.rest, name, requires_alias, true).await?;
     let routing = place.routing(id, call.query.get("routing").map(str::to_owned))?;
     let run = run(&call.rest, &place, id, routing.as_deref(), &change, expected, retries);
     let (updated, partition) = run.await?;

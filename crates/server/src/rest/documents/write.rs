@@ -3,12 +3,12 @@
 use axum::http::header;
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use plimsoll_cluster::{Action, Condition, DocumentWrite, Written};
+use plimsoll_cluster::{Condition, WriteKind, WriteRequest, Written};
 use plimsoll_index::Error;
 
 use super::bulk::parser::VersionType;
-use super::place::{self, Place, located};
 use super::refresh::{Refresh, Touched};
+use super::target::{self, WriteTarget, located};
 use super::written::{self, Outcome};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
@@ -25,8 +25,8 @@ const SEGMENT: &AsciiSet =
 /// As Elasticsearch has them.
 pub async fn index(call: Call) -> Result<Answer, Error> {
     let action = match call.query.get("op_type") {
-        None | Some("index") => Action::Index,
-        Some("create") => Action::Create,
+        None | Some("index") => WriteKind::Index,
+        Some("create") => WriteKind::Create,
         Some(other) => {
             return Err(Error::illegal_argument(format!(
                 "opType must be 'create' or 'index', found: [{other}]"
@@ -41,10 +41,10 @@ pub async fn index(call: Call) -> Result<Answer, Error> {
 /// # Errors
 /// As Elasticsearch has them.
 pub async fn create(call: Call) -> Result<Answer, Error> {
-    put(call, Action::Create).await
+    put(call, WriteKind::Create).await
 }
 
-async fn put(mut call: Call, action: Action) -> Result<Answer, Error> {
+async fn put(mut call: Call, action: WriteKind) -> Result<Answer, Error> {
     let source = call.bytes().await?;
     if source.is_empty() {
         return Err(validation(&["source is missing"]));
@@ -55,7 +55,7 @@ async fn put(mut call: Call, action: Action) -> Result<Answer, Error> {
     let (id, action) = match id {
         Some(id) => (id, action),
         // An id that was just made is nobody's yet.
-        None if condition == Condition::None => (call.rest.ids.next(), Action::Create),
+        None if condition == Condition::None => (call.rest.ids.next(), WriteKind::Create),
         None => (call.rest.ids.next(), action),
     };
     write(call, id, action, source, condition).await
@@ -67,25 +67,25 @@ async fn put(mut call: Call, action: Action) -> Result<Answer, Error> {
 /// As Elasticsearch has them.
 pub async fn delete(call: Call) -> Result<Answer, Error> {
     let id = call.part("id").unwrap_or_default().to_owned();
-    let condition = Conditions::of(&call.query)?.condition(Action::Delete)?;
-    write(call, id, Action::Delete, Bytes::new(), condition).await
+    let condition = Conditions::of(&call.query)?.condition(WriteKind::Delete)?;
+    write(call, id, WriteKind::Delete, Bytes::new(), condition).await
 }
 
 async fn write(
     call: Call,
     id: String,
-    action: Action,
+    action: WriteKind,
     source: Bytes,
     condition: Condition,
 ) -> Result<Answer, Error> {
-    place::check_id(&id)?;
+    target::check_id(&id)?;
     let refresh = Refresh::of(&call.query)?;
     let requires_alias = call.query.flag_or("require_alias", false)?;
     let name = call.part("index").unwrap_or_default();
-    let may_create = action != Action::Delete;
-    let place = place::for_write(&call.rest, name, requires_alias, may_create).await?;
+    let may_create = action != WriteKind::Delete;
+    let place = target::for_write(&call.rest, name, requires_alias, may_create).await?;
     let routing = place.routing(&id, call.query.get("routing").map(str::to_owned))?;
-    let write = DocumentWrite { id: id.clone(), routing, action, source, condition };
+    let write = WriteRequest { id: id.clone(), routing, action, source, condition };
     let written = one(&call, &place, write).await?;
     let mut touched = Touched::default();
     touched.add(&place.index, written.partition);
@@ -97,7 +97,7 @@ async fn write(
 ///
 /// # Errors
 /// What the write meets, with the place where.
-pub async fn one(call: &Call, place: &Place, write: DocumentWrite) -> Result<Written, Error> {
+pub async fn one(call: &Call, place: &WriteTarget, write: WriteRequest) -> Result<Written, Error> {
     let (id, routing) = (write.id.clone(), write.routing.clone());
     let mut results =
         call.coordinator().documents().write_documents(&place.index, vec![write]).await;
@@ -109,7 +109,7 @@ pub async fn one(call: &Call, place: &Place, write: DocumentWrite) -> Result<Wri
 #[must_use]
 pub fn answer(
     types: Types,
-    place: &Place,
+    place: &WriteTarget,
     id: &str,
     outcome: &Outcome,
     refresh: Refresh,
@@ -158,7 +158,7 @@ impl Conditions {
     ///
     /// # Errors
     /// 400 where parts of it contradict each other, or one is missing.
-    pub fn condition(&self, action: Action) -> Result<Condition, Error> {
+    pub fn condition(&self, action: WriteKind) -> Result<Condition, Error> {
         let mut wrong = Vec::new();
         if self.version_type == VersionType::Internal && self.version.is_some() {
             wrong.push("internal versioning can not be used for optimistic concurrency control. Please use `if_seq_no` and `if_primary_term` instead");
@@ -167,11 +167,11 @@ impl Conditions {
         if is_external && self.version.is_none() {
             wrong.push("illegal version value [-3] for version type [EXTERNAL]");
         }
-        if is_external && action == Action::Create {
+        if is_external && action == WriteKind::Create {
             wrong.push("create operations only support internal versioning. use index instead");
         }
         let is_sequenced = self.if_seq_no.is_some() || self.if_primary_term.is_some();
-        if is_sequenced && action == Action::Create {
+        if is_sequenced && action == WriteKind::Create {
             wrong.push("create operations do not support compare and set. use index instead");
         }
         if is_sequenced && is_external {
@@ -222,7 +222,7 @@ pub fn check_pipeline(query: &Query) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    fn condition(text: &str, action: Action) -> Result<Condition, String> {
+    fn condition(text: &str, action: WriteKind) -> Result<Condition, String> {
         let query = Query::parse(text).unwrap();
         Conditions::of(&query)
             .and_then(|conditions| conditions.condition(action))
@@ -233,21 +233,21 @@ mod tests {
     fn conditions() {
         let both = "if_seq_no=9&if_primary_term=1";
         assert_eq!(
-            condition(both, Action::Index),
+            condition(both, WriteKind::Index),
             Ok(Condition::IfSequence { seq_no: 9, primary_term: 1 })
         );
         assert_eq!(
-            condition("version=5&version_type=external", Action::Delete),
+            condition("version=5&version_type=external", WriteKind::Delete),
             Ok(Condition::External(5))
         );
-        assert_eq!(condition("", Action::Create), Ok(Condition::None));
+        assert_eq!(condition("", WriteKind::Create), Ok(Condition::None));
         for (text, action) in [
-            ("if_seq_no=9", Action::Index),
-            ("if_primary_term=1", Action::Index),
-            (both, Action::Create),
-            ("version=1", Action::Index),
-            ("version_type=external", Action::Index),
-            ("version=5&version_type=external", Action::Create),
+            ("if_seq_no=9", WriteKind::Index),
+            ("if_primary_term=1", WriteKind::Index),
+            (both, WriteKind::Create),
+            ("version=1", WriteKind::Index),
+            ("version_type=external", WriteKind::Index),
+            ("version=5&version_type=external", WriteKind::Create),
         ] {
             let reason = condition(text, action).unwrap_err();
             assert!(reason.starts_with("Validation Failed: 1: "), "{text}: {reason}");

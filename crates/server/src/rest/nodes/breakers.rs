@@ -4,7 +4,7 @@
 use plimsoll_memory::account::request_sums;
 use plimsoll_memory::breakers::{Figures, Which, figures};
 use plimsoll_memory::ledger::{Heir, OWNERS};
-use plimsoll_memory::watch::{breach, settled_balance};
+use plimsoll_memory::watch::{best_balance, breach};
 use serde_json::{Map, Value, json};
 
 use crate::rest::cat::units::bytes;
@@ -56,7 +56,7 @@ fn owners() -> Value {
     for heir in Heir::ALL {
         all.insert(heir.name().to_owned(), json!(requests.left[heir as usize]));
     }
-    let balance = settled_balance();
+    let balance = best_balance();
     json!({
         "bytes": all,
         "open_requests": requests.open_count,

@@ -102,7 +102,7 @@ pub fn processors_percent() -> [u64; 2] {
     {
         return found;
     }
-    let now = look();
+    let now = sample();
     let found = match *last {
         None => [percent(now.machine_busy, now.machine_all), 0],
         Some((before, _)) => {
@@ -121,7 +121,7 @@ pub fn processors_percent() -> [u64; 2] {
     found
 }
 
-fn look() -> Look {
+fn sample() -> Look {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = text.lines().next().unwrap_or_default();
     let times: Vec<u64> =

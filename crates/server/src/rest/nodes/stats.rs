@@ -18,7 +18,7 @@ use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::shared::Rest;
 use crate::rest::stats::figures::{Figures, Wanted};
-use crate::rest::stats::indices::{Place, shard};
+use crate::rest::stats::indices::{ShardCopy, shard};
 
 /// The parts of an answer: the name that asks for each and the name that it has.
 const PARTS: [(&str, &str); 14] = [
@@ -185,7 +185,7 @@ fn indices(
                     };
                     let partition = partitions.iter().find(is);
                     let first = partition.and_then(|it| it.copies.first()?.node());
-                    let place = Place {
+                    let place = ShardCopy {
                         node: &view.id,
                         is_first: first == Some(&view.member.id),
                         is_serving: true,

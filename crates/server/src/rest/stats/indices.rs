@@ -25,7 +25,7 @@ pub fn shards(call: &Call, found: &[Target]) -> Value {
 
 /// Where a copy is.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct ShardCopy<'a> {
     /// The id of its node.
     pub node: &'a str,
     /// Whether it is named the primary.
@@ -75,7 +75,7 @@ pub async fn stats(call: Call) -> Result<Answer, Error> {
                 let data = told.node(node).map(all::data_path).unwrap_or_default();
                 let node = all::find(&views, node).map_or(node, |view| view.id.as_str());
                 let is_serving = copy.is_serving();
-                let place = Place { node, is_first: at == 0, is_serving, data };
+                let place = ShardCopy { node, is_first: at == 0, is_serving, data };
                 entries.push(shard(&place, figures, &wanted));
             }
             by_shard.insert(partition.ordinal.to_string(), Value::Array(entries));
@@ -135,7 +135,7 @@ impl Sums {
 
 /// One copy: its figures and where it is.
 #[must_use]
-pub fn shard(place: &Place<'_>, partition: &PartitionStatistics, wanted: &Wanted) -> Value {
+pub fn shard(place: &ShardCopy<'_>, partition: &PartitionStatistics, wanted: &Wanted) -> Value {
     let figures = Figures::of_partition(partition);
     let mut shard = json!({
         "routing": {

@@ -2,7 +2,7 @@
 //! others, and what its answer says of what it cost.
 
 use axum::http::{HeaderMap, HeaderValue};
-use plimsoll_memory::{Account, Action, Standing};
+use plimsoll_memory::{Account, Standing, TaskAction};
 
 use Standing::{Control, Read, Write};
 
@@ -21,7 +21,7 @@ pub fn of(
     index: Option<&str>,
     (method, path): (&str, &str),
     headers: &HeaderMap,
-) -> Action {
+) -> TaskAction {
     let (name, standing) = kind;
     let description = match index {
         Some(index) => format!("indices[{index}]"),
@@ -29,7 +29,7 @@ pub fn of(
     };
     let opaque_id = headers.get("x-opaque-id").and_then(|value| value.to_str().ok());
     let opaque_id = opaque_id.filter(|id| id.len() <= OPAQUE_ID_BYTES_MAX).map(str::to_owned);
-    Action { name, description, standing, opaque_id }
+    TaskAction { name, description, standing, opaque_id }
 }
 
 /// Elasticsearch's name, by the path and the method. What is neither a read nor a write of

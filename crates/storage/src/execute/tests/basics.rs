@@ -222,9 +222,9 @@ impl RowsRead for CountedRows {
         self.rows.get(key)
     }
 
-    fn look(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
+    fn with_value(&self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
         self.looks.set(self.looks.get() + 1);
-        self.rows.look(key, show)
+        self.rows.with_value(key, show)
     }
 
     fn scan(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {

@@ -24,13 +24,13 @@ const STEPS: u64 = 400;
 type State = BTreeMap<Bytes, Bytes>;
 
 /// Where an engine is.
-enum Place {
+enum Backing {
     Rocks(TempDir),
     Memory(SimulatedDisk),
 }
 
 struct Bench {
-    place: Place,
+    place: Backing,
     random: Random,
     stream: Stream,
     disk: Disk,
@@ -78,12 +78,12 @@ fn rows(engine: &Engine) -> State {
 }
 
 impl Bench {
-    fn new(place: Place, seed: u64) -> Self {
+    fn new(place: Backing, seed: u64) -> Self {
         let random = Random::seeded(seed);
         let logged = Arc::new(AtomicU64::new(0));
         let disk = match &place {
-            Place::Rocks(_) => Disk::of_the_machine(),
-            Place::Memory(disk) => disk.started(),
+            Backing::Rocks(_) => Disk::of_the_machine(),
+            Backing::Memory(disk) => disk.started(),
         };
         let resources = Self::resources(&place, &disk, &random.part("start 0"), &logged);
         let mut bench = Self {
@@ -105,15 +105,15 @@ impl Bench {
     }
 
     fn resources(
-        place: &Place,
+        place: &Backing,
         disk: &Disk,
         random: &Random,
         logged: &Arc<AtomicU64>,
     ) -> Resources {
         let mut options = StoreOptions { write_buffer_bytes: 1 << 20, ..StoreOptions::default() };
         match place {
-            Place::Rocks(_) => Resources::new(options, Arc::new(|| ())),
-            Place::Memory(simulated) => {
+            Backing::Rocks(_) => Resources::new(options, Arc::new(|| ())),
+            Backing::Memory(simulated) => {
                 // So little that flushes begin by themselves.
                 options.write_buffer_bytes = 64 << 10;
                 let (logged, simulated) = (Arc::clone(logged), simulated.clone());
@@ -127,8 +127,8 @@ impl Bench {
 
     fn dir(&self) -> PathBuf {
         match &self.place {
-            Place::Rocks(dir) => dir.path().join("store"),
-            Place::Memory(_) => PathBuf::from("/store"),
+            Backing::Rocks(dir) => dir.path().join("store"),
+            Backing::Memory(_) => PathBuf::from("/store"),
         }
     }
 
@@ -138,8 +138,8 @@ impl Bench {
 
     fn simulated_disk(&self) -> SimulatedDisk {
         match &self.place {
-            Place::Memory(disk) => disk.clone(),
-            Place::Rocks(_) => panic!("it is on the machine's"),
+            Backing::Memory(disk) => disk.clone(),
+            Backing::Rocks(_) => panic!("it is on the machine's"),
         }
     }
 
@@ -186,7 +186,7 @@ impl Bench {
     fn flush(&mut self) -> Result<(), StoreError> {
         let has_some = self.engine().flushable_bytes() > 0;
         let files = match &self.place {
-            Place::Memory(disk) if has_some => Some(disk.files().len() as u64),
+            Backing::Memory(disk) if has_some => Some(disk.files().len() as u64),
             _ => None,
         };
         self.engine().flush()?;
@@ -216,7 +216,7 @@ impl Bench {
 
     /// The process ends without warning, and where that can be also the machine.
     fn crash(&mut self) {
-        if let Place::Memory(disk) = &self.place {
+        if let Backing::Memory(disk) = &self.place {
             let disk = disk.clone();
             match self.stream.below(3) {
                 0 => disk.lose_power(),
@@ -229,7 +229,7 @@ impl Bench {
             }
         }
         self.engine = None;
-        if let Place::Memory(disk) = &self.place {
+        if let Backing::Memory(disk) = &self.place {
             self.disk = disk.started();
         }
         self.starts += 1;
@@ -303,7 +303,7 @@ impl Bench {
     }
 }
 
-fn runs(place: impl Fn(u64) -> Place, seeds: u64) {
+fn runs(place: impl Fn(u64) -> Backing, seeds: u64) {
     for seed in 0..seeds {
         let mut bench = Bench::new(place(seed), seed);
         (0..STEPS).for_each(|_| bench.step());
@@ -312,17 +312,17 @@ fn runs(place: impl Fn(u64) -> Place, seeds: u64) {
 }
 
 fn simulated(seed: u64) -> Bench {
-    Bench::new(Place::Memory(SimulatedDisk::new(&Random::seeded(seed))), seed)
+    Bench::new(Backing::Memory(SimulatedDisk::new(&Random::seeded(seed))), seed)
 }
 
 #[test]
 fn rocksdb_agrees_with_the_model() {
-    runs(|_| Place::Rocks(TempDir::new().unwrap()), 3);
+    runs(|_| Backing::Rocks(TempDir::new().unwrap()), 3);
 }
 
 #[test]
 fn the_engine_in_memory_agrees_with_the_model() {
-    runs(|seed| Place::Memory(SimulatedDisk::new(&Random::seeded(seed))), 60);
+    runs(|seed| Backing::Memory(SimulatedDisk::new(&Random::seeded(seed))), 60);
 }
 
 #[test]

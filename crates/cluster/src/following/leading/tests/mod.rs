@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 use super::Leading;
-use crate::following::remote::{LeaderTable, Place};
+use crate::following::remote::{FollowerPosition, LeaderTable};
 use crate::node::flushing;
 use crate::node::shared::Shared;
 use crate::{Coordinator, Node, NodeSettings, Request};
@@ -85,13 +85,13 @@ impl Leader {
         flushing::flush_all(self.shared()).await;
     }
 
-    fn place(&self, partition: PartitionId, link: Link) -> Place {
+    fn place(&self, partition: PartitionId, link: Link) -> FollowerPosition {
         let incarnation = self.shared().replication.log.incarnation();
-        Place { partition, position: LeaderPosition { incarnation, link } }
+        FollowerPosition { partition, position: LeaderPosition { incarnation, link } }
     }
 
     /// Both partitions from the beginning of the log.
-    async fn beginnings(&self) -> Vec<Place> {
+    async fn beginnings(&self) -> Vec<FollowerPosition> {
         let table = self.table().await.incarnation;
         let partitions = (0..2).map(|ordinal| PartitionId { table, ordinal });
         partitions

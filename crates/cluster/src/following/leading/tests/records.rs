@@ -17,7 +17,7 @@ use crate::following::remote::{Level, Records, RemoteError, Told};
 struct Takers(BTreeMap<PartitionId, (LeaderPosition, Vec<Bytes>)>);
 
 impl Takers {
-    fn new(places: &[Place]) -> Self {
+    fn new(places: &[FollowerPosition]) -> Self {
         Self(places.iter().map(|it| (it.partition, (it.position, Vec::new()))).collect())
     }
 
@@ -42,10 +42,9 @@ impl Takers {
         last
     }
 
-    fn places(&self) -> Vec<Place> {
-        let place = |(partition, (position, _)): (&PartitionId, &(LeaderPosition, _))| Place {
-            partition: *partition,
-            position: *position,
+    fn places(&self) -> Vec<FollowerPosition> {
+        let place = |(partition, (position, _)): (&PartitionId, &(LeaderPosition, _))| {
+            FollowerPosition { partition: *partition, position: *position }
         };
         self.0.iter().map(place).collect()
     }
@@ -63,7 +62,7 @@ fn in_log(leader: &Leader, partition: PartitionId) -> Vec<Bytes> {
     entries.into_iter().map(|it| it.record).filter(of).collect()
 }
 
-async fn refused(leader: &Leader, places: Vec<Place>) -> RemoteError {
+async fn refused(leader: &Leader, places: Vec<FollowerPosition>) -> RemoteError {
     match leader.leading.records(places).await {
         Err(error) => error,
         Ok(mut stream) => refusal(&mut stream).await.1,
@@ -121,8 +120,9 @@ async fn one_that_has_all_waits_for_more() {
     let leader = Leader::open().await;
     leader.write(0..10, 10).await;
     let places = leader.beginnings().await;
-    let at_end = |place: &Place| leader.place(place.partition, leader.position(place.partition));
-    let places: Vec<Place> = places.iter().map(at_end).collect();
+    let at_end =
+        |place: &FollowerPosition| leader.place(place.partition, leader.position(place.partition));
+    let places: Vec<FollowerPosition> = places.iter().map(at_end).collect();
     let mut takers = Takers::new(&places);
     let mut stream = leader.leading.records(places).await.unwrap();
     leader.write(10..20, 10).await;

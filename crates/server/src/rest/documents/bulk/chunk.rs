@@ -7,13 +7,13 @@ use std::io::Write;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use plimsoll_cluster::{Action, Condition, DocumentWrite, IndexMetadata};
+use plimsoll_cluster::{Condition, IndexMetadata, WriteKind, WriteRequest};
 use plimsoll_index::Error;
 
 use super::answers::Answers;
 use super::parser::{Item, Operation};
-use crate::rest::documents::place::{self, Place, located};
 use crate::rest::documents::source_filter::SourceFilter;
+use crate::rest::documents::target::{self, WriteTarget, located};
 use crate::rest::documents::update::{self, Change, Updated};
 use crate::rest::documents::write::{Conditions, validation};
 use crate::rest::documents::written::{self, Outcome};
@@ -38,7 +38,7 @@ pub struct Defaults {
 
 /// An item whose place is known.
 struct Placed {
-    place: Arc<Place>,
+    place: Arc<WriteTarget>,
     operation: Operation,
     id: String,
     routing: Option<String>,
@@ -46,7 +46,7 @@ struct Placed {
 }
 
 enum Work {
-    Write(Option<DocumentWrite>),
+    Write(Option<WriteRequest>),
     Update(Box<Change>, Condition, u32),
 }
 
@@ -54,26 +54,26 @@ type Outcomes = Vec<Option<Result<Updated, Error>>>;
 /// The index and id of an item that found no place.
 type Named = Option<(String, Option<String>)>;
 
-/// Places that were found before, with how they were asked for: few, so they are looked through.
+/// WriteTargets that were found before, with how they were asked for: few, so they are looked through.
 #[derive(Default)]
-struct Places(Vec<(String, bool, bool, Arc<Place>)>);
+struct WriteTargets(Vec<(String, bool, bool, Arc<WriteTarget>)>);
 
-impl Places {
+impl WriteTargets {
     async fn find(
         &mut self,
         rest: &Rest,
         name: &str,
         requires_alias: bool,
         may_create: bool,
-    ) -> Result<Arc<Place>, Error> {
-        let is_it = |known: &&(String, bool, bool, Arc<Place>)| {
+    ) -> Result<Arc<WriteTarget>, Error> {
+        let is_it = |known: &&(String, bool, bool, Arc<WriteTarget>)| {
             known.0 == name && known.1 == requires_alias && known.2 == may_create
         };
         if let Some((.., place)) = self.0.iter().find(is_it) {
             return Ok(Arc::clone(place));
         }
         // What failed is asked again: an item after it may create the index.
-        let place = Arc::new(place::for_write(rest, name, requires_alias, may_create).await?);
+        let place = Arc::new(target::for_write(rest, name, requires_alias, may_create).await?);
         self.0.push((name.to_owned(), requires_alias, may_create, Arc::clone(&place)));
         Ok(place)
     }
@@ -81,7 +81,7 @@ impl Places {
 
 /// Carries items out and adds their answers, in the order of the items.
 pub async fn carry_out(rest: &Rest, defaults: &Defaults, items: Vec<Item>, answers: &mut Answers) {
-    let mut places = Places::default();
+    let mut places = WriteTargets::default();
     let mut outcomes: Outcomes = Vec::with_capacity(items.len());
     let mut names: Vec<(Operation, Named)> = Vec::with_capacity(items.len());
     let mut placed = Vec::with_capacity(items.len());
@@ -89,7 +89,7 @@ pub async fn carry_out(rest: &Rest, defaults: &Defaults, items: Vec<Item>, answe
         let operation = item.operation.unwrap_or(Operation::Index);
         let index = item.index.take();
         let name = index.as_deref().or(defaults.index.as_deref()).unwrap_or_default();
-        match settle(rest, defaults, &mut item, operation, name, &mut places).await {
+        match resolve(rest, defaults, &mut item, operation, name, &mut places).await {
             Ok(item) => {
                 names.push((operation, None));
                 placed.push(Some(item));
@@ -160,13 +160,13 @@ fn failure(out: &mut Vec<u8>, types: Types, index: &str, id: Option<&str>, error
 }
 
 /// Finds an item's place and makes its work of it.
-async fn settle(
+async fn resolve(
     rest: &Rest,
     defaults: &Defaults,
     item: &mut Item,
     operation: Operation,
     name: &str,
-    places: &mut Places,
+    places: &mut WriteTargets,
 ) -> Result<Placed, Error> {
     if name.is_empty() {
         return Err(validation(&["index is missing"]));
@@ -174,14 +174,14 @@ async fn settle(
     let requires_alias = item.require_alias.unwrap_or(defaults.requires_alias);
     let may_create = operation != Operation::Delete;
     if let Some(id) = &item.id {
-        place::check_id(id)?;
+        target::check_id(id)?;
     }
     let place = places.find(rest, name, requires_alias, may_create).await?;
     let routing = item.routing.take().or_else(|| defaults.routing.clone());
     let action = match operation {
-        Operation::Index | Operation::Update => Action::Index,
-        Operation::Create => Action::Create,
-        Operation::Delete => Action::Delete,
+        Operation::Index | Operation::Update => WriteKind::Index,
+        Operation::Create => WriteKind::Create,
+        Operation::Delete => WriteKind::Delete,
     };
     let conditions = Conditions {
         if_seq_no: item.if_seq_no,
@@ -195,7 +195,7 @@ async fn settle(
         None if matches!(operation, Operation::Update | Operation::Delete) => {
             return Err(validation(&["id is missing"]));
         }
-        None if condition == Condition::None => (rest.ids.next(), Action::Create),
+        None if condition == Condition::None => (rest.ids.next(), WriteKind::Create),
         None => (rest.ids.next(), action),
     };
     let routing = place.routing(&id, routing)?;
@@ -205,7 +205,7 @@ async fn settle(
     } else {
         let source = std::mem::take(&mut item.source);
         let (id, routing) = (id.clone(), routing.clone());
-        Work::Write(Some(DocumentWrite { id, routing, action, source, condition }))
+        Work::Write(Some(WriteRequest { id, routing, action, source, condition }))
     };
     Ok(Placed { place, operation, id, routing, work })
 }
@@ -238,7 +238,7 @@ fn waves(placed: &[Option<Placed>]) -> Vec<Vec<usize>> {
 }
 
 /// Writes to one index, and the positions of their items.
-type Batch = (Arc<IndexMetadata>, Vec<usize>, Vec<DocumentWrite>);
+type Batch = (Arc<IndexMetadata>, Vec<usize>, Vec<WriteRequest>);
 
 /// Carries one group out: its updates one beside the other, its writes index by index.
 async fn run(rest: &Rest, placed: &mut [Option<Placed>], wave: &[usize], outcomes: &mut Outcomes) {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use plimsoll_cluster::{
-    Action, Condition, DocumentWrite, SearchOptions, SearchOutcome, WriteResult,
+    Condition, SearchOptions, SearchOutcome, WriteKind, WriteRequest, WriteResult,
 };
 use plimsoll_index::search::SearchRequest;
 use plimsoll_index::{Error, ErrorClass};
@@ -18,9 +18,9 @@ use super::plan::{Destination, Plan};
 use crate::rest::answer::Answer;
 use crate::rest::documents::becomes::Becomes;
 use crate::rest::documents::bulk::parser::VersionType;
-use crate::rest::documents::place::{self, Place, located};
 use crate::rest::documents::refresh::{Refresh, Touched};
 use crate::rest::documents::script::Script;
+use crate::rest::documents::target::{self, WriteTarget, located};
 use crate::rest::expressions::Target;
 use crate::rest::http_status::HttpStatus;
 use crate::rest::shared::Rest;
@@ -221,7 +221,7 @@ async fn batch(
     hits: &[Box<RawValue>],
 ) -> Result<(), Error> {
     let place = match work {
-        Work::Copy(to) => Some(place::for_write(rest, &to.index, false, true).await?),
+        Work::Copy(to) => Some(target::for_write(rest, &to.index, false, true).await?),
         _ => None,
     };
     let index = place.as_ref().map_or(&target.index, |place| &place.index);
@@ -263,7 +263,11 @@ async fn batch(
 }
 
 /// What is written for a hit; none where its script leaves it as it is.
-fn write(hit: Hit<'_>, work: &Work, place: Option<&Place>) -> Result<Option<DocumentWrite>, Error> {
+fn write(
+    hit: Hit<'_>,
+    work: &Work,
+    place: Option<&WriteTarget>,
+) -> Result<Option<WriteRequest>, Error> {
     let unchanged = Condition::IfSequence { seq_no: hit.seq_no, primary_term: 1 };
     let script = match work {
         Work::Delete => None,
@@ -271,17 +275,17 @@ fn write(hit: Hit<'_>, work: &Work, place: Option<&Place>) -> Result<Option<Docu
         Work::Copy(to) => to.script.as_ref(),
     };
     let source = hit.source.map(|source| Bytes::copy_from_slice(source.get().as_bytes()));
-    let (mut action, mut source) = (Action::Index, source.unwrap_or_default());
+    let (mut action, mut source) = (WriteKind::Index, source.unwrap_or_default());
     match script.map(|script| script.run(Some(&source))).transpose()? {
         None => (),
         Some(Becomes::Same) => return Ok(None),
         Some(Becomes::Document(changed)) => source = changed,
-        Some(Becomes::Nothing) => action = Action::Delete,
+        Some(Becomes::Nothing) => action = WriteKind::Delete,
     }
     let mut routing = hit.routing;
     let mut condition = unchanged;
     match work {
-        Work::Delete => action = Action::Delete,
+        Work::Delete => action = WriteKind::Delete,
         Work::Update(_) => (),
         Work::Copy(to) => {
             if let Some(given) = &to.routing {
@@ -290,8 +294,8 @@ fn write(hit: Hit<'_>, work: &Work, place: Option<&Place>) -> Result<Option<Docu
             if let Some(place) = place {
                 routing = place.routing(&hit.id, routing)?;
             }
-            if to.creates_only && action == Action::Index {
-                action = Action::Create;
+            if to.creates_only && action == WriteKind::Index {
+                action = WriteKind::Create;
             }
             condition = match to.version_type {
                 VersionType::Internal => Condition::None,
@@ -300,8 +304,8 @@ fn write(hit: Hit<'_>, work: &Work, place: Option<&Place>) -> Result<Option<Docu
             };
         }
     }
-    if action == Action::Delete {
+    if action == WriteKind::Delete {
         source = Bytes::new();
     }
-    Ok(Some(DocumentWrite { id: hit.id, routing, action, source, condition }))
+    Ok(Some(WriteRequest { id: hit.id, routing, action, source, condition }))
 }

@@ -41,7 +41,7 @@ pub(in crate::partition) struct Memory {
     before_flush: BeforeFlush,
     /// Whether files could not be written since [`Self::resume`] worked last.
     has_failed: Arc<AtomicBool>,
-    state: Mutex<State>,
+    state: Mutex<EngineRows>,
     /// Held by who writes files.
     files: Mutex<Files>,
     /// Files and their bytes, for who only asks.
@@ -65,7 +65,7 @@ pub(in crate::partition) struct Snapshot {
     is_cached: bool,
 }
 
-struct State {
+struct EngineRows {
     rows: Rows,
     /// What no file has, in its order.
     unflushed: Vec<Change>,
@@ -109,7 +109,7 @@ impl Memory {
         let memory = Self {
             before_flush: Arc::clone(&resources.before_flush),
             has_failed,
-            state: Mutex::new(State { rows, unflushed: Vec::new(), chance, waits }),
+            state: Mutex::new(EngineRows { rows, unflushed: Vec::new(), chance, waits }),
             file_count: AtomicU64::new(0),
             file_bytes: AtomicU64::new(0),
             files: Mutex::new(files),

@@ -17,14 +17,14 @@ pub const ID_BYTES_MAX: usize = 512;
 
 /// An index that takes documents, and the routing that every one of them gets.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct WriteTarget {
     /// The index.
     pub index: Arc<IndexMetadata>,
     /// What the alias, through which it was reached, says.
     routing: Option<(String, String)>,
 }
 
-impl Place {
+impl WriteTarget {
     /// The routing of a document: its own, or the alias'.
     ///
     /// # Errors
@@ -50,19 +50,19 @@ impl Place {
 }
 
 /// What a target says as the place of a document.
-fn place(target: Target) -> Place {
+fn place(target: Target) -> WriteTarget {
     let routing = target.aliases.first().and_then(|alias| {
         let routing = target.index.aliases.get(alias)?.get("index_routing")?.as_str()?;
         Some((alias.clone(), routing.to_owned()))
     });
-    Place { index: target.index, routing }
+    WriteTarget { index: target.index, routing }
 }
 
 /// Where a document that is read lies.
 ///
 /// # Errors
 /// 404 where the index is not there, 400 where there are several.
-pub fn for_read(rest: &Rest, name: &str) -> Result<Place, Error> {
+pub fn for_read(rest: &Rest, name: &str) -> Result<WriteTarget, Error> {
     let coordinator = &rest.node.coordinator;
     expressions::resolve_one(coordinator, name, "index_expression").map(place)
 }
@@ -77,7 +77,7 @@ pub async fn for_write(
     name: &str,
     requires_alias: bool,
     may_create: bool,
-) -> Result<Place, Error> {
+) -> Result<WriteTarget, Error> {
     let name = expressions::date_math::resolve(name, now_ms())?;
     let coordinator = &rest.node.coordinator;
     let target = match expressions::resolve_write(coordinator, &name)? {

@@ -7,7 +7,7 @@ use super::lanes::{Carried, next};
 use super::way::Way;
 
 /// How it is reached now.
-pub(super) struct State {
+pub(super) struct Reachability {
     pub(super) ways: Vec<Way>,
     /// Whose turn it is.
     pub(super) next: usize,
@@ -19,13 +19,13 @@ pub(super) struct State {
     pub(super) error: Option<String>,
 }
 
-impl Default for State {
+impl Default for Reachability {
     fn default() -> Self {
         Self { ways: Vec::new(), next: 0, lanes: 1, is_reached: false, error: None }
     }
 }
 
-impl State {
+impl Reachability {
     /// The way that the next part of a file takes, of those to its node.
     pub(super) fn lane(&mut self, node: &str) -> Result<(Way, Option<Carried>), RemoteError> {
         let to_node = || self.ways.iter().filter(|way| way.node == node).take(self.lanes);

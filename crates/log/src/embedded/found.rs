@@ -32,11 +32,11 @@ pub(super) fn note_stop(dir: &Path, reason: &str) {
 }
 
 /// Makes the log as it is found durable.
-pub(super) fn settle(dir: &Path) -> Result<(), LogError> {
+pub(super) fn make_durable(dir: &Path) -> Result<(), LogError> {
     let note = dir.join(NOTE_FILE);
     let noted = note.exists();
-    let settled = settle_files(dir, noted);
-    settled.map_err(|error| LogError::Failed(format!("cannot sync the log: {error}")))?;
+    let synced = sync_files(dir, noted);
+    synced.map_err(|error| LogError::Failed(format!("cannot sync the log: {error}")))?;
     sync_dir(&records_dir(dir))?;
     if noted {
         fs::remove_file(&note)
@@ -45,7 +45,7 @@ pub(super) fn settle(dir: &Path) -> Result<(), LogError> {
     sync_dir(dir)
 }
 
-fn settle_files(dir: &Path, noted: bool) -> io::Result<()> {
+fn sync_files(dir: &Path, noted: bool) -> io::Result<()> {
     let files = appended(dir)?;
     for (_, path) in files.iter().rev().take(if noted { FILES_IN_DOUBT } else { 1 }) {
         let file = File::options().read(true).write(true).open(path)?;
