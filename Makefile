@@ -4,7 +4,7 @@ SHELL := /bin/bash
 # running, testing and linting share what they compile. RocksDB is compiled once per machine.
 
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/plimsoll/target
-export DATA RESP HTTP RPC LOG ARGS SEEDS FROM
+export DATA RESP HTTP RPC LOG ARGS TLS SEEDS FROM
 
 .DEFAULT_GOAL := help
 .PHONY: help run demo cluster build test bench-breakers bench-redis bench-rows bench-mixes bench-distribution bench-growth bench-rally bench-failover simulate mutations soak soak-absence soak-absence-real soak-cluster soak-follow clean-data
@@ -18,7 +18,7 @@ run: ## build, start one node, load the sample on the first start (DATA=, RESP=,
 demo: build ## ninety seconds: three nodes here, one gets sick, with protections off and on
 	@. scripts/env.sh && "$$plimsoll" lab demo --out "$${DATA:-data}/demo"
 
-cluster: ## three nodes and three log servers on this machine (DATA=, RESP=, HTTP=, RPC=, LOG=, ARGS=)
+cluster: ## three nodes and three log servers on this machine (DATA=, RESP=, HTTP=, RPC=, LOG=, ARGS=, TLS=1)
 	@scripts/cluster.sh
 
 build: ## build the binary

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds Plimsoll and starts a cluster on this machine: three log servers and three nodes. Says what
 # to try; Ctrl-C ends everything. Settings: DATA (./data/cluster); RESP, HTTP, RPC and LOG, the first
-# of three addresses in a row (127.0.0.1:6380, 9200, 9300, 4222); ARGS for every node.
+# of three addresses in a row (127.0.0.1:6380, 9200, 9300, 4222); ARGS for every node; TLS=1 for TLS on every
+# port, with certificates that it makes (DATA/certs).
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/starting.sh"
@@ -37,17 +38,43 @@ check_ports() {
   for i in 0 1 2; do check_port LOG "$log" "$i" "$route_offset"; done
 }
 
+# An authority, and what it signs for each process; those that are there from last time stay.
+make_certificates() {
+  local name
+  mkdir -p "$certs"
+  [ -f "$certs/ca.crt" ] || "$plimsoll" certificates ca --out "$certs" >/dev/null
+  for name in "${nodes[@]}"; do
+    [ -f "$certs/$name.crt" ] ||
+      "$plimsoll" certificates node --ca "$certs" --out "$certs" --name "$name" --dns localhost --ip "${http%:*}" >/dev/null
+  done
+  for name in log0 log1 log2; do
+    [ -f "$certs/$name.crt" ] ||
+      "$plimsoll" certificates server --ca "$certs" --out "$certs" --name "$name" --ip 127.0.0.1 >/dev/null
+  done
+}
+
+# What a node is started with for that, a word in a line.
+tls_words() { # its name
+  local port
+  for port in http resp rpc log; do
+    printf -- '--set\n%s.tls.certificate=%s\n--set\n%s.tls.key=%s\n' "$port" "$certs/$1.crt" "$port" "$certs/$1.key"
+  done
+  printf -- '--set\n%s\n' http.tls.enabled=true resp.tls.enabled=true rpc.tls.mode=required \
+    "rpc.tls.certificate_authorities=$certs/ca.crt" "log.tls.certificate_authorities=$certs/ca.crt"
+}
+
 declare -A pids=()
 log_servers=
 
 # Each in a session of its own: Ctrl-C reaches this script alone, which ends them in order.
 start_node() { # number from 0
-  local name=${nodes[$1]}
+  local name=${nodes[$1]} tls=()
+  [ -z "${TLS:-}" ] || mapfile -t tls < <(tls_words "$name")
   : >"$data/$name.log"
   # shellcheck disable=SC2086  # ARGS is a list of words
   setsid "$plimsoll" serve --node "$name" --data "$data/$name" --resp "$(address "$resp" "$1")" \
     --http "$(address "$http" "$1")" --rpc "$(address "$rpc" "$1")" \
-    --log "nats://$log,$(address "$log" 1),$(address "$log" 2)" ${ARGS:-} >"$data/$name.log" 2>&1 &
+    --log "nats://$log,$(address "$log" 1),$(address "$log" 2)" ${tls[@]+"${tls[@]}"} ${ARGS:-} >"$data/$name.log" 2>&1 &
   pids[$name]=$!
 }
 
@@ -83,12 +110,18 @@ stop_all() {
 
 # The lines are run here before they are shown: what is printed is known to answer.
 say_what_to_try() {
-  local write read document search
+  local write read document search curl="curl -s" scheme=http
   write=$(plain_question "$resp" 'SET greeting ahoy')
   read=$(plain_question "$(address "$resp" 1)" 'GET greeting')
-  document="curl -s -XPUT 'http://$http/ships/_doc/1?refresh=true' -H 'Content-Type: application/json' -d '{\"name\":\"Cutty Sark\",\"tons\":963}'"
-  search="curl -s 'http://$(address "$http" 2)/ships/_search?q=name:cutty&pretty'"
-  bash -c "$write" | grep -q OK && bash -c "$read" | grep -q ahoy ||
+  if [ -n "${TLS:-}" ]; then
+    scheme=https curl="curl -s --cacert $certs/ca.crt"
+    write="redis-cli --tls --cacert $certs/ca.crt -h ${resp%:*} -p ${resp##*:} SET greeting ahoy"
+    read="redis-cli --tls --cacert $certs/ca.crt -h ${resp%:*} -p $((${resp##*:} + 1)) GET greeting"
+  fi
+  document="$curl -XPUT '$scheme://$http/ships/_doc/1?refresh=true' -H 'Content-Type: application/json' -d '{\"name\":\"Cutty Sark\",\"tons\":963}'"
+  search="$curl '$scheme://$(address "$http" 2)/ships/_search?q=name:cutty&pretty'"
+  [ -n "${TLS:-}" ] && ! command -v redis-cli >/dev/null ||
+    { bash -c "$write" | grep -q OK && bash -c "$read" | grep -q ahoy; } ||
     echo "cluster: warning: a write at n1 is not read at n2" >&2
   if command -v curl >/dev/null; then
     bash -c "$document" | grep -q '"_id":"1"' && bash -c "$search" | grep -q 'Cutty Sark' ||
@@ -105,11 +138,11 @@ A document at n1, a search at n3:
   $document
   $search
 Who is there, and where the copies are:
-  curl -s 'http://$http/_cat/nodes?v'
-  curl -s 'http://$http/_cat/shards?v'
+  $curl '$scheme://$http/_cat/nodes?v'
+  $curl '$scheme://$http/_cat/shards?v'
 Kill n3 (the read and the write go on), then see that the others miss it:
   kill -9 ${pids[n3]}
-  curl -s 'http://$http/_cluster/health?pretty'
+  $curl '$scheme://$http/_cluster/health?pretty'
 
 A node that ended starts again when you type its name here and press Enter.
 Ctrl-C ends everything; data and what the processes say stay in $data.
@@ -156,6 +189,11 @@ export PLIMSOLL_NATS
 
 mkdir -p "$data"
 data=$(cd "$data" && pwd)
+certs=$data/certs
+if [ -n "${TLS:-}" ]; then
+  make_certificates
+  export TLS_DIR=$certs
+fi
 trap 'stop_all; exit 0' INT TERM
 trap stop_all EXIT
 setsid scripts/log_servers.sh "$data/log" 3 "${log##*:}" >"$data/log_servers.log" 2>&1 &
@@ -163,7 +201,7 @@ log_servers=$!
 for i in "${!nodes[@]}"; do start_node "$i"; done
 for i in "${!nodes[@]}"; do
   await_node "$i"
-  echo "${nodes[$i]} is ready: RESP $(address "$resp" "$i"), REST http://$(address "$http" "$i"), process ${pids[${nodes[$i]}]}"
+  echo "${nodes[$i]} is ready: RESP $(address "$resp" "$i"), REST http${TLS:+s}://$(address "$http" "$i"), process ${pids[${nodes[$i]}]}"
 done
 say_what_to_try
 attend

@@ -4,6 +4,9 @@
 #
 #   scripts/log_servers.sh DIR [COUNT [PORT [SYNC_INTERVAL]]]
 #
+# With TLS_DIR, a folder with ca.crt and each server's log0.crt, log0.key and so on (`plimsoll certificates
+# server`), clients and servers connect by TLS alone, and each shows a certificate that ca.crt signed.
+#
 # SYNC_INTERVAL is `always` (the default here: an append is acknowledged when it is on disk), or a
 # time as `2m`, the server's own default. PLIMSOLL_NATS names another server; 2.9 has no such
 # setting, and needs `-` here.
@@ -32,8 +35,14 @@ for ((i = 0; i < count; i++)); do
     echo "listen: \"127.0.0.1:$((port + i))\""
     echo 'max_payload: 8MB'
     echo "jetstream { store_dir: \"$dir/log$i\", $sync_line }"
+    tls=
+    if [ -n "${TLS_DIR:-}" ]; then
+      tls="tls { cert_file: \"$TLS_DIR/log$i.crt\", key_file: \"$TLS_DIR/log$i.key\", ca_file: \"$TLS_DIR/ca.crt\""
+      echo "$tls, verify: true }"
+      tls=", $tls }"
+    fi
     ((count == 1)) ||
-      echo "cluster { name: plimsoll, listen: \"127.0.0.1:$((port + 100 + i))\", routes: [$routes] }"
+      echo "cluster { name: plimsoll, listen: \"127.0.0.1:$((port + 100 + i))\", routes: [$routes]$tls }"
   } >"$dir/log$i.conf"
   "$PLIMSOLL_NATS" -c "$dir/log$i.conf" -l "$dir/log$i.log" &
   pids+=($!)

@@ -4,6 +4,7 @@
 //! All but [`apply`] judge bytes and single commands; what happens to a node under them is tested elsewhere.
 
 pub mod apply;
+pub mod handshake;
 
 use bytes::{Bytes, BytesMut};
 use plimsoll_index::ErrorClass;

@@ -140,6 +140,11 @@ proptest! {
     }
 
     #[test]
+    fn handshake(data in bytes()) {
+        plimsoll_fuzz::handshake::handshake(&data);
+    }
+
+    #[test]
     fn remote(data in prop_oneof![bytes(), remote_message()]) {
         plimsoll_fuzz::remote(&data);
     }

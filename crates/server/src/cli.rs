@@ -4,10 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::certificates::command::{CertificatesCommand, EXAMPLES as CERTIFICATES_EXAMPLES};
 use crate::lab::LabCommand;
-use crate::remote::certificates::command::{
-    CertificatesCommand, EXAMPLES as CERTIFICATES_EXAMPLES,
-};
 use crate::settings::{Raw, Settings, SettingsError};
 
 const EXAMPLES: &str = "\

@@ -11,6 +11,7 @@
 )]
 
 pub mod auth;
+pub mod certificates;
 pub mod cli;
 pub mod clients;
 pub mod commands;
@@ -30,5 +31,6 @@ pub mod rpc;
 pub mod serve;
 pub mod settings;
 pub mod spans;
+pub mod tls;
 pub mod usage;
 pub mod workers;

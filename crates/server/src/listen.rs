@@ -53,10 +53,11 @@ pub fn check_exposure(settings: &Settings) -> Result<(), ListenError> {
     if let Some(rpc) = settings.rpc
         && !rpc.ip().is_loopback()
         && settings.rpc_secret.is_none()
+        && settings.rpc_tls.as_ref().is_none_or(|tls| tls.is_optional)
     {
         return exposed(format!(
-            "rpc.address {rpc} is not loopback and there is no secret: set rpc.secret_file or \
-             rpc.secret, alike in all nodes, or pass --insecure"
+            "rpc.address {rpc} is not loopback and there is no secret: set rpc.tls.mode to required, or \
+             rpc.secret_file, alike in all nodes, or pass --insecure"
         ));
     }
     Ok(())

@@ -10,9 +10,9 @@ use std::{process::ExitCode, time::SystemTime};
 
 use clap::Parser;
 use plimsoll_server::{
+    certificates::command::{self as certificates, CertificatesCommand},
     cli::{Cli, Command, ServeArgs},
     lab::{self, LabCommand},
-    remote::certificates::command::{self as certificates, CertificatesCommand},
     serve::serve,
     settings::Settings,
 };

@@ -29,12 +29,16 @@ use crate::{
         leader::OwnCluster,
         port::{self, Leader},
         relay::NodeAnswers,
-        tls::{self, Identity, ServerFiles},
-        watched::{FileError, Watched},
     },
     rest::{Rest, browsers::takes_any_host, cluster, server::Server},
     rpc,
-    settings::{RemotePort, Settings},
+    settings::{NodeTls, RemotePort, Settings},
+    tls::{
+        self, ClientFiles, Identity, Rules, ServerFiles,
+        door::Door,
+        member::Members,
+        watched::{FileError, Watched},
+    },
     workers::Workers,
 };
 
@@ -58,9 +62,14 @@ pub enum ServeError {
     /// The data.
     #[error("cannot open the node: {0}")]
     Open(#[from] OpenError),
-    /// A file of the port for other clusters.
-    #[error("cannot open the port for other clusters (remote_cluster_server.enabled): {0}")]
-    Tls(#[from] FileError),
+    /// A file of a port's TLS.
+    #[error("cannot open the port with TLS ({port}): {error}")]
+    Tls {
+        /// The setting of the port.
+        port: &'static str,
+        /// Which file, and why.
+        error: FileError,
+    },
     /// The operating system.
     #[error("{0}")]
     System(#[from] io::Error),
@@ -70,7 +79,7 @@ impl ServeError {
     /// Whether the command line or the settings are at fault, rather than the machine.
     #[must_use]
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Listen(ListenError::Exposed(_)) | Self::Tls(_))
+        matches!(self, Self::Listen(ListenError::Exposed(_)) | Self::Tls { .. })
     }
 }
 
@@ -111,7 +120,11 @@ async fn run(settings: Settings) -> Result<End, ServeError> {
     let rpc = settings.rpc.map(|address| Port::take(address, "rpc.address")).transpose()?;
     let rpc_address = rpc.as_ref().map(Port::address).transpose()?;
     let remote = settings.remote.as_ref().map(RemoteDoor::take).transpose()?;
-    let peers = peers(&settings)?;
+    let http_door = door("http.address", settings.http_tls.as_ref(), Rules::Http)?;
+    let resp_door = door("resp.address", settings.resp_tls.as_ref(), Rules::Resp)?;
+    let node_tls =
+        settings.rpc_tls.clone().map(|tls| NodeDoors::new(tls, &settings)).transpose()?;
+    let peers = peers(&settings, node_tls.as_ref())?;
     let record = node::record(
         &settings,
         rpc.as_ref().map(Port::address).transpose()?,
@@ -156,12 +169,14 @@ async fn run(settings: Settings) -> Result<End, ServeError> {
     let name = shared.settings.cluster_name.clone();
     let own = OwnCluster::new(Arc::clone(coordinator), node.leading(), uuid, name);
     let leader: Arc<dyn Leader> = Arc::new(own);
-    let rest = Server::start(http.into_std()?, rest, processors)?;
+    let rest = Server::start(http.into_std()?, rest, http_door, processors)?;
     let rpc = match rpc {
         Some(port) => {
             let (coordinator, keys) = (Arc::clone(coordinator), Arc::clone(&known.keys));
             let answers = NodeAnswers::new(coordinator, keys, Arc::clone(&leader));
-            Some(rpc::Server::start(port.into_std()?, Arc::new(answers), secret.as_deref())?)
+            let door = node_tls.map_or_else(|| Door::new("rpc.address", None), |it| it.door);
+            let port = port.into_std()?;
+            Some(rpc::Server::start(port, Arc::new(answers), secret.as_deref(), door)?)
         }
         None => None,
     };
@@ -170,7 +185,7 @@ async fn run(settings: Settings) -> Result<End, ServeError> {
         None => None,
     };
     let tasks = [
-        tokio::spawn(accept(resp, Arc::clone(&shared), Arc::clone(&workers))),
+        tokio::spawn(accept(resp, Arc::new(resp_door), Arc::clone(&shared), Arc::clone(&workers))),
         tokio::spawn(tick(Arc::clone(&shared))),
     ];
     if let Err(error) = say_ready(&shared, addresses) {
@@ -261,14 +276,51 @@ fn begin_again() -> io::Error {
 }
 
 /// The way to other nodes, where there may be any.
-fn peers(settings: &Settings) -> io::Result<Arc<dyn Peers>> {
+fn peers(settings: &Settings, tls: Option<&NodeDoors>) -> io::Result<Arc<dyn Peers>> {
     Ok(match settings.rpc {
         Some(_) => {
             let secret = settings.rpc_secret.as_deref();
-            Arc::new(rpc::Client::start(&settings.node_name, secret)?)
+            let tls = tls.map(|it| it.way.clone());
+            Arc::new(rpc::Client::start(&settings.node_name, secret, tls)?)
         }
         None => Arc::new(NoPeers),
     })
+}
+
+/// The door of a port that clients connect to.
+fn door(port: &'static str, files: Option<&ServerFiles>, rules: Rules) -> Result<Door, ServeError> {
+    let now = Instant::now().into_std();
+    let tls = files.map(|files| tls::server(files.clone(), rules, now).map(Arc::new)).transpose();
+    Ok(Door::new(port, tls.map_err(|error| ServeError::Tls { port, error })?))
+}
+
+/// TLS between nodes, for both sides.
+struct NodeDoors {
+    door: Door,
+    way: rpc::NodeWay,
+}
+
+impl NodeDoors {
+    /// Reads the files, and looks first whether the certificate is this node's: it would be refused by all
+    /// others, one after the other.
+    fn new(tls: NodeTls, settings: &Settings) -> Result<Self, ServeError> {
+        const PORT: &str = "rpc.address";
+        let failed = |error| ServeError::Tls { port: PORT, error };
+        let members = Members::of(&settings.cluster_name);
+        let NodeTls { is_optional, files } = tls;
+        tls::check_own(&files.identity, &members, &settings.node_name).map_err(failed)?;
+        let now = Instant::now().into_std();
+        let client = ClientFiles {
+            authorities: files.authorities.clone(),
+            identity: Some(files.identity.clone()),
+        };
+        let server = tls::server(files, Rules::Nodes(members.clone()), now).map_err(failed)?;
+        let client = tls::node_client(client, members, now).map_err(failed)?;
+        Ok(Self {
+            door: Door::new(PORT, Some(Arc::new(server))).optional(is_optional),
+            way: rpc::NodeWay { tls: Arc::new(client), is_optional },
+        })
+    }
 }
 
 /// The port for other clusters before it is open. Its files are read first: a node that could not open
@@ -286,7 +338,9 @@ impl RemoteDoor {
         let identity =
             Identity { certificate: settings.certificate.clone(), key: settings.key.clone() };
         let files = ServerFiles { identity, authorities: settings.authorities.clone() };
-        let tls = Arc::new(tls::server(files, Instant::now().into_std())?);
+        let tls = tls::server(files, Rules::Clusters, Instant::now().into_std());
+        let port = "remote_cluster_server.enabled";
+        let tls = Arc::new(tls.map_err(|error| ServeError::Tls { port, error })?);
         let port = Port::take(settings.address, "remote_cluster.port")?;
         let address = port.address()?;
         Ok(Self { port, address, published: settings.published(address), tls })
@@ -346,11 +400,16 @@ fn say_ready(shared: &Shared, addresses: Addresses) -> io::Result<()> {
 }
 
 /// Takes connections in until it is aborted.
-async fn accept(listener: TcpListener, shared: Arc<Shared>, workers: Arc<Workers>) {
+async fn accept(
+    listener: TcpListener,
+    door: Arc<Door>,
+    shared: Arc<Shared>,
+    workers: Arc<Workers>,
+) {
     loop {
         match listener.accept().await {
             Ok((stream, remote)) => {
-                if let Err(error) = welcome(stream, remote, &shared, &workers) {
+                if let Err(error) = welcome(stream, remote, &door, &shared, &workers) {
                     tracing::debug!(%remote, %error, "connection lost before it began");
                 }
             }
@@ -365,6 +424,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, workers: Arc<Workers
 fn welcome(
     stream: TcpStream,
     remote: std::net::SocketAddr,
+    door: &Arc<Door>,
     shared: &Arc<Shared>,
     workers: &Workers,
 ) -> io::Result<()> {
@@ -373,13 +433,25 @@ fn welcome(
     let local = stream.local_addr()?;
     match shared.clients.add(remote, local) {
         Some(client) => {
-            let (owner, taken) = (Arc::clone(shared), Arc::clone(&client));
-            let serve = move |stream| Connection::new(stream, owner, taken).serve();
+            let (owner, taken, door) = (Arc::clone(shared), Arc::clone(&client), Arc::clone(door));
+            let serve = move |stream| async move {
+                let passed = tokio::select! {
+                    passed = door.pass(stream) => passed,
+                    () = taken.killed() => None,
+                };
+                match passed {
+                    Some(stream) => Connection::new(stream, owner, taken).serve().await,
+                    None => owner.clients.remove(&taken),
+                }
+            };
             workers.serve(stream, serve).inspect_err(|_| shared.clients.remove(&client))?;
         }
         None => {
-            // The socket is new, so these few bytes fit; if not, the client sees the end alone.
-            stream.try_write(b"-ERR max number of clients reached\r\n")?;
+            // The socket is new, so these few bytes fit; if not, the client sees the end alone, as it does
+            // where it speaks TLS.
+            if !door.is_tls() {
+                stream.try_write(b"-ERR max number of clients reached\r\n")?;
+            }
         }
     }
     Ok(())

@@ -102,9 +102,9 @@ fn other_nodes_are_answered_where_a_port_for_them_is_wanted() {
         let question = Bytes::from_static(&[0xFF]);
         runtime.block_on(client.call(&address, question, Duration::from_secs(60)))
     };
-    let client = Client::start("a node", Some("known to nodes")).unwrap();
+    let client = Client::start("a node", Some("known to nodes"), None).unwrap();
     assert!(!ask(&client).unwrap().is_empty());
-    let stranger = ask(&Client::start("a node", None).unwrap()).unwrap_err();
+    let stranger = ask(&Client::start("a node", None, None).unwrap()).unwrap_err();
     assert!(stranger.to_string().contains("rpc.secret"), "{stranger}");
     assert_eq!(node.terminate(), Some(0), "with a connection open");
     assert!(matches!(ask(&client), Err(CallError::Unreachable(_))));

@@ -18,10 +18,16 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use plimsoll_cluster::{Call, CallError, MESSAGE_BYTES_MAX, Peers};
 use plimsoll_server::rpc::{Answers, Client, Server};
+use plimsoll_server::tls::door::Door;
 use tokio::sync::watch;
 
 /// What a call gets that is not about time.
 const LONG: Duration = Duration::from_secs(600);
+
+/// Whoever connects is through.
+fn door() -> Door {
+    Door::new("rpc.address", None)
+}
 
 /// Does what the question says.
 #[derive(Default)]
@@ -90,7 +96,7 @@ impl Peer {
         let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let handler = Arc::<Handler>::default();
-        let server = Server::start(listener, Arc::clone(&handler), secret).unwrap();
+        let server = Server::start(listener, Arc::clone(&handler), secret, door()).unwrap();
         Self { handler, server, address }
     }
 
@@ -104,7 +110,7 @@ impl Peer {
 }
 
 fn client() -> Client {
-    Client::start("a node", None).unwrap()
+    Client::start("a node", None, None).unwrap()
 }
 
 fn run<T>(future: impl Future<Output = T>) -> T {
@@ -188,7 +194,7 @@ fn only_those_with_the_secret_are_let_in() {
     let peer = Peer::start("127.0.0.1:0", Some("ein Geheimnis"));
     let long = Bytes::from(vec![0; 20 << 20]);
     for secret in [None, Some("another"), Some("ein Geheimnis "), Some("ein Geheimni")] {
-        let client = Client::start("a node", secret).unwrap();
+        let client = Client::start("a node", secret, None).unwrap();
         for question in [Bytes::from_static(b"x"), long.clone()] {
             let reason = unreachable(run(client.call(&peer.address, question, LONG)));
             assert!(reason.contains("rpc.secret"), "{reason}");
@@ -196,7 +202,7 @@ fn only_those_with_the_secret_are_let_in() {
         }
     }
     assert_eq!(peer.handler.asked(), 0);
-    let client = Client::start("a node", Some("ein Geheimnis")).unwrap();
+    let client = Client::start("a node", Some("ein Geheimnis"), None).unwrap();
     assert_eq!(run(peer.call(&client, b"x")).unwrap(), "x");
     // Who wants none is not bothered by one.
     assert_eq!(run(Peer::any().call(&client, b"x")).unwrap(), "x");

@@ -79,6 +79,13 @@ impl Fault {
     pub fn is_of_link(&self) -> bool {
         matches!(self, Self::NoLink | Self::Forgotten)
     }
+
+    /// The same without a bit that turns.
+    pub fn spare_files(&mut self) {
+        if let Self::Kill { rots, .. } = self {
+            *rots = false;
+        }
+    }
 }
 
 /// A fault, from when and for how long.

@@ -80,7 +80,7 @@ impl Plan {
     pub fn of(seed: u64) -> Self {
         match Random::seeded(seed).of("follower").once_in(FOLLOWER) {
             true => Self::of_two(seed),
-            false => Self::of_one(seed),
+            false => Self::of_one(seed).spared(),
         }
     }
 
@@ -92,7 +92,15 @@ impl Plan {
         let is_long = plan.duration == LONG_DURATION;
         let faults =
             plan.faults.clone().with_follower(&random, shape.nodes, (plan.duration, is_long));
-        Self { follower: Some(shape), faults, ..plan }
+        Self { follower: Some(shape), faults, ..plan }.spared()
+    }
+
+    /// The same, where no file rots of which there is no other: what it held would be lost rightly.
+    fn spared(mut self) -> Self {
+        if self.documents.as_ref().is_some_and(|shape| shape.replicas == 0) {
+            self.faults.due.iter_mut().for_each(|due| due.fault.spare_files());
+        }
+        self
     }
 
     /// The same without the second cluster, and what goes wrong in it.

@@ -29,7 +29,7 @@ const SEARCHES: u64 = 8;
 pub struct Shape {
     /// Partitions.
     pub shards: u32,
-    /// Copies of each beside the first.
+    /// Copies of each beside the first. With none, one node that is away has the only one.
     pub replicas: u32,
     /// How often it is refreshed without being asked, ms.
     pub refresh_interval_ms: u64,
@@ -213,7 +213,7 @@ fn hits(found: &[Box<serde_json::value::RawValue>]) -> Result<BTreeMap<String, u
 pub(crate) fn shape(chance: &mut Stream) -> Shape {
     Shape {
         shards: 1 + u32::from(chance.once_in(3)),
-        replicas: 1 + u32::from(chance.once_in(2)),
+        replicas: u32::try_from(chance.below(3)).unwrap_or(1),
         refresh_interval_ms: 1_000 + chance.below(9_000),
     }
 }

@@ -1,11 +1,13 @@
 //! Where the log's servers are and how one shows who one is, read from the text of `--log`.
 //!
-//! `nats://[user:password@|token@]host[:port][,host[:port]…][?cluster=NAME&creds=FILE&ca=FILE&cert=FILE&key=FILE]`;
-//! `tls://` insists on TLS. A server may repeat what stands before the first one, as in
+//! `nats://[user:password@|token@]host[:port][,host[:port]…][?cluster=NAME&creds=FILE&nkey=FILE&ca=FILE&cert=FILE&key=FILE]`;
+//! `tls://` insists on TLS. Files may be given beside it as well ([`Files`]). A server may repeat what stands before the first one, as in
 //! `nats://token@a,nats://token@b`. Secrets are kept out of everything that is printed.
 
 use std::fmt;
 use std::path::PathBuf;
+
+use super::login::Login;
 
 /// The port of a server that names none.
 const PORT_DEFAULT: u16 = 4222;
@@ -25,18 +27,26 @@ pub struct Address {
     pub(super) is_tls: bool,
     /// The cluster whose log it is: clusters with different names may share servers.
     pub(super) cluster: String,
-    pub(super) credentials_file: Option<PathBuf>,
     pub(super) ca_file: Option<PathBuf>,
     /// The client's certificate and its key.
     pub(super) certificate_files: Option<(PathBuf, PathBuf)>,
 }
 
-/// How the client shows who it is.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) enum Login {
-    Nobody,
-    Token(String),
-    Password { user: String, password: String },
+/// Files that are given beside an address. Each may stand in one of the two alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Files {
+    /// Who may have signed the servers' certificates. Where it is given, TLS is insisted on.
+    pub ca: Option<PathBuf>,
+    /// The client's certificate.
+    pub certificate: Option<PathBuf>,
+    /// Its key.
+    pub key: Option<PathBuf>,
+    /// A JWT and a seed, as `nsc` writes them.
+    pub credentials: Option<PathBuf>,
+    /// The seed of an NKey.
+    pub nkey_seed: Option<PathBuf>,
+    /// The password of the user that the address names, or the token where it names none.
+    pub password: Option<PathBuf>,
 }
 
 /// Why a text is no address. Never repeats the part that may hold a secret.
@@ -71,7 +81,6 @@ impl Address {
             login,
             is_tls,
             cluster: CLUSTER_DEFAULT.to_owned(),
-            credentials_file: None,
             ca_file: None,
             certificate_files: None,
         };
@@ -94,6 +103,51 @@ impl Address {
         Ok(self)
     }
 
+    /// The same with files that are given beside it.
+    ///
+    /// # Errors
+    /// Where one is given twice, or what belongs together is not.
+    pub fn with_files(mut self, files: Files) -> Result<Self, AddressError> {
+        let twice = |what: &str| AddressError(format!("{what} is given in it and beside it"));
+        if let Some(file) = files.ca {
+            if self.ca_file.replace(file).is_some() {
+                return Err(twice("`ca`"));
+            }
+            self.is_tls = true;
+        }
+        let before = self.certificate_files.take();
+        self.certificate_files = match (files.certificate, files.key, before) {
+            (Some(certificate), Some(key), None) => Some((certificate, key)),
+            (None, None, before) => before,
+            (_, _, Some(_)) => return Err(twice("`cert`")),
+            _ => return Err(AddressError("a certificate and its key go together".to_owned())),
+        };
+        if let Some(file) = files.password {
+            self.login = match std::mem::replace(&mut self.login, Login::Nobody) {
+                Login::Nobody => Login::TokenFile(file),
+                // One word before an `@` is a user where the password stands elsewhere.
+                Login::Token(user) => Login::PasswordFile { user, file },
+                _ => return Err(twice("a password")),
+            };
+        }
+        if let Some(file) = files.credentials {
+            self.log_in(Login::Credentials(file))?;
+        }
+        if let Some(file) = files.nkey_seed {
+            self.log_in(Login::Nkey(file))?;
+        }
+        Ok(self)
+    }
+
+    /// Takes over how to log in, which is said once.
+    fn log_in(&mut self, login: Login) -> Result<(), AddressError> {
+        if self.login.is_anybody() {
+            return Err(AddressError("there is more than one way to log in".to_owned()));
+        }
+        self.login = login;
+        Ok(())
+    }
+
     fn take_query(&mut self, query: &str) -> Result<(), AddressError> {
         let (mut certificate, mut key) = (None, None);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -101,7 +155,8 @@ impl Address {
             let value = decode_percent(value)?;
             match name {
                 "cluster" => *self = self.clone().with_cluster(&value)?,
-                "creds" => self.credentials_file = Some(value.into()),
+                "creds" => self.log_in(Login::Credentials(value.into()))?,
+                "nkey" => self.log_in(Login::Nkey(value.into()))?,
                 "ca" => self.ca_file = Some(value.into()),
                 "cert" => certificate = Some(value.into()),
                 "key" => key = Some(value.into()),
@@ -217,18 +272,52 @@ mod tests {
     #[test]
     fn an_address_is_read_and_shows_no_secret() {
         let address = Address::parse(
-            "nats://ann:s%40crt@one:4001,two,[::1]:7?cluster=west&creds=/a%20b&cert=c&key=k",
+            "nats://ann:s%40crt@one:4001,two,[::1]:7?cluster=west&ca=/a%20b&cert=c&key=k",
         )
         .unwrap();
         assert_eq!(address.servers, ["one:4001", "two:4222", "[::1]:7"]);
         let password = Login::Password { user: "ann".to_owned(), password: "s@crt".to_owned() };
         assert!(address.login == password);
-        assert_eq!(address.credentials_file, Some("/a b".into()));
+        assert_eq!(address.ca_file, Some("/a b".into()));
         assert_eq!(address.certificate_files, Some(("c".into(), "k".into())));
         assert!(!address.is_tls);
         let shown = "nats://one:4001,two:4222,[::1]:7?cluster=west";
         assert_eq!(address.to_string(), shown);
         assert_eq!(format!("{address:?}"), format!("Address({shown})"));
+    }
+
+    #[test]
+    fn files_may_be_given_beside_it() {
+        let read = |text: &str, files: Files| {
+            Address::parse(text).unwrap().with_files(files).map_err(|error| error.to_string())
+        };
+        let file = |name: &str| Some(PathBuf::from(name));
+        let tls = || Files {
+            ca: file("ca"),
+            certificate: file("cert"),
+            key: file("key"),
+            ..Files::default()
+        };
+        let address = read("nats://host", tls()).unwrap();
+        assert!(address.is_tls && address.ca_file == file("ca"));
+        assert_eq!(address.certificate_files, Some(("cert".into(), "key".into())));
+        let password = || Files { password: file("p"), ..Files::default() };
+        assert!(read("nats://host", password()).unwrap().login == Login::TokenFile("p".into()));
+        let by_user = Login::PasswordFile { user: "ann".to_owned(), file: "p".into() };
+        assert!(read("nats://ann@host", password()).unwrap().login == by_user);
+        let nkey = || Files { nkey_seed: file("n"), ..Files::default() };
+        assert!(read("tls://host", nkey()).unwrap().login == Login::Nkey("n".into()));
+        for (text, files) in [
+            ("nats://host?ca=x", tls()),
+            ("nats://host?cert=x&key=y", tls()),
+            ("nats://host", Files { key: None, ..tls() }),
+            ("nats://ann:secret@host", password()),
+            ("nats://host?creds=x", nkey()),
+            ("nats://t0ken@host", nkey()),
+        ] {
+            let refused = read(text, files).unwrap_err();
+            assert!(!refused.contains("secret") && !refused.contains("t0ken"), "{refused}");
+        }
     }
 
     #[test]

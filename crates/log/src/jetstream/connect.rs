@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use async_nats::{Client, ConnectOptions, Event};
+use async_nats::{AuthError, Client, ConnectOptions, Event};
 
-use super::address::{Address, Login};
+use super::address::Address;
 use crate::{LogError, RECORD_BYTES_MAX};
 
 /// How long one try may take.
@@ -26,8 +26,9 @@ const CLIENT_CAPACITY: usize = 1 << 12;
 /// Where no server answers until `deadline`, one refuses the client, or takes too small messages.
 pub(super) async fn connect(address: &Address, deadline: Instant) -> Result<Client, LogError> {
     loop {
-        let options = options(address).await?;
-        match options.connect(urls(address)).await {
+        // Files are read as they are now; those that do not do are named at once.
+        address.login.show(b"").map_err(|error| LogError::Failed(error.to_string()))?;
+        match options(address).connect(urls(address)).await {
             Ok(client) => return check(client),
             Err(error) => {
                 use async_nats::ConnectErrorKind::{Authentication, AuthorizationViolation};
@@ -47,8 +48,18 @@ fn urls(address: &Address) -> Vec<String> {
     address.servers.iter().map(|server| format!("{scheme}://{server}")).collect()
 }
 
-async fn options(address: &Address) -> Result<ConnectOptions, LogError> {
-    let mut options = ConnectOptions::new()
+fn options(address: &Address) -> ConnectOptions {
+    let mut options = match address.login.is_anybody() {
+        true => {
+            let login = address.login.clone();
+            ConnectOptions::with_auth_callback(move |nonce| {
+                let shown = login.show(&nonce);
+                async move { shown.map_err(AuthError::new) }
+            })
+        }
+        false => ConnectOptions::new(),
+    };
+    options = options
         .name("plimsoll")
         .connection_timeout(CONNECT_TIMEOUT)
         .ping_interval(PING_INTERVAL)
@@ -66,26 +77,13 @@ async fn options(address: &Address) -> Result<ConnectOptions, LogError> {
                 event => tracing::debug!(%event, "log server"),
             }
         });
-    options = match &address.login {
-        Login::Nobody => options,
-        Login::Token(token) => options.token(token.clone()),
-        Login::Password { user, password } => {
-            options.user_and_password(user.clone(), password.clone())
-        }
-    };
-    if let Some(file) = &address.credentials_file {
-        options = options.credentials_file(file).await.map_err(|error| {
-            // The error is about the file's form or the disk, and repeats nothing of it.
-            LogError::Failed(format!("cannot read credentials `{}`: {error}", file.display()))
-        })?;
-    }
     if let Some(file) = &address.ca_file {
         options = options.add_root_certificates(file.clone());
     }
     if let Some((certificate, key)) = &address.certificate_files {
         options = options.add_client_certificate(certificate.clone(), key.clone());
     }
-    Ok(options.require_tls(address.is_tls))
+    options.require_tls(address.is_tls)
 }
 
 fn check(client: Client) -> Result<Client, LogError> {

@@ -15,6 +15,7 @@ mod connect;
 mod consumer;
 mod core;
 mod leaders;
+mod login;
 mod options;
 mod stats;
 mod streams;
@@ -32,7 +33,7 @@ use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-pub use self::address::{Address, AddressError};
+pub use self::address::{Address, AddressError, Files};
 use self::core::{Core, Group};
 pub use self::options::Options;
 pub use self::stats::GroupStats;

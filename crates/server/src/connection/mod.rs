@@ -17,10 +17,8 @@ use std::{
 use bytes::{Buf, BytesMut};
 use plimsoll_cluster::{ClientSession, Request};
 use plimsoll_storage::{Argv, ErrorKind, ErrorReply, Reply};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::sleep_until;
 
 use self::state::ConnectionState;
 use crate::{
@@ -31,6 +29,7 @@ use crate::{
     node::Shared,
     resp::{Decoder, Limits},
     rest::body::Held,
+    tls::stream::Stream,
 };
 
 /// The most commands that are decoded before they run.
@@ -41,6 +40,8 @@ const READ_BYTES_MIN: usize = 4 * 1024;
 const READ_BYTES_MAX: usize = 256 * 1024;
 /// What a connection may hold of requests that have not come whole without asking for it, bytes.
 const FREE_BYTES: usize = 64 * 1024;
+/// How long a connection has to log in, where clients need a password: as long as for a handshake of TLS.
+const LOGIN_TIME: Duration = Duration::from_secs(10);
 /// Replies are written before more commands run when they take this much.
 const OUTPUT_BYTES_HIGH: usize = 1024 * 1024;
 /// How soon a client that does not read a large answer is looked at again.
@@ -50,7 +51,7 @@ const BUFFER_BYTES_KEPT: usize = 256 * 1024;
 
 /// A connection and its task's memory.
 pub struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     state: ConnectionState,
     session: ClientSession,
     input: BytesMut,
@@ -68,6 +69,7 @@ pub struct Connection {
     last_command: Option<usize>,
     /// Commands answered before it logged in.
     answered_stranger: u32,
+    began: Instant,
 }
 
 /// The end of a connection that nobody has to hear of.
@@ -81,7 +83,7 @@ enum End {
 impl Connection {
     /// A connection that was just accepted.
     #[must_use]
-    pub fn new(stream: TcpStream, shared: Arc<Shared>, client: Arc<Client>) -> Self {
+    pub fn new(stream: Stream, shared: Arc<Shared>, client: Arc<Client>) -> Self {
         let session = shared.coordinator.session();
         let held = Held::new(Arc::clone(&shared.in_flight));
         Self {
@@ -99,6 +101,7 @@ impl Connection {
             read_bytes: READ_BYTES_MIN,
             last_command: None,
             answered_stranger: 0,
+            began: Instant::now(),
         }
     }
 
@@ -235,10 +238,15 @@ impl Connection {
     async fn read(&mut self) -> Result<(), End> {
         self.make_room();
         let room = self.input.capacity() - self.input.len();
+        let is_stranger = !self.state.is_authenticated;
         let read = tokio::select! {
             biased;
             read = self.stream.read_buf(&mut self.input) => read,
             () = self.state.client.killed() => return Err(End::Killed),
+            () = async { sleep_until((self.began + LOGIN_TIME).into()).await }, if is_stranger => {
+                self.refuse_late();
+                return Ok(());
+            }
         };
         let read = gone(read)?;
         if read == 0 {
@@ -251,6 +259,15 @@ impl Connection {
             self.read_bytes = (self.read_bytes / 2).max(READ_BYTES_MIN);
         }
         Ok(())
+    }
+
+    /// Ends a connection that took too long to log in, with the reason.
+    fn refuse_late(&mut self) {
+        let words = "Authentication required: there was no login within 10 s.";
+        let error = ErrorReply::named("NOAUTH", words);
+        self.state.shared.usage.rejected(None, &error);
+        self.state.protocol.error(&mut self.state.output, &error);
+        self.state.is_closing = true;
     }
 
     /// Writes all replies that wait. A client that does not read them is cut off when it is told
@@ -280,6 +297,16 @@ impl Connection {
                 () = async { tokio::time::sleep(LARGE_ANSWER_PAUSE).await }, if has_large => continue,
             };
             self.state.output.advance(written);
+        }
+        if len > 0 && self.stream.is_tls() {
+            // The last of it may wait in a buffer.
+            tokio::select! {
+                biased;
+                flushed = self.stream.flush() => gone(flushed)?,
+                () = self.state.client.killed(), if !self.state.shared.is_draining() => {
+                    return Err(End::Killed);
+                }
+            }
         }
         self.state.shared.usage.bytes_out.fetch_add(len as u64, Relaxed);
         if len > BUFFER_BYTES_KEPT {

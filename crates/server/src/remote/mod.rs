@@ -1,10 +1,8 @@
-//! The way to and from other clusters: certificates and TLS, the keys of followers, the port where
-//! they ask, and the connections to the clusters that this one knows.
+//! The way to and from other clusters: the keys of followers, the port where they ask, and the connections
+//! to the clusters that this one knows. What both sides show of themselves is [`crate::tls`]'s.
 //!
 //! | file | owns |
 //! |---|---|
-//! | [`certificates`] | the making of certificates, `plimsoll certificates` |
-//! | [`tls`], [`watched`] | what both sides show and check; files taken anew when they change |
 //! | [`keys`], [`objects`] | what a key opens, and where keys are kept |
 //! | [`protocol`], [`stream`], [`refusal`] | questions, answers and records, and their limits |
 //! | [`port`], [`leader`] | the port of the leader, and what it says of itself |
@@ -15,7 +13,6 @@
 //! [`plimsoll_cluster::following`], for the tables of the key that was shown. It owns its state and is
 //! handed the rest: the coordinator to read, the metadata's objects to keep keys in.
 
-pub mod certificates;
 pub mod clusters;
 pub mod keys;
 pub mod leader;
@@ -27,8 +24,6 @@ pub mod relay;
 pub mod stream;
 #[cfg(test)]
 mod tests;
-pub mod tls;
-pub mod watched;
 
 use std::io;
 use std::sync::{Arc, OnceLock};

@@ -19,12 +19,12 @@ use plimsoll_storage::Argv;
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-use super::certificates::{Authority, Purpose, make_ca};
 use super::keys::{DRAWN_BYTES, KeySpec, Which};
 use super::leader::OwnCluster;
 use super::port::Port;
-use super::tls::{self, Identity, ServerFiles};
 use super::*;
+use crate::certificates::{Authority, Hosts, Purpose, make_ca};
+use crate::tls::{self, Identity, Rules, ServerFiles};
 
 /// What waits for a thread, a disk or a handshake.
 const LONG: Duration = Duration::from_secs(60);
@@ -45,7 +45,8 @@ impl Clusters {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let ca = make_ca("ca", 10, SystemTime::now()).unwrap();
-        let purpose = Purpose::Node { dns: vec![], ips: vec!["127.0.0.1".parse().unwrap()] };
+        let purpose =
+            Purpose::Server(Hosts { dns: vec![], ips: vec!["127.0.0.1".parse().unwrap()] });
         let authority = Authority::read(&ca.certificate, &ca.key).unwrap();
         let made = authority.make("leader", &purpose, 10, SystemTime::now()).unwrap();
         fs::write(path("ca.crt"), &ca.certificate).unwrap();
@@ -53,7 +54,7 @@ impl Clusters {
         fs::write(path("leader.key"), &made.key).unwrap();
         let identity = Identity { certificate: path("leader.crt"), key: path("leader.key") };
         let files = ServerFiles { identity, authorities: vec![] };
-        let tls = Arc::new(tls::server(files, Instant::now()).unwrap());
+        let tls = Arc::new(tls::server(files, Rules::Clusters, Instant::now()).unwrap());
 
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();

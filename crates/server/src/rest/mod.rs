@@ -49,7 +49,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::request::Parts as Head;
-use axum::http::{HeaderValue, Method, Response, header};
+use axum::http::{HeaderValue, Method, Response, Version, header};
 use futures_util::FutureExt;
 use plimsoll_cluster::stopped;
 use plimsoll_index::{Error, ErrorClass};
@@ -89,6 +89,7 @@ pub async fn handle(rest: Arc<Rest>, request: Request, peer: Arc<Peer>) -> Respo
     let has_trace = request.uri().query().is_some_and(|query| {
         Query::parse(query).is_ok_and(|query| query.flag_or("error_trace", false).unwrap_or(false))
     });
+    let is_http_2 = request.version() == Version::HTTP_2;
     let (head, body) = request.into_parts();
     let (body, end) = End::watch(body);
     let mut visitor = Visitor::Unknown;
@@ -112,7 +113,7 @@ pub async fn handle(rest: Arc<Rest>, request: Request, peer: Arc<Peer>) -> Respo
     span.in_scope(|| tracing::debug!(status = answer.status, "answered"));
     let mut response = respond(answer, wishes, account).await;
     rest.doors.introduce(&visitor, response.headers_mut());
-    if !end.reach().await {
+    if !end.reach().await && !is_http_2 {
         // The rest of the body stands where the next request would be.
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }

@@ -7,21 +7,24 @@
 //! first bytes come while none is being answered has to end in the same time. What came along with
 //! an earlier request (pipelining) does not begin that time: only hyper knows whether it is the
 //! part of a head, and a connection with one counts as idle until more comes.
+//!
+//! On a connection of HTTP/2 other frames than heads come while nothing is answered. There only the time to
+//! the first request runs, and to each of those that have not shown the password.
 
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::node::Shared;
+use crate::tls::{H2, stream::Stream};
 
 /// How long the head of a request may take.
 pub const HEAD_TIME: Duration = Duration::from_secs(10);
@@ -33,7 +36,8 @@ pub struct Peer {
     pub address: SocketAddr,
     is_known: AtomicBool,
     was_served: AtomicBool,
-    is_answering: AtomicBool,
+    /// Requests that are being answered: on a connection of HTTP/1.1 one at the most.
+    under_way: AtomicUsize,
     /// Heads that came.
     heads: AtomicU64,
     is_late: AtomicBool,
@@ -47,7 +51,7 @@ impl Peer {
             address,
             is_known: AtomicBool::new(false),
             was_served: AtomicBool::new(false),
-            is_answering: AtomicBool::new(false),
+            under_way: AtomicUsize::new(0),
             heads: AtomicU64::new(0),
             is_late: AtomicBool::new(false),
         }
@@ -67,13 +71,17 @@ impl Peer {
     /// Notes that a whole head has come; until [`Self::answered`] bytes may take their time.
     pub fn answering(&self) {
         self.heads.fetch_add(1, Relaxed);
-        self.is_answering.store(true, Relaxed);
+        self.under_way.fetch_add(1, Relaxed);
     }
 
-    /// Notes that a request was answered.
-    pub fn answered(&self) {
+    /// Notes that an answer went out to it.
+    pub fn served(&self) {
         self.was_served.store(true, Relaxed);
-        self.is_answering.store(false, Relaxed);
+    }
+
+    /// Notes that a request is answered no longer, also where nobody waits for the answer.
+    pub fn answered(&self) {
+        self.under_way.fetch_sub(1, Relaxed);
     }
 
     /// Whether it took too long over a head.
@@ -85,9 +93,10 @@ impl Peer {
 
 /// The bytes of a peer.
 pub struct Bytes {
-    io: TokioIo<TcpStream>,
+    io: TokioIo<Stream>,
     peer: Arc<Peer>,
     node: Arc<Shared>,
+    is_http_2: bool,
     /// Heads that had come when it was last read from.
     heads: u64,
     /// When the head that is awaited must be there.
@@ -99,13 +108,14 @@ pub struct Bytes {
 impl Bytes {
     /// The bytes of a connection that was accepted now.
     #[must_use]
-    pub fn new(stream: TcpStream, peer: Arc<Peer>, node: Arc<Shared>) -> Self {
-        Self { io: TokioIo::new(stream), peer, node, heads: 0, due: None, timer: None }
+    pub fn new(stream: Stream, peer: Arc<Peer>, node: Arc<Shared>) -> Self {
+        let is_http_2 = stream.protocol() == Some(H2);
+        Self { io: TokioIo::new(stream), peer, node, is_http_2, heads: 0, due: None, timer: None }
     }
 
     /// The socket, once nobody reads from it any more.
     #[must_use]
-    pub fn into_inner(self) -> TcpStream {
+    pub fn into_inner(self) -> Stream {
         self.io.into_inner()
     }
 
@@ -143,12 +153,15 @@ impl Read for Bytes {
             this.heads = heads;
             this.due = None;
         }
-        if this.peer.is_answering.load(Relaxed) {
+        if this.peer.under_way.load(Relaxed) > 0 {
             return polled;
         }
         match polled {
             Poll::Pending => this.poll_due(context),
             Poll::Ready(read) => {
+                if this.is_http_2 {
+                    return Poll::Ready(read);
+                }
                 // A head has begun, or it goes on.
                 this.due.get_or_insert_with(|| Instant::now() + HEAD_TIME);
                 Poll::Ready(read)

@@ -1,30 +1,36 @@
 //! The port of HTTP: connections on threads of their own, how they begin, and how they end when
 //! the node stops. What is answered on them is not its concern.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
+use axum::http::{HeaderValue, header};
 use futures_util::FutureExt as _;
 use futures_util::future::Either;
-use hyper::Request;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use plimsoll_memory::{ledger::CONNECTIONS, local::charge_thread};
 use socket2::{SockRef, TcpKeepalive};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
+use tokio::task::JoinError;
+use tokio::time::timeout;
 
 use super::peer::{self, Peer};
 use super::shared::Rest;
 use super::{goes_on, handle};
 use crate::linger::linger;
+use crate::tls::{H2, door::Door, stream::Stream};
 
 /// How often it is said that there are too many connections.
 const SAY_PAUSE: Duration = Duration::from_secs(1);
@@ -37,6 +43,17 @@ const HEADERS_MAX: usize = 100;
 /// The most bytes that its line and its headers may have together: Elasticsearch's
 /// `http.max_header_size`. A connection that was not served yet holds little more.
 const HEAD_BYTES_MAX: usize = 16 << 10;
+/// How long the last words to a peer that was late may take.
+const LATE_PAUSE: Duration = Duration::from_millis(100);
+/// Requests at once on a connection of HTTP/2; more wait in the client.
+const STREAMS_MAX: u32 = 128;
+/// What the bodies on a connection of HTTP/2 may have on the way before anybody here reads them: a connection
+/// that has not logged in costs no more.
+const WINDOW_BYTES: u32 = 256 << 10;
+/// What waits here for a client of HTTP/2 that does not read, an answer.
+const SEND_BYTES_MAX: usize = 64 << 10;
+/// How long a client of HTTP/2 may take to say that it is there.
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// What a peer reads that took too long over the head of a request.
 const LATE: &[u8] =
     b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
@@ -56,6 +73,7 @@ impl Server {
     pub fn start(
         listener: std::net::TcpListener,
         rest: Arc<Rest>,
+        door: Door,
         threads: usize,
     ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -69,7 +87,7 @@ impl Server {
             TcpListener::from_std(listener)?
         };
         let (stop, stopping) = watch::channel(false);
-        runtime.spawn(accept(listener, Arc::clone(&rest), stopping));
+        runtime.spawn(accept(listener, Arc::clone(&rest), Arc::new(door), stopping));
         Ok(Self { runtime, rest, stop })
     }
 
@@ -90,7 +108,12 @@ impl Server {
     }
 }
 
-async fn accept(listener: TcpListener, rest: Arc<Rest>, mut stopping: watch::Receiver<bool>) {
+async fn accept(
+    listener: TcpListener,
+    rest: Arc<Rest>,
+    door: Arc<Door>,
+    mut stopping: watch::Receiver<bool>,
+) {
     let mut said = None;
     loop {
         let accepted = tokio::select! {
@@ -107,10 +130,11 @@ async fn accept(listener: TcpListener, rest: Arc<Rest>, mut stopping: watch::Rec
                     continue;
                 }
                 let open = Open::new(Arc::clone(&rest));
-                let (rest, stopping) = (Arc::clone(&rest), stopping.clone());
+                let (rest, door, stopping) =
+                    (Arc::clone(&rest), Arc::clone(&door), stopping.clone());
                 let peer = Arc::new(Peer::new(remote));
                 tokio::spawn(async move {
-                    if let Err(error) = serve(stream, peer, rest, stopping).await {
+                    if let Err(error) = serve(stream, peer, rest, &door, stopping).await {
                         tracing::debug!(%remote, %error, "HTTP connection ended");
                     }
                     drop(open);
@@ -141,14 +165,26 @@ impl Drop for Open {
     }
 }
 
+/// Why a connection ended before its time.
+type ServeError = Box<dyn std::error::Error + Send + Sync>;
+
 async fn serve(
     stream: TcpStream,
     peer: Arc<Peer>,
     rest: Arc<Rest>,
+    door: &Door,
     mut stopping: watch::Receiver<bool>,
-) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+) -> Result<(), ServeError> {
     stream.set_nodelay(true)?;
     SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
+    let passed = tokio::select! {
+        passed = door.pass(stream) => passed,
+        _ = stopping.wait_for(|stop| *stop) => None,
+    };
+    let Some(stream) = passed else { return Ok(()) };
+    if stream.protocol() == Some(H2) {
+        return serve_http_2(stream, peer, rest, stopping).await;
+    }
     let mut builder = http1::Builder::new();
     // How long a head may take is watched below HTTP ([`super::peer`]). One answer is written
     // before the next request is read: what nobody reads does not pile up here.
@@ -156,24 +192,7 @@ async fn serve(
     builder.header_read_timeout(None).keep_alive(true).half_close(false);
     builder.max_headers(HEADERS_MAX).max_header_size(HEAD_BYTES_MAX);
     let bytes = peer::Bytes::new(stream, Arc::clone(&peer), Arc::clone(&rest.node));
-    let service = service_fn(|request: Request<Incoming>| {
-        let (peer, rest) = (Arc::clone(&peer), Arc::clone(&rest));
-        peer.answering();
-        let request = request.map(Body::new);
-        let goes_on = goes_on(&request);
-        let answering = handle(rest, request, Arc::clone(&peer));
-        // A task begins at once, and does not end with its connection. What only reads does: nobody
-        // would see what it finds.
-        let answering = match goes_on {
-            true => Either::Left(tokio::spawn(answering)),
-            false => Either::Right(answering.map(Ok)),
-        };
-        Box::pin(async move {
-            let answer = answering.await;
-            peer.answered();
-            answer
-        })
-    });
+    let service = service_fn(|request| Box::pin(respond(&rest, &peer, request)));
     let mut connection = builder.serve_connection(bytes, service);
     let ended = {
         let mut served = poll_fn(|context| connection.poll_without_shutdown(context));
@@ -192,8 +211,98 @@ async fn serve(
     let mut stream = connection.into_parts().io.into_inner();
     if peer.is_late() {
         // There may be no room for it; the end of the connection says as much.
-        let _ = stream.try_write(LATE);
+        let _ = timeout(LATE_PAUSE, stream.write_all(LATE)).await;
     }
     linger(&mut stream).await;
     Ok(ended?)
+}
+
+/// The same of HTTP/2, which clients ask for in the handshake of TLS.
+async fn serve_http_2(
+    stream: Stream,
+    peer: Arc<Peer>,
+    rest: Arc<Rest>,
+    mut stopping: watch::Receiver<bool>,
+) -> Result<(), ServeError> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX))
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .max_send_buf_size(SEND_BYTES_MAX)
+        .keep_alive_interval(KEEPALIVE)
+        .keep_alive_timeout(PING_TIMEOUT);
+    let bytes = peer::Bytes::new(stream, Arc::clone(&peer), Arc::clone(&rest.node));
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        name_host(&mut request);
+        respond(&rest, &peer, request)
+    });
+    let mut connection = pin!(builder.serve_connection(bytes, service));
+    let ended = tokio::select! {
+        ended = &mut connection => Some(ended),
+        _ = stopping.wait_for(|stop| *stop) => None,
+    };
+    match ended {
+        Some(ended) => Ok(ended?),
+        None => {
+            connection.as_mut().graceful_shutdown();
+            Ok(connection.await?)
+        }
+    }
+}
+
+/// HTTP/2 names the host beside the path; who is let in is judged by the header.
+fn name_host(request: &mut Request<Incoming>) {
+    if request.headers().contains_key(header::HOST) {
+        return;
+    }
+    let named = request.uri().authority().map(|it| HeaderValue::from_str(it.as_str()));
+    if let Some(Ok(host)) = named {
+        request.headers_mut().insert(header::HOST, host);
+    }
+}
+
+/// Answers one request; counts as being answered from now on.
+fn respond(
+    rest: &Arc<Rest>,
+    peer: &Arc<Peer>,
+    request: Request<Incoming>,
+) -> impl Future<Output = Result<Response<Body>, JoinError>> + use<> {
+    let answering = UnderWay::new(Arc::clone(peer));
+    let request = request.map(Body::new);
+    let goes_on = goes_on(&request);
+    let handling = handle(Arc::clone(rest), request, Arc::clone(peer));
+    // A task begins at once, and does not end with its connection. What only reads does: nobody
+    // would see what it finds.
+    let handling = match goes_on {
+        true => Either::Left(tokio::spawn(handling)),
+        false => Either::Right(handling.map(Ok)),
+    };
+    async move {
+        let answer = handling.await;
+        answering.end();
+        answer
+    }
+}
+
+/// A request that counts as being answered while this is there: a client may take it back.
+struct UnderWay(Arc<Peer>);
+
+impl UnderWay {
+    fn new(peer: Arc<Peer>) -> Self {
+        peer.answering();
+        Self(peer)
+    }
+
+    fn end(self) {
+        self.0.served();
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.answered();
+    }
 }

@@ -5,6 +5,7 @@ use std::{
     collections::HashMap,
     future::Future,
     io,
+    net::Ipv4Addr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -14,11 +15,15 @@ use std::{
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use plimsoll_cluster::MESSAGE_BYTES_MAX;
+use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{net::TcpStream, time::timeout};
+use tokio_rustls::{TlsConnector, TlsStream};
 use tonic::{
     codegen::{Service, http::Uri},
     transport::{Channel, Endpoint},
 };
+
+use crate::tls::{cause_in_words, stream::Stream, watched::Watched};
 
 use super::wire::{CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX, STREAM_WINDOW_BYTES, STREAMS_MAX};
 
@@ -28,6 +33,8 @@ const CHANNELS_MAX: usize = 256;
 pub(super) const UNUSED_MAX: Duration = Duration::from_secs(300);
 /// How long a node may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long its handshake may take after that: a busy node signs late.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a failed attempt answers for the next ones: calls that waited for it are told at
 /// once, rather than that each tries again in its turn.
 const FAILURE_KEPT: Duration = Duration::from_millis(50);
@@ -47,8 +54,17 @@ pub(super) enum ChannelError {
     NoAddress(String),
 }
 
-#[derive(Default)]
+/// TLS on the way to other nodes.
+#[derive(Clone)]
+pub struct NodeWay {
+    /// What this node shows, and whom it takes.
+    pub tls: Arc<Watched<ClientConfig>>,
+    /// Whether a node that speaks no TLS is asked without it, while a cluster goes over to TLS.
+    pub is_optional: bool,
+}
+
 pub(super) struct Channels {
+    tls: Option<NodeWay>,
     kept: Mutex<HashMap<Box<str>, Kept>>,
 }
 
@@ -58,6 +74,10 @@ struct Kept {
 }
 
 impl Channels {
+    pub(super) fn new(tls: Option<NodeWay>) -> Self {
+        Self { tls, kept: Mutex::default() }
+    }
+
     /// The channel to an address. To be called on the runtime that is to drive it.
     ///
     /// # Errors
@@ -68,7 +88,7 @@ impl Channels {
             found.used = now;
             return Ok(found.channel.clone());
         }
-        let channel = open(address)?;
+        let channel = open(address, self.tls.clone())?;
         if kept.len() >= CHANNELS_MAX {
             let oldest = kept.iter().min_by_key(|(_, kept)| kept.used);
             if let Some(oldest) = oldest.map(|(address, _)| address.clone()) {
@@ -85,7 +105,7 @@ impl Channels {
     }
 }
 
-fn open(address: &str) -> Result<Channel, ChannelError> {
+fn open(address: &str, tls: Option<NodeWay>) -> Result<Channel, ChannelError> {
     let endpoint = Endpoint::from_shared(format!("http://{address}"))
         .map_err(|_| ChannelError::NoAddress(address.to_owned()))?
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
@@ -98,19 +118,20 @@ fn open(address: &str) -> Result<Channel, ChannelError> {
         // look like an attack, which would end the connection for all others.
         .http2_max_concurrent_reset_streams(STREAMS_MAX as usize)
         .http2_max_local_error_reset_streams(None);
-    let connector = Connector { address: address.into(), failed: Arc::default() };
+    let connector = Connector { address: address.into(), tls, failed: Arc::default() };
     Ok(endpoint.connect_with_connector_lazy(connector))
 }
 
 /// Makes the connections of one channel.
 struct Connector {
     address: Arc<str>,
+    tls: Option<NodeWay>,
     /// When the last attempt failed, and why.
     failed: Arc<Mutex<Option<(Instant, String)>>>,
 }
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<TcpStream>;
+    type Response = TokioIo<Stream>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
 
@@ -120,13 +141,14 @@ impl Service<Uri> for Connector {
 
     fn call(&mut self, _: Uri) -> Self::Future {
         let (address, failed) = (Arc::clone(&self.address), Arc::clone(&self.failed));
+        let tls = self.tls.clone();
         Box::pin(async move {
             if let Some((at, message)) = &*failed.lock()
                 && at.elapsed() < FAILURE_KEPT
             {
                 return Err(io::Error::other(message.clone()));
             }
-            let connected = connect(&address).await;
+            let connected = connect(&address, tls.as_ref()).await.map(TokioIo::new);
             *failed.lock() =
                 connected.as_ref().err().map(|error| (Instant::now(), error.to_string()));
             connected
@@ -134,13 +156,45 @@ impl Service<Uri> for Connector {
     }
 }
 
-async fn connect(address: &str) -> io::Result<TokioIo<TcpStream>> {
+async fn connect(address: &str, tls: Option<&NodeWay>) -> io::Result<Stream> {
+    let stream = connect_plain(address).await?;
+    let Some(NodeWay { tls, is_optional }) = tls else { return Ok(Stream::Plain(stream)) };
+    // The certificate says which node it is: the name of the host is not looked at, nor sent.
+    let nobody = ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into());
+    let shaking = TlsConnector::from(tls.get(Instant::now())).connect(nobody, stream);
+    let failed = match timeout(HANDSHAKE_TIMEOUT, shaking).await {
+        Ok(Ok(stream)) => return Ok(Stream::Tls(Box::new(TlsStream::Client(stream)))),
+        Ok(Err(error)) if *is_optional && speaks_no_tls(&error) => {
+            return connect_plain(address).await.map(Stream::Plain);
+        }
+        Ok(Err(error)) => cause_in_words(&error),
+        Err(_) => format!("no handshake within {HANDSHAKE_TIMEOUT:?}"),
+    };
+    Err(io::Error::other(format!("TLS with {address}: {failed}")))
+}
+
+/// Whether the other side does not know TLS, rather than refuses what it is shown: it hangs up, or answers in its
+/// own protocol.
+fn speaks_no_tls(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|it| it.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(inner) => matches!(inner, rustls::Error::InvalidMessage(_)),
+        None => matches!(
+            error.kind(),
+            io::ErrorKind::UnexpectedEof
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::BrokenPipe
+        ),
+    }
+}
+
+async fn connect_plain(address: &str) -> io::Result<TcpStream> {
     let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await.map_err(|_| {
         let message = format!("no connection to {address} within {CONNECT_TIMEOUT:?}");
         io::Error::new(io::ErrorKind::TimedOut, message)
     })??;
     stream.set_nodelay(true)?;
-    Ok(TokioIo::new(stream))
+    Ok(stream)
 }
 
 #[cfg(test)]
@@ -149,7 +203,7 @@ mod tests {
 
     #[tokio::test]
     async fn channels_are_few_and_do_not_stay_forever() {
-        let channels = Channels::default();
+        let channels = Channels::new(None);
         let start = Instant::now();
         let at = |second| start + Duration::from_secs(second);
         let count = || channels.kept.lock().len();

@@ -23,7 +23,7 @@ use tonic::{
 };
 use tracing::Instrument as _;
 
-use super::channels::{ChannelError, Channels, UNUSED_MAX};
+use super::channels::{ChannelError, Channels, NodeWay, UNUSED_MAX};
 use super::codec::{BytesCodec, Departure};
 use super::threads::Threads;
 use super::wire::{AUTHORIZATION, METHOD, REFUSED, authorization};
@@ -45,9 +45,9 @@ impl Client {
     ///
     /// # Errors
     /// Where the system has no room for the threads.
-    pub fn start(node: &str, secret: Option<&str>) -> io::Result<Self> {
+    pub fn start(node: &str, secret: Option<&str>, tls: Option<NodeWay>) -> io::Result<Self> {
         let threads = Threads::start("rpc-client")?;
-        let channels = Arc::<Channels>::default();
+        let channels = Arc::new(Channels::new(tls));
         let swept = Arc::clone(&channels);
         threads.handle.spawn(async move {
             loop {

@@ -1,4 +1,5 @@
-//! Connections of other nodes as they come in, so many at once and no more.
+//! Connections of other nodes as they come in, so many at once and no more, each with its handshake beside the
+//! others.
 
 use std::{
     io::{self, IoSlice},
@@ -13,10 +14,13 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     time::sleep,
 };
 use tonic::transport::server::Connected;
+
+use crate::tls::door::Door;
+use crate::tls::stream as tls;
 
 /// Connections at once; one more is closed.
 const CONNECTIONS_MAX: usize = 1024;
@@ -25,27 +29,49 @@ const KEEPALIVE: Duration = Duration::from_secs(300);
 /// How long to wait when no connection can be accepted, most likely for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// The connections of a port.
-pub(super) fn incoming(listener: TcpListener) -> impl Stream<Item = io::Result<Connection>> {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    unfold((listener, room), |(listener, room)| async move {
-        let connection = accept(&listener, &room).await;
-        Some((Ok(connection), (listener, room)))
+/// How many connections wait to be served; none should.
+const WAITING_MAX: usize = 16;
+
+/// The connections of a port that came through its door. They are taken in for as long as somebody takes them
+/// from here.
+pub(super) fn incoming(
+    listener: TcpListener,
+    door: Door,
+) -> impl Stream<Item = io::Result<Connection>> {
+    let (ready, taken) = mpsc::channel(WAITING_MAX);
+    let door = Arc::new(door);
+    tokio::spawn(async move {
+        tokio::select! {
+            () = accept(&listener, &door, &ready) => {}
+            () = ready.closed() => {}
+        }
+    });
+    unfold(taken, |mut taken| async move {
+        let connection = taken.recv().await?;
+        Some((Ok(connection), taken))
     })
 }
 
-async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> Connection {
+async fn accept(listener: &TcpListener, door: &Arc<Door>, ready: &mpsc::Sender<Connection>) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         match listener.accept().await {
             Ok((stream, remote)) => {
-                let Ok(permit) = Arc::clone(room).try_acquire_owned() else {
+                let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
                     tracing::warn!(%remote, "a node's connection was refused: {CONNECTIONS_MAX} are open");
                     continue;
                 };
-                match set_options(&stream) {
-                    Ok(()) => return Connection { stream, _permit: permit },
-                    Err(error) => tracing::debug!(%remote, %error, "lost before it began"),
+                if let Err(error) = set_options(&stream) {
+                    tracing::debug!(%remote, %error, "lost before it began");
+                    continue;
                 }
+                let (door, ready) = (Arc::clone(door), ready.clone());
+                tokio::spawn(async move {
+                    if let Some(stream) = door.pass(stream).await {
+                        // Nobody takes it where the node stops.
+                        let _ = ready.send(Connection { stream, _permit: permit }).await;
+                    }
+                });
             }
             Err(error) => {
                 tracing::warn!(%error, "a node's connection could not be accepted");
@@ -62,14 +88,23 @@ fn set_options(stream: &TcpStream) -> io::Result<()> {
 
 /// A connection that counts as open while it is there.
 pub(super) struct Connection {
-    stream: TcpStream,
+    stream: tls::Stream,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Connected for Connection {
-    type ConnectInfo = ();
+/// How whoever asks came in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CameBy {
+    /// It showed the certificate of a node: no secret is asked for.
+    pub(super) certificate: bool,
+}
 
-    fn connect_info(&self) {}
+impl Connected for Connection {
+    type ConnectInfo = CameBy;
+
+    fn connect_info(&self) -> CameBy {
+        CameBy { certificate: self.stream.is_tls() }
+    }
 }
 
 impl AsyncRead for Connection {

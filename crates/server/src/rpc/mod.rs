@@ -12,6 +12,7 @@ mod server;
 mod threads;
 mod wire;
 
+pub use channels::NodeWay;
 pub use client::Client;
 pub(crate) use codec::BytesCodec;
 pub use server::{Answers, Server};

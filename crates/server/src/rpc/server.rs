@@ -28,7 +28,7 @@ use tonic::{
 use tracing::{Instrument as _, field};
 
 use super::codec::BytesCodec;
-use super::incoming::incoming;
+use super::incoming::{CameBy, incoming};
 use super::threads::Threads;
 use super::wire::{
     AUTHORIZATION, CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX, METHOD, REFUSED, STREAM_WINDOW_BYTES,
@@ -36,6 +36,7 @@ use super::wire::{
 };
 use crate::auth::Password;
 use crate::spans::{ASKED_BY, numbered};
+use crate::tls::door::Door;
 
 /// Questions under way at once, of all nodes together; one more is refused. To let it wait could
 /// bring two nodes to wait for each other.
@@ -74,7 +75,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves a port. With a secret, only to those that know it.
+    /// Serves a port to those that come through its door. With a secret, only to those that know it.
     ///
     /// # Errors
     /// Where the system has no room for the threads.
@@ -82,6 +83,7 @@ impl Server {
         listener: std::net::TcpListener,
         answers: Arc<impl Answers>,
         secret: Option<&str>,
+        door: Door,
     ) -> io::Result<Self> {
         let threads = Threads::start("rpc-server")?;
         listener.set_nonblocking(true)?;
@@ -100,7 +102,8 @@ impl Server {
             let stopped = async move {
                 let _ = stopping.wait_for(|stop| *stop).await;
             };
-            let served = settings().serve_with_incoming_shutdown(node, incoming(listener), stopped);
+            let served =
+                settings().serve_with_incoming_shutdown(node, incoming(listener, door), stopped);
             if let Err(error) = served.await {
                 tracing::error!(%error, "other nodes are served no longer");
             }
@@ -173,7 +176,8 @@ impl<A> Node<A> {
     /// Lets a question in before a byte of it is read.
     fn admit<B>(&self, request: &http::Request<B>) -> Result<OwnedSemaphorePermit, Status> {
         let offered = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes());
-        if !self.knows(offered) {
+        let has_shown = request.extensions().get::<CameBy>().is_some_and(|it| it.certificate);
+        if !has_shown && !self.knows(offered) {
             let words = match offered {
                 Some(_) => "the secret is another there: rpc.secret must be the same in all nodes",
                 None => "a secret is wanted there: set rpc.secret_file or rpc.secret here too",

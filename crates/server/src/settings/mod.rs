@@ -7,6 +7,7 @@ pub mod raw;
 pub mod reference;
 pub mod remote;
 pub mod table;
+pub mod tls;
 mod value;
 mod value_error;
 
@@ -16,10 +17,12 @@ use plimsoll_cluster::{LogSettings, WORK_SETTINGS, WorkSettings};
 use plimsoll_log::{embedded, jetstream};
 use plimsoll_storage::partition::RateLimiter;
 
+use crate::tls::ServerFiles;
 pub use cors::{Cors, Origins};
 pub use raw::{Raw, SettingsError};
 pub use remote::RemotePort;
 pub use table::{PASSWORD_BYTES_MAX, ROLES};
+pub use tls::NodeTls;
 use value::{address, bytes, bytes_of, duration, parsed, size, text};
 pub use value_error::ValueError;
 
@@ -73,6 +76,12 @@ pub struct Settings {
     pub resp: SocketAddr,
     /// `rpc.address`, where the port for other nodes is opened
     pub rpc: Option<SocketAddr>,
+    /// `http.tls.*`, where it is on
+    pub http_tls: Option<ServerFiles>,
+    /// `resp.tls.*`, where it is on
+    pub resp_tls: Option<ServerFiles>,
+    /// `rpc.tls.*`, where it is on
+    pub rpc_tls: Option<NodeTls>,
     /// `rpc.secret`, or what `rpc.secret_file` holds
     pub rpc_secret: Option<String>,
     /// `remote_cluster….`, where the port for other clusters is opened
@@ -139,6 +148,9 @@ impl Settings {
             resp: parsed(raw, "resp.address", address)?,
             rpc: has_peers(&log, raw.get("rpc.address").is_some()).then_some(rpc),
             rpc_secret: secret(raw, "rpc.secret", "rpc.secret_file")?,
+            http_tls: tls::http(raw)?,
+            resp_tls: tls::resp(raw)?,
+            rpc_tls: tls::rpc(raw)?,
             remote: RemotePort::resolve(raw)?,
             password: secret(raw, "resp.password", "resp.password_file")?,
             max_clients: size(raw, "resp.max_clients")?,
@@ -214,11 +226,16 @@ fn log(raw: &Raw) -> Result<LogSettings, SettingsError> {
         )?;
     let replicas = text(raw, "log.replicas")?;
     let cluster = text(raw, "cluster.name")?;
+    let files = log_files(raw)?;
     parsed(raw, "log.engine", |text| match text.split_once("://") {
+        None | Some(("plimsoll", _)) if files != jetstream::Files::default() => {
+            Err(ValueError::NoNats)
+        }
         None if text == "embedded" => Ok(LogSettings::Embedded { options, share }),
         Some(("plimsoll", _)) => Ok(LogSettings::Shared { address: text.to_owned() }),
         Some(("nats" | "tls", servers)) => {
             let address = jetstream::Address::parse(text)?.with_cluster(&cluster)?;
+            let address = address.with_files(files.clone())?;
             let count = servers.split(',').count();
             // One server can keep one copy; with more, a majority survives the loss of one.
             let auto = if count == 1 { 1 } else { 3 };
@@ -231,6 +248,19 @@ fn log(raw: &Raw) -> Result<LogSettings, SettingsError> {
             let is_shown = !text.contains('@');
             Err(ValueError::NoLog(if is_shown { format!("`{text}`") } else { "it".to_owned() }))
         }
+    })
+}
+
+/// Files by which the log's servers are reached.
+fn log_files(raw: &Raw) -> Result<jetstream::Files, SettingsError> {
+    let file = |key| text(raw, key).map(|path| (!path.is_empty()).then(|| PathBuf::from(path)));
+    Ok(jetstream::Files {
+        ca: file("log.tls.certificate_authorities")?,
+        certificate: file("log.tls.certificate")?,
+        key: file("log.tls.key")?,
+        credentials: file("log.credentials_file")?,
+        nkey_seed: file("log.nkey_seed_file")?,
+        password: file("log.password_file")?,
     })
 }
 

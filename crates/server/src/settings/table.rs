@@ -210,6 +210,32 @@ pub const SETTINGS: &[Definition] = &[
         "For how many seconds a browser may remember what it was told.",
     ),
     define(
+        "http.tls.enabled",
+        Kind::Toggle,
+        "false",
+        None,
+        "Whether REST connections are encrypted: TLS 1.3, and 1.2 for clients that have no more. Wants the \
+         certificate and key below.",
+    ),
+    define(
+        "http.tls.certificate",
+        Kind::Path,
+        "",
+        None,
+        "The certificate that clients are shown, in PEM, those between it and its authority behind it. \
+         `plimsoll certificates node` makes one. It is taken anew when the file changes; connections \
+         that are open stay.",
+    ),
+    define("http.tls.key", Kind::Path, "", None, "The private key of that certificate, in PEM."),
+    define(
+        "http.tls.certificate_authorities",
+        Kind::Path,
+        "",
+        None,
+        "Files between commas, in PEM. Where there are any, a client has to show a certificate that one of \
+         these authorities signed, beside its password.",
+    ),
+    define(
         "network.breaker.inflight_requests.limit",
         Kind::Bytes(1 << 20, 1 << 40),
         "1gb",
@@ -247,6 +273,32 @@ pub const SETTINGS: &[Definition] = &[
         "Where Redis clients connect.",
     ),
     define(
+        "resp.tls.enabled",
+        Kind::Toggle,
+        "false",
+        None,
+        "Whether connections of Redis clients are encrypted: TLS 1.3, and 1.2 for clients that have no more. Wants the \
+         certificate and key below.",
+    ),
+    define(
+        "resp.tls.certificate",
+        Kind::Path,
+        "",
+        None,
+        "The certificate that clients are shown, in PEM, those between it and its authority behind it. \
+         `plimsoll certificates node` makes one. It is taken anew when the file changes; connections \
+         that are open stay.",
+    ),
+    define("resp.tls.key", Kind::Path, "", None, "The private key of that certificate, in PEM."),
+    define(
+        "resp.tls.certificate_authorities",
+        Kind::Path,
+        "",
+        None,
+        "Files between commas, in PEM. Where there are any, a client has to show a certificate that one of \
+         these authorities signed, beside its password.",
+    ),
+    define(
         "rpc.address",
         Kind::Address,
         "127.0.0.1:9300",
@@ -269,6 +321,31 @@ pub const SETTINGS: &[Definition] = &[
         None,
         "A file that holds the secret instead, so that it stands in no command line. The line end \
          is not part of it.",
+    ),
+    define(
+        "rpc.tls.mode",
+        Kind::Choice(&["off", "optional", "required"]),
+        "off",
+        None,
+        "Whether nodes talk to each other through TLS 1.3, each showing a certificate of a node of this \
+         cluster. With `optional` nodes without TLS are let in too, and asked without it: a cluster that \
+         runs goes over to TLS by a restart of each node with `optional`, then of each with `required`.",
+    ),
+    define(
+        "rpc.tls.certificate",
+        Kind::Path,
+        "",
+        None,
+        "The certificate that this node shows to others, in PEM: `plimsoll certificates node` makes it, for \
+         the names `node.name` and `cluster.name`. It is taken anew when the file changes.",
+    ),
+    define("rpc.tls.key", Kind::Path, "", None, "The private key of that certificate, in PEM."),
+    define(
+        "rpc.tls.certificate_authorities",
+        Kind::Path,
+        "",
+        None,
+        "Files between commas, in PEM: who signs certificates of nodes. One authority for each cluster.",
     ),
     define(
         "remote_cluster_server.enabled",
@@ -375,6 +452,44 @@ pub const SETTINGS: &[Definition] = &[
         None,
         "Where other processes of this machine may use the embedded log, such as 127.0.0.1:9390: \
          for development, not fault tolerant. Empty: nobody does.",
+    ),
+    define(
+        "log.tls.certificate_authorities",
+        Kind::Path,
+        "",
+        None,
+        "A file of those who may have signed the log servers' certificates, in PEM. Where it is given, the log \
+         is reached through TLS or not at all. Here and below, files are read at each connection to a server.",
+    ),
+    define(
+        "log.tls.certificate",
+        Kind::Path,
+        "",
+        None,
+        "The certificate that the node shows to the log's servers, in PEM.",
+    ),
+    define("log.tls.key", Kind::Path, "", None, "The private key of that certificate, in PEM."),
+    define(
+        "log.credentials_file",
+        Kind::Path,
+        "",
+        None,
+        "A file with the JWT and the seed by which the node logs in to the log's servers, as `nsc` writes it.",
+    ),
+    define(
+        "log.nkey_seed_file",
+        Kind::Path,
+        "",
+        None,
+        "A file with the seed of the NKey by which the node logs in to the log's servers.",
+    ),
+    define(
+        "log.password_file",
+        Kind::Path,
+        "",
+        None,
+        "A file with the password of the user that the log's address names (`nats://user@host`), or with the \
+         token where it names none.",
     ),
     define(
         "log.replicas",
@@ -561,8 +676,21 @@ pub const SETTINGS: &[Definition] = &[
     ),
 ];
 
+/// Other names of settings, Elasticsearch's: they mean what the second says.
+const ALIASES: [(&str, &str); 7] = [
+    ("xpack.security.http.ssl.enabled", "http.tls.enabled"),
+    ("xpack.security.http.ssl.certificate", "http.tls.certificate"),
+    ("xpack.security.http.ssl.key", "http.tls.key"),
+    ("xpack.security.http.ssl.certificate_authorities", "http.tls.certificate_authorities"),
+    ("xpack.security.transport.ssl.certificate", "rpc.tls.certificate"),
+    ("xpack.security.transport.ssl.key", "rpc.tls.key"),
+    ("xpack.security.transport.ssl.certificate_authorities", "rpc.tls.certificate_authorities"),
+];
+
 /// The setting of this name.
 #[must_use]
 pub fn find(key: &str) -> Option<&'static Definition> {
+    let alias = ALIASES.iter().find(|(alias, _)| *alias == key);
+    let key = alias.map_or(key, |(_, meant)| meant);
     SETTINGS.iter().find(|definition| definition.key == key)
 }

@@ -68,6 +68,11 @@ pub enum ValueError {
     /// It names no log; `shown` is what of it may be repeated.
     #[error("{0} is no log; write `embedded`, `nats://host:port[,…]` or `plimsoll://host:port`")]
     NoLog(String),
+    /// Files of TLS or a login are given for a log that has neither.
+    #[error(
+        "is no log of NATS servers, and files to reach such a log are given (log.tls.*, log.*_file)"
+    )]
+    NoNats,
     /// It is no address of NATS servers.
     #[error(transparent)]
     Nats(#[from] AddressError),
@@ -100,6 +105,17 @@ pub enum ValueError {
     /// The port for other clusters has TLS; names the setting that it lacks.
     #[error("wants {0}: the port has TLS always (`plimsoll certificates` makes the files)")]
     NoTls(&'static str),
+    /// TLS is asked for; names the setting that it lacks.
+    #[error("wants {0} (`plimsoll certificates` makes the files)")]
+    TlsWants(&'static str),
+    /// Nodes show certificates, and a secret is set that nobody would ask for.
+    #[error(
+        "is of no use beside rpc.tls.mode required: nodes know each other by their certificates"
+    )]
+    SecretBesideTls,
+    /// Files of TLS are named that nobody would read.
+    #[error("is off, and {0} is set: set both or neither")]
+    TlsIsOff(&'static str),
     /// It is no name of a host.
     #[error("`{0}` is no name of a host, such as search.example")]
     HostName(String),

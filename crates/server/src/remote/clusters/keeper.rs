@@ -18,8 +18,8 @@ use super::settings::{Mode, RemoteSettings, host, is_address};
 use super::way::{Means, Way};
 use crate::remote::keys::Credential;
 use crate::remote::protocol::{Answer, Ask, Hello, NodeAddress, Question};
-use crate::remote::tls::{self, ClientFiles, Identity};
-use crate::remote::watched::{FileError, Watched, read_file};
+use crate::tls::watched::{FileError, Watched, read_file};
+use crate::tls::{self, ClientFiles, Identity};
 
 /// How often a cluster that is connected is asked whether it is there.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);

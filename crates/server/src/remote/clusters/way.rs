@@ -29,9 +29,10 @@ use super::lanes::Load;
 use crate::remote::keys::Credential;
 use crate::remote::protocol::{ANSWER_BYTES_MAX, AUTHORIZATION, Answer, METHOD, Question, SCHEME};
 use crate::remote::refusal::error_of;
-use crate::remote::watched::Watched;
-use crate::remote::{stream, tls};
+use crate::remote::stream;
 use crate::rpc::BytesCodec;
+use crate::tls;
+use crate::tls::watched::Watched;
 
 /// How long a connection may take, TLS included. Other clusters are across oceans.
 const CONNECT_TIME: Duration = Duration::from_secs(10);

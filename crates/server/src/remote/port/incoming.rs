@@ -12,12 +12,10 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsAcceptor;
 
 use super::connection::{Connection, KEY_TIME, Refusals, Standing};
-use crate::linger::linger;
-use crate::remote::tls;
-use crate::remote::watched::Watched;
+use crate::tls::door::{HandshakeError, shake_hands};
+use crate::tls::watched::Watched;
 
 /// Connections at once; one more is closed.
 const CONNECTIONS_MAX: usize = 256;
@@ -69,9 +67,9 @@ enum GreetError {
     /// The system does not take its options.
     #[error(transparent)]
     Socket(#[from] io::Error),
-    /// TLS refuses it: the words for an operator.
-    #[error("{0}")]
-    Tls(String),
+    /// TLS refuses it.
+    #[error(transparent)]
+    Tls(#[from] HandshakeError),
 }
 
 impl Door {
@@ -116,14 +114,6 @@ impl Door {
         stream.set_nodelay(true)?;
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
         SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
-        let acceptor = TlsAcceptor::from(self.tls.get(Instant::now()));
-        match acceptor.accept(stream).into_fallible().await {
-            Ok(stream) => Ok(stream),
-            Err((error, mut stream)) => {
-                // What TLS says of it arrives, whatever the other side still sends.
-                linger(&mut stream).await;
-                Err(GreetError::Tls(tls::cause_in_words(&error)))
-            }
-        }
+        Ok(shake_hands(self.tls.get(Instant::now()), stream).await?)
     }
 }

@@ -34,8 +34,8 @@ use tonic::transport;
 
 use super::keys::{Key, Keys};
 use super::protocol::{Answer, Ask, Hello, TABLES_MAX, TableInfo, Tables};
-use super::watched::Watched;
 use crate::rpc::Threads;
+use crate::tls::watched::Watched;
 
 /// Questions under way at once, of all followers together; one more is refused.
 const ANSWERS_MAX: usize = 64;

@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use clap::{Args, Subcommand};
 use time::OffsetDateTime;
 
-use super::{Authority, CA_DAYS, DAYS_MAX, LEAF_DAYS, Made, MakeError, Purpose, make_ca};
+use super::{Authority, CA_DAYS, DAYS_MAX, Hosts, LEAF_DAYS, Made, MakeError, Purpose, make_ca};
 
 /// The name of an authority unless told otherwise.
 const CA_NAME: &str = "Plimsoll CA";
@@ -32,7 +32,10 @@ Examples:
       An authority: certs/ca.crt, and certs/ca.key, which signs and goes to no node.
   plimsoll certificates node --ca certs --out certs --name node-1 \\
                  --dns search-1.example --ip 10.0.0.1
-      certs/node-1.crt and .key for one node; clients look for one of its names.
+      certs/node-1.crt and .key for the node of this `node.name` (and `cluster.name`, where that is
+      not plimsoll: --cluster); clients look for one of its names.
+  plimsoll certificates server --ca certs --out certs --name log-1 --ip 10.0.0.4
+      For one of the log's servers, which nodes do not take for one of theirs.
   plimsoll certificates client --ca certs --out certs --name follower
       For who only asks.
   plimsoll certificates node --ca certs --out certs --name node-1 --ip 10.0.0.1 --force
@@ -50,6 +53,9 @@ pub enum CertificatesCommand {
     /// Makes a node's certificate and key, NAME.crt and NAME.key.
     #[command(after_help = EXAMPLES)]
     Node(NodeArgs),
+    /// Makes a certificate and key for another server, such as the log's: NAME.crt and NAME.key.
+    #[command(after_help = EXAMPLES)]
+    Server(ServerArgs),
     /// Makes a certificate and key for who only asks, NAME.crt and NAME.key.
     #[command(after_help = EXAMPLES)]
     Client(ClientArgs),
@@ -94,17 +100,45 @@ pub struct SignedArgs {
 
 /// The flags of `plimsoll certificates node`.
 #[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("names").required(true).multiple(true).args(["dns", "ips"])))]
 pub struct NodeArgs {
     /// Authority, folder, name.
     #[command(flatten)]
     pub signed: SignedArgs,
-    /// A host's name that others reach the node by; may be given several times.
+    /// Where it is reached.
+    #[command(flatten)]
+    pub hosts: HostArgs,
+    /// The node's `cluster.name`: other nodes take it in as the node NAME of this cluster.
+    #[arg(long, value_name = "NAME", default_value = "plimsoll")]
+    pub cluster: String,
+}
+
+/// Where a server is reached.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub struct HostArgs {
+    /// A host's name that others reach it by; may be given several times.
     #[arg(long, value_name = "HOST")]
     pub dns: Vec<String>,
-    /// An address that others reach the node by; may be given several times.
+    /// An address that others reach it by; may be given several times.
     #[arg(long = "ip", value_name = "ADDR")]
     pub ips: Vec<IpAddr>,
+}
+
+impl HostArgs {
+    fn hosts(&self) -> Hosts {
+        Hosts { dns: self.dns.clone(), ips: self.ips.clone() }
+    }
+}
+
+/// The flags of `plimsoll certificates server`.
+#[derive(Debug, Args)]
+pub struct ServerArgs {
+    /// Authority, folder, name.
+    #[command(flatten)]
+    pub signed: SignedArgs,
+    /// Where it is reached.
+    #[command(flatten)]
+    pub hosts: HostArgs,
 }
 
 /// The flags of `plimsoll certificates client`.
@@ -197,8 +231,12 @@ pub(super) fn make(command: &CertificatesCommand, now: SystemTime) -> Result<Str
             files.write(&make_ca(&args.name, args.days, now)?)
         }
         CertificatesCommand::Node(args) => {
-            let purpose = Purpose::Node { dns: args.dns.clone(), ips: args.ips.clone() };
+            let purpose =
+                Purpose::Node { hosts: args.hosts.hosts(), cluster: args.cluster.clone() };
             make_signed(&args.signed, &purpose, now)
+        }
+        CertificatesCommand::Server(args) => {
+            make_signed(&args.signed, &Purpose::Server(args.hosts.hosts()), now)
         }
         CertificatesCommand::Client(args) => make_signed(&args.signed, &Purpose::Client, now),
     }
@@ -253,10 +291,11 @@ impl Files {
         self.place(&self.key, &made.key, KEY_MODE)?;
         self.place(&self.certificate, &made.certificate, CERTIFICATE_MODE)?;
         Ok(format!(
-            "{}\n{}\nvalid until {}\n",
+            "{}\n{}\nvalid until {}\nsha256 {}\n",
             self.certificate.display(),
             self.key.display(),
-            OffsetDateTime::from(made.until).date()
+            OffsetDateTime::from(made.until).date(),
+            made.fingerprint()
         ))
     }
 

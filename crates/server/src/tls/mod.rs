@@ -1,14 +1,28 @@
-//! TLS between clusters: what either side shows and what it asks of the other, from files in PEM.
+//! TLS on all ports: what either side shows and what it asks of the other, from files in PEM.
 //!
-//! It owns these rules: TLS 1.3 and nothing older; the follower checks the leader's certificate
-//! against its authorities and the name that it asked for; the leader, where it has authorities,
-//! checks the follower's. Sessions are not resumed: connections last, and a session resumed would
-//! pass by a certificate that was replaced. Files are taken anew when they change ([`Watched`]).
+//! | file | owns |
+//! |---|---|
+//! | [`watched`] | files taken anew when they change |
+//! | [`door`], [`stream`] | the handshake of a port, and the bytes behind it |
+//! | [`member`] | what makes a certificate that of a node of this cluster |
+//!
+//! It owns these rules ([`Rules`]):
+//! - Between clusters and between nodes TLS 1.3 and nothing older; clients may have TLS 1.2, with forward
+//!   secrecy and authenticated ciphers alone (rustls has no others), and no renegotiation.
+//! - Who connects to another cluster checks the certificate against its authorities and the name that it
+//!   asked for. The other side, where it has authorities, checks the certificate of who connects.
+//! - Between clusters and nodes sessions are not resumed: connections last, and a session resumed would pass
+//!   by a certificate that was replaced. Clients' are, until the files change.
 //!
 //! It opens no connection, and does not know what goes through one.
 
+pub mod door;
+pub mod member;
+pub mod stream;
+pub mod watched;
+
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use rustls::client::Resumption;
@@ -17,14 +31,18 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{
-    AlertDescription, CertificateError, ClientConfig, Error, InvalidMessage, RootCertStore,
-    ServerConfig, version::TLS13,
+    AlertDescription, CertificateError, CipherSuite, ClientConfig, Error, InvalidMessage,
+    OtherError, RootCertStore, ServerConfig, SupportedProtocolVersion,
+    version::{TLS12, TLS13},
 };
 
-use super::watched::{FileError, Watched, read_file};
+use member::{MemberError, Members, MembersAsClients, MembersAsServers};
+use watched::{FileError, Watched, read_file};
 
-/// The protocol that both sides name, so that a client of another one is told in the handshake.
-const ALPN: &[u8] = b"h2";
+/// HTTP/2, as both sides name it, so that a client of another protocol is told in the handshake.
+pub const H2: &[u8] = b"h2";
+/// HTTP/1.1.
+const HTTP_1: &[u8] = b"http/1.1";
 /// The most certificates in one file.
 const CERTIFICATES_MAX: usize = 1000;
 
@@ -61,13 +79,73 @@ pub struct ClientFiles {
     pub identity: Option<Identity>,
 }
 
-/// What the leader's side accepts connections with.
+/// Who connects to a port, which decides what is asked there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rules {
+    /// Followers of other clusters.
+    Clusters,
+    /// Nodes of this cluster, by certificates that say so. Authorities are wanted.
+    Nodes(Members),
+    /// Clients of REST.
+    Http,
+    /// Clients of RESP.
+    Resp,
+}
+
+impl Rules {
+    fn versions(&self) -> &'static [&'static SupportedProtocolVersion] {
+        static NEW: [&SupportedProtocolVersion; 1] = [&TLS13];
+        static BOTH: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
+        match self {
+            Self::Clusters | Self::Nodes(_) => &NEW,
+            Self::Http | Self::Resp => &BOTH,
+        }
+    }
+
+    fn protocols(&self) -> &'static [&'static [u8]] {
+        match self {
+            Self::Clusters | Self::Nodes(_) => &[H2],
+            Self::Http => &[H2, HTTP_1],
+            // Clients of Redis name none.
+            Self::Resp => &[],
+        }
+    }
+
+    fn resumes(&self) -> bool {
+        matches!(self, Self::Http | Self::Resp)
+    }
+}
+
+/// What a port accepts connections with.
 ///
 /// # Errors
 /// Names the file that does not do.
-pub fn server(files: ServerFiles, now: Instant) -> Result<Watched<ServerConfig>, FileError> {
+pub fn server(
+    files: ServerFiles,
+    rules: Rules,
+    now: Instant,
+) -> Result<Watched<ServerConfig>, FileError> {
     let all = files.identity.files().into_iter().chain(files.authorities.clone()).collect();
-    Watched::new(all, now, move || server_config(&files))
+    Watched::new(all, now, move || server_config(&files, &rules))
+}
+
+/// What a node connects to another one with: both show certificates of nodes.
+///
+/// # Errors
+/// Names the file that does not do.
+pub fn node_client(
+    files: ClientFiles,
+    members: Members,
+    now: Instant,
+) -> Result<Watched<ClientConfig>, FileError> {
+    let own = files.identity.iter().flat_map(Identity::files);
+    let all = files.authorities.iter().cloned().chain(own).collect();
+    Watched::new(all, now, move || {
+        let mut config = client_config(&files)?;
+        let verifier = MembersAsServers::new(members.clone(), roots(&files.authorities)?);
+        config.dangerous().set_certificate_verifier(Arc::new(verifier));
+        Ok(config)
+    })
 }
 
 /// What the follower's side connects with.
@@ -80,31 +158,76 @@ pub fn client(files: ClientFiles, now: Instant) -> Result<Watched<ClientConfig>,
     Watched::new(all, now, move || client_config(&files))
 }
 
-/// The one provider; the process has no default, which whoever links another could change.
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
+/// Whether a certificate is the one of this node, which others would ask for.
+///
+/// # Errors
+/// Names the file, and whose it is.
+pub fn check_own(own: &Identity, members: &Members, node: &str) -> Result<(), FileError> {
+    let path = &own.certificate;
+    let first = certificates(path)?.into_iter().next();
+    let named = first.ok_or(MemberError::NoNode).and_then(|it| members.node_of(&it));
+    match named {
+        Ok(named) if named == node => Ok(()),
+        Ok(named) => Err(FileError::new(path, format!("is for the node `{named}`, not `{node}`"))),
+        Err(MemberError::NoNode) => Err(FileError::new(path, "is no node's certificate")),
+        Err(MemberError::OtherCluster) => {
+            Err(FileError::new(path, "is for a node of another cluster (cluster.name)"))
+        }
+    }
 }
 
-fn server_config(files: &ServerFiles) -> Result<ServerConfig, FileError> {
+/// The one provider; the process has no default, which whoever links another could change.
+fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
+    let made = PROVIDER.get_or_init(|| {
+        let mut provider = ring::default_provider();
+        // AES-128 and SHA-256 have instructions of their own, SHA-384 has none: it is the dearest part of a
+        // handshake. Both are strong enough.
+        provider.cipher_suites.sort_by_key(|it| !is_cheap(it.suite()));
+        Arc::new(provider)
+    });
+    Arc::clone(made)
+}
+
+fn is_cheap(suite: CipherSuite) -> bool {
+    matches!(
+        suite,
+        CipherSuite::TLS13_AES_128_GCM_SHA256
+            | CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
+            | CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256
+    )
+}
+
+fn server_config(files: &ServerFiles, rules: &Rules) -> Result<ServerConfig, FileError> {
     let Identity { certificate, key } = &files.identity;
     let refused = |error: Error| FileError::new(certificate, in_words(&error));
     let builder = ServerConfig::builder_with_provider(provider())
-        .with_protocol_versions(&[&TLS13])
+        .with_protocol_versions(rules.versions())
         .map_err(refused)?;
     let builder = match files.authorities.first() {
         Some(first) => {
             let roots = Arc::new(roots(&files.authorities)?);
             let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider()).build();
             let verifier = verifier.map_err(|error| FileError::new(first, error.to_string()))?;
-            builder.with_client_cert_verifier(verifier)
+            builder.with_client_cert_verifier(match rules {
+                Rules::Nodes(members) => Arc::new(MembersAsClients::new(members.clone(), verifier)),
+                _ => verifier,
+            })
         }
         None => builder.with_no_client_auth(),
     };
     let (chain, key) = (certificates(certificate)?, private_key(key)?);
     let mut config = builder.with_single_cert(chain, key).map_err(refused)?;
+    config.ignore_client_order = true;
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.send_tls13_tickets = 0;
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    if rules.resumes() {
+        // Its keys are this configuration's own: files that change end what could be resumed.
+        config.ticketer = ring::Ticketer::new().map_err(refused)?;
+        config.send_tls13_tickets = 1;
+    } else {
+        config.send_tls13_tickets = 0;
+    }
+    config.alpn_protocols = rules.protocols().iter().map(|it| it.to_vec()).collect();
     Ok(config)
 }
 
@@ -124,7 +247,7 @@ fn client_config(files: &ClientFiles) -> Result<ClientConfig, FileError> {
         None => builder.with_no_client_auth(),
     };
     config.resumption = Resumption::disabled();
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = vec![H2.to_vec()];
     Ok(config)
 }
 
@@ -207,6 +330,9 @@ pub fn in_words(error: &Error) -> String {
         Error::InvalidMessage(
             InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
         ) => "the other side does not speak TLS",
+        Error::InvalidCertificate(CertificateError::Other(OtherError(why))) => {
+            return why.to_string();
+        }
         Error::InconsistentKeys(_) => "the key does not belong to the certificate",
         _ => return error.to_string(),
     };

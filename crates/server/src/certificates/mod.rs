@@ -12,10 +12,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use crate::tls::member::node_uri;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType,
 };
+use ring::digest::{SHA256, digest};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -56,18 +58,40 @@ pub struct Made {
     pub until: SystemTime,
 }
 
+impl Made {
+    /// The SHA-256 of the certificate, hexadecimal: what Elasticsearch's clients take in the place of a file.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        let der = CertificateDer::from_pem_slice(self.certificate.as_bytes());
+        let digest = digest(&SHA256, der.as_deref().unwrap_or_default());
+        digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
 /// What a certificate is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A node answers and asks; clients look for one of these names.
     Node {
-        /// Names of hosts; `*.example` is taken.
-        dns: Vec<String>,
-        /// Addresses.
-        ips: Vec<IpAddr>,
+        /// Where it is reached.
+        hosts: Hosts,
+        /// The name of its cluster, to whose other nodes it shows who it is.
+        cluster: String,
     },
+    /// Another server, such as the log's, answers its clients and asks others of its kind. Nodes do not take
+    /// it for one of theirs.
+    Server(Hosts),
     /// A client only asks.
     Client,
+}
+
+/// By which names and addresses a server is reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hosts {
+    /// Names of hosts; `*.example` is taken.
+    pub dns: Vec<String>,
+    /// Addresses.
+    pub ips: Vec<IpAddr>,
 }
 
 /// Makes an authority, which may sign certificates of nodes and clients but no other authorities.
@@ -131,16 +155,20 @@ impl Authority {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.use_authority_key_identifier_extension = true;
         params.extended_key_usages = match purpose {
-            Purpose::Node { .. } => {
+            Purpose::Node { .. } | Purpose::Server(_) => {
                 vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth]
             }
             Purpose::Client => vec![ExtendedKeyUsagePurpose::ClientAuth],
         };
-        if let Purpose::Node { dns, ips } = purpose {
-            for name in dns {
+        if let Purpose::Node { hosts, .. } | Purpose::Server(hosts) = purpose {
+            for name in &hosts.dns {
                 params.subject_alt_names.push(SanType::DnsName(dns_name(name)?));
             }
-            params.subject_alt_names.extend(ips.iter().copied().map(SanType::IpAddress));
+            params.subject_alt_names.extend(hosts.ips.iter().copied().map(SanType::IpAddress));
+        }
+        if let Purpose::Node { cluster, .. } = purpose {
+            let uri = node_uri(cluster, name).try_into()?;
+            params.subject_alt_names.push(SanType::URI(uri));
         }
         let mut until = hold(&mut params, now, days);
         if until > self.until {

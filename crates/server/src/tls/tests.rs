@@ -8,7 +8,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::*;
-use crate::remote::certificates::{Authority, Purpose, make_ca};
+use crate::certificates::{Authority, Hosts, Purpose, make_ca};
+
+/// The cluster of all nodes here.
+const CLUSTER: &str = "east";
 
 /// A folder with authorities `a` and `b`, and `twin`, which has the name of `a`.
 struct Folder {
@@ -36,15 +39,19 @@ impl Folder {
     /// A certificate under this name, signed by one of the authorities some days ago, for ten days.
     fn make(&self, name: &str, authority: &str, host: Option<&str>, days_ago: u64) -> Identity {
         let purpose = match host {
-            Some(host) => Purpose::Node {
+            Some(host) => Purpose::Server(Hosts {
                 dns: vec![host.to_owned()],
                 ips: vec!["127.0.0.1".parse().unwrap()],
-            },
+            }),
             None => Purpose::Client,
         };
+        self.make_for(name, authority, &purpose, days_ago)
+    }
+
+    fn make_for(&self, name: &str, authority: &str, purpose: &Purpose, days_ago: u64) -> Identity {
         let at = SystemTime::now() - Duration::from_secs(days_ago * 86_400);
         let (_, signer) = self.authorities.iter().find(|(it, _)| it == authority).unwrap();
-        let made = signer.make(name, &purpose, 10, at).unwrap();
+        let made = signer.make(name, purpose, 10, at).unwrap();
         let [certificate, key] = ["crt", "key"].map(|end| self.path(&format!("{name}.{end}")));
         fs::write(&certificate, &made.certificate).unwrap();
         fs::write(&key, &made.key).unwrap();
@@ -118,7 +125,7 @@ async fn both_sides_are_checked_where_both_have_authorities() {
         (&late, &plain, "leader.example", Some("has expired")),
         (&masked, &plain, "leader.example", Some("another purpose")),
     ] {
-        let server = server(server_files.clone(), now).unwrap().get(now);
+        let server = server(server_files.clone(), Rules::Clusters, now).unwrap().get(now);
         let client = client(client_files.clone(), now).unwrap().get(now);
         let met = meet(server, client, name).await;
         match refusal {
@@ -137,7 +144,7 @@ async fn certificates_are_replaced_while_they_are_used() {
     let node = folder.make("node", "a", Some("leader.example"), 0);
     let start = Instant::now();
     let at = |second| start + Duration::from_secs(second);
-    let server = server(folder.server(node.clone(), None), start).unwrap();
+    let server = server(folder.server(node.clone(), None), Rules::Clusters, start).unwrap();
     let trusts_a = client(folder.client("a", None), start).unwrap().get(start);
     let trusts_b = client(folder.client("b", None), start).unwrap().get(start);
     let meets = |at, client: &Arc<ClientConfig>| {
@@ -170,10 +177,106 @@ fn files_that_do_not_do_are_named() {
         (turned, "node.key", "has no certificate"),
         (missing, "none.crt", "No such file"),
     ] {
-        let refused = server(folder.server(identity, None), now).err().unwrap().to_string();
+        let refused =
+            server(folder.server(identity, None), Rules::Clusters, now).err().unwrap().to_string();
         assert!(refused.contains(file) && refused.contains(why), "{refused}");
         assert!(!refused.contains("BEGIN"), "{refused}");
     }
     let refused = client(folder.client("none", None), now).err().unwrap().to_string();
     assert!(refused.contains("none.crt"), "{refused}");
+}
+
+/// A pair of files of a node of a cluster of this name.
+fn member(folder: &Folder, name: &str, cluster: &str, authority: &str) -> Identity {
+    let purpose = Purpose::Node { hosts: Hosts::default(), cluster: cluster.to_owned() };
+    folder.make_for(name, authority, &purpose, 0)
+}
+
+#[tokio::test]
+async fn nodes_take_nodes_of_their_cluster_alone() {
+    let folder = Folder::new();
+    let [one, two] = ["node-1", "node-2"].map(|name| member(&folder, name, CLUSTER, "a"));
+    let other = member(&folder, "node-3", "west", "a");
+    let foreign = member(&folder, "node-4", CLUSTER, "b");
+    let client = folder.make("client", "a", None, 0);
+    let members = || Members::of(CLUSTER);
+    let now = Instant::now();
+    let met = async |at: &Identity, from: Option<&Identity>| {
+        let rules = Rules::Nodes(members());
+        let server = server(folder.server(at.clone(), Some("a")), rules, now).unwrap();
+        let files = folder.client("a", from.cloned());
+        let client = node_client(files, members(), now).unwrap();
+        meet(server.get(now), client.get(now), "0.0.0.0").await
+    };
+    assert_eq!(met(&one, Some(&two)).await, Ok(()));
+    assert_eq!(met(&two, Some(&one)).await, Ok(()));
+    for (at, from, why) in [
+        (&one, None, "shows none"),
+        (&one, Some(&client), "does not take the certificate"),
+        (&one, Some(&other), "does not take the certificate"),
+        (&one, Some(&foreign), "does not take the certificate"),
+        (&other, Some(&one), "a node of another cluster"),
+        (&foreign, Some(&one), "signed by none of the authorities"),
+    ] {
+        let refused = met(at, from).await.unwrap_err();
+        assert!(refused.contains(why), "{why}: {refused}");
+    }
+    assert!(check_own(&one, &members(), "node-1").is_ok());
+    for (identity, why) in
+        [(&two, "is for the node `node-2`"), (&other, "another cluster"), (&client, "no node's")]
+    {
+        let refused = check_own(identity, &members(), "node-1").unwrap_err().to_string();
+        assert!(refused.contains(why), "{why}: {refused}");
+    }
+}
+
+#[test]
+fn a_node_is_named_in_its_certificate_and_its_cluster_is_not() {
+    let uri = member::node_uri("geheim", "köln 1/a");
+    assert!(!uri.contains("geheim") && uri.is_ascii(), "{uri}");
+    let folder = Folder::new();
+    let (_, signer) = &folder.authorities[0];
+    let purpose = Purpose::Node { hosts: Hosts::default(), cluster: "geheim".to_owned() };
+    let made = signer.make("köln 1/a", &purpose, 10, SystemTime::now()).unwrap();
+    let der = CertificateDer::from_pem_slice(made.certificate.as_bytes()).unwrap();
+    assert_eq!(Members::of("geheim").node_of(&der), Ok("köln 1/a".to_owned()));
+    assert_eq!(Members::of("gehei").node_of(&der), Err(MemberError::OtherCluster));
+    assert!(!der.windows(6).any(|bytes| bytes == b"geheim"));
+    assert_eq!(
+        Members::of("x").node_of(&CertificateDer::from(vec![1, 2])),
+        Err(MemberError::NoNode)
+    );
+}
+
+/// Clients take up a session where they left it, until the files change.
+#[tokio::test]
+async fn sessions_of_clients_are_resumed_until_files_change() {
+    let folder = Folder::new();
+    let node = folder.make("node", "a", Some("leader.example"), 0);
+    let start = Instant::now();
+    let server = server(folder.server(node.clone(), None), Rules::Resp, start).unwrap();
+    let mut client = client_config(&folder.client("a", None)).unwrap();
+    client.resumption = Resumption::in_memory_sessions(8);
+    client.alpn_protocols.clear();
+    let client = Arc::new(client);
+    let kind = async |second| {
+        let config = server.get(start + Duration::from_secs(second));
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let accepted = tokio::spawn(async move {
+            let mut stream = TlsAcceptor::from(config).accept(far).await.unwrap();
+            stream.write_all(b"hello").await.unwrap();
+            stream.flush().await.unwrap();
+            stream.get_ref().1.handshake_kind().unwrap()
+        });
+        let name = ServerName::try_from("leader.example").unwrap();
+        let mut stream = TlsConnector::from(Arc::clone(&client)).connect(name, near).await.unwrap();
+        stream.read_exact(&mut [0; 5]).await.unwrap();
+        accepted.await.unwrap()
+    };
+    use rustls::HandshakeKind::{Full, Resumed};
+    assert_eq!((kind(0).await, kind(0).await), (Full, Resumed));
+    let next = folder.make("next", "a", Some("leader.example"), 0);
+    fs::copy(&next.key, &node.key).unwrap();
+    fs::copy(&next.certificate, &node.certificate).unwrap();
+    assert_eq!((kind(2).await, kind(2).await), (Full, Resumed));
 }

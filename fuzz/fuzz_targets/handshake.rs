@@ -1,0 +1,4 @@
+//! Handshakes and certificates of strangers.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| plimsoll_fuzz::handshake::handshake(data));
