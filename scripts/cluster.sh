@@ -38,18 +38,22 @@ check_ports() {
   for i in 0 1 2; do check_port LOG "$log" "$i" "$route_offset"; done
 }
 
-# An authority, and what it signs for each process; those that are there from last time stay.
+# An authority, which stays, and what it signs for each process, anew at each start.
 make_certificates() {
-  local name
-  mkdir -p "$certs"
-  [ -f "$certs/ca.crt" ] || "$plimsoll" certificates ca --out "$certs" >/dev/null
+  local name host hosts=(--dns localhost --ip 127.0.0.1)
+  for host in "${http%:*}" "${resp%:*}"; do
+    case $host in
+    localhost | 127.0.0.1) ;;
+    \[*\]) hosts+=(--ip "${host:1:-1}") ;;
+    *) hosts+=(--ip "$host") ;;
+    esac
+  done
+  [ -f "$certs/ca.crt" ] || "$plimsoll" certificates ca --out "$certs" --force >/dev/null
   for name in "${nodes[@]}"; do
-    [ -f "$certs/$name.crt" ] ||
-      "$plimsoll" certificates node --ca "$certs" --out "$certs" --name "$name" --dns localhost --ip "${http%:*}" >/dev/null
+    "$plimsoll" certificates node --ca "$certs" --out "$certs" --name "$name" "${hosts[@]}" --force >/dev/null
   done
   for name in log0 log1 log2; do
-    [ -f "$certs/$name.crt" ] ||
-      "$plimsoll" certificates server --ca "$certs" --out "$certs" --name "$name" --ip 127.0.0.1 >/dev/null
+    "$plimsoll" certificates server --ca "$certs" --out "$certs" --name "$name" "${hosts[@]}" --force >/dev/null
   done
 }
 
@@ -110,13 +114,14 @@ stop_all() {
 
 # The lines are run here before they are shown: what is printed is known to answer.
 say_what_to_try() {
-  local write read document search curl="curl -s" scheme=http
+  local write read document search curl="curl -s" scheme=http ca
+  ca=$(printf %q "$certs/ca.crt")
   write=$(plain_question "$resp" 'SET greeting ahoy')
   read=$(plain_question "$(address "$resp" 1)" 'GET greeting')
   if [ -n "${TLS:-}" ]; then
-    scheme=https curl="curl -s --cacert $certs/ca.crt"
-    write="redis-cli --tls --cacert $certs/ca.crt -h ${resp%:*} -p ${resp##*:} SET greeting ahoy"
-    read="redis-cli --tls --cacert $certs/ca.crt -h ${resp%:*} -p $((${resp##*:} + 1)) GET greeting"
+    scheme=https curl="curl -s --cacert $ca"
+    write="redis-cli --tls --cacert $ca -h ${resp%:*} -p ${resp##*:} SET greeting ahoy"
+    read="redis-cli --tls --cacert $ca -h ${resp%:*} -p $((${resp##*:} + 1)) GET greeting"
   fi
   document="$curl -XPUT '$scheme://$http/ships/_doc/1?refresh=true' -H 'Content-Type: application/json' -d '{\"name\":\"Cutty Sark\",\"tons\":963}'"
   search="$curl '$scheme://$(address "$http" 2)/ships/_search?q=name:cutty&pretty'"
@@ -193,6 +198,8 @@ certs=$data/certs
 if [ -n "${TLS:-}" ]; then
   make_certificates
   export TLS_DIR=$certs
+else
+  unset TLS_DIR
 fi
 trap 'stop_all; exit 0' INT TERM
 trap stop_all EXIT

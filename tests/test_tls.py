@@ -2,10 +2,13 @@
 what is refused, certificates replaced under load, and handshakes that stop in the middle.
 """
 
+import contextlib
 import hashlib
 import itertools
+import json
 import os
 import pathlib
+import signal
 import socket
 import ssl
 import subprocess
@@ -17,7 +20,7 @@ import elasticsearch8
 import opensearchpy
 import pytest
 import redis
-from cluster_processes import await_true
+from cluster_processes import await_true, fixed_ports
 from conftest import Node, binary
 from remote_clusters import Certificates
 
@@ -173,11 +176,79 @@ def test_a_session_is_not_negotiated_again(node):
 
 
 def test_a_connection_has_ten_seconds_to_log_in(node, certificates):
+    """Whether it is silent or talks; one that logged in has them anew after RESET."""
     context = context_of(certificates)
-    with socket.create_connection(("127.0.0.1", node.port), timeout=30) as plain:
-        with context.wrap_socket(plain, server_hostname="localhost") as through:
-            assert through.recv(4096).startswith(b"-NOAUTH ")
-            assert through.recv(4096) == b""
+
+    def connect():
+        plain = socket.create_connection(("127.0.0.1", node.port), timeout=30)
+        return context.wrap_socket(plain, server_hostname="localhost")
+
+    def ask(through, words):
+        through.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(it), it) for it in words))
+        return through.recv(4096)
+
+    with connect() as silent, connect() as talking, connect() as known:
+        assert ask(known, [b"AUTH", PASSWORD.encode()]) == b"+OK\r\n"
+        began, said = time.monotonic(), b""
+        while time.monotonic() < began + 3 * STRANGER_SECONDS and b"no login" not in said:
+            try:
+                said = ask(talking, [b"PING"])
+            except OSError:
+                break
+            time.sleep(0.2)
+        assert time.monotonic() < began + 2 * STRANGER_SECONDS
+        assert silent.recv(4096).startswith(b"-NOAUTH ") and silent.recv(4096) == b""
+        assert ask(known, [b"RESET"]) == b"+RESET\r\n"
+        time.sleep(1)
+        assert ask(known, [b"AUTH", PASSWORD.encode()]) == b"+OK\r\n"
+        assert ask(known, [b"PING"]) == b"+PONG\r\n"
+
+
+def test_answers_arrive_whole_while_a_node_stops(certificates, tmp_path):
+    """Large ones that are read slowly, by both protocols; a client that has none under way is not waited for."""
+    (tmp_path / "data").mkdir()
+    node = Node(tmp_path / "data", list(settings(certificates))).start()
+    client = redis.Redis(port=node.port, ssl=True, ssl_ca_certs=certificates.path("ca.crt"))
+    for number in range(6):
+        client.set(f"k{number}", b"x" * (4 << 20))
+    url, authority = f"https://localhost:{node.http}", certificates.path("ca.crt")
+    rest = elasticsearch8.Elasticsearch(url, ca_certs=authority)
+    for number in range(6):
+        rest.index(index="large", id=str(number), document={"text": "y" * (3 << 20)}, refresh=True)
+    curl = ["curl", "-sS", "--http2", "--cacert", authority, "--limit-rate", "4M", f"{url}/large/_search?size=10"]
+    with subprocess.Popen(curl, stdout=subprocess.PIPE) as slow:
+        plain = socket.create_connection(("127.0.0.1", node.port), timeout=30)
+        with context_of(certificates).wrap_socket(plain, server_hostname="localhost") as through:
+            through.sendall(b"MGET k0 k1 k2 k3 k4 k5\r\n")
+            time.sleep(1)
+            node.process.send_signal(signal.SIGTERM)
+            read = 0
+            while data := through.recv(1 << 16):
+                read += len(data)
+                time.sleep(0.01)
+        answer = json.loads(slow.stdout.read())
+    assert read == 6 * ((4 << 20) + len(f"${4 << 20}\r\n\r\n")) + len("*6\r\n")
+    assert [len(hit["_source"]["text"]) for hit in answer["hits"]["hits"]] == [3 << 20] * 6
+    assert node.process.wait(30) == 0 and "cut off" not in node.text()
+
+
+def test_a_certificate_of_another_node_is_not_taken_over(tmp_path):
+    certificates = Certificates(tmp_path / "certificates").node("n1", *NAMES)
+    given = [f"rpc.tls.certificate_authorities={certificates.path('ca.crt')}", "rpc.tls.mode=required", "node.name=n1"]
+    given += [f"rpc.tls.{word}={certificates.path('n1')}.{end}" for word, end in (("certificate", "crt"), ("key", "key"))]
+    (tmp_path / "data").mkdir()
+    [port] = fixed_ports(1)
+    node = Node(tmp_path / "data", [*given, f"rpc.address=127.0.0.1:{port}"]).start()
+    before = ssl.get_server_certificate(("127.0.0.1", port))
+    certificates.node("n1", *NAMES, "--cluster", "elsewhere", "--force")
+
+    def is_named():
+        with contextlib.suppress(OSError):
+            assert ssl.get_server_certificate(("127.0.0.1", port)) == before
+        return "is for a node of another cluster" in node.text()
+
+    await_true(node.text, is_named, 20)
+    assert node.terminate() == 0
 
 
 def test_who_speaks_no_tls_is_not_answered(node):

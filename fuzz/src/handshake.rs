@@ -44,7 +44,7 @@ fn port() -> &'static Port {
         let authorities = vec![write("ca.crt", &ca.certificate)];
         let at = Instant::now();
         let files = ServerFiles { identity: identity.clone(), authorities: authorities.clone() };
-        let rules = Rules::Nodes(Members::of(CLUSTER));
+        let rules = Rules::Nodes(Members::of(CLUSTER, "node"));
         let config = tls::server(files, rules, at).expect("a port").get(at);
         let files = ClientFiles { authorities, identity: Some(identity) };
         let client = tls::client(files, at).expect("a client").get(at);
@@ -96,7 +96,7 @@ pub fn handshake(data: &[u8]) {
     say(&changed(&port.hello, data));
     let half = data.first().map_or(0, |it| usize::from(*it)) * port.hello.len() / 255;
     say(&[&port.hello[..half], data].concat());
-    let members = Members::of(CLUSTER);
+    let members = Members::of(CLUSTER, "node");
     let _ = members.node_of(&CertificateDer::from(data));
     let certificate = changed(&port.certificate, data);
     let _ = members.node_of(&CertificateDer::from(certificate.as_slice()));

@@ -5,7 +5,7 @@ use std::{io, time::Duration};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// How long a peer has to notice the end and stop sending.
-const LINGER: Duration = Duration::from_secs(2);
+pub const LINGER: Duration = Duration::from_secs(2);
 
 /// Closes the sending half, and reads away what still comes. A system that closes a socket with
 /// bytes that nobody has read resets the connection, which takes answers back that are on their way.

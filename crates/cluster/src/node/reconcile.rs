@@ -31,6 +31,7 @@ use crate::replication::partition::Partition;
 use crate::replication::proposing::NotChanged;
 use crate::replication::tables::{Copies, Table};
 use crate::settings;
+use crate::settings::cluster::{CLUSTER_SETTINGS, check_cluster_setting};
 use crate::settings::work::WORK_SETTINGS;
 
 /// How often the metadata is looked at where nothing says that it changed.
@@ -210,19 +211,18 @@ impl Shared {
         }
         // Before the first beat: others go by what a node reported as soon as it counts as there, and
         // that was another life's.
-        let mut is_to_report = is_look;
-        if seen.beat_at.is_none() {
+        let is_first = seen.beat_at.is_none();
+        if is_first {
             self.report_or_warn(seen).await;
-            is_to_report = false;
         }
         // A node that is alone says who it is once, when it starts.
-        if seen.beat_at.is_none() || (!self.replication.is_alone && is_due(seen.beat_at)) {
+        if is_first || (!self.replication.is_alone && is_due(seen.beat_at)) {
             seen.beat_at = Some(time.now());
             self.replication.compare_clocks();
             self.beat();
         }
         // After the beat: what the log does not take now is said at the next look.
-        if is_to_report {
+        if is_look && !is_first {
             self.report_or_warn(seen).await;
         }
         if seen.leftovers_at.is_none_or(|at| time.now() - at >= LEFTOVERS_INTERVAL) {
@@ -253,6 +253,14 @@ impl Shared {
         for name in WORK_SETTINGS {
             if let Some(text) = settings.get(name)
                 && let Err(error) = work.set(name, text)
+            {
+                tracing::warn!(name, %error, "the cluster's setting is passed over");
+            }
+        }
+        for (name, _) in CLUSTER_SETTINGS {
+            // Whoever reads one that this version does not take has its default.
+            if let Some(text) = settings.get(name)
+                && let Err(error) = check_cluster_setting(name, text)
             {
                 tracing::warn!(name, %error, "the cluster's setting is passed over");
             }

@@ -1,7 +1,7 @@
 //! Where the log's servers are and how one shows who one is, read from the text of `--log`.
 //!
 //! `nats://[user:password@|token@]host[:port][,host[:port]…][?cluster=NAME&creds=FILE&nkey=FILE&ca=FILE&cert=FILE&key=FILE]`;
-//! `tls://` insists on TLS. Files may be given beside it as well ([`Files`]). A server may repeat what stands before the first one, as in
+//! `tls://`, and files of TLS, insist on TLS. Files may be given beside it as well ([`Files`]). A server may repeat what stands before the first one, as in
 //! `nats://token@a,nats://token@b`. Secrets are kept out of everything that is printed.
 
 use std::fmt;
@@ -109,11 +109,10 @@ impl Address {
     /// Where one is given twice, or what belongs together is not.
     pub fn with_files(mut self, files: Files) -> Result<Self, AddressError> {
         let twice = |what: &str| AddressError(format!("{what} is given in it and beside it"));
-        if let Some(file) = files.ca {
-            if self.ca_file.replace(file).is_some() {
-                return Err(twice("`ca`"));
-            }
-            self.is_tls = true;
+        if let Some(file) = files.ca
+            && self.ca_file.replace(file).is_some()
+        {
+            return Err(twice("`ca`"));
         }
         let before = self.certificate_files.take();
         self.certificate_files = match (files.certificate, files.key, before) {
@@ -122,6 +121,7 @@ impl Address {
             (_, _, Some(_)) => return Err(twice("`cert`")),
             _ => return Err(AddressError("a certificate and its key go together".to_owned())),
         };
+        self.insist_on_tls();
         if let Some(file) = files.password {
             self.login = match std::mem::replace(&mut self.login, Login::Nobody) {
                 Login::Nobody => Login::TokenFile(file),
@@ -137,6 +137,11 @@ impl Address {
             self.log_in(Login::Nkey(file))?;
         }
         Ok(self)
+    }
+
+    /// Files of TLS are there to be used: a server that says it has none gets nothing.
+    fn insist_on_tls(&mut self) {
+        self.is_tls |= self.ca_file.is_some() || self.certificate_files.is_some();
     }
 
     /// Takes over how to log in, which is said once.
@@ -168,6 +173,7 @@ impl Address {
             (None, None) => None,
             _ => return Err(AddressError("`cert` and `key` go together".to_owned())),
         };
+        self.insist_on_tls();
         Ok(())
     }
 }
@@ -280,8 +286,8 @@ mod tests {
         assert!(address.login == password);
         assert_eq!(address.ca_file, Some("/a b".into()));
         assert_eq!(address.certificate_files, Some(("c".into(), "k".into())));
-        assert!(!address.is_tls);
-        let shown = "nats://one:4001,two:4222,[::1]:7?cluster=west";
+        assert!(address.is_tls, "where files of TLS are given");
+        let shown = "tls://one:4001,two:4222,[::1]:7?cluster=west";
         assert_eq!(address.to_string(), shown);
         assert_eq!(format!("{address:?}"), format!("Address({shown})"));
     }
@@ -326,6 +332,7 @@ mod tests {
         assert!(address.login == Login::Token("t0ken".to_owned()));
         assert!(address.is_tls);
         assert_eq!(address.cluster, "plimsoll");
+        assert!(!Address::parse("nats://t0ken@host").unwrap().is_tls);
     }
 
     #[test]

@@ -69,7 +69,8 @@ pub struct Connection {
     last_command: Option<usize>,
     /// Commands answered before it logged in.
     answered_stranger: u32,
-    began: Instant,
+    /// Since when it has not logged in, or is again as if it had just connected.
+    stranger_since: Option<Instant>,
 }
 
 /// The end of a connection that nobody has to hear of.
@@ -101,7 +102,7 @@ impl Connection {
             read_bytes: READ_BYTES_MIN,
             last_command: None,
             answered_stranger: 0,
-            began: Instant::now(),
+            stranger_since: None,
         }
     }
 
@@ -118,6 +119,11 @@ impl Connection {
 
     async fn run(&mut self) -> Result<(), End> {
         loop {
+            if self.is_late() {
+                self.refuse_late();
+                self.flush().await?;
+                return self.close().await;
+            }
             let (limits, commands_max) = if self.state.is_authenticated {
                 (Limits::FULL, BATCH_COMMANDS_MAX)
             } else {
@@ -141,13 +147,7 @@ impl Connection {
             }
             self.flush().await?;
             if self.state.is_closing {
-                // The client reads the last words before it sees the end.
-                (self.input, self.state.output) = (BytesMut::new(), BytesMut::new());
-                tokio::select! {
-                    biased;
-                    () = linger(&mut self.stream) => return Ok(()),
-                    () = self.state.client.killed() => return Err(End::Killed),
-                }
+                return self.close().await;
             }
             if self.state.client.is_killed() {
                 return Err(End::Killed);
@@ -158,6 +158,25 @@ impl Connection {
                 self.pause_stranger().await?;
             }
         }
+    }
+
+    /// Ends the connection; the client reads the last words before it sees the end.
+    async fn close(&mut self) -> Result<(), End> {
+        (self.input, self.state.output) = (BytesMut::new(), BytesMut::new());
+        tokio::select! {
+            biased;
+            () = linger(&mut self.stream) => Ok(()),
+            () = self.state.client.killed() => Err(End::Killed),
+        }
+    }
+
+    /// Whether it has taken too long to log in.
+    fn is_late(&mut self) -> bool {
+        if self.state.is_authenticated {
+            self.stranger_since = None;
+            return false;
+        }
+        self.stranger_since.get_or_insert_with(Instant::now).elapsed() >= LOGIN_TIME
     }
 
     /// Holds up who goes on without logging in.
@@ -238,15 +257,18 @@ impl Connection {
     async fn read(&mut self) -> Result<(), End> {
         self.make_room();
         let room = self.input.capacity() - self.input.len();
-        let is_stranger = !self.state.is_authenticated;
+        let login_by = self.stranger_since.map(|since| since + LOGIN_TIME);
+        let late = async {
+            match login_by {
+                Some(at) => sleep_until(at.into()).await,
+                None => std::future::pending().await,
+            }
+        };
         let read = tokio::select! {
             biased;
             read = self.stream.read_buf(&mut self.input) => read,
             () = self.state.client.killed() => return Err(End::Killed),
-            () = async { sleep_until((self.began + LOGIN_TIME).into()).await }, if is_stranger => {
-                self.refuse_late();
-                return Ok(());
-            }
+            () = late, if login_by.is_some() => return Ok(()),
         };
         let read = gone(read)?;
         if read == 0 {
@@ -261,20 +283,21 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends a connection that took too long to log in, with the reason.
+    /// Says why a connection ends that took too long to log in.
     fn refuse_late(&mut self) {
         let words = "Authentication required: there was no login within 10 s.";
         let error = ErrorReply::named("NOAUTH", words);
         self.state.shared.usage.rejected(None, &error);
         self.state.protocol.error(&mut self.state.output, &error);
-        self.state.is_closing = true;
     }
 
     /// Writes all replies that wait. A client that does not read them is cut off when it is told
     /// to end, unless that is because the node stops: then it has until the node does.
     async fn flush(&mut self) -> Result<(), End> {
         let len = self.state.output.len();
-        while self.state.output.has_remaining() {
+        // What is written through TLS may wait in a buffer there.
+        let mut is_flushed = len == 0 || !self.stream.is_tls();
+        while self.state.output.has_remaining() || !is_flushed {
             let (has_large, is_given_up) = self.session.answers_held();
             if is_given_up {
                 tracing::warn!(
@@ -287,7 +310,7 @@ impl Connection {
             // Not `write_buf`: there is one piece, and the gathering call costs more for it.
             let written = tokio::select! {
                 biased;
-                written = self.stream.write(&self.state.output) => gone(written)?,
+                written = push(&mut self.stream, &self.state.output) => gone(written)?,
                 () = self.state.client.killed(), if !is_draining => {
                     if self.state.shared.is_draining() {
                         continue;
@@ -296,17 +319,8 @@ impl Connection {
                 }
                 () = async { tokio::time::sleep(LARGE_ANSWER_PAUSE).await }, if has_large => continue,
             };
+            is_flushed |= !self.state.output.has_remaining();
             self.state.output.advance(written);
-        }
-        if len > 0 && self.stream.is_tls() {
-            // The last of it may wait in a buffer.
-            tokio::select! {
-                biased;
-                flushed = self.stream.flush() => gone(flushed)?,
-                () = self.state.client.killed(), if !self.state.shared.is_draining() => {
-                    return Err(End::Killed);
-                }
-            }
         }
         self.state.shared.usage.bytes_out.fetch_add(len as u64, Relaxed);
         if len > BUFFER_BYTES_KEPT {
@@ -319,6 +333,14 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.state.shared.clients.remove(&self.state.client);
+    }
+}
+
+/// Writes some of the bytes, or, where there are none, sends what waits to be sent.
+async fn push(stream: &mut Stream, bytes: &[u8]) -> io::Result<usize> {
+    match bytes {
+        [] => stream.flush().await.map(|()| 0),
+        bytes => stream.write(bytes).await,
     }
 }
 

@@ -21,8 +21,10 @@ use std::time::Duration;
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::io::AsyncRead as _;
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
+use crate::linger::LINGER;
 use crate::node::Shared;
 use crate::tls::{H2, stream::Stream};
 
@@ -84,6 +86,12 @@ impl Peer {
         self.under_way.fetch_sub(1, Relaxed);
     }
 
+    /// Whether something is being answered.
+    #[must_use]
+    pub fn is_answering(&self) -> bool {
+        self.under_way.load(Relaxed) > 0
+    }
+
     /// Whether it took too long over a head.
     #[must_use]
     pub fn is_late(&self) -> bool {
@@ -103,6 +111,8 @@ pub struct Bytes {
     due: Option<Instant>,
     /// The timer to that, once there was need to wait.
     timer: Option<Pin<Box<Sleep>>>,
+    /// Until when a peer's last bytes are read away, once everything is written.
+    lingers: Option<Pin<Box<Sleep>>>,
 }
 
 impl Bytes {
@@ -110,7 +120,16 @@ impl Bytes {
     #[must_use]
     pub fn new(stream: Stream, peer: Arc<Peer>, node: Arc<Shared>) -> Self {
         let is_http_2 = stream.protocol() == Some(H2);
-        Self { io: TokioIo::new(stream), peer, node, is_http_2, heads: 0, due: None, timer: None }
+        Self {
+            io: TokioIo::new(stream),
+            peer,
+            node,
+            is_http_2,
+            heads: 0,
+            due: None,
+            timer: None,
+            lingers: None,
+        }
     }
 
     /// The socket, once nobody reads from it any more.
@@ -135,8 +154,52 @@ impl Bytes {
             timer.as_mut().reset(due);
         }
         std::task::ready!(timer.as_mut().poll(context));
+        Poll::Ready(Err(self.late()))
+    }
+
+    fn late(&self) -> io::Error {
         self.peer.is_late.store(true, Relaxed);
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+        io::ErrorKind::TimedOut.into()
+    }
+
+    /// On a connection of HTTP/2: refuses to go on where the time is over, whatever else the peer sends or does
+    /// not read.
+    fn check_due(&self) -> io::Result<()> {
+        let is_over = |due: Instant| Instant::now() >= due;
+        let is_idle = || self.peer.under_way.load(Relaxed) == 0;
+        match self.due {
+            Some(due) if self.is_http_2 && is_over(due) && is_idle() => Err(self.late()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same where what is written has to wait for the peer.
+    fn or_due<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        polled: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        let waits = polled.is_pending() && self.is_http_2;
+        if waits && self.peer.under_way.load(Relaxed) == 0 {
+            return self
+                .poll_due(context)
+                .map(|late| late.and(Err(io::ErrorKind::TimedOut.into())));
+        }
+        polled
+    }
+
+    /// Reads away what a peer of HTTP/2 still sends after the end: see [`crate::linger`].
+    fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let timer = self.lingers.get_or_insert_with(|| Box::pin(sleep(LINGER)));
+        let mut unread = [0; 4096];
+        loop {
+            let mut buffer = tokio::io::ReadBuf::new(&mut unread);
+            match Pin::new(self.io.inner_mut()).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {}
+                Poll::Ready(_) => return Poll::Ready(Ok(())),
+                Poll::Pending => return timer.as_mut().poll(context).map(Ok),
+            }
+        }
     }
 }
 
@@ -147,6 +210,7 @@ impl Read for Bytes {
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        this.check_due()?;
         let polled = Pin::new(&mut this.io).poll_read(context, buffer);
         let heads = this.peer.heads.load(Relaxed);
         if this.heads != heads {
@@ -176,15 +240,25 @@ impl Write for Bytes {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(context, bytes)
+        self.check_due()?;
+        let polled = Pin::new(&mut self.io).poll_write(context, bytes);
+        self.or_due(context, polled)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(context)
+        self.check_due()?;
+        let polled = Pin::new(&mut self.io).poll_flush(context);
+        self.or_due(context, polled)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(context)
+        if self.lingers.is_none() {
+            std::task::ready!(Pin::new(&mut self.io).poll_shutdown(context))?;
+        }
+        match self.is_http_2 {
+            true => self.poll_linger(context),
+            false => Poll::Ready(Ok(())),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -196,6 +270,8 @@ impl Write for Bytes {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(context, parts)
+        self.check_due()?;
+        let polled = Pin::new(&mut self.io).poll_write_vectored(context, parts);
+        self.or_due(context, polled)
     }
 }

@@ -6,13 +6,14 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use futures_util::FutureExt as _;
 use futures_util::future::Either;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
@@ -24,7 +25,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinError;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::peer::{self, Peer};
 use super::shared::Rest;
@@ -52,6 +53,9 @@ const STREAMS_MAX: u32 = 128;
 const WINDOW_BYTES: u32 = 256 << 10;
 /// What waits here for a client of HTTP/2 that does not read, an answer.
 const SEND_BYTES_MAX: usize = 64 << 10;
+/// How long a connection of HTTP/2 goes on after the node was told to stop and nothing is answered on it.
+const IDLE_TIME: Duration = Duration::from_secs(1);
+const IDLE_PAUSE: Duration = Duration::from_millis(50);
 /// How long a client of HTTP/2 may take to say that it is there.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// What a peer reads that took too long over the head of a request.
@@ -235,9 +239,12 @@ async fn serve_http_2(
         .keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(PING_TIMEOUT);
     let bytes = peer::Bytes::new(stream, Arc::clone(&peer), Arc::clone(&rest.node));
+    let asked = Arc::clone(&peer);
     let service = service_fn(move |mut request: Request<Incoming>| {
-        name_host(&mut request);
-        respond(&rest, &peer, request)
+        let peer = &asked;
+        say_in_headers(&mut request);
+        let (answering, peer) = (respond(&rest, peer, request), Arc::clone(peer));
+        async move { Ok::<_, JoinError>(answering.await?.map(|body| Sending::new(body, peer))) }
     });
     let mut connection = pin!(builder.serve_connection(bytes, service));
     let ended = tokio::select! {
@@ -248,19 +255,71 @@ async fn serve_http_2(
         Some(ended) => Ok(ended?),
         None => {
             connection.as_mut().graceful_shutdown();
-            Ok(connection.await?)
+            tokio::select! {
+                ended = connection => Ok(ended?),
+                // A peer that has nothing to come is not waited for until it says that it heard.
+                () = until_idle(&peer) => Ok(()),
+            }
         }
     }
 }
 
-/// HTTP/2 names the host beside the path; who is let in is judged by the header.
-fn name_host(request: &mut Request<Incoming>) {
-    if request.headers().contains_key(header::HOST) {
-        return;
-    }
+/// What HTTP/2 says beside the headers, as HTTP/1.1 says it: the host, which is a part of the URI there, and that
+/// a body follows.
+fn say_in_headers(request: &mut Request<Incoming>) {
     let named = request.uri().authority().map(|it| HeaderValue::from_str(it.as_str()));
-    if let Some(Ok(host)) = named {
-        request.headers_mut().insert(header::HOST, host);
+    let path = request.uri().path_and_query().cloned();
+    if let Some(path) = path {
+        *request.uri_mut() = path.into();
+    }
+    let has_body = !request.body().is_end_stream();
+    let headers = request.headers_mut();
+    if let (Some(Ok(host)), false) = (named, headers.contains_key(header::HOST)) {
+        headers.insert(header::HOST, host);
+    }
+    if has_body && !headers.contains_key(header::CONTENT_LENGTH) {
+        headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
+}
+
+/// Waits until nothing has been answered on a connection for a while.
+async fn until_idle(peer: &Peer) {
+    let mut idle = Duration::ZERO;
+    while idle < IDLE_TIME {
+        sleep(IDLE_PAUSE).await;
+        idle = if peer.is_answering() { Duration::ZERO } else { idle + IDLE_PAUSE };
+    }
+}
+
+/// An answer's body on a connection of HTTP/2; the request counts as being answered until it has gone.
+struct Sending {
+    body: Body,
+    _answering: UnderWay,
+}
+
+impl Sending {
+    fn new(body: Body, peer: Arc<Peer>) -> Self {
+        Self { body, _answering: UnderWay::new(peer) }
+    }
+}
+
+impl hyper::body::Body for Sending {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

@@ -7,7 +7,10 @@ use std::{
     io,
     net::Ipv4Addr,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     task::{Context, Poll},
     time::{Duration, Instant},
 };
@@ -118,7 +121,8 @@ fn open(address: &str, tls: Option<NodeWay>) -> Result<Channel, ChannelError> {
         // look like an attack, which would end the connection for all others.
         .http2_max_concurrent_reset_streams(STREAMS_MAX as usize)
         .http2_max_local_error_reset_streams(None);
-    let connector = Connector { address: address.into(), tls, failed: Arc::default() };
+    let connector =
+        Connector { address: address.into(), tls, has_tls: Arc::default(), failed: Arc::default() };
     Ok(endpoint.connect_with_connector_lazy(connector))
 }
 
@@ -126,6 +130,9 @@ fn open(address: &str, tls: Option<NodeWay>) -> Result<Channel, ChannelError> {
 struct Connector {
     address: Arc<str>,
     tls: Option<NodeWay>,
+    /// Whether the other side was found to speak TLS: then nothing goes to it without, whoever says that it does
+    /// not any more.
+    has_tls: Arc<AtomicBool>,
     /// When the last attempt failed, and why.
     failed: Arc<Mutex<Option<(Instant, String)>>>,
 }
@@ -141,14 +148,14 @@ impl Service<Uri> for Connector {
 
     fn call(&mut self, _: Uri) -> Self::Future {
         let (address, failed) = (Arc::clone(&self.address), Arc::clone(&self.failed));
-        let tls = self.tls.clone();
+        let (tls, has_tls) = (self.tls.clone(), Arc::clone(&self.has_tls));
         Box::pin(async move {
             if let Some((at, message)) = &*failed.lock()
                 && at.elapsed() < FAILURE_KEPT
             {
                 return Err(io::Error::other(message.clone()));
             }
-            let connected = connect(&address, tls.as_ref()).await.map(TokioIo::new);
+            let connected = connect(&address, tls.as_ref(), &has_tls).await.map(TokioIo::new);
             *failed.lock() =
                 connected.as_ref().err().map(|error| (Instant::now(), error.to_string()));
             connected
@@ -156,15 +163,19 @@ impl Service<Uri> for Connector {
     }
 }
 
-async fn connect(address: &str, tls: Option<&NodeWay>) -> io::Result<Stream> {
+async fn connect(address: &str, tls: Option<&NodeWay>, has_tls: &AtomicBool) -> io::Result<Stream> {
     let stream = connect_plain(address).await?;
     let Some(NodeWay { tls, is_optional }) = tls else { return Ok(Stream::Plain(stream)) };
     // The certificate says which node it is: the name of the host is not looked at, nor sent.
     let nobody = ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into());
     let shaking = TlsConnector::from(tls.get(Instant::now())).connect(nobody, stream);
     let failed = match timeout(HANDSHAKE_TIMEOUT, shaking).await {
-        Ok(Ok(stream)) => return Ok(Stream::Tls(Box::new(TlsStream::Client(stream)))),
-        Ok(Err(error)) if *is_optional && speaks_no_tls(&error) => {
+        Ok(Ok(stream)) => {
+            has_tls.store(true, Relaxed);
+            return Ok(Stream::Tls(Box::new(TlsStream::Client(stream))));
+        }
+        Ok(Err(error)) if *is_optional && !has_tls.load(Relaxed) && speaks_no_tls(&error) => {
+            tracing::warn!(address, "a node is asked without TLS: rpc.tls.mode is optional");
             return connect_plain(address).await.map(Stream::Plain);
         }
         Ok(Err(error)) => cause_in_words(&error),

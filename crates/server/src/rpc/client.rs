@@ -169,6 +169,11 @@ async fn ask_once(
 /// What is known of a question that has no answer.
 fn failure(status: &Status, departure: &Departure) -> CallError {
     let (reason, timed_out) = cause(status);
+    if let Some(rustls::Error::AlertReceived(_)) = crate::tls::cause(status) {
+        // The other side read nothing: it says so once it has seen the certificate, when the question may have
+        // departed already.
+        return CallError::Unreachable(crate::tls::cause_in_words(status));
+    }
     if departure.give_up() || status.metadata().contains_key(REFUSED) {
         return CallError::Unreachable(reason);
     }

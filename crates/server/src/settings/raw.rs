@@ -8,6 +8,11 @@ use config::{Config, File, FileFormat, Value, ValueKind};
 use super::table;
 use super::value_error::ValueError;
 
+/// Whether nodes talk to each other through TLS.
+const TRANSPORT_ENABLED: &str = "xpack.security.transport.ssl.enabled";
+/// What settings end in that name files between commas.
+const AUTHORITIES: &str = "certificate_authorities";
+
 /// What is wrong with the settings, by key and by who gave it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
@@ -76,6 +81,12 @@ impl Raw {
     /// # Errors
     /// Where nobody knows it.
     pub fn set(&mut self, key: &str, text: &str, origin: &str) -> Result<(), SettingsError> {
+        let (key, text) = match (key, text) {
+            // Elasticsearch has a switch where there are three modes here.
+            (TRANSPORT_ENABLED, "true") => ("rpc.tls.mode", "required"),
+            (TRANSPORT_ENABLED, "false") => ("rpc.tls.mode", "off"),
+            given => given,
+        };
         let unknown = || SettingsError::Unknown { key: key.to_owned(), origin: origin.to_owned() };
         let definition = table::find(key).ok_or_else(unknown)?;
         let given = Given { text: text.to_owned(), origin: origin.to_owned() };
@@ -108,6 +119,10 @@ impl Raw {
                     self.flatten(&key, value, origin)?;
                 }
                 return Ok(());
+            }
+            // Elasticsearch has them as lists.
+            ValueKind::Array(items) if prefix.ends_with(AUTHORITIES) => {
+                items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(",")
             }
             ValueKind::Array(_) => {
                 return Err(SettingsError::Value {

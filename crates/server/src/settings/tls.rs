@@ -162,6 +162,16 @@ mod tests {
             .map(|it| format!("xpack.security.http.ssl.{it}"));
         let words: Vec<_> = words.iter().map(String::as_str).collect();
         assert!(resolve(&words).unwrap().http_tls.is_some());
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("n.yml");
+        let text = "xpack.security.transport.ssl:\n  enabled: true\n  certificate: /c\n  key: /k\n  \
+                    certificate_authorities: [/a, /b]\n";
+        std::fs::write(&file, text).unwrap();
+        let mut raw = Raw::default();
+        raw.file(&file).unwrap();
+        let tls = Settings::resolve(&raw).unwrap().rpc_tls.unwrap();
+        assert!(!tls.is_optional);
+        assert_eq!(tls.files.authorities, [PathBuf::from("/a"), PathBuf::from("/b")]);
     }
 
     #[test]

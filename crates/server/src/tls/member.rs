@@ -3,7 +3,9 @@
 //!
 //! The name is `urn:plimsoll:node:CLUSTER:NODE`. CLUSTER is a hash of the cluster's name, as a certificate is
 //! shown to whoever connects, and a stranger is not told the name. Addresses are not looked at: a node may
-//! move, and who it is does not change. A client's certificate of the same authority is no node's.
+//! move, and who it is does not change. A client's certificate of the same authority is no node's. A node checks
+//! that its own certificate is its own, and of others that they are of its cluster: which of its nodes is asked,
+//! whoever asks does not say.
 //!
 //! It wraps the checks that rustls makes (signatures, validity, purpose) and adds this one.
 
@@ -59,17 +61,24 @@ fn hash(cluster: &str) -> String {
     })
 }
 
-/// The cluster whose nodes are let in.
+/// The cluster whose nodes are let in, as one of them sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Members {
     hash: String,
+    own: String,
 }
 
 impl Members {
-    /// Of a cluster of this name.
+    /// Of a cluster of this name, for a node of it.
     #[must_use]
-    pub fn of(cluster: &str) -> Self {
-        Self { hash: hash(cluster) }
+    pub fn of(cluster: &str, node: &str) -> Self {
+        Self { hash: hash(cluster), own: node.to_owned() }
+    }
+
+    /// The node whose own certificate is checked.
+    #[must_use]
+    pub fn own(&self) -> &str {
+        &self.own
     }
 
     /// The name of the node whose certificate it is.

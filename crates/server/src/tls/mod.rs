@@ -32,7 +32,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{
     AlertDescription, CertificateError, CipherSuite, ClientConfig, Error, InvalidMessage,
-    OtherError, RootCertStore, ServerConfig, SupportedProtocolVersion,
+    OtherError, PeerIncompatible, RootCertStore, ServerConfig, SupportedProtocolVersion,
     version::{TLS12, TLS13},
 };
 
@@ -141,6 +141,9 @@ pub fn node_client(
     let own = files.identity.iter().flat_map(Identity::files);
     let all = files.authorities.iter().cloned().chain(own).collect();
     Watched::new(all, now, move || {
+        if let Some(own) = &files.identity {
+            check_own(own, &members)?;
+        }
         let mut config = client_config(&files)?;
         let verifier = MembersAsServers::new(members.clone(), roots(&files.authorities)?);
         config.dangerous().set_certificate_verifier(Arc::new(verifier));
@@ -158,14 +161,13 @@ pub fn client(files: ClientFiles, now: Instant) -> Result<Watched<ClientConfig>,
     Watched::new(all, now, move || client_config(&files))
 }
 
-/// Whether a certificate is the one of this node, which others would ask for.
-///
-/// # Errors
-/// Names the file, and whose it is.
-pub fn check_own(own: &Identity, members: &Members, node: &str) -> Result<(), FileError> {
+/// Whether a certificate is this node's: with another one it would be refused by all others, or pass for
+/// another node.
+fn check_own(own: &Identity, members: &Members) -> Result<(), FileError> {
     let path = &own.certificate;
     let first = certificates(path)?.into_iter().next();
     let named = first.ok_or(MemberError::NoNode).and_then(|it| members.node_of(&it));
+    let node = members.own();
     match named {
         Ok(named) if named == node => Ok(()),
         Ok(named) => Err(FileError::new(path, format!("is for the node `{named}`, not `{node}`"))),
@@ -200,6 +202,9 @@ fn is_cheap(suite: CipherSuite) -> bool {
 
 fn server_config(files: &ServerFiles, rules: &Rules) -> Result<ServerConfig, FileError> {
     let Identity { certificate, key } = &files.identity;
+    if let Rules::Nodes(members) = rules {
+        check_own(&files.identity, members)?;
+    }
     let refused = |error: Error| FileError::new(certificate, in_words(&error));
     let builder = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(rules.versions())
@@ -324,9 +329,15 @@ pub fn in_words(error: &Error) -> String {
         Error::AlertReceived(AlertDescription::CertificateExpired) => {
             "the other side finds the certificate shown to it expired"
         }
-        Error::AlertReceived(AlertDescription::ProtocolVersion) | Error::PeerIncompatible(_) => {
-            "the two sides have no version of TLS in common: TLS 1.3 is wanted"
-        }
+        Error::AlertReceived(AlertDescription::ProtocolVersion)
+        | Error::PeerIncompatible(
+            PeerIncompatible::Tls12NotOffered
+            | PeerIncompatible::Tls12NotOfferedOrEnabled
+            | PeerIncompatible::Tls13RequiredForQuic
+            | PeerIncompatible::SupportedVersionsExtensionRequired
+            | PeerIncompatible::ServerDoesNotSupportTls12Or13
+            | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig,
+        ) => "the two sides have no version of TLS in common",
         Error::InvalidMessage(
             InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
         ) => "the other side does not speak TLS",
@@ -342,21 +353,33 @@ pub fn in_words(error: &Error) -> String {
 /// The same of an error that may have one of TLS within.
 #[must_use]
 pub fn cause_in_words(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut next = Some(error);
     let mut innermost = String::new();
-    while let Some(error) = next {
+    for error in causes(error) {
         if let Some(tls) = error.downcast_ref::<Error>() {
             return in_words(tls);
         }
         innermost = error.to_string();
-        // An error of the system's is its own source's shell: what it holds is not its source.
-        let held = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        next = match held {
-            Some(held) => Some(held),
-            None => error.source(),
-        };
     }
     innermost
+}
+
+/// An error of TLS within another, if there is one.
+#[must_use]
+pub fn cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Error> {
+    causes(error).find_map(|error| error.downcast_ref::<Error>())
+}
+
+type AnyError<'a> = &'a (dyn std::error::Error + 'static);
+
+fn causes<'a>(error: AnyError<'a>) -> impl Iterator<Item = AnyError<'a>> {
+    std::iter::successors(Some(error), |error| {
+        // An error of the system's is its own source's shell: what it holds is not its source.
+        let held = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        match held {
+            Some(held) => Some(held as AnyError<'a>),
+            None => error.source(),
+        }
+    })
 }
 
 #[cfg(test)]

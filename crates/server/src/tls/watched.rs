@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 /// How often files are looked at, at the most.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -65,11 +65,11 @@ type Make<T> = Box<dyn Fn() -> Result<T, FileError> + Send + Sync>;
 pub struct Watched<T> {
     files: Vec<PathBuf>,
     make: Make<T>,
-    state: Mutex<LastRead<T>>,
+    current: RwLock<Arc<T>>,
+    state: Mutex<LastRead>,
 }
 
-struct LastRead<T> {
-    current: Arc<T>,
+struct LastRead {
     /// How the files were when they were read last, also where that failed: a file that does not do
     /// is named once.
     seen: Vec<Option<Stamp>>,
@@ -111,17 +111,24 @@ impl<T> Watched<T> {
     ) -> Result<Self, FileError> {
         // Before they are read: a change in between is seen at the next look.
         let seen = stamps(&files);
-        let state = LastRead { current: Arc::new(make()?), seen, looked: now, failed: None };
-        Ok(Self { files, make: Box::new(make), state: Mutex::new(state) })
+        let current = RwLock::new(Arc::new(make()?));
+        let state = Mutex::new(LastRead { seen, looked: now, failed: None });
+        Ok(Self { files, make: Box::new(make), current, state })
     }
 
     /// The value of the files as they were at the last look, which is now where the one before is a
-    /// second old. Files that do not do leave the value as it is; that is logged once.
+    /// second old. Files that do not do leave the value as it is; that is logged once. While one looks, which
+    /// may take long where files are not on this machine, others have the value that there was.
     pub fn get(&self, now: Instant) -> Arc<T> {
-        let mut state = self.state.lock();
-        if now.saturating_duration_since(state.looked) < LOOK_INTERVAL {
-            return Arc::clone(&state.current);
+        if let Some(mut state) = self.state.try_lock()
+            && now.saturating_duration_since(state.looked) >= LOOK_INTERVAL
+        {
+            self.look(&mut state, now);
         }
+        Arc::clone(&self.current.read())
+    }
+
+    fn look(&self, state: &mut LastRead, now: Instant) {
         state.looked = now;
         let found = stamps(&self.files);
         let is_changed = found != state.seen;
@@ -132,7 +139,8 @@ impl<T> Watched<T> {
             match (self.make)() {
                 Ok(made) => {
                     tracing::info!(?files, "changed files were taken over");
-                    (state.current, state.failed) = (Arc::new(made), None);
+                    *self.current.write() = Arc::new(made);
+                    state.failed = None;
                 }
                 Err(error) => {
                     state.failed = Some(now);
@@ -142,7 +150,6 @@ impl<T> Watched<T> {
                 }
             }
         }
-        Arc::clone(&state.current)
     }
 }
 
