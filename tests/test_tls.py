@@ -215,8 +215,8 @@ def test_answers_arrive_whole_while_a_node_stops(certificates, tmp_path):
     rest = elasticsearch8.Elasticsearch(url, ca_certs=authority)
     for number in range(6):
         rest.index(index="large", id=str(number), document={"text": "y" * (3 << 20)}, refresh=True)
-    curl = ["curl", "-sS", "--http2", "--cacert", authority, "--limit-rate", "4M", f"{url}/large/_search?size=10"]
-    with subprocess.Popen(curl, stdout=subprocess.PIPE) as slow:
+    curl = ["curl", "-sS", "--http2", "--cacert", authority, "--limit-rate", "4M", "-o", str(tmp_path / "answer")]
+    with subprocess.Popen([*curl, f"{url}/large/_search?size=10"]) as slow:
         plain = socket.create_connection(("127.0.0.1", node.port), timeout=30)
         with context_of(certificates).wrap_socket(plain, server_hostname="localhost") as through:
             through.sendall(b"MGET k0 k1 k2 k3 k4 k5\r\n")
@@ -225,8 +225,9 @@ def test_answers_arrive_whole_while_a_node_stops(certificates, tmp_path):
             read = 0
             while data := through.recv(1 << 16):
                 read += len(data)
-                time.sleep(0.01)
-        answer = json.loads(slow.stdout.read())
+                time.sleep(0.003)
+        assert slow.wait(30) == 0
+    answer = json.loads((tmp_path / "answer").read_text())
     assert read == 6 * ((4 << 20) + len(f"${4 << 20}\r\n\r\n")) + len("*6\r\n")
     assert [len(hit["_source"]["text"]) for hit in answer["hits"]["hits"]] == [3 << 20] * 6
     assert node.process.wait(30) == 0 and "cut off" not in node.text()

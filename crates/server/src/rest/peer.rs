@@ -42,6 +42,8 @@ pub struct Peer {
     under_way: AtomicUsize,
     /// Heads that came.
     heads: AtomicU64,
+    /// How often bytes went through, either way.
+    moves: AtomicU64,
     is_late: AtomicBool,
 }
 
@@ -55,6 +57,7 @@ impl Peer {
             was_served: AtomicBool::new(false),
             under_way: AtomicUsize::new(0),
             heads: AtomicU64::new(0),
+            moves: AtomicU64::new(0),
             is_late: AtomicBool::new(false),
         }
     }
@@ -86,10 +89,11 @@ impl Peer {
         self.under_way.fetch_sub(1, Relaxed);
     }
 
-    /// Whether something is being answered.
+    /// Whether something is being answered, and how often bytes went through by now: an answer may have left its
+    /// request behind and wait in the connection.
     #[must_use]
-    pub fn is_answering(&self) -> bool {
-        self.under_way.load(Relaxed) > 0
+    pub fn activity(&self) -> (bool, u64) {
+        (self.under_way.load(Relaxed) > 0, self.moves.load(Relaxed))
     }
 
     /// Whether it took too long over a head.
@@ -179,6 +183,9 @@ impl Bytes {
         context: &mut Context<'_>,
         polled: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
+        if polled.is_ready() {
+            self.peer.moves.fetch_add(1, Relaxed);
+        }
         let waits = polled.is_pending() && self.is_http_2;
         if waits && self.peer.under_way.load(Relaxed) == 0 {
             return self

@@ -53,8 +53,8 @@ const STREAMS_MAX: u32 = 128;
 const WINDOW_BYTES: u32 = 256 << 10;
 /// What waits here for a client of HTTP/2 that does not read, an answer.
 const SEND_BYTES_MAX: usize = 64 << 10;
-/// How long a connection of HTTP/2 goes on after the node was told to stop and nothing is answered on it.
-const IDLE_TIME: Duration = Duration::from_secs(1);
+/// How long a connection of HTTP/2 goes on after the node was told to stop while nothing is answered or sent on it.
+const IDLE_TIME: Duration = Duration::from_secs(3);
 const IDLE_PAUSE: Duration = Duration::from_millis(50);
 /// How long a client of HTTP/2 may take to say that it is there.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
@@ -282,12 +282,14 @@ fn say_in_headers(request: &mut Request<Incoming>) {
     }
 }
 
-/// Waits until nothing has been answered on a connection for a while.
+/// Waits until nothing has been answered or sent on a connection for a while.
 async fn until_idle(peer: &Peer) {
-    let mut idle = Duration::ZERO;
+    let (mut idle, mut seen) = (Duration::ZERO, peer.activity());
     while idle < IDLE_TIME {
         sleep(IDLE_PAUSE).await;
-        idle = if peer.is_answering() { Duration::ZERO } else { idle + IDLE_PAUSE };
+        let now = peer.activity();
+        idle = if now.0 || now != seen { Duration::ZERO } else { idle + IDLE_PAUSE };
+        seen = now;
     }
 }
 
