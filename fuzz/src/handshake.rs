@@ -4,8 +4,9 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
+use plimsoll_base::Time;
 use plimsoll_server::certificates::{Authority, Hosts, Purpose, make_ca};
 use plimsoll_server::tls::member::Members;
 use plimsoll_server::tls::{self, ClientFiles, Identity, Rules, ServerFiles};
@@ -42,12 +43,12 @@ fn port() -> &'static Port {
             key: write("node.key", &made.key),
         };
         let authorities = vec![write("ca.crt", &ca.certificate)];
-        let at = Instant::now();
+        let time = Time::of_the_machine();
         let files = ServerFiles { identity: identity.clone(), authorities: authorities.clone() };
         let rules = Rules::Nodes(Members::of(CLUSTER, "node"));
-        let config = tls::server(files, rules, at).expect("a port").get(at);
+        let config = tls::server(files, rules, &time).expect("a port").get();
         let files = ClientFiles { authorities, identity: Some(identity) };
-        let client = tls::client(files, at).expect("a client").get(at);
+        let client = tls::client(files, &time).expect("a client").get();
         let name = ServerName::try_from("localhost").expect("a name");
         let mut client = ClientConnection::new(client, name).expect("a client");
         let mut hello = Vec::new();

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use plimsoll_base::Time;
 use plimsoll_cluster::{NoPeers, Node, OpenError, Peers};
 use plimsoll_memory::breakers::tell_native;
 use rustls::ServerConfig;
@@ -114,16 +115,17 @@ pub fn serve(settings: Settings) -> Result<(), ServeError> {
 
 async fn run(settings: Settings) -> Result<End, ServeError> {
     let started = Instant::now();
+    let time = Time::of_the_machine();
     // Taken first: a busy port is known before a long replay, and nobody connects during it.
     let resp = Port::take(settings.resp, "resp.address")?;
     let http = Port::take(settings.http, "http.address")?;
     let rpc = settings.rpc.map(|address| Port::take(address, "rpc.address")).transpose()?;
     let rpc_address = rpc.as_ref().map(Port::address).transpose()?;
-    let remote = settings.remote.as_ref().map(RemoteDoor::take).transpose()?;
-    let http_door = door("http.address", settings.http_tls.as_ref(), Rules::Http)?;
-    let resp_door = door("resp.address", settings.resp_tls.as_ref(), Rules::Resp)?;
-    let node_tls =
-        settings.rpc_tls.clone().map(|tls| NodeDoors::new(tls, &settings)).transpose()?;
+    let remote = settings.remote.as_ref().map(|it| RemoteDoor::take(it, &time)).transpose()?;
+    let http_door = door("http.address", settings.http_tls.as_ref(), Rules::Http, &time)?;
+    let resp_door = door("resp.address", settings.resp_tls.as_ref(), Rules::Resp, &time)?;
+    let node_tls = settings.rpc_tls.clone();
+    let node_tls = node_tls.map(|tls| NodeDoors::new(tls, &settings, &time)).transpose()?;
     let peers = peers(&settings, node_tls.as_ref())?;
     let record = node::record(
         &settings,
@@ -174,7 +176,8 @@ async fn run(settings: Settings) -> Result<End, ServeError> {
         Some(port) => {
             let (coordinator, keys) = (Arc::clone(coordinator), Arc::clone(&known.keys));
             let answers = NodeAnswers::new(coordinator, keys, Arc::clone(&leader));
-            let door = node_tls.map_or_else(|| Door::new("rpc.address", None), |it| it.door);
+            let open = || Door::new("rpc.address", time, None);
+            let door = node_tls.map_or_else(open, |it| it.door);
             let port = port.into_std()?;
             Some(rpc::Server::start(port, Arc::new(answers), secret.as_deref(), door)?)
         }
@@ -288,10 +291,14 @@ fn peers(settings: &Settings, tls: Option<&NodeDoors>) -> io::Result<Arc<dyn Pee
 }
 
 /// The door of a port that clients connect to.
-fn door(port: &'static str, files: Option<&ServerFiles>, rules: Rules) -> Result<Door, ServeError> {
-    let now = Instant::now().into_std();
-    let tls = files.map(|files| tls::server(files.clone(), rules, now).map(Arc::new)).transpose();
-    Ok(Door::new(port, tls.map_err(|error| ServeError::Tls { port, error })?))
+fn door(
+    port: &'static str,
+    files: Option<&ServerFiles>,
+    rules: Rules,
+    time: &Time,
+) -> Result<Door, ServeError> {
+    let tls = files.map(|files| tls::server(files.clone(), rules, time).map(Arc::new)).transpose();
+    Ok(Door::new(port, time.clone(), tls.map_err(|error| ServeError::Tls { port, error })?))
 }
 
 /// TLS between nodes, for both sides.
@@ -302,20 +309,19 @@ struct NodeDoors {
 
 impl NodeDoors {
     /// Reads the files.
-    fn new(tls: NodeTls, settings: &Settings) -> Result<Self, ServeError> {
+    fn new(tls: NodeTls, settings: &Settings, time: &Time) -> Result<Self, ServeError> {
         const PORT: &str = "rpc.address";
         let failed = |error| ServeError::Tls { port: PORT, error };
         let members = Members::of(&settings.cluster_name, &settings.node_name);
         let NodeTls { is_optional, files } = tls;
-        let now = Instant::now().into_std();
         let client = ClientFiles {
             authorities: files.authorities.clone(),
             identity: Some(files.identity.clone()),
         };
-        let server = tls::server(files, Rules::Nodes(members.clone()), now).map_err(failed)?;
-        let client = tls::node_client(client, members, now).map_err(failed)?;
+        let server = tls::server(files, Rules::Nodes(members.clone()), time).map_err(failed)?;
+        let client = tls::node_client(client, members, time).map_err(failed)?;
         Ok(Self {
-            door: Door::new(PORT, Some(Arc::new(server))).optional(is_optional),
+            door: Door::new(PORT, time.clone(), Some(Arc::new(server))).optional(is_optional),
             way: rpc::NodeWay { tls: Arc::new(client), is_optional },
         })
     }
@@ -332,11 +338,11 @@ struct RemoteDoor {
 }
 
 impl RemoteDoor {
-    fn take(settings: &RemotePort) -> Result<Self, ServeError> {
+    fn take(settings: &RemotePort, time: &Time) -> Result<Self, ServeError> {
         let identity =
             Identity { certificate: settings.certificate.clone(), key: settings.key.clone() };
         let files = ServerFiles { identity, authorities: settings.authorities.clone() };
-        let tls = tls::server(files, Rules::Clusters, Instant::now().into_std());
+        let tls = tls::server(files, Rules::Clusters, time);
         let port = "remote_cluster_server.enabled";
         let tls = Arc::new(tls.map_err(|error| ServeError::Tls { port, error })?);
         let port = Port::take(settings.address, "remote_cluster.port")?;

@@ -26,7 +26,7 @@ const LONG: Duration = Duration::from_secs(600);
 
 /// Whoever connects is through.
 fn door() -> Door {
-    Door::new("rpc.address", None)
+    Door::new("rpc.address", plimsoll_base::Time::of_the_machine(), None)
 }
 
 /// Does what the question says.

@@ -1,12 +1,12 @@
 //! The end of a run: all is mended, and every node has to answer and every copy to be what the others are, in time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use plimsoll_base::tasks::{Executor, Spawned, Stuck};
-use plimsoll_cluster::{CopyDigest, CopyStatus, Request};
+use plimsoll_cluster::{Coordinator, CopyDigest, CopyStatus, Request};
 use plimsoll_storage::{Argv, Reply};
 
 use crate::clients::Client;
@@ -153,6 +153,7 @@ fn compare(executor: &mut Executor, cluster: &Cluster) -> Result<Vec<String>, St
         let Some((coordinator, tasks)) = cluster.network.coordinator(&address) else { break };
         let found: Arc<Mutex<Option<Vec<CopyDigest>>>> = Arc::default();
         let told = Arc::clone(&found);
+        let alone = alone(&coordinator);
         tasks.spawn("compare", async move {
             let digests = coordinator.digests(None, DIGESTS_WITHIN).await;
             *told.lock() = Some(digests);
@@ -160,7 +161,7 @@ fn compare(executor: &mut Executor, cluster: &Cluster) -> Result<Vec<String>, St
         executor.run_for(DIGESTS_WITHIN + PROBE_PAUSE)?;
         let digests = found.lock().take();
         violations = match digests {
-            Some(digests) => differences(&digests),
+            Some(digests) => differences(&digests, &alone),
             None => vec!["copies are not compared in time".to_owned()],
         };
         violations.extend(missing(cluster));
@@ -188,7 +189,13 @@ fn missing(cluster: &Cluster) -> Vec<String> {
     missing
 }
 
-fn differences(digests: &[CopyDigest]) -> Vec<String> {
+/// The partitions that are to have one copy, by table and number.
+fn alone(coordinator: &Coordinator) -> BTreeSet<(String, u32)> {
+    let all = coordinator.copies_of_all();
+    all.into_iter().filter(|it| it.wanted == 1).map(|it| (it.table, it.ordinal)).collect()
+}
+
+fn differences(digests: &[CopyDigest], alone: &BTreeSet<(String, u32)>) -> Vec<String> {
     let mut partitions: BTreeMap<(&str, u32), Vec<&CopyDigest>> = BTreeMap::new();
     for digest in digests {
         partitions.entry((&digest.table, digest.ordinal)).or_default().push(digest);
@@ -197,7 +204,8 @@ fn differences(digests: &[CopyDigest]) -> Vec<String> {
     for ((table, ordinal), copies) in partitions {
         let of = |it: &CopyDigest| it.digest.as_ref().ok().map(|it| (it.lsn, it.hash, it.digest));
         let first = of(copies[0]);
-        if copies.len() < 2 || first.is_none() || copies.iter().any(|it| of(it) != first) {
+        let least = if alone.contains(&(table.to_owned(), ordinal)) { 1 } else { 2 };
+        if copies.len() < least || first.is_none() || copies.iter().any(|it| of(it) != first) {
             violations.push(format!("copies of {table} {ordinal}: {copies:?}"));
         }
     }

@@ -184,5 +184,5 @@ fn examples_parse() {
         };
         count += usize::from(!matches!(command, CertificatesCommand::Client(_)));
     }
-    assert_eq!(count, 3);
+    assert_eq!(count, 4);
 }

@@ -1,6 +1,7 @@
 //! Commands in order: those on rows gather until something else comes, then run together; the
 //! server's own run one by one; between MULTI and EXEC all are queued.
 
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use plimsoll_cluster::{ReadLevel, Request};
@@ -157,9 +158,12 @@ impl Connection {
             let rest = &requests[done..];
             let (command, commands) = (self.entries[done].spec.name, rest.len());
             let span = numbered(tracing::debug_span!("resp", id = field::Empty, command, commands));
-            let executed =
-                coordinator.execute(&mut self.session, self.state.db, rest, &mut replies);
-            executed.instrument(span.clone()).await;
+            {
+                let mut executed =
+                    pin!(coordinator.execute(&mut self.session, self.state.db, rest, &mut replies));
+                // By its address: it is large, and moving it costs more than a read.
+                executed.as_mut().instrument(span.clone()).await;
+            }
             span.in_scope(|| tracing::debug!(replies = replies.len(), "answered"));
             assert!((1..=rest.len()).contains(&replies.len()), "one reply for each request");
             self.count_run(&self.entries[done..done + replies.len()], &replies, began.elapsed());

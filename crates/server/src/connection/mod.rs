@@ -18,7 +18,7 @@ use bytes::{Buf, BytesMut};
 use plimsoll_cluster::{ClientSession, Request};
 use plimsoll_storage::{Argv, ErrorKind, ErrorReply, Reply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::sleep_until;
+use tokio::time::{sleep, sleep_until};
 
 use self::state::ConnectionState;
 use crate::{
@@ -186,7 +186,7 @@ impl Connection {
         tokio::select! {
             biased;
             () = self.state.client.killed() => Err(End::Killed),
-            () = tokio::time::sleep(pause) => Ok(()),
+            () = sleep(pause) => Ok(()),
         }
     }
 
@@ -317,7 +317,7 @@ impl Connection {
                     }
                     return Err(End::Killed);
                 }
-                () = async { tokio::time::sleep(LARGE_ANSWER_PAUSE).await }, if has_large => continue,
+                () = async { sleep(LARGE_ANSWER_PAUSE).await }, if has_large => continue,
             };
             is_flushed |= !self.state.output.has_remaining();
             self.state.output.advance(written);

@@ -54,7 +54,9 @@ impl Clusters {
         fs::write(path("leader.key"), &made.key).unwrap();
         let identity = Identity { certificate: path("leader.crt"), key: path("leader.key") };
         let files = ServerFiles { identity, authorities: vec![] };
-        let tls = Arc::new(tls::server(files, Rules::Clusters, Instant::now()).unwrap());
+        let tls = Arc::new(
+            tls::server(files, Rules::Clusters, &plimsoll_base::Time::of_the_machine()).unwrap(),
+        );
 
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();

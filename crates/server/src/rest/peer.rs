@@ -150,7 +150,7 @@ impl Bytes {
 
     fn poll_due(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.due.is_none() && self.is_head_due() {
-            self.due = Some(Instant::now() + HEAD_TIME);
+            self.due = Some(head_due());
         }
         let Some(due) = self.due else { return Poll::Pending };
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
@@ -210,6 +210,11 @@ impl Bytes {
     }
 }
 
+/// By when a head that begins now has to be there.
+fn head_due() -> Instant {
+    Instant::now() + HEAD_TIME
+}
+
 impl Read for Bytes {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -234,7 +239,7 @@ impl Read for Bytes {
                     return Poll::Ready(read);
                 }
                 // A head has begun, or it goes on.
-                this.due.get_or_insert_with(|| Instant::now() + HEAD_TIME);
+                this.due.get_or_insert_with(head_due);
                 Poll::Ready(read)
             }
         }

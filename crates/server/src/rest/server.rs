@@ -146,7 +146,7 @@ async fn accept(
             }
             Err(error) => {
                 tracing::warn!(%error, "an HTTP connection could not be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                sleep(ACCEPT_PAUSE).await;
             }
         }
     }

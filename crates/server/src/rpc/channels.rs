@@ -150,8 +150,9 @@ impl Service<Uri> for Connector {
         let (address, failed) = (Arc::clone(&self.address), Arc::clone(&self.failed));
         let (tls, has_tls) = (self.tls.clone(), Arc::clone(&self.has_tls));
         Box::pin(async move {
+            let now = Instant::now();
             if let Some((at, message)) = &*failed.lock()
-                && at.elapsed() < FAILURE_KEPT
+                && now.saturating_duration_since(*at) < FAILURE_KEPT
             {
                 return Err(io::Error::other(message.clone()));
             }
@@ -168,7 +169,7 @@ async fn connect(address: &str, tls: Option<&NodeWay>, has_tls: &AtomicBool) -> 
     let Some(NodeWay { tls, is_optional }) = tls else { return Ok(Stream::Plain(stream)) };
     // The certificate says which node it is: the name of the host is not looked at, nor sent.
     let nobody = ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into());
-    let shaking = TlsConnector::from(tls.get(Instant::now())).connect(nobody, stream);
+    let shaking = TlsConnector::from(tls.get()).connect(nobody, stream);
     let failed = match timeout(HANDSHAKE_TIMEOUT, shaking).await {
         Ok(Ok(stream)) => {
             has_tls.store(true, Relaxed);

@@ -9,12 +9,12 @@ use std::{
     time::Duration,
 };
 
-use futures_util::stream::{Stream, unfold};
+use futures_util::stream::{FuturesUnordered, Stream, StreamExt as _, unfold};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::sleep,
 };
 use tonic::transport::server::Connected;
@@ -29,49 +29,55 @@ const KEEPALIVE: Duration = Duration::from_secs(300);
 /// How long to wait when no connection can be accepted, most likely for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How many connections wait to be served; none should.
-const WAITING_MAX: usize = 16;
-
 /// The connections of a port that came through its door. They are taken in for as long as somebody takes them
 /// from here.
 pub(super) fn incoming(
     listener: TcpListener,
     door: Door,
 ) -> impl Stream<Item = io::Result<Connection>> {
-    let (ready, taken) = mpsc::channel(WAITING_MAX);
-    let door = Arc::new(door);
-    tokio::spawn(async move {
-        tokio::select! {
-            () = accept(&listener, &door, &ready) => {}
-            () = ready.closed() => {}
+    let (room, door) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Arc::new(door));
+    let passing = FuturesUnordered::new();
+    unfold((listener, room, passing), move |(listener, room, mut passing)| {
+        let door = Arc::clone(&door);
+        async move {
+            loop {
+                tokio::select! {
+                    (stream, permit) = accept(&listener, &room) => {
+                        passing.push(pass(Arc::clone(&door), stream, permit));
+                    }
+                    Some(passed) = passing.next() => if let Some(connection) = passed {
+                        return Some((Ok(connection), (listener, room, passing)));
+                    },
+                }
+            }
         }
-    });
-    unfold(taken, |mut taken| async move {
-        let connection = taken.recv().await?;
-        Some((Ok(connection), taken))
     })
 }
 
-async fn accept(listener: &TcpListener, door: &Arc<Door>, ready: &mpsc::Sender<Connection>) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+async fn pass(
+    door: Arc<Door>,
+    stream: TcpStream,
+    permit: OwnedSemaphorePermit,
+) -> Option<Connection> {
+    let stream = door.pass(stream).await?;
+    Some(Connection { stream, _permit: permit })
+}
+
+async fn accept(
+    listener: &TcpListener,
+    room: &Arc<Semaphore>,
+) -> (TcpStream, OwnedSemaphorePermit) {
     loop {
         match listener.accept().await {
             Ok((stream, remote)) => {
-                let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+                let Ok(permit) = Arc::clone(room).try_acquire_owned() else {
                     tracing::warn!(%remote, "a node's connection was refused: {CONNECTIONS_MAX} are open");
                     continue;
                 };
-                if let Err(error) = set_options(&stream) {
-                    tracing::debug!(%remote, %error, "lost before it began");
-                    continue;
+                match set_options(&stream) {
+                    Ok(()) => return (stream, permit),
+                    Err(error) => tracing::debug!(%remote, %error, "lost before it began"),
                 }
-                let (door, ready) = (Arc::clone(door), ready.clone());
-                tokio::spawn(async move {
-                    if let Some(stream) = door.pass(stream).await {
-                        // Nobody takes it where the node stops.
-                        let _ = ready.send(Connection { stream, _permit: permit }).await;
-                    }
-                });
             }
             Err(error) => {
                 tracing::warn!(%error, "a node's connection could not be accepted");

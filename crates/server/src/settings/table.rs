@@ -56,6 +56,53 @@ const fn define(
     Definition { key, kind, default, flag, text }
 }
 
+/// TLS of a port that clients connect to: its name, and what is encrypted.
+macro_rules! client_tls {
+    ($port:literal, $what:literal) => {
+        [
+            define(
+                concat!($port, ".tls.enabled"),
+                Kind::Toggle,
+                "false",
+                None,
+                concat!(
+                    "Whether ",
+                    $what,
+                    " are encrypted: TLS 1.3, and 1.2 for clients that have no more. Wants the \
+                     certificate and key below."
+                ),
+            ),
+            define(
+                concat!($port, ".tls.certificate"),
+                Kind::Path,
+                "",
+                None,
+                "The certificate that clients are shown, in PEM, those between it and its authority \
+                 behind it. `plimsoll certificates node` makes one. It is taken anew when the file \
+                 changes; connections that are open stay.",
+            ),
+            define(
+                concat!($port, ".tls.key"),
+                Kind::Path,
+                "",
+                None,
+                "The private key of that certificate, in PEM.",
+            ),
+            define(
+                concat!($port, ".tls.certificate_authorities"),
+                Kind::Path,
+                "",
+                None,
+                "Files between commas, in PEM. Where there are any, a client has to show a \
+                 certificate that one of these authorities signed, beside its password.",
+            ),
+        ]
+    };
+}
+
+const HTTP_TLS: [Definition; 4] = client_tls!("http", "REST connections");
+const RESP_TLS: [Definition; 4] = client_tls!("resp", "connections of Redis clients");
+
 /// All settings, in the order of the reference page.
 pub const SETTINGS: &[Definition] = &[
     define(
@@ -209,32 +256,10 @@ pub const SETTINGS: &[Definition] = &[
         None,
         "For how many seconds a browser may remember what it was told.",
     ),
-    define(
-        "http.tls.enabled",
-        Kind::Toggle,
-        "false",
-        None,
-        "Whether REST connections are encrypted: TLS 1.3, and 1.2 for clients that have no more. Wants the \
-         certificate and key below.",
-    ),
-    define(
-        "http.tls.certificate",
-        Kind::Path,
-        "",
-        None,
-        "The certificate that clients are shown, in PEM, those between it and its authority behind it. \
-         `plimsoll certificates node` makes one. It is taken anew when the file changes; connections \
-         that are open stay.",
-    ),
-    define("http.tls.key", Kind::Path, "", None, "The private key of that certificate, in PEM."),
-    define(
-        "http.tls.certificate_authorities",
-        Kind::Path,
-        "",
-        None,
-        "Files between commas, in PEM. Where there are any, a client has to show a certificate that one of \
-         these authorities signed, beside its password.",
-    ),
+    HTTP_TLS[0],
+    HTTP_TLS[1],
+    HTTP_TLS[2],
+    HTTP_TLS[3],
     define(
         "network.breaker.inflight_requests.limit",
         Kind::Bytes(1 << 20, 1 << 40),
@@ -272,32 +297,10 @@ pub const SETTINGS: &[Definition] = &[
         Some("--resp"),
         "Where Redis clients connect.",
     ),
-    define(
-        "resp.tls.enabled",
-        Kind::Toggle,
-        "false",
-        None,
-        "Whether connections of Redis clients are encrypted: TLS 1.3, and 1.2 for clients that have no more. Wants the \
-         certificate and key below.",
-    ),
-    define(
-        "resp.tls.certificate",
-        Kind::Path,
-        "",
-        None,
-        "The certificate that clients are shown, in PEM, those between it and its authority behind it. \
-         `plimsoll certificates node` makes one. It is taken anew when the file changes; connections \
-         that are open stay.",
-    ),
-    define("resp.tls.key", Kind::Path, "", None, "The private key of that certificate, in PEM."),
-    define(
-        "resp.tls.certificate_authorities",
-        Kind::Path,
-        "",
-        None,
-        "Files between commas, in PEM. Where there are any, a client has to show a certificate that one of \
-         these authorities signed, beside its password.",
-    ),
+    RESP_TLS[0],
+    RESP_TLS[1],
+    RESP_TLS[2],
+    RESP_TLS[3],
     define(
         "rpc.address",
         Kind::Address,

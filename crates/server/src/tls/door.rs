@@ -4,12 +4,13 @@
 //! It does not accept connections and does not know what goes through them.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_base::Time;
+use plimsoll_base::time::Instant;
 use rustls::ServerConfig;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
 use super::cause_in_words;
@@ -60,6 +61,7 @@ async fn speaks_tls(stream: &TcpStream) -> Result<bool, HandshakeError> {
 pub struct Door {
     /// The setting of the port, as the log names it.
     port: &'static str,
+    time: Time,
     tls: Option<Arc<Watched<ServerConfig>>>,
     /// Whether who speaks no TLS is let in as well.
     is_optional: bool,
@@ -70,8 +72,8 @@ pub struct Door {
 impl Door {
     /// The door of a port; without TLS whoever connects is through.
     #[must_use]
-    pub fn new(port: &'static str, tls: Option<Arc<Watched<ServerConfig>>>) -> Self {
-        Self { port, tls, is_optional: false, failures: Mutex::default() }
+    pub fn new(port: &'static str, time: Time, tls: Option<Arc<Watched<ServerConfig>>>) -> Self {
+        Self { port, time, tls, is_optional: false, failures: Mutex::default() }
     }
 
     /// The same, through which whoever speaks no TLS comes as well.
@@ -95,23 +97,25 @@ impl Door {
             if self.is_optional && !speaks_tls(&stream).await? {
                 return Ok(Stream::Plain(stream));
             }
-            let shaken = shake_hands(tls.get(Instant::now()), stream).await?;
+            let shaken = shake_hands(tls.get(), stream).await?;
             Ok(Stream::Tls(Box::new(TlsStream::Server(shaken))))
         };
-        let passed: Result<_, HandshakeError> = match timeout(HANDSHAKE_TIME, passing).await {
-            Ok(passed) => passed,
-            Err(_) => Err(HandshakeError("the handshake of TLS took too long".to_owned())),
-        };
+        let passed: Result<_, HandshakeError> =
+            match self.time.timeout(HANDSHAKE_TIME, passing).await {
+                Ok(passed) => passed,
+                Err(_) => Err(HandshakeError("the handshake of TLS took too long".to_owned())),
+            };
         let why = match passed {
             Ok(stream) => return Some(stream),
             Err(HandshakeError(why)) => why,
         };
         let mut failures = self.failures.lock();
         failures.0 += 1;
-        let is_due = failures.1.is_none_or(|at| at.elapsed() >= LOG_PAUSE);
+        let now = self.time.now();
+        let is_due = failures.1.is_none_or(|at| now - at >= LOG_PAUSE);
         if is_due {
             let count = std::mem::take(&mut failures.0);
-            failures.1 = Some(Instant::now());
+            failures.1 = Some(now);
             drop(failures);
             let remote = remote.map(tracing::field::display);
             tracing::warn!(port = self.port, remote, count, why, "handshakes failed; the last so");

@@ -23,8 +23,8 @@ pub mod watched;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
+use plimsoll_base::Time;
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
@@ -123,10 +123,10 @@ impl Rules {
 pub fn server(
     files: ServerFiles,
     rules: Rules,
-    now: Instant,
+    time: &Time,
 ) -> Result<Watched<ServerConfig>, FileError> {
     let all = files.identity.files().into_iter().chain(files.authorities.clone()).collect();
-    Watched::new(all, now, move || server_config(&files, &rules))
+    Watched::new(all, time, move || server_config(&files, &rules))
 }
 
 /// What a node connects to another one with: both show certificates of nodes.
@@ -136,11 +136,11 @@ pub fn server(
 pub fn node_client(
     files: ClientFiles,
     members: Members,
-    now: Instant,
+    time: &Time,
 ) -> Result<Watched<ClientConfig>, FileError> {
     let own = files.identity.iter().flat_map(Identity::files);
     let all = files.authorities.iter().cloned().chain(own).collect();
-    Watched::new(all, now, move || {
+    Watched::new(all, time, move || {
         if let Some(own) = &files.identity {
             check_own(own, &members)?;
         }
@@ -155,10 +155,10 @@ pub fn node_client(
 ///
 /// # Errors
 /// Names the file that does not do.
-pub fn client(files: ClientFiles, now: Instant) -> Result<Watched<ClientConfig>, FileError> {
+pub fn client(files: ClientFiles, time: &Time) -> Result<Watched<ClientConfig>, FileError> {
     let own = files.identity.iter().flat_map(Identity::files);
     let all = files.authorities.iter().cloned().chain(own).collect();
-    Watched::new(all, now, move || client_config(&files))
+    Watched::new(all, time, move || client_config(&files))
 }
 
 /// Whether a certificate is this node's: with another one it would be refused by all others, or pass for

@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::{Duration, SystemTime};
 
+use plimsoll_base::time::Instant as Moment;
 use rustls::pki_types::ServerName;
 use rustls::sign::CertifiedKey;
 use rustls::sign::SingleCertAndKey;
@@ -105,7 +106,7 @@ async fn both_sides_are_checked_where_both_have_authorities() {
     let follower = folder.make("follower", "a", None, 0);
     let stranger = folder.make("stranger", "b", None, 0);
     let old = folder.make("old", "a", Some("leader.example"), 11);
-    let now = Instant::now();
+    let time = &Time::of_the_machine();
     let open = folder.server(node.clone(), None);
     let strict = folder.server(node.clone(), Some("a"));
     let late = folder.server(old, None);
@@ -127,8 +128,8 @@ async fn both_sides_are_checked_where_both_have_authorities() {
         (&late, &plain, "leader.example", Some("has expired")),
         (&masked, &plain, "leader.example", Some("another purpose")),
     ] {
-        let server = server(server_files.clone(), Rules::Clusters, now).unwrap().get(now);
-        let client = client(client_files.clone(), now).unwrap().get(now);
+        let server = server(server_files.clone(), Rules::Clusters, time).unwrap().get();
+        let client = client(client_files.clone(), time).unwrap().get();
         let met = meet(server, client, name).await;
         match refusal {
             None => assert_eq!(met, Ok(()), "{name}"),
@@ -144,25 +145,25 @@ async fn both_sides_are_checked_where_both_have_authorities() {
 async fn certificates_are_replaced_while_they_are_used() {
     let folder = Folder::new();
     let node = folder.make("node", "a", Some("leader.example"), 0);
-    let start = Instant::now();
-    let at = |second| start + Duration::from_secs(second);
-    let server = server(folder.server(node.clone(), None), Rules::Clusters, start).unwrap();
-    let trusts_a = client(folder.client("a", None), start).unwrap().get(start);
-    let trusts_b = client(folder.client("b", None), start).unwrap().get(start);
-    let meets = |at, client: &Arc<ClientConfig>| {
-        let (server, client) = (server.get(at), Arc::clone(client));
+    let (time, passing) = Time::simulated(0);
+    let server = server(folder.server(node.clone(), None), Rules::Clusters, &time).unwrap();
+    let trusts_a = client(folder.client("a", None), &time).unwrap().get();
+    let trusts_b = client(folder.client("b", None), &time).unwrap().get();
+    let meets = |second, client: &Arc<ClientConfig>| {
+        passing.pass_until(Moment::default() + Duration::from_secs(second));
+        let (server, client) = (server.get(), Arc::clone(client));
         async move { meet(server, client, "leader.example").await.is_ok() }
     };
-    assert!(meets(at(1), &trusts_a).await && !meets(at(1), &trusts_b).await);
+    assert!(meets(1, &trusts_a).await && !meets(1, &trusts_b).await);
     // A key that does not belong to the certificate: in the middle of a replacement.
     let kept = fs::read(&node.key).unwrap();
     let next = folder.make("next", "b", Some("leader.example"), 0);
     fs::copy(&next.key, &node.key).unwrap();
-    assert!(meets(at(2), &trusts_a).await, "the old ones hold on");
+    assert!(meets(2, &trusts_a).await, "the old ones hold on");
     fs::copy(&next.certificate, &node.certificate).unwrap();
-    assert!(meets(at(3), &trusts_b).await && !meets(at(3), &trusts_a).await);
+    assert!(meets(3, &trusts_b).await && !meets(3, &trusts_a).await);
     fs::write(&node.key, kept).unwrap();
-    assert!(meets(at(4), &trusts_b).await);
+    assert!(meets(4, &trusts_b).await);
 }
 
 #[test]
@@ -170,7 +171,7 @@ fn files_that_do_not_do_are_named() {
     let folder = Folder::new();
     let node = folder.make("node", "a", Some("leader.example"), 0);
     let other = folder.make("other", "a", Some("leader.example"), 0);
-    let now = Instant::now();
+    let time = &Time::of_the_machine();
     let crossed = Identity { certificate: node.certificate.clone(), key: other.key };
     let turned = Identity { certificate: node.key.clone(), key: node.certificate.clone() };
     let missing = Identity { certificate: folder.path("none.crt"), key: node.key.clone() };
@@ -180,11 +181,11 @@ fn files_that_do_not_do_are_named() {
         (missing, "none.crt", "No such file"),
     ] {
         let refused =
-            server(folder.server(identity, None), Rules::Clusters, now).err().unwrap().to_string();
+            server(folder.server(identity, None), Rules::Clusters, time).err().unwrap().to_string();
         assert!(refused.contains(file) && refused.contains(why), "{refused}");
         assert!(!refused.contains("BEGIN"), "{refused}");
     }
-    let refused = client(folder.client("none", None), now).err().unwrap().to_string();
+    let refused = client(folder.client("none", None), time).err().unwrap().to_string();
     assert!(refused.contains("none.crt"), "{refused}");
 }
 
@@ -201,7 +202,7 @@ async fn nodes_take_nodes_of_their_cluster_alone() {
     let other = member(&folder, "node-3", "west", "a");
     let foreign = member(&folder, "node-4", CLUSTER, "b");
     let client = folder.make("client", "a", None, 0);
-    let now = Instant::now();
+    let time = &Time::of_the_machine();
     // Each side as it would be if it did not look at its own certificate.
     let met = async |at: &Identity, from: Option<&Identity>| {
         let members = || Members::of(CLUSTER, "node-1");
@@ -234,10 +235,11 @@ async fn nodes_take_nodes_of_their_cluster_alone() {
         [(&two, "is for the node `node-2`"), (&other, "another cluster"), (&client, "no node's")]
     {
         let rules = Rules::Nodes(Members::of(CLUSTER, "node-1"));
-        let refused = server(folder.server(identity.clone(), Some("a")), rules, now).err().unwrap();
+        let refused =
+            server(folder.server(identity.clone(), Some("a")), rules, time).err().unwrap();
         assert!(refused.to_string().contains(why), "{why}: {refused}");
         let files = folder.client("a", Some(identity.clone()));
-        let refused = node_client(files, Members::of(CLUSTER, "node-1"), now).err().unwrap();
+        let refused = node_client(files, Members::of(CLUSTER, "node-1"), time).err().unwrap();
         assert!(refused.to_string().contains(why), "{why}: {refused}");
     }
 }
@@ -265,14 +267,15 @@ fn a_node_is_named_in_its_certificate_and_its_cluster_is_not() {
 async fn sessions_of_clients_are_resumed_until_files_change() {
     let folder = Folder::new();
     let node = folder.make("node", "a", Some("leader.example"), 0);
-    let start = Instant::now();
-    let server = server(folder.server(node.clone(), None), Rules::Resp, start).unwrap();
+    let (time, passing) = Time::simulated(0);
+    let server = server(folder.server(node.clone(), None), Rules::Resp, &time).unwrap();
     let mut client = client_config(&folder.client("a", None)).unwrap();
     client.resumption = Resumption::in_memory_sessions(8);
     client.alpn_protocols.clear();
     let client = Arc::new(client);
     let kind = async |second| {
-        let config = server.get(start + Duration::from_secs(second));
+        passing.pass_until(Moment::default() + Duration::from_secs(second));
+        let config = server.get();
         let (near, far) = tokio::io::duplex(1 << 16);
         let accepted = tokio::spawn(async move {
             let mut stream = TlsAcceptor::from(config).accept(far).await.unwrap();

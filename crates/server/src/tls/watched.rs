@@ -9,9 +9,11 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
+use plimsoll_base::Time;
+use plimsoll_base::time::Instant;
 
 /// How often files are looked at, at the most.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -64,6 +66,7 @@ type Make<T> = Box<dyn Fn() -> Result<T, FileError> + Send + Sync>;
 /// The value.
 pub struct Watched<T> {
     files: Vec<PathBuf>,
+    time: Time,
     make: Make<T>,
     current: RwLock<Arc<T>>,
     state: Mutex<LastRead>,
@@ -106,22 +109,23 @@ impl<T> Watched<T> {
     /// What `make` says.
     pub fn new(
         files: Vec<PathBuf>,
-        now: Instant,
+        time: &Time,
         make: impl Fn() -> Result<T, FileError> + Send + Sync + 'static,
     ) -> Result<Self, FileError> {
         // Before they are read: a change in between is seen at the next look.
         let seen = stamps(&files);
         let current = RwLock::new(Arc::new(make()?));
-        let state = Mutex::new(LastRead { seen, looked: now, failed: None });
-        Ok(Self { files, make: Box::new(make), current, state })
+        let state = Mutex::new(LastRead { seen, looked: time.now(), failed: None });
+        Ok(Self { files, time: time.clone(), make: Box::new(make), current, state })
     }
 
     /// The value of the files as they were at the last look, which is now where the one before is a
     /// second old. Files that do not do leave the value as it is; that is logged once. While one looks, which
     /// may take long where files are not on this machine, others have the value that there was.
-    pub fn get(&self, now: Instant) -> Arc<T> {
+    pub fn get(&self) -> Arc<T> {
+        let now = self.time.now();
         if let Some(mut state) = self.state.try_lock()
-            && now.saturating_duration_since(state.looked) >= LOOK_INTERVAL
+            && now - state.looked >= LOOK_INTERVAL
         {
             self.look(&mut state, now);
         }
@@ -132,7 +136,7 @@ impl<T> Watched<T> {
         state.looked = now;
         let found = stamps(&self.files);
         let is_changed = found != state.seen;
-        let is_retried = |at| now.saturating_duration_since(at) >= RETRY_INTERVAL;
+        let is_retried = |at| now - at >= RETRY_INTERVAL;
         if is_changed || state.failed.is_some_and(is_retried) {
             state.seen = found;
             let files: Vec<_> = self.files.iter().map(|path| path.display().to_string()).collect();
@@ -167,15 +171,18 @@ mod tests {
     fn changes_are_taken_over_and_faults_leave_what_there_was() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
-        let start = Instant::now();
+        let (time, passing) = Time::simulated(0);
         let watch = || {
             let read = path.clone();
-            Watched::new(vec![path.clone()], start, move || text_of(&read))
+            Watched::new(vec![path.clone()], &time, move || text_of(&read))
         };
         assert!(watch().is_err(), "there is no file yet");
         fs::write(&path, "one").unwrap();
         let watched = watch().unwrap();
-        let at = |millis| watched.get(start + Duration::from_millis(millis)).as_ref().clone();
+        let at = |millis| {
+            passing.pass_until(Instant::default() + Duration::from_millis(millis));
+            watched.get().as_ref().clone()
+        };
         fs::write(&path, "three").unwrap();
         assert_eq!(at(999), "one", "not looked at yet");
         assert_eq!(at(1000), "three");
@@ -221,13 +228,17 @@ mod tests {
         let path = folder.path().join("file");
         fs::write(&path, "one").unwrap();
         let is_failing = Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let (start, fails, read) = (Instant::now(), Arc::clone(&is_failing), path.clone());
+        let (fails, read) = (Arc::clone(&is_failing), path.clone());
+        let (time, passing) = Time::simulated(0);
         let make = move || match fails.load(std::sync::atomic::Ordering::Relaxed) {
             true => Err(FileError::new(&read, "too many open files")),
             false => text_of(&read),
         };
-        let watched = Watched::new(vec![path.clone()], start, make).unwrap();
-        let at = |seconds| watched.get(start + Duration::from_secs(seconds)).as_ref().clone();
+        let watched = Watched::new(vec![path.clone()], &time, make).unwrap();
+        let at = |seconds| {
+            passing.pass_until(Instant::default() + Duration::from_secs(seconds));
+            watched.get().as_ref().clone()
+        };
         fs::write(&path, "three").unwrap();
         is_failing.store(true, std::sync::atomic::Ordering::Relaxed);
         assert_eq!(at(1), "one");

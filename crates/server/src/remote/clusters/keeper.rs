@@ -5,10 +5,11 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
+use plimsoll_base::Time;
 use plimsoll_cluster::following::RemoteError;
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
@@ -276,10 +277,10 @@ impl Keeper {
         let identity = self.settings.certificate.clone().zip(self.settings.key.clone());
         let identity = identity.map(|(certificate, key)| Identity { certificate, key });
         let files = ClientFiles { authorities: self.settings.authorities.clone(), identity };
-        let now = Instant::now();
-        let tls = Arc::new(tls::client(files, now).map_err(unread)?);
+        let time = Time::of_the_machine();
+        let tls = Arc::new(tls::client(files, &time).map_err(unread)?);
         let credential = match &self.settings.credentials_file {
-            Some(path) => Some(Arc::new(credential(path.clone(), now).map_err(unread)?)),
+            Some(path) => Some(Arc::new(credential(path.clone(), &time).map_err(unread)?)),
             None => None,
         };
         let means = Means { tls, credential };
@@ -303,9 +304,9 @@ async fn greet(mut way: Way) -> Result<(Way, Hello), RemoteError> {
 }
 
 /// The key that a file holds: what `encoded` was in the answer that made it.
-fn credential(path: PathBuf, now: Instant) -> Result<Watched<Credential>, FileError> {
+fn credential(path: PathBuf, time: &Time) -> Result<Watched<Credential>, FileError> {
     let files = vec![path.clone()];
-    Watched::new(files, now, move || {
+    Watched::new(files, time, move || {
         let wrong = || FileError::new(&path, "holds no key: write `encoded` of its creation there");
         Credential::decode(read_file(&path)?.trim_ascii()).ok_or_else(wrong)
     })
@@ -336,11 +337,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         std::fs::write(&path, "aWQ6c2VjcmV0\n").unwrap();
-        let now = Instant::now();
-        let read = |at| credential(path.clone(), at).map(|it| it.get(at).encode());
-        assert_eq!(read(now).as_deref(), Ok("aWQ6c2VjcmV0"));
+        let time = Time::of_the_machine();
+        let read = || credential(path.clone(), &time).map(|it| it.get().encode());
+        assert_eq!(read().as_deref(), Ok("aWQ6c2VjcmV0"));
         std::fs::write(&path, "id:secret").unwrap();
-        let refused = read(now).unwrap_err().to_string();
+        let refused = read().unwrap_err().to_string();
         assert!(refused.contains("holds no key") && !refused.contains("secret"), "{refused}");
     }
 }

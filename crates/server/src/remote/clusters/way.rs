@@ -6,7 +6,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper_util::rt::TokioIo;
@@ -146,7 +146,7 @@ impl Way {
     fn request(&self, bytes: Vec<u8>) -> Result<Request<Bytes>, RemoteError> {
         let mut request = Request::new(Bytes::from(bytes));
         if let Some(credential) = &self.means.credential {
-            let credential = credential.get(Instant::now());
+            let credential = credential.get();
             let value = format!("{SCHEME}{}", credential.encode()).parse();
             let mut value: MetadataValue<Ascii> =
                 value.map_err(|_| self.failed("the key is no header"))?;
@@ -205,7 +205,7 @@ impl Service<Uri> for Connector {
 
     fn call(&mut self, _: Uri) -> Self::Future {
         let (address, name) = (Arc::clone(&self.address), self.name.clone());
-        let connector = TlsConnector::from(self.tls.get(Instant::now()));
+        let connector = TlsConnector::from(self.tls.get());
         Box::pin(async move {
             let connecting = async {
                 let stream = TcpStream::connect(&*address).await?;

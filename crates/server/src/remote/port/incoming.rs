@@ -4,7 +4,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::stream::{Stream, unfold};
 use rustls::ServerConfig;
@@ -114,6 +114,6 @@ impl Door {
         stream.set_nodelay(true)?;
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
         SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
-        Ok(shake_hands(self.tls.get(Instant::now()), stream).await?)
+        Ok(shake_hands(self.tls.get(), stream).await?)
     }
 }

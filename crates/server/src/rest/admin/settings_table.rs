@@ -90,7 +90,7 @@ const REFRESHER: &str = "crates/cluster/src/documents/refresher.rs";
 const REGISTRY: &str = "crates/index/src/analysis/registry.rs";
 const MAPPING: &str = "crates/index/src/mapping/mod.rs";
 const ANALYZE: &str = "crates/server/src/rest/admin/analyze.rs";
-const PLACE: &str = "crates/server/src/rest/documents/place.rs";
+const PLACE: &str = "crates/server/src/rest/documents/target.rs";
 const EXPAND: &str = "crates/server/src/rest/expressions/expand.rs";
 const REQUEST: &str = "crates/server/src/rest/search/request.rs";
 
