@@ -10,7 +10,8 @@ pub const LINGER: Duration = Duration::from_secs(2);
 /// Closes the sending half, and reads away what still comes. A system that closes a socket with
 /// bytes that nobody has read resets the connection, which takes answers back that are on their way.
 pub async fn linger(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
-    let mut unread = [0; 4096];
+    // Not within the future: every connection would hold it for as long as it is there.
+    let mut unread = vec![0; 4096];
     let ending = async {
         stream.shutdown().await?;
         while stream.read(&mut unread).await? > 0 {}
