@@ -217,7 +217,8 @@ impl Documents {
         }
         let there = self.router.others_with(copies, Class::Scan);
         // Who is not heard of does not serve, by the word of this node.
-        let there: Vec<_> = there.into_iter().filter(|member| member.is_alive()).collect();
+        let (there, away): (Vec<_>, Vec<_>) =
+            there.into_iter().partition(|member| member.is_alive());
         let asked = there.iter().map(|member| {
             let question = Question::Chore { partition: copies.id.into(), at_least, chore };
             let terms = Terms::within(CHORE_TIMEOUT);
@@ -232,6 +233,14 @@ impl Documents {
         let (done, answers) = futures_util::future::join(local, join_all(asked)).await;
         done?;
         let mut left_out = Vec::new();
+        if there.is_empty() && copies.local().is_none() {
+            // Where no copy did it, one that is away may be searched all the same, as it is the only one.
+            left_out.extend(away.iter().map(|member| LeftOut {
+                partition: copies.id.ordinal,
+                node: member.record.name.clone(),
+                why: "its node is away".to_owned(),
+            }));
+        }
         for (member, answer) in there.iter().zip(answers) {
             let why = match answer {
                 Ok(Reply::Done) => continue,
