@@ -2,7 +2,7 @@
 //! each request stands in `rest::browsers`.
 
 use super::raw::{Raw, SettingsError};
-use super::value::{parsed, text};
+use super::value::{parsed, text, words};
 use super::value_error::ValueError;
 
 /// What pages of other origins may do, where `http.cors.enabled` says that they may do anything.
@@ -88,8 +88,4 @@ fn list(raw: &Raw, key: &'static str) -> Result<String, SettingsError> {
             None => Ok(words(text).collect::<Vec<_>>().join(",")),
         }
     })
-}
-
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(',').map(str::trim).filter(|word| !word.is_empty())
 }

@@ -23,7 +23,7 @@ pub use raw::{Raw, SettingsError};
 pub use remote::RemotePort;
 pub use table::{PASSWORD_BYTES_MAX, ROLES};
 pub use tls::NodeTls;
-use value::{address, bytes, bytes_of, duration, parsed, size, text};
+use value::{address, bytes, bytes_of, duration, parsed, size, text, words};
 pub use value_error::ValueError;
 
 /// When a write is answered.
@@ -269,7 +269,7 @@ fn is_coordinating_only(text: &str, is_alone: bool) -> Result<bool, ValueError> 
     let list = text.trim();
     let list = list.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(list);
     let mut is_data = false;
-    for role in list.split(',').map(str::trim).filter(|role| !role.is_empty()) {
+    for role in words(list) {
         if !ROLES.contains(&role) {
             return Err(ValueError::Role(role.to_owned()));
         }

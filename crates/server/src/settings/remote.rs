@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use super::raw::{Raw, SettingsError};
-use super::value::{parsed, text};
+use super::value::{parsed, text, words};
 use super::value_error::ValueError;
 
 /// Whether it is opened.
@@ -37,13 +37,12 @@ impl RemotePort {
         let port = parsed(raw, "remote_cluster.port", |text| Ok(text.parse::<u16>()?))?;
         let authorities = "xpack.security.remote_cluster_server.ssl.certificate_authorities";
         let files = text(raw, authorities)?;
-        let files = files.split(',').map(str::trim).filter(|path| !path.is_empty());
         let this = Self {
             address: SocketAddr::new(host, port),
             publish_host: parsed(raw, "remote_cluster.publish_host", publish_host)?,
             certificate: text(raw, CERTIFICATE)?.into(),
             key: text(raw, KEY)?.into(),
-            authorities: files.map(PathBuf::from).collect(),
+            authorities: words(&files).map(PathBuf::from).collect(),
         };
         let is_enabled = parsed(raw, ENABLED, |text| {
             let lacks = [(CERTIFICATE, &this.certificate), (KEY, &this.key)]

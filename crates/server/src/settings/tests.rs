@@ -5,7 +5,7 @@ use std::path::Path;
 use super::*;
 
 /// What `--set` words come to: one field, or the refusal.
-fn resolve(words: &[&str]) -> Result<Settings, String> {
+pub(super) fn resolve(words: &[&str]) -> Result<Settings, String> {
     let mut raw = Raw::default();
     for word in words {
         raw.assignment(word).map_err(|error| error.to_string())?;

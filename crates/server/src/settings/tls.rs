@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::raw::{Raw, SettingsError};
-use super::value::{parsed, text};
+use super::value::{parsed, text, words};
 use super::value_error::ValueError;
 use crate::tls::{Identity, ServerFiles};
 
@@ -92,13 +92,12 @@ fn port(raw: &Raw, keys: &Keys) -> Result<Option<ServerFiles>, SettingsError> {
 
 fn files(raw: &Raw, keys: &Keys) -> Result<ServerFiles, SettingsError> {
     let authorities = text(raw, keys.authorities)?;
-    let authorities = authorities.split(',').map(str::trim).filter(|path| !path.is_empty());
     Ok(ServerFiles {
         identity: Identity {
             certificate: text(raw, keys.certificate)?.into(),
             key: text(raw, keys.key)?.into(),
         },
-        authorities: authorities.map(PathBuf::from).collect(),
+        authorities: words(&authorities).map(PathBuf::from).collect(),
     })
 }
 
@@ -123,14 +122,7 @@ fn check(is_enabled: bool, files: &ServerFiles, keys: &Keys) -> Result<(), Value
 mod tests {
     use super::*;
     use crate::settings::Settings;
-
-    fn resolve(words: &[&str]) -> Result<Settings, String> {
-        let mut raw = Raw::default();
-        for word in words {
-            raw.assignment(word).map_err(|error| error.to_string())?;
-        }
-        Settings::resolve(&raw).map_err(|error| error.to_string())
-    }
+    use crate::settings::tests::resolve;
 
     #[test]
     fn a_port_has_tls_with_its_files_or_neither() {

@@ -30,6 +30,11 @@ pub(super) fn duration(text: &str) -> Result<Duration, ValueError> {
     units::duration(text).map_err(|why| ValueError::Unit { text: text.to_owned(), why })
 }
 
+/// What stands between commas.
+pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|word| !word.is_empty())
+}
+
 pub(super) fn parsed<T>(
     raw: &Raw,
     key: &'static str,
