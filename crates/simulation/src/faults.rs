@@ -246,6 +246,19 @@ fn absences(chance: &mut Stream, machines: usize) -> Vec<Due> {
         due.push(Due { at, lasts, side: Side::Leader, fault });
         at += if chance.once_in(2) { ms(chance, 0, 20_000) } else { ms(chance, 0, 120_000) };
     }
+    // Whoever holds what rotted as well is away when that is seen, and for longer than it is waited for.
+    let rotten = due.iter().find_map(|due| match due.fault {
+        Fault::Kill { rots: true, machine, .. } => Some((due.at, due.lasts, machine)),
+        _ => None,
+    });
+    if let Some((from, lasts, rotten)) = rotten
+        && chance.once_in(2)
+    {
+        let machine = (rotten + 1 + index(chance, machines - 1)) % machines;
+        let fault = Fault::Kill { machine, with_power: chance.once_in(2), rots: false };
+        let at = from + ms(chance, 0, u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX));
+        due.push(Due { at, lasts: ms(chance, 100_000, 180_000), side: Side::Leader, fault });
+    }
     due
 }
 
