@@ -11,7 +11,6 @@ use plimsoll_index::ErrorClass;
 use plimsoll_index::mapping::Mapping;
 use plimsoll_index::search::SearchRequest;
 use plimsoll_log::record::{self, Record};
-use plimsoll_server::remote::keys::Credential;
 use plimsoll_server::remote::protocol::{Answer, Question};
 use plimsoll_server::remote::stream;
 use plimsoll_server::resp::{Decoder, Limits, Protocol, ProtocolError};
@@ -20,6 +19,12 @@ use plimsoll_server::rest::documents::bulk::{
     parser::{Item, Parser},
 };
 use plimsoll_server::rest::documents::update::Change;
+use plimsoll_server::security::acl::Acl;
+use plimsoll_server::security::keys::Credential;
+use plimsoll_server::security::passwords::check_hash;
+use plimsoll_server::security::patterns::matches;
+use plimsoll_server::security::role::{Rights, Role};
+use plimsoll_server::security::user::UserSpec;
 use plimsoll_storage::execute::WriteContext;
 use plimsoll_storage::operation::{self, Operation};
 use plimsoll_storage::rows::memory::MemoryRows;
@@ -200,6 +205,31 @@ pub fn remote(data: &[u8]) {
 fn told(message: Bytes) {
     if let Ok(told) = stream::decode(&message) {
         assert_eq!(stream::decode(&stream::encode(told.clone())), Ok(told));
+    }
+}
+
+/// What users, roles and rules are made of: words of Redis' rules, and roles and users in JSON, a line each. What
+/// was read is the same when it is written again.
+pub fn security(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(acl) = Acl::parse(text.split(' ').filter(|word| !word.is_empty())) {
+        let rules = acl.rules();
+        assert_eq!(Acl::parse(rules.iter().map(String::as_str)), Ok(acl));
+    }
+    let _ = check_hash(text);
+    if let Some((pattern, name)) = text.split_once('\n') {
+        let _ = matches(pattern, name);
+    }
+    for line in text.lines() {
+        let Ok(body) = serde_json::from_str::<serde_json::Value>(line) else { continue };
+        if let Some(body) = body.as_object() {
+            let _ = UserSpec::parse(body);
+        }
+        if let Ok(role) = Role::parse(&body) {
+            assert_eq!(Role::parse(&role.to_json()), Ok(role.clone()));
+            let rights = Rights::of([&role].into_iter());
+            let _ = (rights.on_index("a"), rights.on_pattern("a*"), rights.are_all());
+        }
     }
 }
 

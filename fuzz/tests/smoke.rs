@@ -145,6 +145,11 @@ proptest! {
     }
 
     #[test]
+    fn security(data in prop_oneof![bytes(), security_words()]) {
+        plimsoll_fuzz::security(&data);
+    }
+
+    #[test]
     fn remote(data in prop_oneof![bytes(), remote_message()]) {
         plimsoll_fuzz::remote(&data);
     }
@@ -153,6 +158,31 @@ proptest! {
     fn documents(lines in prop::collection::vec(json_line(), 0..4)) {
         plimsoll_fuzz::documents(&lines.join(&b'\n'));
     }
+}
+
+/// Rules, or a line with a role or a user, with other bytes among them now and then.
+fn security_words() -> impl Strategy<Value = Vec<u8>> {
+    let word = prop::sample::select(vec![
+        "+@all", "-@all", "+get", "-get", "+config|set", "-@read", "~*", "~a*", "%R~[a-", "%W~\\", "db=0,3",
+        "alldbs", "resetdbs", "&*", "(+get)", "+@", "~", "db=", "resetkeys",
+    ]);
+    let rules = prop::collection::vec(word, 0..20).prop_map(|words| words.join(" "));
+    let line = prop::sample::select(vec![
+        r#"{"cluster":["monitor"],"indices":[{"names":["a*"],"privileges":["read","write"]}]}"#,
+        r#"{"indices":[{"names":"a","privileges":"all","field_security":{"grant":["*"]}}]}"#,
+        r#"{"indices":[{"names":["a"],"privileges":["read"],"query":"{}"}],"run_as":[]}"#,
+        r#"{"password":"secret","roles":["a"],"metadata":{"x":[1]},"enabled":true}"#,
+        "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNo",
+    ]);
+    let text = prop_oneof![rules, line.prop_map(str::to_owned)];
+    (text, prop::option::of((any::<usize>(), any::<u8>()))).prop_map(|(text, change)| {
+        let mut bytes = text.into_bytes();
+        if let (Some((at, byte)), false) = (change, bytes.is_empty()) {
+            let at = at % bytes.len();
+            bytes[at] = byte;
+        }
+        bytes
+    })
 }
 
 /// A question, an answer or a key, whole, cut or with a byte of it changed.

@@ -1,15 +1,11 @@
-//! The password of the one user, `default`; what is compared with what was offered.
+//! The password that the settings give to the user `default`; what is compared with what was offered.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::RwLock;
-use plimsoll_storage::ErrorReply;
 use subtle::ConstantTimeEq;
 
 use crate::settings::PASSWORD_BYTES_MAX;
-
-/// The name of the one user.
-pub const USER: &str = "default";
 
 /// Whether clients need a password, and which.
 #[derive(Debug)]
@@ -64,57 +60,29 @@ impl Password {
         self.required.load(Relaxed)
     }
 
-    /// Checks what a client offers: without a user's name, as Redis before version 6 had it, or
-    /// with one.
-    ///
-    /// # Errors
-    /// Redis' refusals. The time it takes does not tell how much of the password was right.
-    pub fn check(&self, user: Option<&[u8]>, password: &[u8]) -> Result<(), ErrorReply> {
-        if user.is_none() && !self.is_required() {
-            return Err(ErrorReply::err(
-                "AUTH <password> called without any password configured for the default user. \
-                 Are you sure your configuration is correct?",
-            ));
-        }
-        let user_is_right = user.is_none_or(|user| user == USER.as_bytes());
+    /// Whether it is this one. The time it takes does not tell how much of it was right.
+    #[must_use]
+    pub fn is(&self, offered: &[u8]) -> bool {
         let wanted = *self.padded.read();
-        let password_is_right = Padded::new(password).is_some_and(|offered| {
+        Padded::new(offered).is_some_and(|offered| {
             let same = offered.bytes.ct_eq(&wanted.bytes) & offered.len.ct_eq(&wanted.len);
             bool::from(same)
-        });
-        if user_is_right && (password_is_right || !self.is_required()) {
-            return Ok(());
-        }
-        let words = "invalid username-password pair or user is disabled.";
-        Err(ErrorReply::named("WRONGPASS", words))
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_storage::ErrorKind;
-
     use super::*;
 
     #[test]
     fn passwords() {
-        let none = Password::new(None);
-        assert!(!none.is_required());
-        assert_eq!(none.check(None, b"x").unwrap_err().kind, ErrorKind::General);
-        assert_eq!(
-            none.check(Some(b"u"), b"x").unwrap_err().kind,
-            ErrorKind::Named("WRONGPASS".into())
-        );
-        assert!(none.check(Some(b"default"), b"anything").is_ok());
-
+        assert!(!Password::new(None).is_required());
         let set = Password::new(Some("secret"));
-        assert!(set.is_required());
-        assert!(set.check(None, b"secret").is_ok());
-        assert!(set.check(Some(b"default"), b"secret").is_ok());
+        assert!(set.is_required() && set.is(b"secret"));
         for wrong in [&b""[..], b"secre", b"secret\0", b"secrets", &[b'x'; 9999]] {
-            assert!(set.check(None, wrong).is_err());
+            assert!(!set.is(wrong));
         }
-        assert!(set.check(Some(b"other"), b"secret").is_err());
         assert!(!set.set(&[b'x'; PASSWORD_BYTES_MAX + 1]));
         assert!(set.set(b"") && !set.is_required());
     }

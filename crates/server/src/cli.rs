@@ -6,7 +6,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::certificates::command::{CertificatesCommand, EXAMPLES as CERTIFICATES_EXAMPLES};
 use crate::lab::LabCommand;
-use crate::settings::{Raw, Settings, SettingsError};
+use crate::settings::{Raw, SettingsError, take_environment};
+use crate::users::{EXAMPLES as USERS_EXAMPLES, UsersCommand};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -16,6 +17,8 @@ Examples:
   plimsoll serve --data /var/lib/plimsoll --resp 0.0.0.0:6380 \\
                  --set resp.password_file=/etc/plimsoll/password
       Open to the network, with a password.
+  plimsoll serve --secure --data /var/lib/plimsoll --http 0.0.0.0:9200
+      TLS and a password, made on an empty folder and said once.
   plimsoll serve --node a --data ./a --http 127.0.0.1:9201 \\
                  --resp 127.0.0.1:6381 --rpc 127.0.0.1:9301 \\
                  --log nats://127.0.0.1:4222,127.0.0.1:4223,127.0.0.1:4224
@@ -25,7 +28,8 @@ Examples:
   plimsoll serve --config plimsoll.toml --log-format json
       From a settings file (TOML or YAML), with messages for machines.
 
-A flag goes before --set, and that before the file. Exit codes: 0 after SIGTERM
+A flag goes before --set, and that before the file. Secrets may stand in the
+environment: PLIMSOLL_RESP_PASSWORD, PLIMSOLL_RPC_SECRET. Exit codes: 0 after SIGTERM
 or SIGINT, 1 where the node fails, 2 where the command line or a setting is wrong.";
 
 const LAB_EXAMPLES: &str = "\
@@ -70,6 +74,9 @@ pub enum Command {
     /// Makes certificates: an authority, nodes, clients.
     #[command(subcommand, after_help = CERTIFICATES_EXAMPLES)]
     Certificates(CertificatesCommand),
+    /// Users, on the machine itself: a way back in.
+    #[command(subcommand, after_help = USERS_EXAMPLES)]
+    Users(UsersCommand),
 }
 
 /// The flags of `plimsoll serve`, as section names of the settings.
@@ -107,14 +114,18 @@ pub struct ServeArgs {
     /// Listen beyond loopback without authentication.
     #[arg(long)]
     pub insecure: bool,
+    /// TLS and users for clients: makes an authority, a certificate and a password on an empty folder, and says
+    /// once what a client needs.
+    #[arg(long, conflicts_with = "insecure")]
+    pub secure: bool,
 }
 
 impl ServeArgs {
-    /// The settings: file, then `--set`, then flags.
+    /// What was given: file, then `--set`, then flags.
     ///
     /// # Errors
     /// Names the key and who gave it.
-    pub fn resolve(&self) -> Result<Settings, SettingsError> {
+    pub fn raw(&self) -> Result<Raw, SettingsError> {
         let mut raw = Raw::default();
         if let Some(path) = &self.config {
             raw.file(path)?;
@@ -122,7 +133,8 @@ impl ServeArgs {
         for assignment in &self.settings {
             raw.assignment(assignment)?;
         }
-        let insecure = self.insecure.then(|| "true".to_owned());
+        let [insecure, secure] =
+            [self.insecure, self.secure].map(|is_given| is_given.then(|| "true".to_owned()));
         for (key, value, flag) in [
             ("node.name", &self.node, "--node"),
             ("path.data", &self.data, "--data"),
@@ -132,26 +144,29 @@ impl ServeArgs {
             ("log.engine", &self.log, "--log"),
             ("logger.format", &self.log_format, "--log-format"),
             ("node.insecure", &insecure, "--insecure"),
+            ("node.secure", &secure, "--secure"),
         ] {
             if let Some(value) = value {
                 raw.set(key, value, flag)?;
             }
         }
-        Settings::resolve(&raw)
+        take_environment(&mut raw, |name| std::env::var(name).ok())?;
+        Ok(raw)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::table::SETTINGS;
+    use crate::settings::{Settings, table::SETTINGS};
 
     fn resolve(words: &[&str]) -> Result<Settings, String> {
         let words = ["plimsoll", "serve"].iter().chain(words);
         let Command::Serve(args) = Cli::try_parse_from(words).unwrap().command else {
             unreachable!("serve was given")
         };
-        args.resolve().map_err(|error| error.to_string())
+        let raw = args.raw().map_err(|error| error.to_string())?;
+        Settings::resolve(&raw).map_err(|error| error.to_string())
     }
 
     #[test]

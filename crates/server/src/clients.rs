@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::commands;
+use crate::security::user::DEFAULT;
 
 /// The longest name of a connection, or of a client library, in bytes.
 pub const NAME_BYTES_MAX: usize = 512;
@@ -51,6 +52,8 @@ pub struct Names {
     pub library: String,
     /// CLIENT SETINFO LIB-VER.
     pub library_version: String,
+    /// Whom it is logged in as; empty before it is.
+    pub user: String,
 }
 
 /// What a connection's task knows better than this registry; noted once for each batch.
@@ -64,6 +67,14 @@ pub struct Noted {
     pub queued: Option<usize>,
     /// The last command's position among all commands.
     pub command: Option<usize>,
+}
+
+impl Names {
+    /// Whom it is logged in as: `default` before it is.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        if self.user.is_empty() { DEFAULT } else { &self.user }
+    }
 }
 
 impl Client {
@@ -118,7 +129,7 @@ impl Client {
         let names = self.names();
         format!(
             "id={} addr={} laddr={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 \
-             multi={multi} cmd={} user=default lib-name={} lib-ver={} resp={}",
+             multi={multi} cmd={} user={} lib-name={} lib-ver={} resp={}",
             self.id,
             self.remote,
             self.local,
@@ -128,6 +139,7 @@ impl Client {
             if queued == 0 { 'N' } else { 'x' },
             self.db.load(Relaxed),
             command.map_or("NULL", |entry| entry.spec.name),
+            names.user(),
             names.library,
             names.library_version,
             self.protocol.load(Relaxed),

@@ -36,17 +36,17 @@ pub fn check_exposure(settings: &Settings) -> Result<(), ListenError> {
         return Ok(());
     }
     let exposed = |message: String| Err(ListenError::Exposed(message));
-    if !settings.resp.ip().is_loopback() && settings.password.is_none() {
+    if !settings.resp.ip().is_loopback() && !settings.asks_who() {
         return exposed(format!(
-            "resp.address {} is not loopback and there is no password: set resp.password_file or \
-             resp.password, or pass --insecure",
+            "resp.address {} is not loopback and there is no password: set resp.password_file, \
+             resp.password or security.enabled, or pass --insecure",
             settings.resp
         ));
     }
-    if !settings.http.ip().is_loopback() && settings.password.is_none() {
+    if !settings.http.ip().is_loopback() && !settings.asks_who() {
         return exposed(format!(
             "http.address {} is not loopback and there is no password: listen on loopback, set \
-             resp.password, or pass --insecure",
+             resp.password or security.enabled, or pass --insecure",
             settings.http
         ));
     }

@@ -110,7 +110,8 @@ impl Logins {
             let bucket = book.buckets.entry(owner(from));
             let bucket = bucket.or_insert(Bucket { tries: BURST, at: now });
             *bucket = bucket.refilled(now);
-            bucket.tries -= 1.0;
+            // However many: whoever comes from there later does not wait for ever.
+            bucket.tries = (bucket.tries - 1.0).max(-WAIT_MAX.as_secs_f64() * PER_SECOND);
         }
         book.unlogged += 1;
         let is_due = book.logged_at.is_none_or(|at| now.duration_since(at) >= LOG_PAUSE);

@@ -9,12 +9,15 @@
 use std::{process::ExitCode, time::SystemTime};
 
 use clap::Parser;
+use plimsoll_base::World;
 use plimsoll_server::{
     certificates::command::{self as certificates, CertificatesCommand},
     cli::{Cli, Command, ServeArgs},
     lab::{self, LabCommand},
+    secure::{self, SecureError},
     serve::serve,
     settings::Settings,
+    users::{self, UsersCommand},
 };
 use tracing::level_filters::LevelFilter;
 
@@ -45,7 +48,12 @@ fn main() -> ExitCode {
         Command::Serve(args) => run_serve(&args),
         Command::Lab(command) => run_lab(&command),
         Command::Certificates(command) => make_certificates(&command),
+        Command::Users(command) => change_users(&command),
     }
+}
+
+fn now() -> SystemTime {
+    SystemTime::now()
 }
 
 fn run_lab(command: &LabCommand) -> ExitCode {
@@ -59,7 +67,7 @@ fn run_lab(command: &LabCommand) -> ExitCode {
 }
 
 fn make_certificates(command: &CertificatesCommand) -> ExitCode {
-    match certificates::run(command, SystemTime::now()) {
+    match certificates::run(command, now()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("plimsoll: {error}");
@@ -69,17 +77,37 @@ fn make_certificates(command: &CertificatesCommand) -> ExitCode {
 }
 
 fn run_serve(args: &ServeArgs) -> ExitCode {
-    let settings = match args.resolve() {
+    let (settings, said) = match settings(args) {
         Ok(settings) => settings,
         Err(error) => {
             eprintln!("plimsoll: {error}");
             return USAGE.into();
         }
     };
+    if let Some(said) = said {
+        eprint!("{said}");
+    }
     start_messages(&settings);
     plimsoll_memory::breakers::reclaim_with(reclaim);
     plimsoll_memory::charged::drop_with(plimsoll_cluster::aside);
     match serve(settings) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("plimsoll: {error}");
+            if error.is_usage() { USAGE.into() } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+/// The settings, and what a node that has just made itself secure has to say.
+fn settings(args: &ServeArgs) -> Result<(Settings, Option<String>), SecureError> {
+    let mut raw = args.raw()?;
+    let said = secure::prepare(&mut raw, now())?;
+    Ok((Settings::resolve(&raw)?, said))
+}
+
+fn change_users(command: &UsersCommand) -> ExitCode {
+    match users::run(command, &World::of_the_machine()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("plimsoll: {error}");

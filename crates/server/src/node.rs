@@ -1,6 +1,7 @@
 //! What all connections of a node share: the coordinator, the settings, the counters.
 
 use std::{
+    io,
     net::SocketAddr,
     sync::{
         Arc,
@@ -14,8 +15,16 @@ use plimsoll_cluster::{Coordinator, DocumentsOptions, NodeRecord, NodeSettings, 
 use plimsoll_storage::partition::StoreOptions;
 
 use crate::{
-    auth::Password, clients::Clients, logins::Logins, metrics::Metrics, rest::body::InFlight,
-    settings::Settings, usage::Usage,
+    clients::Clients,
+    logins::Logins,
+    metrics::Metrics,
+    rest::body::InFlight,
+    security::{
+        Security,
+        audit::{Event, What},
+    },
+    settings::Settings,
+    usage::Usage,
 };
 
 /// Rows that are not in files yet may take this part of the memory where nothing else is set, between so
@@ -36,8 +45,8 @@ pub struct Shared {
     pub settings: Settings,
     /// Where RESP really listens: the settings may have asked for any free port.
     pub resp_port: u16,
-    /// The password; CONFIG SET may change it.
-    pub password: Password,
+    /// Who may do what.
+    pub security: Security,
     /// Who offered a wrong one.
     pub logins: Logins,
     /// The connections that are open.
@@ -67,13 +76,14 @@ impl Shared {
     pub fn new(
         coordinator: Arc<Coordinator>,
         settings: Settings,
+        security: Security,
         resp_port: u16,
         metrics: Metrics,
     ) -> Self {
         Self {
             coordinator,
             resp_port,
-            password: Password::new(settings.password.as_deref()),
+            security,
             logins: Logins::default(),
             clients: Clients::new(settings.max_clients),
             in_flight: Arc::new(InFlight::new(settings.http_in_flight_bytes)),
@@ -87,6 +97,20 @@ impl Shared {
             listed_value: AtomicU64::new(64),
             draining: AtomicBool::new(false),
         }
+    }
+
+    /// Notes what happened, for whoever looks into the audit.
+    pub fn note(
+        &self,
+        what: What,
+        user: &str,
+        origin: SocketAddr,
+        request: String,
+        detail: String,
+    ) {
+        let at_ms = unix_ms();
+        let event = Event::new(at_ms, what, origin, [user, &request, &detail]);
+        self.security.audit.note(event);
     }
 
     /// Whether the node was told to stop: connections end after the batch that they answer.
@@ -110,14 +134,27 @@ pub fn unix_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Hexadecimal digits from the seeds that the standard library draws for its hash maps: they
-/// tell runs apart, and guard nothing.
+/// The same in milliseconds.
+#[must_use]
+pub fn unix_ms() -> u64 {
+    u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Fills a slice with random bytes that nobody can guess.
+///
+/// # Errors
+/// Where the system has none.
+pub fn draw(bytes: &mut [u8]) -> io::Result<()> {
+    getrandom::fill(bytes).map_err(io::Error::other)
+}
+
+/// Hexadecimal digits that tell runs apart, and guard nothing.
 fn random_hex(digits: usize) -> String {
-    use std::hash::{BuildHasher, RandomState};
-    let mut text = String::new();
-    while text.len() < digits {
-        text.push_str(&format!("{:016x}", RandomState::new().hash_one(text.len())));
+    let mut drawn = vec![0; digits.div_ceil(2)];
+    if let Err(error) = draw(&mut drawn) {
+        tracing::warn!(%error, "this run has no number of its own");
     }
+    let mut text: String = drawn.iter().map(|byte| format!("{byte:02x}")).collect();
     text.truncate(digits);
     text
 }
@@ -175,7 +212,7 @@ pub fn record(
         zone: settings.zone.clone(),
         is_coordinating_only: settings.is_coordinating_only,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        started_ms: u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX),
+        started_ms: unix_ms(),
         ..NodeRecord::default()
     }
 }

@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-use plimsoll_base::Time;
-use plimsoll_cluster::{NoPeers, Node, OpenError, Peers};
+use plimsoll_base::{Tasks, Time};
+use plimsoll_cluster::{Coordinator, NoPeers, Node, OpenError, Peers};
 use plimsoll_memory::breakers::tell_native;
 use rustls::ServerConfig;
 use socket2::{SockRef, TcpKeepalive};
@@ -18,6 +18,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
     time::{Instant, MissedTickBehavior, interval, sleep},
 };
+use zeroize::Zeroizing;
 
 use crate::{
     connection::Connection,
@@ -26,13 +27,18 @@ use crate::{
     node::{self, Shared},
     remote::{
         Remote,
-        keys::Keys,
         leader::OwnCluster,
         port::{self, Leader},
         relay::NodeAnswers,
     },
     rest::{Rest, browsers::takes_any_host, cluster, server::Server},
     rpc,
+    security::{
+        Security, SecurityOptions,
+        audit::{Audit, What},
+        keys::Keys,
+        user::DEFAULT,
+    },
     settings::{NodeTls, RemotePort, Settings},
     tls::{
         self, ClientFiles, Identity, Rules, ServerFiles,
@@ -51,6 +57,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const DRAIN_PAUSE: Duration = Duration::from_millis(5);
 /// How long a node runs at least before its process begins again.
 const RUN_LEAST: Duration = Duration::from_secs(10);
+/// Files of the audit that stay beside the one that is written.
+const AUDIT_FILES: u32 = 4;
 /// How long tasks that do not end keep the process.
 const RUNTIME_PAUSE: Duration = Duration::from_secs(1);
 
@@ -84,6 +92,26 @@ impl ServeError {
     }
 }
 
+/// Who may do what, as the cluster's metadata has it by now.
+fn security(
+    coordinator: &Arc<Coordinator>,
+    settings: &mut Settings,
+    processors: usize,
+) -> Result<Security, ServeError> {
+    let tasks = Tasks::of_the_machine();
+    let options = SecurityOptions {
+        password: settings.password.take().map(Zeroizing::new),
+        enabled: settings.security_enabled,
+        unheard_max: settings.security_unheard_max,
+        draw: node::draw,
+        tasks,
+    };
+    let store = Box::new(Arc::clone(coordinator));
+    let folder = settings.audit_enabled.then_some(settings.data.as_path());
+    let audit = Audit::open(folder, settings.audit_bytes, AUDIT_FILES)?;
+    Ok(Security::new(store, audit, options, processors).map_err(io::Error::other)?)
+}
+
 /// Runs a node until SIGTERM or SIGINT, then drains it. Where the log went on without the node, the
 /// process drains it too and begins again by itself.
 ///
@@ -97,6 +125,9 @@ pub fn serve(settings: Settings) -> Result<(), ServeError> {
             "node.insecure: whoever reaches the ports can read and change everything, web pages \
              included, and the Host of requests is not looked at"
         );
+    }
+    for exposed in &settings.exposed_secrets {
+        tracing::warn!("{exposed}");
     }
     // Connections have threads of their own; here are only the ports and the signals.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -113,7 +144,7 @@ pub fn serve(settings: Settings) -> Result<(), ServeError> {
     }
 }
 
-async fn run(settings: Settings) -> Result<End, ServeError> {
+async fn run(mut settings: Settings) -> Result<End, ServeError> {
     let started = Instant::now();
     let time = Time::of_the_machine();
     // Taken first: a busy port is known before a long replay, and nobody connects during it.
@@ -159,7 +190,10 @@ async fn run(settings: Settings) -> Result<End, ServeError> {
     };
     let port = addresses.resp.port();
     let secret = settings.rpc_secret.clone();
-    let shared = Arc::new(Shared::new(node.coordinator(), settings, port, Metrics::default()));
+    let security = security(&node.coordinator(), &mut settings, processors)?;
+    let shared =
+        Arc::new(Shared::new(node.coordinator(), settings, security, port, Metrics::default()));
+    take_reset(&shared).await;
     let workers = Arc::new(Workers::start(processors)?);
     let known = Arc::new(Remote::new(&shared.coordinator, node.leading()));
     let rest = Rest::new(Arc::clone(&shared), Arc::clone(&known), addresses.http);
@@ -191,6 +225,11 @@ async fn run(settings: Settings) -> Result<End, ServeError> {
         tokio::spawn(accept(resp, Arc::new(resp_door), Arc::clone(&shared), Arc::clone(&workers))),
         tokio::spawn(tick(Arc::clone(&shared))),
     ];
+    if shared.security.is_open() {
+        tracing::info!(
+            "nobody has to log in: whoever reaches the ports may do everything (docs/secure.md)"
+        );
+    }
     if let Err(error) = say_ready(&shared, addresses) {
         // Whoever started the process may have gone.
         tracing::warn!(%error, "nobody reads that the node is ready");
@@ -396,7 +435,7 @@ fn say_ready(shared: &Shared, addresses: Addresses) -> io::Result<()> {
         remote = remote.map(tracing::field::display),
         data = %settings.data.display(),
         durability = ?settings.durability,
-        password = shared.password.is_required(),
+        open = shared.security.is_open(),
         rpc_secret = settings.rpc_secret.is_some(),
         "ready"
     );
@@ -461,6 +500,20 @@ fn welcome(
     Ok(())
 }
 
+/// Takes over a password that somebody left on this machine for the first user.
+async fn take_reset(shared: &Shared) {
+    match shared.security.take_reset(&shared.settings.data).await {
+        Ok(false) => {}
+        Ok(true) => {
+            tracing::warn!("the user `default` has the password that was left in the data folder");
+            let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+            let request = "plimsoll users reset".to_owned();
+            shared.note(What::Changed, DEFAULT, nowhere, request, "done".to_owned());
+        }
+        Err(error) => tracing::warn!(%error, "a password in the data folder is not taken over"),
+    }
+}
+
 /// What has to be done every second.
 async fn tick(shared: Arc<Shared>) {
     let mut second = interval(Duration::from_secs(1));
@@ -469,6 +522,7 @@ async fn tick(shared: Arc<Shared>) {
     let mut faults = 0;
     loop {
         second.tick().await;
+        take_reset(&shared).await;
         shared.metrics.run_upkeep();
         let store = shared.coordinator.statistics().store;
         tell_native((store.block_cache_bytes + store.write_buffer_bytes) as u64);

@@ -65,6 +65,7 @@ impl Contexts {
         parts: Arc<Vec<Part>>,
         scroll: Option<Scroll>,
         keep_alive: Duration,
+        owner: &str,
     ) -> Result<ContextId, Error> {
         check(keep_alive)?;
         let mut open = self.open.lock();
@@ -76,7 +77,7 @@ impl Contexts {
             );
             return Err(Error::overloaded("rejected_execution_exception", reason));
         }
-        let id = ContextId::new();
+        let id = ContextId::new(owner);
         let expires = self.time.now() + keep_alive;
         let created_ms = self.time.wall_ms();
         open.insert(id.clone(), Context { parts, scroll, created_ms, keep_alive, expires });

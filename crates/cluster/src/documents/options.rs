@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use base64::Engine;
@@ -32,6 +31,8 @@ pub struct SearchOptions {
     pub preference: Preference,
     /// Holds a scroll for this long.
     pub scroll: Option<Duration>,
+    /// Whose the scroll is.
+    pub owner: String,
     /// Asks the views of a point in time, and holds it for longer.
     pub context: Option<(ContextId, Option<Duration>)>,
     /// Whether the names of aggregations tell their types.
@@ -41,32 +42,42 @@ pub struct SearchOptions {
 /// The hit of each part that a scroll goes on after; `None` where it has given none of it.
 pub(crate) type Last = Vec<Option<Hit>>;
 
-/// The name of a context: URL-safe characters that say nothing.
+/// The name of a context: URL-safe characters that say nothing; and whose it is. Of another owner the same
+/// characters name nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ContextId(String);
+pub struct ContextId {
+    name: String,
+    owner: String,
+}
 
 impl fmt::Display for ContextId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for ContextId {
-    type Err = Error;
-
-    /// # Errors
-    /// Where it is no name that a node gives out.
-    fn from_str(text: &str) -> Result<Self, Error> {
-        match URL_SAFE_NO_PAD.decode(text) {
-            Ok(bytes) if bytes.len() == 16 => Ok(Self(text.to_owned())),
-            _ => Err(Error::illegal_argument(format!("Cannot parse scroll id [{text}]"))),
-        }
+        f.write_str(&self.name)
     }
 }
 
 impl ContextId {
-    pub(super) fn new() -> Self {
+    /// The context that an owner names.
+    ///
+    /// # Errors
+    /// Where it is no name that a node gives out.
+    pub fn of(owner: &str, name: &str) -> Result<Self, Error> {
+        match URL_SAFE_NO_PAD.decode(name) {
+            Ok(bytes) if bytes.len() == 16 => {
+                Ok(Self { name: name.to_owned(), owner: owner.to_owned() })
+            }
+            _ => Err(Error::illegal_argument(format!("Cannot parse scroll id [{name}]"))),
+        }
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn owner(&self) -> &str {
+        &self.owner
+    }
+
+    pub(super) fn new(owner: &str) -> Self {
         let bytes = [random_u64().to_be_bytes(), random_u64().to_be_bytes()].concat();
-        Self(URL_SAFE_NO_PAD.encode(bytes))
+        Self { name: URL_SAFE_NO_PAD.encode(bytes), owner: owner.to_owned() }
     }
 }

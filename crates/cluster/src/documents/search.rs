@@ -98,7 +98,8 @@ impl Documents {
             };
             outlives_its_request();
             let contexts = &self.searching.contexts;
-            outcome.context = Some(contexts.add(parts, Some(scroll), keep_alive)?);
+            outcome.context =
+                Some(contexts.add(parts, Some(scroll), keep_alive, &options.owner)?);
         } else {
             outcome.context = options.context.map(|(id, _)| id);
         }
@@ -144,7 +145,7 @@ impl Documents {
         Ok(outcome)
     }
 
-    /// Holds the views of indices as they are now: a point in time.
+    /// Holds the views of indices as they are now: a point in time of this owner.
     ///
     /// # Errors
     /// Where there are too many, or an index is closed.
@@ -152,12 +153,13 @@ impl Documents {
         &self,
         targets: &[Arc<IndexMetadata>],
         keep_alive: Duration,
+        owner: &str,
     ) -> Result<ContextId, Error> {
         let parts = Arc::new(self.parts(targets, &[])?);
         let held = join_all(parts.iter().map(|part| part.hold(self, keep_alive))).await;
         held.into_iter().collect::<Result<(), Error>>()?;
         outlives_its_request();
-        self.searching.contexts.add(parts, None, keep_alive)
+        self.searching.contexts.add(parts, None, keep_alive, owner)
     }
 
     /// Lets go of a scroll or a point in time; false where nobody held it.

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use plimsoll_index::Error;
+use plimsoll_storage::Reply;
 use serde_json::Value;
 
 use crate::Coordinator;
@@ -43,6 +44,39 @@ impl Coordinator {
         metadata::objects(&self.shared().metadata, kind)
     }
 
+    /// The same, for whom none and unreadable are not one: an object that is no JSON is there, as `null`.
+    ///
+    /// # Errors
+    /// Where the metadata cannot be read.
+    pub fn stored_readable(&self, kind: &str) -> Result<Vec<(String, Value)>, MetadataError> {
+        let found = metadata::objects_bytes(&self.shared().metadata, kind)?;
+        let read = |(name, bytes): (String, bytes::Bytes)| {
+            (name, serde_json::from_slice(&bytes).unwrap_or_default())
+        };
+        Ok(found.into_iter().map(read).collect())
+    }
+
+    /// What changes with each change of the objects of a kind.
+    ///
+    /// # Errors
+    /// Where the metadata cannot be read.
+    pub fn stored_change(&self, kind: &str) -> Result<u64, MetadataError> {
+        metadata::objects_change(&self.shared().metadata, kind)
+    }
+
+    /// How far this node has the metadata: while that stays the same, so does everything in it.
+    #[must_use]
+    pub fn metadata_position(&self) -> u64 {
+        self.shared().metadata.applied().0
+    }
+
+    /// For how long nothing has been heard of the metadata's log: since the last beat was sent that came back.
+    /// A node alone is its own log.
+    #[must_use]
+    pub fn metadata_unheard(&self) -> Duration {
+        self.shared().router.unheard()
+    }
+
     /// Puts such an object, or takes it away.
     ///
     /// # Errors
@@ -58,6 +92,30 @@ impl Coordinator {
         shared.router.reconciled_to(shared.metadata.applied().0, FOLLOW_TIMEOUT).await;
         shared.router.tell_others().await;
         Ok(())
+    }
+
+    /// Puts such an object, or takes it away, unless one of its kind was changed since the change `seen`: false
+    /// then.
+    ///
+    /// # Errors
+    /// Where the metadata cannot be written, or the object is too large.
+    pub async fn store_unless_changed(
+        &self,
+        kind: &str,
+        name: &str,
+        value: Option<Value>,
+        seen: u64,
+    ) -> Result<bool, Error> {
+        let command = match value {
+            Some(value) => metadata::put_object(kind, name, &checked(&value)?),
+            None => metadata::delete_object(kind, name),
+        };
+        let shared = self.shared();
+        let write = metadata::change_objects(kind, vec![command], seen);
+        let reply = shared.replication.submit_metadata(&write).await.map_err(failed)?;
+        shared.router.reconciled_to(shared.metadata.applied().0, FOLLOW_TIMEOUT).await;
+        shared.router.tell_others().await;
+        Ok(reply != Reply::NilArray)
     }
 
     /// Puts such an object where there is none yet: says which one there is then, another node's

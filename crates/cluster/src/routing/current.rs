@@ -49,6 +49,14 @@ impl Router {
         self.replication.is_alone || (self.is_heard() && moment.0 > from)
     }
 
+    /// For how long no beat has come back; since the node began where none has.
+    pub(crate) fn unheard(&self) -> Duration {
+        if self.replication.is_alone {
+            return Duration::ZERO;
+        }
+        self.world.time.now() - Instant(self.current.heard.load(Ordering::Acquire))
+    }
+
     fn is_heard(&self) -> bool {
         let heard = self.current.heard.load(Ordering::Acquire);
         heard > 0 && self.world.time.now() - Instant(heard) < HEARD_FOR

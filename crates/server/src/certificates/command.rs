@@ -242,6 +242,29 @@ pub(super) fn make(command: &CertificatesCommand, now: SystemTime) -> Result<Str
     }
 }
 
+/// Makes an authority and a node's certificate by it, in an empty folder; gives the SHA-256 of the authority.
+///
+/// # Errors
+/// As [`run`].
+pub fn make_own(
+    folder: &Path,
+    name: &str,
+    cluster: &str,
+    hosts: Hosts,
+    now: SystemTime,
+) -> Result<String, CommandError> {
+    let ca = make_ca(CA_NAME, CA_DAYS, now)?;
+    let authority = Authority::read(&ca.certificate, &ca.key)?;
+    let purpose = Purpose::Node { hosts, cluster: cluster.to_owned() };
+    let node = authority.make(name, &purpose, LEAF_DAYS, now)?;
+    let [of_ca, of_node] = [CA_STEM, name].map(|stem| Files::new(folder, stem, false));
+    // The authority last: where it is there, so is the rest.
+    let (of_ca, of_node) = (of_ca?, of_node?);
+    of_node.write(&node)?;
+    of_ca.write(&ca)?;
+    Ok(ca.fingerprint())
+}
+
 fn make_signed(
     args: &SignedArgs,
     purpose: &Purpose,

@@ -41,6 +41,7 @@ pub enum Own {
     Slowlog,
     Latency,
     Cluster,
+    Acl,
 }
 
 /// Who runs a command.
@@ -86,7 +87,13 @@ impl Entry {
         matches!(
             self.runs,
             Runs::Here(
-                Own::Select | Own::Hello | Own::Auth | Own::Flushall | Own::Debug | Own::Save
+                Own::Select
+                    | Own::Hello
+                    | Own::Auth
+                    | Own::Acl
+                    | Own::Flushall
+                    | Own::Debug
+                    | Own::Save
             )
         )
     }
@@ -115,12 +122,12 @@ const CLIENT: &[Spec] = &[
     connection("client|setname", 3),
     connection("client|setinfo", 4),
     connection("client|info", 2),
-    connection("client|list", -2),
-    connection("client|kill", -3),
+    connection("client|list", -2).dangerous(),
+    connection("client|kill", -3).dangerous(),
     connection("client|no-evict", 3),
     connection("client|reply", 3),
-    connection("client|pause", -3),
-    connection("client|unpause", 2),
+    connection("client|pause", -3).dangerous(),
+    connection("client|unpause", 2).dangerous(),
     connection("client|help", 2),
 ];
 const COMMAND: &[Spec] = &[
@@ -150,9 +157,24 @@ const LATENCY: &[Spec] = &[
     server("latency|reset", -2).dangerous(),
     server("latency|help", 2),
 ];
+const ACL: &[Spec] = &[
+    server("acl|list", 2).dangerous(),
+    server("acl|users", 2).dangerous(),
+    server("acl|getuser", 3).dangerous(),
+    server("acl|setuser", -3).dangerous(),
+    server("acl|deluser", -3).dangerous(),
+    server("acl|whoami", 2),
+    server("acl|cat", -2),
+    server("acl|log", -2).dangerous(),
+    server("acl|dryrun", -4).dangerous(),
+    server("acl|genpass", -2),
+    server("acl|load", 2).dangerous(),
+    server("acl|save", 2).dangerous(),
+    server("acl|help", 2),
+];
 
 /// The server's own.
-static OWN: [(Spec, Own); 29] = [
+static OWN: [(Spec, Own); 30] = [
     (connection("ping", -1), Own::Ping),
     (transaction("multi", 1), Own::Multi),
     (transaction("exec", 1), Own::Exec),
@@ -170,18 +192,19 @@ static OWN: [(Spec, Own); 29] = [
     (connection("plimsoll.reads", -1), Own::Reads),
     (here("client", -2, Group::Connection).subcommands(CLIENT), Own::Client),
     (here("wait", 3, Group::Generic), Own::Wait),
-    (server("info", -1), Own::Info),
+    (server("info", -1).dangerous(), Own::Info),
     (server("time", 1).fast(), Own::Time),
     (server("command", -1).subcommands(COMMAND), Own::Command),
     (server("config", -2).subcommands(CONFIG), Own::Config),
     (server("flushall", -1).dangerous(), Own::Flushall),
     (server("save", 1).dangerous(), Own::Save),
     (server("bgsave", -1).dangerous(), Own::Bgsave),
-    (server("lastsave", 1).fast(), Own::Lastsave),
+    (server("lastsave", 1).fast().dangerous(), Own::Lastsave),
     (server("debug", -2).dangerous(), Own::Debug),
     (server("slowlog", -2).subcommands(SLOWLOG), Own::Slowlog),
     (server("latency", -2).subcommands(LATENCY), Own::Latency),
     (server("cluster", -2), Own::Cluster),
+    (server("acl", -2).subcommands(ACL), Own::Acl),
 ];
 
 /// Slots of the table of names, few enough of them taken that most names are found at once.

@@ -17,7 +17,7 @@ use plimsoll_storage::{
 use tracing::{Instrument as _, field};
 
 use super::{
-    Connection, End, OUTPUT_BYTES_HIGH,
+    Connection, End, OUTPUT_BYTES_HIGH, permission,
     state::{Queued, Replies},
 };
 use crate::{
@@ -25,6 +25,7 @@ use crate::{
     handlers,
     metrics::Class,
     resp::Pieces,
+    security::audit::What,
     spans::numbered,
 };
 
@@ -45,6 +46,17 @@ const READ_LEVELS: [(&str, ReadLevel); 3] = [
 /// The longest DEBUG SLEEP.
 const SLEEP_MAX: Duration = Duration::from_secs(600);
 
+/// The user that AUTH or HELLO names.
+fn user_of(own: Own, argv: &Argv) -> Option<&[u8]> {
+    match own {
+        Own::Auth if argv.len() > 2 => argv.get(1),
+        Own::Auth => None,
+        _ => (2..argv.len())
+            .find(|at| argv.get(*at).is_some_and(|it| it.eq_ignore_ascii_case(b"auth")))
+            .and_then(|at| argv.get(at + 1)),
+    }
+}
+
 impl Connection {
     /// Takes one command; its reply, and that of all before it, will follow in order.
     pub(super) async fn dispatch(&mut self, argv: Argv) -> Result<(), End> {
@@ -61,11 +73,23 @@ impl Connection {
             return Ok(());
         };
         self.last_command = Some(entry.index);
-        if !self.state.is_authenticated && !entry.is_open_to_all() {
+        if !self.state.is_authenticated() && !entry.is_open_to_all() {
             let error = match entry.spec.check(&argv) {
                 Ok(_) => ErrorReply::named("NOAUTH", "Authentication required."),
                 Err(error) => error,
             };
+            self.state.refuse(Some(entry), error);
+            return Ok(());
+        }
+        if let Some(principal) = &self.state.principal
+            && !permission::is_all(principal)
+            && !entry.is_open_to_all()
+            && entry.spec.check(&argv).is_ok()
+            && let Err(error) = permission::check(principal, entry, &argv, self.state.db)
+        {
+            let name = entry.spec.name.to_owned();
+            self.state.note(What::Denied, &principal.named(), name, error.message.to_string());
+            self.run_rows().await?;
             self.state.refuse(Some(entry), error);
             return Ok(());
         }
@@ -100,6 +124,7 @@ impl Connection {
         let Runs::Here(own) = entry.runs else { return Ok(()) };
         let began = Instant::now();
         let reply = self.run_own(own, &argv).await.unwrap_or_else(Reply::Error);
+        self.note_change(own, &argv, &reply);
         self.ran(entry, began.elapsed(), &reply);
         let class = if own == Own::Exec { Class::Transaction } else { Class::Connection };
         self.state.shared.metrics.took(class, began.elapsed());
@@ -229,6 +254,25 @@ impl Connection {
         self.state.shared.metrics.took(class, took);
     }
 
+    /// Notes what operators do: to users, to settings, to all databases. Not what they set it to.
+    fn note_change(&self, own: Own, argv: &Argv, reply: &Reply) {
+        let word = argv.get(1).unwrap_or_default().to_ascii_lowercase();
+        let is_change = match own {
+            Own::Flushall => true,
+            Own::Acl => [&b"setuser"[..], b"deluser"].contains(&&*word),
+            Own::Config => word == b"set",
+            _ => false,
+        };
+        if !is_change {
+            return;
+        }
+        let user = self.state.principal.as_ref().map_or("", |it| &it.name);
+        let named = (0..argv.len().min(3)).filter_map(|at| argv.get(at));
+        let request: Vec<_> = named.map(String::from_utf8_lossy).collect();
+        let outcome = if matches!(reply, Reply::Error(_)) { "refused" } else { "done" };
+        self.state.note(What::Changed, user, request.join(" "), outcome.to_owned());
+    }
+
     fn ran(&self, entry: &Entry, took: Duration, reply: &Reply) {
         self.state.shared.usage.ran(entry.index, 1, took);
         if let Reply::Error(error) = reply {
@@ -271,10 +315,14 @@ impl Connection {
             Own::Auth | Own::Hello => {
                 // HELLO without AUTH offers no password.
                 if own == Own::Auth || argv.len() > 2 {
-                    self.state.await_turn().await?;
+                    self.state.await_turn(user_of(own, argv)).await?;
                 }
-                handlers::run(&mut self.state, own, argv)
+                match own {
+                    Own::Auth => handlers::hello::auth(&mut self.state, argv).await,
+                    _ => handlers::hello::hello(&mut self.state, argv).await,
+                }
             }
+            Own::Acl => handlers::acl::run(&mut self.state, argv).await,
             Own::Multi => self.state.transaction.open().map(|()| Reply::OK),
             Own::Exec => self.exec().await,
             Own::Watch => self.watch(argv).await,
@@ -372,7 +420,9 @@ impl Connection {
                 Runs::Rows => (rows.next().expect("one reply for each queued command"), each),
                 Runs::Here(own) => {
                     let reply = handlers::run(&mut self.state, own, &argv);
-                    (reply.unwrap_or_else(Reply::Error), Duration::ZERO)
+                    let reply = reply.unwrap_or_else(Reply::Error);
+                    self.note_change(own, &argv, &reply);
+                    (reply, Duration::ZERO)
                 }
             };
             self.ran(entry, took, &reply);

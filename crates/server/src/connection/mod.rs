@@ -5,6 +5,7 @@
 //! to write when its replies pass [`OUTPUT_BYTES_HIGH`].
 
 mod dispatch;
+pub mod permission;
 pub mod state;
 pub mod transaction;
 
@@ -124,7 +125,7 @@ impl Connection {
                 self.flush().await?;
                 return self.close().await;
             }
-            let (limits, commands_max) = if self.state.is_authenticated {
+            let (limits, commands_max) = if self.state.is_authenticated() {
                 (Limits::FULL, BATCH_COMMANDS_MAX)
             } else {
                 // One at a time, because AUTH changes the limits for what comes after it.
@@ -154,7 +155,7 @@ impl Connection {
             }
             if !had_commands {
                 self.read().await?;
-            } else if !self.state.is_authenticated {
+            } else if !self.state.is_authenticated() {
                 self.pause_stranger().await?;
             }
         }
@@ -172,7 +173,7 @@ impl Connection {
 
     /// Whether it has taken too long to log in.
     fn is_late(&mut self) -> bool {
-        if self.state.is_authenticated {
+        if self.state.is_authenticated() {
             self.stranger_since = None;
             return false;
         }
@@ -192,6 +193,7 @@ impl Connection {
 
     /// Runs commands, and notes what others may see of it.
     async fn run_batch(&mut self, commands: &mut Vec<Argv>) -> Result<(), End> {
+        self.state.follow_users();
         for argv in commands.drain(..) {
             if self.state.is_closing {
                 break;
@@ -215,7 +217,7 @@ impl Connection {
     /// Makes room for the next bytes, and asks for it where it is much: where there is none, the
     /// request that is coming is refused, and passed over as it comes.
     fn make_room(&mut self) {
-        let is_small = !self.state.is_authenticated || self.decoder.is_passing_over();
+        let is_small = !self.state.is_authenticated() || self.decoder.is_passing_over();
         let missing = self.decoder.missing(&self.input);
         let wanted = match is_small {
             true => READ_BYTES_MIN,

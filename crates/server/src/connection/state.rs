@@ -7,7 +7,22 @@ use bytes::BytesMut;
 use plimsoll_storage::{Argv, ErrorReply, Reply};
 
 use super::transaction::Transaction;
-use crate::{clients::Client, commands::Entry, logins::Turn, node::Shared, resp::Protocol};
+use crate::{
+    clients::Client,
+    commands::Entry,
+    logins::Turn,
+    node::Shared,
+    resp::Protocol,
+    security::{
+        Refused,
+        audit::What,
+        principal::{Principal, Via},
+        user::DEFAULT,
+    },
+};
+
+/// The longest name of a user that is looked at, bytes.
+const NAME_BYTES_MAX: usize = 512;
 
 /// Which replies the client wants to see, as CLIENT REPLY says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +54,10 @@ pub struct ConnectionState {
     pub db: u32,
     /// How replies are written.
     pub protocol: Protocol,
-    /// Whether commands may run.
-    pub is_authenticated: bool,
+    /// Who is at the other end; none: no command may run.
+    pub principal: Option<Arc<Principal>>,
+    /// Which users there were when that was found out.
+    users_version: u64,
     /// When the password that comes next may be looked at.
     pub turn: Turn,
     /// Which replies are written.
@@ -58,7 +75,8 @@ impl ConnectionState {
     #[must_use]
     pub fn new(shared: Arc<Shared>, client: Arc<Client>) -> Self {
         Self {
-            is_authenticated: !shared.password.is_required(),
+            users_version: shared.security.version(),
+            principal: shared.security.anonymous(),
             shared,
             client,
             db: 0,
@@ -73,7 +91,7 @@ impl ConnectionState {
 
     /// RESET: as if it had just connected.
     pub fn reset(&mut self) {
-        self.is_authenticated = !self.shared.password.is_required();
+        self.become_whom(self.shared.security.anonymous());
         self.db = 0;
         self.protocol = Protocol::Resp2;
         self.replies = Replies::On;
@@ -81,14 +99,49 @@ impl ConnectionState {
         self.client.rename(|names| names.name.clear());
     }
 
+    /// Whether commands may run.
+    #[must_use]
+    pub fn is_authenticated(&self) -> bool {
+        self.principal.is_some()
+    }
+
+    fn become_whom(&mut self, principal: Option<Arc<Principal>>) {
+        let name = principal.as_ref().map_or(DEFAULT, |principal| &principal.name);
+        self.client.rename(|names| name.clone_into(&mut names.user));
+        if principal.is_none() {
+            self.transaction = Transaction::default();
+        }
+        self.principal = principal;
+    }
+
+    /// Takes over what became of whom it is since: other rights, or none. What was queued under those that it had
+    /// runs no more.
+    pub fn follow_users(&mut self) {
+        let Some(principal) = &self.principal else { return };
+        let security = &self.shared.security;
+        let version = security.version();
+        let is_unheard = principal.via == Via::Password && security.check_heard().is_err();
+        if version == self.users_version && !is_unheard {
+            return;
+        }
+        self.users_version = version;
+        let again = security.again(principal).ok();
+        if again.as_deref() != Some(&**principal) {
+            self.transaction.poison();
+            self.become_whom(again);
+        }
+    }
+
     /// Waits until a password may be looked at: failed logins from the client's address slow
     /// those that follow.
     ///
     /// # Errors
     /// Where too many wait already.
-    pub async fn await_turn(&mut self) -> Result<(), ErrorReply> {
-        // Who logged in before is no guesser.
-        if self.is_authenticated || !self.shared.password.is_required() {
+    pub async fn await_turn(&mut self, user: Option<&[u8]>) -> Result<(), ErrorReply> {
+        // Who logged in before as the same user is no guesser.
+        let user = user.unwrap_or(DEFAULT.as_bytes());
+        let is_same = |it: &Arc<Principal>| it.via != Via::Anonymous && it.name.as_bytes() == user;
+        if self.principal.as_ref().is_some_and(is_same) {
             return Ok(());
         }
         let from = self.client.remote.ip();
@@ -111,19 +164,50 @@ impl ConnectionState {
     ///
     /// # Errors
     /// Redis' refusals.
-    pub fn log_in(&mut self, user: Option<&[u8]>, password: &[u8]) -> Result<(), ErrorReply> {
+    pub async fn log_in(&mut self, user: Option<&[u8]>, password: &[u8]) -> Result<(), ErrorReply> {
         let turn = std::mem::replace(&mut self.turn, Turn::Now);
+        let shared = Arc::clone(&self.shared);
+        if user.is_none() && shared.security.is_open() {
+            return Err(ErrorReply::err(
+                "AUTH <password> called without any password configured for the default user. \
+                 Are you sure your configuration is correct?",
+            ));
+        }
         let from = self.client.remote.ip();
-        let checked = self.shared.password.check(user, password);
-        if self.shared.password.is_required() {
-            match checked {
-                Ok(()) => self.shared.logins.passed(from, turn),
-                Err(_) => self.shared.logins.failed(from, turn, "resp.address", Instant::now()),
+        let version = shared.security.version();
+        let known = match std::str::from_utf8(user.unwrap_or(DEFAULT.as_bytes())) {
+            Ok(name) if name.len() <= NAME_BYTES_MAX => {
+                shared.security.log_in(name, password).await
+            }
+            _ => Err(Refused::Unknown),
+        };
+        match known {
+            Ok(principal) => {
+                shared.logins.passed(from, turn);
+                self.note(What::LoggedIn, &principal.named(), "AUTH".to_owned(), String::new());
+                self.users_version = version;
+                self.become_whom(Some(principal));
+                Ok(())
+            }
+            Err(Refused::Unknown) => {
+                shared.logins.failed(from, turn, "resp.address", Instant::now());
+                // What comes from outside may be of any length.
+                let user = user.unwrap_or(DEFAULT.as_bytes());
+                let name = String::from_utf8_lossy(&user[..user.len().min(NAME_BYTES_MAX)]);
+                self.note(What::LoginFailed, &name, "AUTH".to_owned(), String::new());
+                let words = "invalid username-password pair or user is disabled.";
+                Err(ErrorReply::named("WRONGPASS", words))
+            }
+            Err(why) => {
+                shared.logins.passed(from, turn);
+                Err(ErrorReply::err(why.to_string()))
             }
         }
-        checked?;
-        self.is_authenticated = true;
-        Ok(())
+    }
+
+    /// Notes what happened, for whoever looks into the audit.
+    pub fn note(&self, what: What, user: &str, request: String, detail: String) {
+        self.shared.note(what, user, self.client.remote, request, detail);
     }
 
     /// Puts a reply behind those that wait, unless the client wants none.

@@ -12,10 +12,10 @@ use plimsoll_storage::{
 
 use super::{help, integer, subcommand, text};
 use crate::{
-    auth::USER,
     clients::{Client, NAME_BYTES_MAX, Paused},
     commands,
     connection::state::{ConnectionState, Replies},
+    security::user::kept_name,
 };
 
 /// Runs a subcommand that was checked.
@@ -177,6 +177,8 @@ struct Conditions {
     local: Option<Vec<u8>>,
     /// No connection is of this type or user.
     nobody: bool,
+    /// Whom it is logged in as.
+    user: Option<String>,
     spares_self: bool,
 }
 
@@ -201,7 +203,7 @@ impl Conditions {
                     check_type(value)?;
                     this.nobody |= !value.eq_ignore_ascii_case(b"normal");
                 }
-                b"user" => this.nobody |= value != USER.as_bytes(),
+                b"user" => this.user = Some(String::from_utf8_lossy(value).into_owned()),
                 b"skipme" => this.spares_self = yes_or_no(value)?,
                 _ => return Err(syntax_error()),
             }
@@ -214,6 +216,10 @@ impl Conditions {
             wanted.as_ref().is_none_or(|wanted| address.to_string().as_bytes() == wanted)
         };
         !self.nobody
+            && self
+                .user
+                .as_ref()
+                .is_none_or(|user| kept_name(client.names().user()) == kept_name(user))
             && self.id.is_none_or(|id| id == client.id)
             && same(&self.remote, client.remote)
             && same(&self.local, client.local)

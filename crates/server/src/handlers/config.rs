@@ -14,6 +14,7 @@ use crate::{
     connection::state::ConnectionState,
     listen::{ListenError, check_exposure},
     resp::Limits,
+    security::user::DEFAULT,
     settings::{Durability, PASSWORD_BYTES_MAX, Settings},
 };
 
@@ -32,6 +33,11 @@ enum NotSet {
     /// Comparing it in constant time would not be cheap.
     #[error("the password is longer than {PASSWORD_BYTES_MAX} bytes")]
     PasswordTooLong,
+    /// The whole cluster has another.
+    #[error(
+        "the user 'default' has a password in the whole cluster: change it by ACL SETUSER default"
+    )]
+    PasswordKept,
     /// It is fixed while the node runs.
     #[error("can't set immutable config")]
     Fixed,
@@ -128,7 +134,11 @@ const PARAMETERS: &[Parameter] = &[
                 let open = Settings { password: None, ..state.shared.settings.clone() };
                 check_exposure(&open)?;
             }
-            if state.shared.password.set(text) { Ok(()) } else { Err(NotSet::PasswordTooLong) }
+            let security = &state.shared.security;
+            if security.directory().user(DEFAULT).is_some_and(|user| !user.passwords.is_empty()) {
+                return Err(NotSet::PasswordKept);
+            }
+            if security.own_password.set(text) { Ok(()) } else { Err(NotSet::PasswordTooLong) }
         }),
     },
 ];

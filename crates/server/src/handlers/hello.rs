@@ -17,7 +17,7 @@ pub const REDIS_VERSION: &str = "7.9.0";
 ///
 /// # Errors
 /// Redis' refusals; nothing has changed then but the authentication.
-pub fn hello(state: &mut ConnectionState, argv: &Argv) -> Result<Reply, ErrorReply> {
+pub async fn hello(state: &mut ConnectionState, argv: &Argv) -> Result<Reply, ErrorReply> {
     let protocol = match argv.get(1) {
         None => state.protocol,
         Some(version) => match parse_integer(version) {
@@ -35,7 +35,7 @@ pub fn hello(state: &mut ConnectionState, argv: &Argv) -> Result<Reply, ErrorRep
         let left = argv.len() - at - 1;
         if option.eq_ignore_ascii_case(b"auth") && left >= 2 {
             let arg = |at| argv.get(at).unwrap_or_default();
-            state.log_in(Some(arg(at + 1)), arg(at + 2))?;
+            state.log_in(Some(arg(at + 1)), arg(at + 2)).await?;
             at += 3;
         } else if option.eq_ignore_ascii_case(b"setname") && left >= 1 {
             name = argv.get(at + 1);
@@ -45,7 +45,7 @@ pub fn hello(state: &mut ConnectionState, argv: &Argv) -> Result<Reply, ErrorRep
             return Err(ErrorReply::err(format!("Syntax error in HELLO option '{option}'")));
         }
     }
-    if !state.is_authenticated {
+    if !state.is_authenticated() {
         return Err(ErrorReply::named(
             "NOAUTH",
             "HELLO must be called with the client already authenticated, otherwise the HELLO \
@@ -74,11 +74,11 @@ pub fn hello(state: &mut ConnectionState, argv: &Argv) -> Result<Reply, ErrorRep
 ///
 /// # Errors
 /// Redis' refusals.
-pub fn auth(state: &mut ConnectionState, argv: &Argv) -> Result<Reply, ErrorReply> {
+pub async fn auth(state: &mut ConnectionState, argv: &Argv) -> Result<Reply, ErrorReply> {
     let arg = |at| argv.get(at).unwrap_or_default();
     match argv.len() {
-        2 => state.log_in(None, arg(1))?,
-        3 => state.log_in(Some(arg(1)), arg(2))?,
+        2 => state.log_in(None, arg(1)).await?,
+        3 => state.log_in(Some(arg(1)), arg(2)).await?,
         _ => return Err(syntax_error()),
     }
     Ok(Reply::OK)

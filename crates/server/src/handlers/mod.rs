@@ -1,6 +1,7 @@
 //! What the server's own commands answer. None of them touches rows or waits; those that do are
 //! the connection's.
 
+pub mod acl;
 pub mod client;
 pub mod command;
 pub mod config;
@@ -27,8 +28,6 @@ pub fn run(state: &mut ConnectionState, own: Own, argv: &Argv) -> Result<Reply, 
     match own {
         Own::Ping => ping(argv),
         Own::Echo => Ok(Reply::Bulk(argv.get_bytes(1).unwrap_or_default())),
-        Own::Hello => hello::hello(state, argv),
-        Own::Auth => hello::auth(state, argv),
         Own::Select => select(state, argv),
         Own::Quit => {
             state.is_closing = true;
@@ -55,7 +54,10 @@ pub fn run(state: &mut ConnectionState, own: Own, argv: &Argv) -> Result<Reply, 
         Own::Cluster => Err(ErrorReply::err("This instance has cluster support disabled")),
         Own::Bgsave => server::bgsave(state, argv),
         // The connection runs these, because they wait for rows, the disk or time, or are its own.
-        Own::Multi
+        Own::Hello
+        | Own::Auth
+        | Own::Acl
+        | Own::Multi
         | Own::Exec
         | Own::Watch
         | Own::Readonly

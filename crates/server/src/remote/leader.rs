@@ -14,9 +14,9 @@ use plimsoll_cluster::following::{
 };
 use plimsoll_cluster::{Coordinator, NodeOverview};
 
-use super::keys::Key;
 use super::port::{Leader, no_table};
 use super::protocol::{Hello, NodeAddress, TableInfo};
+use crate::security::keys::Key;
 
 /// This cluster, as its followers see it.
 pub struct OwnCluster {

@@ -3,7 +3,6 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | [`keys`], [`objects`] | what a key opens, and where keys are kept |
 //! | [`protocol`], [`stream`], [`refusal`] | questions, answers and records, and their limits |
 //! | [`port`], [`leader`] | the port of the leader, and what it says of itself |
 //! | [`relay`] | a question handed on to the node that it is meant for |
@@ -14,9 +13,7 @@
 //! handed the rest: the coordinator to read, the metadata's objects to keep keys in.
 
 pub mod clusters;
-pub mod keys;
 pub mod leader;
-pub mod objects;
 pub mod port;
 pub mod protocol;
 pub mod refusal;
@@ -31,12 +28,10 @@ use std::sync::{Arc, OnceLock};
 use plimsoll_cluster::following::{FollowingThread, Leading, Remotes};
 use plimsoll_cluster::{Coordinator, Node};
 
+use crate::objects::Stored;
+use crate::security::keys::Keys;
+use crate::security::store::KEYS;
 use clusters::RemoteClusters;
-use keys::Keys;
-use objects::Stored;
-
-/// The kind of the metadata's objects that keys are.
-const KEYS_KIND: &str = "cross_cluster_key";
 
 /// What REST and the port share.
 pub struct Remote {
@@ -54,7 +49,7 @@ impl Remote {
     /// Over a node that is open.
     #[must_use]
     pub fn new(coordinator: &Arc<Coordinator>, leading: Arc<Leading>) -> Self {
-        let objects = Stored::new(Arc::clone(coordinator), KEYS_KIND);
+        let objects = Stored::new(Arc::clone(coordinator), KEYS);
         Self {
             keys: Arc::new(Keys::new(Box::new(objects))),
             clusters: Arc::default(),

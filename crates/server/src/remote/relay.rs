@@ -16,12 +16,12 @@ use plimsoll_cluster::following::RemoteError;
 use plimsoll_cluster::{Coordinator, Peers};
 use serde::{Deserialize, Serialize};
 
-use super::keys::Keys;
 use super::port::{Leader, answer};
 use super::protocol::{ANSWER_BYTES_MAX, Answer, Ask, QUESTION_BYTES_MAX};
 use super::refusal::Refusal;
-use crate::node::unix_time;
+use crate::node::unix_ms;
 use crate::rpc::Answers;
+use crate::security::keys::Keys;
 
 /// What a question begins with that is handed on.
 const MARK: u8 = b'R';
@@ -130,7 +130,7 @@ impl NodeAnswers {
         let Some(Handed { key, ask }) = handed else {
             return Returned::Refused("no question that is known here".to_owned());
         };
-        let now_ms = u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX);
+        let now_ms = unix_ms();
         match self.keys.known(&key, now_ms) {
             Ok(key) => match answer(ask, &key, &*self.leader).await {
                 Ok(answer) => Returned::Answer(Box::new(answer)),

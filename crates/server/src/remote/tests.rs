@@ -19,11 +19,11 @@ use plimsoll_storage::Argv;
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-use super::keys::{DRAWN_BYTES, KeySpec, Which};
 use super::leader::OwnCluster;
 use super::port::Port;
 use super::*;
 use crate::certificates::{Authority, Hosts, Purpose, make_ca};
+use crate::security::keys::{DRAWN_BYTES, KeySpec, Which};
 use crate::tls::{self, Identity, Rules, ServerFiles};
 
 /// What waits for a thread, a disk or a handshake.
@@ -240,7 +240,7 @@ async fn errors_keep_their_kinds_and_a_stream_ends_with_its_key() {
 
     let mut stream = soon(remote.records(places)).await.unwrap();
     assert!(soon(stream.next()).await.is_ok());
-    let name = Which::Name("follower".to_owned());
+    let name = Which { name: Some("follower".to_owned()), ..Which::default() };
     assert_eq!(clusters.keys.invalidate(&name, 1).await.now.len(), 1);
     let ended = loop {
         if let Err(error) = soon(stream.next()).await {

@@ -1,5 +1,7 @@
-//! Who may send requests: HTTP's basic authentication with the node's one password.
+//! Who sends a request: HTTP's basic authentication with a user's password, or an API key.
 
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::http::{HeaderMap, header};
@@ -9,39 +11,53 @@ use plimsoll_index::Error;
 use serde_json::json;
 
 use super::peer::Peer;
-use crate::auth::{Password, USER};
 use crate::logins::Turn;
-use crate::node::Shared;
+use crate::node::{Shared, unix_ms};
+use crate::security::audit::What;
+use crate::security::keys::Credential;
+use crate::security::passwords::Unproven;
+use crate::security::principal::Principal;
+use crate::security::user::{DEFAULT, kept_name};
+use crate::security::{Refused, Security};
 
-/// The second name of the one user: what clients of Elasticsearch write by habit.
-const USER_ELASTIC: &str = "elastic";
 /// The setting of the port, as the log names it.
 const PORT: &str = "http.address";
+/// The longest header that is looked at, bytes: a name and a password in base64.
+const HEADER_BYTES_MAX: usize = 2048;
 /// What a client is asked for.
-pub const CHALLENGE: &str = "Basic realm=\"security\" charset=\"UTF-8\"";
+pub const CHALLENGE: &str = "Basic realm=\"security\" charset=\"UTF-8\", ApiKey";
 
-/// Checks a request's credentials where the node has a password; failed logins from the same
-/// address slow it.
+/// Finds out who sends a request; failed logins from the same address slow it. Where everybody is taken, the
+/// password of the user that everybody is is not looked at.
 ///
 /// # Errors
-/// 401 `security_exception`, 429 where too many from there wait already.
+/// 401 `security_exception`; 429 where too many from there wait already, or a password cannot be checked now; 503
+/// where nobody is known here.
 pub async fn check(
     node: &Shared,
     peer: &Peer,
     headers: &HeaderMap,
     path: &str,
-) -> Result<(), Error> {
-    if !node.password.is_required() {
-        return Ok(());
-    }
-    if !headers.contains_key(header::AUTHORIZATION) {
+) -> Result<Arc<Principal>, Error> {
+    let anonymous = node.security.anonymous();
+    let Some(given) = headers.get(header::AUTHORIZATION) else {
         // Nobody guesses here.
-        peer.know(false);
-        return verify(&node.password, headers, path);
+        peer.know(None);
+        let words = format!("missing authentication credentials for REST request [{path}]");
+        return anonymous.ok_or_else(|| refused(words));
+    };
+    let shown = given.to_str().ok().filter(|it| it.len() <= HEADER_BYTES_MAX).and_then(Shown::read);
+    if let Some(anonymous) = anonymous
+        && shown.as_ref().is_none_or(Shown::is_of_first)
+    {
+        peer.know(None);
+        return Ok(anonymous);
     }
     let from = peer.address.ip();
-    // Who logged in before is no guesser.
-    let turn = match peer.is_known() {
+    // Who logged in before as the same user is no guesser.
+    let name = shown.as_ref().map_or("", Shown::name);
+    let is_known = peer.is_known_as(name);
+    let turn = match is_known {
         true => Turn::Now,
         false => node.logins.turn(from, Instant::now()),
     };
@@ -57,40 +73,124 @@ pub async fn check(
             );
         }
     }
-    let verified = verify(&node.password, headers, path);
-    peer.know(verified.is_ok());
-    match verified {
-        Ok(()) => node.logins.passed(from, turn),
-        Err(_) => node.logins.failed(from, turn, PORT, Instant::now()),
-    }
-    verified
-}
-
-/// Compares a request's credentials with the password.
-fn verify(password: &Password, headers: &HeaderMap, path: &str) -> Result<(), Error> {
-    if !password.is_required() {
-        return Ok(());
-    }
-    let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let Some(given) = given else {
-        return Err(refused(format!(
-            "missing authentication credentials for REST request [{path}]"
-        )));
+    // Who hangs up before that is known has tried as well.
+    let attempt = Attempt { node, from, turn, is_open: true };
+    let known = match &shown {
+        Some(shown) => shown.who(&node.security).await,
+        None => Err(Refused::Unknown),
     };
-    let (user, offered) = credentials(given)
-        .ok_or_else(|| refused(format!("unable to authenticate for REST request [{path}]")))?;
-    let name = if user == USER_ELASTIC { USER } else { &user };
-    password.check(Some(name.as_bytes()), offered.as_bytes()).map_err(|_| {
-        refused(format!("unable to authenticate user [{user}] for REST request [{path}]"))
-    })
+    peer.know(known.is_ok().then_some(name));
+    match known {
+        Ok(principal) => {
+            attempt.passed();
+            if !is_known {
+                let request = format!("REST {path}");
+                node.note(What::LoggedIn, &principal.named(), peer.address, request, String::new());
+            }
+            Ok(principal)
+        }
+        Err(Refused::Unknown) => {
+            drop(attempt);
+            let request = format!("REST {path}");
+            node.note(What::LoginFailed, name, peer.address, request, String::new());
+            let who = shown.as_ref().map_or_else(String::new, Shown::words);
+            Err(refused(format!("unable to authenticate{who} for REST request [{path}]")))
+        }
+        Err(why @ Refused::Unheard) => {
+            attempt.passed();
+            Err(Error::unavailable("security_exception", why))
+        }
+        Err(Refused::Unproven(why)) => {
+            attempt.passed();
+            Err(busy(why))
+        }
+    }
 }
 
-/// The name and password of `Basic …`.
-fn credentials(given: &str) -> Option<(String, String)> {
-    let (scheme, encoded) = given.split_once(' ')?;
-    let decoded = STANDARD.decode(encoded.trim()).ok()?;
-    let (user, password) = std::str::from_utf8(&decoded).ok()?.split_once(':')?;
-    scheme.eq_ignore_ascii_case("basic").then(|| (user.to_owned(), password.to_owned()))
+/// A try to log in, which has failed unless it is said to have passed.
+struct Attempt<'a> {
+    node: &'a Shared,
+    from: IpAddr,
+    turn: Turn,
+    is_open: bool,
+}
+
+impl Attempt<'_> {
+    fn passed(mut self) {
+        self.is_open = false;
+        self.node.logins.passed(self.from, self.turn);
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.node.logins.failed(self.from, self.turn, PORT, Instant::now());
+        }
+    }
+}
+
+/// 429: a password cannot be checked, or hashed, now.
+#[must_use]
+pub fn busy(why: Unproven) -> Error {
+    match why {
+        Unproven::Queue => Error::overloaded("es_rejected_execution_exception", why),
+        Unproven::Memory => Error::overloaded("circuit_breaking_exception", why),
+    }
+}
+
+/// What a client shows of itself.
+enum Shown {
+    /// A name and a password.
+    Password(String, String),
+    /// An API key.
+    Key(Credential),
+}
+
+impl Shown {
+    fn read(given: &str) -> Option<Self> {
+        let (scheme, encoded) = given.split_once(' ')?;
+        let encoded = encoded.trim();
+        if scheme.eq_ignore_ascii_case("apikey") {
+            return Credential::decode(encoded.as_bytes()).map(Self::Key);
+        }
+        let decoded = STANDARD.decode(encoded).ok()?;
+        let (user, password) = std::str::from_utf8(&decoded).ok()?.split_once(':')?;
+        scheme
+            .eq_ignore_ascii_case("basic")
+            .then(|| Self::Password(user.to_owned(), password.to_owned()))
+    }
+
+    /// Whether it is the user that is there from the start.
+    fn is_of_first(&self) -> bool {
+        matches!(self, Self::Password(user, _) if kept_name(user) == DEFAULT)
+    }
+
+    async fn who(&self, security: &Security) -> Result<Arc<Principal>, Refused> {
+        match self {
+            Self::Password(user, password) => security.log_in(user, password.as_bytes()).await,
+            Self::Key(credential) => {
+                let now_ms = unix_ms();
+                security.by_key(credential, now_ms)
+            }
+        }
+    }
+
+    /// Who it says it is: the user's name, or the key's id.
+    fn name(&self) -> &str {
+        match self {
+            Self::Password(user, _) => user,
+            Self::Key(credential) => &credential.id,
+        }
+    }
+
+    /// The same in the words of a refusal.
+    fn words(&self) -> String {
+        match self {
+            Self::Password(user, _) => format!(" user [{user}]"),
+            Self::Key(_) => " with the API key".to_owned(),
+        }
+    }
 }
 
 fn refused(reason: String) -> Error {
@@ -101,24 +201,24 @@ fn refused(reason: String) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rest::http_status::HttpStatus;
 
     #[test]
-    fn the_password_is_asked_for() {
-        let password = Password::new(Some("s:ecret"));
-        let with = |value: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::AUTHORIZATION, value.parse().unwrap());
-            verify(&password, &headers, "/")
-        };
+    fn what_is_shown_is_read() {
         let basic = |text: &str| format!("Basic {}", STANDARD.encode(text));
-        assert!(with(&basic("default:s:ecret")).is_ok());
-        assert!(with(&basic("elastic:s:ecret")).is_ok());
-        for wrong in ["elastic:", "elastic:x", "admin:s:ecret", "nothing"] {
-            assert_eq!(with(&basic(wrong)).unwrap_err().status(), 401);
+        let read = |text: &str| match Shown::read(text)? {
+            Shown::Password(user, password) => Some(format!("{user} {password}")),
+            Shown::Key(credential) => Some(credential.id),
+        };
+        assert_eq!(read(&basic("bob:s:ecret")).as_deref(), Some("bob s:ecret"));
+        assert_eq!(read(&basic("bob:")).as_deref(), Some("bob "));
+        assert_eq!(
+            read(&format!("ApiKey {}", STANDARD.encode("id:secret"))).as_deref(),
+            Some("id")
+        );
+        for wrong in ["", "Basic", "Basic x", &basic("nothing"), "Bearer YTpi", "ApiKey Og=="] {
+            assert_eq!(read(wrong), None, "{wrong}");
         }
-        assert!(with("Bearer x").is_err() && with("Basic").is_err());
-        assert!(verify(&password, &HeaderMap::new(), "/").is_err());
-        assert!(verify(&Password::new(None), &HeaderMap::new(), "/").is_ok());
+        assert!(Shown::read(&basic("elastic:x")).is_some_and(|it| it.is_of_first()));
+        assert!(!Shown::read(&basic("bob:x")).is_some_and(|it| it.is_of_first()));
     }
 }

@@ -11,6 +11,7 @@ use super::body::RequestBody;
 use super::json_read;
 use super::query::Query;
 use super::shared::Rest;
+use crate::security::principal::{Grant, Principal};
 
 /// The parts of a path that stand for `{names}`.
 pub type Parts = Vec<(&'static str, String)>;
@@ -31,6 +32,10 @@ pub struct Call {
     pub body: RequestBody,
     /// What stands in the path for `{names}`.
     pub parts: Parts,
+    /// Who asks.
+    pub principal: Arc<Principal>,
+    /// What the route does to indices, in the name of whoever asks.
+    pub grant: Grant,
 }
 
 impl Call {

@@ -24,6 +24,7 @@ pub mod json_read;
 pub mod large;
 pub mod media;
 pub mod names;
+pub mod needs;
 pub mod nodes;
 pub mod peer;
 pub mod plimsoll;
@@ -57,12 +58,14 @@ use plimsoll_memory::{Account, Charged};
 use serde_json::json;
 use tracing::{Instrument as _, field};
 
+use crate::security::audit::What;
 use crate::spans::numbered;
 use answer::{Answer, Wishes};
 use body::{End, RequestBody};
 use browsers::Visitor;
 use call::Call;
 use filter_path::FilterPath;
+use http_status::HttpStatus;
 use peer::Peer;
 use query::Query;
 use route::Verb;
@@ -166,12 +169,13 @@ async fn answer(
     account: &mut Option<Account>,
 ) -> Result<Answer, Error> {
     let path = head.uri.path().to_owned();
-    *visitor = rest.doors.check(&head, rest.node.password.is_required())?;
+    *visitor = rest.doors.check(&head, !rest.node.security.is_open())?;
     if let Some(answer) = rest.doors.preflight(&head, visitor) {
         return Ok(answer);
     }
-    access::check(&rest.node, peer, &head.headers, &path).await?;
+    let principal = access::check(&rest.node, peer, &head.headers, &path).await?;
     if path == "/_metrics" && head.method == Method::GET {
+        needs::CLUSTER_MONITOR.check(&principal, "cluster:monitor/metrics", &Vec::new())?;
         return Ok(Answer::text(rest.node.metrics.render(&rest.node))
             .with_header(header::CONTENT_TYPE, PROMETHEUS));
     }
@@ -186,6 +190,15 @@ async fn answer(
         Found::Methods(verbs) => return Ok(wrong_method(&head.method, &head.uri, &verbs)),
         Found::Nothing => return Ok(no_handler(&head.method, &head.uri)),
     };
+    let kind = tasks::action::kind(route.path, method_name(&head.method));
+    let request = || format!("{} {}", head.method, head.uri.path());
+    route.needs.check(&principal, kind.0, &parts).inspect_err(|error| {
+        let detail = error.reason.clone();
+        rest.node.note(What::Denied, &principal.named(), peer.address, request(), detail);
+    })?;
+    let is_of_operator = route.needs.is_of_operator() || route.path.ends_with("/_password");
+    let is_change = is_of_operator && !route.only_reads(&head.method);
+    let who = Arc::clone(&principal);
     let query = Query::parse(head.uri.query().unwrap_or_default())?;
     FilterPath::parse(query.get("filter_path").unwrap_or_default())?;
     route.check_parameters(&path, query.names())?;
@@ -198,9 +211,8 @@ async fn answer(
         // Where that is not known, what is known here is told of; see `as_known`.
         rest.node.coordinator.become_current().await;
     }
-    let action = tasks::action::kind(route.path, method_name(&head.method));
     let is_large = large::is_announced(&head.headers);
-    let bytes_max = body::bytes_max(action, rest.node.settings.http_max_content_bytes);
+    let bytes_max = body::bytes_max(kind, rest.node.settings.http_max_content_bytes);
     let body = RequestBody::new(body, &head.headers, bytes_max, Arc::clone(&rest.in_flight))?;
     let accept = head.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let call = Call {
@@ -211,9 +223,11 @@ async fn answer(
         accept: accept.map(str::to_owned),
         body,
         parts,
+        grant: route.needs.grant(&principal, kind.0),
+        principal,
     };
     let action =
-        tasks::action::of(action, call.part("index"), (call.method, &call.path), &head.headers);
+        tasks::action::of(kind, call.part("index"), (call.method, &call.path), &head.headers);
     let account = account.insert(Account::open(action));
     let answering = Charged::new(account.clone(), || (route.handler)(call));
     let answered = if is_large {
@@ -222,7 +236,21 @@ async fn answer(
     } else {
         answering.await
     };
-    answered.unwrap_or_else(|stop| Err(stopped(&stop)))
+    let answered = answered.unwrap_or_else(|stop| Err(stopped(&stop)));
+    let note = |what, detail| rest.node.note(what, &who.named(), peer.address, request(), detail);
+    match &answered {
+        Err(error)
+            if error.kind == "security_exception" && error.class == ErrorClass::Forbidden =>
+        {
+            note(What::Denied, error.reason.clone());
+        }
+        outcome if is_change => {
+            let status = outcome.as_ref().map_or_else(HttpStatus::status, |answer| answer.status);
+            note(What::Changed, format!("status {status}"));
+        }
+        _ => {}
+    }
+    answered
 }
 
 /// Whether a request goes on when its client hangs up: what changes something does, once it is here.

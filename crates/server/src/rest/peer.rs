@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::io::AsyncRead as _;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
@@ -36,7 +37,7 @@ pub const HEAD_TIME: Duration = Duration::from_secs(10);
 pub struct Peer {
     /// Where it comes from.
     pub address: SocketAddr,
-    is_known: AtomicBool,
+    known_as: Mutex<Option<String>>,
     was_served: AtomicBool,
     /// Requests that are being answered: on a connection of HTTP/1.1 one at the most.
     under_way: AtomicUsize,
@@ -53,7 +54,7 @@ impl Peer {
     pub fn new(address: SocketAddr) -> Self {
         Self {
             address,
-            is_known: AtomicBool::new(false),
+            known_as: Mutex::new(None),
             was_served: AtomicBool::new(false),
             under_way: AtomicUsize::new(0),
             heads: AtomicU64::new(0),
@@ -62,15 +63,24 @@ impl Peer {
         }
     }
 
-    /// Whether its last password was right.
+    /// Whether what it showed last was right.
     #[must_use]
     pub fn is_known(&self) -> bool {
-        self.is_known.load(Relaxed)
+        self.known_as.lock().is_some()
     }
 
-    /// Notes whether its password was right.
-    pub fn know(&self, is_known: bool) {
-        self.is_known.store(is_known, Relaxed);
+    /// Whether it was right for the user, or the key, of this name.
+    #[must_use]
+    pub fn is_known_as(&self, name: &str) -> bool {
+        self.known_as.lock().as_deref() == Some(name)
+    }
+
+    /// Notes as whom it is known; none where what it showed was wrong, or was nothing.
+    pub fn know(&self, name: Option<&str>) {
+        let mut known_as = self.known_as.lock();
+        if known_as.as_deref() != name {
+            *known_as = name.map(str::to_owned);
+        }
     }
 
     /// Notes that a whole head has come; until [`Self::answered`] bytes may take their time.
@@ -145,7 +155,7 @@ impl Bytes {
     /// Whether a head is to come now, rather than at some time.
     fn is_head_due(&self) -> bool {
         !self.peer.was_served.load(Relaxed)
-            || (self.node.password.is_required() && !self.peer.is_known())
+            || (!self.node.security.is_open() && !self.peer.is_known())
     }
 
     fn poll_due(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {

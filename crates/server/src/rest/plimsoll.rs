@@ -8,18 +8,37 @@ use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
 use super::call::Call;
+use super::needs::{CLUSTER_MONITOR, CLUSTER_SECURITY};
 use super::route::{Route, Verb, route};
+use crate::security::audit::Event;
 
 /// How long copies have to come to one position, where a request does not say.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Events of the audit that are shown where it is not said how many.
+const AUDIT_SIZE: usize = 1000;
+
 /// The routes of this module.
 pub const ROUTES: &[Route] = &[
-    route(&[Verb::Get], "/_plimsoll/digest", &[&["index", "timeout"]], |call| {
+    route(&[Verb::Get], "/_plimsoll/digest", &[&["index", "timeout"]], CLUSTER_MONITOR, |call| {
         Box::pin(digest(call))
     }),
-    route(&[Verb::Get], "/_plimsoll/version", &[], |call| Box::pin(version(call))),
+    route(&[Verb::Get], "/_plimsoll/version", &[], CLUSTER_MONITOR, |call| Box::pin(version(call))),
+    route(&[Verb::Get], "/_plimsoll/audit", &[&["size"]], CLUSTER_SECURITY, |call| {
+        Box::pin(audit(call))
+    }),
 ];
+
+/// GET `/_plimsoll/audit`: who came to this node and what was changed through it, the newest first.
+///
+/// # Errors
+/// 400 where `size` is no number.
+async fn audit(call: Call) -> Result<Answer, Error> {
+    let size = call.query.number::<usize>("size")?.unwrap_or(AUDIT_SIZE);
+    let events: Vec<Value> =
+        call.rest.node.security.audit.last(size).iter().map(Event::to_json).collect();
+    Ok(Answer::json(&json!({ "events": events })))
+}
 
 /// GET `/_plimsoll/version`: the cluster's version, and what each node knows. The version is raised
 /// once all know a newer one, unless `cluster.version.raise` is `hold`.

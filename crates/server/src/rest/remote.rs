@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
 use super::call::Call;
+use super::needs::CLUSTER_MONITOR;
 use super::route::{Route, Verb, route};
 use crate::remote::clusters::RemoteInfo;
 use crate::remote::protocol::{Answer as RemoteAnswer, Ask};
@@ -23,10 +24,16 @@ const NODES_MAX: usize = 100;
 
 /// The routes of this module.
 pub const ROUTES: &[Route] = &[
-    route(&[Verb::Get], "/_remote/info", &[], |call| Box::pin(info(call))),
-    route(&[Verb::Get], "/_plimsoll/remote/{remote}/tables", &[], |call| Box::pin(tables(call))),
-    route(&[Verb::Get], "/_plimsoll/remote/{remote}/nodes", &[], |call| Box::pin(nodes(call))),
-    route(&[Verb::Get], "/_plimsoll/followers", &[], |call| Box::pin(followers(call))),
+    route(&[Verb::Get], "/_remote/info", &[], CLUSTER_MONITOR, |call| Box::pin(info(call))),
+    route(&[Verb::Get], "/_plimsoll/remote/{remote}/tables", &[], CLUSTER_MONITOR, |call| {
+        Box::pin(tables(call))
+    }),
+    route(&[Verb::Get], "/_plimsoll/remote/{remote}/nodes", &[], CLUSTER_MONITOR, |call| {
+        Box::pin(nodes(call))
+    }),
+    route(&[Verb::Get], "/_plimsoll/followers", &[], CLUSTER_MONITOR, |call| {
+        Box::pin(followers(call))
+    }),
 ];
 
 /// GET `/_remote/info`: the clusters that are set, as this node reaches them.

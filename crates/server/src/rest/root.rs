@@ -7,10 +7,12 @@ use serde_json::{Map, Value, json};
 use super::answer::Answer;
 use super::call::Call;
 use super::identity::{BUILD_HASH, LUCENE_VERSION};
+use super::needs::CLUSTER_MONITOR;
 use super::route::{Route, Verb, route};
 
 /// The routes of this module.
-pub const ROUTES: &[Route] = &[route(&[Verb::Get], "/", &[], |call| Box::pin(root(call)))];
+pub const ROUTES: &[Route] =
+    &[route(&[Verb::Get], "/", &[], CLUSTER_MONITOR, |call| Box::pin(root(call)))];
 
 pub(super) async fn root(call: Call) -> Result<Answer, Error> {
     let settings = &call.rest.node.settings;

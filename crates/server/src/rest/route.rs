@@ -7,6 +7,7 @@ use plimsoll_index::Error;
 
 use super::answer::Answer;
 use super::call::Call;
+use super::needs::Needs;
 
 /// A method as routes know it. HEAD is answered by GET, without the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +50,8 @@ pub struct Route {
     pub path: &'static str,
     /// The names of its parameters, in groups, beside those that every request may have.
     pub parameters: &'static [&'static [&'static str]],
+    /// What whoever asks has to be allowed.
+    pub needs: Needs,
     /// Who answers.
     pub handler: Handler,
 }
@@ -71,9 +74,10 @@ pub const fn route(
     verbs: &'static [Verb],
     path: &'static str,
     parameters: &'static [&'static [&'static str]],
+    needs: Needs,
     handler: Handler,
 ) -> Route {
-    Route { verbs, path, parameters, handler }
+    Route { verbs, path, parameters, needs, handler }
 }
 
 /// What every request may have.

@@ -6,6 +6,7 @@ pub mod cors;
 pub mod raw;
 pub mod reference;
 pub mod remote;
+mod secrets;
 pub mod table;
 pub mod tls;
 mod value;
@@ -21,6 +22,7 @@ use crate::tls::ServerFiles;
 pub use cors::{Cors, Origins};
 pub use raw::{Raw, SettingsError};
 pub use remote::RemotePort;
+pub use secrets::take_environment;
 pub use table::{PASSWORD_BYTES_MAX, ROLES};
 pub use tls::NodeTls;
 use value::{address, bytes, bytes_of, duration, parsed, size, text, words};
@@ -88,6 +90,14 @@ pub struct Settings {
     pub remote: Option<RemotePort>,
     /// `resp.password`, or what `resp.password_file` holds
     pub password: Option<String>,
+    /// `security.enabled`
+    pub security_enabled: bool,
+    /// `security.unheard_max`
+    pub security_unheard_max: Duration,
+    /// `audit.enabled`
+    pub audit_enabled: bool,
+    /// `audit.file_size`
+    pub audit_bytes: u64,
     /// `resp.max_clients`
     pub max_clients: usize,
     /// `resp.number_of_shards`
@@ -110,6 +120,8 @@ pub struct Settings {
     pub rate_limiter: Option<RateLimiter>,
     /// `cluster.routing.…` and `thread_pool.…`
     pub work: WorkSettings,
+    /// What of the secrets others on the machine can read, in sentences
+    pub exposed_secrets: Vec<String>,
     /// `logger.level`
     pub logger_level: String,
     /// `logger.format` is `json`
@@ -153,6 +165,10 @@ impl Settings {
             rpc_tls: tls::rpc(raw)?,
             remote: RemotePort::resolve(raw)?,
             password: secret(raw, "resp.password", "resp.password_file")?,
+            security_enabled: text(raw, "security.enabled")? == "true",
+            security_unheard_max: parsed(raw, "security.unheard_max", duration)?,
+            audit_enabled: text(raw, "audit.enabled")? == "true",
+            audit_bytes: parsed(raw, "audit.file_size", bytes_of)?,
             max_clients: size(raw, "resp.max_clients")?,
             resp_shards: parsed(raw, "resp.number_of_shards", |text| Ok(text.parse::<u32>()?))?,
             durability: match text(raw, "log.durability")?.as_str() {
@@ -167,10 +183,17 @@ impl Settings {
             bytes_per_sync: parsed(raw, "compaction.bytes_per_sync", bytes_of)?,
             rate_limiter: rate_limiter(raw)?,
             work: work(raw)?,
+            exposed_secrets: secrets::exposed(raw),
             logger_level: text(raw, "logger.level")?,
             logger_json: text(raw, "logger.format")? == "json",
         };
         Ok(settings)
+    }
+
+    /// Whether who comes has to say who it is.
+    #[must_use]
+    pub fn asks_who(&self) -> bool {
+        self.password.is_some() || self.security_enabled
     }
 }
 

@@ -107,6 +107,29 @@ impl Raw {
         self.set(key.trim(), value.trim(), "--set")
     }
 
+    /// Takes over one key that nobody gave.
+    ///
+    /// # Errors
+    /// Where nobody knows it.
+    pub fn set_unless_given(
+        &mut self,
+        key: &str,
+        text: &str,
+        origin: &str,
+    ) -> Result<(), SettingsError> {
+        match table::find(key).is_some_and(|it| self.given.contains_key(it.key)) {
+            true => Ok(()),
+            false => self.set(key, text, origin),
+        }
+    }
+
+    /// What was given for a key, or else its default, unchecked.
+    #[must_use]
+    pub fn text_or_default(&self, key: &str) -> String {
+        let default = || table::find(key).map_or_else(String::new, |it| it.default.to_owned());
+        self.given.get(key).map_or_else(default, |given| given.text.clone())
+    }
+
     pub(super) fn get(&self, key: &str) -> Option<&Given> {
         self.given.get(key)
     }

@@ -158,6 +158,15 @@ pub const SETTINGS: &[Definition] = &[
          port can then read and change everything.",
     ),
     define(
+        "node.secure",
+        Kind::Toggle,
+        "false",
+        Some("--secure"),
+        "Whether the node makes itself secure: TLS for clients with certificates in the data folder's \
+         `certificates`, `security.enabled`, and, where the folder has none yet, an authority, a certificate and \
+         a password, which are said once.",
+    ),
+    define(
         "path.data",
         Kind::Path,
         "./data",
@@ -411,8 +420,9 @@ pub const SETTINGS: &[Definition] = &[
         Kind::Secret,
         "",
         None,
-        "The password of the one user, at most 512 bytes: `default` to Redis clients, `default` or \
-         `elastic` to REST clients. Empty: clients need none.",
+        "The password of the user that is there from the start, at most 512 bytes: `default` to Redis clients, \
+         `default` or `elastic` to REST clients. It holds while that user has none in the cluster's metadata. \
+         Empty: clients need none.",
     ),
     define(
         "resp.password_file",
@@ -421,6 +431,36 @@ pub const SETTINGS: &[Definition] = &[
         None,
         "A file that holds the password instead, so that it stands in no command line. The line \
          end is not part of it.",
+    ),
+    define(
+        "security.enabled",
+        Kind::Toggle,
+        "false",
+        None,
+        "Whether everybody has to log in, also where the user `default` has no password: then nobody can be it.",
+    ),
+    define(
+        "security.unheard_max",
+        Kind::Duration(1_000_000, 7 * 24 * 3_600_000_000),
+        "5m",
+        None,
+        "A node that has not heard of the cluster's metadata for so long knows nobody: users and API keys may \
+         have been taken away. Whoever has the password of the settings is still let in.",
+    ),
+    define(
+        "audit.enabled",
+        Kind::Toggle,
+        "true",
+        None,
+        "Whether logins, denied actions and changes are written to `audit.json` in the data folder, a line of JSON \
+         each. The last thousand are in memory in any case: GET /_plimsoll/audit, ACL LOG.",
+    ),
+    define(
+        "audit.file_size",
+        Kind::Bytes(4096, 1 << 40),
+        "16mb",
+        None,
+        "The size after which that file is begun anew. Four older ones stay, `audit.1.json` the newest.",
     ),
     define(
         "resp.max_clients",
@@ -680,7 +720,9 @@ pub const SETTINGS: &[Definition] = &[
 ];
 
 /// Other names of settings, Elasticsearch's: they mean what the second says.
-const ALIASES: [(&str, &str); 7] = [
+const ALIASES: [(&str, &str); 9] = [
+    ("xpack.security.enabled", "security.enabled"),
+    ("xpack.security.audit.enabled", "audit.enabled"),
     ("xpack.security.http.ssl.enabled", "http.tls.enabled"),
     ("xpack.security.http.ssl.certificate", "http.tls.certificate"),
     ("xpack.security.http.ssl.key", "http.tls.key"),

@@ -17,8 +17,8 @@ use tokio::time::sleep;
 use super::reachability::Reachability;
 use super::settings::{Mode, RemoteSettings, host, is_address};
 use super::way::{Means, Way};
-use crate::remote::keys::Credential;
 use crate::remote::protocol::{Answer, Ask, Hello, NodeAddress, Question};
+use crate::security::keys::Credential;
 use crate::tls::watched::{FileError, Watched, read_file};
 use crate::tls::{self, ClientFiles, Identity};
 

@@ -26,11 +26,11 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status, Streaming};
 
 use super::lanes::Load;
-use crate::remote::keys::Credential;
 use crate::remote::protocol::{ANSWER_BYTES_MAX, AUTHORIZATION, Answer, METHOD, Question, SCHEME};
 use crate::remote::refusal::error_of;
 use crate::remote::stream;
 use crate::rpc::BytesCodec;
+use crate::security::keys::Credential;
 use crate::tls;
 use crate::tls::watched::Watched;
 

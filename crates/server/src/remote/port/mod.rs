@@ -32,9 +32,9 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tonic::transport;
 
-use super::keys::{Key, Keys};
 use super::protocol::{Answer, Ask, Hello, TABLES_MAX, TableInfo, Tables};
 use crate::rpc::Threads;
+use crate::security::keys::{Key, Keys};
 use crate::tls::watched::Watched;
 
 /// Questions under way at once, of all followers together; one more is refused.
@@ -193,7 +193,7 @@ fn settings() -> transport::Server {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::remote::keys::{DRAWN_BYTES, KeySpec};
+    use crate::security::keys::{DRAWN_BYTES, KeySpec};
 
     struct Three;
 

@@ -19,14 +19,14 @@ use tonic::{Request, Response, Status};
 use super::connection::{Asked, Standing};
 use super::streaming::{Shares, Streaming};
 use super::{ANSWERS_MAX, Leader, answer};
-use crate::node::unix_time;
-use crate::remote::keys::{Credential, Key, Keys, Refusal};
+use crate::node::unix_ms;
 use crate::remote::protocol::{
     ANSWER_BYTES_MAX, AUTHORIZATION, METHOD, QUESTION_BYTES_MAX, Question, SCHEME,
 };
 use crate::remote::refusal::status_of;
 use crate::remote::{relay, stream};
 use crate::rpc::BytesCodec;
+use crate::security::keys::{Credential, Key, Keys, Refusal};
 
 /// The one service of the port.
 #[derive(Clone)]
@@ -84,7 +84,7 @@ impl Service {
         let header = header.ok_or(KeyError::Missing)?;
         let credential = header.strip_prefix(SCHEME.as_bytes()).and_then(Credential::decode);
         let credential = credential.ok_or(KeyError::Damaged)?;
-        let now_ms = u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX);
+        let now_ms = unix_ms();
         Ok(self.keys.open(&credential, now_ms)?)
     }
 }

@@ -19,10 +19,10 @@ use tonic::{Request, Response, Status};
 
 use super::connection::Asked;
 use super::{Leader, no_table};
-use crate::node::unix_time;
-use crate::remote::keys::{Key, Keys};
+use crate::node::unix_ms;
 use crate::remote::refusal::status_of;
 use crate::remote::stream;
+use crate::security::keys::{Key, Keys};
 
 /// How often the key is looked at while a stream runs.
 const KEY_INTERVAL: Duration = Duration::from_secs(2);
@@ -155,7 +155,7 @@ impl Watched {
                 }
                 _ = ticks.tick() => {}
             }
-            let now_ms = u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX);
+            let now_ms = unix_ms();
             match self.keys.known(&self.key, now_ms) {
                 Err(refusal) => return Status::unauthenticated(refusal.to_string()),
                 Ok(key) => {

@@ -10,7 +10,9 @@ use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::documents::write::validation;
 use crate::rest::expressions::{self, Expand};
+use crate::rest::needs;
 use crate::rest::{media, names};
+use crate::security::principal::Grant;
 use plimsoll_stdx::wildcard_matches;
 
 /// An alias and what it was given.
@@ -85,10 +87,12 @@ pub async fn put(mut call: Call) -> Result<Answer, Error> {
     let body = call.json().await?.unwrap_or_else(|| json!({}));
     let name = call.part("name").unwrap_or_default().to_owned();
     names::check_alias(&name)?;
+    needs::check(&call.grant, &name)?;
     let alias = parse(&body)?;
     let options = Expand { allow_no_indices: false, aliases: false, ..Expand::any() };
     let options = options.with_query(&call.query)?;
-    let found = expressions::resolve(call.coordinator(), call.part("index"), &options)?;
+    let found =
+        expressions::resolve(call.coordinator(), &call.grant, call.part("index"), &options)?;
     if call.coordinator().documents().index(&name).is_some() {
         return Err(same_as_index(&name));
     }
@@ -121,10 +125,12 @@ pub async fn delete(call: Call) -> Result<Answer, Error> {
         .split(',')
         .map(|name| if name == "_all" { "*".to_owned() } else { name.to_owned() })
         .collect();
+    check_named(&call.grant, &patterns)?;
     let options = Expand { aliases: false, ..Expand::any() }.with_query(&call.query)?;
-    let found = expressions::resolve(call.coordinator(), call.part("index"), &options)?;
+    let found =
+        expressions::resolve(call.coordinator(), &call.grant, call.part("index"), &options)?;
     let actions: Vec<AliasAction> =
-        found.iter().flat_map(|target| removals(&target.index, &patterns)).collect();
+        found.iter().flat_map(|target| removals(&target.index, &call.grant, &patterns)).collect();
     if actions.is_empty() {
         let names = patterns.join(",");
         return Err(missing(&names));
@@ -139,8 +145,15 @@ fn missing(names: &str) -> Error {
         .with("resource.id", names)
 }
 
-fn removals(index: &IndexMetadata, patterns: &[String]) -> Vec<AliasAction> {
-    let wanted = |alias: &&String| patterns.iter().any(|pattern| wildcard_matches(pattern, alias));
+/// Aliases that are named have to be granted as their indices are; wildcards mean those that are.
+fn check_named(grant: &Grant, names: &[String]) -> Result<(), Error> {
+    names.iter().filter(|name| !name.contains('*')).try_for_each(|name| needs::check(grant, name))
+}
+
+fn removals(index: &IndexMetadata, grant: &Grant, patterns: &[String]) -> Vec<AliasAction> {
+    let wanted = |alias: &&String| {
+        patterns.iter().any(|pattern| wildcard_matches(pattern, alias)) && grant.holds_for(alias)
+    };
     let remove =
         |alias: &String| AliasAction::Remove { index: index.name.clone(), alias: alias.clone() };
     index.aliases.keys().filter(wanted).map(remove).collect()
@@ -152,7 +165,8 @@ fn removals(index: &IndexMetadata, patterns: &[String]) -> Vec<AliasAction> {
 /// 404 where an alias that is named is not there.
 pub async fn list(call: Call) -> Result<Answer, Error> {
     let options = Expand { hidden: true, ..Expand::any() }.with_query(&call.query)?;
-    let found = expressions::resolve(call.coordinator(), call.part("index"), &options)?;
+    let found =
+        expressions::resolve(call.coordinator(), &call.grant, call.part("index"), &options)?;
     let patterns: Vec<&str> = match call.part("name") {
         None | Some("_all" | "*") => Vec::new(),
         Some(names) => names.split(',').collect(),
@@ -160,7 +174,8 @@ pub async fn list(call: Call) -> Result<Answer, Error> {
     let (excluded, wanted): (Vec<&str>, Vec<&str>) =
         patterns.iter().partition(|pattern| pattern.starts_with('-'));
     let is_shown = |alias: &str| {
-        (wanted.is_empty() || wanted.iter().any(|pattern| wildcard_matches(pattern, alias)))
+        call.grant.holds_for(alias)
+            && (wanted.is_empty() || wanted.iter().any(|pattern| wildcard_matches(pattern, alias)))
             && !excluded.iter().any(|pattern| wildcard_matches(&pattern[1..], alias))
     };
     let mut shown = Map::new();
@@ -233,7 +248,8 @@ fn action(call: &Call, name: &str, body: &Map<String, Value>) -> Result<Vec<Alia
         return Err(Error::illegal_argument("One of [alias] or [aliases] is required"));
     }
     let options = Expand { allow_no_indices: false, aliases: false, ..Expand::any() };
-    let found = expressions::resolve(call.coordinator(), Some(&indices.join(",")), &options)?;
+    let found =
+        expressions::resolve(call.coordinator(), &call.grant, Some(&indices.join(",")), &options)?;
     let given: Map<String, Value> = body
         .iter()
         .filter(|(key, _)| {
@@ -247,6 +263,7 @@ fn action(call: &Call, name: &str, body: &Map<String, Value>) -> Result<Vec<Alia
             let parsed = parse(&Value::Object(given))?;
             for alias in &aliases {
                 names::check_alias(alias)?;
+                needs::check(&call.grant, alias)?;
                 changes.extend(found.iter().map(|target| AliasAction::Add {
                     index: target.index.name.clone(),
                     alias: alias.clone(),
@@ -255,9 +272,12 @@ fn action(call: &Call, name: &str, body: &Map<String, Value>) -> Result<Vec<Alia
             }
         }
         "remove" => {
+            check_named(&call.grant, &aliases)?;
             let must_exist = body.get("must_exist").and_then(Value::as_bool) != Some(false);
-            let removed: Vec<AliasAction> =
-                found.iter().flat_map(|target| removals(&target.index, &aliases)).collect();
+            let removed: Vec<AliasAction> = found
+                .iter()
+                .flat_map(|target| removals(&target.index, &call.grant, &aliases))
+                .collect();
             if removed.is_empty() && must_exist {
                 return Err(missing(&aliases.join(",")));
             }

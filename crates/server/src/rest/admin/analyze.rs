@@ -11,6 +11,7 @@ use crate::rest::documents::write::validation;
 use crate::rest::expressions;
 
 use super::settings;
+use crate::security::privileges::IndexPrivileges;
 
 /// The most tokens of one answer, where the index does not say otherwise; Elasticsearch's own
 /// limit.
@@ -32,7 +33,9 @@ pub async fn analyze(mut call: Call) -> Result<Answer, Error> {
     let (mapping, analysis, tokens_max) = match index {
         None => (Mapping::empty(), Analysis::default(), TOKENS_MAX),
         Some(name) => {
-            let target = expressions::resolve_one(call.coordinator(), name, "index_expression")?;
+            let grant = call.grant.to(IndexPrivileges::VIEW_METADATA, "indices:admin/analyze");
+            let target =
+                expressions::resolve_one(call.coordinator(), &grant, name, "index_expression")?;
             let index = &target.index;
             let tokens_max = settings::count(index, TOKENS_MAX_SETTING).unwrap_or(TOKENS_MAX);
             (index.mapping.clone(), Analysis::of_settings(&index.settings)?, tokens_max)

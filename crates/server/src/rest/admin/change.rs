@@ -24,7 +24,8 @@ pub async fn mapping(mut call: Call) -> Result<Answer, Error> {
     let body = call.json_required().await?;
     let mapping = untyped(&body)?;
     let options = Expand { allow_no_indices: false, ..Expand::any() }.with_query(&call.query)?;
-    let found = expressions::resolve(call.coordinator(), call.part("index"), &options)?;
+    let found =
+        expressions::resolve(call.coordinator(), &call.grant, call.part("index"), &options)?;
     // Checked for all before it is changed for one.
     for target in &found {
         target.index.mapping.merge(mapping)?;
@@ -50,7 +51,8 @@ pub async fn settings(mut call: Call) -> Result<Answer, Error> {
         return database_settings(&call, name, body).await;
     }
     let options = Expand { allow_no_indices: false, ..Expand::any() }.with_query(&call.query)?;
-    let found = expressions::resolve(call.coordinator(), call.part("index"), &options)?;
+    let found =
+        expressions::resolve(call.coordinator(), &call.grant, call.part("index"), &options)?;
     let keeps = call.query.flag_or("preserve_existing", false)?;
     let mut changes = Vec::new();
     for target in &found {

@@ -11,7 +11,8 @@ use super::{aliases, templates};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::expressions::parts;
-use crate::rest::names;
+use crate::rest::{names, needs};
+use crate::security::privileges::IndexPrivileges;
 use plimsoll_stdx::wildcard_matches;
 
 /// PUT `/{index}`.
@@ -22,6 +23,7 @@ pub async fn create(mut call: Call) -> Result<Answer, Error> {
     let given = call.part("index").unwrap_or_default();
     let name = parts(given)?.join(",");
     names::check_index(&name)?;
+    needs::check(&call.grant, &name)?;
     if call
         .coordinator()
         .documents()
@@ -37,7 +39,12 @@ pub async fn create(mut call: Call) -> Result<Answer, Error> {
         .with("index_uuid", "_na_"));
     }
     let body = call.json().await?.unwrap_or_else(|| json!({}));
-    let body = templates::apply::compose(call.coordinator(), &name, index_body(&body)?)?;
+    let body = index_body(&body)?;
+    let aliasing = call.grant.to(IndexPrivileges::MANAGE, "indices:admin/aliases");
+    for alias in body.aliases.keys() {
+        needs::check(&aliasing, alias)?;
+    }
+    let body = templates::apply::compose(call.coordinator(), &name, body)?;
     Analysis::of_settings(&body.settings)?;
     call.coordinator().documents().create_index(&name, body).await?;
     Ok(Answer::json(&json!({

@@ -19,7 +19,8 @@ pub async fn delete(call: Call) -> Result<Answer, Error> {
     }
     let options = Expand { aliases: false, ..Expand::any() }.with_query(&call.query)?;
     let names = parts(expression)?;
-    for target in expressions::resolve(call.coordinator(), Some(expression), &options)? {
+    for target in expressions::resolve(call.coordinator(), &call.grant, Some(expression), &options)?
+    {
         let name = &target.index.name;
         if plimsoll_cluster::is_database(name) && !names.contains(name) {
             continue;

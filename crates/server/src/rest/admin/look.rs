@@ -25,7 +25,7 @@ const DEFAULTS: [(&str, &str); 6] = [
 fn found(call: &Call, strict: bool) -> Result<Vec<Target>, Error> {
     let options = Expand { allow_no_indices: !strict, ..Expand::any() };
     let options = options.with_query(&call.query)?;
-    expressions::resolve(call.coordinator(), call.part("index"), &options)
+    expressions::resolve(call.coordinator(), &call.grant, call.part("index"), &options)
 }
 
 /// Answers something for each index.
@@ -72,7 +72,7 @@ fn defaults(set: &Map<String, Value>, is_flat: bool) -> Value {
 /// 404 where it is not there.
 pub async fn exists(call: Call) -> Result<Answer, Error> {
     let options = Expand { allow_no_indices: false, ..Expand::any() }.with_query(&call.query)?;
-    match expressions::resolve(call.coordinator(), call.part("index"), &options) {
+    match expressions::resolve(call.coordinator(), &call.grant, call.part("index"), &options) {
         Ok(found) if found.is_empty() => Ok(Answer::empty().with_status(404)),
         Ok(_) => Ok(Answer::empty()),
         Err(error) => Err(error),
@@ -153,7 +153,7 @@ pub async fn settings(call: Call) -> Result<Answer, Error> {
 pub async fn resolve(call: Call) -> Result<Answer, Error> {
     let expression = call.part("name").unwrap_or_default();
     let options = Expand::open().with_query(&call.query)?;
-    let found = expressions::resolve(call.coordinator(), Some(expression), &options)?;
+    let found = expressions::resolve(call.coordinator(), &call.grant, Some(expression), &options)?;
     let parts = expressions::parts(expression)?;
     let mut indices = Vec::new();
     let mut aliases: std::collections::BTreeMap<&str, Vec<&str>> = Default::default();

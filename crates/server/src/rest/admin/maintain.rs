@@ -12,7 +12,7 @@ use crate::rest::expressions::{self, Expand, Target};
 
 fn found(call: &Call, options: Expand) -> Result<Vec<Target>, Error> {
     let options = options.with_query(&call.query)?;
-    expressions::resolve(call.coordinator(), call.part("index"), &options)
+    expressions::resolve(call.coordinator(), &call.grant, call.part("index"), &options)
 }
 
 /// How many copies of partitions did something, and which could not.

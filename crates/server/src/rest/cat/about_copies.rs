@@ -18,7 +18,7 @@ use crate::rest::stats::segments::index_bytes;
 
 fn found(call: &Call, options: Expand) -> Result<Vec<Target>, Error> {
     let options = options.with_query(&call.query)?;
-    expressions::resolve(call.coordinator(), call.part("index"), &options)
+    expressions::resolve(call.coordinator(), &call.grant, call.part("index"), &options)
 }
 
 const SHARDS: &[Column] = &[

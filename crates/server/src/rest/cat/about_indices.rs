@@ -19,7 +19,7 @@ use crate::rest::stats::figures::Figures;
 
 fn found(call: &Call, options: Expand) -> Result<Vec<Target>, Error> {
     let options = options.with_query(&call.query)?;
-    expressions::resolve(call.coordinator(), call.part("index"), &options)
+    expressions::resolve(call.coordinator(), &call.grant, call.part("index"), &options)
 }
 
 /// The sums over the first copies of an index, and over all.
@@ -132,7 +132,7 @@ const COUNT: &[Column] = &[
 /// 404 where an index is not there.
 pub async fn count(call: Call) -> Result<Answer, Error> {
     let around = Around::of_query(call.part("index"), &call.query)?;
-    let (targets, options) = request::placed(call.coordinator(), &around)?;
+    let (targets, options) = request::placed(call.coordinator(), &call.grant, &around)?;
     let request = SearchRequest::parse(&json!({ "size": 0, "track_total_hits": true }))?;
     let outcome = call.coordinator().documents().count(&targets, request, options).await?;
     let (epoch, time) = clock();
@@ -161,7 +161,7 @@ pub async fn aliases(call: Call) -> Result<Answer, Error> {
     for index in call.coordinator().documents().indices() {
         for (alias, body) in &index.aliases {
             let is = |pattern: &&str| *pattern == "_all" || wildcard_matches(pattern, alias);
-            if !patterns.iter().any(is) {
+            if !patterns.iter().any(is) || !call.grant.holds_for(alias) {
                 continue;
             }
             let given = |name: &str| match body.get(name) {

@@ -74,7 +74,7 @@ pub fn statistics(call: &Call) -> Result<Value, Error> {
             "auto_follow_exception": { "type": "exception", "reason": why },
         })
     };
-    let now_ms = u64::try_from(crate::node::unix_time().as_millis()).unwrap_or(u64::MAX);
+    let now_ms = crate::node::unix_ms();
     let cluster = |(name, at_ms): &(String, u64)| {
         json!({
             "cluster_name": name,

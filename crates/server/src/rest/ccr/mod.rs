@@ -30,6 +30,7 @@ use serde_json::{Map, Value, json};
 use super::admin::settings::{self, Occasion};
 use super::answer::Answer;
 use super::call::Call;
+use super::needs::{CLUSTER_CCR, INDEX_FOLLOWING};
 use super::route::{Route, Verb, route};
 use crate::rest::documents::write::validation;
 
@@ -40,60 +41,85 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// The routes of this module.
 pub const ROUTES: &[Route] = &[
-    route(&[Verb::Put], "/{index}/_ccr/follow", &[&["wait_for_active_shards"]], |call| {
-        Box::pin(follow(call))
+    route(
+        &[Verb::Put],
+        "/{index}/_ccr/follow",
+        &[&["wait_for_active_shards"]],
+        INDEX_FOLLOWING,
+        |call| Box::pin(follow(call)),
+    ),
+    route(&[Verb::Post], "/{index}/_ccr/pause_follow", &[], INDEX_FOLLOWING, |call| {
+        Box::pin(pause(call))
     }),
-    route(&[Verb::Post], "/{index}/_ccr/pause_follow", &[], |call| Box::pin(pause(call))),
-    route(&[Verb::Post], "/{index}/_ccr/resume_follow", &[], |call| Box::pin(resume(call))),
-    route(&[Verb::Post], "/{index}/_ccr/unfollow", &[], |call| Box::pin(unfollow(call))),
-    route(&[Verb::Get], "/{index}/_ccr/info", &[], |call| Box::pin(info(call))),
-    route(&[Verb::Get], "/{index}/_ccr/stats", &[&["timeout"]], |call| {
+    route(&[Verb::Post], "/{index}/_ccr/resume_follow", &[], INDEX_FOLLOWING, |call| {
+        Box::pin(resume(call))
+    }),
+    route(&[Verb::Post], "/{index}/_ccr/unfollow", &[], INDEX_FOLLOWING, |call| {
+        Box::pin(unfollow(call))
+    }),
+    route(&[Verb::Get], "/{index}/_ccr/info", &[], INDEX_FOLLOWING, |call| Box::pin(info(call))),
+    route(&[Verb::Get], "/{index}/_ccr/stats", &[&["timeout"]], INDEX_FOLLOWING, |call| {
         Box::pin(stats::of_indices(call))
     }),
-    route(&[Verb::Get], "/_ccr/stats", &[&["timeout"]], |call| Box::pin(stats::all(call))),
-    route(&[Verb::Post], "/{index}/_ccr/forget_follower", &[], |call| Box::pin(forget(call))),
-    route(&[Verb::Put], "/_ccr/auto_follow/{name}", &[], |call| Box::pin(auto_follow::put(call))),
-    route(&[Verb::Get], "/_ccr/auto_follow/{name}", &[], |call| Box::pin(auto_follow::get(call))),
-    route(&[Verb::Get], "/_ccr/auto_follow", &[], |call| Box::pin(auto_follow::get(call))),
-    route(&[Verb::Delete], "/_ccr/auto_follow/{name}", &[], |call| {
+    route(&[Verb::Get], "/_ccr/stats", &[&["timeout"]], CLUSTER_CCR, |call| {
+        Box::pin(stats::all(call))
+    }),
+    route(&[Verb::Post], "/{index}/_ccr/forget_follower", &[], INDEX_FOLLOWING, |call| {
+        Box::pin(forget(call))
+    }),
+    route(&[Verb::Put], "/_ccr/auto_follow/{name}", &[], CLUSTER_CCR, |call| {
+        Box::pin(auto_follow::put(call))
+    }),
+    route(&[Verb::Get], "/_ccr/auto_follow/{name}", &[], CLUSTER_CCR, |call| {
+        Box::pin(auto_follow::get(call))
+    }),
+    route(&[Verb::Get], "/_ccr/auto_follow", &[], CLUSTER_CCR, |call| {
+        Box::pin(auto_follow::get(call))
+    }),
+    route(&[Verb::Delete], "/_ccr/auto_follow/{name}", &[], CLUSTER_CCR, |call| {
         Box::pin(auto_follow::delete(call))
     }),
-    route(&[Verb::Post], "/_ccr/auto_follow/{name}/pause", &[], |call| {
+    route(&[Verb::Post], "/_ccr/auto_follow/{name}/pause", &[], CLUSTER_CCR, |call| {
         Box::pin(auto_follow::pause(call))
     }),
-    route(&[Verb::Post], "/_ccr/auto_follow/{name}/resume", &[], |call| {
+    route(&[Verb::Post], "/_ccr/auto_follow/{name}/resume", &[], CLUSTER_CCR, |call| {
         Box::pin(auto_follow::resume(call))
     }),
     route(
         &[Verb::Put],
         "/_plugins/_replication/{index}/_start",
         &[&["wait_for_restore"]],
+        INDEX_FOLLOWING,
         |call| Box::pin(replication::start(call)),
     ),
-    route(&[Verb::Post], "/_plugins/_replication/{index}/_stop", &[], |call| {
+    route(&[Verb::Post], "/_plugins/_replication/{index}/_stop", &[], INDEX_FOLLOWING, |call| {
         Box::pin(replication::stop(call))
     }),
-    route(&[Verb::Post], "/_plugins/_replication/{index}/_pause", &[], |call| {
+    route(&[Verb::Post], "/_plugins/_replication/{index}/_pause", &[], INDEX_FOLLOWING, |call| {
         Box::pin(replication::pause(call))
     }),
-    route(&[Verb::Post], "/_plugins/_replication/{index}/_resume", &[], |call| {
+    route(&[Verb::Post], "/_plugins/_replication/{index}/_resume", &[], INDEX_FOLLOWING, |call| {
         Box::pin(replication::resume(call))
     }),
-    route(&[Verb::Post], "/_plugins/_replication/_autofollow", &[], |call| {
+    route(&[Verb::Post], "/_plugins/_replication/_autofollow", &[], CLUSTER_CCR, |call| {
         Box::pin(replication::put_rule(call))
     }),
-    route(&[Verb::Delete], "/_plugins/_replication/_autofollow", &[], |call| {
+    route(&[Verb::Delete], "/_plugins/_replication/_autofollow", &[], CLUSTER_CCR, |call| {
         Box::pin(replication::delete_rule(call))
     }),
-    route(&[Verb::Get], "/_plugins/_replication/follower_stats", &[], |call| {
+    route(&[Verb::Get], "/_plugins/_replication/follower_stats", &[], CLUSTER_CCR, |call| {
         Box::pin(replication_stats::followers(call))
     }),
-    route(&[Verb::Get], "/_plugins/_replication/autofollow_stats", &[], |call| {
+    route(&[Verb::Get], "/_plugins/_replication/autofollow_stats", &[], CLUSTER_CCR, |call| {
         Box::pin(replication_stats::auto_follow(call))
     }),
-    route(&[Verb::Get], "/_plugins/_replication/{index}/_status", &[&["verbose"]], |call| {
-        Box::pin(replication::status(call))
-    }),
+    route(
+        &[Verb::Get],
+        "/_plugins/_replication/{index}/_status",
+        &[&["verbose"]],
+        INDEX_FOLLOWING,
+        |call| Box::pin(replication::status(call)),
+    ),
 ];
 
 /// What cares for followers here.

@@ -110,7 +110,8 @@ pub async fn explain(mut call: Call) -> Result<Answer, Error> {
     let is_missing = |copy: &CopyStatus| matches!(copy, CopyStatus::Unassigned(_));
     let (partition, at) = match body.get("index").and_then(Value::as_str) {
         Some(name) => {
-            let target = expressions::resolve_one(coordinator, name, "index_or_alias")?;
+            let target =
+                expressions::resolve_one(coordinator, &call.grant, name, "index_or_alias")?;
             let ordinal = body.get("shard").and_then(Value::as_u64).unwrap_or(0);
             let is_primary = body.get("primary").and_then(Value::as_bool).unwrap_or(true);
             let node = body.get("current_node").and_then(Value::as_str);

@@ -246,7 +246,9 @@ fn read(call: &Call, level: &str, wait: &Wait) -> Result<(Value, bool), Error> {
     let resolved = match &others {
         // All that is named are databases of rows alone.
         Some(others) if others.is_empty() => Ok(Vec::new()),
-        others => expressions::resolve(call.coordinator(), others.as_deref(), &options),
+        others => {
+            expressions::resolve(call.coordinator(), &call.grant, others.as_deref(), &options)
+        }
     };
     let found = match resolved {
         Ok(found) => Some(found),

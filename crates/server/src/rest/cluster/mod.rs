@@ -10,6 +10,7 @@ pub mod stats;
 
 use std::sync::Arc;
 
+use super::needs::{CLUSTER_MANAGE, CLUSTER_MONITOR};
 use super::route::{INDICES, Route, Verb, WAITS, route};
 use super::shared::Rest;
 use Verb::{Get, Post, Put};
@@ -39,28 +40,42 @@ const PENDING: &[&str] = &["local"];
 
 /// The routes of this module.
 pub const ROUTES: &[Route] = &[
-    route(&[Get], "/_cluster/health", &[HEALTH, INDICES], |call| Box::pin(health::get(call))),
-    route(&[Get], "/_cluster/health/{index}", &[HEALTH, INDICES], |call| {
+    route(&[Get], "/_cluster/health", &[HEALTH, INDICES], CLUSTER_MONITOR, |call| {
         Box::pin(health::get(call))
     }),
-    route(&[Get], "/_cluster/settings", &[SETTINGS, WAITS], |call| Box::pin(settings::get(call))),
-    route(&[Put], "/_cluster/settings", &[SETTINGS, WAITS], |call| Box::pin(settings::put(call))),
-    route(&[Get], "/_cluster/state", &[STATE, WAITS, INDICES], |call| Box::pin(state::get(call))),
-    route(&[Get], "/_cluster/state/{metric}", &[STATE, WAITS, INDICES], |call| {
+    route(&[Get], "/_cluster/health/{index}", &[HEALTH, INDICES], CLUSTER_MONITOR, |call| {
+        Box::pin(health::get(call))
+    }),
+    route(&[Get], "/_cluster/settings", &[SETTINGS, WAITS], CLUSTER_MONITOR, |call| {
+        Box::pin(settings::get(call))
+    }),
+    route(&[Put], "/_cluster/settings", &[SETTINGS, WAITS], CLUSTER_MANAGE, |call| {
+        Box::pin(settings::put(call))
+    }),
+    route(&[Get], "/_cluster/state", &[STATE, WAITS, INDICES], CLUSTER_MONITOR, |call| {
         Box::pin(state::get(call))
     }),
-    route(&[Get], "/_cluster/state/{metric}/{index}", &[STATE, WAITS, INDICES], |call| {
+    route(&[Get], "/_cluster/state/{metric}", &[STATE, WAITS, INDICES], CLUSTER_MONITOR, |call| {
         Box::pin(state::get(call))
     }),
-    route(&[Get], "/_cluster/stats", &[STATS], |call| Box::pin(stats::get(call))),
-    route(&[Get], "/_cluster/stats/nodes/{node}", &[STATS], |call| Box::pin(stats::get(call))),
-    route(&[Get], "/_cluster/pending_tasks", &[PENDING, WAITS], |call| {
+    route(
+        &[Get],
+        "/_cluster/state/{metric}/{index}",
+        &[STATE, WAITS, INDICES],
+        CLUSTER_MONITOR,
+        |call| Box::pin(state::get(call)),
+    ),
+    route(&[Get], "/_cluster/stats", &[STATS], CLUSTER_MONITOR, |call| Box::pin(stats::get(call))),
+    route(&[Get], "/_cluster/stats/nodes/{node}", &[STATS], CLUSTER_MONITOR, |call| {
+        Box::pin(stats::get(call))
+    }),
+    route(&[Get], "/_cluster/pending_tasks", &[PENDING, WAITS], CLUSTER_MONITOR, |call| {
         Box::pin(allocation::pending_tasks(call))
     }),
-    route(&[Get, Post], "/_cluster/allocation/explain", &[EXPLAIN], |call| {
+    route(&[Get, Post], "/_cluster/allocation/explain", &[EXPLAIN], CLUSTER_MONITOR, |call| {
         Box::pin(allocation::explain(call))
     }),
-    route(&[Post], "/_cluster/reroute", &[REROUTE, WAITS], |call| {
+    route(&[Post], "/_cluster/reroute", &[REROUTE, WAITS], CLUSTER_MANAGE, |call| {
         Box::pin(allocation::reroute(call))
     }),
 ];

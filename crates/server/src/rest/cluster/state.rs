@@ -47,7 +47,8 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
         wanted.as_ref().is_none_or(|wanted| wanted.iter().any(|it| *it == part || *it == "_all"))
     };
     let options = Expand { hidden: true, ..Expand::any() }.with_query(&call.query)?;
-    let found = expressions::resolve(call.coordinator(), call.part("index"), &options)?;
+    let found =
+        expressions::resolve(call.coordinator(), &call.grant, call.part("index"), &options)?;
     let rest = &call.rest;
     let views = all::there(rest);
     let node_id = manager_id(rest, &views);

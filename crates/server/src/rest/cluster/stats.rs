@@ -8,7 +8,7 @@ use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
 use super::health;
-use crate::node::unix_time;
+use crate::node::unix_ms;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::nodes;
@@ -48,7 +48,7 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
         "built_in_filters": [],
         "built_in_analyzers": [],
     });
-    let now_ms = u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX);
+    let now_ms = unix_ms();
     Ok(Answer::json(&json!({
         "_nodes": {
             "total": meant.len(),

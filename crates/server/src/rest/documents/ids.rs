@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::node::unix_time;
+use crate::node::unix_ms;
 
 /// Makes ids of 20 URL-safe characters: milliseconds, the node's random bytes, a number. They
 /// begin with what changes least, so that ids of one time lie together in an index.
@@ -29,7 +29,7 @@ impl Ids {
     /// An id that no other call returns, nor one on another node.
     #[must_use]
     pub fn next(&self) -> String {
-        let millis = u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX).to_be_bytes();
+        let millis = unix_ms().to_be_bytes();
         // Three bytes of it: unique as long as a millisecond brings fewer than 16 million.
         let number = self.next.fetch_add(1, Relaxed).to_be_bytes();
         let mut bytes = [0; 15];

@@ -15,6 +15,10 @@ pub mod update;
 pub mod write;
 pub mod written;
 
+use super::needs::{
+    INDEX_DELETE, INDEX_DELETE_FOUND, INDEX_PUT, INDEX_READ, INDEX_UPDATE_FOUND, ITEMS_READ,
+    ITEMS_WRITE,
+};
 use super::route::{Route, Verb, WAITS, route};
 use Verb::{Delete, Get, Post, Put};
 
@@ -76,28 +80,52 @@ const BY_QUERY: &[&str] = &[
 
 /// The routes of this module.
 pub const ROUTES: &[Route] = &[
-    route(&[Post, Put], "/{index}/_doc/{id}", &[WRITE, WAITS], |call| Box::pin(write::index(call))),
-    route(&[Post], "/{index}/_doc", &[WRITE, WAITS], |call| Box::pin(write::index(call))),
-    route(&[Post, Put], "/{index}/_create/{id}", &[WRITE, WAITS], |call| {
+    route(&[Post, Put], "/{index}/_doc/{id}", &[WRITE, WAITS], INDEX_PUT, |call| {
+        Box::pin(write::index(call))
+    }),
+    route(&[Post], "/{index}/_doc", &[WRITE, WAITS], INDEX_PUT, |call| {
+        Box::pin(write::index(call))
+    }),
+    route(&[Post, Put], "/{index}/_create/{id}", &[WRITE, WAITS], INDEX_PUT, |call| {
         Box::pin(write::create(call))
     }),
-    route(&[Delete], "/{index}/_doc/{id}", &[WRITE, WAITS], |call| Box::pin(write::delete(call))),
-    route(&[Get], "/{index}/_doc/{id}", &[READ, SOURCE], |call| Box::pin(read::document(call))),
-    route(&[Get], "/{index}/_source/{id}", &[READ, SOURCE], |call| Box::pin(read::source(call))),
-    route(&[Post], "/{index}/_update/{id}", &[UPDATE, SOURCE, WAITS], |call| {
+    route(&[Delete], "/{index}/_doc/{id}", &[WRITE, WAITS], INDEX_DELETE, |call| {
+        Box::pin(write::delete(call))
+    }),
+    route(&[Get], "/{index}/_doc/{id}", &[READ, SOURCE], INDEX_READ, |call| {
+        Box::pin(read::document(call))
+    }),
+    route(&[Get], "/{index}/_source/{id}", &[READ, SOURCE], INDEX_READ, |call| {
+        Box::pin(read::source(call))
+    }),
+    route(&[Post], "/{index}/_update/{id}", &[UPDATE, SOURCE, WAITS], INDEX_PUT, |call| {
         Box::pin(update::update(call))
     }),
-    route(&[Get, Post], "/_mget", &[READ, SOURCE], |call| Box::pin(read::many(call))),
-    route(&[Get, Post], "/{index}/_mget", &[READ, SOURCE], |call| Box::pin(read::many(call))),
-    route(&[Post, Put], "/_bulk", &[BULK, SOURCE, WAITS], |call| Box::pin(bulk::bulk(call))),
-    route(&[Post, Put], "/{index}/_bulk", &[BULK, SOURCE, WAITS], |call| {
+    route(&[Get, Post], "/_mget", &[READ, SOURCE], ITEMS_READ, |call| Box::pin(read::many(call))),
+    route(&[Get, Post], "/{index}/_mget", &[READ, SOURCE], ITEMS_READ, |call| {
+        Box::pin(read::many(call))
+    }),
+    route(&[Post, Put], "/_bulk", &[BULK, SOURCE, WAITS], ITEMS_WRITE, |call| {
         Box::pin(bulk::bulk(call))
     }),
-    route(&[Post], "/{index}/_delete_by_query", &[BY_QUERY, SOURCE, WAITS], |call| {
-        Box::pin(by_query::delete(call))
+    route(&[Post, Put], "/{index}/_bulk", &[BULK, SOURCE, WAITS], ITEMS_WRITE, |call| {
+        Box::pin(bulk::bulk(call))
     }),
-    route(&[Post], "/{index}/_update_by_query", &[BY_QUERY, SOURCE, WAITS], |call| {
-        Box::pin(by_query::update(call))
+    route(
+        &[Post],
+        "/{index}/_delete_by_query",
+        &[BY_QUERY, SOURCE, WAITS],
+        INDEX_DELETE_FOUND,
+        |call| Box::pin(by_query::delete(call)),
+    ),
+    route(
+        &[Post],
+        "/{index}/_update_by_query",
+        &[BY_QUERY, SOURCE, WAITS],
+        INDEX_UPDATE_FOUND,
+        |call| Box::pin(by_query::update(call)),
+    ),
+    route(&[Post], "/_reindex", &[BY_QUERY, WAITS], ITEMS_READ, |call| {
+        Box::pin(by_query::reindex(call))
     }),
-    route(&[Post], "/_reindex", &[BY_QUERY, WAITS], |call| Box::pin(by_query::reindex(call))),
 ];

@@ -26,7 +26,7 @@ const MANY_MAX: usize = 10_000;
 /// 404 where the index is not there; a document that is not is an answer.
 pub async fn document(call: Call) -> Result<Answer, Error> {
     let (name, id) = path(&call);
-    let place = target::for_read(&call.rest, name)?;
+    let place = target::for_read(&call.rest, &call.grant, name)?;
     refuse_stored_fields(call.query.get("stored_fields"))?;
     let routing = place.routing(id, call.query.get("routing").map(str::to_owned))?;
     let found = get(&call, &place, id, routing.as_deref()).await?;
@@ -50,7 +50,7 @@ pub async fn document(call: Call) -> Result<Answer, Error> {
 /// 404 where index or document are not there.
 pub async fn source(call: Call) -> Result<Answer, Error> {
     let (name, id) = path(&call);
-    let place = target::for_read(&call.rest, name)?;
+    let place = target::for_read(&call.rest, &call.grant, name)?;
     let filter = SourceFilter::of_query(&call.query)?;
     if filter == SourceFilter::Nothing {
         return Err(validation(&["fetching source can not be disabled"]));
@@ -219,7 +219,7 @@ pub async fn many(mut call: Call) -> Result<Answer, Error> {
 }
 
 async fn one(call: &Call, wanted: &Wanted, out: &mut Vec<u8>) -> Result<(), Error> {
-    let place = target::for_read(&call.rest, &wanted.index)?;
+    let place = target::for_read(&call.rest, &call.grant, &wanted.index)?;
     let routing = place.routing(&wanted.id, wanted.routing.clone())?;
     let coordinator: &Coordinator = call.coordinator();
     let is_realtime = is_realtime(&call.query)?;

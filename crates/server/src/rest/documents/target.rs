@@ -10,7 +10,9 @@ use serde_json::{Map, Value};
 
 use crate::rest::expressions::{self, Target};
 use crate::rest::shared::Rest;
-use crate::rest::{admin, names};
+use crate::rest::{admin, names, needs};
+use crate::security::principal::Grant;
+use crate::security::privileges::IndexPrivileges;
 
 /// The longest id, in bytes.
 pub const ID_BYTES_MAX: usize = 512;
@@ -22,9 +24,27 @@ pub struct WriteTarget {
     pub index: Arc<IndexMetadata>,
     /// What the alias, through which it was reached, says.
     routing: Option<(String, String)>,
+    /// Why whoever asks may not delete there, or read; none where it may.
+    refusals: [Option<String>; 2],
 }
 
 impl WriteTarget {
+    /// Whether documents may be deleted there: a script may turn out to.
+    ///
+    /// # Errors
+    /// 403, naming the privilege.
+    pub fn check_delete(&self) -> Result<(), Error> {
+        self.refusals[0].clone().map_or(Ok(()), |words| Err(needs::denied(words)))
+    }
+
+    /// Whether documents may be read there, as an update with `_source` does.
+    ///
+    /// # Errors
+    /// 403, naming the privilege.
+    pub fn check_read(&self) -> Result<(), Error> {
+        self.refusals[1].clone().map_or(Ok(()), |words| Err(needs::denied(words)))
+    }
+
     /// The routing of a document: its own, or the alias'.
     ///
     /// # Errors
@@ -51,36 +71,41 @@ impl WriteTarget {
 
 /// What a target says as the place of a document.
 fn place(target: Target) -> WriteTarget {
+    placed(target, [None, None])
+}
+
+fn placed(target: Target, refusals: [Option<String>; 2]) -> WriteTarget {
     let routing = target.aliases.first().and_then(|alias| {
         let routing = target.index.aliases.get(alias)?.get("index_routing")?.as_str()?;
         Some((alias.clone(), routing.to_owned()))
     });
-    WriteTarget { index: target.index, routing }
+    WriteTarget { index: target.index, routing, refusals }
 }
 
 /// Where a document that is read lies.
 ///
 /// # Errors
 /// 404 where the index is not there, 400 where there are several.
-pub fn for_read(rest: &Rest, name: &str) -> Result<WriteTarget, Error> {
+pub fn for_read(rest: &Rest, grant: &Grant, name: &str) -> Result<WriteTarget, Error> {
     let coordinator = &rest.node.coordinator;
-    expressions::resolve_one(coordinator, name, "index_expression").map(place)
+    expressions::resolve_one(coordinator, grant, name, "index_expression").map(place)
 }
 
 /// Where a document is written. An index that is not there is created, if the cluster's
-/// settings and the caller allow it.
+/// settings, the caller and the privileges of whoever asks allow it.
 ///
 /// # Errors
 /// 400 or 404 where there is no such place, 403 where it takes no documents.
 pub async fn for_write(
     rest: &Rest,
+    grant: &Grant,
     name: &str,
     requires_alias: bool,
     may_create: bool,
 ) -> Result<WriteTarget, Error> {
-    let name = expressions::date_math::resolve(name, now_ms())?;
+    let name = expressions::date_math::resolve(name, crate::node::unix_ms())?;
     let coordinator = &rest.node.coordinator;
-    let target = match expressions::resolve_write(coordinator, &name)? {
+    let target = match expressions::resolve_write(coordinator, grant, &name)? {
         Some(target) if requires_alias && target.aliases.is_empty() => {
             return Err(not_an_alias(&name));
         }
@@ -88,16 +113,19 @@ pub async fn for_write(
         None if requires_alias => return Err(not_an_alias(&name)),
         None if !may_create => return Err(expressions::not_found(&name, "index_expression")),
         None => {
+            let creating = grant.to(IndexPrivileges::CREATE_INDEX, "indices:admin/auto_create");
+            needs::check(&creating, &name)?;
             let index = create(rest, &name).await?;
             Target { index, aliases: Vec::new() }
         }
     };
     check_blocks(&target.index)?;
-    Ok(place(target))
-}
-
-fn now_ms() -> u64 {
-    u64::try_from(crate::node::unix_time().as_millis()).unwrap_or(u64::MAX)
+    let others = [
+        grant.to(IndexPrivileges::DELETE, "indices:data/write/delete"),
+        grant.to(IndexPrivileges::READ, "indices:data/read/get"),
+    ];
+    let refusals = others.map(|other| (!other.holds_for(&name)).then(|| other.refusal(&name)));
+    Ok(placed(target, refusals))
 }
 
 fn not_an_alias(name: &str) -> Error {

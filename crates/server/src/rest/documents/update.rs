@@ -242,6 +242,9 @@ pub async fn run(
             Step::Done(updated) => return Ok((updated, None)),
             Step::Write(write) => write,
         };
+        if write.action == WriteKind::Delete {
+            place.check_delete()?;
+        }
         let source = write.source.clone();
         let mut results = coordinator.documents().write_documents(&place.index, vec![write]).await;
         match results.pop().unwrap_or_else(|| Err(Error::internal("the write has no outcome"))) {
@@ -281,7 +284,10 @@ pub async fn update(mut call: Call) -> Result<Answer, Error> {
     target::check_id(id)?;
     let name = call.part("index").unwrap_or_default();
     let requires_alias = call.query.flag_or("require_alias", false)?;
-    let place = target::for_write(&call.rest, name, requires_alias, true).await?;
+    let place = target::for_write(&call.rest, &call.grant, name, requires_alias, true).await?;
+    if change.source.is_some() {
+        place.check_read()?;
+    }
     let routing = place.routing(id, call.query.get("routing").map(str::to_owned))?;
     let run = run(&call.rest, &place, id, routing.as_deref(), &change, expected, retries);
     let (updated, partition) = run.await?;

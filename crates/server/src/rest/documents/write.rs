@@ -83,7 +83,8 @@ async fn write(
     let requires_alias = call.query.flag_or("require_alias", false)?;
     let name = call.part("index").unwrap_or_default();
     let may_create = action != WriteKind::Delete;
-    let place = target::for_write(&call.rest, name, requires_alias, may_create).await?;
+    let place =
+        target::for_write(&call.rest, &call.grant, name, requires_alias, may_create).await?;
     let routing = place.routing(&id, call.query.get("routing").map(str::to_owned))?;
     let write = WriteRequest { id: id.clone(), routing, action, source, condition };
     let written = one(&call, &place, write).await?;

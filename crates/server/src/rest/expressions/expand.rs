@@ -8,7 +8,9 @@ use plimsoll_cluster::IndexMetadata;
 use plimsoll_index::Error;
 use serde_json::Value;
 
+use crate::rest::needs;
 use crate::rest::query::Query;
+use crate::security::principal::Grant;
 use plimsoll_stdx::wildcard_matches;
 
 /// How an expression is understood.
@@ -144,12 +146,15 @@ pub fn closed(index: &IndexMetadata) -> Error {
         .with("index_uuid", index.uuid.as_str())
 }
 
-/// The indices that the parts of an expression mean, by name.
+/// The indices that the parts of an expression mean, by name. Indices and aliases are granted by the names that
+/// they are reached by: an alias is not granted with its indices, nor they with it.
 ///
 /// # Errors
-/// 404 for a name that is not there, 400 for one that is closed where that is not allowed.
+/// 403 for a name that is not granted, 404 for one that is not there, 400 for one that is closed where that is not
+/// allowed.
 pub fn expand(
     all: &[Arc<IndexMetadata>],
+    grant: &Grant,
     parts: &[String],
     options: &Expand,
 ) -> Result<Vec<Target>, Error> {
@@ -169,11 +174,17 @@ pub fn expand(
             had_wildcard = true;
             let pattern = if part == "_all" { "*" } else { part };
             let before = found.len();
-            wildcard(all, pattern, options, &mut found);
+            wildcard(all, grant, pattern, options, &mut found);
             if found.len() == before && !options.allow_no_indices {
                 return Err(not_found(part, options.resource_type));
             }
             continue;
+        }
+        if !grant.holds_for(part) {
+            if options.ignore_unavailable {
+                continue;
+            }
+            needs::check(grant, part)?;
         }
         named(all, part, options, &mut found)?;
     }
@@ -185,6 +196,7 @@ pub fn expand(
 
 fn wildcard<'a>(
     all: &'a [Arc<IndexMetadata>],
+    grant: &Grant,
     pattern: &str,
     options: &Expand,
     found: &mut BTreeMap<&'a str, Target>,
@@ -198,14 +210,16 @@ fn wildcard<'a>(
         if !is_wanted {
             continue;
         }
-        if shows && wildcard_matches(pattern, &index.name) {
+        if shows && wildcard_matches(pattern, &index.name) && grant.holds_for(&index.name) {
             add(index, None, found);
             continue;
         }
-        let aliases = index.aliases.iter().filter(|_| options.aliases && pattern != "*");
+        // `*` means indices by their own names, where those are granted.
+        let by_alias = pattern != "*" || !grant.holds_for(&index.name);
+        let aliases = index.aliases.iter().filter(|_| options.aliases && by_alias);
         for (alias, body) in aliases {
             let alias_shows = options.hidden || !flag(body.get("is_hidden"));
-            if alias_shows && wildcard_matches(pattern, alias) {
+            if alias_shows && wildcard_matches(pattern, alias) && grant.holds_for(alias) {
                 add(index, Some(alias), found);
             }
         }
@@ -294,6 +308,8 @@ fn flag(value: Option<&Value>) -> bool {
 mod tests {
     use super::*;
     use crate::rest::http_status::HttpStatus;
+    use crate::security::principal::Principal;
+    use crate::security::privileges::IndexPrivileges;
     use plimsoll_index::mapping::Mapping;
     use serde_json::json;
 
@@ -324,9 +340,20 @@ mod tests {
         ]
     }
 
+    /// For whoever may read what these patterns name.
+    fn granted(patterns: &[&str]) -> Grant {
+        let role = json!({ "indices": [{ "names": patterns, "privileges": ["read"] }] });
+        let principal = Principal::with_role(&role);
+        Grant::new(Arc::new(principal), IndexPrivileges::READ, "read")
+    }
+
     fn check(expression: &str, options: Expand, expected: &str) {
+        check_granted(expression, &granted(&["*"]), options, expected);
+    }
+
+    fn check_granted(expression: &str, grant: &Grant, options: Expand, expected: &str) {
         let parts: Vec<String> = expression.split(',').map(str::to_owned).collect();
-        let shown = match expand(&all(), &parts, &options) {
+        let shown = match expand(&all(), grant, &parts, &options) {
             Ok(targets) => targets
                 .iter()
                 .map(|target| match target.aliases.as_slice() {

@@ -10,19 +10,23 @@ use plimsoll_cluster::{Coordinator, IndexMetadata};
 use plimsoll_index::Error;
 use serde_json::Value;
 
-use crate::node::unix_time;
+use crate::node::unix_ms;
+use crate::rest::needs;
+use crate::security::principal::Grant;
 use expand::closed;
 pub use expand::{Expand, Target, expand, not_found};
 
 /// The longest expression, in bytes.
 const EXPRESSION_BYTES_MAX: usize = 64 << 10;
 
-/// The indices that an expression means, by name; none means all.
+/// The indices that an expression means, by name; none means all. What it names has to be granted, and wildcards
+/// mean what is.
 ///
 /// # Errors
-/// 404 for a name that is not there, 400 for a closed one.
+/// 403 for a name that is not granted, 404 for one that is not there, 400 for a closed one.
 pub fn resolve(
     coordinator: &Coordinator,
+    grant: &Grant,
     expression: Option<&str>,
     options: &Expand,
 ) -> Result<Vec<Target>, Error> {
@@ -31,12 +35,12 @@ pub fn resolve(
     if let [name] = parts.as_slice() {
         let is_plain = !name.contains('*') && name != "_all";
         let found = is_plain.then(|| coordinator.documents().index(name)).flatten();
-        if let Some(index) = found.filter(|index| index.is_open) {
+        if let Some(index) = found.filter(|index| index.is_open && grant.holds_for(name)) {
             return Ok(vec![Target { index, aliases: Vec::new() }]);
         }
     }
     let all = coordinator.documents().indices();
-    expand(&all, &parts, options)
+    expand(&all, grant, &parts, options)
 }
 
 /// Splits an expression at commas and resolves `<dates-{now/d}>`.
@@ -50,7 +54,7 @@ pub fn parts(expression: &str) -> Result<Vec<String>, Error> {
             expression.len()
         )));
     }
-    let now_ms = u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX);
+    let now_ms = unix_ms();
     let parts = expression.split(',').map(str::trim).filter(|part| !part.is_empty());
     parts.map(|part| date_math::resolve(part, now_ms)).collect()
 }
@@ -58,14 +62,15 @@ pub fn parts(expression: &str) -> Result<Vec<String>, Error> {
 /// The one index that a document is read from: its name, or an alias of one index.
 ///
 /// # Errors
-/// 404 where it is not there, 400 where it is closed or there are several.
+/// 403 where it is not granted, 404 where it is not there, 400 where it is closed or there are several.
 pub fn resolve_one(
     coordinator: &Coordinator,
+    grant: &Grant,
     expression: &str,
     resource_type: &'static str,
 ) -> Result<Target, Error> {
     let options = Expand { allow_no_indices: false, resource_type, ..Expand::search() };
-    let mut found = resolve(coordinator, Some(expression), &options)?;
+    let mut found = resolve(coordinator, grant, Some(expression), &options)?;
     match (found.pop(), found.is_empty()) {
         (Some(target), true) => Ok(target),
         (Some(last), false) => {
@@ -87,8 +92,13 @@ pub fn resolve_one(
 /// nothing has that name.
 ///
 /// # Errors
-/// 400 where an alias has no write index, or the index is closed.
-pub fn resolve_write(coordinator: &Coordinator, name: &str) -> Result<Option<Target>, Error> {
+/// 403 where it is not granted, 400 where an alias has no write index, or the index is closed.
+pub fn resolve_write(
+    coordinator: &Coordinator,
+    grant: &Grant,
+    name: &str,
+) -> Result<Option<Target>, Error> {
+    needs::check(grant, name)?;
     if let Some(index) = coordinator.documents().index(name) {
         return if index.is_open {
             Ok(Some(Target { index, aliases: Vec::new() }))

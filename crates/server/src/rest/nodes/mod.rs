@@ -20,6 +20,7 @@ pub use answer::answer;
 
 use super::answer::Answer;
 use super::call::Call;
+use super::needs::CLUSTER_MONITOR;
 use super::route::{Route, Verb, route};
 use Verb::Get;
 use all::NodeView;
@@ -41,24 +42,38 @@ const THREADS: &[&str] =
 
 /// The routes of this module.
 pub const ROUTES: &[Route] = &[
-    route(&[Get], "/_nodes", &[INFO], |call| Box::pin(info::get(call))),
-    route(&[Get], "/_nodes/{node}", &[INFO], |call| Box::pin(info::get(call))),
-    route(&[Get], "/_nodes/{node}/{metric}", &[INFO], |call| Box::pin(info::get(call))),
-    route(&[Get], "/_nodes/{node}/info/{metric}", &[INFO], |call| Box::pin(info::get(call))),
-    route(&[Get], "/_nodes/stats", &[STATS], |call| Box::pin(stats::get(call))),
-    route(&[Get], "/_nodes/stats/{metric}", &[STATS], |call| Box::pin(stats::get(call))),
-    route(&[Get], "/_nodes/stats/{metric}/{section}", &[STATS], |call| Box::pin(stats::get(call))),
-    route(&[Get], "/_nodes/{node}/stats", &[STATS], |call| Box::pin(stats::get(call))),
-    route(&[Get], "/_nodes/{node}/stats/{metric}", &[STATS], |call| Box::pin(stats::get(call))),
-    route(&[Get], "/_nodes/{node}/stats/{metric}/{section}", &[STATS], |call| {
+    route(&[Get], "/_nodes", &[INFO], CLUSTER_MONITOR, |call| Box::pin(info::get(call))),
+    route(&[Get], "/_nodes/{node}", &[INFO], CLUSTER_MONITOR, |call| Box::pin(info::get(call))),
+    route(&[Get], "/_nodes/{node}/{metric}", &[INFO], CLUSTER_MONITOR, |call| {
+        Box::pin(info::get(call))
+    }),
+    route(&[Get], "/_nodes/{node}/info/{metric}", &[INFO], CLUSTER_MONITOR, |call| {
+        Box::pin(info::get(call))
+    }),
+    route(&[Get], "/_nodes/stats", &[STATS], CLUSTER_MONITOR, |call| Box::pin(stats::get(call))),
+    route(&[Get], "/_nodes/stats/{metric}", &[STATS], CLUSTER_MONITOR, |call| {
         Box::pin(stats::get(call))
     }),
-    route(&[Get], "/_nodes/hot_threads", &[THREADS], |call| Box::pin(hot_threads::get(call))),
-    route(&[Get], "/_nodes/{node}/hot_threads", &[THREADS], |call| {
+    route(&[Get], "/_nodes/stats/{metric}/{section}", &[STATS], CLUSTER_MONITOR, |call| {
+        Box::pin(stats::get(call))
+    }),
+    route(&[Get], "/_nodes/{node}/stats", &[STATS], CLUSTER_MONITOR, |call| {
+        Box::pin(stats::get(call))
+    }),
+    route(&[Get], "/_nodes/{node}/stats/{metric}", &[STATS], CLUSTER_MONITOR, |call| {
+        Box::pin(stats::get(call))
+    }),
+    route(&[Get], "/_nodes/{node}/stats/{metric}/{section}", &[STATS], CLUSTER_MONITOR, |call| {
+        Box::pin(stats::get(call))
+    }),
+    route(&[Get], "/_nodes/hot_threads", &[THREADS], CLUSTER_MONITOR, |call| {
         Box::pin(hot_threads::get(call))
     }),
-    route(&[Get], "/_nodes/usage", &[INFO], |call| Box::pin(usage(call))),
-    route(&[Get], "/_nodes/{node}/usage", &[INFO], |call| Box::pin(usage(call))),
+    route(&[Get], "/_nodes/{node}/hot_threads", &[THREADS], CLUSTER_MONITOR, |call| {
+        Box::pin(hot_threads::get(call))
+    }),
+    route(&[Get], "/_nodes/usage", &[INFO], CLUSTER_MONITOR, |call| Box::pin(usage(call))),
+    route(&[Get], "/_nodes/{node}/usage", &[INFO], CLUSTER_MONITOR, |call| Box::pin(usage(call))),
 ];
 
 async fn usage(call: Call) -> Result<Answer, Error> {

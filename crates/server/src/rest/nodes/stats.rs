@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::all::{self, NodeView};
 use super::machine::{self, Disk, Memory};
-use crate::node::unix_time;
+use crate::node::unix_ms;
 use crate::process;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
@@ -127,7 +127,7 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
 /// This node, but for the figures of its copies.
 #[must_use]
 pub fn own(rest: &Rest) -> Value {
-    let mut node = json!({ "timestamp": now_ms() });
+    let mut node = json!({ "timestamp": unix_ms() });
     if let (Some(node), Value::Object(header)) = (node.as_object_mut(), all::header(rest)) {
         node.extend(header);
     }
@@ -137,10 +137,6 @@ pub fn own(rest: &Rest) -> Value {
         }
     }
     node
-}
-
-fn now_ms() -> u64 {
-    u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The sums of this node's copies of all indices.
@@ -244,7 +240,7 @@ fn os() -> Value {
     let memory = Memory::read();
     let [one, five, fifteen] = machine::load_averages();
     json!({
-        "timestamp": now_ms(),
+        "timestamp": unix_ms(),
         "cpu": {
             "percent": machine::processors_percent()[0],
             "load_average": { "1m": one, "5m": five, "15m": fifteen },
@@ -261,7 +257,7 @@ fn os() -> Value {
 fn process_part() -> Value {
     let (open, most) = machine::file_descriptors();
     json!({
-        "timestamp": now_ms(),
+        "timestamp": unix_ms(),
         "open_file_descriptors": open,
         "max_file_descriptors": most,
         "cpu": {
@@ -288,7 +284,7 @@ fn jvm(rest: &Rest) -> Value {
     let threads = machine::status("Threads");
     let uptime_ms = u64::try_from(rest.node.started.elapsed().as_millis()).unwrap_or(u64::MAX);
     json!({
-        "timestamp": now_ms(),
+        "timestamp": unix_ms(),
         "uptime_in_millis": uptime_ms,
         "mem": {
             "heap_used_in_bytes": used,
@@ -397,7 +393,7 @@ fn fs(rest: &Rest) -> Value {
         }
         io = json!({ "devices": [device], "total": done });
     }
-    json!({ "timestamp": now_ms(), "total": sizes, "data": [entry], "io_stats": io })
+    json!({ "timestamp": unix_ms(), "total": sizes, "data": [entry], "io_stats": io })
 }
 
 /// What this node, as a coordinator, believes about each that it asks.

@@ -56,7 +56,8 @@ pub async fn get(mut call: Call) -> Result<Answer, Error> {
         return Err(Error::invalid("action_request_validation_exception", reason));
     }
     let options = Expand::search().with_query(&call.query)?;
-    let found = expressions::resolve(call.coordinator(), call.part("index"), &options)?;
+    let found =
+        expressions::resolve(call.coordinator(), &call.grant, call.part("index"), &options)?;
     let includes_unmapped = call.query.flag_or("include_unmapped", false)?;
     let mut fields: BTreeMap<String, BTreeMap<&'static str, Capability>> = BTreeMap::new();
     let names: Vec<String> = found.iter().map(|target| target.index.name.clone()).collect();

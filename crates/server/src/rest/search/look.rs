@@ -21,7 +21,7 @@ pub async fn validate(mut call: Call) -> Result<Answer, Error> {
     let bytes = call.bytes().await?;
     let around = Around::of_query(call.part("index"), &call.query)?;
     let explains = call.query.flag_or("explain", false)?;
-    let (targets, options) = request::placed(call.coordinator(), &around)?;
+    let (targets, options) = request::placed(call.coordinator(), &call.grant, &around)?;
     let mut explanations = Vec::new();
     let mut is_valid = true;
     match query_of(&bytes, &call) {
@@ -87,7 +87,8 @@ pub async fn explain(mut call: Call) -> Result<Answer, Error> {
     let bytes = call.bytes().await?;
     let expression = call.part("index").unwrap_or_default().to_owned();
     let id = call.part("id").unwrap_or_default().to_owned();
-    let target = expressions::resolve_one(call.coordinator(), &expression, "index_expression")?;
+    let target =
+        expressions::resolve_one(call.coordinator(), &call.grant, &expression, "index_expression")?;
     let index = target.index;
     let routing = call.query.get("routing").map(str::to_owned);
     let mut answer = json!({ "_index": index.name, "_id": id, "matched": false });
@@ -135,7 +136,12 @@ pub async fn explain(mut call: Call) -> Result<Answer, Error> {
 /// 404 where an index is not there.
 pub async fn shards(call: Call) -> Result<Answer, Error> {
     let around = Around::of_query(call.part("index"), &call.query)?;
-    let found = expressions::resolve(call.coordinator(), around.index.as_deref(), &around.expand)?;
+    let found = expressions::resolve(
+        call.coordinator(),
+        &call.grant,
+        around.index.as_deref(),
+        &around.expand,
+    )?;
     let views = all::there(&call.rest);
     let brief = |view: &all::NodeView| (view.id.clone(), nodes::brief(&call.rest, view));
     let nodes: Map<String, Value> = views.iter().map(brief).collect();

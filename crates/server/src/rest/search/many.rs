@@ -13,6 +13,7 @@ use crate::rest::answer::{Answer, Content};
 use crate::rest::call::Call;
 use crate::rest::json_read;
 use crate::rest::shared::{Rest, as_known};
+use crate::security::principal::Grant;
 
 /// Searches of one request that run at a time, by default and at most.
 const CONCURRENT_MAX: usize = 32;
@@ -35,8 +36,8 @@ pub async fn search(mut call: Call) -> Result<Answer, Error> {
     let rest = Arc::clone(&call.rest);
     let answers: Vec<Bytes> = stream::iter(searches)
         .map(|(around, body)| {
-            let rest = Arc::clone(&rest);
-            async move { one(&rest, &around, &body).await }
+            let (rest, grant) = (Arc::clone(&rest), call.grant.clone());
+            async move { one(&rest, &grant, &around, &body).await }
         })
         .buffered(at_once.min(CONCURRENT_MAX))
         .collect()
@@ -53,8 +54,8 @@ pub async fn search(mut call: Call) -> Result<Answer, Error> {
     Ok(Answer::raw(json))
 }
 
-async fn one(rest: &Rest, around: &Around, body: &[u8]) -> Bytes {
-    let answer = match request::asked(&rest.node.coordinator, body, Map::new(), around) {
+async fn one(rest: &Rest, grant: &Grant, around: &Around, body: &[u8]) -> Bytes {
+    let answer = match request::asked(&rest.node.coordinator, grant, body, Map::new(), around) {
         Ok(asked) => carry_out(rest, asked, Some(200)).await,
         Err(error) => Err(error),
     };

@@ -12,6 +12,7 @@ pub mod refused;
 pub mod request;
 pub mod scroll;
 
+use super::needs::{CLUSTER_MANAGE, INDEX_READ, INDEX_VIEW, ITEMS_READ, KNOWN};
 use super::route::{INDICES, Route, Verb, route};
 use Verb::{Delete, Get, Post};
 
@@ -66,78 +67,120 @@ const CAPS: &[&str] = &["fields", "include_unmapped", "filters", "types"];
 
 /// The routes of this module.
 pub const ROUTES: &[Route] = &[
-    route(&[Get, Post], "/_search", &[SEARCH, TEXT, PLACE, SHAPE, SPREAD, INDICES], |call| {
-        Box::pin(one::search(call))
-    }),
+    route(
+        &[Get, Post],
+        "/_search",
+        &[SEARCH, TEXT, PLACE, SHAPE, SPREAD, INDICES],
+        INDEX_READ,
+        |call| Box::pin(one::search(call)),
+    ),
     route(
         &[Get, Post],
         "/{index}/_search",
         &[SEARCH, TEXT, PLACE, SHAPE, SPREAD, INDICES],
+        INDEX_READ,
         |call| Box::pin(one::search(call)),
     ),
-    route(&[Get, Post], "/_count", &[TEXT, PLACE, INDICES], |call| Box::pin(one::count(call))),
-    route(&[Get, Post], "/{index}/_count", &[TEXT, PLACE, INDICES], |call| {
+    route(&[Get, Post], "/_count", &[TEXT, PLACE, INDICES], INDEX_READ, |call| {
         Box::pin(one::count(call))
     }),
-    route(&[Get, Post], "/_msearch", &[&["search_type"], SHAPE, SPREAD, INDICES], |call| {
-        Box::pin(many::search(call))
+    route(&[Get, Post], "/{index}/_count", &[TEXT, PLACE, INDICES], INDEX_READ, |call| {
+        Box::pin(one::count(call))
     }),
-    route(&[Get, Post], "/{index}/_msearch", &[&["search_type"], SHAPE, SPREAD, INDICES], |call| {
-        Box::pin(many::search(call))
-    }),
-    route(&[Get, Post], "/_search/scroll", &[SCROLL], |call| Box::pin(scroll::next(call))),
-    route(&[Get, Post], "/_search/scroll/{scroll_id}", &[SCROLL], |call| {
+    route(
+        &[Get, Post],
+        "/_msearch",
+        &[&["search_type"], SHAPE, SPREAD, INDICES],
+        ITEMS_READ,
+        |call| Box::pin(many::search(call)),
+    ),
+    route(
+        &[Get, Post],
+        "/{index}/_msearch",
+        &[&["search_type"], SHAPE, SPREAD, INDICES],
+        ITEMS_READ,
+        |call| Box::pin(many::search(call)),
+    ),
+    route(&[Get, Post], "/_search/scroll", &[SCROLL], KNOWN, |call| Box::pin(scroll::next(call))),
+    route(&[Get, Post], "/_search/scroll/{scroll_id}", &[SCROLL], KNOWN, |call| {
         Box::pin(scroll::next(call))
     }),
-    route(&[Delete], "/_search/scroll", &[SCROLL], |call| Box::pin(scroll::clear(call))),
-    route(&[Delete], "/_search/scroll/{scroll_id}", &[SCROLL], |call| {
+    route(&[Delete], "/_search/scroll", &[SCROLL], KNOWN, |call| Box::pin(scroll::clear(call))),
+    route(&[Delete], "/_search/scroll/{scroll_id}", &[SCROLL], KNOWN, |call| {
         Box::pin(scroll::clear(call))
     }),
-    route(&[Post], "/{index}/_search/point_in_time", &[POINT, INDICES], |call| {
+    route(&[Post], "/{index}/_search/point_in_time", &[POINT, INDICES], INDEX_READ, |call| {
         Box::pin(point::open(call))
     }),
-    route(&[Delete], "/_search/point_in_time", &[], |call| Box::pin(point::close(call))),
-    route(&[Get], "/_search/point_in_time/_all", &[], |call| Box::pin(point::list(call))),
-    route(&[Delete], "/_search/point_in_time/_all", &[], |call| Box::pin(point::close_all(call))),
-    route(&[Post], "/{index}/_pit", &[POINT, INDICES], |call| Box::pin(point::open_pit(call))),
-    route(&[Delete], "/_pit", &[], |call| Box::pin(point::close_pit(call))),
-    route(&[Get, Post], "/_validate/query", &[VALIDATE, TEXT, INDICES], |call| {
+    route(&[Delete], "/_search/point_in_time", &[], KNOWN, |call| Box::pin(point::close(call))),
+    route(&[Get], "/_search/point_in_time/_all", &[], CLUSTER_MANAGE, |call| {
+        Box::pin(point::list(call))
+    }),
+    route(&[Delete], "/_search/point_in_time/_all", &[], CLUSTER_MANAGE, |call| {
+        Box::pin(point::close_all(call))
+    }),
+    route(&[Post], "/{index}/_pit", &[POINT, INDICES], INDEX_READ, |call| {
+        Box::pin(point::open_pit(call))
+    }),
+    route(&[Delete], "/_pit", &[], KNOWN, |call| Box::pin(point::close_pit(call))),
+    route(&[Get, Post], "/_validate/query", &[VALIDATE, TEXT, INDICES], INDEX_READ, |call| {
         Box::pin(look::validate(call))
     }),
-    route(&[Get, Post], "/{index}/_validate/query", &[VALIDATE, TEXT, INDICES], |call| {
-        Box::pin(look::validate(call))
-    }),
-    route(&[Get, Post], "/{index}/_explain/{id}", &[TEXT, PLACE, SEARCH], |call| {
+    route(
+        &[Get, Post],
+        "/{index}/_validate/query",
+        &[VALIDATE, TEXT, INDICES],
+        INDEX_VIEW,
+        |call| Box::pin(look::validate(call)),
+    ),
+    route(&[Get, Post], "/{index}/_explain/{id}", &[TEXT, PLACE, SEARCH], INDEX_READ, |call| {
         Box::pin(look::explain(call))
     }),
-    route(&[Get, Post], "/_search_shards", &[PLACE, INDICES, &["local"]], |call| {
+    route(&[Get, Post], "/_search_shards", &[PLACE, INDICES, &["local"]], INDEX_VIEW, |call| {
         Box::pin(look::shards(call))
     }),
-    route(&[Get, Post], "/{index}/_search_shards", &[PLACE, INDICES, &["local"]], |call| {
-        Box::pin(look::shards(call))
-    }),
-    route(&[Get, Post], "/_field_caps", &[CAPS, INDICES], |call| Box::pin(field_caps::get(call))),
-    route(&[Get, Post], "/{index}/_field_caps", &[CAPS, INDICES], |call| {
+    route(
+        &[Get, Post],
+        "/{index}/_search_shards",
+        &[PLACE, INDICES, &["local"]],
+        INDEX_VIEW,
+        |call| Box::pin(look::shards(call)),
+    ),
+    route(&[Get, Post], "/_field_caps", &[CAPS, INDICES], INDEX_READ, |call| {
         Box::pin(field_caps::get(call))
     }),
-    route(&[Get, Post], "/_search/template", &[SEARCH, SHAPE, SPREAD, PLACE, INDICES], |call| {
-        Box::pin(refused::templates(call))
+    route(&[Get, Post], "/{index}/_field_caps", &[CAPS, INDICES], INDEX_READ, |call| {
+        Box::pin(field_caps::get(call))
     }),
+    route(
+        &[Get, Post],
+        "/_search/template",
+        &[SEARCH, SHAPE, SPREAD, PLACE, INDICES],
+        INDEX_READ,
+        |call| Box::pin(refused::templates(call)),
+    ),
     route(
         &[Get, Post],
         "/{index}/_search/template",
         &[SEARCH, SHAPE, SPREAD, PLACE, INDICES],
+        INDEX_READ,
         |call| Box::pin(refused::templates(call)),
     ),
-    route(&[Get, Post], "/_msearch/template", &[SHAPE, SPREAD, INDICES], |call| {
+    route(&[Get, Post], "/_msearch/template", &[SHAPE, SPREAD, INDICES], INDEX_READ, |call| {
         Box::pin(refused::templates(call))
     }),
-    route(&[Get, Post], "/{index}/_msearch/template", &[SHAPE, SPREAD, INDICES], |call| {
-        Box::pin(refused::templates(call))
+    route(
+        &[Get, Post],
+        "/{index}/_msearch/template",
+        &[SHAPE, SPREAD, INDICES],
+        INDEX_READ,
+        |call| Box::pin(refused::templates(call)),
+    ),
+    route(&[Get, Post], "/_render/template", &[], KNOWN, |call| Box::pin(refused::templates(call))),
+    route(&[Get, Post], "/_rank_eval", &[INDICES], INDEX_READ, |call| {
+        Box::pin(refused::rank_eval(call))
     }),
-    route(&[Get, Post], "/_render/template", &[], |call| Box::pin(refused::templates(call))),
-    route(&[Get, Post], "/_rank_eval", &[INDICES], |call| Box::pin(refused::rank_eval(call))),
-    route(&[Get, Post], "/{index}/_rank_eval", &[INDICES], |call| {
+    route(&[Get, Post], "/{index}/_rank_eval", &[INDICES], INDEX_READ, |call| {
         Box::pin(refused::rank_eval(call))
     }),
 ];

@@ -20,7 +20,7 @@ pub async fn search(mut call: Call) -> Result<Answer, Error> {
     let body = call.bytes().await?;
     let around = Around::of_query(call.part("index"), &call.query)?;
     let changes = request::changes(&call.query)?;
-    let asked = request::asked(call.coordinator(), &body, changes, &around)?;
+    let asked = request::asked(call.coordinator(), &call.grant, &body, changes, &around)?;
     carry_out(&call.rest, asked, None).await
 }
 
@@ -102,7 +102,7 @@ async fn counted(
     for (key, value) in changes {
         parsed = parsed.with(&key, value)?;
     }
-    let (targets, mut options) = request::placed(coordinator, around)?;
+    let (targets, mut options) = request::placed(coordinator, &call.grant, around)?;
     options.allow_partial = true;
     coordinator.documents().count(&targets, parsed, options).await
 }

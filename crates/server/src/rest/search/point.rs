@@ -6,7 +6,7 @@ use plimsoll_index::Error;
 use serde_json::{Value, json};
 
 use super::request::{self, Around};
-use crate::node::unix_time;
+use crate::node::unix_ms;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 
@@ -16,7 +16,7 @@ use crate::rest::call::Call;
 /// 400 without `keep_alive`, 404 where an index is not there.
 pub async fn open(call: Call) -> Result<Answer, Error> {
     let (id, shards) = opened(&call).await?;
-    let created_ms = u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX);
+    let created_ms = unix_ms();
     Ok(Answer::json(&json!({
         "pit_id": id.to_string(),
         "_shards": shards,
@@ -42,13 +42,17 @@ async fn opened(call: &Call) -> Result<(ContextId, Value), Error> {
     if !around.routing.is_empty() {
         return Err(Error::illegal_argument("[routing] of a point in time is not supported"));
     }
-    let (targets, options) = request::placed(call.coordinator(), &around)?;
+    let (targets, options) = request::placed(call.coordinator(), &call.grant, &around)?;
     if !options.filters.is_empty() {
         return Err(Error::illegal_argument(
             "a point in time over an alias with a filter is not supported",
         ));
     }
-    let id = call.coordinator().documents().open_context(&targets, keep_alive).await?;
+    let id = call
+        .coordinator()
+        .documents()
+        .open_context(&targets, keep_alive, &call.principal.owner())
+        .await?;
     let count: u32 =
         targets.iter().map(|index: &std::sync::Arc<IndexMetadata>| index.partitions).sum();
     let shards = json!({ "total": count, "successful": count, "skipped": 0, "failed": 0 });
@@ -93,7 +97,7 @@ pub async fn close(mut call: Call) -> Result<Answer, Error> {
     let mut closed = Vec::with_capacity(ids.len());
     for id in ids {
         // One that is gone already is closed as well.
-        let _ = call.coordinator().documents().close_context(&parse(id)?);
+        let _ = call.coordinator().documents().close_context(&parse(&call, id)?);
         closed.push(json!({ "successful": true, "pit_id": id }));
     }
     Ok(Answer::json(&json!({ "pits": closed })))
@@ -121,11 +125,12 @@ pub async fn close_pit(mut call: Call) -> Result<Answer, Error> {
     let Some(id) = body.get("id").and_then(Value::as_str) else {
         return Err(Error::invalid("x_content_parse_exception", "Required [id]"));
     };
-    let freed = call.coordinator().documents().close_context(&parse(id)?);
+    let freed = call.coordinator().documents().close_context(&parse(&call, id)?);
     let answer = json!({ "succeeded": true, "num_freed": u8::from(freed) });
     Ok(Answer::json(&answer).with_status(if freed { 200 } else { 404 }))
 }
 
-fn parse(id: &str) -> Result<ContextId, Error> {
-    id.parse().map_err(|_| Error::illegal_argument(format!("invalid id: [{id}]")))
+fn parse(call: &Call, id: &str) -> Result<ContextId, Error> {
+    ContextId::of(&call.principal.owner(), id)
+        .map_err(|_| Error::illegal_argument(format!("invalid id: [{id}]")))
 }

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::rest::expressions::{self, Expand, Target};
 use crate::rest::json_read;
 use crate::rest::query::{Query, duration};
+use crate::security::principal::Grant;
 
 /// A search that is ready to be carried out.
 pub struct Asked {
@@ -105,13 +106,15 @@ pub fn preference(text: Option<&str>) -> Result<Preference, Error> {
 /// 400 for what is not understood, 404 for an index that is not there.
 pub fn asked(
     coordinator: &Coordinator,
+    grant: &Grant,
     body: &[u8],
     changes: Map<String, Value>,
     around: &Around,
 ) -> Result<Asked, Error> {
     let mut body_value = read(body)?;
     refuse(&body_value)?;
-    let point = take_point(&mut body_value)?;
+    let owner = grant.principal().owner();
+    let point = take_point(&mut body_value, &owner)?;
     let timeout = timeout(&changes, &body_value)?;
     let mut request = parse(body, &body_value, changes, point.is_some(), around.total_as_int)?;
     check_scroll(around, &request)?;
@@ -125,7 +128,7 @@ pub fn asked(
             let options = SearchOptions { context: Some(point), ..SearchOptions::default() };
             (Vec::new(), options)
         }
-        None => placed(coordinator, around)?,
+        None => placed(coordinator, grant, around)?,
     };
     check_search_type(around.search_type.as_deref(), &targets, &mut request)?;
     request.set_window_max(window_max(&targets));
@@ -134,6 +137,7 @@ pub fn asked(
         timeout,
         allow_partial: around.allow_partial,
         scroll: around.scroll,
+        owner,
         preference: around.preference,
         typed_keys: around.typed_keys,
         ..options
@@ -208,12 +212,13 @@ fn parse(
 /// The indices of an expression with the filters and routings of its aliases.
 ///
 /// # Errors
-/// 404 where an index is not there, 400 where it is closed.
+/// 403 where an index is not granted, 404 where it is not there, 400 where it is closed.
 pub fn placed(
     coordinator: &Coordinator,
+    grant: &Grant,
     around: &Around,
 ) -> Result<(Vec<Arc<IndexMetadata>>, SearchOptions), Error> {
-    let found = expressions::resolve(coordinator, around.index.as_deref(), &around.expand)?;
+    let found = expressions::resolve(coordinator, grant, around.index.as_deref(), &around.expand)?;
     let routing =
         if around.routing.is_empty() { alias_routing(&found) } else { around.routing.clone() };
     let filters: BTreeMap<String, Value> = found
@@ -274,7 +279,10 @@ fn cache_of(targets: &[Arc<IndexMetadata>]) -> Option<bool> {
 }
 
 /// `pit` of a body: the point in time and how long it is held from now on.
-fn take_point(body: &mut Value) -> Result<Option<(ContextId, Option<Duration>)>, Error> {
+fn take_point(
+    body: &mut Value,
+    owner: &str,
+) -> Result<Option<(ContextId, Option<Duration>)>, Error> {
     let Some(object) = body.as_object_mut() else { return Ok(None) };
     let Some(point) = object.remove("pit") else { return Ok(None) };
     let id = point
@@ -285,7 +293,7 @@ fn take_point(body: &mut Value) -> Result<Option<(ContextId, Option<Duration>)>,
         None => None,
         Some(text) => Some(duration("keep_alive", text)?),
     };
-    Ok(Some((id.parse()?, keep_alive)))
+    Ok(Some((ContextId::of(owner, id)?, keep_alive)))
 }
 
 fn timeout(changes: &Map<String, Value>, body: &Value) -> Result<Option<Duration>, Error> {

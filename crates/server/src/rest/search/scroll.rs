@@ -30,7 +30,7 @@ pub async fn next(mut call: Call) -> Result<Answer, Error> {
         let reason = "Validation Failed: 1: scrollId is missing;";
         return Err(Error::invalid("action_request_validation_exception", reason));
     };
-    let outcome = call.coordinator().documents().scroll(&parse(id)?, keep_alive).await?;
+    let outcome = call.coordinator().documents().scroll(&parse(&call, id)?, keep_alive).await?;
     Ok(Answer::json(&Found {
         outcome: &outcome,
         total_as_int,
@@ -67,17 +67,21 @@ pub async fn clear(mut call: Call) -> Result<Answer, Error> {
     }
     let coordinator = call.coordinator();
     let held: Vec<ContextId> = if ids == ["_all"] {
-        coordinator.documents().contexts(true).into_iter().map(|(id, ..)| id).collect()
+        // Those of whoever asks.
+        let owner = call.principal.owner();
+        let all = coordinator.documents().contexts(true).into_iter().map(|(id, ..)| id);
+        all.filter(|id| id.owner() == owner).collect()
     } else {
-        ids.iter().map(|id| parse(id)).collect::<Result<_, _>>()?
+        ids.iter().map(|id| parse(&call, id)).collect::<Result<_, _>>()?
     };
     let freed = held.iter().filter(|id| coordinator.documents().close_context(id)).count();
     let answer = Answer::json(&json!({ "succeeded": true, "num_freed": freed }));
     Ok(if freed == 0 { answer.with_status(404) } else { answer })
 }
 
-fn parse(id: &str) -> Result<ContextId, Error> {
-    id.parse().map_err(|_| Error::illegal_argument("Cannot parse scroll id"))
+fn parse(call: &Call, id: &str) -> Result<ContextId, Error> {
+    ContextId::of(&call.principal.owner(), id)
+        .map_err(|_| Error::illegal_argument("Cannot parse scroll id"))
 }
 
 fn check_keys(body: &Value, known: &[&str]) -> Result<(), Error> {

@@ -50,7 +50,8 @@ pub async fn stats(call: Call) -> Result<Answer, Error> {
         )));
     }
     let options = Expand::search().with_query(&call.query)?;
-    let found = expressions::resolve(call.coordinator(), call.part("index"), &options)?;
+    let found =
+        expressions::resolve(call.coordinator(), &call.grant, call.part("index"), &options)?;
     let told = all::statistics(&call.rest).await;
     let views = all::there(&call.rest);
     let mut sum = Sums::default();

@@ -5,6 +5,7 @@ pub mod indices;
 pub mod recovery;
 pub mod segments;
 
+use super::needs::INDEX_MONITOR;
 use super::route::{INDICES, Route, Verb, route};
 use Verb::Get;
 
@@ -24,18 +25,28 @@ const RECOVERY: &[&str] = &["active_only", "detailed"];
 
 /// The routes of this module.
 pub const ROUTES: &[Route] = &[
-    route(&[Get], "/_stats", &[STATS, INDICES], |call| Box::pin(indices::stats(call))),
-    route(&[Get], "/_stats/{metric}", &[STATS, INDICES], |call| Box::pin(indices::stats(call))),
-    route(&[Get], "/{index}/_stats", &[STATS, INDICES], |call| Box::pin(indices::stats(call))),
-    route(&[Get], "/{index}/_stats/{metric}", &[STATS, INDICES], |call| {
+    route(&[Get], "/_stats", &[STATS, INDICES], INDEX_MONITOR, |call| {
         Box::pin(indices::stats(call))
     }),
-    route(&[Get], "/_segments", &[SEGMENTS, INDICES], |call| Box::pin(segments::segments(call))),
-    route(&[Get], "/{index}/_segments", &[SEGMENTS, INDICES], |call| {
+    route(&[Get], "/_stats/{metric}", &[STATS, INDICES], INDEX_MONITOR, |call| {
+        Box::pin(indices::stats(call))
+    }),
+    route(&[Get], "/{index}/_stats", &[STATS, INDICES], INDEX_MONITOR, |call| {
+        Box::pin(indices::stats(call))
+    }),
+    route(&[Get], "/{index}/_stats/{metric}", &[STATS, INDICES], INDEX_MONITOR, |call| {
+        Box::pin(indices::stats(call))
+    }),
+    route(&[Get], "/_segments", &[SEGMENTS, INDICES], INDEX_MONITOR, |call| {
         Box::pin(segments::segments(call))
     }),
-    route(&[Get], "/_recovery", &[RECOVERY, INDICES], |call| Box::pin(recovery::recovery(call))),
-    route(&[Get], "/{index}/_recovery", &[RECOVERY, INDICES], |call| {
+    route(&[Get], "/{index}/_segments", &[SEGMENTS, INDICES], INDEX_MONITOR, |call| {
+        Box::pin(segments::segments(call))
+    }),
+    route(&[Get], "/_recovery", &[RECOVERY, INDICES], INDEX_MONITOR, |call| {
+        Box::pin(recovery::recovery(call))
+    }),
+    route(&[Get], "/{index}/_recovery", &[RECOVERY, INDICES], INDEX_MONITOR, |call| {
         Box::pin(recovery::recovery(call))
     }),
 ];

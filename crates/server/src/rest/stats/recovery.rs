@@ -139,7 +139,8 @@ fn origin(
 /// 404 where an index is not there.
 pub async fn recovery(call: Call) -> Result<Answer, Error> {
     let options = Expand::any().with_query(&call.query)?;
-    let found = expressions::resolve(call.coordinator(), call.part("index"), &options)?;
+    let found =
+        expressions::resolve(call.coordinator(), &call.grant, call.part("index"), &options)?;
     let active_only = call.query.flag_or("active_only", false)?;
     let mut indices: Map<String, Value> = Map::new();
     if !active_only {

@@ -24,7 +24,8 @@ pub fn index_bytes(partition: &PartitionStatistics) -> u64 {
 /// 404 where an index is not there.
 pub async fn segments(call: Call) -> Result<Answer, Error> {
     let options = Expand::search().with_query(&call.query)?;
-    let found = expressions::resolve(call.coordinator(), call.part("index"), &options)?;
+    let found =
+        expressions::resolve(call.coordinator(), &call.grant, call.part("index"), &options)?;
     let told = all::statistics(&call.rest).await;
     let views = all::there(&call.rest);
     let mut indices = Map::new();

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
 use super::call::Call;
+use super::needs::{CLUSTER_MANAGE, CLUSTER_MONITOR};
 use super::nodes::all;
 use super::route::{Route, Verb, route};
 use super::shared::Rest;
@@ -29,10 +30,10 @@ const LIST: &[&str] = &[
 
 /// The routes of this module.
 pub const ROUTES: &[Route] = &[
-    route(&[Get], "/_tasks", &[LIST], |call| Box::pin(list(call))),
-    route(&[Get], "/_tasks/{id}", &[LIST], |call| Box::pin(one(call))),
-    route(&[Post], "/_tasks/_cancel", &[LIST], |call| Box::pin(cancel_all(call))),
-    route(&[Post], "/_tasks/{id}/_cancel", &[LIST], |call| Box::pin(cancel(call))),
+    route(&[Get], "/_tasks", &[LIST], CLUSTER_MONITOR, |call| Box::pin(list(call))),
+    route(&[Get], "/_tasks/{id}", &[LIST], CLUSTER_MONITOR, |call| Box::pin(one(call))),
+    route(&[Post], "/_tasks/_cancel", &[LIST], CLUSTER_MANAGE, |call| Box::pin(cancel_all(call))),
+    route(&[Post], "/_tasks/{id}/_cancel", &[LIST], CLUSTER_MANAGE, |call| Box::pin(cancel(call))),
 ];
 
 /// The requests under way on this node, as JSON: everything that is told of them.

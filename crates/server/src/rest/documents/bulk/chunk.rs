@@ -20,6 +20,8 @@ use crate::rest::documents::written::{self, Outcome};
 use crate::rest::http_status::HttpStatus;
 use crate::rest::shared::{Rest, as_known};
 use crate::rest::types::Types;
+use crate::security::principal::Grant;
+use crate::security::privileges::IndexPrivileges;
 
 /// What a request says for all its items.
 #[derive(Clone, Debug, Default)]
@@ -54,34 +56,56 @@ type Outcomes = Vec<Option<Result<Updated, Error>>>;
 /// The index and id of an item that found no place.
 type Named = Option<(String, Option<String>)>;
 
-/// WriteTargets that were found before, with how they were asked for: few, so they are looked through.
-#[derive(Default)]
-struct WriteTargets(Vec<(String, bool, bool, Arc<WriteTarget>)>);
+/// Targets that were found before, with how they were asked for: few, so they are looked through.
+struct WriteTargets<'a> {
+    grant: &'a Grant,
+    found: Vec<(String, bool, Operation, Arc<WriteTarget>)>,
+}
 
-impl WriteTargets {
+impl<'a> WriteTargets<'a> {
+    fn new(grant: &'a Grant) -> Self {
+        Self { grant, found: Vec::new() }
+    }
+
     async fn find(
         &mut self,
         rest: &Rest,
         name: &str,
         requires_alias: bool,
-        may_create: bool,
+        operation: Operation,
     ) -> Result<Arc<WriteTarget>, Error> {
-        let is_it = |known: &&(String, bool, bool, Arc<WriteTarget>)| {
-            known.0 == name && known.1 == requires_alias && known.2 == may_create
+        let is_it = |known: &&(String, bool, Operation, Arc<WriteTarget>)| {
+            known.0 == name && known.1 == requires_alias && known.2 == operation
         };
-        if let Some((.., place)) = self.0.iter().find(is_it) {
+        if let Some((.., place)) = self.found.iter().find(is_it) {
             return Ok(Arc::clone(place));
         }
+        let (wanted, action, may_create) = match operation {
+            Operation::Delete => {
+                (IndexPrivileges::DELETE, "indices:data/write/bulk[delete]", false)
+            }
+            Operation::Index | Operation::Create | Operation::Update => {
+                (IndexPrivileges::INDEX, "indices:data/write/bulk[index]", true)
+            }
+        };
+        let grant = &self.grant.to(wanted, action);
         // What failed is asked again: an item after it may create the index.
-        let place = Arc::new(target::for_write(rest, name, requires_alias, may_create).await?);
-        self.0.push((name.to_owned(), requires_alias, may_create, Arc::clone(&place)));
+        let place =
+            Arc::new(target::for_write(rest, grant, name, requires_alias, may_create).await?);
+        self.found.push((name.to_owned(), requires_alias, operation, Arc::clone(&place)));
         Ok(place)
     }
 }
 
 /// Carries items out and adds their answers, in the order of the items.
-pub async fn carry_out(rest: &Rest, defaults: &Defaults, items: Vec<Item>, answers: &mut Answers) {
-    let mut places = WriteTargets::default();
+pub async fn carry_out(
+    rest: &Rest,
+    grant: &Grant,
+    defaults: &Defaults,
+    items: Vec<Item>,
+    answers: &mut Answers,
+) {
+    let mut places = WriteTargets::new(grant);
     let mut outcomes: Outcomes = Vec::with_capacity(items.len());
     let mut names: Vec<(Operation, Named)> = Vec::with_capacity(items.len());
     let mut placed = Vec::with_capacity(items.len());
@@ -166,17 +190,16 @@ async fn resolve(
     item: &mut Item,
     operation: Operation,
     name: &str,
-    places: &mut WriteTargets,
+    places: &mut WriteTargets<'_>,
 ) -> Result<Placed, Error> {
     if name.is_empty() {
         return Err(validation(&["index is missing"]));
     }
     let requires_alias = item.require_alias.unwrap_or(defaults.requires_alias);
-    let may_create = operation != Operation::Delete;
     if let Some(id) = &item.id {
         target::check_id(id)?;
     }
-    let place = places.find(rest, name, requires_alias, may_create).await?;
+    let place = places.find(rest, name, requires_alias, operation).await?;
     let routing = item.routing.take().or_else(|| defaults.routing.clone());
     let action = match operation {
         Operation::Index | Operation::Update => WriteKind::Index,
@@ -201,6 +224,9 @@ async fn resolve(
     let routing = place.routing(&id, routing)?;
     let work = if operation == Operation::Update {
         let change = Box::new(Change::parse(&item.source)?);
+        if change.source.is_some() || defaults.source.is_some() {
+            place.check_read()?;
+        }
         Work::Update(change, condition, item.retry_on_conflict)
     } else {
         let source = std::mem::take(&mut item.source);

@@ -107,7 +107,7 @@ impl Work {
     async fn carry_out(&mut self, call: &mut Call, defaults: &Defaults) {
         let items = std::mem::take(&mut self.items);
         if !items.is_empty() {
-            chunk::carry_out(&call.rest, defaults, items, &mut self.answers).await;
+            chunk::carry_out(&call.rest, &call.grant, defaults, items, &mut self.answers).await;
         }
         // A line that is only begun still counts: it is no more than its piece.
         call.body.release(self.bytes);

@@ -15,8 +15,11 @@ use super::write::{check_pipeline, validation};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::expressions::{self, Expand, Target};
+use crate::rest::needs;
 use crate::rest::query::Query;
 use crate::rest::search::request::text_query;
+use crate::security::principal::Grant;
+use crate::security::privileges::IndexPrivileges;
 use plan::{Destination, Plan};
 use run::{Work, carry_out};
 
@@ -49,7 +52,13 @@ pub async fn update(mut call: Call) -> Result<Answer, Error> {
     check_keys(&body, &known)?;
     let script = body.get("script").map(Script::parse).transpose()?;
     let plan = plan(&call, &body)?;
-    carry_out(&call.rest, plan, Work::Update(script)).await
+    let deleting = call.grant.to(IndexPrivileges::DELETE, "indices:data/write/delete");
+    // By the names that they were reached by.
+    let denied = plan.targets.iter().find_map(|target| {
+        let name = target.aliases.first().unwrap_or(&target.index.name);
+        (!deleting.holds_for(name)).then(|| deleting.refusal(name))
+    });
+    carry_out(&call.rest, plan, Work::Update(script, denied)).await
 }
 
 async fn body(call: &mut Call) -> Result<Map<String, Value>, Error> {
@@ -90,7 +99,8 @@ fn refuse_background(query: &Query) -> Result<(), Error> {
 fn plan(call: &Call, body: &Map<String, Value>) -> Result<Plan, Error> {
     let query = &call.query;
     let options = Expand::search().with_query(query)?;
-    let targets = expressions::resolve(call.coordinator(), call.part("index"), &options)?;
+    let targets =
+        expressions::resolve(call.coordinator(), &call.grant, call.part("index"), &options)?;
     let conflicts = query.get("conflicts").or_else(|| body.get("conflicts")?.as_str());
     let searched = match body.get("query") {
         Some(searched) => Some(searched.clone()),
@@ -181,8 +191,9 @@ pub async fn reindex(mut call: Call) -> Result<Answer, Error> {
         .map_err(|error| Error::illegal_argument(format!("[dest]: {}", error.reason)))?;
     let from = indices(source)?;
     let options = Expand { allow_no_indices: false, ..Expand::search() };
-    let targets = expressions::resolve(call.coordinator(), Some(&from), &options)?;
-    let destination = destination(dest, body.get("script"))?;
+    let targets = expressions::resolve(call.coordinator(), &call.grant, Some(&from), &options)?;
+    let writing = call.grant.to(IndexPrivileges::INDEX, "indices:data/write/reindex");
+    let destination = destination(dest, body.get("script"), writing)?;
     let own = |target: &Target| {
         target.index.name == destination.index
             || target.index.aliases.contains_key(&destination.index)
@@ -218,9 +229,17 @@ fn indices(source: &Map<String, Value>) -> Result<String, Error> {
     }
 }
 
-fn destination(dest: &Map<String, Value>, script: Option<&Value>) -> Result<Destination, Error> {
+fn destination(
+    dest: &Map<String, Value>,
+    script: Option<&Value>,
+    grant: Grant,
+) -> Result<Destination, Error> {
     let text = |key: &str| dest.get(key).and_then(Value::as_str);
     let index = text("index").ok_or_else(|| validation(&["index is missing"]))?;
+    // A date in it is judged once that is known.
+    if !index.starts_with('<') {
+        needs::check(&grant, index)?;
+    }
     let creates_only = match text("op_type") {
         None | Some("index") => false,
         Some("create") => true,
@@ -245,6 +264,7 @@ fn destination(dest: &Map<String, Value>, script: Option<&Value>) -> Result<Dest
     };
     Ok(Destination {
         index: index.to_owned(),
+        grant,
         creates_only,
         version_type: text("version_type").map(VersionType::parse).transpose()?.unwrap_or_default(),
         routing,

@@ -7,6 +7,7 @@ use crate::rest::documents::bulk::parser::VersionType;
 use crate::rest::documents::refresh::Refresh;
 use crate::rest::documents::script::Script;
 use crate::rest::expressions::Target;
+use crate::security::principal::Grant;
 
 /// How a run goes.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub struct Plan {
 #[derive(Debug)]
 pub struct Destination {
     pub(super) index: String,
+    /// What whoever asks may do to it.
+    pub(super) grant: Grant,
     pub(super) creates_only: bool,
     pub(super) version_type: VersionType,
     /// None keeps each document's own; otherwise all get this, or none.

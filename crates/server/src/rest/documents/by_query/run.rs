@@ -23,6 +23,7 @@ use crate::rest::documents::script::Script;
 use crate::rest::documents::target::{self, WriteTarget, located};
 use crate::rest::expressions::Target;
 use crate::rest::http_status::HttpStatus;
+use crate::rest::needs;
 use crate::rest::shared::Rest;
 
 /// How long a scroll is kept between two batches.
@@ -35,8 +36,8 @@ const FAILURES_MAX: usize = 1000;
 pub enum Work {
     /// It goes.
     Delete,
-    /// It is written again, as the script leaves it.
-    Update(Option<Script>),
+    /// It is written again, as the script leaves it; and why whoever asks may not delete, where it may not.
+    Update(Option<Script>, Option<String>),
     /// It is written elsewhere.
     Copy(Destination),
 }
@@ -221,7 +222,7 @@ async fn batch(
     hits: &[Box<RawValue>],
 ) -> Result<(), Error> {
     let place = match work {
-        Work::Copy(to) => Some(target::for_write(rest, &to.index, false, true).await?),
+        Work::Copy(to) => Some(target::for_write(rest, &to.grant, &to.index, false, true).await?),
         _ => None,
     };
     let index = place.as_ref().map_or(&target.index, |place| &place.index);
@@ -271,7 +272,7 @@ fn write(
     let unchanged = Condition::IfSequence { seq_no: hit.seq_no, primary_term: 1 };
     let script = match work {
         Work::Delete => None,
-        Work::Update(script) => script.as_ref(),
+        Work::Update(script, _) => script.as_ref(),
         Work::Copy(to) => to.script.as_ref(),
     };
     let source = hit.source.map(|source| Bytes::copy_from_slice(source.get().as_bytes()));
@@ -280,13 +281,20 @@ fn write(
         None => (),
         Some(Becomes::Same) => return Ok(None),
         Some(Becomes::Document(changed)) => source = changed,
-        Some(Becomes::Nothing) => action = WriteKind::Delete,
+        Some(Becomes::Nothing) => {
+            match (work, place) {
+                (Work::Update(_, Some(words)), _) => return Err(needs::denied(words.clone())),
+                (_, Some(place)) => place.check_delete()?,
+                _ => {}
+            }
+            action = WriteKind::Delete;
+        }
     }
     let mut routing = hit.routing;
     let mut condition = unchanged;
     match work {
         Work::Delete => action = WriteKind::Delete,
-        Work::Update(_) => (),
+        Work::Update(..) => (),
         Work::Copy(to) => {
             if let Some(given) = &to.routing {
                 routing.clone_from(given);

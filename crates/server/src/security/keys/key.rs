@@ -1,5 +1,5 @@
-//! What a key is: how it is made and kept, when it holds and what it opens. Pure: time and chance are
-//! handed in.
+//! What a key is: how it is made and kept, when it holds and what it opens: tables for followers, or requests in
+//! the name of the user that made it. Pure: time and chance are handed in.
 //!
 //! A secret is 256 random bits, shown once and kept as its SHA-256. A slow hash, as passwords have,
 //! would guard nothing: it is there for what people think up, and nobody tries 2^256 secrets. It would
@@ -11,6 +11,8 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use subtle::ConstantTimeEq;
+
+use crate::security::patterns::matches;
 
 /// Random bytes of an id.
 const ID_BYTES: usize = 15;
@@ -40,6 +42,19 @@ pub struct KeySpec {
     pub metadata: Map<String, Value>,
     /// After how many milliseconds it holds no longer; none for never.
     pub expires_after_ms: Option<u64>,
+    /// In whose name it opens REST; none where it is a follower's.
+    pub owner: Option<Owner>,
+}
+
+/// In whose name a key opens REST, and how far.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Owner {
+    /// The user's name, as it is kept.
+    pub user: String,
+    /// Roles that were asked for, as [`crate::security::role`] reads them; none: all that the user had.
+    pub roles: Map<String, Value>,
+    /// What the user had when the key was made: the key has no more.
+    pub limited_by: Map<String, Value>,
 }
 
 impl KeySpec {
@@ -61,7 +76,8 @@ impl KeySpec {
         fault(name != name.trim(), "api key name may not begin or end with whitespace");
         fault(name.starts_with('_'), "api key name may not begin with an underscore");
         fault(name.chars().any(char::is_control), "api key name may not have control characters");
-        fault(self.patterns.is_empty(), "replication names are required");
+        let is_of_follower = self.owner.is_none();
+        fault(is_of_follower && self.patterns.is_empty(), "replication names are required");
         fault(self.patterns.len() > PATTERNS_MAX, "replication has more than 100 names");
         fault(
             self.patterns.iter().any(|it| it.is_empty() || it.len() > PATTERN_BYTES_MAX),
@@ -91,8 +107,11 @@ pub struct Key {
     pub name: String,
     /// The SHA-256 of its secret, hexadecimal.
     pub(super) hash: String,
-    /// Which tables it opens.
+    /// Which tables it opens to a follower.
     pub patterns: Vec<String>,
+    /// In whose name it opens REST.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Owner>,
     /// What its user noted of it.
     #[serde(default)]
     pub metadata: Map<String, Value>,
@@ -161,6 +180,7 @@ impl Key {
             name: spec.name,
             hash: hash(&secret),
             patterns: spec.patterns,
+            owner: spec.owner,
             metadata: spec.metadata,
             created_ms: now_ms,
             expires_ms: spec.expires_after_ms.map(|after_ms| now_ms.saturating_add(after_ms)),
@@ -168,6 +188,18 @@ impl Key {
             unknown: Map::new(),
         };
         (key, Credential { id, secret })
+    }
+
+    /// A key as it was kept; one that cannot be read opens nothing, which is logged without what it holds.
+    #[must_use]
+    pub fn read(id: String, value: Value) -> Option<Self> {
+        match serde_json::from_value::<Self>(value) {
+            Ok(key) => Some(Self { id, ..key }),
+            Err(_) => {
+                tracing::error!(id, "a key in the metadata cannot be read: it opens nothing");
+                None
+            }
+        }
     }
 
     /// Whether a secret is its own. The time it takes does not tell how much of it was right.
@@ -180,6 +212,12 @@ impl Key {
     #[must_use]
     pub fn may_follow(&self, table: &str) -> bool {
         self.patterns.iter().any(|pattern| matches(pattern, table))
+    }
+
+    /// Whether it opens REST in the name of this user.
+    #[must_use]
+    pub fn is_of(&self, user: &str) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.user == user)
     }
 
     /// Whether its time is over.
@@ -200,40 +238,8 @@ fn hash(secret: &str) -> String {
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether a name fits a pattern: `*` stands for any characters, `?` for one. At most as many steps
-/// as the product of their lengths.
-fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), name.chars().collect());
-    let (mut at, mut in_name) = (0, 0);
-    // Where the last `*` is, and how much of the name it stands for by now.
-    let mut star: Option<(usize, usize)> = None;
-    while let Some(letter) = name.get(in_name) {
-        match pattern.get(at) {
-            Some('*') => {
-                star = Some((at, in_name));
-                at += 1;
-            }
-            Some(sign) if *sign == '?' || sign == letter => {
-                at += 1;
-                in_name += 1;
-            }
-            _ => match star {
-                Some((star_at, taken)) => {
-                    star = Some((star_at, taken + 1));
-                    at = star_at + 1;
-                    in_name = taken + 1;
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern.iter().skip(at).all(|sign| *sign == '*')
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -293,26 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_name_tables() {
-        for (pattern, name, expected) in [
-            ("*", "", true),
-            ("*", "db0", true),
-            ("logs-*", "logs-", true),
-            ("logs-*", "log", false),
-            ("*-2024", "a-2024-2024", true),
-            ("a?c", "abc", true),
-            ("a?c", "ac", false),
-            ("?*?", "ab", true),
-            ("?*?", "a", false),
-            ("a*b*c", "a1b2c3", false),
-            ("db?", "db1", true),
-            ("ü*", "ünder", true),
-            ("?", "ü", true),
-            ("", "", true),
-            ("", "a", false),
-        ] {
-            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
-        }
+    fn a_key_opens_what_its_patterns_name() {
         let (key, _) = Key::make(spec(&["a", "b*"]), &[1; DRAWN_BYTES], 5);
         assert!(key.may_follow("a") && key.may_follow("bc") && !key.may_follow("ab"));
     }
@@ -342,26 +329,5 @@ mod tests {
         assert!(metadata("a", "b").is_empty());
         assert_eq!(metadata("_a", "b").len(), 1);
         assert_eq!(metadata("a", &"b".repeat(20_000)).len(), 1);
-    }
-
-    /// The same by recursion.
-    fn matches_plainly(pattern: &[char], name: &[char]) -> bool {
-        match (pattern, name) {
-            ([], []) => true,
-            (['*', rest @ ..], _) => (0..=name.len()).any(|at| matches_plainly(rest, &name[at..])),
-            (['?', pattern @ ..], [_, name @ ..]) => matches_plainly(pattern, name),
-            ([sign, pattern @ ..], [letter, name @ ..]) if sign == letter => {
-                matches_plainly(pattern, name)
-            }
-            _ => false,
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn patterns_mean_what_they_say(pattern in "[ab*?]{0,8}", name in "[ab]{0,10}") {
-            let plain: (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
-            prop_assert_eq!(matches(&pattern, &name), matches_plainly(&plain.0, &plain.1));
-        }
     }
 }

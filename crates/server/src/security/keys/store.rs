@@ -5,10 +5,9 @@
 //! the next key that is made. So their number has a limit, whatever is made and taken back.
 
 use plimsoll_index::Error;
-use serde_json::Value;
 
 use super::key::{Credential, DRAWN_BYTES, Key, KeySpec};
-use crate::remote::objects::Objects;
+use crate::objects::Objects;
 
 /// The most keys that are kept, those that ended included.
 const KEYS_MAX: usize = 1000;
@@ -44,20 +43,21 @@ pub enum Refusal {
 }
 
 /// Which keys are meant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Which {
-    /// Those with these ids.
-    Ids(Vec<String>),
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Which {
+    /// Those with these ids; none: whatever their ids.
+    pub ids: Vec<String>,
     /// Those of this name.
-    Name(String),
+    pub name: Option<String>,
+    /// Those that open REST in the name of this user, as it is kept.
+    pub user: Option<String>,
 }
 
 impl Which {
     fn means(&self, key: &Key) -> bool {
-        match self {
-            Self::Ids(ids) => ids.contains(&key.id),
-            Self::Name(name) => key.name == *name,
-        }
+        (self.ids.is_empty() || self.ids.contains(&key.id))
+            && self.name.as_ref().is_none_or(|name| key.name == *name)
+            && self.user.as_ref().is_none_or(|user| key.is_of(user))
     }
 }
 
@@ -88,7 +88,7 @@ impl Keys {
     #[must_use]
     pub fn all(&self) -> Vec<Key> {
         let mut keys: Vec<Key> =
-            self.objects.all().into_iter().filter_map(|(id, value)| read(id, value)).collect();
+            self.objects.all().into_iter().filter_map(|(id, value)| Key::read(id, value)).collect();
         keys.sort_by(|a, b| (a.created_ms, &a.id).cmp(&(b.created_ms, &b.id)));
         keys
     }
@@ -115,7 +115,9 @@ impl Keys {
         for key in old {
             self.objects.put(key.id, None).await.map_err(KeysError::Failed)?;
         }
-        if kept.len() >= KEYS_MAX {
+        // Those of users and those of followers have room of their own.
+        let alike = kept.iter().filter(|key| key.owner.is_some() == spec.owner.is_some());
+        if alike.count() >= KEYS_MAX {
             return Err(KeysError::TooMany);
         }
         let (key, credential) = Key::make(spec, drawn, now_ms);
@@ -146,7 +148,8 @@ impl Keys {
     /// Says why it opens nothing.
     pub fn open(&self, credential: &Credential, now_ms: u64) -> Result<Key, Refusal> {
         let key = self.find(&credential.id);
-        let key = key.filter(|key| key.is_opened_by(credential.secret()));
+        // A key that opens REST opens nothing here.
+        let key = key.filter(|key| key.is_opened_by(credential.secret()) && key.owner.is_none());
         holding(key.ok_or(Refusal::Unknown)?, now_ms)
     }
 
@@ -159,7 +162,7 @@ impl Keys {
     }
 
     fn find(&self, id: &str) -> Option<Key> {
-        read(id.to_owned(), self.objects.get(id)?)
+        Key::read(id.to_owned(), self.objects.get(id)?)
     }
 
     async fn put(&self, key: &Key) -> Result<(), Error> {
@@ -180,23 +183,14 @@ fn holding(key: Key, now_ms: u64) -> Result<Key, Refusal> {
     Ok(key)
 }
 
-/// A key as it was kept; one that cannot be read opens nothing, which is logged without what it holds.
-fn read(id: String, value: Value) -> Option<Key> {
-    match serde_json::from_value::<Key>(value) {
-        Ok(key) => Some(Key { id, ..key }),
-        Err(_) => {
-            tracing::error!(id, "a key in the metadata cannot be read: it opens nothing");
-            None
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
     use futures_util::future::BoxFuture;
     use parking_lot::Mutex;
+
+    use serde_json::Value;
 
     use super::*;
 
@@ -254,7 +248,7 @@ mod tests {
         assert_eq!(keys.open(&nobody, 30), Err(Refusal::Unknown));
         assert_eq!(keys.open(&other, 1020), Err(Refusal::Expired(other.id.clone())));
 
-        let which = Which::Name("first".to_owned());
+        let which = Which { name: Some("first".to_owned()), ..Which::default() };
         let done = keys.invalidate(&which, 40).await;
         assert_eq!(
             (done.now, done.before.len(), done.failed.len()),
@@ -269,7 +263,8 @@ mod tests {
         assert!(keys.known(&other.id, 60).is_ok());
         assert_eq!(keys.all()[0].invalidated_ms, Some(40), "the first time counts");
         assert!(keys.open(&other, 60).is_ok());
-        let done = keys.invalidate(&Which::Ids(vec!["none".to_owned()]), 70).await;
+        let done =
+            keys.invalidate(&Which { ids: vec!["none".to_owned()], ..Which::default() }, 70).await;
         assert!(done.now.is_empty() && done.before.is_empty());
     }
 

@@ -1,6 +1,6 @@
-//! Keys of followers: `POST /_security/cross_cluster/api_key`, and `GET` and `DELETE` of
-//! `/_security/api_key`, in Elasticsearch's shapes. What a key is and where it is kept is
-//! `remote::keys`; no key of any kind opens REST.
+//! `_security/api_key` and `_security/cross_cluster/api_key`: keys made, shown and taken back. A key of
+//! `api_key` opens REST in the name of whoever made it; one of `cross_cluster` the port for other clusters, and that
+//! alone. What a key is and where it is kept is [`crate::security::keys`]'.
 
 use std::time::Duration;
 
@@ -8,40 +8,75 @@ use plimsoll_index::Error;
 use plimsoll_stdx::wildcard_matches;
 use serde_json::{Map, Value, json};
 
-use super::answer::Answer;
-use super::call::Call;
-use super::documents::write::validation;
-use super::query::parse_duration;
-use super::route::{Route, Verb, route};
-use crate::auth::USER;
-use crate::node::unix_time;
-use crate::remote::keys::{DRAWN_BYTES, Key, KeySpec, KeysError, Which};
+use crate::node::unix_ms;
+use crate::rest::answer::Answer;
+use crate::rest::call::Call;
+use crate::rest::documents::write::validation;
+use crate::rest::query::parse_duration;
+use crate::security::keys::{DRAWN_BYTES, Key, KeySpec, KeysError, Owner, Which};
+use crate::security::principal::Via;
+use crate::security::privileges::ClusterPrivileges;
+use crate::security::role::Role;
+use crate::security::user::{DEFAULT, kept_name};
 
 /// The most ids that one request takes back.
 const IDS_MAX: usize = 1000;
-
-/// The routes of this module.
-pub const ROUTES: &[Route] = &[
-    route(&[Verb::Post], "/_security/cross_cluster/api_key", &[], |call| Box::pin(create(call))),
-    route(&[Verb::Get], "/_security/api_key", &[&["id", "name", "active_only"]], |call| {
-        Box::pin(get(call))
-    }),
-    route(&[Verb::Delete], "/_security/api_key", &[], |call| Box::pin(invalidate(call))),
-];
-
-fn now_ms() -> u64 {
-    u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX)
-}
+/// The most keys of one user, those included that ended within a week.
+const KEYS_OF_USER_MAX: usize = 200;
+/// The most bytes of a key's roles, in JSON, and of what its user has.
+const ROLES_BYTES_MAX: usize = 64 << 10;
+/// The most roles that a key is given.
+const ROLES_MAX: usize = 100;
 
 /// POST `/_security/cross_cluster/api_key`.
 ///
 /// # Errors
 /// 400 where what is asked for makes no sense or is not supported.
-async fn create(mut call: Call) -> Result<Answer, Error> {
-    let spec = spec(call.json_required().await?)?;
+pub async fn create_for_follower(mut call: Call) -> Result<Answer, Error> {
+    let spec = spec_for_follower(call.json_required().await?)?;
+    made(&call, spec).await
+}
+
+/// POST or PUT `/_security/api_key`: a key that has no more than whoever makes it has now.
+///
+/// # Errors
+/// 400 where what is asked for makes no sense or is not supported.
+pub async fn create(mut call: Call) -> Result<Answer, Error> {
+    match call.principal.via {
+        Via::ApiKey(..) => {
+            return Err(Error::illegal_argument("keys are made by users, and not by other keys"));
+        }
+        Via::Anonymous if !call.principal.may_all => {
+            return Err(Error::illegal_argument("keys are made by users: log in"));
+        }
+        _ => {}
+    }
+    let (mut spec, roles) = spec(call.json_required().await?)?;
+    let directory = call.rest.node.security.directory();
+    if directory.keys_of(kept_name(&call.principal.name)).count() >= KEYS_OF_USER_MAX {
+        return Err(Error::illegal_argument(format!(
+            "a user has at most {KEYS_OF_USER_MAX} keys: those that were invalidated or expired go after a week"
+        )));
+    }
+    spec.owner = Some(Owner {
+        user: kept_name(&call.principal.name).to_owned(),
+        roles,
+        limited_by: directory.descriptors(&call.principal),
+    });
+    let owner = serde_json::to_vec(&spec.owner).map_or(usize::MAX, |json| json.len());
+    if owner > ROLES_BYTES_MAX {
+        return Err(Error::illegal_argument(format!(
+            "the roles of the key and of its user are larger than {ROLES_BYTES_MAX} bytes"
+        )));
+    }
+    made(&call, spec).await
+}
+
+async fn made(call: &Call, spec: KeySpec) -> Result<Answer, Error> {
     let mut drawn = [0; DRAWN_BYTES];
-    getrandom::fill(&mut drawn).map_err(|error| Error::internal(error.to_string()))?;
-    let made = call.rest.remote.keys.make(spec, &drawn, now_ms()).await;
+    let drawing = call.rest.node.security.draw(&mut drawn);
+    drawing.map_err(|error| Error::internal(error.to_string()))?;
+    let made = call.rest.remote.keys.make(spec, &drawn, unix_ms()).await;
     let (key, credential) = made.map_err(|error| match error {
         KeysError::Faults(faults) => {
             validation(&faults.iter().map(String::as_str).collect::<Vec<_>>())
@@ -60,20 +95,32 @@ async fn create(mut call: Call) -> Result<Answer, Error> {
     Ok(Answer::json(&answer))
 }
 
+/// The user whose keys alone whoever asks may see and take back; none: everybody's.
+fn only_own(call: &Call) -> Option<String> {
+    let is_for_all = call.principal.may_on_cluster(ClusterPrivileges::API_KEYS);
+    (!is_for_all).then(|| kept_name(&call.principal.name).to_owned())
+}
+
 /// GET `/_security/api_key`.
 ///
 /// # Errors
 /// 400 where both an id and a name are given; 404 where there is no key of the id.
-async fn get(call: Call) -> Result<Answer, Error> {
-    let [id, name] = ["id", "name"].map(|it| call.query.get(it).filter(|text| !text.is_empty()));
+pub async fn get(call: Call) -> Result<Answer, Error> {
+    let [id, name, user] =
+        ["id", "name", "username"].map(|it| call.query.get(it).filter(|text| !text.is_empty()));
     if id.is_some() && name.is_some() {
         return Err(validation(&["only one of [api key id, api key name] can be specified"]));
     }
     let is_active_only = call.query.flag_or("active_only", false)?;
-    let now_ms = now_ms();
+    let own =
+        call.query.flag_or("owner", false)?.then(|| kept_name(&call.principal.name).to_owned());
+    let own = own.or_else(|| only_own(&call));
+    let now_ms = unix_ms();
     let is_meant = |key: &Key| {
         id.is_none_or(|id| key.id == id)
             && name.is_none_or(|name| wildcard_matches(name, &key.name))
+            && user.is_none_or(|user| key.is_of(kept_name(user)))
+            && own.as_ref().is_none_or(|own| key.is_of(own))
             && !(is_active_only && (key.invalidated_ms.is_some() || key.is_expired(now_ms)))
     };
     let keys: Vec<Value> =
@@ -86,9 +133,19 @@ async fn get(call: Call) -> Result<Answer, Error> {
 ///
 /// # Errors
 /// 400 where it is not said which.
-async fn invalidate(mut call: Call) -> Result<Answer, Error> {
-    let which = which(call.json_required().await?)?;
-    let done = call.rest.remote.keys.invalidate(&which, now_ms()).await;
+pub async fn invalidate(mut call: Call) -> Result<Answer, Error> {
+    let (mut which, is_owner) = which(call.json_required().await?)?;
+    if is_owner {
+        which.user = Some(kept_name(&call.principal.name).to_owned());
+    }
+    if let Some(own) = only_own(&call) {
+        // Others' are as if they were not there.
+        if which.user.as_ref().is_some_and(|user| *user != own) {
+            which.ids = vec![String::new()];
+        }
+        which.user = Some(own);
+    }
+    let done = call.rest.remote.keys.invalidate(&which, unix_ms()).await;
     let mut answer = json!({
         "invalidated_api_keys": done.now,
         "previously_invalidated_api_keys": done.before,
@@ -107,7 +164,7 @@ fn shown(key: &Key) -> Value {
     let mut shown = json!({
         "id": key.id,
         "name": key.name,
-        "type": "cross_cluster",
+        "type": if key.owner.is_some() { "rest" } else { "cross_cluster" },
         "creation": key.created_ms,
     });
     if let Some(expires_ms) = key.expires_ms {
@@ -117,10 +174,16 @@ fn shown(key: &Key) -> Value {
     if let Some(invalidated_ms) = key.invalidated_ms {
         shown["invalidation"] = json!(invalidated_ms);
     }
-    shown["username"] = json!(USER);
+    shown["username"] = json!(key.owner.as_ref().map_or(DEFAULT, |owner| &owner.user));
     shown["realm"] = json!("plimsoll");
     shown["metadata"] = json!(key.metadata);
-    shown["access"] = json!({ "replication": names });
+    match &key.owner {
+        Some(owner) => {
+            shown["role_descriptors"] = json!(owner.roles);
+            shown["limited_by"] = json!([owner.limited_by]);
+        }
+        None => shown["access"] = json!({ "replication": names }),
+    }
     shown
 }
 
@@ -157,8 +220,31 @@ fn texts(value: Value, whole: &str, field: &str) -> Result<Vec<String>, Error> {
     }
 }
 
-/// The body of a creation.
-fn spec(body: Value) -> Result<KeySpec, Error> {
+/// The body of a creation, and the roles that it asks for.
+fn spec(body: Value) -> Result<(KeySpec, Map<String, Value>), Error> {
+    const WHOLE: &str = "api_key_request";
+    let (mut spec, mut roles) = (KeySpec::default(), Map::new());
+    for (field, value) in object(body, WHOLE, "body")? {
+        match field.as_str() {
+            "name" => spec.name = text(value, WHOLE, &field)?,
+            "role_descriptors" | "metadata" | "expiration" if value.is_null() => {}
+            "role_descriptors" => roles = object(value, WHOLE, &field)?,
+            "metadata" => spec.metadata = object(value, WHOLE, &field)?,
+            "expiration" => spec.expires_after_ms = expiration(&text(value, WHOLE, &field)?)?,
+            _ => return Err(unknown(WHOLE, &field)),
+        }
+    }
+    if roles.len() > ROLES_MAX {
+        return Err(validation(&[&format!("a key has at most {ROLES_MAX} role descriptors")]));
+    }
+    for role in roles.values() {
+        Role::parse(role).map_err(Error::illegal_argument)?;
+    }
+    Ok((spec, roles))
+}
+
+/// The body of a creation for a follower.
+fn spec_for_follower(body: Value) -> Result<KeySpec, Error> {
     const WHOLE: &str = "cross_cluster_api_key_request_payload";
     let mut spec = KeySpec::default();
     let mut has_access = false;
@@ -226,38 +312,42 @@ fn expiration(text: &str) -> Result<Option<u64>, Error> {
     Ok(Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
 }
 
-/// The body of a deletion.
-fn which(body: Value) -> Result<Which, Error> {
+/// The body of a deletion: which, and whether those of whoever asks alone.
+fn which(body: Value) -> Result<(Which, bool), Error> {
     const WHOLE: &str = "invalidate_api_key_request";
-    let (mut ids, mut name) = (Vec::new(), None);
+    let (mut which, mut is_owner) = (Which::default(), false);
     for (field, value) in object(body, WHOLE, "body")? {
         match field.as_str() {
-            "ids" => ids.extend(texts(value, WHOLE, &field)?),
-            "id" => ids.push(text(value, WHOLE, &field)?),
-            "name" => name = Some(text(value, WHOLE, &field)?),
-            "owner" if value == json!(false) => {}
-            "owner" | "realm_name" | "username" => {
-                return Err(Error::illegal_argument(format!(
-                    "[{field}] is not supported: there is one user, say [ids] or [name]"
-                )));
+            "ids" => which.ids.extend(texts(value, WHOLE, &field)?),
+            "id" => which.ids.push(text(value, WHOLE, &field)?),
+            "name" => which.name = Some(text(value, WHOLE, &field)?),
+            "username" => which.user = Some(kept_name(&text(value, WHOLE, &field)?).to_owned()),
+            "owner" => {
+                let owner = value.as_bool();
+                is_owner = owner.ok_or_else(|| wrong(WHOLE, &field, "true or false"))?;
+            }
+            "realm_name" => {
+                return Err(Error::illegal_argument(
+                    "[realm_name] is not supported: say [username]",
+                ));
             }
             _ => return Err(unknown(WHOLE, &field)),
         }
     }
-    if ids.len() > IDS_MAX || ids.iter().any(String::is_empty) {
+    if which.ids.len() > IDS_MAX || which.ids.iter().any(String::is_empty) {
         return Err(validation(&["Field [ids] has 1 to 1000 items, none of them blank"]));
     }
-    match (ids.is_empty(), name) {
-        (false, None) => Ok(Which::Ids(ids)),
-        (true, Some(name)) if !name.is_empty() => Ok(Which::Name(name)),
-        (false, Some(_)) => {
-            Err(validation(&["only one of [api key id(s), api key name] can be specified"]))
-        }
-        (true, _) => Err(validation(&[
+    if !which.ids.is_empty() && which.name.is_some() {
+        return Err(validation(&["only one of [api key id(s), api key name] can be specified"]));
+    }
+    let is_named = which.name.as_ref().is_none_or(|name| !name.is_empty());
+    if (which == Which::default() && !is_owner) || !is_named {
+        return Err(validation(&[
             "One of [api key id(s), api key name, username, realm name] must be specified if \
              [owner] flag is false",
-        ])),
+        ]));
     }
+    Ok((which, is_owner))
 }
 
 #[cfg(test)]
@@ -271,7 +361,7 @@ mod tests {
         let body = json!({
             "name": "west", "access": access, "metadata": { "team": "x" }, "expiration": "1d",
         });
-        let spec = spec(body).unwrap();
+        let spec = spec_for_follower(body).unwrap();
         assert_eq!(
             (spec.name.as_str(), &spec.patterns[..]),
             ("west", &["a*", "b", "c"].map(String::from)[..])
@@ -291,29 +381,49 @@ mod tests {
             (json!({ "access": { "replication": [{ "names": ["x"], "query": {} }] } }), "[query]"),
             (json!([]), "expected an object"),
         ] {
-            let error = super::spec(body).unwrap_err();
+            let error = spec_for_follower(body).unwrap_err();
             assert!(error.status() == 400 && error.reason.contains(why), "{why}: {error}");
         }
     }
 
     #[test]
     fn a_deletion_says_which() {
-        assert_eq!(
-            which(json!({ "ids": ["a", "b"] })),
-            Ok(Which::Ids(vec!["a".into(), "b".into()]))
-        );
-        assert_eq!(which(json!({ "id": "a", "owner": false })), Ok(Which::Ids(vec!["a".into()])));
-        assert_eq!(which(json!({ "name": "x" })), Ok(Which::Name("x".into())));
+        let ids = |ids: &[&str]| Which {
+            ids: ids.iter().map(|it| (*it).to_owned()).collect(),
+            ..Which::default()
+        };
+        assert_eq!(which(json!({ "ids": ["a", "b"] })), Ok((ids(&["a", "b"]), false)));
+        assert_eq!(which(json!({ "id": "a", "owner": true })), Ok((ids(&["a"]), true)));
+        let named = Which { name: Some("x".into()), ..Which::default() };
+        assert_eq!(which(json!({ "name": "x" })), Ok((named, false)));
+        assert_eq!(which(json!({ "owner": true })), Ok((Which::default(), true)));
+        let of_user = Which { user: Some("default".into()), ..Which::default() };
+        assert_eq!(which(json!({ "username": "elastic" })), Ok((of_user, false)));
         for body in [
             json!({}),
             json!({ "ids": [] }),
             json!({ "ids": [""] }),
             json!({ "ids": ["a"], "name": "x" }),
-            json!({ "owner": true }),
-            json!({ "username": "elastic" }),
+            json!({ "owner": 7 }),
+            json!({ "name": "" }),
+            json!({ "realm_name": "x" }),
             json!({ "bogus": 1 }),
         ] {
             assert_eq!(which(body.clone()).unwrap_err().status(), 400, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_rest_has_roles_that_are_read() {
+        let roles = json!({ "r": { "indices": [{ "names": "a", "privileges": "read" }] } });
+        let (spec, found) = spec(json!({ "name": "x", "role_descriptors": roles })).unwrap();
+        assert_eq!((spec.name.as_str(), found.len()), ("x", 1));
+        for body in [
+            json!({ "name": "x", "role_descriptors": [] }),
+            json!({ "name": "x", "role_descriptors": { "r": { "cluster": ["fly"] } } }),
+            json!({ "name": "x", "access": {} }),
+        ] {
+            assert_eq!(super::spec(body.clone()).unwrap_err().status(), 400, "{body}");
         }
     }
 }

@@ -1,0 +1,264 @@
+//! Users and roles changed as they stand when that is written, and what is never taken away: the role that may do everything,
+//! and the last user that may change others.
+
+use plimsoll_index::Error;
+use serde_json::Value;
+
+use super::Security;
+use super::directory::Directory;
+use super::faults::Fault;
+use super::passwords::{SALT_BYTES, Unproven, check_hash};
+use super::role::{Role, SUPERUSER, check_name};
+use super::store::{KEYS, ROLES, USERS};
+use super::user::{DEFAULT, User, UserSpec, check_password, kept_name};
+
+/// The most users, and the most roles.
+const OBJECTS_MAX: usize = 1000;
+/// How often a change is tried again that others were faster than.
+const ATTEMPTS_MAX: usize = 300;
+
+/// Why a change was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// It makes no sense.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    /// Nobody would be left who may change users.
+    #[error(
+        "nobody would be left who may change users: another user with [manage_security] has to be there first"
+    )]
+    LastAdministrator,
+    /// A password cannot be hashed now.
+    #[error(transparent)]
+    Unproven(#[from] Unproven),
+    /// The metadata cannot be written.
+    #[error("{0}")]
+    Failed(Error),
+}
+
+impl Security {
+    fn draw_salt(&self) -> Result<[u8; SALT_BYTES], ChangeError> {
+        let mut salt = [0; SALT_BYTES];
+        let drawn = self.draw(&mut salt);
+        drawn.map_err(|error| ChangeError::Failed(Error::internal(error.to_string())))?;
+        Ok(salt)
+    }
+
+    /// The hash of a new password, as it is kept.
+    ///
+    /// # Errors
+    /// Where it cannot be computed now.
+    pub async fn hash(&self, password: String) -> Result<String, ChangeError> {
+        Ok(self.passwords.hash(password, self.draw_salt()?).await?)
+    }
+
+    /// Whether a password is one of a user's.
+    ///
+    /// # Errors
+    /// Where it cannot be found out now.
+    pub async fn fits(&self, hash: &str, password: &[u8]) -> Result<bool, ChangeError> {
+        // Under a name that nobody has, so that what is remembered of others stays.
+        Ok(self.passwords.prove("", &[hash.to_owned()], password).await?)
+    }
+
+    /// Puts a user, or changes one: says whether it is new.
+    ///
+    /// # Errors
+    /// See [`ChangeError`].
+    pub async fn put_user(&self, name: &str, mut spec: UserSpec) -> Result<bool, ChangeError> {
+        check_name("User", name)?;
+        if let Some(hash) = &spec.password_hash {
+            check_hash(hash)?;
+        }
+        let hash = match spec.password.take() {
+            Some(password) => Some(self.hash(password).await?),
+            None => None,
+        };
+        let kept = kept_name(name);
+        self.change_user(kept, |before| {
+            let is_new = before.is_none();
+            Ok((Some(spec.clone().change(before, kept, hash.clone())?), is_new))
+        })
+        .await
+    }
+
+    /// Gives a user another password; the old ones hold no longer.
+    ///
+    /// # Errors
+    /// See [`ChangeError`]; false where there is no such user.
+    pub async fn set_password(&self, name: &str, password: String) -> Result<bool, ChangeError> {
+        check_password(&password)?;
+        let hash = self.hash(password).await?;
+        self.change_there(name, |user| user.passwords = vec![hash.clone()]).await
+    }
+
+    /// The same with a hash that was made elsewhere.
+    ///
+    /// # Errors
+    /// See [`ChangeError`]; false where there is no such user.
+    pub async fn set_hash(&self, name: &str, hash: String) -> Result<bool, ChangeError> {
+        check_hash(&hash)?;
+        self.change_there(name, |user| user.passwords = vec![hash.clone()]).await
+    }
+
+    /// Lets a user log in, or not.
+    ///
+    /// # Errors
+    /// See [`ChangeError`]; false where there is no such user.
+    pub async fn enable(&self, name: &str, enabled: bool) -> Result<bool, ChangeError> {
+        self.change_there(name, |user| user.enabled = enabled).await
+    }
+
+    /// Takes a user away, and back the keys that it made.
+    ///
+    /// # Errors
+    /// See [`ChangeError`]; false where there is no such user.
+    pub async fn delete_user(&self, name: &str, now_ms: u64) -> Result<bool, ChangeError> {
+        let kept = kept_name(name);
+        if kept == DEFAULT {
+            return Err(Fault(format!("user [{name}] is reserved and cannot be deleted")).into());
+        }
+        let found = self.change_user(kept, |before| Ok((None, before.is_some()))).await?;
+        self.end_keys(kept, now_ms).await?;
+        Ok(found)
+    }
+
+    async fn change_there(
+        &self,
+        name: &str,
+        change: impl Fn(&mut User),
+    ) -> Result<bool, ChangeError> {
+        let kept = kept_name(name);
+        self.change_user(kept, |before| {
+            let is_there = before.is_some();
+            let changed = before.map(|mut user| {
+                change(&mut user);
+                user
+            });
+            Ok((changed, is_there))
+        })
+        .await
+    }
+
+    /// Changes a user as it stands when that is written; what is handed back is the caller's to say. Where there
+    /// was none and is none, nothing is written.
+    ///
+    /// # Errors
+    /// See [`ChangeError`].
+    pub async fn change_user<T>(
+        &self,
+        kept: &str,
+        change: impl Fn(Option<User>) -> Result<(Option<User>, T), Fault>,
+    ) -> Result<T, ChangeError> {
+        let id: String = self.draw_salt()?.iter().map(|byte| format!("{byte:02x}")).collect();
+        let _changing = self.changing.lock().await;
+        for _ in 0..ATTEMPTS_MAX {
+            let directory = self.directory();
+            let before = directory.user(kept).cloned();
+            let (mut after, outcome) = change(before.clone())?;
+            if before == after {
+                return Ok(outcome);
+            }
+            if before.is_none() {
+                if directory.users().count() >= OBJECTS_MAX {
+                    return Err(Fault(format!("there are {OBJECTS_MAX} users already")).into());
+                }
+                after = after.map(|user| User { id: id.clone(), ..user });
+            }
+            self.check_administrator(&directory, &directory.with_user(kept, after.clone()))?;
+            let value = after.map(serde_json::to_value).transpose();
+            let value =
+                value.map_err(|error| ChangeError::Failed(Error::internal(error.to_string())))?;
+            if self.write(USERS, kept, value, directory.changes[0]).await? {
+                return Ok(outcome);
+            }
+        }
+        Err(others_change())
+    }
+
+    /// Puts a role: says whether it is new.
+    ///
+    /// # Errors
+    /// See [`ChangeError`].
+    pub async fn put_role(&self, name: &str, body: &Value) -> Result<bool, ChangeError> {
+        check_name("Role", name)?;
+        let role = Role::parse(body)?;
+        self.change_role(name, Some(role)).await
+    }
+
+    /// Takes a role away: false where there is none.
+    ///
+    /// # Errors
+    /// See [`ChangeError`].
+    pub async fn delete_role(&self, name: &str) -> Result<bool, ChangeError> {
+        Ok(!self.change_role(name, None).await?)
+    }
+
+    /// Says whether there was none.
+    async fn change_role(&self, name: &str, role: Option<Role>) -> Result<bool, ChangeError> {
+        if name == SUPERUSER {
+            return Err(Fault(format!("Role [{name}] is reserved and may not be used.")).into());
+        }
+        let _changing = self.changing.lock().await;
+        for _ in 0..ATTEMPTS_MAX {
+            let directory = self.directory();
+            let is_new = directory.role(name).is_none();
+            if is_new && role.is_none() {
+                return Ok(true);
+            }
+            if is_new && directory.roles().count() >= OBJECTS_MAX {
+                return Err(Fault(format!("there are {OBJECTS_MAX} roles already")).into());
+            }
+            self.check_administrator(&directory, &directory.with_role(name, role.clone()))?;
+            let value = role.as_ref().map(Role::to_json);
+            if self.write(ROLES, name, value, directory.changes[1]).await? {
+                return Ok(is_new);
+            }
+        }
+        Err(others_change())
+    }
+
+    /// Nobody takes away the last one who may change users; where there is none already, everything helps.
+    fn check_administrator(
+        &self,
+        before: &Directory,
+        after: &Directory,
+    ) -> Result<(), ChangeError> {
+        let had = before.has_administrator(self.default_has_way(before));
+        let has = after.has_administrator(self.default_has_way(after));
+        if had && !has { Err(ChangeError::LastAdministrator) } else { Ok(()) }
+    }
+
+    /// Says whether nobody changed one of the kind meanwhile.
+    async fn write(
+        &self,
+        kind: &'static str,
+        name: &str,
+        value: Option<Value>,
+        seen: u64,
+    ) -> Result<bool, ChangeError> {
+        self.store.put(kind, name.to_owned(), value, seen).await.map_err(ChangeError::Failed)
+    }
+
+    /// Takes back the keys of a user that is taken away: another of its name is not to have them.
+    async fn end_keys(&self, kept: &str, now_ms: u64) -> Result<(), ChangeError> {
+        for _ in 0..ATTEMPTS_MAX {
+            let directory = self.directory();
+            let key = directory.keys_of(kept).find(|key| key.invalidated_ms.is_none()).cloned();
+            let Some(mut key) = key else { return Ok(()) };
+            key.invalidated_ms = Some(now_ms);
+            let value = serde_json::to_value(&key);
+            let value =
+                value.map_err(|error| ChangeError::Failed(Error::internal(error.to_string())))?;
+            self.write(KEYS, &key.id, Some(value), directory.changes[2]).await?;
+        }
+        Err(others_change())
+    }
+}
+
+fn others_change() -> ChangeError {
+    ChangeError::Failed(Error::unavailable(
+        "security_exception",
+        "others change users at the same time: come again",
+    ))
+}
