@@ -13,8 +13,10 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 recipe=$root/build/rocksdb
 cache=${PLIMSOLL_CACHE:-$HOME/.cache/plimsoll}/rocksdb
 export CC=${ROCKSDB_CC:-clang} CXX=${ROCKSDB_CXX:-clang++}
-# Seconds of one core that one source file takes; only for the first guess of the time left.
-seconds_per_source=4
+# How many of RocksDB's sources are compiled as one file: its headers take most of the time.
+sources_per_file=12
+# Seconds of one core that one such file takes; only for the first guess of the time left.
+seconds_per_file=15
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "rocksdb: $*"; exit 1; }
@@ -37,6 +39,27 @@ crate_dir() {
     head -n 1 | cut -d'"' -f4 | xargs dirname
 }
 
+# Copies the crate, and has it compile a few large files that include its sources. Those whose flags the
+# crate chooses by name stay as they are, and the one that it leaves out.
+unite() { # destination
+  local list=rocksdb_lib_sources.txt
+  rm -rf "$1"
+  cp -r "$(crate_dir)" "$1"
+  (cd "$1" && chmod -R u+w . && mkdir rocksdb/united && grep -v 'crc32c\|build_version' $list |
+    split -l $sources_per_file -d --additional-suffix=.cc - rocksdb/united/ &&
+    sed -i 's/.*/#include "&"/' rocksdb/united/*.cc &&
+    { (cd rocksdb && ls united/*.cc) && grep 'crc32c\|build_version' $list; } >$list.new &&
+    mv $list.new $list)
+}
+
+# The recipe with the copy of the crate in place of the crate. Everything else is as locked.
+recipe_of() { # source, destination
+  rm -rf "$2"
+  cp -r "$recipe" "$2"
+  printf '\n[patch.crates-io]\nrust-librocksdb-sys = { path = "%s" }\n' "$1" >>"$2/Cargo.toml"
+  sed -i '/^name = "rust-librocksdb-sys"/,/^dependencies/{/^source/d;/^checksum/d}' "$2/Cargo.lock"
+}
+
 count_objects() {
   find "$1"/release/build/rust-librocksdb-sys-*/out -name '*.o' 2>/dev/null | wc -l
 }
@@ -54,7 +77,7 @@ show_progress() { # target folder, number of sources, pid of cargo
     if ((first >= 0 && done_count - first >= 10)); then
       left=$(((total - done_count) * (SECONDS - rate_begin) / (done_count - first)))
     else
-      left=$(((total - done_count) * seconds_per_source / $(nproc)))
+      left=$(((total - done_count) * seconds_per_file / $(nproc)))
     fi
     local line
     line="RocksDB: $done_count of $total files, $(minutes $((SECONDS - begin))), about $(minutes $left) left"
@@ -81,12 +104,14 @@ install_from() { # target folder, destination
 
 build() { # destination
   local target=$cache/build-$(basename "$1") total log pid
-  total=$(wc -l <"$(crate_dir)/rocksdb_lib_sources.txt")
   log=$cache/build.log
-  mkdir -p "$cache"
+  mkdir -p "$target"
+  unite "$target/source"
+  recipe_of "$target/source" "$target/recipe"
+  total=$(wc -l <"$target/source/rocksdb_lib_sources.txt")
   say "RocksDB is compiled once per machine: $total files on $(nproc) cores, about" \
-    "$(minutes $((total * seconds_per_source / $(nproc)))). Log: $log"
-  CARGO_TARGET_DIR=$target cargo build --release --locked --manifest-path "$recipe/Cargo.toml" \
+    "$(minutes $((total * seconds_per_file / $(nproc)))). Log: $log"
+  CARGO_TARGET_DIR=$target cargo build --release --locked --manifest-path "$target/recipe/Cargo.toml" \
     >"$log" 2>&1 &
   pid=$!
   trap 'kill "$pid" 2>/dev/null || true' EXIT
