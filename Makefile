@@ -7,7 +7,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/plimsoll/target
 export DATA RESP HTTP RPC LOG ARGS TLS SEEDS FROM
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo cluster build test bench-tls bench-breakers bench-redis bench-rows bench-mixes bench-distribution bench-growth bench-rally bench-failover simulate mutations soak soak-absence soak-absence-real soak-cluster soak-follow clean-data
+.PHONY: help run demo cluster build test bench-tls bench-tls-nodes bench-breakers bench-redis bench-rows bench-mixes bench-distribution bench-growth bench-rally bench-failover simulate mutations soak soak-absence soak-absence-real soak-cluster soak-follow clean-data
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -56,6 +56,10 @@ bench-growth: build ## what a write costs on three nodes and on nine, log server
 
 bench-tls: build ## what TLS costs a node: GET, a search, handshakes, beside a node without it (ARGS="--laps 5")
 	@scripts/deps.sh test && $$(scripts/venv.sh) scripts/bench_tls.py $(ARGS)
+
+bench-tls-nodes: ## what TLS between nodes costs: a search that asks three, a copy of an index (ARGS="--laps 5")
+	@scripts/deps.sh test && . scripts/env.sh && build_whole
+	@$$(scripts/venv.sh) scripts/bench_tls_nodes.py $$CARGO_TARGET_DIR/release/examples/http_load $(ARGS)
 
 bench-breakers: ## what the memory breakers cost, beside a binary without their layer (ARGS="--quick")
 	@scripts/deps.sh build && . scripts/env.sh && build_layerless

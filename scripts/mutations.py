@@ -208,6 +208,7 @@ def simulate(environment, seeds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=1000, help="how many seeds each has to be found in")
+    parser.add_argument("--clean", type=int, default=1000, help="how many of the tree as it is have to pass first")
     parser.add_argument("--only", help="those alone whose names have this text in them")
     arguments = parser.parse_args()
     names = [name for name in MUTATIONS if not arguments.only or arguments.only in name]
@@ -217,9 +218,10 @@ def main():
         run(["git", "-C", ROOT, "worktree", "add", "--detach", "--quiet", TREE])
     run(["git", "-C", TREE, "checkout", "--quiet", "--force", "--detach",
          subprocess.check_output(["git", "-C", ROOT, "rev-parse", "HEAD"], text=True).strip()])
-    environment = {**os.environ, "CARGO_TARGET_DIR": str(TARGET)}
+    # A mutation changes one file: what is compiled incrementally is slower, and built in a third of the time.
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(TARGET), "CARGO_INCREMENTAL": "1"}
     # What is broken without any says nothing of them.
-    if broken := simulate(environment, arguments.seeds):
+    if broken := simulate(environment, min(arguments.clean, arguments.seeds)):
         sys.exit(f"the tree itself is broken at seed {broken}")
     missed = []
     for name in names:

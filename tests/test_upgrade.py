@@ -129,7 +129,7 @@ def test_a_cluster_is_upgraded_and_goes_back_until_its_version_is_raised(tmp_pat
         with explained(cluster, "upgrade", 0):
             cluster.start()
             nodes, upgraded = cluster.nodes, Upgraded(cluster)
-            await_true("the version is this binary's", lambda: upgraded.version() == 5, SECONDS)
+            await_true("the version is this binary's", lambda: upgraded.version() == 6, SECONDS)
             held = {"persistent": {"cluster.version.raise": "hold"}}
             assert try_ask(nodes[0], "PUT", "/_cluster/settings", held)[0] == 200
             rows, fields = Rows(nodes), Fields(nodes)
@@ -138,7 +138,7 @@ def test_a_cluster_is_upgraded_and_goes_back_until_its_version_is_raised(tmp_pat
             fields.add()
             for node in nodes:
                 upgraded.change(node, str(newer))
-                assert upgraded.version() == 5, "it is held"
+                assert upgraded.version() == 6, "it is held"
                 fields.add()
             rows.await_swept(nodes[0])
             # Back: nothing of the newer form was appended, so the older binary reads all of it.
@@ -149,15 +149,15 @@ def test_a_cluster_is_upgraded_and_goes_back_until_its_version_is_raised(tmp_pat
             free = {"persistent": {"cluster.version.raise": "auto"}}
             assert try_ask(nodes[0], "PUT", "/_cluster/settings", free)[0] == 200
             time.sleep(3)
-            assert upgraded.version() == 5, "one member does not know the newer one"
+            assert upgraded.version() == 6, "one member does not know the newer one"
             upgraded.change(nodes[1], str(newer))
-            await_true("the version is raised", lambda: upgraded.version() == 6, SECONDS)
+            await_true("the version is raised", lambda: upgraded.version() == 7, SECONDS)
             fields.add()
             rows.await_swept(nodes[2])
             # For good: an older binary is refused by name.
             upgraded.run(nodes[1], upgraded.old)
             assert nodes[1].exit_code(SECONDS) == 1
-            assert "the cluster's version is 6" in nodes[1].text()
+            assert "the cluster's version is 7" in nodes[1].text()
             upgraded.use(nodes[1], str(newer))
             nodes[1].spawn()
             cluster.await_ready(nodes[1])

@@ -25,6 +25,7 @@ pub use documents::{
 pub use metadata::error::MetadataError;
 pub use metadata::index::IndexMetadata;
 pub use metadata::members::NodeRecord;
+pub use metadata::version::SECURITY as SECURITY_SINCE;
 pub use metadata::{default_expiry, is_database};
 pub use node::Node;
 pub use node::acceptance::AcceptError;

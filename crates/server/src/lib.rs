@@ -23,7 +23,6 @@ pub mod listen;
 pub mod logins;
 pub mod metrics;
 pub mod node;
-pub mod objects;
 pub mod process;
 pub mod remote;
 pub mod resp;

@@ -106,7 +106,7 @@ fn security(
         draw: node::draw,
         tasks,
     };
-    let store = Box::new(Arc::clone(coordinator));
+    let store = Arc::<Coordinator>::clone(coordinator);
     let folder = settings.audit_enabled.then_some(settings.data.as_path());
     let audit = Audit::open(folder, settings.audit_bytes, AUDIT_FILES)?;
     Ok(Security::new(store, audit, options, processors).map_err(io::Error::other)?)
@@ -195,7 +195,7 @@ async fn run(mut settings: Settings) -> Result<End, ServeError> {
         Arc::new(Shared::new(node.coordinator(), settings, security, port, Metrics::default()));
     take_reset(&shared).await;
     let workers = Arc::new(Workers::start(processors)?);
-    let known = Arc::new(Remote::new(&shared.coordinator, node.leading()));
+    let known = Arc::new(Remote::new(node.leading()));
     let rest = Rest::new(Arc::clone(&shared), Arc::clone(&known), addresses.http);
     let rest = Arc::new(rest.await.map_err(io::Error::other)?);
     rest.tell_others();
@@ -208,7 +208,7 @@ async fn run(mut settings: Settings) -> Result<End, ServeError> {
     let rest = Server::start(http.into_std()?, rest, http_door, processors)?;
     let rpc = match rpc {
         Some(port) => {
-            let (coordinator, keys) = (Arc::clone(coordinator), Arc::clone(&known.keys));
+            let (coordinator, keys) = (Arc::clone(coordinator), Arc::clone(&shared.security.keys));
             let answers = NodeAnswers::new(coordinator, keys, Arc::clone(&leader));
             let open = || Door::new("rpc.address", time, None);
             let door = node_tls.map_or_else(open, |it| it.door);
@@ -218,7 +218,9 @@ async fn run(mut settings: Settings) -> Result<End, ServeError> {
         None => None,
     };
     let remote = match remote {
-        Some(door) => Some(door.open(Arc::clone(&known.keys), leader, Arc::clone(&peers))?),
+        Some(door) => {
+            Some(door.open(Arc::clone(&shared.security.keys), leader, Arc::clone(&peers))?)
+        }
         None => None,
     };
     let tasks = [

@@ -56,7 +56,7 @@ impl Drop for Waiting {
 }
 
 impl Answers for Handler {
-    async fn answer(&self, question: Bytes) -> Bytes {
+    async fn answer(&self, question: Bytes, _: Option<&str>) -> Bytes {
         self.asked.fetch_add(1, SeqCst);
         match &*question {
             b"never" => {

@@ -116,7 +116,9 @@ impl Network {
         let Some((coordinator, tasks)) = self.coordinator(&to) else {
             return Err(CallError::Unreachable("nobody listens there".to_owned()));
         };
-        let answering = async move { coordinator.answer(question).await };
+        // A node's address is its name: each shows which it is, as by its certificate.
+        let sender = from.clone();
+        let answering = async move { coordinator.answer(question, Some(&sender)).await };
         let answer = tasks.spawn("answer", answering).await;
         let bytes = answer.as_ref().map_or(0, Bytes::len);
         self.time.sleep(self.way() + self.carrying(bytes)).await;

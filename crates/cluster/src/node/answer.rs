@@ -1,5 +1,7 @@
 //! What a node answers to the questions of others.
 
+mod senders;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -27,8 +29,9 @@ use crate::wire::{
 };
 
 impl Coordinator {
-    /// Answers another node's question. Dropping the future stops the work on it.
-    pub async fn answer(&self, question: Bytes) -> Bytes {
+    /// Answers another node's question. `sender` is the name of the node that asks where it showed that: what its
+    /// place in the metadata does not allow is refused. Dropping the future stops the work on it.
+    pub async fn answer(&self, question: Bytes, sender: Option<&str>) -> Bytes {
         let time = &self.shared().world.time;
         let began = time.now();
         let waits = Waits::default();
@@ -36,7 +39,12 @@ impl Coordinator {
             Ok(envelope) if envelope.cluster != self.shared().replication.log.incarnation().0 => {
                 Reply::Problem(Problem::OtherCluster)
             }
-            Ok(envelope) => self.answer_to(envelope, &waits).await.unwrap_or_else(Reply::Problem),
+            Ok(envelope) => {
+                let checked =
+                    sender.map_or(Ok(()), |it| senders::check(self.shared(), it, &envelope));
+                let answered = async { checked.map(|()| self.answer_to(envelope, &waits))?.await };
+                answered.await.unwrap_or_else(Reply::Problem)
+            }
             Err(Problem::Format(_)) => Reply::Problem(Problem::Format(FORMAT)),
             Err(problem) => Reply::Problem(problem),
         };

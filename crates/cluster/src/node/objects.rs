@@ -4,13 +4,12 @@
 use std::time::Duration;
 
 use plimsoll_index::Error;
-use plimsoll_storage::Reply;
+use plimsoll_storage::{Argv, Reply};
 use serde_json::Value;
 
 use crate::Coordinator;
 use crate::documents::checked;
-use crate::metadata;
-use crate::metadata::error::MetadataError;
+use crate::metadata::{self, error::MetadataError};
 use crate::settings::work::SettingsFollower;
 use crate::wire::write_error::failed;
 
@@ -82,39 +81,36 @@ impl Coordinator {
     /// # Errors
     /// Where the metadata cannot be written, or the object is too large.
     pub async fn store(&self, kind: &str, name: &str, value: Option<Value>) -> Result<(), Error> {
-        let command = match value {
-            Some(value) => metadata::put_object(kind, name, &checked(&value)?),
-            None => metadata::delete_object(kind, name),
-        };
         let shared = self.shared();
-        shared.replication.write_metadata(command).await.map_err(failed)?;
-        // Settings that were changed are at work here too when that is acknowledged.
-        shared.router.reconciled_to(shared.metadata.applied().0, FOLLOW_TIMEOUT).await;
-        shared.router.tell_others().await;
+        shared.replication.write_metadata(change(kind, name, value)?).await.map_err(failed)?;
+        self.follow_change().await;
         Ok(())
     }
 
-    /// Puts such an object, or takes it away, unless one of its kind was changed since the change `seen`: false
-    /// then.
+    /// What was changed is at work here too when that is acknowledged, and on the other nodes soon.
+    async fn follow_change(&self) {
+        let shared = self.shared();
+        shared.router.reconciled_to(shared.metadata.applied().0, FOLLOW_TIMEOUT).await;
+        shared.router.tell_others().await;
+    }
+
+    /// Puts such objects of one kind, by their names, or takes them away: all of them, or none where one of
+    /// that kind was changed since the change `seen`: false then.
     ///
     /// # Errors
-    /// Where the metadata cannot be written, or the object is too large.
+    /// Where the metadata cannot be written, or an object is too large.
     pub async fn store_unless_changed(
         &self,
         kind: &str,
-        name: &str,
-        value: Option<Value>,
+        changes: Vec<(String, Option<Value>)>,
         seen: u64,
     ) -> Result<bool, Error> {
-        let command = match value {
-            Some(value) => metadata::put_object(kind, name, &checked(&value)?),
-            None => metadata::delete_object(kind, name),
-        };
         let shared = self.shared();
-        let write = metadata::change_objects(kind, vec![command], seen);
+
+        let changes = changes.into_iter().map(|(name, value)| change(kind, &name, value));
+        let write = metadata::change_objects(kind, changes.collect::<Result<_, _>>()?, seen);
         let reply = shared.replication.submit_metadata(&write).await.map_err(failed)?;
-        shared.router.reconciled_to(shared.metadata.applied().0, FOLLOW_TIMEOUT).await;
-        shared.router.tell_others().await;
+        self.follow_change().await;
         Ok(reply != Reply::NilArray)
     }
 
@@ -129,6 +125,12 @@ impl Coordinator {
         Ok(self.stored(kind, name).unwrap_or(value))
     }
 
+    /// Whether all nodes know what came with `version` of the cluster.
+    #[must_use]
+    pub fn allows(&self, version: u32) -> bool {
+        self.shared().replication.version.allows(version)
+    }
+
     /// The cluster's version: which forms of records, messages and metadata may be used.
     ///
     /// # Errors
@@ -138,8 +140,10 @@ impl Coordinator {
     }
 
     /// The default expiry of a database that is no index, ms; `None` where it has none, or is an index.
-    #[must_use]
-    pub fn default_expiry_of(&self, name: &str) -> Option<u64> {
+    ///
+    /// # Errors
+    /// Where the metadata cannot be read.
+    pub fn default_expiry_of(&self, name: &str) -> Result<Option<u64>, MetadataError> {
         self.shared().copies.changes.default_expiry_of(name)
     }
 
@@ -151,4 +155,12 @@ impl Coordinator {
     pub async fn set_default_expiry(&self, name: &str, after_ms: u64) -> Result<(), Error> {
         self.shared().copies.changes.set_default_expiry(name, after_ms).await
     }
+}
+
+/// The write that puts an object, or takes it away.
+fn change(kind: &str, name: &str, value: Option<Value>) -> Result<Argv, Error> {
+    Ok(match value {
+        Some(value) => metadata::put_object(kind, name, &checked(&value)?),
+        None => metadata::delete_object(kind, name),
+    })
 }

@@ -8,14 +8,15 @@ use plimsoll_index::Error;
 use super::changes::TableChanges;
 use crate::metadata;
 use crate::metadata::default_expiry::{self, DEFAULT_TTL};
+use crate::metadata::error::MetadataError;
 use crate::metadata::table::TableDefinition;
 use crate::wire::write_error::failed;
 
 impl TableChanges {
     /// The default expiry of a database that is no index, ms; `None` where it has none, or is an index.
-    pub(crate) fn default_expiry_of(&self, name: &str) -> Option<u64> {
-        let found = metadata::definition(&self.router.metadata, name).ok()??;
-        found.0.default_expiry_ms.filter(|_| found.0.documents.is_none())
+    pub(crate) fn default_expiry_of(&self, name: &str) -> Result<Option<u64>, MetadataError> {
+        let found = metadata::definition(&self.router.metadata, name)?;
+        Ok(found.and_then(|(it, _)| it.default_expiry_ms.filter(|_| it.documents.is_none())))
     }
 
     /// Gives a database that is no index a default expiry, ms, or takes it (0); one that is not there yet is

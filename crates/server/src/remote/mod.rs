@@ -26,17 +26,12 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use plimsoll_cluster::following::{FollowingThread, Leading, Remotes};
-use plimsoll_cluster::{Coordinator, Node};
+use plimsoll_cluster::Node;
 
-use crate::objects::Stored;
-use crate::security::keys::Keys;
-use crate::security::store::KEYS;
 use clusters::RemoteClusters;
 
 /// What REST and the port share.
 pub struct Remote {
-    /// The keys of followers of this cluster.
-    pub keys: Arc<Keys>,
     /// The clusters that this one knows.
     pub clusters: Arc<RemoteClusters>,
     /// What this cluster's tables keep for those who follow them.
@@ -48,14 +43,8 @@ pub struct Remote {
 impl Remote {
     /// Over a node that is open.
     #[must_use]
-    pub fn new(coordinator: &Arc<Coordinator>, leading: Arc<Leading>) -> Self {
-        let objects = Stored::new(Arc::clone(coordinator), KEYS);
-        Self {
-            keys: Arc::new(Keys::new(Box::new(objects))),
-            clusters: Arc::default(),
-            leading,
-            following: OnceLock::new(),
-        }
+    pub fn new(leading: Arc<Leading>) -> Self {
+        Self { clusters: Arc::default(), leading, following: OnceLock::new() }
     }
 
     /// Begins to care for the tables that follow; once.

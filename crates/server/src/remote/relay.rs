@@ -142,9 +142,9 @@ impl NodeAnswers {
 }
 
 impl Answers for NodeAnswers {
-    async fn answer(&self, question: Bytes) -> Bytes {
+    async fn answer(&self, question: Bytes, sender: Option<&str>) -> Bytes {
         let Some(body) = question.strip_prefix(&[MARK]) else {
-            return self.coordinator.answer(question).await;
+            return self.coordinator.answer(question, sender).await;
         };
         bytes_of(&self.handed(body).await)
     }

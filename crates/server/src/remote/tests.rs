@@ -23,7 +23,7 @@ use super::leader::OwnCluster;
 use super::port::Port;
 use super::*;
 use crate::certificates::{Authority, Hosts, Purpose, make_ca};
-use crate::security::keys::{DRAWN_BYTES, KeySpec, Which};
+use crate::security::keys::{DRAWN_BYTES, KeySpec, Keys, Which};
 use crate::tls::{self, Identity, Rules, ServerFiles};
 
 /// What waits for a thread, a disk or a handshake.
@@ -65,7 +65,7 @@ impl Clusters {
         settings.record.remote.clone_from(&address);
         let node = Node::open(&settings).await.unwrap();
         let coordinator = node.coordinator();
-        let keys = Remote::new(&coordinator, node.leading()).keys;
+        let keys = Arc::new(Keys::new(Arc::<Coordinator>::clone(&coordinator)));
         let spec = KeySpec {
             name: "follower".to_owned(),
             patterns: vec!["db0".to_owned()],
@@ -241,7 +241,7 @@ async fn errors_keep_their_kinds_and_a_stream_ends_with_its_key() {
     let mut stream = soon(remote.records(places)).await.unwrap();
     assert!(soon(stream.next()).await.is_ok());
     let name = Which { name: Some("follower".to_owned()), ..Which::default() };
-    assert_eq!(clusters.keys.invalidate(&name, 1).await.now.len(), 1);
+    assert_eq!(clusters.keys.invalidate(&name, 1).await.unwrap().now.len(), 1);
     let ended = loop {
         if let Err(error) = soon(stream.next()).await {
             break error;

@@ -20,6 +20,7 @@ use tokio::{
 use tonic::transport::server::Connected;
 
 use crate::tls::door::Door;
+use crate::tls::member::node_in;
 use crate::tls::stream as tls;
 
 /// Connections at once; one more is closed.
@@ -99,17 +100,18 @@ pub(super) struct Connection {
 }
 
 /// How whoever asks came in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct CameBy {
-    /// It showed the certificate of a node: no secret is asked for.
-    pub(super) certificate: bool,
+    /// The node whose certificate it showed: no secret is asked for.
+    pub(super) node: Option<Arc<str>>,
 }
 
 impl Connected for Connection {
     type ConnectInfo = CameBy;
 
     fn connect_info(&self) -> CameBy {
-        CameBy { certificate: self.stream.is_tls() }
+        let certificate = self.stream.certificate();
+        CameBy { node: certificate.and_then(|it| node_in(&it)).map(Arc::from) }
     }
 }
 

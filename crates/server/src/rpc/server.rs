@@ -55,13 +55,14 @@ const THREADS_PAUSE: Duration = Duration::from_millis(100);
 
 /// Whoever answers questions.
 pub trait Answers: Send + Sync + 'static {
-    /// Answers one. The future is dropped when nobody waits for the answer any more.
-    fn answer(&self, question: Bytes) -> impl Future<Output = Bytes> + Send;
+    /// Answers one; `sender` is the name of the node that asks where it showed that. The future is dropped when
+    /// nobody waits for the answer any more.
+    fn answer(&self, question: Bytes, sender: Option<&str>) -> impl Future<Output = Bytes> + Send;
 }
 
 impl Answers for Coordinator {
-    async fn answer(&self, question: Bytes) -> Bytes {
-        Coordinator::answer(self, question).await
+    async fn answer(&self, question: Bytes, sender: Option<&str>) -> Bytes {
+        Coordinator::answer(self, question, sender).await
     }
 }
 
@@ -176,8 +177,7 @@ impl<A> Node<A> {
     /// Lets a question in before a byte of it is read.
     fn admit<B>(&self, request: &http::Request<B>) -> Result<OwnedSemaphorePermit, Status> {
         let offered = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes());
-        let has_shown = request.extensions().get::<CameBy>().is_some_and(|it| it.certificate);
-        if !has_shown && !self.knows(offered) {
+        if sender(request).is_none() && !self.knows(offered) {
             let words = match offered {
                 Some(_) => "the secret is another there: rpc.secret must be the same in all nodes",
                 None => "a secret is wanted there: set rpc.secret_file or rpc.secret here too",
@@ -190,6 +190,11 @@ impl<A> Node<A> {
         let busy = |_| refused(Code::ResourceExhausted, "too many questions at once");
         Arc::clone(&self.room).try_acquire_owned().map_err(busy)
     }
+}
+
+/// The node that asks, where it showed that.
+fn sender<B>(request: &http::Request<B>) -> Option<&Arc<str>> {
+    request.extensions().get::<CameBy>()?.node.as_ref()
 }
 
 /// A refusal before anything was done, and so marked.
@@ -213,7 +218,7 @@ impl<A: Answers> Service<http::Request<Body>> for Node<A> {
             Ok(permit) => permit,
             Err(status) => return Box::pin(async move { Ok(status.into_http()) }),
         };
-        let ask = Ask(Arc::clone(&self.answers));
+        let ask = Ask { answers: Arc::clone(&self.answers), sender: sender(&request).cloned() };
         let asked_by = request.headers().get(ASKED_BY).and_then(|it| it.to_str().ok());
         let span = numbered(tracing::debug_span!("question", id = field::Empty, asked_by));
         let answering = async move {
@@ -228,16 +233,19 @@ impl<A: Answers> Service<http::Request<Body>> for Node<A> {
     }
 }
 
-struct Ask<A>(Arc<A>);
+struct Ask<A> {
+    answers: Arc<A>,
+    sender: Option<Arc<str>>,
+}
 
 impl<A: Answers> UnaryService<Bytes> for Ask<A> {
     type Response = Bytes;
     type Future = BoxFuture<Response<Bytes>, Status>;
 
     fn call(&mut self, question: Request<Bytes>) -> Self::Future {
-        let answers = Arc::clone(&self.0);
+        let (answers, sender) = (Arc::clone(&self.answers), self.sender.clone());
         Box::pin(async move {
-            let answer = answers.answer(question.into_inner()).await;
+            let answer = answers.answer(question.into_inner(), sender.as_deref()).await;
             if answer.len() > MESSAGE_BYTES_MAX {
                 let bytes = answer.len();
                 let words = format!("an answer of {bytes} bytes is over {MESSAGE_BYTES_MAX}");

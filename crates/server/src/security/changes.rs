@@ -7,15 +7,14 @@ use serde_json::Value;
 use super::Security;
 use super::directory::Directory;
 use super::faults::Fault;
+use super::keys::Which;
 use super::passwords::{SALT_BYTES, Unproven, check_hash};
 use super::role::{Role, SUPERUSER, check_name};
-use super::store::{KEYS, ROLES, USERS};
+use super::store::{ATTEMPTS_MAX, ROLES, USERS, others_change};
 use super::user::{DEFAULT, User, UserSpec, check_password, kept_name};
 
 /// The most users, and the most roles.
 const OBJECTS_MAX: usize = 1000;
-/// How often a change is tried again that others were faster than.
-const ATTEMPTS_MAX: usize = 300;
 
 /// Why a change was not made.
 #[derive(Debug, thiserror::Error)]
@@ -33,14 +32,14 @@ pub enum ChangeError {
     Unproven(#[from] Unproven),
     /// The metadata cannot be written.
     #[error("{0}")]
-    Failed(Error),
+    Failed(#[from] Error),
 }
 
 impl Security {
     fn draw_salt(&self) -> Result<[u8; SALT_BYTES], ChangeError> {
         let mut salt = [0; SALT_BYTES];
         let drawn = self.draw(&mut salt);
-        drawn.map_err(|error| ChangeError::Failed(Error::internal(error.to_string())))?;
+        drawn.map_err(|error| Error::internal(error.to_string()))?;
         Ok(salt)
     }
 
@@ -119,8 +118,13 @@ impl Security {
             return Err(Fault(format!("user [{name}] is reserved and cannot be deleted")).into());
         }
         let found = self.change_user(kept, |before| Ok((None, before.is_some()))).await?;
-        self.end_keys(kept, now_ms).await?;
-        Ok(found)
+        // Another of its name is not to have them.
+        let of_user = Which { user: Some(kept.to_owned()), ..Which::default() };
+        let ended = self.keys.invalidate(&of_user, now_ms).await?;
+        match ended.failed.into_iter().next() {
+            Some(error) => Err(ChangeError::Failed(error)),
+            None => Ok(found),
+        }
     }
 
     async fn change_there(
@@ -167,13 +171,13 @@ impl Security {
             }
             self.check_administrator(&directory, &directory.with_user(kept, after.clone()))?;
             let value = after.map(serde_json::to_value).transpose();
-            let value =
-                value.map_err(|error| ChangeError::Failed(Error::internal(error.to_string())))?;
-            if self.write(USERS, kept, value, directory.changes[0]).await? {
+            let value = value.map_err(|error| Error::internal(error.to_string()))?;
+            let change = vec![(kept.to_owned(), value)];
+            if self.store.put(USERS, change, directory.changes[0]).await? {
                 return Ok(outcome);
             }
         }
-        Err(others_change())
+        Err(others_change().into())
     }
 
     /// Puts a role: says whether it is new.
@@ -211,11 +215,12 @@ impl Security {
             }
             self.check_administrator(&directory, &directory.with_role(name, role.clone()))?;
             let value = role.as_ref().map(Role::to_json);
-            if self.write(ROLES, name, value, directory.changes[1]).await? {
+            let change = vec![(name.to_owned(), value)];
+            if self.store.put(ROLES, change, directory.changes[1]).await? {
                 return Ok(is_new);
             }
         }
-        Err(others_change())
+        Err(others_change().into())
     }
 
     /// Nobody takes away the last one who may change users; where there is none already, everything helps.
@@ -228,37 +233,4 @@ impl Security {
         let has = after.has_administrator(self.default_has_way(after));
         if had && !has { Err(ChangeError::LastAdministrator) } else { Ok(()) }
     }
-
-    /// Says whether nobody changed one of the kind meanwhile.
-    async fn write(
-        &self,
-        kind: &'static str,
-        name: &str,
-        value: Option<Value>,
-        seen: u64,
-    ) -> Result<bool, ChangeError> {
-        self.store.put(kind, name.to_owned(), value, seen).await.map_err(ChangeError::Failed)
-    }
-
-    /// Takes back the keys of a user that is taken away: another of its name is not to have them.
-    async fn end_keys(&self, kept: &str, now_ms: u64) -> Result<(), ChangeError> {
-        for _ in 0..ATTEMPTS_MAX {
-            let directory = self.directory();
-            let key = directory.keys_of(kept).find(|key| key.invalidated_ms.is_none()).cloned();
-            let Some(mut key) = key else { return Ok(()) };
-            key.invalidated_ms = Some(now_ms);
-            let value = serde_json::to_value(&key);
-            let value =
-                value.map_err(|error| ChangeError::Failed(Error::internal(error.to_string())))?;
-            self.write(KEYS, &key.id, Some(value), directory.changes[2]).await?;
-        }
-        Err(others_change())
-    }
-}
-
-fn others_change() -> ChangeError {
-    ChangeError::Failed(Error::unavailable(
-        "security_exception",
-        "others change users at the same time: come again",
-    ))
 }

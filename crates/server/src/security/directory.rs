@@ -108,7 +108,7 @@ impl Directory {
     /// None for a key of a follower, and for one whose user is not there or may not log in.
     fn principal_of_key(&self, key: &Key) -> Option<Principal> {
         let owner = key.owner.as_ref()?;
-        self.principals.get(&owner.user)?;
+        self.principals.get(&owner.user).filter(|user| user.user_id == owner.user_id)?;
         let read = |roles: &serde_json::Map<String, Value>| {
             let roles: Option<Vec<Role>> = roles.values().map(|it| Role::parse(it).ok()).collect();
             roles.map(|roles| Rights::of(roles.iter()))

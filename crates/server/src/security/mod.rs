@@ -47,7 +47,7 @@ use zeroize::Zeroizing;
 use crate::auth::Password;
 use audit::Audit;
 use directory::Directory;
-use keys::{Credential, Key};
+use keys::{Credential, Keys};
 use passwords::{Passwords, Unproven};
 use principal::{Principal, Via};
 use store::{KEYS, ROLES, Store, USERS};
@@ -89,7 +89,9 @@ pub type Draw = fn(&mut [u8]) -> io::Result<()>;
 
 /// Who may do what in this cluster.
 pub struct Security {
-    store: Box<dyn Store>,
+    store: Arc<dyn Store>,
+    /// The keys that there are, of users and of followers.
+    pub keys: Arc<Keys>,
     passwords: Passwords,
     /// The password of the settings.
     pub own_password: Password,
@@ -113,7 +115,7 @@ impl Security {
     /// # Errors
     /// Where the metadata cannot be read, or there is no memory.
     pub fn new(
-        store: Box<dyn Store>,
+        store: Arc<dyn Store>,
         audit: Audit,
         mut options: SecurityOptions,
         processors: usize,
@@ -123,6 +125,7 @@ impl Security {
         let passwords = Passwords::new(&drawn, processors, options.tasks.clone());
         let password = options.password.take();
         let this = Self {
+            keys: Arc::new(Keys::new(Arc::clone(&store))),
             store,
             passwords: passwords.map_err(|fault| Error::internal(fault.to_string()))?,
             own_password: Password::new(password.as_ref().map(|it| it.as_str())),
@@ -182,14 +185,8 @@ impl Security {
             *change = self.store.change(kind)?;
         }
         if *read != Some(changes) {
-            let keys =
-                self.store.all(KEYS)?.into_iter().filter_map(|(id, value)| Key::read(id, value));
-            let directory = Directory::read(
-                self.store.all(USERS)?,
-                self.store.all(ROLES)?,
-                keys.collect(),
-                changes,
-            );
+            let (users, roles) = (self.store.all(USERS)?, self.store.all(ROLES)?);
+            let directory = Directory::read(users, roles, self.keys.all()?, changes);
             *self.directory.write() = Arc::new(directory);
             self.version.fetch_add(1, Release);
             *read = Some(changes);

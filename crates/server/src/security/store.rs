@@ -1,11 +1,10 @@
 //! Where users, roles and keys are kept: objects of the cluster's metadata, of three kinds. Every node has them;
 //! a change reaches each with the metadata.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use plimsoll_cluster::Coordinator;
+use plimsoll_cluster::{Coordinator, SECURITY_SINCE};
 use plimsoll_index::Error;
 use serde_json::Value;
 
@@ -15,6 +14,12 @@ pub const USERS: &str = "security_user";
 pub const ROLES: &str = "security_role";
 /// The kind that keys are, of followers and of REST.
 pub const KEYS: &str = "cross_cluster_key";
+
+/// How often a change is tried again that others were faster than.
+pub const ATTEMPTS_MAX: usize = 300;
+
+/// Objects by their names; none where one is taken away.
+pub type Changes = Vec<(String, Option<Value>)>;
 
 /// The metadata, as far as security reads and writes it.
 pub trait Store: Send + Sync {
@@ -27,19 +32,22 @@ pub trait Store: Send + Sync {
     /// Where the metadata cannot be read.
     fn change(&self, kind: &'static str) -> Result<u64, Error>;
 
+    /// One of the objects of a kind; none where it cannot be read, which is logged.
+    fn get(&self, kind: &'static str, name: &str) -> Option<Value>;
+
     /// The objects of a kind, by name.
     ///
     /// # Errors
     /// Where the metadata cannot be read.
     fn all(&self, kind: &'static str) -> Result<Vec<(String, Value)>, Error>;
 
-    /// Puts one, or takes it away, unless one of its kind was changed since the change `seen`: false then. The
-    /// future ends with an error where the metadata cannot be written.
+    /// Makes changes of one kind, all of them, or none where one of the kind was changed since the change `seen`:
+    /// false then. The future ends with an error where the metadata cannot be written, or nodes do not know the
+    /// kind yet.
     fn put(
         &self,
         kind: &'static str,
-        name: String,
-        value: Option<Value>,
+        changes: Changes,
         seen: u64,
     ) -> BoxFuture<'_, Result<bool, Error>>;
 
@@ -47,13 +55,17 @@ pub trait Store: Send + Sync {
     fn unheard(&self) -> Duration;
 }
 
-impl Store for Arc<Coordinator> {
+impl Store for Coordinator {
     fn position(&self) -> u64 {
         self.metadata_position()
     }
 
     fn change(&self, kind: &'static str) -> Result<u64, Error> {
         self.stored_change(kind).map_err(|error| Error::internal(error.to_string()))
+    }
+
+    fn get(&self, kind: &'static str, name: &str) -> Option<Value> {
+        self.stored(kind, name)
     }
 
     fn all(&self, kind: &'static str) -> Result<Vec<(String, Value)>, Error> {
@@ -63,14 +75,87 @@ impl Store for Arc<Coordinator> {
     fn put(
         &self,
         kind: &'static str,
-        name: String,
-        value: Option<Value>,
+        changes: Changes,
         seen: u64,
     ) -> BoxFuture<'_, Result<bool, Error>> {
-        Box::pin(async move { self.store_unless_changed(kind, &name, value, seen).await })
+        Box::pin(async move {
+            // Nodes that do not know users let everybody in. Keys are older, and taken back at any time.
+            if kind != KEYS && !self.allows(SECURITY_SINCE) {
+                return Err(Error::illegal_argument(format!(
+                    "users and roles are refused until every node of the cluster knows them: they came with \
+                     version {SECURITY_SINCE} of the cluster"
+                )));
+            }
+            self.store_unless_changed(kind, changes, seen).await
+        })
     }
 
     fn unheard(&self) -> Duration {
         self.metadata_unheard()
+    }
+}
+
+/// What is said where others were faster each time.
+#[must_use]
+pub fn others_change() -> Error {
+    let reason = "others change users, roles or keys at the same time: come again";
+    Error::unavailable("security_exception", reason)
+}
+
+/// One in memory, for tests.
+#[cfg(test)]
+pub mod in_memory {
+    use std::collections::BTreeMap;
+
+    use parking_lot::Mutex;
+
+    use super::{BoxFuture, Changes, Duration, Error, Store, Value};
+
+    /// Objects by kind and name, and how often any was changed.
+    #[derive(Default)]
+    pub struct InMemory(Mutex<(BTreeMap<(&'static str, String), Value>, u64)>);
+
+    impl Store for InMemory {
+        fn position(&self) -> u64 {
+            self.0.lock().1
+        }
+
+        fn change(&self, _: &'static str) -> Result<u64, Error> {
+            Ok(self.position())
+        }
+
+        fn get(&self, kind: &'static str, name: &str) -> Option<Value> {
+            self.0.lock().0.get(&(kind, name.to_owned())).cloned()
+        }
+
+        fn all(&self, kind: &'static str) -> Result<Vec<(String, Value)>, Error> {
+            let objects = self.0.lock();
+            let of_kind = objects.0.iter().filter(|((it, _), _)| *it == kind);
+            Ok(of_kind.map(|((_, name), value)| (name.clone(), value.clone())).collect())
+        }
+
+        fn put(
+            &self,
+            kind: &'static str,
+            changes: Changes,
+            seen: u64,
+        ) -> BoxFuture<'_, Result<bool, Error>> {
+            let mut kept = self.0.lock();
+            let is_seen = kept.1 == seen;
+            if is_seen {
+                kept.1 += 1;
+                for (name, value) in changes {
+                    match value {
+                        Some(value) => kept.0.insert((kind, name), value),
+                        None => kept.0.remove(&(kind, name)),
+                    };
+                }
+            }
+            Box::pin(async move { Ok(is_seen) })
+        }
+
+        fn unheard(&self) -> Duration {
+            Duration::ZERO
+        }
     }
 }

@@ -36,7 +36,7 @@ const HASH_BYTES: usize = 16;
 /// Why a certificate is no node's of this cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemberError {
-    /// No name of a node is in it.
+    /// No name of a node is in it, or more than one.
     #[error(
         "the certificate of the other side is no node's: make one with `plimsoll certificates node`"
     )]
@@ -86,26 +86,8 @@ impl Members {
     /// # Errors
     /// Where it is no node's of this cluster.
     pub fn node_of(&self, certificate: &CertificateDer<'_>) -> Result<String, MemberError> {
-        let (_, parsed) =
-            X509Certificate::from_der(certificate).map_err(|_| MemberError::NoNode)?;
-        let names = parsed.subject_alternative_name().ok().flatten();
-        let names = names.iter().flat_map(|it| &it.value.general_names);
-        let mut found = Err(MemberError::NoNode);
-        for name in names {
-            let GeneralName::URI(uri) = name else { continue };
-            let Some((cluster, node)) =
-                uri.strip_prefix(PREFIX).and_then(|rest| rest.split_once(':'))
-            else {
-                continue;
-            };
-            if cluster != self.hash {
-                found = Err(MemberError::OtherCluster);
-                continue;
-            }
-            let node = percent_decode_str(node).decode_utf8().map_err(|_| MemberError::NoNode)?;
-            return Ok(node.into_owned());
-        }
-        found
+        let (cluster, node) = named(certificate).ok_or(MemberError::NoNode)?;
+        if cluster == self.hash { Ok(node) } else { Err(MemberError::OtherCluster) }
     }
 
     fn check(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
@@ -114,6 +96,26 @@ impl Members {
         };
         self.node_of(certificate).map(drop).map_err(refused)
     }
+}
+
+/// The node whose certificate it is, of whichever cluster: what a handshake let through is of this one.
+#[must_use]
+pub fn node_in(certificate: &CertificateDer<'_>) -> Option<String> {
+    named(certificate).map(|(_, node)| node)
+}
+
+/// The hash of the cluster and the name of the node that a certificate names; none where it names more than one.
+fn named(certificate: &CertificateDer<'_>) -> Option<(String, String)> {
+    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+    let names = parsed.subject_alternative_name().ok().flatten();
+    let names = names.iter().flat_map(|it| &it.value.general_names);
+    let mut uris = names.filter_map(|name| match name {
+        GeneralName::URI(uri) => uri.strip_prefix(PREFIX),
+        _ => None,
+    });
+    let (cluster, node) = uris.next().filter(|_| uris.next().is_none())?.split_once(':')?;
+    let node = percent_decode_str(node).decode_utf8().ok()?;
+    Some((cluster.to_owned(), node.into_owned()))
 }
 
 /// Checks the node that was connected to.

@@ -6,6 +6,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
@@ -24,6 +25,15 @@ impl Stream {
     #[must_use]
     pub fn is_tls(&self) -> bool {
         matches!(self, Self::Tls(_))
+    }
+
+    /// What the other side showed, where it was asked to.
+    #[must_use]
+    pub fn certificate(&self) -> Option<CertificateDer<'_>> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(stream) => stream.get_ref().1.peer_certificates()?.first().cloned(),
+        }
     }
 
     /// The protocol that both sides named in the handshake, if they did.

@@ -1,4 +1,5 @@
-//! Tests of writes that another node's coordinator sends: late ones, and ones that cannot be read.
+//! Tests of writes that another node's coordinator sends: late ones, and ones that cannot be read; and of who may ask
+//! what.
 
 use plimsoll_log::Lsn;
 use plimsoll_log::rules::WINDOW_MS;
@@ -35,9 +36,10 @@ impl Asked {
         Self { coordinator, copies, _node: node, _dir: dir }
     }
 
-    async fn ask(&self, question: Question) -> Result<Vec<RowReply>, WriteError> {
+    /// What a node of this id is answered that showed this name.
+    async fn answered(&self, from: &str, sender: Option<&str>, question: Question) -> Reply {
         let envelope = Envelope {
-            from: "another".to_owned(),
+            from: from.to_owned(),
             cluster: self.coordinator.shared().replication.log.incarnation().0,
             timeout_ms: 30_000,
             trace: 0,
@@ -45,8 +47,12 @@ impl Asked {
             rank: 0,
             question,
         };
-        let answer = self.coordinator.answer(encode_question(&envelope)).await;
-        match decode_answer(&answer).0 {
+        let answer = self.coordinator.answer(encode_question(&envelope), sender).await;
+        decode_answer(&answer).0
+    }
+
+    async fn ask(&self, question: Question) -> Result<Vec<RowReply>, WriteError> {
+        match self.answered("another", None, question).await {
             Reply::Replies { replies, .. } => {
                 let decode = |it: Vec<u8>| plimsoll_storage::operation::decode_reply(&it.into());
                 Ok(replies.into_iter().map(|it| decode(it).unwrap()).collect())
@@ -147,4 +153,38 @@ async fn what_cannot_be_read_is_refused_and_never_appended() {
     assert_eq!(ran, Ok(vec![RowReply::OK]), "its number is not used up");
     assert_eq!(asked.applied().await, before.next(), "one record came");
     assert_eq!(asked.copies.local().unwrap().fault(), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_showed_its_name_asks_what_its_place_allows() {
+    let asked = Asked::begin().await;
+    let members = &asked.coordinator.shared().members;
+    let (id, name) = (members.own.clone(), members.get(&members.own).unwrap().record.name.clone());
+    let partition = asked.copies.id.into();
+    let metadata: PartitionName = metadata::PARTITION.into();
+    let copy = |partition| Question::OpenCopy { partition };
+    for (from, sender, question, why) in [
+        ("another", None, Question::Statistics, None),
+        // One that joins.
+        ("another", Some("x"), Question::Probe, None),
+        ("another", Some("x"), copy(metadata), None),
+        ("another", Some("x"), Question::Statistics, Some("node [x] is no member")),
+        ("another", Some("x"), copy(partition), Some("node [x] is no member")),
+        ("another", Some(&*name), Question::Statistics, Some("is no member")),
+        // A member in its own name, and in another's.
+        (&*id, Some(&*name), Question::Statistics, None),
+        (&*id, Some(&*name), copy(partition), None),
+        (&*id, Some("x"), Question::Probe, Some("node [x], by its certificate, asks as node")),
+    ] {
+        let named = format!("{from} {sender:?} {question:?}");
+        let problem = match asked.answered(from, sender, question).await {
+            Reply::Problem(Problem::NotHere(why)) => Some(why),
+            _ => None,
+        };
+        let is_as_said = match (why, &problem) {
+            (Some(why), Some(problem)) => problem.contains(why),
+            (why, problem) => why.is_none() && problem.is_none(),
+        };
+        assert!(is_as_said, "{named}: {problem:?}");
+    }
 }

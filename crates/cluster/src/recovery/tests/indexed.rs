@@ -39,7 +39,7 @@ struct Way(Arc<Coordinator>);
 impl Peers for Way {
     fn call(&self, _: &str, question: Bytes, _: Duration) -> Call {
         let coordinator = Arc::clone(&self.0);
-        Box::pin(async move { Ok(coordinator.answer(question).await) })
+        Box::pin(async move { Ok(coordinator.answer(question, None).await) })
     }
 }
 

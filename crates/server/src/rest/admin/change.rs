@@ -76,6 +76,12 @@ pub(super) fn rows_alone(call: &Call) -> Option<&str> {
     call.coordinator().documents().index(name).is_none().then_some(name)
 }
 
+/// The default expiry of a database that is no index, ms.
+pub(super) fn default_expiry_of(call: &Call, name: &str) -> Result<Option<u64>, Error> {
+    let found = call.coordinator().default_expiry_of(name);
+    found.map_err(|error| Error::internal(error.to_string()))
+}
+
 /// The one setting of a database that is no index.
 async fn database_settings(call: &Call, name: &str, body: &Value) -> Result<Answer, Error> {
     let settings = settings::parse(body, Occasion::Creation)?;
@@ -86,7 +92,7 @@ async fn database_settings(call: &Call, name: &str, body: &Value) -> Result<Answ
         )));
     }
     let keeps = call.query.flag_or("preserve_existing", false)?;
-    let is_kept = keeps && call.coordinator().default_expiry_of(name).is_some();
+    let is_kept = keeps && default_expiry_of(call, name)?.is_some();
     if let Some(setting) = settings.get(DEFAULT_TTL).filter(|_| !is_kept) {
         let after_ms = default_expiry::parse(setting)?;
         call.coordinator().set_default_expiry(name, after_ms).await?;

@@ -5,7 +5,7 @@ use plimsoll_cluster::default_expiry::DEFAULT_TTL;
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
-use super::change::rows_alone;
+use super::change::{default_expiry_of, rows_alone};
 use super::settings;
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
@@ -121,7 +121,7 @@ pub async fn settings(call: Call) -> Result<Answer, Error> {
     };
     let is_meant = |name: &str| patterns.iter().any(|pattern| wildcard_matches(pattern, name));
     if let Some(name) = rows_alone(&call)
-        && let Some(after_ms) = call.coordinator().default_expiry_of(name)
+        && let Some(after_ms) = default_expiry_of(&call, name)?
     {
         let mut all = Map::from_iter([(DEFAULT_TTL.to_owned(), json!(format!("{after_ms}ms")))]);
         all.retain(|name, _| is_meant(name));

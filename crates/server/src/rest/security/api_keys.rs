@@ -60,6 +60,7 @@ pub async fn create(mut call: Call) -> Result<Answer, Error> {
     }
     spec.owner = Some(Owner {
         user: kept_name(&call.principal.name).to_owned(),
+        user_id: call.principal.user_id.clone(),
         roles,
         limited_by: directory.descriptors(&call.principal),
     });
@@ -76,7 +77,7 @@ async fn made(call: &Call, spec: KeySpec) -> Result<Answer, Error> {
     let mut drawn = [0; DRAWN_BYTES];
     let drawing = call.rest.node.security.draw(&mut drawn);
     drawing.map_err(|error| Error::internal(error.to_string()))?;
-    let made = call.rest.remote.keys.make(spec, &drawn, unix_ms()).await;
+    let made = call.rest.node.security.keys.make(spec, &drawn, unix_ms()).await;
     let (key, credential) = made.map_err(|error| match error {
         KeysError::Faults(faults) => {
             validation(&faults.iter().map(String::as_str).collect::<Vec<_>>())
@@ -123,8 +124,8 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
             && own.as_ref().is_none_or(|own| key.is_of(own))
             && !(is_active_only && (key.invalidated_ms.is_some() || key.is_expired(now_ms)))
     };
-    let keys: Vec<Value> =
-        call.rest.remote.keys.all().iter().filter(|key| is_meant(key)).map(shown).collect();
+    let keys = call.rest.node.security.keys.all()?;
+    let keys: Vec<Value> = keys.iter().filter(|key| is_meant(key)).map(shown).collect();
     let status = if keys.is_empty() && id.is_some() { 404 } else { 200 };
     Ok(Answer::json(&json!({ "api_keys": keys })).with_status(status))
 }
@@ -145,7 +146,7 @@ pub async fn invalidate(mut call: Call) -> Result<Answer, Error> {
         }
         which.user = Some(own);
     }
-    let done = call.rest.remote.keys.invalidate(&which, unix_ms()).await;
+    let done = call.rest.node.security.keys.invalidate(&which, unix_ms()).await?;
     let mut answer = json!({
         "invalidated_api_keys": done.now,
         "previously_invalidated_api_keys": done.before,

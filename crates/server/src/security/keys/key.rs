@@ -51,6 +51,9 @@ pub struct KeySpec {
 pub struct Owner {
     /// The user's name, as it is kept.
     pub user: String,
+    /// The user's id: another user of that name has not its keys.
+    #[serde(default)]
+    pub user_id: String,
     /// Roles that were asked for, as [`crate::security::role`] reads them; none: all that the user had.
     pub roles: Map<String, Value>,
     /// What the user had when the key was made: the key has no more.

@@ -4,13 +4,18 @@
 //! Keys that ended are kept for a week, so that their users see what became of them; then they go with
 //! the next key that is made. So their number has a limit, whatever is made and taken back.
 
+use std::sync::Arc;
+
 use plimsoll_index::Error;
+use serde_json::Value;
 
 use super::key::{Credential, DRAWN_BYTES, Key, KeySpec};
-use crate::objects::Objects;
+use crate::security::store::{ATTEMPTS_MAX, Changes, KEYS, Store, others_change};
 
 /// The most keys that are kept, those that ended included.
 const KEYS_MAX: usize = 1000;
+/// The most keys that ended a week ago which go with a new one.
+const OLD_MAX: usize = 100;
 /// How long keys are kept that ended, ms. Elasticsearch's.
 const ENDED_KEPT_MS: u64 = 7 * 24 * 3600 * 1000;
 
@@ -21,8 +26,14 @@ pub enum KeysError {
     Faults(Vec<String>),
     /// There are too many.
     TooMany,
-    /// The metadata cannot be written.
+    /// The metadata cannot be read or written.
     Failed(Error),
+}
+
+impl From<Error> for KeysError {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
 }
 
 /// Why a credential opens nothing. Words for the one who shows it: whether there is such a key is told
@@ -74,23 +85,25 @@ pub struct Invalidated {
 
 /// The keys of a cluster.
 pub struct Keys {
-    objects: Box<dyn Objects>,
+    store: Arc<dyn Store>,
 }
 
 impl Keys {
     /// Those that are kept there.
     #[must_use]
-    pub fn new(objects: Box<dyn Objects>) -> Self {
-        Self { objects }
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store }
     }
 
     /// All of them, the oldest first.
-    #[must_use]
-    pub fn all(&self) -> Vec<Key> {
-        let mut keys: Vec<Key> =
-            self.objects.all().into_iter().filter_map(|(id, value)| Key::read(id, value)).collect();
+    ///
+    /// # Errors
+    /// Where the metadata cannot be read.
+    pub fn all(&self) -> Result<Vec<Key>, Error> {
+        let kept = self.store.all(KEYS)?.into_iter();
+        let mut keys: Vec<Key> = kept.filter_map(|(id, value)| Key::read(id, value)).collect();
         keys.sort_by(|a, b| (a.created_ms, &a.id).cmp(&(b.created_ms, &b.id)));
-        keys
+        Ok(keys)
     }
 
     /// Makes one; gives what opens it, which is not kept.
@@ -107,39 +120,58 @@ impl Keys {
         if !faults.is_empty() {
             return Err(KeysError::Faults(faults));
         }
-        let keys = self.all();
-        let (old, kept): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| {
-            let ended_ms = key.ended_ms(now_ms);
-            ended_ms.is_some_and(|ended_ms| ended_ms.saturating_add(ENDED_KEPT_MS) <= now_ms)
-        });
-        for key in old {
-            self.objects.put(key.id, None).await.map_err(KeysError::Failed)?;
-        }
-        // Those of users and those of followers have room of their own.
-        let alike = kept.iter().filter(|key| key.owner.is_some() == spec.owner.is_some());
-        if alike.count() >= KEYS_MAX {
-            return Err(KeysError::TooMany);
-        }
+        let is_of_user = spec.owner.is_some();
         let (key, credential) = Key::make(spec, drawn, now_ms);
-        self.put(&key).await.map_err(KeysError::Failed)?;
-        Ok((key, credential))
+        let made = put(&key)?;
+        for _ in 0..ATTEMPTS_MAX {
+            // The change first: what is newer than it is seen again.
+            let seen = self.store.change(KEYS)?;
+            let (old, kept): (Vec<_>, Vec<_>) =
+                self.all()?.into_iter().partition(|key| is_old(key, now_ms));
+            // Those of users and those of followers have room of their own.
+            let alike = kept.iter().filter(|key| key.owner.is_some() == is_of_user);
+            if alike.count() >= KEYS_MAX {
+                return Err(KeysError::TooMany);
+            }
+            let old = old.into_iter().take(OLD_MAX).map(|key| (key.id, None));
+            let changes: Changes = old.chain([made.clone()]).collect();
+            if self.store.put(KEYS, changes, seen).await? {
+                return Ok((key, credential));
+            }
+        }
+        Err(KeysError::Failed(others_change()))
     }
 
     /// Takes keys back. Those that were already stay as they are.
-    pub async fn invalidate(&self, which: &Which, now_ms: u64) -> Invalidated {
+    ///
+    /// # Errors
+    /// Where the metadata cannot be read.
+    pub async fn invalidate(&self, which: &Which, now_ms: u64) -> Result<Invalidated, Error> {
         let mut done = Invalidated::default();
-        for mut key in self.all().into_iter().filter(|key| which.means(key)) {
+        for key in self.all()?.into_iter().filter(|key| which.means(key)) {
             if key.invalidated_ms.is_some() {
                 done.before.push(key.id);
                 continue;
             }
-            key.invalidated_ms = Some(now_ms);
-            match self.put(&key).await {
+            match self.invalidate_one(&key.id, now_ms).await {
                 Ok(()) => done.now.push(key.id),
                 Err(error) => done.failed.push(error),
             }
         }
-        done
+        Ok(done)
+    }
+
+    /// Takes a key back as it stands when that is written. One that is gone meanwhile stays so.
+    async fn invalidate_one(&self, id: &str, now_ms: u64) -> Result<(), Error> {
+        for _ in 0..ATTEMPTS_MAX {
+            let seen = self.store.change(KEYS)?;
+            let Some(mut key) = self.find(id) else { return Ok(()) };
+            key.invalidated_ms.get_or_insert(now_ms);
+            if self.store.put(KEYS, vec![put(&key)?], seen).await? {
+                return Ok(());
+            }
+        }
+        Err(others_change())
     }
 
     /// The key that a credential opens, as this node knows it now.
@@ -162,14 +194,20 @@ impl Keys {
     }
 
     fn find(&self, id: &str) -> Option<Key> {
-        Key::read(id.to_owned(), self.objects.get(id)?)
+        Key::read(id.to_owned(), self.store.get(KEYS, id)?)
     }
+}
 
-    async fn put(&self, key: &Key) -> Result<(), Error> {
-        let value =
-            serde_json::to_value(key).map_err(|error| Error::internal(error.to_string()))?;
-        self.objects.put(key.id.clone(), Some(value)).await
-    }
+/// The change that puts a key.
+fn put(key: &Key) -> Result<(String, Option<Value>), Error> {
+    let value = serde_json::to_value(key).map_err(|error| Error::internal(error.to_string()))?;
+    Ok((key.id.clone(), Some(value)))
+}
+
+/// Whether it ended so long ago that it need not be shown any more.
+fn is_old(key: &Key, now_ms: u64) -> bool {
+    let ended_ms = key.ended_ms(now_ms);
+    ended_ms.is_some_and(|ended_ms| ended_ms.saturating_add(ENDED_KEPT_MS) <= now_ms)
 }
 
 /// The key, unless it has ended.
@@ -185,40 +223,11 @@ fn holding(key: Key, now_ms: u64) -> Result<Key, Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use futures_util::future::BoxFuture;
-    use parking_lot::Mutex;
-
-    use serde_json::Value;
-
     use super::*;
-
-    /// Objects in memory.
-    #[derive(Default)]
-    struct Kept(Mutex<BTreeMap<String, Value>>);
-
-    impl Objects for Kept {
-        fn get(&self, name: &str) -> Option<Value> {
-            self.0.lock().get(name).cloned()
-        }
-
-        fn all(&self) -> Vec<(String, Value)> {
-            self.0.lock().clone().into_iter().collect()
-        }
-
-        fn put(&self, name: String, value: Option<Value>) -> BoxFuture<'_, Result<(), Error>> {
-            let mut kept = self.0.lock();
-            match value {
-                Some(value) => kept.insert(name, value),
-                None => kept.remove(&name),
-            };
-            Box::pin(async { Ok(()) })
-        }
-    }
+    use crate::security::store::in_memory::InMemory;
 
     fn keys() -> Keys {
-        Keys::new(Box::<Kept>::default())
+        Keys::new(Arc::new(InMemory::default()))
     }
 
     fn spec(name: &str) -> KeySpec {
@@ -249,22 +258,22 @@ mod tests {
         assert_eq!(keys.open(&other, 1020), Err(Refusal::Expired(other.id.clone())));
 
         let which = Which { name: Some("first".to_owned()), ..Which::default() };
-        let done = keys.invalidate(&which, 40).await;
+        let done = keys.invalidate(&which, 40).await.unwrap();
         assert_eq!(
             (done.now, done.before.len(), done.failed.len()),
             (vec![first.id.clone()], 0, 0)
         );
-        let done = keys.invalidate(&which, 50).await;
+        let done = keys.invalidate(&which, 50).await.unwrap();
         assert_eq!((done.now.len(), done.before), (0, vec![first.id.clone()]));
         assert_eq!(keys.open(&credential, 60), Err(Refusal::Invalidated(first.id.clone())));
         // Who does not know the secret is not told that there was such a key.
         assert_eq!(keys.open(&crossed, 60), Err(Refusal::Unknown));
         assert_eq!(keys.known(&first.id, 60), Err(Refusal::Invalidated(first.id.clone())));
         assert!(keys.known(&other.id, 60).is_ok());
-        assert_eq!(keys.all()[0].invalidated_ms, Some(40), "the first time counts");
+        assert_eq!(keys.all().unwrap()[0].invalidated_ms, Some(40), "the first time counts");
         assert!(keys.open(&other, 60).is_ok());
-        let done =
-            keys.invalidate(&Which { ids: vec!["none".to_owned()], ..Which::default() }, 70).await;
+        let none = Which { ids: vec!["none".to_owned()], ..Which::default() };
+        let done = keys.invalidate(&none, 70).await.unwrap();
         assert!(done.now.is_empty() && done.before.is_empty());
     }
 
@@ -279,17 +288,17 @@ mod tests {
             Err(KeysError::TooMany)
         ));
         keys.make(spec("x"), &drawn(KEYS_MAX), 1010 + ENDED_KEPT_MS).await.unwrap();
-        assert_eq!(keys.all().len(), 1);
+        assert_eq!(keys.all().unwrap().len(), KEYS_MAX - OLD_MAX + 1, "a few go at a time");
         assert!(matches!(keys.make(spec(""), &drawn(1), 10).await, Err(KeysError::Faults(_))));
     }
 
     #[tokio::test]
     async fn what_cannot_be_read_opens_nothing() {
-        let kept = Kept::default();
-        kept.put("bad".to_owned(), Some(Value::Null)).await.unwrap();
-        let keys = Keys::new(Box::new(kept));
+        let store = InMemory::default();
+        assert!(store.put(KEYS, vec![("bad".to_owned(), Some(Value::Null))], 0).await.unwrap());
+        let keys = Keys::new(Arc::new(store));
         let credential = Credential { id: "bad".to_owned(), secret: "x".to_owned() };
         assert_eq!(keys.open(&credential, 0), Err(Refusal::Unknown));
-        assert!(keys.all().is_empty());
+        assert!(keys.all().unwrap().is_empty());
     }
 }
