@@ -22,7 +22,7 @@ pub(crate) const FORMAT: u8 = 4;
 /// What goes with every question.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Envelope {
-    /// The node that asks.
+    /// The name of the node that asks.
     pub from: String,
     /// Tells this cluster from others: the incarnation of its log.
     pub cluster: u64,

@@ -25,8 +25,8 @@ mod tests;
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-use plimsoll_cluster::following::{FollowingThread, Leading, Remotes};
 use plimsoll_cluster::Node;
+use plimsoll_cluster::following::{FollowingThread, Leading, Remotes};
 
 use clusters::RemoteClusters;
 

@@ -4,7 +4,7 @@
 
 use crate::metadata;
 use crate::node::shared::Shared;
-use crate::wire::{Envelope, PartitionName, Problem, Question};
+use crate::wire::{Envelope, Problem, Question};
 
 /// Whether a node that showed the name `sender` may ask this.
 ///
@@ -13,19 +13,29 @@ use crate::wire::{Envelope, PartitionName, Problem, Question};
 /// joins by; where it wants the files of a partition that it is not to have.
 pub(super) fn check(shared: &Shared, sender: &str, envelope: &Envelope) -> Result<(), Problem> {
     let Envelope { from, question, .. } = envelope;
-    match shared.members.get(from) {
-        None if is_for_joining(question) => Ok(()),
-        None => Err(Problem::NotHere(format!("node [{sender}] is no member that is known here"))),
-        Some(member) if member.record.name != sender => Err(Problem::NotHere(format!(
-            "node [{sender}], by its certificate, asks as node [{}]",
-            member.record.name
-        ))),
-        Some(_) => match question {
-            Question::OpenCheckpoint { partition } | Question::OpenCopy { partition } => {
-                check_place(shared, from, *partition)
-            }
-            _ => Ok(()),
-        },
+    if from != sender {
+        return Err(Problem::NotHere(format!(
+            "node [{sender}], by its certificate, asks as node [{from}]"
+        )));
+    }
+    // A node that was set up anew has another id, and its old one may still be a member's.
+    let members = shared.members.all();
+    let mut ids = members.values().filter(|it| it.record.name == *sender).map(|it| &*it.id);
+    match question {
+        _ if is_for_joining(question) => Ok(()),
+        Question::OpenCheckpoint { partition } | Question::OpenCopy { partition } => {
+            let copies = shared.router.copies_named((*partition).into())?;
+            let definition = copies.definition();
+            let has_copy = ids.any(|id| definition.copy_on(id).is_some());
+            has_copy.then_some(()).ok_or_else(|| {
+                let why =
+                    format!("node [{sender}] has no copy of {} that is known here", copies.id);
+                Problem::NotHere(why)
+            })
+        }
+        _ => ids.next().map(drop).ok_or_else(|| {
+            Problem::NotHere(format!("node [{sender}] is no member that is known here"))
+        }),
     }
 }
 
@@ -33,34 +43,16 @@ pub(super) fn check(shared: &Shared, sender: &str, envelope: &Envelope) -> Resul
 fn is_for_joining(question: &Question) -> bool {
     match question {
         Question::OpenCheckpoint { partition } | Question::OpenCopy { partition } => {
-            is_metadata(*partition)
+            plimsoll_log::PartitionId::from(*partition) == metadata::PARTITION
         }
         Question::Chunk { .. }
         | Question::CopyChunk { .. }
         | Question::FileChecksums { .. }
         | Question::CloseCheckpoint { .. }
         | Question::Probe
+        | Question::Await { .. }
         | Question::Clock
         | Question::Positions => true,
         _ => false,
-    }
-}
-
-fn is_metadata(partition: PartitionName) -> bool {
-    plimsoll_log::PartitionId::from(partition) == metadata::PARTITION
-}
-
-/// Every member has the metadata; the files of another partition those alone that have a copy of it, or are to.
-fn check_place(shared: &Shared, from: &str, partition: PartitionName) -> Result<(), Problem> {
-    if is_metadata(partition) {
-        return Ok(());
-    }
-    let copies = shared.router.copies_named(partition.into())?;
-    match copies.definition().copy_on(from) {
-        Some(_) => Ok(()),
-        None => Err(Problem::NotHere(format!(
-            "partition {} has no copy on the node that asks, as far as is known here",
-            copies.id
-        ))),
     }
 }

@@ -158,23 +158,21 @@ async fn what_cannot_be_read_is_refused_and_never_appended() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_showed_its_name_asks_what_its_place_allows() {
     let asked = Asked::begin().await;
-    let members = &asked.coordinator.shared().members;
-    let (id, name) = (members.own.clone(), members.get(&members.own).unwrap().record.name.clone());
+    let name = asked.coordinator.shared().members.record.name.clone();
     let partition = asked.copies.id.into();
     let metadata: PartitionName = metadata::PARTITION.into();
     let copy = |partition| Question::OpenCopy { partition };
     for (from, sender, question, why) in [
-        ("another", None, Question::Statistics, None),
+        ("x", None, Question::Statistics, None),
         // One that joins.
-        ("another", Some("x"), Question::Probe, None),
-        ("another", Some("x"), copy(metadata), None),
-        ("another", Some("x"), Question::Statistics, Some("node [x] is no member")),
-        ("another", Some("x"), copy(partition), Some("node [x] is no member")),
-        ("another", Some(&*name), Question::Statistics, Some("is no member")),
+        ("x", Some("x"), Question::Probe, None),
+        ("x", Some("x"), copy(metadata), None),
+        ("x", Some("x"), Question::Statistics, Some("node [x] is no member")),
+        ("x", Some("x"), copy(partition), Some("node [x] has no copy of")),
         // A member in its own name, and in another's.
-        (&*id, Some(&*name), Question::Statistics, None),
-        (&*id, Some(&*name), copy(partition), None),
-        (&*id, Some("x"), Question::Probe, Some("node [x], by its certificate, asks as node")),
+        (&*name, Some(&*name), Question::Statistics, None),
+        (&*name, Some(&*name), copy(partition), None),
+        (&*name, Some("x"), Question::Probe, Some("node [x], by its certificate, asks as node")),
     ] {
         let named = format!("{from} {sender:?} {question:?}");
         let problem = match asked.answered(from, sender, question).await {
