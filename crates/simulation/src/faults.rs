@@ -246,17 +246,20 @@ fn absences(chance: &mut Stream, machines: usize) -> Vec<Due> {
         due.push(Due { at, lasts, side: Side::Leader, fault });
         at += if chance.once_in(2) { ms(chance, 0, 20_000) } else { ms(chance, 0, 120_000) };
     }
-    // Whoever holds what rotted as well is away when that is seen, and for longer than it is waited for.
-    let rotten = due.iter().find_map(|due| match due.fault {
-        Fault::Kill { rots: true, machine, .. } => Some((due.at, due.lasts, machine)),
+    // Whoever holds what rotted as well is away when that is seen, and for longer than it is waited for. That is late
+    // in the run: while the log begins with a partition, its copies are made of the log alone.
+    let rotten = due.iter_mut().find_map(|due| match due.fault {
+        Fault::Kill { rots: true, machine, .. } => Some((due, machine)),
         _ => None,
     });
-    if let Some((from, lasts, rotten)) = rotten
+    if let Some((rotten, machine)) = rotten
         && chance.once_in(2)
     {
-        let machine = (rotten + 1 + index(chance, machines - 1)) % machines;
-        let fault = Fault::Kill { machine, with_power: chance.once_in(2), rots: false };
-        let at = from + ms(chance, 0, u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX));
+        rotten.at += ms(chance, 60_000, 90_000);
+        let away = (machine + 1 + index(chance, machines - 1)) % machines;
+        let fault = Fault::Kill { machine: away, with_power: chance.once_in(2), rots: false };
+        let before_it_is_seen = u64::try_from(rotten.lasts.as_millis()).unwrap_or(u64::MAX);
+        let at = rotten.at + ms(chance, 0, before_it_is_seen);
         due.push(Due { at, lasts: ms(chance, 100_000, 180_000), side: Side::Leader, fault });
     }
     due

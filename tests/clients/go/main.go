@@ -1,5 +1,5 @@
 // Clients of Elasticsearch and Redis in Go against a node with TLS and users. Prints the results as one line of JSON:
-// by client, by way of connecting. tests/test_secure_clients.py starts it and judges the results.
+// by client, by way to connect. tests/test_secure_clients.py starts it and checks the results.
 package main
 
 import (
@@ -33,7 +33,7 @@ var (
 	password   = os.Getenv("TEST_PASSWORD")
 )
 
-// The status of an answer that the client takes for an error; 200 where there is none.
+// The status of a response that the client returns as an error; 200 without one.
 func statusOf(err error) any {
 	var answered *types.ElasticsearchError
 	switch {
@@ -147,7 +147,7 @@ func rows(password string, authorities *x509.CertPool) (result, error) {
 	}, nil
 }
 
-// What a way came to; the status where an answer was refused.
+// The outcome of a way to connect: where it failed, the error, and the status of a refusal.
 func outcome(of result, err error) result {
 	if err == nil {
 		return of

@@ -1,5 +1,5 @@
 // Clients of Elasticsearch and Redis in Node.js against a node with TLS and users. Prints the results as one line of
-// JSON: by client, by way of connecting. `tests/test_secure_clients.py` starts it and judges the results.
+// JSON: by client, by way to connect. `tests/test_secure_clients.py` starts it and checks the results.
 
 import { readFileSync } from 'node:fs'
 import { Client as Elasticsearch8 } from 'elasticsearch8'
@@ -16,7 +16,9 @@ const byFingerprint = (caFingerprint) => ({ caFingerprint, tls: { rejectUnauthor
 const words = (error) => [error.message, error.cause?.message].filter(Boolean).join(': ')
 
 async function documents (Client, index, options) {
-  const client = new Client({ node: `https://${env.TEST_HOST}:${env.TEST_HTTP_PORT}`, ...options })
+  // One try: the default waits for seconds between tries, also where a certificate is not trusted.
+  const node = `https://${env.TEST_HOST}:${env.TEST_HTTP_PORT}`
+  const client = new Client({ node, maxRetries: 0, ...options })
   const other = env.TEST_OTHER_INDEX
   const refused = async (request) => await request.then(() => 200, (error) => error.statusCode ?? words(error))
   try {
@@ -51,11 +53,11 @@ async function rows (Redis, prefix, options) {
   const auth = `${encodeURIComponent(env.TEST_USER)}:${encodeURIComponent(options.password ?? env.TEST_PASSWORD)}`
   const url = `rediss://${auth}@${env.TEST_HOST}:${env.TEST_RESP_PORT}`
   const tls = options.ca ? { ca: options.ca } : {}
-  // One try: the default tries again without end.
+  // One try: the default tries without end.
   const client = new Redis(url, { tls, lazyConnect: true, retryStrategy: null })
-  // An error that stops the connection is told to listeners alone; what waits is told that the connection is closed.
-  let stopped
-  client.on('error', (error) => { stopped ??= error })
+  // ioredis reports the cause to listeners alone, and to `connect` only that the connection is closed.
+  let cause
+  client.on('error', (error) => { cause ??= error })
   try {
     await client.connect()
     const set = await client.set(`${prefix}name`, 'Ada')
@@ -67,7 +69,7 @@ async function rows (Redis, prefix, options) {
     const piped = pipeline.map(([error, value]) => error ? words(error) : value)
     return { set, got, added, hash, pipeline: piped, forbidden }
   } catch (error) {
-    throw stopped ?? error
+    throw cause ?? error
   } finally {
     client.disconnect()
   }

@@ -1,6 +1,6 @@
 """Clients of Elasticsearch and Redis in Python against a node with TLS and users. Prints the results as one line of
-JSON: by client, by way of connecting. `tests/test_secure_clients.py` starts it, with the name of the module that is
-Elasticsearch's client, and judges the results.
+JSON: by client, by way to connect. `tests/test_secure_clients.py` starts it, with the name of the module that is
+Elasticsearch's client, and checks the results.
 """
 
 import functools
@@ -19,6 +19,12 @@ PASSWORD = {"basic_auth": (env["TEST_USER"], env["TEST_PASSWORD"])}
 KEY = {"api_key": env["TEST_API_KEY"]}
 BY_FILE = {"ca_certs": env["TEST_CA"]}
 BY_FINGERPRINT = {"ssl_assert_fingerprint": env["TEST_CA_FINGERPRINT"]}
+
+
+def words(error):
+    """With the first word of Redis' error, which redis-py keeps apart from the rest."""
+    code = getattr(error, "status_code", None)
+    return f"{code} {error}" if isinstance(code, str) else f"{type(error).__name__}: {error}"
 
 
 def status_of(request):
@@ -65,7 +71,7 @@ def rows(password=env["TEST_PASSWORD"], **options):
     auth = f"{quote(env['TEST_USER'], safe='')}:{quote(password, safe='')}"
     url = f"rediss://{auth}@{env['TEST_HOST']}:{env['TEST_RESP_PORT']}"
     with redis.from_url(url, decode_responses=True, **options) as client:
-        said = client.set(f"{prefix}name", "Ada")
+        was_set = client.set(f"{prefix}name", "Ada")
         got = client.get(f"{prefix}name")
         added = client.hset(f"{prefix}log", mapping={"knots": "12", "wind": "NW"})
         fields = client.hgetall(f"{prefix}log")
@@ -75,9 +81,9 @@ def rows(password=env["TEST_PASSWORD"], **options):
         try:
             forbidden = client.set(env["TEST_OTHER_KEY"], "x")
         except redis.exceptions.NoPermissionError as error:
-            forbidden = f"NOPERM {error}"
+            forbidden = words(error)
         return {
-            "set": "OK" if said is True else said,
+            "set": "OK" if was_set is True else was_set,
             "got": got,
             "added": added,
             "hash": fields,
@@ -92,8 +98,8 @@ def all_of(ways):
         try:
             results[way] = run()
         except Exception as error:
-            name = type(error).__name__
-            results[way] = {"error": f"{name}: {error}", "status": getattr(error, "status_code", None)}
+            status = error.status_code if isinstance(error, elasticsearch.ApiError) else None
+            results[way] = {"error": words(error), "status": status}
     return results
 
 

@@ -33,7 +33,7 @@ import org.elasticsearch.client.RestClient;
 
 /**
  * Clients of Elasticsearch and Redis in Java against a node with TLS and users. Prints the results as one line of JSON:
- * by client, by way of connecting. tests/test_secure_clients.py starts it and judges the results.
+ * by client, by way to connect. tests/test_secure_clients.py starts it and checks the results.
  */
 public final class Client {
     private static final String HOST = System.getenv("TEST_HOST");
@@ -138,7 +138,7 @@ public final class Client {
         }
     }
 
-    /** What a way came to; where it failed, all that was said, and the status where an answer was refused. */
+    /** The outcome of a way to connect: where it failed, the errors with their causes, and the status of a refusal. */
     private static Map<String, Object> outcome(Callable<Map<String, Object>> way) {
         try {
             return way.call();
