@@ -604,6 +604,96 @@ def test_what_an_attacker_found_is_closed(node, admin, by, filled):
         boss.execute_command("AUTH", "x" * 100_000, "y")
 
 
+def test_what_a_second_attacker_found_is_closed(node, admin, by, filled):
+    """From outside: what outlives its user, and what reaches further than it says."""
+    # Another user of the same name reads no scroll and no point in time of the first.
+    admin("PUT", "/_security/role/contexts", role(("logs-1", "read")))
+    admin("PUT", "/_security/user/namesake", {"password": "the first one", "roles": ["contexts"]})
+    first = Rest(node, ("namesake", "the first one"))
+    scroll = first("POST", "/logs-1/_search?scroll=1m&size=1", {})["_scroll_id"]
+    point = first("POST", "/logs-1/_pit?keep_alive=1m")["id"]
+    assert first("POST", "/_search", {"pit": {"id": point}})["hits"]["hits"]
+    admin("DELETE", "/_security/user/namesake")
+    admin("PUT", "/_security/user/namesake", {"password": "the second one", "roles": []})
+    second = Rest(node, ("namesake", "the second one"))
+    second("POST", "/_search/scroll", {"scroll_id": scroll}, status=404)
+    second("POST", "/_search", {"pit": {"id": point}}, status=404)
+
+    # A body that is under way ends with the rights of whoever sends it.
+    admin("PUT", "/_security/role/shipper", role(("shipped", "write,create_index")))
+    for change in ("delete", "narrow"):
+        admin("PUT", "/_security/user/shipper", {"password": "shipper secret", "roles": ["shipper"]})
+        item = lines({"index": {"_index": "shipped", "_id": change}}, {"n": 1}).encode()
+        with socket.create_connection(("127.0.0.1", node.http), timeout=30) as sock:
+            login = base64.b64encode(b"shipper:shipper secret").decode()
+            head = f"POST /_bulk HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic {login}\r\n"
+            head += "Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+            chunk = b"%x\r\n%s\r\n" % (len(item), item)
+            sock.sendall(head.encode() + chunk)
+            time.sleep(0.2)
+            if change == "delete":
+                admin("DELETE", "/_security/user/shipper")
+            else:
+                admin("PUT", "/_security/role/shipper", role(("elsewhere", "write")))
+            sock.sendall(chunk.replace(change.encode(), b"l" * len(change)))
+            answer = sock.recv(65536)
+        assert answer.startswith(b"HTTP/1.1 4") and b"rights" in answer, answer
+        admin("GET", f"/shipped/_doc/{'l' * len(change)}", status=404)
+
+    # Who lowers its rights by a header that is not heeded here is told so.
+    runas = {"es-security-runas-user": "log_reader"}
+    assert "runas" in admin("GET", "/logs-1/_count", status=400, headers=runas)["error"]["reason"]
+
+    # A key owns no other key, not even of its user.
+    own = {"roles": {"r": {"cluster": ["manage_own_api_key"]}}}
+    kept = admin("POST", "/_security/api_key", {"name": "kept"})
+    narrow = admin("POST", "/_security/api_key", {"name": "narrow", "role_descriptors": own["roles"]})
+    by_key = Rest(node, None, narrow["encoded"])
+    assert [key["id"] for key in by_key("GET", "/_security/api_key")["api_keys"]] == [narrow["id"]]
+    by_key("DELETE", "/_security/api_key", {"ids": [kept["id"]]})
+    by_key("DELETE", "/_security/api_key", {"name": "kept"})
+    Rest(node, None, kept["encoded"])("GET", "/_cluster/health")
+    admin("DELETE", "/_security/api_key", {"owner": True, "username": "elastic"}, status=400)
+    assert by_key("DELETE", "/_security/api_key", {"owner": True})["invalidated_api_keys"] == [narrow["id"]]
+
+    # What is followed as it comes makes no index that its maker may not make.
+    admin("PUT", "/_security/role/follows", role(("far-*", "manage"), cluster=["manage_ccr"]))
+    admin("PUT", "/_security/user/follows", {"password": "follows secret", "roles": ["follows"]})
+    follows = Rest(node, ("follows", "follows secret"))
+    rule = {"remote_cluster": "west", "leader_index_patterns": ["logs-*"]}
+    for name in ("payroll-{{leader_index}}", "{{leader_index}}", None, "fa{{leader_index}}"):
+        follows("PUT", "/_ccr/auto_follow/x", {**rule, "follow_index_pattern": name}, status=403)
+    # It may: there is no such cluster.
+    follows("PUT", "/_ccr/auto_follow/x", {**rule, "follow_index_pattern": "far-{{leader_index}}"}, status=404)
+    other = {"leader_alias": "west", "name": "x", "pattern": "logs-*"}
+    follows("POST", "/_plugins/_replication/_autofollow", other, status=403)
+
+    # A role that is to see some documents alone is refused, whatever it says.
+    for query in ({}, [], "", {"match_all": {}}):
+        narrowed = {"indices": [{"names": ["a"], "privileges": ["read"], "query": query}]}
+        admin("PUT", "/_security/role/narrowed", narrowed, status=400)
+
+
+def test_a_stranger_that_takes_no_answers_does_not_stay(node, admin, filled):
+    """Requests that nobody logged in for, one behind the other, whose answers are not read."""
+    with socket.create_connection(("127.0.0.1", node.http)) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.setblocking(False)
+        began = time.monotonic()
+
+        def is_over():
+            try:
+                sock.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
+            except BlockingIOError:
+                pass
+            except OSError:
+                return True
+            return False
+
+        await_true("the connection is ended", is_over, 60)
+        assert time.monotonic() - began > 5, "a login has its time"
+
+
 def test_passwords_are_not_hashed_for_those_who_have_gone(node, filled):
     """Requests whose clients hang up hold their turns, and count as tries."""
     credentials = base64.b64encode(b"nobody:at all here").decode()

@@ -3,6 +3,7 @@ of the metadata knows nobody.
 """
 
 import base64
+import concurrent.futures
 import subprocess
 import time
 
@@ -149,6 +150,46 @@ def test_a_node_makes_itself_secure_once(tmp_path):
     assert node.terminate() == 0
     nowhere = subprocess.run([binary(), "users", "reset", "--data", "/nowhere"], capture_output=True, text=True)
     assert nowhere.returncode == 2 and "no data folder" in nowhere.stderr
+
+
+def test_the_last_administrator_stays_whoever_else_asks_at_once(cluster):
+    """One node takes a user away while another takes the other's role away: each alone would leave somebody."""
+    first, second, third = cluster.nodes
+    x, y = ("x", "the secret of x"), ("y", "the secret of y")
+    for _ in range(5):
+        ask(first, ADMIN, "PUT", "/_security/role/secadm", {"cluster": ["manage_security"], "indices": []})
+        ask(first, ADMIN, "PUT", "/_security/user/x", {"password": x[1], "roles": ["superuser"]})
+        ask(first, ADMIN, "PUT", "/_security/user/y", {"password": y[1], "roles": ["secadm"]})
+        assert ask(first, ADMIN, "PUT", "/_security/user/elastic/_disable")[0] == 200
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            asked = [
+                pool.submit(ask, second, x, "DELETE", "/_security/user/x"),
+                pool.submit(ask, third, y, "DELETE", "/_security/role/secadm"),
+            ]
+            statuses = sorted(it.result()[0] for it in asked)
+        assert statuses != [200, 200]
+        left = [user for user in (x, y) if ask(first, user, "GET", "/_security/user")[0] == 200]
+        assert left, statuses
+        assert ask(first, left[0], "PUT", "/_security/user/elastic/_enable")[0] == 200
+
+
+def test_a_node_that_ran_before_says_no_password_that_does_not_hold(tmp_path):
+    node = Node(tmp_path / "data", [f"resp.password={ADMIN[1]}"]).start()
+    body = {"password": "kept in the metadata"}
+    assert ask(node, ADMIN, "PUT", "/_security/user/elastic/_password", body)[0] == 200
+    assert node.terminate() == 0
+    # What a node left that was killed while it made certificates.
+    (tmp_path / "data/certificates.new").mkdir()
+    (tmp_path / "data/certificates.new/node-1.crt").write_text("half")
+    node.settings = ["node.secure=true"]
+    node.start()
+    said = "".join(node.output)
+    assert "password of elastic" not in said and "plimsoll users reset" in said
+    answer = requests.get(
+        f"https://127.0.0.1:{node.http}/", auth=("elastic", body["password"]), verify=str(tmp_path / "data/certificates/ca.crt")
+    )
+    assert answer.status_code == 200
+    assert node.terminate() == 0
 
 
 def test_a_key_of_rest_opens_no_port_of_followers_and_theirs_no_rest(tmp_path):

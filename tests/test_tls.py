@@ -87,7 +87,7 @@ def test_clients_of_elasticsearch_need_no_change(node, certificates):
         "8, by fingerprint": elasticsearch8.Elasticsearch(
             url,
             basic_auth=("elastic", PASSWORD),
-            ssl_assert_fingerprint=fingerprint(certificates.path("node.crt")),
+            ssl_assert_fingerprint=fingerprint(certificates.path("ca.crt")),
         ),
         "opensearch": opensearchpy.OpenSearch(
             [{"host": "localhost", "port": node.http}],

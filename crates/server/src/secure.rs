@@ -2,8 +2,11 @@
 //! and a password, sets TLS on for clients, and says once what a client needs. On a folder that has them it takes
 //! those that are there.
 
+use std::fs::{self, DirBuilder};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::certificates::Hosts;
@@ -26,9 +29,12 @@ pub enum SecureError {
     /// The settings.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// The password.
-    #[error("the password cannot be left in the data folder: {0}")]
-    Password(#[from] std::io::Error),
+    /// The data folder.
+    #[error("the data folder cannot be written: {0}")]
+    Data(#[from] io::Error),
+    /// Something else is in the place of the certificates.
+    #[error("{} is there and has no ca.crt: move it away, or name certificates by http.tls.* and resp.tls.* ({})", .0.display(), .1)]
+    InPlace(PathBuf, io::Error),
 }
 
 /// Makes what is not there yet, where the settings ask for it, and has the settings use it. Gives what is to be
@@ -46,14 +52,29 @@ pub fn prepare(raw: &mut Raw, now: SystemTime) -> Result<Option<String>, SecureE
     let is_new = !folder.join("ca.crt").exists();
     let mut said = None;
     if is_new {
+        make_folder(&data)?;
         let addresses = ["http.address", "resp.address"].map(|key| raw.text_or_default(key));
-        let password = reset::draw(draw)?;
         // First: where the certificates are there, so is a way in.
-        reset::leave(&data, &password, true, draw)?;
-        let fingerprint = make_own(&folder, &name, &cluster, hosts(&addresses), now)?;
+        let way_in = match was_used(&data) {
+            true => "users stay as they are; where elastic has no password, `plimsoll users reset` gives it one"
+                .to_owned(),
+            false => {
+                let password = reset::draw(draw)?;
+                reset::leave(&data, &password, true, draw)?;
+                format!("password of elastic (REST) and default (RESP): {password}")
+            }
+        };
+        // All of them at once: a node that is killed meanwhile begins anew.
+        let beside = data.join(format!("{FOLDER}.new"));
+        if beside.exists() {
+            fs::remove_dir_all(&beside)?;
+        }
+        let fingerprint = make_own(&beside, &name, &cluster, hosts(&addresses), now)?;
+        fs::rename(&beside, &folder)
+            .map_err(|error| SecureError::InPlace(folder.clone(), error))?;
         said = Some(format!(
             "The node is secure: clients come by TLS and log in. This is said once.\n\
-             password of elastic (REST) and default (RESP): {password}\n\
+             {way_in}\n\
              authority for clients: {}\n\
              sha256 of it: {fingerprint}\n",
             folder.join("ca.crt").display()
@@ -67,6 +88,21 @@ pub fn prepare(raw: &mut Raw, now: SystemTime) -> Result<Option<String>, SecureE
     }
     raw.set_unless_given("security.enabled", "true", ORIGIN)?;
     Ok(said)
+}
+
+/// Makes a data folder where there is none, for its owner alone: documents and hashes of passwords lie there.
+///
+/// # Errors
+/// Where it cannot be made.
+pub fn make_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Whether a node ran on this data folder: its users may have passwords then.
+fn was_used(data: &Path) -> bool {
+    let names = fs::read_dir(data).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let is_own = |name: &str| name.starts_with(FOLDER) || reset::is_file(name);
+    names.into_iter().any(|name| !name.to_str().is_some_and(is_own))
 }
 
 /// Where the node is reached, as far as its settings say it: always from this machine.

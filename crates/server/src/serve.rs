@@ -32,7 +32,7 @@ use crate::{
         relay::NodeAnswers,
     },
     rest::{Rest, browsers::takes_any_host, cluster, server::Server},
-    rpc,
+    rpc, secure,
     security::{
         Security, SecurityOptions,
         audit::{Audit, What},
@@ -147,6 +147,7 @@ pub fn serve(settings: Settings) -> Result<(), ServeError> {
 async fn run(mut settings: Settings) -> Result<End, ServeError> {
     let started = Instant::now();
     let time = Time::of_the_machine();
+    secure::make_folder(&settings.data)?;
     // Taken first: a busy port is known before a long replay, and nobody connects during it.
     let resp = Port::take(settings.resp, "resp.address")?;
     let http = Port::take(settings.http, "http.address")?;

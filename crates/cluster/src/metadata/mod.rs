@@ -395,7 +395,13 @@ fn text_of(value: Value) -> String {
 /// The writes that change objects of a kind, unless one of that kind was changed since they were
 /// read at `seen`: then it answers a nil array.
 pub(crate) fn change_objects(kind: &str, commands: Vec<Argv>, seen: u64) -> Operation {
-    Operation::Transaction { watched: vec![(Bytes::from(objects_key(kind)), seen)], commands }
+    change_objects_unless(&[(kind, seen)], commands)
+}
+
+/// The same unless an object of any of these kinds was changed since what is said with it.
+pub(crate) fn change_objects_unless(seen: &[(&str, u64)], commands: Vec<Argv>) -> Operation {
+    let watched = seen.iter().map(|(kind, seen)| (Bytes::from(objects_key(kind)), *seen));
+    Operation::Transaction { watched: watched.collect(), commands }
 }
 
 /// All objects of a kind as they stand there, by name: for those who must not take what cannot be

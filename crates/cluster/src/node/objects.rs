@@ -94,8 +94,8 @@ impl Coordinator {
         shared.router.tell_others().await;
     }
 
-    /// Puts such objects of one kind, by their names, or takes them away: all of them, or none where one of
-    /// that kind was changed since the change `seen`: false then.
+    /// Puts such objects of one kind, by their names, or takes them away: all of them, or none where an object of
+    /// one of the kinds `seen` was changed since the change that is said with it: false then.
     ///
     /// # Errors
     /// Where the metadata cannot be written, or an object is too large.
@@ -103,12 +103,13 @@ impl Coordinator {
         &self,
         kind: &str,
         changes: Vec<(String, Option<Value>)>,
-        seen: u64,
+        seen: &[(&str, u64)],
     ) -> Result<bool, Error> {
         let shared = self.shared();
 
         let changes = changes.into_iter().map(|(name, value)| change(kind, &name, value));
-        let write = metadata::change_objects(kind, changes.collect::<Result<_, _>>()?, seen);
+        let commands = changes.collect::<Result<_, _>>()?;
+        let write = metadata::change_objects_unless(seen, commands);
         let reply = shared.replication.submit_metadata(&write).await.map_err(failed)?;
         self.follow_change().await;
         Ok(reply != Reply::NilArray)

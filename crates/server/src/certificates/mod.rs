@@ -50,7 +50,7 @@ pub enum MakeError {
 
 /// A certificate and its private key, in PEM.
 pub struct Made {
-    /// The certificate.
+    /// The certificate, and behind it that of the authority that signed it.
     pub certificate: String,
     /// The private key, PKCS#8. Nothing shows or logs it.
     pub key: String,
@@ -59,7 +59,8 @@ pub struct Made {
 }
 
 impl Made {
-    /// The SHA-256 of the certificate, hexadecimal: what Elasticsearch's clients take in the place of a file.
+    /// The SHA-256 of the certificate, hexadecimal. That of an authority is what Elasticsearch's clients take in the
+    /// place of its file: they look for it among what a server shows.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         let der = CertificateDer::from_pem_slice(self.certificate.as_bytes());
@@ -111,6 +112,8 @@ pub fn make_ca(name: &str, days: u32, now: SystemTime) -> Result<Made, MakeError
 /// An authority that was made before.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
+    /// In PEM.
+    certificate: String,
     until: SystemTime,
 }
 
@@ -133,7 +136,8 @@ impl Authority {
             return Err(MakeError::Authority("the key does not belong to the certificate"));
         }
         let until = parsed.validity().not_after.to_datetime().into();
-        Ok(Self { issuer: Issuer::from_ca_cert_der(&der, key)?, until })
+        let issuer = Issuer::from_ca_cert_der(&der, key)?;
+        Ok(Self { issuer, certificate: certificate.to_owned(), until })
     }
 
     /// Makes a certificate with a new key. It does not outlive the authority.
@@ -176,8 +180,9 @@ impl Authority {
             params.not_after = until.into();
         }
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-        let certificate = params.signed_by(&key, &self.issuer)?;
-        Ok(Made { certificate: certificate.pem(), key: key.serialize_pem(), until })
+        let own = params.signed_by(&key, &self.issuer)?.pem();
+        let certificate = format!("{own}{}", self.certificate);
+        Ok(Made { certificate, key: key.serialize_pem(), until })
     }
 }
 

@@ -161,6 +161,10 @@ fn openssl_verifies_the_chain() {
     assert!(verify(&dir, &["-purpose", "sslclient"], "c.crt"));
     assert!(!verify(&dir, &["-purpose", "sslserver"], "c.crt"));
     assert!(!verify(&other, &[], "n.crt") && verify(&dir, &[], "ca.crt"));
+    // The authority's stands behind a node's own: clients look for its SHA-256 among what the node shows.
+    let [of_ca, of_node] =
+        ["ca.crt", "n.crt"].map(|name| std::fs::read_to_string(path(&dir, name)).unwrap());
+    assert!(of_node.ends_with(&of_ca) && of_node.matches("BEGIN CERTIFICATE").count() == 2);
     let text = openssl(&["x509", "-noout", "-text", "-in", &path(&dir, "ca.crt")]).unwrap().stdout;
     let text = String::from_utf8(text).unwrap();
     for part in ["CA:TRUE, pathlen:0", "Certificate Sign", "prime256v1", "CN = Plimsoll CA"] {

@@ -7,6 +7,7 @@ use std::future::Future;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
+use plimsoll_cluster::Coordinator;
 use plimsoll_cluster::following::{
     FollowerPosition, Hold, HoldChange, LeaderTable, Records, RemoteError, Remotes, Told,
 };

@@ -24,6 +24,8 @@ use crate::security::{Refused, Security};
 const PORT: &str = "http.address";
 /// The longest header that is looked at, bytes: a name and a password in base64.
 const HEADER_BYTES_MAX: usize = 2048;
+/// By which Elasticsearch takes somebody for another: whoever sends it counts on having less.
+const RUN_AS: &str = "es-security-runas-user";
 /// What a client is asked for.
 pub const CHALLENGE: &str = "Basic realm=\"security\" charset=\"UTF-8\", ApiKey";
 
@@ -39,6 +41,10 @@ pub async fn check(
     headers: &HeaderMap,
     path: &str,
 ) -> Result<Arc<Principal>, Error> {
+    if headers.contains_key(RUN_AS) {
+        let reason = format!("[{RUN_AS}] is not supported: log in as the user");
+        return Err(Error::illegal_argument(reason));
+    }
     let anonymous = node.security.anonymous();
     let Some(given) = headers.get(header::AUTHORIZATION) else {
         // Nobody guesses here.
@@ -101,7 +107,10 @@ pub async fn check(
             Err(Error::unavailable("security_exception", why))
         }
         Err(Refused::Unproven(why)) => {
-            attempt.passed();
+            // Whoever fills the queue is slowed as whoever guesses.
+            if why != Unproven::Queue {
+                attempt.passed();
+            }
             Err(busy(why))
         }
     }

@@ -8,6 +8,8 @@
 //! an earlier request (pipelining) does not begin that time: only hyper knows whether it is the
 //! part of a head, and a connection with one counts as idle until more comes.
 //!
+//! Who never shows who it is, where that is wanted, has [`STRANGER_TIME`] in all.
+//!
 //! On a connection of HTTP/2 other frames than heads come while nothing is answered. There only the time to
 //! the first request runs, and to each of those that have not shown the password.
 
@@ -31,6 +33,10 @@ use crate::tls::{H2, stream::Stream};
 
 /// How long the head of a request may take.
 pub const HEAD_TIME: Duration = Duration::from_secs(10);
+
+/// How long a connection lasts on which nobody showed who it is, in all, whatever is under way: it may not take its
+/// answers. A login may have to wait for its turn, twice.
+const STRANGER_TIME: Duration = Duration::from_secs(30);
 
 /// Who is at the other end, as far as that is known.
 #[derive(Debug)]
@@ -125,6 +131,8 @@ pub struct Bytes {
     due: Option<Instant>,
     /// The timer to that, once there was need to wait.
     timer: Option<Pin<Box<Sleep>>>,
+    /// The end of a connection on which nobody showed who it is.
+    stranger: Option<Pin<Box<Sleep>>>,
     /// Until when a peer's last bytes are read away, once everything is written.
     lingers: Option<Pin<Box<Sleep>>>,
 }
@@ -142,6 +150,7 @@ impl Bytes {
             heads: 0,
             due: None,
             timer: None,
+            stranger: None,
             lingers: None,
         }
     }
@@ -171,6 +180,17 @@ impl Bytes {
         Poll::Ready(Err(self.late()))
     }
 
+    /// Pending for as long as a stranger may stay.
+    fn poll_stranger(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.node.security.is_open() || self.peer.is_known() {
+            self.stranger = None;
+            return Poll::Pending;
+        }
+        let timer = self.stranger.get_or_insert_with(|| Box::pin(sleep(STRANGER_TIME)));
+        std::task::ready!(timer.as_mut().poll(context));
+        Poll::Ready(Err(self.late()))
+    }
+
     fn late(&self) -> io::Error {
         self.peer.is_late.store(true, Relaxed);
         io::ErrorKind::TimedOut.into()
@@ -195,6 +215,11 @@ impl Bytes {
     ) -> Poll<io::Result<T>> {
         if polled.is_ready() {
             self.peer.moves.fetch_add(1, Relaxed);
+        }
+        if polled.is_pending()
+            && let Poll::Ready(Err(late)) = self.poll_stranger(context)
+        {
+            return Poll::Ready(Err(late));
         }
         let waits = polled.is_pending() && self.is_http_2;
         if waits && self.peer.under_way.load(Relaxed) == 0 {
@@ -238,6 +263,11 @@ impl Read for Bytes {
         if this.heads != heads {
             this.heads = heads;
             this.due = None;
+        }
+        if polled.is_pending()
+            && let Poll::Ready(late) = this.poll_stranger(context)
+        {
+            return Poll::Ready(late);
         }
         if this.peer.under_way.load(Relaxed) > 0 {
             return polled;

@@ -10,7 +10,7 @@ use super::faults::Fault;
 use super::keys::Which;
 use super::passwords::{SALT_BYTES, Unproven, check_hash};
 use super::role::{Role, SUPERUSER, check_name};
-use super::store::{ATTEMPTS_MAX, ROLES, USERS, others_change};
+use super::store::{ATTEMPTS_MAX, ROLES, Seen, USERS, others_change};
 use super::user::{DEFAULT, User, UserSpec, check_password, kept_name};
 
 /// The most users, and the most roles.
@@ -173,7 +173,7 @@ impl Security {
             let value = after.map(serde_json::to_value).transpose();
             let value = value.map_err(|error| Error::internal(error.to_string()))?;
             let change = vec![(kept.to_owned(), value)];
-            if self.store.put(USERS, change, directory.changes[0]).await? {
+            if self.store.put(USERS, change, seen(&directory)).await? {
                 return Ok(outcome);
             }
         }
@@ -216,7 +216,7 @@ impl Security {
             self.check_administrator(&directory, &directory.with_role(name, role.clone()))?;
             let value = role.as_ref().map(Role::to_json);
             let change = vec![(name.to_owned(), value)];
-            if self.store.put(ROLES, change, directory.changes[1]).await? {
+            if self.store.put(ROLES, change, seen(&directory)).await? {
                 return Ok(is_new);
             }
         }
@@ -233,4 +233,9 @@ impl Security {
         let has = after.has_administrator(self.default_has_way(after));
         if had && !has { Err(ChangeError::LastAdministrator) } else { Ok(()) }
     }
+}
+
+/// Whether somebody is left who may change users is a matter of users and roles alike.
+fn seen(directory: &Directory) -> Seen {
+    vec![(USERS, directory.changes[0]), (ROLES, directory.changes[1])]
 }

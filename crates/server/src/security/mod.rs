@@ -283,7 +283,12 @@ impl Security {
                 let again = again.filter(|it| it.user_id == principal.user_id);
                 again.cloned().ok_or(Refused::Unknown)
             }
-            Via::ApiKey(..) => Err(Refused::Unknown),
+            Via::ApiKey(ref id, _) => {
+                self.check_heard()?;
+                let directory = self.directory();
+                let again = directory.of_key(id).filter(|(key, _)| key.invalidated_ms.is_none());
+                again.map(|(_, again)| Arc::clone(again)).ok_or(Refused::Unknown)
+            }
         }
     }
 

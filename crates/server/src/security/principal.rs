@@ -80,12 +80,19 @@ impl Principal {
         self.may_all || self.rights.on_index(name).has(wanted)
     }
 
-    /// As the owner of what it leaves here between two requests: a key is not its user.
+    /// Whether it may do this to every index whose name fits the pattern.
+    #[must_use]
+    pub fn may_on_all(&self, pattern: &str, wanted: IndexPrivileges) -> bool {
+        self.may_all || self.rights.on_pattern(pattern).has(wanted)
+    }
+
+    /// As the owner of what it leaves here between two requests: a key is not its user, and another user of that
+    /// name not the one before.
     #[must_use]
     pub fn owner(&self) -> String {
         match &self.via {
             Via::ApiKey(id, _) => format!("_key/{id}"),
-            _ => kept_name(&self.name).to_owned(),
+            _ => format!("{}/{}", kept_name(&self.name), self.user_id),
         }
     }
 

@@ -24,6 +24,12 @@ fn path(folder: &Path) -> PathBuf {
     folder.join(FILE)
 }
 
+/// Whether a name is that of the file, whole or half written.
+#[must_use]
+pub fn is_file(name: &str) -> bool {
+    name.starts_with(FILE)
+}
+
 /// A password that was drawn: 20 URL-safe characters.
 ///
 /// # Errors
@@ -44,7 +50,6 @@ pub fn leave(folder: &Path, password: &str, only_first: bool, draw: Draw) -> io:
     let mut salt = [0; SALT_BYTES];
     draw(&mut salt)?;
     let hash = hash(password, &salt).map_err(io::Error::other)?;
-    fs::create_dir_all(folder)?;
     let beside = path(folder).with_extension("new");
     let _ = fs::remove_file(&beside);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
@@ -53,7 +58,8 @@ pub fn leave(folder: &Path, password: &str, only_first: bool, draw: Draw) -> io:
     file.sync_all()?;
     let owner = fs::metadata(folder)?;
     if owner.uid() != file.metadata()?.uid() {
-        std::os::unix::fs::chown(&beside, Some(owner.uid()), Some(owner.gid()))?;
+        // By what is open: whoever owns the folder may have put something else in its place.
+        std::os::unix::fs::fchown(&file, Some(owner.uid()), Some(owner.gid()))?;
     }
     fs::rename(beside, path(folder))
 }

@@ -128,7 +128,8 @@ fn on_indices(entry: &Value) -> Result<OnIndices, Fault> {
             "names" => patterns = texts(value, "names")?,
             "privileges" => names = texts(value, "privileges")?,
             "allow_restricted_indices" if value == &json!(false) => {}
-            "query" | "field_security" if is_empty(value) => {}
+            "query" if value.is_null() => {}
+            "field_security" if is_empty(value) => {}
             // All fields, as Kibana sends it.
             "field_security" if value == &json!({ "grant": ["*"] }) => {}
             "query" => {

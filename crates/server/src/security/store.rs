@@ -21,6 +21,9 @@ pub const ATTEMPTS_MAX: usize = 300;
 /// Objects by their names; none where one is taken away.
 pub type Changes = Vec<(String, Option<Value>)>;
 
+/// Kinds, each with a change that it is not to have left behind.
+pub type Seen = Vec<(&'static str, u64)>;
+
 /// The metadata, as far as security reads and writes it.
 pub trait Store: Send + Sync {
     /// How far the metadata has come here: while it stays the same, so does everything in it.
@@ -41,14 +44,14 @@ pub trait Store: Send + Sync {
     /// Where the metadata cannot be read.
     fn all(&self, kind: &'static str) -> Result<Vec<(String, Value)>, Error>;
 
-    /// Makes changes of one kind, all of them, or none where one of the kind was changed since the change `seen`:
-    /// false then. The future ends with an error where the metadata cannot be written, or nodes do not know the
+    /// Makes changes of one kind, all of them, or none where one of the kinds `seen` was changed since the change
+    /// that is said with it: false then. The future ends with an error where the metadata cannot be written, or nodes do not know the
     /// kind yet.
     fn put(
         &self,
         kind: &'static str,
         changes: Changes,
-        seen: u64,
+        seen: Seen,
     ) -> BoxFuture<'_, Result<bool, Error>>;
 
     /// For how long nothing has been heard of the metadata.
@@ -76,7 +79,7 @@ impl Store for Coordinator {
         &self,
         kind: &'static str,
         changes: Changes,
-        seen: u64,
+        seen: Seen,
     ) -> BoxFuture<'_, Result<bool, Error>> {
         Box::pin(async move {
             // Nodes that do not know users let everybody in. Keys are older, and taken back at any time.
@@ -86,7 +89,7 @@ impl Store for Coordinator {
                      version {SECURITY_SINCE} of the cluster"
                 )));
             }
-            self.store_unless_changed(kind, changes, seen).await
+            self.store_unless_changed(kind, changes, &seen).await
         })
     }
 
@@ -109,7 +112,7 @@ pub mod in_memory {
 
     use parking_lot::Mutex;
 
-    use super::{BoxFuture, Changes, Duration, Error, Store, Value};
+    use super::{BoxFuture, Changes, Duration, Error, Seen, Store, Value};
 
     /// Objects by kind and name, and how often any was changed.
     #[derive(Default)]
@@ -138,10 +141,10 @@ pub mod in_memory {
             &self,
             kind: &'static str,
             changes: Changes,
-            seen: u64,
+            seen: Seen,
         ) -> BoxFuture<'_, Result<bool, Error>> {
             let mut kept = self.0.lock();
-            let is_seen = kept.1 == seen;
+            let is_seen = seen.iter().all(|(_, seen)| *seen == kept.1);
             if is_seen {
                 kept.1 += 1;
                 for (name, value) in changes {

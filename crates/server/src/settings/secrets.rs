@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 
 use super::raw::{Raw, SettingsError};
 
@@ -55,6 +56,12 @@ pub(super) fn exposed(raw: &Raw) -> Vec<String> {
             )
         })
     });
+    let log = raw.get("log.engine").filter(|given| given.origin.starts_with("--"));
+    let log = log.filter(|given| has_secret(&given.text)).map(|_| {
+        "the address of the log has a login in the command line, where `ps` shows it: use log.password_file or \
+         log.credentials_file"
+            .to_owned()
+    });
     let open = FILES.iter().filter_map(|key| {
         let path = &raw.get(key)?.text;
         let mode = fs::metadata(path).ok()?.permissions().mode();
@@ -65,7 +72,28 @@ pub(super) fn exposed(raw: &Raw) -> Vec<String> {
             )
         })
     });
-    in_line.chain(open).collect()
+    let folder = PathBuf::from(raw.text_or_default("path.data"));
+    let has_users = raw.text_or_default("security.enabled") == "true"
+        || SECRETS[0..1]
+            .iter()
+            .any(|(key, file_key, _)| raw.get(key).or(raw.get(file_key)).is_some());
+    let mode = fs::metadata(&folder).ok().filter(|_| has_users).map(|it| it.permissions().mode());
+    let open_folder = mode.filter(|mode| mode & OTHERS != 0).map(|mode| {
+        format!(
+            "{} (`path.data`) can be read by others (mode {:04o}), with documents and hashes of passwords: chmod 700",
+            folder.display(),
+            mode & 0o7777
+        )
+    });
+    in_line.chain(log).chain(open).chain(open_folder).collect()
+}
+
+/// Whether an address has a password or a token before its host.
+fn has_secret(addresses: &str) -> bool {
+    addresses.split(',').any(|address| {
+        let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+        rest.split_once('@').is_some_and(|(login, _)| !login.is_empty())
+    })
 }
 
 #[cfg(test)]
@@ -102,6 +130,12 @@ mod tests {
         let mut raw = Raw::default();
         raw.assignment("resp.password=lion").unwrap();
         let said = exposed(&raw);
+        let mut of_log = Raw::default();
+        of_log.set("log.engine", "nats://a,nats://pl:secret@b", "--log").unwrap();
+        let about = exposed(&of_log);
+        assert!(about.len() == 1 && about[0].contains("log.password_file"), "{about:?}");
+        of_log.set("log.engine", "nats://a,nats://b", "--log").unwrap();
+        assert!(exposed(&of_log).is_empty());
         assert!(said.len() == 1 && said[0].contains("ps") && !said[0].contains("lion"), "{said:?}");
     }
 }

@@ -8,6 +8,7 @@ use super::{following, own_settings, parameters};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::documents::write::validation;
+use crate::security::privileges::IndexPrivileges;
 
 /// PUT `/_ccr/auto_follow/{name}`.
 ///
@@ -15,8 +16,28 @@ use crate::rest::documents::write::validation;
 /// 400 where the body is not right, 404 where no such cluster is set, 503 where it is not reached.
 pub async fn put(mut call: Call) -> Result<Answer, Error> {
     let pattern = pattern_of(call.json_required().await?)?;
-    following(&call)?.put_auto_follow(&name(&call), pattern).await?;
+    put_pattern(&call, &name(&call), pattern).await?;
     Ok(Answer::acknowledged())
+}
+
+/// Has indices followed as they come, in the name of whoever asks: all that may come of it are indices that it may
+/// have follow.
+///
+/// # Errors
+/// 403 where it may not; see [`put`].
+pub(super) async fn put_pattern(call: &Call, name: &str, rule: AutoFollow) -> Result<(), Error> {
+    let wanted =
+        call.grant.to(IndexPrivileges::MANAGE, "cluster:admin/xpack/ccr/auto_follow_pattern/put");
+    for leaders in &rule.leaders {
+        let names = match &rule.follower {
+            Some(pattern) => pattern.replace("{{leader_index}}", leaders),
+            None => leaders.clone(),
+        };
+        if !call.principal.may_on_all(&names, IndexPrivileges::MANAGE) {
+            return Err(Error::forbidden("security_exception", wanted.refusal(&names)));
+        }
+    }
+    following(call)?.put_auto_follow(name, rule).await
 }
 
 /// GET `/_ccr/auto_follow[/{name}]`.

@@ -8,6 +8,7 @@ use plimsoll_cluster::following::{AutoFollow, FollowRequest, FollowerOverview, F
 use plimsoll_index::Error;
 use serde_json::{Map, Value, json};
 
+use super::auto_follow;
 use super::{across, await_serving, find, following, name};
 use crate::rest::answer::Answer;
 use crate::rest::call::Call;
@@ -162,7 +163,7 @@ fn in_progress(follower: Option<FollowerOverview>, name: &str) -> Result<Followe
 pub async fn put_rule(mut call: Call) -> Result<Answer, Error> {
     let [remote, name, pattern] = fields(&mut call, ["leader_alias", "name", "pattern"]).await?;
     let rule = AutoFollow { remote, leaders: vec![pattern], ..AutoFollow::default() };
-    following(&call)?.put_auto_follow(&name, rule).await?;
+    auto_follow::put_pattern(&call, &name, rule).await?;
     Ok(Answer::acknowledged())
 }
 

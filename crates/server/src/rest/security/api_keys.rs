@@ -96,10 +96,30 @@ async fn made(call: &Call, spec: KeySpec) -> Result<Answer, Error> {
     Ok(Answer::json(&answer))
 }
 
-/// The user whose keys alone whoever asks may see and take back; none: everybody's.
-fn only_own(call: &Call) -> Option<String> {
-    let is_for_all = call.principal.may_on_cluster(ClusterPrivileges::API_KEYS);
-    (!is_for_all).then(|| kept_name(&call.principal.name).to_owned())
+/// The user whose keys alone whoever asks may see and take back, and the key where that asks: it owns no other.
+struct Own {
+    user: String,
+    key: Option<String>,
+}
+
+impl Own {
+    fn of(call: &Call) -> Self {
+        let key = match &call.principal.via {
+            Via::ApiKey(id, _) => Some(id.clone()),
+            _ => None,
+        };
+        Self { user: kept_name(&call.principal.name).to_owned(), key }
+    }
+
+    /// None: everybody's.
+    fn alone(call: &Call) -> Option<Self> {
+        let is_for_all = call.principal.may_on_cluster(ClusterPrivileges::API_KEYS);
+        (!is_for_all).then(|| Self::of(call))
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        key.is_of(&self.user) && self.key.as_ref().is_none_or(|id| key.id == *id)
+    }
 }
 
 /// GET `/_security/api_key`.
@@ -113,15 +133,14 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
         return Err(validation(&["only one of [api key id, api key name] can be specified"]));
     }
     let is_active_only = call.query.flag_or("active_only", false)?;
-    let own =
-        call.query.flag_or("owner", false)?.then(|| kept_name(&call.principal.name).to_owned());
-    let own = own.or_else(|| only_own(&call));
+    let own = call.query.flag_or("owner", false)?.then(|| Own::of(&call));
+    let own = own.or_else(|| Own::alone(&call));
     let now_ms = unix_ms();
     let is_meant = |key: &Key| {
         id.is_none_or(|id| key.id == id)
             && name.is_none_or(|name| wildcard_matches(name, &key.name))
             && user.is_none_or(|user| key.is_of(kept_name(user)))
-            && own.as_ref().is_none_or(|own| key.is_of(own))
+            && own.as_ref().is_none_or(|own| own.has(key))
             && !(is_active_only && (key.invalidated_ms.is_some() || key.is_expired(now_ms)))
     };
     let keys = call.rest.node.security.keys.all()?;
@@ -136,15 +155,21 @@ pub async fn get(call: Call) -> Result<Answer, Error> {
 /// 400 where it is not said which.
 pub async fn invalidate(mut call: Call) -> Result<Answer, Error> {
     let (mut which, is_owner) = which(call.json_required().await?)?;
-    if is_owner {
-        which.user = Some(kept_name(&call.principal.name).to_owned());
+    if is_owner && which.user.is_some() {
+        let why = "username must not be set when the [owner] flag is true";
+        return Err(validation(&[why]));
     }
-    if let Some(own) = only_own(&call) {
+    if let Some(own) = is_owner.then(|| Own::of(&call)).or_else(|| Own::alone(&call)) {
+        let is_meant = |id: &String| own.key.as_ref().is_none_or(|own| id == own);
         // Others' are as if they were not there.
-        if which.user.as_ref().is_some_and(|user| *user != own) {
+        if which.user.as_ref().is_some_and(|user| *user != own.user)
+            || (!which.ids.is_empty() && !which.ids.iter().any(is_meant))
+        {
             which.ids = vec![String::new()];
+        } else if let Some(id) = own.key {
+            which.ids = vec![id];
         }
-        which.user = Some(own);
+        which.user = Some(own.user);
     }
     let done = call.rest.node.security.keys.invalidate(&which, unix_ms()).await?;
     let mut answer = json!({

@@ -135,7 +135,7 @@ impl Keys {
             }
             let old = old.into_iter().take(OLD_MAX).map(|key| (key.id, None));
             let changes: Changes = old.chain([made.clone()]).collect();
-            if self.store.put(KEYS, changes, seen).await? {
+            if self.store.put(KEYS, changes, vec![(KEYS, seen)]).await? {
                 return Ok((key, credential));
             }
         }
@@ -167,7 +167,7 @@ impl Keys {
             let seen = self.store.change(KEYS)?;
             let Some(mut key) = self.find(id) else { return Ok(()) };
             key.invalidated_ms.get_or_insert(now_ms);
-            if self.store.put(KEYS, vec![put(&key)?], seen).await? {
+            if self.store.put(KEYS, vec![put(&key)?], vec![(KEYS, seen)]).await? {
                 return Ok(());
             }
         }
@@ -295,7 +295,8 @@ mod tests {
     #[tokio::test]
     async fn what_cannot_be_read_opens_nothing() {
         let store = InMemory::default();
-        assert!(store.put(KEYS, vec![("bad".to_owned(), Some(Value::Null))], 0).await.unwrap());
+        let bad = vec![("bad".to_owned(), Some(Value::Null))];
+        assert!(store.put(KEYS, bad, vec![]).await.unwrap());
         let keys = Keys::new(Arc::new(store));
         let credential = Credential { id: "bad".to_owned(), secret: "x".to_owned() };
         assert_eq!(keys.open(&credential, 0), Err(Refusal::Unknown));
