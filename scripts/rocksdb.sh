@@ -16,7 +16,7 @@ export CC=${ROCKSDB_CC:-clang} CXX=${ROCKSDB_CXX:-clang++}
 # How many of RocksDB's sources are compiled as one file: its headers take most of the time.
 sources_per_file=12
 # Seconds of one core that one such file takes; only for the first guess of the time left.
-seconds_per_file=15
+seconds_per_file=20
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "rocksdb: $*"; exit 1; }

@@ -1,12 +1,17 @@
-//! Who sends a request: HTTP's basic authentication with a user's password, or an API key.
+//! Who sends a request: HTTP's basic authentication with a user's password, or an API key; and that it still may while
+//! its body comes.
 
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Instant;
 
+use axum::body::{Body, HttpBody as _};
 use axum::http::{HeaderMap, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use http_body_util::StreamBody;
 use plimsoll_index::Error;
 use serde_json::json;
 
@@ -114,6 +119,34 @@ pub async fn check(
             Err(busy(why))
         }
     }
+}
+
+/// Why a body ends before its end.
+#[derive(Debug, thiserror::Error)]
+#[error("the rights of whoever sends it were changed or taken away meanwhile")]
+struct Taken;
+
+/// The body of a request that somebody sends: it ends where who that is, or what it may do, is another by then. So
+/// nobody goes on with what it began for longer than its rights last.
+pub fn sent_by(body: Body, node: &Arc<Shared>, sender: &Arc<Principal>) -> Body {
+    if body.is_end_stream() || node.security.is_open() {
+        return body;
+    }
+    let (node, sender) = (Arc::clone(node), Arc::clone(sender));
+    let (mut body, mut seen) = (body, node.security.version());
+    let frames = futures_util::stream::poll_fn(move |context| {
+        let frame = std::task::ready!(Pin::new(&mut body).poll_frame(context));
+        let version = node.security.version();
+        if version != seen {
+            let again = node.security.again(&sender);
+            if !again.is_ok_and(|again| *again == *sender) {
+                return Poll::Ready(Some(Err(axum::Error::new(Taken))));
+            }
+            seen = version;
+        }
+        Poll::Ready(frame)
+    });
+    Body::new(StreamBody::new(frames))
 }
 
 /// A try to log in, which has failed unless it is said to have passed.

@@ -25,9 +25,7 @@ use plimsoll_memory::breakers::{self, Trip};
 use sync_wrapper::SyncWrapper;
 
 use super::media;
-use super::shared::Rest;
 use super::tasks::action::Kind;
-use crate::security::principal::Principal;
 
 /// How much of a compressed body is inflated at a time, in compressed bytes: gzip makes at most
 /// about a thousand bytes of one.
@@ -172,34 +170,6 @@ impl End {
         }
         ending.was_reached.load(Relaxed)
     }
-}
-
-/// Why a body ends before its end.
-#[derive(Debug, thiserror::Error)]
-#[error("the rights of whoever sends it were changed or taken away meanwhile")]
-struct Taken;
-
-/// The body of a request that somebody sends: it ends where who that is, or what it may do, is another by then. So
-/// nobody goes on with what it began for longer than its rights last.
-pub fn sent_by(body: Body, rest: &Arc<Rest>, sender: &Arc<Principal>) -> Body {
-    if body.is_end_stream() || rest.node.security.is_open() {
-        return body;
-    }
-    let (node, sender) = (Arc::clone(&rest.node), Arc::clone(sender));
-    let (mut body, mut seen) = (body, node.security.version());
-    let frames = futures_util::stream::poll_fn(move |context| {
-        let frame = std::task::ready!(Pin::new(&mut body).poll_frame(context));
-        let version = node.security.version();
-        if version != seen {
-            let again = node.security.again(&sender);
-            if !again.is_ok_and(|again| *again == *sender) {
-                return Poll::Ready(Some(Err(axum::Error::new(Taken))));
-            }
-            seen = version;
-        }
-        Poll::Ready(frame)
-    });
-    Body::new(StreamBody::new(frames))
 }
 
 /// The largest body of a request of the cluster's own, bytes: no breaker stops those, and no

@@ -109,18 +109,29 @@ pub fn others_change() -> Error {
 #[cfg(test)]
 pub mod in_memory {
     use std::collections::BTreeMap;
+    use std::time::Duration;
 
+    use futures_util::future::BoxFuture;
     use parking_lot::Mutex;
+    use plimsoll_index::Error;
+    use serde_json::Value;
 
-    use super::{BoxFuture, Changes, Duration, Error, Seen, Store, Value};
+    use crate::security::store::{Changes, Seen, Store};
 
-    /// Objects by kind and name, and how often any was changed.
     #[derive(Default)]
-    pub struct InMemory(Mutex<(BTreeMap<(&'static str, String), Value>, u64)>);
+    struct Kept {
+        objects: BTreeMap<(&'static str, String), Value>,
+        /// How often any was changed.
+        changes: u64,
+    }
+
+    /// Objects by kind and name.
+    #[derive(Default)]
+    pub struct InMemory(Mutex<Kept>);
 
     impl Store for InMemory {
         fn position(&self) -> u64 {
-            self.0.lock().1
+            self.0.lock().changes
         }
 
         fn change(&self, _: &'static str) -> Result<u64, Error> {
@@ -128,12 +139,12 @@ pub mod in_memory {
         }
 
         fn get(&self, kind: &'static str, name: &str) -> Option<Value> {
-            self.0.lock().0.get(&(kind, name.to_owned())).cloned()
+            self.0.lock().objects.get(&(kind, name.to_owned())).cloned()
         }
 
         fn all(&self, kind: &'static str) -> Result<Vec<(String, Value)>, Error> {
-            let objects = self.0.lock();
-            let of_kind = objects.0.iter().filter(|((it, _), _)| *it == kind);
+            let kept = self.0.lock();
+            let of_kind = kept.objects.iter().filter(|((it, _), _)| *it == kind);
             Ok(of_kind.map(|((_, name), value)| (name.clone(), value.clone())).collect())
         }
 
@@ -144,13 +155,13 @@ pub mod in_memory {
             seen: Seen,
         ) -> BoxFuture<'_, Result<bool, Error>> {
             let mut kept = self.0.lock();
-            let is_seen = seen.iter().all(|(_, seen)| *seen == kept.1);
+            let is_seen = seen.iter().all(|(_, seen)| *seen == kept.changes);
             if is_seen {
-                kept.1 += 1;
+                kept.changes += 1;
                 for (name, value) in changes {
                     match value {
-                        Some(value) => kept.0.insert((kind, name), value),
-                        None => kept.0.remove(&(kind, name)),
+                        Some(value) => kept.objects.insert((kind, name), value),
+                        None => kept.objects.remove(&(kind, name)),
                     };
                 }
             }
