@@ -52,6 +52,8 @@ def start(folder, certificates, has_tls):
 def fill_copied(cluster, megabytes):
     """An index of one partition on one node, of text that does not compress much."""
     port, chance = cluster.nodes[0].http, random.Random(9)
+    # The log is trimmed soon: a copy is made of files then, and not of the log.
+    ask(port, "PUT", "/_cluster/settings", {"persistent": {"log.flush_interval": "1s"}})
     settings = {"number_of_shards": 1, "number_of_replicas": 0, "refresh_interval": "-1"}
     fields = {"text": {"type": "keyword", "index": False, "doc_values": False}}
     ask(port, "PUT", "/copied", {"settings": settings, "mappings": {"properties": fields}})
@@ -61,6 +63,7 @@ def fill_copied(cluster, megabytes):
             lines += ['{"index": {}}', json.dumps({"text": chance.randbytes(2000).hex()})]
         ask_bulk(port, "/copied/_bulk", "\n".join(lines) + "\n")
     ask(port, "POST", "/copied/_flush")
+    await_true("a copy is made of files", lambda: copy(cluster)[2] > 0, COPY_SECONDS)
 
 
 def ask_bulk(port, path, body):
