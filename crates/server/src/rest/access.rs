@@ -133,10 +133,11 @@ pub fn sent_by(body: Body, node: &Arc<Shared>, sender: &Arc<Principal>) -> Body 
         return body;
     }
     let (node, sender) = (Arc::clone(node), Arc::clone(sender));
-    let (mut body, mut seen) = (body, node.security.version());
+    // Looked at with the first bytes too: the request may have waited since it was found out who sends it.
+    let (mut body, mut seen) = (body, None);
     let frames = futures_util::stream::poll_fn(move |context| {
         let frame = std::task::ready!(Pin::new(&mut body).poll_frame(context));
-        let version = node.security.version();
+        let version = Some(node.security.version());
         if version != seen {
             let again = node.security.again(&sender);
             if !again.is_ok_and(|again| *again == *sender) {
