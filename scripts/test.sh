@@ -15,13 +15,16 @@ stage() { # name, command...
   printf -- '---- %s: passed in %d s\n' "$name" $((SECONDS - begin))
 }
 
+# Most tests wait for what they are about: two at a time need half as long. Those of a file stay together, for
+# they share a node.
+#
 # The binary is the one that the unit tests of the workspace were built with: another selection of
 # packages has other features, and compiles most dependencies once more.
 end_to_end() {
   local python
   python=$(scripts/venv.sh) || return 1
   PLIMSOLL_BIN=$plimsoll PLIMSOLL_NEXT_BIN=$CARGO_TARGET_DIR/release/plimsoll-next \
-    "$python" -m pytest -q -rs --durations=8 tests
+    "$python" -m pytest -q -rs --durations=10 -n 2 --dist loadfile tests
 }
 
 # The fuzz targets have a lock file of their own: one that lags behind would be found after half an hour.

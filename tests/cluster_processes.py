@@ -11,10 +11,8 @@ import http.client
 import json
 import os
 import pathlib
-import random
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -24,32 +22,11 @@ import urllib.request
 
 import pytest
 from conftest import Node
+from ports import free_ports
 
 HERE = pathlib.Path(__file__).resolve().parent
-PORTS = range(12_000, 32_000)
 ASK_SECONDS = 3
 SERVERS_READY_SECONDS = 60
-
-# Ports that this process has given out.
-GIVEN = set()
-
-
-def fixed_ports(count):
-    """Free ports that stay free while nobody listens on them, and are given to nobody else here: all
-    servers of a cluster get theirs before the first one starts."""
-    found = []
-    while len(found) < count:
-        port = random.SystemRandom().choice(PORTS)
-        if port in GIVEN:
-            continue
-        try:
-            with socket.create_server(("127.0.0.1", port)):
-                pass
-        except OSError:
-            continue
-        GIVEN.add(port)
-        found.append(port)
-    return found
 
 
 def get_json(port, path, timeout_seconds=ASK_SECONDS):
@@ -164,7 +141,7 @@ def log_server_binaries():
 class LogServer(Signals):
     def __init__(self, name, folder, binary):
         self.name, self.binary = name, binary
-        self.port, self.route, self.monitor = fixed_ports(3)
+        self.port, self.route, self.monitor = free_ports(3)
         self.config, self.text = folder / f"{name}.conf", folder / f"{name}.log"
         self.store = folder / name
         self.process = None
@@ -268,7 +245,7 @@ class ClusterNode(Signals, Node):
     def __init__(self, name, data, settings=()):
         super().__init__(data, settings)
         self.name = name
-        self.port, self.http, self.rpc = fixed_ports(3)
+        self.port, self.http, self.rpc = free_ports(3)
         self.log_address = None
         self.clock = self.data.with_name(f"{name}.clock")
 

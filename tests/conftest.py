@@ -6,13 +6,13 @@ The binary is the one in PLIMSOLL_BIN, else the one that `make build` leaves in 
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import threading
 import time
 
 import pytest
 import redis
+from ports import free_ports
 
 READY_SECONDS = 30
 DEFAULT_BINARY = "~/.cache/plimsoll/target/release/plimsoll"
@@ -25,14 +25,6 @@ def binary():
     path = pathlib.Path(path or DEFAULT_BINARY).expanduser()
     assert path.exists(), f"{path} is missing: run `make build`"
     return str(path)
-
-
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 class Node:
@@ -174,6 +166,17 @@ def cluster(tmp_path_factory):
 def note():
     """Keeps a line of figures for the end of the run."""
     return NOTES.append
+
+
+def pytest_sessionfinish(session):
+    """What one process of several noted goes to the one that prints it."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["notes"] = NOTES
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    NOTES.extend(getattr(node, "workeroutput", {}).get("notes", []))
 
 
 def pytest_terminal_summary(terminalreporter):

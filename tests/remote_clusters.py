@@ -9,8 +9,9 @@ import subprocess
 import threading
 import time
 
-from cluster_processes import Network, await_true, fixed_ports
+from cluster_processes import Network, await_true
 from conftest import Node, binary
+from ports import free_ports
 from rest import ask, get
 
 SSL = "xpack.security.remote_cluster_server.ssl."
@@ -56,7 +57,7 @@ class Clusters:
     def __init__(self, folder, leader_settings=()):
         self.folder = folder
         self.certificates = Certificates(folder / "certificates").node("leader")
-        [self.port] = fixed_ports(1)
+        [self.port] = free_ports(1)
         settings = self.certificates.settings("leader", self.port)
         self.leader = self.node("leader", [*settings, *leader_settings])
         self.follower = self.node("follower", [])
@@ -138,7 +139,7 @@ class Member(Node):
 
 def members(folder, names, settings_of):
     """Nodes of one cluster, started; `settings_of` gives what each has beside its name."""
-    share, *rpc = fixed_ports(1 + len(names))
+    share, *rpc = free_ports(1 + len(names))
     nodes = []
     for name, port in zip(names, rpc):
         more = ["--rpc", f"127.0.0.1:{port}"]
@@ -159,7 +160,7 @@ class ManyClusters:
         names = ("lead-a", "lead-b")
         for name in names:
             self.certificates.node(name)
-        self.ports = dict(zip(names, fixed_ports(2)))
+        self.ports = dict(zip(names, free_ports(2)))
         self.leaders, self.followers = [], []
         self.leaders = members(folder, names, lambda it: self.certificates.settings(it, self.ports[it]))
         self.followers = members(folder, ("follow-a", "follow-b", "follow-c"), lambda _: [])

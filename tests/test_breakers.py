@@ -18,9 +18,10 @@ import time
 import pytest
 import redis
 import requests
-from cluster_processes import await_true, fixed_ports
+from cluster_processes import await_true
 from conftest import Node, binary
 from control_groups import limited
+from ports import free_ports
 
 SCALE = int(os.environ.get("PLIMSOLL_BREAKERS_SCALE", "1"))
 DOCS = 60_000 * SCALE
@@ -437,7 +438,7 @@ class Sharer(Node):
     def __init__(self, name, data, log=None, settings=()):
         super().__init__(data, settings)
         self.name, self.log = name, log
-        self.port, self.http, self.rpc = fixed_ports(3)
+        self.port, self.http, self.rpc = free_ports(3)
 
     def command(self):
         own = ["--node", self.name, "--rpc", f"127.0.0.1:{self.rpc}"]
@@ -446,7 +447,7 @@ class Sharer(Node):
 
 @pytest.fixture
 def pair(tmp_path):
-    (share,) = fixed_ports(1)
+    (share,) = free_ports(1)
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     nodes = [

@@ -12,8 +12,9 @@ import time
 
 import pytest
 from cluster_harness import Cluster
-from cluster_processes import Network, await_true, fixed_ports
+from cluster_processes import Network, await_true
 from document_workload import Http
+from ports import free_ports
 from remote_clusters import CONNECT_SECONDS, Certificates
 from rest import get, try_ask
 from test_follow import copies_of, digests
@@ -35,7 +36,7 @@ class Leader(Cluster):
         super().__init__(folder, settings=["cluster.name=leader"], **more)
 
     def make_node(self, name, settings):
-        [self.ports[name]] = fixed_ports(1)
+        [self.ports[name]] = free_ports(1)
         self.certificates.node(name)
         return super().make_node(name, [*settings, *self.certificates.settings(name, self.ports[name])])
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 from cluster_history import Clients, History, Violation, demand_linearizable, judge, read_everywhere
-from conftest import free_ports
+from ports import free_ports
 from resp import Connection
 
 NS = 1_000_000

@@ -13,8 +13,9 @@ import time
 from pathlib import Path
 
 import pytest
-from cluster_processes import await_true, fixed_ports
+from cluster_processes import await_true
 from conftest import Node
+from ports import free_ports
 from remote_clusters import SSL, Certificates, Clusters
 from rest import ask, get
 
@@ -251,7 +252,7 @@ def test_a_leader_that_is_away_is_waited_for(make_clusters):
 
 def test_without_a_certificate_the_port_is_not_opened(new_node, tmp_path):
     certificates = Certificates(tmp_path / "certificates").node("a").node("b")
-    [port] = fixed_ports(1)
+    [port] = free_ports(1)
     crossed = certificates.settings("a", port)
     crossed[-1] = f"{SSL}key={certificates.path('b.key')}"
     for settings, words in [
@@ -394,7 +395,7 @@ def test_the_nodes_of_a_leader_are_found(tmp_path):
     """Two nodes on one log: the seed names the other, and both are connected to. Through a proxy, the
     one that is reached hands on what is meant for the other."""
     certificates = Certificates(tmp_path / "certificates").node("a").node("b")
-    share, rpc_a, rpc_b, port_a, port_b = fixed_ports(5)
+    share, rpc_a, rpc_b, port_a, port_b = free_ports(5)
     nodes = []
 
     class Member(Node):

@@ -20,8 +20,9 @@ import elasticsearch8
 import opensearchpy
 import pytest
 import redis
-from cluster_processes import await_true, fixed_ports
+from cluster_processes import await_true
 from conftest import Node, binary
+from ports import free_ports
 from remote_clusters import Certificates
 
 NAMES = ("--dns", "localhost", "--ip", "127.0.0.1")
@@ -238,7 +239,7 @@ def test_a_certificate_of_another_node_is_not_taken_over(tmp_path):
     given = [f"rpc.tls.certificate_authorities={certificates.path('ca.crt')}", "rpc.tls.mode=required", "node.name=n1"]
     given += [f"rpc.tls.{word}={certificates.path('n1')}.{end}" for word, end in (("certificate", "crt"), ("key", "key"))]
     (tmp_path / "data").mkdir()
-    [port] = fixed_ports(1)
+    [port] = free_ports(1)
     node = Node(tmp_path / "data", [*given, f"rpc.address=127.0.0.1:{port}"]).start()
     before = ssl.get_server_certificate(("127.0.0.1", port))
     certificates.node("n1", *NAMES, "--cluster", "elsewhere", "--force")

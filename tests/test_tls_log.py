@@ -8,8 +8,8 @@ import subprocess
 import threading
 
 import pytest
-from cluster_processes import fixed_ports
-from conftest import Node, binary
+from conftest import binary
+from ports import free_ports
 from remote_clusters import Certificates
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -21,7 +21,7 @@ class Listener:
 
     def __init__(self, target):
         self.target, self.heard, self.is_turning = target, bytearray(), False
-        [self.port] = fixed_ports(1)
+        [self.port] = free_ports(1)
         self.loop = asyncio.new_event_loop()
         started = threading.Event()
         threading.Thread(target=self._run, args=(started,), daemon=True).start()
@@ -58,7 +58,7 @@ def servers(tmp_path):
     certificates = Certificates(tmp_path / "certificates").client("client").node("n1", "--ip", "127.0.0.1")
     for number in range(3):
         certificates.make("server", "--ca", certificates.folder, "--name", f"log{number}", "--ip", "127.0.0.1")
-    [port] = fixed_ports(1)
+    [port] = free_ports(1)
     command = [ROOT / "scripts/log_servers.sh", tmp_path / "log", "3", str(port)]
     environment = {**os.environ, "TLS_DIR": str(certificates.folder)}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
