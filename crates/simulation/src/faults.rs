@@ -170,6 +170,20 @@ impl Faults {
         self
     }
 
+    /// Whether the clocks of two machines are wrong at the same time.
+    #[must_use]
+    pub fn has_two_wrong_clocks(&self) -> bool {
+        let clocks = self.due.iter().filter_map(|due| match due.fault {
+            Fault::Clock { machine, .. } => Some((machine, due.at, due.at + due.lasts)),
+            _ => None,
+        });
+        let clocks: Vec<_> = clocks.collect();
+        let overlap = |a: &(usize, Duration, Duration), b: &(usize, Duration, Duration)| {
+            a.0 != b.0 && a.1 < b.2 && b.1 < a.2
+        };
+        clocks.iter().any(|one| clocks.iter().any(|other| overlap(one, other)))
+    }
+
     /// The same, and nodes that are away for longer than the log is kept for them.
     #[must_use]
     pub fn with_absences(mut self, random: &Random, machines: usize) -> Self {

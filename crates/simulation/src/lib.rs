@@ -7,6 +7,7 @@
 
 pub mod clients;
 mod documents;
+mod expiring;
 pub mod faults;
 pub mod following;
 mod freed;

@@ -7,6 +7,7 @@ use plimsoll_base::Random;
 
 use crate::faults::{Faults, Side};
 use crate::following::shape::Shape as FollowingShape;
+use crate::log::Delays;
 use crate::searches::{self, Shape};
 
 /// One seed in so many is a long one; clients do as much in it as in another.
@@ -23,6 +24,10 @@ const SEARCHERS: usize = 3;
 const MAKES_TABLES: u64 = 4;
 /// One in so many has a second cluster, whose tables follow: a run of two costs twice as much.
 const FOLLOWER: u64 = 8;
+/// One in so many has a log that is far away.
+const FAR: u64 = 5;
+/// So many clients set rows that expire, where no two clocks are wrong at a time.
+const EXPIRING: usize = 2;
 
 /// What a run is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +40,8 @@ pub struct Plan {
     pub clients: usize,
     /// How many clients of documents, where there is an index.
     pub searchers: usize,
+    /// How many clients of rows that expire.
+    pub expiring: usize,
     /// For how long they ask, and things go wrong.
     pub duration: Duration,
     /// How long a client rests between two operations, at most.
@@ -49,6 +56,8 @@ pub struct Plan {
     pub follower: Option<FollowingShape>,
     /// What a way between nodes carries of one message, bytes a second.
     pub way_bytes_s: u64,
+    /// How long the log's ways take.
+    pub log_delays: Delays,
     /// What goes wrong.
     pub faults: Faults,
 }
@@ -63,6 +72,7 @@ impl Plan {
             nodes: 3,
             clients: 5,
             searchers: 0,
+            expiring: EXPIRING,
             duration,
             rest,
             partitions: 1,
@@ -70,6 +80,7 @@ impl Plan {
             makes_tables: false,
             follower: None,
             way_bytes_s: u64::MAX,
+            log_delays: Delays::default(),
             faults: Faults::default(),
         }
     }
@@ -135,6 +146,13 @@ impl Plan {
         plan.faults = Faults::drawn(&random, plan.nodes, plan.duration);
         if is_long {
             plan.faults = plan.faults.with_absences(&random, plan.nodes);
+        }
+        if random.of("log delays").once_in(FAR) {
+            plan.log_delays = Delays::far();
+        }
+        // Which of two wrong clocks is right nobody can say, if they agree.
+        if plan.faults.has_two_wrong_clocks() {
+            plan.expiring = 0;
         }
         plan
     }

@@ -12,12 +12,13 @@ use plimsoll_cluster::LOG_GROUPS;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::clients::{Client, Counts, History};
+use crate::expiring;
 use crate::faults::{Due, Fault, Side};
 use crate::following::{Follower, LinkTroubles};
 use crate::freed;
 use crate::heal::{self, CLIENTS};
 use crate::linearizable::{Verdict, judge};
-use crate::log::{Delays, Servers};
+use crate::log::Servers;
 use crate::messages;
 use crate::network::Network;
 use crate::nodes::{Cluster, Names};
@@ -56,7 +57,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, Stuck> {
     let time = executor.time().clone();
     messages::run_begins(&time);
     let tasks = executor.process(SERVERS);
-    let servers = Servers::new(LOG_GROUPS, Delays::default(), time.clone(), tasks, &random);
+    let servers = Servers::new(LOG_GROUPS, plan.log_delays, time.clone(), tasks, &random);
     let network = Network::new(time.clone(), &random, plan.way_bytes_s);
     let machines = (&random, plan.nodes);
     let names = Names { prefix: "n", first_process: CLIENTS + 1 };
@@ -78,6 +79,10 @@ pub fn run(plan: &Plan) -> Result<Outcome, Stuck> {
         let client = client.clone();
         let random = random.part(&format!("client {number}"));
         executor.process(CLIENTS).spawn("client", client.run(random));
+    }
+    for number in 0..plan.expiring {
+        let random = random.part(&format!("expiring {number}"));
+        executor.process(CLIENTS).spawn("expiring", expiring::run(client.clone(), number, random));
     }
     let documents = History::of_documents();
     let searcher = plan.documents.map(|shape| {

@@ -13,7 +13,7 @@ use plimsoll_log::{Bounds, Entry, GroupId, Incarnation, Lsn};
 use super::seen::Watchers;
 
 /// How long the ways take, each drawn evenly between its bounds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delays {
     /// From a process to the servers.
     pub there: (Duration, Duration),
@@ -21,6 +21,16 @@ pub struct Delays {
     pub seen: (Duration, Duration),
     /// Until an append is answered for, once its record stands.
     pub back: (Duration, Duration),
+}
+
+impl Delays {
+    /// Of servers that are far away: what is appended meanwhile by others is seen before an append is answered for,
+    /// or after.
+    #[must_use]
+    pub fn far() -> Self {
+        let (us, ms) = (Duration::from_micros, Duration::from_millis);
+        Self { there: (us(50), ms(20)), seen: (us(50), ms(150)), back: (us(200), ms(300)) }
+    }
 }
 
 impl Default for Delays {

@@ -23,7 +23,7 @@ pub(crate) struct OwnClock {
     time: Time,
 }
 
-/// Nothing was believed yet, or the clock is judged by others.
+/// Nothing was believed yet.
 const UNKNOWN: i64 = i64::MIN;
 
 #[derive(Default)]
@@ -126,6 +126,7 @@ impl OwnClock {
         if is_alone {
             state.clocks = Clocks::default();
         }
+        state.clocks.observe(self.time.wall_ms(), self.time.steady_ms());
         let found = state.clocks.skew_ms(self.time.steady_ms()).map(ClockFault::Skewed);
         match (&found, &state.fault) {
             (Some(fault), None) => {
@@ -133,6 +134,10 @@ impl OwnClock {
             }
             (None, Some(_)) => tracing::info!("the clock is right again, the node serves"),
             _ => {}
+        }
+        if state.clocks.is_of_most(self.time.steady_ms()) {
+            let offset_ms = self.time.wall_ms().wrapping_sub(self.time.steady_ms());
+            self.believed.store(offset_ms.cast_signed(), Ordering::Relaxed);
         }
         state.fault = found;
     }

@@ -93,6 +93,21 @@ impl Clocks {
     /// is behind. Of as many against as for it, only the clock ahead is wrong: it alone would move
     /// log time for everybody.
     pub(crate) fn skew_ms(&self, steady_ms: u64) -> Option<i64> {
+        let (agreeing, skews) = self.votes(steady_ms);
+        let middle = *skews.get(skews.len() / 2)?;
+        let is_wrong = skews.len() > agreeing || (skews.len() == agreeing && middle > 0);
+        is_wrong.then_some(middle)
+    }
+
+    /// Whether more clocks say the same as this one than another time, this one counted.
+    pub(crate) fn is_of_most(&self, steady_ms: u64) -> bool {
+        let (agreeing, skews) = self.votes(steady_ms);
+        !self.has_stepped && skews.len() < agreeing
+    }
+
+    /// How many clocks agree with this one, itself counted, and how far it is from each of the others, ms, in
+    /// their order.
+    fn votes(&self, steady_ms: u64) -> (usize, Vec<i64>) {
         let fresh = self.heard.values().filter(|it| steady_ms - it.steady_ms <= HEARD_MS);
         let mut agreeing = 1;
         let mut skews = Vec::new();
@@ -103,9 +118,7 @@ impl Clocks {
             }
         }
         skews.sort_unstable();
-        let middle = *skews.get(skews.len() / 2)?;
-        let is_wrong = skews.len() > agreeing || (skews.len() == agreeing && middle > 0);
-        is_wrong.then_some(middle)
+        (agreeing, skews)
     }
 
     /// Whether it stepped and nobody was heard since.
@@ -193,5 +206,17 @@ mod tests {
             let found = clocks(&[-ahead, -ahead], delay).skew_ms(1_000).unwrap();
             assert!((found - ahead).unsigned_abs() <= 2 * delay, "{found} for {ahead}");
         }
+    }
+
+    #[test]
+    fn a_clock_is_of_most_where_fewer_say_another_time() {
+        assert!(clocks(&[], 10).is_of_most(1_000));
+        assert!(clocks(&[0, 9_000], 10).is_of_most(1_000));
+        assert!(!clocks(&[2_600], 10).is_of_most(1_000));
+        assert!(!clocks(&[-2_600], 10).is_of_most(1_000));
+        let mut stepped = clocks(&[0], 10);
+        stepped.observe(NOW, 1_000);
+        stepped.observe(NOW + 9_000, 1_010);
+        assert!(!stepped.is_of_most(1_010));
     }
 }
