@@ -52,12 +52,15 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Reads the working copy that this crate was built from.
+    /// Reads the working copy that cargo runs this crate in.
     ///
     /// # Errors
     /// Where a folder or file cannot be read.
     pub fn read() -> Result<Self, TreeError> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        // Not where it was compiled: several copies of the tree share what is compiled.
+        let here = std::env::var_os("CARGO_MANIFEST_DIR")
+            .ok_or_else(|| TreeError::new("it is run by cargo"))?;
+        let root = Path::new(&here)
             .parent()
             .ok_or_else(|| TreeError::new("the crate lies in no workspace"))?
             .to_path_buf();

@@ -3,7 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "a test of the machine's")]
 
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -27,7 +27,8 @@ pub enum Version {
 fn paths() -> Option<&'static str> {
     static PATHS: OnceLock<Option<String>> = OnceLock::new();
     let paths = PATHS.get_or_init(|| {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/nats.sh");
+        let script = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap())
+            .join("../../scripts/nats.sh");
         let output = Command::new(script).stderr(Stdio::inherit()).output().unwrap();
         output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
     });

@@ -1,6 +1,6 @@
 //! Settings by text, and the generated pages.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use super::*;
 
@@ -168,7 +168,7 @@ fn the_port_for_other_nodes_is_opened_where_there_may_be_any() {
 /// `UPDATE_DOCS=1 cargo test -p plimsoll-server` rewrites the pages.
 #[test]
 fn generated_pages_are_up_to_date() {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let docs = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("docs");
     for (name, page) in
         [("settings.md", reference::markdown()), ("plimsoll.example.toml", reference::example())]
     {

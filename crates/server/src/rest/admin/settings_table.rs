@@ -219,7 +219,8 @@ mod tests {
     /// Whether a file of the repository names a setting, or the group that it belongs to.
     #[test]
     fn every_setting_that_is_taken_has_a_reader() {
-        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let root =
+            std::path::PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../..");
         for definition in INDEX_SETTINGS {
             match definition.reader {
                 Reader::At(path) => {
