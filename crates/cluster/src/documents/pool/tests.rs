@@ -119,10 +119,8 @@ fn another_rule_and_more_threads_take_over_what_waits() {
     let answers: Vec<_> =
         held.answers.drain(..).map(|it| runtime.block_on(it).unwrap().is_ok()).collect();
     assert_eq!(answers, [true, true, false, false]);
-    // An answer comes before its thread says that it is free: `add` would count that as no change.
-    while held.pool.statistics().active > 0 {
-        std::thread::yield_now();
-    }
+    // `add` would count the end of a job as no change.
+    until_idle(&held.pool);
     // Fewer again: those too many end, and the rest goes on.
     let ours = PoolSettings { admission: AdmissionKind::LoadAware, ..PoolSettings::default() };
     held.pool.change(&PoolSettings { threads: 1, ..ours });
@@ -165,10 +163,7 @@ fn heavy_searches_run_at_a_lower_priority_and_what_comes_after_does_not() {
     assert_eq!(failed.unwrap_err().class, plimsoll_index::ErrorClass::Internal);
     assert_eq!(runtime.block_on(pool.run(heavy, nice)).unwrap(), own + NICER);
     assert_eq!(runtime.block_on(pool.run(order(Class::Search), nice)).unwrap(), own);
-    // A job's answer is there before its end is counted.
-    while pool.statistics().active > 0 {
-        std::thread::yield_now();
-    }
+    until_idle(&pool);
 }
 
 #[test]
@@ -184,10 +179,18 @@ fn littles_law_shows_its_frames() {
     for _ in 0..11 {
         runtime.block_on(pool.run(order(Class::Search), || ())).unwrap();
     }
+    until_idle(&pool);
     let end = pool.statistics();
     assert_eq!((end.rule, end.frames.len()), ("littles_law", 2));
     assert_eq!(end.frames.last().unwrap().capacity, end.queue_capacity);
     assert_eq!(end.shadow, Some(("load_aware", WouldRefuse::default())));
+}
+
+/// A job's answer is there before its end is counted, and before its thread says that it is free.
+fn until_idle(pool: &SearchPool) {
+    while pool.statistics().active > 0 {
+        std::thread::yield_now();
+    }
 }
 
 fn account() -> Account {
