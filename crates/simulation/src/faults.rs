@@ -66,6 +66,8 @@ pub enum Fault {
     Failing {
         /// Whose.
         machine: usize,
+        /// One time in so many.
+        one_in: u64,
     },
     /// Nothing comes through from one cluster to the other.
     NoLink,
@@ -120,6 +122,8 @@ const KINDS: u64 = 8;
 const COUNT_MAX: u64 = 12;
 /// The most absences of minutes in a run.
 const ABSENCES_MAX: u64 = 3;
+/// A disk that fails does so one time in so many at the least.
+const FAILS_ONE_IN_MAX: u64 = 4;
 /// How often the way between two clusters is cut at the most.
 const LINK_CUTS_MAX: u64 = 4;
 
@@ -184,6 +188,14 @@ impl Faults {
         clocks.iter().any(|one| clocks.iter().any(|other| overlap(one, other)))
     }
 
+    /// The same, and an outage of all nodes.
+    #[must_use]
+    pub fn with_outage(mut self, random: &Random, machines: usize, duration: Duration) -> Self {
+        self.due.extend(outage(&mut random.of("outage"), machines, duration));
+        self.due.sort_by_key(|it| it.at);
+        self
+    }
+
     /// The same, and nodes that are away for longer than the log is kept for them.
     #[must_use]
     pub fn with_absences(mut self, random: &Random, machines: usize) -> Self {
@@ -191,6 +203,23 @@ impl Faults {
         self.due.sort_by_key(|it| it.at);
         self
     }
+}
+
+/// The disks of all nodes fail now and then, as one that they share, and then the power of all goes.
+fn outage(chance: &mut Stream, machines: usize, duration: Duration) -> impl Iterator<Item = Due> {
+    let end_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).max(2);
+    let (at, fails) = (ms(chance, 1, end_ms), ms(chance, 1_000, 20_000));
+    let one_in = 1 + chance.below(FAILS_ONE_IN_MAX);
+    let is_dark = ms(chance, 10, 10_000);
+    let side = Side::Leader;
+    (0..machines).flat_map(move |machine| {
+        let failing = Fault::Failing { machine, one_in };
+        let kill = Fault::Kill { machine, with_power: true, rots: false };
+        [
+            Due { at, lasts: fails + is_dark / 2, side, fault: failing },
+            Due { at: at + fails, lasts: is_dark, side, fault: kill },
+        ]
+    })
 }
 
 fn one(chance: &mut Stream, kind: u64, machines: usize, duration: Duration) -> Due {
@@ -214,7 +243,10 @@ fn one(chance: &mut Stream, kind: u64, machines: usize, duration: Duration) -> D
         4 => (Fault::NoLeader, ms(chance, 1_000, 9_000)),
         5 => (Fault::Blind { machine }, ms(chance, 100, 4_000)),
         6 => (Fault::Full { machine }, ms(chance, 100, 20_000)),
-        _ => (Fault::Failing { machine }, ms(chance, 100, 10_000)),
+        _ => {
+            let one_in = 1 + chance.below(FAILS_ONE_IN_MAX);
+            (Fault::Failing { machine, one_in }, ms(chance, 100, 10_000))
+        }
     };
     Due { at, lasts, side: Side::Leader, fault }
 }

@@ -30,7 +30,7 @@ pub(crate) fn mend(executor: &mut Executor, cluster: &mut Cluster) {
         cluster.freeze(executor, at, false);
         cluster.set_clock(executor.time(), at, 0);
         cluster.fill(at, false);
-        cluster.fail_syncs(executor, at, false);
+        cluster.fail_syncs(executor, at, None);
         cluster.start(executor, at);
     }
 }

@@ -165,13 +165,13 @@ impl Cluster {
         disk.limit(if is_full { disk.used_bytes() } else { u64::MAX });
     }
 
-    /// Has the disk of a machine fail where something is to be made durable. Where it does not any more, the
-    /// node is started anew, as what was not made durable is not known to be lost until then.
-    pub fn fail_syncs(&mut self, executor: &mut Executor, at: usize, do_fail: bool) {
+    /// Has the disk of a machine fail where something is to be made durable, one time in so many. Where it does not
+    /// any more, the node is started anew, as what was not made durable is not known to be lost until then.
+    pub fn fail_syncs(&mut self, executor: &mut Executor, at: usize, one_in: Option<u64>) {
         let machine = &mut self.machines[at];
-        machine.disk.fail_syncs(do_fail);
-        let was_failing = std::mem::replace(&mut machine.is_failing, do_fail);
-        if was_failing && !do_fail && machine.process.is_some() {
+        machine.disk.fail_syncs(one_in);
+        let was_failing = std::mem::replace(&mut machine.is_failing, one_in.is_some());
+        if was_failing && one_in.is_none() && machine.process.is_some() {
             self.kill(executor, at, false);
             self.start(executor, at);
         }

@@ -26,6 +26,8 @@ const MAKES_TABLES: u64 = 4;
 const FOLLOWER: u64 = 8;
 /// One in so many has a log that is far away.
 const FAR: u64 = 5;
+/// One in so many has an outage of all nodes.
+const OUTAGE: u64 = 8;
 /// So many clients set rows that expire, where no two clocks are wrong at a time.
 const EXPIRING: usize = 2;
 
@@ -146,6 +148,9 @@ impl Plan {
         plan.faults = Faults::drawn(&random, plan.nodes, plan.duration);
         if is_long {
             plan.faults = plan.faults.with_absences(&random, plan.nodes);
+        }
+        if random.of("outages").once_in(OUTAGE) {
+            plan.faults = plan.faults.with_outage(&random, plan.nodes, plan.duration);
         }
         if random.of("log delays").once_in(FAR) {
             plan.log_delays = Delays::far();

@@ -215,7 +215,9 @@ fn step(clusters: &mut Clusters, due: &Due, begins: bool) {
         Fault::Blind { machine } if begins => cluster.blind(machine, due.lasts),
         Fault::NoLeader | Fault::Blind { .. } | Fault::NoLink | Fault::Forgotten => {}
         Fault::Full { machine } => cluster.fill(machine, begins),
-        Fault::Failing { machine } => cluster.fail_syncs(executor, machine, begins),
+        Fault::Failing { machine, one_in } => {
+            cluster.fail_syncs(executor, machine, begins.then_some(one_in));
+        }
     }
 }
 

@@ -35,7 +35,7 @@ impl SimulatedDisk {
             next: 0,
             process: 0,
             bytes_max: u64::MAX,
-            syncs_fail: false,
+            syncs_fail: None,
             calls_left: None,
             chance: random.of("disk"),
         })))
@@ -76,9 +76,9 @@ impl SimulatedDisk {
         self.0.lock().bytes_max = bytes_max;
     }
 
-    /// Whether from now on every sync fails.
-    pub fn fail_syncs(&self, do_fail: bool) {
-        self.0.lock().syncs_fail = do_fail;
+    /// From now on one sync in so many fails, drawn by chance; none does where there is no number.
+    pub fn fail_syncs(&self, one_in: Option<u64>) {
+        self.0.lock().syncs_fail = one_in;
     }
 
     /// Turns one bit of a file, where there is one of that name that holds anything; says whether there was.

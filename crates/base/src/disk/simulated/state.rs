@@ -21,7 +21,8 @@ pub(super) struct SimulatedFiles {
     /// The process whose handles are good.
     pub(super) process: u64,
     pub(super) bytes_max: u64,
-    pub(super) syncs_fail: bool,
+    /// One sync in so many fails.
+    pub(super) syncs_fail: Option<u64>,
     /// After so many calls that change something the power goes.
     pub(super) calls_left: Option<u64>,
     pub(super) chance: Stream,
@@ -200,9 +201,14 @@ impl SimulatedFiles {
         if fits < bytes.len() { Err(ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 
+    /// Whether the sync that is asked for now fails.
+    pub(super) fn does_sync_fail(&mut self) -> bool {
+        self.syncs_fail.is_some_and(|one_in| self.chance.once_in(one_in))
+    }
+
     /// Makes what a file holds durable.
     pub(super) fn sync(&mut self, file: u64) -> io::Result<()> {
-        let do_fail = self.syncs_fail;
+        let do_fail = self.does_sync_fail();
         let content = self.content(file)?;
         if do_fail {
             content.is_forgotten = true;

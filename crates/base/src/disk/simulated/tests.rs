@@ -80,9 +80,9 @@ fn a_disk_without_room_takes_the_beginning() {
 fn what_a_failed_sync_forgot_no_later_one_brings_back() {
     let (simulated, disk) = disk(1);
     disk.write_new(&path("new"), b"123").unwrap();
-    simulated.fail_syncs(true);
+    simulated.fail_syncs(Some(1));
     assert!(disk.sync(&path("new")).is_err() && disk.sync_dir(Path::new(DIR)).is_err());
-    simulated.fail_syncs(false);
+    simulated.fail_syncs(None);
     disk.sync(&path("new")).unwrap();
     disk.sync_dir(Path::new(DIR)).unwrap();
     let left = |seed: u64| {
