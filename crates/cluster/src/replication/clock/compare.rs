@@ -18,6 +18,7 @@ impl Replication {
             return;
         }
         let clock = Arc::clone(&self.clock);
+        let begun_ms = clock.time().steady_ms();
         let others = self.members.others();
         self.world.tasks.spawn("clocks", async move {
             let is_alone = others.is_empty();
@@ -32,7 +33,7 @@ impl Replication {
                 }
             });
             join_all(asked).await;
-            clock.judge(is_alone);
+            clock.judge(begun_ms, is_alone);
         });
     }
 }

@@ -120,13 +120,15 @@ impl OwnClock {
         state.clocks.hear(node, [asked_ms, theirs_ms, answered_ms], steady_ms);
     }
 
-    /// Judges by what was heard; where nobody else is there, the clock is right.
-    pub(super) fn judge(&self, is_alone: bool) {
+    /// Judges by what was heard of those who were asked at a time of the steady clock, ms; where nobody else is
+    /// there, the clock is right.
+    pub(super) fn judge(&self, asked_ms: u64, is_alone: bool) {
         let mut state = self.state.lock();
         if is_alone {
             state.clocks = Clocks::default();
         }
         state.clocks.observe(self.time.wall_ms(), self.time.steady_ms());
+        state.clocks.end_round(asked_ms);
         let found = state.clocks.skew_ms(self.time.steady_ms()).map(ClockFault::Skewed);
         match (&found, &state.fault) {
             (Some(fault), None) => {

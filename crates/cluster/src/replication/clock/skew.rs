@@ -46,8 +46,8 @@ pub(crate) struct Clocks {
     heard: BTreeMap<NodeId, Heard>,
     /// The clock beside the steady one when it was looked at last, ms.
     last: Option<(u64, u64)>,
-    /// It stepped, and nobody was heard since.
-    has_stepped: bool,
+    /// When it stepped by the steady one, ms, where it was not judged since by what others say.
+    stepped_ms: Option<u64>,
 }
 
 impl Clocks {
@@ -62,7 +62,7 @@ impl Clocks {
             return false;
         }
         self.heard.clear();
-        self.has_stepped = true;
+        self.stepped_ms = Some(steady_ms);
         true
     }
 
@@ -86,7 +86,14 @@ impl Clocks {
         if old.is_none_or(|old| heard.width() <= old.width()) {
             self.heard.insert(node, heard);
         }
-        self.has_stepped = false;
+    }
+
+    /// All that were asked at a time of the steady clock, ms, have answered or will not: a clock that stepped before
+    /// may be judged by what was heard.
+    pub(crate) fn end_round(&mut self, asked_ms: u64) {
+        if !self.heard.is_empty() && self.stepped_ms.is_some_and(|it| it <= asked_ms) {
+            self.stepped_ms = None;
+        }
     }
 
     /// How far this clock is from those of most others, ms, where that is too far; negative where it
@@ -102,7 +109,7 @@ impl Clocks {
     /// Whether more clocks say the same as this one than another time, this one counted.
     pub(crate) fn is_of_most(&self, steady_ms: u64) -> bool {
         let (agreeing, skews) = self.votes(steady_ms);
-        !self.has_stepped && skews.len() < agreeing
+        !self.has_stepped() && skews.len() < agreeing
     }
 
     /// How many clocks agree with this one, itself counted, and how far it is from each of the others, ms, in
@@ -121,9 +128,9 @@ impl Clocks {
         (agreeing, skews)
     }
 
-    /// Whether it stepped and nobody was heard since.
+    /// Whether it stepped and was not judged since: the first to be heard may be one of few.
     pub(crate) fn has_stepped(&self) -> bool {
-        self.has_stepped
+        self.stepped_ms.is_some()
     }
 }
 
@@ -177,7 +184,12 @@ mod tests {
         assert!(clocks.observe(NOW + 86_400_000, 2_000) && clocks.has_stepped());
         assert_eq!(clocks.skew_ms(2_000), None, "what was heard before says nothing");
         let (asked, theirs) = (NOW + 86_400_000, NOW + 2_001);
+        clocks.end_round(2_000);
+        assert!(clocks.has_stepped(), "nobody was heard");
         clocks.hear(NodeId(0), [asked, theirs, asked + 2], 2_002);
+        clocks.end_round(1_900);
+        assert!(clocks.has_stepped(), "others may be heard yet");
+        clocks.end_round(2_001);
         assert!(!clocks.has_stepped() && clocks.skew_ms(2_002).is_some());
         assert!(clocks.observe(NOW + 3_000, 3_000), "set right again");
     }

@@ -67,7 +67,7 @@ fn rows(engine: &Engine) -> State {
         ControlFlow::Continue(())
     };
     snapshot.walk_back(range, Reach::Files, &mut visit).unwrap();
-    engine.walk(range, &mut |key, value| take(&mut now, key, value)).unwrap();
+    engine.walk(range, Reach::Files, &mut |key, value| take(&mut now, key, value)).unwrap();
     assert_eq!(up, now);
     assert!(up.keys().rev().eq(down.iter()));
     for (key, value) in &up {
@@ -367,10 +367,10 @@ fn a_failing_sync_is_no_flush_and_the_next_one_is() {
         let mut bench = simulated(seed);
         (0..20).for_each(|_| bench.write().unwrap());
         let disk = bench.simulated_disk();
-        disk.fail_syncs(true);
+        disk.fail_syncs(Some(1));
         bench.write().unwrap();
         assert!(bench.engine().flush().is_err());
-        disk.fail_syncs(false);
+        disk.fail_syncs(None);
         if bench.stream.once_in(2) {
             bench.engine().resume().unwrap();
             bench.flushed = bench.states.len() - 1;
