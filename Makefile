@@ -7,7 +7,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/plimsoll/target
 export DATA RESP HTTP RPC LOG ARGS TLS SEEDS FROM
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo cluster build test bench-tls bench-tls-nodes bench-breakers bench-redis bench-rows bench-mixes bench-distribution bench-growth bench-rally bench-failover simulate mutations soak soak-absence soak-absence-real soak-cluster soak-follow clean-data
+.PHONY: help run demo cluster build test bench-tls bench-tls-nodes bench-breakers bench-redis bench-rows bench-ycsb bench-mixes bench-distribution bench-growth bench-rally bench-failover simulate mutations soak soak-absence soak-absence-real soak-cluster soak-follow clean-data
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -33,6 +33,10 @@ bench-redis: build ## GET and SET beside redis-server (ARGS="--laps 5 --json out
 bench-rows: ## reads through RESP beside the same reads in-process on raw RocksDB
 	@scripts/deps.sh test && . scripts/env.sh && build_whole
 	@python3 scripts/bench_rows.py $$CARGO_TARGET_DIR/release/examples/raw_reads $(ARGS)
+
+bench-ycsb: ## YCSB's workloads on hashes beside redis-server, Valkey and a bare server (ARGS="--laps 3", ARGS=--sustained)
+	@scripts/deps.sh test && . scripts/env.sh && build_whole
+	@python3 scripts/bench_ycsb.py $$CARGO_TARGET_DIR/release/examples/bare_rows $(ARGS)
 
 bench-mixes: build ## read/write mixes on three nodes at each level of reads, on one, on redis-server, and on a bare RocksDB (ARGS="--quick")
 	@. scripts/env.sh && $$CARGO_TARGET_DIR/release/plimsoll lab run kv-throughput --scenarios mixes $(ARGS)

@@ -33,9 +33,8 @@ const WRITE_BUFFER_PART: u64 = 32;
 const WRITE_BUFFER_BYTES_MIN: usize = 128 << 20;
 const WRITE_BUFFER_BYTES_MAX: usize = 1 << 30;
 
-/// Single rows may take this part of what blocks of rows may, and no more than so many bytes.
-const ROW_CACHE_PART: usize = 4;
-const ROW_CACHE_BYTES_MAX: usize = 64 << 20;
+/// Single rows may take this part of what blocks of rows may, beside it.
+const ROW_CACHE_PART: usize = 2;
 
 /// A running node, as its front ends see it.
 pub struct Shared {
@@ -164,7 +163,7 @@ fn random_hex(digits: usize) -> String {
 pub fn settings(settings: &Settings, record: NodeRecord, peers: Arc<dyn Peers>) -> NodeSettings {
     let store = StoreOptions {
         block_cache_bytes: settings.cache_bytes,
-        row_cache_bytes: ROW_CACHE_BYTES_MAX.min(settings.cache_bytes / ROW_CACHE_PART),
+        row_cache_bytes: settings.cache_bytes / ROW_CACHE_PART,
         write_buffer_bytes: write_buffer_bytes(settings.write_buffer_bytes),
         bytes_per_sync: settings.bytes_per_sync,
         rate_limiter: settings.rate_limiter,

@@ -11,9 +11,10 @@ use plimsoll_memory::{Account, Standing, Stop, TaskAction};
 use plimsoll_storage::command::{self, Command};
 use plimsoll_storage::execute;
 use plimsoll_storage::operation::decode_reply;
+use plimsoll_storage::partition::CachedKey;
 use plimsoll_storage::rows::StoreError;
 use plimsoll_storage::rows::key::order_hash;
-use plimsoll_storage::rows::metered::Metered;
+use plimsoll_storage::rows::metered::{Grant, Metered};
 use plimsoll_storage::{Argv, ErrorKind, ErrorReply, Reply};
 
 use super::{Rows, context, scatter, store_failed};
@@ -170,6 +171,10 @@ impl Rows {
             let found = execute::read(command, &rows, &context);
             return (found, rows.worked_bytes());
         }
+        if let Some(found) = self.read_cached_key(partition, command, &grant, bytes_max) {
+            return found;
+        }
+        held.set(0);
         let rows = match store.cached() {
             Ok(rows) => rows,
             Err(error) => return (Err(error), 0),
@@ -179,6 +184,25 @@ impl Rows {
             .with_work_up_to(SMALL_ANSWER_BYTES);
         let found = execute::read(command, &rows, &context);
         (found, rows.worked_bytes().max(held.get()))
+    }
+
+    /// The same of a command that reads the rows of one key; none where that is to be read of one state of
+    /// the store.
+    fn read_cached_key(
+        &self,
+        partition: &Arc<Partition>,
+        command: &Command<'_>,
+        grant: Grant<'_>,
+        bytes_max: usize,
+    ) -> Option<(Result<Reply, StoreError>, usize)> {
+        let key = scatter::only_key(command)?;
+        let rows = CachedKey::new(&partition.store, key).ok()?;
+        let metered = Metered::new(&rows, grant)
+            .with_values_up_to(bytes_max)
+            .with_work_up_to(SMALL_ANSWER_BYTES);
+        let found = execute::read(command, &metered, &self.read_context(Some(partition)));
+        let is_answer = !matches!(found, Err(StoreError::NotCached)) && rows.is_still();
+        is_answer.then(|| (found, metered.worked_bytes()))
     }
 
     async fn read_blocking(

@@ -96,6 +96,13 @@ pub(crate) fn reads_one_row(command: &Command<'_>) -> bool {
     command.spec().group == Group::String && command.keys().nth(1).is_none()
 }
 
+/// The key of a command that reads the rows of one alone.
+pub(crate) fn only_key<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
+    let mut keys = command.keys();
+    let key = keys.next()?;
+    keys.next().is_none().then_some(key)
+}
+
 /// Whether a command reads few rows, all of given keys.
 pub(crate) fn is_short_read(command: &Command<'_>) -> bool {
     command.spec().fast && command.keys().next().is_some()

@@ -563,7 +563,7 @@ pub const SETTINGS: &[Definition] = &[
         "256mb",
         None,
         "Memory for blocks of rows that were read, all partitions together, taken as it fills. Single rows \
-         that were read or written last take a quarter as much beside it, at most 64mb.",
+         that were read or written last take half as much beside it.",
     ),
     define(
         "write_buffer.size",

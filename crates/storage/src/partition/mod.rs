@@ -10,11 +10,13 @@
 mod application;
 mod apply;
 mod budget;
+mod cached_key;
 mod changes;
 mod checkpoint;
 pub mod difference;
 mod effect;
 mod engine;
+mod field_names;
 mod following;
 mod journal;
 mod layer;
@@ -36,6 +38,7 @@ pub use budget::{
     BUDGETED_SINCE, OPERATION_BYTES_MAX, OPERATION_STEPS_MAX, OverBudget, RECORD_BYTES_MAX,
     RECORD_STEPS_MAX, own_bytes, too_many_bytes,
 };
+pub use cached_key::CachedKey;
 pub use checkpoint::{Checksum, STORE_FORMAT};
 pub use effect::{Applied, ApplyError, Effect, NotCarried, Observer};
 pub use overlay::Overlay;
@@ -52,6 +55,8 @@ pub use unflushed::Stops;
 
 #[cfg(test)]
 mod budget_tests;
+#[cfg(test)]
+mod cached_key_tests;
 #[cfg(test)]
 mod checkpoint_tests;
 #[cfg(test)]

@@ -67,6 +67,9 @@ struct PendingRows {
     bytes: usize,
     /// Older than `rows`; being written to the store.
     handed: Arc<Rows>,
+    /// Keys of which either may have rows.
+    keys: KeyFilter,
+    keys_handed: KeyFilter,
     /// Both in order, since somebody asked for them so and until they change.
     sorted: Option<Arc<SortedRows>>,
 }
@@ -85,6 +88,12 @@ impl Pending {
         state.rows.get(key).or_else(|| state.handed.get(key)).cloned()
     }
 
+    /// Whether a row may be pending whose key begins with this, which is as long as a key's hash at least.
+    pub(super) fn may_hold(&self, stem: &[u8]) -> bool {
+        let state = self.state.read();
+        state.keys.may_hold(stem) || state.keys_handed.may_hold(stem)
+    }
+
     /// Takes the changes of one record in, all at one moment. Each is shown to `taken`, before
     /// that moment is over for those who look here.
     pub(super) fn merge(&self, rows: Rows, mut taken: impl FnMut(&[u8], Option<&Bytes>)) {
@@ -94,6 +103,7 @@ impl Pending {
         state.sorted = None;
         for (key, value) in rows {
             taken(&key, value.as_ref());
+            state.keys.add(&key);
             state.bytes += row_bytes(&key, value.as_ref());
             if let Some(replaced) = state.rows.get_mut(&key) {
                 let replaced = std::mem::replace(replaced, value);
@@ -167,6 +177,7 @@ impl Pending {
             let capacity = state.rows.len();
             let next = Rows::with_capacity_and_hasher(capacity, BuildHasherDefault::default());
             state.handed = Arc::new(std::mem::replace(&mut state.rows, next));
+            state.keys_handed = std::mem::take(&mut state.keys);
             state.sorted = None;
             (Arc::clone(&state.handed), std::mem::take(&mut state.bytes))
         };
@@ -175,11 +186,13 @@ impl Pending {
         self.was_refused.store(written.is_err(), Ordering::Relaxed);
         let mut state = self.state.write();
         state.handed = Arc::default();
+        let keys_handed = std::mem::take(&mut state.keys_handed);
         state.sorted = None;
         if written.is_err() {
             for (key, value) in rows.iter() {
                 state.rows.entry(key.clone()).or_insert_with(|| value.clone());
             }
+            state.keys.add_all(&keys_handed);
             // Rows changed meanwhile are counted twice until they are handed on.
             state.bytes += bytes;
         } else {
@@ -194,6 +207,41 @@ impl Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         self.bytes_of_node.fetch_sub(self.state.get_mut().bytes, Ordering::Relaxed);
+    }
+}
+
+/// Which keys have rows, perhaps: a bit for the rows of some keys, of which all rows begin alike up to the key's hash.
+struct KeyFilter([u64; FILTER_WORDS]);
+
+const FILTER_WORDS: usize = 128;
+
+impl Default for KeyFilter {
+    fn default() -> Self {
+        Self([0; FILTER_WORDS])
+    }
+}
+
+impl KeyFilter {
+    fn place(key: &[u8]) -> Option<(usize, u64)> {
+        // After the first byte, which says what kind of row it is, the hash of its key, whose first bits are alike
+        // in a partition.
+        let [_, _, _, _, _, _, _, a, b, ..] = *key else { return None };
+        let hash = usize::from(a) << 8 | usize::from(b);
+        Some(((hash >> 6) % FILTER_WORDS, 1 << (hash & 63)))
+    }
+
+    fn add(&mut self, key: &[u8]) {
+        if let Some((word, bit)) = Self::place(key) {
+            self.0[word] |= bit;
+        }
+    }
+
+    fn add_all(&mut self, other: &Self) {
+        self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word |= other);
+    }
+
+    fn may_hold(&self, stem: &[u8]) -> bool {
+        Self::place(stem).is_none_or(|(word, bit)| self.0[word] & bit != 0)
     }
 }
 

@@ -58,6 +58,17 @@ pub(super) struct Miss {
     version: Option<u64>,
 }
 
+/// A look at several rows: see [`RowCache::begin_look`].
+pub(super) struct Look {
+    version: u64,
+}
+
+impl From<&Look> for Miss {
+    fn from(look: &Look) -> Self {
+        Self { version: Some(look.version) }
+    }
+}
+
 impl RowCache {
     /// An empty cache of at most about `bytes_max` bytes.
     pub(super) fn new(bytes_max: usize) -> Self {
@@ -89,6 +100,24 @@ impl RowCache {
         if shard.writers == 0 && miss.version == Some(shard.version) {
             shard.put(cache_key(store, key), value.clone(), self.shard_bytes_max);
         }
+    }
+
+    /// Keeps under a key what is right whenever it was made, or is found to be wrong by who reads it.
+    pub(super) fn keep_hint(&self, store: StoreNumber, key: &[u8], value: Bytes) {
+        let mut shard = self.shard(key).lock();
+        shard.put(cache_key(store, key), value, self.shard_bytes_max);
+    }
+
+    /// Begins a look at several rows of one key, which lie in one part; none while rows of that part are written.
+    pub(super) fn begin_look(&self, stem: &[u8]) -> Option<Look> {
+        let shard = self.shard(stem).lock();
+        (shard.writers == 0).then_some(Look { version: shard.version })
+    }
+
+    /// Whether nothing that was looked at was written since the look began.
+    pub(super) fn is_still(&self, stem: &[u8], look: &Look) -> bool {
+        let shard = self.shard(stem).lock();
+        shard.writers == 0 && shard.version == look.version
     }
 
     /// Takes a row out before it is written.

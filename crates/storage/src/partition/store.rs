@@ -15,6 +15,7 @@ use plimsoll_log::{GroupId, PartitionId};
 
 use super::changes::Changes;
 use super::engine::{Batch, Engine, Reach, Snapshot, Value};
+use super::field_names::keep_names;
 use super::merge::walk_merged;
 use super::pending::{Pending, SortedRows};
 use super::recent::Recent;
@@ -27,10 +28,10 @@ use crate::rows::{RowsRead, StoreError, Visit, gather_back, key};
 /// One partition's rows; cloned handles read and write the same.
 #[derive(Clone)]
 pub struct Store {
-    engine: Arc<Engine>,
+    pub(super) engine: Arc<Engine>,
     pending: Arc<Pending>,
-    rows: Arc<RowCache>,
-    number: StoreNumber,
+    pub(super) rows: Arc<RowCache>,
+    pub(super) number: StoreNumber,
     recent: Arc<Recent>,
     /// Whether a document's tombstone may be among the rows.
     has_tombstones: Arc<AtomicBool>,
@@ -314,6 +315,9 @@ impl Store {
         {
             return Err(error);
         }
+        if !are_documents {
+            keep_names(&self.rows, self.number, &changes.rows);
+        }
         changes.rows.keys().for_each(|key| self.rows.begin_write(self.number, key));
         // Who misses a row in memory waits for all of them; so none is seen without the others.
         self.pending.merge(changes.rows, |key, value| {
@@ -367,6 +371,14 @@ impl Store {
             return Err(StoreError::Failed("files cannot be written".to_owned()));
         }
         self.pending.hand_on_at_once(|batch| self.engine.write(batch, false))
+    }
+
+    /// The same where rows whose keys begin with this may be pending.
+    pub(super) fn hand_on_rows_of(&self, stem: &[u8]) -> Result<(), StoreError> {
+        if !self.pending.may_hold(stem) {
+            return Ok(());
+        }
+        self.hand_on_to_read().map_err(|_| StoreError::NotCached)
     }
 
     fn write_now(&self, batch: &Batch) -> Result<(), StoreError> {
@@ -436,7 +448,7 @@ impl RowsRead for Store {
         if self.hand_on_to_read().is_err() {
             return self.snapshot()?.scan(from, to, visit);
         }
-        self.engine.walk([from, to], visit)
+        self.engine.walk([from, to], Reach::Files, visit)
     }
 
     fn scan_back(&self, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {

@@ -133,6 +133,16 @@ impl KeyRows {
         }
     }
 
+    /// Whether a range is that of all field rows of one generation of a key, whose rows begin with `stem`.
+    #[must_use]
+    pub fn is_of_all_fields(stem: &[u8], from: &[u8], to: &[u8]) -> bool {
+        let generation = |key: &[u8]| {
+            let rest = key.strip_prefix(stem)?.strip_prefix(&[SUFFIX_FIELD])?;
+            rest.try_into().ok().map(u64::from_be_bytes)
+        };
+        generation(from).is_some_and(|it| it.checked_add(1) == generation(to) && it < u64::MAX)
+    }
+
     /// The first key after all rows of the Redis key.
     #[must_use]
     pub fn end(&self) -> StoreKey {

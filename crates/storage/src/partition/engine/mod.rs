@@ -101,11 +101,16 @@ impl Engine {
     }
 
     /// Shows the rows from one key up to another, as they are now.
-    pub fn walk(&self, [from, to]: [&[u8]; 2], visit: Visit<'_>) -> Result<(), StoreError> {
+    pub fn walk(
+        &self,
+        range: [&[u8]; 2],
+        reach: Reach,
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
         match self {
-            Self::Rocks(rocks) => rocks.walk([from, to], visit),
+            Self::Rocks(rocks) => rocks.walk(range, reach, visit),
             Self::Memory(memory) => {
-                memory.rows().walk([from, to], visit);
+                memory.snapshot().within(reach)?.walk(range, visit);
                 Ok(())
             }
         }

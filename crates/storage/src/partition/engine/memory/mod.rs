@@ -124,12 +124,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// The rows as they are now.
-    pub fn rows(&self) -> Rows {
-        self.state.lock().rows.clone()
-    }
-
-    /// The same, of which chance says whether they can be read without a wait.
+    /// The rows as they are now, of which chance says whether they can be read without a wait.
     pub fn snapshot(&self) -> Snapshot {
         let mut state = self.state.lock();
         let is_cached = !state.waits.once_in(WOULD_WAIT);

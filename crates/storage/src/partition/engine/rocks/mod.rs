@@ -42,7 +42,7 @@ pub(in crate::partition) struct Snapshot<'a>(SnapshotWithThreadMode<'a, DB>);
 
 thread_local! {
     /// Made once a thread: making them takes as long as reading a row from memory.
-    static MEMORY_ONLY: ReadOptions = memory_only();
+    static MEMORY_ONLY: ReadOptions = Reach::Memory.options();
 }
 
 impl Rocks {
@@ -87,8 +87,19 @@ impl Rocks {
         value.map_err(failed)
     }
 
-    pub fn walk(&self, [from, to]: [&[u8]; 2], visit: Visit<'_>) -> Result<(), StoreError> {
-        walk(self.db.raw_iterator_opt(bounds(to)), from, visit)
+    pub fn walk(
+        &self,
+        [from, to]: [&[u8]; 2],
+        reach: Reach,
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
+        let mut options = reach.options();
+        options.set_iterate_upper_bound(to);
+        let rows = self.db.raw_iterator_opt(options);
+        match reach {
+            Reach::Files => walk(rows, from, visit),
+            Reach::Memory => up_to_rows(visit, |visit| walk(rows, from, visit)),
+        }
     }
 
     pub fn snapshot(&self) -> Snapshot<'_> {
@@ -198,7 +209,7 @@ impl Snapshot<'_> {
     pub fn get(&self, key: &[u8], reach: Reach) -> Result<Option<DBPinnableSlice<'_>>, StoreError> {
         let value = match reach {
             Reach::Files => self.0.get_pinned(key),
-            Reach::Memory => self.0.get_pinned_opt(key, memory_only()),
+            Reach::Memory => self.0.get_pinned_opt(key, Reach::Memory.options()),
         };
         value.map_err(failed)
     }
@@ -209,12 +220,13 @@ impl Snapshot<'_> {
         reach: Reach,
         visit: Visit<'_>,
     ) -> Result<(), StoreError> {
-        if reach == Reach::Files {
-            return walk(self.0.raw_iterator_opt(bounds(to)), from, visit);
-        }
-        let mut options = memory_only();
+        let mut options = reach.options();
         options.set_iterate_upper_bound(to);
-        up_to_rows(visit, |visit| walk(self.0.raw_iterator_opt(options), from, visit))
+        let rows = self.0.raw_iterator_opt(options);
+        match reach {
+            Reach::Files => walk(rows, from, visit),
+            Reach::Memory => up_to_rows(visit, |visit| walk(rows, from, visit)),
+        }
     }
 
     pub fn walk_back(
@@ -223,10 +235,7 @@ impl Snapshot<'_> {
         reach: Reach,
         visit: Visit<'_>,
     ) -> Result<(), StoreError> {
-        let mut options = match reach {
-            Reach::Files => ReadOptions::default(),
-            Reach::Memory => memory_only(),
-        };
+        let mut options = reach.options();
         options.set_iterate_upper_bound(to);
         options.set_iterate_lower_bound(from);
         let rows = self.0.raw_iterator_opt(options);
@@ -237,16 +246,14 @@ impl Snapshot<'_> {
     }
 }
 
-fn memory_only() -> ReadOptions {
-    let mut options = ReadOptions::default();
-    options.set_read_tier(ReadTier::BlockCache);
-    options
-}
-
-fn bounds(to: &[u8]) -> ReadOptions {
-    let mut options = ReadOptions::default();
-    options.set_iterate_upper_bound(to);
-    options
+impl Reach {
+    fn options(self) -> ReadOptions {
+        let mut options = ReadOptions::default();
+        if self == Self::Memory {
+            options.set_read_tier(ReadTier::BlockCache);
+        }
+        options
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test of the machine's")]
