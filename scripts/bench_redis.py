@@ -83,10 +83,10 @@ def cpu_seconds(pid):
 class Server:
     """One arm's process on a folder of its own; with `trace`, under strace counting syncs."""
 
-    def __init__(self, arm, folder, trace=None):
+    def __init__(self, arm, command_of, folder, trace=None):
         (self.port,) = free_ports(1)
-        data = tempfile.mkdtemp(prefix=arm.replace(" ", "-") + "-", dir=folder)
-        command = ARMS[arm](self.port, data)
+        self.data = tempfile.mkdtemp(prefix=arm.replace(" ", "-") + "-", dir=folder)
+        command = command_of(self.port, self.data)
         self.traced = trace is not None
         if self.traced:
             command = ["strace", "-f", "--seccomp-bpf", "-c", "-e", "trace=fsync,fdatasync", "-o", str(trace), *command]
@@ -143,7 +143,7 @@ def count_syncs(arm, folder):
     if not shutil.which("strace"):
         return None
     trace = pathlib.Path(folder) / "strace.out"
-    server = Server(arm, folder, trace)
+    server = Server(arm, ARMS[arm], folder, trace)
     benchmark(server.port, "set", 1, 100, 2000)
     before = time.monotonic()
     rate, _ = benchmark(server.port, "set", 1, 100, 20000)
@@ -155,7 +155,7 @@ def count_syncs(arm, folder):
 
 
 def run_laps(args, folder):
-    servers = {arm: Server(arm, folder) for arm in ARMS}
+    servers = {arm: Server(arm, command_of, folder) for arm, command_of in ARMS.items()}
     time.sleep(IDLE_SECONDS)
     idle = {arm: server.resident_mib() for arm, server in servers.items()}
     workloads = list(itertools.product(SIZES, PIPELINES, COMMANDS))

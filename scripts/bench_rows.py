@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import tempfile
 
-from bench_redis import KEYS, Server, benchmark
+from bench_redis import KEYS, Server, benchmark, plimsoll
 
 SIZE_BYTES = 100
 PIPELINE = 16
@@ -37,7 +37,7 @@ def main():
     args = parser.parse_args()
     cores, laps = os.cpu_count(), []
     with tempfile.TemporaryDirectory() as folder:
-        node = Server("plimsoll", folder)
+        node = Server("plimsoll", plimsoll, folder)
         benchmark(node.port, "set", PIPELINE, SIZE_BYTES, 10 * KEYS)
         rate, _ = benchmark(node.port, "get", PIPELINE, SIZE_BYTES, KEYS)
         for lap in range(args.laps):

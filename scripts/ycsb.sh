@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prints the class path of YCSB with the binding in ycsb/Rows.java: its jars from Maven Central.
 #   java -cp "$(scripts/ycsb.sh)" site.ycsb.Client -db Rows ...
-# Needs a JDK of 17 or later and Maven; the jars are kept under ~/.cache/plimsoll/ycsb.
+# Needs a JDK of 17 or later and Maven, in whose own repository the jars are kept.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 here=$root/scripts/ycsb
