@@ -15,7 +15,7 @@
 
 use std::ffi::CStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -35,6 +35,8 @@ pub struct CompactionPace {
     bytes_s: AtomicU64,
     /// Whether compactions sleep, or only would have.
     acts: AtomicBool,
+    /// How many wait for a compaction that they asked for.
+    waiting: AtomicUsize,
     /// Bytes of rows that passed so far.
     passed: AtomicU64,
     held_ns: AtomicU64,
@@ -55,6 +57,7 @@ impl Default for CompactionPace {
         Self {
             bytes_s: AtomicU64::new(FREE),
             acts: AtomicBool::new(true),
+            waiting: AtomicUsize::new(0),
             passed: AtomicU64::new(0),
             held_ns: AtomicU64::new(0),
             bucket: Mutex::new(Bucket { passed: Passed::default(), began: now, set: now }),
@@ -81,6 +84,14 @@ impl CompactionPace {
     #[must_use]
     pub fn passed_bytes(&self) -> u64 {
         self.passed.load(Ordering::Relaxed)
+    }
+
+    /// Holds no compaction back until what is returned is dropped: somebody waits for one that was asked
+    /// for, which may have to wait for others. At the rate of a busy node, some kilobytes a second, they
+    /// would wait for hours.
+    pub(super) fn free(&self) -> FreeCompactions<'_> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        FreeCompactions(self)
     }
 
     fn count(&self, bytes: u64) {
@@ -116,9 +127,18 @@ impl CompactionPace {
             let passed = now.saturating_duration_since(since);
             u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX)
         };
-        let is_stale = ns(bucket.set) > STALE_NS;
-        let (now_ns, bytes_s) = (ns(bucket.began), self.bytes_s().filter(|_| !is_stale));
+        let is_free = self.waiting.load(Ordering::Relaxed) > 0 || ns(bucket.set) > STALE_NS;
+        let (now_ns, bytes_s) = (ns(bucket.began), self.bytes_s().filter(|_| !is_free));
         bucket.passed.add(now_ns, bytes_s, bytes, ahead_s)
+    }
+}
+
+/// While it is there, compactions go as fast as they can.
+pub(super) struct FreeCompactions<'a>(&'a CompactionPace);
+
+impl Drop for FreeCompactions<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -234,6 +254,21 @@ mod tests {
             pace.add(1 << 20, AHEAD_S, now + Duration::from_nanos(2 * STALE_NS)),
             Duration::ZERO
         );
+    }
+
+    #[test]
+    fn while_somebody_waits_for_a_compaction_none_is_held() {
+        let pace = CompactionPace::default();
+        pace.set(Some(1_000), true);
+        let now = Instant::now();
+        let waits = || pace.add(1 << 20, AHEAD_S, now) > Duration::from_millis(50);
+        assert!(waits());
+        let [first, second] = [pace.free(), pace.free()];
+        assert!(!waits());
+        drop(first);
+        assert!(!waits(), "the second still waits");
+        drop(second);
+        assert!(waits());
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub(in crate::partition) use options::RocksShared;
 use self::failure::failed;
 use self::options::{BLOCK_BYTES, DOCUMENT_BLOCK_BYTES, FileSizes};
 use self::walk::{up_to_rows, walk, walk_back};
+use super::super::pace::CompactionPace;
 use super::super::resources::Resources;
 use super::Reach;
 use crate::rows::{StoreError, Visit};
@@ -35,6 +36,7 @@ pub(in crate::partition) struct Rocks {
     has_failed: Arc<AtomicBool>,
     /// How files are sized now.
     sizes: Mutex<FileSizes>,
+    pace: Arc<CompactionPace>,
 }
 
 /// The rows as they were at one moment.
@@ -71,7 +73,7 @@ impl Rocks {
             shared.hold(&db);
         }
         let sizes = Mutex::new(FileSizes::of(resources.memtable_bytes() as u64));
-        Ok(Self { db, has_failed, sizes })
+        Ok(Self { db, has_failed, sizes, pace: Arc::clone(&resources.compactions) })
     }
 
     pub fn is_in(dir: &Path) -> bool {
@@ -139,6 +141,7 @@ impl Rocks {
     }
 
     pub fn compact(&self) {
+        let _free = self.pace.free();
         let mut options = CompactOptions::default();
         options.set_exclusive_manual_compaction(false);
         // Else all would be written anew each time, because compactions have a filter.
