@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+import tls_scan
 from cluster_processes import await_true
 from conftest import Node
 from ports import free_ports
@@ -84,6 +85,11 @@ def test_a_follower_comes_in_with_a_key_and_sees_its_tables(clusters):
     settings = get(clusters.follower, "/_cluster/settings?flat_settings=true")["persistent"]
     assert settings["cluster.remote.west.credentials_file"] == str(path)
     assert ask(clusters.follower, "GET", "/_plimsoll/remote/east/tables")[0] == 404
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_sslyze_finds_nothing_old(clusters):
+    tls_scan.demand_safe(clusters.port, has_1_2=False)
 
 
 def test_through_a_proxy(clusters):

@@ -20,6 +20,7 @@ import elasticsearch8
 import opensearchpy
 import pytest
 import redis
+import tls_scan
 from cluster_processes import await_true
 from conftest import Node, binary
 from ports import free_ports
@@ -162,6 +163,12 @@ def test_what_is_agreed_on_is_new(node, certificates):
             shake(port, ancient)
         with pytest.raises(ssl.SSLCertVerificationError):
             shake(port, context_of(certificates), "other.example")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_sslyze_finds_nothing_old(node):
+    for port in (node.http, node.port):
+        tls_scan.demand_safe(port)
 
 
 def test_a_session_is_not_negotiated_again(node):

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 import redis
+import tls_scan
 from cluster_harness import Cluster
 from cluster_processes import await_true
 from conftest import Node
@@ -77,6 +78,8 @@ def test_three_nodes_and_who_is_none_of_them(make_cluster, tmp_path):
         assert plain.recv(4096)[:1] in (b"\x15", b"")
     old = subprocess.run([*command, "-tls1_2"], input="", capture_output=True, text=True, timeout=30)
     assert old.returncode != 0 and "protocol version" in old.stderr, old.stderr
+
+    tls_scan.demand_safe(node.rpc, has_1_2=False, asks_for_certificate=True)
 
     # A client's certificate of the same authority, one of another cluster's node and one of another authority's
     # are no node's here.

@@ -209,7 +209,8 @@ impl Faults {
 fn outage(chance: &mut Stream, machines: usize, duration: Duration) -> impl Iterator<Item = Due> {
     let end_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).max(2);
     let (at, fails) = (ms(chance, 1, end_ms), ms(chance, 1_000, 20_000));
-    let one_in = 1 + chance.below(FAILS_ONE_IN_MAX);
+    // What always fails says nothing of what others did meanwhile.
+    let one_in = 2 + chance.below(FAILS_ONE_IN_MAX - 1);
     let is_dark = ms(chance, 10, 10_000);
     let side = Side::Leader;
     (0..machines).flat_map(move |machine| {

@@ -143,13 +143,20 @@ impl Plan {
         let mut of_documents = random.of("documents");
         plan.documents =
             of_documents.once_in(DOCUMENTS).then(|| searches::shape(&mut of_documents));
+        let mut outages = random.of("outages");
+        let has_outage = outages.once_in(OUTAGE);
+        // Of three copies one mostly has what the others lost.
+        if has_outage && outages.once_in(2) {
+            let shape = plan.documents.get_or_insert_with(|| searches::shape(&mut of_documents));
+            shape.replicas = 0;
+        }
         plan.makes_tables = random.of("tables").once_in(MAKES_TABLES);
         plan.searchers = if plan.documents.is_some() { SEARCHERS } else { 0 };
         plan.faults = Faults::drawn(&random, plan.nodes, plan.duration);
         if is_long {
             plan.faults = plan.faults.with_absences(&random, plan.nodes);
         }
-        if random.of("outages").once_in(OUTAGE) {
+        if has_outage {
             plan.faults = plan.faults.with_outage(&random, plan.nodes, plan.duration);
         }
         if random.of("log delays").once_in(FAR) {
