@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Races esrally and opensearch-benchmark against a fresh node with a small track of our own, then
-# esrally against a second node that follows the first one over TLS, with its devices ccr-stats and
+# Races esrally and opensearch-benchmark against a fresh node with a small track of our own, both again
+# against one that was made secure (TLS, and a password), then esrally against a second node that follows the first one over TLS, with its devices ccr-stats and
 # recovery-stats: benchmark-only, offline, and failing at the first error of either, or where a
 # device stored nothing.
 # Both come from PyPI into environments of their own, beside the other things that are kept.
@@ -48,9 +48,9 @@ ask() { # method, port, path, body: what is answered, or a failure
     -H 'content-type: application/json' ${4:+-d "$4"}
 }
 python3 "$root/tests/tracks/things/make_documents.py" "$work/track"
-read -r http resp remote follower follower_resp < <(python3 - <<'PY'
+read -r http resp remote follower follower_resp safe safe_resp < <(python3 - <<'PY'
 import socket
-sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(5)]
+sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(7)]
 print(*(s.getsockname()[1] for s in sockets))
 PY
 )
@@ -86,9 +86,21 @@ esrally() { # name, command, track, port, more arguments…
 esrally esrally "$cache/rally/bin/esrally" "$work/track" "$http" \
   --telemetry=node-stats,recovery-stats,shard-stats,segment-stats \
   --telemetry-params='node-stats-include-indices:true,node-stats-sample-interval:1'
-race opensearch-benchmark "$cache/osb/bin/opensearch-benchmark" "${OSB_COMMAND:-run}" \
-  --workload-path="$work/track" --pipeline=benchmark-only --target-hosts="127.0.0.1:$http" \
-  --offline --on-error=abort --kill-running-processes
+osb() { # name, port, more arguments…
+  local name=$1 port=$2
+  shift 2
+  race "$name" "$cache/osb/bin/opensearch-benchmark" "${OSB_COMMAND:-run}" \
+    --workload-path="$work/track" --pipeline=benchmark-only --target-hosts="127.0.0.1:$port" \
+    --offline --on-error=abort --kill-running-processes "$@"
+}
+osb opensearch-benchmark "$http"
+
+start safe "$safe" "$safe_resp" --secure
+password=$(sed -n 's/^password of elastic .*: //p' "$work/safe.log")
+options="use_ssl:true,verify_certs:true,ca_certs:'$work/safe/certificates/ca.crt'"
+options+=",basic_auth_user:'elastic',basic_auth_password:'$password'"
+esrally 'esrally by TLS' "$cache/rally/bin/esrally" "$work/track" "$safe" --client-options="$options"
+osb 'opensearch-benchmark by TLS' "$safe" --client-options="$options"
 
 # The follower. Its files come so slowly that each of the devices, which look once a second, sees them come.
 start follower "$follower" "$follower_resp"

@@ -10,6 +10,7 @@
     reason = "connections and requests are the machine's; a simulation asks the coordinator"
 )]
 
+mod accept;
 pub mod auth;
 pub mod certificates;
 pub mod cli;

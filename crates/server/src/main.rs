@@ -6,18 +6,18 @@
     reason = "connections and requests are the machine's; a simulation asks the coordinator"
 )]
 
-use std::{process::ExitCode, time::SystemTime};
+use std::{fmt::Display, process::ExitCode, time::SystemTime};
 
 use clap::Parser;
 use plimsoll_base::World;
 use plimsoll_server::{
-    certificates::command::{self as certificates, CertificatesCommand},
+    certificates::command as certificates,
     cli::{Cli, Command, ServeArgs},
-    lab::{self, LabCommand},
+    lab,
     secure::{self, SecureError},
     serve::serve,
     settings::Settings,
-    users::{self, UsersCommand},
+    users,
 };
 use tracing::level_filters::LevelFilter;
 
@@ -46,9 +46,13 @@ const USAGE: u8 = 2;
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(args) => run_serve(&args),
-        Command::Lab(command) => run_lab(&command),
-        Command::Certificates(command) => make_certificates(&command),
-        Command::Users(command) => change_users(&command),
+        Command::Lab(command) => exit_code(lab::run(&command), |error| error.is_usage()),
+        Command::Certificates(command) => {
+            exit_code(certificates::run(&command, now()), |error| error.is_usage())
+        }
+        Command::Users(command) => {
+            exit_code(users::run(&command, &World::of_the_machine()), |error| error.is_usage())
+        }
     }
 }
 
@@ -56,24 +60,11 @@ fn now() -> SystemTime {
     SystemTime::now()
 }
 
-fn run_lab(command: &LabCommand) -> ExitCode {
-    match lab::run(command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("plimsoll: {error}");
-            if error.is_usage() { USAGE.into() } else { ExitCode::FAILURE }
-        }
-    }
-}
-
-fn make_certificates(command: &CertificatesCommand) -> ExitCode {
-    match certificates::run(command, now()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("plimsoll: {error}");
-            if error.is_usage() { USAGE.into() } else { ExitCode::FAILURE }
-        }
-    }
+/// Says what went wrong, and whether the command line or a setting is wrong, or the work was not done.
+fn exit_code<E: Display>(done: Result<(), E>, is_usage: fn(&E) -> bool) -> ExitCode {
+    let Err(error) = done else { return ExitCode::SUCCESS };
+    eprintln!("plimsoll: {error}");
+    if is_usage(&error) { USAGE.into() } else { ExitCode::FAILURE }
 }
 
 fn run_serve(args: &ServeArgs) -> ExitCode {
@@ -90,13 +81,7 @@ fn run_serve(args: &ServeArgs) -> ExitCode {
     start_messages(&settings);
     plimsoll_memory::breakers::reclaim_with(reclaim);
     plimsoll_memory::charged::drop_with(plimsoll_cluster::aside);
-    match serve(settings) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("plimsoll: {error}");
-            if error.is_usage() { USAGE.into() } else { ExitCode::FAILURE }
-        }
-    }
+    exit_code(serve(settings), |error| error.is_usage())
 }
 
 /// The settings, and what a node that has just made itself secure has to say.
@@ -104,16 +89,6 @@ fn settings(args: &ServeArgs) -> Result<(Settings, Option<String>), SecureError>
     let mut raw = args.raw()?;
     let said = secure::prepare(&mut raw, now())?;
     Ok((Settings::resolve(&raw)?, said))
-}
-
-fn change_users(command: &UsersCommand) -> ExitCode {
-    match users::run(command, &World::of_the_machine()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("plimsoll: {error}");
-            if error.is_usage() { USAGE.into() } else { ExitCode::FAILURE }
-        }
-    }
 }
 
 /// Messages go to standard error; standard output has the `ready` line alone.

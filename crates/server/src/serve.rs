@@ -12,7 +12,6 @@ use plimsoll_base::{Tasks, Time};
 use plimsoll_cluster::{Coordinator, NoPeers, Node, OpenError, Peers};
 use plimsoll_memory::breakers::tell_native;
 use rustls::ServerConfig;
-use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpListener, TcpStream},
     signal::unix::{SignalKind, signal},
@@ -21,6 +20,7 @@ use tokio::{
 use zeroize::Zeroizing;
 
 use crate::{
+    accept,
     connection::Connection,
     listen::{self, ListenError, Port},
     metrics::Metrics,
@@ -49,10 +49,6 @@ use crate::{
     workers::Workers,
 };
 
-/// How long a silent peer is trusted to be there. Redis' default.
-const KEEPALIVE: Duration = Duration::from_secs(300);
-/// How long to wait when no connection can be accepted, most likely for want of descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How often the drain looks whether all connections are gone.
 const DRAIN_PAUSE: Duration = Duration::from_millis(5);
 /// How long a node runs at least before its process begins again.
@@ -453,16 +449,9 @@ async fn accept(
     workers: Arc<Workers>,
 ) {
     loop {
-        match listener.accept().await {
-            Ok((stream, remote)) => {
-                if let Err(error) = welcome(stream, remote, &door, &shared, &workers) {
-                    tracing::debug!(%remote, %error, "connection lost before it began");
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                sleep(ACCEPT_PAUSE).await;
-            }
+        let (stream, remote) = accept::next(&listener, "RESP").await;
+        if let Err(error) = welcome(stream, remote, &door, &shared, &workers) {
+            tracing::debug!(%remote, %error, "connection lost before it began");
         }
     }
 }
@@ -474,8 +463,6 @@ fn welcome(
     shared: &Arc<Shared>,
     workers: &Workers,
 ) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
     let local = stream.local_addr()?;
     match shared.clients.add(remote, local) {
         Some(client) => {

@@ -19,7 +19,6 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use plimsoll_memory::{ledger::CONNECTIONS, local::charge_thread};
-use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
@@ -30,15 +29,12 @@ use tokio::time::{sleep, timeout};
 use super::peer::{self, Peer};
 use super::shared::Rest;
 use super::{goes_on, handle};
+use crate::accept::{self, KEEPALIVE};
 use crate::linger::linger;
 use crate::tls::{H2, door::Door, stream::Stream};
 
 /// How often it is said that there are too many connections.
 const SAY_PAUSE: Duration = Duration::from_secs(1);
-/// How long a silent peer is trusted to be there.
-const KEEPALIVE: Duration = Duration::from_secs(300);
-/// How long to wait when no connection can be accepted, most likely for want of descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The most headers that a request may have.
 const HEADERS_MAX: usize = 100;
 /// The most bytes that its line and its headers may have together: Elasticsearch's
@@ -120,35 +116,26 @@ async fn accept(
 ) {
     let mut said = None;
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+        let (stream, remote) = tokio::select! {
+            accepted = accept::next(&listener, "REST") => accepted,
             _ = stopping.wait_for(|stop| *stop) => return,
         };
-        match accepted {
-            Ok((stream, remote)) => {
-                if rest.connections() >= rest.node.settings.http_max_clients {
-                    if said.is_none_or(|at: Instant| at.elapsed() >= SAY_PAUSE) {
-                        said = Some(Instant::now());
-                        tracing::warn!(%remote, "connection refused: http.max_clients are open");
-                    }
-                    continue;
-                }
-                let open = Open::new(Arc::clone(&rest));
-                let (rest, door, stopping) =
-                    (Arc::clone(&rest), Arc::clone(&door), stopping.clone());
-                let peer = Arc::new(Peer::new(remote));
-                tokio::spawn(async move {
-                    if let Err(error) = serve(stream, peer, rest, &door, stopping).await {
-                        tracing::debug!(%remote, %error, "HTTP connection ended");
-                    }
-                    drop(open);
-                });
+        if rest.connections() >= rest.node.settings.http_max_clients {
+            if said.is_none_or(|at: Instant| at.elapsed() >= SAY_PAUSE) {
+                said = Some(Instant::now());
+                tracing::warn!(%remote, "connection refused: http.max_clients are open");
             }
-            Err(error) => {
-                tracing::warn!(%error, "an HTTP connection could not be accepted");
-                sleep(ACCEPT_PAUSE).await;
-            }
+            continue;
         }
+        let open = Open::new(Arc::clone(&rest));
+        let (rest, door, stopping) = (Arc::clone(&rest), Arc::clone(&door), stopping.clone());
+        let peer = Arc::new(Peer::new(remote));
+        tokio::spawn(async move {
+            if let Err(error) = serve(stream, peer, rest, &door, stopping).await {
+                tracing::debug!(%remote, %error, "HTTP connection ended");
+            }
+            drop(open);
+        });
     }
 }
 
@@ -179,8 +166,6 @@ async fn serve(
     door: &Door,
     mut stopping: watch::Receiver<bool>,
 ) -> Result<(), ServeError> {
-    stream.set_nodelay(true)?;
-    SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
     let passed = tokio::select! {
         passed = door.pass(stream) => passed,
         _ = stopping.wait_for(|stop| *stop) => None,

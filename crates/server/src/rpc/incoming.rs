@@ -6,29 +6,23 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use futures_util::stream::{FuturesUnordered, Stream, StreamExt as _, unfold};
-use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
-    time::sleep,
 };
 use tonic::transport::server::Connected;
 
+use crate::accept;
 use crate::tls::door::Door;
 use crate::tls::member::node_in;
 use crate::tls::stream as tls;
 
 /// Connections at once; one more is closed.
 const CONNECTIONS_MAX: usize = 1024;
-/// How long a silent peer is trusted to be there before it has said anything; then HTTP/2 asks.
-const KEEPALIVE: Duration = Duration::from_secs(300);
-/// How long to wait when no connection can be accepted, most likely for want of descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The connections of a port that came through its door. They are taken in for as long as somebody takes them
 /// from here.
@@ -69,28 +63,12 @@ async fn accept(
     room: &Arc<Semaphore>,
 ) -> (TcpStream, OwnedSemaphorePermit) {
     loop {
-        match listener.accept().await {
-            Ok((stream, remote)) => {
-                let Ok(permit) = Arc::clone(room).try_acquire_owned() else {
-                    tracing::warn!(%remote, "a node's connection was refused: {CONNECTIONS_MAX} are open");
-                    continue;
-                };
-                match set_options(&stream) {
-                    Ok(()) => return (stream, permit),
-                    Err(error) => tracing::debug!(%remote, %error, "lost before it began"),
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a node's connection could not be accepted");
-                sleep(ACCEPT_PAUSE).await;
-            }
+        let (stream, remote) = accept::next(listener, "nodes").await;
+        if let Ok(permit) = Arc::clone(room).try_acquire_owned() {
+            return (stream, permit);
         }
+        tracing::warn!(%remote, "a node's connection was refused: {CONNECTIONS_MAX} are open");
     }
-}
-
-fn set_options(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    SockRef::from(stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))
 }
 
 /// A connection that counts as open while it is there.

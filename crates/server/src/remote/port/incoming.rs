@@ -4,17 +4,16 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::stream::{Stream, unfold};
 use rustls::ServerConfig;
-use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::connection::{Connection, KEY_TIME, Refusals, Standing};
-use crate::tls::door::{HandshakeError, shake_hands};
+use crate::accept;
+use crate::tls::door::shake_hands;
 use crate::tls::watched::Watched;
 
 /// Connections at once; one more is closed.
@@ -23,10 +22,6 @@ const CONNECTIONS_MAX: usize = 256;
 const STRANGERS_MAX: usize = 64;
 /// How many connections wait to be served; none should.
 const WAITING_MAX: usize = 16;
-/// How long a silent peer is trusted to be there before it has said anything; then HTTP/2 asks.
-const KEEPALIVE: Duration = Duration::from_secs(60);
-/// How long to wait when no connection can be accepted, most likely for want of descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The connections of a port, ready to be served. They are taken in for as long as somebody takes
 /// them from here.
@@ -61,28 +56,10 @@ struct Door {
     refusals: Arc<Refusals>,
 }
 
-/// Why a connection comes no further than the handshake.
-#[derive(Debug, thiserror::Error)]
-enum GreetError {
-    /// The system does not take its options.
-    #[error(transparent)]
-    Socket(#[from] io::Error),
-    /// TLS refuses it.
-    #[error(transparent)]
-    Tls(#[from] HandshakeError),
-}
-
 impl Door {
     async fn accept(self: &Arc<Self>, listener: &TcpListener, ready: &mpsc::Sender<Connection>) {
         loop {
-            let (stream, remote) = match listener.accept().await {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    tracing::warn!(%error, "another cluster's connection could not be accepted");
-                    sleep(ACCEPT_PAUSE).await;
-                    continue;
-                }
-            };
+            let (stream, remote) = accept::next(listener, "other clusters").await;
             let rooms = (
                 Arc::clone(&self.room).try_acquire_owned(),
                 Arc::clone(&self.strangers).try_acquire_owned(),
@@ -94,7 +71,7 @@ impl Door {
             let standing = Standing::new(remote, stranger, Arc::clone(&self.refusals));
             let (door, ready) = (Arc::clone(self), ready.clone());
             tokio::spawn(async move {
-                match timeout(KEY_TIME, door.greet(stream)).await {
+                match timeout(KEY_TIME, shake_hands(door.tls.get(), stream)).await {
                     Ok(Ok(stream)) => {
                         // Nobody takes it where the node stops.
                         let _ = ready.send(Connection::new(stream, standing, room)).await;
@@ -104,16 +81,5 @@ impl Door {
                 }
             });
         }
-    }
-
-    /// The handshake.
-    async fn greet(
-        &self,
-        stream: TcpStream,
-    ) -> Result<tokio_rustls::server::TlsStream<TcpStream>, GreetError> {
-        stream.set_nodelay(true)?;
-        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
-        SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
-        Ok(shake_hands(self.tls.get(), stream).await?)
     }
 }
