@@ -20,5 +20,6 @@ pub mod nodes;
 pub mod plan;
 pub mod run;
 pub mod searches;
+mod settings;
 pub mod shrink;
 pub mod tables;

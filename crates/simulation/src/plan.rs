@@ -26,6 +26,8 @@ const MAKES_TABLES: u64 = 4;
 const FOLLOWER: u64 = 8;
 /// One in so many has a log that is far away.
 const FAR: u64 = 5;
+/// One in so many makes rows durable often.
+const TRIMS: u64 = 2;
 /// One in so many has an outage of all nodes.
 const OUTAGE: u64 = 8;
 /// So many clients set rows that expire, where no two clocks are wrong at a time.
@@ -54,6 +56,9 @@ pub struct Plan {
     pub documents: Option<Shape>,
     /// Whether tables are made and deleted.
     pub makes_tables: bool,
+    /// How often rows are made durable, s: what is durable is trimmed. None is the default, which is longer than
+    /// most runs.
+    pub flush_interval_s: Option<u64>,
     /// The cluster whose tables follow this one's.
     pub follower: Option<FollowingShape>,
     /// What a way between nodes carries of one message, bytes a second.
@@ -62,6 +67,10 @@ pub struct Plan {
     pub log_delays: Delays,
     /// What goes wrong.
     pub faults: Faults,
+}
+
+fn flush_interval_s(random: &Random) -> u64 {
+    2 + random.of("flush interval").below(15)
 }
 
 impl Plan {
@@ -80,6 +89,7 @@ impl Plan {
             partitions: 1,
             documents: None,
             makes_tables: false,
+            flush_interval_s: None,
             follower: None,
             way_bytes_s: u64::MAX,
             log_delays: Delays::default(),
@@ -105,7 +115,8 @@ impl Plan {
         let is_long = plan.duration == LONG_DURATION;
         let faults =
             plan.faults.clone().with_follower(&random, shape.nodes, (plan.duration, is_long));
-        Self { follower: Some(shape), faults, ..plan }.spared()
+        let flush_interval_s = Some(flush_interval_s(&random));
+        Self { follower: Some(shape), faults, flush_interval_s, ..plan }.spared()
     }
 
     /// The same, where no file rots of which there is no other: what it held would be lost rightly.
@@ -150,6 +161,8 @@ impl Plan {
             let shape = plan.documents.get_or_insert_with(|| searches::shape(&mut of_documents));
             shape.replicas = 0;
         }
+        let is_trimmed = has_outage || random.of("trims").once_in(TRIMS);
+        plan.flush_interval_s = is_trimmed.then(|| flush_interval_s(&random));
         plan.makes_tables = random.of("tables").once_in(MAKES_TABLES);
         plan.searchers = if plan.documents.is_some() { SEARCHERS } else { 0 };
         plan.faults = Faults::drawn(&random, plan.nodes, plan.duration);

@@ -24,6 +24,7 @@ use crate::network::Network;
 use crate::nodes::{Cluster, Names};
 use crate::plan::Plan;
 use crate::searches::Searcher;
+use crate::settings;
 use crate::tables::TableMaker;
 
 /// The process of the log's servers; those of nodes come after that of clients.
@@ -75,6 +76,8 @@ pub fn run(plan: &Plan) -> Result<Outcome, Stuck> {
         rest: plan.rest,
         database: 0,
     };
+    let set = settings::set(client.clone(), plan.clone());
+    executor.process(CLIENTS).spawn("settings", set);
     for number in 0..plan.clients {
         let client = client.clone();
         let random = random.part(&format!("client {number}"));

@@ -22,7 +22,6 @@ use plimsoll_base::tasks::{Executor, Stuck};
 use plimsoll_base::time::Instant;
 use plimsoll_cluster::following::FollowRequest;
 use plimsoll_cluster::{LOG_GROUPS, Preference, ReadLevel};
-use serde_json::json;
 
 use crate::clients::{Client, History};
 use crate::documents::PAUSE;
@@ -97,7 +96,6 @@ impl Follower {
         if plan.documents.is_some() && plan.searchers > 0 {
             tables.push(Followed { leader: INDEX, follower: INDEX });
         }
-        clients.spawn("settings", set(client.clone(), shape.flush_interval_s));
         let diaries = Diaries::default();
         let write = diaries.clone().write(client.clone(), random.part("diaries"));
         clients.spawn("diaries", write);
@@ -163,26 +161,6 @@ impl Follower {
             }
         }
         Ok(wrong)
-    }
-}
-
-/// Has the leader keep as little of its log as it can, for its followers too.
-async fn set(client: Client, flush_interval_s: u64) {
-    let settings = json!({
-        "ccr.retention.max_bytes": "1mb",
-        "log.flush_interval": format!("{flush_interval_s}s"),
-    });
-    for address in client.addresses.iter().cycle() {
-        if let Some((coordinator, tasks)) = client.network.coordinator(address) {
-            let settings = settings.clone();
-            let set = tasks.spawn("settings", async move {
-                coordinator.store("settings", "persistent", Some(settings)).await
-            });
-            if client.within_patience(set).await.is_some_and(|it| it.is_ok()) {
-                return;
-            }
-        }
-        client.pause().await;
     }
 }
 

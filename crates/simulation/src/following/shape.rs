@@ -11,8 +11,6 @@ pub struct Shape {
     pub nodes: usize,
     /// When it is asked to follow, ms since the run began.
     pub begins_ms: u64,
-    /// How often the leader makes rows durable, s: what is durable is trimmed.
-    pub flush_interval_s: u64,
 }
 
 impl Shape {
@@ -20,10 +18,6 @@ impl Shape {
     pub(crate) fn drawn(random: &Random, duration: Duration) -> Self {
         let mut chance = random.of("follower's shape");
         let third_ms = u64::try_from(duration.as_millis() / 3).unwrap_or(u64::MAX);
-        Self {
-            nodes: 3,
-            begins_ms: chance.below(third_ms.max(1)),
-            flush_interval_s: 2 + chance.below(15),
-        }
+        Self { nodes: 3, begins_ms: chance.below(third_ms.max(1)) }
     }
 }
