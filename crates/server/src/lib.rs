@@ -17,6 +17,7 @@ pub mod cli;
 pub mod clients;
 pub mod commands;
 pub mod connection;
+pub mod data_folder;
 pub mod handlers;
 pub mod lab;
 pub mod linger;

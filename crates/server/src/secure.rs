@@ -2,15 +2,15 @@
 //! and a password, sets TLS on for clients, and says once what a client needs. On a folder that has them it takes
 //! those that are there.
 
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::certificates::Hosts;
 use crate::certificates::command::{CommandError, make_own};
+use crate::data_folder;
 use crate::node::draw;
 use crate::security::reset;
 use crate::settings::{Raw, SettingsError};
@@ -52,7 +52,7 @@ pub fn prepare(raw: &mut Raw, now: SystemTime) -> Result<Option<String>, SecureE
     let is_new = !folder.join("ca.crt").exists();
     let mut said = None;
     if is_new {
-        make_folder(&data)?;
+        data_folder::make(&data)?;
         let addresses = ["http.address", "resp.address"].map(|key| raw.text_or_default(key));
         // First: where the certificates are there, so is a way in.
         let way_in = match was_used(&data) {
@@ -88,14 +88,6 @@ pub fn prepare(raw: &mut Raw, now: SystemTime) -> Result<Option<String>, SecureE
     }
     raw.set_unless_given("security.enabled", "true", ORIGIN)?;
     Ok(said)
-}
-
-/// Makes a data folder where there is none, for its owner alone: documents and hashes of passwords lie there.
-///
-/// # Errors
-/// Where it cannot be made.
-pub fn make_folder(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Whether a node ran on this data folder: its users may have passwords then.

@@ -22,6 +22,7 @@ use zeroize::Zeroizing;
 use crate::{
     accept,
     connection::Connection,
+    data_folder,
     listen::{self, ListenError, Port},
     metrics::Metrics,
     node::{self, Shared},
@@ -32,7 +33,7 @@ use crate::{
         relay::NodeAnswers,
     },
     rest::{Rest, browsers::takes_any_host, cluster, server::Server},
-    rpc, secure,
+    rpc,
     security::{
         Security, SecurityOptions,
         audit::{Audit, What},
@@ -143,7 +144,8 @@ pub fn serve(settings: Settings) -> Result<(), ServeError> {
 async fn run(mut settings: Settings) -> Result<End, ServeError> {
     let started = Instant::now();
     let time = Time::of_the_machine();
-    secure::make_folder(&settings.data)?;
+    data_folder::make(&settings.data)?;
+    let _held = data_folder::hold(&settings.data)?;
     // Taken first: a busy port is known before a long replay, and nobody connects during it.
     let resp = Port::take(settings.resp, "resp.address")?;
     let http = Port::take(settings.http, "http.address")?;
@@ -154,6 +156,12 @@ async fn run(mut settings: Settings) -> Result<End, ServeError> {
     let resp_door = door("resp.address", settings.resp_tls.as_ref(), Rules::Resp, &time)?;
     let node_tls = settings.rpc_tls.clone();
     let node_tls = node_tls.map(|tls| NodeDoors::new(tls, &settings, &time)).transpose()?;
+    let certificates: Vec<_> = [http_door.watched(), resp_door.watched()]
+        .into_iter()
+        .chain(node_tls.as_ref().map(|it| it.door.watched()))
+        .chain(remote.as_ref().map(|it| Some(Arc::clone(&it.tls))))
+        .flatten()
+        .collect();
     let peers = peers(&settings, node_tls.as_ref())?;
     let record = node::record(
         &settings,
@@ -222,7 +230,7 @@ async fn run(mut settings: Settings) -> Result<End, ServeError> {
     };
     let tasks = [
         tokio::spawn(accept(resp, Arc::new(resp_door), Arc::clone(&shared), Arc::clone(&workers))),
-        tokio::spawn(tick(Arc::clone(&shared))),
+        tokio::spawn(tick(Arc::clone(&shared), certificates)),
     ];
     if shared.security.is_open() {
         tracing::info!(
@@ -335,7 +343,8 @@ fn door(
     rules: Rules,
     time: &Time,
 ) -> Result<Door, ServeError> {
-    let tls = files.map(|files| tls::server(files.clone(), rules, time).map(Arc::new)).transpose();
+    let tls = files.map(|files| tls::server(port, files.clone(), rules, time).map(Arc::new));
+    let tls = tls.transpose();
     Ok(Door::new(port, time.clone(), tls.map_err(|error| ServeError::Tls { port, error })?))
 }
 
@@ -356,7 +365,8 @@ impl NodeDoors {
             authorities: files.authorities.clone(),
             identity: Some(files.identity.clone()),
         };
-        let server = tls::server(files, Rules::Nodes(members.clone()), time).map_err(failed)?;
+        let server = tls::server(PORT, files, Rules::Nodes(members.clone()), time);
+        let server = server.map_err(failed)?;
         let client = tls::node_client(client, members, time).map_err(failed)?;
         Ok(Self {
             door: Door::new(PORT, time.clone(), Some(Arc::new(server))).optional(is_optional),
@@ -380,7 +390,7 @@ impl RemoteDoor {
         let identity =
             Identity { certificate: settings.certificate.clone(), key: settings.key.clone() };
         let files = ServerFiles { identity, authorities: settings.authorities.clone() };
-        let tls = tls::server(files, Rules::Clusters, time);
+        let tls = tls::server("remote_cluster.port", files, Rules::Clusters, time);
         let port = "remote_cluster_server.enabled";
         let tls = Arc::new(tls.map_err(|error| ServeError::Tls { port, error })?);
         let port = Port::take(settings.address, "remote_cluster.port")?;
@@ -505,7 +515,7 @@ async fn take_reset(shared: &Shared) {
 }
 
 /// What has to be done every second.
-async fn tick(shared: Arc<Shared>) {
+async fn tick(shared: Arc<Shared>, certificates: Vec<Arc<Watched<ServerConfig>>>) {
     let mut second = interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut commands, mut at) = (shared.usage.total(), Instant::now());
@@ -513,6 +523,8 @@ async fn tick(shared: Arc<Shared>) {
     loop {
         second.tick().await;
         take_reset(&shared).await;
+        // Whoever replaces files is told what came of it before somebody connects.
+        certificates.iter().for_each(|it| drop(it.get()));
         shared.metrics.run_upkeep();
         let store = shared.coordinator.statistics().store;
         tell_native((store.block_cache_bytes + store.write_buffer_bytes) as u64);

@@ -25,6 +25,7 @@ const CLIENT_CAPACITY: usize = 1 << 12;
 /// # Errors
 /// Where no server answers until `deadline`, one refuses the client, or takes too small messages.
 pub(super) async fn connect(address: &Address, deadline: Instant) -> Result<Client, LogError> {
+    let mut is_said = false;
     loop {
         // Files are read as they are now; those that do not do are named at once.
         address.login.show(b"").map_err(|error| LogError::Failed(error.to_string()))?;
@@ -34,12 +35,29 @@ pub(super) async fn connect(address: &Address, deadline: Instant) -> Result<Clie
                 use async_nats::ConnectErrorKind::{Authentication, AuthorizationViolation};
                 let is_final = matches!(error.kind(), Authentication | AuthorizationViolation);
                 if is_final || Instant::now() >= deadline {
-                    return Err(LogError::Failed(format!("cannot connect to {address}: {error}")));
+                    let hint = hint(&error.to_string());
+                    let why = format!("cannot connect to {address}: {error}{hint}");
+                    return Err(LogError::Failed(why));
                 }
-                tracing::debug!(%error, "no log server answers yet");
+                // Most start at the same time as their servers: said once, so that who waits knows what for.
+                if !std::mem::replace(&mut is_said, true) {
+                    let hint = hint(&error.to_string());
+                    tracing::warn!(%address, "no log server answers yet: {error}{hint}");
+                }
             }
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// What to look at where TLS comes to nothing.
+fn hint(error: &str) -> &'static str {
+    if error.contains("CertificateRequired") {
+        " (the servers ask for a certificate: log.tls.certificate and log.tls.key)"
+    } else if error.contains("invalid peer certificate") {
+        " (who may have signed theirs says log.tls.certificate_authorities)"
+    } else {
+        ""
     }
 }
 

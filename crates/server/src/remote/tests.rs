@@ -56,7 +56,8 @@ impl Clusters {
         let identity = Identity { certificate: path("leader.crt"), key: path("leader.key") };
         let files = ServerFiles { identity, authorities: vec![] };
         let tls = Arc::new(
-            tls::server(files, Rules::Clusters, &plimsoll_base::Time::of_the_machine()).unwrap(),
+            tls::server("test", files, Rules::Clusters, &plimsoll_base::Time::of_the_machine())
+                .unwrap(),
         );
 
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

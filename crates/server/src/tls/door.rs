@@ -82,6 +82,12 @@ impl Door {
         Self { is_optional, ..self }
     }
 
+    /// Its certificate, where there is TLS.
+    #[must_use]
+    pub fn watched(&self) -> Option<Arc<Watched<ServerConfig>>> {
+        self.tls.clone()
+    }
+
     /// Whether there is TLS.
     #[must_use]
     pub fn is_tls(&self) -> bool {

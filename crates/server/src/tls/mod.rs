@@ -116,17 +116,18 @@ impl Rules {
     }
 }
 
-/// What a port accepts connections with.
+/// What a port accepts connections with; `port` is its setting, as the log names it.
 ///
 /// # Errors
 /// Names the file that does not do.
 pub fn server(
+    port: &'static str,
     files: ServerFiles,
     rules: Rules,
     time: &Time,
 ) -> Result<Watched<ServerConfig>, FileError> {
     let all = files.identity.files().into_iter().chain(files.authorities.clone()).collect();
-    Watched::new(all, time, move || server_config(&files, &rules))
+    Watched::new(port, all, time, move || server_config(&files, &rules))
 }
 
 /// What a node connects to another one with: both show certificates of nodes.
@@ -140,7 +141,7 @@ pub fn node_client(
 ) -> Result<Watched<ClientConfig>, FileError> {
     let own = files.identity.iter().flat_map(Identity::files);
     let all = files.authorities.iter().cloned().chain(own).collect();
-    Watched::new(all, time, move || {
+    Watched::new("other nodes", all, time, move || {
         if let Some(own) = &files.identity {
             check_own(own, &members)?;
         }
@@ -158,7 +159,7 @@ pub fn node_client(
 pub fn client(files: ClientFiles, time: &Time) -> Result<Watched<ClientConfig>, FileError> {
     let own = files.identity.iter().flat_map(Identity::files);
     let all = files.authorities.iter().cloned().chain(own).collect();
-    Watched::new(all, time, move || client_config(&files))
+    Watched::new("other clusters", all, time, move || client_config(&files))
 }
 
 /// Whether a certificate is this node's: with another one it would be refused by all others, or pass for

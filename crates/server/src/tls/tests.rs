@@ -128,7 +128,7 @@ async fn both_sides_are_checked_where_both_have_authorities() {
         (&late, &plain, "leader.example", Some("has expired")),
         (&masked, &plain, "leader.example", Some("another purpose")),
     ] {
-        let server = server(server_files.clone(), Rules::Clusters, time).unwrap().get();
+        let server = server("test", server_files.clone(), Rules::Clusters, time).unwrap().get();
         let client = client(client_files.clone(), time).unwrap().get();
         let met = meet(server, client, name).await;
         match refusal {
@@ -146,7 +146,7 @@ async fn certificates_are_replaced_while_they_are_used() {
     let folder = Folder::new();
     let node = folder.make("node", "a", Some("leader.example"), 0);
     let (time, passing) = Time::simulated(0);
-    let server = server(folder.server(node.clone(), None), Rules::Clusters, &time).unwrap();
+    let server = server("test", folder.server(node.clone(), None), Rules::Clusters, &time).unwrap();
     let trusts_a = client(folder.client("a", None), &time).unwrap().get();
     let trusts_b = client(folder.client("b", None), &time).unwrap().get();
     let meets = |second, client: &Arc<ClientConfig>| {
@@ -180,8 +180,10 @@ fn files_that_do_not_do_are_named() {
         (turned, "node.key", "has no certificate"),
         (missing, "none.crt", "No such file"),
     ] {
-        let refused =
-            server(folder.server(identity, None), Rules::Clusters, time).err().unwrap().to_string();
+        let refused = server("test", folder.server(identity, None), Rules::Clusters, time)
+            .err()
+            .unwrap()
+            .to_string();
         assert!(refused.contains(file) && refused.contains(why), "{refused}");
         assert!(!refused.contains("BEGIN"), "{refused}");
     }
@@ -236,7 +238,7 @@ async fn nodes_take_nodes_of_their_cluster_alone() {
     {
         let rules = Rules::Nodes(Members::of(CLUSTER, "node-1"));
         let refused =
-            server(folder.server(identity.clone(), Some("a")), rules, time).err().unwrap();
+            server("test", folder.server(identity.clone(), Some("a")), rules, time).err().unwrap();
         assert!(refused.to_string().contains(why), "{why}: {refused}");
         let files = folder.client("a", Some(identity.clone()));
         let refused = node_client(files, Members::of(CLUSTER, "node-1"), time).err().unwrap();
@@ -268,7 +270,7 @@ async fn sessions_of_clients_are_resumed_until_files_change() {
     let folder = Folder::new();
     let node = folder.make("node", "a", Some("leader.example"), 0);
     let (time, passing) = Time::simulated(0);
-    let server = server(folder.server(node.clone(), None), Rules::Resp, &time).unwrap();
+    let server = server("test", folder.server(node.clone(), None), Rules::Resp, &time).unwrap();
     let mut client = client_config(&folder.client("a", None)).unwrap();
     client.resumption = Resumption::in_memory_sessions(8);
     client.alpn_protocols.clear();

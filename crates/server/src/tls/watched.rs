@@ -37,7 +37,9 @@ impl FileError {
     /// For this file.
     #[must_use]
     pub fn new(path: &Path, why: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), why: why.into() }
+        // Relative to what, the reader of a log does not know.
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        Self { path, why: why.into() }
     }
 }
 
@@ -65,6 +67,8 @@ type Make<T> = Box<dyn Fn() -> Result<T, FileError> + Send + Sync>;
 
 /// The value.
 pub struct Watched<T> {
+    /// As the log names it.
+    used_for: &'static str,
     files: Vec<PathBuf>,
     time: Time,
     make: Make<T>,
@@ -103,11 +107,12 @@ fn stamps(files: &[PathBuf]) -> Vec<Option<Stamp>> {
 }
 
 impl<T> Watched<T> {
-    /// Reads the files for the first time.
+    /// Reads the files for the first time. `used_for` is what they are for, as the log names it.
     ///
     /// # Errors
     /// What `make` says.
     pub fn new(
+        used_for: &'static str,
         files: Vec<PathBuf>,
         time: &Time,
         make: impl Fn() -> Result<T, FileError> + Send + Sync + 'static,
@@ -116,7 +121,7 @@ impl<T> Watched<T> {
         let seen = stamps(&files);
         let current = RwLock::new(Arc::new(make()?));
         let state = Mutex::new(LastRead { seen, looked: time.now(), failed: None });
-        Ok(Self { files, time: time.clone(), make: Box::new(make), current, state })
+        Ok(Self { used_for, files, time: time.clone(), make: Box::new(make), current, state })
     }
 
     /// The value of the files as they were at the last look, which is now where the one before is a
@@ -142,14 +147,14 @@ impl<T> Watched<T> {
             let files: Vec<_> = self.files.iter().map(|path| path.display().to_string()).collect();
             match (self.make)() {
                 Ok(made) => {
-                    tracing::info!(?files, "changed files were taken over");
+                    tracing::info!(self.used_for, ?files, "changed files were taken over");
                     *self.current.write() = Arc::new(made);
                     state.failed = None;
                 }
                 Err(error) => {
                     state.failed = Some(now);
                     if is_changed {
-                        tracing::warn!(?files, %error, "changed files do not do: what they held before holds on");
+                        tracing::warn!(self.used_for, ?files, %error, "changed files do not do: what they held before holds on");
                     }
                 }
             }
@@ -174,7 +179,7 @@ mod tests {
         let (time, passing) = Time::simulated(0);
         let watch = || {
             let read = path.clone();
-            Watched::new(vec![path.clone()], &time, move || text_of(&read))
+            Watched::new("test", vec![path.clone()], &time, move || text_of(&read))
         };
         assert!(watch().is_err(), "there is no file yet");
         fs::write(&path, "one").unwrap();
@@ -234,7 +239,7 @@ mod tests {
             true => Err(FileError::new(&read, "too many open files")),
             false => text_of(&read),
         };
-        let watched = Watched::new(vec![path.clone()], &time, make).unwrap();
+        let watched = Watched::new("test", vec![path.clone()], &time, make).unwrap();
         let at = |seconds| {
             passing.pass_until(Instant::default() + Duration::from_secs(seconds));
             watched.get().as_ref().clone()

@@ -306,7 +306,7 @@ async fn greet(mut way: Way) -> Result<(Way, Hello), RemoteError> {
 /// The key that a file holds: what `encoded` was in the answer that made it.
 fn credential(path: PathBuf, time: &Time) -> Result<Watched<Credential>, FileError> {
     let files = vec![path.clone()];
-    Watched::new(files, time, move || {
+    Watched::new("other clusters", files, time, move || {
         let wrong = || FileError::new(&path, "holds no key: write `encoded` of its creation there");
         Credential::decode(read_file(&path)?.trim_ascii()).ok_or_else(wrong)
     })
