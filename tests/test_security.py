@@ -544,9 +544,12 @@ def test_what_an_attacker_found_is_closed(node, admin, by, filled):
     putter = by("putter")
     admin("PUT", "/logs-1/_doc/kept?refresh=true", {"n": 7}, status=201)
     # A script may delete, and an update may show what was there.
+    admin("PUT", "/_security/role/reviser", role(("logs-*", "index,read")))
+    admin("PUT", "/_security/user/reviser", {"password": "reviser secret", "roles": ["reviser"]})
+    reviser = by("reviser")
     delete = {"script": {"source": "ctx.op='delete'"}}
-    assert "delete" in putter("POST", "/logs-1/_update/kept", delete, status=403)["error"]["reason"]
-    item = putter("POST", "/_bulk", lines({"update": {"_index": "logs-1", "_id": "kept"}}, delete))["items"][0]
+    assert "delete" in reviser("POST", "/logs-1/_update/kept", delete, status=403)["error"]["reason"]
+    item = reviser("POST", "/_bulk", lines({"update": {"_index": "logs-1", "_id": "kept"}}, delete))["items"][0]
     assert item["update"]["status"] == 403
     putter("POST", "/logs-1/_update/kept?_source=true", {"doc": {"m": 1}}, status=403)
     shown = lines({"update": {"_index": "logs-1", "_id": "kept"}}, {"doc": {"m": 1}})
@@ -676,6 +679,42 @@ def test_what_a_second_attacker_found_is_closed(node, admin, by, filled):
     for query in ({}, [], "", {"match_all": {}}):
         narrowed = {"indices": [{"names": ["a"], "privileges": ["read"], "query": query}]}
         admin("PUT", "/_security/role/narrowed", narrowed, status=400)
+
+
+def test_what_a_third_attacker_found_is_closed(node, admin, by, filled):
+    """From outside: who may write and not read, and who may make templates and nothing else."""
+    admin("PUT", "/_security/role/writer", role(("drop-*", "write")))
+    admin("PUT", "/_security/user/writer", {"password": "writer secret", "roles": ["writer"]})
+    writer = Rest(node, ("writer", "writer secret"))
+    admin("PUT", "/drop-1/_doc/1?refresh=true", {"secret": "abc", "n": 7}, status=201)
+    script = {"script": {"source": "ctx._source.n = ctx._source.secret"}}
+    refused = writer("POST", "/drop-1/_update/1", script, status=403)
+    assert "abc" not in json.dumps(refused) and "read" in refused["error"]["reason"]
+    items = writer("POST", "/_bulk", lines({"update": {"_index": "drop-1", "_id": "1"}}, script))["items"]
+    assert items[0]["update"]["status"] == 403 and "abc" not in json.dumps(items)
+    writer("POST", "/drop-1/_update/1", {"doc": {"n": 8}})
+
+    # An alias that a template gives is judged as one that is put on an index that is there.
+    admin("PUT", "/_security/role/templates", role(("tap-*", "read,manage"), cluster=["manage_index_templates"]))
+    admin("PUT", "/_security/user/templates", {"password": "templates secret", "roles": ["templates"]})
+    templates = Rest(node, ("templates", "templates secret"))
+    for pattern, alias, status in (("pay-*", "tap-1", 403), ("tap-*", "pay-1", 403), ("*", "tap-1", 403), ("tap-9*", "tap-1", 200)):
+        template = {"aliases": {alias: {}}}
+        whole = {"index_patterns": [pattern], "priority": 99}
+        templates("PUT", "/_index_template/tapping", {**whole, "template": template}, status=status)
+        templates("PUT", "/_template/tapping", {"index_patterns": [pattern], **template}, status=status)
+    templates("DELETE", "/_index_template/tapping")
+    templates("DELETE", "/_template/tapping")
+    # Neither by a component, whichever of the two comes first.
+    templates("PUT", "/_component_template/tapping", {"template": {"aliases": {"pay-1": {}}}}, status=403)
+    templates("PUT", "/_component_template/tapping", {"template": {"aliases": {"tap-1": {}}}})
+    composed = {"index_patterns": ["pay-*"], "priority": 99, "composed_of": ["tapping"]}
+    templates("PUT", "/_index_template/tapping", composed, status=403)
+    templates("PUT", "/_component_template/tapping", {"template": {"settings": {}}})
+    templates("PUT", "/_index_template/tapping", composed)
+    templates("PUT", "/_component_template/tapping", {"template": {"aliases": {"tap-1": {}}}}, status=403)
+    templates("DELETE", "/_index_template/tapping")
+    templates("DELETE", "/_component_template/tapping")
 
 
 def test_a_stranger_that_takes_no_answers_does_not_stay(node, admin, filled):

@@ -11,6 +11,7 @@ import pathlib
 import signal
 import socket
 import ssl
+import struct
 import subprocess
 import threading
 import time
@@ -132,6 +133,39 @@ def test_http_2_where_a_client_asks_for_it(node, certificates, tmp_path):
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "2 401"
     command = [*curl, "--http1.1", "-w", "%{http_version} %{http_code}", "-o", os.devnull, f"{url}/h2/_count"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "1.1 200"
+
+
+def frame(kind, flags, stream, payload):
+    """A frame of HTTP/2."""
+    return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
+
+
+def test_answers_that_a_stranger_does_not_take_are_small(node, certificates):
+    """Requests of HTTP/2 as many as may be at once, whose answers have no window to go through. The long path is
+    said once, and costs four bytes from then on (RFC 7541).
+    """
+    path, connections, streams = b"/" + b"a" * 3900, 60, 120
+    length = len(path) - 127
+    literal = b"\x44\x7f" + bytes([length & 127 | 128, length >> 7]) + path
+    first, next_ones = b"\x82\x87\x41\x01a" + literal, b"\x82\x87\xbf\xbe"
+    sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, struct.pack(">HI", 4, 0))
+    sent += frame(1, 5, 1, first) + b"".join(frame(1, 5, 3 + 2 * n, next_ones) for n in range(streams - 1))
+    context = context_of(certificates)
+    context.set_alpn_protocols(["h2"])
+
+    def resident():
+        return int(pathlib.Path(f"/proc/{node.process.pid}/statm").read_text().split()[1]) * 4096
+
+    before = resident()
+    with contextlib.ExitStack() as stack:
+        for _ in range(connections):
+            plain = stack.enter_context(socket.create_connection(("127.0.0.1", node.http)))
+            through = stack.enter_context(context.wrap_socket(plain, server_hostname="localhost"))
+            assert through.selected_alpn_protocol() == "h2"
+            through.sendall(sent)
+        time.sleep(2)
+        held = resident() - before
+    assert held < connections * streams * 10_000, f"{held / connections / streams:.0f} bytes a request"
 
 
 def test_clients_of_redis_need_no_change(node, certificates):

@@ -1,6 +1,7 @@
 //! What goes wrong in a run, and when: drawn from the seed before it begins. A swarm: each seed leaves some kinds
 //! out, so that none hides another (Groce and others, "Swarm Testing", ISSTA 2012).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use plimsoll_base::Random;
@@ -124,6 +125,8 @@ const COUNT_MAX: u64 = 12;
 const ABSENCES_MAX: u64 = 3;
 /// A disk that fails does so one time in so many at the least.
 const FAILS_ONE_IN_MAX: u64 = 4;
+/// So long after a clock is right again, all nodes know it.
+const CLOCK_SETTLES: Duration = Duration::from_secs(5);
 /// How often the way between two clusters is cut at the most.
 const LINK_CUTS_MAX: u64 = 4;
 
@@ -174,18 +177,26 @@ impl Faults {
         self
     }
 
-    /// Whether the clocks of two machines are wrong at the same time.
+    /// Whether a clock is wrong while fewer than two others are there and right: which one is, nobody can say then.
     #[must_use]
-    pub fn has_two_wrong_clocks(&self) -> bool {
-        let clocks = self.due.iter().filter_map(|due| match due.fault {
-            Fault::Clock { machine, .. } => Some((machine, due.at, due.at + due.lasts)),
-            _ => None,
-        });
-        let clocks: Vec<_> = clocks.collect();
-        let overlap = |a: &(usize, Duration, Duration), b: &(usize, Duration, Duration)| {
-            a.0 != b.0 && a.1 < b.2 && b.1 < a.2
+    pub fn leave_clocks_undecided(&self, machines: usize) -> bool {
+        let is_beside = |due: &Due, other: &Due| {
+            other.at < due.at + due.lasts + CLOCK_SETTLES && due.at < other.at + other.lasts
         };
-        clocks.iter().any(|one| clocks.iter().any(|other| overlap(one, other)))
+        self.due.iter().any(|due| {
+            let Fault::Clock { machine: wrong, .. } = due.fault else { return false };
+            let beside = self.due.iter().filter(|other| is_beside(due, other));
+            let missing: BTreeSet<usize> = beside
+                .filter_map(|other| match other.fault {
+                    Fault::Clock { machine, .. }
+                    | Fault::Kill { machine, .. }
+                    | Fault::Freeze { machine } => Some(machine),
+                    _ => None,
+                })
+                .filter(|machine| *machine != wrong)
+                .collect();
+            machines < missing.len() + 3
+        })
     }
 
     /// The same, and an outage of all nodes.

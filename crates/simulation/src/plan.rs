@@ -175,8 +175,7 @@ impl Plan {
         if random.of("log delays").once_in(FAR) {
             plan.log_delays = Delays::far();
         }
-        // Which of two wrong clocks is right nobody can say, if they agree.
-        if plan.faults.has_two_wrong_clocks() {
+        if plan.faults.leave_clocks_undecided(plan.nodes) {
             plan.expiring = 0;
         }
         plan

@@ -29,6 +29,8 @@ use crate::security::{Refused, Security};
 const PORT: &str = "http.address";
 /// The longest header that is looked at, bytes: a name and a password in base64.
 const HEADER_BYTES_MAX: usize = 2048;
+/// So much of a path a stranger is told again: it may leave the answer waiting in memory.
+const PATH_BYTES_SHOWN: usize = 256;
 /// By which Elasticsearch takes somebody for another: whoever sends it counts on having less.
 const RUN_AS: &str = "es-security-runas-user";
 /// What a client is asked for.
@@ -54,6 +56,7 @@ pub async fn check(
     let Some(given) = headers.get(header::AUTHORIZATION) else {
         // Nobody guesses here.
         peer.know(None);
+        let path = shown_part(path);
         let words = format!("missing authentication credentials for REST request [{path}]");
         return anonymous.ok_or_else(|| refused(words));
     };
@@ -105,6 +108,7 @@ pub async fn check(
             let request = format!("REST {path}");
             node.note(What::LoginFailed, name, peer.address, request, String::new());
             let who = shown.as_ref().map_or_else(String::new, Shown::words);
+            let path = shown_part(path);
             Err(refused(format!("unable to authenticate{who} for REST request [{path}]")))
         }
         Err(why @ Refused::Unheard) => {
@@ -234,6 +238,10 @@ impl Shown {
             Self::Key(_) => " with the API key".to_owned(),
         }
     }
+}
+
+fn shown_part(path: &str) -> &str {
+    &path[..path.floor_char_boundary(PATH_BYTES_SHOWN)]
 }
 
 fn refused(reason: String) -> Error {

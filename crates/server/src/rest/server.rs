@@ -229,7 +229,10 @@ async fn serve_http_2(
         let peer = &asked;
         say_in_headers(&mut request);
         let (answering, peer) = (respond(&rest, peer, request), Arc::clone(peer));
-        async move { Ok::<_, JoinError>(answering.await?.map(|body| Sending::new(body, peer))) }
+        // What it takes to answer goes once there is an answer, which may wait long until it is taken.
+        Box::pin(async move {
+            Ok::<_, JoinError>(answering.await?.map(|body| Sending::new(body, peer)))
+        })
     });
     let mut connection = pin!(builder.serve_connection(bytes, service));
     let ended = tokio::select! {

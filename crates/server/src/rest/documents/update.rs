@@ -80,6 +80,12 @@ impl Body {
 }
 
 impl Change {
+    /// Whether whoever asks learns of the document: it is answered, or a script's errors tell of it.
+    #[must_use]
+    pub fn reads(&self) -> bool {
+        self.source.is_some() || self.script.is_some()
+    }
+
     /// Reads the body of an update.
     ///
     /// # Errors
@@ -285,7 +291,7 @@ pub async fn update(mut call: Call) -> Result<Answer, Error> {
     let name = call.part("index").unwrap_or_default();
     let requires_alias = call.query.flag_or("require_alias", false)?;
     let place = target::for_write(&call.rest, &call.grant, name, requires_alias, true).await?;
-    if change.source.is_some() {
+    if change.reads() {
         place.check_read()?;
     }
     let routing = place.routing(id, call.query.get("routing").map(str::to_owned))?;

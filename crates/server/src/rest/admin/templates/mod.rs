@@ -14,6 +14,7 @@ use crate::rest::answer::Answer;
 use crate::rest::call::Call;
 use crate::rest::documents::write::validation;
 use crate::rest::names;
+use crate::security::privileges::IndexPrivileges;
 use plimsoll_stdx::wildcard_matches;
 
 /// Where templates of each kind are kept.
@@ -170,7 +171,9 @@ pub async fn legacy_put(mut call: Call) -> Result<Answer, Error> {
     for key in ["settings", "mappings", "aliases"] {
         kept.insert(key.to_owned(), content.get(key).cloned().unwrap_or_else(|| json!({})));
     }
-    call.coordinator().store(LEGACY, &name, Some(Value::Object(kept))).await?;
+    let kept = Value::Object(kept);
+    check_aliases(&call, &apply::patterns(&kept), &[&kept])?;
+    call.coordinator().store(LEGACY, &name, Some(kept)).await?;
     Ok(Answer::acknowledged())
 }
 
@@ -261,6 +264,13 @@ pub async fn index_put(mut call: Call) -> Result<Answer, Error> {
     let template = Value::Object(kept);
     check_components(&call, &name, &template)?;
     check_overlap(&call, &name, &template)?;
+    let components = template["composed_of"].as_array().into_iter().flatten();
+    let components = components.filter_map(Value::as_str);
+    let components = components.filter_map(|it| call.coordinator().stored(COMPONENT, it));
+    let components: Vec<Value> = components.collect();
+    let parts: Vec<&Value> =
+        components.iter().chain([&template]).map(|it| &it["template"]).collect();
+    check_aliases(&call, &apply::patterns(&template), &parts)?;
     call.coordinator().store(INDEX, &name, Some(template)).await?;
     Ok(Answer::acknowledged())
 }
@@ -282,6 +292,32 @@ fn check_components(call: &Call, name: &str, template: &Value) -> Result<(), Err
             missing.join(", ")
         ),
     ))
+}
+
+/// Whether an index template has a component of this name.
+fn is_made_of(template: &Value, component: &str) -> bool {
+    let list = template["composed_of"].as_array();
+    list.is_some_and(|list| list.iter().any(|item| item.as_str() == Some(component)))
+}
+
+/// Whoever may read an alias reads all indices that come to have it. So aliases of a template are as those that
+/// are put on indices that are there: `manage` is needed on both, here on all that the patterns cover.
+///
+/// # Errors
+/// 403, naming the privilege.
+fn check_aliases(call: &Call, patterns: &[&str], parts: &[&Value]) -> Result<(), Error> {
+    let aliases = parts.iter().filter_map(|part| part.get("aliases")?.as_object());
+    let aliases: Vec<&str> = aliases.flat_map(|it| it.keys().map(String::as_str)).collect();
+    if aliases.is_empty() {
+        return Ok(());
+    }
+    let wanted = call.grant.to(IndexPrivileges::MANAGE, "indices:admin/aliases");
+    for name in patterns.iter().chain(&aliases) {
+        if !call.principal.may_on_all(name, IndexPrivileges::MANAGE) {
+            return Err(Error::forbidden("security_exception", wanted.refusal(name)));
+        }
+    }
+    Ok(())
 }
 
 /// Two templates of one priority must not fit the same names.
@@ -353,6 +389,10 @@ pub async fn component_put(mut call: Call) -> Result<Answer, Error> {
     }
     let mut kept = body.clone();
     kept.insert("template".to_owned(), Value::Object(content(inner)?));
+    let users = call.coordinator().stored_all(INDEX);
+    let users = users.iter().filter(|(_, template)| is_made_of(template, &name));
+    let patterns: Vec<&str> = users.flat_map(|(_, template)| apply::patterns(template)).collect();
+    check_aliases(&call, &patterns, &[&kept["template"]])?;
     call.coordinator().store(COMPONENT, &name, Some(Value::Object(kept))).await?;
     Ok(Answer::acknowledged())
 }
@@ -363,12 +403,8 @@ pub async fn component_put(mut call: Call) -> Result<Answer, Error> {
 /// 404 where it is not there, 400 where a template is made of it.
 pub async fn component_delete(call: Call) -> Result<Answer, Error> {
     for (name, _) in found(&call, COMPONENT) {
-        let uses = |(_, template): &(String, Value)| {
-            let list = template["composed_of"].as_array();
-            list.is_some_and(|list| list.iter().any(|item| item.as_str() == Some(&name)))
-        };
         let users = call.coordinator().stored_all(INDEX);
-        if let Some((user, _)) = users.iter().find(|entry| uses(entry)) {
+        if let Some((user, _)) = users.iter().find(|(_, template)| is_made_of(template, &name)) {
             return Err(Error::illegal_argument(format!(
                 "component templates [{name}] cannot be removed as they are still in use by index \
                  templates [{user}]"

@@ -224,7 +224,7 @@ async fn resolve(
     let routing = place.routing(&id, routing)?;
     let work = if operation == Operation::Update {
         let change = Box::new(Change::parse(&item.source)?);
-        if change.source.is_some() || defaults.source.is_some() {
+        if change.reads() || defaults.source.is_some() {
             place.check_read()?;
         }
         Work::Update(change, condition, item.retry_on_conflict)
