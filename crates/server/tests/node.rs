@@ -65,7 +65,7 @@ fn what_is_wrong_at_the_start_is_said_and_the_exit_code_tells_whose_fault_it_is(
     for (folder, args, code, words) in [
         (other.path(), &["--resp", &*node.resp][..], 1, &*owner),
         (other.path(), &["--http", &*node.http], 1, &*owner),
-        (folder.path(), &[], 1, "cannot open the node"),
+        (folder.path(), &[], 1, "is that of a node that runs"),
         (other.path(), &["--rpc", &*node.http], 1, &*owner),
         (other.path(), &["--resp", "0.0.0.0:0"], 2, "--insecure"),
         (other.path(), &["--rpc", "0.0.0.0:0", "--set", "resp.password=x"], 2, "rpc.secret"),
