@@ -46,7 +46,7 @@ fn port() -> &'static Port {
         let time = Time::of_the_machine();
         let files = ServerFiles { identity: identity.clone(), authorities: authorities.clone() };
         let rules = Rules::Nodes(Members::of(CLUSTER, "node"));
-        let config = tls::server(files, rules, &time).expect("a port").get();
+        let config = tls::server("fuzzed", files, rules, &time).expect("a port").get();
         let files = ClientFiles { authorities, identity: Some(identity) };
         let client = tls::client(files, &time).expect("a client").get();
         let name = ServerName::try_from("localhost").expect("a name");
