@@ -30,7 +30,7 @@ const FAR: u64 = 5;
 const TRIMS: u64 = 2;
 /// One in so many has an outage of all nodes.
 const OUTAGE: u64 = 8;
-/// So many clients set rows that expire, where no two clocks are wrong at a time.
+/// So many clients set rows that expire, where it can be said which clock is wrong.
 const EXPIRING: usize = 2;
 
 /// What a run is made of.
